@@ -42,43 +42,43 @@ use serde_json::Value;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct AgentRecord {
-    /// Its name.
+    /// Name of the agent, unique within its owner.
     pub id: AgentId,
-    /// Whether it takes and runs work.
+    /// Whether the agent takes and runs work.
     pub status: AgentStatus,
-    /// What it is.
+    /// Configuration as it was last stored.
     pub config: AgentConfig,
-    /// Grows with every change of `config`.
+    /// Number of changes of `config`.
     pub config_version: u64,
-    /// What it keeps from turn to turn, in all of its sessions.
+    /// State that the agent keeps from turn to turn, in all of its sessions.
     #[serde(default, skip_serializing_if = "is_default")]
     pub state: AgentState,
-    /// What who configured it was allowed to do: it can do no more.
+    /// Authority of the one who configured the agent: the agent can do no more.
     #[serde(default, skip_serializing_if = "Authority::is_unlimited")]
     pub creator: Authority,
-    /// Who that was, and under what: what is revoked of it is revoked of the agent.
+    /// Holders and grants under which the agent was made: a revocation of one of them applies to the agent.
     #[serde(default, skip_serializing_if = "Trail::is_empty")]
     pub made_under: Trail,
-    /// Why it is suspended.
+    /// Reason of a suspension.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
-    /// When it was created.
+    /// Time of creation.
     pub created: Millis,
-    /// When it was last changed.
+    /// Time of the last change.
     pub updated: Millis,
-    /// Of a newer build.
+    /// Fields that a newer build wrote.
     #[serde(flatten)]
     pub kept: KeptKeys,
 }
 
-/// What an agent keeps from turn to turn, in all of its sessions.
+/// State that an agent keeps from turn to turn, in all of its sessions.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct AgentState {
-    /// What it sees besides its configuration.
+    /// Context entries besides those of the configuration.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub context: Vec<ContextEntry>,
-    /// Paths that it loaded for all of its sessions.
+    /// Paths that the agent loaded for all of its sessions.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub loads: Vec<Load>,
 }
@@ -87,16 +87,16 @@ fn is_default<T: Default + PartialEq>(value: &T) -> bool {
     *value == T::default()
 }
 
-/// Whether an agent takes and runs work. `SLEEPING` and `RUNNING` are `Active` as seen through
-/// its leases.
+/// Whether an agent takes and runs work. `SLEEPING` and `RUNNING`, which callers see, are `Active` combined with the
+/// agent's leases.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum AgentStatus {
-    /// Takes and runs work.
+    /// The agent takes and runs work.
     Active,
-    /// Takes work and doesn't run it.
+    /// The agent takes work and doesn't run it.
     Suspended,
-    /// Refuses work; the name is kept.
+    /// The agent refuses work; its name stays taken.
     Terminated,
 }
 
@@ -105,13 +105,13 @@ pub enum AgentStatus {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct AgentConfig {
-    /// What it is for, in one line.
+    /// Purpose of the agent, in one line.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
-    /// Who it is and what it shall do.
+    /// Text that begins each prompt: the role of the agent and its instructions.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub system_prompt: String,
-    /// The model that it thinks with.
+    /// Model that the agent calls, and its settings.
     pub model: ModelSettings,
     /// Operations offered to the model.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -119,70 +119,70 @@ pub struct AgentConfig {
     /// Whether the default tools are offered too.
     #[serde(default = "yes")]
     pub default_tools: bool,
-    /// Under which names the default tools are offered.
+    /// Names under which the default tools are offered.
     #[serde(default, skip_serializing_if = "is_default")]
     pub tool_names: DefaultToolNames,
-    /// What it sees in every turn.
+    /// Entries that are shown in every turn.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub context: Vec<ContextEntry>,
-    /// How much of it fits.
+    /// Bytes and tokens of a prompt at most.
     #[serde(default, skip_serializing_if = "is_default")]
     pub context_budget: ContextBudget,
-    /// What it may do; absent = no limit of its own, empty = nothing.
+    /// Capabilities of the agent; absent = no limit of its own, empty = nothing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub caps: Option<Vec<Capability>>,
-    /// The most that it may hand on to others; absent = what it may do itself.
+    /// Capabilities that the agent may hand on at most; absent = all that it holds itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub delegable: Option<Vec<Capability>>,
     /// Memory, files and their like; access to them comes from the grants of a request.
     #[serde(default, skip_serializing_if = "Resources::is_empty")]
     pub resources: Resources,
-    /// The output of a task is put into the buckets that its request names by `contextIds`.
+    /// Whether the output of a task is written into the buckets that its request names by `contextIds`.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub context_write: bool,
     /// Sessions that run at once; absent = no limit of its own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub concurrency: Option<u32>,
-    /// Pending events per session.
+    /// Pending events per session at most.
     #[serde(default = "default_mailbox")]
     pub mailbox: u32,
-    /// What a task does that arrives at a busy session.
+    /// Treatment of a task that arrives at a busy session.
     #[serde(default)]
     pub busy: BusyPolicy,
-    /// What completes a task.
+    /// Event that completes a task.
     #[serde(default)]
     pub completion: CompletedBy,
-    /// How its turns hang together.
+    /// Relation of the turns to each other: one conversation, or a tree of goals.
     #[serde(default, rename = "loop", skip_serializing_if = "is_default")]
     pub looping: Looping,
-    /// What the results of its tasks must be.
+    /// Schemas of the results of tasks.
     #[serde(default, skip_serializing_if = "Outputs::is_empty")]
     pub outputs: Outputs,
-    /// How long its sessions are kept in mind.
+    /// Time after which idle sessions expire.
     #[serde(default, skip_serializing_if = "is_default")]
     pub session: SessionSettings,
-    /// What becomes of a model call that fails.
+    /// Repetition of a model call that fails.
     #[serde(default, skip_serializing_if = "is_default")]
     pub retry: Retry,
-    /// How much a task may use.
+    /// Limits of one task.
     #[serde(default)]
     pub limits: AgentLimits,
-    /// Values by key, and where they come from.
+    /// Values by key, and their sources.
     #[serde(default, skip_serializing_if = "Mapping::is_empty")]
     pub context_mapping: Mapping,
-    /// Tool arguments that the model doesn't see.
+    /// Tool arguments that the runtime fills in and the model doesn't see.
     #[serde(default, skip_serializing_if = "Bindings::is_empty")]
     pub tool_arg_injection: Bindings,
-    /// Every request names the entities that it is about.
+    /// Whether every request must name the entities that it is about.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub entity_ids_required: bool,
-    /// The session value that names them.
+    /// Key of the session value that holds the entity ids.
     #[serde(default = "default_entity_ids_key", skip_serializing_if = "is_default_entity_ids_key")]
     pub entity_ids_key: String,
-    /// A placeholder without a value fails the turn.
+    /// Whether a placeholder without a value fails the turn.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub strict_placeholders: bool,
-    /// What stands in its prompts; by [`AgentConfig::prompt_style`] when absent.
+    /// Style of the prompts; [`AgentConfig::prompt_style`] decides when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prompt: Option<PromptStyle>,
 }
@@ -191,71 +191,71 @@ pub struct AgentConfig {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum DefaultToolNames {
-    /// Those of this catalog: `lattice_read`, `job_run`.
+    /// Names of this venue's catalogue: `lattice_read`, `job_run`.
     #[default]
     Own,
-    /// Covia's: `covia_read`, `grid_run`.
+    /// Names of Covia: `covia_read`, `grid_run`.
     Covia,
 }
 
-/// What stands in a prompt besides what the author, the caller and the model have written.
+/// Sections of a prompt besides those that the author, the caller and the model have written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum PromptStyle {
-    /// Identity, lattice reference, capabilities, date, context map, and how a task ends.
+    /// The prompt holds identity, lattice reference, capabilities, date, context map, and how a task ends.
     #[default]
     Full,
-    /// The date: the system prompt and a task's input stand as they were written. Small models take every other name
-    /// and number for a part of the task.
+    /// The prompt holds the date; the system prompt and a task's input stand as they were written. Small models take
+    /// every other name and number for a part of the task.
     Plain,
 }
 
-/// What completes a task.
+/// Event that completes a task.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum CompletedBy {
-    /// Text without a tool call.
+    /// A reply with text and without a tool call completes a task.
     #[default]
     Implicit,
-    /// Only the tool `complete_task`.
+    /// Only the tool `complete_task` completes a task.
     Explicit,
 }
 
-/// How the turns of an agent hang together.
+/// Relation of the turns of an agent to each other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub enum Looping {
-    /// One conversation.
+    /// All turns belong to one conversation.
     #[default]
     #[serde(rename = "chat")]
     Chat,
-    /// A stack of goals, each with a conversation of its own, see `domain::goal`.
+    /// Turns work on a stack of goals, each with a conversation of its own, see `domain::goal`.
     #[serde(rename = "goalTree")]
     GoalTree,
 }
 
-/// How long a model that is unavailable is asked again; what isn't said is as the venue has it.
+/// Repetition of calls to a model that is unavailable; the venue's configuration decides what is absent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Retry {
-    /// Calls at most, the first one included.
+    /// Number of calls at most, the first one included.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub attempts: Option<u32>,
-    /// Seconds of the first wait; each is twice the one before.
+    /// Seconds before the second call; each further wait is twice the one before.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub first: Option<u64>,
     /// Seconds of the longest wait.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max: Option<u64>,
-    /// Seconds of all tries together.
+    /// Seconds of all calls together.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub total: Option<u64>,
 }
 
-/// How much a task may use.
+/// Limits of one task.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct AgentLimits {
-    /// Turns per task.
+    /// Number of turns per task at most.
     #[serde(default = "default_turns")]
     pub turns: u32,
     /// Tokens of a task and of everything under it.
@@ -264,16 +264,16 @@ pub struct AgentLimits {
     /// US dollars of a task and of everything under it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cost: Option<f64>,
-    /// Tokens and US dollars of each of its sessions, as long as it lives.
+    /// Tokens and US dollars of each session over its whole life.
     #[serde(default, skip_serializing_if = "Ceiling::is_none")]
     pub session: Ceiling,
-    /// Seconds of a task since it was accepted.
+    /// Seconds from the acceptance of a task to its end.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub wall_clock: Option<u64>,
-    /// Seconds of one tool call; the venue's own limit stays.
+    /// Seconds of one tool call at most; the venue's own limit applies besides.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tool_timeout: Option<u64>,
-    /// A task that reaches a limit has one last turn to end in.
+    /// Whether a task that reaches a limit has one last turn to end in.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub wind_down: bool,
 }
@@ -293,7 +293,7 @@ impl Default for AgentLimits {
 }
 
 impl AgentLimits {
-    /// The key of a limit in money.
+    /// Returns the key of the limit that is given in money, if one is.
     pub const fn in_money(&self) -> Option<&'static str> {
         match (self.cost, self.session.cost) {
             (Some(_), _) => Some("limits.cost"),
@@ -302,7 +302,7 @@ impl AgentLimits {
         }
     }
 
-    /// What a task may use, its turns apart.
+    /// Returns the limits of a task as a budget, without its turns.
     pub const fn budget(&self) -> Budget {
         Budget { tokens: self.tokens, cost: self.cost, turns: None, wall_clock: self.wall_clock }
     }
@@ -328,7 +328,7 @@ const fn default_turns() -> u32 {
     limits::TURNS_PER_TASK
 }
 
-/// Keys of an agent file.
+/// Keys that an agent file may have.
 const KEYS: [&str; 27] = [
     "description",
     "systemPrompt",
@@ -359,12 +359,12 @@ const KEYS: [&str; 27] = [
     "prompt",
 ];
 
-/// Keys of the specification that this version doesn't act on: refused rather than ignored,
-/// because an ignored limit is a promise that isn't kept.
+/// Keys of the specification that this version doesn't act on. They are refused rather than ignored, because an ignored
+/// limit promises what isn't kept.
 const LATER: [&str; 1] = ["visibility"];
 
 impl AgentConfig {
-    /// Reads a configuration from JSON (or TOML turned into JSON).
+    /// Reads a configuration from JSON, or from TOML that was turned into JSON.
     pub fn parse(value: &Value) -> Result<Self, Wrong> {
         let Value::Object(map) = value else {
             let found = crate::lattice::value::type_name(value);
@@ -392,7 +392,7 @@ impl AgentConfig {
         Ok(config)
     }
 
-    /// Whether people are asked before it calls some of its tools.
+    /// Whether some of its tools need a person's approval.
     pub fn asks_people(&self) -> bool {
         let asks = |tool: &NamedTool| {
             !tool.approval.is_none() || tool.scopes.as_ref().is_some_and(|scopes| !scopes.approval().is_none())
@@ -400,13 +400,13 @@ impl AgentConfig {
         self.tools.iter().any(|entry| matches!(entry, ToolEntry::Named(tool) if asks(tool)))
     }
 
-    /// Whether it uses the catalog paths of the seed, `v/ops/covia/…`.
+    /// Whether the agent uses Covia's paths of the catalogue, `v/ops/covia/…`.
     pub fn uses_aliases(&self) -> bool {
         let has_defaults = self.default_tools && self.tool_names == DefaultToolNames::Covia;
         has_defaults || self.tools.iter().filter_map(ToolEntry::operation).any(|path| path.contains("covia"))
     }
 
-    /// Whether turns depend on values: they are read only then.
+    /// Whether turns depend on values: only then they are read.
     pub fn uses_values(&self) -> bool {
         let texts = || [self.system_prompt.clone(), serde_json::to_string(&self.context).unwrap_or_default()];
         !self.context_mapping.is_empty()
@@ -414,31 +414,31 @@ impl AgentConfig {
             || texts().iter().any(|text| placeholder::has_any(text))
     }
 
-    /// Whether arguments are filled in that its model doesn't see.
+    /// Whether the runtime fills in tool arguments that the model doesn't see.
     pub fn hides_values(&self) -> bool {
         !self.tool_arg_injection.is_empty() || self.context_mapping.auto_keys().next().is_some()
     }
 
-    /// Whether its tools depend on values too, and so on the turn.
+    /// Whether the tools depend on values, and so on the turn.
     pub fn injects(&self) -> bool {
         self.entity_ids_required || self.hides_values()
     }
 
-    /// The entities that a request is about, where the agent asks for them.
+    /// Returns the ids of the entities that a request is about; `None` if the agent requires none.
     pub fn entities(&self, session: &Values) -> Option<Vec<String>> {
         self.entity_ids_required.then(|| entities::ids(&self.entity_ids_key, session).unwrap_or_default())
     }
 }
 
 impl AgentRecord {
-    /// What it may do for a request in a session, under its owner's policy of the moment.
+    /// Returns what the agent may do for a request in a session, under the current policy of its owner.
     pub fn authority(&self, policy: &Policy, envelope: &Envelope, home: &Scope) -> Authority {
         let held = policy.effective(self.actor(&format!("agent:{}", self.id), home), envelope);
         let is_closed = policy.closes(&ResourcePath::agent(&self.id), envelope).is_some();
         if is_closed { held.intersect(&Authority::new(Some(Vec::new()))) } else { held }
     }
 
-    /// Why it may start nothing for a request any more, if that is so.
+    /// Returns why the agent may start nothing for a request, if a revocation forbids it.
     pub fn stopped(&self, policy: &Policy, envelope: &Envelope, home: &Scope) -> Option<String> {
         let holder = format!("agent:{}", self.id);
         let stopped = policy.stops(self.actor(&holder, home), envelope);
@@ -449,8 +449,8 @@ impl AgentRecord {
         Actor { holder, caps: self.config.caps.as_deref(), creator: &self.creator, made: &self.made_under, home }
     }
 
-    /// The agent of a job that has none of its own: its model under its authority, with no more than
-    /// this for a system prompt.
+    /// Returns the agent of a job that names none: this agent's model and authority, with `prompt` as the whole system
+    /// prompt.
     #[must_use]
     pub fn bare(&self, prompt: &str) -> Self {
         let config = AgentConfig {
@@ -469,7 +469,7 @@ impl AgentRecord {
         Self { config, state: AgentState::default(), ..self.clone() }
     }
 
-    /// The line that the store reads.
+    /// Returns the record from which the store decides whether work is admitted and run.
     pub fn gate(&self) -> Gate {
         let status = match self.status {
             AgentStatus::Active => GateStatus::Active,

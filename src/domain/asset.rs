@@ -1,4 +1,4 @@
-//! Assets: immutable content named by its SHA-256, with what is said about it.
+//! Assets: immutable content named by its SHA-256, with a record beside it.
 
 use crate::decode;
 use crate::ids::AssetId;
@@ -11,31 +11,32 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
-/// What is kept beside an asset's content; written once, as the content.
+/// Record beside an asset's content; written once, as the content.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct AssetRecord {
-    /// For people.
+    /// Name for people.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// Media type.
+    /// Media type of the content.
     pub content_type: String,
-    /// What it is; shown in a context where the content can't be.
+    /// Description that a context shows where the content can't be shown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
     /// Bytes of the content.
     pub size: usize,
-    /// When it was stored first.
+    /// Time at which the asset was first stored.
     pub created: Millis,
-    /// What else its maker says of it, such as `type`.
+    /// Other keys that its maker gave, such as `type`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub metadata: Option<Map<String, Value>>,
 }
 
 impl AssetRecord {
-    /// The asset as a prompt shows it, when its first bytes are these; or why it can't.
+    /// Returns the attachment that a prompt shows. `sniffed` is the type that the first bytes have; an asset that can't
+    /// be shown is withheld with a reason.
     pub fn attachment(&self, asset: AssetId, sniffed: Option<Sniffed>) -> Attachment {
-        // A record of every prompt has it.
+        // Every prompt's record holds the name, so it is cut.
         let name = self.name.as_ref().map(|name| name.chars().take(NAME_CHARS).collect());
         let size = self.size;
         let tokens = sniffed.map_or(0, |found| found.tokens(size));
@@ -56,7 +57,7 @@ impl AssetRecord {
         }
     }
 
-    /// What is wrong with the type of a content that is this by its first bytes.
+    /// Returns why the named type contradicts the type that the first bytes have.
     fn type_error(&self, found: Option<MediaType>) -> Option<String> {
         let said = self.content_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
         let Some(found) = found else {
@@ -75,50 +76,50 @@ impl AssetRecord {
     }
 }
 
-/// An asset that can't be stored.
+/// A request to store an asset that is refused.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum AssetError {
-    /// Neither or both forms of content.
+    /// The request has neither form of content, or several.
     #[error("expected exactly one of `content` (text or JSON), `contentText` and `contentBase64`, or `metadata` alone")]
     Content,
-    /// Not hexadecimal digits.
+    /// The content isn't an even number of hexadecimal digits.
     #[error("`content`: beside `metadata` expected an even number of hexadecimal digits after `0x`")]
     Hex,
-    /// Too much beside the content.
+    /// The metadata are larger than 64 KiB.
     #[error("`metadata` has {0} bytes, expected at most {ASSET_METADATA_BYTES}")]
     Metadata(usize),
-    /// Not Base64.
+    /// The content is not Base64.
     #[error("`contentBase64` is not Base64 with padding: {0}")]
     Base64(String),
-    /// Too large.
+    /// The content is larger than [`ASSET_BYTES`].
     #[error("the content has {0} bytes, expected at most {ASSET_BYTES}")]
     TooLarge(usize),
-    /// Not a media type.
+    /// The content type is not a media type.
     #[error("`contentType` expected a media type such as `text/markdown`, got `{0}`")]
     ContentType(String),
-    /// Too long a description.
+    /// The name or the description is too long.
     #[error("`{field}` has {bytes} bytes, expected at most {ASSET_DESCRIPTION_BYTES}")]
     TooLong {
-        /// Which.
+        /// Key of the text.
         field: &'static str,
-        /// Its size.
+        /// Bytes of the text.
         bytes: usize,
     },
 }
 
-/// An asset that was asked to be stored.
+/// An asset before it has an id and is stored.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Draft {
-    /// Its content.
+    /// Content in bytes.
     pub bytes: Vec<u8>,
-    /// What is said about it.
+    /// Record of the content.
     pub record: AssetRecord,
 }
 
-/// Bytes of what else is said about an asset: lists show it.
+/// Bytes of other metadata of an asset at most: lists show them.
 const ASSET_METADATA_BYTES: usize = 64 * 1024;
 
-/// What somebody asks to be stored.
+/// Request to store an asset.
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct AssetForm {
@@ -141,7 +142,8 @@ pub struct AssetForm {
 }
 
 impl AssetForm {
-    /// The asset that it is. Content that is no text is kept as JSON; metadata without a content are their own content.
+    /// Returns the asset of this request. Content that is no text is stored as JSON; metadata without a content are
+    /// their own content.
     pub fn draft(mut self, now: Millis) -> Result<Draft, AssetError> {
         let (bytes, default) = self.take_content()?;
         let mut metadata = self.metadata.unwrap_or_default();
@@ -166,7 +168,7 @@ impl AssetForm {
         Ok(draft)
     }
 
-    /// The content with its media type when none is named.
+    /// Takes the content, and returns it with the media type that counts when none is named.
     fn take_content(&mut self) -> Result<(Vec<u8>, &'static str), AssetError> {
         match (self.content.take(), self.content_text.take(), self.content_base64.take(), &self.metadata) {
             (Some(Value::String(text)), None, None, Some(_)) if text.starts_with("0x") => {
@@ -182,7 +184,7 @@ impl AssetForm {
                 Ok((bytes, "application/octet-stream"))
             }
             (None, None, None, Some(metadata)) => {
-                // The same metadata are the same asset, in whatever order they are given.
+                // The same metadata in another order make the same asset.
                 let mut content = Value::Object(metadata.clone());
                 content.sort_all_objects();
                 Ok((content.to_string().into_bytes(), "application/json"))
@@ -193,7 +195,7 @@ impl AssetForm {
 }
 
 impl Draft {
-    /// From bytes, with a name and a description.
+    /// Makes a draft of bytes, with a name and a description.
     pub fn new(
         bytes: Vec<u8>,
         content_type: &str,
@@ -217,7 +219,7 @@ impl Draft {
     }
 }
 
-/// A media type that is a legal header as well.
+/// Whether a text is a media type and legal as the value of a header.
 fn is_media_type(text: &str) -> bool {
     let token =
         |part: &str| !part.is_empty() && part.bytes().all(|b| b.is_ascii_alphanumeric() || b"!#$&^_.+-".contains(&b));
@@ -231,49 +233,48 @@ fn is_media_type(text: &str) -> bool {
 /// An asset with its content.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Asset {
-    /// Its name.
+    /// SHA-256 of the content.
     pub id: AssetId,
-    /// What is said about it.
+    /// Record beside the content.
     pub record: AssetRecord,
-    /// Its content.
+    /// Content in bytes.
     pub bytes: Vec<u8>,
 }
 
 impl Asset {
-    /// The content as text, or from which byte on it is none.
+    /// Returns the content as text, or the position of the first byte that isn't UTF-8.
     pub fn text(&self) -> Result<&str, usize> {
         std::str::from_utf8(&self.bytes).map_err(|error| error.valid_up_to())
     }
 
-    /// What a context shows: the text, else the description.
+    /// Returns the text that a context shows: the content, else the description.
     pub fn shown(&self) -> Option<&str> {
         self.text().ok().or(self.record.description.as_deref())
     }
 
-    /// The content as a value: parsed when it is JSON by its type, else text; of anything else why
-    /// it is none.
+    /// Returns the content as a value: parsed where its type is JSON, else as text. The error says why it is no text.
     pub fn value(&self) -> Result<Value, String> {
         let text = self.text().map_err(not_text)?;
         let kind = self.record.content_type.split(';').next().unwrap_or_default().trim();
         if kind == "application/json" || kind.ends_with("+json") {
-            // What calls itself JSON and isn't is still text.
+            // Content of a JSON type that isn't JSON is still text.
             return Ok(decode::data(text.as_bytes()).unwrap_or_else(|_| text.into()));
         }
         Ok(text.into())
     }
 
-    /// The content as Base64.
+    /// Returns the content as Base64 with padding.
     pub fn base64(&self) -> String {
         BASE64_STANDARD.encode(&self.bytes)
     }
 }
 
-/// Says that content is not text.
+/// Returns the error text for content that is not UTF-8 from byte `at` on.
 pub fn not_text(at: usize) -> String {
     format!("the content is not UTF-8 from byte {at} on")
 }
 
-/// Metadata as callers see it.
+/// Returns the record of an asset as callers see it.
 pub fn shown(id: &AssetId, record: &AssetRecord) -> Value {
     let mut shown = json!({"hash": id.as_str(), "path": format!("a/{id}")});
     if let Some(name) = &record.name {
@@ -287,7 +288,7 @@ pub fn shown(id: &AssetId, record: &AssetRecord) -> Value {
     shown["created"] = json!(record.created);
     if let Value::Object(shown) = &mut shown {
         for (key, value) in record.metadata.iter().flatten() {
-            // What the venue says of it counts.
+            // Keys that the venue sets win over those of the metadata.
             shown.entry(key).or_insert_with(|| value.clone());
         }
     }

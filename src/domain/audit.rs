@@ -1,4 +1,4 @@
-//! The books: what was accepted against what has ended, is pending, or is missing.
+//! Audit of an owner: which accepted jobs have ended, are pending, or are missing.
 
 use crate::ids::{JobId, SessionKey};
 use crate::job::JobStatus;
@@ -7,164 +7,165 @@ use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-/// One job, as the books need it.
+/// Facts of one job that the audit needs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct JobFacts {
-    /// Its id.
+    /// Id of the job.
     pub job: JobId,
     /// The producer's id of the event that opened it.
     pub event: String,
-    /// The session that serves it.
+    /// Session that serves the job.
     pub session: SessionKey,
-    /// Where it stands.
+    /// Status of the job.
     pub status: JobStatus,
-    /// Since when.
+    /// Time of the last change of the status.
     pub updated: Millis,
 }
 
-/// One session, as the books need it.
+/// Facts of one session that the audit needs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MailboxFacts {
-    /// Which.
+    /// Agent and session.
     pub session: SessionKey,
-    /// Events ever appended.
+    /// Number of events ever appended.
     pub arrivals: u64,
-    /// Events ever consumed.
+    /// Number of events ever consumed.
     pub consumed: u64,
-    /// Events in the mailbox.
+    /// Number of events in the mailbox.
     pub pending: u64,
     /// Jobs whose task is in the mailbox.
     pub tasks: BTreeSet<JobId>,
     /// Jobs whose result is in the mailbox.
     pub results: BTreeSet<JobId>,
-    /// Jobs whose results the session awaits, and since when.
+    /// Jobs whose results the session awaits, and the time from which it does.
     pub awaits: BTreeMap<JobId, Millis>,
     /// Approvals that the session waits for.
     pub approvals: BTreeSet<JobId>,
-    /// When it was touched last.
+    /// Time of the last change of the session.
     pub touched: Millis,
-    /// A worker holds it.
+    /// Whether a worker holds the lease of the session.
     pub held: bool,
-    /// Its record, its state or its mailbox can't be read: nothing says what of it is there.
+    /// Whether its record, its state or its mailbox can't be read: then nothing says which events are there.
     pub unreadable: bool,
 }
 
-/// Everything that an owner's books are made of.
+/// All facts that the audit of an owner reads.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct AuditFacts {
-    /// Every job.
+    /// Every job of the owner.
     pub jobs: Vec<JobFacts>,
-    /// Every session.
+    /// Every session of the owner.
     pub mailboxes: Vec<MailboxFacts>,
-    /// Event ids that are on their way: in an outbox or in the queue.
+    /// Ids of events in transit: in an outbox or in the queue.
     pub in_transit: BTreeSet<String>,
-    /// Jobs that a session awaits, whose result is on its way.
+    /// Jobs that a session awaits and whose result is in transit.
     pub results: BTreeSet<JobId>,
-    /// Jobs of external workers, and operations that were invoked: somebody looks at them some day.
+    /// Jobs of external workers and invoked operations: their deadlines are watched.
     pub watched: BTreeSet<JobId>,
-    /// Statuses that are gone or can't be read, as the results of their jobs tell them.
+    /// Statuses that are gone or can't be read, restored from the results of their jobs.
     pub statuses: BTreeMap<JobId, JobStatus>,
-    /// Records that can't be read or that others need and that are gone, in words.
+    /// Records that can't be read, or that others need and that are gone, in words.
     pub damaged: BTreeSet<String>,
-    /// When the first of all this was read.
+    /// Time before the first of these facts was read.
     pub read: Millis,
 }
 
-/// The books of one owner, or of all.
+/// Totals of an audit, of one owner or of all.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Books {
-    /// Jobs accepted.
+    /// Number of jobs accepted.
     pub accepted: u64,
-    /// Ended with an output.
+    /// Jobs that ended with an output.
     pub completed: u64,
-    /// Ended with an error.
+    /// Jobs that ended with an error.
     pub failed: u64,
-    /// Ended by a caller.
+    /// Jobs that a caller ended.
     pub cancelled: u64,
-    /// Not taken.
+    /// Jobs that were refused.
     pub rejected: u64,
-    /// Not ended, and found in a mailbox, an outbox or the queue.
+    /// Jobs that have not ended, and were found in a mailbox, an outbox or the queue.
     pub pending: u64,
     /// Events other than tasks that wait in mailboxes.
     pub waiting: u64,
-    /// Messages that wait in the queue, without wakes: what they ask for is accepted and not yet a job.
+    /// Messages in the queue, without wakes: their requests are accepted and not yet jobs.
     pub queued: u64,
-    /// The same by owner, the most first, and since when the oldest waits, in words; at most 100 lines.
+    /// Queued messages by owner, the most first, with the time from which the oldest waits, in words; at most 100
+    /// lines.
     pub queued_by_owner: Vec<String>,
-    /// Jobs of whose end the queue tells and which the store doesn't know: it lost them.
+    /// Jobs whose end is in the queue and which the store has lost.
     pub unknown: u64,
-    /// Not ended and nowhere to be found, or unknown. Must be 0.
+    /// Jobs that have not ended and are nowhere, or are unknown. Must be 0.
     pub unaccounted: u64,
-    /// Times at which the store was found to be older than it had been, in words.
+    /// Times at which the store was found to be older than before, in words.
     pub set_back: Vec<String>,
-    /// Acknowledged changes that the store has lost and that aren't back.
+    /// Number of acknowledged changes that the store has lost and that aren't restored.
     pub lost_total: u64,
-    /// What was acknowledged and then found missing, with what became of it, in words: sums by kind, then one by one.
+    /// Acknowledged changes that were found missing, and what became of them, in words: sums by kind, then one by one.
     pub lost: Vec<String>,
-    /// Messages whose subject meant nothing, which nobody got; the newest are kept.
+    /// Number of messages with a subject that means nothing, so that nobody received them; the newest are kept.
     pub unreadable: u64,
-    /// The newest of them, in words.
+    /// Subjects of the newest of them, in words.
     pub unreadable_subjects: Vec<String>,
-    /// What is missing, in words; at most 100 lines.
+    /// Jobs and events that are missing, in words; at most 100 lines.
     pub missing: Vec<String>,
-    /// Records that can't be read, and records that others need and that are gone. Must be 0.
+    /// Number of records that can't be read, or that others need and that are gone. Must be 0.
     pub damaged: u64,
     /// Those records, in words; at most 100 lines.
     pub damaged_records: Vec<String>,
-    /// Owners whose quotas count otherwise than what they keep, in words; at most 100 lines.
+    /// Owners whose quotas count other amounts than they keep, in words; at most 100 lines.
     pub drift: Vec<String>,
 }
 
-/// Something that can be repaired.
+/// A defect that can be repaired.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Finding {
-    /// A task that has not ended is nowhere to be found.
+    /// A task that has not ended is in no mailbox, outbox or queue.
     LostTask {
-        /// Its job.
+        /// Id of its job.
         job: JobId,
-        /// Where it was served.
+        /// Session that served it.
         session: SessionKey,
     },
-    /// A task that has ended lies in a mailbox still.
+    /// A task that has ended is still in a mailbox.
     EndedTask {
-        /// Its job.
+        /// Id of its job.
         job: JobId,
-        /// Where it lies.
+        /// Session of the mailbox.
         session: SessionKey,
     },
-    /// A session awaits a result that is nowhere to be found, of a job that has ended or is gone.
+    /// A session awaits a result that is nowhere, of a job that has ended or is gone.
     LostResult {
         /// Id of the job.
         job: JobId,
-        /// The session that waits.
+        /// Session that waits.
         session: SessionKey,
     },
     /// Events were appended that are neither in the mailbox nor consumed.
     LostEvents {
-        /// Where.
+        /// Session of the mailbox.
         session: SessionKey,
     },
-    /// The status of a job is gone or can't be read, and its result tells it.
+    /// The status of a job is gone or can't be read, and its result holds it.
     LostStatus {
         /// Id of the job.
         job: JobId,
-        /// Status that its result tells.
+        /// Status that the result holds.
         status: JobStatus,
     },
 }
 
-/// Jobs that somebody will see to: their task is in a mailbox, or their time is watched.
+/// Returns the jobs that will be processed: their task is in a mailbox, or their deadline is watched.
 fn held(facts: &AuditFacts) -> BTreeSet<&JobId> {
     facts.mailboxes.iter().flat_map(|mailbox| &mailbox.tasks).chain(&facts.watched).collect()
 }
 
-/// Sessions that can't be read: what seems to be missing there may be there.
+/// Returns the sessions that can't be read: what seems to be missing there may be there.
 fn unreadable(facts: &AuditFacts) -> BTreeSet<&SessionKey> {
     facts.mailboxes.iter().filter(|mailbox| mailbox.unreadable).map(|mailbox| &mailbox.session).collect()
 }
 
-/// What can be repaired and has been so for at least `age`: what moves right now isn't broken.
+/// Returns the defects that are at least `age` old: younger ones may be work in progress.
 pub fn find(facts: &AuditFacts, now: Millis, age: Duration) -> BTreeSet<Finding> {
     let is_old = |at: Millis| at.plus(age) <= now;
     let (held, unreadable) = (held(facts), unreadable(facts));
@@ -197,8 +198,8 @@ pub fn find(facts: &AuditFacts, now: Millis, age: Duration) -> BTreeSet<Finding>
     found
 }
 
-/// Jobs of which a session awaits the result, which have ended or are gone for at least `age` before all was read, and
-/// whose result is nowhere.
+/// Returns the jobs whose result a session awaits and that is nowhere. The job has ended or is gone for at least `age`
+/// before the facts were read.
 fn lost_results<'f>(
     facts: &AuditFacts,
     jobs: &BTreeMap<&JobId, &JobFacts>,
@@ -217,14 +218,14 @@ fn lost_results<'f>(
     lost.map(|(job, _)| job).collect()
 }
 
-/// A job that a session began to await so shortly before all was read may not have been written when it was.
+/// Age below which an awaited job may be missing only because it was written after the facts were read.
 const JUST_BEGUN: Duration = Duration::from_secs(5);
 
-/// Lines of `missing` that are kept.
+/// Lines of each list at most.
 pub const LINES: usize = 100;
 
-/// Closes the books. A job counts once: one that is missing from its mailbox is not counted again
-/// as a missing event of that mailbox.
+/// Computes the totals. A job counts once: one that is missing from its mailbox is not counted again as a missing event
+/// of that mailbox.
 pub fn close(facts: &AuditFacts) -> Books {
     let mut books = Books { accepted: facts.jobs.len() as u64, ..Books::default() };
     let mut lost: BTreeMap<&SessionKey, u64> = BTreeMap::new();
@@ -285,7 +286,7 @@ pub fn close(facts: &AuditFacts) -> Books {
 }
 
 impl Books {
-    /// Adds another owner's books.
+    /// Adds the totals of another owner.
     pub fn add(&mut self, other: Self) {
         self.accepted += other.accepted;
         self.completed += other.completed;
@@ -303,7 +304,7 @@ impl Books {
         self.damaged_records.truncate(LINES);
     }
 
-    /// Counts damaged records, each with what names it.
+    /// Counts damaged records, each given by its name.
     pub fn add_damaged(&mut self, records: impl IntoIterator<Item = String>) {
         for record in records {
             self.damaged += 1;
@@ -313,7 +314,7 @@ impl Books {
         }
     }
 
-    /// Nothing is missing, nothing is damaged, and what owners keep is what is counted.
+    /// Whether nothing is missing, nothing is damaged, and the quotas agree with what owners keep.
     pub const fn are_closed(&self) -> bool {
         self.unaccounted == 0 && self.damaged == 0 && self.drift.is_empty()
     }

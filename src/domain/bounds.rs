@@ -1,11 +1,11 @@
-//! Bounds of the documents that protect an owner. A queue keeps each of them in one message, against a loss of the store:
-//! what is larger could be lost, and would be refused too late.
+//! Size limits of the documents that protect an owner. The queue keeps each of them in one message, against a loss of
+//! the store: a larger one could be lost, and would be refused too late.
 
-/// Bytes of an agent's record as JSON: of quotes alone, too, which a message escapes once more, it fits NATS' default
-/// `max_payload` of 1 MiB. Longer texts belong into values that its context names.
+/// Bytes of an agent's record as JSON. Even a record of quotes alone, which a message escapes once more, fits NATS'
+/// default `max_payload` of 1 MiB. Longer texts belong into values that the agent's context names.
 pub const AGENT_BYTES: usize = 500_000;
 
-/// Bytes of an owner's policy as JSON: a thousand revocations of usual length. It is read with every check.
+/// Bytes of an owner's policy as JSON: a thousand revocations of usual length. Each check reads it.
 pub const POLICY_BYTES: usize = 256 * 1024;
 
 /// Bytes of a reason in such a document.
@@ -17,21 +17,21 @@ pub const REVOKED_NAME_BYTES: usize = 1_024;
 /// Bytes of a record of the queue: NATS' default `max_payload` less room for headers.
 pub const PROTECTION_BYTES: usize = 1_040_000;
 
-/// A document that would be larger than its kind may be: nothing is written.
+/// A document larger than its kind may be; it is not written.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{what} takes {bytes} bytes as JSON, expected at most {most}: {advice}")]
 pub struct OversizedDocument {
-    /// A kind and a name, as the error shows it.
+    /// Kind and name of the document, as the error shows it.
     pub what: String,
     /// Bytes of the document.
     pub bytes: usize,
-    /// Bytes that are kept of one.
+    /// Bytes that such a document may have.
     pub most: usize,
-    /// What the caller can do.
+    /// Advice to the caller.
     pub advice: &'static str,
 }
 
-/// The beginning of a reason, where it is longer than [`REASON_BYTES`]: what it explains is done whatever it says.
+/// Cuts a reason to [`REASON_BYTES`]: the deed that it explains is done in any case.
 pub fn cut_reason(mut reason: String) -> String {
     if reason.len() > REASON_BYTES {
         reason.truncate(reason.floor_char_boundary(REASON_BYTES - '…'.len_utf8()));

@@ -1,11 +1,10 @@
-//! Budgets: what a request and everything under it may use together.
+//! Budgets: the most that a request and everything under it may use together.
 //!
-//! An [`Account`] is a lease on a budget. Before a model call its tokens and its price are held; when
-//! it has answered, what it really used is spent and the rest is free again. All jobs under a request
-//! hold from the same account, so that what one spends its siblings can't. Time needs no account: a
-//! deadline travels with the request.
+//! An [`Account`] counts what is used of a budget. Before a model call its tokens and its price are held; after the
+//! reply the real use is spent and the rest is free again. All jobs under a request hold from the same account, so that
+//! siblings share one limit. Time needs no account: a deadline travels with the request.
 //!
-//! Money is counted in billionths of a dollar: a price per million tokens is whole in them.
+//! Money is counted in billionths of a dollar: a price per million tokens is a whole number of them.
 
 use crate::chat::Price;
 use crate::chat::Usage;
@@ -19,11 +18,11 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// Billionths of a dollar in a dollar.
+/// Billionths of a dollar in one dollar.
 const NANO: f64 = 1e9;
-/// Tokens that a reply is given at least: fewer hold no answer.
+/// Tokens that a reply gets at least: fewer hold no answer.
 pub(super) const REPLY_LEAST: u64 = 16;
-/// Tokens of a reply that nothing else limits.
+/// Tokens that a reply gets where nothing else limits it.
 pub(super) const REPLY_MOST: u64 = 8_192;
 
 /// What may be used at most. Absent = no limit of its own.
@@ -49,12 +48,12 @@ pub struct Budget {
 }
 
 impl Budget {
-    /// Nothing is limited.
+    /// Whether nothing is limited.
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }
 
-    /// Limits that can't be meant.
+    /// Checks that each limit is more than 0.
     pub fn check(&self) -> Result<(), String> {
         let bad = |key: &str, got: String| Err(format!("`{key}`: expected more than 0, got {got}"));
         match self {
@@ -66,12 +65,12 @@ impl Budget {
         }
     }
 
-    /// When its time is over, for what was accepted then.
+    /// Returns when the time of a request ends that was accepted at `accepted`.
     pub fn deadline(&self, accepted: Millis) -> Option<Millis> {
         self.wall_clock.map(|seconds| accepted.plus(Duration::from_secs(seconds)))
     }
 
-    /// Whether an account must be kept for it.
+    /// Whether an account must be kept for it: it limits tokens, cost or turns.
     pub const fn is_counted(&self) -> bool {
         self.tokens.is_some() || self.cost.is_some() || self.turns.is_some()
     }
@@ -82,32 +81,32 @@ fn nano(dollars: f64) -> u64 {
     (dollars * NANO).round() as u64
 }
 
-/// Whose limits an account keeps.
+/// Origin of the limits of an account.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum LimitOrigin {
-    /// Those of the agent's configuration, per task.
+    /// The agent's configuration limits each of its tasks.
     Agent,
-    /// Those that the request names.
+    /// The request names the limits.
     Request,
-    /// Those of the venue, or of a session: see `domain::cap`.
+    /// A cap of the venue or of a session, see `domain::cap`.
     Cap,
 }
 
-/// What is used of a budget.
+/// Amounts that are used of a budget.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct BudgetUse {
-    /// Tokens.
+    /// Tokens of prompts and replies.
     pub tokens: u64,
-    /// Billionths of a dollar.
+    /// Cost in billionths of a dollar.
     pub nano: u64,
-    /// Model calls.
+    /// Number of model calls.
     pub turns: u32,
 }
 
 impl BudgetUse {
-    /// What one call has used.
+    /// Returns the use of one call.
     pub fn call(usage: Usage, price: Option<Price>) -> Self {
         let nano = price.map_or(0, |price| price.cost(usage));
         Self { tokens: usage.input.saturating_add(usage.output), nano, turns: 1 }
@@ -120,72 +119,72 @@ impl BudgetUse {
     }
 }
 
-/// A budget with what is spent of it and what is held of it.
+/// A budget with the amounts that are spent and held of it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Account {
-    /// Whose limits it keeps.
+    /// Origin of the limits.
     pub origin: LimitOrigin,
-    /// The limits.
+    /// Limits of the account.
     pub limits: Budget,
-    /// Used up.
+    /// Amounts that are spent.
     #[serde(default)]
     pub spent: BudgetUse,
-    /// Held by running calls, by session: each has one at most.
+    /// Amounts that running calls hold, by session: each has one call at most.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub held: BTreeMap<String, Hold>,
-    /// Of a newer build.
+    /// Fields that a newer build wrote.
     #[serde(flatten)]
     pub kept: KeptKeys,
 }
 
-/// What a running call holds.
+/// Amounts that a running call holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Hold {
-    /// So much.
+    /// Amounts that are held.
     #[serde(flatten)]
     pub used: BudgetUse,
-    /// Who held it is gone by then, and it is spent.
+    /// Time after which the holder counts as dead and the amounts count as spent.
     pub until: Millis,
 }
 
-/// A call that is about to be made.
+/// A model call that is about to be made.
 #[derive(Debug, Clone, Copy)]
 pub struct BudgetedCall<'a> {
-    /// The session that makes it.
+    /// Session that makes the call.
     pub session: &'a str,
-    /// Tokens of its prompt, estimated.
+    /// Estimated tokens of the prompt.
     pub prompt: u64,
-    /// Tokens of its reply at most.
+    /// Tokens of the reply at most.
     pub reply: Option<u32>,
-    /// What the model costs.
+    /// Price of the model.
     pub price: Option<Price>,
-    /// When.
+    /// Time of the call.
     pub now: Millis,
 }
 
-/// Why a call is not made.
+/// Reason why a call is not made.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Short {
-    /// What is left is too little, whatever others give back.
+    /// The rest is too little, whatever other calls release.
     Spent {
-        /// Whose limits they are.
+        /// Origin of the limits.
         origin: LimitOrigin,
-        /// What is used up, in words.
+        /// Amounts that are used, in words.
         reason: String,
     },
-    /// Others hold what it needs; they may give it back.
+    /// Other calls hold what it needs; they may release it.
     Held,
     /// A cap is reached.
     Capped {
-        /// Which, and what of it is used.
+        /// Name of the cap and the amounts used, in words.
         reason: String,
-        /// When it has room again; of a session it never has.
+        /// Time at which the cap has room again; `None` if it never has.
         resets: Option<Millis>,
     },
 }
 
-/// What somebody who died left held is spent: the call may have been made.
+/// Spends what dead holders and earlier calls of this session left held: their calls may have been made.
 pub(super) fn reclaim(held: &mut BTreeMap<String, Hold>, spent: &mut BudgetUse, session: &str, now: Millis) {
     held.retain(|holder, hold| {
         let left = holder == session || now >= hold.until;
@@ -196,7 +195,7 @@ pub(super) fn reclaim(held: &mut BTreeMap<String, Hold>, spent: &mut BudgetUse, 
     });
 }
 
-/// What is spent and held.
+/// Returns the sum of what is spent and held.
 pub(super) fn taken(held: &BTreeMap<String, Hold>, spent: BudgetUse) -> BudgetUse {
     held.values().fold(spent, |mut sum, held| {
         sum.add(held.used);
@@ -205,7 +204,7 @@ pub(super) fn taken(held: &BTreeMap<String, Hold>, spent: BudgetUse) -> BudgetUs
 }
 
 impl Account {
-    /// A new one.
+    /// Makes an account of which nothing is used.
     pub fn new(origin: LimitOrigin, limits: Budget) -> Self {
         let (spent, held, kept) = (BudgetUse::default(), BTreeMap::new(), KeptKeys::default());
         Self { origin, limits, spent, held, kept }
@@ -219,7 +218,7 @@ impl Account {
         taken(&self.held, self.spent)
     }
 
-    /// Tokens that the reply of a call may have.
+    /// Returns the tokens that the reply of a call may have.
     fn room(&self, call: BudgetedCall<'_>) -> Result<u64, Short> {
         let wanted = call.reply.map_or(REPLY_MOST, u64::from).max(1);
         let least = wanted.min(REPLY_LEAST);
@@ -244,7 +243,7 @@ impl Account {
     }
 }
 
-/// Tokens that the reply of a call may have within limits of which so much is used.
+/// Returns the tokens that the reply of a call may have within limits of which `used` is used.
 pub(super) fn room(limits: &Budget, used: BudgetUse, call: BudgetedCall<'_>, wanted: u64) -> Result<u64, String> {
     let mut most = wanted;
     if let Some(limit) = limits.turns
@@ -271,29 +270,29 @@ pub(super) fn room(limits: &Budget, used: BudgetUse, call: BudgetedCall<'_>, wan
             )
         };
         let left = left.checked_sub(prompt).ok_or_else(of)?;
-        // A reply that costs nothing is limited by nothing.
+        // A reply that costs nothing has no limit.
         let tokens = (u128::from(left) * 1_000).checked_div(per_token(price.output));
         most = tokens.map_or(most, |tokens| most.min(u64::try_from(tokens).unwrap_or(u64::MAX)));
     }
     Ok(most)
 }
 
-/// So many billionths of a dollar in dollars, for people.
+/// Returns billionths of a dollar as dollars, for people.
 #[expect(clippy::cast_precision_loss, reason = "shown with six digits")]
 pub fn dollars(nano: u64) -> f64 {
     nano as f64 / NANO
 }
 
-/// What a call was given.
+/// Share of the budgets that a call got.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Allotment {
-    /// Tokens that its reply may have.
+    /// Tokens that the reply may have.
     pub reply: u64,
-    /// Whose limits made them fewer than it asked for: a reply that is as long was cut off.
+    /// Origin of the limits that made them fewer than requested: a reply of that length was cut off.
     pub cut_by: Option<LimitOrigin>,
 }
 
-/// Holds what a call needs of all accounts, or of none.
+/// Holds what a call needs in all accounts, or in none.
 pub fn hold(accounts: &mut [Account], call: BudgetedCall<'_>) -> Result<Allotment, Short> {
     for account in accounts.iter_mut() {
         account.reclaim(call.session, call.now);
@@ -317,11 +316,10 @@ pub fn hold(accounts: &mut [Account], call: BudgetedCall<'_>) -> Result<Allotmen
     Ok(Allotment { reply, cut_by })
 }
 
-/// What a call has really used is spent, and the rest of what it held is free. A call that was not
-/// made has used nothing.
+/// Spends what a call has used and releases the rest of its hold. A call that was not made has used nothing.
 pub fn settle(accounts: &mut [Account], session: &str, used: Option<(Usage, Option<Price>)>) {
     for account in accounts {
-        // Settled before, by this very call.
+        // This call was settled before.
         if account.held.remove(session).is_none() {
             continue;
         }
@@ -331,7 +329,7 @@ pub fn settle(accounts: &mut [Account], session: &str, used: Option<(Usage, Opti
     }
 }
 
-/// What a call used, where its provider doesn't say: as it was estimated.
+/// Returns the tokens of a call, with estimates where the provider gives no number.
 pub const fn counted(usage: Usage, prompt: u64, reply: u64) -> Usage {
     Usage {
         input: if usage.input == 0 { prompt } else { usage.input },
@@ -340,12 +338,12 @@ pub const fn counted(usage: Usage, prompt: u64, reply: u64) -> Usage {
     }
 }
 
-/// Tokens of a prompt of so many bytes, at thousandths of bytes per token, rounded up.
+/// Returns the tokens of a prompt of `bytes` bytes, rounded up; `ratio` is thousandths of bytes per token.
 pub fn tokens(bytes: usize, ratio: u32) -> u64 {
     (bytes as u64).saturating_mul(1_000).div_ceil(u64::from(ratio.max(1)))
 }
 
-/// Holds what the last call of a task needs, whatever is left: it ends the task.
+/// Holds what the last call of a task needs, beyond the limits if need be: it ends the task.
 pub fn hold_last(accounts: &mut [Account], call: BudgetedCall<'_>) -> Allotment {
     let reply = call.reply.map_or(REPLY_MOST, u64::from);
     for account in accounts {
@@ -355,29 +353,29 @@ pub fn hold_last(accounts: &mut [Account], call: BudgetedCall<'_>) -> Allotment 
     Allotment { reply, cut_by: None }
 }
 
-/// When a request's time is over, and whose limit that is.
+/// Time at which a request ends, and the origin of that limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Deadline {
-    /// Then.
+    /// End of the request.
     pub at: Millis,
-    /// Whose.
+    /// Origin of the limit.
     pub origin: LimitOrigin,
 }
 
-/// What a turn pays from.
+/// Accounts that a turn is charged to, and its deadline.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Purse {
-    /// Accounts of the requests above, outermost first.
+    /// Names of the accounts of the requests above, outermost first.
     pub inherited: Vec<String>,
-    /// Those of its own task: made by its first call.
+    /// Accounts of its own task, by name: its first call makes them.
     pub own: Vec<(String, Account)>,
-    /// When its time is over.
+    /// Deadline of the turn.
     pub deadline: Option<Deadline>,
 }
 
 impl Purse {
-    /// Of a task that was accepted then, by an agent with these limits, with this budget of its own,
-    /// under these accounts and until then.
+    /// Makes the purse of a task that was accepted at `accepted`: `agent` are the limits of its agent, `request` is its
+    /// own budget, `inherited` are the accounts of the requests above, with their deadline.
     pub fn of_task(
         job: &JobId,
         accepted: Millis,
@@ -394,12 +392,12 @@ impl Purse {
         Self { inherited: inherited.to_vec(), own: own.collect(), deadline }
     }
 
-    /// Its accounts, by name.
+    /// Returns the names of all accounts.
     pub fn accounts(&self) -> impl Iterator<Item = &String> {
         self.inherited.iter().chain(self.own.iter().map(|(name, _)| name))
     }
 
-    /// Nothing is counted.
+    /// Whether no account counts anything.
     pub fn is_empty(&self) -> bool {
         self.accounts().next().is_none()
     }

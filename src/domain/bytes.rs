@@ -1,10 +1,10 @@
-//! Looking for bytes in texts, many at a time.
+//! Search for bytes in texts, many at a time.
 
-/// Bytes that are looked at together: as many as vector registers take.
+/// Bytes that are compared at once: as many as vector registers take.
 const TOGETHER: usize = 32;
 
-/// The place of the first byte that `is` one. All bytes of a stretch are looked at, which is faster than to stop at the
-/// first where there are few of them.
+/// Returns the position of the first byte that `is` accepts. Every byte of a stretch is compared, which is faster than
+/// to stop at the first where matches are rare.
 pub fn position(bytes: &[u8], is: impl Fn(u8) -> bool) -> Option<usize> {
     let stretches = (0..).step_by(TOGETHER).zip(bytes.chunks(TOGETHER));
     for (at, stretch) in stretches {

@@ -1,4 +1,4 @@
-//! The calls of a reply: what each runs, with what, or why it can't be made, and what it came to.
+//! The calls of a reply: target and arguments of each, or the reason why it can't be made, and its outcome.
 
 use crate::external::PUBLISH;
 use crate::lattice::catalog::{catalog_path, runs_another};
@@ -12,25 +12,25 @@ use serde_json::Value;
 /// One tool call of a reply, resolved.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct PlannedCall {
-    /// The provider's id of it.
+    /// Id of the call, given by the provider.
     pub id: String,
-    /// The name that the model used.
+    /// Name by which the model called the tool.
     pub tool: String,
-    /// What it is, or why it is nothing.
+    /// Target and arguments, or why the call can't be made.
     pub what: Result<Resolved, Unmade>,
-    /// What the runtime fills in, as it was when the reply came; the model never sees it.
+    /// Arguments that the runtime fills in, as they were when the reply came; the model never sees them.
     #[serde(default, skip_serializing_if = "Injection::is_empty")]
     pub injection: Injection,
-    /// The instance that it is about.
+    /// Instance that the call is about.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub instance: Option<String>,
-    /// What of the context goes with it, as the prompt showed it.
+    /// Sections of the context that go with the call, as the prompt showed them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub scoped: Vec<ScopedSection>,
 }
 
 impl PlannedCall {
-    /// Its operation, as records name it: a catalog path, `g/<agent>`, or the tool of a resource.
+    /// Returns the operation as records name it: a path of the catalogue, `g/<agent>`, or the tool of a resource.
     pub fn operation(&self) -> String {
         match self.what.as_ref().ok().map(|resolved| &resolved.target) {
             Some(ToolTarget::Delegate(Delegate { agent: Some(agent), .. })) => format!("g/{agent}"),
@@ -42,23 +42,23 @@ impl PlannedCall {
 /// A call that can be made.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Resolved {
-    /// What it does.
+    /// Target of the call.
     pub target: ToolTarget,
-    /// With what.
+    /// Arguments of the call.
     pub arguments: Value,
 }
 
-/// What a tool call does.
+/// Target of a tool call.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ToolTarget {
-    /// Invokes an operation.
+    /// Invokes the operation at a path of the catalogue.
     Operation(String),
     /// Uses a resource of the agent.
     Resource {
-        /// Its name in the configuration.
+        /// Name of the resource in the configuration.
         resource: String,
-        /// The provider's name of the tool.
+        /// Name of the tool within the resource's provider.
         tool: String,
     },
     /// Completes the open task.
@@ -67,7 +67,7 @@ pub enum ToolTarget {
     Fail,
     /// Shows a path from the next turn on.
     Load,
-    /// Shows it no longer.
+    /// Stops showing a path.
     Unload,
     /// Finds operations that are not offered yet.
     MoreTools,
@@ -77,16 +77,16 @@ pub enum ToolTarget {
     CompleteGoal,
     /// Fails the goal, or the open task.
     FailGoal,
-    /// Puts a summary in the place of the turns so far.
+    /// Replaces the turns so far by a summary.
     Compact,
     /// Starts a child job.
     Delegate(Delegate),
-    /// Nothing: the arguments are the result. With the sections that the model looks at for it.
+    /// Runs nothing: the arguments are the result. Holds the sections that the model must read for it.
     Latent(Vec<String>),
 }
 
 impl ToolTarget {
-    /// The catalog path of the operation that it invokes.
+    /// Returns the path of the operation that it invokes.
     pub fn operation(&self) -> Option<&str> {
         match self {
             Self::Operation(path) => Some(path),
@@ -106,27 +106,27 @@ impl ToolTarget {
     }
 }
 
-/// Start of the turn of a reply. The key that it is stored under says what the ids of the reply's calls are made from:
-/// a successor of another build sends nothing twice, for it makes the same ids or can't read the record.
+/// Start of the turn of a reply. The key under which it is stored says whether the ids of the reply's calls contain it.
+/// A successor of another build makes the same ids or can't read the record, so that nothing is sent twice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ReplyStart {
-    /// Recorded by a build whose ids leave the start out.
+    /// The reply was recorded by a build whose ids leave the start out.
     #[serde(rename = "start")]
     Undated(Millis),
-    /// The ids have the start in them: a session that begins anew under its name has others.
+    /// The ids contain the start: a session that begins anew under its name makes other ids.
     #[serde(rename = "began")]
     Dated(Millis),
 }
 
 impl ReplyStart {
-    /// The time itself.
+    /// Returns the time of the start.
     pub const fn time(self) -> Millis {
         match self {
             Self::Undated(start) | Self::Dated(start) => start,
         }
     }
 
-    /// The part that it has in the ids of the reply's calls.
+    /// Returns the start as the ids of the reply's calls contain it, if they do.
     pub const fn in_ids(self) -> Option<Millis> {
         match self {
             Self::Undated(_) => None,
@@ -138,22 +138,22 @@ impl ReplyStart {
 /// The turn whose reply has the calls that are made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ReplyTurn {
-    /// Its number in the session.
+    /// Number of the turn in its session.
     pub number: u64,
-    /// Start of that turn, with the part that it has in ids.
+    /// Start of that turn.
     pub start: ReplyStart,
 }
 
-/// What a call causes elsewhere: it counts against the limits of a run.
+/// Effect of a call elsewhere, which counts against the limits of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Causes {
-    /// A child job, whose result is awaited.
+    /// A child job whose result is awaited.
     Child,
     /// A message or a timer.
     Notice,
 }
 
-/// What a call causes elsewhere, if anything.
+/// Returns the effect of a call elsewhere, if it has one.
 pub fn causes(call: &PlannedCall) -> Option<Causes> {
     let Ok(Resolved { target, arguments }) = &call.what else { return None };
     if matches!(target, ToolTarget::Delegate(_)) {
@@ -174,7 +174,7 @@ fn caused_by(path: &str, arguments: &Value) -> Option<Causes> {
     causes_of(&path)
 }
 
-/// What a call of the operation at this catalog path causes elsewhere.
+/// Returns the effect elsewhere of a call of the operation at this path of the catalogue.
 pub fn causes_of(path: &str) -> Option<Causes> {
     match path {
         "v/ops/agent/request" | PUBLISH => Some(Causes::Child),
@@ -189,41 +189,41 @@ pub fn causes_of(path: &str) -> Option<Causes> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Outcome {
-    /// It returned.
+    /// The call returned a value.
     Ok,
-    /// It failed.
+    /// The call failed.
     Error,
     /// A capability was missing, or the operation is not for this request.
     Denied,
-    /// There is no such tool.
+    /// No tool has this name.
     Unknown,
-    /// It asked for sections of the context that it may not hand on.
+    /// The call named sections of the context that may not be handed on.
     Scope,
-    /// Its arguments are not what the tool takes.
+    /// The arguments don't fit the tool.
     Arguments,
     /// A limit is reached: of children, loads, goals, or of what is handed on.
     Limit,
-    /// The task was cancelled before or while it ran.
+    /// The task was cancelled before or during the call.
     Cancelled,
-    /// It began and a crash, or a broken answer, keeps whether it happened from being known.
+    /// The call began, and a crash or a broken answer hides whether it took effect.
     OutcomeUnknown,
-    /// A person is asked first.
+    /// The call waits for a person's approval.
     Awaiting,
-    /// A person has said no, or nobody said anything in time.
+    /// A person rejected the call, or nobody answered in time.
     Rejected,
 }
 
 impl Outcome {
-    /// The call was made, or waits to be.
+    /// Whether the call was made, or waits for it.
     pub const fn is_made(self) -> bool {
         match self {
-            // An operation may have looked before it refused what it was given.
+            // An operation may have read something before it refused its arguments.
             Self::Ok | Self::Error | Self::Arguments | Self::Limit | Self::OutcomeUnknown | Self::Awaiting => true,
             Self::Denied | Self::Unknown | Self::Scope | Self::Cancelled | Self::Rejected => false,
         }
     }
 
-    /// As it stands in the timeline.
+    /// Returns the word of the timeline.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Ok => "ok",
@@ -241,17 +241,17 @@ impl Outcome {
     }
 }
 
-/// Why a call can't be made: what a model is told of it.
+/// Reason why a call can't be made, as the model gets it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "Kept")]
 pub struct Unmade {
-    /// The kind of reason.
+    /// Kind of the reason.
     pub outcome: Outcome,
-    /// What was wrong, and what to do.
+    /// Text that says what is wrong and what to do.
     pub text: String,
 }
 
-/// Older versions kept the text alone.
+/// Stored form: older builds stored the text alone.
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum Kept {
@@ -269,12 +269,12 @@ impl From<Kept> for Unmade {
 }
 
 impl Unmade {
-    /// For this reason.
+    /// Makes a reason of an outcome and a text.
     pub fn new(outcome: Outcome, text: impl Into<String>) -> Self {
         Self { outcome, text: text.into() }
     }
 
-    /// For arguments that don't fit.
+    /// Makes a reason for arguments that don't fit.
     pub fn arguments(text: impl Into<String>) -> Self {
         Self::new(Outcome::Arguments, text)
     }

@@ -1,4 +1,4 @@
-//! Canonical JSON after RFC 8785: the same value has the same bytes, whoever writes it.
+//! Canonical JSON after RFC 8785: equal values have equal bytes.
 
 use crate::bytes;
 use crate::decode;
@@ -10,11 +10,11 @@ use std::cmp::Ordering;
 use std::io::{self, Write};
 use std::ops::Range;
 
-/// The canonical form of a value. What is in its order already is written once; of other objects the members are
-/// put in order where they lie.
+/// Returns the canonical form of a value. Objects in order are written once; the members of others are sorted in the
+/// output.
 ///
 /// # Panics
-/// For what is no JSON, such as a map whose keys are lists.
+/// If the value is no JSON, such as a map whose keys are lists.
 pub fn canonical(value: &(impl Serialize + ?Sized)) -> Vec<u8> {
     let out = RefCell::default();
     write(&out, value).expect("what is hashed is JSON");
@@ -61,11 +61,11 @@ impl Write for Out<'_> {
     }
 }
 
-/// Looks back at what was written. The escapes of `serde_json` are those of the RFC: the short ones, and `\u00xx`
-/// in small letters.
+/// Formatter that reads back what it wrote. The escapes of `serde_json` are those of the RFC: the short ones, and
+/// `\u00xx` in small letters.
 struct Canonical<'o> {
     out: &'o RefCell<Vec<u8>>,
-    /// Those that are open, outermost first.
+    /// Objects that are open, outermost first.
     objects: Vec<Object>,
 }
 
@@ -75,7 +75,7 @@ struct Object {
     out_of_order: bool,
 }
 
-/// Where a member lies in what is written, by its key in quotes.
+/// Position of a member in the output: its key in quotes, and its end.
 struct Member {
     key: Range<usize>,
     end: usize,
@@ -176,7 +176,7 @@ impl Formatter for Canonical<'_> {
     }
 }
 
-/// Of keys in quotes, as they are written.
+/// Compares keys in quotes, as they are written, by their UTF-16 units.
 fn by_utf16(a: &[u8], b: &[u8]) -> Ordering {
     let is_plain = |key: &[u8]| key.iter().all(|byte| byte.is_ascii() && *byte != b'\\');
     let inner = |key: &[u8]| key.len().saturating_sub(1);
@@ -187,13 +187,13 @@ fn by_utf16(a: &[u8], b: &[u8]) -> Ordering {
     units(a).cmp(&units(b))
 }
 
-/// As ECMAScript writes a double; a whole number that is none is rounded to the nearest.
+/// Returns a number as ECMAScript writes a double; an integer that no double equals is rounded to the nearest.
 fn number(value: f64) -> String {
     if value == 0.0 {
         return "0".to_owned();
     }
     let sign = if value < 0.0 { "-" } else { "" };
-    // The shortest digits that read back as the same number.
+    // These are the shortest digits that read back as the same number.
     let shortest = format!("{:e}", value.abs());
     let (mantissa, exponent) = shortest.split_once('e').unwrap_or((&shortest, "0"));
     let digits = mantissa.replace('.', "");

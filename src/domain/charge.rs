@@ -1,5 +1,5 @@
-//! What a model call is charged, however it ended: a provider bills what it was sent and what it wrote, also when nobody
-//! can use the reply.
+//! Charges of model calls, however they end: a provider bills what it received and what it wrote, even if nobody can
+//! use the reply.
 //!
 //! | the call | charged |
 //! |---|---|
@@ -12,7 +12,7 @@
 use crate::budget::{counted, tokens};
 use crate::chat::Usage;
 
-/// How far a call has come.
+/// Stage that a call has reached.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub enum CallStage {
     /// The call is not made yet.
@@ -28,36 +28,36 @@ pub enum CallStage {
     Refused,
 }
 
-/// What is known of a call, whatever becomes of it.
+/// Known facts of a call, however it ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct CallProgress {
-    /// The last stage that was reached.
+    /// Last stage that was reached.
     pub stage: CallStage,
-    /// What the provider has said of tokens so far.
+    /// Token numbers that the provider has sent so far.
     pub usage: Usage,
-    /// The provider has said why its reply ended.
+    /// Whether the provider has said why its reply ended.
     pub is_whole: bool,
     /// Bytes of text, calls and reasoning so far.
     pub said_bytes: usize,
 }
 
-/// What a call is charged.
+/// Tokens that a call is charged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Charge {
     /// Tokens of prompt and reply.
     pub usage: Usage,
-    /// The provider hasn't said all of it.
+    /// Whether the provider has not counted all of it.
     pub is_estimate: bool,
 }
 
-/// Whether a status leaves open what became of a call: a gateway or a proxy gave it, which had no answer of the provider
-/// in time.
+/// Whether a status hides what became of a call: a gateway or a proxy sent it, which had no answer of the provider in
+/// time.
 pub const fn is_end_unknown(status: u16) -> bool {
     matches!(status, 408 | 499 | 502 | 504 | 522..=524)
 }
 
 impl Charge {
-    /// Of a whole reply, whose prompt and reply (text, calls and reasoning) are estimated to have so many tokens.
+    /// Returns the charge of a whole reply; `prompt` and `reply` (text, calls and reasoning) are estimated tokens.
     pub fn of_reply(usage: Usage, prompt: u64, reply: u64) -> Self {
         let charged = counted(usage, prompt, reply);
         Self { usage: charged, is_estimate: charged != usage }
@@ -65,8 +65,8 @@ impl Charge {
 }
 
 impl CallProgress {
-    /// Of a call that has ended without a reply. `prompt` are the tokens of its prompt, estimated, and `ratio` is the
-    /// thousandths of bytes that a token has.
+    /// Returns the charge of a call that has ended without a reply. `prompt` are its estimated tokens, `ratio` is
+    /// thousandths of bytes per token.
     pub fn charge(&self, prompt: u64, ratio: u32) -> Option<Charge> {
         match self.stage {
             CallStage::NotAsked | CallStage::Asked | CallStage::Refused => None,

@@ -1,4 +1,4 @@
-//! What goes to a model and what comes back, independent of any provider.
+//! Requests to models and their replies, independent of any provider.
 
 mod headers;
 mod price;
@@ -17,22 +17,22 @@ use std::sync::Arc;
 /// One model call.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ModelRequest {
-    /// Which model.
+    /// Model and its settings.
     pub model: ModelSettings,
-    /// The system prompt.
+    /// System prompt of the call.
     pub system: String,
-    /// The rest of the prompt, oldest first.
+    /// Messages behind the system prompt, oldest first.
     pub messages: Vec<ChatMessage>,
-    /// What it may call; shared by all turns with the same tools.
+    /// Tools that the model may call; shared by all turns with the same tools.
     #[serde(with = "shared")]
     pub tools: Arc<[ToolSpec]>,
-    /// Which turn asks, `owner/agent/session/turn`: for logs and for the scripted model.
+    /// Name of the turn, `owner/agent/session/turn`: for logs and for the scripted model.
     pub turn: String,
-    /// Number of leading `messages` whose bytes stay the same in the session's next request, as far as known:
-    /// providers' cache marks stand at their end.
+    /// Number of leading `messages` whose bytes stay the same in the session's next request, as far as known: marks of
+    /// providers' caches are set at their end.
     #[serde(skip)]
     pub stable: usize,
-    /// What the text must be, where a task's output is typed.
+    /// Type of the text, where a task's output is typed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub output: Option<OutputFormat>,
 }
@@ -46,7 +46,7 @@ impl ModelRequest {
         })
     }
 
-    /// Its attachments without a reason against showing them.
+    /// Returns the attachments that are shown.
     pub fn shown_attachments(&mut self) -> impl Iterator<Item = &mut Attachment> {
         let attachments = self.messages.iter_mut().flat_map(|message| match message {
             ChatMessage::User { attachments, .. } => attachments.as_mut_slice(),
@@ -56,13 +56,13 @@ impl ModelRequest {
     }
 }
 
-/// The type of a text that is asked for.
+/// Type of the text that a model must write.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct OutputFormat {
     /// JSON Schema of a map.
     pub schema: Value,
-    /// The tools do nothing that the text can't: a provider that takes no tools beside a typed text is sent none.
+    /// Whether the tools do no more than the text can: a provider that takes no tools beside a typed text gets none.
     pub tools_optional: bool,
 }
 
@@ -71,7 +71,7 @@ const fn is_no_token(number: &u64) -> bool {
     *number == 0
 }
 
-/// A shared list as a plain one.
+/// Serialises a shared list as a plain one.
 mod shared {
     use super::ToolSpec;
     use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -90,23 +90,23 @@ mod shared {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "role", rename_all = "lowercase")]
 pub enum ChatMessage {
-    /// From the caller, or context.
+    /// Text from the caller, or context.
     User {
-        /// Its text.
+        /// Text of the message.
         text: String,
-        /// Pictures and files behind it.
+        /// Pictures and files behind the text.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         attachments: Vec<Attachment>,
     },
-    /// From the model.
+    /// Text and calls from the model.
     Assistant {
-        /// Its text; may be empty when it only calls tools.
+        /// Text of the message; may be empty beside calls.
         #[serde(default, skip_serializing_if = "String::is_empty")]
         text: String,
-        /// The calls it asked for.
+        /// Calls that the model asked for.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         calls: Vec<ToolCall>,
-        /// What it reasoned before: goes back to the model that wrote it, and to nobody else.
+        /// Reasoning before the text: it is sent to the model that wrote it, and to no other.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         reasoning: Option<Reasoning>,
     },
@@ -116,52 +116,52 @@ pub enum ChatMessage {
         call: String,
         /// Name of the tool.
         name: String,
-        /// What the model sees of it.
+        /// Result as the model sees it.
         text: String,
     },
 }
 
 impl ChatMessage {
-    /// A message from the caller, or context, without attachments.
+    /// Makes a message from the caller, or of context, without attachments.
     pub fn user(text: impl Into<String>) -> Self {
         Self::User { text: text.into(), attachments: Vec::new() }
     }
 
-    /// A model's message without reasoning.
+    /// Makes a model's message without reasoning.
     pub const fn assistant(text: String, calls: Vec<ToolCall>) -> Self {
         Self::Assistant { text, calls, reasoning: None }
     }
 }
 
-/// What a model reasoned before its answer, in the pieces of its provider's wire format: signed or encrypted,
-/// so that nothing of them is changed.
+/// Reasoning of a model before its answer, in the pieces of its provider's wire format. They are signed or encrypted,
+/// so nothing of them is changed.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Reasoning {
-    /// The model that wrote it, [`ModelSettings::reasoner`]: another one is not given it.
+    /// Model that wrote it, [`ModelSettings::reasoner`]: no other one gets it.
     pub by: String,
-    /// The pieces, in order.
+    /// Pieces in their order.
     pub items: Vec<Value>,
 }
 
 /// A tool as a model sees it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ToolSpec {
-    /// `[A-Za-z0-9_-]{1,64}`.
+    /// Name of 1 to 64 characters, `[A-Za-z0-9_-]`.
     pub name: String,
-    /// What it does.
+    /// Description of the tool.
     pub description: String,
-    /// JSON Schema of its arguments.
+    /// JSON Schema of the arguments.
     pub schema: Value,
 }
 
 /// A call that a model asked for.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ToolCall {
-    /// The provider's id of the call, or one made from its place.
+    /// Id of the call, given by the provider or made from its position.
     pub id: String,
     /// Name of the tool.
     pub name: String,
-    /// Its arguments; text when the model wrote malformed JSON.
+    /// Arguments of the call; text where the model wrote malformed JSON.
     pub arguments: Arguments,
 }
 
@@ -169,14 +169,14 @@ pub struct ToolCall {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Arguments {
-    /// As JSON.
+    /// Arguments that are JSON.
     Json(Value),
-    /// Not JSON: the text as it came.
+    /// Text that isn't JSON, as it came.
     Malformed(String),
 }
 
 impl Arguments {
-    /// As they were meant: JSON, or the text that is none.
+    /// Returns the arguments as a value: JSON, or the malformed text.
     pub fn shown(&self) -> Value {
         match self {
             Self::Json(value) => value.clone(),
@@ -185,32 +185,32 @@ impl Arguments {
     }
 }
 
-/// What a model answered.
+/// Reply of a model.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct Reply {
-    /// Its text.
+    /// Text of the reply.
     pub text: String,
-    /// The calls it asks for, in order.
+    /// Calls that the model asks for, in order.
     pub calls: Vec<ToolCall>,
-    /// What it cost.
+    /// Tokens of the call.
     pub usage: Usage,
-    /// The limit of tokens cut it off: its text is not whole, and its last call may not be.
+    /// Whether the limit of tokens cut it off: its text is not whole, and its last call may not be.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub truncated: bool,
-    /// What it reasoned before.
+    /// Reasoning before the text.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reasoning: Option<Reasoning>,
 }
 
 impl Reply {
-    /// Bytes of its text and its calls.
+    /// Returns the bytes of the text and the calls.
     pub fn said_bytes(&self) -> usize {
         self.text.len() + self.calls.iter().map(ToolCall::bytes).sum::<usize>()
     }
 }
 
 impl ToolCall {
-    /// Bytes of its name and its arguments.
+    /// Returns the bytes of the name and the arguments.
     pub fn bytes(&self) -> usize {
         let arguments = match &self.arguments {
             Arguments::Json(value) => value.to_string().len(),
@@ -228,19 +228,19 @@ pub struct Usage {
     pub input: u64,
     /// Reply tokens, those of reasoning included.
     pub output: u64,
-    /// Of `input`: read from the provider's cache.
+    /// Tokens of `input` that were read from the provider's cache.
     #[serde(default, skip_serializing_if = "is_no_token")]
     pub cache_read: u64,
-    /// Of `input`: written to the provider's cache.
+    /// Tokens of `input` that were written to the provider's cache.
     #[serde(default, skip_serializing_if = "is_no_token")]
     pub cache_write: u64,
-    /// Of `output`: reasoning.
+    /// Tokens of `output` that are reasoning.
     #[serde(default, skip_serializing_if = "is_no_token")]
     pub reasoning: u64,
 }
 
 impl Usage {
-    /// Tokens of a prompt and a reply without classes.
+    /// Makes a usage without classes of tokens.
     pub const fn new(input: u64, output: u64) -> Self {
         Self { input, output, cache_read: 0, cache_write: 0, reasoning: 0 }
     }

@@ -1,4 +1,4 @@
-//! Dead letters: tasks that killed too many workers, as they were sent; and messages for nobody.
+//! Dead letters: tasks that killed too many workers, stored as they were sent; and messages with an unreadable subject.
 
 use crate::event::Event;
 use crate::ids::{JobId, Owner, SessionKey};
@@ -7,25 +7,25 @@ use crate::time::Millis;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-/// A worker that died while it served a session: what its lease says, which lapsed unreleased.
+/// A worker that died while it served a session, as its expired lease names it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Attempt {
-    /// Its name.
+    /// Name of the worker.
     pub worker: String,
-    /// Number of its lease.
+    /// Epoch of its lease.
     pub epoch: u64,
     /// Number of the turn that it didn't commit.
     pub turn: u64,
-    /// When its lease lapsed; of one that a restart of an embedded store made void, when the next was
-    /// granted.
+    /// Time at which the lease expired; where a restart of an embedded store voided it, time of the next lease.
     pub lapsed: Millis,
-    /// Job of the task that it served.
+    /// Job of the task that the worker served.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub job: Option<JobId>,
 }
 
-/// What the caller of a task is told that so many workers died of: how often, and the last `attempts`.
+/// Returns the error text for the caller of a task that killed its workers: how often, and the workers of the last
+/// `attempts`.
 pub fn verdict(crashes: u32, attempts: &[&Attempt]) -> String {
     let mut text = format!("its worker died {crashes} times while serving it");
     let forgotten = attempts.len() < crashes as usize;
@@ -41,60 +41,60 @@ pub fn verdict(crashes: u32, attempts: &[&Attempt]) -> String {
     text
 }
 
-/// A message that the queue took although its subject names no owner, agent or kind.
+/// A message in the queue whose subject names no owner, agent or kind.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Stray {
-    /// As it was published to.
+    /// Subject that the message was published to.
     pub subject: String,
-    /// What is wrong with it.
+    /// Reason why the subject can't be read.
     pub reason: String,
-    /// Whose it is, as far as that can be read.
+    /// Owner of the message, as far as the subject names one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub owner: Option<Owner>,
-    /// The producer's id, when it gave one.
+    /// Id that the producer gave, if it gave one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub id: Option<String>,
-    /// When it was published.
+    /// Time of publication.
     pub received: Millis,
-    /// Bytes of its body.
+    /// Bytes of the body.
     pub bytes: usize,
-    /// The beginning of its body.
+    /// Beginning of the body.
     pub body: String,
-    /// Where its sender was told.
+    /// Subjects to which the error was sent.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub told: Vec<String>,
 }
 
-/// A dead task. It is kept until it is driven again, and as long as its job after that.
+/// A dead task. It is kept until it is redriven, and as long as its job after that.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct DeadLetter {
-    /// Its job, `FAILED` with `DEAD`.
+    /// Job of the task, `FAILED` with `DEAD`.
     pub job: JobId,
-    /// Where it was served.
+    /// Session that served the task.
     pub session: SessionKey,
-    /// As it was sent.
+    /// Task as it was sent.
     pub event: Event,
-    /// Workers that died while they served it.
+    /// Number of workers that died while they served it.
     pub crashes: u32,
-    /// The last of those, the oldest first.
+    /// Last of those workers, the oldest first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub attempts: Vec<Attempt>,
-    /// When it was given up.
+    /// Time at which the task was given up.
     pub died: Millis,
-    /// What its caller was told.
+    /// Error text that its caller got.
     pub error: String,
-    /// The job that it was driven again as.
+    /// Job of the redriven task.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub redriven: Option<JobId>,
-    /// Of a newer build.
+    /// Fields that a newer build wrote.
     #[serde(flatten)]
     pub kept: KeptKeys,
 }
 
 impl DeadLetter {
-    /// As callers see it; `input` with the task's input.
+    /// Returns the record as callers see it; `input` says whether the task's input is in it.
     pub fn to_json(&self, input: bool) -> Value {
         let mut shown = json!({
             "job": self.job, "agent": self.session.agent, "session": self.session.session,

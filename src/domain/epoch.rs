@@ -1,19 +1,21 @@
-//! Whether a store was set back: a number that grows in the store and in the queue, by which they know each other.
+//! Detection of a store that was set back: a number that grows in the store and in the queue, so that each can check
+//! the other.
 //!
-//! Each part of a store that can be set back by itself has one, and the queue has one for all: they go ahead together.
+//! Each part of a store that can be set back by itself has such a number, and the queue has one for all; they grow
+//! together.
 
 use crate::time::Millis;
 use serde::{Deserialize, Serialize};
 
-/// How far a store was at a time; the queue keeps the newest, too.
+/// Progress of a store at a time; the queue keeps the newest mark, too.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Mark {
-    /// Grows by one with each beat.
+    /// Number that grows by one with each beat.
     pub epoch: u64,
-    /// When it was left.
+    /// Time of writing.
     pub at: Millis,
-    /// Parts of the store that it was left in, 0 and 1 being the same.
+    /// Number of parts of the store that hold the mark; 0 and 1 mean the same.
     #[serde(skip_serializing_if = "is_one")]
     pub parts: usize,
 }
@@ -23,17 +25,17 @@ const fn is_one(parts: &usize) -> bool {
     *parts <= 1
 }
 
-/// The store was found to be older than it had been.
+/// A store was found to be older than before.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct SetBack {
-    /// When that was found.
+    /// Time of the detection.
     pub found: Millis,
-    /// What the store said, its oldest part.
+    /// Mark of the oldest part of the store.
     pub store: Mark,
-    /// What the queue said.
+    /// Mark of the queue.
     pub queue: Mark,
-    /// Which parts, of one that has several.
+    /// Numbers of the parts that were set back, for a store of several.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub parts: Vec<usize>,
 }
@@ -59,9 +61,9 @@ impl std::fmt::Display for SetBack {
     }
 }
 
-/// Whether a store whose parts have these marks was set back, by what the queue remembers.
+/// Returns a finding if a part of the store was set back, compared with the mark of the queue.
 ///
-/// A part without a mark may be new: that says something only where the queue's mark is of as many parts.
+/// A part without a mark may be new: its lack counts only where the queue's mark is of as many parts.
 pub fn compare(store: &[Mark], queue: Mark, now: Millis) -> Option<SetBack> {
     let counts = queue.parts.max(1) == store.len();
     let is_back = |mark: &Mark| mark.epoch < queue.epoch && (counts || mark.epoch > 0);
@@ -71,7 +73,7 @@ pub fn compare(store: &[Mark], queue: Mark, now: Millis) -> Option<SetBack> {
     Some(SetBack { found: now, store: oldest, queue, parts })
 }
 
-/// The mark that is left next in each part: ahead of all.
+/// Returns the mark that is written next to each part: higher than all others.
 pub fn next(store: &[Mark], queue: Mark, now: Millis) -> Mark {
     let last = store.iter().map(|mark| mark.epoch).fold(queue.epoch, u64::max);
     Mark { epoch: last + 1, at: now, parts: store.len() }

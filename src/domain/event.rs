@@ -1,4 +1,4 @@
-//! Stage 1, arrive: an inbound event as it lies in a mailbox, and the submission it is made of.
+//! Stage 1, arrive: an event of a mailbox, and the submission from which it is made.
 
 mod hash;
 mod order;
@@ -23,10 +23,10 @@ use serde_json::{Map, Value};
 
 pub use hash::body_hash;
 
-/// A name of a sender's choosing, as far as a pattern can say it.
+/// Pattern of a name that a sender may choose, as far as a regular expression allows.
 pub const NAME: &str = "^(?!\\.{1,2}$)[^\\s/\\u0000-\\u001f\\u007f]{1,128}$";
 
-/// A subject that answers may go to, as far as a pattern can say it.
+/// Pattern of a subject that answers may go to, as far as a regular expression allows.
 const REPLY: &str = "^(_INBOX|trellis\\.reply\\.[^.*>\\s\\u0000-\\u001f\\u007f]+\\.[^.*>\\s\\u0000-\\u001f\\u007f]+)(\\.[^.*>\\s\\u0000-\\u001f\\u007f]+)+$";
 
 /// Default session of messages that name none.
@@ -44,7 +44,7 @@ pub enum EventKind {
 }
 
 impl EventKind {
-    /// The storage letter.
+    /// Returns the storage letter.
     pub const fn letter(self) -> char {
         match self {
             Self::Task => 't',
@@ -53,7 +53,7 @@ impl EventKind {
         }
     }
 
-    /// The inverse of [`EventKind::letter`].
+    /// Reads the letter of [`EventKind::letter`].
     pub const fn from_letter(letter: char) -> Option<Self> {
         match letter {
             't' => Some(Self::Task),
@@ -68,83 +68,83 @@ impl EventKind {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Event {
-    /// The producer's id.
+    /// Id that the producer gave.
     pub id: EventId,
-    /// Who sent it: an owner, or `agent:<id>`.
+    /// Sender of the event: an owner, or `agent:<id>`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub caller: Option<String>,
-    /// When it was published, or received over HTTP.
+    /// Time of publication, or of receipt over HTTP.
     pub received: Millis,
-    /// Where else the completion goes: a NATS subject.
+    /// NATS subject that the completion is published to besides.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reply_to: Option<String>,
-    /// The turn that started it, when an agent did.
+    /// Turn that started it, if an agent did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parent: Option<Parent>,
-    /// Values for its turns: kept here and nowhere else, and deleted with it.
+    /// Values for its turns: stored here alone, and deleted with the event.
     #[serde(default, skip_serializing_if = "Values::is_empty")]
     pub session_context: Values,
     /// Shared buckets that its turns see.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub context_ids: Vec<String>,
-    /// What its turns may do at most.
+    /// Upper bound of what its turns may do.
     #[serde(default, skip_serializing_if = "Envelope::is_default")]
     pub envelope: Envelope,
-    /// What a task and everything under it may use at most.
+    /// Budget of a task and of everything under it.
     #[serde(default, skip_serializing_if = "Budget::is_empty")]
     pub budget: Budget,
-    /// What a delegate brings along of its caller's context.
+    /// Sections of the caller's context that a delegate gets.
     #[serde(default, skip_serializing_if = "Handed::is_empty")]
     pub handed: Handed,
     /// Paths that the session shows from its first turn on.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub loads: Vec<Load>,
-    /// Where a task's output is written with the commit that completes it.
+    /// Path at which the commit that completes a task writes its output.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub output_path: Option<String>,
     /// JSON Schema of a task's output.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub response_schema: Option<Value>,
-    /// How urgent a task is.
+    /// Priority of a task among the tasks of its agent.
     #[serde(default, skip_serializing_if = "Priority::is_normal")]
     pub priority: Priority,
-    /// The dead task that it drives again.
+    /// Dead task that this one redrives.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub redrive_of: Option<JobId>,
-    /// What it says.
+    /// Content of the event.
     #[serde(flatten)]
     pub payload: Payload,
 }
 
-/// What an event says.
+/// Content of an event, by its kind.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "camelCase")]
 pub enum Payload {
     /// A persistent request.
     Task {
-        /// The job it opened.
+        /// Job that the task opened.
         job: JobId,
-        /// Its input.
+        /// Input of the task.
         input: Value,
     },
     /// An ephemeral notification.
     Message {
-        /// Its content.
+        /// Content of the message.
         input: Value,
-        /// The task that it belongs to: it is read in the turns of that one alone, as part of its request.
+        /// Task that the message belongs to: only turns of that task read it, as part of its request.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         to: Option<JobId>,
     },
     /// The completion of an outbound job.
     Result {
-        /// The completed job.
+        /// Job that was completed.
         job: JobId,
-        /// How it ended.
+        /// Result of the job.
         result: JobResult,
     },
-    /// A person has answered. The answer itself stands with the approval: this wakes the session.
+    /// A person answered an approval. The answer is stored with the approval; this event wakes the session.
     Decision {
-        /// What was answered.
+        /// Approval that was answered.
         approval: JobId,
     },
 }
@@ -174,19 +174,19 @@ pub struct Submission {
     /// Grants: what its turns may do at most; absent = what the caller may, empty = nothing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub context: Option<Vec<Value>>,
-    /// Who sent it. From outside it counts for nothing: the venue says who.
+    /// Sender. Outside callers can't set it: the venue does.
     #[schemars(skip)]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub caller: Option<String>,
-    /// The waiting turn, when an agent did. Only the venue's own messages have one.
+    /// Turn that waits for the result, if an agent sent it. Only the venue's own messages have one.
     #[schemars(skip)]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parent: Option<Parent>,
-    /// What the sender may do. Only the venue's own messages have one.
+    /// Authority of the sender. Only the venue's own messages have one.
     #[schemars(skip)]
     #[serde(default, skip_serializing_if = "Envelope::is_default")]
     pub envelope: Envelope,
-    /// What a delegate brings along. Only the venue's own messages have any.
+    /// Sections that a delegate gets. Only the venue's own messages have any.
     #[schemars(skip)]
     #[serde(default, skip_serializing_if = "Handed::is_empty")]
     pub handed: Handed,
@@ -211,32 +211,32 @@ pub struct Submission {
     #[schemars(with = "Option<String>", regex(pattern = "^(0x)?[0-9a-fA-F]{32}$"))]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub job: Option<JobId>,
-    /// The dead task that it drives again. Only the venue's own submissions have one.
+    /// Dead task that this one redrives. Only the venue's own submissions have one.
     #[schemars(skip)]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub redrive_of: Option<JobId>,
-    /// The venue's seal on all of this, by which it knows its own messages in the queue.
+    /// Seal of the venue over all of this, which marks its own messages in the queue.
     #[schemars(skip)]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub seal: Option<String>,
 }
 
-/// `null` is as absent.
+/// Reads `null` as an absent value.
 fn or_nothing<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Values, D::Error> {
     Ok(Option::<Values>::deserialize(from)?.unwrap_or_default())
 }
 
-/// Body of a result on its way to the session that waits for it.
+/// Body of a result in the queue, for the session that waits for it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ResultBody {
-    /// The waiting session.
+    /// Session that waits for the result.
     pub session_id: SessionId,
-    /// The completed job.
+    /// Job that was completed.
     pub job: JobId,
-    /// How it ended.
+    /// Result of the job.
     pub result: JobResult,
-    /// Its output, which `result` doesn't hold; absent where it does.
+    /// Reference to an output that `result` doesn't hold; absent where it holds it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub output_omitted: Option<OmittedOutput>,
 }
@@ -244,13 +244,13 @@ pub struct ResultBody {
 /// Key of [`OmittedOutput`] in the message of a job's end.
 pub const OUTPUT_OMITTED: &str = "outputOmitted";
 
-/// Where the output of a job lies that has more bytes than the queue takes in one message.
+/// Reference to the output of a job that has more bytes than the queue takes in one message.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct OmittedOutput {
-    /// Its size as JSON.
+    /// Bytes of the output as JSON.
     pub bytes: usize,
-    /// Whose job it is.
+    /// Owner of the job.
     pub owner: Owner,
     /// Path by which the owner's agents read it.
     pub path: String,
@@ -262,23 +262,23 @@ pub struct OmittedOutput {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Completion {
-    /// The producer's id of the submission.
+    /// Id that the producer gave the submission.
     pub id: EventId,
-    /// Its job; absent when the submission was refused before one existed.
+    /// Job of the submission; absent when it was refused before a job existed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub job: Option<JobId>,
-    /// The agent.
+    /// Agent that the submission was sent to.
     pub agent: AgentId,
-    /// The session that served it.
+    /// Session that served it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session: Option<SessionId>,
-    /// How it ended.
+    /// Result of the submission.
     #[serde(flatten)]
     pub result: JobResult,
 }
 
 impl Event {
-    /// One that says this, from nobody in particular.
+    /// Makes an event with this content and no sender.
     pub fn new(id: EventId, received: Millis, payload: Payload) -> Self {
         Self {
             id,
@@ -300,7 +300,7 @@ impl Event {
         }
     }
 
-    /// The head of the job that a task opened in `session`.
+    /// Returns the head of the job that a task opened in `session`; `None` for other events.
     pub fn head(&self, session: &SessionKey) -> Option<JobHead> {
         let Payload::Task { job, input } = &self.payload else { return None };
         Some(JobHead {
@@ -325,7 +325,7 @@ impl Event {
         })
     }
 
-    /// The request that it is.
+    /// Returns the request behind the event.
     pub fn mandate(&self) -> Mandate {
         Mandate {
             event: Some(self.id.clone()),
@@ -335,7 +335,7 @@ impl Event {
         }
     }
 
-    /// The job it opens or completes.
+    /// Returns the job that it opens or completes.
     pub const fn job(&self) -> Option<&JobId> {
         match &self.payload {
             Payload::Task { job, .. } | Payload::Result { job, .. } => Some(job),
@@ -343,7 +343,7 @@ impl Event {
         }
     }
 
-    /// The task that opened a job, as it was, and the hash of its body; `None` when what it was isn't known any more.
+    /// Returns the task that opened a job, as it was sent, and the hash of its body; `None` where parts of it are gone.
     pub fn of_job(head: &JobHead) -> Option<(Self, &str)> {
         let request = head.request.as_deref().filter(|request| head.op.is_none() && !request.had_values)?;
         let payload = Payload::Task { job: head.id.clone(), input: head.input.clone() };
@@ -366,41 +366,41 @@ impl Event {
     }
 }
 
-/// The session that a task without `sessionId` runs in: its own.
+/// Returns the session of a task without `sessionId`: a new one per task.
 pub fn fresh_session(job: &JobId) -> SessionId {
     SessionId::new(format!("s-{}", &job.as_str()[..16])).expect("hex digits are a legal id")
 }
 
-/// The request behind an event: whose values and whose authority its turns run with.
+/// The request behind an event: the values and the authority with which its turns run.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 pub struct Mandate {
-    /// The event that it came with: the origin of what its turns cause, when nothing is above it.
+    /// Event of the request; it is the origin of what its turns cause when no request is above it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub event: Option<EventId>,
     /// Values for its turns.
     #[serde(skip_serializing_if = "Values::is_empty")]
     pub session_context: Values,
-    /// Shared buckets that they see.
+    /// Shared buckets that its turns see.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub context_ids: Vec<String>,
-    /// What they may do at most.
+    /// Upper bound of what its turns may do.
     #[serde(skip_serializing_if = "Envelope::is_default")]
     pub envelope: Envelope,
 }
 
 impl Mandate {
-    /// Where it comes from, as its turns hand it on.
+    /// Returns the lineage that its turns hand on.
     pub fn lineage(&self) -> Lineage {
         self.envelope.lineage.of_turn(self.event.as_ref())
     }
 
-    /// A turn has caused it.
+    /// Whether a turn caused it.
     pub const fn is_caused(&self) -> bool {
         self.envelope.lineage.origin.is_some()
     }
 
-    /// One turn may serve both.
+    /// Whether one turn may serve both.
     pub fn is_same(&self, other: &Self) -> bool {
         self.session_context == other.session_context
             && self.context_ids == other.context_ids
@@ -408,7 +408,7 @@ impl Mandate {
     }
 }
 
-/// A `replyTo` that a submission may name: `_INBOX.>` or `trellis.reply.<tenant>.<user>.>`.
+/// Whether a submission may name this `replyTo`: `_INBOX.>` or `trellis.reply.<tenant>.<user>.>`.
 pub fn reply_to_allowed(subject: &str, tenant: &str, user: &str) -> bool {
     // A server drops a connection on which a subject is longer than its control line.
     let legal = subject.len() <= REPLY_SUBJECT_BYTES
@@ -417,8 +417,8 @@ pub fn reply_to_allowed(subject: &str, tenant: &str, user: &str) -> bool {
     legal && (subject.starts_with("_INBOX.") || subject.starts_with(&format!("trellis.reply.{tenant}.{user}.")))
 }
 
-/// One that a submission may name where callers are recognised: `_INBOX.>` is everybody's, and what is
-/// sent there says who sends it as little as who reads it.
+/// Whether a submission may name this `replyTo` where callers are identified. `_INBOX.>` is refused: anybody can read
+/// and write there.
 pub fn reply_to_own(subject: &str, tenant: &str, user: &str) -> bool {
     reply_to_allowed(subject, tenant, user) && !subject.starts_with("_INBOX.")
 }

@@ -1,8 +1,8 @@
-//! Sessions with a time to live: one in which nothing happened for so long is new and empty at its next event.
+//! Sessions with a time to live: a session in which nothing happened for that time is new and empty at its next event.
 //!
-//! What counts is when the event arrived, not when a worker came to it: whoever writes in time is known,
-//! however long the queue is. What is at work never expires, whatever it waits for. The turns stay in the
-//! store until retention takes them; no prompt and no conversation has them any more.
+//! The arrival of an event counts, not the time at which a worker takes it: an event that arrives in time finds the
+//! session, however long the queue is. A session at work never expires, whatever it waits for. The turns stay in the
+//! store until their retention ends; no prompt and no conversation shows them.
 
 use super::session::SessionState;
 use super::time::Millis;
@@ -10,19 +10,19 @@ use serde::{Deserialize, Serialize};
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-/// Times that a session may have to live.
+/// Range of a session's time to live.
 const RANGE: RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_hours(24 * 36_500);
 
-/// What an agent's configuration says of its sessions.
+/// Settings of an agent's sessions.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SessionSettings {
-    /// How long one is kept in mind after its last turn; absent = for ever.
+    /// Time to live after a session's last turn; absent = for ever.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ttl: Option<Ttl>,
 }
 
-/// A time to live, as it was written.
+/// A time to live, with the text that it was written as.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Ttl {
@@ -49,26 +49,26 @@ impl From<Ttl> for String {
 }
 
 impl SessionState {
-    /// What a session remembers whose conversation of `turns` turns is over: nothing.
+    /// Makes the state of a session whose conversation of `turns` turns has expired: an empty one.
     #[must_use]
     pub fn anew(turns: u64) -> Self {
         Self { since: turns, ..Self::default() }
     }
 
-    /// Nothing in it waits or goes on.
+    /// Whether nothing in it waits or runs.
     pub fn rests(&self) -> bool {
         self.is_at_work().is_none() && self.pending.is_empty()
     }
 
-    /// Whether its time was over at `at`, when its newest turn ended at `last`.
+    /// Whether it had expired at `at`, when its newest turn ended at `last`.
     pub fn is_over(&self, ttl: &Ttl, last: Millis, at: Millis) -> bool {
         // The turns of a copy are older than the copy.
         let last = self.copied.map_or(last, |copied| copied.max(last));
         self.rests() && at >= last.plus(ttl.time)
     }
 
-    /// The last of its turns that its conversation does not have, at `at`: of `turns`, the newest of which
-    /// ended at `last`.
+    /// Returns the number of the last turn that the conversation at `at` doesn't include; the session has `turns`
+    /// turns, the newest of which ended at `last`.
     pub fn begins_after(&self, ttl: Option<&Ttl>, turns: u64, last: Millis, at: Millis) -> u64 {
         if ttl.is_some_and(|ttl| self.is_over(ttl, last, at)) { turns } else { self.since }
     }

@@ -1,4 +1,4 @@
-//! Jobs of external workers: how long each may take, what its worker says, and what is kept of that.
+//! Jobs of external workers: their times, and the answers of their workers.
 
 use crate::event::fresh_session;
 use crate::ids::{AgentId, JobId, QueueName, SessionId};
@@ -6,19 +6,19 @@ use crate::job::{ErrorCode, JobResult, JobStatus};
 use crate::limits::{OUTBOUND_BYTES, OUTBOUND_NOTE_BYTES};
 use serde_json::Value;
 
-/// Catalog path of the operation that makes one.
+/// Catalogue path of the operation that makes such a job.
 pub const PUBLISH: &str = "v/ops/queue/publish";
 
-/// What stands before the name of a queue where the name of an agent is expected.
+/// Prefix of a queue's name where the id of an agent is expected.
 const PREFIX: &str = "queue:";
 
-/// Who serves the jobs of a queue, where the name of an agent is expected.
+/// Returns the id that stands for the workers of a queue where the id of an agent is expected.
 pub fn server(queue: &QueueName) -> AgentId {
     let fallback = || AgentId::new("queue").expect("a legal id");
     AgentId::new(format!("{PREFIX}{queue}")).unwrap_or_else(|_| fallback())
 }
 
-/// Who serves a job, for people and models: the inverse of [`server`], or an agent.
+/// Returns the server of a job in words for people and models: a queue (see [`server`]) or an agent.
 pub fn shown(server: &AgentId) -> String {
     match server.as_str().strip_prefix(PREFIX) {
         Some(queue) => format!("queue {queue}"),
@@ -26,29 +26,29 @@ pub fn shown(server: &AgentId) -> String {
     }
 }
 
-/// The session of a job of an external worker: nobody's, for none serves it.
+/// Returns the session in the head of an external worker's job; no session serves it.
 pub fn session(job: &JobId) -> SessionId {
     fresh_session(job)
 }
 
-/// What a worker has said of its job, and by which right.
+/// An answer of a worker about its job, with the token that permits it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct WorkerAnswer {
-    /// Its job.
+    /// Id of the job.
     pub job: JobId,
-    /// The job's token.
+    /// Token of the job.
     pub token: String,
-    /// What it said, or what is wrong with it.
+    /// Content of the answer, or why it is invalid.
     pub said: Result<WorkerSaid, WorkerAnswerError>,
 }
 
-/// What is wrong with what a worker has said.
+/// Reason why a worker's answer is invalid.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{reason}")]
 pub struct WorkerAnswerError {
-    /// In words.
+    /// Reason in words.
     pub reason: String,
-    /// It is the status, which is none that this build knows.
+    /// Whether the fault is a status that this build doesn't know.
     pub is_of_status: bool,
 }
 
@@ -58,20 +58,20 @@ impl From<String> for WorkerAnswerError {
     }
 }
 
-/// What a worker has said.
+/// Content of a worker's answer.
 #[derive(Debug, Clone, PartialEq)]
 pub enum WorkerSaid {
-    /// It has begun, or is at it.
+    /// The worker has begun, or is still at work.
     Started {
-        /// How far it is, for those who watch.
+        /// Progress for those who watch the job.
         progress: Option<Value>,
     },
-    /// It has ended.
+    /// The worker has ended the job.
     Ended(JobResult),
 }
 
 impl WorkerAnswer {
-    /// Out of a body; `None`: it is no answer of an external worker.
+    /// Reads an answer from a body; `None` if the body is no answer of an external worker.
     pub fn parse(body: &Value) -> Option<Self> {
         let token = body.get("token")?.as_str()?.to_owned();
         let job = JobId::new(body.get("job")?.as_str()?).ok()?;
@@ -111,7 +111,7 @@ fn said(body: &Value) -> Result<WorkerSaid, WorkerAnswerError> {
     }
 }
 
-/// An output that is too large is not taken, and nobody waits for another one.
+/// Returns the result of an output; one that is too large makes a failure, and no other output is awaited.
 fn completed(output: &Value, bytes: usize) -> JobResult {
     if bytes <= OUTBOUND_BYTES {
         return JobResult::complete(output.clone());
@@ -130,9 +130,9 @@ fn cut(text: &str) -> String {
     format!("{}…", &text[..end])
 }
 
-/// Why the end of a job that has ended already is ignored; `None`: it is the same once more.
+/// Returns why a second end of a job is ignored; `None` if it equals the first one.
 pub fn late(known: Option<&JobResult>, status: JobStatus, again: &JobResult) -> Option<String> {
-    // A null isn't told from nothing where results are kept.
+    // Stored results don't distinguish null from an absent output.
     let said = |result: &JobResult| {
         let output = result.output.clone().filter(|output| !output.is_null());
         JobResult { output, ..result.clone() }

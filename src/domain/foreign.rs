@@ -1,11 +1,11 @@
-//! Text of others in a prompt: the one place where it enters, and the rule that no line of it can be
-//! taken for one that the venue writes.
+//! Foreign text in a prompt: the one place where it enters, and the rule that no line of it can be taken for a line of
+//! the venue.
 //!
-//! The text of a prompt has three authors. The venue writes headings and instructions ([`crate::context::text`]).
-//! The author of the configuration writes the system prompt. Everything else is [`Foreign`]: values
-//! that are filled in, what was fetched, said, sent, returned, handed on or summed up. A line of it
-//! that begins as a line of the venue does is quoted: `> [Tasks assigned to you]`. All other lines
-//! stay as they are, and what stands inside a line of the venue is a [`name`].
+//! The text of a prompt has three authors. The venue writes headings and instructions ([`crate::context::text`]). The
+//! author of the configuration writes the system prompt. Everything else is [`Foreign`]: values that are filled in, and
+//! texts that were fetched, sent, returned, handed on or summed up. A line of it that begins like a line of the venue
+//! is quoted: `> [Tasks assigned to you]`. All other lines stay as they are. Foreign text inside a line of the venue is
+//! a [`name`].
 
 use crate::bytes;
 use crate::lines;
@@ -17,11 +17,11 @@ use std::ops::Range;
 use std::sync::LazyLock;
 use unicode_normalization::char::{decompose_compatible, is_combining_mark};
 
-/// Stands before a line that begins as one of the venue's. The venue begins none with it.
+/// Prefix of a quoted line. No line of the venue begins with it.
 const QUOTE: &str = "> ";
 
-/// How lines of the venue begin, in the order of their bytes, none the beginning of another: folded by [`significant`],
-/// which leaves out blanks and what isn't visible.
+/// Beginnings of the venue's lines, sorted by bytes, none the beginning of another. They are folded by [`significant`],
+/// which leaves out blanks and invisible characters.
 static MARKERS: LazyLock<Vec<String>> = LazyLock::new(|| {
     let written = lines::ALL.iter().map(|head| head.marker()).chain(lines::SENTENCES);
     let mut markers: Vec<String> = written.map(|text| significant(text).map(|(_, c)| c).collect()).collect();
@@ -30,36 +30,36 @@ static MARKERS: LazyLock<Vec<String>> = LazyLock::new(|| {
     markers
 });
 
-/// Text of others, fit to stand in a prompt.
+/// Foreign text in the form in which a prompt may hold it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Foreign<'t>(Cow<'t, str>);
 
 impl<'t> Foreign<'t> {
-    /// That begins a line.
+    /// Makes foreign text that begins a line.
     pub fn text(text: impl Into<Cow<'t, str>>) -> Self {
         Self::below(text, 0)
     }
 
-    /// That goes on in a line which the venue has begun.
+    /// Makes foreign text that continues a line which the venue has begun.
     pub fn inline(text: impl Into<Cow<'t, str>>) -> Self {
         let text = text.into();
         let rest = next_break(&text, 0).map_or(text.len(), |(_, end)| end);
         Self::below(text, rest)
     }
 
-    /// That stands below the first `head` bytes, which are the venue's.
+    /// Makes foreign text below the first `head` bytes, which are the venue's.
     pub fn below(text: impl Into<Cow<'t, str>>, head: usize) -> Self {
         let text = text.into();
         let rest = head..text.len();
         Self(quoted(text, std::slice::from_ref(&rest)))
     }
 
-    /// A value as JSON in one line.
+    /// Makes one line of JSON of a value.
     pub fn json(value: &Value) -> Self {
         Self(Cow::Owned(json_line(value)))
     }
 
-    /// The same where a text stands as it is.
+    /// Makes foreign text of a value: a text as it is, any other value as one line of JSON.
     pub fn value(value: &'t Value) -> Self {
         match value {
             Value::String(text) => Self::inline(text.as_str()),
@@ -67,27 +67,27 @@ impl<'t> Foreign<'t> {
         }
     }
 
-    /// Its bytes.
+    /// Returns the bytes of the text.
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// There are none.
+    /// Whether the text is empty.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// As it stands in the prompt.
+    /// Returns the text as the prompt holds it.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// The same without a loan.
+    /// Returns the text as an owned string.
     pub fn into_owned(self) -> String {
         self.0.into_owned()
     }
 
-    /// The same as a loan where it is one.
+    /// Returns the text, still borrowed where it was.
     pub fn into_cow(self) -> Cow<'t, str> {
         self.0
     }
@@ -99,13 +99,13 @@ impl fmt::Display for Foreign<'_> {
     }
 }
 
-/// Values of others in the text of an author: `inserted` are their places, in order. A line that only
-/// they make one of the venue's is quoted; what the author wrote is the author's.
+/// Quotes the lines of an author's text that only the `inserted` foreign values, given in order, make a line of the
+/// venue. Lines that the author wrote stay.
 pub fn filled(text: String, inserted: &[Range<usize>]) -> String {
     quoted(Cow::Owned(text), inserted).into_owned()
 }
 
-/// Text of others inside a line of the venue: one line, which no bracket in it ends.
+/// Makes foreign text fit inside a line of the venue: one line without a closing bracket.
 pub fn name(text: &str) -> Cow<'_, str> {
     let is_bad = |c: char| is_break(c) || c.is_control() || ends_brackets(c);
     if !text.contains(is_bad) && !text.contains(" — unavailable") {
@@ -119,60 +119,60 @@ pub fn name(text: &str) -> Cow<'_, str> {
     Cow::Owned(text.chars().map(fit).collect::<String>().replace(" — unavailable", " - unavailable"))
 }
 
-/// The same where brackets may stand: it only must be one line.
+/// Makes foreign text one line where brackets are allowed.
 pub fn one_line(text: &str) -> Cow<'_, str> {
     let is_bad = |c: char| is_break(c) || c.is_control();
     if text.contains(is_bad) { Cow::Owned(text.replace(is_bad, " ")) } else { Cow::Borrowed(text) }
 }
 
-/// A caller in brackets: none of them ends early.
+/// Makes the name of a caller fit inside brackets, so that none of them ends early.
 pub fn caller(text: &str) -> String {
     name(text).replace(|c| is_form_of(c, |part| matches!(part, '(' | ')')), " ")
 }
 
-/// JSON in one line, for every reader's lines.
+/// Returns a value as one line of JSON, by any definition of a line.
 pub fn json_line(value: &Value) -> String {
     let json = value.to_string();
     if !json.contains(is_break) {
         return json;
     }
     let escape = |json: String, c: char| json.replace(c, &format!("\\u{:04x}", u32::from(c)));
-    // Those of one byte JSON escapes itself.
+    // JSON itself escapes the line ends of one byte.
     ['\u{85}', '\u{2028}', '\u{2029}'].into_iter().fold(json, escape)
 }
 
-/// Lines of a text, by what any reader takes for an end of a line.
+/// Returns the lines of a text, by any reader's definition of a line end.
 pub fn lines(text: &str) -> impl Iterator<Item = &str> {
     text.split(is_break)
 }
 
-/// What some reader takes for the end of a line.
+/// Whether some reader takes this character for the end of a line.
 pub const fn is_break(c: char) -> bool {
     matches!(c, '\n' | '\r' | '\u{b}' | '\u{c}' | '\u{1c}'..='\u{1e}' | '\u{85}' | '\u{2028}' | '\u{2029}')
 }
 
-/// Takes no place in a line that anybody sees, or only that of a blank; what joins hieroglyphs among it.
+/// Whether a character shows nothing in a line, or only a blank; format characters of hieroglyphs are among them.
 fn is_blank(c: char) -> bool {
     c.is_whitespace() || c.is_control() || is_unseen(c) || matches!(c, '\u{13430}'..='\u{1343f}')
 }
 
-/// Ends what stands in brackets, for who reads: `]` in any form.
+/// Whether a character looks like a closing bracket `]` in any form.
 fn ends_brackets(c: char) -> bool {
     let other = matches!(c, '⁆' | '❳' | '⟧' | '⦌' | '⦎' | '⦐' | '⎤' | '⎦' | '⌉' | '⌋');
     c == ']' || other || !c.is_ascii() && is_form_of(c, |part| part == ']')
 }
 
-/// A wide, small or vertical form of one of these.
+/// Whether a character is a wide, small or vertical form of one of `these`.
 fn is_form_of(c: char, these: impl Fn(char) -> bool) -> bool {
     let mut is = false;
     decompose_compatible(c, |part| is |= these(part));
     is
 }
 
-/// Where the next end of a line begins and ends.
+/// Returns the start and the end of the next line end.
 fn next_break(text: &str, from: usize) -> Option<(usize, usize)> {
     let mut at = from;
-    // By bytes, for most texts have few of these: the first ones of all characters that end a line.
+    // Compared by bytes, because most texts have few of these: the first bytes of all characters that end a line.
     let first = |byte: u8| matches!(byte, 0x0a..=0x0d | 0x1c..=0x1e | 0xc2 | 0xe2);
     while let Some(found) = bytes::position(&text.as_bytes()[at..], first) {
         at += found;
@@ -184,8 +184,8 @@ fn next_break(text: &str, from: usize) -> Option<(usize, usize)> {
     None
 }
 
-/// `text` with a quote before every line that begins as the venue's and does so by an inserted part,
-/// be it the end of the line before.
+/// Returns `text` with a quote before every line that begins like a line of the venue and does so because of an
+/// inserted part; the line end before it may be that part.
 fn quoted<'t>(text: Cow<'t, str>, inserted: &[Range<usize>]) -> Cow<'t, str> {
     let mut out = String::new();
     let mut copied = 0;
@@ -210,7 +210,7 @@ fn quoted<'t>(text: Cow<'t, str>, inserted: &[Range<usize>]) -> Cow<'t, str> {
     Cow::Owned(out)
 }
 
-/// Bytes of the marker that a text begins with.
+/// Returns the bytes of the marker that a text begins with.
 fn marker(text: &str) -> Option<usize> {
     let mut live: &[String] = &MARKERS;
     for (depth, (end, c)) in significant(text).enumerate() {
@@ -225,10 +225,9 @@ fn marker(text: &str) -> Option<usize> {
     None
 }
 
-/// The characters of a line that count, each with where it ends: in small letters without marks, wide and
-/// mathematical forms as the
-/// usual ones, a run of digits as `0`, a run of `#` as one. Only `\n` and `\r` end it: who doesn't take
-/// the others for ends reads on.
+/// Returns the significant characters of a line, each with its end: in small letters without marks, wide and
+/// mathematical forms as the usual ones, a run of digits as `0`, a run of `#` as one. Only `
+/// ` and `\r` end the line, for readers that know no other line ends.
 fn significant(text: &str) -> impl Iterator<Item = (usize, char)> {
     let line = text.char_indices().take_while(|(_, c)| !matches!(c, '\n' | '\r'));
     let shown = line.filter(|(_, c)| !is_blank(*c));
@@ -241,13 +240,13 @@ fn significant(text: &str) -> impl Iterator<Item = (usize, char)> {
     })
 }
 
-/// The usual form of a wide, mathematical or accented one, in small letters.
+/// Returns the usual form of a wide, mathematical or accented character, in small letters.
 fn plain(c: char) -> impl Iterator<Item = char> {
     let (one, many) = if c.is_ascii() { (Some(c.to_ascii_lowercase()), Vec::new()) } else { (None, folded(c)) };
     one.into_iter().chain(many)
 }
 
-/// The same of what isn't ASCII.
+/// Returns the usual form of a character that isn't ASCII.
 fn folded(c: char) -> Vec<char> {
     let mut plain = Vec::with_capacity(1);
     decompose_compatible(c, |part| {

@@ -1,70 +1,71 @@
-//! The format of what a venue keeps: which builds can work on one store, and beside each other.
+//! The format of a store: which builds can work on it, and beside each other.
 //!
-//! One number for all records of a store. A build that keeps something in a form that the build before can't read, or
-//! must not pass over, has the next number; a new key that an older build may keep unread (see [`crate::kept`]) is none.
-//! It is raised by the first process of the newer build, and never goes back: an older build that runs beside it, or
-//! after it, reads the one after its own.
+//! All records of a store share one number. A build that writes a form which the build before can't read, or must not
+//! ignore, has the next number; a new key that an older build may keep unread (see [`crate::kept`]) needs none. The
+//! first process of the newer build raises the number, and it never goes back: an older build that runs beside it, or
+//! after it, reads the format after its own.
 
 use serde::{Deserialize, Serialize};
 
-/// Of this build.
+/// Format of this build.
 pub const FORMAT: u32 = 1;
 
-/// How the formats of a store and of a build stand to each other.
+/// Relation of a store's format to that of a build.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FormatFit {
-    /// The same.
+    /// Both formats are equal.
     Same,
-    /// The build's is the next one, or the store is new: the store's is raised.
+    /// The build's format is the next one, or the store is new: the store's format is raised.
     Raise,
-    /// The store's is the next one: a newer build has worked there, and what this one can't read is left to it.
+    /// The store's format is the next one: a newer build has worked on it, and records that this build can't read are
+    /// left to it.
     Behind,
 }
 
-/// The document that says which a store has.
+/// Document that holds the format of a store.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StoreFormat {
-    /// The highest of the builds that have worked there.
+    /// Highest format of the builds that have worked on the store.
     pub format: u32,
-    /// The version of the first of them.
+    /// Version of the first build with that format.
     pub by: String,
 }
 
-/// Why a build can't work on a store.
+/// Reason why a build can't work on a store.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum FormatError {
-    /// A build two or more formats ahead has worked there.
+    /// A build two or more formats ahead has worked on the store.
     #[error(
         "the store has format {found}, which trellis {by} has made, and this build reads up to {}: run that version or a \
          later one",
         reads + 1
     )]
     Newer {
-        /// Of the store.
+        /// Format of the store.
         found: u32,
-        /// Who made it so.
+        /// Version that raised it.
         by: String,
-        /// Of the build.
+        /// Format of the build.
         reads: u32,
     },
-    /// It was left two or more formats behind.
+    /// The store's format is two or more behind.
     #[error(
         "the store has format {found}, which trellis {by} has made, and this build reads from {}: run a version between \
          them first",
         reads - 1
     )]
     Older {
-        /// Of the store.
+        /// Format of the store.
         found: u32,
-        /// Who made it so.
+        /// Version that raised it.
         by: String,
-        /// Of the build.
+        /// Format of the build.
         reads: u32,
     },
 }
 
-/// Whether a build of format `reads` can work on a store. One that says nothing is new, or of a build from before the
-/// first number, and has format 1.
+/// Checks whether a build of format `reads` can work on a store. A store without a format is new, or of a build from
+/// before the first number, and has format 1.
 pub fn stands(found: Option<&StoreFormat>, reads: u32) -> Result<FormatFit, FormatError> {
     let Some(StoreFormat { format, by }) = found else {
         return if reads <= 2 {

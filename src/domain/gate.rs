@@ -1,40 +1,40 @@
-//! The gate of an agent: what admission and leasing must know of it, as the store reads it.
+//! The gate of an agent: the facts of it that admission and leasing need, as the store reads them.
 
-/// The part of an agent that admission and leasing need, as one line of text:
-/// `STATUS CONCURRENCY MAILBOX BUSY`, e.g. `ACTIVE 8 1000 queue`.
+/// Facts of an agent that admission and leasing need, as one line of text: `STATUS CONCURRENCY MAILBOX BUSY`, e.g.
+/// `ACTIVE 8 1000 queue`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Gate {
     /// Whether it takes and runs work.
     pub status: GateStatus,
     /// Sessions that run at once; [`Gate::UNLIMITED`] = any number.
     pub concurrency: u32,
-    /// Pending events per session.
+    /// Pending events per session at most.
     pub mailbox: u32,
-    /// What a task does that arrives at a session with an unfinished one.
+    /// Treatment of a task that arrives at a session with an unfinished one.
     pub busy: BusyPolicy,
 }
 
 /// Whether an agent takes and runs work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum GateStatus {
-    /// `ACTIVE`: takes and runs.
+    /// `ACTIVE`: the agent takes and runs work.
     Active,
-    /// `SUSPENDED`: takes, doesn't run.
+    /// `SUSPENDED`: the agent takes work and doesn't run it.
     Suspended,
-    /// `TERMINATED`: refuses.
+    /// `TERMINATED`: the agent refuses work.
     Terminated,
 }
 
-/// What a task does that arrives at a busy session.
+/// Treatment of a task that arrives at a busy session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum BusyPolicy {
-    /// Waits its turn.
+    /// The task waits in the mailbox.
     #[default]
     Queue,
-    /// Takes the place of the one before it, which is cancelled.
+    /// The task replaces the one before it, which is cancelled.
     Replace,
-    /// Is refused.
+    /// The task is refused.
     Reject,
 }
 
@@ -42,7 +42,7 @@ impl Gate {
     /// Concurrency of an agent without a limit of its own.
     pub const UNLIMITED: u32 = u32::MAX;
 
-    /// The stored line.
+    /// Returns the stored line.
     pub fn encode(&self) -> String {
         let status = match self.status {
             GateStatus::Active => "ACTIVE",
@@ -57,7 +57,7 @@ impl Gate {
         format!("{status} {} {} {busy}", self.concurrency, self.mailbox)
     }
 
-    /// The inverse of [`Gate::encode`].
+    /// Reads the stored line of [`Gate::encode`].
     pub fn decode(bytes: &[u8]) -> Option<Self> {
         let mut words = std::str::from_utf8(bytes).ok()?.split(' ');
         let status = match words.next()? {

@@ -15,7 +15,7 @@ const CONNECTION_HEADERS: [&str; 11] = [
     "accept-encoding",
 ];
 
-/// Whether a header belongs to the connection and not to the caller, in whatever case it is written.
+/// Whether a header belongs to the connection and not to the caller, in upper or lower case.
 pub fn is_of_connection(name: &str) -> bool {
     let name = name.to_ascii_lowercase();
     CONNECTION_HEADERS.contains(&name.as_str()) || name.starts_with("proxy-")
@@ -27,7 +27,7 @@ pub fn is_name(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(is_token)
 }
 
-/// Whether a text can stand behind a header's name: one line of printable ASCII.
+/// Whether a text is legal as a header's value: one line of printable ASCII.
 pub fn is_value(text: &str) -> bool {
     text.bytes().all(|c| matches!(c, b' '..=b'~' | b'\t'))
 }

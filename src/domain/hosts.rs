@@ -1,7 +1,7 @@
-//! Which hosts HTTP operations may call: a list of patterns.
+//! Hosts that HTTP operations may call: a list of patterns.
 
-/// One pattern: `host`, `host:port`, `*.domain`, `*`, `[v6]:port`. Without a port only the scheme's
-/// own is meant.
+/// One pattern: `host`, `host:port`, `*.domain`, `*`, `[v6]:port`. A pattern without a port matches only the port of
+/// the scheme.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HostRule {
     host: String,
@@ -34,13 +34,13 @@ impl HostRule {
         self.port.is_some()
     }
 
-    /// Whether it means every host, or every name of a top-level domain.
+    /// Whether it matches every host, or every name of a top-level domain.
     pub fn is_broad(&self) -> bool {
         self.host == "*" || self.host.strip_prefix("*.").is_some_and(|domain| !domain.contains('.'))
     }
 
-    /// Whether a URL's host (lower case, as the URL has it) and port are meant. `default` is the
-    /// port of the URL's scheme.
+    /// Whether it matches the host (lower case, as in a URL) and the port of a URL. `default` is the port of the URL's
+    /// scheme.
     pub fn permits(&self, host: &str, port: u16, default: u16) -> bool {
         let host = host.trim_end_matches('.');
         let named = match self.host.strip_prefix("*.") {

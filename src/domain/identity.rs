@@ -1,9 +1,9 @@
-//! Which store a queue belongs to, and the names that a store was made with.
+//! Identity of a store: which queue belongs to it, and the names that it was made with.
 
 use crate::ids::sha256_hex;
 use serde::{Deserialize, Serialize};
 
-/// Hexadecimal digits of an id: as many as no two stores share.
+/// Hexadecimal digits of an id: so many that no two stores share one.
 const DIGITS: usize = 16;
 
 /// Id of a store: a digest of its key, so that a copy that was restored is the same store.
@@ -13,18 +13,18 @@ pub fn store_id(key: &[u8]) -> String {
     sha256_hex(&text)[..DIGITS].to_owned()
 }
 
-/// Names that all processes on a store share. They are written by the first of them.
+/// Names that all processes on a store share. The first process writes them.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct VenueNames {
     /// Name of the venue, `venue.name`.
     pub venue: String,
-    /// `bus.prefix`; `None` where the queue is in the store.
+    /// Setting `bus.prefix`; `None` where the queue is in the store.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bus_prefix: Option<String>,
 }
 
-/// A process has another name than the store was made with.
+/// A process has another name than its store was made with.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "the store was made with `{setting} = \"{made}\"`, and this process has \"{found}\": set \"{made}\", or the store that \

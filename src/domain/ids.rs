@@ -1,4 +1,4 @@
-//! Validated names: owner, agent, session, job and event ids. An illegal one can't be built.
+//! Validated names: ids of owners, agents, sessions, jobs and events. An illegal one can't be built.
 
 pub mod did;
 mod event;
@@ -17,11 +17,11 @@ use unicode_normalization::is_nfc;
 /// Longest id in bytes; leaves room for several in one NATS subject or Redis key.
 pub const MAX_ID_BYTES: usize = 128;
 
-/// Why a name was refused.
+/// Reason why a name was refused.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("illegal {what} `{given}`: {rule}")]
 pub struct IdError {
-    /// What was being named: `agent id`, `tenant`, …
+    /// Kind of the name: `agent id`, `tenant`, …
     pub what: &'static str,
     /// The refused text, cut to a readable length.
     pub given: String,
@@ -61,19 +61,19 @@ macro_rules! id {
         pub struct $name(String);
 
         impl $name {
-            /// Validates `text`.
+            /// Makes an id of a text, or names the rule that it breaks.
             pub fn new(text: impl Into<String>) -> Result<Self, IdError> {
                 let text = text.into();
                 check($what, &text)?;
                 Ok(Self(text))
             }
 
-            /// The id as given.
+            /// Returns the id as it was given.
             pub fn as_str(&self) -> &str {
                 &self.0
             }
 
-            /// The id as one NATS subject token or Redis key part.
+            /// Returns the id encoded as one token of a NATS subject or one part of a Redis key.
             pub fn token(&self) -> String {
                 encode_token(&self.0)
             }
@@ -129,27 +129,27 @@ pub struct Owner {
 }
 
 impl Owner {
-    /// Builds an owner from its two validated halves.
+    /// Makes an owner of its two validated halves.
     pub fn new(tenant: OwnerPart, user: OwnerPart) -> Self {
         Self { tenant, user }
     }
 
-    /// The customer's project.
+    /// Returns the tenant, the first half.
     pub fn tenant(&self) -> &OwnerPart {
         &self.tenant
     }
 
-    /// The user inside the tenant.
+    /// Returns the user within the tenant, the second half.
     pub fn user(&self) -> &OwnerPart {
         &self.user
     }
 
-    /// `tenant/user` with both halves encoded: safe inside a Redis hash tag.
+    /// Returns `tenant/user` with both halves encoded: safe inside a Redis hash tag.
     pub fn token(&self) -> String {
         format!("{}/{}", self.tenant.token(), self.user.token())
     }
 
-    /// The inverse of [`Owner::token`].
+    /// Reads the form of [`Owner::token`].
     pub fn from_token(token: &str) -> Result<Self, IdError> {
         let bad = || IdError { what: "owner", given: token.to_owned(), rule: "expected `tenant/user`" };
         let (tenant, user) = token.split_once('/').ok_or_else(bad)?;
@@ -189,22 +189,22 @@ impl From<Owner> for String {
     }
 }
 
-/// One session of one agent: what a lease is for.
+/// One session of one agent: the unit of a lease.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct SessionKey {
-    /// The agent.
+    /// Id of the agent.
     pub agent: AgentId,
-    /// Its conversation.
+    /// Id of its session.
     pub session: SessionId,
 }
 
 impl SessionKey {
-    /// `agent/session`, both encoded: one storage key part, sorted by agent.
+    /// Returns `agent/session`, both encoded: one part of a storage key, sorted by agent.
     pub fn token(&self) -> String {
         format!("{}/{}", self.agent.token(), self.session.token())
     }
 
-    /// The inverse of [`SessionKey::token`].
+    /// Reads the form of [`SessionKey::token`].
     pub fn from_token(token: &str) -> Result<Self, IdError> {
         let bad = || IdError { what: "session key", given: token.to_owned(), rule: "expected `agent/session`" };
         let (agent, session) = token.split_once('/').ok_or_else(bad)?;
@@ -228,12 +228,12 @@ impl fmt::Display for SessionKey {
 pub struct AssetId(String);
 
 impl AssetId {
-    /// The name of `content`.
+    /// Returns the name of `content`.
     pub fn of(content: &[u8]) -> Self {
         Self(sha256_hex(content))
     }
 
-    /// Validates `text`: 64 hex digits.
+    /// Makes an id of 64 hex digits; capital letters become small.
     pub fn new(text: &str) -> Result<Self, IdError> {
         if text.len() == 64 && text.bytes().all(|b| b.is_ascii_hexdigit()) {
             return Ok(Self(text.to_ascii_lowercase()));
@@ -241,7 +241,7 @@ impl AssetId {
         Err(IdError { what: "asset", given: text.chars().take(80).collect(), rule: "expected 64 hexadecimal digits" })
     }
 
-    /// The 64 hex digits.
+    /// Returns the 64 hex digits.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -272,14 +272,14 @@ impl From<AssetId> for String {
 #[schemars(inline, description = "")]
 pub struct JobId(String);
 
-/// HMAC-SHA256 as 64 lower-case hex digits.
+/// Returns the HMAC-SHA256 of a text as 64 lower-case hex digits.
 pub fn hmac_hex(key: &[u8], text: &[u8]) -> String {
     let mut mac = Hmac::<Sha256>::new_from_slice(key).expect("HMAC takes a key of any length");
     mac.update(text);
     hex::encode(mac.finalize().into_bytes())
 }
 
-/// Whether `digits` are [`hmac_hex`] of a text; it takes as long wherever they differ.
+/// Whether `digits` are [`hmac_hex`] of a text, compared in constant time.
 pub fn hmac_fits(key: &[u8], text: &[u8], digits: &str) -> bool {
     let mut mac = Hmac::<Sha256>::new_from_slice(key).expect("HMAC takes a key of any length");
     mac.update(text);
@@ -287,11 +287,11 @@ pub fn hmac_fits(key: &[u8], text: &[u8], digits: &str) -> bool {
 }
 
 impl JobId {
-    /// What [`JobId::new`] takes, as a regular expression.
+    /// Regular expression of the texts that [`JobId::new`] accepts.
     pub const PATTERN: &str = "^(0x)?[0-9a-fA-F]{32}$";
 
-    /// The job of an event: HMAC of (owner, event id) under the venue's key, so that it is
-    /// idempotent and can't be guessed by who doesn't hold the key.
+    /// Returns the job of an event: HMAC of (owner, event id) under the venue's key. The same event has the same job,
+    /// and nobody without the key can guess it.
     pub fn derive(venue_key: &[u8], owner: &Owner, event: &EventId) -> Self {
         let mut mac = Hmac::<Sha256>::new_from_slice(venue_key).expect("HMAC takes a key of any length");
         mac.update(owner.token().as_bytes());
@@ -300,7 +300,7 @@ impl JobId {
         Self(hex::encode(&mac.finalize().into_bytes()[..16]))
     }
 
-    /// Validates `text`: 32 hex digits, a leading `0x` is dropped.
+    /// Makes an id of 32 hex digits; a leading `0x` is dropped.
     pub fn new(text: &str) -> Result<Self, IdError> {
         let digits = text.strip_prefix("0x").unwrap_or(text);
         if digits.len() == 32 && digits.bytes().all(|b| b.is_ascii_hexdigit()) {
@@ -309,7 +309,7 @@ impl JobId {
         Err(IdError { what: "job id", given: text.chars().take(80).collect(), rule: "expected 32 hexadecimal digits" })
     }
 
-    /// The 32 hex digits.
+    /// Returns the 32 hex digits.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -341,7 +341,7 @@ impl From<JobId> for String {
     }
 }
 
-/// SHA-256 of `bytes` as hex: body hashes, content names.
+/// Returns the SHA-256 of `bytes` as 64 hex digits: for body hashes and names of contents.
 pub fn sha256_hex(bytes: &[u8]) -> String {
     hex::encode(Sha256::digest(bytes))
 }
@@ -350,7 +350,7 @@ const fn is_plain(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b':' | b'@' | b'=' | b'+' | b'-')
 }
 
-/// Percent-encodes every byte outside `[A-Za-z0-9_:@=+-]`.
+/// Encodes every byte outside `[A-Za-z0-9_:@=+-]` by percent signs.
 pub fn encode_token(text: &str) -> String {
     use fmt::Write;
     let mut out = String::with_capacity(text.len());
@@ -364,7 +364,7 @@ pub fn encode_token(text: &str) -> String {
     out
 }
 
-/// The inverse of [`encode_token`]; `None` when `token` isn't its output.
+/// Decodes the output of [`encode_token`]; `None` for any other text.
 pub fn decode_token(token: &str) -> Option<String> {
     let mut out = Vec::with_capacity(token.len());
     let mut bytes = token.bytes();

@@ -6,8 +6,8 @@
 //!   └── may be repeated ──┴── may not: OUTCOME_UNKNOWN
 //! ```
 //!
-//! That a worker takes one is written before the operation begins: it is the record of the intent, by which
-//! what must not be repeated never is.
+//! Before the operation begins, the worker that takes it is recorded. The record tells that it was begun, so that an
+//! operation which must not be repeated never is.
 
 use crate::authority::Authority;
 use crate::authority::envelope::Envelope;
@@ -24,96 +24,95 @@ use std::time::Duration;
 /// Agent and session in the head of a job that no agent serves.
 pub const NO_AGENT: &str = "_venue";
 
-/// What stands before the job in the name of a session that is none: whoever is woken for it looks at the job.
+/// Prefix of the session's name in the head of a job without a session: a wake for it means the job.
 const PREFIX: &str = "op-";
 
-/// Mark of what a caller gave an operation, with what nobody but the operation may see: the same for the same, and
-/// without the venue's key of no use.
+/// Returns a mark of an operation's input, with the parts that only the operation may see: equal inputs have equal
+/// marks, and without the venue's key a mark reveals nothing.
 pub fn mark(venue_key: &[u8], owner: &Owner, op: &str, input: &Value) -> String {
     hmac_hex(venue_key, &canonical(&json!(["hidden", owner, op, input])))
 }
 
-/// What is kept of an invoked operation until it has ended. What it is, and its input, stand in the head
-/// of its job.
+/// Record of an invoked operation until it has ended. The head of its job holds its path and its input.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Invoked {
-    /// The job.
+    /// Id of the job.
     pub job: JobId,
-    /// Under which id it does what it does: running it again under the same does nothing more.
+    /// Idempotency key of the run: a second run under the same key has no further effect.
     pub key: EventId,
-    /// Who asked for it.
+    /// Caller that invoked it.
     pub asker: Asker,
-    /// When it is looked at: its place in the index.
+    /// Time of the next look at it, by which the index is sorted.
     pub due: Millis,
-    /// Workers that have begun it.
+    /// Number of workers that have begun it.
     #[serde(default)]
     pub begun: u32,
-    /// Who runs it.
+    /// Claim of the worker that runs it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub taken: Option<OperationClaim>,
-    /// Catalog path of one that a worker has begun and that must not be repeated: what is known of it when its job is
-    /// deleted.
+    /// Catalogue path of an operation that a worker has begun and that must not be repeated; it is needed when the job
+    /// is deleted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub once_operation: Option<String>,
-    /// Of a newer build.
+    /// Fields that a newer build wrote.
     #[serde(flatten)]
     pub kept: KeptKeys,
 }
 
-/// Who asked for it, and what he might do then: no more is done for him.
+/// Caller of an operation with its authority at that time: the run may do no more.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Asker {
     /// Name for records.
     pub name: String,
-    /// An operator.
+    /// Whether the caller is an operator.
     #[serde(default)]
     pub operator: bool,
-    /// What he might do.
+    /// Authority of the caller.
     #[serde(default)]
     pub authority: Authority,
-    /// The request that he acted for.
+    /// Envelope of the request that the caller acted for.
     #[serde(default)]
     pub envelope: Envelope,
-    /// Whose the ids are that he gives.
+    /// Principal to whom the caller's ids belong.
     #[serde(default)]
     pub principal: Principal,
-    /// Whom his token was about.
+    /// Owner that the caller's token names.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub token_owner: Option<Owner>,
 }
 
-/// The right of one worker to run it, for some time.
+/// Claim of one worker to run an operation until a time.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct OperationClaim {
-    /// Its name.
+    /// Name of the worker.
     pub worker: String,
-    /// What tells this take from every other.
+    /// Random text that tells this claim from every other.
     pub token: String,
-    /// It lapses then.
+    /// Expiry of the claim.
     pub until: Millis,
 }
 
-/// What is to be done about one.
+/// Next step for an invoked operation.
 #[derive(Debug, Clone, PartialEq)]
 pub enum InvokedLook {
-    /// A worker has it until then.
+    /// A worker has claimed it until this time.
     Later(Millis),
-    /// It may be taken.
+    /// A worker may take it.
     Take,
-    /// It ends so.
+    /// It ends with this result.
     Over(JobResult),
 }
 
 impl Invoked {
-    /// One that nobody has begun.
+    /// Makes the record of an operation that no worker has begun.
     pub fn new(job: JobId, key: EventId, asker: Asker, now: Millis) -> Self {
         Self { job, key, asker, due: now, begun: 0, taken: None, once_operation: None, kept: KeptKeys::default() }
     }
 
-    /// What is to be done about it now. `limit` is how many workers it may kill.
+    /// Returns the next step at `now`. `limit` is the number of workers that it may kill.
     pub fn look(&self, now: Millis, op: &str, may_be_repeated: bool, limit: u32) -> InvokedLook {
         match &self.taken {
             Some(taken) if now < taken.until => InvokedLook::Later(taken.until),
@@ -126,7 +125,7 @@ impl Invoked {
         }
     }
 
-    /// Run by this worker from now on.
+    /// Gives this worker the claim, for the time of `lease`.
     #[must_use]
     pub fn take(self, now: Millis, worker: &str, token: &str, lease: Duration) -> Self {
         let until = now.plus(lease);
@@ -134,32 +133,32 @@ impl Invoked {
         Self { due: until, begun: self.begun.saturating_add(1), taken: Some(by), ..self }
     }
 
-    /// Run by whoever runs it for some time more.
+    /// Renews the claim, for the time of `lease`.
     #[must_use]
     pub fn renewed(self, now: Millis, lease: Duration) -> Self {
         let until = now.plus(lease);
         Self { due: until, taken: self.taken.map(|taken| OperationClaim { until, ..taken }), ..self }
     }
 
-    /// Run by nobody, and looked at then. The worker that gives it back didn't die of it.
+    /// Releases the claim until the next look at `due`. The worker that releases it survived, so it isn't counted.
     #[must_use]
     pub fn given_back(self, due: Millis) -> Self {
         Self { due, begun: self.begun.saturating_sub(1), taken: None, once_operation: None, ..self }
     }
 
-    /// Not begun yet, and looked at then.
+    /// Postpones the first look to `due`.
     #[must_use]
     pub fn postponed(self, due: Millis) -> Self {
         Self { due, ..self }
     }
 
-    /// Whether it is the take of this token.
+    /// Whether the claim with this token is in force.
     pub fn is_held(&self, token: &str) -> bool {
         self.taken.as_ref().is_some_and(|taken| taken.token == token)
     }
 }
 
-/// The end of what was begun, must not be repeated, and of which nobody knows how it went.
+/// Returns the result of an operation that was begun, must not be repeated, and whose outcome is unknown.
 pub fn unknown(op: &str, worker: &str) -> JobResult {
     let text = format!(
         "outcome unknown: worker `{worker}` began `{op}` and did not end it; it may or may not have happened; \
@@ -168,13 +167,13 @@ pub fn unknown(op: &str, worker: &str) -> JobResult {
     JobResult::failed(ErrorCode::OutcomeUnknown, text)
 }
 
-/// The session of a job that no session serves.
+/// Returns the session in the head of a job that no session serves.
 pub fn session(job: &JobId) -> SessionKey {
     let agent = AgentId::new(NO_AGENT).expect("a legal id");
     SessionKey { agent, session: SessionId::new(format!("{PREFIX}{job}")).expect("hex digits are a legal id") }
 }
 
-/// The inverse of [`session`].
+/// Returns the job of a name that [`session`] made.
 pub fn job_of(session: &SessionKey) -> Option<JobId> {
     let job = session.session.as_str().strip_prefix(PREFIX)?;
     JobId::new(job).ok().filter(|_| session.agent.as_str() == NO_AGENT)

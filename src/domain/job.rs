@@ -46,7 +46,7 @@ pub enum JobStatus {
 }
 
 impl JobStatus {
-    /// Every status.
+    /// Every status, in the order of a job's life; waiting ones last.
     pub const ALL: [Self; 9] = [
         Self::Pending,
         Self::Started,
@@ -59,7 +59,7 @@ impl JobStatus {
         Self::AuthRequired,
     ];
 
-    /// The spelling in storage and on the wire.
+    /// Returns the spelling in storage, in requests and in answers.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Pending => "PENDING",
@@ -74,12 +74,12 @@ impl JobStatus {
         }
     }
 
-    /// The inverse of [`JobStatus::as_str`].
+    /// Parses the spelling of [`JobStatus::as_str`].
     pub fn parse(text: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|s| s.as_str() == text)
     }
 
-    /// Nothing changes it any more.
+    /// Whether the status is final.
     pub const fn is_terminal(self) -> bool {
         match self {
             Self::Complete | Self::Failed | Self::Cancelled | Self::Rejected => true,
@@ -88,100 +88,100 @@ impl JobStatus {
     }
 }
 
-/// The turn of an agent that started a child job; its result returns there.
+/// Session of the turn that started a child job; the result returns there.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Parent {
-    /// The session that waits for the result.
+    /// Session that waits for the result.
     #[serde(flatten)]
     pub session: SessionKey,
-    /// The task in whose service it was started.
+    /// Task that the turn served.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub job: Option<JobId>,
 }
 
-/// What a job is, written once when it is opened.
+/// Head of a job, written once when the job is opened.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct JobHead {
-    /// Its id.
+    /// Id of the job.
     pub id: JobId,
-    /// The producer's id of the event that opened it.
+    /// Id of the event that opened it, given by the producer.
     pub event: EventId,
-    /// The operation that it ran, when that is not a request to an agent; then `session` means
-    /// nothing, and `agent` only says in whose name it is told about.
+    /// Path of the operation that it runs, when it is not a request to an agent. Then `session` has no meaning, and
+    /// `agent` is only the name under which it is reported.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub op: Option<String>,
     /// The agent that serves it.
     pub agent: AgentId,
     /// The session that serves it.
     pub session: SessionId,
-    /// Who asked: an owner, or `agent:<id>`.
+    /// Caller: an owner, or `agent:<id>`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub caller: Option<String>,
-    /// The task's input.
+    /// Input of the task.
     pub input: Value,
-    /// Mark of an input of which something is shown to nobody: with it a repeated request is known, and nothing can be
-    /// guessed from it, see [`crate::invoked::mark`].
+    /// Mark of an input with hidden parts: it identifies a repeated request and reveals nothing, see
+    /// [`crate::invoked::mark`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hidden: Option<String>,
-    /// When it was accepted.
+    /// Time of acceptance.
     pub created: Millis,
-    /// The turn that started it; its session gets the result.
+    /// Session of the turn that started it, which gets the result.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parent: Option<Parent>,
-    /// Where else the completion goes: a NATS subject.
+    /// NATS subject that the completion is published to besides.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reply_to: Option<String>,
-    /// The dead job that it drives again.
+    /// Dead job that this one redrives.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub redrive_of: Option<JobId>,
-    /// How urgent it is.
+    /// Priority among the jobs of its agent.
     #[serde(default, skip_serializing_if = "Priority::is_normal")]
     pub priority: Priority,
-    /// The mark of who asked for it, see [`crate::principal::Principal`]: he may read it. Shown to nobody.
+    /// Mark of the caller's [`crate::principal::Principal`], who may read the job. It is never shown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub principal: Option<String>,
-    /// The rest of what its task said: from it a task is put back whose mailbox entry was lost.
+    /// Other parts of the task's submission: from them a task is restored whose mailbox entry was lost.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub request: Option<Box<Request>>,
-    /// Of a run of an operation: what it might do at most. Of a task its request says so.
+    /// Upper bound of what a run of an operation may do. For a task its request holds it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bound: Option<Box<Authority>>,
-    /// Keys of its `sessionContext` that count for nothing: the token says these.
+    /// Keys of its `sessionContext` that were ignored, because the token sets their values.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub ignored: Vec<String>,
-    /// Under whom and under what it runs.
+    /// Holders and grants under which it runs.
     #[serde(default, skip_serializing_if = "Trail::is_empty")]
     pub under: Trail,
 }
 
-/// What a task said besides its input. Values of a `sessionContext` are not in it: they are kept with
-/// the task alone, and are gone with it.
+/// Parts of a task's submission besides its input. Values of a `sessionContext` are not among them: they are stored
+/// with the task alone, and deleted with it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Request {
-    /// Hash by which the same submission is known.
+    /// Hash of the body, which identifies a repeated submission.
     pub body_hash: String,
-    /// It had values, without which it isn't what was sent.
+    /// Whether the submission had values, without which it can't be restored.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub had_values: bool,
-    /// Shared buckets.
+    /// Shared buckets that its turns see.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub context_ids: Vec<String>,
-    /// What its turns may do at most.
+    /// Upper bound of what its turns may do.
     #[serde(default, skip_serializing_if = "Envelope::is_default")]
     pub envelope: Envelope,
-    /// What it and everything under it may use at most.
+    /// Budget of the task and of everything under it.
     #[serde(default, skip_serializing_if = "Budget::is_empty")]
     pub budget: Budget,
-    /// What it brings along.
+    /// Sections of the caller's context that it got.
     #[serde(default, skip_serializing_if = "Handed::is_empty")]
     pub handed: Handed,
     /// Paths that its session shows from its first turn on.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub loads: Vec<Load>,
-    /// Where its output is written with the commit that completes it.
+    /// Path at which the commit that completes it writes its output.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub output_path: Option<String>,
     /// JSON Schema of its output.
@@ -190,28 +190,28 @@ pub struct Request {
 }
 
 impl JobHead {
-    /// What might be done for it at most; `None` when that isn't known, of old ones.
+    /// Returns the upper bound of what might be done for it; `None` for jobs of old builds.
     pub fn authority(&self) -> Option<&Authority> {
         self.request.as_ref().map(|request| &request.envelope.bound).or(self.bound.as_deref())
     }
 }
 
-/// How a job ended.
+/// Result of a job that has ended.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct JobResult {
-    /// A terminal status.
+    /// Status of the job, a terminal one.
     pub status: JobStatus,
-    /// Of a complete job.
+    /// Output of a complete job.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub output: Option<Value>,
-    /// Of any other: what went wrong, for the caller.
+    /// Error text for the caller, of any other job.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
-    /// Machine-readable reason.
+    /// Error code for programs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error_code: Option<ErrorCode>,
-    /// The output is a text that the model's limit of tokens cut off.
+    /// Whether the output is a text that the model's limit of tokens cut off.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub truncated: bool,
 }
@@ -222,7 +222,7 @@ pub struct JobResult {
 pub enum ErrorCode {
     /// A limit on turns or time was reached.
     LimitReached,
-    /// Its owner keeps as much as it may.
+    /// The quota of its owner is reached.
     QuotaExceeded,
     /// A budget of the request, or of one above it, is used up.
     BudgetExceeded,
@@ -246,9 +246,9 @@ pub enum ErrorCode {
     ContextOverrideDenied,
     /// A grant of the request breaks a rule.
     GrantInvalid,
-    /// The request says of itself what only the venue says.
+    /// The request holds statements that only the venue may make.
     Forged,
-    /// No token, or one that counts for nothing.
+    /// The request has no token, or an invalid one.
     Unauthenticated,
     /// The token doesn't permit it.
     CapDenied,
@@ -273,57 +273,57 @@ pub enum ErrorCode {
 }
 
 impl ErrorCode {
-    /// The inverse of its spelling.
+    /// Parses the name of a code, in upper or lower case.
     pub fn parse(text: &str) -> Option<Self> {
         decode::typed(Value::String(text.to_ascii_uppercase())).ok()
     }
 }
 
-/// A job with everything known of it.
+/// A job with all facts of it that were read.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Job {
-    /// What it is.
+    /// Head of the job.
     pub head: JobHead,
-    /// Where it stands.
+    /// Status of the job.
     pub status: JobStatus,
-    /// When that was decided.
+    /// Time of the last change of the status.
     pub updated: Millis,
-    /// How it ended.
+    /// Result, once the job has ended.
     pub result: Option<JobResult>,
-    /// What a worker has noted last of why it waits.
+    /// Last note of a worker about why it waits.
     pub waiting: Option<Waiting>,
-    /// Why it does not go on now, where that was looked for.
+    /// Current reason why it doesn't run, where it was looked for.
     pub wait: Option<WaitReason>,
-    /// Of a job of an external worker: how it stands with that one.
+    /// Watch of a job of an external worker.
     pub outbound: Option<Watch>,
-    /// What it has used itself; of jobs of older versions it isn't known.
+    /// Amounts that it has used itself; unknown for jobs of older builds.
     pub tally: Option<Tally>,
-    /// What it and the jobs under it have used, where somebody has added it up.
+    /// Sums of what it and the jobs under it have used, where they were computed.
     pub tree: Option<Tree>,
 }
 
-/// Why a job isn't being served, although it isn't finished.
+/// Reason why an unfinished job isn't being served.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Waiting {
-    /// In words.
+    /// Reason in words.
     pub reason: String,
-    /// When it goes on; absent = when somebody lets it.
+    /// Time at which it runs again; absent = when somebody resumes it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub until: Option<Millis>,
-    /// What kind of reason it is.
+    /// Kind of the reason.
     #[serde(default, skip_serializing_if = "WaitCause::is_other")]
     pub cause: WaitCause,
 }
 
 impl Waiting {
-    /// The reason that the note stands for.
+    /// Returns the reason that the note stands for.
     pub fn to_reason(&self) -> WaitReason {
         WaitReason::Noted { cause: self.cause, text: self.reason.clone(), until: self.until }
     }
 }
 
 impl Job {
-    /// It is shown as waiting for this from now on.
+    /// Sets the reason that the job is shown with.
     pub fn tell_wait(&mut self, wait: WaitReason) {
         if matches!(wait, WaitReason::Suspended { .. }) {
             self.waiting = Some(Waiting { reason: wait.to_string(), until: None, cause: WaitCause::Other });
@@ -331,7 +331,7 @@ impl Job {
         self.wait = Some(wait);
     }
 
-    /// The record as the HTTP API and the command line show it.
+    /// Returns the record as the HTTP API and the command line show it.
     pub fn to_json(&self) -> Value {
         let mut record = serde_json::json!({
             "id": self.head.id,
@@ -362,7 +362,7 @@ impl Job {
             record["ignored"] = serde_json::json!({"sessionContext": self.head.ignored});
         }
         let waits = !self.status.is_terminal() && self.status != JobStatus::Paused;
-        // Who has paused it last says nothing of one that goes on.
+        // An old note about a pause says nothing of a job that was resumed.
         let noted = self.waiting.as_ref().filter(|note| waits && note.cause != WaitCause::Paused);
         let noted = noted.map(Waiting::to_reason);
         if let Some(wait) = self.wait.as_ref().or(noted.as_ref()) {
@@ -393,17 +393,17 @@ impl Job {
 }
 
 impl JobResult {
-    /// A complete one.
+    /// Makes the result of a complete job.
     pub const fn complete(output: Value) -> Self {
         Self { status: JobStatus::Complete, output: Some(output), error: None, error_code: None, truncated: false }
     }
 
-    /// One that did not complete.
+    /// Makes the result of a job that did not complete.
     pub fn ended(status: JobStatus, code: ErrorCode, error: impl Into<String>) -> Self {
         Self { status, output: None, error: Some(error.into()), error_code: Some(code), truncated: false }
     }
 
-    /// A failed one.
+    /// Makes the result of a failed job.
     pub fn failed(code: ErrorCode, error: impl Into<String>) -> Self {
         Self::ended(JobStatus::Failed, code, error)
     }

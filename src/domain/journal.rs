@@ -1,4 +1,4 @@
-//! The journal that the queue keeps of what the store acknowledged: kinds, ids and versions, no content.
+//! The journal in the queue of changes that the store acknowledged: kinds, ids and versions, no content.
 
 use crate::ids::{EventId, JobId, Owner, sha256_hex};
 use crate::job::JobStatus;
@@ -12,100 +12,100 @@ use std::fmt::{Display, Formatter};
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct JournalEntry {
-    /// When the store acknowledged it.
+    /// Time of the acknowledgement.
     pub at: Millis,
-    /// Owner of what changed.
+    /// Owner of the changed document.
     pub owner: Owner,
-    /// The change, by its kind.
+    /// Change that was acknowledged.
     pub change: JournaledChange,
 }
 
-/// Kinds of changes. Sessions stand as their tokens.
+/// Kinds of changes. Sessions are given by their tokens.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum JournaledChange {
-    /// An event was taken into a mailbox.
+    /// An event was admitted to a mailbox.
     Event {
         /// Id of the event.
         id: EventId,
-        /// Its session.
+        /// Token of its session.
         session: String,
-        /// The job that it opens.
+        /// Job that the event opens.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         job: Option<JobId>,
-        /// The store knew it already: it began no session and no job anew.
+        /// Whether the store knew the event already, so that no session and no job began anew.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         repeated: bool,
     },
-    /// A job ended.
+    /// A job has ended.
     End {
-        /// Which job.
+        /// Id of the job.
         job: JobId,
-        /// A terminal status.
+        /// Status of the job, a terminal one.
         status: JobStatus,
     },
     /// A turn was committed.
     Turn {
-        /// Its session.
+        /// Token of the session.
         session: String,
-        /// Its number.
+        /// Number of the turn.
         turn: u64,
     },
     /// A document was written outside turns, or (without a mark) deleted.
     Document {
-        /// Its key.
+        /// Key of the document.
         key: String,
-        /// Mark of its value, see [`content_mark`].
+        /// Mark of the value, see [`content_mark`].
         #[serde(default, skip_serializing_if = "Option::is_none")]
         mark: Option<String>,
-        /// Its version since then, where the writer knew it.
+        /// Version after the write, where the writer knew it.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         version: Option<u64>,
     },
-    /// A job was paused, or resumed.
+    /// A job was paused or resumed.
     Hold {
-        /// Which job.
+        /// Id of the job.
         job: JobId,
         /// Whether it is paused.
         paused: bool,
     },
     /// A session was changed between its turns: its title, a compaction, a fork; without a mark it was deleted.
     Session {
-        /// Which session.
+        /// Token of the session.
         session: String,
-        /// Turns that it had.
+        /// Number of turns that it had.
         turns: u64,
-        /// Mark of the state that its next turn finds, see [`content_mark`].
+        /// Mark of the state that its next turn reads, see [`content_mark`].
         #[serde(default, skip_serializing_if = "Option::is_none")]
         mark: Option<String>,
     },
-    /// What an owner asked to be deleted: the first of its documents.
+    /// An owner asked for a deletion; this is the first of its documents.
     Deletion {
-        /// Its key.
+        /// Key of the document.
         key: String,
-        /// The events whose ids are free again.
+        /// Events whose ids are free again.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         events: Vec<EventId>,
     },
 }
 
-/// Changes that one process was acknowledged within a second, the oldest first.
+/// Changes that the store acknowledged to one process within a second, the oldest first.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct JournalBatch {
     /// Name of the process.
     pub by: String,
-    /// The changes, the oldest first.
+    /// Changes, the oldest first.
     pub entries: Vec<JournalEntry>,
-    /// Changes that the process couldn't keep until the queue was there again.
+    /// Number of changes that the process couldn't keep while the queue was away.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub dropped: u64,
-    /// Code of the venue's key, see [`VenueMac`].
+    /// Code under the venue's key, see [`VenueMac`].
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub mac: String,
 }
 
-/// Others may publish to the queue, and would tell of losses that there weren't.
+/// The code is needed because others may publish to the queue, and could feign losses.
 impl VenueMac for JournalBatch {
     fn covered_text(&self) -> String {
         serde_json::to_string(&(&self.by, &self.entries, self.dropped)).unwrap_or_default()
@@ -125,7 +125,8 @@ const fn is_zero(n: &u64) -> bool {
     *n == 0
 }
 
-/// 64 bits of a hash of a stored value, hexadecimal: enough to know it again, and too few to tell what it is.
+/// Returns 64 bits of a hash of a stored value in hexadecimal digits: enough to recognise the value, too few to reveal
+/// it.
 pub fn content_mark(value: &[u8]) -> String {
     let mut hash = sha256_hex(value);
     hash.truncate(16);
@@ -133,7 +134,7 @@ pub fn content_mark(value: &[u8]) -> String {
 }
 
 impl JournaledChange {
-    /// Its kind, in words, for sums.
+    /// Returns the name of its kind in the plural, for sums.
     pub const fn kind(&self) -> &'static str {
         match self {
             Self::Event { .. } => "events",
@@ -146,7 +147,7 @@ impl JournaledChange {
         }
     }
 
-    /// Name of the thing that changed: a later change of the same name replaces this one.
+    /// Returns the name of the changed thing: a later change of the same name replaces this one.
     fn name(&self) -> String {
         match self {
             Self::Event { id, .. } => format!("event {id}"),
@@ -159,7 +160,7 @@ impl JournaledChange {
     }
 }
 
-/// In words, with its id.
+/// Writes the change in words, with its id.
 impl Display for JournaledChange {
     fn fmt(&self, f: &mut Formatter<'_>) -> std::fmt::Result {
         match self {
@@ -176,7 +177,7 @@ impl Display for JournaledChange {
     }
 }
 
-/// The entries that still say how something must be: of the same thing the newest; no pause of a job that has ended, no
+/// Returns the entries that say how something must be: the newest of each thing; no pause of a job that has ended, no
 /// turn of a session that was changed or deleted later, and nothing of what was deleted later.
 pub fn current(mut entries: Vec<JournalEntry>) -> Vec<JournalEntry> {
     entries.sort_by_key(|entry| entry.at);
@@ -192,11 +193,11 @@ pub fn current(mut entries: Vec<JournalEntry>) -> Vec<JournalEntry> {
                 seen.contains(&of(format!("end {job}"))) || gone.contains(&of(format!("job {job}")))
             }
             JournaledChange::Turn { session, .. } => seen.contains(&of(format!("session {session}"))),
-            // A job that was submitted again under its id is there again.
+            // A job that was submitted again under its id exists again.
             JournaledChange::Document { key, .. } | JournaledChange::Deletion { key, .. } => {
                 seen.contains(&of(format!("opened {key}")))
             }
-            // One that was deleted begins anew with the next event.
+            // A session that was deleted begins anew with the next event.
             JournaledChange::Session { session, mark: None, .. } => seen.contains(&of(format!("in {session}"))),
             JournaledChange::Session { .. } => false,
         };
@@ -212,7 +213,7 @@ pub fn current(mut entries: Vec<JournalEntry>) -> Vec<JournalEntry> {
             gone.extend(events.iter().map(|id| of(format!("event {id}"))));
             gone.extend(key.strip_prefix("j/").map(|job| of(format!("job {job}"))));
         }
-        // What is over stands for what came before it all the same.
+        // An entry that no longer counts still replaces those before it.
         let is_newest = seen.insert(of(entry.change.name()));
         if is_newest && !is_over {
             found.push(entry);

@@ -1,21 +1,22 @@
-//! Keys of stored records that this build doesn't know: a newer one wrote them, and they are written back as they were.
+//! Unknown keys of stored records: a newer build wrote them, and they are written back unchanged.
 
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value};
 
-/// What a record has besides what this build knows; the last field of every record that is read, changed and written
-/// again, with `#[serde(flatten)]`. It keeps the keys at the top of the record: a record inside it that only counts or
-/// remembers (how far a task is, the open goals) drops those that it doesn't know, so what is new stands at the top.
+/// Keys of a record that this build doesn't know. It is the last field of every record that is read, changed and
+/// written again, with `#[serde(flatten)]`. It keeps the keys at the top of the record: an inner record that only
+/// counts or remembers (progress of a task, open goals) drops unknown keys, so new keys are put at the top.
 ///
-/// Records that say what may be done (policies, authority, configurations of agents, secrets, submissions) have none:
-/// they refuse keys that they don't know, for a limit that is passed over is one that is lost. So does what says it
-/// inside another (the request that a session serves, what a summary may show, calls and jobs that are waited for).
+/// Records that limit what may be done (policies, authority, configurations of agents, secrets, submissions) have none:
+/// they refuse unknown keys, because a limit that is ignored is lost. So do inner records that limit (the request that
+/// a session serves, the readers of a summary, calls and jobs that are waited for).
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
 #[serde(transparent)]
 pub struct KeptKeys(Option<Box<Map<String, Value>>>);
 
 impl KeptKeys {
-    /// For records with a flattened enum that is told apart by a key: serde hands its keys to both.
+    /// Reads the unknown keys of a record with a flattened enum, whose tag serde passes to both: `known` keys are left
+    /// out.
     pub fn besides<'de, D: Deserializer<'de>>(known: &[&str], from: D) -> Result<Self, D::Error> {
         let mut keys = Map::deserialize(from)?;
         keys.retain(|key, _| !known.contains(&key.as_str()));

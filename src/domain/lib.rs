@@ -1,6 +1,7 @@
 //! The functional core: values in, decisions out. No `async`, I/O, clock, environment or randomness.
 //!
-//! Words first, then records, then rules: each module uses those above it and none below (a rule of `tests/it/tidy/`).
+//! The modules are in the order words, records, rules: each uses those above it and none below (a rule of
+//! `tests/it/tidy/`).
 
 // Text, times, names.
 pub mod limits;
@@ -34,13 +35,13 @@ pub mod expiry;
 pub mod gate;
 pub mod quota;
 
-// The tree.
+// The lattice and its values.
 pub mod lattice;
 pub mod patch;
 pub mod load;
 pub mod values;
 
-// Models, what they cost, and what they never see.
+// Models, their costs, and secrets.
 pub mod chat;
 pub mod wire;
 pub mod rate;
@@ -53,12 +54,12 @@ pub mod spend;
 pub mod cap;
 pub mod roll;
 
-// Who may do what.
+// Authority and identity.
 pub mod authority;
 pub mod principal;
 pub mod token;
 
-// Records.
+// Records of the store.
 pub mod scope;
 pub mod resource;
 pub mod agent;
@@ -84,7 +85,7 @@ pub mod prefix;
 pub mod session;
 pub mod reader;
 
-// Rules.
+// Rules over these records.
 pub mod tools;
 pub mod context;
 pub mod retention;

@@ -1,58 +1,57 @@
-//! Where an event comes from: the outermost request, and the agents whose turns lie between it and this one.
+//! Lineage of an event: the outermost request, and the agents whose turns are between that one and this.
 //!
-//! Every way by which a turn causes another one carries it: requests, messages, chats, delegates and
-//! timers, and through the request that they run under also results and answers.
+//! Every way by which a turn causes another one carries the lineage: requests, messages, chats, delegates and timers;
+//! results and answers carry it with the request that they run under.
 
 use super::ids::{AgentId, EventId};
 use super::limits::JOB_DEPTH;
 use super::time::Millis;
 use serde::{Deserialize, Serialize};
 
-/// The way from the outermost request to an event. That of a person's request, and of what a person's
-/// timer sends, is empty.
+/// Path from the outermost request to an event. It is empty for a person's request, and for events of a person's timer.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 pub struct Lineage {
-    /// The outermost request; absent = the event itself.
+    /// Event of the outermost request; absent = the event itself.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub origin: Option<EventId>,
-    /// The agents above, outermost first.
+    /// Agents above the event, outermost first.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub chain: Vec<AgentId>,
 }
 
-/// Why an agent may not be reached on this way.
+/// Reason why an agent may not be reached with this lineage.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum LineageError {
-    /// It would come back to where it was.
+    /// The request would come back to an agent of its own chain.
     #[error("agent `{to}` is already part of this chain of requests: {path}")]
     Cycle {
-        /// Whom it would reach.
+        /// Agent that it would reach.
         to: AgentId,
-        /// The way there.
+        /// Chain to that agent.
         path: String,
     },
-    /// It would be too long.
+    /// The chain would be too long.
     #[error("a chain of requests may be {JOB_DEPTH} deep, this one would be deeper: {path}")]
     Depth {
-        /// The way there.
+        /// Chain to the agent.
         path: String,
     },
 }
 
 impl Lineage {
-    /// Nothing is above it.
+    /// Whether no request is above it.
     pub fn is_outermost(&self) -> bool {
         *self == Self::default()
     }
 
-    /// The same as turns see it that serve `event`, which is its own origin when nothing is above it.
+    /// Returns the lineage for the turns that serve `event`, which is its own origin when nothing is above it.
     #[must_use]
     pub fn of_turn(&self, event: Option<&EventId>) -> Self {
         Self { origin: self.origin.clone().or_else(|| event.cloned()), ..self.clone() }
     }
 
-    /// What a turn of `agent` causes in another session.
+    /// Returns the lineage of events that a turn of `agent` causes in another session.
     #[must_use]
     pub fn below(&self, agent: &AgentId) -> Self {
         let mut below = self.clone();
@@ -60,7 +59,7 @@ impl Lineage {
         below
     }
 
-    /// Whether it may reach an agent; `None` = an agent without a name, which calls nobody.
+    /// Checks that it may reach an agent; `None` = an anonymous delegate, which calls nobody.
     pub fn admits(&self, to: Option<&AgentId>) -> Result<(), LineageError> {
         if let Some(to) = to.filter(|to| self.chain.contains(to)) {
             return Err(LineageError::Cycle { to: to.clone(), path: self.path(Some(to)) });
@@ -71,12 +70,12 @@ impl Lineage {
         Ok(())
     }
 
-    /// The agents on the way, and whom it reaches.
+    /// Returns the agents of the chain and the one that it reaches, in words.
     pub fn path(&self, to: Option<&AgentId>) -> String {
         self.chain.iter().chain(to).map(AgentId::as_str).collect::<Vec<_>>().join(" -> ")
     }
 
-    /// Why a turn that serves it isn't run: the turns that its origin has caused are `used` up.
+    /// Returns why a turn with this lineage isn't run: its origin has caused `used` turns, and `limit` are allowed.
     pub fn exhausted(&self, agent: &AgentId, used: u32, limit: u32) -> Option<String> {
         if limit == 0 || used < limit {
             return None;
@@ -90,7 +89,7 @@ impl Lineage {
     }
 }
 
-/// The hour of the clock in which turns are counted.
+/// Returns the hour of the clock in which turns are counted.
 pub const fn hour(now: Millis) -> u64 {
     now.0 / 3_600_000
 }

@@ -1,5 +1,5 @@
-//! Loads: paths that an agent asked to see in its further turns, at the level of the agent, of the
-//! session or of the goal that it works on. An inner level shadows an outer one.
+//! Loads: paths that an agent asked to see in its next turns, at the level of the agent, of the session or of the
+//! active goal. An inner level shadows an outer one.
 
 use crate::decode;
 use crate::lattice::Path;
@@ -23,31 +23,31 @@ pub struct Load {
     pub budget: usize,
 }
 
-/// For whom a path is loaded.
+/// Level at which a path is loaded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Level {
-    /// All sessions of the agent.
+    /// Loaded for all sessions of the agent.
     Agent,
-    /// This session.
+    /// Loaded for this session.
     Session,
-    /// The goal that is worked on.
+    /// Loaded for the active goal.
     Frame,
 }
 
 /// The loads of a turn, by level.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Loads {
-    /// Of the agent.
+    /// Loads of the agent.
     pub agent: Vec<Load>,
-    /// Of the session.
+    /// Loads of the session.
     pub session: Vec<Load>,
-    /// Of the goal that is worked on, when one is.
+    /// Loads of the active goal, if a goal is open.
     pub frame: Option<Vec<Load>>,
 }
 
 impl Loads {
-    /// Those of a level.
+    /// Returns the loads of a level.
     pub fn at(&self, level: Level) -> &[Load] {
         match level {
             Level::Agent => &self.agent,
@@ -56,7 +56,7 @@ impl Loads {
         }
     }
 
-    /// Later calls of a reply count with a change.
+    /// Applies a change, which counts for later calls of the same reply.
     pub fn apply(&mut self, change: &LoadChange) {
         change.apply(Level::Agent, &mut self.agent);
         change.apply(Level::Session, &mut self.session);
@@ -66,20 +66,20 @@ impl Loads {
     }
 }
 
-/// What a harness tool changes for the turns to come.
+/// Change by a tool of the runtime that counts from the next turn on.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum LoadChange {
-    /// A path is shown from now on.
+    /// The path is shown from the next turn on.
     Load(Level, Load),
-    /// A path isn't shown any more, at that level.
+    /// The path isn't shown any more at that level.
     Unload(Level, String),
     /// Operations are offered besides the configured ones.
     Offer(Vec<String>),
 }
 
 impl Load {
-    /// A load with its budget inside the limits.
+    /// Makes a load; its budget is clamped to the limits.
     pub fn new(path: &Path, label: Option<String>, budget: Option<usize>) -> Result<Self, String> {
         if let Some(label) = &label {
             check_label(label)?;
@@ -90,8 +90,8 @@ impl Load {
 }
 
 impl LoadChange {
-    /// The change that a call of `context_load` asks for, and the path that it must be allowed to read.
-    /// `goal`: without a level it is for the goal that is worked on.
+    /// Returns the change of a call of `context_load`, and the path that its caller must be allowed to read. With
+    /// `goal` the default level is the active goal.
     pub fn load(arguments: &Value, goal: bool) -> Result<(Path, Self), String> {
         let path = path_of(arguments)?;
         let label = match &arguments["label"] {
@@ -117,7 +117,7 @@ impl LoadChange {
         Ok((path, Self::Load(level, load)))
     }
 
-    /// The change that a call of `context_unload` asks for: at the innermost level that has the path.
+    /// Returns the change of a call of `context_unload`: at the innermost level that has the path.
     pub fn unload(arguments: &Value, loads: &Loads) -> Result<Self, String> {
         let path = path_of(arguments)?.to_string();
         let levels = [(Level::Frame, loads.frame.as_deref().unwrap_or_default())];
@@ -131,7 +131,7 @@ impl LoadChange {
         Err(format!("`{path}` is not loaded; loaded: {loaded}"))
     }
 
-    /// Applies it to the loads of a level.
+    /// Applies the change to the loads of a level.
     pub fn apply(&self, of: Level, loads: &mut Vec<Load>) {
         match self {
             Self::Load(level, load) if *level == of => match loads.iter_mut().find(|known| known.path == load.path) {
@@ -149,7 +149,7 @@ impl LoadChange {
     }
 }
 
-/// Whether one more path may be loaded.
+/// Checks that one more path may be loaded.
 pub fn check_room(loads: &[Load], path: &Path) -> Result<(), String> {
     let path = path.to_string();
     if loads.len() < LOADS || loads.iter().any(|load| load.path == path) {
@@ -166,7 +166,7 @@ fn path_of(arguments: &Value) -> Result<Path, String> {
     }
 }
 
-/// What is wrong with a heading: it is one line, and short.
+/// Checks that a heading is one short line.
 pub fn check_label(label: &str) -> Result<(), String> {
     let bad = label.is_empty() || label.len() > CONTEXT_LABEL_BYTES || check_line(label).is_err();
     if bad {

@@ -1,70 +1,70 @@
-//! What travels through the queue: a JSON body and where it goes.
+//! Messages of the queue: a JSON body and an address.
 
 use crate::ids::{AgentId, Owner, QueueName, SessionKey};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-/// What an inbound message is, the last token of its subject.
+/// Kind of an inbound message, the last token of its subject.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum InKind {
-    /// Body: [`crate::event::Submission`].
+    /// Requests a task. Body: [`crate::event::Submission`].
     Task,
-    /// Body: [`crate::event::Submission`].
+    /// Sends a message. Body: [`crate::event::Submission`].
     Message,
-    /// Body: [`crate::event::ResultBody`].
+    /// Delivers the result of a job. Body: [`crate::event::ResultBody`].
     Result,
-    /// Body: `{"job": …}`.
+    /// Cancels a job. Body: `{"job": …}`.
     Cancel,
-    /// Body: `{"job": …}`: no turn begins for it.
+    /// Pauses a job, so that no turn begins for it. Body: `{"job": …}`.
     Pause,
-    /// Body: `{"job": …}`: a paused one goes on.
+    /// Resumes a paused job. Body: `{"job": …}`.
     Resume,
-    /// Body: an answer to an approval, see [`crate::approval::AnswerBody`].
+    /// Answers an approval. Body: [`crate::approval::AnswerBody`].
     Decide,
-    /// Body: `{"session": …}`: look at that session now. No event of its own.
+    /// Makes a worker look at a session; it is no event. Body: `{"session": …}`.
     Wake,
 }
 
-/// Where a message goes.
+/// Address of a message.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Address {
     /// `trellis.in.<tenant>.<user>.<agent>.<kind>`: to a worker.
     In {
-        /// Whose.
+        /// Owner of the agent.
         owner: Owner,
-        /// To whom.
+        /// Agent that gets the message.
         agent: AgentId,
-        /// What.
+        /// Kind of the message.
         kind: InKind,
     },
-    /// `trellis.out.<tenant>.<user>.<agent>.<job>`: a completion, for anybody who listens.
+    /// `trellis.out.<tenant>.<user>.<agent>.<job>`: a completion, for any subscriber.
     Out {
-        /// Whose.
+        /// Owner of the agent.
         owner: Owner,
-        /// Who did it.
+        /// Agent that served the job.
         agent: AgentId,
-        /// The job, or the event id of a refused submission.
+        /// Id of the job, or of the event of a refused submission.
         job: String,
     },
     /// `trellis.jobs.<queue>`: to an external worker, whose result comes back as an answer.
     Job {
-        /// Whose workers.
+        /// Queue of the workers.
         queue: QueueName,
-        /// Whose job.
+        /// Owner of the job.
         owner: Owner,
-        /// The agent that gets the result.
+        /// Agent that gets the result.
         agent: AgentId,
     },
-    /// A subject that a submission named; core NATS, not stored.
+    /// A subject that a submission named; on core NATS, not stored.
     Reply(String),
 }
 
 /// A message to publish.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Message {
-    /// Where to.
+    /// Address of the message.
     pub to: Address,
     /// Deduplication id: the header `Trellis-Id`, and `Nats-Msg-Id` of completions and external jobs; wakes have none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -74,14 +74,14 @@ pub struct Message {
 }
 
 impl Message {
-    /// Has a worker look at a session now; lost, the sweep finds the session.
+    /// Makes a message that wakes a session; if it is lost, the sweep finds the session.
     pub fn wake(owner: &Owner, session: &SessionKey) -> Self {
         let to = Address::In { owner: owner.clone(), agent: session.agent.clone(), kind: InKind::Wake };
         Self { to, id: None, body: json!({"session": session.session}) }
     }
 
-    /// The same, and the owner has more sessions that are due than it is told of: a worker that has room for them asks
-    /// the store.
+    /// Makes a wake that also says that the owner has more due sessions than it is woken for: a worker with free slots
+    /// then asks the store.
     pub fn wake_of_many(owner: &Owner, session: &SessionKey) -> Self {
         let Self { to, id, mut body } = Self::wake(owner, session);
         body["more"] = json!(true);

@@ -1,11 +1,11 @@
-//! "Did you mean": the known name nearest to a misspelt one.
+//! Suggestions for misspelt names: the known name nearest to a given one.
 
-/// Longer words are compared with nothing: comparing costs the product of two lengths, and names of this program are
-/// shorter.
+/// Bytes of a word above which nothing is compared: a comparison costs the product of two lengths, and names of this
+/// program are shorter.
 const LONGEST: usize = 96;
 
-/// The known name that is most like `given`, when it is a slip of typing away: another name that only begins alike
-/// leads astray.
+/// Returns the known name most like `given`, if a slip of typing can explain the difference: a name that only begins
+/// alike would mislead.
 pub fn nearest<'k>(given: &str, known: &[&'k str]) -> Option<&'k str> {
     if given.len() > LONGEST {
         return None;
@@ -21,13 +21,13 @@ pub fn nearest<'k>(given: &str, known: &[&'k str]) -> Option<&'k str> {
         .copied()
 }
 
-/// Whether one is the other with a wrong, missing, additional or swapped character per four that differ could hold.
-/// The segments of a path that both begin with say nothing.
+/// Whether one name is the other with one wrong, missing, additional or swapped character per four. Common leading
+/// segments of two paths are not compared.
 fn is_slip(given: &str, known: &str) -> bool {
     let common = given.char_indices().zip(known.chars()).take_while(|((_, a), b)| a == b);
     let common = common.filter(|((_, c), _)| *c == '/').last().map_or(0, |((at, _), _)| at + 1);
     let (given, known) = (&given[common..], &known[common..]);
-    // `_automatic` for `_auto`.
+    // This case covers `_automatic` for `_auto`.
     if known.chars().count() >= 4 && given.starts_with(known) {
         return true;
     }
@@ -37,7 +37,7 @@ fn is_slip(given: &str, known: &str) -> bool {
     long - short <= most && strsim::osa_distance(given, known) <= most
 }
 
-/// The same for the end of an error: a question, or nothing.
+/// Returns the suggestion for the end of an error text, or an empty text.
 pub fn did_you_mean(given: &str, known: &[&str]) -> String {
     nearest(given, known).map(|name| format!(", did you mean `{name}`")).unwrap_or_default()
 }

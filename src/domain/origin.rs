@@ -1,40 +1,40 @@
-//! Where a piece of context came from: what was read for it, in which version, by which right.
+//! Origin of a piece of context: what was read for it, in which version, by which capability.
 
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 
-/// Something of the owner's that was read. Written where it is read; the ledger, `why` and experiments
-/// know of reads by nothing else.
+/// One read of an owner's data. It is recorded at the read; the ledger, `why` and experiments know of reads from these
+/// records alone.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Seen {
     /// The path: `w/…`, `j/<job>`, `a/<hash>`, `g/<agent>`, `r/<namespace>`, ….
     pub path: String,
-    /// Version of the document that holds it; of what the venue keeps there is none.
+    /// Version of the document that holds it; absent for data without a version.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub version: Option<u64>,
     /// Operation or tool that read it.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub through: String,
-    /// The capability that allowed it; absent where nothing is bounded.
+    /// Capability that allowed the read; absent where nothing is limited.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub allowed: Option<String>,
-    /// Where its bytes went, when they were copied.
+    /// Path to which the bytes were copied, if they were.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub into: Option<String>,
 }
 
-/// Paths that can be asked for those that overlap another.
+/// A set of paths that finds those which overlap another path.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct PathSet(BTreeSet<String>);
 
 impl PathSet {
-    /// Takes a path in. Returns whether it is new.
+    /// Adds a path; returns whether it is new.
     pub fn insert(&mut self, path: &str) -> bool {
         self.0.insert(path.trim_matches('/').to_owned())
     }
 
-    /// Whether it has just this path.
+    /// Whether the set has exactly this path.
     pub fn contains(&self, path: &str) -> bool {
         self.0.contains(path.trim_matches('/'))
     }
@@ -44,17 +44,17 @@ impl PathSet {
         self.0.len()
     }
 
-    /// There are no paths in it.
+    /// Whether the set is empty.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Whether one of its paths is this one, or lies above or below it.
+    /// Whether one of its paths equals this one, or lies above or below it.
     pub fn overlaps(&self, path: &str) -> bool {
         self.overlapping(path).next().is_some()
     }
 
-    /// Its paths that are this one, or lie above or below it.
+    /// Returns its paths that equal this one, or lie above or below it.
     pub fn overlapping<'s>(&'s self, path: &'s str) -> impl Iterator<Item = &'s str> {
         let path = path.trim_matches('/');
         let above = std::iter::once(path).chain(ancestors(path)).filter_map(|path| self.0.get(path));
@@ -73,12 +73,12 @@ impl<P: AsRef<str>> FromIterator<P> for PathSet {
     }
 }
 
-/// The paths above one, the nearest first.
+/// Returns the paths above a path, the nearest first.
 pub fn ancestors(path: &str) -> impl Iterator<Item = &str> {
     path.rmatch_indices('/').filter_map(|(at, _)| path.get(..at))
 }
 
-/// A path, and up to `most` places to which these reads say that its bytes were copied. Returns too whether there are more.
+/// Returns a path with up to `most` places to which these reads copied its bytes, and whether there are more.
 pub fn with_copies<'s>(path: &str, reads: impl IntoIterator<Item = &'s Seen>, most: usize) -> (PathSet, bool) {
     let mut places = PathSet::from_iter([path]);
     for seen in reads {
@@ -95,40 +95,40 @@ pub fn with_copies<'s>(path: &str, reads: impl IntoIterator<Item = &'s Seen>, mo
 }
 
 impl Seen {
-    /// A read of a path.
+    /// Makes a read of a path.
     pub fn new(path: impl Into<String>) -> Self {
         Self { path: path.into(), version: None, through: String::new(), allowed: None, into: None }
     }
 }
 
-/// What is known of a piece's origin besides its source.
+/// Known origin of a piece of context besides its source.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Origin {
     /// Version of the document at its source.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub version: Option<u64>,
-    /// SHA-256 of what was there: of a text its bytes, of anything else its canonical JSON. Of resources
-    /// none is kept: it would outlive an erasure.
+    /// SHA-256 of the source: of a text its bytes, of any other value its canonical JSON. None is kept for resources:
+    /// it would outlive an erasure.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hash: Option<String>,
-    /// What an operation read for it.
+    /// Reads of the operation that made the piece.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub reads: Vec<Seen>,
 }
 
 impl Origin {
-    /// Nothing is known.
+    /// Whether the origin is unknown.
     pub fn is_unknown(&self) -> bool {
         *self == Self::default()
     }
 }
 
-/// Reads that a text on its way to somebody else keeps.
+/// Number of reads that are kept with a text that is sent on.
 const SOURCES: usize = 200;
 
-/// What was read, for somebody else: places without the rights by which they were read, each once. Of
-/// more than so many no more than the namespaces.
+/// Returns the reads for another party: places without the capabilities, each once. Of too many only the namespaces are
+/// returned.
 pub fn sources(reads: &[Seen]) -> Vec<Seen> {
     let once = |mut seen: Vec<Seen>| {
         seen.sort();
@@ -143,7 +143,7 @@ pub fn sources(reads: &[Seen]) -> Vec<Seen> {
     once(places.iter().map(|seen| Seen::new(top(&seen.path))).collect())
 }
 
-/// A path in full: `n/`, `c/` and `t/` are those of an agent and a session. Without an agent it stays.
+/// Returns a path in full: `n/`, `c/` and `t/` are those of the agent and the session. Without an agent it stays.
 pub fn physical(path: &str, agent: &str, session: &str) -> String {
     let path = path.trim_matches('/');
     if agent.is_empty() {
@@ -156,12 +156,12 @@ pub fn physical(path: &str, agent: &str, session: &str) -> String {
     }
 }
 
-/// One of two paths is the other, or lies below it.
+/// Whether one of two paths equals the other, or lies below it.
 pub fn overlap(a: &str, b: &str) -> bool {
     is_below(a, b) || is_below(b, a)
 }
 
-/// A path is another, or lies below it.
+/// Whether a path equals another, or lies below it.
 pub fn is_below(path: &str, above: &str) -> bool {
     let (path, above) = (path.trim_matches('/'), above.trim_matches('/'));
     path.strip_prefix(above).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))

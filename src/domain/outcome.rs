@@ -1,5 +1,5 @@
-//! Unknown outcomes: calls that must not be repeated, that began, and of which nobody knows whether they happened;
-//! and what a person has found out about them.
+//! Unknown outcomes: calls that began, must not be repeated, and may or may not have taken effect; and what a person
+//! has found out about them.
 //!
 //! ```text
 //! begins: OpenCall ──▶ its end is recorded ──▶ gone
@@ -7,7 +7,8 @@
 //!            └─ nobody can record it any more ──▶ UnknownOutcome ──▶ settled by a person
 //! ```
 //!
-//! The record of a call that has begun lies beside the session whose turn makes it: no end of that session loses it.
+//! The record of an open call is stored beside the session whose turn makes it, so that the end of the session doesn't
+//! remove it.
 
 use crate::ids::{EventId, IdOf, JobId, Owner, SessionKey};
 use crate::kept::KeptKeys;
@@ -17,105 +18,105 @@ use serde_json::Value;
 use std::cmp::Ordering;
 use std::time::Duration;
 
-/// Pause between two looks at a call that a successor is to make again.
+/// Pause between two looks at a call that a successor will make again.
 const LOOK_AGAIN: Duration = Duration::from_secs(5);
 
-/// A call whose outcome is unknown, as operators list it. It holds no argument and no text of an answer: those stand in
+/// A call with an unknown outcome, as operators list it. It holds no argument and no text of an answer: those are in
 /// the turn, and are erased with it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct UnknownOutcome {
-    /// Its name: that of the job of an operation that was invoked, else a function of the call's place.
+    /// Id: that of the job of an invoked operation, else a function of the call's position.
     pub id: JobId,
-    /// The task in whose service the call was made, or the job of the operation.
+    /// Task that the call's turn served, or the job of the operation.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub job: Option<JobId>,
-    /// Catalog path of the operation, or the tool of a resource.
+    /// Catalogue path of the operation, or the tool of a resource.
     pub operation: String,
-    /// Where the call stands, when a turn made it.
+    /// Position of the call, if a turn made it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub call: Option<UnknownCall>,
-    /// Name of the caller, when a request of the API made it that is no job.
+    /// Name of the caller, if a request of the API without a job made it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub caller: Option<String>,
-    /// When it was recorded as unknown.
+    /// Time at which it was recorded as unknown.
     pub at: Millis,
-    /// What a person has found out.
+    /// Finding of a person.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub settled: Option<Settlement>,
-    /// Of a newer build.
+    /// Fields that a newer build wrote.
     #[serde(flatten)]
     pub kept: KeptKeys,
 }
 
 impl UnknownOutcome {
-    /// The entry of an operation that nobody has settled, without what it was called for.
+    /// Makes the unsettled entry of an operation, without job, call and caller.
     pub fn new(id: JobId, operation: impl Into<String>, at: Millis) -> Self {
         let (operation, kept) = (operation.into(), KeptKeys::default());
         Self { id, job: None, operation, call: None, caller: None, at, settled: None, kept }
     }
 }
 
-/// A call that must not be repeated and has begun, as it is stored until its end is recorded.
+/// A call that has begun and must not be repeated, as it is stored until its end is recorded.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct OpenCall {
-    /// The entry for operators, should nobody record the end.
+    /// Entry for operators, in case nobody records the end.
     pub listed: UnknownOutcome,
     /// The turn or request that makes the call.
     pub maker: CallMaker,
-    /// A successor of the maker makes it again, under a key by which the server knows it again.
+    /// Whether a successor of the maker makes the call again, under a key by which the server recognises it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub repeatable: bool,
-    /// Of a newer build.
+    /// Fields that a newer build wrote.
     #[serde(flatten)]
     pub kept: KeptKeys,
 }
 
-/// Who makes a call that has begun.
+/// Maker of a call that has begun.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum CallMaker {
-    /// A turn of the session that the call's place names.
+    /// A turn of the session that the call's position names.
     #[serde(rename_all = "camelCase")]
     Turn {
-        /// Number of the turn. The call may be of the reply of an earlier one, on which a person has decided.
+        /// Number of the turn. The call may belong to the reply of an earlier turn, which a person has decided on.
         number: u64,
         /// Epoch of the lease.
         epoch: u64,
     },
-    /// A request of the API, which is over when the call is looked at.
+    /// A request of the API, which has ended when the call is looked at.
     Request,
 }
 
-/// What is known of the session whose turn has begun a call.
+/// Facts of the session whose turn has begun a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CallerSession {
     /// Number of committed turns.
     pub version: u64,
     /// Epoch of its last lease.
     pub epoch: u64,
-    /// End of a lease that isn't given back.
+    /// End of a lease that was not released.
     pub lease_until: Option<Millis>,
-    /// The record of the call's reply says how the call ended.
+    /// Whether the record of the call's reply holds the end of the call.
     pub is_recorded: bool,
-    /// Neither the task nor the agent has ended.
+    /// Whether neither the task nor the agent has ended.
     pub may_resume: bool,
 }
 
-/// What becomes of a call that has begun.
+/// Fate of a call that has begun.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OpenCallFate {
-    /// Its end is unknown: the sweep reads its record again at this time.
+    /// The end is unknown so far: the sweep reads the record again at this time.
     Pending(Millis),
-    /// Its end is recorded: it needs no record of its own.
+    /// The end is recorded: the call needs no record of its own.
     Recorded,
-    /// Nobody can record its end any more.
+    /// Nobody can record the end.
     Unknown,
 }
 
 impl OpenCall {
-    /// What becomes of it; `None` of a session that is gone.
+    /// Returns the fate of the call; `session` is `None` if the session is gone.
     pub fn fate(&self, now: Millis, session: Option<CallerSession>) -> OpenCallFate {
         let (CallMaker::Turn { number, epoch }, Some(session)) = (self.maker, session) else {
             return OpenCallFate::Unknown;
@@ -133,26 +134,26 @@ impl OpenCall {
     }
 }
 
-/// The place of a call of a turn.
+/// Position of a call of a turn.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct UnknownCall {
-    /// The agent and its session.
+    /// Agent and session of the turn.
     #[serde(flatten)]
     pub session: SessionKey,
-    /// The turn whose reply has the call.
+    /// Turn whose reply has the call.
     pub turn: u64,
-    /// The place of the call in that reply, from 0.
+    /// Position of the call in that reply, from 0.
     pub index: u32,
-    /// The name that the model used.
+    /// Name by which the model called the tool.
     pub tool: String,
 }
 
-/// What a person has found out about a call.
+/// Finding of a person about a call.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Settlement {
-    /// Whether the call has happened.
+    /// Whether the call took effect.
     pub done: bool,
     /// Result of the call, if the person knows it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -167,30 +168,30 @@ pub struct Settlement {
 }
 
 impl Settlement {
-    /// Whether two say the same, whoever says it and when.
+    /// Whether two findings are equal, apart from their author and time.
     pub fn agrees_with(&self, other: &Self) -> bool {
         (self.done, &self.result, &self.note) == (other.done, &other.result, &other.note)
     }
 }
 
-/// Where a call stands, and when its turn began: of sessions that bear one name one after the other, each has its own.
+/// Position of a call with the start of its turn, which tells apart successive sessions of one name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CallPosition {
-    /// The turn whose reply has the call.
+    /// Turn whose reply has the call.
     pub turn: u64,
     /// Start of the turn: a session that begins anew under its name has others.
     pub start: Millis,
-    /// The place of the call in that reply, from 0.
+    /// Position of the call in that reply, from 0.
     pub index: u32,
 }
 
-/// The name of an unknown outcome at a place; the same each time the place is recorded.
+/// Returns the id of an unknown outcome; it is the same each time that the outcome is recorded.
 pub fn outcome_id(venue_key: &[u8], owner: &Owner, session: &SessionKey, at: CallPosition) -> JobId {
     let CallPosition { turn, start, index: call } = at;
     JobId::derive(venue_key, owner, &EventId::of_venue(venue_key, IdOf::Outcome { owner, session, turn, call, start }))
 }
 
-/// The same by builds that named it by its place alone.
+/// Returns the id that older builds gave it, without the start of the turn.
 pub fn outcome_id_of_old(venue_key: &[u8], owner: &Owner, session: &SessionKey, at: CallPosition) -> JobId {
     let place = IdOf::Call { owner, session, turn: at.turn, call: at.index, instance: None, start: None };
     JobId::derive(venue_key, owner, &EventId::of_venue(venue_key, place))

@@ -1,41 +1,40 @@
-//! Typed outputs: what the result of a task must be, by its agent's `outputs` or the request's own
-//! `responseSchema`.
+//! Typed outputs: the schema of a task's result, from its agent's `outputs` or the request's own `responseSchema`.
 
 use crate::limits::SCHEMA_ERRORS;
 use crate::schema::misfits;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-/// Misfits that a model is told of at once.
+/// Number of misfits that a model gets at once.
 const TOLD: usize = 5;
 
-/// What the results of an agent's tasks must be.
+/// Types of the results of an agent's tasks.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Outputs {
-    /// Of those that complete.
+    /// Type of the output of a completed task.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub complete: Option<OutputType>,
-    /// Of those that fail: the error is then the JSON text of it.
+    /// Type of the error of a failed task; the error is its JSON text.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fail: Option<OutputType>,
 }
 
-/// One type.
+/// Type of a result.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct OutputType {
-    /// A JSON Schema.
+    /// JSON Schema of the result.
     pub schema: Value,
 }
 
 impl Outputs {
-    /// Nothing is asked.
+    /// Whether no type is given.
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }
 
-    /// Whether its schemas can be used.
+    /// Checks that the schemas can be used.
     pub fn check(&self) -> Result<(), String> {
         for (key, output) in [("complete", &self.complete), ("fail", &self.fail)] {
             if let Some(output) = output {
@@ -46,7 +45,7 @@ impl Outputs {
     }
 }
 
-/// Whether something can be used as a schema.
+/// Checks that a value can be used as a schema.
 pub fn check(schema: &Value) -> Result<(), String> {
     if !schema.is_object() {
         return Err(format!("expected a JSON Schema as a map, got {schema}"));
@@ -54,7 +53,7 @@ pub fn check(schema: &Value) -> Result<(), String> {
     misfits(schema, &Value::Null, 1).map(|_| ()).map_err(|error| error.to_string())
 }
 
-/// What is wrong with a value, for the model that gave it.
+/// Returns what is wrong with a value, for the model that gave it; `None` if it fits.
 pub fn wrong(schema: &Value, value: &Value) -> Option<String> {
     let (found, more) = match misfits(schema, value, TOLD.min(SCHEMA_ERRORS)) {
         Ok(found) => found,
@@ -71,7 +70,7 @@ pub fn wrong(schema: &Value, value: &Value) -> Option<String> {
     Some(format!("{}{more}", said.collect::<Vec<_>>().join("; ")))
 }
 
-/// The input of a tool whose input is the value itself: what is no map is put into one.
+/// Returns the input schema of a tool whose input is the value itself; a value that is no map is wrapped into one.
 pub fn input(schema: &Value) -> Value {
     if is_map(schema) {
         return schema.clone();
@@ -79,8 +78,8 @@ pub fn input(schema: &Value) -> Value {
     wrapped(schema)
 }
 
-/// A map with the value as its `result`. What the schema refers to stands at the top, where its
-/// references lead.
+/// Returns the schema of a map with the value as its `result`. Shared definitions move to the top, where references
+/// look for them.
 pub fn wrapped(schema: &Value) -> Value {
     let mut inner = schema.clone();
     let mut outer = json!({"type": "object", "properties": {}, "required": ["result"]});
@@ -93,7 +92,7 @@ pub fn wrapped(schema: &Value) -> Value {
     outer
 }
 
-/// The value that a call of such a tool gives.
+/// Returns the value that a call of such a tool gives.
 pub fn value(schema: Option<&Value>, arguments: &Value) -> Value {
     match schema {
         Some(schema) if !is_map(schema) => arguments.get("result").cloned().unwrap_or(Value::Null),

@@ -1,11 +1,10 @@
-//! JSON merged and picked apart: RFC 7396 merge patches, RFC 6901 pointers, paths without a namespace.
+//! Merges and selections of JSON: RFC 7396 merge patches, RFC 6901 pointers, paths without a namespace.
 
 use crate::lattice::value;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-/// Changes `target` as `patch` says (RFC 7396): maps are merged key by key, null removes a key,
-/// anything else replaces.
+/// Applies `patch` to `target` (RFC 7396): maps are merged key by key, null removes a key, any other value replaces.
 pub fn merge(target: &mut Value, patch: Value) {
     let Value::Object(patch) = patch else {
         *target = patch;
@@ -26,9 +25,8 @@ pub fn merge(target: &mut Value, patch: Value) {
 
 /// A place inside a value: its keys and indexes.
 ///
-/// A text that begins with `/` is a JSON pointer (`~1` is `/`, `~0` is `~`, empty keys are keys);
-/// any other is keys between slashes (`lines/0/price`); an array is its keys. Empty text is the
-/// whole value.
+/// A text that begins with `/` is a JSON pointer (`~1` is `/`, `~0` is `~`, empty keys are keys); any other text is
+/// keys between slashes (`lines/0/price`); an array is a list of keys. An empty text is the whole value.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(try_from = "Value")]
 pub struct Selector(Vec<String>);
@@ -58,7 +56,7 @@ impl TryFrom<Value> for Selector {
 }
 
 impl Selector {
-    /// What is at the place of a value.
+    /// Returns the selected part of a value.
     pub fn of<'v>(&self, value: &'v Value) -> Option<&'v Value> {
         value::get(value, &self.0)
     }

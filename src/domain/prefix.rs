@@ -1,7 +1,7 @@
-//! The stable prefix of a session's prompts: what a provider's cache keeps from one model call to the next.
+//! The stable prefix of a session's prompts: the part that a provider's cache keeps from one model call to the next.
 //!
-//! A piece of context stays where the session's prompts first showed it with the same bytes. A change costs what
-//! stands behind its old place, once; a piece that changes again stands behind everything that stays.
+//! A piece of context stays where a prompt of the session first showed it with the same bytes. A change costs
+//! everything behind its old place, once; a piece that changes again moves behind everything that stays.
 //!
 //! ```text
 //! Front ──changed──▶ Turn(now) ──changed──▶ Tail
@@ -13,25 +13,25 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::num::ParseIntError;
 
-/// Where a piece of context stands in a prompt.
+/// Place of a piece of context in a prompt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PiecePlace {
     /// Before the transcript.
     Front,
-    /// In the transcript, behind what the turn with this number heard: that turn was the first to show it.
+    /// In the transcript, behind the events of the turn with this number, which was the first to show it.
     Turn(u64),
     /// Behind everything that stays.
     Tail,
 }
 
-/// A piece of context as a prompt shows it. As text, for every commit writes all of a session's: `HASH` in the front,
-/// `HASH@5` in the fifth turn, `HASH@` in the tail.
+/// A piece of context as a prompt shows it. It is stored as a short text, because every commit writes all pieces of a
+/// session: `HASH` in the front, `HASH@5` in the fifth turn, `HASH@` in the tail.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct PlacedPiece {
     /// Short hash of its bytes.
     pub hash: String,
-    /// Where it stands.
+    /// Place of the piece.
     pub place: PiecePlace,
 }
 
@@ -58,11 +58,11 @@ impl TryFrom<String> for PlacedPiece {
     }
 }
 
-/// What the last prompt of a session's goal frame had in its stable part.
+/// Stable part of the last prompt of a session's goal frame.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct StablePrefix {
-    /// Hash of what no piece of context can follow when it changes: model, tools, system prompt, and what stands
-    /// before the turns.
+    /// Hash of the parts that come before all pieces of context: model, tools, system prompt, and the text before the
+    /// turns. A change of it breaks the prefix.
     pub basis: String,
     /// Number of the first turn shown; 0 without turns.
     #[serde(default)]
@@ -75,19 +75,19 @@ pub struct StablePrefix {
 /// A prompt whose pieces of context have no places yet.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Unplaced {
-    /// As [`StablePrefix::basis`].
+    /// Same hash as [`StablePrefix::basis`].
     pub basis: String,
-    /// As [`StablePrefix::from`].
+    /// Same number as [`StablePrefix::from`].
     pub from: u64,
-    /// Number of the turn that it is for.
+    /// Number of the turn of the prompt.
     pub turn: u64,
     /// Key and hash of every piece.
     pub pieces: Vec<(String, String)>,
 }
 
 impl StablePrefix {
-    /// The stable prefix of the next prompt. Pieces keep their places as long as the front stays as it is; when it
-    /// breaks anyway, whatever hasn't changed since the last prompt goes to the front.
+    /// Returns the stable prefix of the next prompt. Pieces keep their places as long as the front stays the same; when
+    /// the front changes, all pieces that haven't changed after the last prompt move to it.
     pub fn next(before: Option<&Self>, now: Unplaced, is_shown: impl Fn(u64) -> bool) -> Self {
         let Unplaced { basis, from, turn, pieces } = now;
         let hash_of = |key: &str| pieces.iter().find(|(known, _)| known == key).map(|(_, hash)| hash);
@@ -118,7 +118,7 @@ impl StablePrefix {
         Self { basis, from, pieces }
     }
 
-    /// Where a piece stands; at the end when it isn't known.
+    /// Returns the place of a piece; the tail for an unknown one.
     pub fn place(&self, key: &str) -> PiecePlace {
         self.pieces.get(key).map_or(PiecePlace::Tail, |piece| piece.place)
     }

@@ -1,28 +1,28 @@
-//! Whose an id is: the caller, and the authority that it called under.
+//! The principal to whom an id belongs: the caller, and the authority of the call.
 //!
-//! The same id of the same caller under the same authority is the same request. Of anybody else it is a
-//! conflict: what was made under one authority answers nobody who calls under another.
+//! The same id of the same caller under the same authority is the same request. From any other principal it is a
+//! conflict: results made under one authority are not returned under another.
 
 use crate::authority::Capability;
 use crate::ids::sha256_hex;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-/// A caller and its authority, as far as ids are concerned.
+/// A caller and its authority, to tell apart owners of ids.
 ///
-/// It is a function of what a token says lasts: whom it is about, who holds it, and its capabilities. A
-/// renewed token of the same subject with the same rights is the same principal. What an owner takes back
-/// or gives later changes no principal, or a message that is delivered again would conflict with itself.
+/// It is a function of the lasting parts of a token: its subject, its holder, and its capabilities. A renewed token of
+/// the same subject with the same rights is the same principal. Later revocations and grants of an owner change no
+/// principal, because a redelivered message would then conflict with itself.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Principal(Option<String>);
 
 impl Principal {
-    /// Nobody in particular: everybody where nobody needs a token, and the venue, whose ids are its own.
+    /// Any caller where no token is needed, and the venue, whose ids are its own.
     pub const ANYBODY: Self = Self(None);
 
-    /// The bearer of a token about `subject`, which has handed it on to `holder`, perhaps. `None` = all
-    /// that the subject holds.
+    /// Returns the bearer of a token about `subject`, handed on to `holder` if there is one. `capabilities` is `None`
+    /// for all that the subject holds.
     pub fn bearer(subject: &str, holder: Option<&str>, capabilities: Option<&[Capability]>) -> Self {
         let rights = capabilities.map(|capabilities| {
             let one = |cap: &Capability| (cap.with.trim_end_matches('/').to_owned(), cap.can.clone());
@@ -34,7 +34,7 @@ impl Principal {
         Self(Some(sha256_hex(json!(["principal", subject, holder, rights]).to_string().as_bytes())))
     }
 
-    /// What tells it from others; `None` of nobody in particular.
+    /// Returns the mark that tells it from others; `None` for [`Self::ANYBODY`].
     pub fn mark(&self) -> Option<&str> {
         self.0.as_deref()
     }

@@ -1,17 +1,17 @@
-//! Which task of an agent goes first, and the place of an event in its mailbox.
+//! Priority of a task among those of its agent, which decides its place in the mailbox.
 
 use serde::{Deserialize, Serialize};
 
-/// How urgent a task is beside the others of its agent; `-1`, `0` or `1` where people meet it.
+/// Urgency of a task beside the others of its agent; `-1`, `0` or `1` in requests and records.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default, Serialize, Deserialize)]
 #[serde(try_from = "i64", into = "i64")]
 pub enum Priority {
-    /// Behind all others.
+    /// Processed after all other tasks.
     Low,
-    /// As any.
+    /// Default urgency of a task.
     #[default]
     Normal,
-    /// Before all others.
+    /// Processed before all other tasks.
     High,
 }
 
@@ -51,15 +51,15 @@ impl std::str::FromStr for Priority {
 }
 
 impl Priority {
-    /// As any: what isn't said.
+    /// Whether it is the default.
     pub fn is_normal(&self) -> bool {
         *self == Self::Normal
     }
 }
 
-/// What the order of a task of high priority begins with. The stores know it.
+/// Prefix of the sort key of a task of high priority. The stores know it.
 pub const HIGH: &str = "25-";
-/// What the order of a task of low priority begins with. The stores know it.
+/// Prefix of the sort key of a task of low priority. The stores know it.
 pub const LOW: &str = "4-";
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
-//! Records of what protects somebody: the queue keeps the newest of each beside the store, so that a store that lost its
-//! last seconds gets them back before anything else runs.
+//! Protection records: documents, ends and pauses of jobs, and spent amounts that protect an owner. The queue keeps the
+//! newest of each beside the store, so that a store that lost its last seconds gets them back before anything else
+//! runs.
 
 use crate::bounds::PROTECTION_BYTES;
 use crate::decode;
@@ -11,22 +12,22 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use std::fmt::{Display, Formatter};
 
-/// The newest acknowledged state of one thing.
+/// Newest acknowledged state of one thing.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ProtectionRecord {
-    /// Owner whom it protects.
+    /// Owner that it protects.
     pub owner: Owner,
-    /// When the store acknowledged it.
+    /// Time of the store's acknowledgement.
     pub at: Millis,
-    /// The newest state.
+    /// State that is restored.
     pub what: Protection,
-    /// Code of the venue's key, see [`VenueMac`].
+    /// Code under the venue's key, see [`VenueMac`].
     #[serde(default)]
     pub mac: String,
 }
 
-/// Others may publish to the queue, and would put their own policy in force.
+/// The code is needed because others may publish to the queue, and could put their own policy in force.
 impl VenueMac for ProtectionRecord {
     fn covered_text(&self) -> String {
         serde_json::to_string(&(&self.owner, self.at, &self.what)).unwrap_or_default()
@@ -42,60 +43,60 @@ impl VenueMac for ProtectionRecord {
 }
 
 impl ProtectionRecord {
-    /// A record of the venue with this key.
+    /// Makes a record with the code under this key.
     pub fn sealed(owner: Owner, at: Millis, what: Protection, key: &[u8]) -> Self {
         Self { owner, at, what, mac: String::new() }.seal(key)
     }
 
-    /// Whether a record is of the same thing, as it is now or was before.
+    /// Whether another record is about the same thing, in any state of it.
     pub fn has_subject_of(&self, other: &Self) -> bool {
         self.owner == other.owner && self.what.name() == other.what.name()
     }
 }
 
-/// States that are put in force again. Stored texts stand as they are in the store.
+/// States that are restored. Texts are as the store has them.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Protection {
     /// A document at this version; without a value it is deleted.
     Document {
-        /// Its key.
+        /// Key of the document.
         key: String,
-        /// Grows with every write.
+        /// Version of the document; it grows with every write.
         version: u64,
-        /// Its text.
+        /// Text of the document.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         value: Option<String>,
     },
     /// The end of a job from outside its turns: a cancel, a revocation, a limit of time.
     End {
-        /// Token of the session that serves it.
+        /// Token of the session that serves the job.
         session: String,
-        /// Which job.
+        /// Id of the job.
         job: JobId,
-        /// A terminal status.
+        /// Status of the job, a terminal one.
         status: JobStatus,
-        /// Text of its result.
+        /// Text of the result.
         result: String,
-        /// Ids and texts of the messages that tell of it.
+        /// Ids and texts of the messages that announce it.
         outbox: Vec<(String, String)>,
     },
-    /// A pause of a job, or its resumption.
+    /// A pause of a job, or its end.
     Hold {
-        /// Token of the session that serves it.
+        /// Token of the session that serves the job.
         session: String,
-        /// Which job.
+        /// Id of the job.
         job: JobId,
         /// Whether it is paused.
         paused: bool,
     },
     /// An account of what is spent, at this version: its amounts only grow.
     Spending {
-        /// Key of its document.
+        /// Key of the account's document.
         key: String,
-        /// Grows with every write.
+        /// Version of the document; it grows with every write.
         version: u64,
-        /// Its text.
+        /// Text of the document.
         value: String,
     },
 }
@@ -105,13 +106,13 @@ const LOST_RESULT: &str = "the store lost its last seconds, and with them what t
                            the queue; it had ended, and isn't run again";
 
 impl Protection {
-    /// Whether a message of the queue holds a record of it.
+    /// Whether a message of the queue can hold a record of it.
     pub fn fits_message(&self) -> bool {
         serde_json::to_vec(self).is_ok_and(|text| text.len() <= PROTECTION_BYTES)
     }
 
-    /// The same end of a job without its output and without messages, for one that fits no message: it protects from
-    /// another run. Who waits for the job hears of its end by the audit's repair.
+    /// Returns the end of a job without its output and its messages, for one that fits no message: it prevents another
+    /// run. The audit's repair informs those who wait for the job.
     #[must_use]
     pub fn without_output(self) -> Self {
         match self {
@@ -130,7 +131,7 @@ impl Protection {
         }
     }
 
-    /// A name that a newer record of the same thing has, too: hexadecimal.
+    /// Returns a name that newer records of the same thing share, in hexadecimal digits.
     pub fn name(&self) -> String {
         let name = match self {
             Self::Document { key, .. } => format!("document {key}"),
@@ -143,8 +144,8 @@ impl Protection {
         hash
     }
 
-    /// Whether the record may be dropped some time after it was made: jobs, answers, timers and erased records end with
-    /// the retention, policies, gates, secrets and accounts count as long as they are.
+    /// Whether the record may be dropped some time after it was made. Records of jobs, answers, timers and erasures end
+    /// with the retention; policies, gates, secrets and accounts count as long as they exist.
     pub fn expires(&self) -> bool {
         match self {
             Self::Document { key, value: Some(_), .. } => {
@@ -157,7 +158,7 @@ impl Protection {
     }
 }
 
-/// In words, with the name that the operator knows.
+/// Writes the state in words, with the name that operators know.
 impl Display for Protection {
     fn fmt(&self, f: &mut Formatter<'_>) -> std::fmt::Result {
         match self {
@@ -171,8 +172,8 @@ impl Display for Protection {
     }
 }
 
-/// The text of an account that has the larger amounts of both: what the store says, and what the queue says. `None`
-/// where the store's is that already, or one of them can't be read.
+/// Returns the text of an account with the larger amounts of the store's and the queue's. `None` if the store's has
+/// them already, or if one of them can't be read.
 pub fn larger_account(store: Option<&[u8]>, queue: &[u8]) -> Option<String> {
     let queue: Value = decode::stored(queue).ok()?;
     let Some(store) = store else { return Some(queue.to_string()) };
@@ -200,7 +201,7 @@ fn merge(store: &Value, queue: &Value) -> Option<Value> {
         merged.insert("spent".to_owned(), Value::Object(spent));
     }
     let holds = |account: &Value| account["held"].as_object().cloned().unwrap_or_default();
-    // A call whose hold the store has, and the queue hasn't any more, was settled: its amount is spent there.
+    // A call whose hold is in the store and not in the queue was settled: its amount is spent in the queue's account.
     let held: Map<String, Value> = holds(queue);
     if held.is_empty() {
         merged.remove("held");

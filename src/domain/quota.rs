@@ -1,70 +1,70 @@
-//! Quotas: how much an owner may keep in the store that it shares with others.
+//! Quotas: the most that an owner may keep in the store that it shares with others.
 //!
-//! What is counted is what lies there: documents (records of jobs and turns among them), their bytes with those
-//! of sessions and of events that wait in mailboxes, sessions, and records of jobs. New work and writes that
-//! would pass a limit are refused. What was accepted ends, and what frees something is never refused.
+//! Counted are documents (records of jobs and turns among them), their bytes with those of sessions and of events in
+//! mailboxes, sessions, and records of jobs. New work and writes that would exceed a limit are refused. Accepted work
+//! is finished, and a deletion is never refused.
 
 use serde::{Deserialize, Serialize};
 use std::fmt::{Display, Formatter};
 use std::ops::Add;
 
-/// Something of each kind that is counted.
+/// A number for each kind that is counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Counts<T: Default> {
-    /// Documents: values in the tree, agents, assets by parts, records of jobs and turns.
+    /// Documents: values in the lattice, agents, parts of assets, records of jobs and turns.
     pub documents: T,
-    /// Bytes of documents with their keys, of what sessions remember, and of events in mailboxes.
+    /// Bytes of documents with their keys, of the states of sessions, and of events in mailboxes.
     pub bytes: T,
-    /// Sessions.
+    /// Number of sessions.
     pub sessions: T,
     /// Records of jobs, ended ones included.
     pub jobs: T,
 }
 
-/// Largest limit that can be set: beyond it numbers aren't exact everywhere.
+/// Largest limit that can be set: larger numbers aren't exact everywhere.
 pub const MOST: u64 = 1 << 50;
 
-/// What an owner keeps.
+/// Amounts that an owner keeps.
 pub type QuotaUsage = Counts<u64>;
 
-/// What an owner may keep at most; 0 = any number.
+/// Amounts that an owner may keep at most; 0 = any number.
 pub type Quota = Counts<u64>;
 
-/// What operators have said of one owner; `None` = as the venue says of all.
+/// Limits that operators set for one owner; `None` = the venue's general limit.
 pub type Own = Counts<Option<u64>>;
 
-/// What is counted.
+/// Kind of things that are counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum QuotaKind {
-    /// [`Counts::documents`].
+    /// Number of documents, [`Counts::documents`].
     Documents,
-    /// [`Counts::bytes`].
+    /// Number of bytes, [`Counts::bytes`].
     Bytes,
-    /// [`Counts::sessions`].
+    /// Number of sessions, [`Counts::sessions`].
     Sessions,
-    /// [`Counts::jobs`].
+    /// Number of jobs, [`Counts::jobs`].
     Jobs,
 }
 
 /// A quota that has no room for something.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Over {
-    /// Which.
+    /// Kind of the reached limit.
     pub kind: QuotaKind,
-    /// What is kept.
+    /// Amount that is kept.
     pub used: u64,
-    /// What would come to it.
+    /// Amount that would be added.
     pub adds: u64,
-    /// What may be kept.
+    /// Amount that may be kept.
     pub allowed: u64,
 }
 
 impl QuotaKind {
-    /// All, in the order in which they are written down and checked.
+    /// Every kind, in the order of checks and of the stored line.
     pub const ALL: [Self; 4] = [Self::Documents, Self::Bytes, Self::Sessions, Self::Jobs];
 
-    /// As in settings.
+    /// Returns the name in settings.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Documents => "documents",
@@ -74,7 +74,7 @@ impl QuotaKind {
         }
     }
 
-    /// What makes room.
+    /// Returns what makes room, in words.
     const fn freed_by(self) -> &'static str {
         match self {
             Self::Documents | Self::Bytes => "delete values, agents or ended jobs that aren't needed",
@@ -97,7 +97,7 @@ impl Display for Over {
 }
 
 impl<T: Default + Copy> Counts<T> {
-    /// Of one kind.
+    /// Returns the number of one kind.
     pub const fn get(&self, kind: QuotaKind) -> T {
         match kind {
             QuotaKind::Documents => self.documents,
@@ -107,7 +107,7 @@ impl<T: Default + Copy> Counts<T> {
         }
     }
 
-    /// Each as `of` says.
+    /// Makes the number of each kind by a function.
     pub fn by(of: impl Fn(QuotaKind) -> T) -> Self {
         Self {
             documents: of(QuotaKind::Documents),
@@ -126,18 +126,18 @@ impl<T: Default + Copy + Add<Output = T>> Add for Counts<T> {
 }
 
 impl Quota {
-    /// There is none.
+    /// Whether there is no limit.
     pub fn is_none(&self) -> bool {
         *self == Self::default()
     }
 
-    /// This one, but for what is said of one owner.
+    /// Returns this quota with the limits that operators set for one owner.
     #[must_use]
     pub fn of_owner(self, own: Own) -> Self {
         Self::by(|kind| own.get(kind).unwrap_or(self.get(kind)))
     }
 
-    /// Whether so much may come to what is used. Where nothing comes there is always room.
+    /// Checks that `adds` has room besides `used`. Nothing always has room.
     pub fn admits(&self, used: &QuotaUsage, adds: &QuotaUsage) -> Result<(), Over> {
         for kind in QuotaKind::ALL {
             let (used, adds, allowed) = (used.get(kind), adds.get(kind), self.get(kind));
@@ -149,25 +149,25 @@ impl Quota {
     }
 }
 
-/// `quota.*`: what every owner may keep, where operators haven't said otherwise of it.
+/// Settings under `quota.*`: limits of every owner for whom operators haven't set others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct QuotaSettings {
-    /// Documents; 0 = any number.
+    /// Number of documents; 0 = any number.
     pub documents: u64,
-    /// Bytes.
+    /// Bytes of all documents.
     pub bytes: Bytes,
-    /// Sessions; 0 = any number.
+    /// Number of sessions; 0 = any number.
     pub sessions: u64,
-    /// Jobs; 0 = any number.
+    /// Number of jobs; 0 = any number.
     pub jobs: u64,
 }
 
-/// A number of bytes, or a part of what the store holds.
+/// A number of bytes, or a percentage of the store's limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Bytes {
-    /// So many; 0 = any number.
+    /// Number of bytes; 0 = any number.
     Number(u64),
-    /// So many hundredths of the store's limit; any number in a store without one.
+    /// Percentage of the store's limit; any number in a store without one.
     Share(u64),
 }
 
@@ -189,12 +189,12 @@ impl Bytes {
 }
 
 impl QuotaSettings {
-    /// The quota in a store with this limit.
+    /// Returns the quota in a store with this limit in bytes.
     pub fn of(&self, limit: Option<u64>) -> Quota {
         let Self { documents, bytes, sessions, jobs } = *self;
         let bytes = match bytes {
             Bytes::Number(bytes) => bytes,
-            // Not 0, which were any number.
+            // A limit of 0 would mean any number.
             Bytes::Share(share) => limit.map_or(0, |limit| (limit / 100).saturating_mul(share).max(1)),
         };
         Counts { documents, bytes, sessions, jobs }
@@ -202,13 +202,14 @@ impl QuotaSettings {
 }
 
 impl Own {
-    /// The stored line: numbers in the order of [`QuotaKind::ALL`], `-` as the venue says. Stores read it themselves.
+    /// Returns the stored line: numbers in the order of [`QuotaKind::ALL`], `-` for the venue's limit. The stores read
+    /// it themselves.
     pub fn encode(&self) -> String {
         let word = |kind| self.get(kind).map_or_else(|| "-".to_owned(), |limit: u64| limit.to_string());
         QuotaKind::ALL.map(word).join(" ")
     }
 
-    /// The inverse of [`Own::encode`].
+    /// Reads the stored line of [`Own::encode`].
     pub fn decode(bytes: &[u8]) -> Option<Self> {
         let mut words = std::str::from_utf8(bytes).ok()?.split(' ');
         let mut found = Self::default();
@@ -224,7 +225,7 @@ impl Own {
 }
 
 impl<T: Default> Counts<T> {
-    /// The place of one kind.
+    /// Returns the number of one kind for changes.
     pub const fn at(&mut self, kind: QuotaKind) -> &mut T {
         match kind {
             QuotaKind::Documents => &mut self.documents,

@@ -1,10 +1,9 @@
-//! Rate limits of model providers, for the whole fleet: how many calls run at once, and how many
-//! calls and tokens there are in a minute.
+//! Rate limits of model providers, for the whole fleet: how many calls run at once, and how many calls and tokens there
+//! are in a minute.
 //!
-//! A call is booked before it is made and settled with what it really used. The books of a limit are
-//! two times and a list: a time is how far ahead of now the calls so far reach when each takes its
-//! share of a minute (the generic cell rate algorithm), so that a minute's worth may come at once, and
-//! nothing needs to be counted down.
+//! A call is booked before it is made and settled with its real use. A meter holds two times and a list: a time says
+//! how far ahead of now the booked calls reach when each takes its share of a minute (the generic cell rate algorithm).
+//! So a minute's worth may come at once, and nothing needs to be counted down.
 
 mod turns;
 
@@ -21,95 +20,96 @@ use turns::{PassedTurns, QueuePlace, last_of_most_frequent, owner_of, tenant_of}
 /// Microseconds of the window in which calls and tokens are counted.
 const MINUTE: u64 = 60_000_000;
 
-/// What is booked farther ahead than this, a worker with a wrong clock has booked.
+/// Microseconds ahead of now beyond which a booking was made by a worker with a wrong clock.
 const BOGUS: u64 = 15 * MINUTE;
 
-/// A call that is to be lost later than this is one of those.
+/// Longest time until a call counts as lost; a later one was booked by a wrong clock, too.
 const LONGEST: Duration = Duration::from_hours(2);
 
-/// Pause of a call that waits for another to end and isn't told: its worker may have died.
+/// Pause of a call that waits for another to end and gets no wake: its worker may have died.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
-/// Calls that are told when a place is free; those beyond look again by themselves.
+/// Number of calls that are woken when a call ends; further ones try again by themselves.
 const LINE: usize = 100;
 
-/// Calls that hold tokens alone are looked through whenever there are a multiple of so many.
+/// Calls that hold tokens alone are scanned whenever their number is a multiple of this.
 const PRUNED: usize = 64;
 
-/// A call that waits for tokens comes this much after its time at the latest, or loses its place.
+/// Delay after which a call that waits for tokens loses its place.
 const LATE: Duration = Duration::from_secs(15);
 
-/// One that comes later than that stands where it stood, if it comes within this: it may have waited for a slot.
+/// Delay up to which a late call gets its old place back: it may have waited for a slot.
 const REMEMBERED: Duration = Duration::from_mins(10);
 
-/// Longest pause of a call that waits: one that was cancelled keeps its place no longer than this and [`LATE`].
+/// Longest pause of a waiting call: a cancelled one keeps its place no longer than this and [`LATE`].
 const LONGEST_PAUSE: Duration = Duration::from_mins(1);
 
-/// Calls that have a place among those that wait for tokens; those beyond have none until one of these is made.
+/// Number of calls that have a place among those that wait for tokens; further ones get none until one of these is
+/// made.
 const QUEUE: usize = 200;
 
-/// Calls that are told at most when one ends and gives tokens back.
+/// Number of calls that are woken at most when one ends and releases tokens.
 const TOLD: usize = 4;
 
-/// What a provider, or one of its models, takes.
+/// Limit of a provider, or of one of its models.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Limit {
-    /// `provider`, for all of its models together, or `provider/name`.
+    /// Scope of the limit: `provider`, for all of its models together, or `provider/name`.
     pub of: String,
-    /// Calls at once.
+    /// Number of calls at once.
     pub concurrency: Option<u32>,
-    /// Calls per minute.
+    /// Number of calls per minute.
     pub requests: Option<u32>,
     /// Tokens per minute, of prompts and replies.
     pub tokens: Option<u64>,
 }
 
-/// What runs under a limit, and what ran in the last minute.
+/// Calls that run under a limit, and the use of the last minute.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Meter {
-    /// Until when the calls so far reach, in microseconds.
+    /// Time that the booked calls reach, in microseconds.
     #[serde(skip_serializing_if = "is_zero")]
     requests: u64,
-    /// The same of their tokens.
+    /// Time that the booked tokens reach, in microseconds.
     #[serde(skip_serializing_if = "is_zero")]
     tokens: u64,
-    /// Calls that run.
+    /// Calls that run, by id.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     running: BTreeMap<String, Running>,
-    /// Who waits for a call to end, the first first.
+    /// Ids of the calls that wait for a call to end, the first one first.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     line: Vec<String>,
-    /// The call that has waited longest for tokens; an older build knows this one alone.
+    /// The call that has waited longest for tokens; older builds know only this one.
     #[serde(skip_serializing_if = "Option::is_none")]
     first: Option<WaitingCall>,
-    /// Those that wait behind it, the longest wait first.
+    /// Calls that wait behind it, the longest wait first.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     behind: Vec<WaitingCall>,
-    /// Of a newer build.
+    /// Fields that a newer build wrote.
     #[serde(flatten)]
     kept: KeptKeys,
 }
 
-/// A call that waits for tokens: those that have waited less leave room for it.
+/// A call that waits for tokens: calls that have waited less leave room for it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 struct WaitingCall {
     id: String,
-    /// What its tokens take, in microseconds.
+    /// Share of a minute that its tokens take, in microseconds.
     share: u64,
-    /// It keeps room no longer when it hasn't come by then.
+    /// Time until which room is kept for it.
     until: Millis,
-    /// When it was tried first, under whichever limit: a call has the same time under all, so that no two calls wait
-    /// for each other. Absent where an older build has written it.
+    /// Time of its first try, under any limit: a call has the same time under all, so that no two calls wait for each
+    /// other. Absent in records of older builds.
     #[serde(default)]
     since: Millis,
-    /// When a call of its owner was made last while it waited: then it was the turn of the other owners.
+    /// Time at which a call of its owner was last made while it waited: then it was the turn of other owners.
     #[serde(default, skip_serializing_if = "is_start")]
     passed: Millis,
-    /// The same of its tenant.
+    /// Time at which a call of its tenant was last made while it waited.
     #[serde(default, skip_serializing_if = "is_start")]
     tenant_passed: Millis,
-    /// It has been told that there is room.
+    /// Whether it was woken because there is room.
     #[serde(default, skip_serializing_if = "is_false")]
     told: bool,
 }
@@ -117,9 +117,9 @@ struct WaitingCall {
 /// A call that runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 struct Running {
-    /// When it counts as lost.
+    /// Time at which it counts as lost.
     until: Millis,
-    /// Until when its own tokens reach, in microseconds.
+    /// Time that its own tokens reach, in microseconds.
     tokens: u64,
 }
 
@@ -138,14 +138,14 @@ const fn is_false(flag: &bool) -> bool {
     !*flag
 }
 
-/// A call that is going to be made.
+/// A call that is about to be made.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RatedCall {
-    /// Its session and turn: whoever makes it again takes its place.
+    /// Its session and turn: a repetition of the call takes its place.
     pub id: String,
-    /// Tokens of its prompt and, at most, of its reply.
+    /// Tokens of its prompt and of its longest reply.
     pub tokens: u64,
-    /// When it counts as lost.
+    /// Time at which it counts as lost.
     pub until: Millis,
 }
 
@@ -158,13 +158,13 @@ impl WaitingCall {
 /// A call that has to wait.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Wait {
-    /// When it may be tried again.
+    /// Time of the next try.
     pub until: Millis,
-    /// Which limit.
+    /// Name of the limit in words.
     pub reason: String,
-    /// It is told when it may be tried sooner.
+    /// Whether it is woken when it may be tried sooner.
     pub told: bool,
-    /// What kind of limit it is.
+    /// Kind of the limit.
     pub cause: WaitCause,
 }
 
@@ -212,24 +212,24 @@ impl Limit {
         self.of == model.provider || self.of == model.id()
     }
 
-    /// Whether a call that runs takes anything of it, which is free when it ends. Calls per minute are gone when they are
-    /// booked.
+    /// Whether a running call holds a part of it that is free when the call ends. Calls per minute are used up when
+    /// they are booked.
     pub const fn holds(&self) -> bool {
         self.concurrency.is_some() || self.tokens.is_some()
     }
 
-    /// Takes out calls that count no more, where there are so many that it matters: that walks over all of them.
+    /// Removes calls that don't count, where their number makes the scan worth its cost.
     fn prune(&self, meter: &mut Meter, now: Millis) {
         match (self.concurrency, self.tokens) {
             (Some(limit), _) if !is_full(meter.running.len(), limit) => {}
             (Some(_), _) | (None, None) => meter.running.retain(|_, running| counts(running.until, now)),
             (None, Some(_)) if !meter.running.len().is_multiple_of(PRUNED) => {}
-            // What has passed can't be given back.
+            // Time that has passed can't be given back.
             (None, Some(_)) => meter.running.retain(|_, running| ahead(running.tokens, now) > 0),
         }
     }
 
-    /// Whether one more call fits; else why not, and until when.
+    /// Checks that one more call fits; the error says why it doesn't, and until when it waits.
     fn check(&self, meter: &Meter, call: &RatedCall, place: QueuePlace<'_>, now: Millis) -> Result<(), Wait> {
         let others = meter.running.len() - usize::from(meter.running.contains_key(&call.id));
         if let Some(limit) = self.concurrency
@@ -247,8 +247,8 @@ impl Limit {
         for (limit, reached, kept, amount, what, told) in shares {
             let Some(limit) = limit else { continue };
             let ahead = ahead(reached, now).saturating_add(kept);
-            // What is larger than a minute's worth was refused before, unless the limits were lowered meanwhile: then
-            // it passes when nothing else runs, else it never would.
+            // A call larger than a minute's worth was refused before, unless the limits were lowered meanwhile: then it
+            // is made when nothing else runs, because it would never be otherwise.
             let over = ahead.saturating_add(share(amount, limit)).saturating_sub(MINUTE);
             if over > 0 && ahead > 0 {
                 let pause = Duration::from_micros(over.min(ahead)).min(LONGEST_PAUSE);
@@ -260,7 +260,7 @@ impl Limit {
         Ok(())
     }
 
-    /// A call that has to wait for another to end stands in line, where it was.
+    /// Adds a call that has to wait for another to end to the line, or keeps its place there.
     fn stand(&self, meter: &mut Meter, call: &RatedCall) {
         if self.concurrency.is_none() || meter.line.contains(&call.id) {
             return;
@@ -275,8 +275,8 @@ impl Limit {
         }
     }
 
-    /// A call that has to wait for tokens has a place among those that do, where it was; so has one that waits for
-    /// something else by now.
+    /// Adds a call that has to wait for tokens to the queue, or keeps its place there, also if it now waits for
+    /// something else.
     fn queue(&self, meter: &mut Meter, call: &RatedCall, wait: &Wait, place: QueuePlace<'_>, now: Millis) {
         let Some(limit) = self.tokens else { return };
         let share = share(call.tokens, limit);
@@ -328,7 +328,7 @@ impl Limit {
         }
     }
 
-    /// Gives back what is left, and who is to be told that a place is free, or that there are tokens.
+    /// Releases the unused part, and returns the ids of calls to wake because a place or tokens are free.
     fn settle(&self, meter: &mut Meter, call: &RatedCall, used: u64, now: Millis) -> Vec<String> {
         let own = meter.running.remove(&call.id);
         let mut told: Vec<_> = meter.take_next_in_line().into_iter().collect();
@@ -337,7 +337,7 @@ impl Limit {
         if used > booked {
             meter.tokens = micros(now) + ahead(meter.tokens, now) + (used - booked);
         } else {
-            // What has passed meanwhile was held from others, and can't be given back.
+            // Time that has passed was held from others, and can't be given back.
             let left = own.map_or(0, |own| ahead(own.tokens, now));
             meter.tokens = meter.tokens.saturating_sub((booked - used).min(left));
         }
@@ -347,7 +347,7 @@ impl Limit {
 }
 
 impl Meter {
-    /// Takes the first call out of the line whose tenant, and of that whose owner, has the fewest calls running.
+    /// Removes the next call from the line: of the tenant, and within it of the owner, with the fewest running calls.
     fn take_next_in_line(&mut self) -> Option<String> {
         let running = |id: &str| {
             let of_tenant = self.running.keys().filter(|other| tenant_of(other) == tenant_of(id));
@@ -357,14 +357,14 @@ impl Meter {
         Some(self.line.remove(at))
     }
 
-    /// Tokens that are kept for waiting calls before this place, in microseconds.
+    /// Returns the share of a minute that is kept for waiting calls before this place, in microseconds.
     fn kept_for_earlier(&self, place: QueuePlace<'_>, now: Millis) -> u64 {
         let queue = self.first.iter().chain(&self.behind);
         let earlier = queue.filter(|other| other.id != place.id && other.queue_place() < place);
         earlier.filter(|other| counts(other.until, now)).fold(0, |sum, other| sum.saturating_add(other.share))
     }
 
-    /// Calls that wait for tokens, the longest wait first, with those that have lost their place a while ago.
+    /// Takes the calls that wait for tokens, the longest wait first, with those that lost their place not long ago.
     fn take_queue(&mut self, now: Millis) -> Vec<WaitingCall> {
         let mut queue: Vec<_> = self.first.take().into_iter().chain(std::mem::take(&mut self.behind)).collect();
         queue.retain(|waiting| counts(waiting.until.plus(REMEMBERED), now));
@@ -377,7 +377,7 @@ impl Meter {
         self.behind = queue.collect();
     }
 
-    /// Ids of the calls that have waited longest and for which there are tokens now, each told once.
+    /// Returns the ids of the calls that have waited longest and for which tokens are free, each once.
     fn tell_those_with_room(&mut self, now: Millis) -> Vec<String> {
         if self.first.is_none() {
             return Vec::new();
@@ -399,17 +399,17 @@ impl Meter {
     }
 }
 
-/// Whether what ends then isn't over, and was booked by a clock that can be right.
+/// Whether a time is not over, and was booked by a clock that can be right.
 fn counts(until: Millis, now: Millis) -> bool {
     until > now && until.since(now) <= LONGEST
 }
 
-/// Whether so many calls are as many as may run at once.
+/// Whether `calls` calls are as many as may run at once.
 fn is_full(calls: usize, limit: u32) -> bool {
     calls >= usize::try_from(limit).unwrap_or(usize::MAX)
 }
 
-/// How far a time is ahead of now.
+/// Returns the microseconds by which a time is ahead of now.
 const fn ahead(reached: u64, now: Millis) -> u64 {
     let ahead = reached.saturating_sub(micros(now));
     if ahead > BOGUS { 0 } else { ahead }
@@ -419,13 +419,13 @@ const fn micros(at: Millis) -> u64 {
     at.0.saturating_mul(1_000)
 }
 
-/// Microseconds of a minute that so much of a limit takes.
+/// Returns the microseconds of a minute that an amount takes of a limit.
 const fn share(amount: u64, limit: u64) -> u64 {
     amount.saturating_mul(MINUTE) / limit
 }
 
-/// The tokens that a call is booked with: those of its prompt, and those that its reply may have at most, or about so
-/// many where nothing says it. An error when no minute has room for what it takes.
+/// Returns the tokens that a call is booked with: of its prompt and its longest reply, or `guess` where the reply has
+/// no limit. An error if no minute has room for the call.
 pub fn reserve(
     limits: &[Limit],
     model: &ModelSettings,
@@ -448,7 +448,7 @@ pub fn reserve(
     }
 }
 
-/// Books a call under all of its limits, or under none: then it has a place among those that wait.
+/// Books a call under all of its limits, or under none: then it gets a place among those that wait.
 pub fn book(limits: &[Limit], meters: &mut [Meter], call: &RatedCall, now: Millis) -> Result<(), Wait> {
     let pairs = || limits.iter().zip(0..);
     for (limit, at) in pairs() {
@@ -469,7 +469,7 @@ pub fn book(limits: &[Limit], meters: &mut [Meter], call: &RatedCall, now: Milli
     Ok(())
 }
 
-/// The place of a call, the same under all of its limits: so no two calls wait for each other.
+/// Returns the place of a call. It is the same under all of its limits, so that no two calls wait for each other.
 fn find_queue_place<'c>(meters: &[Meter], call: &'c RatedCall, now: Millis) -> QueuePlace<'c> {
     let waiting = meters.iter().flat_map(|meter| meter.first.iter().chain(&meter.behind));
     let own = waiting.filter(|waiting| waiting.id == call.id && counts(waiting.until.plus(REMEMBERED), now));
@@ -482,15 +482,15 @@ fn find_queue_place<'c>(meters: &[Meter], call: &'c RatedCall, now: Millis) -> Q
     QueuePlace::new(&call.id, since.unwrap_or(now), passed)
 }
 
-/// A call still runs: its places count until then, also when they were taken for lost meanwhile. Its tokens are not given
-/// back then.
+/// Renews a running call: its places count until then, even if it was taken for lost meanwhile. In that case its tokens
+/// are not released at its end.
 pub fn renew(meters: &mut [Meter], id: &str, until: Millis) {
     for meter in meters {
         meter.running.entry(id.to_owned()).or_insert(Running { until, tokens: 0 }).until = until;
     }
 }
 
-/// A call has ended, with so many tokens used. Returns the ids of calls that may be made now.
+/// Settles a call that has ended with so many tokens used; returns the ids of calls that may be made now.
 pub fn settle(limits: &[Limit], meters: &mut [Meter], call: &RatedCall, used: u64, now: Millis) -> Vec<String> {
     limits.iter().zip(meters).flat_map(|(limit, meter)| limit.settle(meter, call, used, now)).collect()
 }

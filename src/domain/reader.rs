@@ -1,5 +1,5 @@
-//! Who reads of jobs, and how much: who asked for one reads all of it; of another's, whoever may read jobs sees
-//! what was given and what came out only where he could have read it himself.
+//! Readers of jobs, and how much they see. The caller of a job reads all of it; other readers see its input and output
+//! only if they could have read the sources themselves.
 
 use crate::authority::{Authority, ResourcePath};
 use crate::ids::AgentId;
@@ -7,13 +7,13 @@ use crate::job::{Job, JobHead};
 use crate::session::WITHHELD;
 use serde_json::{Value, json};
 
-/// What a job's record has besides what was given and what came out.
+/// Keys of a job's record that hold input or output.
 const VEILED: [&str; 4] = ["input", "output", "error", "waiting"];
 
-/// Where a record says that something is left out.
+/// Key of a record that says that parts are left out.
 pub const HIDDEN: &str = "hidden";
 
-/// Whether this part of a record is left out for who sees no more than how a job stands.
+/// Whether this part of a record is left out for a reader who sees only the status of a job.
 pub fn is_veiled(key: &str) -> bool {
     VEILED.contains(&key)
 }
@@ -21,29 +21,29 @@ pub fn is_veiled(key: &str) -> bool {
 /// A reader of jobs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Reader {
-    /// What he may do.
+    /// Authority of the reader.
     pub authority: Authority,
-    /// The mark by which the jobs that he asked for are known.
+    /// Mark by which the reader's own jobs are known.
     pub mark: Option<String>,
-    /// He reads all of it.
+    /// Whether the reader is an operator, who reads everything.
     pub operator: bool,
 }
 
-/// How much somebody sees of a job.
+/// Extent to which a reader sees a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum JobSight {
-    /// All of it.
+    /// All of the record.
     Whole,
-    /// That it is there, and how it stands.
+    /// Its existence and its status.
     Veiled,
-    /// Nothing.
+    /// Not even its existence.
     Nothing,
 }
 
 impl Reader {
-    /// How much he sees of this one.
+    /// Returns how much of a job the reader sees.
     pub fn sees(&self, head: &JobHead) -> JobSight {
-        // What the owner has taken back is taken back from who asked for it, too.
+        // A revocation also applies to the caller who requested the job.
         let asked = self.mark.is_some()
             && self.mark == head.principal
             && !self.authority.is_revoked(ResourcePath::job(&head.id));
@@ -54,17 +54,17 @@ impl Reader {
         if self.authority.permits("crud/read", ResourcePath::job(&head.id)).is_err() {
             return JobSight::Nothing;
         }
-        // What isn't known, of old jobs, might be anything.
+        // The bound of old jobs is unknown, so it counts as unlimited.
         let bound = head.authority().cloned().unwrap_or_default();
         if self.authority.covers_reading(&bound) { JobSight::Whole } else { JobSight::Veiled }
     }
 
-    /// Whether the records of this agent are his to read.
+    /// Whether the reader may read the records of this agent.
     pub fn reads_agent(&self, agent: &AgentId) -> bool {
         self.operator || self.authority.permits("crud/read", ResourcePath::agent(agent)).is_ok()
     }
 
-    /// A job's record as he sees it.
+    /// Returns a job's record as the reader sees it.
     pub fn record(&self, job: &Job) -> Value {
         let mut record = job.to_json();
         if self.sees(&job.head) != JobSight::Whole

@@ -1,12 +1,11 @@
-//! Budgeted JSON5: a value in about so many bytes, always parseable, never invented.
+//! Rendering of JSON within a budget: a value in about so many bytes, always parseable as JSON5, never invented.
 //!
-//! What doesn't fit is left out and the place says so in a comment: `{a: 1, /* +3 more, 4.2KB */}`,
-//! `"begi" /* String, 1.0MB */`, `[/* Vec, 9 items, 80B */]`. The work follows the budget and not
-//! the value: nothing is serialised to be thrown away, and sizes are exact only while counting is
-//! cheap (see `size`).
+//! Parts that don't fit are left out, and a comment at their place says so: `{a: 1, /* +3 more, 4.2KB */}`, `"begi" /*
+//! String, 1.0MB */`, `[/* Vec, 9 items, 80B */]`. The work depends on the budget and not on the value: nothing is
+//! serialised to be thrown away, and sizes are exact only while counting is cheap (see `size`).
 //!
-//! The budget is kept but for one unit that can't be shown smaller, a number or a comment of some
-//! 30 bytes. `NaN` and infinities can't occur: a [`Value`] doesn't hold them.
+//! The budget is exceeded only by one unit that can't be shown smaller, a number or a comment of some 30 bytes. `NaN`
+//! and infinities can't occur: a [`Value`] doesn't hold them.
 
 mod cut;
 mod size;
@@ -17,44 +16,44 @@ use serde_json::{Map, Value};
 use size::Gauge;
 use std::fmt::Write;
 
-/// Bytes kept for brackets and the closing comment.
+/// Bytes reserved for brackets and the closing comment.
 const RESERVE: usize = 30;
-/// Bytes kept for the quotes and the comment of a cut string.
+/// Bytes reserved for the quotes and the comment of a cut string.
 const STRING_RESERVE: usize = 32;
-/// Fewest bytes of a string worth showing.
+/// Fewest bytes of a string that are worth showing.
 const PREFIX_MIN: usize = 6;
 /// Fewest bytes that a value gets.
 const VALUE_MIN: usize = 10;
 /// Rounds in which the values of a map share its room; each looks at no more bytes than the room has.
 const SHARE_ROUNDS: usize = 6;
-/// Most bytes that are reserved for the output at once.
+/// Bytes that are allocated for the output at once, at most.
 const OUT_MAX: usize = 16 * 1024;
-/// Containers inside each other; deeper ones are summed up, so that every reader's stack is enough
-/// (common JSON readers stop at 128).
+/// Depth of containers inside each other; deeper ones are summed up, so that every reader's stack is sufficient (common
+/// JSON readers stop at 128).
 const DEPTH_MAX: usize = 120;
 
-/// How to render.
+/// Options of rendering.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RenderOptions {
     /// Bytes to stay within.
     pub budget: usize,
-    /// Two-space indentation instead of one line.
+    /// Whether the output is indented by two spaces per level, instead of one line.
     pub pretty: bool,
 }
 
-/// Renders `value`: in full when that fits into the budget (and is at most 120 containers deep),
-/// else its beginning.
+/// Renders `value`: in full if that fits into the budget (and is at most 120 containers deep), else its beginning.
 pub fn render(value: &Value, options: RenderOptions) -> String {
     render_within(value, options).0
 }
 
-/// [`render`], and whether nothing was left out.
+/// Renders a value as [`render`] does, and returns whether nothing was left out.
 pub fn render_within(value: &Value, options: RenderOptions) -> (String, bool) {
     let (renderer, whole) = Renderer::run(value, options);
     (renderer.out, whole)
 }
 
-/// [`render`], and how many characters are shown of the one string that is cut; `None` where none or several are.
+/// Renders a value as [`render`] does, and returns how many characters are shown of the one string that is cut; `None`
+/// where none or several are.
 pub fn render_counted(value: &Value, options: RenderOptions) -> (String, Option<usize>) {
     let (renderer, _) = Renderer::run(value, options);
     let characters = renderer.cut_strings.as_slice();
@@ -62,7 +61,7 @@ pub fn render_counted(value: &Value, options: RenderOptions) -> (String, Option<
     (renderer.out, characters)
 }
 
-/// About how many bytes `value` has in full, without looking at all of a large one.
+/// Returns about how many bytes `value` has in full, without reading all of a large one.
 pub fn size_about(value: &Value) -> usize {
     size::about(value)
 }
@@ -85,7 +84,7 @@ impl Renderer {
         (renderer, whole)
     }
 
-    /// `value` in about `budget` bytes, inside `depth` containers. Returns whether it is all there.
+    /// Renders `value` in about `budget` bytes, inside `depth` containers. Returns whether it is complete.
     fn value(&mut self, value: &Value, budget: usize, depth: usize) -> bool {
         let start = self.out.len();
         if self.whole(value, start.saturating_add(budget), depth) {
@@ -100,12 +99,12 @@ impl Renderer {
             Value::Array(items) => self.cut_array(value, items, budget, depth),
             Value::Object(map) => self.cut_map(value, map, budget, depth),
         }
-        // What has no parts is never cut, whatever it costs.
+        // A value without parts is never cut, whatever its size.
         matches!(value, Value::Null | Value::Bool(_) | Value::Number(_))
     }
 
-    /// Writes `value` in full and returns whether it ends by `limit`; gives up as soon as it
-    /// doesn't, so that no more than the budget is ever written.
+    /// Writes `value` in full and returns whether it ends by `limit`; stops as soon as it doesn't, so that no more than
+    /// the budget is ever written.
     fn whole(&mut self, value: &Value, limit: usize, depth: usize) -> bool {
         match value {
             Value::Null | Value::Bool(_) | Value::Number(_) => self.scalar(value),
@@ -142,14 +141,14 @@ impl Renderer {
             Value::Null => return self.out.push_str("null"),
             Value::Bool(true) => return self.out.push_str("true"),
             Value::Bool(false) => return self.out.push_str("false"),
-            // Much faster than a value's own way to write itself.
+            // This is much faster than the number's own serialisation.
             Value::Number(number) => write!(self.out, "{number}"),
             Value::String(_) | Value::Array(_) | Value::Object(_) => write!(self.out, "{value}"),
         }
         .expect("strings take everything");
     }
 
-    /// A quoted string; false when it doesn't end by `limit`.
+    /// Writes a quoted string; returns false if it doesn't end by `limit`.
     fn quoted(&mut self, text: &str, limit: usize) -> bool {
         if self.out.len().saturating_add(text.len() + 2) > limit {
             return false;
@@ -165,7 +164,7 @@ impl Renderer {
         whole
     }
 
-    /// Appends as many whole characters of `text` as end by `limit`; returns the bytes taken of it.
+    /// Appends as many whole characters of `text` as end by `limit`; returns their number of bytes in `text`.
     fn escape(&mut self, text: &str, limit: usize) -> usize {
         for (at, c) in text.char_indices() {
             if self.out.len() + escaped_len(c) > limit {
@@ -184,7 +183,7 @@ impl Renderer {
         text.len()
     }
 
-    /// `key: `; false when it doesn't end by `limit`.
+    /// Writes `key: `; returns false if it doesn't end by `limit`.
     fn key(&mut self, key: &str, limit: usize) -> bool {
         if is_bare(key) {
             if self.out.len().saturating_add(key.len() + 2) > limit {
@@ -198,7 +197,7 @@ impl Renderer {
         true
     }
 
-    /// What stands between the items of a container, or before its first.
+    /// Writes the separator between the items of a container, or before its first item.
     fn separate(&mut self, at: usize, depth: usize) {
         match (self.pretty, at) {
             (false, 0) => {}
@@ -224,12 +223,12 @@ impl Renderer {
         self.out.push(bracket);
     }
 
-    /// Bytes of [`Self::separate`] for an item inside `depth` containers.
+    /// Returns the bytes of [`Self::separate`] for an item inside `depth` containers.
     const fn separator_len(&self, depth: usize) -> usize {
         if self.pretty { 2 + 2 * depth } else { 2 }
     }
 
-    /// Bytes for the items of a container with this budget.
+    /// Returns the bytes for the items of a container with this budget.
     const fn room(&self, budget: usize, depth: usize) -> usize {
         let lines = if self.pretty { self.separator_len(depth + 1) + self.separator_len(depth) } else { 0 };
         budget.saturating_sub(RESERVE + lines)
@@ -293,7 +292,7 @@ impl Renderer {
         self.out.push('{');
         let mut shown = 0;
         for (key, item) in map.iter().take(visible) {
-            // An earlier value may have needed more than its share.
+            // An earlier value may have taken more than its share.
             let used = self.out.len() - start - 1 + key_len(key, room) + separator;
             if shown > 0 && used + VALUE_MIN > room {
                 break;
@@ -306,7 +305,7 @@ impl Renderer {
         self.end('}', map.len() - shown, &size, depth);
     }
 
-    /// Bytes that each of `values` may take of `room`: what small ones don't need goes to the large ones.
+    /// Returns the bytes that each of `values` may take of `room`: what small ones don't need goes to the large ones.
     fn share(&mut self, values: Vec<&Value>, room: usize, depth: usize) -> usize {
         let (mut large, mut left) = (values, room);
         for _ in 1..SHARE_ROUNDS {
@@ -328,7 +327,7 @@ impl Renderer {
         left / large.len()
     }
 
-    /// Bytes of a value in full, if they are no more than `limit`; of a larger one no more than that is looked at.
+    /// Returns the bytes of a value in full, if they are at most `limit`; of a larger one no more is read.
     fn full_len(&mut self, value: &Value, limit: usize, depth: usize) -> Option<usize> {
         let start = self.out.len();
         let fits = self.whole(value, start + limit, depth);
@@ -346,7 +345,7 @@ impl Renderer {
     }
 }
 
-/// How many entries are shown in `room` bytes: as many as have room for their keys and smallest values.
+/// Returns how many entries are shown in `room` bytes: as many as have room for their keys and smallest values.
 fn visible(map: &Map<String, Value>, room: usize, separator: usize) -> usize {
     let mut spent = 0;
     for (at, key) in map.keys().enumerate() {
@@ -358,7 +357,7 @@ fn visible(map: &Map<String, Value>, room: usize, separator: usize) -> usize {
     map.len()
 }
 
-/// Bytes of `key: `; of a key longer than `enough`, its length is answer enough.
+/// Returns the bytes of `key: `; of a key longer than `enough` about its length.
 fn key_len(key: &str, enough: usize) -> usize {
     if key.len() > enough || is_bare(key) {
         return key.len() + 2;
@@ -366,13 +365,13 @@ fn key_len(key: &str, enough: usize) -> usize {
     key.chars().map(escaped_len).sum::<usize>() + 4
 }
 
-/// Bytes that don't stand for themselves.
+/// Whether a byte needs an escape, or begins a character that may.
 const fn is_escaped(byte: u8) -> bool {
     // The last two begin characters that end a line for some readers, among others.
     matches!(byte, b'"' | b'\\' | 0..0x20 | 0xc2 | 0xe2)
 }
 
-/// Written as `\uXXXX`: a value in one line is one for every reader.
+/// Whether a character is written as `\uXXXX`, so that a value in one line is one line for every reader.
 const fn is_unicode(c: char) -> bool {
     matches!(c, '\0'..='\u{1f}' | '\u{85}' | '\u{2028}' | '\u{2029}')
 }

@@ -1,4 +1,4 @@
-//! Retention: what an owner no longer keeps, and what stays however old it is.
+//! Retention: the records of an owner that are purged, and those that stay at any age.
 
 use crate::approval::Approval;
 use crate::context::record::manifest::stretch;
@@ -10,25 +10,25 @@ use std::time::Duration;
 
 const DAY: Duration = Duration::from_hours(24);
 
-/// How long things are kept; `None` = for ever.
+/// Retention by kind; `None` = for ever.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RetentionRules {
-    /// Jobs, after their end.
+    /// Retention of jobs after their end.
     pub jobs: Option<Duration>,
-    /// Turns, after their end; and sessions, after they were touched last.
+    /// Retention of turns after their end, and of sessions after they were last touched.
     pub turns: Option<Duration>,
 }
 
 impl RetentionRules {
-    /// Everything is kept.
+    /// Rules under which everything is kept.
     pub const NEVER: Self = Self { jobs: None, turns: None };
 
-    /// Nothing is ever forgotten.
+    /// Whether everything is kept.
     pub fn is_never(self) -> bool {
         self == Self::NEVER
     }
 
-    /// How long after its time something may stay: a tenth of how long it is kept, between these two.
+    /// Returns the delay of a purge that is allowed: a tenth of the shortest retention, between `least` and `most`.
     pub fn slack(self, least: Duration, most: Duration) -> Duration {
         self.jobs.into_iter().chain(self.turns).min().map_or(most, |kept| (kept / 10).clamp(least, most))
     }
@@ -40,69 +40,70 @@ impl Default for RetentionRules {
     }
 }
 
-/// Whether what was `at` is older than `age`.
+/// Whether the retention of something that ended at `at` is over.
 fn is_over(age: Option<Duration>, at: Millis, now: Millis) -> bool {
     age.is_some_and(|age| at.plus(age) <= now)
 }
 
-/// Nothing that was opened after it can have come of age.
+/// Returns the time after which no job with ended retention can have been opened.
 pub fn job_horizon(rules: RetentionRules, now: Millis) -> Option<Millis> {
     let age = u64::try_from(rules.jobs?.as_millis()).unwrap_or(u64::MAX);
     now.0.checked_sub(age).map(Millis)
 }
 
-/// A job, as far as it matters here.
+/// Facts of a job that retention needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct JobView {
-    /// Where it stands.
+    /// Status of the job.
     pub status: JobStatus,
-    /// Since when.
+    /// Time of the last change of the status.
     pub updated: Millis,
-    /// A dead letter of it waits to be driven again.
+    /// Whether a dead letter of it waits to be redriven.
     pub dead: bool,
-    /// A job that it started has not ended, or a timer that it set still fires: they spend from its accounts.
+    /// Whether a job that it started has not ended, or a timer that it set will still fire: they spend from its
+    /// accounts.
     pub pays: bool,
-    /// Its task lies in a mailbox still: without the job it would count as open.
+    /// Whether its task is still in a mailbox: without the job it would count as open.
     pub in_mailbox: bool,
 }
 
-/// Whether a job goes.
+/// Whether a job is purged.
 pub fn job_goes(rules: RetentionRules, now: Millis, job: &JobView) -> bool {
     job.status.is_terminal() && is_over(rules.jobs, job.updated, now) && !job.dead && !job.pays && !job.in_mailbox
 }
 
-/// A session, as far as it matters here.
+/// Facts of a session that retention needs.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct SessionView {
-    /// Turns committed.
+    /// Number of turns committed.
     pub version: u64,
-    /// When it got something, or committed something, last.
+    /// Time of the last append or commit.
     pub touched: Millis,
-    /// It has mail, a lease or a due time.
+    /// Whether it has events, a lease or a due time.
     pub stirs: bool,
-    /// What it remembers.
+    /// State of the session.
     pub state: SessionState,
 }
 
-/// What goes of a session.
+/// Part of a session that is purged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SessionFate {
     /// Turns below this number, where they are old enough.
     Turns {
-        /// The first that stays; it begins a stretch of manifests.
+        /// First turn that stays; it begins a stretch of manifests.
         below: u64,
     },
-    /// All of it.
+    /// The whole session.
     Whole,
 }
 
-/// What goes of a session; `None` = nothing. One that rests and was not touched for as long as turns
-/// are kept goes whole. Any other keeps its newest turns, and those of what it is doing.
+/// Returns the part of a session that is purged; `None` = nothing. An idle session that was not touched for the
+/// retention of turns is purged whole. Any other keeps its newest turns, and those of its current work.
 pub fn session_fate(rules: RetentionRules, now: Millis, session: &SessionView) -> Option<SessionFate> {
     rules.turns?;
     let state = &session.state;
-    // Tasks and messages lie in the mailbox until they are done with; what a state without mail says of
-    // them is over. Only a job that was started for a message is awaited without.
+    // Tasks and messages stay in the mailbox until they are finished; the state of a session without events may still
+    // name ended ones. Only a job that was started for a message is awaited without an event.
     let awaits = state.pending.values().any(|pending| pending.under.is_some());
     if !session.stirs && !awaits && is_over(rules.turns, session.touched, now) {
         return Some(SessionFate::Whole);
@@ -116,25 +117,25 @@ pub fn session_fate(rules: RetentionRules, now: Millis, session: &SessionView) -
     (below > 1).then_some(SessionFate::Turns { below })
 }
 
-/// Whether a turn that ended then is old enough to go.
+/// Whether the retention of a turn that ended at `end` is over.
 pub fn turn_goes(rules: RetentionRules, now: Millis, end: Millis) -> bool {
     is_over(rules.turns, end, now)
 }
 
-/// What became of the job in whose service something was asked.
+/// State of the job for which an approval was asked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Asking {
-    /// It is there.
+    /// The job exists.
     Kept,
-    /// It was forgotten.
+    /// The job was purged.
     Gone,
-    /// There was none, and the session doesn't wait for the answer.
+    /// There was no job, and the session doesn't wait for the answer.
     Nobody,
-    /// There was none, and the session waits for the answer.
+    /// There was no job, and the session waits for the answer.
     Session,
 }
 
-/// Whether what a person was asked goes: it was answered, or nobody can any more, and what it was for is gone.
+/// Whether a closed approval is past its retention, and its job is gone.
 pub fn approval_goes(rules: RetentionRules, now: Millis, approval: &Approval, asking: Asking) -> bool {
     let closed = approval.answer.as_ref().map_or(approval.expires, |answer| answer.at);
     is_over(rules.jobs, closed, now)

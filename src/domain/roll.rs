@@ -1,4 +1,4 @@
-//! The list of workers: what each says of itself, and the order that makes one leave.
+//! The worker registry: the record of each worker, and the order to drain one.
 
 use crate::ids::Owner;
 use crate::kept::KeptKeys;
@@ -8,84 +8,84 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use std::time::Duration;
 
-/// A worker says that it lives at least so often.
+/// Longest time between two heartbeats of a worker.
 pub const SIGN_EVERY: Duration = Duration::from_secs(10);
 
-/// One that has said nothing for two heartbeats is gone, or stands still.
+/// Time without a heartbeat after which a worker counts as silent: two heartbeats.
 const SILENT: Duration = Duration::from_secs(2 * SIGN_EVERY.as_secs());
 
-/// Owners at their share of the slots that a worker names.
+/// Number of owners at their share of the slots that a worker names at most.
 pub const AT_SHARE: usize = 64;
 
-/// What a silent one has said is forgotten after so long.
+/// Time after which the record of a silent worker is deleted.
 const FORGOTTEN: Duration = Duration::from_hours(24);
 
-/// An order to leave.
+/// An order to drain a worker.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DrainOrder {
-    /// When it was given.
+    /// Time of the order.
     pub at: Millis,
-    /// By whom.
+    /// Name of the operator.
     pub by: String,
 }
 
-/// What a worker says of itself.
+/// Record of a worker, written by itself.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct WorkerRecord {
-    /// Its name, as in leases.
+    /// Name of the worker, as in leases.
     pub name: String,
-    /// The machine that it runs on.
+    /// Name of its machine.
     pub host: String,
-    /// The version of its build, and the format that it writes.
+    /// Version of its build.
     pub version: String,
-    /// See [`crate::format`].
+    /// Store format that it writes, see [`crate::format`].
     pub format: u32,
-    /// Sessions that it runs at once.
+    /// Number of sessions that it runs at once.
     pub slots: u32,
-    /// Those that run now.
+    /// Number of sessions that run.
     pub busy: u32,
-    /// When it began.
+    /// Time of its start.
     pub since: Millis,
-    /// When it said this.
+    /// Time of this heartbeat.
     pub seen: Millis,
-    /// It takes nothing new any more.
+    /// Whether it accepts no new work.
     #[serde(default)]
     pub leaving: bool,
-    /// The order that makes it so.
+    /// Order to drain it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub drain: Option<DrainOrder>,
-    /// Sessions of one owner that it lets run at once in the fleet; absent = any number.
+    /// Number of sessions of one owner that it lets run at once in the fleet; absent = any number.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub owner_cap: Option<u32>,
     /// Owners whose sessions wait here because others of theirs hold their share of its slots, [`AT_SHARE`] at most.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub at_share: Vec<String>,
-    /// Approvals that its turns ask for get entries in the list of open ones; an older build knows no such entries.
+    /// Whether approvals of its turns get entries in the list of open ones; an older build knows no such entries.
     #[serde(default)]
     pub lists_approvals: bool,
-    /// Of a newer build.
+    /// Fields that a newer build wrote.
     #[serde(flatten)]
     pub kept: KeptKeys,
 }
 
 impl WorkerRecord {
-    /// Whether it has said something lately.
+    /// Whether its last heartbeat is recent.
     pub fn is_live(&self, now: Millis) -> bool {
         now.since(self.seen) < SILENT
     }
 
-    /// Whether the same process has said both: another of its name has begun at another time, or elsewhere.
+    /// Whether both records are of the same process: another of the same name differs in start or machine.
     pub fn is_of(&self, other: &Self) -> bool {
         (self.since, &self.host) == (other.since, &other.host)
     }
 
-    /// Whether nobody needs to know of it any more.
+    /// Whether the record is old enough to be deleted.
     pub fn is_forgotten(&self, now: Millis) -> bool {
         now.since(self.seen) >= FORGOTTEN
     }
 
-    /// As operators see it.
+    /// Returns the record as operators see it.
     pub fn to_json(&self, now: Millis) -> Value {
         let state = match (self.is_live(now), self.leaving, &self.drain) {
             (false, ..) => "silent",
@@ -104,26 +104,26 @@ impl WorkerRecord {
     }
 }
 
-/// What all workers together say of themselves.
+/// Sums over the records of all workers.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct FleetState {
-    /// Workers that live and take work.
+    /// Number of workers that are live and accept work.
     pub workers: usize,
-    /// Their slots.
+    /// Number of their slots.
     pub slots: u64,
-    /// Those of them in which sessions run.
+    /// Number of their slots in which sessions run.
     pub busy: u64,
-    /// Sessions of one owner that run at once; absent = any number.
+    /// Number of sessions of one owner that run at once; absent = any number.
     pub owner_cap: Option<u32>,
-    /// Name and last sign of the worker that was heard last.
+    /// Name and time of the newest heartbeat.
     pub last: Option<(String, Millis)>,
-    /// A worker lives whose approvals aren't in the list of open ones.
+    /// Whether a live worker doesn't list its approvals.
     pub has_older: bool,
     at_share: Vec<String>,
 }
 
 impl FleetState {
-    /// Of the workers that are on the list.
+    /// Sums the records of the registry.
     pub fn new(all: &[WorkerRecord], now: Millis) -> Self {
         let live: Vec<_> = all.iter().filter(|worker| worker.is_live(now) && !worker.leaving).collect();
         let last = all.iter().max_by_key(|worker| worker.seen).map(|worker| (worker.name.clone(), worker.seen));
@@ -138,12 +138,12 @@ impl FleetState {
         }
     }
 
-    /// The reason of work that needs a worker while none lives.
+    /// Returns the wait reason of work that needs a worker, if no worker is live.
     pub fn no_worker(&self) -> Option<WaitReason> {
         (self.workers == 0).then(|| WaitReason::NoWorker { last: self.last.clone() })
     }
 
-    /// Why a session of this owner that is due doesn't run.
+    /// Returns why a due session of this owner doesn't run.
     pub fn due_reason(&self, owner: &Owner) -> WaitReason {
         let owner = owner.to_string();
         if self.at_share.contains(&owner) {
@@ -156,17 +156,17 @@ impl FleetState {
     }
 }
 
-/// Which workers an order is for.
+/// Workers that an order is for.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Whom {
-    /// By name.
+    /// Names of the workers.
     pub names: Vec<String>,
-    /// All of a machine.
+    /// Name of a machine, for all workers on it.
     pub host: Option<String>,
 }
 
 impl Whom {
-    /// The names of those that live; else what is wrong, with those that do.
+    /// Returns the names of the live workers among them; the error lists those that are live.
     pub fn among(&self, all: &[WorkerRecord], now: Millis) -> Result<Vec<String>, String> {
         let live: Vec<&WorkerRecord> = all.iter().filter(|worker| worker.is_live(now)).collect();
         let listed = |mut names: Vec<&str>| {

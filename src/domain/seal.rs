@@ -1,40 +1,40 @@
-//! The venue's seal on what it sends itself through the queue: submissions, results and cancellations; and the
-//! token of a job for an external worker, which its answers must have.
+//! Seals of the venue on messages that it sends to itself through the queue: submissions, results and cancellations;
+//! and the token of a job for an external worker, which its answers must contain.
 //!
-//! It is put on when a message leaves, so that what lies in outboxes is the same before and after,
-//! and covers owner, agent, kind and body. Everybody who may publish could write the rest.
+//! A seal is added when a message is published, so that outboxes hold messages without it. It covers owner, agent, kind
+//! and body: anybody who may publish could write the rest.
 
 use crate::event::Submission;
 use crate::ids::{AgentId, EventId, JobId, Owner, hmac_fits, hmac_hex};
 use crate::message::{Address, InKind, Message};
 use serde_json::{Value, json};
 
-/// The key of a body that the seal has.
+/// Key of the seal in a body.
 pub const SEAL: &str = "seal";
 
-/// The key of a token, in a job for an external worker and in what it answers.
+/// Key of the token, in a job for an external worker and in the worker's answers.
 const TOKEN: &str = "token";
 
-/// What a body says of who sent it.
+/// Sender of a body, by its seal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Sender {
-    /// The venue itself.
+    /// The seal is the venue's.
     Venue,
-    /// It doesn't say.
+    /// The body has no seal.
     Anybody,
-    /// Somebody who would be the venue.
+    /// The seal is not the venue's.
     Forger,
 }
 
 const fn is_sealed(kind: InKind) -> bool {
     match kind {
         InKind::Result | InKind::Cancel => true,
-        // Submissions have a seal among their own keys, answers a token; a wake says nothing.
+        // Submissions have a seal among their own keys, answers have a token; a wake has no content to protect.
         InKind::Task | InKind::Message | InKind::Pause | InKind::Resume | InKind::Decide | InKind::Wake => false,
     }
 }
 
-/// The message with the seal, if it is of a kind that has one. The same for the same message.
+/// Adds the seal to a message of a kind that has one. The same message gets the same seal.
 #[must_use]
 pub fn sealed(key: &[u8], mut message: Message) -> Message {
     if let Address::In { owner, agent, kind } = &message.to
@@ -53,18 +53,18 @@ pub fn sealed(key: &[u8], mut message: Message) -> Message {
     message
 }
 
-/// Whether a token is that of a job for an external worker; it takes as long wherever it differs.
+/// Whether a token is that of a job for an external worker, compared in constant time.
 #[must_use]
 pub fn token_fits(key: &[u8], owner: &Owner, job: &JobId, token: &str) -> bool {
     hmac_fits(key, of_job(owner, job).as_bytes(), token)
 }
 
-/// What a token covers. No seal covers the like, so that neither can stand for the other.
+/// Returns the text that a token covers. No seal covers such a text, so that neither can replace the other.
 fn of_job(owner: &Owner, job: &JobId) -> String {
     json!(["outbound", owner.token(), job]).to_string()
 }
 
-/// Takes the seal out of a body, and says whose it is.
+/// Removes the seal from a body, and returns its sender.
 pub fn unsealed(key: &[u8], owner: &Owner, agent: &AgentId, kind: InKind, body: &mut Value) -> Sender {
     let seal = body.as_object_mut().and_then(|body| body.shift_remove(SEAL));
     match seal {
@@ -80,14 +80,14 @@ fn said(owner: &Owner, agent: &AgentId, kind: InKind, body: &Value) -> String {
     said.to_string()
 }
 
-/// A submission of the venue's own with its seal, by which it knows it in the queue.
+/// Seals a submission of the venue, to recognise it in the queue.
 #[must_use]
 pub fn seal_submission(key: &[u8], to: (&Owner, &AgentId, InKind), id: &EventId, submission: Submission) -> Submission {
     let seal = hmac_hex(key, covered(to, id, &submission).as_bytes());
     Submission { seal: Some(seal), ..submission }
 }
 
-/// Whether a seal is that of a submission without it; it takes as long wherever it differs.
+/// Whether a seal is that of a submission without it, compared in constant time.
 #[must_use]
 pub fn submission_fits(
     key: &[u8],
@@ -99,8 +99,8 @@ pub fn submission_fits(
     hmac_fits(key, covered(to, id, submission).as_bytes(), seal)
 }
 
-/// What a seal on a submission covers. Without the kind a task could be said again as a message, and so
-/// take its id; what an older version has sent, under ids of another form, lies in the queue without.
+/// Returns the text that a submission's seal covers. It contains the kind, so that a task can't be repeated as a
+/// message and take its id. Submissions of older builds, under ids of another form, have seals without it.
 fn covered((owner, agent, kind): (&Owner, &AgentId, InKind), id: &EventId, submission: &Submission) -> String {
     let mut covered = json!(["submission", owner.token(), agent, id, submission]);
     if let (true, Value::Array(covered)) = (id.is_venues(), &mut covered) {

@@ -1,4 +1,4 @@
-//! Session state between turns, and the record that every turn leaves.
+//! Session state between turns, and the record of every turn.
 
 use crate::approval::{Awaiting, DecidedCall};
 use crate::authority::{Authority, Capability};
@@ -21,68 +21,68 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
-/// What a session remembers from turn to turn, apart from its turn records.
+/// State that a session keeps from turn to turn, besides its turn records.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct SessionState {
-    /// What people call it; no prompt has it.
+    /// Title for people; no prompt has it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub title: Option<String>,
     /// Child jobs whose results are awaited.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub pending: BTreeMap<JobId, PendingJob>,
-    /// The task being served.
+    /// Task that is being served.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub task: Option<TaskProgress>,
-    /// Paths that it asked to see, the newest last.
+    /// Paths that its model asked to see, the newest last.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub loads: Vec<Load>,
-    /// Catalog paths of operations that it found with `more_tools`.
+    /// Catalogue paths of operations that its model found with `more_tools`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tools: Vec<String>,
-    /// The turn before left nothing to do until a result or a message arrives.
+    /// Whether there is nothing to do until a result or a message arrives.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub parked: bool,
-    /// Mailbox keys of messages and results that a turn without a task has shown and not yet
-    /// finished with: its model must still see the results of its tools. They stay in the mailbox
-    /// until then, for what is in no mailbox is forgotten when a worker dies.
+    /// Mailbox keys of messages and results that a turn without a task has shown and not yet finished: its model must
+    /// still see the results of its tools. They stay in the mailbox until then, because a worker that dies loses
+    /// everything else.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub shown: Vec<String>,
-    /// The request whose loose run goes on while `shown` is not empty.
+    /// Request whose run without a task continues while `shown` is not empty.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub under: Option<Mandate>,
-    /// Calls that wait for a person. No model is asked as long as there are any.
+    /// Calls that wait for a person. No model is called while there are any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub awaiting: Option<Awaiting>,
-    /// Its goals, and what of its turns was compacted.
+    /// Goals of the session, and its compacted turns.
     #[serde(default, skip_serializing_if = "Goals::is_empty")]
     pub goals: Goals,
-    /// Turns since the last message or the last text, without a task: bounds what no task bounds.
+    /// Number of turns after the last message or the last text, without a task: limits what no task limits.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub loose_turns: u32,
-    /// Turns up to this one are of a conversation whose time was over: no prompt has them.
+    /// Number of the last turn of expired conversations: no prompt has turns up to it.
     #[serde(default, skip_serializing_if = "is_none")]
     pub since: u64,
-    /// When it was made as a copy, with its turns.
+    /// Time at which it was made as a copy, with its turns.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub copied: Option<Millis>,
-    /// Child jobs, messages and timers begun for the task, or since the last text without one: bounds
-    /// what parking and waking again doesn't end.
+    /// Number of child jobs, messages and timers that were begun for the task, or after the last text without one: it
+    /// limits loops through parking and waking.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub children: u32,
-    /// What it has used on the day of its last model call.
+    /// Use on the day of its last model call.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub today: Option<Today>,
-    /// What the last prompt of each open goal frame had in its stable part, by the frame's number.
+    /// Stable part of the last prompt of each open goal frame, by the frame's number.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub prefixes: BTreeMap<u32, StablePrefix>,
-    /// Of a newer build.
+    /// Fields that a newer build wrote.
     #[serde(flatten)]
     pub kept: KeptKeys,
 }
 
 impl SessionState {
-    /// What it does that needs its turns as they are: their results are still to be seen, or filled in.
+    /// Returns the current work of the session in words, if it has any: then its turns must stay as they are.
     pub const fn is_at_work(&self) -> Option<&'static str> {
         if self.task.is_some() {
             return Some("serves a task");
@@ -96,7 +96,7 @@ impl SessionState {
         if self.goals.frames.is_empty() { None } else { Some("works on a goal") }
     }
 
-    /// The task has ended: its children are not awaited any more.
+    /// Ends the task: its children are not awaited any more.
     pub fn end_task(&mut self) {
         self.task = None;
         self.parked = false;
@@ -105,15 +105,15 @@ impl SessionState {
         self.pending.retain(|_, pending| pending.under.is_some());
     }
 
-    /// What a copy of the session up to and with turn `at`, made at `now`, begins with: nothing that another
-    /// session waits for or serves, and no summary of later turns.
+    /// Returns the state of a copy up to and with turn `at`, made at `now`: nothing that another session waits for or
+    /// serves, and no summary of later turns.
     #[must_use]
     pub fn forked(mut self, at: u64, now: Millis) -> Self {
         self.end_task();
         self.goals.segments.retain(|segment| segment.to <= at);
         self.pending.clear();
         self.shown.clear();
-        // Whoever names a turn of a conversation that is over wants just that one.
+        // A copy that ends within an expired conversation begins with just that one.
         let since = if at > self.since { self.since } else { 0 };
         Self { under: None, awaiting: None, loose_turns: 0, since, copied: Some(now), today: None, ..self }
     }
@@ -133,121 +133,120 @@ const fn is_none(turn: &u64) -> bool {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PendingJob {
-    /// Who serves it.
+    /// Agent that serves the job.
     pub agent: AgentId,
-    /// Since when.
+    /// Time of its start.
     pub started: Millis,
-    /// The request in whose service it was started, when no task is: its result runs under that.
+    /// Request for which it was started, if no task was served: its result is processed under that request.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub under: Option<Mandate>,
-    /// The goal that waits for it.
+    /// Number of the goal frame that waits for it.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub frame: u32,
 }
 
-/// How far the task being served is.
+/// Progress of the task that is being served.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct TaskProgress {
-    /// Its job.
+    /// Job of the task.
     pub job: JobId,
-    /// Turns that served it.
+    /// Number of turns that served it.
     pub turns: u32,
-    /// It was told that text alone, or nothing at all, doesn't complete the task.
+    /// Whether the model was reminded that text alone, or nothing at all, doesn't complete the task.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub reminded: bool,
-    /// Answers that were given back because they were not what its outputs must be.
+    /// Number of answers that were refused because they didn't fit the output's schema.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub refused: u32,
-    /// It has reached its limit of turns, and has one more to end in.
+    /// Whether it has reached its limit of turns, and has one more to end in.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub winding: bool,
-    /// When its time is over.
+    /// Time at which the task ends.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deadline: Option<Deadline>,
-    /// What it has used; of one that an older version has begun it isn't known.
+    /// Use of the task; unknown for a task that an older build began.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tally: Option<Tally>,
 }
 
 impl TaskProgress {
-    /// Of a task that no turn has served.
+    /// Makes the progress of a task that no turn has served.
     pub fn new(job: JobId) -> Self {
         let tally = Some(Tally::default());
         Self { job, turns: 0, reminded: false, refused: 0, winding: false, deadline: None, tally }
     }
 }
 
-/// What a turn leaves: a line of the timeline and its part of the transcript.
+/// Record of a turn: a line of the timeline and its part of the transcript.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct TurnRecord {
-    /// Its number in the session, from 1.
+    /// Number of the turn in the session, from 1.
     pub turn: u64,
-    /// When it began.
+    /// Time of its start.
     pub start: Millis,
-    /// When it was decided.
+    /// Time of its decision.
     pub end: Millis,
-    /// The configuration that it ran with.
+    /// Version of the agent's configuration.
     pub config_version: u64,
-    /// Name of the worker that committed it; older records don't say.
+    /// Name of the worker that committed it; absent in older records.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub worker: String,
-    /// The model that answered, `provider/name`; of a turn without a reply the agent's own.
+    /// Model that answered, `provider/name`; the agent's own for a turn without a reply.
     pub model: String,
-    /// Models of the agent that were to be asked before and gave no reply.
+    /// Models of the agent that were called before and gave no reply.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub failed_models: Vec<FailedModel>,
-    /// What the model call cost.
+    /// Tokens of the model call.
     pub usage: Usage,
-    /// The task that it served.
+    /// Task that it served.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub job: Option<JobId>,
     /// Events that it consumed or began to serve.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub events: Vec<EventId>,
-    /// What the caller said, as the transcript shows it; of a task only in its first turn.
+    /// Messages of callers, as the transcript shows them; a task only in its first turn.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub heard: Vec<Heard>,
-    /// What the model said and what its calls returned.
+    /// Messages of the model and results of its calls.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub said: Vec<ChatMessage>,
-    /// The calls, with what they really were.
+    /// Calls with their operations and outcomes.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub calls: Vec<CallRecord>,
     /// Jobs that it ended.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub ended: Vec<(JobId, JobStatus)>,
-    /// What it was allowed to do: a turn that may not do as much doesn't see it.
+    /// Authority of the turn: a turn that holds less doesn't see it.
     #[serde(default, skip_serializing_if = "Authority::is_unlimited")]
     pub authority: Authority,
-    /// What it was allowed to do when its model was asked, where something was taken back before its
-    /// commit.
+    /// Authority at the time of the model call, where a revocation came before the commit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub wider: Option<Authority>,
-    /// What the request that it served may do at most.
+    /// Upper bound of what its request may do.
     #[serde(default, skip_serializing_if = "Authority::is_unlimited")]
     pub bound: Authority,
-    /// What its prompt was read by, the conversation excepted; absent in records that don't say.
+    /// Capabilities by which its prompt was read, the conversation excepted; absent in records that don't hold it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub used: Option<Vec<Capability>>,
-    /// The earlier turn whose calls it made, once a person had decided on them: it has no part of the
+    /// Number of the earlier turn whose calls it made after a person had decided on them: it has no part of the
     /// transcript of its own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub settles: Option<u64>,
-    /// Calls of it wait for a person, and their ids have its start in them.
+    /// Whether calls of it wait for a person, and their ids contain its start.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub dated: bool,
-    /// The goal that it worked on; 0 = the session's conversation.
+    /// Number of the goal frame that it worked on; 0 = the session's conversation.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub frame: u32,
     /// SHA-256 of the prompt.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub prompt: String,
-    /// What was said in it was erased.
+    /// Whether its texts were erased.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub erased: bool,
-    /// What was said in it is not shown to who asks. Never stored so.
+    /// Whether its texts are hidden from the reader. Stored records never have it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub hidden: bool,
 }
@@ -255,36 +254,36 @@ pub struct TurnRecord {
 /// A model that gave no reply in a turn.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FailedModel {
-    /// `provider/name`.
+    /// Model as `provider/name`.
     pub model: String,
-    /// What its provider said, or which limit didn't let it be asked.
+    /// Error of its provider, or the limit that prevented the call.
     pub reason: String,
 }
 
-/// Stands in a record for what its reader may not read.
+/// Text of a record in place of what its reader may not read.
 pub const WITHHELD: &str = lines::TURN_NOT_SHOWN.text();
 
-/// Stands in a transcript where something was erased.
+/// Text of a transcript in place of what was erased.
 const ERASED: &str = lines::ERASED.text();
 
 impl TurnRecord {
-    /// Items of a conversation that it added: what it heard and what it said.
+    /// Returns the number of messages that it added to a conversation.
     pub fn items(&self) -> usize {
         self.heard.len() + self.said.len()
     }
 
-    /// The turn as its calls are known by that a person decides on.
+    /// Returns the turn as the approvals of its calls identify it.
     pub const fn reply_turn(&self) -> ReplyTurn {
         let start = if self.dated { ReplyStart::Dated(self.start) } else { ReplyStart::Undated(self.start) };
         ReplyTurn { number: self.turn, start }
     }
 
-    /// What it was allowed to do when its model was asked.
+    /// Returns its authority at the time of the model call.
     pub fn under(&self) -> &Authority {
         self.wider.as_ref().unwrap_or(&self.authority)
     }
 
-    /// The turn as a reader may see it: one of more authority only says that it was, and what it cost.
+    /// Returns the turn as a reader may see it: of a turn with more authority only its times and its use.
     #[must_use]
     pub fn seen_by(self, reader: &Authority) -> Self {
         if reader.covers_reading(self.under()) {
@@ -305,19 +304,19 @@ impl TurnRecord {
         }
     }
 
-    /// As a record without the books of authority: they name what the runtime has filled in, which is in
-    /// no transcript.
+    /// Returns the record without the fields of authority: they name what the runtime filled in, which no transcript
+    /// shows.
     fn bare(&self) -> Value {
         let mut turn = json!(self);
         if let Some(map) = turn.as_object_mut() {
             map.retain(|key, _| !["authority", "wider", "bound", "used", "dated"].contains(&key.as_str()));
         }
-        // What a model reasoned is for that model alone.
+        // Only the model that reasoned may see its reasoning.
         let said = turn.get_mut("said").and_then(Value::as_array_mut);
         for message in said.into_iter().flatten().filter_map(Value::as_object_mut) {
             message.shift_remove("reasoning");
         }
-        // Never by index: that would put a `null` where nothing is.
+        // An access by index would add a `null` where no key is.
         let calls = turn.get_mut("calls").and_then(Value::as_array_mut);
         for call in calls.into_iter().flatten().filter_map(Value::as_object_mut) {
             call.retain(|key, _| !["needs", "reads"].contains(&key.as_str()));
@@ -325,12 +324,12 @@ impl TurnRecord {
         turn
     }
 
-    /// The same with arguments as the model wrote them.
+    /// Returns the record for readers, with arguments as the model wrote them.
     pub fn shown(&self) -> Value {
         self.as_written(self.bare())
     }
 
-    /// The record with arguments as the model wrote them.
+    /// Returns the whole record, with arguments as the model wrote them.
     pub fn whole(&self) -> Value {
         self.as_written(json!(self))
     }
@@ -347,7 +346,7 @@ impl TurnRecord {
         turn
     }
 
-    /// The same without anything that was said: when it was, what it cost and what it did stays.
+    /// Returns the record without its texts: times, use and calls stay.
     #[must_use]
     pub fn erase(self) -> Self {
         let heard =
@@ -366,7 +365,7 @@ impl TurnRecord {
             said: said.into_iter().collect(),
             calls: calls.collect(),
             used: self.used.map(|_| Vec::new()),
-            // A provider may have repeated what it refused.
+            // A provider may have repeated the text that it refused.
             failed_models: Vec::new(),
             erased: true,
             ..self
@@ -374,13 +373,13 @@ impl TurnRecord {
     }
 }
 
-/// Something that a caller said.
+/// A message of a caller.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Heard {
-    /// The task that it is, when it is one.
+    /// Job of the message, if it is a task.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub job: Option<JobId>,
-    /// As it was shown.
+    /// Text as it was shown.
     pub text: String,
     /// Assets that were shown with it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -391,35 +390,35 @@ pub struct Heard {
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct CallRecord {
-    /// The name that the model used.
+    /// Name by which the model called the tool.
     pub tool: String,
-    /// What it was: a catalog path or a harness tool.
+    /// Operation of the call: a path of the catalogue or a tool of the runtime.
     pub operation: String,
-    /// `ok`, `error`, `denied`, `unknown tool`, `refused scope`, `bad arguments`, `limit reached`, `cancelled`,
-    /// `outcome unknown`, `awaiting approval` or `rejected`.
+    /// Outcome: `ok`, `error`, `denied`, `unknown tool`, `refused scope`, `bad arguments`, `limit reached`,
+    /// `cancelled`, `outcome unknown`, `awaiting approval` or `rejected`.
     pub outcome: String,
-    /// When it was first made, by whichever worker.
+    /// Time at which any worker first made it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub began: Option<Millis>,
-    /// How it was decided on, where a person was asked.
+    /// Decision of a person, if one was asked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub decided: Option<DecidedCall>,
-    /// The instance that it was about.
+    /// Instance that the call was about.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub instance: Option<String>,
-    /// What of the context went with it.
+    /// Sections of the context that went with it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub scoped: Vec<HandedOn>,
-    /// The capabilities that it was made by, on physical names; none that are always held.
+    /// Capabilities that it used, on physical names; without those that are always held.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub needs: Vec<Capability>,
-    /// It took effect when it was made, and not with the commit of its turn.
+    /// Whether it took effect when it was made, rather than with the commit of its turn.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub went_out: bool,
-    /// What the venue says above its result: who has changed it before it was made.
+    /// Text of the venue above its result: who changed the call before it was made.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
-    /// What was read for it; of calls that older versions have made that is not known.
+    /// Reads for it; unknown for calls that older builds made.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reads: Option<Vec<Seen>>,
 }

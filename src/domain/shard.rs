@@ -1,22 +1,22 @@
-//! Shards: owners lie in them, and workers divide them for their sweeps, the audit and retention.
+//! Shards: groups of owners, which workers divide among themselves for sweeps, the audit and retention.
 //!
 //! ```text
 //! owner ──hash──▶ shard ──highest hash of shard and worker──▶ the live worker that sweeps it
 //! ```
 //!
-//! Nothing is handed over when a worker comes or goes: each finds the same shares from the same list. Two that see
-//! different lists for a moment look at a shard twice or not at all, and the next sweep or look sees the same.
+//! Nothing is handed over when a worker comes or goes: each computes the same shares from the same registry. Two
+//! workers with different registries for a moment sweep a shard twice or not at all, and the next sweep sees the same.
 
 use crate::ids::Owner;
 use sha2::{Digest, Sha256};
 use std::fmt::{Display, Formatter};
 use std::sync::Arc;
 
-/// How many shards a store has: a power of two, fixed when it is made.
+/// Number of shards of a store: a power of two, fixed when the store is made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Shards(u16);
 
-/// Why there can't be so many.
+/// A number of shards that isn't allowed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("{0} shards: expected a power of two from 1 to {max}", max = Shards::MOST)]
 pub struct IllegalShards(u64);
@@ -25,7 +25,7 @@ pub struct IllegalShards(u64);
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Shard(pub u16);
 
-/// In hexadecimal digits, as in keys.
+/// Writes three hexadecimal digits, as in keys.
 impl Display for Shard {
     fn fmt(&self, f: &mut Formatter<'_>) -> std::fmt::Result {
         write!(f, "{:03x}", self.0)
@@ -44,39 +44,39 @@ impl Display for Shards {
     }
 }
 
-/// The shards of one worker, as it knew them at its last sweep.
+/// The shards of one worker, as it computed them at its last sweep.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Share {
     of: Shards,
-    /// Sorted.
+    /// Shards in ascending order.
     shards: Arc<[Shard]>,
 }
 
 impl Share {
-    /// Those that `worker` has while these live; all when it isn't among them.
+    /// Makes the share of `worker` while the workers `live` exist; all shards if it isn't among them.
     pub fn new(of: Shards, live: &[String], worker: &str) -> Self {
         Self { of, shards: of.share(live, worker).into() }
     }
 
-    /// One by one, sorted.
+    /// Returns the shards in ascending order.
     pub fn shards(&self) -> &[Shard] {
         &self.shards
     }
 
-    /// Whether an owner lies in one of them.
+    /// Whether an owner is in one of the shards.
     pub fn holds(&self, owner: &Owner) -> bool {
         self.shards.len() == usize::from(self.of.0) || self.shards.binary_search(&self.of.of(&owner.token())).is_ok()
     }
 }
 
 impl Default for Share {
-    /// All there is.
+    /// Makes the share of all shards.
     fn default() -> Self {
         Self { of: Shards::ONE, shards: Arc::new([Shard(0)]) }
     }
 }
 
-/// The first eight bytes of the SHA-256 of these one behind the other.
+/// Returns the first eight bytes of the SHA-256 of the joined parts.
 fn hash(parts: &[&[u8]]) -> u64 {
     let mut sha = Sha256::new();
     for part in parts {
@@ -86,13 +86,13 @@ fn hash(parts: &[&[u8]]) -> u64 {
 }
 
 impl Shards {
-    /// More wouldn't divide the work better: each is asked for at every sweep.
+    /// Largest number of shards: more wouldn't divide the work better, because each sweep reads every one.
     pub const MOST: u64 = 4096;
 
-    /// All owners in the same.
+    /// One shard for all owners.
     pub const ONE: Self = Self(1);
 
-    /// So many, if it may be.
+    /// Makes a number of shards, if it is allowed.
     pub fn new(count: u64) -> Result<Self, IllegalShards> {
         match u16::try_from(count) {
             Ok(number) if number.is_power_of_two() && count <= Self::MOST => Ok(Self(number)),
@@ -100,23 +100,23 @@ impl Shards {
         }
     }
 
-    /// How many.
+    /// Returns the number of shards.
     pub const fn count(self) -> u16 {
         self.0
     }
 
-    /// Each of them.
+    /// Returns every shard, in ascending order.
     pub fn iter(self) -> impl Iterator<Item = Shard> {
         (0..self.0).map(Shard)
     }
 
-    /// In which an owner lies, by its token.
+    /// Returns the shard of an owner, by its token.
     pub fn of(self, owner: &str) -> Shard {
         let place = hash(&[owner.as_bytes()]) % u64::from(self.0);
         Shard(u16::try_from(place).unwrap_or_default())
     }
 
-    /// A token in each, in their order: the first of `token(0)`, `token(1)`, … that lies there.
+    /// Returns a token in each shard, in ascending order: the first of `token(0)`, `token(1)`, … that is in it.
     pub fn one_in_each(self, token: impl Fn(u32) -> String) -> Vec<String> {
         let (mut found, mut left) = (vec![None; usize::from(self.0)], self.0);
         for token in (0..).map(token) {

@@ -1,56 +1,56 @@
-//! How places are shared, first among tenants and then among the users of one tenant: slots, operations, connections.
+//! Fair shares of places, first among tenants and then among the users of one tenant: slots, operations, connections.
 //!
-//! Whoever gives tokens to the users of a tenant makes as many users as he likes, so that a share of each user alone
-//! bounds nobody.
+//! A tenant can make any number of users, so that a share per user alone limits nobody.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, Hash};
 use std::ops::SubAssign;
 use std::time::Duration;
 
-/// An eighth of the places, and one at least, is reserved for holders without a place.
+/// Divisor of the places that are reserved for holders without a place: an eighth, and one at least.
 const RESERVED: usize = 8;
 
-/// A place that is held longer than this mostly waits for a model or a server elsewhere: it makes room for others.
+/// Time after which a held place mostly waits for a model or a remote server: it makes room for others.
 pub const LONG_HOLD: Duration = Duration::from_secs(1);
 
-/// Owners without a place that begin for each place that is held long.
+/// Number of owners without a place that begin for each place that is held long.
 const BEGIN_PER_LONG_HOLD: usize = 2;
 
-/// Most places beyond the shared ones, as a multiple of those: the bound on what is at work at the same time.
+/// Places beyond the shared ones at most, as a multiple of those: the bound on simultaneous work.
 const BEYOND: usize = 10;
 
-/// The same for users of a tenant that holds places already: the rest is for tenants that hold none.
+/// Places beyond the shared ones for users of a tenant that holds places already, as a multiple of those; the rest is
+/// for tenants that hold none.
 const BEYOND_OF_TENANT: usize = 5;
 
-/// Which holders share the places.
+/// Holders that share the places.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Sharers {
-    /// There are several tenants.
+    /// Whether there are several tenants.
     pub tenants: bool,
-    /// The tenant has several users.
+    /// Whether the tenant has several users.
     pub users: bool,
 }
 
-/// Places that are taken, by all, by one tenant and by one user of it: what decides on that user's next place.
+/// Places that are taken by all, by one tenant and by one user of it: they decide on that user's next place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct TakenPlaces {
-    /// Of all tenants.
+    /// Places of all tenants.
     pub all: usize,
-    /// Of the tenant.
+    /// Places of the tenant.
     pub tenant: usize,
-    /// Of its user.
+    /// Places of the user.
     pub user: usize,
-    /// Those that are held long.
+    /// Places that are held long.
     pub long: LongHolds,
 }
 
 /// Places that are held longer than [`LONG_HOLD`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct LongHolds {
-    /// Of all tenants.
+    /// Places of all tenants.
     pub all: usize,
-    /// Of the tenant.
+    /// Places of the tenant.
     pub tenant: usize,
 }
 
@@ -62,17 +62,17 @@ pub struct PlaceShares {
 }
 
 impl PlaceShares {
-    /// So many percent of the places for one. 100 shares nothing: one may hold all.
+    /// Makes shares of `percent` per holder. At 100 one holder may take all places.
     pub const fn new(places: usize, percent: u32) -> Self {
         Self { places, percent }
     }
 
-    /// Most places that one of several tenants may hold.
+    /// Returns how many places one of several tenants may hold.
     pub fn most_of_tenant(&self) -> usize {
         SharePart::new(self.places, self.percent).most
     }
 
-    /// Number of places that a user may take now.
+    /// Returns how many places a user may take now.
     pub fn room(&self, taken: TakenPlaces, sharers: Sharers) -> usize {
         match self.shared_room(taken, sharers) {
             0 => usize::from(self.has_first_place(taken, sharers)),
@@ -80,7 +80,7 @@ impl PlaceShares {
         }
     }
 
-    /// Whether a user that holds none begins beyond the places, because many of them are held long.
+    /// Whether a user without a place begins beyond the places, because many of them are held long.
     fn has_first_place(&self, taken: TakenPlaces, sharers: Sharers) -> bool {
         let (long, beyond) = match (sharers.tenants, sharers.users) {
             (true, _) if taken.tenant == 0 => (taken.long.all, BEYOND),
@@ -92,7 +92,7 @@ impl PlaceShares {
         self.percent < 100 && taken.user == 0 && beyond > 0 && taken.all < self.places.saturating_add(beyond)
     }
 
-    /// Number of shared places that a user may take now, without those beyond them.
+    /// Returns how many shared places a user may take now, without those beyond them.
     fn shared_room(&self, taken: TakenPlaces, sharers: Sharers) -> usize {
         let of_tenant = if sharers.tenants {
             SharePart::new(self.places, self.percent).room(taken.all, taken.tenant)
@@ -102,7 +102,7 @@ impl PlaceShares {
         if !sharers.users {
             return of_tenant;
         }
-        // What the tenant can have, for as long as others give nothing back.
+        // The tenant can have as many, as long as others release nothing.
         SharePart::new(taken.tenant + of_tenant, self.percent).room(taken.tenant, taken.user)
     }
 }
@@ -112,7 +112,7 @@ impl PlaceShares {
 struct SharePart {
     places: usize,
     most: usize,
-    /// Places that one takes only as its first: two whose tasks never end don't keep out a third.
+    /// Places that a holder takes only as its first: two holders whose tasks never end don't keep out a third.
     reserved: usize,
 }
 
@@ -126,7 +126,7 @@ impl SharePart {
         Self { places, most: part.clamp(1, places.saturating_sub(1 + reserved).max(1)), reserved }
     }
 
-    /// Places that are left to one that holds `own` of the `taken` ones.
+    /// Returns how many places are left to a holder of `own` of the `taken` ones.
     fn room(&self, taken: usize, own: usize) -> usize {
         let free = self.places.saturating_sub(taken);
         let unreserved = free.saturating_sub(self.reserved);
@@ -135,20 +135,20 @@ impl SharePart {
     }
 }
 
-/// Whether a user may take one more of these places, each of which it keeps for as long as it likes: no tenant has more
-/// of them than are free, half of them alone and a third beside another that does the same, and no user of several more
-/// than are free for its tenant.
+/// Whether a user may take one more of these places and keep it for any time. No tenant gets more places than are free,
+/// that is half of them alone and a third beside another that does the same; and no user of several gets more than are
+/// free for its tenant.
 pub fn has_free_place(places: usize, taken: TakenPlaces, sharers: Sharers) -> bool {
     let free = places.saturating_sub(taken.all);
     if !sharers.tenants {
         return taken.user < free;
     }
-    // The tenant takes no more than are free beside what it takes.
+    // The tenant takes no more than are free beside its own.
     let of_tenant = free.saturating_sub(taken.tenant).div_ceil(2);
     of_tenant > 0 && (!sharers.users || taken.user < of_tenant)
 }
 
-/// Subtracts from the count of a holder, and forgets one that holds nothing any more.
+/// Subtracts from the count of a holder, and removes a holder that holds nothing.
 pub fn subtract_count<K: Hash + Eq, N: SubAssign + PartialEq + Default, S: BuildHasher>(
     counts: &mut HashMap<K, N, S>,
     holder: &K,
@@ -162,8 +162,8 @@ pub fn subtract_count<K: Hash + Eq, N: SubAssign + PartialEq + Default, S: Build
     }
 }
 
-/// Index of the first of those with room that hold the fewest, compared as they are. `waiting` says of each, in turn,
-/// how many it holds and whether it has room.
+/// Returns the index of the first holder with room that holds the fewest. `waiting` yields for each how many it holds
+/// and whether it has room.
 pub fn first_with_fewest<N: Ord + Default>(waiting: impl Iterator<Item = (N, bool)>) -> Option<usize> {
     let mut found: Option<(N, usize)> = None;
     for (at, (held, has_room)) in waiting.enumerate() {

@@ -1,7 +1,7 @@
-//! What model calls have used: of a turn, of a job, of a job with everything under it.
+//! Use of model calls: of a turn, of a job, of a job with everything under it.
 //!
-//! A number that isn't known is absent, and never 0: the money of calls whose model has no price, and
-//! everything of jobs that older versions have begun.
+//! An unknown number is absent, and never 0: the cost of calls whose model has no price, and all use of jobs that older
+//! builds began.
 
 use super::budget::dollars;
 use super::chat::Usage;
@@ -12,36 +12,36 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
-/// What so many calls have used.
+/// Use of a number of calls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Spent {
-    /// Model calls.
+    /// Number of model calls.
     pub calls: u32,
     /// Tokens of their prompts.
     pub input: u64,
     /// Tokens of their replies.
     pub output: u64,
-    /// Of `input`: read from providers' caches.
+    /// Tokens of `input` that were read from providers' caches.
     #[serde(skip_serializing_if = "is_zero")]
     pub cache_read: u64,
-    /// Of `input`: written to providers' caches.
+    /// Tokens of `input` that were written to providers' caches.
     #[serde(skip_serializing_if = "is_zero")]
     pub cache_write: u64,
-    /// Of `output`: reasoning.
+    /// Tokens of `output` that are reasoning.
     #[serde(skip_serializing_if = "is_zero")]
     pub reasoning: u64,
-    /// Billionths of a dollar, of those whose model has a price.
+    /// Cost in billionths of a dollar, of calls whose model has a price.
     pub nano: u64,
-    /// Calls whose model has none.
+    /// Number of calls whose model has no price.
     pub unpriced: u32,
-    /// Calls of which the provider hasn't said all: what they have used is an estimate.
+    /// Number of calls whose provider hasn't counted everything, so that their use is an estimate.
     #[serde(skip_serializing_if = "is_none")]
     pub estimated: u32,
 }
 
 impl Spent {
-    /// One call.
+    /// Returns the use of one call.
     pub fn call(usage: Usage, price: Option<Price>) -> Self {
         Self {
             calls: 1,
@@ -56,12 +56,12 @@ impl Spent {
         }
     }
 
-    /// One call, as it is charged.
+    /// Returns the use of one call as it is charged.
     pub fn charge(charge: Charge, price: Option<Price>) -> Self {
         Self { estimated: u32::from(charge.is_estimate), ..Self::call(charge.usage, price) }
     }
 
-    /// Both together.
+    /// Returns the sum of both.
     #[must_use]
     pub const fn plus(self, other: Self) -> Self {
         Self {
@@ -77,7 +77,7 @@ impl Spent {
         }
     }
 
-    /// The usage without a part of it; no field falls below zero.
+    /// Returns the use without a part of it; no field falls below zero.
     #[must_use]
     pub const fn minus(self, part: Self) -> Self {
         Self {
@@ -93,7 +93,7 @@ impl Spent {
         }
     }
 
-    /// As people see it, in dollars. Without `cost` the money isn't known; with `unpriced` it is that of
+    /// Returns the use as people see it, in dollars. Without `cost` the cost is unknown; with `unpriced` it is that of
     /// the other calls.
     pub fn to_json(&self) -> Value {
         let mut shown = json!({"calls": self.calls, "input": self.input, "output": self.output});
@@ -119,19 +119,19 @@ const fn is_zero(tokens: &u64) -> bool {
     *tokens == 0
 }
 
-/// What a session has used on one day.
+/// Use of a session on one day.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Today {
-    /// `YYYY-MM-DD`, in the venue's time zone.
+    /// Date as `YYYY-MM-DD`, in the venue's time zone.
     pub date: String,
-    /// When it did first: one that is deleted and begins anew has another.
+    /// Time of its first use: a session that is deleted and begins anew has another.
     pub since: Millis,
-    /// By model, `provider/name`.
+    /// Use by model, `provider/name`.
     pub models: BTreeMap<String, Spent>,
 }
 
 impl Today {
-    /// A session's day after another turn. A new day begins with nothing.
+    /// Returns a session's day after another turn. A new day begins with nothing.
     pub fn after(before: Option<&Self>, date: &str, now: Millis, model: &str, spent: Spent) -> Self {
         let same = before.filter(|before| before.date == date).cloned();
         let mut today = same.unwrap_or_else(|| Self { date: date.to_owned(), since: now, models: BTreeMap::new() });
@@ -141,15 +141,15 @@ impl Today {
     }
 }
 
-/// What a job has used itself, as of its last commit.
+/// Use of a job without those under it, up to its last commit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Tally {
-    /// So much.
+    /// Use of its model calls.
     pub spent: Spent,
-    /// It may have started other jobs.
+    /// Whether it may have started other jobs.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub started: bool,
-    /// Turns that another model than the agent's own has answered.
+    /// Number of turns that a fallback model answered.
     #[serde(default, skip_serializing_if = "is_none")]
     pub fallbacks: u32,
 }
@@ -159,18 +159,18 @@ const fn is_none(number: &u32) -> bool {
     *number == 0
 }
 
-/// What a job and the jobs under it have used together.
+/// Use of a job and of the jobs under it together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Tree {
-    /// So much, as far as it is known.
+    /// Use of all, as far as it is known.
     pub spent: Spent,
-    /// Jobs under it.
+    /// Number of jobs under it.
     pub jobs: u32,
-    /// There are more of them than were looked at.
+    /// Whether more jobs are under it than were read.
     pub partial: bool,
 }
 
-/// What a job and those under it have used, as people see it; `None` = nothing is known.
+/// Returns the use of a job and of those under it, as people see it; `None` = nothing is known.
 pub fn shown(own: Option<&Tally>, tree: Option<&Tree>) -> Option<Value> {
     let below = tree.filter(|tree| tree.jobs > 0);
     if own.is_none() && below.is_none() {

@@ -1,4 +1,4 @@
-//! What a store had acknowledged and was found without.
+//! Losses: changes that a store had acknowledged and was found without.
 
 use crate::ids::Owner;
 use crate::time::Millis;
@@ -6,35 +6,35 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt::{Display, Formatter};
 
-/// One thing that was acknowledged and isn't there.
+/// One acknowledged change that is missing.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Loss {
-    /// Whose.
+    /// Owner of the changed document.
     pub owner: Owner,
-    /// When that was.
+    /// Time of the acknowledgement.
     pub acknowledged: Millis,
-    /// Its kind, in words, for sums; empty in records of older builds.
+    /// Kind of the change in words, for sums; empty in records of older builds.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub kind: String,
-    /// An event, the end of a job, a turn or a document, in words with its id.
+    /// Change in words with its id: an event, the end of a job, a turn or a document.
     pub what: String,
-    /// How it stands instead, in words; `None`: it is there again, under the same id.
+    /// Present state in words; `None`: the change is restored under the same id.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lost: Option<String>,
 }
 
-/// What one process found missing at a time.
+/// Losses that one process found at one time.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Losses {
-    /// When that was found.
+    /// Time of the find.
     pub found: Millis,
-    /// The worker or server that had been told that it was kept.
+    /// Name of the worker or server that got the acknowledgements.
     pub by: String,
-    /// How much it was.
+    /// Number of losses.
     pub total: u64,
-    /// How much of each kind is gone and not back.
+    /// Number of losses by kind that are not restored.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub kinds: BTreeMap<String, u64>,
     /// Limits of the find in words, e.g. that the journal doesn't reach back far enough.
@@ -44,38 +44,38 @@ pub struct Losses {
     pub lines: Vec<Loss>,
 }
 
-/// Up to when the store is known to be whole, by its servers' own names of their histories.
+/// Time up to which the store is known to be complete, with its servers' own names of their histories.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct SafePoint {
     /// Names of the histories of its servers.
     pub names: Vec<String>,
-    /// Changes that were acknowledged before are there.
+    /// Time before which every acknowledged change is in the store.
     pub at: Millis,
 }
 
 impl SafePoint {
-    /// Whether every one of these histories was there at the safe point.
+    /// Whether every one of these histories existed at the safe point.
     pub fn is_of(&self, names: &[String]) -> bool {
         names.iter().all(|name| self.names.contains(name))
     }
 }
 
-/// An operator has read what was lost, and has done about it what can be done.
+/// Confirmation of an operator that losses were read and handled.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct LossSettlement {
-    /// Finds until then are settled.
+    /// Time up to which finds are settled.
     pub at: Millis,
-    /// The operator, as callers are named.
+    /// Name of the operator, in the form of callers.
     pub by: String,
 }
 
 impl Losses {
-    /// Most losses that one record names.
+    /// Number of losses that one record names at most.
     pub const LINES: usize = 200;
 
-    /// Records of all that was found; the first has the sums and the notes. What is gone comes before what is back.
+    /// Makes the records of a find; the first has the sums and the notes. Losses come before restored changes.
     pub fn split(found: Millis, by: &str, mut all: Vec<Loss>, notes: Vec<String>) -> Vec<Self> {
         let total = all.len() as u64;
         let mut kinds = BTreeMap::new();
@@ -101,7 +101,7 @@ impl Losses {
         parts
     }
 
-    /// Whether an operator should know: something is gone, or may be.
+    /// Whether an operator should know: something is lost, or may be.
     pub fn is_serious(&self) -> bool {
         !self.kinds.is_empty() || !self.notes.is_empty()
     }

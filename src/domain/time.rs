@@ -11,13 +11,13 @@ use std::time::Duration;
 pub struct Millis(pub u64);
 
 impl Millis {
-    /// Milliseconds since the epoch as digits, or a time as RFC 3339 writes it, e.g.
-    /// `2026-11-21T22:00:00Z`; a date alone is its beginning.
+    /// Reads digits as milliseconds since the epoch, or a time of RFC 3339, e.g. `2026-11-21T22:00:00Z`; a date alone
+    /// is its beginning in UTC.
     pub fn parse(text: &str) -> Option<Self> {
         if text.bytes().all(|byte| byte.is_ascii_digit()) {
             return text.parse().ok().map(Self);
         }
-        // A time zone in brackets (RFC 9557) would be left out of account, also where it contradicts the offset.
+        // A time zone in brackets (RFC 9557) would be ignored, even where it contradicts the offset.
         if text.contains('[') {
             return None;
         }
@@ -26,24 +26,24 @@ impl Millis {
         u64::try_from(time.as_millisecond()).ok().map(Self)
     }
 
-    /// This instant moved forward; saturates at the end of time.
+    /// Moves this instant forward; saturates at the end of time.
     #[must_use]
     pub fn plus(self, by: Duration) -> Self {
         Self(self.0.saturating_add(u64::try_from(by.as_millis()).unwrap_or(u64::MAX)))
     }
 
-    /// This instant moved back; saturates at the epoch.
+    /// Moves this instant back; saturates at the epoch.
     #[must_use]
     pub fn minus(self, by: Duration) -> Self {
         Self(self.0.saturating_sub(u64::try_from(by.as_millis()).unwrap_or(u64::MAX)))
     }
 
-    /// Time from `earlier` to this instant; zero when it lies in the future.
+    /// Returns the time from `earlier` to this instant; zero if `earlier` is later.
     pub fn since(self, earlier: Self) -> Duration {
         Duration::from_millis(self.0.saturating_sub(earlier.0))
     }
 
-    /// RFC 3339 in UTC with milliseconds, as shown to users.
+    /// Returns the time as RFC 3339 in UTC with milliseconds.
     pub fn rfc3339(self) -> String {
         i64::try_from(self.0)
             .ok()
@@ -51,7 +51,7 @@ impl Millis {
             .map_or_else(|| format!("{}ms", self.0), |t| format!("{t:.3}"))
     }
 
-    /// `YYYY-MM-DD` in UTC.
+    /// Returns the date as `YYYY-MM-DD` in UTC.
     pub fn date(self) -> String {
         self.rfc3339().chars().take(10).collect()
     }

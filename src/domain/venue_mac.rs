@@ -1,19 +1,19 @@
-//! A code of the venue's key on records that lie where others may write, too.
+//! Codes under the venue's key for records in places where others may write.
 
 use crate::ids::{hmac_fits, hmac_hex};
 
-/// A record that carries such a code.
+/// A record with such a code.
 pub trait VenueMac: Sized {
-    /// The text that the code covers: everything but the code itself.
+    /// Returns the text that the code covers: everything but the code itself.
     fn covered_text(&self) -> String;
 
-    /// The code, 64 hex digits; empty before [`VenueMac::seal`].
+    /// Returns the code, 64 hex digits; empty before [`VenueMac::seal`].
     fn mac(&self) -> &str;
 
-    /// Puts a code in the place of the one before.
+    /// Replaces the code.
     fn set_mac(&mut self, mac: String);
 
-    /// The same record with a code of the venue's key.
+    /// Adds a code under the venue's key.
     #[must_use]
     fn seal(mut self, key: &[u8]) -> Self {
         let mac = hmac_hex(key, self.covered_text().as_bytes());

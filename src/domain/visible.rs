@@ -1,11 +1,11 @@
-//! Characters that nobody sees: two names that look the same shall be the same.
+//! Invisible characters: two names that look the same shall be the same.
 
 /// The rule for names, paths and grants, as an error states it.
 pub const RULE: &str = "characters that can't be seen are not allowed";
 
-/// The first character that can't be seen: zero-width, direction and format characters, separators of
-/// lines, the byte order mark. Joiners and variation selectors are part of scripts and emoji, and are
-/// let through between characters that aren't ASCII.
+/// Returns the first invisible character: zero-width, direction and format characters, separators of lines, the byte
+/// order mark. Joiners and variation selectors are part of scripts and emoji, and are allowed between characters that
+/// aren't ASCII.
 pub fn hidden(text: &str) -> Option<char> {
     let mut before = None;
     let mut rest = text.chars().peekable();
@@ -24,8 +24,7 @@ pub fn hidden(text: &str) -> Option<char> {
     None
 }
 
-/// The rule that a name breaks which people give to something and read in lists: one line of characters that can be seen.
-/// Blanks are allowed.
+/// Checks a name that people give and read in lists: one line of visible characters. Blanks are allowed.
 pub fn check_line(name: &str) -> Result<(), &'static str> {
     if name.chars().any(|c| c.is_control() || matches!(c, '\u{2028}' | '\u{2029}')) {
         return Err("control characters and line breaks are not allowed");
@@ -33,8 +32,8 @@ pub fn check_line(name: &str) -> Result<(), &'static str> {
     if hidden(name).is_some() { Err(RULE) } else { Ok(()) }
 }
 
-/// Takes no place in a line that anybody sees: Unicode's `Default_Ignorable_Code_Point` as a whole, the marks of
-/// annotations, and the blank of Braille.
+/// Whether a character takes no visible place in a line: Unicode's `Default_Ignorable_Code_Point` as a whole, the marks
+/// of annotations, and the blank of Braille.
 pub const fn is_unseen(c: char) -> bool {
     matches!(
         c,
@@ -61,15 +60,15 @@ pub const fn is_unseen(c: char) -> bool {
     )
 }
 
-/// Most bytes that the text of an error takes in JSON.
+/// Bytes of an error's text in JSON at most.
 const ERROR_BYTES: usize = 2048;
 
-/// The text of an error as it is told, whatever of a stranger's stands in it: the beginning, and that it goes on.
+/// Cuts the text of an error, which may contain a caller's text of any length.
 pub fn told(text: String) -> String {
     beginning(text, ERROR_BYTES)
 }
 
-/// The beginning of a text, and that it goes on, in as many bytes as it may take inside a JSON text.
+/// Cuts a text to `bytes` bytes inside a JSON text, and marks the cut.
 pub fn beginning(mut text: String, bytes: usize) -> String {
     let size = |c: char| match c {
         '"' | '\\' | '\n' | '\r' | '\t' | '\u{8}' | '\u{c}' => 2,
@@ -91,7 +90,7 @@ pub fn beginning(mut text: String, bytes: usize) -> String {
     text
 }
 
-/// Whether what has this name, a key or a header, is a secret or a token by it: its value is never quoted.
+/// Whether the name of a key or a header means a secret or a token: its value is never quoted.
 pub fn is_secret_name(name: &str) -> bool {
     let name = name.to_ascii_lowercase();
     let whole = ["authorization", "proxy-authorization", "cookie", "headers", "ucans", "prf", "jwt", "passwd"]
@@ -104,7 +103,7 @@ pub fn is_secret_name(name: &str) -> bool {
         || key.is_some_and(|of| keys.iter().any(|end| of.ends_with(end)))
 }
 
-/// Text of a stranger inside a message: short, and harmless in a terminal or a log.
+/// Returns a caller's text for a message: short, and harmless in a terminal or a log.
 pub fn quoted(text: &str) -> String {
     const CHARACTERS: usize = 80;
     let mut rest = text.chars();

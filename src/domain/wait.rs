@@ -1,4 +1,4 @@
-//! Reasons why accepted work does not go on now, with their data, their text for people and their JSON.
+//! Wait reasons: why accepted work does not continue, with their data, their text for people and their JSON.
 
 use crate::ids::{AgentId, JobId};
 use crate::time::Millis;
@@ -7,19 +7,19 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::{Value, json};
 use std::fmt::{self, Display, Formatter};
 
-/// The text of a reason that names what its reader may not read.
+/// Text of a reason that names something which its reader may not read.
 const NOT_READABLE: &str = "the job or the agent that it is about is not yours to read";
 
 /// Reason why a job, a session or an agent waits.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum WaitReason {
-    /// Its message lies in the queue, and no worker has admitted it.
+    /// The message is in the queue, and no worker has admitted it.
     NotAdmitted,
-    /// Nothing is in its way: a worker takes it next.
+    /// Nothing blocks the work: a worker takes it next.
     Due,
-    /// No worker has given a sign of life lately.
+    /// No worker has given a heartbeat lately.
     NoWorker {
-        /// Name and last sign of the one that was heard last; absent where none is on the list.
+        /// Name and time of the newest heartbeat; absent if no worker is registered.
         last: Option<(String, Millis)>,
     },
     /// Sessions hold every slot of every live worker.
@@ -31,28 +31,28 @@ pub enum WaitReason {
     OwnerShare,
     /// The agent runs as many sessions as its `concurrency` allows.
     AgentLimit {
-        /// The agent.
+        /// Id of the agent.
         agent: AgentId,
-        /// Sessions that it may run at once.
+        /// Number of sessions that the agent may run at once.
         limit: u32,
-        /// Sessions that its owner may run at once, where that may be the reason as well.
+        /// Number of sessions that its owner may run at once, where that may be the reason as well.
         owner_limit: Option<u32>,
     },
     /// The owner runs as many sessions as `worker.owner_cap` allows.
     OwnerLimit {
-        /// Sessions that it may run at once.
+        /// Number of sessions that the owner may run at once.
         limit: u32,
     },
     /// The agent is suspended.
     Suspended {
-        /// The agent.
+        /// Id of the agent.
         agent: AgentId,
-        /// The reason that was given, or why its models can't be used.
+        /// Reason that was given, or why its models can't be used.
         why: Option<String>,
     },
     /// A caller has paused the job.
     Paused {
-        /// The job.
+        /// Id of the job.
         job: JobId,
         /// Name of the caller; absent where it isn't recorded.
         by: Option<String>,
@@ -61,31 +61,31 @@ pub enum WaitReason {
     Behind {
         /// Job of that task.
         job: JobId,
-        /// What that one waits for; absent while it runs.
+        /// Wait reason of that task; absent while it runs.
         wait: Option<Box<WaitReason>>,
     },
-    /// People have to answer.
+    /// People have to answer approvals.
     Person {
-        /// Approvals that nobody has answered, one at least.
+        /// Unanswered approvals, at least one.
         approvals: Vec<JobId>,
     },
     /// A child job has not ended.
     Child {
         /// Id of the child's job.
         job: JobId,
-        /// The agent that serves it.
+        /// Agent that serves the child.
         agent: AgentId,
-        /// What it waits for; absent while it runs.
+        /// Wait reason of the child; absent while it runs.
         wait: Option<Box<WaitReason>>,
         /// Number of other children that are awaited.
         others: usize,
     },
-    /// The child that is awaited has ended, and its result has not arrived.
+    /// The awaited child has ended, and its result has not arrived.
     ResultDue {
         /// Id of the child's job.
         job: JobId,
     },
-    /// A reason that names a job or an agent which the reader may not read: its kind, and no more.
+    /// The reason names a job or an agent which the reader may not read: only its kind is shown.
     Withheld {
         /// Kind of the reason.
         kind: &'static str,
@@ -94,51 +94,51 @@ pub enum WaitReason {
         /// Whether a person has to do something.
         needs_person: bool,
     },
-    /// A worker outside this venue has not taken the job, or has not ended it.
+    /// An external worker has not taken the job, or has not ended it.
     External {
-        /// The queue that it is published on.
+        /// Queue that the job is published on.
         queue: String,
-        /// Whether such a worker has begun.
+        /// Whether an external worker has begun.
         begun: bool,
     },
-    /// Nothing is to be done before a time.
+    /// Nothing is done before a time.
     Timer {
-        /// The time.
+        /// Time at which the work continues.
         until: Millis,
     },
-    /// What a worker has noted before it gave the work back.
+    /// A worker noted a reason before it released the work.
     Noted {
-        /// Why.
+        /// Kind of the reason.
         cause: WaitCause,
-        /// In words.
+        /// Reason in words.
         text: String,
-        /// When it goes on.
+        /// Time at which the work continues.
         until: Option<Millis>,
     },
 }
 
-/// Kind of a reason that only the worker knows that gave the work back.
+/// Kind of a reason that only the worker which released the work knows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum WaitCause {
-    /// A rate limit of the provider's, as the venue counts it.
+    /// A rate limit of the provider, as the venue counts it.
     ProviderLimit,
     /// A cap on spending, until it resets, or a budget that other turns hold.
     SpendingLimit,
-    /// The provider has failed, and is asked again.
+    /// The provider has failed, and is called again after a pause.
     BackingOff {
-        /// Tries so far.
+        /// Number of calls so far.
         tries: u32,
     },
     /// A caller has paused the job.
     Paused,
-    /// Its message to an external worker can't be published yet.
+    /// The message to an external worker can't be published yet.
     NotPublished,
-    /// An older or a newer build has noted it.
+    /// An older or a newer build noted the reason.
     #[default]
     Other,
 }
 
-/// As a map of `kind` and, of a provider that failed, `tries`.
+/// Writes a map of `kind` and, for a provider that failed, `tries`.
 impl Serialize for WaitCause {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
         let noted = match self {
@@ -151,7 +151,7 @@ impl Serialize for WaitCause {
     }
 }
 
-/// Notes of newer builds with other kinds are read too.
+/// Reads notes of newer builds with unknown kinds, too.
 impl<'de> Deserialize<'de> for WaitCause {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         let noted = Value::deserialize(from)?;
@@ -168,7 +168,7 @@ impl<'de> Deserialize<'de> for WaitCause {
 }
 
 impl WaitCause {
-    /// Whether an older build would have noted it: it needs no key of its own.
+    /// Whether the kind needs no key in a note, because older builds wrote none.
     pub fn is_other(&self) -> bool {
         *self == Self::Other
     }
@@ -186,7 +186,7 @@ impl WaitCause {
 }
 
 impl WaitReason {
-    /// Its name in JSON.
+    /// Returns the name in JSON.
     pub const fn kind(&self) -> &'static str {
         match self {
             Self::NotAdmitted => "not-admitted",
@@ -209,7 +209,7 @@ impl WaitReason {
         }
     }
 
-    /// When it goes on by itself; `None`: when something happens.
+    /// Returns when the work continues by itself; `None` if an event must happen.
     pub const fn until(&self) -> Option<Millis> {
         match self {
             Self::Timer { until } => Some(*until),
@@ -232,7 +232,7 @@ impl WaitReason {
         }
     }
 
-    /// The reason at the end of the chain of children and earlier tasks.
+    /// Returns the reason at the end of the chain of children and earlier tasks.
     pub fn root(&self) -> &Self {
         if let Self::Behind { wait: Some(wait), .. } | Self::Child { wait: Some(wait), .. } = self {
             wait.root()
@@ -241,8 +241,8 @@ impl WaitReason {
         }
     }
 
-    /// The reason for a reader who may read neither the job nor the agent that waits: what concerns all work of the
-    /// owner stays, of the rest no name and no text.
+    /// Returns the reason for a reader who may read neither the job nor the agent that waits: reasons that concern all
+    /// work of the owner stay, others lose every name and text.
     #[must_use]
     pub fn withheld(self) -> Self {
         match self {
@@ -275,14 +275,14 @@ impl WaitReason {
         }
     }
 
-    /// Whether a person has to do something before it goes on: among several reasons this one is told first.
+    /// Whether a person has to do something before it continues: of several reasons this one is shown first.
     pub fn needs_person(&self) -> bool {
         let root = self.root();
         let is_persons = matches!(root, Self::Person { .. } | Self::Suspended { .. } | Self::Paused { .. });
         is_persons || matches!(root, Self::Withheld { needs_person: true, .. })
     }
 
-    /// What a reader can do about it, of what stands at the end of its chain.
+    /// Returns what a reader can do about the reason at the end of the chain.
     pub fn advice(&self) -> Option<String> {
         match self.root() {
             Self::NoWorker { .. } => Some("start one with `trellis worker`; what was accepted is kept".to_owned()),
@@ -312,7 +312,7 @@ impl WaitReason {
         }
     }
 
-    /// The record of it: `kind`, `reason` in words, `until` in milliseconds since 1970, `advice`, and its data.
+    /// Returns the record: `kind`, `reason` in words, `until` in milliseconds since 1970, `advice`, and its data.
     pub fn to_json(&self) -> Value {
         let mut shown = json!({"kind": self.kind(), "reason": self.to_string()});
         let mut put = |key: &str, value: Option<Value>| {
@@ -358,7 +358,7 @@ impl WaitReason {
     }
 }
 
-/// In words, without what can be done about it.
+/// Writes the reason in words, without advice.
 impl Display for WaitReason {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         match self {

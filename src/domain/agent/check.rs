@@ -1,4 +1,4 @@
-//! What a configuration must be, beyond its types.
+//! Checks of a configuration beyond its types.
 
 use super::tool::{Runs, ToolEntry};
 use super::{AgentConfig, AgentRecord, Looping, PromptStyle};
@@ -14,8 +14,8 @@ use crate::wire::dialect::{COMPATIBLE, dialect};
 use crate::wire::schema::project;
 use serde_json::Value;
 
-/// Whether the provider of a model takes its settings: a request with them can be encoded. Of a provider that only the
-/// venue's configuration knows it is found out as for any endpoint of Chat Completions.
+/// Checks that the provider of a model takes its settings: a request with them can be encoded. A provider that only the
+/// venue's configuration knows is checked as an endpoint of Chat Completions.
 fn check_model(model: &ModelSettings) -> Result<(), String> {
     let dialect = dialect(&model.provider).unwrap_or(COMPATIBLE);
     let request = ModelRequest {
@@ -98,7 +98,7 @@ impl AgentConfig {
         }
     }
 
-    /// Whether people who are to be asked about sections are: a call that hands none on asks nobody.
+    /// Checks that approvals of sections belong to tools that hand sections on: any other call would ask nobody.
     fn check_scopes(&self) -> Result<(), String> {
         for (at, entry) in self.tools.iter().enumerate() {
             if let ToolEntry::Named(tool) = entry
@@ -114,8 +114,8 @@ impl AgentConfig {
         Ok(())
     }
 
-    /// Whether the schemas that this agent has of its own can be sent to its models. Those of outputs are the input of
-    /// the tools that end a task.
+    /// Checks that the agent's own schemas can be sent to its models. The schemas of outputs are the input of the tools
+    /// that end a task.
     fn check_schemas(&self) -> Result<(), String> {
         self.model.in_order().try_for_each(|model| self.check_schemas_for(&model.provider))
     }
@@ -162,7 +162,7 @@ impl AgentConfig {
 }
 
 impl AgentRecord {
-    /// Refuses a record that is larger than may be kept, whatever made it so: its configuration, as a rule.
+    /// Refuses a record that is larger than [`AGENT_BYTES`]. As a rule its configuration is the cause.
     pub fn check_size(&self) -> Result<(), OversizedDocument> {
         let bytes = serde_json::to_vec(self).map_or(usize::MAX, |text| text.len());
         if bytes <= AGENT_BYTES {

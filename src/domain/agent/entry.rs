@@ -1,4 +1,4 @@
-//! Context entries: what a configuration or an agent's state wants the model to see.
+//! Context entries: sections of a prompt that a configuration or an agent's state names.
 
 use crate::authority::ResourcePath;
 use crate::decode;
@@ -12,13 +12,13 @@ use crate::visible::quoted;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// One entry: text, or a map that says where the content comes from.
+/// One entry: a text, or a map that names the source of the content.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(untagged, try_from = "Value")]
 pub enum ContextEntry {
     /// An asset (64 hex digits or `a/…`), a path (a namespace prefix and no space), else literal text.
     Short(String),
-    /// With a source and options.
+    /// A source with options.
     Full(Box<FullEntry>),
 }
 
@@ -26,68 +26,68 @@ pub enum ContextEntry {
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct FullEntry {
-    /// Catalog path of an operation whose output is shown; `read` and repeatable ones only.
+    /// Catalogue path of an operation whose output is shown; only repeatable operations with the effect `read`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub op: Option<String>,
-    /// Input of `op`; placeholders in its texts are filled in.
+    /// Input of `op`; placeholders in its texts are replaced by values.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub input: Option<Value>,
-    /// A finished job whose output is shown.
+    /// Id of a finished job whose output is shown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub job: Option<String>,
-    /// Where in the job's output: segments separated by `/`, or by dots as in Covia, see [`job_part`].
+    /// Place within the job's output: segments separated by `/`, or by dots as in Covia, see [`job_part`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub path: Option<String>,
-    /// Literal text.
+    /// Literal text of the entry.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub text: Option<String>,
-    /// A lattice path whose value is shown, or an asset.
+    /// Lattice path whose value is shown, or an asset.
     #[serde(rename = "ref", default, skip_serializing_if = "Option::is_none")]
     pub reference: Option<String>,
     /// Heading in the prompt; the source when absent.
     #[serde(default, alias = "type", skip_serializing_if = "Option::is_none")]
     pub label: Option<String>,
-    /// Bytes that it asks for.
+    /// Bytes that the entry asks for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub budget: Option<usize>,
-    /// Higher ones get their bytes first; 500 when absent.
+    /// Entries of a higher priority get their bytes first; 500 when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub priority: Option<i32>,
-    /// Whether the turn fails without it.
+    /// Whether the turn fails without this entry.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub required: bool,
-    /// The instance that it is about, of several that the agent works on at once; absent = all.
+    /// Instance that the entry is about, of several that the agent works on at once; absent = all.
     #[serde(default, alias = "_instance", skip_serializing_if = "Option::is_none")]
     pub instance: Option<String>,
 }
 
-/// Where an entry's content comes from.
+/// Source of an entry's content.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Source {
     /// The output of an operation.
     Operation {
-        /// Catalog path.
+        /// Path in the catalogue.
         path: String,
-        /// Its input.
+        /// Input of the operation.
         input: Value,
     },
     /// The output of a finished job.
     Job {
-        /// Which.
+        /// Id of the job.
         job: JobId,
-        /// Where in its output.
+        /// Keys that lead to the shown part of its output.
         within: Vec<String>,
     },
-    /// Itself.
+    /// The text of the entry.
     Text(String),
     /// The value at a path.
     Path(Path),
-    /// An asset's text, else its description.
+    /// The text of an asset, else its description.
     Asset(AssetId),
 }
 
-/// The part of a job's output that an entry names. Covia separates keys by dots, and begins with
-/// `output` where it means the whole; a key that is there as it is written counts first.
+/// Returns the part of a job's output that an entry names. Covia separates keys by dots, and begins with `output` where
+/// the whole is meant; a key that exists as it is written counts first.
 pub fn job_part<'v>(output: &'v Value, within: &[String]) -> Option<&'v Value> {
     let [dotted] = within else { return navigate(output, within) };
     navigate(output, within).or_else(|| {
@@ -118,7 +118,7 @@ impl TryFrom<Value> for ContextEntry {
 }
 
 impl ContextEntry {
-    /// Where the content comes from, or what is wrong with the entry.
+    /// Returns the source of the content, or what is wrong with the entry.
     pub fn source(&self) -> Result<Source, String> {
         let full = match self {
             Self::Short(text) => return Ok(reference(text).unwrap_or_else(|| Source::Text(text.clone()))),
@@ -143,7 +143,7 @@ impl ContextEntry {
         }
     }
 
-    /// What is wrong with the entry.
+    /// Checks that the source and the options fit together and are within their limits.
     pub fn check(&self) -> Result<(), String> {
         self.source()?;
         let Self::Full(full) = self else { return Ok(()) };
@@ -160,7 +160,7 @@ impl ContextEntry {
         full.label.as_deref().map_or(Ok(()), check_label)
     }
 
-    /// Heading in the prompt; `None` for literal text without one.
+    /// Returns the heading in the prompt; `None` for literal text without one.
     pub fn label(&self) -> Option<String> {
         let explicit = match self {
             Self::Short(_) => None,
@@ -169,7 +169,7 @@ impl ContextEntry {
         explicit.or_else(|| self.source().ok().and_then(|source| source.name()))
     }
 
-    /// The instance that it is about.
+    /// Returns the instance that the entry is about.
     pub fn instance(&self) -> Option<&str> {
         match self {
             Self::Short(_) => None,
@@ -177,7 +177,7 @@ impl ContextEntry {
         }
     }
 
-    /// Bytes that it asks for, its priority, and whether the turn fails without it.
+    /// Returns the bytes that the entry asks for, its priority, and whether the turn fails without it.
     pub fn options(&self) -> (Option<usize>, Option<i32>, bool) {
         match self {
             Self::Short(_) => (None, None, false),
@@ -187,7 +187,7 @@ impl ContextEntry {
 }
 
 impl Source {
-    /// What reading it needs leave for; an operation says for itself what it needs.
+    /// Returns the resource that a reader of this source must be allowed to read. Operations check their own needs.
     pub fn resource(&self) -> Option<ResourcePath> {
         match self {
             Self::Operation { .. } | Self::Text(_) => None,
@@ -197,7 +197,7 @@ impl Source {
         }
     }
 
-    /// As the ledger names it; `None` for literal text.
+    /// Returns the name of the source as the ledger records it; `None` for literal text.
     pub fn name(&self) -> Option<String> {
         match self {
             Self::Operation { path, .. } => Some(path.clone()),
@@ -210,7 +210,7 @@ impl Source {
     }
 }
 
-/// What is wrong with a list of entries, by place.
+/// Checks each entry of a list; an error begins with the place of the entry.
 pub fn check_entries(entries: &[ContextEntry]) -> Result<(), String> {
     if entries.len() > CONTEXT_ENTRIES {
         return Err(format!("`context`: expected at most {CONTEXT_ENTRIES} entries, got {}", entries.len()));
@@ -221,7 +221,7 @@ pub fn check_entries(entries: &[ContextEntry]) -> Result<(), String> {
     Ok(())
 }
 
-/// A string that names an asset or a path.
+/// Returns the source that a text names: an asset or a path.
 fn reference(text: &str) -> Option<Source> {
     if let Some(asset) = asset(text) {
         return Some(Source::Asset(asset));

@@ -1,13 +1,13 @@
-//! Patches of maps: the keys of a patch replace those that are there, `null` removes one.
+//! Patches of maps: the keys of a patch replace those of the map, `null` removes a key.
 
 use serde_json::{Map, Value};
 
-/// Merges the first level.
+/// Merges the first level of keys.
 pub fn shallow(into: &mut Value, patch: &Map<String, Value>) {
     merge(into, patch, false);
 }
 
-/// Merges maps in maps, too; lists are values.
+/// Merges maps within maps, too; lists are replaced as values.
 pub fn deep(into: &mut Value, patch: &Map<String, Value>) {
     merge(into, patch, true);
 }

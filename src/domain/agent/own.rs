@@ -1,17 +1,18 @@
-//! Addresses in a configuration, `/tenant/user/w/x` and `did:key:…/w/x`: those of its owner's own tree become plain paths.
+//! Addresses in a configuration, `/tenant/user/w/x` and `did:key:…/w/x`: those into its owner's own tree become plain
+//! paths.
 
 use crate::ids::Owner;
 use crate::lattice::catalog::behind_owner;
 use crate::lattice::own::{NotOwn, own};
 use serde_json::Value;
 
-/// Lists of capabilities.
+/// Keys of lists of capabilities.
 const CAPS: [&str; 2] = ["caps", "delegable"];
 /// Keys of a context entry that are paths.
 const SOURCES: [&str; 2] = ["ref", "op"];
 
-/// Makes plain paths of the addresses in a configuration as its caller gave it: in capabilities, context entries, and the
-/// same inside `state`. Without an owner every address counts as an own one: only to check the rest.
+/// Turns the addresses of a configuration into plain paths: in capabilities, context entries, and the same inside
+/// `state`. Without an owner every address counts as an own one, which serves to check the rest.
 ///
 /// # Errors
 /// An address leads into another owner's tree.
@@ -33,7 +34,7 @@ fn localise_level(owner: Option<&Owner>, config: &mut Value) -> Result<(), NotOw
     }
     for entry in items(config, "context") {
         let Some(entry) = config.pointer_mut(&entry) else { continue };
-        // A text with spaces is literal.
+        // A text with spaces is literal text.
         if entry.as_str().is_some_and(|text| !text.contains(char::is_whitespace)) {
             localise_text(owner, entry)?;
         }
@@ -44,7 +45,7 @@ fn localise_level(owner: Option<&Owner>, config: &mut Value) -> Result<(), NotOw
     Ok(())
 }
 
-/// JSON pointers of the items of a list.
+/// Returns the JSON pointers of the items of a list.
 fn items(config: &Value, key: &str) -> Vec<String> {
     let count = config.get(key).and_then(Value::as_array).map_or(0, Vec::len);
     (0..count).map(|at| format!("/{key}/{at}")).collect()

@@ -2,10 +2,10 @@
 
 use serde_json::Value;
 
-/// Draft 2020-12. What it refuses the parser refuses, too; a test holds that.
+/// JSON Schema of draft 2020-12. The parser refuses all that the schema refuses; a test checks it.
 pub const TEXT: &str = include_str!("schema.json");
 
-/// The same as a value.
+/// Returns the schema as a value.
 pub fn schema() -> Value {
     serde_json::from_str(TEXT).expect("a test reads it")
 }

@@ -1,4 +1,4 @@
-//! Entries of `tools`: operations by their path, other agents, and calls that are only answers.
+//! Entries of `tools`: operations by their path, other agents, and latent tools whose arguments are their result.
 
 use super::AgentConfig;
 use crate::consent::Consent;
@@ -11,10 +11,10 @@ use crate::scope::{Delegate, Scopes};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// Longest tool name that providers accept.
+/// Characters of a tool name that providers accept at most.
 pub const MAX_NAME: usize = 64;
 
-/// The default tool set; those that the catalog has are offered unless `defaultTools` is false.
+/// Paths of the default tools; those that the catalogue has are offered unless `defaultTools` is false.
 pub const DEFAULT_TOOLS: [&str; 19] = [
     "v/ops/agent/create",
     "v/ops/agent/message",
@@ -37,7 +37,7 @@ pub const DEFAULT_TOOLS: [&str; 19] = [
     "v/ops/schema/infer",
 ];
 
-/// Covia's path of a default tool that has one there, and the tool's name in prompts.
+/// Returns Covia's path of a default tool and the tool's name in prompts, if Covia has the tool.
 pub fn covia_name(path: &str) -> Option<(String, String)> {
     let alias = match path {
         "v/ops/job/run" => "v/ops/grid/run".to_owned(),
@@ -48,7 +48,8 @@ pub fn covia_name(path: &str) -> Option<(String, String)> {
     Some((alias, name))
 }
 
-/// Names by which a configuration asks for them. The tools of tasks and loads are there unasked.
+/// Names by which a configuration asks for tools of the runtime. The tools of tasks and loads are offered without being
+/// named.
 pub const HARNESS_TOOLS: [&str; 9] = [
     "complete_task",
     "fail_task",
@@ -61,49 +62,49 @@ pub const HARNESS_TOOLS: [&str; 9] = [
     "compact",
 ];
 
-/// Those that only a goal tree has.
+/// Names of the tools that only a goal tree has.
 pub const GOAL_TOOLS: [&str; 4] = ["subgoal", "complete", "fail", "compact"];
 
-/// The delegate that is nobody's own agent.
+/// Name of the delegate that is no agent of the owner.
 pub const ANONYMOUS: &str = "anonymous";
 
 /// One entry of `tools`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged, try_from = "Value")]
 pub enum ToolEntry {
-    /// A catalog path.
+    /// A path of the catalogue.
     Path(String),
     /// A tool with options.
     Named(Box<NamedTool>),
 }
 
-/// A tool with options: an operation, or a delegate, or neither; then the model's own arguments are
-/// the result of its call.
+/// A tool with options: an operation, a delegate, or neither; then the model's own arguments are the result of its
+/// call.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct NamedTool {
-    /// The catalog path.
+    /// Path in the catalogue.
     #[serde(default, alias = "_activity", skip_serializing_if = "Option::is_none")]
     pub operation: Option<String>,
-    /// An agent that does it as a child job, or `anonymous`.
+    /// Agent that runs the call as a child job, or `anonymous`.
     #[serde(default, alias = "_delegate", skip_serializing_if = "Option::is_none")]
     pub delegate: Option<String>,
-    /// The name that the model sees.
+    /// Name that the model sees.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// The description that the model sees.
+    /// Description that the model sees.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
     /// JSON Schema of the arguments of a tool without an operation.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub input: Option<Value>,
-    /// What of the caller's context goes with a call.
+    /// Sections of the caller's context that go with a call.
     #[serde(default, alias = "_scopes", skip_serializing_if = "Option::is_none")]
     pub scopes: Option<Scopes>,
-    /// The entities that it is about: a request that names others doesn't have it.
+    /// Entities that the tool is about: requests that name others don't have the tool.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub entities: Vec<String>,
-    /// Whether its calls wait for a person.
+    /// Whether calls wait for a person's approval.
     #[serde(default, skip_serializing_if = "Consent::is_none")]
     pub approval: Consent,
     /// Milliseconds in which a fast delegate answers inside the turn; 5,000 when absent.
@@ -114,14 +115,14 @@ pub struct NamedTool {
     pub output_path: Option<String>,
 }
 
-/// What a tool's calls run.
+/// Target of a tool's calls.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Runs {
-    /// An operation, by its catalog path.
+    /// An operation, by its path in the catalogue.
     Operation(String),
-    /// A child job.
+    /// A child job of another agent.
     Delegate(Delegate),
-    /// Nothing.
+    /// No target: the arguments are the result.
     Latent,
 }
 
@@ -141,7 +142,7 @@ impl TryFrom<Value> for ToolEntry {
 }
 
 impl ToolEntry {
-    /// The entities that it is about; none: it is for every request.
+    /// Returns the entities that the tool is about; empty = the tool is for every request.
     pub fn entities(&self) -> &[String] {
         match self {
             Self::Path(_) => &[],
@@ -149,7 +150,7 @@ impl ToolEntry {
         }
     }
 
-    /// The catalog path that it names.
+    /// Returns the path in the catalogue that the entry names.
     pub fn operation(&self) -> Option<&str> {
         match self {
             Self::Path(path) => Some(path),
@@ -200,7 +201,7 @@ impl NamedTool {
         Ok(())
     }
 
-    /// What its calls run, or why that makes no sense.
+    /// Returns the target of the calls, or why the entry makes no sense.
     pub fn runs(&self) -> Result<Runs, String> {
         match (&self.operation, self.delegate.as_deref()) {
             (Some(_), Some(_)) => Err("expected one of `operation` and `delegate`, got both".into()),
@@ -218,7 +219,8 @@ impl NamedTool {
     }
 }
 
-/// `v/ops/covia/read` → `covia_read`, `o/look` → `look`.
+/// Returns the name of a path's tool: `v/ops/covia/read` → `covia_read`, `o/look` → `look`. Cut to [`MAX_NAME`]
+/// characters.
 pub fn tool_name(path: &str) -> String {
     let plain = path.trim_matches('/');
     let short = match plain.rsplit_once('/') {
@@ -231,7 +233,7 @@ pub fn tool_name(path: &str) -> String {
 }
 
 impl ToolEntry {
-    /// The name that its tool has; empty for one without a name.
+    /// Returns the name of the tool; empty for an entry without a name.
     pub fn tool_name(&self) -> String {
         match self {
             Self::Path(path) => tool_name(path),
@@ -246,7 +248,7 @@ impl ToolEntry {
     }
 }
 
-/// Names of the tools that a configuration has besides those of its resources.
+/// Returns the names of the tools that a configuration has besides those of its resources.
 pub fn configured(config: &AgentConfig) -> Vec<String> {
     let defaults = if config.default_tools { &DEFAULT_TOOLS[..] } else { &[] };
     let default = |path: &&str| {

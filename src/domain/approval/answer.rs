@@ -1,4 +1,4 @@
-//! Answers of people: their forms, whether one fits, and what becomes of a call.
+//! Answers of people: their forms, the checks of an answer, and its effect on a call.
 
 use super::{Question, QuestionKind};
 use crate::call::{Outcome, PlannedCall};
@@ -9,14 +9,14 @@ use crate::time::Millis;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-/// What was answered, by whom.
+/// The answer to an approval, with its author and its time.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Answer {
-    /// Who; the venue, when time ran out.
+    /// Name of the person; the venue's when time ran out.
     pub by: String,
-    /// When.
+    /// Time of the answer.
     pub at: Millis,
-    /// What.
+    /// The answer itself.
     #[serde(flatten)]
     pub verdict: Verdict,
 }
@@ -25,31 +25,31 @@ pub struct Answer {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct AnswerBody {
-    /// The approval.
+    /// Id of the approval.
     pub approval: JobId,
-    /// What the answer is about, as it was shown.
+    /// Digest of the subject as it was shown, if the answer names it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub digest: Option<String>,
-    /// The answer, of a person.
+    /// Answer of the person.
     pub answer: GivenAnswer,
 }
 
-/// What a person can answer.
+/// Answers that a person can give.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub enum GivenAnswer {
     /// The call is made.
     Approve {
-        /// With these arguments instead.
+        /// Arguments that replace those of the model.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         arguments: Option<Value>,
-        /// With no other sections than these.
+        /// Keys of the sections that still go with the call.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         scopes: Option<Vec<String>>,
     },
-    /// It is not.
+    /// The call is not made.
     Reject {
-        /// Why.
+        /// Reason that the model gets.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         reason: Option<String>,
     },
@@ -67,40 +67,40 @@ impl From<GivenAnswer> for Verdict {
     }
 }
 
-/// What was answered.
+/// Answers that end an approval, those of the venue included.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "verdict", rename_all = "camelCase")]
 pub enum Verdict {
     /// The call is made.
     Approved {
-        /// With these arguments instead.
+        /// Arguments that replace those of the model.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         arguments: Option<Value>,
-        /// With no other sections than these.
+        /// Keys of the sections that still go with the call.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         scopes: Option<Vec<String>>,
     },
-    /// It is not.
+    /// The call is not made.
     Rejected {
-        /// Why.
+        /// Reason that the model gets.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         reason: Option<String>,
     },
     /// The questions are answered.
     Answered {
-        /// By the names of the questions.
+        /// Answers by the names of the questions.
         answers: Map<String, Value>,
     },
     /// Nobody answered in time.
     Expired,
-    /// What it was asked for has ended.
+    /// The task that the approval belongs to has ended.
     Withdrawn,
 }
 
-/// How a call was decided on, for those who look at its turn.
+/// Decision on a call, as readers of its turn see it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DecidedCall {
-    /// The approval.
+    /// Id of the approval.
     pub approval: JobId,
     /// `approved`, `rejected`, `answered`, `expired` or `withdrawn`.
     pub how: String,
@@ -111,7 +111,7 @@ pub struct DecidedCall {
 }
 
 impl Verdict {
-    /// Its word in records.
+    /// Returns the word that records have for it.
     pub const fn as_str(&self) -> &'static str {
         match self {
             Self::Approved { .. } => "approved",
@@ -123,28 +123,28 @@ impl Verdict {
     }
 }
 
-/// What becomes of a call that was answered.
+/// Effect of an answer on its call.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Ruling {
-    /// It is made.
+    /// The call is made.
     Make {
-        /// As it was approved.
+        /// The call as it was approved.
         planned: Box<PlannedCall>,
-        /// What the model is told with its result.
+        /// Text that the model gets with the result.
         note: Option<String>,
     },
-    /// It is not, and the model gets this in its place.
+    /// The call is not made; the model gets this outcome and text in its place.
     Say(Outcome, String),
 }
 
 impl Answer {
-    /// The record of it beside the call.
+    /// Returns the decision for the records of the call's turn.
     pub fn to_record(&self, approval: &JobId) -> DecidedCall {
         let (how, by) = (self.verdict.as_str().to_owned(), self.by.clone());
         DecidedCall { approval: approval.clone(), how, by, at: self.at }
     }
 
-    /// What becomes of a call that was answered so.
+    /// Returns the effect of this answer on the planned call.
     pub fn ruling(&self, planned: &PlannedCall) -> Ruling {
         match &self.verdict {
             Verdict::Approved { arguments, scopes } => {
@@ -152,7 +152,7 @@ impl Answer {
                 let mut shown = arguments.clone().unwrap_or_default();
                 if let (Some(edited), Ok(resolved)) = (arguments, &mut planned.what) {
                     resolved.arguments.clone_from(edited);
-                    // The model never sees what the runtime fills in, nor does it here.
+                    // The model never sees arguments that the runtime fills in, nor does it see them here.
                     planned.injection.strip(&mut shown);
                 }
                 if let Some(kept) = scopes {
@@ -181,55 +181,54 @@ impl Answer {
     }
 }
 
-/// Why an answer doesn't fit.
+/// An answer that doesn't fit its approval.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum AnswerError {
-    /// Questions can't be approved, calls not answered.
+    /// Questions can't be approved, and calls can't be answered.
     #[error("approval `{id}` {is}: {use_instead}")]
     Kind {
-        /// Which.
+        /// Id of the approval.
         id: JobId,
-        /// What it is.
+        /// Kind of the approval, in words.
         is: &'static str,
-        /// What to do instead.
+        /// Advice to the caller.
         use_instead: &'static str,
     },
-    /// The digest is of something else.
+    /// The digest belongs to another subject.
     #[error("approval `{id}` has the digest `{actual}`, got `{given}`: what was shown is something else; look again")]
     Digest {
-        /// Which.
+        /// Id of the approval.
         id: JobId,
-        /// Its own.
+        /// Digest of the approval.
         actual: String,
-        /// As named.
+        /// Digest that the answer named.
         given: String,
     },
-    /// A section that doesn't go with the call.
+    /// The section doesn't go with the call.
     #[error("section `{key}` doesn't go with this call, {known}; an approval can only narrow")]
     Scope {
-        /// As named.
+        /// Key that the answer named.
         key: String,
-        /// What there is.
+        /// Keys that go with the call, in words.
         known: String,
     },
-    /// An argument that is not the model's, nor the approver's.
+    /// The argument is given by the runtime, neither by the model nor by the approver.
     #[error("argument `{name}` is filled in by the venue, and an approval can't change it: leave it out, or as it is")]
     Fixed {
-        /// Which; of a reference to a secret, where it stands.
+        /// Name of the argument; the place, if it is a reference to a secret.
         name: String,
     },
     /// An answer is missing, unknown or of the wrong kind.
     #[error("question `{id}`: {rule}")]
     Question {
-        /// Which.
+        /// Id of the question.
         id: String,
-        /// What is wrong.
+        /// Rule that the answer breaks.
         rule: String,
     },
 }
 
-/// An argument that edited ones change although only the runtime gives it: one of `fixed`, or a reference
-/// to a secret.
+/// Returns the first edited argument that only the runtime may give: one of `fixed`, or a reference to a secret.
 pub(super) fn changed(original: &Value, edited: &Value, fixed: &[String]) -> Option<String> {
     let differs =
         |name: &&String| edited.get(name.as_str()).is_some_and(|value| Some(value) != original.get(name.as_str()));
@@ -252,7 +251,7 @@ pub(super) fn check_answers(asks: &[Question], answers: &Map<String, Value>) -> 
         if !may_be_missing && !is_answer(ask, answer) {
             let got = match (ask.kind, answer) {
                 (_, Value::Null) => "nothing".to_owned(),
-                // It may be the value of a secret.
+                // The answer may be the value of a secret.
                 (QuestionKind::Token, _) => "something else".to_owned(),
                 _ => format!("`{answer}`"),
             };
@@ -262,7 +261,7 @@ pub(super) fn check_answers(asks: &[Question], answers: &Map<String, Value>) -> 
     Ok(())
 }
 
-/// Whether an answer is one to this question.
+/// Whether an answer has the form that its question asks for.
 fn is_answer(ask: &Question, answer: &Value) -> bool {
     let is_choice = |answer: &Value| answer.as_str().is_some_and(|chosen| ask.choices.iter().any(|c| c == chosen));
     match ask.kind {
@@ -274,7 +273,7 @@ fn is_answer(ask: &Question, answer: &Value) -> bool {
     }
 }
 
-/// What an answer to this question is.
+/// Returns the expected form of an answer, in words.
 fn answer_form(ask: &Question) -> String {
     match ask.kind {
         QuestionKind::Text => "a text".to_owned(),
@@ -287,7 +286,7 @@ fn answer_form(ask: &Question) -> String {
     }
 }
 
-/// Checks the questions of `human/ask`.
+/// Checks the questions of `human/ask`: unique ids, and choices where the type needs them.
 pub fn check_questions(asks: &[Question]) -> Result<(), String> {
     for (at, ask) in asks.iter().enumerate() {
         if ask.id.is_empty() {

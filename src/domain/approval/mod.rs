@@ -1,7 +1,7 @@
-//! Calls that wait for a person: what is asked, who answered what, and what comes of it.
+//! Approvals: questions to a person that calls wait for, the answers, and their effect.
 //!
-//! The id of an approval is made from everything that is shown with it: whoever answers it answers
-//! for exactly that. Other arguments are another approval.
+//! The id of an approval is made from everything that is shown with it, so that an answer holds for exactly that. Other
+//! arguments make another approval.
 
 mod answer;
 #[cfg(test)]
@@ -18,78 +18,78 @@ use serde_json::{Value, json};
 
 pub use answer::{Answer, AnswerBody, AnswerError, DecidedCall, GivenAnswer, Ruling, Verdict, check_questions};
 
-/// What a person is asked.
+/// A question to a person, with its answer.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Approval {
-    /// Its name: a function of everything below but the times and the answer.
+    /// Id: a function of everything below but the times and the answer.
     pub id: JobId,
-    /// The task in whose service it is asked.
+    /// Task that the asking turn serves.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub job: Option<JobId>,
-    /// The session that waits.
+    /// Session that waits.
     #[serde(flatten)]
     pub session: SessionKey,
-    /// The turn whose reply has the call.
+    /// Number of the turn whose reply has the call.
     pub turn: u64,
-    /// The place of the call in it.
+    /// Position of the call in that reply, from 0.
     pub index: u32,
-    /// The name that the model used.
+    /// Name by which the model called the tool.
     pub tool: String,
-    /// What is asked.
+    /// Subject of the question.
     #[serde(flatten)]
     pub subject: ApprovalSubject,
-    /// SHA-256 of what is asked.
+    /// SHA-256 of the subject at its place, in hexadecimal digits.
     pub digest: String,
-    /// When it was asked.
+    /// Time of the question.
     pub asked: Millis,
-    /// Unanswered by then, it is denied.
+    /// Time after which an unanswered approval counts as denied.
     pub expires: Millis,
-    /// What the turn may do that asks: who may not, and may not answer, doesn't see what is asked.
+    /// Authority of the asking turn: who holds less and may not answer doesn't see the subject.
     #[serde(default, skip_serializing_if = "Authority::is_unlimited")]
     pub under: Authority,
-    /// How it was answered.
+    /// Answer of a person, once there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub answer: Option<Answer>,
-    /// Of a newer build.
+    /// Fields that a newer build wrote.
     #[serde(flatten)]
     pub kept: KeptKeys,
 }
 
-/// What a person is asked.
+/// Subject of a question to a person.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum ApprovalSubject {
-    /// Whether a call may be made.
+    /// A call that may be made or not.
     Call {
-        /// The operation, whatever name it was called by; of a delegate `g/<agent>` or its tool.
+        /// Path of the operation, by whatever name it was called; `g/<agent>` or the tool's name for a delegate.
         operation: String,
-        /// The final arguments, with those that the runtime fills in; no value of a secret is in them.
+        /// Final arguments, with those that the runtime fills in; no value of a secret is in them.
         arguments: Value,
-        /// Those that the runtime fills in: no answer changes them.
+        /// Names of the arguments that the runtime fills in: no answer changes them.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         fixed: Vec<String>,
-        /// Sections of the caller's context that go with it.
+        /// Sections of the caller's context that go with the call.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         scopes: Vec<CallSection>,
     },
     /// Questions of the agent's own.
     Questions {
-        /// What they are about.
+        /// Title that says what they are about.
         title: String,
-        /// One answer each.
+        /// The questions, each with one answer.
         asks: Vec<Question>,
     },
 }
 
-/// A section that goes with a call.
+/// A section of the caller's context that goes with a call.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CallSection {
-    /// Its key, e.g. `context/plan`.
+    /// Key of the section, e.g. `context/plan`.
     pub key: String,
-    /// SHA-256 of its content.
+    /// SHA-256 of the content, in hexadecimal digits.
     pub digest: String,
-    /// Bytes of it.
+    /// Size of the content in bytes.
     pub bytes: usize,
 }
 
@@ -128,23 +128,23 @@ pub enum QuestionKind {
     Token,
 }
 
-/// What tells one call of a session's life from every other.
+/// Position of a call, which tells it from every other call of a session.
 #[derive(Debug, Clone, Copy)]
 pub struct CallPlace<'a> {
-    /// Whose.
+    /// Owner of the session.
     pub owner: &'a Owner,
-    /// The session.
+    /// Session of the call.
     pub session: &'a SessionKey,
-    /// The turn of the reply.
+    /// Turn of the reply.
     pub turn: u64,
-    /// The place of the call in it.
+    /// Position of the call in the reply.
     pub call: u32,
-    /// When that turn began; `None` where its reply was recorded by a build that left it out.
+    /// Time at which that turn began; `None` where its reply was recorded by a build that left it out.
     pub start: Option<Millis>,
 }
 
 impl ApprovalSubject {
-    /// SHA-256 of what is asked, at its place.
+    /// Returns the SHA-256 of the subject at its place, in hexadecimal digits.
     pub fn digest(&self, place: CallPlace<'_>) -> String {
         let CallPlace { owner, session, turn, call, start } = place;
         let mut said = match start {
@@ -157,7 +157,7 @@ impl ApprovalSubject {
 }
 
 impl Approval {
-    /// What is asked at a place, until `expires`.
+    /// Makes the approval of a subject at a place, unanswered, until `expires`.
     pub fn new(
         key: &[u8],
         place: CallPlace<'_>,
@@ -185,7 +185,7 @@ impl Approval {
         }
     }
 
-    /// Whether an answer fits what is asked; `digest` is what the answer is about, where it says so.
+    /// Checks that an answer fits the subject. `digest` is what the answer says it is about, if it says so.
     pub fn accepts(&self, verdict: &Verdict, digest: Option<&str>) -> Result<(), AnswerError> {
         if let Some(given) = digest.filter(|given| *given != self.digest) {
             let given = given.to_owned();
@@ -225,22 +225,22 @@ impl Approval {
     }
 }
 
-/// Calls of one reply that wait for a person, as the session remembers them.
+/// Calls of one reply that wait for a person, as the session stores them.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Awaiting {
-    /// The turn whose reply they are of.
+    /// Turn whose reply holds the calls.
     pub turn: u64,
-    /// The task that it served.
+    /// Task that the turn served.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub job: Option<JobId>,
-    /// What that turn was allowed to do: they may do no more.
+    /// Authority of that turn: the calls may do no more.
     #[serde(default, skip_serializing_if = "crate::authority::Authority::is_unlimited")]
     pub authority: crate::authority::Authority,
-    /// Every other call of the reply is still running elsewhere.
+    /// Whether every other call of the reply is still running elsewhere.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub all_started: bool,
-    /// Those that nobody has answered yet.
+    /// Calls without an answer.
     pub calls: Vec<AwaitingCall>,
 }
 
@@ -248,23 +248,23 @@ pub struct Awaiting {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct AwaitingCall {
-    /// Its approval.
+    /// Id of its approval.
     pub approval: JobId,
-    /// Its place in the reply.
+    /// Position of the call in the reply.
     pub call: u32,
-    /// Denied then.
+    /// Time at which an unanswered call counts as denied.
     pub expires: Millis,
-    /// What is done when it is approved.
+    /// Call that is made when it is approved.
     pub planned: PlannedCall,
 }
 
 impl Awaiting {
-    /// When the first of them expires.
+    /// Returns when the first of the calls expires.
     pub fn until(&self) -> Millis {
         self.calls.iter().map(|call| call.expires).min().unwrap_or_default()
     }
 
-    /// Whether one of them waits for this approval.
+    /// Whether one of the calls waits for this approval.
     pub fn awaits(&self, approval: &JobId) -> bool {
         self.calls.iter().any(|call| call.approval == *approval)
     }

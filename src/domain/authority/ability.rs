@@ -1,8 +1,8 @@
-//! The abilities that anything here asks for.
+//! The abilities that operations, routes and resources ask for.
 
 use super::capability::ability_covers;
 
-/// Every ability that an operation, a route or a resource asks for; a test holds it against the code.
+/// Every ability that an operation, a route or a resource asks for; a test compares it with the code.
 pub const ABILITIES: [&str; 48] = [
     "agent/create",
     "agent/delete",
@@ -54,7 +54,7 @@ pub const ABILITIES: [&str; 48] = [
     "write",
 ];
 
-/// Whether holding it is enough for anything.
+/// Whether a held ability is enough for any of [`ABILITIES`].
 pub fn is_known(held: &str) -> bool {
     ABILITIES.iter().any(|asked| ability_covers(held, asked))
 }

@@ -8,14 +8,14 @@ use unicode_normalization::is_nfc;
 /// First segment of resource namespaces, the second dimension beside the lattice.
 pub const RESOURCES: &str = "r";
 
-/// Stands for a `/` inside a key, which no path and no capability can spell: what lies under such a
-/// key is covered by what covers the collection, and by nothing else.
+/// Stands for a `/` inside a key, which no path and no capability can spell. What lies under such a key is covered by a
+/// capability on the collection, and by no other.
 pub(super) const INNER_SLASH: &str = "\u{1f}";
 
-/// Longest `with`, in bytes.
+/// Bytes of `with` at most.
 const MAX_WITH: usize = 2048;
 
-/// Longest `can`, in bytes: far more than any ability that there is, or that somebody else's operation may need.
+/// Bytes of `can` at most: far more than any ability of this venue or of a foreign operation has.
 const MAX_CAN: usize = 256;
 
 /// `{with: path, can: ability}`: permission for an ability on everything under a path.
@@ -36,7 +36,7 @@ impl fmt::Display for Capability {
 }
 
 impl Capability {
-    /// What breaks the rules of paths and abilities, if anything does.
+    /// Checks the rules of paths and abilities.
     pub fn check(&self) -> Result<(), String> {
         let ability = |segment: &str| {
             !segment.is_empty()
@@ -55,17 +55,17 @@ impl Capability {
         check_with(&self.with).map_err(|rule| format!("`with` `{}`: {rule}", readable(&self.with)))
     }
 
-    /// Everything that `other` permits.
+    /// Whether it permits everything that `other` permits.
     pub fn covers(&self, other: &Self) -> bool {
         self.permits(&other.can, &other.with)
     }
 
-    /// It is enough for an ability on a name.
+    /// Whether it is enough for an ability on a name.
     pub fn permits(&self, ability: &str, name: &str) -> bool {
         covers(&self.with, name) && ability_covers(&self.can, ability)
     }
 
-    /// What both permit: the deeper of two paths where one covers the other, abilities likewise.
+    /// Returns what both permit: the deeper of two paths where one covers the other, abilities likewise.
     pub fn intersect(&self, other: &Self) -> Option<Self> {
         let deeper = |a: &str, b: &str, covers: fn(&str, &str) -> bool| {
             if covers(a, b) { Some(b.to_owned()) } else { covers(b, a).then(|| a.to_owned()) }
@@ -74,13 +74,13 @@ impl Capability {
         Some(Self { with, can: deeper(&self.can, &other.can, ability_covers)? })
     }
 
-    /// It names a resource namespace, `r/…`, and no lattice path.
+    /// Whether it names a resource namespace, `r/…`, rather than a lattice path.
     pub fn is_of_resources(&self) -> bool {
         is_of_resources(&self.with)
     }
 }
 
-/// A name of the resource dimension.
+/// Whether a name belongs to the dimension of resources.
 pub fn is_of_resources(name: &str) -> bool {
     covers(RESOURCES, name)
 }
@@ -114,25 +114,24 @@ fn check_with(with: &str) -> Result<(), String> {
     }
 }
 
-/// `general` covers `special` when it is the same or an ancestor by whole segments. A slash at the
-/// end changes nothing.
+/// Whether `general` is the same as `special` or an ancestor by whole segments. A slash at the end changes nothing.
 pub fn covers(general: &str, special: &str) -> bool {
     let general = general.trim_end_matches('/');
     let special = special.trim_end_matches('/');
     general.is_empty() || special.strip_prefix(general).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
-/// One of two names lies at or under the other.
+/// Whether one of two names lies at or under the other.
 pub fn overlaps(a: &str, b: &str) -> bool {
     covers(a, b) || covers(b, a)
 }
 
-/// Whether holding ability `held` is enough for `needed`.
+/// Whether holding the ability `held` is enough for `needed`.
 pub fn ability_covers(held: &str, needed: &str) -> bool {
     held == "*" || (!held.is_empty() && covers(held, needed)) || (held == "crud/write" && needed == "crud/append")
 }
 
-/// A name as people read it.
+/// Returns a name in readable form, with `\/` for a slash inside a key and U+FFFD for control characters.
 pub fn readable(name: &str) -> String {
     name.replace(INNER_SLASH, "\\/").chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
 }

@@ -1,4 +1,4 @@
-//! What travels with every event: the authority of the request behind it, narrowed at each step.
+//! The envelope of every event: the authority of its request, narrowed at each step.
 
 use super::capability::Capability;
 use super::grant::{self, NotWithinParent};
@@ -14,64 +14,63 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::ops::Not;
 
-/// The claim of a token that names the user behind it.
+/// Claim of a token that names its user.
 const USER_CLAIM: &str = "user_id";
 
-/// What may be done with a resource.
+/// Extent of access to a resource.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Mode {
-    /// Its tools that read.
+    /// Tools that read are offered.
     Read,
-    /// All of its tools.
+    /// All tools are offered.
     ReadWrite,
 }
 
-/// The authority of a request on its way through agents: bounds that every step only adds to. One
-/// value, kept with the event; what it permits is computed anew at each turn, with the policy of
-/// that moment.
+/// The authority of a request on its way through agents: bounds to which every step only adds. It is stored with the
+/// event; each turn computes what it permits under the policy of that moment.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 pub struct Envelope {
-    /// What may be done at most.
+    /// Upper bound of what may be done.
     #[serde(skip_serializing_if = "Authority::is_unlimited")]
     pub bound: Authority,
-    /// The most that may be done with a kind of resource; absent = no bound yet.
+    /// Upper bound of access by kind of resource; absent = no bound yet.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub modes: BTreeMap<String, Mode>,
-    /// Who holds it: the caller, then `agent:<id>` of each agent above, outermost first.
+    /// Holders: the caller, then `agent:<id>` of each agent above, outermost first.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub holders: Vec<String>,
-    /// Ids that a revocation may name: of the token, and of the jobs above.
+    /// Ids that a revocation may name: of the token and of the jobs above.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub grants: Vec<String>,
     /// Claims of the verified token behind it, e.g. `user_id`.
     #[serde(skip_serializing_if = "Values::is_empty")]
     pub claims: Values,
-    /// Budgets that it uses, by the names of their accounts, outermost first.
+    /// Names of the budget accounts that it is charged to, outermost first.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub accounts: Vec<String>,
-    /// Its time is over then.
+    /// Time at which the request ends.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub deadline: Option<Millis>,
-    /// Where it comes from.
+    /// Chain of agents that it comes through.
     #[serde(skip_serializing_if = "Lineage::is_outermost")]
     pub lineage: Lineage,
-    /// The token behind it ends then. What was accepted goes on; no timer fires under it later.
+    /// Expiry of its token. Work that was accepted goes on after it; no timer fires under it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub expires: Option<Millis>,
-    /// An agent above has values filled in that it may not read by their path: nor may those whom it asks.
+    /// Whether an agent above has hidden values filled in, so that nobody below may read them by path.
     #[serde(skip_serializing_if = "Not::not")]
     pub hides_values: bool,
 }
 
 impl Envelope {
-    /// Nothing limits it, and nobody is named.
+    /// Whether nothing limits it and nobody is named.
     pub fn is_default(&self) -> bool {
         *self == Self::default()
     }
 
-    /// One turn may act for both.
+    /// Whether one turn may act for both.
     pub fn is_same_authority(&self, other: &Self) -> bool {
         let limits = |envelope: &Self| (envelope.accounts.clone(), envelope.deadline);
         self.bound == other.bound
@@ -81,8 +80,8 @@ impl Envelope {
             && limits(self) == limits(other)
     }
 
-    /// The user of this owner for whom the request is made, whatever agents hand it on: whom the token behind it names by
-    /// its claim `user_id`, else whoever sent it first.
+    /// Returns the user of this owner for whom the request is made, through whatever agents: the claim `user_id` of the
+    /// token, else the first sender.
     pub fn user<'e>(&'e self, owner: &'e Owner) -> Cow<'e, str> {
         let claimed = self.claims.get(USER_CLAIM).and_then(|user| user.as_str()).filter(|user| !user.is_empty());
         let is_agent = |holder: &str| holder.starts_with("agent:") && !holder.contains('/');
@@ -93,12 +92,12 @@ impl Envelope {
         }
     }
 
-    /// Under whom and under what it stands.
+    /// Returns the holders and the grants of this envelope.
     pub fn trail(&self) -> Trail {
         Trail { holders: self.holders.clone(), grants: self.grants.clone() }
     }
 
-    /// The same, standing under these too.
+    /// Adds the holders and grants of a trail.
     #[must_use]
     pub fn under(mut self, trail: &Trail) -> Self {
         trail::add(&mut self.holders, &trail.holders);
@@ -106,15 +105,15 @@ impl Envelope {
         self
     }
 
-    /// The same, limited to the grants of a request; absent = inherited.
+    /// Narrows the bound to the grants of a request; absent = inherited.
     #[must_use]
     pub fn granted(mut self, grants: Option<Vec<Capability>>) -> Self {
         self.bound = self.bound.intersect(&Authority::new(grants));
         self
     }
 
-    /// What `holder`'s turn hands on to a child, acting under `effective`: no more than it holds, than
-    /// its configuration lets it hand on, and than the call names.
+    /// Returns the envelope that the turn of `holder` hands on to a child. It permits no more than `effective`, than
+    /// `delegable` of its configuration, and than the capabilities that the call names.
     pub fn handed_on(
         &self,
         holder: String,
@@ -138,7 +137,7 @@ impl Envelope {
         Ok(child)
     }
 
-    /// The same, paid from these accounts and no others, in this time.
+    /// Replaces the accounts by those of a purse, and applies its deadline.
     #[must_use]
     pub fn paid_from(mut self, purse: &Purse) -> Self {
         self.accounts = purse.accounts().cloned().collect();
@@ -147,12 +146,12 @@ impl Envelope {
         self
     }
 
-    /// The mode of a kind of resource under this bound.
+    /// Returns the access to a kind of resource: the declared one within this bound.
     pub fn mode(&self, kind: &str, declared: Mode) -> Mode {
         self.modes.get(kind).map_or(declared, |bound| (*bound).min(declared))
     }
 
-    /// The same with the modes of an agent's resources: no descendant gets more.
+    /// Narrows the access by kind to that of an agent's resources: no descendant gets more.
     #[must_use]
     pub fn clamped<'k>(mut self, declared: impl IntoIterator<Item = (&'k str, Mode)>) -> Self {
         for (kind, mode) in declared {

@@ -1,4 +1,4 @@
-//! Grants of a request: validated at intake, before a job exists and before any model call.
+//! Grants of a request, checked at intake: before a job exists and before any model call.
 
 use super::Authority;
 use super::capability::{Capability, RESOURCES, covers, is_of_resources, overlaps, readable};
@@ -7,19 +7,19 @@ use crate::visible::{self, hidden};
 use serde_json::Value;
 use unicode_normalization::is_nfc;
 
-/// Most grants of one request.
+/// Number of grants of one request at most.
 pub const MAX_GRANTS: usize = 256;
 
-/// Longest grant, in bytes.
+/// Bytes of a grant at most.
 const MAX_BYTES: usize = 1024;
 
-/// A grant that is refused, and with it the whole request.
+/// A refused grant; the whole request is refused with it.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("GRANT_INVALID: grant {element}: {rule}")]
 pub struct GrantError {
-    /// The element, cut to a readable length.
+    /// Text of the grant, cut to 160 bytes.
     pub element: String,
-    /// The rule that it breaks.
+    /// Rule that the grant breaks.
     pub rule: String,
 }
 
@@ -27,20 +27,20 @@ pub struct GrantError {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("GRANT_NOT_WITHIN_PARENT: `{grant}` is not within what you hold; a request may only hand on the same or less")]
 pub struct NotWithinParent {
-    /// As named.
+    /// Grant as the call named it.
     pub grant: String,
 }
 
 /// A resource namespace at and above which no request may be granted anything.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Boundary {
-    /// Without `r/`, e.g. `app/user`.
+    /// Namespace without `r/`, e.g. `app/user`.
     pub namespace: String,
-    /// Segments that a grant needs below it.
+    /// Number of segments that a grant needs below it.
     pub min_descendants: usize,
-    /// A grant of the namespace itself is legal.
+    /// Whether a grant of the namespace itself is legal.
     pub allow_boundary: bool,
-    /// A grant of what contains the namespace is legal.
+    /// Whether a grant of what contains the namespace is legal.
     pub allow_ancestor: bool,
 }
 
@@ -63,7 +63,7 @@ impl Boundary {
         Ok(boundary)
     }
 
-    /// The rule that a grant of `namespace` breaks.
+    /// Checks a granted namespace against this boundary.
     fn check(&self, namespace: &str) -> Result<(), String> {
         let protected = &self.namespace;
         if namespace == protected {
@@ -83,12 +83,12 @@ impl Boundary {
     }
 }
 
-/// Whitespace as the sources of this rule count it: with the byte order mark.
+/// Whether a character counts as whitespace: Unicode whitespace and the byte order mark.
 fn is_space(c: char) -> bool {
     c.is_whitespace() || c == '\u{feff}'
 }
 
-/// The rule of grant strings that a namespace breaks; the first in their order.
+/// Checks a namespace; the error is the first rule that it breaks.
 pub fn check_namespace(text: &str) -> Result<(), &'static str> {
     let segments = || text.split('/');
     let rules: [(&'static str, bool); 12] = [
@@ -113,8 +113,8 @@ fn shown(value: &Value) -> String {
     readable(&text[..text.floor_char_boundary(160)])
 }
 
-/// The grants of a request: capability objects, or strings that name resource namespaces. Duplicates
-/// are removed, the order is kept; one bad element refuses all.
+/// Returns the grants of a request: capability objects, or strings that name resource namespaces. Duplicates are
+/// removed and the order is kept; one bad element refuses all.
 pub fn parse(grants: &[Value], boundaries: &[Boundary]) -> Result<Vec<Capability>, GrantError> {
     let fail = |element: &Value, rule: &str| GrantError { element: shown(element), rule: rule.to_owned() };
     if grants.len() > MAX_GRANTS {
@@ -154,12 +154,12 @@ pub fn parse(grants: &[Value], boundaries: &[Boundary]) -> Result<Vec<Capability
     Ok(caps)
 }
 
-/// What a child gets of `parent`, when the call names grants: each must be within the parent's.
+/// Returns the authority of a child of `parent` when the call names grants: each must be within the parent's.
 pub fn narrow(parent: &Authority, named: &[Capability]) -> Result<Authority, NotWithinParent> {
     for cap in named {
         let list = if cap.is_of_resources() { &parent.resources } else { &parent.paths };
         let within = match list {
-            // Nothing limits the lattice; of resources nothing is held.
+            // The lattice is unlimited; of resources nothing is held.
             None => !cap.is_of_resources(),
             Some(held) => held.iter().any(|held| held.covers(cap)),
         };

@@ -1,35 +1,35 @@
-//! Who holds an authority and is asked many times: what it always holds is put into words once.
+//! A holder of an authority for many checks: the names that are always held are computed once.
 
 use super::capability::{Capability, covers, is_of_resources};
 use super::{Authority, physical, scratch};
 
-/// Values that the runtime fills in: nobody reads them by path without a capability.
+/// Values that the runtime fills in: reading them by path needs a capability.
 pub const HIDDEN: &str = "v/context";
 
-/// What [`Authority::permits`] comes to.
+/// Result of a check of an authority.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Held {
-    /// It is permitted.
+    /// The use is permitted.
     Yes,
-    /// Nothing permits it.
+    /// Nothing permits the use.
     No,
-    /// It would be, had it not been revoked.
+    /// The use would be permitted, had it not been revoked.
     Revoked,
 }
 
-/// Who holds an authority and is asked for what it permits.
+/// An authority with the names that its holder always holds.
 pub struct Holder<'a> {
     authority: &'a Authority,
-    /// The session's own `c/`.
+    /// Name of the session's own `c/`.
     scratch: Option<String>,
-    /// Its own job.
+    /// Name of its own job.
     job: Option<String>,
-    /// The job's own `t/`.
+    /// Name of the job's own `t/`.
     task: Option<String>,
 }
 
 impl<'a> Holder<'a> {
-    /// The holder of `authority`.
+    /// Makes the holder of `authority`.
     pub fn of(authority: &'a Authority) -> Self {
         let home = &authority.home;
         let job = home.job.as_ref().map(|job| format!("j/{job}"));
@@ -37,20 +37,20 @@ impl<'a> Holder<'a> {
         Self { authority, scratch: home.session.as_ref().map(scratch), job, task }
     }
 
-    /// [`Authority::may_know`].
+    /// Whether the use of a capability may be known, see [`Authority::may_know`].
     pub fn may_know(&self, used: &Capability) -> bool {
         let name = physical(used.with.trim_end_matches('/'), &self.authority.home);
         [used.can.as_str(), super::cover::reading(&used.with)].iter().any(|can| self.held(can, &name) == Held::Yes)
     }
 
-    /// Of a physical name.
+    /// Returns whether an ability is held on a physical name, and if not, whether it was revoked.
     pub(super) fn held(&self, ability: &str, name: &str) -> Held {
         if self.always(ability, name) {
             return Held::Yes;
         }
         let Authority { paths, resources, home, .. } = self.authority;
         let list = if is_of_resources(name) { resources } else { paths };
-        // What a turn asks is for a person to decide, and for no turn.
+        // A person decides on approvals; no turn may.
         let by_person = home.session.is_some() && covers("job/approve", ability);
         let permitted = !by_person
             && match list {
@@ -64,10 +64,11 @@ impl<'a> Holder<'a> {
         }
     }
 
-    /// The session's own `c/`, the job's own `t/`, its own job, and reading `v/` without [`HIDDEN`].
+    /// Whether it is held in any case: the session's own `c/`, the job's own `t/`, its own job, and reading `v/`
+    /// without [`HIDDEN`].
     pub(super) fn always(&self, ability: &str, name: &str) -> bool {
         let within = |own: &Option<String>| own.as_ref().is_some_and(|own| covers(own, name));
-        // Without a session or a job there is nothing that these could mean.
+        // Without a session or a job these aliases stand for nothing.
         let nobody = ["c", "t"].iter().any(|alias| covers(alias, name));
         let reads = || ability == "crud/read" && (within(&self.job) || covers("v", name) && !covers(HIDDEN, name));
         within(&self.scratch) || within(&self.task) || nobody || reads()

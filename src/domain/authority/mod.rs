@@ -1,5 +1,5 @@
-//! Authority: what a turn or a caller may do. One question, [`Authority::permits`], is asked before
-//! every read, call, delegation and again at commit. It only ever narrows.
+//! Authority: what a turn or a caller may do. [`Authority::permits`] is checked before every read, call and delegation,
+//! and again at commit. An authority only ever narrows.
 
 pub mod ability;
 pub mod capability;
@@ -25,22 +25,22 @@ pub use resource::ResourcePath;
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 
-/// What a turn or a caller may do, in two dimensions: names of the lattice (and hosts), and resource
-/// namespaces. A list limits only the dimensions that it mentions; an empty list limits both to
-/// nothing. Resources need a capability that names them even where nothing limits.
+/// What a turn or a caller may do, in two dimensions: names of the lattice (and hosts), and resource namespaces. A list
+/// limits only the dimensions that it mentions; an empty list limits both to nothing. Resources need a capability that
+/// names them even where nothing limits.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Authority {
-    /// Absent = no limit.
+    /// Capabilities on the lattice and on hosts; absent = no limit.
     #[serde(skip_serializing_if = "Option::is_none")]
     paths: Option<Vec<Capability>>,
-    /// Absent = no limit yet, and nothing held.
+    /// Capabilities on resources; absent = no limit yet, and nothing held.
     #[serde(skip_serializing_if = "Option::is_none")]
     resources: Option<Vec<Capability>>,
-    /// Revoked, with everything below.
+    /// Resources that were revoked, with everything below.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     except: Vec<ResourcePath>,
-    /// Whose `n/`, `c/` and `t/` are meant, and always held.
+    /// Session and job whose `n/`, `c/` and `t/` the names stand for; these are always held.
     #[serde(skip_serializing_if = "is_nowhere")]
     home: Scope,
 }
@@ -52,23 +52,23 @@ fn is_nowhere(home: &Scope) -> bool {
 /// A refused request: what it needed and what is held.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Denied {
-    /// The ability it needed.
+    /// Ability that was needed.
     pub ability: String,
-    /// On what.
+    /// Resource that it was needed on.
     pub resource: ResourcePath,
-    /// What is held.
+    /// Capabilities that are held.
     pub held: Vec<Capability>,
-    /// It would be permitted, had it not been revoked.
+    /// Whether the request would be permitted, had the resource not been revoked.
     pub revoked: bool,
 }
 
 impl Denied {
-    /// The capability that is missing, as a reason why something is not shown.
+    /// Returns the missing capability, as a reason why something is not shown.
     pub fn need(&self) -> String {
         format!("capability denied: needs {} on {}", self.ability, self.resource)
     }
 
-    /// The text that a model gets instead of a result.
+    /// Returns the text that a model gets instead of a result.
     pub fn text(&self, operation: &str) -> String {
         let held: Vec<_> = self.held.iter().map(ToString::to_string).collect();
         let held = match (held.is_empty(), self.revoked) {
@@ -85,8 +85,8 @@ impl Denied {
     }
 }
 
-/// The physical name of what `n/…`, `c/…` and `t/…` mean for their agent, session and job, so that
-/// no alias permits more than the place it stands for.
+/// Returns the physical name of `n/…`, `c/…` and `t/…` for their agent, session and job, so that no alias permits more
+/// than the place that it stands for.
 fn physical<'n>(name: &'n str, home: &Scope) -> Cow<'n, str> {
     let (first, rest) = name.split_once('/').map_or((name, ""), |(first, rest)| (first, rest));
     let base = match (first, &home.session, &home.job) {
@@ -98,7 +98,7 @@ fn physical<'n>(name: &'n str, home: &Scope) -> Cow<'n, str> {
     Cow::Owned(if rest.is_empty() { base } else { format!("{base}/{rest}") })
 }
 
-/// [`physical`] of a resource.
+/// Returns a resource under its physical name.
 fn settled(resource: &ResourcePath, home: &Scope) -> ResourcePath {
     ResourcePath::renamed(physical(resource.as_str(), home).into_owned())
 }
@@ -107,7 +107,7 @@ fn scratch(session: &SessionKey) -> String {
     format!("g/{}/sessions/{}/c", session.agent, session.session)
 }
 
-/// Both lists where there are two: absent = no limit.
+/// Returns the intersection of two lists; absent = no limit.
 fn both(a: Option<&Vec<Capability>>, b: Option<&Vec<Capability>>) -> Option<Vec<Capability>> {
     let (a, b) = match (a, b) {
         (None, other) | (other, None) => return other.cloned(),
@@ -124,12 +124,12 @@ fn both(a: Option<&Vec<Capability>>, b: Option<&Vec<Capability>>) -> Option<Vec<
 }
 
 impl Authority {
-    /// No limit on the lattice; no resource.
+    /// Makes an authority without a limit on the lattice, and without resources.
     pub fn unlimited() -> Self {
         Self::default()
     }
 
-    /// Limited to `caps`; `None` = no limit.
+    /// Makes an authority limited to `caps`; `None` = no limit.
     pub fn new(caps: Option<Vec<Capability>>) -> Self {
         let Some(caps) = caps else { return Self::default() };
         if caps.is_empty() {
@@ -140,12 +140,12 @@ impl Authority {
         Self { paths: mentioned(paths), resources: mentioned(resources), ..Self::default() }
     }
 
-    /// Nothing limits it.
+    /// Whether nothing limits it.
     pub fn is_unlimited(&self) -> bool {
         self.paths.is_none() && self.resources.is_none() && self.except.is_empty()
     }
 
-    /// The same for an agent's session and job: its `n/`, `c/` and `t/` are theirs from now on.
+    /// Binds it to an agent's session and job: `n/`, `c/` and `t/` stand for theirs.
     #[must_use]
     pub fn at(self, home: &Scope) -> Self {
         let settle = |caps: Vec<Capability>| {
@@ -157,31 +157,32 @@ impl Authority {
         Self { paths: self.paths.map(settle), except, home: home.clone(), ..self }
     }
 
-    /// Whose `n/`, `c/` and `t/` it means.
+    /// Returns the session and job whose `n/`, `c/` and `t/` the names stand for.
     pub const fn home(&self) -> &Scope {
         &self.home
     }
 
-    /// The same where `n/` is this agent's.
+    /// Binds `n/` to this agent, without a session or a job.
     #[must_use]
     pub fn of(self, agent: &AgentId) -> Self {
         let session = SessionKey { agent: agent.clone(), session: SessionId::new("any").expect("a legal id") };
         self.at(&Scope { session: Some(session), job: None }).nowhere()
     }
 
-    /// The same without a place: what is handed on holds nobody's scratch space.
+    /// Removes the session and the job: an authority that is handed on holds nobody's scratch space.
     #[must_use]
     pub fn nowhere(self) -> Self {
         Self { home: Scope::default(), ..self }
     }
 
-    /// The same for any job of its session: it permits no more than with one, whose own documents come to it.
+    /// Removes the job, for use by any job of the session. It permits no more than with a job, whose own documents come
+    /// on top.
     #[must_use]
     pub fn of_any_job(self) -> Self {
         Self { home: Scope { job: None, ..self.home }, ..self }
     }
 
-    /// The same without what lies at or under a resource.
+    /// Returns the authority without what lies at or under a resource.
     #[must_use]
     pub fn without(mut self, gone: impl Into<ResourcePath>) -> Self {
         let gone = settled(&gone.into(), &self.home);
@@ -193,7 +194,7 @@ impl Authority {
         self
     }
 
-    /// What is listed, for people and models; `None` when nothing limits.
+    /// Returns the capabilities for people and models; `None` when nothing limits.
     pub fn listed(&self) -> Option<Vec<Capability>> {
         if self.paths.is_none() && self.resources.is_none() {
             return None;
@@ -204,8 +205,8 @@ impl Authority {
         Some(listed)
     }
 
-    /// Resource namespaces, without `r/`, on which it holds an ability, in the order of its grants;
-    /// none that was revoked as a whole. `""` is all of them.
+    /// Returns the resource namespaces, without `r/`, on which an ability is held, in the order of the grants.
+    /// Namespaces revoked as a whole are left out; `""` stands for all of them.
     pub fn namespaces(&self, ability: &str) -> Vec<String> {
         let held = self.resources.iter().flatten().filter(|cap| capability::ability_covers(&cap.can, ability));
         let held = held.map(|cap| cap.with.trim_end_matches('/'));
@@ -220,7 +221,7 @@ impl Authority {
         names
     }
 
-    /// What was revoked.
+    /// Returns the revoked resources.
     pub fn revoked(&self) -> &[ResourcePath] {
         &self.except
     }
@@ -234,7 +235,7 @@ impl Authority {
         self.except.iter().any(|gone| overlaps(gone.as_str(), name))
     }
 
-    /// The one question: may the holder use `ability` on a resource?
+    /// Checks that the holder may use `ability` on a resource.
     ///
     /// Always held: the session's own `c/`, the job's own `t/`, its own job, and reading `v/` without
     /// `v/context`.
@@ -253,12 +254,12 @@ impl Authority {
         })
     }
 
-    /// Whether one of its capabilities names something at or under a place: that nothing limits it names none.
+    /// Whether a capability names something at or under a place. An authority without limits names nothing.
     pub fn names(&self, place: &str) -> bool {
         self.paths.iter().flatten().any(|cap| covers(place, cap.with.trim_end_matches('/')))
     }
 
-    /// Whether anything at all under a resource may be reached.
+    /// Whether anything at or under a resource may be reached.
     pub fn reaches(&self, resource: impl Into<ResourcePath>) -> bool {
         let resource = resource.into();
         let name = physical(resource.as_str(), &self.home);
@@ -267,7 +268,7 @@ impl Authority {
         own || caps.iter().any(|cap| overlaps(&cap.with, &name))
     }
 
-    /// The capability by which [`Authority::permits`] says yes; `None` when nothing limits.
+    /// Returns the capability by which [`Authority::permits`] succeeds; `None` when nothing limits.
     pub fn grounds(&self, ability: &str, resource: impl Into<ResourcePath>) -> Option<String> {
         let caps = self.paths.as_ref()?;
         let resource = resource.into();
@@ -276,7 +277,7 @@ impl Authority {
         Some(held.map_or_else(|| format!("{ability} on {resource} (always held)"), ToString::to_string))
     }
 
-    /// The use of `ability` on a resource as it is recorded: by the physical name. `None` when it is
+    /// Returns the use of `ability` on a resource as it is recorded: by the physical name. `None` when the ability is
     /// held without any capability, or not at all.
     pub fn used(&self, ability: &str, resource: impl Into<ResourcePath>) -> Option<Capability> {
         let resource = settled(&resource.into(), &self.home);
@@ -284,15 +285,15 @@ impl Authority {
             .then(|| Capability { with: resource.as_str().to_owned(), can: ability.to_owned() })
     }
 
-    /// Whether a resource lies at, above or below what a capability is on, where both mean the same
-    /// agent, session and job.
+    /// Whether a resource lies at, above or below what a capability is on, where both stand for the same agent, session
+    /// and job.
     pub fn touches(&self, cap: &Capability, resource: impl Into<ResourcePath>) -> bool {
         let name = settled(&resource.into(), &self.home);
         overlaps(&physical(&cap.with, &self.home), name.as_str())
     }
 
-    /// What both permit, in the place of `self`. Names of `n/`, `c/` and `t/` must be settled
-    /// ([`Authority::at`]) where they mean different places.
+    /// Returns what both permit, at the place of `self`. Names of `n/`, `c/` and `t/` must be physical
+    /// ([`Authority::at`]) where they stand for different places.
     #[must_use]
     pub fn intersect(&self, other: &Self) -> Self {
         let both = Self {
@@ -304,8 +305,8 @@ impl Authority {
         other.except.iter().fold(both, Self::without)
     }
 
-    /// [`Authority::intersect`] with a list that limits and grants nothing: resources that are not
-    /// held yet are not held by it.
+    /// Returns the intersection with a list that limits and grants nothing: resources that are not held yet stay
+    /// unheld.
     #[must_use]
     pub fn within(&self, limit: &Self) -> Self {
         let limited = self.intersect(limit);

@@ -1,22 +1,22 @@
-//! Names of an agent's own places as its paths mean them, `n/…`, `c/…` and `t/…`: what a model is told of its capabilities
-//! is what it can write in a call.
+//! Names of an agent's own places as its paths spell them, `n/…`, `c/…` and `t/…`: a model sees its capabilities under
+//! the names that it can write in a call.
 
 use super::{Authority, Capability, ResourcePath, scratch};
 use crate::lattice::layout::Scope;
 use serde::{Deserialize, Serialize};
 
-/// What a model is told of its capabilities; absent lists: nothing limits.
+/// Capabilities as a model sees them; absent lists = nothing limits.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Disclosure {
-    /// What it holds.
+    /// Capabilities that it holds.
     pub held: Vec<Capability>,
-    /// What was revoked of it.
+    /// Resources that were revoked.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub revoked: Vec<ResourcePath>,
 }
 
-/// The relative name of what lies in the home of an agent's session and job; any other name stays as it is.
+/// Returns the relative name of what lies in the home of an agent's session and job; any other name stays as it is.
 pub(super) fn own_name(name: &str, home: &Scope) -> String {
     let mut places = Vec::new();
     if let Some(session) = &home.session {
@@ -31,7 +31,7 @@ pub(super) fn own_name(name: &str, home: &Scope) -> String {
 }
 
 impl Authority {
-    /// [`Authority::listed`] by own names.
+    /// Returns the capabilities and revocations under the agent's own names; `None` when nothing limits.
     pub fn disclosed(&self) -> Option<Disclosure> {
         let named = |cap: Capability| Capability { with: own_name(&cap.with, &self.home), ..cap };
         let held = self.listed()?.into_iter().map(named).collect();

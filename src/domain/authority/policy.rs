@@ -1,4 +1,4 @@
-//! What holds for an owner at this moment: the roots of what it may do, and what was revoked.
+//! The policy of an owner: the roots of what may be done, and the revocations.
 
 use super::capability::{Capability, covers};
 use super::envelope::Envelope;
@@ -8,66 +8,66 @@ use crate::bounds::{AGENT_BYTES, OversizedDocument, POLICY_BYTES, cut_reason};
 use crate::time::Millis;
 use serde::{Deserialize, Serialize};
 
-/// Revocations of one owner: each is looked at in every turn.
+/// Number of revocations of one owner at most: each turn checks every one.
 pub const MAX_REVOCATIONS: usize = 1000;
 
-/// An owner's policy; its version is compared in every commit.
+/// Policy of an owner; every commit compares its version.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Policy {
-    /// What anything of this owner may do at most; absent = no limit.
+    /// Upper bound of what anything of this owner may do; absent = no limit.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub roots: Option<Vec<Capability>>,
-    /// What people want to be asked about: calls that need any of it wait for an approval.
+    /// Calls that need any of these wait for a person's approval.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub approvals: Vec<Capability>,
-    /// What was taken back, the oldest first.
+    /// Revocations, the oldest first.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub revocations: Vec<Revocation>,
 }
 
-/// Something that was taken back: all that is named must match, and one must be.
+/// A revocation: all that it names must match, and it names at least one.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Revocation {
-    /// Its name, to restore it by.
+    /// Name of the revocation, to restore by.
     pub id: String,
-    /// This path and everything below; absent = everything.
+    /// Path that is revoked with everything below; absent = everything.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub path: Option<ResourcePath>,
-    /// Only from this holder: a caller, or `agent:<id>` and what it handed on.
+    /// Holder that it applies to: a caller, or `agent:<id>` and what it handed on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub holder: Option<String>,
-    /// Only from this grant: a token's id or a job, and what was handed on under it.
+    /// Grant that it applies to: a token's id or a job, and what was handed on under it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub grant: Option<String>,
-    /// Why.
+    /// Reason for people.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// By whom.
+    /// Name of the caller who revoked.
     pub by: String,
-    /// When.
+    /// Time of the revocation.
     pub at: Millis,
 }
 
-/// Who acts, for [`Policy::effective`].
+/// The acting party, for [`Policy::effective`].
 #[derive(Debug, Clone, Copy)]
 pub struct Actor<'a> {
-    /// `agent:<id>`, or a caller.
+    /// Name of the holder: `agent:<id>` or a caller.
     pub holder: &'a str,
-    /// Its own list; absent = no limit of its own.
+    /// Capabilities of its own; absent = no limit of its own.
     pub caps: Option<&'a [Capability]>,
-    /// What its creator could do.
+    /// Authority of its creator.
     pub creator: &'a Authority,
-    /// Under whom and under what it was made.
+    /// Holders and grants under which it was made.
     pub made: &'a Trail,
-    /// Whose `n/`, `c/` and `t/` it means.
+    /// Session and job whose `n/`, `c/` and `t/` it means.
     pub home: &'a Scope,
 }
 
 impl Policy {
-    /// What an actor may do for a request, now: roots ∩ the request's bound ∩ its creator's ∩ its own
-    /// list, without what was revoked. Of resources only a request grants any.
+    /// Returns what an actor may do for a request: roots ∩ the request's bound ∩ its creator's ∩ its own list, without
+    /// what was revoked. Only a request grants resources.
     pub fn effective(&self, actor: Actor<'_>, envelope: &Envelope) -> Authority {
         let own = Authority::new(actor.caps.map(<[_]>::to_vec)).at(actor.home);
         let roots = Authority::new(self.roots.clone()).at(actor.home);
@@ -84,8 +84,8 @@ impl Policy {
 }
 
 impl Policy {
-    /// What was taken back of a caller outside turns: by its name, or by one of its request's grants.
-    /// Not what was taken back by path alone: that says what no agent may do, and who said so reads on.
+    /// Returns the revocations that apply to a caller outside turns: by its name, or by one of its request's grants.
+    /// Revocations by path alone are left out: they limit agents, and their author may go on reading.
     pub fn taken_from<'a>(&'a self, holder: &'a str, envelope: &'a Envelope) -> impl Iterator<Item = &'a Revocation> {
         self.revocations.iter().filter(move |revocation| {
             let (creator, made, home) = (&Authority::unlimited(), &Trail::default(), &Scope::default());
@@ -93,25 +93,25 @@ impl Policy {
         })
     }
 
-    /// The revocation by which an actor may start nothing any more for a request.
+    /// Returns the revocation by which an actor may start nothing for a request.
     pub fn stops(&self, actor: Actor<'_>, envelope: &Envelope) -> Option<&Revocation> {
         self.revocations.iter().find(|revocation| revocation.ends() && revocation.concerns(actor, envelope))
     }
 
-    /// The revocation by which nothing is started any more of what stands under `trail`.
+    /// Returns the revocation by which nothing starts of what was made under `trail`.
     pub fn find_end(&self, trail: &Trail) -> Option<&Revocation> {
         self.revocations.iter().find(|revocation| revocation.ends() && revocation.follows(trail))
     }
 
-    /// The revocation of the path of an agent by which it serves a request no more: what was sent to it while its sender
-    /// might do so asks again when it starts.
+    /// Returns the revocation of an agent's path by which the agent doesn't serve a request. Work that was sent before
+    /// the revocation is checked again when it starts.
     pub fn closes(&self, agent: &ResourcePath, envelope: &Envelope) -> Option<&Revocation> {
         self.revocations.iter().find(|revocation| revocation.closes(agent, envelope))
     }
 }
 
 impl Policy {
-    /// The same with reasons that are short enough: older builds took them of any length.
+    /// Cuts long reasons, which older builds accepted.
     #[must_use]
     pub fn with_cut_reasons(mut self) -> Self {
         for revocation in &mut self.revocations {
@@ -120,8 +120,8 @@ impl Policy {
         self
     }
 
-    /// Refuses a policy that is larger than may be kept. `before` is what it replaces: an older build's larger one may
-    /// always be made smaller, and takes revocations as long as the queue keeps it.
+    /// Refuses a policy that is too large. `before` is the one it replaces: an older build's larger one may always
+    /// shrink, and accepts revocations up to [`AGENT_BYTES`], as long as the queue keeps it.
     pub fn check_size(&self, before: &Self, owner: &str) -> Result<(), OversizedDocument> {
         let bytes = |policy: &Self| serde_json::to_vec(policy).map_or(usize::MAX, |text| text.len());
         let (before, after) = (bytes(before), bytes(self));
@@ -140,24 +140,24 @@ impl Policy {
 }
 
 impl Revocation {
-    /// It takes back all that somebody, or something that was granted, may do: nothing starts under it.
+    /// Whether it revokes all that a holder or a grant may do, so that nothing starts under it.
     pub const fn ends(&self) -> bool {
         self.path.is_none() && self.names_some()
     }
 
-    /// It names a holder or a grant.
+    /// Whether it names a holder or a grant.
     pub const fn names_some(&self) -> bool {
         self.holder.is_some() || self.grant.is_some()
     }
 
-    /// Whether what stands under `trail` goes back to what it names.
+    /// Whether it applies to what was made under `trail`.
     pub fn follows(&self, trail: &Trail) -> bool {
         self.names_some()
             && self.holder.as_ref().is_none_or(|holder| trail.holders.contains(holder))
             && self.grant.as_ref().is_none_or(|grant| trail.grants.contains(grant))
     }
 
-    /// Why nothing starts under it.
+    /// Returns the error text for work that may not start under it.
     pub fn refusal(&self) -> String {
         let path = self.path.as_ref().map(ToString::to_string);
         let named = [("path", &path), ("holder", &self.holder), ("grant", &self.grant)];
@@ -166,7 +166,7 @@ impl Revocation {
         format!("nothing starts any more under {named}: it was revoked (revocation `{}`)", self.id)
     }
 
-    /// A path alone says what no agent may do: whom people ask is for them to say.
+    /// Whether an agent may not serve a request. A path alone limits agents; people may still ask the agent.
     fn closes(&self, agent: &ResourcePath, envelope: &Envelope) -> bool {
         let is_way = |path: &ResourcePath| covers(path.as_str(), agent.as_str());
         let is_agent = |holder: &String| holder.starts_with("agent:");

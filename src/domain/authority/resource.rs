@@ -1,7 +1,7 @@
-//! What an ability is asked on: a name by whole segments, built from what is meant and from no text.
+//! The object of an ability: a name by whole segments, built from typed parts and never from a text.
 //!
-//! A path printed and split again is another one as soon as a key has a `/` in it, so nothing makes
-//! a resource of the text of a path: a [`Path`], an id, or a capability as somebody spelled it does.
+//! A path that is printed and split again changes as soon as a key has a `/` in it. So no resource is made from the
+//! text of a path: only from a [`Path`], an id, or a capability as its author spelled it.
 
 use super::capability::{Capability, INNER_SLASH, RESOURCES, readable};
 use crate::ids::secret::SecretName;
@@ -10,15 +10,14 @@ use crate::lattice::{Namespace, Path};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// What an ability is asked on. As it is stored and compared a `/` inside a key is `INNER_SLASH`,
-/// as people read it `\/`.
+/// The object of an ability. It is stored and compared with `INNER_SLASH` for a `/` inside a key, and shown with `\/`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct ResourcePath(String);
 
 impl ResourcePath {
-    /// What lies at `keys` in a namespace, each of them one segment. Other spellings of a job's or an
-    /// asset's id are the same resource.
+    /// Returns the resource at `keys` in a namespace, each key one segment. Other spellings of a job's or an asset's id
+    /// name the same resource.
     pub fn within<'k>(namespace: Namespace, keys: impl IntoIterator<Item = &'k str>) -> Self {
         let mut name = namespace.prefix().to_owned();
         for (depth, key) in keys.into_iter().enumerate() {
@@ -32,62 +31,62 @@ impl ResourcePath {
         Self(name)
     }
 
-    /// All of a namespace.
+    /// Returns the whole of a namespace.
     pub fn all(namespace: Namespace) -> Self {
         Self::within(namespace, [])
     }
 
-    /// `g/<agent>`.
+    /// Returns an agent, `g/<agent>`.
     pub fn agent(id: &AgentId) -> Self {
         Self::within(Namespace::Agents, [id.as_str()])
     }
 
-    /// `j/<job>`.
+    /// Returns a job, `j/<job>`.
     pub fn job(id: &JobId) -> Self {
         Self::within(Namespace::Jobs, [id.as_str()])
     }
 
-    /// `a/<hash>`.
+    /// Returns an asset, `a/<hash>`.
     pub fn asset(id: &AssetId) -> Self {
         Self::within(Namespace::Assets, [id.as_str()])
     }
 
-    /// `s/<name>`.
+    /// Returns a secret, `s/<name>`.
     pub fn secret(name: &SecretName) -> Self {
         Self::within(Namespace::Secrets, [name.as_str()])
     }
 
-    /// A queue of external workers.
+    /// Returns a queue of external workers, `queue/<name>`.
     pub fn queue(name: &QueueName) -> Self {
         Self(format!("queue/{name}"))
     }
 
-    /// A namespace of the resource dimension, `r/<name>`; `""` is all of it.
+    /// Returns a namespace of the resource dimension, `r/<name>`; `""` stands for all of them.
     pub fn namespace(name: &str) -> Self {
         Self(format!("{RESOURCES}/{name}").trim_end_matches('/').to_owned())
     }
 
-    /// A place of the web. `path` begins with its `/`, as it is encoded there.
+    /// Returns an address of the web. `path` begins with a `/` and is encoded as in a URL.
     pub fn web(scheme: &str, host: &str, path: &str) -> Self {
         Self(format!("{scheme}://{host}{path}"))
     }
 
-    /// What the venue keeps for an owner and no path names, e.g. its policy.
+    /// Returns a document of an owner that has no path, e.g. its policy.
     pub fn kept(what: &'static str) -> Self {
         Self(what.to_owned())
     }
 
-    /// What a capability is on: as somebody spelled it, without a key that has a `/` in it.
+    /// Returns the object of a capability as its author spelled it; no key of it has a `/`.
     pub fn of(cap: &Capability) -> Self {
         Self(cap.with.trim_end_matches('/').to_owned())
     }
 
-    /// As it is compared.
+    /// Returns the form that is stored and compared.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// The same under another beginning.
+    /// Makes a resource of a name that is physical or relative already.
     pub(super) fn renamed(name: String) -> Self {
         Self(name)
     }
@@ -105,7 +104,7 @@ impl From<&Self> for ResourcePath {
     }
 }
 
-/// Tests spell resources as capabilities do.
+/// Lets tests spell resources as capabilities do.
 #[cfg(test)]
 impl From<&str> for ResourcePath {
     fn from(text: &str) -> Self {

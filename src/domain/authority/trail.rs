@@ -1,16 +1,16 @@
-//! Under whom and under what something was made: what a revocation may name.
+//! Holders and grants under which something was made: a revocation may name them.
 
 use super::Authority;
 use serde::{Deserialize, Serialize};
 
-/// Entries of each list at most: who made an agent, and everybody who has changed it since.
+/// Number of entries of each list at most. An agent's list holds its creator and everybody who has changed it.
 pub const MAX_TRAIL: usize = 100;
 
-/// Holders and grants that a record goes back to. What is revoked of one of them is revoked of it.
+/// Holders and grants that a record goes back to. A revocation of one of them applies to the record.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Trail {
-    /// Callers, and `agent:<id>` of each agent.
+    /// Names of callers, and `agent:<id>` of each agent.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub holders: Vec<String>,
     /// Ids of tokens and of jobs.
@@ -19,17 +19,17 @@ pub struct Trail {
 }
 
 impl Trail {
-    /// It goes back to nothing that has a name.
+    /// Whether it names neither a holder nor a grant.
     pub const fn is_empty(&self) -> bool {
         self.holders.is_empty() && self.grants.is_empty()
     }
 
-    /// No more fits into it.
+    /// Whether one of the lists is longer than [`MAX_TRAIL`].
     pub const fn is_full(&self) -> bool {
         self.holders.len() > MAX_TRAIL || self.grants.len() > MAX_TRAIL
     }
 
-    /// Both, each name once.
+    /// Returns the names of both, each once.
     #[must_use]
     pub fn and(mut self, other: &Self) -> Self {
         add(&mut self.holders, &other.holders);
@@ -38,7 +38,7 @@ impl Trail {
     }
 }
 
-/// Adds the names that aren't there.
+/// Adds the names that aren't in the list.
 pub(super) fn add(names: &mut Vec<String>, more: &[String]) {
     for name in more {
         if !names.contains(name) {
@@ -47,16 +47,16 @@ pub(super) fn add(names: &mut Vec<String>, more: &[String]) {
     }
 }
 
-/// Who makes something that acts later: what it may do, and what that goes back to.
+/// Maker of something that acts later: its authority, and the trail of that.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Maker {
-    /// What is made can do no more.
+    /// Upper bound of what the made thing can do.
     pub authority: Authority,
-    /// What is made stops with this.
+    /// Holders and grants whose revocation stops the made thing.
     pub trail: Trail,
 }
 
-/// Somebody without a name.
+/// A maker without a name.
 impl From<&Authority> for Maker {
     fn from(authority: &Authority) -> Self {
         Self { authority: authority.clone(), trail: Trail::default() }

@@ -1,4 +1,4 @@
-//! Days of a named time zone: those that begin or end with a change of the clock are shorter or longer.
+//! Days of a named time zone: a day with a change of the clock is shorter or longer.
 
 use crate::time::Millis;
 use crate::time::cron;
@@ -6,21 +6,21 @@ use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use std::time::Duration;
 
-/// A time zone by its name.
+/// A time zone with its name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Zone {
     name: String,
     zone: TimeZone,
 }
 
-/// A day in it.
+/// A day in a time zone.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Day {
-    /// `YYYY-MM-DD`.
+    /// Date as `YYYY-MM-DD`.
     pub date: String,
-    /// When the next one begins.
+    /// Time at which the next day begins.
     pub ends: Millis,
-    /// The zone's name.
+    /// Name of the time zone.
     pub zone: String,
 }
 
@@ -31,28 +31,28 @@ impl Default for Zone {
 }
 
 impl Zone {
-    /// An IANA name such as `Europe/Berlin`, or `UTC`.
+    /// Returns the zone of an IANA name such as `Europe/Berlin`, or of `UTC`.
     pub fn parse(name: &str) -> Option<Self> {
         let zone = cron::zone(Some(name)).ok()?;
         Some(Self { name: name.to_owned(), zone })
     }
 
-    /// Its name.
+    /// Returns the name of the zone.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The day at a time.
+    /// Returns the day at a time.
     pub fn day(&self, now: Millis) -> Day {
         let at = i64::try_from(now.0).ok().and_then(|ms| Timestamp::from_millisecond(ms).ok()).unwrap_or_default();
         let date = at.to_zoned(self.zone.clone()).date();
-        // Midnight itself may be left out by a change of the clock: then the day begins just after it.
+        // A change of the clock may leave out midnight: then the day begins just after it.
         let ends = date.tomorrow().and_then(|next| next.to_zoned(self.zone.clone()));
         let ends = ends.ok().and_then(|ends| u64::try_from(ends.timestamp().as_millisecond()).ok());
         Day { date: date.to_string(), ends: ends.map_or(Millis(u64::MAX), Millis), zone: self.name.clone() }
     }
 
-    /// The date so many days ago.
+    /// Returns the date `days` days before a time.
     pub fn date_before(&self, now: Millis, days: u32) -> String {
         let age = Duration::from_hours(24) * days;
         self.day(now.minus(age)).date

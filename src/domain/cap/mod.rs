@@ -1,11 +1,11 @@
 //! Caps on spending: of a session in its life, of an owner, of one of its users and of a model in a day.
 //!
-//! A [`Book`] says what is spent under a cap and what running calls hold of it. A call is held with its
-//! prompt and its longest reply before it is made, and settled with what it used: calls that run at the
-//! same time can't pass a cap together, however many workers make them. What can pass it is what a
-//! provider counts beyond the estimate of a prompt.
+//! A [`Book`] holds what is spent under a cap and what running calls hold of it. A call is held with its prompt and its
+//! longest reply before it is made, and settled with its real use. So calls that run at the same time can't exceed a
+//! cap together, however many workers make them; only tokens that a provider counts beyond the estimate of a prompt
+//! can.
 //!
-//! A cap is no part of its book: when it is raised or lowered, what was spent stays.
+//! A cap is stored apart from its book: when it is raised or lowered, the spent amounts stay.
 
 mod day;
 mod settings;
@@ -24,47 +24,47 @@ use std::collections::BTreeMap;
 
 const TOO_LITTLE: &str = "what is left is too little for another call";
 
-/// What a cap is of, and where its book lies.
+/// Scope of a cap, which also says where its book is stored.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Of {
-    /// A session, as long as it lives.
+    /// One session, as long as it lives.
     Session,
-    /// An owner, on a day.
+    /// One owner, on one day.
     Owner,
-    /// A user of an owner, on a day: whoever stands behind its requests.
+    /// One user of an owner, on one day: the user for whom requests are made.
     User(String),
-    /// A model or a provider, on a day, for all owners.
+    /// One model or one provider, on one day, for all owners.
     Model(String),
 }
 
-/// What may be spent at most.
+/// A limit on spending within a scope.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Cap {
-    /// Of what.
+    /// Scope of the cap.
     pub of: Of,
-    /// How it is named to whom it stops.
+    /// Name of the cap in error texts.
     pub name: String,
-    /// Tokens and dollars.
+    /// Tokens and dollars at most.
     pub limits: Budget,
-    /// The day for which it counts; of a session there is none.
+    /// Day that the cap counts for; `None` for a session.
     pub day: Option<Day>,
-    /// A call gets all that it asks for or waits; else a reply may be cut to what is left.
+    /// Whether a call gets all that it asks for or waits; else its reply may be cut to the rest.
     pub whole: bool,
 }
 
-/// What is spent under a cap, and what is held of it.
+/// Amounts that are spent under a cap and held of it.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Book {
-    /// Used up.
+    /// Amounts that are spent.
     pub spent: BudgetUse,
-    /// Held by running calls, by the session that makes them.
+    /// Amounts that running calls hold, by session.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub held: BTreeMap<String, Hold>,
-    /// Of a session its turns before it: those whose time to live was over.
+    /// Number of the session's turns before this book: those of its expired conversations.
     #[serde(skip_serializing_if = "is_zero")]
     pub since: u64,
-    /// Of a newer build.
+    /// Fields that a newer build wrote.
     #[serde(flatten)]
     pub kept: KeptKeys,
 }
@@ -77,14 +77,14 @@ const fn is_zero(n: &u64) -> bool {
 /// A cap with its book.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Capped {
-    /// What may be spent.
+    /// Limit of the spending.
     pub cap: Cap,
-    /// What is.
+    /// Amounts of the spending.
     pub book: Book,
 }
 
 impl Cap {
-    /// Why a call isn't made.
+    /// Returns the error for a call that doesn't fit.
     fn reached(&self, call: BudgetedCall<'_>, least: u64, why: &str) -> Short {
         let fits = room(&self.limits, BudgetUse::default(), call, least).is_ok_and(|most| most >= least);
         let resets = match &self.day {
@@ -92,7 +92,7 @@ impl Cap {
             Some(_) => "; no day has room for a call like this".to_owned(),
             None => "; a session's cap never resets, a new session has its own".to_owned(),
         };
-        // What the others have used is nobody's business.
+        // What other owners have used stays private.
         let why = if matches!(self.of, Of::Model(_)) { TOO_LITTLE } else { why };
         Short::Capped {
             reason: format!("{} is reached: {why}{resets}", self.name),
@@ -106,22 +106,21 @@ impl Book {
         reclaim(&mut self.held, &mut self.spent, session, now);
     }
 
-    /// The book of a session that begins after its turn `since`: an expired session is new, and so is what it may
-    /// spend.
+    /// Returns the book of a session that begins after its turn `since`: an expired session starts with an empty book.
     #[must_use]
     pub fn begun(self, since: u64) -> Self {
         if since > self.since { Self { since, ..Self::default() } } else { self }
     }
 
-    /// What is spent and held.
+    /// Returns the sum of what is spent and held.
     pub fn taken(&self) -> BudgetUse {
         taken(&self.held, self.spent)
     }
 }
 
 impl Capped {
-    /// Tokens that the reply of a call may have: all that it wants, or what is left when nobody can give
-    /// anything back.
+    /// Returns the tokens that the reply of a call may have: all that it wants, or the rest when no running call can
+    /// release anything.
     fn room(&self, call: BudgetedCall<'_>, wanted: u64) -> Result<u64, Short> {
         let (limits, book) = (&self.cap.limits, &self.book);
         let least = wanted.min(REPLY_LEAST);
@@ -164,8 +163,8 @@ pub fn hold(all: &mut [Capped], call: BudgetedCall<'_>) -> Result<Allotment, Sho
     Ok(Allotment { reply, cut_by: (reply < asked).then_some(LimitOrigin::Cap) })
 }
 
-/// What a call has really used is spent, and the rest of what it held is free. A call that was not
-/// made has used nothing; one whose hold is gone has been spent in full.
+/// Spends what a call has used and releases the rest of its hold. A call that was not made has used nothing; one whose
+/// hold is gone was spent in full.
 pub fn settle(all: &mut [Capped], session: &str, used: Option<BudgetUse>) {
     for Capped { book, .. } in all {
         if book.held.remove(session).is_some()

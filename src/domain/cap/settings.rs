@@ -1,4 +1,4 @@
-//! The venue's settings of caps: which of them a call falls under.
+//! The venue's settings of caps, and the caps that apply to a call.
 
 use super::{Cap, Of, Zone};
 use crate::budget::Budget;
@@ -9,56 +9,56 @@ use crate::time::Millis;
 use serde::{Deserialize, Serialize};
 use std::str::FromStr;
 
-/// What may be spent at most; absent = no cap.
+/// Tokens and dollars at most; absent = no cap.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Ceiling {
     /// Tokens of prompts and replies.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tokens: Option<u64>,
-    /// US dollars.
+    /// US dollars, by the prices of the models.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cost: Option<f64>,
 }
 
-/// What becomes of a call for which a cap of the day has no room.
+/// Treatment of a call for which a cap of the day has no room.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum CapReached {
-    /// Its task fails.
+    /// The task of the call fails.
     #[default]
     Fail,
-    /// It waits for the next day.
+    /// The call waits for the next day.
     Wait,
 }
 
-/// `spend.*`.
+/// Settings under `spend.*`.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct SpendSettings {
-    /// At whose midnight a day turns.
+    /// Time zone whose midnight begins a day.
     pub zone: Zone,
-    /// Of every session.
+    /// Cap of every session.
     pub session: Ceiling,
-    /// Of every owner and day.
+    /// Cap of every owner per day.
     pub owner: Ceiling,
-    /// Of owners, or of every owner of a tenant, in its place.
+    /// Caps of named owners, or of every owner of a tenant, in place of `owner`.
     pub owners: Vec<(String, Ceiling)>,
-    /// Of every user of an owner, and day.
+    /// Cap of every user of an owner per day.
     pub user: Ceiling,
-    /// Of models, `provider/name` or `provider`, and day.
+    /// Caps of models per day, by `provider/name` or `provider`.
     pub models: Vec<(String, Ceiling)>,
-    /// Prices, `provider/name`.
+    /// Prices of models, by `provider/name`.
     pub prices: Vec<(String, Price)>,
-    /// What becomes of calls beyond the caps of a day.
+    /// Treatment of calls beyond the caps of a day.
     pub reached: CapReached,
 }
 
 impl Ceiling {
-    /// There is none.
+    /// Whether there is no cap.
     pub fn is_none(&self) -> bool {
         *self == Self::default()
     }
 
-    /// Ceilings that can't be meant.
+    /// Checks that each limit is more than 0.
     pub fn check(&self) -> Result<(), String> {
         self.budget().check()
     }
@@ -67,7 +67,7 @@ impl Ceiling {
         Budget { tokens: self.tokens, cost: self.cost, ..Budget::default() }
     }
 
-    /// The lower ones of both.
+    /// Returns the lower of both in tokens and in cost.
     fn within(self, other: Self) -> Self {
         let lower = |a: Option<f64>, b: Option<f64>| match (a, b) {
             (Some(a), Some(b)) => Some(a.min(b)),
@@ -77,7 +77,7 @@ impl Ceiling {
         Self { tokens, cost: lower(self.cost, other.cost) }
     }
 
-    /// Reads `tokens=200000:cost=2.5`; nothing and `none` are no cap.
+    /// Reads `tokens=200000:cost=2.5`; an empty text and `none` are no cap.
     pub fn parse(text: &str) -> Option<Self> {
         if matches!(text.trim(), "" | "none") {
             return Some(Self::default());
@@ -94,18 +94,18 @@ impl Ceiling {
         ceiling.check().is_ok().then_some(ceiling)
     }
 
-    /// Reads `acme/ann:tokens=5000000, acme:cost=10`: owners and tenants.
+    /// Reads `acme/ann:tokens=5000000, acme:cost=10`: caps of owners and tenants.
     pub fn of_owners(text: &str) -> Option<Vec<(String, Self)>> {
         let is_known = |name: &str| name.parse::<Owner>().is_ok() || OwnerPart::new(name).is_ok();
         named(text, is_known, Self::named)
     }
 
-    /// Reads `openai/gpt-4o:tokens=5000000, openai:cost=100`: models and providers.
+    /// Reads `openai/gpt-4o:tokens=5000000, openai:cost=100`: caps of models and providers.
     pub fn of_models(text: &str) -> Option<Vec<(String, Self)>> {
         named(text, |name| !name.contains('/') || is_model(name), Self::named)
     }
 
-    /// A name without a cap says so: a slip doesn't take one away.
+    /// Reads the cap of a name. No cap must be written as `none`, so that a slip removes none.
     fn named(text: &str) -> Option<Self> {
         Self::parse(text).filter(|_| !text.trim().is_empty())
     }
@@ -129,7 +129,7 @@ pub fn prices(text: &str) -> Option<Vec<(String, Price)>> {
     })
 }
 
-/// Takes a number that isn't there yet.
+/// Sets a number from a text; `None` if it is set already.
 fn once<T: FromStr>(number: &mut Option<T>, text: &str) -> Option<()> {
     if number.is_some() {
         return None;
@@ -138,7 +138,7 @@ fn once<T: FromStr>(number: &mut Option<T>, text: &str) -> Option<()> {
     Some(())
 }
 
-/// `provider/name`, neither of them empty.
+/// Whether a text is `provider/name` with neither of them empty.
 fn is_model(name: &str) -> bool {
     name.split_once('/').is_some_and(|(provider, name)| !provider.is_empty() && !name.is_empty())
 }
@@ -162,12 +162,12 @@ fn named<T>(text: &str, is_name: impl Fn(&str) -> bool, read: impl Fn(&str) -> O
 }
 
 impl SpendSettings {
-    /// Calls beyond the caps of a day wait for the next one.
+    /// Whether calls beyond the caps of a day wait for the next one.
     pub fn waits(&self) -> bool {
         self.reached == CapReached::Wait
     }
 
-    /// What a model costs: as the venue says, or else as its agent's configuration does.
+    /// Returns the price of a model: the venue's, else the one of the agent's configuration.
     pub fn price(&self, model: &ModelSettings) -> Option<Price> {
         self.venue_price(model).or(model.price)
     }
@@ -176,13 +176,13 @@ impl SpendSettings {
         self.prices.iter().find(|(name, _)| *name == model.id()).map(|(_, price)| *price)
     }
 
-    /// The cap of an owner's day: its own, its tenant's, or everybody's.
+    /// Returns the ceiling of an owner's day: its own, its tenant's, or the general one.
     fn of_owner(&self, owner: &Owner) -> Ceiling {
         let named = |name: &str| self.owners.iter().find(|(known, _)| known == name).map(|(_, ceiling)| *ceiling);
         named(&owner.to_string()).or_else(|| named(owner.tenant().as_str())).unwrap_or(self.owner)
     }
 
-    /// Models with a cap of the day, whoever asks.
+    /// Returns the caps of all models for the day at `now`.
     pub fn of_models(&self, now: Millis) -> impl Iterator<Item = Cap> {
         let day = self.zone.day(now);
         self.models.iter().filter(|(_, ceiling)| !ceiling.is_none()).map(move |(name, ceiling)| Cap {
@@ -194,7 +194,7 @@ impl SpendSettings {
         })
     }
 
-    /// The cap of an owner's day.
+    /// Returns the cap of an owner's day.
     pub fn of_day(&self, owner: &Owner, now: Millis) -> Option<Cap> {
         let ceiling = self.of_owner(owner);
         let name = format!("the cap of owner `{owner}` for a day");
@@ -202,7 +202,7 @@ impl SpendSettings {
         (!ceiling.is_none()).then(|| Cap { of: Of::Owner, name, limits: ceiling.budget(), day, whole: self.waits() })
     }
 
-    /// The cap of the day of one of an owner's users.
+    /// Returns the cap of the day of one of an owner's users.
     pub fn of_user(&self, user: &str, now: Millis) -> Option<Cap> {
         let whose = if user.is_empty() { "every user".to_owned() } else { format!("user `{user}`") };
         let name = format!("the cap of {whose} for a day");
@@ -211,22 +211,22 @@ impl SpendSettings {
         (!self.user.is_none()).then(|| Cap { of, name, limits, day, whole: self.waits() })
     }
 
-    /// The cap of a session: the venue's, and its agent's.
+    /// Returns the cap of a session: the venue's, and its agent's.
     pub fn of_session(&self, agents: Ceiling) -> Option<Cap> {
         let ceiling = self.session.within(agents);
         let name = "the cap of this session".to_owned();
         (!ceiling.is_none()).then(|| Cap { of: Of::Session, name, limits: ceiling.budget(), day: None, whole: false })
     }
 
-    /// The caps that a call falls under which is made for a user of an owner.
+    /// Returns the caps that apply to a call for a user of an owner.
     pub fn caps(&self, (owner, user): (&Owner, &str), model: &ModelSettings, agents: Ceiling, now: Millis) -> Vec<Cap> {
         let covers = |cap: &Cap| matches!(&cap.of, Of::Model(name) if *name == model.provider || *name == model.id());
         let own = self.of_session(agents).into_iter().chain(self.of_day(owner, now)).chain(self.of_user(user, now));
         own.chain(self.of_models(now).filter(covers)).collect()
     }
 
-    /// Why calls of a model can't be made: a cap of the venue limits their cost, and nobody but their
-    /// agent's author says what that is.
+    /// Returns why calls of a model can't be made: a cap of the venue limits their cost, and only the agent's author
+    /// gives their price.
     pub fn unpriced(&self, owner: &Owner, model: &ModelSettings) -> Option<String> {
         if self.venue_price(model).is_some() {
             return None;
@@ -237,7 +237,7 @@ impl SpendSettings {
         Some(format!("{} is in money, and model `{id}` has no price in `spend.prices`: it is not called", cap.name))
     }
 
-    /// Caps in money of models of which the venue has no price.
+    /// Checks that the venue has a price for each model whose cost is capped.
     pub fn check(&self) -> Result<(), String> {
         let in_money = |ceiling: &Ceiling| ceiling.cost.is_some();
         let missing = self.models.iter().find(|(name, ceiling)| {

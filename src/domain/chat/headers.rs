@@ -6,13 +6,13 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 
-/// Headers at most.
+/// Number of headers at most.
 const HEADERS: usize = 16;
-/// Longest name in bytes.
+/// Bytes of a header's name at most.
 const NAME_BYTES: usize = 100;
-/// Longest text in bytes: servers take about 8 KiB of all headers together.
+/// Bytes of a header's text at most: servers take about 8 KiB of all headers together.
 const TEXT_BYTES: usize = 2_048;
-/// Headers that the wire formats and the key take, in lower case.
+/// Headers that the wire formats and the key use, in lower case.
 const OWN: [&str; 9] = [
     "authorization",
     "x-api-key",
@@ -28,7 +28,7 @@ const OWN: [&str; 9] = [
 const SECRET: &str = "$secret";
 const PREFIX: &str = "prefix";
 
-/// Headers by name.
+/// Headers by their names.
 pub type ModelHeaders = BTreeMap<String, HeaderText>;
 
 /// The value of a header: a plain text or a secret.
@@ -40,13 +40,13 @@ pub enum HeaderText {
     Secret {
         /// Name of the owner's secret.
         name: SecretName,
-        /// Stands before its value.
+        /// Text before the secret's value.
         prefix: String,
     },
 }
 
 impl HeaderText {
-    /// The secret whose value it is.
+    /// Returns the name of the secret, if it has one.
     pub const fn secret(&self) -> Option<&SecretName> {
         match self {
             Self::Plain(_) => None,
@@ -54,7 +54,7 @@ impl HeaderText {
         }
     }
 
-    /// As configurations have it; it never holds a secret's value.
+    /// Returns the form of configurations; it never holds a secret's value.
     pub fn to_json(&self) -> Value {
         match self {
             Self::Plain(text) => text.as_str().into(),
@@ -63,7 +63,7 @@ impl HeaderText {
         }
     }
 
-    /// The text that is no secret.
+    /// Returns the part that is no secret: the text or the prefix.
     fn plain(&self) -> &str {
         match self {
             Self::Plain(text) | Self::Secret { prefix: text, .. } => text,
@@ -96,7 +96,7 @@ impl<'de> Deserialize<'de> for HeaderText {
             Value::Object(map) => Self::of_map(&map),
             Value::Null | Value::Bool(_) | Value::Number(_) | Value::Array(_) => None,
         };
-        // What was given is not repeated: it may be a key.
+        // The error doesn't repeat the given value: it may be a key.
         read.ok_or_else(|| {
             serde::de::Error::custom(
                 "a header of `headers` expected a text or `{\"$secret\": \"s/NAME\"}`, with `prefix` or not",
@@ -105,7 +105,7 @@ impl<'de> Deserialize<'de> for HeaderText {
     }
 }
 
-/// Headers that can't be sent. An error doesn't show a value.
+/// Checks that the headers can be sent. An error shows no value.
 pub(super) fn check(headers: &ModelHeaders) -> Result<(), String> {
     if headers.len() > HEADERS {
         return Err(format!("`model.headers`: expected at most {HEADERS} headers, got {}", headers.len()));

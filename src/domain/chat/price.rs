@@ -1,4 +1,4 @@
-//! What model calls cost.
+//! Prices of model calls.
 
 use super::Usage;
 use serde::{Deserialize, Serialize};
@@ -7,25 +7,25 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Price {
-    /// Of a prompt.
+    /// Price of a prompt.
     pub input: f64,
-    /// Of a reply, reasoning included.
+    /// Price of a reply, reasoning included.
     pub output: f64,
-    /// Of what a prompt reads from the provider's cache; as `input` when absent.
+    /// Price of what a prompt reads from the provider's cache; as `input` when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cache_read: Option<f64>,
-    /// Of what a prompt writes to the provider's cache; as `input` when absent.
+    /// Price of what a prompt writes to the provider's cache; as `input` when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cache_write: Option<f64>,
 }
 
 impl Price {
-    /// A price without classes of a prompt.
+    /// Makes a price without prices of the cache.
     pub const fn new(input: f64, output: f64) -> Self {
         Self { input, output, cache_read: None, cache_write: None }
     }
 
-    /// Prices that can't be meant.
+    /// Checks that each price is from 0 to a million dollars.
     pub fn check(&self) -> Result<(), String> {
         let classes = [("cacheRead", self.cache_read), ("cacheWrite", self.cache_write)];
         let classes = classes.into_iter().filter_map(|(key, price)| Some((key, price?)));
@@ -37,13 +37,14 @@ impl Price {
         Ok(())
     }
 
-    /// What so many tokens cost at most, in billionths of a dollar, rounded up: nothing is known of a cache yet.
+    /// Returns the most that so many tokens can cost, in billionths of a dollar, rounded up: the use of a cache is
+    /// unknown before the call.
     pub fn ceiling(self, input: u64, output: u64) -> u64 {
         let dearest = self.cache_write.map_or(self.input, |price| price.max(self.input));
         nano([(dearest, input), (self.output, output)])
     }
 
-    /// What a call has cost, in billionths of a dollar, each class rounded up.
+    /// Returns the cost of a call in billionths of a dollar, each class rounded up.
     pub fn cost(self, usage: Usage) -> u64 {
         let read = usage.cache_read.min(usage.input);
         let written = usage.cache_write.min(usage.input - read);
@@ -56,13 +57,13 @@ impl Price {
     }
 }
 
-/// Billionths of a dollar of so many tokens at these prices per million.
+/// Returns the billionths of a dollar of so many tokens at these prices per million.
 fn nano<const N: usize>(parts: [(f64, u64); N]) -> u64 {
     let part = |(price, tokens): (f64, u64)| (per_token(price) * u128::from(tokens)).div_ceil(1_000);
     u64::try_from(parts.map(part).iter().sum::<u128>()).unwrap_or(u64::MAX)
 }
 
-/// Thousandths of billionths of a dollar per token, so that the smallest prices are whole.
+/// Returns thousandths of billionths of a dollar per token, so that the smallest prices are whole numbers.
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "checked: 0 to a million")]
 pub(crate) fn per_token(price: f64) -> u128 {
     (price * 1e6).round() as u128

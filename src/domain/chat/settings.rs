@@ -1,4 +1,4 @@
-//! Which model an agent thinks with, and how.
+//! The model of an agent and its settings.
 
 use super::Price;
 use super::headers::{self, HeaderText, ModelHeaders};
@@ -6,24 +6,24 @@ use crate::ids::secret::SecretName;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-/// Stop texts at most: the fewest that a provider takes.
+/// Number of stop texts at most: the fewest that a provider takes.
 const STOP_TEXTS: usize = 4;
 
-/// Models at most that are asked behind the first: a turn that finds all of them slow waits for each.
+/// Number of fallback models at most: a turn that finds all of them slow waits for each.
 pub const FALLBACK_MODELS: usize = 4;
 
-/// Which model, and how.
+/// A model and its settings.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ModelSettings {
-    /// `scripted`, `openai`, `anthropic`, `ollama`, `gemini`, …
+    /// Name of the provider: `scripted`, `openai`, `anthropic`, `ollama`, `gemini`, …
     pub provider: String,
-    /// The provider's name of the model.
+    /// Name of the model within its provider.
     pub name: String,
-    /// Another endpoint of the same protocol.
+    /// URL of another endpoint of the same protocol.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub base_url: Option<String>,
-    /// 0–2; the provider's default when absent.
+    /// Temperature of the sampling, 0–2; the provider's default when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub temperature: Option<f64>,
     /// Share of the likeliest tokens that are sampled from, 0–1; the provider's default when absent.
@@ -47,31 +47,31 @@ pub struct ModelSettings {
     /// Keys that are merged into the body of every request, as the provider names them.
     #[serde(default, skip_serializing_if = "Map::is_empty")]
     pub extra: Map<String, Value>,
-    /// Longest reply in tokens.
+    /// Tokens of the longest reply.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_tokens: Option<u32>,
-    /// Tokens that it takes, prompt and reply together: an upper bound of the context.
+    /// Tokens of prompt and reply together that the model takes: an upper bound of the context.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub context_window: Option<u32>,
-    /// What it costs: needed where cost is limited.
+    /// Price of the model: needed where cost is limited.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub price: Option<Price>,
-    /// The owner's secret that is sent as the API key, `s/NAME`; without it the venue's own.
+    /// Secret of the owner that is sent as the API key, `s/NAME`; the venue's own key when absent.
     #[serde(default, skip_serializing_if = "Option::is_none", with = "key")]
     pub key: Option<SecretName>,
-    /// Headers that every request has besides those of the wire format.
+    /// Headers of every request besides those of the wire format.
     #[serde(default, skip_serializing_if = "ModelHeaders::is_empty")]
     pub headers: ModelHeaders,
-    /// Models that are asked in its stead, in this order, when it can't be asked. Each is a whole setting of its own:
+    /// Models that are called in this order when the first is unavailable. Each is a complete setting of its own:
     /// nothing is inherited, and none has fallbacks itself.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub fallback: Vec<ModelSettings>,
 }
 
-/// How much a model reasons before it answers: `none`, `low`, `medium`, `high`, or a number of tokens.
+/// Amount of reasoning before an answer: `none`, `low`, `medium`, `high`, or a number of tokens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Effort {
-    /// No reasoning, as far as the model can go without.
+    /// No reasoning, as far as the model allows it.
     None,
     /// Less reasoning than the provider's middle.
     Low,
@@ -84,7 +84,7 @@ pub enum Effort {
 }
 
 impl Effort {
-    /// The word that most providers take.
+    /// Returns the word that most providers take.
     pub const fn word(self) -> &'static str {
         match self {
             Self::None | Self::Tokens(0) => "none",
@@ -94,7 +94,7 @@ impl Effort {
         }
     }
 
-    /// The number of tokens that providers take which want one.
+    /// Returns the number of tokens, for providers that take a number.
     pub const fn tokens(self) -> u32 {
         match self {
             Self::None => 0,
@@ -136,22 +136,22 @@ impl<'de> Deserialize<'de> for Effort {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ToolChoice {
-    /// The model decides.
+    /// The model decides whether it calls a tool.
     Auto,
-    /// It calls at least one.
+    /// The model calls at least one tool.
     Required,
-    /// It calls none.
+    /// The model calls no tool.
     None,
-    /// It calls the tool of this name.
+    /// The model calls the tool of this name.
     Tool(String),
 }
 
-/// A secret's name as its path. A key in its stead is refused and never repeated.
+/// Serialises a secret's name as its path. A key in its place is refused, and the error doesn't repeat it.
 mod key {
     use super::SecretName;
     use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-    // The signature is serde's.
+    // The signature is given by serde.
     #[allow(clippy::ref_option)]
     pub(super) fn serialize<S: Serializer>(name: &Option<SecretName>, to: S) -> Result<S::Ok, S::Error> {
         name.as_ref().map(SecretName::path).serialize(to)
@@ -170,7 +170,7 @@ mod key {
 }
 
 impl ModelSettings {
-    /// A model with its provider's defaults.
+    /// Makes a model with its provider's defaults.
     pub fn new(provider: &str, name: &str) -> Self {
         Self {
             provider: provider.to_owned(),
@@ -193,30 +193,30 @@ impl ModelSettings {
         }
     }
 
-    /// The model and its fallbacks, in the order in which they are asked.
+    /// Returns the model and its fallbacks, in the order in which they are called.
     pub fn in_order(&self) -> impl Iterator<Item = &Self> {
         std::iter::once(self).chain(&self.fallback)
     }
 
-    /// The same without its fallbacks, as one provider is asked.
+    /// Returns the settings without fallbacks, as one provider gets them.
     #[must_use]
     pub fn alone(&self) -> Self {
         Self { fallback: Vec::new(), ..self.clone() }
     }
 
-    /// Tokens that a prompt may have so that each of the models in order takes it beside its longest reply; `None`
+    /// Returns the tokens that a prompt may have so that each of the models takes it beside its longest reply; `None`
     /// where no window is known.
     pub fn prompt_tokens(&self) -> Option<u32> {
         let room = |model: &Self| Some(model.context_window?.saturating_sub(model.max_tokens.unwrap_or(0)));
         self.in_order().filter_map(room).min()
     }
 
-    /// `provider/name`.
+    /// Returns the id of the model, `provider/name`.
     pub fn id(&self) -> String {
         format!("{}/{}", self.provider, self.name)
     }
 
-    /// The secrets that a call of this model alone opens, each once.
+    /// Returns the secrets that a call of this model alone opens, each once.
     pub fn secrets(&self) -> Vec<&SecretName> {
         let mut names: Vec<_> = self.key.iter().chain(self.headers.values().filter_map(HeaderText::secret)).collect();
         names.sort_unstable();
@@ -224,8 +224,8 @@ impl ModelSettings {
         names
     }
 
-    /// Whom reasoning is of: the model, and the endpoint, the key and the headers by which its provider knows its own
-    /// signatures.
+    /// Returns the identity that owns reasoning: the model, and the endpoint, the key and the headers by which its
+    /// provider recognises its own signatures.
     pub fn reasoner(&self) -> String {
         let url = self.base_url.as_ref().map(|url| format!(" at {url}")).unwrap_or_default();
         let key = self.key.as_ref().map(|key| format!(" by {}", key.path())).unwrap_or_default();
@@ -234,7 +234,7 @@ impl ModelSettings {
         format!("{}{url}{key}{headers}", self.id())
     }
 
-    /// Key in a configuration of the model at this index of [`Self::in_order`].
+    /// Returns the key in a configuration of the model at this index of [`Self::in_order`].
     pub fn key_at(at: usize) -> String {
         at.checked_sub(1).map_or_else(|| "model".to_owned(), |at| format!("model.fallback[{at}]"))
     }
@@ -245,7 +245,8 @@ impl ModelSettings {
         self.in_order().enumerate().try_for_each(|(at, model)| check(model).map_err(|error| named(at, error)))
     }
 
-    /// Settings that no provider takes; what a single one doesn't take is found when a request is encoded for it.
+    /// Checks the settings that every provider limits; limits of a single provider are checked when a request is
+    /// encoded for it.
     pub fn check(&self) -> Result<(), String> {
         if self.fallback.len() > FALLBACK_MODELS {
             let found = self.fallback.len();

@@ -1,14 +1,13 @@
-//! By what the same submission is known when it comes again.
+//! Hash by which a repeated submission is recognised.
 
 use super::{EventKind, Submission};
 use crate::ids::{AgentId, sha256_hex};
 use crate::principal::Principal;
 use serde_json::{Value, json};
 
-/// Hash by which two submissions with one id are told apart: of the parsed body, the agent and the
-/// kind, so that whitespace and the order of keys don't matter. Who sent it (`caller`) is set by the
-/// way it came: the same submission by another way is the same. Whose the id is counts: of another
-/// principal no submission is the same.
+/// Returns the hash that tells apart two submissions with one id: of the parsed body, the agent and the kind, so that
+/// whitespace and the order of keys don't matter. The sender (`caller`) is left out, because each transport sets it:
+/// the same submission by another transport is equal. The principal is included: submissions of two principals differ.
 pub fn body_hash(agent: &AgentId, kind: EventKind, submission: &Submission, by: &Principal) -> String {
     let Submission {
         input,

@@ -1,12 +1,11 @@
-//! The place of an event in its mailbox.
+//! Position of an event in its mailbox.
 
 use super::EventKind;
 use crate::priority::{HIGH, LOW, Priority};
 use crate::time::Millis;
 
-/// Place of an event in its mailbox: results first, then messages, then tasks by priority, each by time
-/// of publication and stream sequence. A backlog of tasks never hides the result that the open task
-/// waits for.
+/// Returns the sort key of an event in its mailbox: results first, then messages, then tasks by priority, each by time
+/// of publication and stream sequence. So a backlog of tasks never hides the result that the open task waits for.
 pub fn order(kind: EventKind, priority: Priority, published: Millis, sequence: u64) -> String {
     let class = match (kind, priority) {
         (EventKind::Result, _) => "1-",

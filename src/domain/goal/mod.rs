@@ -19,83 +19,82 @@ use crate::outputs;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// The frames of a session, and what was compacted.
+/// The frames of a session, and its compacted turns.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Goals {
-    /// Open frames but for frame 0, those that run first last. A frame that waits for its turn beside
-    /// another has the same parent as that.
+    /// Open frames without frame 0, in reverse order of running. A frame that waits beside another has the same parent.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub frames: Vec<GoalFrame>,
-    /// Frames ever opened: the number of the newest.
+    /// Number of frames ever opened, which is the number of the newest.
     #[serde(skip_serializing_if = "is_zero")]
     pub opened: u32,
-    /// What was compacted, oldest first.
+    /// Compacted turns, oldest first.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub segments: Vec<Segment>,
     /// Live turns of frame 0.
     #[serde(skip_serializing_if = "LiveTurns::is_empty")]
     pub live: LiveTurns,
-    /// The task in whose service the frames were opened.
+    /// Task for which the frames were opened.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub job: Option<JobId>,
-    /// The request of a loose run in whose service they were opened.
+    /// Request of a run without a task for which they were opened.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub under: Option<Mandate>,
 }
 
-/// A goal that is being worked on, or waits.
+/// A goal that is worked on, or waits.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct GoalFrame {
-    /// Its number in the session, from 1.
+    /// Number of the frame in its session, from 1.
     pub id: u32,
-    /// The frame that opened it.
+    /// Frame that opened it.
     pub parent: u32,
-    /// The goal.
+    /// Description of the goal.
     pub description: String,
-    /// The turn that opened it.
+    /// Turn that opened it.
     pub turn: u64,
-    /// The call of that turn that its result is the result of.
+    /// Position of the call in that turn whose result the frame's result is.
     pub call: u32,
-    /// What its result must be, a JSON Schema.
+    /// JSON Schema of the result.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub output: Option<Value>,
-    /// Paths that are shown as long as it is open.
+    /// Paths that are shown as long as the frame is open.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub loads: Vec<Load>,
-    /// Its live turns.
+    /// Live turns of the frame.
     #[serde(default, skip_serializing_if = "LiveTurns::is_empty")]
     pub live: LiveTurns,
 }
 
-/// Turns that are shown in full.
+/// Turns that prompts show in full.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct LiveTurns {
-    /// How many.
+    /// Number of turns.
     pub turns: u32,
-    /// Their messages: what was heard, said and returned.
+    /// Number of their messages: events, replies and results.
     pub items: u32,
 }
 
-/// Turns of a frame that a summary stands for. They stay in the store.
+/// Turns of a frame that a summary replaces in prompts. They stay in the store.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Segment {
-    /// The frame.
+    /// Number of the frame.
     pub frame: u32,
-    /// The last turn of it.
+    /// Number of the last of the turns.
     pub to: u64,
-    /// How many turns.
+    /// Number of turns.
     pub turns: u32,
-    /// Their messages.
+    /// Number of their messages.
     pub items: u32,
-    /// What is to be known of them.
+    /// Summary of the turns.
     pub summary: String,
-    /// What the turn was allowed to do that wrote it: one that may not do as much doesn't see it.
+    /// Authority of the turn that wrote the summary: a turn that holds less doesn't see it.
     #[serde(default, skip_serializing_if = "Authority::is_unlimited")]
     pub authority: Authority,
-    /// What its request may do at most.
+    /// Upper bound of what the request of that turn may do.
     #[serde(default, skip_serializing_if = "Authority::is_unlimited")]
     pub bound: Authority,
 }
@@ -106,12 +105,12 @@ const fn is_zero(n: &u32) -> bool {
 }
 
 impl LiveTurns {
-    /// Nothing.
+    /// Whether there are no live turns.
     pub const fn is_empty(&self) -> bool {
         self.turns == 0
     }
 
-    /// One more turn.
+    /// Counts one more turn.
     pub fn count(&mut self, items: usize) {
         let items = u32::try_from(items).unwrap_or(u32::MAX);
         self.turns = self.turns.saturating_add(1);
@@ -122,14 +121,14 @@ impl LiveTurns {
 /// A goal as a call of `subgoal` names it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Goal {
-    /// What is to be reached.
+    /// Description of the goal.
     pub description: String,
-    /// What its result must be; absent: anything.
+    /// JSON Schema of the result; absent = any result.
     pub output: Option<Value>,
 }
 
 impl Goal {
-    /// Of the arguments of a call.
+    /// Reads a goal from the arguments of a call.
     pub fn of(arguments: &Value) -> Result<Self, String> {
         let description = arguments["description"].as_str().unwrap_or_default().trim();
         match description.len() {
@@ -154,27 +153,27 @@ impl Goal {
 }
 
 impl Goals {
-    /// Whether a frame is open and isn't the one that is worked on.
+    /// Whether a frame is open and isn't the active one.
     pub fn waits(&self, frame: u32) -> bool {
         frame != self.active() && (frame == 0 || self.frames.iter().any(|open| open.id == frame))
     }
 
-    /// Nothing was opened or compacted.
+    /// Whether nothing was opened or compacted.
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }
 
-    /// The frame whose turns run; `None` = frame 0.
+    /// Returns the frame whose turns run; `None` = frame 0.
     pub fn top(&self) -> Option<&GoalFrame> {
         self.frames.last()
     }
 
-    /// Its number.
+    /// Returns the number of the frame whose turns run.
     pub fn active(&self) -> u32 {
         self.top().map_or(0, |frame| frame.id)
     }
 
-    /// From the outermost open frame to the active one; frames that wait beside them excepted.
+    /// Returns the frames from the outermost open one to the active one, without those that wait beside them.
     pub fn path(&self) -> Vec<&GoalFrame> {
         let mut path = Vec::new();
         let mut wanted = self.active();
@@ -188,7 +187,7 @@ impl Goals {
         path
     }
 
-    /// Whether one more frame may be opened inside the active one.
+    /// Checks that one more frame may be opened inside the active one.
     pub fn check_depth(&self) -> Result<(), String> {
         if self.path().len() < FRAME_DEPTH {
             return Ok(());
@@ -196,7 +195,7 @@ impl Goals {
         Err(format!("goals are at most {FRAME_DEPTH} deep: reach this one without further subgoals"))
     }
 
-    /// The frames are of one request: when a turn serves another, what they are for is over.
+    /// Ends the frames if a turn serves another request than theirs.
     pub fn serve(&mut self, job: Option<&JobId>, under: &Mandate) {
         let same = match job {
             Some(job) => self.job.as_ref() == Some(job),
@@ -207,8 +206,8 @@ impl Goals {
         }
     }
 
-    /// Opens frames for the calls of `subgoal` of a turn, in the service of a task or of a loose
-    /// request: the first runs first.
+    /// Opens frames for the calls of `subgoal` of a turn, for a task or for a request without one: the first runs
+    /// first.
     pub fn open(&mut self, turn: u64, goals: Vec<(u32, Goal)>, job: Option<&JobId>, under: &Mandate) {
         if self.frames.is_empty() {
             self.job = job.cloned();
@@ -232,26 +231,26 @@ impl Goals {
         self.frames.append(&mut frames);
     }
 
-    /// Closes the active frame: its loads and its segments go with it.
+    /// Closes the active frame, with its loads and its segments.
     pub fn close(&mut self) -> Option<GoalFrame> {
         let closed = self.frames.pop()?;
         self.segments.retain(|segment| segment.frame != closed.id);
         Some(closed)
     }
 
-    /// What the frames are for has ended.
+    /// Ends all frames, when their request has ended.
     pub fn end(&mut self) {
         self.frames.clear();
         (self.job, self.under) = (None, None);
         self.segments.retain(|segment| segment.frame == 0);
     }
 
-    /// Live turns of the active frame.
+    /// Returns the live turns of the active frame.
     pub fn live(&self) -> LiveTurns {
         self.top().map_or(self.live, |frame| frame.live)
     }
 
-    /// One more turn of the active frame.
+    /// Counts one more turn of the active frame.
     pub fn count(&mut self, items: usize) {
         self.live_mut().count(items);
     }
@@ -260,21 +259,21 @@ impl Goals {
         self.frames.last_mut().map_or(&mut self.live, |frame| &mut frame.live)
     }
 
-    /// The newest turn of the session's conversation that a summary stands for.
+    /// Returns the number of the newest turn of the session's conversation that a summary replaces.
     pub fn compacted_to(&self) -> u64 {
         let own = self.segments.iter().filter(|segment| segment.frame == 0);
         own.map(|segment| segment.to).max().unwrap_or(0)
     }
 
-    /// Everything of the session's conversation up to the turn `to` becomes a segment, from outside: no
-    /// goal is open. `live` is what no summary stands for, which is counted nowhere where nobody compacts.
+    /// Compacts the session's conversation up to the turn `to` while no goal is open. `live` are the turns without a
+    /// summary, which are counted only where turns are compacted.
     pub fn archive(&mut self, to: u64, live: LiveTurns, summary: &str, under: (Authority, Authority)) {
         self.live = live;
         self.compact(to, summary, under);
     }
 
-    /// Live turns of the active frame up to the turn `to` become a segment, written under `authority`
-    /// for a request of this `bound`.
+    /// Compacts the live turns of the active frame up to the turn `to`; the summary was written under `authority` for a
+    /// request of this `bound`.
     pub fn compact(&mut self, to: u64, summary: &str, (authority, bound): (Authority, Authority)) {
         let frame = self.active();
         let LiveTurns { turns, items } = std::mem::take(self.live_mut());
@@ -282,7 +281,7 @@ impl Goals {
         let own: Vec<_> = (0..self.segments.len()).filter(|at| self.segments[*at].frame == frame).collect();
         if let (true, [first, second, ..]) = (own.len() > SEGMENTS, own.as_slice()) {
             if !self.segments[*second].authority.covers(&self.segments[*first].authority) {
-                // Nobody who may see the one may see both: the older one goes.
+                // No reader of one may see both: the older one is removed.
                 self.segments.remove(*first);
                 return;
             }
@@ -291,14 +290,14 @@ impl Goals {
                 next.turns += oldest.turns;
                 next.items += oldest.items;
                 let summary = format!("{}\n{}", oldest.summary, next.summary);
-                // What is newer counts for more.
+                // The newer part of the summaries is kept.
                 let from = summary.ceil_char_boundary(summary.len().saturating_sub(SUMMARY_BYTES));
                 summary[from..].clone_into(&mut next.summary);
             }
         }
     }
 
-    /// Loads of a session with those of its frames: an inner one shadows an outer one.
+    /// Returns the loads of a session with those of its frames: an inner one shadows an outer one of the same path.
     pub fn loads(&self, session: &[Load]) -> Vec<Load> {
         let mut all = session.to_vec();
         for load in self.path().iter().flat_map(|frame| &frame.loads) {
@@ -315,7 +314,7 @@ impl Goals {
         }
     }
 
-    /// Takes loads out of all frames.
+    /// Removes loads from all frames.
     pub fn unload(&mut self, paths: &[String]) {
         for frame in &mut self.frames {
             frame.loads.retain(|load| !paths.contains(&load.path));

@@ -1,15 +1,15 @@
-//! `did:key`: an Ed25519 public key as a name.
+//! Names of the method `did:key`: Ed25519 public keys.
 
 use crate::ids::{Owner, OwnerPart};
 use std::fmt;
 
-/// What every name of this method begins with.
+/// Beginning of every name of this method.
 pub const METHOD: &str = "did:key:";
 /// Tenant of the owners that are keys.
 pub const TENANT: &str = "did";
-/// The multicodec of an Ed25519 public key.
+/// Multicodec of an Ed25519 public key.
 const ED25519: [u8; 2] = [0xed, 0x01];
-/// Longest multibase text of such a key; a longer one isn't decoded.
+/// Bytes of a key's multibase text at most; a longer one isn't decoded.
 const MULTIBASE_BYTES: usize = 64;
 
 /// An Ed25519 public key. Equal keys have equal names.
@@ -17,41 +17,41 @@ const MULTIBASE_BYTES: usize = 64;
 pub struct DidKey([u8; 32]);
 
 impl DidKey {
-    /// A key as it is.
+    /// Makes a key of its 32 bytes.
     pub const fn new(key: [u8; 32]) -> Self {
         Self(key)
     }
 
-    /// Reads `did:key:z6Mk…`; `None` when it is no Ed25519 key in its only spelling.
+    /// Reads `did:key:z6Mk…`; `None` for all but the one canonical spelling of an Ed25519 key.
     pub fn parse(text: &str) -> Option<Self> {
         Self::from_multibase(text.strip_prefix(METHOD)?)
     }
 
-    /// Reads `z6Mk…`.
+    /// Reads the multibase text `z6Mk…`.
     pub fn from_multibase(text: &str) -> Option<Self> {
         let encoded = text.strip_prefix('z').filter(|text| text.len() <= MULTIBASE_BYTES)?;
         let bytes = bs58::decode(encoded).into_vec().ok()?;
         bytes.strip_prefix(&ED25519)?.try_into().ok().map(Self)
     }
 
-    /// `z6Mk…`.
+    /// Returns the multibase text `z6Mk…`.
     pub fn multibase(&self) -> String {
         let mut bytes = ED25519.to_vec();
         bytes.extend(self.0);
         format!("z{}", bs58::encode(bytes).into_string())
     }
 
-    /// The 32 bytes of the key.
+    /// Returns the 32 bytes of the key.
     pub const fn bytes(&self) -> &[u8; 32] {
         &self.0
     }
 
-    /// The key that an owner is; `None` for an owner that is none.
+    /// Returns the key of an owner under the tenant `did`; `None` for other owners.
     pub fn from_owner(owner: &Owner) -> Option<Self> {
         (owner.tenant().as_str() == TENANT).then(|| Self::from_multibase(owner.user().as_str()))?
     }
 
-    /// The owner that this key is: `did/z6Mk…`.
+    /// Returns the owner of this key: `did/z6Mk…`.
     pub fn owner(&self) -> Owner {
         let part = |text: &str| OwnerPart::new(text).expect("letters and digits are a legal name");
         Owner::new(part(TENANT), part(&self.multibase()))

@@ -1,4 +1,4 @@
-//! Ids of events: a producer's own, and those that the venue makes under a name that no producer can write.
+//! Ids of events: those of producers, and those of the venue, which have a form that no producer can write.
 
 use super::{AgentId, IdError, JobId, Owner, SessionKey, check, encode_token, hmac_hex};
 use crate::time::Millis;
@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 use std::{fmt, str::FromStr};
 
-/// What every id of the venue begins with, and no producer's does.
+/// Beginning of every id of the venue, and of no producer's id.
 const RESERVED: &str = "venue:";
 
 /// Hex digits of the venue's code in its ids: 128 bits.
@@ -14,31 +14,31 @@ const CODE: usize = 32;
 
 const WHAT: &str = "event id";
 
-/// The id of an event; deduplication is by (owner, event id).
+/// Id of an event; deduplication is by (owner, event id).
 ///
-/// What comes from outside is parsed by [`EventId::new`] (`FromStr` is the same), which refuses the form
-/// of the venue's ids. Those are made by [`EventId::of_venue`] alone.
+/// [`EventId::new`] (and `FromStr`) parses ids from outside and refuses the form of the venue's ids. Only
+/// [`EventId::of_venue`] makes those.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct EventId(String);
 
-/// What the venue makes an id for; the id is a function of this and of the venue's key.
+/// Subject of an id of the venue; the id is a function of this and of the venue's key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub enum IdOf<'a> {
-    /// What the call at a place of a turn sends.
+    /// The message of the call at a position of a turn.
     Call {
-        /// Whose.
+        /// Owner of the session.
         owner: &'a Owner,
-        /// The session.
+        /// Session whose turn made the call.
         session: &'a SessionKey,
-        /// The turn of the reply.
+        /// Turn of the reply.
         turn: u64,
-        /// The place of the call in it.
+        /// Position of the call in the reply.
         call: u32,
-        /// The instance that the call is about.
+        /// Instance that the call is about.
         instance: Option<&'a str>,
-        /// When the turn of the reply began: a session that begins anew under its name has other ids. `None` where the
+        /// Start of the turn of the reply: a session that begins anew under its name has other ids. `None` where the
         /// reply was recorded by a build that left it out.
         #[serde(skip_serializing_if = "Option::is_none")]
         start: Option<Millis>,
@@ -49,65 +49,65 @@ pub enum IdOf<'a> {
         owner: &'a Owner,
         /// Session whose turn made the call.
         session: &'a SessionKey,
-        /// The turn of the reply.
+        /// Turn of the reply.
         turn: u64,
-        /// The place of the call in it.
+        /// Position of the call in the reply.
         call: u32,
-        /// When that turn began: a session that begins anew under its name has other entries.
+        /// Start of that turn: a session that begins anew under its name has other entries.
         start: Millis,
     },
-    /// What a timer sends for a planned time.
+    /// The event of a timer for a planned time.
     Timer {
-        /// Whose.
+        /// Owner of the timer.
         owner: &'a Owner,
-        /// Which.
+        /// Name of the timer.
         timer: &'a str,
-        /// As it was set.
+        /// Generation of the timer: the number of times that it was set.
         generation: u64,
-        /// The planned time.
+        /// Planned time of the event.
         at: Millis,
     },
-    /// The name of what a person is asked, by its digest.
+    /// The approval with this digest.
     Approval(&'a str),
-    /// What wakes the session whose approval was answered.
+    /// The event that wakes the session of an answered approval.
     Answer(&'a JobId),
     /// The result of a job, for the session that waits for it.
     Result(&'a JobId),
-    /// A dead task that is driven again.
+    /// The task that redrives this dead job.
     Redrive(&'a JobId),
-    /// A submission without an id, by its place in the queue.
+    /// A submission without an id, by its position in the queue.
     Place {
-        /// When it was published.
+        /// Time of publication.
         published: Millis,
-        /// Its sequence.
+        /// Sequence number within the stream.
         sequence: u64,
     },
     /// A run of an operation under a producer's id.
     Operation {
-        /// Whose.
+        /// Owner of the job.
         owner: &'a Owner,
-        /// The producer's id.
+        /// Id that the producer gave.
         key: &'a EventId,
     },
     /// The cancellation of a job.
     Cancel(&'a JobId),
     /// The completion of a job.
     Done(&'a JobId),
-    /// The same, to the subject that its submission named.
+    /// The completion of a job, to the subject that its submission named.
     Reply(&'a JobId),
-    /// The refusal of a submission, by its place in the queue.
+    /// The refusal of a submission, by its position in the queue.
     Refused {
-        /// Whose.
+        /// Owner that the submission named.
         owner: &'a Owner,
-        /// To whom it went.
+        /// Agent that it was sent to.
         agent: &'a AgentId,
-        /// Its place.
+        /// Id of its position.
         place: &'a EventId,
     },
 }
 
 impl IdOf<'_> {
-    /// What people read in the id; the code tells it from every other.
+    /// Returns the readable part of the id; a code behind it makes the id unique.
     fn readable(&self) -> String {
         match self {
             Self::Call { .. } => "call".to_owned(),
@@ -128,7 +128,7 @@ impl IdOf<'_> {
 }
 
 impl EventId {
-    /// A producer's id.
+    /// Makes a producer's id.
     ///
     /// # Errors
     /// `text` is no legal name, or has the form of the venue's own ids.
@@ -141,7 +141,7 @@ impl EventId {
         Ok(id)
     }
 
-    /// An id of either kind, as it stands in the store or in a message under the venue's seal.
+    /// Reads an id of either kind, as it is in the store or in a message under the venue's seal.
     ///
     /// # Errors
     /// `text` is no legal name.
@@ -151,24 +151,24 @@ impl EventId {
         Ok(Self(text))
     }
 
-    /// The venue's own id of something: always the same under one key, and known to nobody without it.
+    /// Makes the venue's own id of a subject: always the same under one key, and unknown without the key.
     pub fn of_venue(venue_key: &[u8], of: IdOf<'_>) -> Self {
         let said = json!(["id", of]).to_string();
         let code = &hmac_hex(venue_key, said.as_bytes())[..CODE];
         Self(format!("{RESERVED}{}-{code}", of.readable()))
     }
 
-    /// The venue made it.
+    /// Whether the venue made the id.
     pub fn is_venues(&self) -> bool {
         self.0.starts_with(RESERVED)
     }
 
-    /// The id as given.
+    /// Returns the id as it was given.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// The id as one NATS subject token or Redis key part.
+    /// Returns the id encoded as one token of a NATS subject or one part of a Redis key.
     pub fn token(&self) -> String {
         encode_token(&self.0)
     }

@@ -1,11 +1,11 @@
-//! Names of secrets.
+//! Names of secrets: the last part of a path `s/NAME`.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
 
-/// Longest name in bytes.
+/// Bytes of a name at most.
 const NAME_BYTES: usize = 64;
 
 /// Name of a secret under its owner: `s/NAME`.
@@ -14,13 +14,13 @@ const NAME_BYTES: usize = 64;
 #[schemars(inline, description = "")]
 pub struct SecretName(String);
 
-/// Why a name was refused.
+/// Reason why a name was refused.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("illegal secret name `{0}`: expected 1 to 64 of `[A-Za-z0-9_.-]`, starting with a letter, a digit or `_`")]
 pub struct SecretNameError(String);
 
 impl SecretName {
-    /// Validates `text`, without `s/`.
+    /// Makes a name of a text without `s/`.
     pub fn new(text: &str) -> Result<Self, SecretNameError> {
         let first = |c: char| c.is_ascii_alphanumeric() || c == '_';
         let legal = text.len() <= NAME_BYTES
@@ -29,17 +29,17 @@ impl SecretName {
         if legal { Ok(Self(text.to_owned())) } else { Err(SecretNameError(text.chars().take(80).collect())) }
     }
 
-    /// Of a path `s/NAME`.
+    /// Reads the name from a path `s/NAME`.
     pub fn of_path(path: &str) -> Result<Self, SecretNameError> {
         path.strip_prefix("s/").ok_or_else(|| SecretNameError(path.chars().take(80).collect())).and_then(Self::new)
     }
 
-    /// Without `s/`.
+    /// Returns the name without `s/`.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// `s/NAME`: its lattice path.
+    /// Returns the lattice path `s/NAME`.
     pub fn path(&self) -> String {
         format!("s/{}", self.0)
     }

@@ -1,4 +1,4 @@
-//! What is kept of a job of an external worker while it is waited for.
+//! The watch of an external worker's job: its deadlines and the signs of its worker.
 
 use crate::ids::{JobId, QueueName};
 use crate::kept::KeptKeys;
@@ -14,19 +14,19 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use std::time::Duration;
 
-/// How long a job may take.
+/// Times that a job of an external worker may take.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ExternalTimes {
-    /// Until its worker says that it has begun.
+    /// Time until its worker begins.
     pub start: Duration,
-    /// From one sign of its worker to the next.
+    /// Time between two signs of its worker.
     pub heartbeat: Duration,
-    /// In all.
+    /// Time from publication to the end.
     pub deadline: Duration,
 }
 
 impl ExternalTimes {
-    /// What a call says, in seconds, with the defaults for the rest. None is longer than the deadline.
+    /// Returns the times of a call, given in seconds, with defaults for absent ones. None is longer than the deadline.
     pub fn of(start: Option<u64>, heartbeat: Option<u64>, deadline: Option<u64>) -> Self {
         let deadline = deadline.map_or(OUTBOUND_DEADLINE, Duration::from_secs).min(OUTBOUND_DEADLINE_MAX);
         let within = |given: Option<u64>, default| given.map_or(default, Duration::from_secs).min(deadline);
@@ -34,7 +34,7 @@ impl ExternalTimes {
     }
 }
 
-/// Which time was over.
+/// Time limit that has passed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Over {
     Start,
@@ -42,63 +42,63 @@ enum Over {
     Deadline,
 }
 
-/// What is kept of a job of an external worker while it is waited for, and of its answers after that.
+/// Record of an external worker's job while its result is awaited, and of late answers.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Watch {
-    /// The job.
+    /// Id of the job.
     pub job: JobId,
-    /// Whose workers.
+    /// Queue of its workers.
     pub queue: QueueName,
-    /// When it was published.
+    /// Time of publication.
     pub created: Millis,
-    /// Until then its worker must have begun.
+    /// Time until which its worker must have begun.
     pub start_by: Millis,
-    /// Longest silence of its worker, in seconds.
+    /// Seconds of the longest silence of its worker.
     pub heartbeat_seconds: u64,
-    /// Until then it must have ended.
+    /// Time until which it must have ended.
     pub deadline: Millis,
-    /// The first sign of its worker.
+    /// Time of its worker's first sign.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub started: Option<Millis>,
-    /// The last sign of its worker.
+    /// Time of its worker's last sign.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub heartbeat: Option<Millis>,
-    /// When it is looked at: its place in the index.
+    /// Time of the next look at it, by which the index is sorted.
     pub due: Millis,
-    /// Since when its time is over.
+    /// Time at which a limit was first found to have passed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub overdue: Option<Millis>,
-    /// Answers that changed nothing, the newest last.
+    /// Answers that had no effect, the newest last.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub ignored: Vec<Ignored>,
-    /// Of a newer build.
+    /// Fields that a newer build wrote.
     #[serde(flatten)]
     pub kept: KeptKeys,
 }
 
-/// An answer that changed nothing.
+/// An answer of a worker that had no effect.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ignored {
-    /// When it was looked at.
+    /// Time at which the answer was processed.
     pub at: Millis,
-    /// Its message: a delivery of it again is no other answer.
+    /// Id of its message: a second delivery is not counted as another answer.
     pub message: String,
-    /// Why.
+    /// Reason why it had no effect.
     pub reason: String,
 }
 
-/// What is to be done about a watch whose place has come.
+/// Next step for a watch that is due.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum WatchLook {
-    /// Not yet: it is looked at again at its new place.
+    /// The watch is due again at its new time.
     Later(Watch),
     /// The job has failed, for this reason.
     Over(String),
 }
 
 impl Watch {
-    /// Of a job that is published now. `ends`: the time of the request behind it is over then.
+    /// Makes the watch of a job that is published at `now`; the request behind it ends at `ends`.
     pub fn new(job: JobId, queue: QueueName, now: Millis, times: ExternalTimes, ends: Option<Millis>) -> Self {
         let deadline = now.plus(times.deadline);
         let deadline = ends.map_or(deadline, |ends| ends.min(deadline));
@@ -120,7 +120,7 @@ impl Watch {
         Self { due, ..watch }
     }
 
-    /// Which time is over first, and when.
+    /// Returns the time limit that passes first, and which one it is.
     fn limit(&self) -> (Millis, Over) {
         let (at, which) = match self.heartbeat {
             None => (self.start_by, Over::Start),
@@ -129,17 +129,17 @@ impl Watch {
         if self.deadline <= at { (self.deadline, Over::Deadline) } else { (at, which) }
     }
 
-    /// The worker has given a sign.
+    /// Notes a sign of the worker at `now`.
     #[must_use]
     pub fn alive(self, now: Millis) -> Self {
         let started = self.started.or(Some(now));
         let watch = Self { started, heartbeat: Some(now), overdue: None, ..self };
-        // A place that comes too early only costs a look; one that comes too late would cost the time.
+        // A due time that is too early costs one look; a later one would delay the end.
         let due = watch.due.min(watch.limit().0);
         Self { due, ..watch }
     }
 
-    /// What is to be done about it now.
+    /// Returns the next step at `now`.
     pub fn look(self, now: Millis) -> WatchLook {
         let (at, which) = self.limit();
         if now < at {
@@ -153,7 +153,7 @@ impl Watch {
         WatchLook::Over(self.over(which))
     }
 
-    /// The same when there is no job: it may be about to be opened. `None`: it never will.
+    /// Returns the watch of a job that isn't opened yet; `None` if it is too old to be opened.
     pub fn without_job(self, now: Millis) -> Option<Self> {
         let end = self.created.plus(OUTBOUND_ORPHAN);
         (now < end).then_some(Self { due: end, ..self })
@@ -178,7 +178,7 @@ impl Watch {
         }
     }
 
-    /// The same with one more answer that changed nothing; one that is delivered again is known.
+    /// Adds an answer that had no effect, unless it was delivered before.
     #[must_use]
     pub fn ignoring(mut self, ignored: Ignored) -> Self {
         if self.ignored.iter().all(|known| known.message != ignored.message) {
@@ -189,7 +189,7 @@ impl Watch {
         self
     }
 
-    /// As a job's record shows it.
+    /// Returns the watch as a job's record shows it.
     pub fn shown(&self) -> Value {
         let mut shown = json!({
             "queue": self.queue,

@@ -1,14 +1,15 @@
-//! The catalog in the tree, `v/ops/`: paths that stand for operations.
+//! The catalogue in the lattice, `v/ops/`: paths of operations.
 
 use super::Namespace;
 
-/// Where the catalog lies in the tree.
+/// Path prefix of the catalogue.
 pub const OPERATIONS: &str = "v/ops/";
 
-/// The operation that runs another one, which its `operation` names, with its `input`.
+/// Path of the operation that runs another one: `operation` names it, `input` is its input.
 pub const RUN: &str = "v/ops/job/run";
 
-/// `lattice/read`, `lattice:read` and `/v/ops/lattice/read` → `v/ops/lattice/read`.
+/// Returns the full path of an operation: `lattice/read`, `lattice:read` and `/v/ops/lattice/read` →
+/// `v/ops/lattice/read`.
 pub fn catalog_path(path: &str) -> String {
     let path = path.trim_matches('/').replace(':', "/");
     if path.starts_with(OPERATIONS) { path } else { format!("{OPERATIONS}{path}") }
@@ -19,23 +20,23 @@ pub fn runs_another(path: &str) -> bool {
     [RUN, "v/ops/grid/run", "v/ops/grid/invoke"].contains(&path)
 }
 
-/// The namespaces in which a value may stand for an operation: pins, the workspace and assets.
+/// Namespaces in which a value may stand for an operation: pins, the workspace and assets.
 const STORED: [&str; 3] = ["o/", "w/", "a/"];
 
 /// Whether a path leads to a value that stands for an operation: a pin `o/<name>`, a definition below `w/`, or an asset
-/// `a/<hash>`, each with or without its owner; or an asset's hash alone.
+/// `a/<hash>`, each with or without its owner; or the hash of an asset alone.
 pub fn is_pin(path: &str) -> bool {
     let plain = behind_owner(path);
     STORED.iter().any(|namespace| plain.starts_with(namespace)) || is_hash(plain)
 }
 
-/// 64 hex digits, after `0x` if need be.
+/// Whether a text is 64 hex digits, with or without `0x`.
 fn is_hash(text: &str) -> bool {
     let digits = text.strip_prefix("0x").unwrap_or(text);
     digits.len() == 64 && digits.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
 
-/// The path behind `did:…/` or `/tenant/user/`, or behind its first slash.
+/// Returns the path behind `did:…/` or `/tenant/user/`, or behind its first slash.
 pub fn behind_owner(path: &str) -> &str {
     let is_namespace = |segment: &str| Namespace::ALL.iter().any(|namespace| namespace.prefix() == segment);
     if path.starts_with("did:") {

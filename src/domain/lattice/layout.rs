@@ -1,4 +1,4 @@
-//! How a collection lies in documents: a root, and one document per entry or per chunk.
+//! Layout of a collection in documents: a root, and one document per entry or per chunk.
 //!
 //! | key | holds |
 //! |---|---|
@@ -7,10 +7,10 @@
 //! | `w.e/<collection>/<generation>/<number>` | [`CHUNK`] elements of an array |
 //! | `w.e/<collection>/<generation>.e/<entry>/<generation>/…` | the same of an entry that is a collection of its own |
 //!
-//! A large collection is never read or written whole, and an append touches one chunk. Entries that have grown are
-//! collections of their own, at any depth: whoever changes one part of them meets nobody who changes another. Keys
-//! carry the root's generation: replacing or deleting a collection makes a new one, and what the old one had is garbage
-//! that nobody can reach.
+//! A large collection is never read or written whole, and an append writes one chunk. Entries that have grown are
+//! collections of their own, at any depth, so that changes of different parts don't conflict. Keys contain the root's
+//! generation: replacing or deleting a collection begins a new one, and the documents of the old one are garbage out of
+//! reach.
 
 use super::path::{Namespace, Path};
 use crate::decode;
@@ -21,56 +21,56 @@ use serde_json::Value;
 /// Elements of an array per document: small enough that an append rewrites little.
 pub const CHUNK: u64 = 64;
 
-/// An entry that is a map of more entries than this, or of two and more bytes than [`SPLIT_BYTES`], is kept in parts
-/// from its next partial write on. A record of a few fields stays one document.
+/// Number of entries above which a map that is an entry is stored in parts from its next partial write on; so is one of
+/// at least two entries and more bytes than [`SPLIT_BYTES`]. A record of a few fields stays one document.
 pub const SPLIT_ENTRIES: usize = 32;
 
-/// See [`SPLIT_ENTRIES`].
+/// Bytes above which a map that is an entry is stored in parts, see [`SPLIT_ENTRIES`].
 pub const SPLIT_BYTES: usize = 8 * 1024;
 
-/// No JSON begins like this: the mark of an entry that is a collection.
+/// First byte of an entry that is a collection; no JSON begins with it.
 const BRANCH: u8 = b'>';
 
 /// Root document of a collection.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Root {
-    /// Grows whenever the collection is replaced.
+    /// Number of the generation; it grows whenever the collection is replaced.
     #[serde(rename = "gen")]
     pub generation: u64,
-    /// What it is.
+    /// Form of the collection.
     #[serde(flatten)]
     pub shape: Shape,
 }
 
-/// What a collection is.
+/// Form of a collection.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "shape", rename_all = "lowercase")]
 pub enum Shape {
-    /// One document per entry.
+    /// A map with one document per entry.
     Map,
-    /// Chunks of [`CHUNK`] elements.
+    /// An array in chunks of [`CHUNK`] elements.
     Array {
-        /// Elements.
+        /// Number of elements.
         len: u64,
     },
-    /// The value itself.
+    /// A scalar within the root document.
     Leaf {
-        /// A scalar.
+        /// Value of the scalar.
         value: Value,
     },
 }
 
-/// What the document of a map's entry holds.
+/// Content of the document of a map's entry.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Entry {
-    /// The value.
+    /// The value of the entry.
     Value(Value),
     /// The root of a collection of its own: a map or an array.
     Branch(Root),
 }
 
 impl Entry {
-    /// As it is stored.
+    /// Reads the stored form of an entry.
     pub fn parse(bytes: &[u8]) -> serde_json::Result<Self> {
         match bytes.split_first() {
             Some((&BRANCH, root)) => decode::stored(root).map(Self::Branch),
@@ -79,7 +79,7 @@ impl Entry {
     }
 }
 
-/// Whether an entry of so many bytes is better kept in parts.
+/// Whether an entry of `bytes` bytes is stored in parts.
 pub fn is_large(value: &Value, bytes: usize) -> bool {
     match value {
         Value::Object(map) => map.len() > SPLIT_ENTRIES || (map.len() > 1 && bytes > SPLIT_BYTES),
@@ -88,24 +88,24 @@ pub fn is_large(value: &Value, bytes: usize) -> bool {
     }
 }
 
-/// What lies under a prefix that ends with `/`: documents, and the entries of those that are roots.
+/// Returns the key prefixes of everything under a prefix that ends with `/`: documents, and the entries of roots.
 pub fn everything_below(prefix: &str) -> [String; 2] {
     [prefix.to_owned(), format!("{}.e/", prefix.trim_end_matches('/'))]
 }
 
-/// Whose `n/`, `c/` and `t/` a relative path means.
+/// Agent, session and job to which relative paths under `n/`, `c/` and `t/` belong.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Scope {
-    /// `n/` and `c/`.
+    /// Session of `n/` and `c/`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session: Option<SessionKey>,
-    /// `t/`.
+    /// Job of `t/`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub job: Option<JobId>,
 }
 
-/// Where a collection's documents lie.
+/// Position of a collection's documents: parts of their keys.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Collection {
     base: String,
@@ -113,8 +113,8 @@ pub struct Collection {
     is_branch: bool,
 }
 
-/// Key prefix of a namespace; `None` when it has no documents of its own, or there is no agent,
-/// session or job to which it could belong.
+/// Returns the key prefix of a namespace; `None` when it has no documents of its own, or when the scope has no agent,
+/// session or job for it.
 pub fn base(namespace: Namespace, scope: &Scope) -> Option<String> {
     let session = scope.session.as_ref();
     match namespace {
@@ -128,48 +128,48 @@ pub fn base(namespace: Namespace, scope: &Scope) -> Option<String> {
 }
 
 impl Collection {
-    /// The collection that `path` lies in, and the segments below it.
+    /// Returns the collection that holds `path`, and the segments below it.
     pub fn of<'p>(path: &'p Path, scope: &Scope) -> Option<(Self, &'p [String])> {
         let (name, rest) = path.segments().split_first()?;
         let base = base(path.namespace(), scope)?;
         Some((Self { base, name: encode_token(name), is_branch: false }, rest))
     }
 
-    /// The entry of this name as a collection of its own.
+    /// Returns the entry of this name as a collection of its own.
     #[must_use]
     pub fn branch(&self, generation: u64, name: &str) -> Self {
         let base = format!("{}.e/{}/{generation}", self.base, self.name);
         Self { base, name: encode_token(name), is_branch: true }
     }
 
-    /// Whether it is the entry of another one.
+    /// Whether it is the entry of another collection.
     pub const fn is_branch(&self) -> bool {
         self.is_branch
     }
 
-    /// Its root as it is stored.
+    /// Returns the stored form of its root.
     pub fn encode(&self, root: &Root) -> Vec<u8> {
         let mut bytes = if self.is_branch { vec![BRANCH] } else { Vec::new() };
         serde_json::to_writer(&mut bytes, root).expect("roots serialise");
         bytes
     }
 
-    /// Key of the root document.
+    /// Returns the key of the root document.
     pub fn root(&self) -> String {
         format!("{}/{}", self.base, self.name)
     }
 
-    /// Key prefix of the entries of a generation.
+    /// Returns the key prefix of the entries of a generation.
     pub fn entries(&self, generation: u64) -> String {
         format!("{}.e/{}/{generation}/", self.base, self.name)
     }
 
-    /// Key of a map entry.
+    /// Returns the key of a map's entry.
     pub fn entry(&self, generation: u64, name: &str) -> String {
         format!("{}{}", self.entries(generation), encode_token(name))
     }
 
-    /// Key of the chunk that holds element `index`.
+    /// Returns the key of the chunk that holds the element `index`.
     pub fn chunk(&self, generation: u64, index: u64) -> String {
         format!("{}{:016}", self.entries(generation), index / CHUNK)
     }

@@ -1,4 +1,4 @@
-//! Lattice: paths, the values under them, and how they are laid out in documents.
+//! Lattice: paths, the values under them, and their layout in documents.
 
 pub mod catalog;
 pub mod layout;

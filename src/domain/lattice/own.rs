@@ -1,5 +1,5 @@
-//! Paths that name their owner, `did:key:z6Mk…/w/x` and `/tenant/user/w/x`: those of one's own tree are the
-//! plain path behind it, those of another owner's are refused.
+//! Paths that name their owner, `did:key:z6Mk…/w/x` and `/tenant/user/w/x`: within the owner's own tree they become
+//! plain paths, and paths of another owner are refused.
 
 use super::Namespace;
 use crate::ids::Owner;
@@ -7,11 +7,11 @@ use crate::ids::did::DidKey;
 use crate::limits::JOB_DEPTH;
 use serde_json::{Map, Value};
 
-/// Arguments of operations that are paths, or lists of them.
+/// Keys of arguments that are paths, or lists of paths.
 const PATHS: [&str; 9] = ["path", "paths", "from", "to", "outputPath", "definition", "config", "id", "operation"];
-/// Those that may be lists of paths.
+/// Keys of arguments that may be lists of paths.
 const LISTS: [&str; 3] = ["paths", "definition", "config"];
-/// An argument whose keys are paths.
+/// Key of an argument whose own keys are paths.
 const LOADS: &str = "loads";
 
 /// A path of another owner's tree.
@@ -23,11 +23,11 @@ const LOADS: &str = "loads";
 pub struct NotOwn {
     /// The path, cut to a readable length.
     pub path: String,
-    /// Whose tree is meant.
+    /// Owner whose tree may be reached.
     pub owner: String,
 }
 
-/// The plain path of a text that is one, whoever it names as its owner: any other text stays as it is.
+/// Returns the plain path of an address, or an error if it names another owner; any other text stays as it is.
 pub fn own<'t>(owner: &Owner, text: &'t str) -> Result<&'t str, NotOwn> {
     let (is_own, rest) = if text.starts_with("did:") {
         let (did, rest) = text.split_once('/').unwrap_or((text, ""));
@@ -42,7 +42,7 @@ pub fn own<'t>(owner: &Owner, text: &'t str) -> Result<&'t str, NotOwn> {
     Err(NotOwn { path: text.chars().take(120).collect(), owner: owner.to_string() })
 }
 
-/// `/tenant/user/w/x`; `/w/x` is a plain path.
+/// Splits `/tenant/user/w/x` into tenant, user and path; `/w/x` is a plain path, so `None`.
 fn of_slashes(text: &str) -> Option<(&str, &str, &str)> {
     let (tenant, rest) = text.strip_prefix('/')?.split_once('/')?;
     let (user, rest) = rest.split_once('/')?;
@@ -51,7 +51,7 @@ fn of_slashes(text: &str) -> Option<(&str, &str, &str)> {
     (!is_namespace(tenant) && is_namespace(first)).then_some((tenant, user, rest))
 }
 
-/// The arguments of a call with plain paths, also of what `job/run` runs.
+/// Turns the addresses in the arguments of a call into plain paths, also those of what `job/run` runs.
 pub fn localise(owner: &Owner, arguments: &mut Value) -> Result<(), NotOwn> {
     let mut arguments = arguments;
     for _ in 0..=JOB_DEPTH {
@@ -80,7 +80,7 @@ pub fn localise(owner: &Owner, arguments: &mut Value) -> Result<(), NotOwn> {
     Ok(())
 }
 
-/// A text, or a list of keys whose first one may be a DID.
+/// Makes a text, or a list of keys whose first one may be a DID, a plain path.
 fn path_of(owner: &Owner, path: &mut Value) -> Result<(), NotOwn> {
     match path {
         Value::String(text) => {

@@ -1,4 +1,4 @@
-//! Lattice paths: a validated type; a raw string never reaches a store.
+//! Lattice paths: a validated type, so that no raw string reaches a store.
 
 use crate::visible::{self, hidden};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
@@ -8,35 +8,35 @@ use std::borrow::Cow;
 use std::fmt;
 use unicode_normalization::is_nfc;
 
-/// Longest segment in bytes.
+/// Bytes of a segment at most.
 pub const MAX_SEGMENT_BYTES: usize = 256;
-/// Most segments of a path.
+/// Segments of a path at most.
 pub const MAX_SEGMENTS: usize = 32;
-/// Longest path in bytes.
+/// Bytes of a path at most.
 pub const MAX_PATH_BYTES: usize = 2048;
 
-/// The first segment of a path: what kind of data lies under it.
+/// The first segment of a path, which names the kind of data under it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Namespace {
-    /// `w`: workspace, shared by the owner's agents.
+    /// `w`: workspace that the owner's agents share.
     Workspace,
-    /// `o`: operation pins.
+    /// `o`: pins of operations.
     Pins,
-    /// `n`: agent-private notes.
+    /// `n`: private notes of an agent.
     Notes,
-    /// `c`: session scratch.
+    /// `c`: scratch space of a session.
     Session,
-    /// `t`: job scratch.
+    /// `t`: scratch space of a job.
     Job,
-    /// `g`: agent records.
+    /// `g`: records of agents.
     Agents,
-    /// `j`: jobs.
+    /// `j`: jobs of the owner.
     Jobs,
-    /// `s`: secrets.
+    /// `s`: secrets of the owner.
     Secrets,
-    /// `a`: assets.
+    /// `a`: assets of the owner.
     Assets,
-    /// `v`: venue.
+    /// `v`: data of the venue.
     Venue,
 }
 
@@ -55,7 +55,7 @@ impl Namespace {
         Self::Venue,
     ];
 
-    /// The prefix without its slash.
+    /// Returns the prefix without its slash.
     pub const fn prefix(self) -> &'static str {
         match self {
             Self::Workspace => "w",
@@ -71,7 +71,7 @@ impl Namespace {
         }
     }
 
-    /// What a prompt says of it.
+    /// Returns the description that a prompt has.
     pub const fn meaning(self) -> &'static str {
         match self {
             Self::Workspace => "workspace shared by your owner's agents",
@@ -87,7 +87,7 @@ impl Namespace {
         }
     }
 
-    /// An agent's tools may write it.
+    /// Whether tools of an agent may write in it.
     pub const fn is_writable(self) -> bool {
         match self {
             Self::Workspace | Self::Pins | Self::Notes | Self::Session | Self::Job => true,
@@ -96,7 +96,7 @@ impl Namespace {
     }
 }
 
-/// Why a path was refused.
+/// Reason why a path was refused.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("illegal path `{path}`: {rule}")]
 pub struct PathError {
@@ -114,7 +114,7 @@ pub struct Path {
 }
 
 impl Path {
-    /// Where an output goes: a path below `w/` or `o/`, which mean the same to all.
+    /// Parses the path of an output: below `w/` or `o/`, which mean the same to all agents.
     pub fn parse_output(text: &str) -> Result<Self, String> {
         let path = Self::parse(text).map_err(|error| error.to_string())?;
         if matches!(path.namespace(), Namespace::Workspace | Namespace::Pins) && !path.segments().is_empty() {
@@ -123,8 +123,8 @@ impl Path {
         Err(format!("expected a path below `w/` or `o/`, got `{path}`"))
     }
 
-    /// Parses `w/records/123`; one leading and one trailing slash are dropped. `\/` is a slash inside a key, as the text of
-    /// a path shows it.
+    /// Parses `w/records/123`; one leading and one trailing slash are dropped. `\/` is a slash inside a key, as in the
+    /// printed form of a path.
     pub fn parse(text: &str) -> Result<Self, PathError> {
         let fail = |rule: String| PathError { path: text.chars().take(120).collect(), rule };
         if text.len() > MAX_PATH_BYTES {
@@ -138,7 +138,7 @@ impl Path {
         Self::from_segments(split(inner)).map_err(|e| fail(e.rule))
     }
 
-    /// Builds a path from its segments, the namespace prefix first; a key may contain `/`.
+    /// Makes a path of its segments, the namespace prefix first; a key may contain `/`.
     pub fn from_segments(mut segments: Vec<String>) -> Result<Self, PathError> {
         let shown: String = segments.join("/").chars().take(120).collect();
         let fail = |rule: String| PathError { path: shown.clone(), rule };
@@ -159,7 +159,7 @@ impl Path {
         Ok(Self { namespace, segments })
     }
 
-    /// Accepts a string or a JSON array of keys.
+    /// Reads a path from a string or a JSON array of keys.
     pub fn from_json(value: &Value) -> Result<Self, PathError> {
         match value {
             Value::String(text) => Self::parse(text),
@@ -175,25 +175,25 @@ impl Path {
         }
     }
 
-    /// What kind of data it names.
+    /// Returns the namespace of the path.
     pub const fn namespace(&self) -> Namespace {
         self.namespace
     }
 
-    /// The path of a key that the value here has: only to be shown, for nothing is said of how long it is.
+    /// Returns the path of a key below this one, for display only: its length isn't checked.
     #[must_use]
     pub fn child(&self, key: &str) -> Self {
         let segments = self.segments.iter().cloned().chain([key.to_owned()]).collect();
         Self { namespace: self.namespace, segments }
     }
 
-    /// Segments below the namespace prefix.
+    /// Returns the segments below the namespace prefix.
     pub fn segments(&self) -> &[String] {
         &self.segments
     }
 }
 
-/// As [`Path::from_json`].
+/// Reads a path as [`Path::from_json`] does.
 impl<'de> Deserialize<'de> for Path {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         Self::from_json(&Value::deserialize(from)?).map_err(D::Error::custom)
@@ -216,7 +216,7 @@ impl JsonSchema for Path {
     }
 }
 
-/// Schema of keys: a text, or an array of them.
+/// Returns the schema of a path: a text, or an array of keys.
 pub fn keys(_: &mut SchemaGenerator) -> Schema {
     json_schema!({"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": ["string", "integer"]}}]})
 }
@@ -246,12 +246,12 @@ fn check_segment(segment: &str) -> Result<(), String> {
     }
 }
 
-/// Whether a `/` behind this text is one inside a key: an odd number of backslashes stands before it.
+/// Whether a `/` behind this text is part of a key: an odd number of backslashes stands before it.
 fn ends_escaping(text: &str) -> bool {
     text.bytes().rev().take_while(|byte| *byte == b'\\').count() % 2 == 1
 }
 
-/// The keys between slashes; `\/` is a slash inside a key, and `\\/` a key's last backslash with the slash that ends it.
+/// Splits a path into keys; `\/` is a slash inside a key, and `\\/` is the last backslash of a key before a separator.
 fn split(text: &str) -> Vec<String> {
     let (mut segments, mut segment, mut backslashes) = (Vec::new(), String::new(), 0);
     for char in text.chars() {
@@ -273,7 +273,7 @@ fn split(text: &str) -> Vec<String> {
     segments
 }
 
-/// A `/` inside a key is shown as `\/`, so that [`Path::parse`] reads the text as the same path.
+/// A `/` inside a key is printed as `\/`, so that [`Path::parse`] reads the text as the same path.
 impl fmt::Display for Path {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.namespace.prefix())?;
@@ -286,7 +286,7 @@ impl fmt::Display for Path {
                 if is_last && at + 1 == self.segments.len() {
                     break;
                 }
-                // Backslashes that stand before a slash are told from those that escape it.
+                // Backslashes before a slash are doubled, which tells them from those that escape it.
                 let backslashes = part.len() - part.trim_end_matches('\\').len();
                 f.write_str(&part[part.len() - backslashes..])?;
                 if !is_last {

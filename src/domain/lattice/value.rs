@@ -1,34 +1,34 @@
-//! Navigation and change inside one JSON value.
+//! Reads and changes of parts of one JSON value.
 
 use crate::decode;
 use serde_json::{Map, Value};
 
-/// Why a change is impossible.
+/// Reason why a change is impossible.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ChangeError {
-    /// An array has no such element.
+    /// The array has no such element.
     #[error("index `{index}` is out of range of an array of {len}")]
     OutOfRange {
-        /// The segment.
+        /// Segment that names the element.
         index: String,
-        /// Elements it has.
+        /// Number of elements.
         len: usize,
     },
-    /// Append to something else than an array.
+    /// The place to append to is no array.
     #[error("expected an array to append to, got {found}")]
     NotAnArray {
-        /// What is there.
+        /// Name of the type that was found.
         found: &'static str,
     },
-    /// A write needs a collection.
+    /// The path of a write is too short: it needs a collection and a key.
     #[error("expected at least two segments to write to, got `{path}`")]
     TooShort {
-        /// The path.
+        /// Path of the write.
         path: String,
     },
 }
 
-/// Name of a value's JSON type, as `list` and error texts show it.
+/// Returns the name of a value's JSON type, as `list` and error texts show it.
 pub const fn type_name(value: &Value) -> &'static str {
     match value {
         Value::Null => "null",
@@ -40,13 +40,13 @@ pub const fn type_name(value: &Value) -> &'static str {
     }
 }
 
-/// The element that `segment` names in an array.
+/// Returns the index of an array's element that `segment` names, in its canonical spelling.
 pub fn index_of(segment: &str) -> Option<usize> {
     let canonical = segment == "0" || (!segment.starts_with('0') && segment.bytes().all(|b| b.is_ascii_digit()));
     if canonical { segment.parse().ok() } else { None }
 }
 
-/// The value under `segments`: map by key, array by index, anything else is not found.
+/// Returns the value under `segments`: of a map by key, of an array by index; `None` in any other value.
 pub fn get<'v>(value: &'v Value, segments: &[String]) -> Option<&'v Value> {
     segments.iter().try_fold(value, |value, segment| match value {
         Value::Object(map) => map.get(segment),
@@ -55,7 +55,7 @@ pub fn get<'v>(value: &'v Value, segments: &[String]) -> Option<&'v Value> {
     })
 }
 
-/// The same, without a copy.
+/// Moves the value under `segments` out, without a copy.
 pub fn take(value: Value, segments: &[String]) -> Option<Value> {
     segments.iter().try_fold(value, |value, segment| match value {
         Value::Object(mut map) => map.swap_remove(segment),
@@ -67,7 +67,7 @@ pub fn take(value: Value, segments: &[String]) -> Option<Value> {
     })
 }
 
-/// What lies exactly `depth` steps below a value: 1 = its entries or elements.
+/// Returns the values exactly `depth` steps below a value: 1 = its entries or elements.
 pub fn below(value: &Value, depth: usize) -> Vec<&Value> {
     let mut level = vec![value];
     for _ in 0..depth {
@@ -85,8 +85,8 @@ pub fn below(value: &Value, depth: usize) -> Vec<&Value> {
     level
 }
 
-/// Writes `new` under `segments`, making maps on the way and replacing scalars; siblings stay.
-/// Returns whether something was there.
+/// Writes `new` under `segments`, making maps on the way and replacing scalars; siblings stay. Returns whether a value
+/// was there before.
 pub fn set(value: &mut Value, segments: &[String], new: Value) -> Result<bool, ChangeError> {
     let Some((segment, rest)) = segments.split_first() else {
         *value = new;
@@ -112,7 +112,7 @@ pub fn set(value: &mut Value, segments: &[String], new: Value) -> Result<bool, C
     }
 }
 
-/// Removes what `segments` name; an array element becomes null. Returns whether it was there.
+/// Removes the value under `segments`; an element of an array becomes null. Returns whether it existed.
 pub fn remove(value: &mut Value, segments: &[String]) -> bool {
     let Some((last, parents)) = segments.split_last() else { return false };
     let mut slot = value;
@@ -138,7 +138,7 @@ pub fn remove(value: &mut Value, segments: &[String]) -> bool {
     }
 }
 
-/// Appends to the array under `segments`, making it when absent; returns the new element's index.
+/// Appends to the array under `segments`, making it when absent; returns the index of the new element.
 pub fn append(value: &mut Value, segments: &[String], item: Value) -> Result<usize, ChangeError> {
     match get(value, segments) {
         None => {
@@ -156,8 +156,8 @@ pub fn append(value: &mut Value, segments: &[String], item: Value) -> Result<usi
     }
 }
 
-/// What is stored for a written value: text that parses as a JSON object or array is stored
-/// parsed, anything else as it is.
+/// Returns the stored form of a written value: a text that parses as a JSON object or array is parsed, any other value
+/// stays.
 pub fn normalise(value: Value) -> Value {
     if let Value::String(text) = &value {
         let start = text.trim_start();

@@ -1,8 +1,8 @@
-//! Who may run a session, as one machine: its record, and what becomes of it step by step.
+//! The lease of a session as a state machine: its record, and the effect of each step.
 //!
-//! A store loads the record, takes one step, writes the record and does what the answer says: hands the
-//! mailbox out, wakes who waits, deletes. The embedded store runs it; the Redis functions are held to it
-//! case by case by `tests/it/store_differential`. Every state with every step is in `steps.txt`.
+//! A store loads the record, takes one step, writes the record and does what the answer says: hands out the mailbox,
+//! wakes waiting sessions, deletes. The embedded store runs this code; `tests/it/store/differential.rs` checks the
+//! Redis functions against it case by case. Every state with every step is in `steps.txt`.
 //!
 //! ```text
 //!            append                grant                     go_on: seen all

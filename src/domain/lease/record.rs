@@ -1,11 +1,11 @@
-//! The record of one session: lease, counters, due time; and what can be asked of it.
+//! The record of one session: lease, counters, due time; and reads of it.
 
 use crate::dead::Attempt;
 use crate::ids::JobId;
 use crate::time::Millis;
 use serde::{Deserialize, Serialize};
 
-/// A place in an agent's waiting queue: rank, then who came first.
+/// Position in an agent's waiting queue: rank, then order of arrival.
 pub type Ticket = (i8, u64);
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it so")]
@@ -18,87 +18,87 @@ const fn is_none_recorded(calls: &u32) -> bool {
     *calls == 0
 }
 
-/// Protocol state of a session: what the steps of this module change.
+/// Protocol state of a session, which the steps of this module change.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct SessionRecord {
-    /// Turns committed.
+    /// Number of turns committed.
     pub version: u64,
-    /// The fencing token: the time of the last grant, or the number behind the one before.
+    /// Fencing token: the time of the last grant in ms, or the epoch before plus one.
     pub epoch: u64,
-    /// The lease, live or lapsed; `None` when given back.
+    /// Lease, live or expired; `None` when it was released.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub lease: Option<LeaseRecord>,
-    /// Next look at it.
+    /// Time of the next look at the session.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub due: Option<Millis>,
-    /// No lease before then.
+    /// Time before which no lease is granted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub backoff: Option<Millis>,
-    /// Its ticket in the agent's waiting queue.
+    /// Number of its ticket in the agent's waiting queue.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub waiting: Option<u64>,
-    /// While it waits: before the agent's others (-1), among them, or behind them (1).
+    /// Rank while it waits: before the agent's other sessions (-1), among them, or behind them (1).
     #[serde(skip_serializing_if = "is_zero")]
     pub rank: i8,
     /// Place (storage form) of the task that was begun: it stays the first.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub task: Option<String>,
-    /// When something was appended, committed or seated last.
+    /// Time of the last append, commit or restore.
     pub touched: Millis,
-    /// Events ever appended.
+    /// Number of events ever appended.
     pub arrivals: u64,
-    /// Events ever consumed.
+    /// Number of events ever consumed.
     pub consumed: u64,
-    /// No mailbox entry sorts before this place (storage form); saves walking over deleted ones.
+    /// Place (storage form) that no mailbox entry sorts before; it saves walking over deleted entries.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub head: Option<String>,
     /// Epoch and turn of the last commit.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last: Option<(u64, u64)>,
-    /// A job of this session was ended from outside during the lease.
+    /// Whether a job of this session was ended from outside during the lease.
     pub nudged: bool,
-    /// There is a recorded reply or call.
+    /// Whether a reply or a call is recorded.
     pub checkpointed: bool,
     /// Number of calls that are recorded for the running turn.
     #[serde(skip_serializing_if = "is_none_recorded")]
     pub calls: u32,
-    /// There are crash counts.
+    /// Whether crash counts exist.
     pub crashed: bool,
-    /// What they were counted for.
+    /// Crashes that were counted, the oldest first.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub attempts: Vec<Attempt>,
-    /// What the last of them served, as long as its holder may turn out to live.
+    /// Events that the last crashed holder served, as long as that holder may turn out to live.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub charged: Option<Serving>,
 }
 
-/// A lease and what it serves.
+/// A lease and the events that it serves.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LeaseRecord {
-    /// It lapses then.
+    /// Expiry of the lease.
     pub until: Millis,
-    /// Of the request that was granted.
+    /// Token of the granted request.
     #[serde(default)]
     pub token: String,
-    /// Who holds it, for operators.
+    /// Name of the holder, for operators.
     pub worker: String,
-    /// How many mailbox entries its holder takes at once.
+    /// Number of mailbox entries that its holder takes at once.
     pub limit: u32,
-    /// What it serves.
+    /// Events that the lease serves.
     #[serde(default)]
     pub serving: Serving,
 }
 
-/// The events a lease serves, in constant space: `task`, and of the others those up to `last` that had
-/// arrived by then.
+/// The events that a lease serves, in constant space: `task`, and of the others those up to `last` that had arrived by
+/// then.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Serving {
-    /// Arrivals when the mailbox was handed out.
+    /// Number of arrivals when the mailbox was handed out.
     pub arrivals: u64,
-    /// Place (storage form) of the last entry handed out that is no task.
+    /// Place (storage form) of the last handed-out entry that is no task.
     pub last: String,
-    /// Place (storage form) of the task that comes first, and its job.
+    /// Place (storage form) of the first task, and its job.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub task: Option<(String, Option<JobId>)>,
 }
@@ -114,12 +114,12 @@ impl Serving {
 }
 
 impl SessionRecord {
-    /// Events in the mailbox.
+    /// Returns the number of events in the mailbox.
     pub const fn pending(&self) -> u64 {
         self.arrivals.saturating_sub(self.consumed)
     }
 
-    /// Nothing is to be done for it, now or later; it may be forgotten.
+    /// Whether it has no work, now or later, so that its record may be deleted.
     pub const fn is_resting(&self) -> bool {
         self.pending() == 0
             && self.lease.is_none()
@@ -128,22 +128,22 @@ impl SessionRecord {
             && self.waiting.is_none()
     }
 
-    /// End of the lease if it is live.
+    /// Returns the end of the lease if it is live.
     pub fn live_until(&self, now: Millis) -> Option<Millis> {
         self.lease.as_ref().map(|l| l.until).filter(|until| *until > now)
     }
 
-    /// End of the backoff if it isn't over.
+    /// Returns the end of the backoff if it isn't over.
     pub fn backing_off(&self, now: Millis) -> Option<Millis> {
         self.backoff.filter(|until| *until > now)
     }
 
-    /// Its place in the agent's waiting queue.
+    /// Returns its position in the agent's waiting queue.
     pub fn ticket(&self) -> Option<Ticket> {
         self.waiting.map(|number| (self.rank, number))
     }
 
-    /// The job of the served task.
+    /// Returns the job of the served task.
     pub fn served_job(&self) -> Option<&JobId> {
         self.lease.as_ref()?.serving.task.as_ref()?.1.as_ref()
     }

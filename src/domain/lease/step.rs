@@ -1,5 +1,5 @@
-//! The steps: one method for each thing that happens to a session. Each changes the record and says what else is to
-//! be done; what is not allowed changes nothing.
+//! The steps: one method for each thing that happens to a session. Each changes the record and returns what else is to
+//! be done; a step that isn't allowed changes nothing.
 
 use super::record::{LeaseRecord, Serving, SessionRecord};
 use crate::dead::{Attempt, verdict};
@@ -11,144 +11,145 @@ use crate::limits::ATTEMPTS_KEPT;
 use crate::time::Millis;
 use std::time::Duration;
 
-/// An admitted event is looked at after this, should its message be lost.
+/// Time after which an admitted event is looked at, in case its message was lost.
 pub const DUE_AFTER: Duration = Duration::from_secs(5);
 
-/// Answer to who asks for a session.
+/// Answer to a request for a session's lease.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Availability {
     /// This request holds it, and its answer was lost: the mailbox is handed out again.
     Yours,
-    /// Another holds it until then.
+    /// Another request holds it until this time.
     Held(Millis),
-    /// Nothing to do: it isn't looked at again until something comes.
+    /// The session has no work: it isn't looked at until an event arrives.
     Empty {
-        /// It stood in its agent's queue: the slot that it may have been told of is another's.
+        /// Whether it stood in its agent's queue: a slot that was announced to it goes to another session.
         waited: bool,
     },
     /// It joins its agent's queue until the agent is resumed.
     Suspended,
-    /// It backs off until then.
+    /// It backs off until this time.
     BackingOff(Millis),
-    /// It is granted once there is a slot for it, else it joins the queue.
+    /// It is granted once a slot is free, else it joins the queue.
     Free,
 }
 
-/// What a holder is to the session that it names.
+/// Relation of a holder to the session that it names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Claim {
-    /// The holder; its lease may have lapsed, as long as nobody else took it.
+    /// It holds the lease, which may have expired as long as nobody else acquired it.
     Holds,
-    /// It gave the lease back, and nobody came since.
+    /// It released the lease, and nobody has acquired it after that.
     GaveBack,
-    /// Another has, or had, the lease.
+    /// Another holder has, or had, the lease.
     Fenced,
 }
 
 /// Whether a checkpoint is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Recording {
-    /// It is of the turn that runs.
+    /// The checkpoint belongs to the running turn.
     Now,
-    /// It is of a turn that was committed meanwhile: passed over.
+    /// The checkpoint belongs to a turn that was committed meanwhile, so it is ignored.
     Late,
-    /// Not by the holder.
+    /// The writer isn't the holder.
     Fenced,
 }
 
 /// Whether a turn is committed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TurnClaim {
-    /// It is the next one.
+    /// The turn is the next one.
     Next,
-    /// It was, by this very holder.
+    /// This very holder committed the turn before.
     Repeated {
-        /// Who holds the session still.
+        /// Whether the holder still has the lease.
         held: bool,
     },
-    /// It isn't the next, or not the holder's.
+    /// The turn isn't the next one, or isn't the holder's.
     Fenced,
 }
 
-/// What happens to a lease with or without a commit.
+/// Further use of a lease, with or without a commit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum After {
     /// The holder goes on with the next turn.
     Keep,
-    /// Given back, unless more than `arrivals` events have arrived: then kept, with the mailbox.
+    /// The lease is released, unless more than `arrivals` events have arrived: then it is kept, and the mailbox is
+    /// handed out.
     Release {
-        /// What the holder has seen.
+        /// Number of arrivals that the holder has seen.
         arrivals: u64,
-        /// When the session must be looked at again; `None` = when an event arrives.
+        /// Time of the next look at the session; `None` = when an event arrives.
         due: Option<Millis>,
-        /// Nothing but a cancellation gets through before `due`.
+        /// Whether only a cancellation is let through before `due`.
         backoff: bool,
     },
 }
 
-/// How a holder goes on.
+/// Result of a step to the next turn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Onward {
-    /// With the mailbox of now, which is handed out.
+    /// The holder keeps the lease, and the current mailbox is handed out.
     Held,
-    /// Not at all: those who wait for the slot are told.
+    /// The lease is released, and sessions that wait for the slot are woken.
     Released,
 }
 
 /// An event that is handed out.
 #[derive(Debug, Clone, Copy)]
 pub struct Handout<'a> {
-    /// Its place in storage form.
+    /// Place of the event in storage form.
     pub place: &'a str,
-    /// What it is.
+    /// Kind of the event.
     pub kind: EventKind,
-    /// Its job.
+    /// Job of the event.
     pub job: Option<&'a JobId>,
     /// Status of that job.
     pub status: Option<JobStatus>,
 }
 
-/// What becomes of the job of a task that is handed out.
+/// Effect on the job of a task that is handed out.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum TaskStart {
-    /// It has ended too many workers and fails, with this said of it.
+    /// The task has killed too many workers, and fails with this error text.
     Dead(String),
-    /// It starts.
+    /// The job starts.
     Starts,
-    /// It has started, or ended.
+    /// The job has started or ended before.
     GoesOn,
 }
 
-/// A change of what a session remembers, from outside its turns.
+/// A change of a session's state from outside its turns.
 #[derive(Debug, Clone, Copy)]
 pub struct Amending<'a> {
-    /// Turns that it had when it was seen.
+    /// Number of turns that it had when it was read.
     pub version: u64,
-    /// What it remembered.
+    /// State that was read.
     pub was: Option<&'a [u8]>,
-    /// What it is to remember; `None`: it is to be gone.
+    /// State that is written; `None`: the session is deleted.
     pub then: Option<&'a [u8]>,
-    /// Events that had arrived by then; counts for one that is to be gone.
+    /// Number of arrivals at the time of reading; counts for a deletion.
     pub arrivals: u64,
 }
 
 /// Whether a session is changed from outside its turns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StateChange {
-    /// Yes.
+    /// The change is made.
     Allowed,
-    /// It was, by this very call.
+    /// This very call made the change before.
     Repeated,
-    /// A worker has it, or had and never gave it back.
+    /// A worker holds the lease, or held it and never released it.
     Held,
-    /// It isn't as it was seen.
+    /// The session has changed after it was read.
     Stirred,
 }
 
-/// The mailbox.
+/// Steps of the mailbox.
 impl SessionRecord {
-    /// An event is put at `place` (storage form). It is looked at soon, unless the lease's end, the backoff's end or
-    /// the agent's queue see to it.
+    /// Appends an event at `place` (storage form). It gets a look soon, unless the end of the lease, the end of the
+    /// backoff or the agent's queue leads to one.
     pub fn append(&mut self, now: Millis, place: &str) {
         self.touched = now;
         self.arrivals += 1;
@@ -161,14 +162,14 @@ impl SessionRecord {
         }
     }
 
-    /// The event at `place` (storage form) is taken out; `was_there`: it hadn't been before.
+    /// Removes the event at `place` (storage form) from the mailbox; `was_there` says whether it was in it.
     pub fn consume(&mut self, place: &[u8], was_there: bool) {
         self.consumed += u64::from(was_there);
         self.task.take_if(|task| task.as_bytes() == place);
     }
 
-    /// The mailbox is handed to the holder, who serves the first task and all that is no task. The index of that
-    /// task, whose job is to [`start`](Self::start).
+    /// Hands the mailbox to the holder, who serves the first task and all other events. Returns the index of that task,
+    /// whose job is to [`start`](Self::start).
     pub fn serve<'a>(&mut self, mail: impl Iterator<Item = Handout<'a>>) -> Option<usize> {
         let (mut last, mut first) = ("", None);
         for (at, event) in mail.enumerate() {
@@ -177,7 +178,7 @@ impl SessionRecord {
                 EventKind::Message | EventKind::Result => last = event.place.max(last),
             }
         }
-        // A paused one is served by nobody, and so are those behind it.
+        // A paused task is not served, nor are those behind it.
         let task = first.filter(|(_, task)| task.status != Some(JobStatus::Paused));
         if let Some((_, task)) = &task {
             self.task = Some(task.place.to_owned());
@@ -190,7 +191,8 @@ impl SessionRecord {
         task.map(|(at, _)| at)
     }
 
-    /// What becomes of `job` as its task is handed out after so many crashes; without a limit it never fails.
+    /// Returns the effect on `job` when its task is handed out after `crashes` crashes; without a limit the job never
+    /// fails.
     pub fn start(&self, job: &JobId, status: Option<JobStatus>, crashes: u32, limit: Option<u32>) -> TaskStart {
         let has_ended = status.is_some_and(JobStatus::is_terminal);
         if !has_ended && limit.is_some_and(|limit| crashes > 0 && crashes >= limit) {
@@ -201,9 +203,9 @@ impl SessionRecord {
     }
 }
 
-/// The lease.
+/// Steps of the lease.
 impl SessionRecord {
-    /// A request with `token` asks for the session until then. Without an agent, or one that has ended, there is
+    /// Answers a request with `token` for a lease until `until`. Without an agent, or with one that has ended, there is
     /// nothing to run.
     pub fn ask(&mut self, now: Millis, token: &str, until: Millis, agent: Option<GateStatus>) -> Availability {
         if self.lease.as_ref().is_some_and(|lease| lease.token == token) {
@@ -215,7 +217,7 @@ impl SessionRecord {
         }
         match agent.filter(|_| self.pending() > 0) {
             None | Some(GateStatus::Terminated) => {
-                // A lapsed lease is kept while there is mail: its crash still counts.
+                // An expired lease is kept while the mailbox has events: its crash still counts.
                 if self.pending() == 0 {
                     self.lease = None;
                 }
@@ -227,8 +229,8 @@ impl SessionRecord {
         }
     }
 
-    /// It stands in its agent's queue, by the rank of its tasks: behind those who do, or where it is already. Whether
-    /// it is new there.
+    /// Puts the session into its agent's queue by the rank of its tasks, behind those of that rank, unless it is in it
+    /// already. Returns whether it is new there.
     pub fn wait(&mut self, rank: i8, ticket: impl FnOnce() -> u64) -> bool {
         let is_new = self.waiting.is_none();
         (self.due, self.rank) = (None, rank);
@@ -236,11 +238,11 @@ impl SessionRecord {
         is_new
     }
 
-    /// `lease` begins, of a session that is [`Availability::Free`]; one that never had a lease begins behind `floor`.
-    /// What a lapsed one served: its crash counts against that.
+    /// Grants `lease` to a session that is [`Availability::Free`]; the first epoch of a session is above `floor`.
+    /// Returns the events that an expired lease served: its crash counts against them.
     ///
-    /// The time is in the epoch, so that a store that was set back gives nobody the epoch of a holder that it has
-    /// forgotten and that still runs.
+    /// The epoch contains the time, so that a store that was set back gives nobody the epoch of a holder that it has
+    /// lost and that still runs.
     pub fn grant(&mut self, now: Millis, lease: LeaseRecord, floor: u64) -> Option<Serving> {
         let until = lease.until;
         let lapsed = self.lease.replace(lease).map(|lapsed| self.note_crash(lapsed, now));
@@ -254,8 +256,8 @@ impl SessionRecord {
         lapsed
     }
 
-    /// The holder of `epoch`, which another has taken it from, lives. Where the crash that was counted last was its
-    /// own, it counts no more: what it served.
+    /// Notes that the holder of `epoch`, which another has replaced, is alive. If the last crash was counted for that
+    /// holder, it is uncounted; returns the events that the holder served.
     pub fn acquit(&mut self, epoch: u64) -> Option<Serving> {
         self.attempts.last().filter(|last| last.epoch == epoch)?;
         let served = self.charged.take()?;
@@ -263,7 +265,7 @@ impl SessionRecord {
         Some(served)
     }
 
-    /// The holder of `epoch` has it until then; whether it is the holder.
+    /// Renews the lease of the holder of `epoch`; returns whether `epoch` is the holder's.
     pub fn renew(&mut self, epoch: u64, until: Millis) -> bool {
         let held = self.is_held_by(epoch);
         if held {
@@ -272,7 +274,7 @@ impl SessionRecord {
         held
     }
 
-    /// The holder has it until then, and waits for no slot.
+    /// Extends the lease; its holder waits for no slot.
     fn extend(&mut self, until: Millis) {
         if let Some(lease) = &mut self.lease {
             lease.until = until;
@@ -280,7 +282,7 @@ impl SessionRecord {
         (self.due, self.waiting) = (Some(until), None);
     }
 
-    /// Notes the holder of a lease that lapsed unreleased.
+    /// Notes the holder of a lease that expired without release.
     fn note_crash(&mut self, lapsed: LeaseRecord, now: Millis) -> Serving {
         let LeaseRecord { until, worker, serving, .. } = lapsed;
         // A void lease doesn't say when it ended.
@@ -292,7 +294,7 @@ impl SessionRecord {
         serving
     }
 
-    /// What the holder of `epoch` is to it.
+    /// Returns the relation of the holder of `epoch` to the session.
     pub const fn claim(&self, epoch: u64) -> Claim {
         match self.lease {
             _ if self.epoch != epoch => Claim::Fenced,
@@ -301,12 +303,12 @@ impl SessionRecord {
         }
     }
 
-    /// Whether `epoch` is the holder.
+    /// Whether `epoch` is the holder's.
     pub const fn is_held_by(&self, epoch: u64) -> bool {
         matches!(self.claim(epoch), Claim::Holds)
     }
 
-    /// The holder of `epoch` writes down a part of its turn.
+    /// Returns whether the holder of `epoch` may write a checkpoint of its turn.
     pub const fn checkpoint(&self, epoch: u64, turn: u64) -> Recording {
         match self.claim(epoch) {
             Claim::Holds if turn == self.version + 1 => Recording::Now,
@@ -315,7 +317,7 @@ impl SessionRecord {
         }
     }
 
-    /// The holder of `epoch` has come to the end of its turn.
+    /// Returns whether the holder of `epoch` may commit its turn.
     pub fn claim_turn(&self, epoch: u64, turn: u64) -> TurnClaim {
         let held = self.is_held_by(epoch);
         if self.last == Some((epoch, turn)) {
@@ -324,7 +326,7 @@ impl SessionRecord {
         if held && turn == self.version + 1 { TurnClaim::Next } else { TurnClaim::Fenced }
     }
 
-    /// The turn that is [`TurnClaim::Next`] is committed: no crash before it counts any more.
+    /// Commits the turn that is [`TurnClaim::Next`]: crashes before it don't count after it.
     pub fn commit(&mut self, now: Millis, turn: u64) {
         (self.version, self.touched, self.last) = (turn, now, Some((self.epoch, turn)));
         (self.crashed, self.checkpointed, self.calls) = (false, false, 0);
@@ -332,11 +334,11 @@ impl SessionRecord {
         self.charged = None;
     }
 
-    /// The holder, as [`claim`](Self::claim) says, goes on or gives the lease back.
+    /// Keeps or releases the lease of its holder, which [`claim`](Self::claim) has confirmed.
     pub fn go_on(&mut self, now: Millis, after: After) -> Onward {
         match after {
             After::Release { arrivals, due, backoff } if self.arrivals <= arrivals => {
-                // A job ended during the lease and its entry is still here: look again at once.
+                // A job ended during the lease and its entry is still here, so the session gets a look at once.
                 let again = self.nudged && self.pending() > 0;
                 (self.lease, self.waiting, self.nudged) = (None, None, false);
                 self.due = if again { Some(now) } else { due };
@@ -347,8 +349,8 @@ impl SessionRecord {
         }
     }
 
-    /// What a restart of the process means: its leases have lapsed unreleased, and whatever has
-    /// work is due at once (time 0 is before any `now`), unless it waits for time or for a slot.
+    /// Voids the lease after a restart of the process, as if it had expired without release. A session with work is due
+    /// at once (time 0 is before any `now`), unless it waits for time or for a slot.
     pub fn void(&mut self) {
         if let Some(lease) = &mut self.lease {
             lease.until = Millis(0);
@@ -359,9 +361,10 @@ impl SessionRecord {
     }
 }
 
-/// From outside.
+/// Steps from outside the lease.
 impl SessionRecord {
-    /// A job was ended whose task, or messages to it, lie here. Whether they leave now; else the holder drops them.
+    /// Notes that a job was ended whose task or messages are in the mailbox. Returns whether they are removed now; else
+    /// the holder drops them.
     pub fn end_job(&mut self, now: Millis) -> bool {
         let is_held = self.live_until(now).is_some();
         self.nudged |= is_held;
@@ -369,7 +372,7 @@ impl SessionRecord {
         !is_held
     }
 
-    /// A paused job goes on. What is held is looked at again at the end of its lease.
+    /// Notes that a paused job was resumed. A leased session gets a look at the end of its lease.
     pub fn resume_job(&mut self, now: Millis) {
         if self.live_until(now).is_some() {
             self.nudged = true;
@@ -378,17 +381,17 @@ impl SessionRecord {
         }
     }
 
-    /// Whether it can be set to a turn: it has neither turns nor events, or no events and just that turn.
+    /// Whether it may be set to a turn: it has neither turns nor events, or no events and just that turn.
     pub const fn is_vacant(&self, version: u64, is_same_state: bool) -> bool {
         self.arrivals == 0 && (self.version == 0 || self.version == version && is_same_state)
     }
 
-    /// It is set to a turn.
+    /// Sets the session to the turn `version`.
     pub fn seat(&mut self, now: Millis, version: u64) {
         (self.version, self.touched) = (version, now);
     }
 
-    /// Whether it is changed; it remembers `state`.
+    /// Returns whether a change of the session is made; `state` is its current state.
     pub fn amend(&self, state: Option<&[u8]>, amending: &Amending<'_>) -> StateChange {
         let Amending { version, was, then, arrivals } = *amending;
         let is_known = *self != Self::default();

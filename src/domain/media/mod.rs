@@ -1,8 +1,8 @@
-//! Pictures and files of assets beside the texts of a prompt: how inputs refer to them, and what is known of them.
+//! Pictures and files of assets beside the texts of a prompt: references to them in inputs, and their known facts.
 //!
 //! `{"$asset": "a/HASH"}` anywhere in the input of a task, in a message, in the result of a job or in a value of the
-//! context asks for the content to be shown. Records and ledgers have the name of an asset; its bytes are read when a
-//! model is called, and kept nowhere else.
+//! context asks for the content to be shown. Records and ledgers hold the name of an asset; its bytes are read when a
+//! model is called, and stored nowhere else.
 
 mod sniff;
 
@@ -17,7 +17,7 @@ use serde_json::Value;
 use std::fmt;
 use std::sync::Arc;
 
-/// Key of a reference.
+/// Key of a reference to an asset.
 pub const KEY: &str = "$asset";
 
 /// Bytes that the line of an attachment has at most.
@@ -46,13 +46,13 @@ pub enum MediaType {
     /// PDF document, of any number of pages.
     #[serde(rename = "application/pdf")]
     Pdf,
-    /// UTF-8 without control characters: it goes as text to every provider.
+    /// UTF-8 text without control characters: every provider gets it as text.
     #[serde(rename = "text/plain")]
     Text,
 }
 
 impl MediaType {
-    /// As a header names it.
+    /// Returns the type as a header names it.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Png => "image/png",
@@ -73,7 +73,7 @@ impl MediaType {
     }
 }
 
-/// The bytes of an attachment while a model is called; empty anywhere else.
+/// Bytes of an attachment during a model call; empty at any other time.
 #[derive(Clone, PartialEq, Eq, Default)]
 pub struct AttachedBytes(Option<Arc<[u8]>>);
 
@@ -83,14 +83,14 @@ impl AttachedBytes {
         Self(Some(bytes.into()))
     }
 
-    /// The bytes, when they are here.
+    /// Returns the bytes, if they were read.
     pub fn get(&self) -> Option<&[u8]> {
         self.0.as_deref()
     }
 }
 
 impl fmt::Debug for AttachedBytes {
-    /// Without the bytes: logs don't have them.
+    /// Writes the number of bytes only: no log holds the bytes.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "AttachedBytes({:?})", self.get().map(<[u8]>::len))
     }
@@ -100,12 +100,12 @@ impl fmt::Debug for AttachedBytes {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Attachment {
-    /// Its content, by its SHA-256.
+    /// Asset that holds its content.
     pub asset: AssetId,
-    /// The name of the asset, for people.
+    /// Name of the asset, for people.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// What it is; `None` of what models don't read.
+    /// Type of the content; `None` if models don't read it.
     #[serde(default, rename = "type", skip_serializing_if = "Option::is_none")]
     pub media: Option<MediaType>,
     /// Bytes of the content.
@@ -114,21 +114,21 @@ pub struct Attachment {
     /// Tokens that it costs, estimated.
     #[serde(default)]
     pub tokens: usize,
-    /// Reason why it is not shown; `None` of an attachment that is shown.
+    /// Reason why it is not shown; `None` if it is shown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub withheld: Option<String>,
-    /// The content, while a model is called.
+    /// Bytes of the content during a model call.
     #[serde(skip)]
     pub bytes: AttachedBytes,
 }
 
 impl Attachment {
-    /// An attachment of which only the asset is known.
+    /// Makes an attachment of which only the asset is known.
     pub const fn of_asset(asset: AssetId) -> Self {
         Self { asset, name: None, media: None, size: 0, tokens: 0, withheld: None, bytes: AttachedBytes(None) }
     }
 
-    /// The same, not shown for a reason.
+    /// Withholds the attachment for a reason.
     #[must_use]
     pub fn withhold(self, reason: impl Into<String>) -> Self {
         Self { withheld: Some(reason.into()), bytes: AttachedBytes::default(), ..self }
@@ -139,7 +139,7 @@ impl Attachment {
         self.withheld.is_none()
     }
 
-    /// The line of the venue above its content, or in its place with the reason; at most [`LINE_BYTES`].
+    /// Returns the line of the venue above its content, or in its place with the reason; at most [`LINE_BYTES`].
     pub fn line(&self, withheld: Option<&str>) -> String {
         let about = [
             Some(format!("{}{}", lines::ATTACHMENT, self.asset)),
@@ -158,16 +158,16 @@ fn beginning(text: &str, chars: usize) -> String {
     text.chars().take(chars).collect()
 }
 
-/// What a value refers to.
+/// References to assets in a value.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct References {
-    /// Assets in the order in which they stand, each once.
+    /// Assets in order of occurrence, each once; at most [`ATTACHMENTS_READ`].
     pub assets: Vec<AssetId>,
-    /// The first map with the key of a reference that is none, as JSON.
+    /// First map with the key of a reference that isn't one, as JSON.
     pub malformed: Option<String>,
 }
 
-/// The references in a value. It has no more levels than what is read from outside.
+/// Returns the references in a value, which has no more levels than a value from outside may have.
 pub fn references(value: &Value) -> References {
     let mut found = References::default();
     collect(value, &mut found);
@@ -191,12 +191,12 @@ fn collect(value: &Value, found: &mut References) {
     }
 }
 
-/// The asset of `a/HASH`.
+/// Returns the asset of a path `a/HASH`.
 fn asset_of(path: &Value) -> Option<AssetId> {
     AssetId::new(path.as_str()?.strip_prefix("a/")?).ok()
 }
 
-/// A reference to an asset.
+/// Returns a reference to an asset.
 pub fn reference(asset: &AssetId) -> Value {
     serde_json::json!({KEY: format!("a/{asset}")})
 }

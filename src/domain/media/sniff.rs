@@ -1,36 +1,36 @@
-//! What a content is by its first bytes, whatever is said about it, and what a model pays for it.
+//! Type of a content by its first bytes, whatever its name says, and its cost in tokens.
 
 use super::MediaType;
 
-/// Pixels of a picture whose size its first bytes don't tell.
+/// Assumed pixels of a picture whose first bytes don't hold its size.
 const UNKNOWN: Pixels = Pixels { width: 2_000, height: 2_000 };
-/// Longest side in pixels to which Anthropic scales pictures, of its newest models.
+/// Longest side in pixels to which Anthropic scales pictures for its newest models.
 const ANTHROPIC_SIDE: u64 = 2_576;
-/// Pixels of a token of Anthropic's: <https://docs.claude.com/en/docs/build-with-claude/vision>.
+/// Pixels per token at Anthropic: <https://docs.claude.com/en/docs/build-with-claude/vision>.
 const ANTHROPIC_PIXELS: u64 = 750;
-/// Tokens that a picture costs at Anthropic at most.
+/// Tokens of a picture at Anthropic at most.
 const ANTHROPIC_TOKENS: u64 = 4_784;
-/// Sides to which OpenAI scales pictures, the longer and the shorter one, and of its tiles; tokens of a picture and of
-/// a tile: <https://platform.openai.com/docs/guides/images-vision>.
+/// Longer and shorter side to which OpenAI scales pictures, and side of its tiles; tokens of a picture and of a tile:
+/// <https://platform.openai.com/docs/guides/images-vision>.
 const OPENAI_SIDES: (u64, u64) = (2_048, 768);
 const OPENAI_TILE: u64 = 512;
 const OPENAI_TOKENS: (u64, u64) = (85, 170);
-/// Side of a tile of Gemini's, and its tokens: <https://ai.google.dev/gemini-api/docs/tokens>.
+/// Side of a tile of Gemini, and its tokens: <https://ai.google.dev/gemini-api/docs/tokens>.
 const GEMINI_TILE: u64 = 768;
 const GEMINI_TOKENS: u64 = 258;
-/// Bytes of a page of a PDF, and its tokens: its text, 1,500 to 3,000, and a picture of it. How many pages there are
-/// its first bytes don't tell.
+/// Assumed bytes of a page of a PDF, and its tokens: 1,500 to 3,000 for its text, and a picture of it. The first bytes
+/// don't hold the number of pages.
 const PAGE_BYTES: usize = 100_000;
 const PAGE_TOKENS: usize = 3_000;
 /// Bytes of a token of text.
 const TEXT_BYTES: usize = 4;
 
-/// Size of a picture.
+/// Size of a picture in pixels.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Pixels {
-    /// From left to right.
+    /// Pixels from left to right.
     pub width: u32,
-    /// From top to bottom.
+    /// Pixels from top to bottom.
     pub height: u32,
 }
 
@@ -39,11 +39,12 @@ pub struct Pixels {
 pub struct Sniffed {
     /// Type of the content.
     pub media: MediaType,
-    /// Of a picture, as far as its first bytes tell.
+    /// Size of a picture, if its first bytes hold it.
     pub pixels: Option<Pixels>,
 }
 
-/// What a content is that begins with these bytes; `None` of what models don't read. `is_whole`: there are no more.
+/// Returns the type of a content that begins with these bytes; `None` if models don't read it. `is_whole`: there are no
+/// more bytes.
 pub fn sniff(bytes: &[u8], is_whole: bool) -> Option<Sniffed> {
     let found = |media, pixels| Some(Sniffed { media, pixels });
     if bytes.starts_with(b"\x89PNG\r\n\x1a\n") {
@@ -65,7 +66,7 @@ pub fn sniff(bytes: &[u8], is_whole: bool) -> Option<Sniffed> {
 }
 
 impl Sniffed {
-    /// Tokens that it costs with the provider that takes most, for a content of so many bytes.
+    /// Returns the tokens that a content of `size` bytes costs with the provider that takes most.
     pub fn tokens(&self, size: usize) -> usize {
         match self.media {
             MediaType::Png | MediaType::Jpeg | MediaType::Webp | MediaType::Gif => {
@@ -80,7 +81,7 @@ impl Sniffed {
 fn image_tokens(pixels: Pixels) -> usize {
     let (long, short) =
         (u64::from(pixels.width.max(pixels.height)).max(1), u64::from(pixels.width.min(pixels.height)).max(1));
-    // Both sides scaled down alike, so that the longer, or else the shorter, has at most `to` pixels.
+    // Scales both sides down alike, so that the side `of` has at most `to` pixels.
     let scale = |(long, short): (u64, u64), of: u64, to: u64| {
         if of > to { ((long * to / of).max(1), (short * to / of).max(1)) } else { (long, short) }
     };
@@ -114,11 +115,11 @@ fn gif(bytes: &[u8]) -> Option<Pixels> {
     Some(Pixels { width: little_half(bytes, 6)?, height: little_half(bytes, 8)? })
 }
 
-/// From the frame header, behind the segments that stand before it.
+/// Reads the size from the frame header, behind the segments before it.
 fn jpeg(bytes: &[u8]) -> Option<Pixels> {
     let mut at = 2;
     loop {
-        // Bytes of filling may stand before a marker.
+        // Fill bytes may precede a marker.
         while *bytes.get(at)? == 0xff && *bytes.get(at + 1)? == 0xff {
             at += 1;
         }
@@ -141,7 +142,7 @@ fn webp(bytes: &[u8]) -> Option<Pixels> {
         b"VP8X" => {
             let side =
                 |at: usize| Some((u32::from_le_bytes(bytes.get(at..at + 4)?.try_into().ok()?) & 0x00ff_ffff) + 1);
-            // The height is the last thing in the header, without a fourth byte behind it in the shortest file.
+            // The height is the last field of the header; the shortest file has no fourth byte behind it.
             let height = little_half(bytes, 27)? | u32::from(*bytes.get(29)?) << 16;
             (side(24)?, height + 1)
         }
@@ -150,7 +151,7 @@ fn webp(bytes: &[u8]) -> Option<Pixels> {
     Some(Pixels { width: pixels.0, height: pixels.1 })
 }
 
-/// UTF-8 without the control characters of binary formats; a part may end inside a character.
+/// Whether bytes are UTF-8 without the control characters of binary formats; a part may end inside a character.
 fn is_text(bytes: &[u8], is_whole: bool) -> bool {
     let text = match std::str::from_utf8(bytes) {
         Ok(text) => text,

@@ -1,12 +1,12 @@
-//! Tenants, and the owners of each, take turns where calls wait for one limit.
+//! Fair turns among tenants, and among the owners of each, where calls wait for one limit.
 
 use crate::time::Millis;
 use std::collections::BTreeMap;
 
-/// Place of a call among those that wait for tokens; the smallest first.
+/// Place of a call among those that wait for tokens; the smallest comes first.
 ///
-/// Tenants take turns: with each call that is made the others of its tenant stand behind all that wait by then. So do
-/// the owners of one tenant among each other. Within an owner the longest wait goes first.
+/// Tenants take turns: with each call that is made, the other calls of its tenant move behind all that wait by then. So
+/// do the owners of one tenant among each other. Within an owner the longest wait comes first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct QueuePlace<'c> {
     pub(super) tenant_turn: Millis,
@@ -15,7 +15,7 @@ pub(super) struct QueuePlace<'c> {
     pub(super) id: &'c str,
 }
 
-/// When a call was made last of a waiting call's tenant, and of its owner, while it waited.
+/// Times at which a call of a waiting call's tenant, and of its owner, was last made while it waited.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct PassedTurns {
     pub(super) tenant: Millis,
@@ -28,19 +28,20 @@ impl<'c> QueuePlace<'c> {
     }
 }
 
-/// The owner that a call's id begins with: `tenant/user/…`.
+/// Returns the owner with which a call's id begins: `tenant/user/…`.
 pub(super) fn owner_of(id: &str) -> &str {
     id.match_indices('/').nth(1).map_or(id, |(end, _)| &id[..end])
 }
 
-/// The tenant of that owner.
+/// Returns the tenant of the owner in a call's id.
 pub(super) fn tenant_of(id: &str) -> &str {
     id.split('/').next().unwrap_or(id)
 }
 
-/// Index of the call that gives up its place for one with this id: the last of the owner that has the most of the tenant
-/// that has the most, until both tenants have as many; else, where the owner of this one has none, the last of the owner
-/// that has the most of its own tenant. No owner gives up the only one for another of its tenant.
+/// Returns the index of the call that loses its place to a call with this id: the last one of the owner that has the
+/// most within the tenant that has the most, until both tenants have equal numbers. Else, where this call's owner has
+/// none, the last one of the owner that has the most within its own tenant. No owner loses its only place to another of
+/// its tenant.
 pub(super) fn last_of_most_frequent<'i>(
     ids: impl DoubleEndedIterator<Item = &'i str> + Clone,
     id: &str,
@@ -68,7 +69,7 @@ fn count<'i>(names: impl Iterator<Item = &'i str>) -> BTreeMap<&'i str, usize> {
     counts
 }
 
-/// The name that is there most often, and more often than `beyond`.
+/// Returns the most frequent name, if it occurs more often than `beyond`.
 fn most_frequent(counts: BTreeMap<&str, usize>, beyond: usize) -> Option<&str> {
     let (name, _) = counts.into_iter().filter(|(_, count)| *count > beyond).max_by_key(|(_, count)| *count)?;
     Some(name)

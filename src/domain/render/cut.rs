@@ -1,10 +1,9 @@
-//! Text that was cut says so.
+//! Texts that are cut, with a mark that says so.
 
-/// Bytes of the mark that a cut text ends with.
+/// Bytes of the mark at the end of a cut text.
 const CUT_MARK: usize = 40;
 
-/// Cuts text to its budget on a character boundary, and says how many bytes of the whole (`of`)
-/// are left out.
+/// Cuts a text to its budget on a character boundary, and appends how many bytes of the whole (`of`) are left out.
 pub fn cut(text: &str, of: usize, budget: usize) -> String {
     if text.len() <= budget && of <= text.len() {
         return text.to_owned();

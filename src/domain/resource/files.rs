@@ -1,4 +1,4 @@
-//! Files: text assets under the granted namespaces, with names that begin with a namespace.
+//! Files: text assets under the granted namespaces; the name of a file begins with its namespace.
 
 use super::{Ability, HeldNamespaces, hash};
 use crate::authority::capability::covers;
@@ -9,59 +9,59 @@ use crate::time::Millis;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
-/// The kind, and the first segment of its documents.
+/// Kind of the resource, and first segment of its documents.
 pub const KIND: &str = "files";
 
-/// What is kept of a file beside its content.
+/// Record of a file beside its content.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct File {
-    /// Its name: namespace and path.
+    /// Name of the file: namespace and path.
     pub path: String,
-    /// SHA-256 of its content, by which the content is kept.
+    /// SHA-256 of the content, which is part of the content's key.
     pub hash: String,
-    /// Bytes of its content.
+    /// Bytes of the content.
     pub bytes: usize,
-    /// When it was written.
+    /// Time of the last write.
     pub updated: Millis,
-    /// Who wrote it.
+    /// Name of the writer.
     pub by: String,
 }
 
-/// Settings of files in an agent's configuration: there are none.
+/// Checks the settings of files in an agent's configuration: there are none.
 pub fn check_settings(settings: &Map<String, Value>) -> Result<(), String> {
     settings.keys().next().map_or(Ok(()), |key| Err(format!("unknown field `{key}`, `files` has no settings")))
 }
 
-/// Key of a file's document.
+/// Returns the key of a file's document.
 pub fn record(path: &str) -> String {
     format!("{}r", records(path))
 }
 
-/// Key prefix of a file's document.
+/// Returns the key prefix of a file's document.
 pub fn records(path: &str) -> String {
     format!("r/{KIND}/f/{}/", encode_token(path))
 }
 
-/// Key of a file's content.
+/// Returns the key of a file's content.
 pub fn content(path: &str, hash: &str) -> String {
     format!("{}{hash}", contents(path))
 }
 
-/// Key prefix of a file's content.
+/// Returns the key prefix of a file's content.
 pub fn contents(path: &str) -> String {
     format!("r/{KIND}/c/{}/", encode_token(path))
 }
 
-/// Key prefix of the files below a namespace, or (`contents`) of what is in them.
+/// Returns the key prefix of the files below a namespace, or (`contents`) of their contents.
 pub fn below(namespace: &str, contents: bool) -> String {
     let place = if contents { "c" } else { "f" };
     let name = if namespace.is_empty() { String::new() } else { encode_token(&format!("{namespace}/")) };
     format!("r/{KIND}/{place}/{name}")
 }
 
-/// The full name of a file: one that begins with a granted namespace is meant as it is, any other
-/// lies under the only one that was granted.
+/// Returns the full name of a file. A path that begins with a granted namespace is a full name; any other belongs to
+/// the only granted namespace.
 pub fn name(held: &HeldNamespaces, tool: &str, ability: Ability, path: &str) -> Result<String, String> {
     let path = path.strip_prefix("r/").unwrap_or(path).trim_end_matches('/');
     check_namespace(path).map_err(|rule| format!("`path`: {rule}"))?;
@@ -76,8 +76,7 @@ pub fn name(held: &HeldNamespaces, tool: &str, ability: Ability, path: &str) -> 
     Ok(full)
 }
 
-/// A new file, when nothing speaks against it. `expect` is the hash that the file must have, `""`
-/// when there must be none.
+/// Returns the record of a new content, if `expect` allows it: the hash that the file must have, `""` for no file.
 pub fn write(
     path: &str,
     text: &str,
@@ -97,13 +96,13 @@ pub fn write(
     Ok(File { path: path.to_owned(), hash: hash(text), bytes: text.len(), updated: now, by: by.to_owned() })
 }
 
-/// A range of a file's text, moved to whole characters, with where to read on.
+/// Returns a range of a file's text, moved to whole characters, with the offset at which to read on.
 pub fn range(file: &File, text: &str, offset: usize, length: Option<usize>) -> Value {
     let start = text.floor_char_boundary(offset.min(text.len()));
     let length = length.unwrap_or(FILE_READ_BYTES).min(FILE_READ_BYTES);
     let mut end = text.floor_char_boundary(start.saturating_add(length).min(text.len()));
     if end == start {
-        // At least one character, else reading on would never end.
+        // At least one character is returned, because reading on would never end otherwise.
         end = text.ceil_char_boundary((start + 1).min(text.len()));
     }
     let mut shown = json!({
@@ -116,7 +115,7 @@ pub fn range(file: &File, text: &str, offset: usize, length: Option<usize>) -> V
     shown
 }
 
-/// A file as a listing shows it.
+/// Returns a file as a listing shows it.
 pub fn shown(file: &File) -> Value {
     json!({"path": file.path, "hash": file.hash, "bytes": file.bytes, "updated": file.updated.rfc3339(), "by": file.by})
 }

@@ -1,4 +1,4 @@
-//! Memory: entries by scope, read upwards and written downwards.
+//! Memory: entries by scope. A grant reads its own scope and those above, and writes its own and those below.
 
 mod settings;
 
@@ -15,97 +15,97 @@ pub use settings::{MemorySettings, Preload, WritePolicy};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-/// The kind, and the first segment of its documents.
+/// Kind of the resource, and first segment of its documents.
 pub const KIND: &str = "memory";
 
 /// Topic of entries that name none.
 const GENERAL: &str = "general";
 
-/// One thing that is remembered.
+/// One entry of a memory.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct MemoryEntry {
-    /// Its name within its scope: the same for the same content.
+    /// Id within the scope: the same for the same content.
     pub id: String,
-    /// The namespace that it belongs to, without `r/`.
+    /// Namespace that the entry belongs to, without `r/`.
     pub scope: String,
-    /// The name that it was put under; what is put there next takes its place.
+    /// Key that the entry was put under; the next entry under it replaces this one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key: Option<String>,
-    /// What it says.
+    /// Text of the entry.
     pub content: String,
-    /// What it is about; at least one.
+    /// Topics of the entry; at least one.
     pub topics: Vec<String>,
-    /// What sort of thing it is.
+    /// Kind of the content.
     #[serde(rename = "type")]
     pub kind: MemoryKind,
-    /// Who wrote it.
+    /// Author of the entry.
     pub source: MemoryAuthor,
-    /// Whether it still holds.
+    /// Whether the entry is valid.
     pub status: MemoryStatus,
-    /// The entry that holds instead.
+    /// Id of the entry that is valid instead.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub superseded_by: Option<String>,
-    /// When it was written first.
+    /// Time of the first write.
     pub created: Millis,
-    /// When it was changed last.
+    /// Time of the last change.
     pub updated: Millis,
-    /// Marks of the configuration that wrote it.
+    /// Tags from the configuration of the agent that wrote it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tags: Vec<String>,
 }
 
-/// What sort of thing an entry is.
+/// Kind of an entry's content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum MemoryKind {
-    /// Something that is so.
+    /// A statement about the world.
     #[default]
     Fact,
-    /// Something that somebody wants to be so.
+    /// A wish of a person.
     Preference,
-    /// Something that happened.
+    /// Something that happened once.
     Event,
-    /// What much else comes to.
+    /// A summary of many entries.
     Summary,
-    /// What was lived through.
+    /// An experience of the agent.
     Episodic,
-    /// What is known in general.
+    /// General knowledge about a subject.
     Semantic,
-    /// How something is done.
+    /// A description of how something is done.
     Procedural,
 }
 
 impl MemoryKind {
-    /// All of them, by the names that they have in tools.
+    /// Names of all kinds in tools.
     pub const NAMES: [&'static str; 7] =
         ["fact", "preference", "event", "summary", "episodic", "semantic", "procedural"];
 }
 
-/// Whether an entry still holds.
+/// Whether an entry is valid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum MemoryStatus {
-    /// It holds.
+    /// The entry is valid.
     Active,
-    /// Another one holds in its stead.
+    /// Another entry is valid instead.
     Superseded,
 }
 
-/// Who wrote an entry.
+/// Author of an entry.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct MemoryAuthor {
-    /// The agent.
+    /// Id of the agent.
     pub agent: String,
-    /// Its session.
+    /// Session of the agent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session: Option<String>,
-    /// The task that it served.
+    /// Task that the session served.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub job: Option<String>,
 }
 
-/// Topics as they are kept: lower case, trimmed, each once, in their order; none is `general`.
+/// Returns topics as they are stored: lower case, trimmed, each once, in their order; `general` if there are none.
 pub fn topics(given: &[String]) -> Result<Vec<String>, String> {
     let mut kept: Vec<String> = Vec::new();
     for topic in given {
@@ -124,7 +124,7 @@ pub fn topics(given: &[String]) -> Result<Vec<String>, String> {
     Ok(if kept.is_empty() { vec![GENERAL.to_owned()] } else { kept })
 }
 
-/// A content as it is kept, without space around it.
+/// Returns a content as it is stored, without space around it.
 pub fn content(given: &str) -> Result<String, String> {
     let kept = given.trim();
     if kept.is_empty() {
@@ -139,8 +139,8 @@ pub fn content(given: &str) -> Result<String, String> {
     Ok(kept.to_owned())
 }
 
-/// The scopes that can be read: those that were granted and all above them, the topmost first.
-/// Neither what lies below nor what lies beside them.
+/// Returns the scopes that can be read: the granted ones and all above them, the topmost first, and none below or
+/// beside them.
 pub fn visible(held: &HeldNamespaces) -> Vec<String> {
     let mut scopes: Vec<String> = Vec::new();
     for granted in held.on(Ability::Read) {
@@ -153,8 +153,8 @@ pub fn visible(held: &HeldNamespaces) -> Vec<String> {
     scopes
 }
 
-/// The scope that a write means: what it names, granted or, where the agent's policy says so, below what
-/// was granted; else the only one.
+/// Returns the scope of a write: the named one, if it is granted or, where the agent's policy allows it, below a
+/// granted one; without a name the only granted one.
 pub fn target(held: &HeldNamespaces, tool: &str, named: Option<&str>, policy: WritePolicy) -> Result<String, String> {
     let scope = match named {
         None => held.the_one(tool, Ability::Write, "scope")?,
@@ -171,18 +171,18 @@ pub fn target(held: &HeldNamespaces, tool: &str, named: Option<&str>, policy: Wr
     Ok(scope.to_owned())
 }
 
-/// What a read or a search wants.
+/// Conditions of a read or a search.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct MemoryQuery {
-    /// About any of these; empty = about anything.
+    /// Topics of which an entry has any; empty = all entries.
     pub topics: Vec<String>,
-    /// All of these words occur in its content or topics; lower case.
+    /// Words that all occur in the content or the topics; lower case.
     pub words: Vec<String>,
-    /// Of this sort.
+    /// Kind of the entries.
     pub kind: Option<MemoryKind>,
-    /// With this mark.
+    /// Tag of the entries.
     pub tag: Option<String>,
-    /// A topic begins so; lower case.
+    /// Beginning of a topic; lower case.
     pub prefix: Option<String>,
 }
 
@@ -201,7 +201,7 @@ impl MemoryQuery {
     }
 }
 
-/// The entries that are wanted and hold, those changed last first: at most `limit`, and how many there are.
+/// Returns the valid entries that match, the last changed first: at most `limit`, and the number of all.
 pub fn select<'e>(
     entries: impl IntoIterator<Item = &'e MemoryEntry>,
     wanted: &MemoryQuery,
@@ -214,7 +214,7 @@ pub fn select<'e>(
     (found, count)
 }
 
-/// Entries as a tool returns them.
+/// Returns entries as a tool shows them.
 pub fn shown((entries, count): (Vec<&MemoryEntry>, usize)) -> Value {
     let more = count - entries.len();
     let mut shown = json!({"entries": entries.into_iter().map(one).collect::<Vec<_>>()});
@@ -224,7 +224,7 @@ pub fn shown((entries, count): (Vec<&MemoryEntry>, usize)) -> Value {
     shown
 }
 
-/// An entry as a tool returns it.
+/// Returns an entry as a tool shows it.
 pub fn one(entry: &MemoryEntry) -> Value {
     let mut shown = json!({
         "id": entry.id, "scope": entry.scope, "content": entry.content, "topics": entry.topics,
@@ -242,7 +242,7 @@ pub fn one(entry: &MemoryEntry) -> Value {
     shown
 }
 
-/// The name that an entry is put under.
+/// Checks the key that an entry is put under, and returns it trimmed.
 pub fn entry_key(given: &str) -> Result<String, String> {
     let kept = given.trim();
     if kept.is_empty() || kept.len() > MEMORY_TOPIC_BYTES {
@@ -252,34 +252,34 @@ pub fn entry_key(given: &str) -> Result<String, String> {
     Ok(kept.to_owned())
 }
 
-/// The rule of putting: what was there under the same key is gone, its age stays.
+/// Returns the entry that replaces another one under the same key: it keeps the time of the first write.
 pub fn overwritten(new: MemoryEntry, there: Option<&MemoryEntry>) -> MemoryEntry {
     MemoryEntry { created: there.map_or(new.created, |there| there.created), ..new }
 }
 
-/// Of the entries of one key in several scopes the one of the deepest: what is nearer counts more.
+/// Returns the entry of a key in the deepest scope: a deeper scope wins.
 pub fn nearest<'e>(entries: impl IntoIterator<Item = &'e MemoryEntry>, key: &str) -> Option<&'e MemoryEntry> {
     let named =
         entries.into_iter().filter(|entry| entry.key.as_deref() == Some(key) && entry.status == MemoryStatus::Active);
     named.max_by_key(|entry| (entry.scope.split('/').count(), entry.updated))
 }
 
-/// What becomes of a write where an entry of the same content may be already.
+/// Result of a write of a content that may exist already.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum MemoryWrite {
-    /// It is there and holds.
+    /// A valid entry with this content exists.
     Deduped,
-    /// It is put: new, or holding again.
+    /// The entry is stored: new, or valid again.
     Put(Box<MemoryEntry>),
 }
 
-/// The rule of writing: the same content in the same scope is the same entry.
+/// Applies the rule of writing: the same content in the same scope is the same entry.
 pub fn write(new: MemoryEntry, there: Option<MemoryEntry>) -> MemoryWrite {
     match there {
         None => MemoryWrite::Put(Box::new(new)),
         Some(there) => match there.status {
             MemoryStatus::Active => MemoryWrite::Deduped,
-            // It keeps its id and its age: what was said before is said again.
+            // The entry keeps its id and its age, because the same content was written before.
             MemoryStatus::Superseded => MemoryWrite::Put(Box::new(MemoryEntry {
                 status: MemoryStatus::Active,
                 superseded_by: None,
@@ -292,13 +292,12 @@ pub fn write(new: MemoryEntry, there: Option<MemoryEntry>) -> MemoryWrite {
     }
 }
 
-/// The rule of correcting: the old entry stays as it was, and holds no more.
+/// Marks an entry as replaced by another one; its content stays.
 pub fn superseded(old: MemoryEntry, by: &str, now: Millis) -> MemoryEntry {
     MemoryEntry { status: MemoryStatus::Superseded, superseded_by: Some(by.to_owned()), updated: now, ..old }
 }
 
-/// What stands in the context: the topics, and the entries that are to be known at once. `None` when
-/// neither is wanted.
+/// Returns the section of the context: the topics, and the preloaded entries. `None` if the settings want neither.
 pub fn context(entries: &[MemoryEntry], settings: &MemorySettings, read: &str) -> Option<String> {
     let mut parts = Vec::new();
     if settings.auto_scan {
@@ -339,7 +338,7 @@ fn preload(entries: &[MemoryEntry], preload: &Preload, read: &str) -> Option<Str
         let line = format!("- [{}] {}", name(&entry.topics.join(", ")), indented(&entry.content));
         let length = line.chars().count() + usize::from(!lines.is_empty());
         let Some(rest) = left.checked_sub(length) else {
-            // One that has no room alone is shown in part.
+            // A single entry that is too long is shown in part.
             if lines.is_empty() && left > LEAST_CHARS {
                 let cut: String = line.chars().take(left - CUT.len()).collect();
                 lines.push(cut + CUT);
@@ -359,9 +358,9 @@ fn preload(entries: &[MemoryEntry], preload: &Preload, read: &str) -> Option<Str
     Some(format!("Preloaded memory entries (most recent first):\n{}", lines.join("\n")))
 }
 
-/// Stands behind the beginning of an entry.
+/// Mark behind the beginning of an entry.
 const CUT: &str = "...";
-/// Fewer characters of an entry say nothing.
+/// Characters of an entry below which nothing of it is shown.
 const LEAST_CHARS: usize = 20;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Resources: what an agent declares of them, and the grants by which their data is reached.
+//! Resources: their declarations in an agent's configuration, and the grants for their data.
 
 pub mod files;
 pub mod memory;
@@ -15,10 +15,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 
-/// Longest name of a resource, and of a kind: a tool's name has at most 64 characters.
+/// Bytes of the name of a resource and of a kind at most: a tool's name has at most 64 characters.
 const NAME_BYTES: usize = 40;
 
-/// Lines of text that others wrote are set back by so much, so that none of them begins an entry.
+/// Line break with indentation, so that no line of a foreign text begins an entry.
 const INDENT: &str = "\n  ";
 
 /// The resources of an agent by name.
@@ -29,13 +29,13 @@ pub struct Resources(BTreeMap<String, Resource>);
 /// One declared resource. It grants nothing: access comes from the grants of a request.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct Resource {
-    /// Which provider; its name when absent.
+    /// Kind of the provider; the resource's name when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     kind: Option<String>,
-    /// What may be done with it at most; the provider's default when absent.
+    /// Access at most; the provider's default when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mode: Option<Mode>,
-    /// The provider's own settings.
+    /// Settings of the provider.
     #[serde(flatten)]
     pub settings: Map<String, Value>,
 }
@@ -43,34 +43,34 @@ pub struct Resource {
 /// A declared resource with its name.
 #[derive(Debug, Clone, Copy)]
 pub struct Declared<'c> {
-    /// As configured.
+    /// Name in the configuration.
     pub name: &'c str,
-    /// Which provider.
+    /// Kind of the provider.
     pub kind: &'c str,
-    /// The rest.
+    /// Declaration of the resource.
     pub resource: &'c Resource,
 }
 
-/// `^[a-zA-Z][a-zA-Z0-9_-]*$`, of a bounded length.
+/// Whether a name matches `^[a-zA-Z][a-zA-Z0-9_-]*$` and is at most [`NAME_BYTES`] long.
 fn is_legal(name: &str) -> bool {
     name.len() <= NAME_BYTES
         && name.starts_with(|c: char| c.is_ascii_alphabetic())
         && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-')
 }
 
-/// What the names of a resource's tools begin with: `my-notes` → `my_notes_`.
+/// Returns the prefix of a resource's tools: `my-notes` → `my_notes_`.
 pub fn prefix(name: &str) -> String {
     let name: String = name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect();
     name + "_"
 }
 
 impl Resources {
-    /// None are declared.
+    /// Whether no resource is declared.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// All of them, by name.
+    /// Returns all declared resources, sorted by name.
     pub fn declared(&self) -> impl Iterator<Item = Declared<'_>> {
         self.0.iter().map(|(name, resource)| Declared {
             name,
@@ -79,12 +79,12 @@ impl Resources {
         })
     }
 
-    /// One of them.
+    /// Returns the resource of this name.
     pub fn get(&self, name: &str) -> Option<Declared<'_>> {
         self.declared().find(|declared| declared.name == name)
     }
 
-    /// What is wrong with the declarations, beside tools of these names.
+    /// Checks the declarations; `tools` are the names of the agent's other tools.
     pub fn check(&self, tools: &[String]) -> Result<(), String> {
         if self.0.len() > MOST {
             return Err(format!("`resources`: expected at most {MOST}, got {}", self.0.len()));
@@ -116,17 +116,17 @@ impl Resources {
     }
 }
 
-/// What is done with a resource's data.
+/// Ability on a resource's data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ability {
-    /// Look at it.
+    /// Reading of the data.
     Read,
-    /// Change it.
+    /// Changes of the data.
     Write,
 }
 
 impl Ability {
-    /// As capabilities name it.
+    /// Returns the name in capabilities.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Read => "read",
@@ -135,28 +135,28 @@ impl Ability {
     }
 }
 
-/// A use of a namespace, asked again when the turn commits.
+/// A use of a namespace, which is checked again when the turn commits.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Use {
-    /// What is done.
+    /// Ability that is used.
     pub ability: Ability,
-    /// Where, without `r/`.
+    /// Namespace without `r/`.
     pub namespace: String,
 }
 
-/// The namespaces that a request was granted, without `r/`, as of one moment.
+/// The namespaces that a request was granted, without `r/`, at one time.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct HeldNamespaces {
     read: Vec<String>,
     write: Vec<String>,
-    /// Revoked, with everything below.
+    /// Namespaces that were revoked, with everything below.
     except: Vec<String>,
-    /// A resource sees nothing beyond these, whatever was granted; empty = it is limited by nothing else.
+    /// Namespaces beyond which the resource sees nothing, whatever was granted; empty = no such limit.
     branches: Vec<String>,
 }
 
 impl HeldNamespaces {
-    /// What an authority holds of resources.
+    /// Returns the resources of an authority.
     pub fn of(authority: &Authority) -> Self {
         let except =
             authority.revoked().iter().filter_map(|gone| gone.as_str().strip_prefix(RESOURCES)?.strip_prefix('/'));
@@ -168,7 +168,7 @@ impl HeldNamespaces {
         }
     }
 
-    /// The same for a resource that is limited to some branches: of each grant what lies in them.
+    /// Returns the grants within some branches, for a resource that is limited to them.
     #[must_use]
     pub fn limit_to(&self, branches: &[String]) -> Self {
         if branches.is_empty() {
@@ -201,7 +201,7 @@ impl HeldNamespaces {
         self.branches.is_empty() || self.branches.iter().any(|branch| covers(branch, namespace))
     }
 
-    /// The namespaces on which an ability is held, in the order of the grants.
+    /// Returns the namespaces on which an ability is held, in the order of the grants.
     pub fn on(&self, ability: Ability) -> &[String] {
         match ability {
             Ability::Read => &self.read,
@@ -209,33 +209,33 @@ impl HeldNamespaces {
         }
     }
 
-    /// The namespaces that were revoked, with everything below.
+    /// Returns the namespaces that were revoked, with everything below.
     pub fn except(&self) -> &[String] {
         &self.except
     }
 
-    /// Nothing was granted.
+    /// Whether nothing was granted.
     pub fn is_empty(&self) -> bool {
         self.read.is_empty() && self.write.is_empty()
     }
 
-    /// Namespaces can be read, and none can be written.
+    /// Whether namespaces can be read, and none can be written.
     pub fn is_read_only(&self) -> bool {
         self.write.is_empty() && !self.read.is_empty()
     }
 
-    /// Whether a namespace, or what contains it, was granted, and not revoked.
+    /// Whether a namespace, or one that contains it, was granted and not revoked.
     pub fn allows(&self, ability: Ability, namespace: &str) -> bool {
         self.on(ability).iter().any(|held| covers(held, namespace))
             && !self.except.iter().any(|gone| covers(gone, namespace))
     }
 
-    /// [`HeldNamespaces::allows`], with the text of the denial.
+    /// Checks a use as [`HeldNamespaces::allows`] does; the error is the text of the denial.
     pub fn check(&self, tool: &str, ability: Ability, namespace: &str) -> Result<(), String> {
         if self.allows(ability, namespace) { Ok(()) } else { Err(self.denied(tool, ability, namespace)) }
     }
 
-    /// Whether anything at all was granted, with the text of the denial.
+    /// Checks that any namespace was granted; the error is the text of the denial.
     pub fn any(&self, tool: &str, ability: Ability) -> Result<(), String> {
         if self.on(ability).is_empty() { Err(self.denied(tool, ability, "")) } else { Ok(()) }
     }
@@ -256,7 +256,7 @@ impl HeldNamespaces {
         .text(tool)
     }
 
-    /// The one namespace that a write means when it names none.
+    /// Returns the namespace of a write that names none: the only one that is granted.
     pub fn the_one(&self, tool: &str, ability: Ability, key: &str) -> Result<&str, String> {
         match self.on(ability) {
             [] => Err(self.denied(tool, ability, "")),
@@ -268,7 +268,7 @@ impl HeldNamespaces {
         }
     }
 
-    /// What the ledger says of where a resource's text comes from, and by which grants.
+    /// Returns the source of a resource's text and the grants on it, as the ledger records them.
     pub fn names(&self) -> (String, String) {
         let names = |what: &str| {
             let named = self.read.iter().map(|held| format!("{what}{RESOURCES}/{held}"));
@@ -278,34 +278,34 @@ impl HeldNamespaces {
     }
 }
 
-/// What may be done with a declared resource in a turn: the least of what is declared, of the bound
-/// that was handed down, and of what the grants permit on any namespace.
+/// Returns the access to a declared resource in a turn: the least of the declared one, of the inherited bound, and of
+/// the access that the grants permit on any namespace.
 pub fn mode(declared: Declared<'_>, default: Option<Mode>, envelope: &Envelope, held: &HeldNamespaces) -> Mode {
     let mode = envelope.mode(declared.kind, declared.resource.mode.or(default).unwrap_or(Mode::Read));
     if held.is_read_only() { Mode::Read } else { mode }
 }
 
-/// Key prefix of all documents of a kind.
+/// Returns the key prefix of all documents of a kind.
 pub fn documents(kind: &str) -> String {
     format!("{RESOURCES}/{kind}/")
 }
 
-/// Key prefix of the documents of exactly one namespace.
+/// Returns the key prefix of the documents of exactly one namespace.
 pub fn within(kind: &str, namespace: &str) -> String {
     format!("{}{}/", documents(kind), encode_token(namespace))
 }
 
-/// Key prefix of the documents of everything below a namespace.
+/// Returns the key prefix of the documents of everything below a namespace.
 pub fn below(kind: &str, namespace: &str) -> String {
     format!("{}{}", documents(kind), encode_token(&format!("{namespace}/")))
 }
 
-/// SHA-256 of a text, as contents are named by.
+/// Returns the SHA-256 of a text in hexadecimal digits, which names contents.
 pub fn hash(text: &str) -> String {
     sha256_hex(text.as_bytes())
 }
 
-/// Text of others as a part of one entry of a list.
+/// Indents a foreign text, so that it is one entry of a list.
 pub fn indented(text: &str) -> String {
     text.replace("\r\n", "\n").replace(is_break, INDENT)
 }

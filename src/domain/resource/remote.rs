@@ -1,12 +1,12 @@
-//! Kinds that a server elsewhere provides: what it is asked, and what of its answer counts.
+//! Kinds of resources that a remote server provides: the requests to it, and the checks of its answers.
 //!
 //! ```text
 //! grants + call ─▶ namespaces that are meant ─▶ message ─▶ server ─▶ answer ─▶ items of those namespaces
 //! ```
 //!
-//! The server is told whose data it is about in fields that no name reaches: what a model says stands
-//! in `arguments` alone, what the author of a configuration says in `settings`. What it answers is not
-//! believed: an item of a namespace that wasn't asked for is left out.
+//! The request names the owner of the data in fields that a model can't set: the words of a model are in `arguments`
+//! alone, those of a configuration's author in `settings`. Answers are not trusted: an item of a namespace that wasn't
+//! asked for is left out.
 
 use super::{Ability, HeldNamespaces, covers, is_legal};
 use crate::authority::grant::check_namespace;
@@ -15,34 +15,34 @@ use crate::limits::{REMOTE_ITEMS, REMOTE_SAID_BYTES};
 use crate::resource::memory::MemoryAuthor;
 use serde_json::{Map, Value, json};
 
-/// Which form messages have.
+/// Name of the message format.
 pub const PROTOCOL: &str = "trellis/resource/1";
 
-/// What a provider can be asked.
+/// Operations of a provider.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Verb {
-    /// What stands in the context of every turn.
+    /// Returns the section for the context of every turn.
     Context,
-    /// What there is.
+    /// Lists the items of a namespace.
     List,
-    /// One thing by its id.
+    /// Reads one item by its id.
     Read,
-    /// What fits some words.
+    /// Searches items by a text.
     Search,
-    /// Keep something under an id.
+    /// Stores an item under an id.
     Put,
-    /// Delete what is kept under an id.
+    /// Deletes the item under an id.
     Delete,
-    /// Delete all of a namespace.
+    /// Deletes all items of a namespace.
     Purge,
 }
 
 impl Verb {
-    /// All of them.
+    /// Every operation, in the order of the protocol.
     pub const ALL: [Self; 7] =
         [Self::Context, Self::List, Self::Read, Self::Search, Self::Put, Self::Delete, Self::Purge];
 
-    /// As configurations and messages name it.
+    /// Returns the name in configurations and messages.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Context => "context",
@@ -55,12 +55,12 @@ impl Verb {
         }
     }
 
-    /// By its name.
+    /// Returns the operation of a name.
     pub fn named(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|verb| verb.as_str() == name)
     }
 
-    /// What a model calls, and not the venue by itself.
+    /// Whether a model calls it, rather than the venue.
     pub const fn is_tool(self) -> bool {
         match self {
             Self::List | Self::Read | Self::Search | Self::Put | Self::Delete => true,
@@ -68,7 +68,7 @@ impl Verb {
         }
     }
 
-    /// What it needs on a namespace.
+    /// Returns the ability that it needs on a namespace.
     pub const fn ability(self) -> Ability {
         match self {
             Self::Context | Self::List | Self::Read | Self::Search => Ability::Read,
@@ -76,7 +76,7 @@ impl Verb {
         }
     }
 
-    /// What it does, for the model; nothing of what is no tool.
+    /// Returns the description for the model; empty if it is no tool.
     pub const fn description(self) -> &'static str {
         match self {
             Self::List => "What there is, by id; `next` says with which `cursor` to go on.",
@@ -88,7 +88,7 @@ impl Verb {
         }
     }
 
-    /// JSON Schema of what a model says.
+    /// Returns the JSON Schema of the model's arguments.
     pub fn input(self) -> Value {
         let text = |about: &str, most: usize| json!({"type": "string", "minLength": 1, "maxLength": most, "description": about});
         let namespace = || text("one of the granted namespaces or below; absent: all of them, or the only one", 1024);
@@ -115,7 +115,7 @@ impl Verb {
     }
 }
 
-/// What is wrong with the name of a kind that a venue's configuration adds.
+/// Checks the name of a kind that a venue's configuration adds.
 pub fn check_kind(name: &str) -> Result<(), String> {
     if ["memory", "files", "scratchpad"].contains(&name) {
         return Err(format!("`{name}` is a kind of its own, name this one otherwise"));
@@ -127,7 +127,7 @@ pub fn check_kind(name: &str) -> Result<(), String> {
         .into())
 }
 
-/// The operations of a provider, from a list with commas between.
+/// Reads the operations of a provider from a list with commas between.
 pub fn verbs(text: &str) -> Result<Vec<Verb>, String> {
     let names = text.split(',').map(str::trim).filter(|name| !name.is_empty());
     let mut found = names.map(|name| Verb::named(name).ok_or_else(|| name.to_owned())).collect::<Result<Vec<_>, _>>();
@@ -144,8 +144,7 @@ pub fn verbs(text: &str) -> Result<Vec<Verb>, String> {
     }
 }
 
-/// The namespaces that a call means: the one it names, or those that were granted; of a write the
-/// only one.
+/// Returns the namespaces of a call: the named one, else all granted ones; for a write the only one.
 pub fn meant(held: &HeldNamespaces, tool: &str, verb: Verb, named: Option<&str>) -> Result<Vec<String>, String> {
     let ability = verb.ability();
     if let Some(named) = named {
@@ -160,35 +159,35 @@ pub fn meant(held: &HeldNamespaces, tool: &str, verb: Verb, named: Option<&str>)
     }
 }
 
-/// What a provider is asked, and for whom.
+/// A request to a provider.
 #[derive(Debug, Clone, Copy)]
 pub struct RemoteRequest<'a> {
-    /// What.
+    /// Operation of the provider.
     pub verb: Verb,
-    /// The kind, as the venue's configuration names it.
+    /// Name of the kind in the venue's configuration.
     pub kind: &'a str,
-    /// The resource, as the agent's configuration names it; empty where it is about none.
+    /// Name of the resource in the agent's configuration; empty if the request is about none.
     pub resource: &'a str,
-    /// Whose data.
+    /// Owner of the data.
     pub owner: &'a Owner,
-    /// Which agent calls.
+    /// Agent that makes the call.
     pub source: Option<&'a MemoryAuthor>,
-    /// The namespaces that are meant.
+    /// Namespaces of the call.
     pub namespaces: &'a [String],
-    /// Those below them that are not, any more.
+    /// Revoked namespaces below them.
     pub except: &'a [String],
-    /// The resource's settings.
+    /// Settings of the resource.
     pub settings: &'a Map<String, Value>,
-    /// What the model says.
+    /// Arguments of the model.
     pub arguments: &'a Value,
 }
 
-/// The message to a provider.
+/// Returns the message to a provider.
 pub fn message(asked: &RemoteRequest<'_>) -> Value {
     let RemoteRequest { verb, kind, resource, owner, source, namespaces, except, settings, arguments } = *asked;
     let mut arguments = arguments.clone();
     if let Some(map) = arguments.as_object_mut() {
-        // It stands among the namespaces, where it was checked.
+        // The field `namespaces` holds it, after it was checked.
         map.shift_remove("namespace");
     }
     let beneath = |gone: &&String| namespaces.iter().any(|namespace| covers(namespace, gone));
@@ -206,7 +205,7 @@ pub fn message(asked: &RemoteRequest<'_>) -> Value {
     })
 }
 
-/// What a provider has found: its items of the namespaces that were meant and may be read.
+/// Returns the items of a provider's answer that belong to the namespaces of the call and may be read.
 pub fn found(answer: Value, held: &HeldNamespaces, namespaces: &[String]) -> Result<Value, String> {
     let Value::Object(mut answer) = answer else { return Err("expected a map with `items`".into()) };
     let Some(Value::Array(items)) = answer.shift_remove("items") else {
@@ -230,12 +229,12 @@ pub fn found(answer: Value, held: &HeldNamespaces, namespaces: &[String]) -> Res
     Ok(shown)
 }
 
-/// An item that lies where something was asked for, with its namespace.
+/// Returns an item with its namespace, if it belongs to a namespace of the call and may be read.
 fn granted(item: Value, held: &HeldNamespaces, namespaces: &[String]) -> Option<Value> {
     let Value::Object(mut item) = item else { return None };
     let namespace = match (item.shift_remove("namespace"), namespaces) {
         (Some(Value::String(named)), _) => named,
-        // Where one was asked for it is meant.
+        // An item without a namespace belongs to the only one of the call.
         (None, [one]) if !one.is_empty() => one.clone(),
         _ => return None,
     };
@@ -250,7 +249,7 @@ fn granted(item: Value, held: &HeldNamespaces, namespaces: &[String]) -> Option<
     Some(Value::Object(shown))
 }
 
-/// What a provider puts into the context: `text`, or items as [`found`] gives them; `None` for nothing.
+/// Returns a provider's section for the context: `text`, or items as [`found`] returns them; `None` for nothing.
 pub fn shown(answer: Value, held: &HeldNamespaces, namespaces: &[String]) -> Result<Option<Value>, String> {
     match (answer.get("text"), answer.get("items")) {
         (Some(Value::String(text)), None) if text.trim().is_empty() => Ok(None),
@@ -264,7 +263,7 @@ pub fn shown(answer: Value, held: &HeldNamespaces, namespaces: &[String]) -> Res
     }
 }
 
-/// Why a provider refused, in its own words, as far as they go: `error` of its answer, or all of it.
+/// Returns why a provider refused: `error` of its answer, or all of the answer, cut.
 pub fn said(answer: &Value) -> String {
     let text = match answer {
         Value::String(text) => text.clone(),

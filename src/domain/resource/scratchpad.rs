@@ -1,5 +1,5 @@
-//! Scratchpad: shared buckets that a request names by `contextIds`. They are no access boundary:
-//! whoever may ask an agent of the owner may name any bucket of the owner.
+//! Scratchpad: shared buckets that a request names by `contextIds`. They are no access boundary: a caller of any agent
+//! of the owner may name any bucket of the owner.
 
 use super::{indented, within};
 use crate::authority::grant::check_namespace;
@@ -10,23 +10,23 @@ use crate::time::Millis;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// First segment of its documents.
+/// First segment of the scratchpad's documents.
 pub const KIND: &str = "scratchpad";
 
 /// One output in a bucket.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Note {
-    /// The agent that put it there.
+    /// Agent that wrote it.
     pub agent: String,
-    /// When.
+    /// Time of the write.
     pub at: Millis,
-    /// What it put there.
+    /// Text of the output.
     pub text: String,
 }
 
 impl Note {
-    /// The final output of a task.
+    /// Makes a note of the final output of a task.
     pub fn of(agent: String, at: Millis, output: &Value) -> Self {
         let whole = match output {
             Value::String(text) => text.clone(),
@@ -36,7 +36,7 @@ impl Note {
     }
 }
 
-/// The buckets of a request as they are kept: legal names, each once.
+/// Returns the buckets of a request in stored form: legal names, each once.
 pub fn buckets(named: &[String]) -> Result<Vec<String>, String> {
     let mut kept: Vec<String> = Vec::new();
     for bucket in named {
@@ -51,12 +51,12 @@ pub fn buckets(named: &[String]) -> Result<Vec<String>, String> {
     Ok(kept)
 }
 
-/// Key of a note: in the order of time, one per task.
+/// Returns the key of a note: sorted by time, one per task.
 pub fn key(bucket: &str, at: Millis, job: &JobId) -> String {
     format!("{}{:016}-{job}", within(KIND, bucket), at.0)
 }
 
-/// A bucket's notes in the context, the oldest first.
+/// Returns a bucket's notes for the context, the oldest first.
 pub fn context(notes: &[Note]) -> String {
     if notes.is_empty() {
         return "(empty)".to_owned();

@@ -1,12 +1,12 @@
-//! An empty hand-over says why: to the model that called and in its timeline, and to who gets
-//! nothing no more than he may know.
+//! Reasons of empty hand-overs. The calling model and its timeline get the reason; the receiver gets no more of it than
+//! it may know.
 
 use super::ScopedSection;
 use crate::lines;
 use serde_json::Value;
 
 impl ScopedSection {
-    /// A section of which there is nothing, with the reason.
+    /// Makes a section without content, for a reason.
     pub(crate) fn nothing(key: &str, reason: String) -> Self {
         Self {
             key: key.to_owned(),
@@ -24,8 +24,8 @@ impl ScopedSection {
     }
 }
 
-/// What the receiver of an empty section is told: the same whatever instances there are, and nothing
-/// of one with a label, a path or a name, which is its caller's.
+/// Returns what the receiver of an empty section gets: independent of instances, and `None` for sections with a label,
+/// a path or a name, which belong to the caller.
 pub(crate) fn received(name: &str) -> Option<&'static str> {
     Some(match name {
         "input" => "your caller has no input for this call",
@@ -38,7 +38,7 @@ pub(crate) fn received(name: &str) -> Option<&'static str> {
     })
 }
 
-/// What a model is told whose call got none of the sections that were to go with it.
+/// Returns the text for a model whose call got none of its sections.
 pub fn told(scoped: &[ScopedSection]) -> Option<String> {
     let reasons = scoped.iter().map(|section| Some(format!("`{}`: {}", section.key, section.missing.as_ref()?)));
     let reasons: Vec<_> = reasons.collect::<Option<_>>()?;

@@ -1,4 +1,4 @@
-//! Scopes: what of a caller's context goes with a call, and nothing else of it.
+//! Scopes: the sections of a caller's context that go with a call, and no others.
 //!
 //! ```text
 //! inputs of the prompt ─▶ Sections ─▶ (reply: `_scopes`, `_instance`) ─▶ Scoped, at most 64 KiB
@@ -38,33 +38,33 @@ pub const SCOPES: &str = "_scopes";
 /// Argument by which a model names one of several instances.
 pub const INSTANCE: &str = "_instance";
 
-/// Names without anything behind them.
+/// Names of sections that stand alone.
 pub(crate) const NAMES: [&str; 7] = ["input", "state", "session", "pending", "inbox", "transcript", "goal"];
-/// Names that go on with a label, a path or a name.
+/// Prefixes of names, followed by a label, a path or a name.
 pub(crate) const GROUPS: [&str; 3] = ["context/", "loads/", "resource/"];
-/// Names of one tool: each stands in its schema.
+/// Number of sections of one tool: each is part of its schema.
 const NAMES_MAX: usize = 100;
-/// Instances of one turn: more than a model can tell apart.
+/// Number of instances of one turn: more than a model can tell apart.
 pub(crate) const INSTANCES: usize = 100;
-/// Bytes of an instance's name.
+/// Bytes of an instance's name at most.
 const INSTANCE_BYTES: usize = 64;
 
-/// What of its caller's context a tool's calls get.
+/// Sections of the caller's context that a tool's calls get.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged, try_from = "Value")]
 pub enum Scopes {
-    /// Always these sections: the model neither sees nor changes it.
+    /// These sections with every call: the model neither sees nor changes them.
     Const {
-        /// Their names.
+        /// Names of the sections.
         #[serde(rename = "const")]
         names: Vec<String>,
     },
-    /// Those of these that the model asks for.
+    /// Those of these sections that the model asks for.
     Enum {
-        /// Their names.
+        /// Names of the sections.
         #[serde(rename = "enum")]
         names: Vec<String>,
-        /// Whether a person is asked for each call that gets any.
+        /// Whether each call that gets sections needs a person's approval.
         #[serde(skip_serializing_if = "Consent::is_none")]
         approval: Consent,
     },
@@ -85,7 +85,7 @@ impl TryFrom<Value> for Scopes {
             let wrong = |_| format!("`scopes.approval`: expected \"none\" or \"ask\", got {given}");
             decode::typed(given.clone()).map_err(wrong)
         })?;
-        // The seed writes it as the JSON Schema of the argument.
+        // Covia writes it as the JSON Schema of the argument.
         let choice = map.get("enum").or_else(|| map.get("items").and_then(|items| items.get("enum")));
         match (map.get("const"), choice) {
             (Some(list), None) if approval.is_none() => Ok(Self::Const { names: names("const", list)? }),
@@ -121,7 +121,7 @@ fn names(key: &str, list: &Value) -> Result<Vec<String>, String> {
     Ok(names)
 }
 
-/// Whether a section may be handed on: what makes an agent what it is, and secrets, may not.
+/// Checks that a section may be handed on: those that define an agent, and secrets, may not.
 fn check_name(name: &str) -> Result<(), String> {
     let never = ["system", "tools", "map", "capabilities", "caps"].contains(&name)
         || is_secret(name)
@@ -139,7 +139,7 @@ fn check_name(name: &str) -> Result<(), String> {
     ))
 }
 
-/// Whether a name is one of `s/`.
+/// Whether a name is under `s/`.
 pub(crate) fn is_secret(name: &str) -> bool {
     let name = name.trim_matches('/');
     name == "s" || name.starts_with("s/")
@@ -152,7 +152,7 @@ pub(crate) fn quoted<T: AsRef<str>>(names: &[T]) -> String {
     names.iter().map(|name| format!("`{}`", name.as_ref())).collect::<Vec<_>>().join(", ")
 }
 
-/// Whether a text can name an instance.
+/// Checks that a text can name an instance.
 pub fn check_instance(name: &str) -> Result<(), String> {
     if name.is_empty() || name.len() > INSTANCE_BYTES || name.contains(char::is_control) {
         return Err(format!("`instance`: expected one line of 1 to {INSTANCE_BYTES} bytes, got {name:?}"));
@@ -161,14 +161,14 @@ pub fn check_instance(name: &str) -> Result<(), String> {
 }
 
 impl Scopes {
-    /// The sections that a call may get.
+    /// Returns the names of the sections that a call may get.
     pub fn names(&self) -> &[String] {
         match self {
             Self::Const { names } | Self::Enum { names, .. } => names,
         }
     }
 
-    /// Whether a person is asked for calls that get sections.
+    /// Whether calls that get sections need a person's approval.
     pub const fn approval(&self) -> Consent {
         match self {
             Self::Const { .. } => Consent::None,
@@ -176,25 +176,25 @@ impl Scopes {
         }
     }
 
-    /// What the model is told to look at, where nothing else is done with it.
+    /// Returns the instruction for the model to look at some sections.
     pub fn focus(names: &[String]) -> String {
         format!("Focus on: {}.", names.join(", "))
     }
 }
 
-/// What holds for the context of one tool's calls.
+/// Context and schema of one tool's calls.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Reach {
-    /// The sections that they get.
+    /// Sections that the calls get.
     pub scopes: Option<Scopes>,
-    /// JSON Schema of their arguments, of a tool without an operation.
+    /// JSON Schema of the arguments of a tool without an operation.
     pub input: Option<Value>,
-    /// They may name an instance: what they get, or who they go to, depends on it.
+    /// Whether a call may name an instance, on which its sections or its agent depend.
     pub instanced: bool,
 }
 
 impl Reach {
-    /// A tool's schema as the model sees it.
+    /// Returns a tool's schema as the model sees it.
     pub fn extend(&self, mut schema: Value) -> Value {
         if let Some(Scopes::Enum { names, .. }) = &self.scopes {
             let about = "Sections of your context that go with this call; nothing else of it does.";
@@ -204,7 +204,7 @@ impl Reach {
         schema
     }
 
-    /// The same for a turn with these instances.
+    /// Adds the argument for the instances of a turn to a tool's schema.
     pub fn extend_instances(&self, mut schema: Value, instances: &[String]) -> Value {
         if self.instanced && !instances.is_empty() {
             let about = format!(
@@ -229,63 +229,63 @@ fn add(schema: &mut Value, name: &str, property: Value) {
     }
 }
 
-/// A section on its way to what a call runs.
+/// A section that goes with a call.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ScopedSection {
-    /// Its key, e.g. `context/plan`.
+    /// Key of the section, e.g. `context/plan`.
     pub key: String,
     /// Path, asset, job or operation that it came from.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source: Option<String>,
-    /// Ability and resource of everything that reading it needs: asked for again when it is handed on.
+    /// Abilities and resources that reading it needs: they are checked again when it is handed on.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub needs: Vec<(String, ResourcePath)>,
-    /// The caller had it from its own caller: no less than revoking it takes it away.
+    /// Whether the caller got it from its own caller: then only a revocation takes it away.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub received: bool,
-    /// Of a conversation: what its turns were allowed to do at most.
+    /// Upper bound of what the turns of a conversation were allowed to do.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub under: Option<Authority>,
-    /// What was read for it, besides its source.
+    /// Reads for it, besides its source.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub reads: Vec<Seen>,
-    /// What it says; of a part that was cut, text.
+    /// Content of the section; a text where it was cut.
     pub content: Value,
-    /// Bytes of it as text.
+    /// Bytes of the content as text.
     pub bytes: usize,
-    /// Bytes of the whole, about.
+    /// Bytes of the whole section, about.
     pub of: usize,
-    /// Why there is nothing in it.
+    /// Reason why it has no content.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub missing: Option<String>,
-    /// The caller has nothing of it for this call: the reason is for the caller alone.
+    /// Whether the caller has no content of it for this call: the reason is for the caller alone.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub empty: bool,
 }
 
-/// What is known of a section that was handed on, without what it says.
+/// Facts of a section that was handed on, without its content.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct HandedOn {
-    /// Its key.
+    /// Key of the section.
     pub key: String,
-    /// Where it came from.
+    /// Path, asset, job or operation that it came from.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source: Option<String>,
-    /// Bytes that went.
+    /// Bytes that were handed on.
     pub bytes: usize,
-    /// Bytes of the whole, where some were left out.
+    /// Bytes of the whole section, where some were left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub of: Option<usize>,
-    /// Why there was nothing in it.
+    /// Reason why it had no content.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub missing: Option<String>,
 }
 
 impl ScopedSection {
-    /// Whether who holds `authority` may still hand it on; else the text of the denial. Of what was
-    /// received only what was revoked since is gone: its giver was asked for the rest.
+    /// Checks that a holder of `authority` may hand it on; the error is the text of the denial. For a received section
+    /// only later revocations count: its giver was checked for the rest.
     pub fn held(&self, authority: &Authority) -> Result<(), String> {
         let what = || format!("section `{}`", self.key);
         for (ability, resource) in &self.needs {
@@ -308,25 +308,26 @@ impl ScopedSection {
         Ok(())
     }
 
-    /// What was read for it: who gets it knows that.
+    /// Returns the reads for it, which its receiver may know.
     pub fn seen(&self) -> impl Iterator<Item = Seen> {
         let own = self.source.iter().flat_map(|source| source.split(", ")).map(Seen::new);
         own.chain(self.reads.iter().cloned())
     }
 
-    /// SHA-256 of what it says.
+    /// Returns the SHA-256 of the content, in hexadecimal digits.
     pub fn digest(&self) -> String {
         sha256_hex(self.content.to_string().as_bytes())
     }
 
-    /// As who gets it has it; an empty one with what he may know of it, if anything.
+    /// Returns the section as its receiver gets it; for an empty one with what the receiver may know of it, if
+    /// anything.
     #[must_use]
     pub fn handed(&self) -> Option<Self> {
         let missing = if self.empty { Some(empty::received(&self.key)?.to_owned()) } else { self.missing.clone() };
         Some(Self { received: true, missing, ..self.clone() })
     }
 
-    /// For timelines and results.
+    /// Returns the facts for timelines and results.
     pub fn note(&self) -> HandedOn {
         HandedOn {
             key: self.key.clone(),
@@ -338,8 +339,8 @@ impl ScopedSection {
     }
 }
 
-/// What an operation gets beside its arguments: what each section says, by key. Sections of one key
-/// are a list of them, in their order; messages always are.
+/// Returns the sections that an operation gets beside its arguments: contents by key. Several sections of one key are a
+/// list, in their order; messages always are.
 pub fn map(scoped: &[ScopedSection]) -> Map<String, Value> {
     let mut map = Map::new();
     for section in scoped.iter().filter(|section| section.missing.is_none()) {
@@ -352,36 +353,36 @@ pub fn map(scoped: &[ScopedSection]) -> Map<String, Value> {
     map
 }
 
-/// What a delegate's job brings along.
+/// Context that a delegate's job gets.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct Handed {
-    /// Sections of its caller's context, in the order of that.
+    /// Sections of its caller's context, in the order of that context.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub scoped: Vec<ScopedSection>,
-    /// It runs without an agent of its own: this is its whole system prompt.
+    /// System prompt of a job without an agent of its own.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub anonymous: Option<String>,
 }
 
 impl Handed {
-    /// Nothing.
+    /// Whether it has neither sections nor a prompt.
     pub const fn is_empty(&self) -> bool {
         self.scoped.is_empty() && self.anonymous.is_none()
     }
 }
 
-/// Who does what a call asks for, as a child job.
+/// Target of a call that is served by a child job.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Delegate {
-    /// An agent; absent = nobody's own agent, with `prompt`.
+    /// Id of the agent; absent = an anonymous delegate with `prompt`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agent: Option<AgentId>,
-    /// What the tool is for.
+    /// Description of the tool.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub prompt: String,
-    /// Milliseconds in which a fast one answers inside the turn.
+    /// Milliseconds in which a fast delegate answers inside the turn.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub wait: Option<u64>,
     /// Path at which the output is written with the commit that completes the child job, below `w/` or `o/`.

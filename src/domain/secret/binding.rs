@@ -1,12 +1,12 @@
-//! Where a secret may go: the hosts that it was bound to when it was set.
+//! Allowed destinations of a secret: the hosts that it was bound to when it was set.
 
 use crate::hosts::HostRule;
 use serde::{Deserialize, Serialize};
 
-/// Hosts of one secret.
+/// Number of hosts of one secret at most.
 const HOSTS: usize = 32;
 
-/// The hosts that a secret may go to; empty = none yet.
+/// Hosts that a secret may be sent to; empty = none yet.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(try_from = "Vec<String>", into = "Vec<String>")]
 pub struct Binding {
@@ -14,27 +14,27 @@ pub struct Binding {
     rules: Vec<HostRule>,
 }
 
-/// Where a call goes.
+/// Destination of a call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Destination {
-    /// By TLS.
+    /// Whether TLS is used.
     pub https: bool,
-    /// As the URL has it: lower case, brackets around an IPv6 address.
+    /// Host as in the URL: lower case, brackets around an IPv6 address.
     pub host: String,
-    /// The port.
+    /// Number of the port.
     pub port: u16,
 }
 
 impl Destination {
-    /// `host:port`, for messages.
+    /// Returns `scheme://host:port`, for messages.
     pub fn place(&self) -> String {
         format!("{}://{}:{}", if self.https { "https" } else { "http" }, self.host, self.port)
     }
 }
 
 impl Binding {
-    /// Reads host rules. A rule for every host, or for every name of a top-level domain, binds to
-    /// nothing and is refused.
+    /// Reads host rules. A rule for every host, or for every name of a top-level domain, binds to nothing and is
+    /// refused.
     pub fn parse(hosts: &[String]) -> Result<Self, String> {
         if hosts.len() > HOSTS {
             return Err(format!("expected at most {HOSTS} hosts, got {}", hosts.len()));
@@ -55,13 +55,13 @@ impl Binding {
         Ok(binding)
     }
 
-    /// As given.
+    /// Returns the hosts in lower case, in the order given.
     pub fn hosts(&self) -> &[String] {
         &self.hosts
     }
 
-    /// Whether the secret may go there. In the clear it goes only to a port that its rule names:
-    /// somebody decided that.
+    /// Whether the secret may be sent there. Without TLS the rule must name the port, as a sign that somebody decided
+    /// it.
     pub fn permits(&self, to: &Destination) -> bool {
         let default = if to.https { 443 } else { 80 };
         self.rules.iter().any(|rule| (to.https || rule.names_port()) && rule.permits(&to.host, to.port, default))

@@ -1,15 +1,15 @@
-//! Arguments that may be used and never shown: fields whose schema says `"writeOnly": true`.
+//! Hidden arguments, which may be used and never shown: fields whose schema says `"writeOnly": true`.
 
 use crate::chat::ToolSpec;
 use crate::lines;
 use serde_json::Value;
 
-/// Stands in records in the stead of an argument that isn't kept.
+/// Text that records hold in place of a hidden argument.
 pub const HIDDEN: &str = lines::HIDDEN.text();
 
 const MARK: &str = "writeOnly";
 
-/// Whether a schema has such a field.
+/// Whether a schema has a hidden field.
 pub fn has_hidden(schema: &Value) -> bool {
     match schema {
         Value::Object(map) => map.get(MARK) == Some(&Value::Bool(true)) || map.values().any(has_hidden),
@@ -18,8 +18,8 @@ pub fn has_hidden(schema: &Value) -> bool {
     }
 }
 
-/// Replaces the arguments that may not be shown. What isn't even a map of arguments is replaced
-/// whole: nobody knows what stands in it.
+/// Replaces the hidden arguments. A value that isn't a map of arguments is replaced whole, because its content is
+/// unknown.
 pub fn hide(schema: &Value, arguments: &mut Value) {
     if !has_hidden(schema) || arguments.is_null() {
         return;
@@ -29,7 +29,7 @@ pub fn hide(schema: &Value, arguments: &mut Value) {
         return;
     };
     for (key, value) in map {
-        // A misspelt name may hold what was meant for the right one.
+        // A misspelt name may hold the value of the right one.
         let open = schema["properties"].get(key).is_some_and(|property| !has_hidden(property));
         if !open {
             *value = HIDDEN.into();
@@ -37,7 +37,7 @@ pub fn hide(schema: &Value, arguments: &mut Value) {
     }
 }
 
-/// What is shown of arguments that can't be read: their beginning, unless they may hold what is hidden.
+/// Returns the shown part of arguments that can't be parsed: their beginning, unless they may hold a hidden one.
 pub fn malformed(text: &str, tool: Option<&ToolSpec>) -> String {
     let names_set = ["secret/set", "secret:set"].iter().any(|name| text.contains(name));
     if names_set || tool.is_some_and(|tool| has_hidden(&tool.schema)) {

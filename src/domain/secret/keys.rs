@@ -1,4 +1,4 @@
-//! Keys that seal secrets, several by id: the first encrypts, all decrypt. AES-256-GCM.
+//! Keys that seal secrets, several by id: the first one encrypts, all decrypt. The cipher is AES-256-GCM.
 
 use super::Plain;
 use aes_gcm::aead::{Aead, Payload};
@@ -16,11 +16,11 @@ pub const KEY_BYTES: usize = 32;
 /// Bytes of a nonce.
 pub const NONCE_BYTES: usize = 12;
 
-/// Padding is optional: keys are pasted by people.
+/// Padding is optional, because people paste keys.
 const LENIENT: GeneralPurposeConfig =
     GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent);
 
-/// Name of a key; of a key without a name its fingerprint.
+/// Name of a key; the fingerprint of a key without a name.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct KeyId(String);
@@ -31,7 +31,7 @@ impl fmt::Display for KeyId {
     }
 }
 
-/// One key.
+/// A key with its name.
 #[derive(Clone)]
 pub struct Key {
     id: KeyId,
@@ -44,58 +44,58 @@ impl fmt::Debug for Key {
     }
 }
 
-/// Why keys can't be read. No variant shows any of them.
+/// Reason why keys can't be read. No variant shows a key.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum KeyError {
-    /// Neither form, or too few bytes.
+    /// The text has neither form, or too few bytes.
     #[error(
         "key {number} is not a key: expected 32 bytes as 64 hexadecimal digits or as base64, with `NAME:` before it or not; `trellis secret keygen` makes one"
     )]
     Form {
-        /// Its place, from 1.
+        /// Position of the key, from 1.
         number: usize,
     },
-    /// Not a legal name.
+    /// The name of a key is not legal.
     #[error("the name of key {number} is not legal: expected 1 to 32 of `[A-Za-z0-9_-]`")]
     Name {
-        /// Its place, from 1.
+        /// Position of the key, from 1.
         number: usize,
     },
-    /// One name, two keys.
+    /// Two different keys have one name.
     #[error("two keys are named `{0}`")]
     Twice(KeyId),
 }
 
-/// Keys in their order; none = nothing can be sealed or opened.
+/// Keys in their order; without one nothing can be sealed or opened.
 #[derive(Debug, Clone, Default)]
 pub struct KeyRing(Vec<Key>);
 
-/// A sealed value.
+/// A sealed value, in bytes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Sealed {
-    /// Of which key.
+    /// Name of its key.
     pub key: KeyId,
-    /// Never the same twice under one key.
+    /// Nonce, which must be unique under one key.
     pub nonce: [u8; NONCE_BYTES],
     /// Ciphertext and tag.
     pub bytes: Vec<u8>,
 }
 
-/// Why a sealed value can't be opened.
+/// Reason why a sealed value can't be opened.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum UnsealError {
-    /// The key isn't here.
+    /// The key is not configured.
     #[error("it is sealed with key `{key}`, and {}", have(.known))]
     UnknownKey {
-        /// The key that is needed.
+        /// Name of the key that is needed.
         key: KeyId,
-        /// Those that are configured.
+        /// Names of the configured keys.
         known: Vec<KeyId>,
     },
-    /// Another key under this name, or the record isn't what was written.
+    /// The key under this name is another one, or the record was changed.
     #[error("key `{key}` doesn't open it: the key under this name is another one, or the record was changed or moved")]
     Refused {
-        /// The key that was tried.
+        /// Name of the key that was tried.
         key: KeyId,
     },
 }
@@ -112,19 +112,19 @@ fn have(known: &[KeyId]) -> String {
 }
 
 impl Key {
-    /// Under its fingerprint.
+    /// Makes a key that is named by its fingerprint.
     pub fn new(bytes: [u8; KEY_BYTES]) -> Self {
         let bytes = Zeroizing::new(bytes);
         let digest = Sha256::new().chain_update(b"trellis key id").chain_update(*bytes).finalize();
         Self { id: KeyId(hex::encode(&digest[..4])), bytes }
     }
 
-    /// Its name.
+    /// Returns the name of the key.
     pub const fn id(&self) -> &KeyId {
         &self.id
     }
 
-    /// As a key file has it: `NAME:BASE64`.
+    /// Returns the line of a key file: `NAME:BASE64`.
     pub fn line(&self) -> Zeroizing<String> {
         let text = Zeroizing::new(GeneralPurpose::new(&STANDARD, LENIENT).encode(*self.bytes));
         Zeroizing::new(format!("{}:{}", self.id, *text))
@@ -162,7 +162,7 @@ impl Key {
 }
 
 impl KeyRing {
-    /// Reads keys with commas or space between, lines that begin with `#` left out.
+    /// Reads keys separated by commas or blanks; lines that begin with `#` are skipped.
     pub fn parse(text: &str) -> Result<Self, KeyError> {
         let lines = text.lines().map(str::trim).filter(|line| !line.starts_with('#'));
         let entries = lines.flat_map(|line| line.split([',', ' ', '\t'])).filter(|entry| !entry.is_empty());
@@ -184,29 +184,29 @@ impl KeyRing {
         }
     }
 
-    /// These keys, then those of `other`.
+    /// Returns these keys, followed by those of `other`.
     pub fn with(mut self, other: Self) -> Result<Self, KeyError> {
         other.0.into_iter().try_for_each(|key| self.push(key))?;
         Ok(self)
     }
 
-    /// There is none.
+    /// Whether there is no key.
     pub const fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Their names, in their order.
+    /// Returns the names of the keys, in their order.
     pub fn ids(&self) -> Vec<KeyId> {
         self.0.iter().map(|key| key.id.clone()).collect()
     }
 
-    /// The key that encrypts.
+    /// Returns the name of the key that encrypts.
     pub fn first(&self) -> Option<&KeyId> {
         self.0.first().map(|key| &key.id)
     }
 
-    /// Seals a value with the first key; `about` makes it useless in any other place. `None`
-    /// without a key. A nonce must never be given twice.
+    /// Seals a value with the first key; `about` binds it to one place. `None` without a key. A nonce must never be
+    /// used twice.
     pub fn seal(&self, value: &Plain, nonce: [u8; NONCE_BYTES], about: impl Fn(&KeyId) -> Vec<u8>) -> Option<Sealed> {
         let key = self.0.first()?;
         let aad = about(&key.id);
@@ -215,7 +215,7 @@ impl KeyRing {
         Some(Sealed { key: key.id.clone(), nonce, bytes })
     }
 
-    /// The inverse of [`KeyRing::seal`].
+    /// Opens a value that [`KeyRing::seal`] sealed.
     pub fn open(&self, sealed: &Sealed, about: impl Fn(&KeyId) -> Vec<u8>) -> Result<Plain, UnsealError> {
         let key = self.0.iter().find(|key| key.id == sealed.key);
         let key = key.ok_or_else(|| UnsealError::UnknownKey { key: sealed.key.clone(), known: self.ids() })?;

@@ -1,4 +1,4 @@
-//! Takes secrets out of what comes back: the value and its usual encodings become `[secret NAME]`.
+//! Masks secrets in outputs: the value and its usual encodings become `[secret NAME]`.
 
 use super::Plain;
 use super::needle::{Found, Needle};
@@ -10,18 +10,18 @@ use serde_json::{Map, Value};
 use std::borrow::Cow;
 use std::fmt;
 
-/// Lines of a secret from this length on are secrets by themselves.
+/// Length of a line of a secret from which on the line is masked by itself.
 const LINE: usize = 16;
-/// A decoded secret from this length on is one too.
+/// Length of a decoded secret from which on it is masked, too.
 const DECODED: usize = 8;
-/// Characters of a secret that tell something of it, at the end of a text that was cut.
+/// Characters of a secret's beginning that reveal something of it, at the end of a cut text.
 const TELLING: usize = 4;
 
-/// Secrets to be masked.
+/// Secrets that are masked.
 #[derive(Clone)]
 pub struct Mask {
     secrets: Vec<Masked>,
-    /// Bytes that a match can begin with: all others are passed over at once.
+    /// Bytes that a match can begin with: all others are skipped at once.
     first: [bool; 256],
 }
 
@@ -46,14 +46,14 @@ impl fmt::Debug for Mask {
 }
 
 impl Mask {
-    /// Masks one more.
+    /// Adds a secret to the mask.
     pub fn add(&mut self, name: &SecretName, value: &Plain) {
         let value = value.reveal();
         let mut needles = forms(value);
         for line in value.lines().map(str::trim).filter(|line| line.len() >= LINE && *line != value) {
             needles.extend(forms(line));
         }
-        // Whoever keeps a credential in base64 will see it decoded by its server.
+        // A server may return the decoded form of a credential that is kept in base64.
         for decoded in [BASE64_STANDARD.decode(value), BASE64_URL_SAFE_NO_PAD.decode(value)].into_iter().flatten() {
             if let Ok(text) = String::from_utf8(decoded)
                 && text.len() >= DECODED
@@ -71,18 +71,18 @@ impl Mask {
         self.secrets.push(Masked { shown: format!("{}{name}]", lines::SECRET), number, needles });
     }
 
-    /// Nothing is masked.
+    /// Whether nothing is masked.
     pub const fn is_empty(&self) -> bool {
         self.secrets.is_empty()
     }
 
-    /// A text without the secrets.
+    /// Returns a text with the secrets masked.
     pub fn text<'t>(&self, text: &'t str) -> Cow<'t, str> {
         let (shown, _) = self.scan(text, false);
         shown.map_or(Cow::Borrowed(text), Cow::Owned)
     }
 
-    /// A text whose end may have been cut off, without the secrets and without the beginning of one at its end.
+    /// Masks a text whose end may be cut off, and removes the beginning of a secret at its end.
     pub fn cut_text(&self, text: &str) -> String {
         let (shown, seen) = self.scan(text, true);
         let rest = &text[seen..];
@@ -90,7 +90,7 @@ impl Mask {
         shown.unwrap_or_else(|| text[..seen].to_owned()) + &rest
     }
 
-    /// A value without the secrets, keys of maps included.
+    /// Masks a value, keys of maps included.
     pub fn value(&self, value: Value) -> Value {
         if self.is_empty() {
             return value;
@@ -112,24 +112,24 @@ impl Mask {
         }
     }
 
-    /// The text with replacements, when there are any, and how many of its bytes were looked at in
-    /// full; with `open` it may go on, and what may become a match is left.
+    /// Returns the text with replacements, if there are any, and how many of its bytes were scanned in full. With
+    /// `open` the text may continue, and a possible beginning of a match is left.
     ///
-    /// Places are bytes: a match begins and ends with whole characters, and so does what is left.
+    /// Positions are in bytes: a match begins and ends with whole characters, and so does the rest.
     fn scan(&self, text: &str, open: bool) -> (Option<String>, usize) {
         let bytes = text.as_bytes();
         let mut out: Option<String> = None;
         let (mut kept, mut at) = (0, 0);
         while at < bytes.len() {
             let here = if self.first[usize::from(bytes[at])] { self.longest(bytes, at) } else { Here::default() };
-            // A longer match, or characters that belong to this one, may be still to come.
+            // A longer match, or characters that belong to this one, may follow.
             if open && (here.begun || here.found.is_some_and(|found| found.end == bytes.len())) {
                 break;
             }
             match here.found {
                 Some(Match { start, end, shown }) => {
                     let out = out.get_or_insert_default();
-                    // The character before may have been replaced with what stood there.
+                    // The character before may be part of an earlier replacement.
                     out.push_str(text.get(kept..start.max(kept)).unwrap_or_default());
                     out.push_str(shown);
                     (kept, at) = (end, end);
@@ -160,11 +160,11 @@ impl Mask {
     }
 }
 
-/// What is at one place of a text.
+/// Result of a scan at one position of a text.
 #[derive(Default)]
 struct Here<'m> {
     found: Option<Match<'m>>,
-    /// Something would match if the text went on.
+    /// Whether something would match if the text continued.
     begun: bool,
 }
 
@@ -175,15 +175,14 @@ struct Match<'m> {
     shown: &'m str,
 }
 
-/// The encodings of one text. One that is too short to be told from chance is left out.
+/// Returns the encodings of one text. An encoding too short to be told from chance is left out.
 fn forms(text: &str) -> Vec<Needle> {
     let bytes = text.as_bytes();
     let base64 = (0..3).map(|offset| Needle::base64(bytes, offset));
     [Needle::text(text), Needle::hex(bytes)].into_iter().chain(base64).collect()
 }
 
-/// Masks a text that comes in pieces: what may be the beginning of a secret is held back until it
-/// is known.
+/// Masks a text that comes in pieces: a possible beginning of a secret is held back until it is decided.
 #[derive(Debug)]
 pub struct MaskedStream<'m> {
     mask: &'m Mask,
@@ -191,27 +190,27 @@ pub struct MaskedStream<'m> {
 }
 
 impl Mask {
-    /// For a text that comes in pieces.
+    /// Makes the stream of a text that comes in pieces.
     pub const fn stream(&self) -> MaskedStream<'_> {
         MaskedStream { mask: self, held: String::new() }
     }
 }
 
 impl MaskedStream<'_> {
-    /// What can be shown after one more piece.
+    /// Adds a piece, and returns the text that can be shown.
     pub fn push(&mut self, piece: &str) -> String {
         self.held.push_str(piece);
         let (shown, seen) = self.mask.scan(&self.held, true);
         let mut shown = shown.unwrap_or_else(|| self.held[..seen].to_owned());
         self.held.drain(..seen);
-        // A match may begin with the character before it: the last one stays.
+        // A match may begin with the character before it, so the last one stays.
         if let Some(last) = shown.pop() {
             self.held.insert(0, last);
         }
         shown
     }
 
-    /// The rest.
+    /// Returns the masked rest.
     pub fn end(self) -> String {
         self.mask.text(&self.held).into_owned()
     }

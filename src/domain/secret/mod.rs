@@ -1,7 +1,7 @@
-//! Secrets: names, where they may go, how they lie at rest, and how they are kept out of what is shown.
+//! Secrets: names, allowed destinations, encryption at rest, and masking in outputs.
 //!
-//! A value exists in three places only: sealed in its record, in memory while a call is made that
-//! its reference stands in, and on the wire to a host that it is bound to.
+//! A value exists in three places only: sealed in its record, in memory during a call with its reference, and on the
+//! connection to a host that it is bound to.
 
 pub mod binding;
 pub mod hide;
@@ -34,18 +34,18 @@ impl TryFrom<String> for Plain {
     }
 }
 
-/// Why a value can't be a secret. No variant shows it.
+/// Reason why a value can't be a secret. No variant shows the value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum ValueError {
-    /// Masking it in outputs would hit ordinary text.
+    /// The value is so short that masking it in outputs would hit ordinary text.
     #[error(
         "expected a value of at least {SECRET_BYTES_LEAST} bytes, got {0}: shorter ones can't be told from ordinary text where outputs are masked"
     )]
     Short(usize),
-    /// Larger than keys and certificates are.
+    /// The value is larger than keys and certificates are.
     #[error("expected a value of at most {SECRET_BYTES} bytes, got {0}")]
     Long(usize),
-    /// What stands in records in a value's stead.
+    /// The value is the text that records hold in place of a value.
     #[error(
         "the value is no longer known: it is not kept with the call, and the worker was restarted before it was stored; call again with the value"
     )]
@@ -53,7 +53,7 @@ pub enum ValueError {
 }
 
 impl Plain {
-    /// Checks the limits.
+    /// Checks the limits of a value.
     pub fn new(value: String) -> Result<Self, ValueError> {
         let value = Zeroizing::new(value);
         if *value == hide::HIDDEN {
@@ -66,12 +66,12 @@ impl Plain {
         }
     }
 
-    /// Of a record that was sealed: it was checked then.
+    /// Makes a value of a record; it was checked when it was sealed.
     fn unsealed(value: Zeroizing<String>) -> Self {
         Self(value)
     }
 
-    /// The value. What it is copied to must not outlive the call.
+    /// Returns the value. Copies of it must not outlive the call.
     pub fn reveal(&self) -> &str {
         &self.0
     }

@@ -1,31 +1,31 @@
-//! One form of a secret, found in text under any mixture of the usual escapes.
+//! One form of a secret, found in texts under any mixture of the usual escapes.
 //!
-//! A needle is a row of units; each unit has one or more characters that it may be, and a text has
-//! each of them as it is, percent-encoded, or escaped as JSON or HTML escapes it, once or twice.
-//! Matching keeps the set of places that can be reached, so a text can't make it slow.
+//! A needle is a sequence of units; each unit has one or more characters that match it. A text may hold each of them as
+//! it is, percent-encoded, or escaped as in JSON or HTML, once or twice. Matching keeps the set of reachable positions,
+//! so no text can make it slow.
 
 use base64::Engine;
 use base64::alphabet::STANDARD;
 use base64::engine::{GeneralPurpose, GeneralPurposeConfig};
 
-/// What a text does at one place.
+/// Result of a match at one position.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Found {
     /// No match begins here.
     No,
-    /// One begins here and ends there.
+    /// A match begins here and ends at this position.
     To(usize),
-    /// One would begin here if the text went on.
+    /// A match would begin here if the text continued.
     Begun,
 }
 
-/// What may stand between two units.
+/// Characters that may separate two units.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Between {
     Nothing,
     /// Line ends, as in wrapped base64.
     Lines,
-    /// `:`, `-` or a space after every second unit, as between the bytes of a fingerprint.
+    /// One of `:`, `-` and a space after every second unit, as between the bytes of a fingerprint.
     Bytes,
 }
 
@@ -34,31 +34,31 @@ enum Between {
 pub(super) struct Needle {
     units: Vec<Vec<char>>,
     between: Between,
-    /// Characters before and after that hold bits of the secret too.
+    /// Whether the characters before and after a match hold bits of the secret, too.
     before: bool,
     after: bool,
 }
 
 impl Needle {
-    /// The text itself, in either case.
+    /// Makes the needle of the text itself, in either case.
     pub(super) fn text(text: &str) -> Self {
         let units = text.chars().map(|c| either(c, &[])).collect();
         Self { units, between: Between::Nothing, before: false, after: false }
     }
 
-    /// Hexadecimal digits.
+    /// Makes the needle of the bytes as hexadecimal digits.
     pub(super) fn hex(bytes: &[u8]) -> Self {
         let units = hex::encode(bytes).chars().map(|c| either(c, &[])).collect();
         Self { units, between: Between::Bytes, before: false, after: false }
     }
 
-    /// Base64, when `offset` bytes stand before the secret in the group of three that it begins in.
+    /// Makes the needle of the bytes in base64, with `offset` bytes before them in their first group of three.
     pub(super) fn base64(bytes: &[u8], offset: usize) -> Self {
         let mut padded = vec![0; offset];
         padded.extend_from_slice(bytes);
         let text =
             GeneralPurpose::new(&STANDARD, GeneralPurposeConfig::new().with_encode_padding(false)).encode(&padded);
-        // A character has six bits: those that share one with a neighbour are not known.
+        // A character has six bits: characters that share bits with a neighbour are unknown.
         let from = (offset * 8).div_ceil(6);
         let to = padded.len() * 8 / 6;
         let url_safe = |c: char| match c {
@@ -80,7 +80,7 @@ impl Needle {
             })
     }
 
-    /// What `text` does at `at`.
+    /// Matches `text` at the position `at`.
     pub(super) fn at(&self, text: &[u8], at: usize) -> Found {
         let mut places = vec![at];
         let mut begun = false;
@@ -108,7 +108,7 @@ impl Needle {
         Found::To(places.last().map_or(at, |end| self.end(text, *end)))
     }
 
-    /// The place from which a match at `at` is replaced.
+    /// Returns the position from which a match at `at` is replaced.
     pub(super) fn start(&self, text: &[u8], at: usize) -> usize {
         if self.before && at > 0 && is_base64(text[at - 1]) { at - 1 } else { at }
     }
@@ -125,7 +125,7 @@ impl Needle {
         end
     }
 
-    /// Places behind what may stand before unit `index`.
+    /// Adds the positions behind the separators that may precede unit `index`.
     fn skip(&self, index: usize, text: &[u8], places: &mut Vec<usize>) {
         match self.between {
             Between::Nothing => {}
@@ -136,7 +136,8 @@ impl Needle {
             }
             Between::Lines => {
                 let mut at = places[0];
-                // A line end is at most `\r\n`, each of them escaped or not.
+                // A line end is at most `\r
+                // `, each of them escaped or not.
                 for _ in 0..2 {
                     let mut next = Vec::new();
                     for end in ['\r', '\n'] {
@@ -151,7 +152,7 @@ impl Needle {
     }
 }
 
-/// A character in both cases, and others that mean the same.
+/// Returns a character in both cases, and others of the same meaning.
 fn either(c: char, others: &[char]) -> Vec<char> {
     let mut all = vec![c];
     for other in [c.to_ascii_lowercase(), c.to_ascii_uppercase()].iter().chain(others) {
@@ -166,7 +167,7 @@ const fn is_base64(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/' | b'-' | b'_')
 }
 
-/// Adds the places behind `c` at `at`, in every form. Says whether one of them is cut off by the end.
+/// Adds the positions behind `c` at `at`, in every form. Returns whether the end of the text cuts one of them off.
 fn step(c: char, text: &[u8], at: usize, next: &mut Vec<usize>) -> bool {
     let Some(rest) = text.get(at..) else { return false };
     let mut buffer = [0; 4];
@@ -221,7 +222,7 @@ fn insensitive(rest: &[u8], at: usize, form: &[u8], next: &mut Vec<usize>, begun
     }
 }
 
-/// Backslash escapes; text inside text has several backslashes.
+/// Matches backslash escapes; a text inside a text has several backslashes.
 fn escaped(c: char, rest: &[u8], at: usize, next: &mut Vec<usize>) -> bool {
     let run = rest.iter().take(9).take_while(|byte| **byte == b'\\').count();
     if c == '\\' {
@@ -240,7 +241,7 @@ fn escaped(c: char, rest: &[u8], at: usize, next: &mut Vec<usize>) -> bool {
     };
     let mut units = [0; 2];
     let code = c.encode_utf16(&mut units).iter().map(|unit| format!("u{unit:04x}")).collect::<Vec<_>>().concat();
-    // Of a surrogate pair, the backslashes stand before each half.
+    // In a surrogate pair, the backslashes precede each half.
     let code = match code.split_at_checked(5) {
         Some((first, second)) if !second.is_empty() => format!("{first}{}{second}", "\\".repeat(run)),
         _ => code,

@@ -1,4 +1,4 @@
-//! A secret at rest: sealed, and bound to its place, so that no record can stand for another.
+//! A secret at rest: sealed and bound to its name, so that no record can replace another.
 
 use super::keys::{KeyId, KeyRing, NONCE_BYTES, Sealed, UnsealError};
 use super::{Binding, Plain};
@@ -13,32 +13,32 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SecretRecord {
-    /// The key that it is sealed with.
+    /// Name of the key that sealed it.
     pub key: KeyId,
-    /// Base64.
+    /// Nonce in base64.
     pub nonce: String,
-    /// Ciphertext and tag, base64.
+    /// Ciphertext and tag in base64.
     pub sealed: String,
     /// Facts in the clear, which can't be changed without the key.
     #[serde(flatten)]
     pub stamp: Stamp,
 }
 
-/// What is known of a secret besides its value.
+/// Facts of a secret besides its value.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Stamp {
-    /// Where it may go.
+    /// Hosts that it may be sent to.
     pub hosts: Binding,
-    /// When it was first set.
+    /// Time at which it was first set.
     pub created: Millis,
-    /// When its value or its hosts were last set.
+    /// Time at which its value or its hosts were last set.
     pub updated: Millis,
-    /// Grows by one whenever it is set.
+    /// Number of times that it was set.
     pub version: u64,
 }
 
 impl Stamp {
-    /// What a sealed value is bound to, each part with its length before it.
+    /// Returns the data that a sealed value is bound to, each part preceded by its length.
     fn about(&self, owner: &Owner, name: &SecretName, key: &KeyId) -> Vec<u8> {
         let numbers = [self.created.0, self.updated.0, self.version].map(|n| n.to_string());
         let mut parts = vec!["trellis secret 1".to_owned(), owner.to_string(), name.to_string(), key.to_string()];
@@ -54,7 +54,7 @@ impl Stamp {
 }
 
 impl SecretRecord {
-    /// Seals a value with the first key; `None` without a key. The nonce must be fresh.
+    /// Seals a value with the first key; `None` without a key. The nonce must be new.
     pub fn seal(
         keys: &KeyRing,
         owner: &Owner,
@@ -67,7 +67,7 @@ impl SecretRecord {
         Some(Self { key, nonce: BASE64_STANDARD.encode(nonce), sealed: BASE64_STANDARD.encode(bytes), stamp })
     }
 
-    /// The value, of a record that was read at this owner's name.
+    /// Opens a record that was read under this owner and name.
     pub fn open(&self, keys: &KeyRing, owner: &Owner, name: &SecretName) -> Result<Plain, UnsealError> {
         let refused = || UnsealError::Refused { key: self.key.clone() };
         let nonce = BASE64_STANDARD.decode(&self.nonce).ok().and_then(|bytes| bytes.try_into().ok());

@@ -1,28 +1,28 @@
 //! References to secrets in the arguments of operations.
 //!
-//! `{"$secret": "s/NAME"}` stands for the value; with `"prefix": "Bearer "` the text comes before
-//! it. It counts only in fields whose schema says `"x-secret": true`; anywhere else it is data.
+//! `{"$secret": "s/NAME"}` stands for the value; with `"prefix": "Bearer "` the text comes before the value. It counts
+//! only in fields whose schema says `"x-secret": true`; in other fields it is data.
 
 use crate::ids::secret::SecretName;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
-/// Marks fields of an input schema in which references count.
+/// Key of a schema that marks fields in which references count.
 pub const MARK: &str = "x-secret";
 
 const KEY: &str = "$secret";
 const PREFIX: &str = "prefix";
 
-/// A place in which a secret's value shall stand.
+/// A place for a secret's value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Reference {
-    /// Whose value.
+    /// Name of the secret.
     pub name: SecretName,
-    /// Stands before it.
+    /// Text before the value.
     pub prefix: String,
 }
 
-/// Schema of a text that may also be a reference.
+/// Returns the schema of a text that may also be a reference.
 pub fn text_schema() -> Value {
     json!({
         MARK: true,
@@ -40,12 +40,12 @@ pub fn text_schema() -> Value {
 }
 
 impl Reference {
-    /// Whether a value is meant as a reference.
+    /// Whether a value has the key of a reference.
     fn is(value: &Value) -> bool {
         value.as_object().is_some_and(|map| map.contains_key(KEY))
     }
 
-    /// Reads what [`standing`] found.
+    /// Reads a value that [`standing`] returned.
     pub fn parse(value: &Value) -> Result<Self, String> {
         let expected = |got: &str| format!("expected `{{\"{KEY}\": \"s/NAME\"}}`, with `{PREFIX}` or not, got {got}");
         let map = value.as_object().ok_or_else(|| expected("no map"))?;
@@ -62,7 +62,7 @@ impl Reference {
     }
 }
 
-/// Writes out texts `s/NAME` as references, where a schema takes a text or a reference, as [`text_schema`] does.
+/// Replaces texts `s/NAME` by references, where a schema takes a text or a reference, as [`text_schema`] does.
 pub fn spell_out(schema: &Value, value: &mut Value) {
     if schema[MARK] == true && schema["anyOf"].is_array() {
         if let Some(name) = value.as_str().filter(|text| SecretName::of_path(text).is_ok()) {
@@ -76,7 +76,7 @@ pub fn spell_out(schema: &Value, value: &mut Value) {
     }
 }
 
-/// Everything in a value that looks like a reference, by the place where it stands, as `/key/key`.
+/// Returns everything in a value that looks like a reference, by its place `/key/key`.
 pub fn standing(value: &Value) -> BTreeMap<String, &Value> {
     let mut found = BTreeMap::new();
     let mut open = vec![(String::new(), value)];
@@ -93,7 +93,7 @@ pub fn standing(value: &Value) -> BTreeMap<String, &Value> {
     found
 }
 
-/// The references in a value of a marked field, to be replaced where they stand.
+/// Returns the references in a value of a marked field, for replacement in place.
 pub fn standing_in(value: &mut Value) -> Vec<&mut Value> {
     let mut found = Vec::new();
     all(value, &mut found);

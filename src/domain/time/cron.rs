@@ -1,9 +1,8 @@
 //! Cron expressions on the wall clock of a time zone.
 //!
-//! The expression itself is matched on a clock without a zone; what that clock reads is then looked
-//! up in the zone. A time that a zone leaves out in spring fires once, at the next instant that it
-//! has; a time that it has twice in autumn fires the first time. Only an expression for every hour
-//! (`*`) follows the hours as they really pass, none left out and none done twice.
+//! The expression is matched on a clock without a zone; the result is then looked up in the zone. A time that a zone
+//! leaves out in spring fires once, at the next existing instant; a time that occurs twice in autumn fires at its first
+//! occurrence. Only an expression for every hour (`*`) follows the real hours, none left out and none repeated.
 
 use crate::time::Millis;
 use cronexpr::{Crontab, FallbackTimezoneOption, MakeTimestamp, ParseOptions};
@@ -12,13 +11,13 @@ use jiff::tz::{AmbiguousOffset, TimeZone, TimeZoneDatabase};
 use jiff::{SignedDuration, Timestamp};
 use std::sync::LazyLock;
 
-/// The zones that are built in, the same for every process.
+/// Time zones that are built in, the same for every process.
 static ZONES: LazyLock<TimeZoneDatabase> = LazyLock::new(TimeZoneDatabase::bundled);
 
 /// Names of the fields, in their order.
 const FIELDS: [&str; 5] = ["minute", "hour", "day of month", "month", "day of week"];
 
-/// Shorter ways to say it.
+/// Short names of expressions.
 const NICKNAMES: [(&str, &str); 6] = [
     ("@hourly", "0 * * * *"),
     ("@daily", "0 0 * * *"),
@@ -28,11 +27,10 @@ const NICKNAMES: [(&str, &str); 6] = [
     ("@yearly", "0 0 1 1 *"),
 ];
 
-/// Places that a search looks at before it gives up: changes of the clock in more years than a leap
-/// day is away.
+/// Number of candidates after which a search gives up: changes of the clock in more years than a leap day is away.
 const LOOKS: usize = 64;
 
-/// A time zone by its name; UTC without one.
+/// Returns the time zone of a name; UTC without one.
 pub fn zone(name: Option<&str>) -> Result<TimeZone, String> {
     let Some(name) = name else { return Ok(TimeZone::UTC) };
     ZONES.get(name).map_err(|_| {
@@ -43,15 +41,15 @@ pub fn zone(name: Option<&str>) -> Result<TimeZone, String> {
 /// A cron expression in a time zone.
 #[derive(Debug, Clone)]
 pub struct Cron {
-    /// Its zone is UTC: a clock without a zone.
+    /// Expression in the zone UTC, as a clock without a zone.
     tab: Crontab,
     zone: TimeZone,
     every_hour: bool,
 }
 
 impl Cron {
-    /// Parses `minute hour day-of-month month day-of-week`, or a nickname such as `@daily`. The
-    /// error names the field.
+    /// Parses `minute hour day-of-month month day-of-week`, or a short name such as `@daily`. The error names the
+    /// field.
     pub fn parse(expression: &str, timezone: Option<&str>) -> Result<Self, String> {
         let zone = zone(timezone)?;
         let known = NICKNAMES.iter().find(|(name, _)| *name == expression.trim());
@@ -73,14 +71,14 @@ impl Cron {
         Ok(Self { tab, zone, every_hour: fields[1] == "*" })
     }
 
-    /// The first time after `after`; `None` when there is none in the next four years.
+    /// Returns the first time after `after`; `None` if there is none in the next four years.
     pub fn next_after(&self, after: Millis) -> Option<Millis> {
         let after = Timestamp::from_millisecond(i64::try_from(after.0).ok()?).ok()?;
         let found = if self.every_hour { self.next_hourly(after) } else { self.next_fixed(after) }?;
         u64::try_from(found.as_millisecond()).ok().map(Millis)
     }
 
-    /// The first match on the clock without a zone.
+    /// Returns the first match on the clock without a zone.
     fn next_shown(&self, after: DateTime) -> Option<DateTime> {
         let after = TimeZone::UTC.to_timestamp(after).ok()?;
         Some(self.tab.find_next(MakeTimestamp(after)).ok()?.datetime())
@@ -98,7 +96,7 @@ impl Cron {
         None
     }
 
-    /// Between two changes of the clock the expression is matched as the clock shows it.
+    /// Between two changes of the clock the expression is matched on the local clock.
     fn next_hourly(&self, after: Timestamp) -> Option<Timestamp> {
         let mut offset = self.zone.to_offset(after);
         let mut shown = offset.to_datetime(after);
@@ -115,18 +113,18 @@ impl Cron {
     }
 }
 
-/// The instant at which the clocks of a zone show this; where they leave it out, the next that they have.
+/// Returns the instant at which the local clock shows this time; where a change leaves it out, the next existing one.
 pub fn instant_shown(zone: &TimeZone, shown: DateTime) -> Option<Timestamp> {
     match zone.to_ambiguous_timestamp(shown).offset() {
         AmbiguousOffset::Unambiguous { offset } => offset.to_timestamp(shown).ok(),
-        // The clock shows it twice: the first time counts.
+        // The clock shows the time twice: the first occurrence counts.
         AmbiguousOffset::Fold { before, .. } => before.to_timestamp(shown).ok(),
-        // By the offset of the other side it lies just before the change.
+        // By the offset of the other side it is just before the change.
         AmbiguousOffset::Gap { after, .. } => change_after(zone, after.to_timestamp(shown).ok()?),
     }
 }
 
-/// The next change of a zone's offset.
+/// Returns the next change of a zone's offset.
 fn change_after(zone: &TimeZone, at: Timestamp) -> Option<Timestamp> {
     zone.following(at).next().map(|change| change.timestamp())
 }
@@ -135,7 +133,7 @@ fn tab(fields: &[&str]) -> Result<Crontab, String> {
     let mut options = ParseOptions::default();
     options.fallback_timezone_option = FallbackTimezoneOption::UTC;
     cronexpr::parse_crontab_with(&fields.join(" "), options).map_err(|error| {
-        // The text shows the expression with a mark, then the reason.
+        // The text of the error shows the expression with a mark, then the reason.
         let text = error.to_string();
         text.rsplit_once("^ ").map_or(text.clone(), |(_, why)| why.to_owned())
     })

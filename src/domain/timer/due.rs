@@ -1,4 +1,4 @@
-//! Which planned times of a timer are sent, and which were missed.
+//! The planned times of a timer that are due, and those that were missed.
 
 use super::{CatchUp, Phase, Timer};
 use crate::limits::{TIMER_CATCH_UP, TIMER_GRACE, TIMER_LATE, TIMER_PROMPT};
@@ -7,16 +7,16 @@ use crate::time::Millis;
 /// Planned times of a timer up to now.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Due {
-    /// Planned times to send something for, the oldest first.
+    /// Planned times that are fired, the oldest first.
     pub fire: Vec<Millis>,
-    /// Planned times that passed and are left out; of very many at least so many.
+    /// Number of planned times that passed and are left out; a lower bound if there are very many.
     pub skipped: u64,
-    /// The next planned time in the future.
+    /// First planned time in the future.
     pub next: Option<Millis>,
 }
 
 impl Timer {
-    /// Which planned times are due; the same for every process until the timer is written.
+    /// Returns the planned times that are due; the same for every process until the timer is written.
     pub fn due(&self, now: Millis) -> Due {
         let (Phase::Active, Some(first)) = (&self.phase, self.next) else { return Due::default() };
         let Ok(times) = self.schedule.times() else { return Due::default() };
@@ -38,12 +38,12 @@ impl Timer {
                 due.skipped += 1;
             }
             at = times.next_after(time);
-            // After a long time they aren't looked at one by one.
+            // After a long time they aren't counted one by one.
             if due.skipped >= TIMER_CATCH_UP as u64 {
                 (at, newest) = (times.next_after(now), None);
             }
         }
-        // What the next one has overtaken was missed.
+        // A time that a later one has overtaken was missed.
         let grace = match (self.tries, due.skipped) {
             (1.., _) => TIMER_GRACE,
             (0, ..=1) => TIMER_LATE,

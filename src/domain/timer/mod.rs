@@ -1,4 +1,4 @@
-//! Timers: a wake or a task at a time, once or again and again.
+//! Timers: a message or a task at a time, once or repeatedly.
 //!
 //! ```text
 //! set ─▶ Active ──fires──▶ Active … ─▶ Fired       (no time is left)
@@ -7,8 +7,8 @@
 //!          └─agent gone, refused─────▶ Failed       each is kept for a while, then deleted
 //! ```
 //!
-//! The id of what a timer sends is a function of the timer, its generation and the planned time, so
-//! that firing twice is firing once.
+//! The id of the submitted event is a function of the timer, its generation and the planned time, so that a repeated
+//! fire has no effect.
 
 mod due;
 mod schedule;
@@ -29,7 +29,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Value, json};
 use std::time::Duration;
 
-/// What the holder of a token needs, by the word of its issuer, so that timers outlive the token.
+/// Ability that a token needs so that its timers outlive it; its issuer grants it.
 pub const KEEP: &str = "timer/keep";
 
 /// Name of a timer: 32 lower-case hex digits.
@@ -39,15 +39,15 @@ pub const KEEP: &str = "timer/keep";
 pub struct TimerId(String);
 
 impl TimerId {
-    /// What [`TimerId::new`] takes, as a regular expression.
+    /// Regular expression of the texts that [`TimerId::new`] accepts.
     pub const PATTERN: &str = "^[0-9a-fA-F]{32}$";
 
-    /// The id of what is named by this text: the same text, the same timer.
+    /// Makes the id of a text: the same text makes the same id.
     pub fn of(text: &str) -> Self {
         Self(sha256_hex(text.as_bytes())[..32].to_owned())
     }
 
-    /// Validates `text`: 32 hex digits.
+    /// Makes an id of 32 hex digits; capital letters become small.
     pub fn new(text: &str) -> Result<Self, IdError> {
         if text.len() == 32 && text.bytes().all(|b| b.is_ascii_hexdigit()) {
             return Ok(Self(text.to_ascii_lowercase()));
@@ -56,7 +56,7 @@ impl TimerId {
         Err(IdError { what: "timer", given, rule: "expected 32 hexadecimal digits, as `timer list` prints them" })
     }
 
-    /// The 32 hex digits.
+    /// Returns the 32 hex digits.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -127,82 +127,82 @@ pub enum Overlap {
     Queue,
 }
 
-/// Whether a timer still fires.
+/// Whether a timer will still fire.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", tag = "state")]
 pub enum Phase {
-    /// It fires.
+    /// The timer will fire.
     Active,
-    /// It has fired for the last time.
+    /// The timer has fired for the last time.
     Fired,
-    /// Somebody has cancelled it.
+    /// A caller has cancelled the timer.
     Cancelled,
-    /// It can't fire any more.
+    /// The timer can't fire any more.
     Failed {
-        /// Why.
+        /// Reason in words.
         error: String,
     },
 }
 
-/// What a timer has sent.
+/// An event that a timer has sent.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Sent {
-    /// The planned time.
+    /// Planned time of the event.
     pub at: Millis,
-    /// The event.
+    /// Id of the event.
     pub event: EventId,
-    /// Its job, of a task.
+    /// Job of the event, if it is a task.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub job: Option<JobId>,
-    /// The session that it went to.
+    /// Session that got the event.
     pub session: SessionId,
 }
 
-/// The call of a turn that has set a timer.
+/// Call of a turn that has set a timer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TimerOrigin {
     /// Number of the turn.
     pub turn: u64,
-    /// Place of the call in its reply.
+    /// Position of the call in the turn's reply.
     pub call: u32,
-    /// When the turn of the reply began; 0 in records that don't say.
+    /// Start of the turn of the reply; 0 in records that don't hold it.
     #[serde(default)]
     pub start: Millis,
 }
 
 impl TimerOrigin {
-    /// Whether `other` comes before it in the same session. A session that begins anew under its name counts its turns
-    /// from 1, and later.
+    /// Whether `other` doesn't come after it in the same session. A session that begins anew under its name counts its
+    /// turns from 1, with a later start.
     fn is_at_or_after(&self, other: &Self) -> bool {
         (self.turn, self.call) >= (other.turn, other.call) && self.start >= other.start
     }
 }
 
-/// A timer as somebody wants it.
+/// A timer as a caller requests it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TimerRequest {
-    /// Which.
+    /// Id of the timer.
     pub id: TimerId,
-    /// What people call it.
+    /// Name for people.
     pub name: Option<String>,
-    /// Who sets it: the same again changes nothing.
+    /// Id of the request that sets it: a repetition changes nothing.
     pub origin: EventId,
-    /// What was asked under a producer's own id, and by whom, as a hash: anything else under it is a conflict.
+    /// Hash of a request under a producer's own id, with its caller: another request under that id is a conflict.
     pub asked: Option<String>,
-    /// The call that sets it, of a session's one wake: an earlier call doesn't replace a later one's.
+    /// Call that sets the one wake of a session: an earlier call doesn't replace a later one's timer.
     pub place: Option<TimerOrigin>,
-    /// Whose session or task.
+    /// Agent that gets the message or task.
     pub agent: AgentId,
-    /// What it sends.
+    /// Kind of the event that it sends.
     pub kind: TimerKind,
-    /// What that says, under whose authority.
+    /// Submission that it sends, with its authority.
     pub submission: Submission,
-    /// When.
+    /// Times at which it fires.
     pub schedule: Schedule,
-    /// See [`CatchUp`].
+    /// Treatment of missed times, see [`CatchUp`].
     pub catch_up: CatchUp,
-    /// See [`Overlap`].
+    /// Treatment of overlapping times, see [`Overlap`].
     pub overlap: Overlap,
 }
 
@@ -210,58 +210,58 @@ pub struct TimerRequest {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Timer {
-    /// Which.
+    /// Id of the timer.
     pub id: TimerId,
-    /// What people call it.
+    /// Name for people.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// See [`TimerRequest::origin`].
+    /// Id of the request that set it, see [`TimerRequest::origin`].
     pub origin: EventId,
-    /// See [`TimerRequest::asked`].
+    /// Hash of that request, see [`TimerRequest::asked`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub asked: Option<String>,
-    /// See [`TimerRequest::place`].
+    /// Call that set it, see [`TimerRequest::place`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub place: Option<TimerOrigin>,
-    /// To whom.
+    /// Agent that gets the message or task.
     pub agent: AgentId,
-    /// When that agent was created: another one of its name isn't meant.
+    /// Time at which that agent was created: a later agent of the same name gets nothing.
     pub agent_created: Millis,
-    /// What it sends.
+    /// Kind of the event that it sends.
     pub kind: TimerKind,
-    /// What that says, under whose authority.
+    /// Submission that it sends, with its authority.
     pub submission: Submission,
-    /// When.
+    /// Times at which it fires.
     pub schedule: Schedule,
-    /// See [`CatchUp`].
+    /// Treatment of missed times, see [`CatchUp`].
     pub catch_up: CatchUp,
-    /// See [`Overlap`].
+    /// Treatment of overlapping times, see [`Overlap`].
     pub overlap: Overlap,
-    /// Grows whenever it is set to something else.
+    /// Number of changes of the timer.
     pub generation: u64,
-    /// When it was set.
+    /// Time at which it was set.
     pub created: Millis,
-    /// Whether it still fires.
+    /// Whether it will still fire.
     #[serde(flatten)]
     pub phase: Phase,
-    /// The next planned time.
+    /// Planned time of the next event.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next: Option<Millis>,
-    /// It is looked at then: to fire, to try again, or to be deleted.
+    /// Time of the next look at it: to fire, to retry, or to be deleted.
     pub due: Millis,
-    /// Times in a row that a full mailbox refused it.
+    /// Number of times in a row that a full mailbox refused it.
     #[serde(default)]
     pub tries: u32,
-    /// Events sent.
+    /// Number of events sent.
     #[serde(default)]
     pub fired: u64,
-    /// Times left out.
+    /// Number of planned times left out.
     #[serde(default)]
     pub skipped: u64,
-    /// The last event.
+    /// Last event that it sent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last: Option<Sent>,
-    /// Of a newer build.
+    /// Fields that a newer build wrote.
     #[serde(flatten, deserialize_with = "besides_phase")]
     pub kept: KeptKeys,
 }
@@ -270,21 +270,21 @@ fn besides_phase<'de, D: Deserializer<'de>>(from: D) -> Result<KeptKeys, D::Erro
     KeptKeys::besides(&["state", "error"], from)
 }
 
-/// What became of one planned time.
+/// Result of one planned time.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Delivered {
-    /// The agent has it.
+    /// The agent got the event.
     Sent(Sent),
-    /// It was left out: the work of the last one isn't finished, or the agent is busy.
+    /// The time was left out: the work of the last event isn't finished, or the agent is busy.
     Skipped,
-    /// Not now.
+    /// The event is sent later.
     Later,
-    /// Never.
+    /// The timer can never fire.
     Failed(String),
 }
 
 impl Timer {
-    /// What `wanted` makes of a timer's document; the generation is one above `before`.
+    /// Makes the document of a requested timer; its generation is one above `before`.
     pub fn new(wanted: TimerRequest, before: u64, agent_created: Millis, now: Millis) -> Result<Self, String> {
         let TimerRequest { id, name, origin, asked, place, agent, kind, submission, schedule, catch_up, overlap } =
             wanted;
@@ -320,7 +320,7 @@ impl Timer {
         })
     }
 
-    /// The same, due now, of one that fires once and later.
+    /// Returns the timer with its time set to `now`, if it fires once and later.
     pub fn hurried(&self, now: Millis) -> Option<Self> {
         let later = matches!(self.schedule, Schedule::At(at) if at > now);
         (later && self.is_active()).then(|| Self {
@@ -331,12 +331,12 @@ impl Timer {
         })
     }
 
-    /// It was set under the same id, to something else or by somebody else.
+    /// Whether it was set under the same id by another request or another caller.
     pub fn is_anothers(&self, wanted: &TimerRequest) -> bool {
         self.origin == wanted.origin && self.asked.is_some() && self.asked != wanted.asked
     }
 
-    /// Nothing would change if it was set to this.
+    /// Whether this request would change nothing.
     pub fn is_as(&self, wanted: &TimerRequest) -> bool {
         self.origin == wanted.origin
             // An older call of the session comes too late.
@@ -349,14 +349,14 @@ impl Timer {
                 && (self.catch_up, self.overlap) == (wanted.catch_up, wanted.overlap))
     }
 
-    /// It sends the same, whatever request the one who sets it serves.
+    /// Whether it sends the same submission, for whatever request its setter works.
     fn says(&self, submission: &Submission) -> bool {
         let lineage = self.submission.envelope.lineage.clone();
         let envelope = Envelope { lineage, ..submission.envelope.clone() };
         self.submission == Submission { envelope, ..submission.clone() }
     }
 
-    /// From then on it may not fire, and why.
+    /// Returns the time from which on it may not fire, and the reason.
     pub fn ends(&self) -> Option<(Millis, &'static str)> {
         let envelope = &self.submission.envelope;
         let deadline = envelope.deadline.map(|at| (at, "the time of the request behind it is over"));
@@ -364,19 +364,19 @@ impl Timer {
         deadline.into_iter().chain(expires).min()
     }
 
-    /// It still fires.
+    /// Whether it will still fire.
     pub fn is_active(&self) -> bool {
         self.phase == Phase::Active
     }
 
-    /// The id of what it sends for a planned time.
+    /// Returns the id of its event for a planned time.
     pub fn event(&self, venue_key: &[u8], owner: &Owner, at: Millis) -> EventId {
         let (timer, generation) = (self.id.as_str(), self.generation);
         EventId::of_venue(venue_key, IdOf::Timer { owner, timer, generation, at })
     }
 
-    /// The timer after what was due has been done: `done` goes with `due.fire`, up to the first that
-    /// ends it or is to be tried again.
+    /// Returns the timer after its due times were processed: `done` belongs to `due.fire`, up to the first result that
+    /// ends the timer or needs a retry.
     #[must_use]
     pub fn after(mut self, due: &Due, done: Vec<Delivered>, now: Millis) -> Self {
         for (at, delivered) in due.fire.iter().zip(done) {
@@ -398,9 +398,9 @@ impl Timer {
         }
     }
 
-    /// The timer when the mailbox had no room for its event of `at`.
+    /// Returns the timer after the mailbox had no room for its event of `at`.
     fn postponed(mut self, at: Millis, due: &Due, now: Millis) -> Self {
-        // Those that were left out before it are behind it; those after it come up again.
+        // Times that were left out before `at` are settled; those after it are due again.
         if self.catch_up == CatchUp::Skip {
             self.skipped += due.skipped;
         }
@@ -408,13 +408,13 @@ impl Timer {
         Self { next: Some(at), due: now.plus(pause), tries: self.tries.saturating_add(1), ..self }
     }
 
-    /// The timer when it fires no more: kept for a while.
+    /// Returns the timer when it fires no more: it is kept for [`TIMER_KEPT`].
     #[must_use]
     pub fn ended(self, phase: Phase, now: Millis) -> Self {
         Self { phase, next: None, due: now.plus(TIMER_KEPT), ..self }
     }
 
-    /// As callers see it; times in RFC 3339.
+    /// Returns the timer as callers see it; times in RFC 3339.
     pub fn shown(&self) -> Value {
         let mut shown = json!({
             "timer": self.id,

@@ -1,4 +1,4 @@
-//! When a timer fires.
+//! Schedules of timers.
 
 use crate::time::Millis;
 use crate::time::cron::{self, Cron};
@@ -8,41 +8,41 @@ use jiff::tz::TimeZone;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
-/// When a timer fires.
+/// Times at which a timer fires.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Schedule {
-    /// Once.
+    /// One fire at this time.
     At(Millis),
-    /// Again and again.
+    /// Fires at equal distances.
     Every {
-        /// Milliseconds from one time to the next, at least 1.
+        /// Milliseconds between two times, at least 1.
         every: u64,
-        /// Times are counted from here; this itself is none.
+        /// Start of the count; it is not a time itself.
         start: Millis,
     },
-    /// By the wall clock.
+    /// Fires at times of the wall clock.
     Cron {
         /// Five fields: minute, hour, day of month, month, day of week; or `@daily` and the like.
         expression: String,
-        /// IANA name; absent = UTC.
+        /// IANA name of the time zone; absent = UTC.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         timezone: Option<String>,
     },
 }
 
-/// A schedule that is ready to be asked.
+/// A parsed schedule.
 pub enum ReadySchedule {
-    /// See [`Schedule::At`].
+    /// One time, see [`Schedule::At`].
     At(Millis),
-    /// See [`Schedule::Every`].
+    /// Distance and start, see [`Schedule::Every`].
     Every(u64, Millis),
-    /// See [`Schedule::Cron`].
+    /// Parsed expression, see [`Schedule::Cron`].
     Cron(Box<Cron>),
 }
 
 impl Schedule {
-    /// Ready to be asked; the error names the field.
+    /// Parses the schedule; the error names the field.
     pub fn times(&self) -> Result<ReadySchedule, String> {
         Ok(match self {
             Self::At(at) => ReadySchedule::At(*at),
@@ -53,12 +53,12 @@ impl Schedule {
         })
     }
 
-    /// The first time after `after`; `None` when there is none, or none in the next four years.
+    /// Returns the first time after `after`; `None` if there is none, or none in the next four years.
     pub fn next_after(&self, after: Millis) -> Option<Millis> {
         self.times().ok()?.next_after(after)
     }
 
-    /// The same times, wherever they are counted from.
+    /// Whether both have the same times, apart from the start of the count.
     pub fn is_same(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Every { every, .. }, Self::Every { every: other, .. }) => every == other,
@@ -68,7 +68,7 @@ impl Schedule {
 }
 
 impl ReadySchedule {
-    /// See [`Schedule::next_after`].
+    /// Returns the first time after `after`, as [`Schedule::next_after`] does.
     pub fn next_after(&self, after: Millis) -> Option<Millis> {
         match self {
             Self::At(at) => (*at > after).then_some(*at),
@@ -81,8 +81,8 @@ impl ReadySchedule {
     }
 }
 
-/// An instant that somebody named: RFC 3339, milliseconds since 1970, or `2026-03-29T09:00` on the
-/// wall clock of a time zone, which may also stand behind it in brackets (RFC 9557).
+/// Reads an instant: RFC 3339, milliseconds since 1970, or `2026-03-29T09:00` on the wall clock of a time zone, which
+/// may also follow in brackets (RFC 9557).
 pub fn instant(named: &serde_json::Value, timezone: Option<&str>) -> Result<Millis, String> {
     let zone = cron::zone(timezone)?;
     if let Some(at) = named.as_u64() {
@@ -100,7 +100,7 @@ pub fn instant(named: &serde_json::Value, timezone: Option<&str>) -> Result<Mill
         Some((time, annotation)) => {
             let name =
                 annotation.strip_suffix(']').filter(|name| !name.contains(['[', ']', '='])).ok_or_else(expected)?;
-            // `!` says that it must not be left out of account, which it never is.
+            // The `!` demands that the zone isn't ignored, which it never is.
             let own = cron::zone(Some(name.strip_prefix('!').unwrap_or(name)))?;
             if timezone.is_some() && zone != own {
                 return Err(format!("{named} names another time zone than `timezone`: leave one of the two out"));
@@ -111,16 +111,16 @@ pub fn instant(named: &serde_json::Value, timezone: Option<&str>) -> Result<Mill
     u64::try_from(at.as_millisecond()).map(Millis).map_err(|_| format!("{named} is before 1970"))
 }
 
-/// A time in a zone that is named behind it; its offset, where it has one, must be that of the zone then.
+/// Reads a time with its zone behind it; an offset in it must be that of the zone at that time.
 fn instant_in(zone: &TimeZone, time: &str) -> Option<Result<Timestamp, String>> {
     let Ok(at) = time.parse::<Timestamp>() else { return cron::instant_shown(zone, time.parse().ok()?).map(Ok) };
     let shown = zone.to_datetime(at);
-    // Of `Z` the wall clock isn't known, RFC 9557 says.
+    // With `Z` the wall clock is unknown, says RFC 9557.
     let is_so = time.parse::<DateTime>().is_ok_and(|own| own == shown) || time.ends_with(['Z', 'z']);
     Some(if is_so { Ok(at) } else { Err(format!("its time zone has another offset then, its clocks show {shown}")) })
 }
 
-/// A length of time that somebody named: `90s`, `5m`, or milliseconds.
+/// Reads a duration: `90s`, `5m`, or milliseconds.
 pub fn duration(named: &serde_json::Value) -> Result<Duration, String> {
     if let Some(ms) = named.as_u64() {
         return Ok(Duration::from_millis(ms));

@@ -1,4 +1,4 @@
-//! `att`: what a token grants, each element with the owner that it is about.
+//! The claim `att`: grants of a token, each element with the owner that it is about.
 
 use super::TokenRefused;
 use crate::authority::Capability;
@@ -8,21 +8,21 @@ use crate::ids::{Owner, OwnerPart};
 use crate::lattice::Path;
 use crate::visible::quoted;
 
-/// Namespace of resources (memory, files), which aren't part of the tree.
+/// Namespace of resources (memory, files), which aren't part of the lattice.
 const RESOURCES: &str = "r";
 
-/// One element, its target resolved.
+/// One element of `att`, with its target resolved.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GrantedElement {
-    /// Whose, when it isn't the token's own owner.
+    /// Owner of the target, if it isn't the token's own owner.
     pub foreign: Option<Owner>,
-    /// On the owner's own tree; `with` is "" for all of it.
+    /// Capability on that owner's tree; `with` is "" for all of it.
     pub on: Capability,
 }
 
 impl GrantedElement {
-    /// Reads one element of a token about `own`: `with` is a plain path of that owner,
-    /// `did:key:…[/path]` or `/tenant/user[/path]`.
+    /// Reads one element of a token about `own`: `with` is a plain path of that owner, `did:key:…[/path]` or
+    /// `/tenant/user[/path]`.
     pub fn parse(own: &Owner, given: &Capability) -> Result<Self, TokenRefused> {
         let illegal = |rule: String| {
             let rule = format!("`{}` on `{}`: {rule}", quoted(&given.can), quoted(&given.with));
@@ -34,8 +34,8 @@ impl GrantedElement {
         Ok(Self { foreign: owner.filter(|owner| owner != own), on: Capability { with, can } })
     }
 
-    /// Whether `held` has it. As everywhere, a list limits only the dimensions (paths, resources) that
-    /// it mentions; `None` is all of the own tree, and nothing else.
+    /// Whether `held` includes it. A list limits only the dimensions (paths, resources) that it mentions; `None` is all
+    /// of the own tree, and nothing else.
     pub fn is_within(&self, held: Option<&[Self]>) -> bool {
         let Some(held) = held else { return self.foreign.is_none() };
         let alike: Vec<_> = held.iter().filter(|one| one.is_resource() == self.is_resource()).collect();
@@ -45,12 +45,12 @@ impl GrantedElement {
         alike.iter().any(|one| one.foreign == self.foreign && one.on.covers(&self.on))
     }
 
-    /// It names a resource namespace, and no path.
+    /// Whether it names a resource namespace rather than a path.
     pub fn is_resource(&self) -> bool {
         self.foreign.is_none() && is_of_resources(&self.on.with)
     }
 
-    /// As a capability of the token's owner; what is another's keeps `/tenant/user/` before it.
+    /// Returns it as a capability of the token's owner; one of another owner keeps `/tenant/user/` before its path.
     pub fn capability(&self) -> Capability {
         let Capability { with, can } = &self.on;
         let with = match &self.foreign {
@@ -61,7 +61,7 @@ impl GrantedElement {
     }
 }
 
-/// The owner that `with` names, and the rest.
+/// Splits `with` into the owner that it names, if it does, and the rest.
 fn target(with: &str) -> Result<(Option<Owner>, &str), String> {
     if with.starts_with("did:") {
         let (did, path) = with.split_once('/').unwrap_or((with, ""));
@@ -75,7 +75,7 @@ fn target(with: &str) -> Result<(Option<Owner>, &str), String> {
     Ok((Some(owner), parts.next().unwrap_or_default()))
 }
 
-/// A path of the tree, a resource namespace `r/…`, or a place with a scheme; one trailing slash is
+/// Checks a path of the lattice, a resource namespace `r/…`, or an address with a scheme; one trailing slash is
 /// dropped.
 fn resource(path: &str) -> Result<String, String> {
     let path = path.strip_suffix('/').unwrap_or(path);
@@ -95,7 +95,7 @@ fn resource(path: &str) -> Result<String, String> {
     if path == RESOURCES {
         return Ok(path.to_owned());
     }
-    // A resource namespace obeys the rules of paths; only its first segment is none of theirs.
+    // A resource namespace obeys the rules of paths, apart from its first segment.
     let rest = path.strip_prefix(RESOURCES).and_then(|rest| rest.strip_prefix('/'));
     let as_path = rest.map_or_else(|| path.to_owned(), |rest| format!("w/{rest}"));
     if as_path.starts_with('/') {
@@ -105,7 +105,7 @@ fn resource(path: &str) -> Result<String, String> {
     Ok(path.to_owned())
 }
 
-/// An ability by segments, or `*`; `crud/*` is `crud`.
+/// Checks an ability by segments, or `*`; `crud/*` becomes `crud`.
 fn ability(can: &str) -> Result<String, String> {
     let plain = can.strip_suffix("/*").unwrap_or(can);
     let legal = |part: &str| {

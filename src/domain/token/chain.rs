@@ -1,4 +1,4 @@
-//! From verified links to who asks and for what: every link may only narrow the one above it.
+//! From verified links to a bearer and its capabilities: every link may only narrow the one above it.
 
 use super::att::GrantedElement;
 use super::{Claims, SpeaksFor, TokenRefused, TokenSubject};
@@ -11,59 +11,59 @@ use crate::values::protected::USER_ID;
 use serde_json::Value;
 use std::time::Duration;
 
-/// Whose signature a link has.
+/// Signer of a link.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Signer {
-    /// The key that is its issuer.
+    /// The key is the issuer itself.
     Key(DidKey),
-    /// A trusted issuer.
+    /// The key belongs to a trusted issuer.
     Issuer(SpeaksFor),
 }
 
-/// One token of a chain, its signature verified.
+/// One token of a chain with a verified signature.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Link {
-    /// What it says.
+    /// Claims of the token.
     pub claims: Claims,
-    /// Who signed it.
+    /// Signer of the token.
     pub signer: Signer,
 }
 
-/// Who holds a token, and for what.
+/// Bearer of a token, and its capabilities.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Bearer {
-    /// Whose data: the root's.
+    /// Owner of the data: the root's.
     pub owner: Owner,
-    /// Whom the root is about.
+    /// Subject of the root.
     pub subject: TokenSubject,
-    /// What is granted: `None` = everything that the owner holds, empty = nothing. What another
-    /// owner granted has `/tenant/user/` before its path.
+    /// Granted capabilities: `None` = everything that the owner holds, empty = nothing. A capability of another owner
+    /// has `/tenant/user/` before its path.
     pub capabilities: Option<Vec<Capability>>,
-    /// `user_id`, and what a trusted issuer says of the person: `user.name`, `user.email`.
+    /// Claims of the person: `user_id`, and from a trusted issuer `user.name` and `user.email`.
     pub claims: Values,
-    /// The grant ids, the last link's first.
+    /// Ids of the grants, the last link's first.
     pub grants: Vec<String>,
-    /// It was handed on by its subject.
+    /// Whether its subject handed it on.
     pub delegated: bool,
-    /// Who presents what was handed on: the issuer of the last link.
+    /// Issuer of the last link, if the token was handed on.
     pub holder: Option<String>,
-    /// The end of the first link that ends.
+    /// Earliest end of the links.
     pub expires: Millis,
 }
 
-/// When and by whom tokens are looked at.
+/// Time and names by which tokens are judged.
 #[derive(Debug, Clone, Copy)]
 pub struct Judge<'a> {
-    /// The time that counts.
+    /// Time of the judgement.
     pub now: Millis,
-    /// How far clocks may differ.
+    /// Difference of clocks that is tolerated.
     pub leeway: Duration,
-    /// Names of the venue.
+    /// Names of the venue as an audience.
     pub audiences: &'a [&'a str],
 }
 
-/// Judges a chain, the presented token first and the root last. The owner is the root's, the
-/// capabilities are the presented token's.
+/// Judges a chain, the presented token first and the root last. The owner is the root's, the capabilities are the
+/// presented token's.
 pub fn judge(links: &[Link], by: Judge<'_>) -> Result<Bearer, TokenRefused> {
     let (Some(presented), Some(root)) = (links.first(), links.last()) else { return Err(TokenRefused::Missing) };
     for link in links {
@@ -103,12 +103,11 @@ fn in_time(claims: &Claims, by: Judge<'_>) -> Result<(), TokenRefused> {
     }
 }
 
-/// The subject of a root, when its signer may speak for it: a key for itself alone, an issuer for
-/// its owners.
+/// Returns the subject of a root, if its signer may speak for it: a key for itself alone, an issuer for its owners.
 fn root_subject(root: &Link) -> Result<TokenSubject, TokenRefused> {
     let subject = match (&root.claims.subject, &root.signer) {
         (Some(subject), _) => subject.clone(),
-        // A UCAN has none: it is about the key that signs it.
+        // A UCAN has no subject: it is about the key that signs it.
         (None, Signer::Key(key)) => TokenSubject::Key(key.clone()),
         (None, Signer::Issuer(_)) => {
             return Err(TokenRefused::Claim { claim: "sub", rule: "it is missing".to_owned() });
@@ -122,7 +121,7 @@ fn root_subject(root: &Link) -> Result<TokenSubject, TokenRefused> {
     if speaks { Ok(subject) } else { Err(TokenRefused::Subject) }
 }
 
-/// What a root grants: of its own tree what it likes, of others' only what its signer speaks for.
+/// Returns the grants of a root: any on its own tree, and on others' trees only what its signer speaks for.
 fn root_grants(root: &Link, owner: &Owner) -> Result<Option<Vec<GrantedElement>>, TokenRefused> {
     let Some(att) = &root.claims.att else { return Ok(None) };
     let rooted = |granted: &GrantedElement| match (&granted.foreign, &root.signer) {
@@ -149,7 +148,7 @@ fn granted(
     att.iter().map(one).collect()
 }
 
-/// Whether `link` was made by whom `above` is for, and within its time.
+/// Checks that `link` was made by the audience of `above`, and within its time.
 fn joined(link: &Claims, above: &Claims, root: &TokenSubject) -> Result<(), TokenRefused> {
     if !above.audience.contains(&link.issuer) {
         return Err(TokenRefused::Chain("the `aud` of a link is not the `iss` of the next one"));
@@ -165,7 +164,7 @@ fn joined(link: &Claims, above: &Claims, root: &TokenSubject) -> Result<(), Toke
     }
 }
 
-/// What is left behind a link. An `att` that is absent hands everything on.
+/// Returns the capabilities behind a link. An absent `att` hands everything on.
 fn narrowed(
     link: &Claims,
     owner: &Owner,
@@ -173,7 +172,7 @@ fn narrowed(
 ) -> Result<Option<Vec<GrantedElement>>, TokenRefused> {
     let Some(att) = &link.att else { return Ok(held) };
     let mut left = granted(att, owner, |granted| granted.is_within(held.as_deref()))?;
-    // A list says nothing of a dimension that it doesn't mention: there the one above goes on.
+    // A list says nothing of a dimension that it doesn't mention: the capabilities above count there.
     if !left.is_empty() {
         for resources in [false, true] {
             if left.iter().all(|one| one.is_resource() != resources) {
@@ -184,8 +183,8 @@ fn narrowed(
     Ok(Some(left))
 }
 
-/// What is known of the person. A key that speaks for itself could claim any name and address, so
-/// only its own id counts.
+/// Returns the claims of the person. A key that speaks for itself could claim any name and address, so only its own id
+/// counts.
 fn identity(root: &Link, owner: &Owner) -> Values {
     let mut values = Values::new();
     values.extend([USER_ID, "user.id"].map(|key| (key.to_owned(), Value::from(owner.user().as_str()))));

@@ -1,4 +1,4 @@
-//! The claims of one token, as they stand in it.
+//! The claims of one token, before any check of a chain.
 
 use super::TokenRefused;
 use crate::authority::Capability;
@@ -11,15 +11,15 @@ use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 use std::fmt;
 
-/// Longest name or id in a token, in bytes.
+/// Bytes of a name or an id in a token at most.
 const TEXT_BYTES: usize = 256;
 
-/// Who a token is about.
+/// Subject of a token.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum TokenSubject {
     /// A key, which is an owner of its own.
     Key(DidKey),
-    /// `tenant/user`.
+    /// An owner, `tenant/user`.
     Owner(Owner),
 }
 
@@ -34,7 +34,7 @@ impl TokenSubject {
         text.parse().map(Self::Owner).map_err(|error| quoted(&format!("{error}")))
     }
 
-    /// Whose data it is.
+    /// Returns the owner of the subject's data.
     pub fn owner(&self) -> Owner {
         match self {
             Self::Key(key) => key.owner(),
@@ -52,28 +52,28 @@ impl fmt::Display for TokenSubject {
     }
 }
 
-/// What one token says. Claims of other names are ignored, as JWTs have it; none of them widens.
+/// Claims of one token. Claims of other names are ignored, as JWTs require; none of them widens.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Claims {
-    /// Who says it: a `did:key`, or the name of an issuer.
+    /// Issuer: a `did:key`, or the name of an issuer.
     pub issuer: String,
-    /// Whom it is about; may be absent in a link of a chain.
+    /// Subject; may be absent in a link of a chain.
     pub subject: Option<TokenSubject>,
-    /// Whom it is for.
+    /// Names that the token is for.
     pub audience: Vec<String>,
-    /// From then on it is void.
+    /// Time from which on it is void.
     pub expires: Millis,
-    /// Until then it is void.
+    /// Time before which it is void.
     pub not_before: Millis,
-    /// `jti`, the id of the grant.
+    /// Claim `jti`, the id of the grant.
     pub grant: Option<String>,
-    /// `att`: absent = everything that the issuer holds, empty = nothing.
+    /// Claim `att`: absent = everything that the issuer holds, empty = nothing.
     pub att: Option<Vec<Capability>>,
-    /// `prf`: the token that this one narrows.
+    /// Claim `prf`: the token that this one narrows.
     pub proof: Option<String>,
-    /// `name`.
+    /// Claim `name` of the person.
     pub name: Option<String>,
-    /// `email`.
+    /// Claim `email` of the person.
     pub email: Option<String>,
 }
 
@@ -86,7 +86,7 @@ struct Raw {
     exp: Option<f64>,
     nbf: Option<f64>,
     jti: Option<String>,
-    // `null` is not as absent: absent is everything.
+    // A `null` differs from an absent claim, which grants everything.
     #[serde(default, deserialize_with = "present")]
     att: Option<Value>,
     #[serde(default)]
@@ -109,8 +109,8 @@ fn present<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Value>, D::Error
 }
 
 impl Claims {
-    /// Reads the middle part of a token, decoded. A claim given twice, a caveat on a capability and
-    /// an `att` that isn't a list are refused: to leave one out would widen.
+    /// Reads the decoded middle part of a token. A claim given twice, a caveat on a capability and an `att` that isn't
+    /// a list are refused: to ignore one would widen.
     pub fn parse(json: &[u8]) -> Result<Self, TokenRefused> {
         let raw: Raw = decode::from_json(json).map_err(|e| TokenRefused::Malformed(quoted(&e.to_string())))?;
         let missing = |claim| TokenRefused::Claim { claim, rule: "it is missing".to_owned() };
@@ -143,9 +143,9 @@ impl Claims {
     }
 }
 
-/// Seconds since the epoch, with a fraction or without.
+/// Reads seconds since the epoch, with or without a fraction.
 fn instant(claim: &'static str, seconds: Option<f64>) -> Result<Option<Millis>, TokenRefused> {
-    /// The year 9999.
+    /// Seconds at the end of the year 9999.
     const LAST: f64 = 253_402_300_800.0;
     let Some(seconds) = seconds else { return Ok(None) };
     if !(0.0..LAST).contains(&seconds) {
@@ -157,7 +157,7 @@ fn instant(claim: &'static str, seconds: Option<f64>) -> Result<Option<Millis>, 
     Ok(Some(Millis(millis)))
 }
 
-/// Text that ends up in records and prompts.
+/// Checks a text that will be part of records and prompts.
 fn text(claim: &'static str, given: Option<String>) -> Result<Option<String>, TokenRefused> {
     let Some(text) = given else { return Ok(None) };
     let rule = if text.is_empty() {

@@ -1,7 +1,7 @@
-//! Tokens: what a signed text claims, what a chain of them narrows to, and why one is refused.
+//! Tokens: the claims of a signed text, the narrowing along a chain of them, and reasons to refuse one.
 //!
-//! Signatures are not checked here: `auth` does it and hands over the verified links, the last one
-//! first. [`chain::judge`] makes of them who asks, and for what.
+//! Signatures are checked by `auth`, which hands over the verified links, the last one first. [`chain::judge`] computes
+//! the identity and the capabilities of the bearer.
 
 pub mod claims;
 
@@ -14,60 +14,60 @@ pub use chain::{Bearer, Judge, Link, Signer, judge};
 pub use claims::{Claims, TokenSubject};
 pub use speaks::SpeaksFor;
 
-/// Why a token counts for nothing. The text goes to whoever sent it: it says what to do about his
-/// own token, and nothing of the keys and owners of the venue.
+/// Reason why a token is refused. The text goes to its sender: it says how to mend the token, and nothing of the
+/// venue's keys and owners.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum TokenRefused {
-    /// None was sent.
+    /// The request has no token.
     #[error("no token, expected the header `Authorization: Bearer <token>`")]
     Missing,
-    /// Over the limit.
+    /// The token is larger than the limit.
     #[error("the token has {bytes} bytes, expected at most {limit}")]
     TooLarge {
-        /// As sent.
+        /// Bytes of the token.
         bytes: usize,
-        /// Allowed.
+        /// Bytes of a token at most.
         limit: usize,
     },
-    /// Not the form of a token.
+    /// The text doesn't have the form of a token.
     #[error("the token can't be read: {0}")]
     Malformed(String),
-    /// Signed with something else, or not at all.
+    /// The token is signed with another algorithm, or not at all.
     #[error("the token has another algorithm, expected `EdDSA`")]
     Algorithm,
-    /// No key of that name and issuer, or one that isn't admitted.
+    /// The key of that name and issuer is unknown, or not admitted.
     #[error("the token's key is not known here; ask the operators of this venue")]
     UnknownKey,
-    /// Changed, or signed with another key.
+    /// The token was changed, or signed with another key.
     #[error("the token's signature doesn't fit its key")]
     Signature,
-    /// Over.
+    /// The token has expired.
     #[error("the token has expired, get a new one")]
     Expired,
-    /// Not begun.
+    /// The token is not valid yet.
     #[error("the token is not valid yet: compare the clocks, or wait")]
     NotYet,
-    /// Taken back by an owner.
+    /// An owner has revoked the token.
     #[error("the token, or all that its holder may do, was revoked; ask its owner or the operators of this venue")]
     Revoked,
-    /// Made for somebody else.
+    /// The token is for another audience.
     #[error("the token is for another audience, expected `aud` to be the `did` of `GET /api/v1/status`")]
     Audience,
-    /// Its key may not say so.
+    /// The key may not speak for the subject.
     #[error("the token's key doesn't speak for its subject")]
     Subject,
-    /// A claim that breaks a rule.
+    /// A claim breaks a rule.
     #[error("illegal claim `{claim}`: {rule}")]
     Claim {
-        /// Its name.
+        /// Name of the claim.
         claim: &'static str,
-        /// The rule.
+        /// Rule that it breaks.
         rule: String,
     },
-    /// An element of `att` outside what the signer has.
+    /// An element of `att` exceeds what the signer holds.
     #[error("the token's `att` grants {0}, which its issuer doesn't hold")]
     NotHeld(String),
-    /// Links that don't belong together.
+    /// The links of a chain don't belong together.
     #[error("the token's delegation chain doesn't hold: {0}")]
     Chain(&'static str),
 }

@@ -1,9 +1,9 @@
-//! Whom an issuer's key may speak for.
+//! Owners that an issuer's key may speak for.
 
 use crate::ids::did::TENANT;
 use crate::ids::{Owner, OwnerPart};
 
-/// Owners, by whole names: a tenant with all its users, or one user.
+/// Owners by whole names: a tenant with all its users, or one user.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SpeaksFor(Option<Vec<Prefix>>);
 
@@ -14,12 +14,12 @@ struct Prefix {
 }
 
 impl SpeaksFor {
-    /// Every owner that isn't a key of its own.
+    /// Returns the set of every owner that isn't a key of its own.
     pub const fn everybody() -> Self {
         Self(None)
     }
 
-    /// Only these, each `tenant` or `tenant/user`; an illegal one is the error.
+    /// Returns the set of these owners, each `tenant` or `tenant/user`; an illegal name is the error.
     pub fn only<'t>(names: impl IntoIterator<Item = &'t str>) -> Result<Self, String> {
         let prefix = |name: &str| {
             let bad = |error| format!("`{}`: {error}", crate::visible::quoted(name));
@@ -30,7 +30,7 @@ impl SpeaksFor {
         names.into_iter().map(prefix).collect::<Result<_, String>>().map(|prefixes| Self(Some(prefixes)))
     }
 
-    /// Whether `owner` is one of them. Never one that is a key: it speaks for itself.
+    /// Whether `owner` is one of them. An owner that is a key never is: it speaks for itself.
     pub fn covers(&self, owner: &Owner) -> bool {
         let Self(prefixes) = self;
         let named = |prefix: &Prefix| {

@@ -1,23 +1,23 @@
-//! `_auto`: arguments that are named like a declared key.
+//! `_auto`: arguments with the name of a declared key.
 //!
-//! Names are compared as a whole: case, `.`, `_`, `-`, spaces and camelCase are ignored, and a few
-//! short names mean their long ones. Never by the last dotted segment: `customer.id` is not `id`.
+//! Names are compared as a whole: case, `.`, `_`, `-`, spaces and `camelCase` are ignored, and a few short names equal
+//! their long ones. The last dotted segment alone never matches: `customer.id` is not `id`.
 
 use serde_json::Value;
 
-/// Short names and what they mean.
+/// Short names and their long forms.
 const ALIASES: [(&str, &str); 4] =
     [("uid", "userid"), ("tid", "tenantid"), ("org", "organizationid"), ("aid", "accountid")];
 
-/// Names that mean something else in every tool.
+/// Names that have another meaning in every tool.
 const NEVER: [&str; 5] = ["id", "name", "type", "status", "title"];
 
-/// What `_auto` makes of a tool.
+/// Arguments of a tool that `_auto` fills in.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Matches {
-    /// Argument and key.
+    /// Pairs of argument and key.
     pub matched: Vec<(String, String)>,
-    /// Arguments that more than one key would fit, and a line about each.
+    /// Arguments that more than one key would fit, each with a line of report.
     pub ambiguous: Vec<(String, String)>,
 }
 
@@ -47,13 +47,13 @@ pub fn matches(schema: &Value, keys: &[&str]) -> Matches {
     found
 }
 
-/// A name without what doesn't count.
+/// Returns a name in the form in which names are compared.
 pub(super) fn whole_name(name: &str) -> String {
     let plain: String = name.chars().filter(|c| !"._- ".contains(*c)).flat_map(char::to_lowercase).collect();
     ALIASES.iter().find(|(short, _)| *short == plain).map_or(plain, |(_, long)| (*long).to_owned())
 }
 
-/// Whether two names differ only in how they are spelt.
+/// Whether two names differ only in spelling.
 pub fn is_same_name(one: &str, other: &str) -> bool {
     whole_name(one) == whole_name(other)
 }

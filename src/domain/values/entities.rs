@@ -1,22 +1,22 @@
-//! The entity-ids mandate: which entities a request is about, and what it may use.
+//! The mandate of entity ids: the entities that a request is about, and the operations that it may use.
 
 use crate::values::{Values, get};
 use serde_json::Value;
 
-/// The session value that holds the ids, unless `entityIdsKey` names another.
+/// Key of the session value that holds the ids, unless `entityIdsKey` names another.
 pub const DEFAULT_KEY: &str = "entity_ids";
 
-/// A request without the list that its agent asks for.
+/// A request without the list that its agent requires.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("ENTITY_IDS_REQUIRED: expected `sessionContext.{key}` as a non-empty list of non-empty strings, got {got}")]
 pub struct EntityIdsRequired {
-    /// The key of the list.
+    /// Key of the list.
     pub key: String,
-    /// What is there, in words.
+    /// Value that was found, in words.
     pub got: String,
 }
 
-/// The ids of a request. Only the session's own value counts: no other tier can stand in for it.
+/// Returns the ids of a request. Only the session's own value counts: no other tier can replace it.
 pub fn ids(key: &str, session: &Values) -> Result<Vec<String>, EntityIdsRequired> {
     let wrong = |got: &str| EntityIdsRequired { key: key.to_owned(), got: got.to_owned() };
     match get(session, key) {
@@ -34,8 +34,8 @@ pub fn ids(key: &str, session: &Values) -> Result<Vec<String>, EntityIdsRequired
     }
 }
 
-/// Whether a request about `ids` may use an operation that carries `entities`; one that carries
-/// none is not affected.
+/// Whether a request about `ids` may use an operation with these `entities`; an operation without any is always
+/// allowed.
 pub fn allows(entities: &[String], ids: &[String]) -> bool {
     entities.is_empty() || entities.iter().any(|entity| ids.contains(entity))
 }

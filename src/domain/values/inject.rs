@@ -14,31 +14,31 @@ mod refusal;
 #[cfg(test)]
 mod tests;
 
-/// Bindings of one configuration: each is looked at in every turn.
+/// Number of bindings of one configuration at most: each turn reads every one.
 const BINDINGS: usize = 256;
 
-/// Stands in the place of a tool: arguments of all tools that have them.
+/// Name in place of a tool: arguments of all tools that have them.
 const ALL_TOOLS: &str = "_global";
 
-/// Stands in the place of an argument: whether `_auto` rows fill in arguments of the tool.
+/// Name in place of an argument: whether `_auto` rows fill in arguments of the tool.
 const AUTO: &str = "_auto";
 
-/// `{tool: {argument: key}}`. A tool is named as the model sees it or by its operation's path; in
-/// place of a key any source of a mapping row may stand. `{_global: {argument: key}}` is for all tools that have the
-/// argument, and `{tool: {_auto: false}}` keeps `_auto` rows from a tool.
+/// Bindings `{tool: {argument: key}}`. A tool is named as the model sees it or by its operation's path; any source of a
+/// mapping row may replace a key. `{_global: {argument: key}}` applies to all tools that have the argument, and `{tool:
+/// {_auto: false}}` excludes a tool from `_auto` rows.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(try_from = "Value", into = "Value")]
 pub struct Bindings {
     tools: BTreeMap<String, BTreeMap<String, String>>,
     global: BTreeMap<String, String>,
-    /// Tools without `_auto`.
+    /// Tools that `_auto` rows don't apply to.
     manual: BTreeSet<String>,
 }
 
 impl TryFrom<Value> for Bindings {
     type Error = MappingError;
 
-    /// As they are stored, by versions before, too, which knew no `_auto` here.
+    /// Reads the stored form, also that of older builds, which knew no `_auto` here.
     fn try_from(mut value: Value) -> Result<Self, MappingError> {
         for (_, arguments) in value.as_object_mut().into_iter().flatten() {
             if let Some(arguments) = arguments.as_object_mut()
@@ -63,7 +63,7 @@ impl From<Bindings> for Value {
         }
         if !global.is_empty() {
             let mut global = plain(global);
-            // A build that would take this for a tool's name can't read it, and so leaves the agent to one that can.
+            // A build that would take this for a tool's name can't read it, and so leaves the agent to a newer one.
             global.insert(AUTO.to_owned(), true.into());
             all.insert(ALL_TOOLS.to_owned(), global);
         }
@@ -71,7 +71,7 @@ impl From<Bindings> for Value {
     }
 }
 
-/// What a call of one tool gets, resolved for one turn.
+/// Arguments that calls of one tool get, resolved for one turn.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct Injection {
@@ -81,7 +81,7 @@ pub struct Injection {
     /// Arguments whose key has no value and no fallback: the tool can't be called.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub unresolved: Vec<UnresolvedArgument>,
-    /// Values of arguments that are left to the model, for when it sends none.
+    /// Values of arguments that are left to the model, for calls in which it sends none.
     #[serde(skip_serializing_if = "Map::is_empty")]
     pub defaults: Map<String, Value>,
     /// Arguments that only trusted code gives: a binding may, the model may not.
@@ -93,29 +93,29 @@ pub struct Injection {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[error("INJECT_UNRESOLVED: argument `{argument}` is bound to `{key}`, which has no value and no fallback")]
 pub struct UnresolvedArgument {
-    /// The argument.
+    /// Name of the argument.
     pub argument: String,
-    /// The key.
+    /// Key that it is bound to.
     pub key: String,
 }
 
-/// Why arguments can't be filled into a call.
+/// Reason why arguments can't be filled into a call.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum InjectionError {
-    /// One of them has no value.
+    /// A bound argument has no value.
     #[error(transparent)]
     Unresolved(#[from] UnresolvedArgument),
-    /// The call's own arguments are of this type.
+    /// The call's own arguments aren't a map; holds their type.
     #[error("expected the arguments as a map, got {0}")]
     NoMap(&'static str),
 }
 
-/// What the bindings make of one tool.
+/// Result of the bindings for one tool.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Planned {
-    /// For its calls.
+    /// Arguments for its calls.
     pub injection: Injection,
-    /// What `_auto` could not decide, and what looks like a mistake.
+    /// Reports of what `_auto` could not decide, and of possible mistakes.
     pub reports: Vec<String>,
 }
 
@@ -124,7 +124,7 @@ impl Bindings {
     ///
     /// # Errors
     ///
-    /// What is wrong and where; also more of them than an agent may have.
+    /// The error names the place and the rule; too many bindings are an error, too.
     pub fn parse(place: &str, value: &Value) -> Result<Self, MappingError> {
         let all = Self::read(place, value)?;
         let count: usize = all.tools.values().map(BTreeMap::len).sum::<usize>() + all.global.len() + all.manual.len();
@@ -135,7 +135,7 @@ impl Bindings {
         Ok(all)
     }
 
-    /// The same without a limit: earlier builds have stored more.
+    /// Reads bindings without a limit of their number: older builds stored more.
     fn read(place: &str, value: &Value) -> Result<Self, MappingError> {
         let wrong = |place: String, reason: String| MappingError { place, reason };
         let map = |place: &str, value: &Value| match value {
@@ -172,7 +172,7 @@ impl Bindings {
         Ok(all)
     }
 
-    /// Reads `{tool: {argument: value}}`: values that are always the same.
+    /// Reads `{tool: {argument: value}}`: constant values.
     pub fn constants(place: &str, value: &Value) -> Result<Self, MappingError> {
         let wrong = |place: String, reason: String| MappingError { place, reason };
         let Value::Object(tools) = value else {
@@ -200,7 +200,7 @@ impl Bindings {
         if tool == ALL_TOOLS { &mut self.global } else { self.tools.entry(tool.to_owned()).or_default() }
     }
 
-    /// The bindings of two places together; an argument that both bind is an error.
+    /// Merges the bindings of two places; an argument that both bind is an error.
     pub fn merge(mut self, mut other: Self) -> Result<Self, MappingError> {
         let global = std::mem::take(&mut other.global);
         for (tool, arguments) in other.tools.into_iter().chain([(ALL_TOOLS.to_owned(), global)]) {
@@ -215,24 +215,24 @@ impl Bindings {
         Ok(self)
     }
 
-    /// No bindings.
+    /// Whether there are no bindings.
     pub fn is_empty(&self) -> bool {
         self.tools.is_empty() && self.global.is_empty() && self.manual.is_empty()
     }
 
-    /// Tools that are bound but not among `known`.
+    /// Returns the bound tools that are not among `known`.
     pub fn strangers<'b>(&'b self, known: &'b [&str]) -> impl Iterator<Item = &'b str> {
         let manual = self.manual.iter().filter(|tool| !self.tools.contains_key(*tool));
         let tools = self.tools.keys().chain(manual).map(String::as_str);
         tools.filter(|tool| !known.iter().any(|known| is_same(tool, known)))
     }
 
-    /// The tools that are bound, with the arguments of each.
+    /// Returns the bound tools, with the arguments of each.
     pub fn tools(&self) -> impl Iterator<Item = (&str, impl Iterator<Item = &str>)> {
         self.tools.iter().map(|(tool, arguments)| (tool.as_str(), arguments.keys().map(String::as_str)))
     }
 
-    /// Arguments that are bound in all tools that have them.
+    /// Returns the arguments that are bound in all tools that have them.
     pub fn global(&self) -> impl Iterator<Item = &str> {
         self.global.keys().map(String::as_str)
     }
@@ -247,8 +247,8 @@ impl Bindings {
         self.of(names).contains_key(argument)
     }
 
-    /// Binds under the names of tools what is bound under paths of them that are no names in a turn: each pair is a path
-    /// and a name, and several tools may have one path.
+    /// Rebinds bindings of paths to the names that the tools have in a turn. Each pair is a path and a name; several
+    /// tools may have one path.
     pub fn rename(&mut self, tools: &[(String, String)]) {
         for (path, name) in tools {
             let same = self.tools.iter().filter(|(tool, _)| is_same(tool, path));
@@ -265,7 +265,7 @@ impl Bindings {
         self.manual.retain(|tool| !is_path(tool));
     }
 
-    /// The bindings of one argument, under any of a tool's names.
+    /// Returns the bindings by argument, under any of a tool's names.
     fn of(&self, names: &[&str]) -> BTreeMap<&str, Vec<&str>> {
         let mut found: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
         let is_it = |tool: &&String| names.iter().any(|name| is_same(tool, name));
@@ -280,8 +280,8 @@ impl Bindings {
         found
     }
 
-    /// What is injected into a tool that is known by `names`. Refused when a bound argument is not
-    /// one of the tool's: a binding that does nothing would be a promise that isn't kept.
+    /// Returns the injection for a tool with these `names`. A bound argument that the tool doesn't have is an error,
+    /// because a binding without effect would deceive its author.
     pub fn plan(&self, names: &[&str], schema: &Value, values: &Resolver) -> Result<Planned, String> {
         let mut planned = Planned::default();
         let keys = if self.is_auto(names) { values.auto_keys() } else { Vec::new() };
@@ -307,13 +307,13 @@ impl Bindings {
     }
 }
 
-/// Whether a binding's tool is the one of this name. A path has many forms, and no tool's name is one.
+/// Whether a binding's tool is the one of this name. A path has many forms, and no tool's name is a path.
 pub fn is_same(bound: &str, name: &str) -> bool {
     let is_path = |text: &str| text.contains(['/', ':']);
     bound == name || (is_path(bound) && is_path(name) && catalog_path(bound) == catalog_path(name))
 }
 
-/// Whether a tool takes an argument of this name; a report when its schema takes any.
+/// Checks that a tool has an argument of this name; returns a report if its schema allows any.
 pub fn accepts(schema: &Value, argument: &str) -> Result<Option<String>, String> {
     let mut known = Vec::new();
     let is_open = collect_properties(schema, &mut known);
@@ -325,8 +325,8 @@ pub fn accepts(schema: &Value, argument: &str) -> Result<Option<String>, String>
     if is_open || known.is_empty() { Ok(Some(text)) } else { Err(text) }
 }
 
-/// Collects the arguments that a schema names, also inside `allOf`, `anyOf` and `oneOf`. Whether it says that it takes
-/// others too; `additionalProperties` that is absent says nothing.
+/// Collects the arguments that a schema names, also inside `allOf`, `anyOf` and `oneOf`. Returns whether the schema
+/// allows others, too; an absent `additionalProperties` doesn't.
 fn collect_properties<'s>(schema: &'s Value, known: &mut Vec<&'s str>) -> bool {
     let Value::Object(map) = schema else { return *schema == Value::Bool(true) };
     known.extend(map.get("properties").and_then(Value::as_object).into_iter().flat_map(Map::keys).map(String::as_str));
@@ -339,7 +339,7 @@ fn collect_properties<'s>(schema: &'s Value, known: &mut Vec<&'s str>) -> bool {
     is_open
 }
 
-/// Arguments that a schema marks with `"x-trusted": true`: a model's word never counts for them.
+/// Returns the arguments that a schema marks with `"x-trusted": true`: a model's value never counts for them.
 pub fn reserved(schema: &Value) -> Vec<&str> {
     let properties = schema.get("properties").and_then(Value::as_object);
     let is_trusted = |property: &Value| property.get("x-trusted") == Some(&Value::Bool(true));
@@ -347,7 +347,7 @@ pub fn reserved(schema: &Value) -> Vec<&str> {
     trusted.map(|(name, _)| name.as_str()).collect()
 }
 
-/// Where a binding leads: its precedence, its value, and whether it is left to the model.
+/// Target of a binding: its precedence, its key and its value.
 struct Candidate<'k> {
     rank: u8,
     key: &'k str,
@@ -364,12 +364,12 @@ fn candidate<'k>(values: &Resolver, argument: &str, key: &'k str) -> Candidate<'
     }
 }
 
-/// The rank of what is left to the model.
+/// Rank of arguments that are left to the model.
 const MODEL: u8 = RowSource::Llm.rank();
 
 impl Injection {
-    /// Binds one argument: the bindings in the order of precedence, and what `_auto` found last; a
-    /// value goes before a fallback.
+    /// Binds one argument: the bindings in the order of precedence, and the match of `_auto` last. A value goes before
+    /// a fallback.
     fn bind(&mut self, values: &Resolver, argument: &str, keys: &[&str], auto: Option<&str>) {
         let mut candidates: Vec<_> = keys.iter().map(|key| candidate(values, argument, key)).collect();
         candidates
@@ -392,24 +392,24 @@ impl Injection {
         }
     }
 
-    /// The model sees another schema than the operation's.
+    /// Whether the model sees another schema than the operation's.
     pub fn hides(&self) -> bool {
         !self.is_empty() || !self.reserved.is_empty()
     }
 
-    /// It changes nothing of what a model may say.
+    /// Whether it changes nothing of a model's arguments.
     pub fn is_empty(&self) -> bool {
         self.values.is_empty() && self.unresolved.is_empty() && self.defaults.is_empty()
     }
 
-    /// Arguments that the model doesn't see.
+    /// Returns the arguments that the model doesn't see.
     pub fn hidden(&self) -> impl Iterator<Item = &str> + '_ {
         let unresolved = self.unresolved.iter().map(|unresolved| unresolved.argument.as_str());
         let reserved = self.reserved.iter().map(String::as_str);
         self.values.keys().map(String::as_str).chain(unresolved).chain(reserved)
     }
 
-    /// Takes out what the model may not say: its word never counts for a bound argument.
+    /// Removes the arguments that the model may not set: its value never counts for a bound argument.
     pub fn strip(&self, arguments: &mut Value) {
         if let Value::Object(map) = arguments {
             for name in self.hidden() {
@@ -418,7 +418,8 @@ impl Injection {
         }
     }
 
-    /// The final arguments of a call. Arguments that are no map have no place for what is bound: the call isn't made.
+    /// Returns the final arguments of a call. Arguments that are no map have no place for bound ones: the call isn't
+    /// made.
     pub fn apply(&self, mut arguments: Value) -> Result<Value, InjectionError> {
         if let Some(unresolved) = self.unresolved.first() {
             return Err(unresolved.clone().into());
@@ -439,9 +440,8 @@ impl Injection {
         Ok(arguments)
     }
 
-    /// The schema as the model sees it: without the bound arguments, in `properties`, `required`,
-    /// `default` and `examples`, also inside `allOf`, `anyOf` and `oneOf`. What has a default is not
-    /// required.
+    /// Returns the schema as the model sees it: without the bound arguments in `properties`, `required`, `default` and
+    /// `examples`, also inside `allOf`, `anyOf` and `oneOf`. An argument with a default is not required.
     pub fn reduce(&self, schema: &Value) -> Value {
         let mut schema = schema.clone();
         let hidden: Vec<&str> = self.hidden().collect();

@@ -1,5 +1,4 @@
-//! What the placeholders of one prompt insert: all that the prompt, and its record, hold of the
-//! values of a turn.
+//! Values that the placeholders of one prompt insert. The prompt and its record hold no others of a turn's values.
 
 use super::placeholder::{GivenValue, keys};
 use super::{Mapping, Resolver, Tier, Values};
@@ -8,13 +7,13 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::BTreeMap;
 
-/// By key as it is written. A key that isn't here has no value, whatever lies above or below it.
+/// Inserted values by key as it is written. A key that is missing has no value, whatever is above or below it.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct KnownValues(BTreeMap<String, GivenValue>);
 
 impl KnownValues {
-    /// What the placeholders of these texts insert.
+    /// Collects the values for the placeholders of these texts.
     pub fn of<'t>(texts: impl IntoIterator<Item = &'t str>, resolver: &Resolver) -> Self {
         let mut known = BTreeMap::new();
         for key in texts.into_iter().flat_map(keys) {
@@ -27,20 +26,19 @@ impl KnownValues {
         Self(known)
     }
 
-    /// What a key inserts.
+    /// Returns the value that a key inserts.
     pub fn get(&self, key: &str) -> Option<&GivenValue> {
         self.0.get(key)
     }
 
-    /// Takes out what operators keep at places that are gone. Whether anything was there.
+    /// Removes the values that operators stored at removed places. Returns whether there were any.
     pub fn remove(&mut self, user: &str, is_gone: impl Fn(&str) -> bool) -> bool {
         let count = self.0.len();
         self.0.retain(|key, given| given.path(key, user).is_none_or(|path| !is_gone(&path)));
         self.0.len() < count
     }
 
-    /// Puts other values at places that operators keep; `None` of a place where nothing is any more. Whether any was
-    /// there.
+    /// Replaces values that operators store; `Some(None)` removes the value of a place. Returns whether there were any.
     pub fn replace(&mut self, user: &str, value_at: impl Fn(&str) -> Option<Option<Value>>) -> bool {
         let mut is_any = false;
         let mut gone = Vec::new();
@@ -58,13 +56,13 @@ impl KnownValues {
         is_any
     }
 
-    /// Nothing is inserted.
+    /// Whether nothing is inserted.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// The texts as values again, with the rows of another configuration: for an experiment. What no
-    /// placeholder showed is not among them.
+    /// Returns a resolver of these values with the rows of another configuration, for an experiment. Values that no
+    /// placeholder showed are missing in it.
     pub fn resolver(&self, mapping: Mapping) -> Resolver {
         let mut tiers = [Values::new(), Values::new(), Values::new()];
         for (key, given) in &self.0 {
@@ -73,7 +71,7 @@ impl KnownValues {
                 Tier::Session => session,
                 Tier::User => user,
                 Tier::Project => project,
-                // The rows of the configuration say these themselves.
+                // The rows of the configuration hold these values themselves.
                 Tier::Agent | Tier::Fallback => continue,
             };
             insert(tier, key, given);
@@ -83,8 +81,8 @@ impl KnownValues {
     }
 }
 
-/// Puts the text of a key where its value was found, so that it is found there again. Where another text lies at or above
-/// that place it stands under its key.
+/// Stores the text of a key where its value was found, so that a lookup finds it there. If another text is at or above
+/// that place, it is stored under its key.
 fn insert(tier: &mut Values, key: &str, given: &GivenValue) {
     let segments: Vec<String> = match &given.at {
         Some(at) => at.replace("\\/", "\0").split('/').map(|segment| segment.replace('\0', "/")).collect(),
@@ -97,7 +95,7 @@ fn insert(tier: &mut Values, key: &str, given: &GivenValue) {
         Some(_) => false,
     });
     let place = if is_free { segments } else { vec![key.to_owned()] };
-    // Only maps lie above it: this can't fail.
+    // This can't fail, because only maps are above it.
     set(&mut root, &place, given.text.clone().into()).ok();
     if let Value::Object(values) = root {
         *tier = values;

@@ -9,35 +9,35 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use std::fmt;
 
-/// Rows of one configuration: each is looked at in every turn.
+/// Number of rows of one configuration at most: each turn reads every one.
 const ROWS: usize = 256;
 
-/// Bytes of a key.
+/// Bytes of a key at most.
 pub const KEY_BYTES: usize = 128;
 
-/// How a source may begin, for proposals.
+/// Beginnings of sources, for suggestions.
 const FORMS: [&str; 8] = ["session.", "user.", "agent.", "project.", "_global", "_auto", "CONSTANT:", "LLM"];
 
-/// Where a row's value comes from.
+/// Source of a row's value.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub enum RowSource {
     /// `session.k`, `user.k`, `agent.k`, `project.k`: starts at that tier and goes down.
     From(Tier, String),
-    /// `k`: a walk over all tiers.
+    /// `k`: searches all tiers.
     Walk(String),
     /// `_global`: the project tier only, at the row's own key.
     Global,
-    /// `CONSTANT:x`: x as JSON, or as text where it isn't JSON.
+    /// `CONSTANT:x`: the value x as JSON, or as text where it isn't JSON.
     Constant(Value),
-    /// `_auto`: all tiers at the row's own key, and injected into arguments that are named like it.
+    /// `_auto`: all tiers at the row's own key, and injected into arguments of the same name.
     Auto,
     /// `LLM`: the model fills it in.
     Llm,
 }
 
 impl RowSource {
-    /// Place in the precedence: a constant beats a session binding beats `_global` beats `_auto`.
+    /// Returns the precedence, 0 first: constants, keys of tiers, `_global`, `_auto`, `LLM`.
     pub const fn rank(&self) -> u8 {
         match self {
             Self::Constant(_) => 0,
@@ -48,7 +48,7 @@ impl RowSource {
         }
     }
 
-    /// Parses a source that somebody writes: what is nearly the name of a tier is no key.
+    /// Parses a source that an author wrote; a misspelt name of a tier is an error.
     pub fn given(text: &str) -> Result<Self, String> {
         if let Some((first, rest)) = text.split_once('.')
             && let Some(tier) = TIERS.iter().find(|tier| is_misspelt(first, tier))
@@ -60,7 +60,7 @@ impl RowSource {
         Self::parse(text)
     }
 
-    /// Parses a source.
+    /// Parses a source in its stored form.
     pub fn parse(text: &str) -> Result<Self, String> {
         if let Some(constant) = text.strip_prefix("CONSTANT:") {
             let value = decode::data(constant.as_bytes()).unwrap_or_else(|_| Value::String(constant.to_owned()));
@@ -92,13 +92,13 @@ impl RowSource {
     }
 }
 
-/// Names of tiers as a source begins with them.
+/// Names of tiers at the beginning of a source.
 const TIERS: [&str; 4] = ["session", "user", "agent", "project"];
 
-/// One slip of the pen away; the plural is another word.
+/// Whether a text is one slip of the pen away from a tier; its plural is another word.
 fn is_misspelt(text: &str, tier: &str) -> bool {
     let plural = text.strip_suffix('s') == Some(tier);
-    // No longer text is one slip away, and comparing costs the product of two lengths.
+    // No longer text is one slip away, and a comparison costs the product of two lengths.
     let is_near = text.len() <= tier.len() + 4;
     text != tier && !plural && is_near && strsim::osa_distance(&text.to_lowercase(), tier) == 1
 }
@@ -143,11 +143,11 @@ impl fmt::Display for RowSource {
 /// One row of the mapping.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct MappingRow {
-    /// The key that it defines.
+    /// Key that the row defines.
     pub key: String,
-    /// Where its value comes from.
+    /// Source of the value.
     pub source: RowSource,
-    /// Used on a miss.
+    /// Value that is used if the source has none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fallback: Option<Value>,
 }
@@ -159,13 +159,13 @@ pub struct Mapping {
     rows: Vec<MappingRow>,
 }
 
-/// What is wrong with a mapping, with its place.
+/// A rule that a mapping breaks, with its place.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{place}`: {reason}")]
 pub struct MappingError {
-    /// E.g. `contextMapping[2].source`.
+    /// Place of the error, e.g. `contextMapping[2].source`.
     pub place: String,
-    /// The rule that it breaks.
+    /// Rule that it breaks.
     pub reason: String,
 }
 
@@ -174,8 +174,8 @@ fn wrong(place: impl Into<String>, reason: impl Into<String>) -> MappingError {
 }
 
 impl Mapping {
-    /// Reads both forms: a list of rows, and a map from key to source, row or constant. In a map, a
-    /// text is a source, a map is a row without its key, and any other value is a constant.
+    /// Reads both forms: a list of rows, and a map from key to source, row or constant. In a map, a text is a source, a
+    /// map is a row without its key, and any other value is a constant.
     pub fn parse(place: &str, value: &Value) -> Result<Self, MappingError> {
         let rows = match value {
             Value::Array(rows) => {
@@ -197,7 +197,7 @@ impl Mapping {
         Ok(mapping)
     }
 
-    /// Two rows of one key and one rank: nothing says which of them wins.
+    /// Refuses two rows of one key and one rank: nothing says which of them wins.
     fn unambiguous(&self, place: &str) -> Result<(), MappingError> {
         for (n, row) in self.rows.iter().enumerate() {
             let rank = row.source.rank();
@@ -211,22 +211,22 @@ impl Mapping {
         Ok(())
     }
 
-    /// All rows, those of higher precedence first.
+    /// Returns all rows, those of higher precedence first.
     pub fn rows(&self) -> &[MappingRow] {
         &self.rows
     }
 
-    /// The rows of a key, those of higher precedence first.
+    /// Returns the rows of a key, those of higher precedence first.
     pub fn of<'m>(&'m self, key: &'m str) -> impl Iterator<Item = &'m MappingRow> + 'm {
         self.rows.iter().filter(move |row| row.key == key)
     }
 
-    /// Keys that may be injected by the name of an argument.
+    /// Returns the keys that may be injected by the name of an argument.
     pub fn auto_keys(&self) -> impl Iterator<Item = &str> + '_ {
         self.rows.iter().filter(|row| row.source == RowSource::Auto).map(|row| row.key.as_str())
     }
 
-    /// The constants: the agent tier.
+    /// Returns the constants, which are the agent tier.
     pub fn constants(&self) -> Values {
         let constant = |row: &MappingRow| match &row.source {
             RowSource::Constant(value) => Some((row.key.clone(), value.clone())),
@@ -235,13 +235,13 @@ impl Mapping {
         self.rows.iter().filter_map(constant).collect()
     }
 
-    /// No rows.
+    /// Whether there are no rows.
     pub fn is_empty(&self) -> bool {
         self.rows.is_empty()
     }
 }
 
-/// A key that a row or a binding may have.
+/// Checks a key of a row or a binding.
 pub(super) fn check_key(key: &str) -> Result<(), String> {
     if key.is_empty() {
         Err("expected a key, got an empty text".into())
@@ -308,7 +308,7 @@ fn known_keys(place: &str, map: &Map<String, Value>, known: &[&str]) -> Result<(
     Err(wrong(place, format!("unknown key `{key}`{hint}")))
 }
 
-/// The list form, which is also how a mapping is kept.
+/// Returns the list form, which is also the stored form.
 impl From<&Mapping> for Value {
     fn from(mapping: &Mapping) -> Self {
         json!(mapping)

@@ -1,4 +1,4 @@
-//! Values that the runtime knows and the model need not name: four tiers, and who may set what.
+//! Values that the runtime knows and the model need not name: four tiers, and their sources.
 //!
 //! | tier | set where |
 //! |---|---|
@@ -31,24 +31,24 @@ pub use resolver::Resolver;
 /// The values of one tier, by key.
 pub type Values = Map<String, Value>;
 
-/// Where a value came from.
+/// Source of a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Tier {
-    /// The request.
+    /// Values of the request.
     Session,
-    /// The user: claims and operators.
+    /// Values of the user, from claims and operators.
     User,
-    /// The agent's configuration.
+    /// Values of the agent's configuration.
     Agent,
-    /// The project.
+    /// Values of the project.
     Project,
-    /// No tier had it: the `fallback` of a mapping row.
+    /// The `fallback` of a mapping row, because no tier had a value.
     Fallback,
 }
 
 impl Tier {
-    /// As it stands in reports.
+    /// Returns the name in reports.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Session => "session",
@@ -59,7 +59,7 @@ impl Tier {
         }
     }
 
-    /// The path under which operators keep the values of a tier for a user; `None` of the other tiers.
+    /// Returns the path under which operators store the values of a tier for a user; `None` for the other tiers.
     pub fn root(self, user: &str) -> Option<String> {
         match self {
             Self::User => Some(format!("v/context/users/{user}")),
@@ -69,43 +69,43 @@ impl Tier {
     }
 }
 
-/// The path of what a key inserted, for a user; `at` is its place below the tier's root where the dots of the key don't
-/// say it. `None` of a tier that lies at no path.
+/// Returns the path of a key's value, for a user; `at` is its place below the tier's root where the dots of the key
+/// don't give it. `None` if the tier has no path.
 fn path_of_key(key: &str, (tier, at): (Tier, Option<&str>), user: &str) -> Option<String> {
     let root = tier.root(user)?;
     Some(at.map_or_else(|| format!("{root}/{}", key.replace('.', "/")), |at| format!("{root}/{at}")))
 }
 
-/// The four tiers. They stay apart, so that a report can say which one won.
+/// The four tiers. They are kept apart, so that a report can say which one was used.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Tiers {
-    /// Of the request.
+    /// Values of the request.
     #[serde(skip_serializing_if = "Map::is_empty")]
     pub session: Values,
-    /// Of the user.
+    /// Values of the user.
     #[serde(skip_serializing_if = "Map::is_empty")]
     pub user: Values,
-    /// Of the agent's configuration.
+    /// Values of the agent's configuration.
     #[serde(skip_serializing_if = "Map::is_empty")]
     pub agent: Values,
-    /// Of the project.
+    /// Values of the project.
     #[serde(skip_serializing_if = "Map::is_empty")]
     pub project: Values,
 }
 
 impl Tiers {
-    /// The value of a key and the tier that has it: session, user, agent, project.
+    /// Returns the value of a key and the first tier that has it: session, user, agent, project.
     pub fn resolve(&self, key: &str) -> Option<(&Value, Tier)> {
         self.resolve_from(Tier::Session, key)
     }
 
-    /// The same, starting at `first` and going down.
+    /// Returns the value of a key and its tier, beginning at `first` and going down.
     pub fn resolve_from(&self, first: Tier, key: &str) -> Option<(&Value, Tier)> {
         self.find_from(first, key).map(|(value, tier, _)| (value, tier))
     }
 
-    /// The same, with the segments of the value's place in its tier.
+    /// Returns the value of a key, its tier and its place in the tier, beginning at `first` and going down.
     fn find_from(&self, first: Tier, key: &str) -> Option<(&Value, Tier, Vec<String>)> {
         let order: &[Tier] = match first {
             Tier::Session => &[Tier::Session, Tier::User, Tier::Agent, Tier::Project],
@@ -120,7 +120,7 @@ impl Tiers {
         })
     }
 
-    /// The values of one tier.
+    /// Returns the values of one tier.
     const fn tier_values(&self, tier: Tier) -> Option<&Values> {
         match tier {
             Tier::Session => Some(&self.session),
@@ -132,13 +132,13 @@ impl Tiers {
     }
 }
 
-/// A key in one map: literally first (`"user.name"`), then as a dotted walk in which a number
-/// indexes an array. A miss is a miss, never an error; `null` is a miss too.
+/// Returns the value of a key in one map: first literally (`"user.name"`), then by a dotted path in which a number
+/// indexes an array. A missing value is never an error; `null` counts as missing.
 pub fn get<'v>(values: &'v Values, key: &str) -> Option<&'v Value> {
     find(values, key).map(|(value, _)| value)
 }
 
-/// The same, with the segments of the value's place.
+/// Returns the value of a key with the segments of its place.
 fn find<'v>(values: &'v Values, key: &str) -> Option<(&'v Value, Vec<String>)> {
     let literal = values.get(key).map(|value| (value, vec![key.to_owned()]));
     let found = literal.or_else(|| {

@@ -1,7 +1,7 @@
-//! `${key}` and `{{key}}` in texts: one pass, and what is inserted is not expanded again.
+//! `${key}` and `{{key}}` in texts: one pass, and inserted text is not expanded again.
 //!
-//! `\${` and `\{{` stand for the characters themselves. What doesn't hold a key (`${}`, `{{#each}}`,
-//! `${a b}`) is no placeholder and stays as it is.
+//! `\${` and `\{{` stand for the characters themselves. Braces without a key (`${}`, `{{#each}}`, `${a b}`) are no
+//! placeholder and stay unchanged.
 
 use crate::limits::{PLACEHOLDER_BYTES, PLACEHOLDERS_BYTES};
 use crate::render::{RenderOptions, render};
@@ -18,15 +18,15 @@ use std::ops::Range;
 /// A text with its placeholders replaced.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Expanded {
-    /// The text.
+    /// Text after the replacement.
     pub text: String,
     /// Keys that had a value, each once, in the order of the text.
     pub used: Vec<UsedKey>,
-    /// Keys that had none, each once: nothing stands in their places.
+    /// Keys without a value, each once: nothing is inserted for them.
     pub missed: Vec<String>,
     /// Keys whose values were cut to the limit.
     pub cut: Vec<Cut>,
-    /// Where values stand in the text.
+    /// Ranges of the inserted values in the text, in bytes.
     #[serde(skip)]
     pub inserted: Vec<Range<usize>>,
 }
@@ -34,20 +34,20 @@ pub struct Expanded {
 /// A key that had a value.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UsedKey {
-    /// The key as its placeholder has it, with dots.
+    /// Key as in its placeholder, with dots.
     pub key: String,
-    /// Where its value came from.
+    /// Tier of the value.
     pub tier: Tier,
-    /// Bytes that it inserted; 0 in records that don't say.
+    /// Bytes of the value; 0 in records that don't hold it.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub bytes: usize,
-    /// Its place in the tier, `a/b`, where the dots of the key don't say it.
+    /// Place in the tier, `a/b`, where the dots of the key don't give it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub at: Option<String>,
 }
 
 impl UsedKey {
-    /// The path of its value, for a user; `None` of a tier that lies at no path.
+    /// Returns the path of the value, for a user; `None` if the tier has no path.
     pub fn path(&self, user: &str) -> Option<String> {
         path_of_key(&self.key, (self.tier, self.at.as_deref()), user)
     }
@@ -58,14 +58,14 @@ const fn is_zero(bytes: &usize) -> bool {
     *bytes == 0
 }
 
-/// A key whose value was longer than what may be inserted.
+/// A key whose value was longer than the limit.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Cut {
-    /// The key as its placeholder has it, with dots.
+    /// Key as in its placeholder, with dots.
     pub key: String,
-    /// Bytes of its value.
+    /// Bytes of the value.
     pub bytes: usize,
-    /// Bytes inserted.
+    /// Bytes that were inserted.
     pub given: usize,
 }
 
@@ -73,16 +73,16 @@ pub struct Cut {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("no value for the placeholders {}", .keys.iter().map(MissedKey::to_string).collect::<Vec<_>>().join(", "))]
 pub struct UnresolvedPlaceholders {
-    /// The keys.
+    /// Keys without a value.
     pub keys: Vec<MissedKey>,
 }
 
-/// A key without a value, and the text in which it stands.
+/// A key without a value, and the text in which it occurs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MissedKey {
-    /// The key as its placeholder has it, with dots.
+    /// Key as in its placeholder, with dots.
     pub key: String,
-    /// Part of the configuration, e.g. `context/plan`; of one text alone it is empty.
+    /// Part of the configuration, e.g. `context/plan`; empty for a text alone.
     pub place: String,
 }
 
@@ -94,7 +94,7 @@ impl fmt::Display for MissedKey {
 }
 
 impl Expanded {
-    /// Itself, or an error when `strict` and a key had no value.
+    /// Returns itself, or an error if `strict` and a key had no value.
     pub fn check(self, strict: bool) -> Result<Self, UnresolvedPlaceholders> {
         if strict && !self.missed.is_empty() {
             let missed = self.missed.into_iter().map(|key| MissedKey { key, place: String::new() });
@@ -104,26 +104,26 @@ impl Expanded {
     }
 }
 
-/// A piece of a text.
+/// A piece of a text: plain text or the key of a placeholder.
 #[derive(Debug, PartialEq, Eq)]
 enum Piece<'t> {
     Text(&'t str),
     Key(&'t str),
 }
 
-/// Whether a text has placeholders, or characters that stand for the beginning of one.
+/// Whether a text may have placeholders or escapes of one.
 pub fn has_any(text: &str) -> bool {
     text.contains("${") || text.contains("{{")
 }
 
-/// The keys of a text's placeholders, in order.
+/// Returns the keys of a text's placeholders, in order.
 pub fn keys(text: &str) -> Vec<&str> {
     let pieces = pieces(text).into_iter();
     pieces.filter_map(|piece| if let Piece::Key(key) = piece { Some(key) } else { None }).collect()
 }
 
-/// Replaces the placeholders of a text; each key is looked up once. A value inserts at most
-/// [`PLACEHOLDER_BYTES`], all of them together at most [`PLACEHOLDERS_BYTES`].
+/// Replaces the placeholders of a text; each key is looked up once. A value inserts at most [`PLACEHOLDER_BYTES`], all
+/// of them together at most [`PLACEHOLDERS_BYTES`].
 pub fn expand<'v>(text: &str, lookup: &impl Fn(&str) -> Option<Cow<'v, GivenValue>>) -> Expanded {
     let mut out = Expanded { text: String::with_capacity(text.len()), ..Expanded::default() };
     let mut known: HashMap<&str, Option<(Cow<'v, GivenValue>, bool)>> = HashMap::new();
@@ -159,22 +159,22 @@ pub fn expand<'v>(text: &str, lookup: &impl Fn(&str) -> Option<Cow<'v, GivenValu
     out
 }
 
-/// What a value inserts.
+/// Text that a value inserts.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GivenValue {
-    /// At most [`PLACEHOLDER_BYTES`].
+    /// Text of at most [`PLACEHOLDER_BYTES`].
     pub text: String,
     /// Bytes of the whole value.
     pub bytes: usize,
-    /// Where it came from.
+    /// Tier of the value.
     pub tier: Tier,
-    /// Its place in the tier, `a/b`, where the dots of its key don't say it.
+    /// Place in the tier, `a/b`, where the dots of its key don't give it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub at: Option<String>,
 }
 
 impl GivenValue {
-    /// Of a value that a key has found.
+    /// Makes the text of a value that a key has found.
     pub fn from_found(key: &str, found: &FoundValue) -> Self {
         let place: Vec<_> = found.place.iter().map(|segment| segment.replace('/', "\\/")).collect();
         let place = place.join("/");
@@ -182,12 +182,12 @@ impl GivenValue {
         Self { at: is_else.then_some(place), ..Self::new(&found.value, found.tier) }
     }
 
-    /// The path of the value of a key, for a user; `None` of a tier that lies at no path.
+    /// Returns the path of a key's value, for a user; `None` if the tier has no path.
     pub fn path(&self, key: &str, user: &str) -> Option<String> {
         path_of_key(key, (self.tier, self.at.as_deref()), user)
     }
 
-    /// Text as it is, anything else as JSON; too long an object as a summary.
+    /// Makes the text of a value: text as it is, other values as JSON; a long map or list is summarised.
     pub fn new(value: &Value, tier: Tier) -> Self {
         let mut text = match value {
             Value::String(text) => text.clone(),
@@ -195,7 +195,7 @@ impl GivenValue {
         };
         let bytes = text.len();
         if bytes > PLACEHOLDER_BYTES {
-            // A beginning of JSON is not JSON: a summary of the whole is.
+            // The beginning of JSON is not JSON, a summary of the whole is.
             if value.is_object() || value.is_array() {
                 text = render(value, RenderOptions { budget: PLACEHOLDER_BYTES, pretty: false });
             }
@@ -205,7 +205,7 @@ impl GivenValue {
     }
 }
 
-/// The longest beginning of `text` within `limit` bytes that splits no character.
+/// Returns the longest beginning of `text` within `limit` bytes that splits no character.
 fn head(text: &str, limit: usize) -> &str {
     let end = (0..=limit.min(text.len())).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0);
     &text[..end]
@@ -220,7 +220,7 @@ fn pieces(text: &str) -> Vec<Piece<'_>> {
         if let Some(escaped) = rest.strip_prefix('\\')
             && (escaped.starts_with("${") || placeholder(escaped).is_some())
         {
-            // Without the backslash, and on behind both characters of the opening.
+            // The backslash is dropped, and both characters of the opening are skipped.
             pieces.push(Piece::Text(&text[from..at]));
             from = at + 1;
             at += 3;
@@ -238,7 +238,7 @@ fn pieces(text: &str) -> Vec<Piece<'_>> {
     pieces
 }
 
-/// The key of the placeholder that `text` begins with, and the placeholder's length.
+/// Returns the key of the placeholder that `text` begins with, and the placeholder's length.
 fn placeholder(text: &str) -> Option<(&str, usize)> {
     let (open, close) = if text.starts_with("${") {
         ("${", "}")
@@ -247,7 +247,7 @@ fn placeholder(text: &str) -> Option<(&str, usize)> {
     } else {
         return None;
     };
-    // No further than a key can reach: a text of many openings is still read once.
+    // The search ends where no key can reach, so that a text of many openings is read once.
     let inner = head(&text[open.len()..], KEY_BYTES + 8);
     let end = inner.find(close)?;
     let key = inner[..end].trim_matches(' ');

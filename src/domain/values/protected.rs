@@ -1,34 +1,35 @@
-//! Keys that a request can't set: who somebody is, is not for him to say.
+//! Protected keys, which a request can't set: callers don't decide on their own identity.
 //!
-//! They are known by their whole names, as `_auto` compares them: `user_id`, `userId`, `uid`, `user.id` and
-//! `{"user": {"id": …}}` are one.
+//! They are compared by their whole names, as `_auto` does: `user_id`, `userId`, `uid`, `user.id` and `{"user": {"id":
+//! …}}` are the same.
 
 use crate::values::auto::whole_name;
 use crate::values::{Values, get};
 use serde_json::{Map, Value};
 
-/// Whole name of the tenant's id: protected whoever asks.
+/// Whole name of the tenant's id: protected from every caller.
 const TENANT: [&str; 1] = ["tenantid"];
 
-/// Of whom a request is, where a token says it: what it doesn't say, nobody says.
+/// Key of the user's id, which only a token sets.
 pub const USER_ID: &str = "user_id";
-/// Whole names of the same, as tools and prompts use them: by the token's `sub`, `name` and `email`.
+/// Whole names of the user's id, name and e-mail address, as tools and prompts use them; the token's `sub`, `name` and
+/// `email` set them.
 const IDENTITY: [&str; 7] =
     ["userid", "username", "useremail", "useruserid", "useruid", "userusername", "useruseremail"];
-/// The map that has them; any other value of this name is taken for one of them.
+/// Key of the map that holds them; any other value of this name counts as one of them.
 const USER: &str = "user";
 
-/// Names longer than these, in bytes, are the beginning of no protected one, be it behind a tier.
+/// Bytes of a name above which it is no beginning of a protected one, even behind a tier.
 const LONGEST: usize = 24;
 
-/// The capability to set them all the same.
+/// Capability to set them nevertheless.
 pub const OVERRIDE: &str = "context/override";
 
 /// A `sessionContext` that sets protected keys.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("CONTEXT_OVERRIDE_DENIED: `sessionContext` sets {}, which only a caller with `{OVERRIDE}` may", list(.keys))]
 pub struct OverrideDenied {
-    /// The keys.
+    /// Protected keys that it sets.
     pub keys: Vec<String>,
 }
 
@@ -36,8 +37,8 @@ fn list(keys: &[String]) -> String {
     keys.iter().map(|key| format!("`{key}`")).collect::<Vec<_>>().join(", ")
 }
 
-/// Takes what a session says of the identity of its sender out of it, wherever [`get`] would find it,
-/// and what lies below. Returns the keys that it had.
+/// Removes the identity of the sender from a session's values, wherever [`get`] would find it, with what is below.
+/// Returns the removed keys.
 pub fn take_identity(session: &mut Values) -> Vec<String> {
     let mut taken = Vec::new();
     take(session, "", &mut taken);
@@ -59,7 +60,7 @@ fn take(values: &mut Values, above: &str, taken: &mut Vec<String>) {
     }
 }
 
-/// Keys by which a session gives a value to one of these whole names.
+/// Collects the keys by which a session gives a value to one of these whole names.
 fn find(values: &Map<String, Value>, above: &str, names: &[&str], found: &mut Vec<String>) {
     for (key, value) in values {
         let path = below(above, key);
@@ -77,12 +78,12 @@ fn below(above: &str, key: &str) -> String {
     if above.is_empty() { key.to_owned() } else { format!("{above}.{key}") }
 }
 
-/// Whether a dotted key is one of these names, or lies below it.
+/// Whether a dotted key is one of these names, or below one.
 fn is_of(key: &str, names: &[&str]) -> bool {
     is_named(key, names) || is_named(plain(key), names)
 }
 
-/// A key without the tier that an author may write before it: in a placeholder `session.user_id` is a key of that name.
+/// Returns a key without the tier before it: in a placeholder `session.user_id` is a key of that name.
 fn plain(key: &str) -> &str {
     key.strip_prefix("session.").unwrap_or(key)
 }
@@ -92,9 +93,8 @@ fn is_named(key: &str, names: &[&str]) -> bool {
     ends.into_iter().any(|end| names.contains(&whole_name(&key[..end]).as_str()))
 }
 
-/// Refuses a session that gives a value to `tenant_id`, however it is spelt, or to one of `claims`, the keys that came
-/// from a verified token: by its name, on the way to it (`{"user": {"name": …}}` for `user.name`)
-/// or below it (`org.id` for `org`).
+/// Refuses a session that gives a value to `tenant_id` in any spelling, or to one of `claims`, the keys of a verified
+/// token: by its name, on the way to it (`{"user": {"name": …}}` for `user.name`) or below it (`org.id` for `org`).
 pub fn check<'k>(session: &Values, claims: impl IntoIterator<Item = &'k str>) -> Result<(), OverrideDenied> {
     let mut keys: Vec<String> = claims.into_iter().filter(|key| sets(session, key)).map(str::to_owned).collect();
     find(session, "", &TENANT, &mut keys);

@@ -1,4 +1,4 @@
-//! What one turn knows: the tiers and the rows that name their values.
+//! The resolver of one turn: the tiers, and the rows that name their values.
 
 use crate::ids::sha256_hex;
 use crate::values::mapping::{Mapping, MappingRow, RowSource};
@@ -6,13 +6,14 @@ use crate::values::{Tier, Tiers, Values};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-/// Tiers and mapping rows. It ends with the turn: its record keeps [`super::known::KnownValues`] of it.
+/// Tiers and mapping rows of one turn. They aren't stored: the turn's record keeps [`super::known::KnownValues`] of
+/// them.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Resolver {
-    /// The values; the agent tier is the mapping's constants.
+    /// Values by tier; the agent tier holds the mapping's constants.
     pub tiers: Tiers,
-    /// The rows.
+    /// Rows of the mapping.
     #[serde(skip_serializing_if = "Mapping::is_empty")]
     pub mapping: Mapping,
 }
@@ -20,11 +21,11 @@ pub struct Resolver {
 /// A value that a key names.
 #[derive(Debug, Clone, PartialEq)]
 pub struct FoundValue {
-    /// A value of the tier, a constant or a fallback.
+    /// Value of the tier, a constant or a fallback.
     pub value: Value,
-    /// The tier that has it.
+    /// Tier of the value.
     pub tier: Tier,
-    /// Segments of its place in the tier; none of a constant and of a fallback.
+    /// Segments of its place in the tier; empty for a constant and for a fallback.
     pub place: Vec<String>,
 }
 
@@ -37,7 +38,7 @@ impl FoundValue {
         Self { value: value.clone(), tier, place }
     }
 
-    /// What lies at `.rest` below it.
+    /// Returns the value at `.rest` below it.
     fn descend(self, rest: &str) -> Option<Self> {
         let Some(rest) = rest.strip_prefix('.') else { return Some(self) };
         let value =
@@ -51,25 +52,24 @@ impl FoundValue {
 }
 
 impl Resolver {
-    /// The values of a turn.
+    /// Makes the resolver of a turn.
     pub fn new(session: Values, user: Values, project: Values, mapping: Mapping) -> Self {
         Self { tiers: Tiers { session, user, agent: mapping.constants(), project }, mapping }
     }
 
-    /// SHA-256 of everything that it resolves from.
+    /// Returns the SHA-256 of everything that it resolves from.
     pub fn hash(&self) -> String {
         sha256_hex(&serde_json::to_vec(self).expect("values serialise"))
     }
 
-    /// The value of a key. A row owns its key and what is below it (`customer` owns
-    /// `customer.name`): what it doesn't find is not looked for elsewhere, so that no caller's
-    /// value takes the place of one that the configuration has bound. A key without a row is
-    /// walked over all tiers.
+    /// Returns the value of a key and its tier. A row owns its key and all keys below it (`customer` owns
+    /// `customer.name`): what the row doesn't find is not searched elsewhere, so that no caller's value replaces one
+    /// that the configuration has bound. A key without a row is searched in all tiers.
     pub fn lookup(&self, key: &str) -> Option<(Value, Tier)> {
         self.find(key).map(|found| (found.value, found.tier))
     }
 
-    /// [`Self::lookup`] with the place of the value in its tier.
+    /// Returns the value of a key as [`Self::lookup`] does, with its place in the tier.
     pub fn find(&self, key: &str) -> Option<FoundValue> {
         let mut owner = Some(key);
         while let Some(candidate) = owner {
@@ -81,14 +81,14 @@ impl Resolver {
         self.tiers.find_from(Tier::Session, key).map(FoundValue::new)
     }
 
-    /// The value of a key that has rows: values first, in the order of precedence, then fallbacks.
+    /// Returns the value of a key with rows: values first, in the order of precedence, then fallbacks.
     fn mapped(&self, key: &str) -> Option<FoundValue> {
         let rows = || self.mapping.of(key);
         let value = rows().find_map(|row| self.source(&row.key, &row.source));
         value.or_else(|| rows().find_map(|row| Some(FoundValue::nowhere(row.fallback.clone()?, Tier::Fallback))))
     }
 
-    /// The value of a source; `key` is what `_global` and `_auto` read.
+    /// Returns the value of a source; `key` is the one that `_global` and `_auto` read.
     pub(super) fn value(&self, key: &str, source: &RowSource) -> Option<(Value, Tier)> {
         self.source(key, source).map(|found| (found.value, found.tier))
     }
@@ -99,7 +99,7 @@ impl Resolver {
             RowSource::Constant(value) => {
                 return (!value.is_null()).then(|| FoundValue::nowhere(value.clone(), Tier::Agent));
             }
-            // `user.name` as a source also means the claim of that name.
+            // The source `user.name` also means the claim of that name.
             RowSource::From(Tier::User, name) => {
                 let claim = crate::values::find(&self.tiers.user, &format!("user.{name}"));
                 claim.map(|(value, place)| (value, Tier::User, place)).or_else(|| find_from(Tier::User, name))
@@ -113,12 +113,12 @@ impl Resolver {
         found.map(FoundValue::new)
     }
 
-    /// Keys that may be injected by the name of an argument, and have a value now.
+    /// Returns the keys that may be injected by the name of an argument, and have a value.
     pub fn auto_keys(&self) -> Vec<&str> {
         self.mapping.auto_keys().filter(|key| self.lookup(key).is_some()).collect()
     }
 
-    /// The rows of a key.
+    /// Returns the rows of a key.
     pub fn rows<'r>(&'r self, key: &'r str) -> impl Iterator<Item = &'r MappingRow> + 'r {
         self.mapping.of(key)
     }

@@ -1,11 +1,11 @@
-//! The forms in which a configuration writes `contextMapping` and `toolArgInjection`, and the one in which they are kept.
+//! The forms in which a configuration writes `contextMapping` and `toolArgInjection`, and their stored form.
 
 use super::inject::Bindings;
 use super::mapping::{Mapping, MappingError};
 use crate::lattice::value::type_name;
 use serde_json::{Map, Value, json};
 
-/// Keys of the sources' `contextMapping` that have no meaning here, and what has.
+/// Keys of other systems' `contextMapping` without a meaning here, and what to use instead.
 const REFUSED: [(&str, &str); 4] = [
     ("promptVars", "every placeholder is filled in by its key; leave the list out"),
     ("envelopeKeys", "values reach a tool as its arguments, by `toolArgInjection`; leave the list out"),
@@ -13,9 +13,9 @@ const REFUSED: [(&str, &str); 4] = [
     ("_global", "expected it as the `source` of a row, or in the place of a tool in `toolArgInjection`"),
 ];
 
-/// Reads `contextMapping` and `toolArgInjection` in all their forms and puts the one that is kept in
-/// their places. In a `contextMapping` that is a map there may stand, beside the rows: `toolArgInjection`, `constants` by
-/// tool and argument, `declaredKeys`, each of which is a row with the source `_auto`, and `entityIdsKey`.
+/// Reads `contextMapping` and `toolArgInjection` in all their forms and replaces them by the stored one. A
+/// `contextMapping` that is a map may also hold: `toolArgInjection`, `constants` by tool and argument, `declaredKeys`,
+/// each of which is a row with the source `_auto`, and `entityIdsKey`.
 pub fn take(map: &mut Map<String, Value>) -> Result<(), MappingError> {
     let mut bindings = Bindings::default();
     if let Some(mut mapping) = map.remove("contextMapping") {

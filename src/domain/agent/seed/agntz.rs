@@ -1,4 +1,4 @@
-//! agntz's manifests: an agent of `kind: llm`.
+//! Manifests of agntz: an agent of `kind: llm`.
 
 use super::{Config, bad};
 use crate::decode::Wrong;
@@ -8,10 +8,10 @@ use serde_json::{Map, Value, json};
 /// Keys that only a manifest has.
 const TELLING: [&str; 2] = ["kind", "instruction"];
 
-/// Providers under the names that agntz knows them by.
+/// Names of providers in agntz, and their names here.
 const PROVIDERS: [(&str, &str); 2] = [("google", "gemini"), ("togetherai", "together")];
 
-/// Keys that have no meaning here, and what is done instead.
+/// Keys that have no meaning here, and what to use instead.
 const NO_MEANING: [(&str, &str); 9] = [
     ("inputSchema", "the input of a task has no type here; it stands in the prompt as it came"),
     ("prompt", "the task stands in the prompt in its own form; put what is asked of the model into `instruction`"),
@@ -24,12 +24,12 @@ const NO_MEANING: [(&str, &str); 9] = [
     ("settings", "it belongs to transcription and images"),
 ];
 
-/// Whether a configuration is a manifest.
+/// Whether a configuration is a manifest of agntz.
 pub(super) fn is_manifest(map: &Config) -> bool {
     TELLING.iter().any(|key| map.contains_key(*key))
 }
 
-/// The same configuration in the spelling of agent files.
+/// Returns the same configuration in the spelling of agent files.
 pub(super) fn mapped(map: &Config) -> Result<Config, Wrong> {
     let mut config = map.clone();
     if let Some(kind) = config.shift_remove("kind")
@@ -48,7 +48,7 @@ pub(super) fn mapped(map: &Config) -> Result<Config, Wrong> {
     moved(&mut config, "instruction", "systemPrompt", Ok)?;
     limited(&mut config)?;
     if let Some(schema) = config.shift_remove("outputSchema") {
-        // The same as Covia's `responseFormat`, with the same questions.
+        // Covia's `responseFormat` means the same and has the same checks.
         config.insert("responseFormat".into(), json!({"schema": schema_of(&schema)?}));
     }
     if let Some(Value::Object(model)) = config.get_mut("model")
@@ -65,7 +65,7 @@ pub(super) fn mapped(map: &Config) -> Result<Config, Wrong> {
     Ok(config)
 }
 
-/// Another name for a key.
+/// Renames a key, and refuses a configuration that has both.
 fn moved(
     config: &mut Config,
     from: &str,
@@ -80,7 +80,7 @@ fn moved(
     Ok(())
 }
 
-/// `maxSteps`, `tokenBudget` and `timeoutMs` are limits of a task.
+/// Moves `maxSteps`, `tokenBudget` and `timeoutMs` into the limits of a task.
 fn limited(config: &mut Config) -> Result<(), Wrong> {
     let mut limits = match config.shift_remove("limits") {
         None => Map::new(),
@@ -102,7 +102,7 @@ fn limited(config: &mut Config) -> Result<(), Wrong> {
     Ok(())
 }
 
-/// A JSON Schema, or a map of properties in short: all of them are required, and there are no others.
+/// Returns a JSON Schema as it is given. A short map of properties becomes one with all of them required and no others.
 fn schema_of(given: &Value) -> Result<Value, Wrong> {
     let Value::Object(map) = given else {
         return bad(format!("`outputSchema`: expected a map, got {}", type_name(given)));
@@ -130,7 +130,7 @@ fn property(of: &Value) -> Value {
     }
 }
 
-/// An entry of `tools`: another agent is a delegate; programs of an agntz process aren't here.
+/// Returns an entry of `tools`: another agent becomes a delegate; programs of an agntz process are refused.
 fn tool_of(at: usize, tool: &Value) -> Result<Value, Wrong> {
     let Some(kind) = tool.get("kind") else { return Ok(tool.clone()) };
     match kind.as_str() {

@@ -1,4 +1,4 @@
-//! The sources' spellings of a configuration, turned into the one of agent files.
+//! Configurations as Covia and agntz spell them, turned into the spelling of agent files.
 //!
 //! | source | what it spells otherwise | where |
 //! |---|---|---|
@@ -23,7 +23,7 @@ fn bad<T>(text: impl Into<String>) -> Result<T, Wrong> {
     Err(text.into().into())
 }
 
-/// The same configuration in the spelling of agent files.
+/// Returns the same configuration in the spelling of agent files.
 pub(super) fn mapped(map: &Config) -> Result<Config, Wrong> {
     let mut config = if agntz::is_manifest(map) { agntz::mapped(map)? } else { map.clone() };
     if let Some(state) = config.shift_remove("state") {
@@ -46,8 +46,8 @@ pub(super) fn mapped(map: &Config) -> Result<Config, Wrong> {
     Ok(config)
 }
 
-/// `state.config` wins over the keys beside it, key by key; the entries of `state.context` come after
-/// those of `context`.
+/// Merges `state` into a configuration. `state.config` wins over the keys beside it, key by key; the entries of
+/// `state.context` come after those of `context`.
 fn with_state(config: Config, state: &Value) -> Result<Config, Wrong> {
     let mut merged = Value::Object(config);
     merge::shallow(&mut merged, &state_config(state)?);
@@ -63,7 +63,7 @@ fn with_state(config: Config, state: &Value) -> Result<Config, Wrong> {
     Ok(config)
 }
 
-/// The configuration in a `state`, which may hold `context` besides.
+/// Returns the configuration in a `state`, which may hold `context` besides.
 pub fn state_config(state: &Value) -> Result<Config, Wrong> {
     let Some(map) = state.as_object() else {
         return bad(format!("`state`: expected a map, got {}", type_name(state)));
@@ -80,7 +80,7 @@ pub fn state_config(state: &Value) -> Result<Config, Wrong> {
     }
 }
 
-/// A configuration with tools of goals and without an `operation` is of a goal tree.
+/// Sets the loop to a goal tree for a configuration with tools of goals and without an `operation`.
 fn infer_loop(config: &mut Config) {
     let tools = config.get("tools").and_then(Value::as_array);
     let has_goals = tools.into_iter().flatten().filter_map(Value::as_str).any(|name| GOAL_TOOLS.contains(&name));
@@ -89,7 +89,7 @@ fn infer_loop(config: &mut Config) {
     }
 }
 
-/// `operation` names the loop.
+/// Sets the loop that `operation` names.
 fn looped(config: &mut Config, operation: &Value) -> Result<(), Wrong> {
     let Some(name) = operation.as_str() else {
         return bad(format!("`operation`: expected text, got {}", type_name(operation)));
@@ -104,7 +104,7 @@ fn looped(config: &mut Config, operation: &Value) -> Result<(), Wrong> {
     Ok(())
 }
 
-/// `responseFormat` is the type of what completes a task: `"text"`, `"json"` or `{name, schema}`.
+/// Sets the schema of outputs from `responseFormat`: `"text"`, `"json"` or `{name, schema}`.
 fn typed(config: &mut Config, format: &Value) -> Result<(), Wrong> {
     let schema = match format {
         Value::String(text) if text == "text" => return Ok(()),
@@ -130,7 +130,7 @@ fn typed(config: &mut Config, format: &Value) -> Result<(), Wrong> {
     Ok(())
 }
 
-/// A title for people: it begins the description.
+/// Puts the title `name`, which is for people, before the description.
 fn named(config: &mut Config, name: &Value) -> Result<(), Wrong> {
     let Some(name) = name.as_str() else {
         return bad(format!("`name`: expected text, got {}", type_name(name)));

@@ -1,4 +1,4 @@
-//! Covia's models: an operation names the provider, or the model's own name does.
+//! Models of Covia: an operation names the provider, or the model's own name does.
 
 use super::{Config, bad};
 use crate::decode::Wrong;
@@ -6,7 +6,7 @@ use crate::lattice::catalog::catalog_path;
 use crate::lattice::value::type_name;
 use serde_json::{Map, Value};
 
-/// Covia's operations that call a model, with the provider here and the model that they mean when none is named.
+/// Covia's operations that call a model, with the provider here and the model that each uses when none is named.
 const OPERATIONS: [(&str, &str, &str); 6] = [
     ("v/ops/langchain/openai", "openai", "gpt-5.4-mini"),
     ("v/ops/langchain/anthropic", "anthropic", "claude-sonnet-4-5"),
@@ -16,7 +16,7 @@ const OPERATIONS: [(&str, &str, &str); 6] = [
     ("v/ops/langchain/deepseek", "deepseek", "deepseek-chat"),
 ];
 
-/// How names of models begin, and whose they are.
+/// Beginnings of model names, and the providers of those models.
 const FAMILIES: [(&str, &str); 16] = [
     ("gpt-", "openai"),
     ("chatgpt-", "openai"),
@@ -36,10 +36,10 @@ const FAMILIES: [(&str, &str); 16] = [
     ("phi", "ollama"),
 ];
 
-/// Keys beside `model` that say the same as keys inside of it.
+/// Keys beside `model`, and the keys inside of it that mean the same.
 const BESIDE: [(&str, &str); 2] = [("url", "baseUrl"), ("apiKey", "key")];
 
-/// Puts `model` as text, `llmOperation`, `url` and `apiKey` into the map that a model is.
+/// Moves `model` as text, `llmOperation`, `url` and `apiKey` into the map of a model.
 pub(super) fn settle(config: &mut Config) -> Result<(), Wrong> {
     let operation = config.shift_remove("llmOperation").map(|given| of_operation(&given)).transpose()?;
     let mut model = match (config.get("model"), operation) {
@@ -50,7 +50,7 @@ pub(super) fn settle(config: &mut Config) -> Result<(), Wrong> {
             return bad("`llmOperation`: `model` names its provider already, leave one out");
         }
         (Some(Value::Object(model)), None) => model.clone(),
-        // Said with its type where configurations are read.
+        // The decoder of configurations names the expected type.
         (Some(_), _) => return Ok(()),
         (None, None) => Map::new(),
     };
@@ -70,7 +70,7 @@ pub(super) fn settle(config: &mut Config) -> Result<(), Wrong> {
     Ok(())
 }
 
-/// Puts the maps that they mean into the places of fallbacks that are texts.
+/// Replaces fallbacks that are texts by the maps that they stand for.
 fn name_fallbacks(model: &mut Map<String, Value>) -> Result<(), Wrong> {
     let Some(Value::Array(fallback)) = model.get_mut("fallback") else { return Ok(()) };
     for entry in fallback {
@@ -100,7 +100,7 @@ fn of_operation(given: &Value) -> Result<(&'static str, &'static str), Wrong> {
     ))
 }
 
-/// `provider/name`, or a name that its family gives away.
+/// Returns the model of `provider/name`, or of a name that its family gives away.
 fn of_name(name: &str) -> Result<Map<String, Value>, Wrong> {
     if let Some((provider, name)) =
         name.split_once('/').filter(|(provider, name)| !provider.is_empty() && !name.is_empty())

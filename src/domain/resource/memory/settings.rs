@@ -9,26 +9,26 @@ use crate::limits::{
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-/// The topic that agntz loads always.
+/// Topic that agntz always loads.
 const CORE: &str = "core";
 
-/// How an agent uses a memory.
+/// Settings of an agent's memory.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct MemorySettings {
-    /// The topics that can be read stand in the context.
+    /// Whether the context shows the readable topics.
     pub auto_scan: bool,
-    /// Entries that stand in the context.
+    /// Entries that the context shows.
     pub preload: Preload,
-    /// Most of them, in an older form of agntz: what `preload` says counts more.
+    /// Number of preloaded entries in an older form of agntz; `preload` wins over it.
     preload_limit: Option<Whole>,
-    /// Branches of the granted namespaces beyond which it neither reads nor writes; none: all of what is granted.
+    /// Branches of the granted namespaces beyond which it neither reads nor writes; empty = all granted ones.
     pub namespace: Branches,
-    /// Marks of the entries that it writes.
+    /// Tags of the entries that it writes.
     pub tags: Vec<String>,
-    /// Where it may write.
+    /// Scopes that it may write.
     pub write_policy: WritePolicy,
-    /// It may forget a whole scope at once.
+    /// Whether it may forget a whole scope at once.
     pub forget_scope: bool,
 }
 
@@ -65,43 +65,43 @@ impl TryFrom<Value> for Branches {
     }
 }
 
-/// Entries that stand in the context; by default none.
+/// Entries that the context shows; by default none.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize)]
 #[serde(try_from = "Value")]
 pub struct Preload {
-    /// About whatever.
+    /// Whether entries of all topics are shown.
     pub all: bool,
-    /// Those about any of these, as they are kept.
+    /// Topics of which a shown entry has any, in their stored form.
     pub topics: Vec<String>,
-    /// Of these sorts; empty = of any.
+    /// Kinds of the shown entries; empty = all kinds.
     pub kinds: Vec<MemoryKind>,
-    /// So many of them; absent = as many as a memory shows by itself.
+    /// Number of entries; [`MEMORY_PRELOAD`] when absent.
     limit: Option<usize>,
-    /// Characters of all of them together.
+    /// Characters of all entries together.
     chars: Option<usize>,
 }
 
 impl Preload {
-    /// Nothing is wanted.
+    /// Whether no entries are shown.
     pub const fn is_none(&self) -> bool {
         !self.all && self.topics.is_empty()
     }
 
-    /// Number of entries that are shown at most.
+    /// Returns the number of entries that are shown at most.
     pub fn limit(&self) -> usize {
         self.limit.unwrap_or(MEMORY_PRELOAD).min(MEMORY_PRELOAD_MOST)
     }
 
-    /// Most characters of all entries together.
+    /// Returns the characters of all entries together at most.
     pub fn chars(&self) -> usize {
         self.chars.unwrap_or(MEMORY_PRELOAD_CHARS).min(MEMORY_PRELOAD_CHARS_MOST)
     }
 
-    /// The core topic where it is wanted, and these.
+    /// Makes the settings of the core topic, if it is wanted, and of these topics.
     fn select_topics(core: bool, topics: Option<Topics>) -> Self {
         let mut wanted: Vec<String> = core.then(|| CORE.to_owned()).into_iter().collect();
         match topics {
-            // What happened once is told when it is asked for.
+            // Events are shown only when they are asked for.
             Some(Topics::All(All::All)) => return Self { all: true, kinds: LASTING.to_vec(), ..Self::default() },
             Some(Topics::These(topics)) => {
                 for topic in topics {
@@ -117,11 +117,11 @@ impl Preload {
     }
 }
 
-/// Sorts of entries that go on being so.
+/// Kinds of entries that stay true for long.
 const LASTING: [MemoryKind; 5] =
     [MemoryKind::Fact, MemoryKind::Preference, MemoryKind::Summary, MemoryKind::Semantic, MemoryKind::Procedural];
 
-/// Topics, or all of them.
+/// A list of topics, or all of them.
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum Topics {
@@ -149,7 +149,7 @@ impl TryFrom<usize> for Whole {
     }
 }
 
-/// The form of a map.
+/// Preload settings in the form of a map.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct Full {
@@ -184,20 +184,20 @@ impl TryFrom<Value> for Preload {
                          got {other}"
                     )
                 };
-                // In its short form the core topic goes with the others.
+                // The short form includes the core topic.
                 decode::typed(other.clone()).map(|topics| Self::select_topics(true, Some(topics))).map_err(wrong)
             }
         }
     }
 }
 
-/// Where an agent may write.
+/// Scopes that an agent may write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct WritePolicy {
-    /// Also into scopes below those that were granted.
+    /// Whether scopes below the granted ones may be written, too.
     pub descendants: bool,
-    /// What else is written above them.
+    /// Further writes above the granted scopes.
     pub ancestor_promotion: Promotion,
 }
 
@@ -207,11 +207,11 @@ impl Default for WritePolicy {
     }
 }
 
-/// What is written above the granted scopes.
+/// Writes above the granted scopes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "String")]
 pub enum Promotion {
-    /// Nothing.
+    /// No writes above the granted scopes.
     None,
 }
 
@@ -230,7 +230,7 @@ impl TryFrom<String> for Promotion {
 }
 
 impl MemorySettings {
-    /// Reads them.
+    /// Reads the settings of a resource.
     pub fn parse(settings: &Map<String, Value>) -> Result<Self, String> {
         let mut read: Self = decode::typed(Value::Object(settings.clone())).map_err(|wrong| wrong.to_string())?;
         read.preload.limit = read.preload.limit.or(read.preload_limit.map(|Whole(limit)| limit));

@@ -1,19 +1,19 @@
-//! What a refused call tells its model: nothing of the values that are filled in.
+//! Error texts of refused calls, without the values that are filled in.
 
 use super::Injection;
 use serde_json::Value;
 
-/// Shorter values are part of other words: they are taken out only where they stand alone in backticks.
+/// Bytes below which a value may be part of other words: it is replaced only where it stands alone in backticks.
 const WORD_BYTES: usize = 4;
 
 impl Injection {
-    /// The text of a refusal, in which each filled in value stands as the argument that it fills.
+    /// Returns the text of a refusal, in which the name of its argument replaces each filled-in value.
     pub fn without_values(&self, text: String) -> String {
         let mut hidden: Vec<(&str, &str)> = Vec::new();
         for (argument, value) in &self.values {
             collect_texts(argument, value, &mut hidden);
         }
-        // A value may hold a shorter one.
+        // A value may contain a shorter one.
         hidden.sort_by_key(|(_, value)| std::cmp::Reverse(value.len()));
         hidden.into_iter().fold(text, |text, (argument, value)| {
             if value.len() >= WORD_BYTES {
