@@ -53,7 +53,7 @@ fn invalid(reason: String) -> Error {
 mod tests {
     use super::*;
 
-    /// Who may not open them is refused by the kernel.
+    /// The kernel refuses users who may not open them.
     #[test]
     fn a_file_of_the_kernel_keeps_nobody_waiting() {
         for file in ["/proc/kmsg", "/sys/kernel/debug/tracing/trace_pipe"] {

@@ -114,7 +114,7 @@ pub struct SettingFileError {
     pub error: std::io::Error,
 }
 
-/// `store.url`, parsed.
+/// Parsed value of `store.url`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum StoreUrl {
     /// An embedded store, `embedded:DIR`.
@@ -146,7 +146,7 @@ pub struct BusConfig {
     pub monitor: Option<String>,
 }
 
-/// `bus.url`, parsed.
+/// Parsed value of `bus.url`.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum BusUrl {
     /// The queue in the embedded store.
@@ -259,7 +259,7 @@ pub struct AuthConfig {
     pub leeway: Duration,
 }
 
-/// `auth.did_keys`, parsed.
+/// Parsed value of `auth.did_keys`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum DidKeys {
     /// `*`: every key is accepted.
@@ -281,7 +281,7 @@ pub struct GrantsConfig {
     pub protected: Vec<Boundary>,
 }
 
-/// `auth.mode`, parsed.
+/// Parsed value of `auth.mode`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum AuthMode {
     /// Everyone who can connect is accepted; loopback only.
@@ -372,7 +372,7 @@ pub struct LogConfig {
     pub level: String,
 }
 
-/// `log.format`, parsed.
+/// Parsed value of `log.format`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum LogFormat {
     /// Lines for people.

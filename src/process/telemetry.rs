@@ -47,7 +47,7 @@ pub struct Metrics {
     pub http_refused: Counter,
     /// HTTP requests that handled much data.
     pub http_large: Counter,
-    /// Tasks of agents that this worker's last audit found lost, and put back.
+    /// Tasks of agents that this worker's last audit found lost, and submitted again.
     pub unaccounted: Gauge,
     /// Work of the whole venue that waits or runs: messages in the queue and sessions that are due or run.
     pub work: Gauge,

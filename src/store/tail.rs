@@ -22,7 +22,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Age after which a change has reached every replica.
+/// Age after which a change is on every replica, or was lost with more than one server.
 const SPAN: Duration = Duration::from_secs(15);
 /// Age while a server is away, since it may have been cut off for longer.
 const LONG: Duration = Duration::from_mins(2);

@@ -455,7 +455,7 @@ pub enum Released {
 pub struct SessionFacts {
     /// Agent and session.
     pub key: SessionKey,
-    /// Turns committed.
+    /// Number of committed turns.
     pub version: u64,
     /// Fencing token: the time of the grant in milliseconds, or more if the clock was set back.
     pub epoch: u64,

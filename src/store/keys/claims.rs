@@ -2,8 +2,8 @@
 
 use crate::domain::ids::{AgentId, SessionKey};
 
-/// Key of the claim of the worker that writes the marks of the epoch. Older builds use `auditor` for the one that audits all
-/// owners, and keep doing so beside this build.
+/// Key of the claim of the worker that writes the marks of the epoch. Older builds use `auditor` for the one that audits
+/// all owners, and keep doing so beside this build.
 pub const MARKER: &str = "marker";
 
 /// Returns the key of the claim of a fork to an agent's name.

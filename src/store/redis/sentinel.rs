@@ -82,7 +82,7 @@ impl Named {
 }
 
 /// Returns the primary of the latest failover, unless that is older than the known one; if all `sentinels` answer with
-/// an older one, they were set up anew, and it counts.
+/// an older one, they were set up again, and it counts.
 fn latest(named: Vec<Named>, known: u64, sentinels: usize) -> Option<Named> {
     let is_all = named.len() == sentinels;
     let latest = named.into_iter().max_by_key(|named| (named.epoch, named.is_up));
