@@ -27,7 +27,7 @@ impl Fill {
         self.percent().is_some_and(|percent| percent >= STORE_TIGHT_PERCENT)
     }
 
-    /// Whether nothing can be written.
+    /// Whether the store is at its limit, so that it refuses writes.
     pub fn is_full(self) -> bool {
         self.percent().is_some_and(|percent| percent >= 100)
     }
