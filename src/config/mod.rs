@@ -169,7 +169,7 @@ pub struct HttpConfig {
     pub connections: usize,
     /// Most open connections of one address.
     pub connections_per_address: usize,
-    /// Addresses without the limit per address.
+    /// Addresses of reverse proxies, which may have all connections.
     pub proxies: Vec<IpAddr>,
     /// Longest time for a header to arrive.
     pub header_time: Duration,
@@ -359,7 +359,7 @@ pub struct CatalogConfig {
 pub struct VenueConfig {
     /// Name of the venue.
     pub name: String,
-    /// Whether a start takes over the queue and the names of their previous venue.
+    /// Whether a start takes over a queue that belongs to another store, and renames the store.
     pub adopt: bool,
 }
 

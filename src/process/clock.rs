@@ -78,7 +78,7 @@ impl Clock {
         }
     }
 
-    /// Makes another clock the reference, which was at `time` when [`Clock::steady`] was at `at`.
+    /// Makes another clock the reference of [`Clock::now`], which was at `time` when [`Clock::steady`] was at `at`.
     pub fn set_by(&self, at: Duration, time: Millis) {
         *self.reference.set.write() = Some((at, time));
     }

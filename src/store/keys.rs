@@ -11,7 +11,7 @@
 //! | `reads/<agent>/<created>/<number>` | JSON list of what models of a removed agent have seen, see `ledger::why`; `<created>` is when the agent was created | the agent's removal | `retention.turns` after it |
 //! | `reads/<agent>/s/<session>/<deleted>/<number>` | JSON list of what models have seen in a deleted session | the session's deletion | `retention.turns` after it |
 //! | `reads/~/<hash>` | JSON list of one copy that a caller from outside made | operations, as far as the quota has room | `retention.turns` after the last such copy |
-//! | `g/<agent>/copy`, `g/<agent>/copy/<session>` | JSON of the worker and time of a fork to that name, see `agents::copies` | forks | while the fork copies |
+//! | `g/<agent>/copy`, `g/<agent>/copy/<session>` | JSON time of the last step of a fork to that name, see `agents::copies` | forks | while the fork copies |
 //! | `p.t/<period>/<name>` | part of prompts: UTF-8 text, see `domain::context::record` | commits | with retention, when its period is over and no turn names it |
 //! | `p/<name>` | part of prompts, written by builds without periods | older builds | with retention, when the oldest period is over or there is none |
 //! | `p.at/<period>` | time at which the last scan of the period's parts began | retention | until the last part is removed or a turn of the period is committed late |
