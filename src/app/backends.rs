@@ -25,30 +25,30 @@ use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 use tokio::sync::Notify;
 
-/// How long one server may be away before the other is asked as well.
+/// Time for which one server may be away before the other is tried, too.
 const LOOK_AFTER: Duration = Duration::from_secs(1);
 
 /// An open store, and how to open its queue.
 pub struct OpenStore {
     pub store: Arc<dyn Store>,
-    /// The store, where it lies on servers of Redis.
+    /// The store, if it is on Redis.
     redis: Option<Arc<RedisStore>>,
-    /// The store, where it lies in this process and keeps the queue, too.
+    /// The store, if it is in this process, where it contains the queue, too.
     embedded: Option<Arc<EmbeddedStore>>,
-    /// How to reach a queue outside it.
+    /// Options of a queue outside the store.
     nats: Option<NatsOptions>,
-    /// A folder that goes with this process.
+    /// A folder that is removed with this process.
     pub scratch: Option<ScratchFolder>,
 }
 
 /// The queue, and what must be closed at the end.
 pub struct OpenBus {
     pub bus: Arc<dyn Bus>,
-    /// Of a queue in NATS.
+    /// The queue, if it is in NATS.
     pub nats: Option<Arc<NatsBus>>,
 }
 
-/// A folder for a store that nobody has made yet: who only looks makes none.
+/// A temporary folder in place of a store that doesn't exist: a process that only reads creates none.
 pub struct ScratchFolder(PathBuf);
 
 impl ScratchFolder {
@@ -66,7 +66,7 @@ impl Drop for ScratchFolder {
 }
 
 impl OpenStore {
-    /// Counts the fsyncs of a store in this process.
+    /// Returns the counter of fsyncs of a store in this process.
     pub fn fsyncs(&self) -> Option<Arc<AtomicU64>> {
         self.embedded.as_ref().map(|store| store.fsyncs())
     }
@@ -90,7 +90,7 @@ pub async fn open_store(config: &Config, role: Role, metrics: &Arc<Metrics>) -> 
                 reads_only: role == Role::Doctor,
                 ..NatsOptions::new(config, nats, role.patience(), Arc::clone(metrics))
             };
-            // Nobody has to wait for a server to learn that a file is missing.
+            // A missing file is reported without waiting for a server.
             options.files.check()?;
             let redis = match Box::pin(redis_beside(config, url, role, &options)).await {
                 Ok(redis) => redis,
@@ -105,8 +105,8 @@ pub async fn open_store(config: &Config, role: Role, metrics: &Arc<Metrics>) -> 
     }
 }
 
-/// The error of a store together with that of the queue, when that can't be reached either: who looks at one would come
-/// again for the other.
+/// Returns the error of a store together with that of the queue, if that can't be reached either, so that an operator
+/// learns of both at once.
 async fn with_bus(error: AppError, options: &NatsOptions, role: Role) -> AppError {
     if role.patience().total.is_none() {
         return error;
@@ -121,7 +121,7 @@ async fn with_bus(error: AppError, options: &NatsOptions, role: Role) -> AppErro
     }
 }
 
-/// Opens the store; as soon as that has to wait, the queue is looked at as well: who mends one server learns of both.
+/// Opens the store; while that has to wait, the queue is tried, too, so that an operator learns of both at once.
 async fn redis_beside(config: &Config, url: &str, role: Role, nats: &NatsOptions) -> Result<Arc<RedisStore>, AppError> {
     let waits = Notify::new();
     let opening = redis(config, url, role, &waits);
@@ -140,7 +140,7 @@ async fn redis_beside(config: &Config, url: &str, role: Role, nats: &NatsOptions
     }
 }
 
-/// Logs how the queue is; of one that is away the connection's own lines tell, again and again.
+/// Logs the state of the queue; while it is away, the connection logs its own lines again and again.
 async fn look_at_nats(options: &NatsOptions) {
     let name = mask_url(&options.url);
     match NatsBus::open(&NatsOptions { reads_only: true, ..options.clone() }).await {
@@ -149,12 +149,12 @@ async fn look_at_nats(options: &NatsOptions) {
             bus.close().await;
         }
         Err(error @ BusOpenError::Connect { .. }) => tracing::warn!("{error}"),
-        // What else is wrong with it is told when it is opened in earnest.
+        // Other errors are reported when it is opened for use.
         Err(_) => tracing::info!("NATS at `{name}` answers"),
     }
 }
 
-/// Opens the queue; when that takes long, the store is looked at as well.
+/// Opens the queue; while that takes long, the store is tried, too.
 async fn nats_beside(config: &Config, options: &NatsOptions, store: &OpenStore) -> Result<NatsBus, BusOpenError> {
     let look = async {
         tokio::time::sleep(LOOK_AFTER).await;
@@ -170,7 +170,7 @@ async fn nats_beside(config: &Config, options: &NatsOptions, store: &OpenStore) 
     }
 }
 
-/// Logs how the store is.
+/// Logs the state of the store.
 async fn look_at_redis(name: &str, store: &RedisStore) {
     match store.time().await {
         Ok(_) => tracing::info!("Redis at `{name}` answers"),
@@ -178,7 +178,7 @@ async fn look_at_redis(name: &str, store: &RedisStore) {
     }
 }
 
-/// The queue of a store; `owner` is what that is known by.
+/// Opens the queue of a store; `owner` identifies the store.
 pub async fn open_bus(
     config: &Config,
     store: &OpenStore,
@@ -223,7 +223,8 @@ async fn redis(config: &Config, url: &str, role: Role, waits: &Notify) -> Result
     Ok(store)
 }
 
-/// The store with everything that is known against a loss of its last seconds; what protects owners is in force in it.
+/// Wraps the store with everything that protects it against a loss of its last seconds, and applies protective changes
+/// to it.
 pub async fn remember(
     config: &Config,
     role: Role,
@@ -248,10 +249,10 @@ pub async fn remember(
     let tail = Arc::new(TailStore::new(Arc::clone(&journaled) as Arc<dyn Store>));
     let history = History::of(Some(Arc::clone(&tail)), shards).with_journal(journaled);
     if role == Role::Serve {
-        // A caller is told at once, and when to try again.
+        // A caller gets its error at once, with the time of a retry.
         return Ok((tail, history));
     }
-    // A turn that outlives its lease has lost it: waiting longer for the server saves nothing.
+    // A turn that outlives its lease has lost it: a longer wait for the server saves nothing.
     let policy = RetryPolicy { max: Duration::from_secs(1), total: Some(config.worker.lease), ..RetryPolicy::CONNECT };
     Ok((Arc::new(PatientStore::new(tail, policy)), history))
 }
@@ -269,7 +270,7 @@ fn certificates(files: &TlsFiles) -> Result<RedisTls, SettingFileError> {
     Ok(RedisTls { authority, client: client.transpose()? })
 }
 
-/// For messages.
+/// Returns the store's address for messages.
 pub fn store_name(config: &Config) -> String {
     match &config.store.url {
         StoreUrl::Embedded(dir) => format!("embedded:{}", dir.display()),

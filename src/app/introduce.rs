@@ -1,4 +1,4 @@
-//! A process and its store get to know each other: format, names, key.
+//! Checks at the start that a process fits its store: format, names, key.
 
 use super::{AppError, Role, store_name};
 use crate::config::{BusUrl, Config};
@@ -9,7 +9,7 @@ use crate::store::Store;
 use crate::venue::identity::{self, NameRule};
 use crate::venue::{self, format};
 
-/// Checks that this build and its settings fit the store. Returns the store's key; `None` where it has none yet and
+/// Checks that this build and its settings fit the store. Returns the store's key; `None` if it has none yet and
 /// nothing may be written.
 pub(super) async fn introduce(
     config: &Config,
@@ -25,7 +25,7 @@ pub(super) async fn introduce(
     let then = match (stays, config.venue.adopt) {
         (true, true) => Some(NameRule::Adopt),
         (true, false) => Some(NameRule::Register),
-        // A command looks before a process takes over.
+        // A command must not fail before a process has adopted the names.
         (false, true) => None,
         (false, false) => Some(NameRule::Compare),
     };
@@ -52,7 +52,7 @@ fn names(config: &Config) -> VenueNames {
     VenueNames { venue: config.venue.name.clone(), bus_prefix }
 }
 
-/// Identity of the store with this key on its queue.
+/// Returns how the store with this key is named on its queue.
 pub(super) fn bus_owner(config: &Config, key: &[u8]) -> BusOwner {
     BusOwner { store: store_id(key), venue: config.venue.name.clone(), prefix: config.store.prefix.clone() }
 }

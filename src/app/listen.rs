@@ -1,4 +1,4 @@
-//! What listens: the HTTP API, and the health of a worker without one.
+//! Listeners of a process: the HTTP API, and the health of a worker without one.
 
 use super::{App, AppError, Role, store_name};
 use crate::config::{Config, HttpConfig};
@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::TcpListener;
 
-/// Serves the API until no turn runs any more, and as long as a balancer may still send somebody here.
+/// Serves the API until no turn runs, and for as long as a load balancer may still send requests.
 pub(super) async fn serve(config: &Config, app: &App, role: Role, shutdown: &Shutdown) -> Result<(), AppError> {
     let (listener, url) = bind(config.http.listen, "--listen").await?;
     tracing::info!("HTTP API on {url} (store `{}`)", store_name(config));
@@ -30,8 +30,8 @@ pub(super) async fn serve(config: &Config, app: &App, role: Role, shutdown: &Shu
     Ok(())
 }
 
-/// Answers for a worker, when it is to listen, until no turn runs any more: who looks after it must not take it for dead
-/// while it ends its work.
+/// Serves the health of a worker, if an address is set, until no turn runs: a supervisor must not take it for dead
+/// while it finishes its work.
 pub(super) async fn health(config: &Config, app: &App, shutdown: &Shutdown) -> Result<(), AppError> {
     let Some(address) = config.worker.listen else { return Ok(()) };
     let (listener, url) = bind(address, "worker.listen").await?;
@@ -44,7 +44,7 @@ pub(super) async fn health(config: &Config, app: &App, shutdown: &Shutdown) -> R
     Ok(())
 }
 
-/// Refuses an address that is taken before anything is made, e.g. the folder of a store.
+/// Refuses an address that is in use before anything is created, e.g. the folder of a store.
 pub(super) async fn check_free(config: &Config, role: Role) -> Result<(), AppError> {
     let wanted = match role {
         Role::Up | Role::Serve => Some((config.http.listen, "--listen")),
@@ -57,7 +57,7 @@ pub(super) async fn check_free(config: &Config, role: Role) -> Result<(), AppErr
     Ok(())
 }
 
-/// A listener and its URL; `with` is what sets its address.
+/// Returns a listener and its URL; `with` names the setting of its address.
 async fn bind(address: SocketAddr, with: &'static str) -> Result<(TcpListener, String), AppError> {
     let failed = |error, there| AppError::Listen { address, with, error, there };
     match TcpListener::bind(address).await {
@@ -69,18 +69,18 @@ async fn bind(address: SocketAddr, with: &'static str) -> Result<(TcpListener, S
     }
 }
 
-/// Bytes of a venue's status.
+/// Most bytes of a venue's status.
 const STATUS_BYTES: usize = 64 * 1024;
 
-/// Which venue answers at an address that is taken: commands without `--url` talk to it, and not to the
-/// one that could not start.
+/// Names the venue that answers at an address in use: commands without `--url` talk to it, and not to the one that
+/// couldn't start.
 async fn venue_at(address: SocketAddr) -> String {
     let name = async {
         let client = reqwest::Client::builder().no_proxy().timeout(Duration::from_secs(1)).build().ok()?;
         let mut answer = client.get(format!("http://{address}/api/v1/status")).send().await.ok()?;
         let mut body = Vec::new();
         while let Some(piece) = answer.chunk().await.ok()? {
-            // Nobody knows who that is: more than a venue says of itself is not listened to.
+            // The server may be anything: no more is read than a venue's status has.
             if body.len() + piece.len() > STATUS_BYTES {
                 return None;
             }
@@ -114,7 +114,7 @@ fn http_options(c: &HttpConfig, url: String, auth: Arc<Auth>, shutdown: &Shutdow
     }
 }
 
-/// How many descriptors this process may have, where the system says so.
+/// Returns how many file descriptors this process may have, if the system says so.
 fn descriptors() -> Option<usize> {
     let limits = std::fs::read_to_string("/proc/self/limits").ok()?;
     let line = limits.lines().find_map(|line| line.strip_prefix("Max open files"))?;

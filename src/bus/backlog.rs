@@ -1,4 +1,4 @@
-//! What waits in the queue: how much, whose, and since when.
+//! Messages that wait in the queue: how many, of which owners, and since when.
 
 use super::BusError;
 use crate::domain::ids::{AgentId, Owner};
@@ -9,23 +9,23 @@ use async_trait::async_trait;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// Messages that are stored and that no worker is done with. Wakes don't count: they bring no work of their own.
+/// Messages that are stored and not acknowledged. Wakes don't count: they bring no work of their own.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Backlog {
-    /// Numbers of messages by owner.
+    /// Number of messages by owner.
     pub owners: BTreeMap<Owner, u64>,
     /// Number of messages whose subject names no owner.
     pub unreadable: u64,
-    /// When the oldest was published, wakes included.
+    /// Publication time of the oldest message, wakes included.
     pub oldest: Option<Millis>,
 }
 
 /// A message in the queue that no worker has taken.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WaitingMessage {
-    /// The producer's id, when it gave one.
+    /// Id that the producer gave, if any.
     pub id: Option<String>,
-    /// The agent that it is for.
+    /// Agent that the message is for.
     pub agent: AgentId,
     /// Kind of the message.
     pub kind: InKind,
@@ -33,36 +33,36 @@ pub struct WaitingMessage {
     pub published: Millis,
 }
 
-/// A queue that operators watch. One that says nothing keeps nothing.
+/// A queue that operators watch; the defaults are those of a queue without storage.
 #[async_trait]
 pub trait QueueWatch: Send + Sync {
-    /// Messages that are stored and that no worker is done with.
+    /// Returns the messages that are stored and not acknowledged.
     async fn backlog(&self) -> Result<Backlog, BusError> {
         Ok(Backlog::default())
     }
 
-    /// Waiting messages of one owner, the oldest first: up to `limit`.
+    /// Returns at most `limit` waiting messages of one owner, oldest first.
     async fn waiting(&self, _owner: &Owner, _limit: usize) -> Result<Vec<WaitingMessage>, BusError> {
         Ok(Vec::new())
     }
 
-    /// Settings of what keeps the messages that aren't as they must be; none when all are.
+    /// Returns the settings of streams that differ from what they must be; empty if all are right.
     async fn wrong_settings(&self) -> Result<Vec<BackendSetting>, BusError> {
         Ok(Vec::new())
     }
 
-    /// Puts settings right that somebody has changed and that can be put right, and makes what is gone; each with a log
-    /// line. What can't be is among [`QueueWatch::wrong_settings`].
+    /// Sets changed settings back and creates missing streams, each with a log line. What can't be set back is among
+    /// [`QueueWatch::wrong_settings`].
     async fn mend(&self) {}
 }
 
 impl Backlog {
-    /// Number of messages of all owners.
+    /// Returns the number of messages of all owners.
     pub fn messages(&self) -> u64 {
         self.owners.values().sum::<u64>() + self.unreadable
     }
 
-    /// Owners with most messages first, each with its number: up to `limit`.
+    /// Returns at most `limit` owners with their number of messages, most first.
     pub fn longest(&self, limit: usize) -> Vec<(&Owner, u64)> {
         let mut owners: Vec<_> = self.owners.iter().map(|(owner, messages)| (owner, *messages)).collect();
         owners.sort_by_key(|(_, messages)| std::cmp::Reverse(*messages));
@@ -70,7 +70,7 @@ impl Backlog {
         owners
     }
 
-    /// In words, with as many owners named.
+    /// Describes the backlog in words, with at most `named` owners.
     pub fn describe(&self, now: Millis, named: usize) -> String {
         let all = self.messages();
         if all == 0 {
@@ -90,7 +90,7 @@ impl Backlog {
         format!("{all} messages wait{age}: {}", owners.join(", "))
     }
 
-    /// Counts messages of a kind for an owner, or for nobody who can be read.
+    /// Counts messages of a kind for an owner; `None` counts them as unreadable.
     pub(super) fn count(&mut self, owner: Option<Owner>, kind: Option<InKind>, messages: u64) {
         match (owner, kind) {
             (_, Some(InKind::Wake)) => {}

@@ -1,4 +1,4 @@
-//! What a client of NATS shows of itself and whom it trusts: logins out of addresses, certificates, `.creds` files.
+//! Credentials of a NATS client: logins in URLs, certificates, `.creds` files.
 
 use crate::config::files::{SETTINGS_FILE_BYTES, read_file, read_text_file};
 use crate::config::{SettingFileError, TlsFiles};
@@ -11,17 +11,17 @@ use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 use zeroize::Zeroizing;
 
-/// Files that connections are made with. They are read for each: what expires is replaced under a running process.
+/// Files for connections. They are read for each connection, because expiring ones are replaced while the process runs.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct NatsFiles {
-    /// Certificates.
+    /// Certificates and keys for TLS.
     pub tls: TlsFiles,
-    /// JWT and key of a user.
+    /// File with JWT and key of a user.
     pub creds: Option<PathBuf>,
 }
 
 impl NatsFiles {
-    /// Whether they are what they must be.
+    /// Checks that the files exist and contain what they must.
     pub fn check(&self) -> Result<(), SettingFileError> {
         let bad = |setting, file: &Path| {
             let file = file.to_owned();
@@ -46,7 +46,7 @@ impl NatsFiles {
         }
     }
 
-    /// Settings for connections to these servers.
+    /// Returns options for connections to these servers.
     pub fn settings(&self, servers: &[ServerAddr]) -> ConnectOptions {
         let mut settings = match self.creds.clone() {
             Some(file) => ConnectOptions::with_auth_callback(move |nonce| {
@@ -62,7 +62,7 @@ impl NatsFiles {
         if let Some((cert, key)) = &self.tls.client {
             settings = settings.add_client_certificate(cert.clone(), key.clone());
         }
-        // Also for the servers that a cluster tells of, whose addresses come without a scheme.
+        // Also for the servers that a cluster announces, whose addresses come without a scheme.
         settings.require_tls(self.tls != TlsFiles::default() || servers.iter().any(ServerAddr::tls_required))
     }
 }
@@ -77,12 +77,12 @@ fn certificates(file: &Path) -> io::Result<Vec<CertificateDer<'static>>> {
     found.ok().filter(|found| !found.is_empty()).ok_or_else(|| invalid("no PEM certificate in it"))
 }
 
-/// The user of a `.creds` file, and its signature of what the server wants signed.
+/// Returns the user of a `.creds` file, with its signature of the server's nonce.
 fn sign(file: &Path, nonce: &[u8]) -> io::Result<Auth> {
     let text = Zeroizing::new(read_text_file(file, SETTINGS_FILE_BYTES)?);
     let part = |name: &str| part(&text, name).ok_or_else(|| invalid(&format!("no `{name}` in it")));
     let (jwt, seed) = (part("NATS USER JWT")?, part("USER NKEY SEED")?);
-    // The words of the error could show a part of the seed.
+    // The error text could show a part of the seed.
     let key = KeyPair::from_seed(seed).ok().filter(|key| key.key_pair_type() == KeyPairType::User);
     let key = key.ok_or_else(|| invalid("its seed is not the key of a user"))?;
     let mut auth = Auth::new();
@@ -91,7 +91,7 @@ fn sign(file: &Path, nonce: &[u8]) -> io::Result<Auth> {
     Ok(auth)
 }
 
-/// The line that follows `-----BEGIN name-----`.
+/// Returns the line that follows `-----BEGIN name-----`.
 fn part<'a>(text: &'a str, name: &str) -> Option<&'a str> {
     let begin = format!("BEGIN {name}-");
     let mut lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
@@ -99,8 +99,8 @@ fn part<'a>(text: &'a str, name: &str) -> Option<&'a str> {
     lines.next().filter(|line| !line.starts_with('-'))
 }
 
-/// User and password of the first URL that has them; a user alone is a token, as in other clients.
-/// The driver itself ignores what stands in a URL.
+/// Sets user and password of the first URL that has them; a user alone is a token, as in other clients. The driver
+/// itself ignores the login in a URL.
 fn login(settings: ConnectOptions, servers: &[ServerAddr]) -> ConnectOptions {
     let Some(server) = servers.iter().find(|server| server.has_user_pass()) else { return settings };
     let user = percent_decoded(server.username().unwrap_or_default());
@@ -110,7 +110,7 @@ fn login(settings: ConnectOptions, servers: &[ServerAddr]) -> ConnectOptions {
     }
 }
 
-/// What stands in a URL for other characters; bytes that are no escape stay as they are.
+/// Decodes percent escapes of a URL; bytes that are no escape stay as they are.
 fn percent_decoded(text: &str) -> String {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();

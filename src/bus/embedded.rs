@@ -1,10 +1,9 @@
 //! Bus over the embedded store's own queue.
 //!
-//! Messages to workers lie in the store's keyspace `queue` until they are acknowledged, written
-//! by the store's writer with the same fsync as everything else; wakes are in memory only, since
-//! the store knows what is due. Which messages are ready and which are out is in memory: after a
-//! restart all that are there are ready again, in order. Completions and replies are told to listeners of this process:
-//! there are no others, and who asks later asks for the job.
+//! Messages to workers are in the store's keyspace `queue` until they are acknowledged, written by the store's writer
+//! with the same fsync as everything else; wakes are in memory only, since the store knows what is due. Which messages
+//! are ready and which are delivered is in memory: after a restart all stored ones are ready again, in order.
+//! Completions and replies go only to listeners of this process: there are no others, and later requests read the job.
 
 mod ends;
 mod pieces;
@@ -38,10 +37,10 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::Notify;
 
-/// How long [`Bus::receive`] waits for a first message.
+/// Longest wait of [`Bus::receive`] for a first message.
 const POLL: Duration = Duration::from_secs(2);
 
-/// A listener that is so far behind loses the oldest.
+/// Messages that a listener may be behind before it loses the oldest.
 const LISTENER_BEHIND: usize = 1024;
 
 fn key(sequence: u64) -> Vec<u8> {
@@ -55,29 +54,29 @@ struct Inner {
     ack_wait: Duration,
     clock: Clock,
     queue: Mutex<Queue>,
-    /// Something became ready, or will at another time than expected.
+    /// Notified when a message becomes ready, or will at another time than expected.
     changed: Notify,
     live: Topics<LiveSubject, Bytes>,
     control: Topics<(), Signal>,
     pieces: Pieces,
     ends: Ends,
-    /// By subject.
+    /// Completions for listeners, each as JSON.
     out: Topics<(), Bytes>,
 }
 
-/// The queue of one process.
+/// The queue of one process, over its embedded store.
 #[derive(Clone)]
 pub struct EmbeddedBus(Arc<Inner>);
 
 impl EmbeddedBus {
-    /// The queue in `store`. A delivery that isn't settled for `ack_wait` is delivered again.
-    /// One per store: two would each deliver everything. `clock` stamps what is published, and
-    /// says when an ack wait is over.
+    /// Returns the queue in `store`. A delivery that isn't settled within `ack_wait` is delivered again. There must be
+    /// one per store: two would each deliver everything. `clock` gives publication times and ends ack waits.
     pub fn new(store: Arc<EmbeddedStore>, ack_wait: Duration, clock: Clock) -> Result<Self, BusError> {
         Self::within(store, ack_wait, clock, u64::MAX)
     }
 
-    /// As [`EmbeddedBus::new`], with a queue of at most `max_bytes`: what has no room is refused and nothing of it kept.
+    /// [`EmbeddedBus::new`] with a queue of at most `max_bytes`: a message without room is refused, and nothing of it
+    /// stored.
     pub fn within(
         store: Arc<EmbeddedStore>,
         ack_wait: Duration,
@@ -100,7 +99,7 @@ impl EmbeddedBus {
         })))
     }
 
-    /// Completions from now on, each as the JSON of a [`Message`].
+    /// Listens to completions from now on, each as the JSON of a [`Message`].
     pub fn listen_outbound(&self) -> BoxStream<'static, Bytes> {
         self.0.out.listen(&())
     }
@@ -136,7 +135,7 @@ fn json(value: &impl Serialize) -> Result<Bytes, Fault> {
 }
 
 impl Inner {
-    /// Tells those of this process who listen. What is for a worker: whose, and what.
+    /// Sends a message to listeners of this process; returns owner, agent and kind of a message for a worker instead.
     fn tell(&self, message: &Message) -> Result<Option<(Owner, AgentId, InKind)>, PublishError> {
         match &message.to {
             Address::In { owner, agent, kind } => return Ok(Some((owner.clone(), agent.clone(), *kind))),
@@ -163,7 +162,7 @@ impl Inner {
             self.changed.notify_one();
             return Ok(());
         }
-        // In a task of its own: a caller that gives up must not leave a stored message unseen.
+        // In a task of its own: a caller that drops the future must not leave a stored message out of the queue.
         let enqueued = tokio::spawn(async move { self.enqueue(queued).await }).await;
         enqueued.unwrap_or_else(|gone| Err(PublishError::Gone(gone)))
     }
@@ -209,7 +208,7 @@ impl Inner {
         };
         let (found, damaged) = self.store.query_now(read)?;
         for (sequence, error) in damaged {
-            // It must not keep the others of its batch from being delivered, again and again.
+            // It must not block the others of its batch, again and again.
             tracing::error!(sequence, %error, "a queued message can't be read; it is kept in the store and not delivered");
             self.queue.lock().remove(sequence);
         }
@@ -220,13 +219,13 @@ impl Inner {
         let Queued { head: Head { owner, agent, kind, id, published }, body } = queued;
         let durable = kind != InKind::Wake;
         let settle = Arc::new(Settlement { bus: self.clone(), sequence, delivered, durable });
-        // Only this process publishes here, and what it publishes for others is sealed.
+        // Only this process publishes here, and seals what it publishes for others.
         let authorization = None;
         Delivery { owner, agent, kind, id, authorization, body, sequence, delivered, published, settle }
     }
 }
 
-/// Either side's failure while publishing.
+/// A failure of the store or the queue while publishing.
 #[derive(Debug, thiserror::Error)]
 enum PublishError {
     #[error(transparent)]
@@ -266,7 +265,7 @@ impl Settle for Settlement {
                 tx.remove(Space::Queue, key(sequence));
                 Ok(())
             };
-            // Until it is durable a kill brings the message back, and the store knows it.
+            // Until the removal is durable, a kill delivers the message again, and the store knows it.
             if let Err(e) = self.bus.store.call_patiently(forget).await {
                 tracing::warn!(error = %e, sequence, "a message was not acknowledged; it will come again");
                 return;
@@ -285,12 +284,12 @@ impl Settle for Settlement {
 }
 
 impl EmbeddedBus {
-    /// All stored messages without their bodies, in order.
+    /// Returns all stored messages without their bodies, in order.
     async fn heads(&self) -> Result<Vec<Head>, BusError> {
         let read = |state: &Durable| {
             let mut heads = Vec::new();
             state.walk(Space::Queue, b"q", &end_of(b"q"), &mut |_, value| {
-                // One that is damaged is never delivered: it is on its way to nobody.
+                // A damaged message is never delivered, so it isn't counted.
                 heads.extend(Queued::decode(value).ok().map(|queued| queued.head));
                 Ok(ControlFlow::Continue(()))
             })?;
@@ -354,7 +353,7 @@ impl Bus for EmbeddedBus {
         }
     }
 
-    /// Completions and replies are for listeners of this process.
+    /// Completions and replies have no listeners outside this process.
     fn outlives(&self, to: &Address) -> bool {
         match to {
             Address::In { .. } | Address::Job { .. } => true,
@@ -403,7 +402,7 @@ impl Bus for EmbeddedBus {
         ])
     }
 
-    /// The one worker sees in the store when the next timer is due.
+    /// The one worker reads from the store when the next timer is due.
     fn alarms(&self) -> Option<&dyn Alarms> {
         None
     }

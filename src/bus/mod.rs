@@ -1,5 +1,5 @@
-//! Seam 2, `Bus`: what makes the store's truth prompt. A lost message only costs time: the sweep
-//! finds what is due.
+//! Seam 2, [`Bus`]: the queue that makes the fleet act at once on what the store contains. A lost message only costs
+//! time: the sweep finds what is due.
 
 mod backlog;
 pub mod credentials;
@@ -23,99 +23,99 @@ use futures::future::BoxFuture;
 use futures::stream::{self, BoxStream};
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-/// Header with the producer's event id. `Nats-Msg-Id` is not read: its ids are shared by all owners for as long as the
-/// stream compares them.
+/// Header with the producer's event id. `Nats-Msg-Id` isn't used: its ids are shared by all owners within the stream's
+/// window of duplicates.
 pub const ID_HEADER: &str = "Trellis-Id";
 
-/// Header with a token that says for whom a message is sent, over the queue and HTTP.
+/// Header with the token of the user for whom a message is sent, in the queue and HTTP.
 pub const AUTHORIZATION_HEADER: &str = "Authorization";
 
 /// A message taken from the queue. Unsettled ones are delivered again after the ack wait.
 pub struct Delivery {
-    /// Whose.
+    /// Owner of the agent.
     pub owner: Owner,
-    /// To whom.
+    /// Agent that the message is for.
     pub agent: AgentId,
-    /// What.
+    /// Kind of the message.
     pub kind: InKind,
-    /// The producer's id, when it gave one.
+    /// Id that the producer gave, if any.
     pub id: Option<String>,
-    /// The header `Authorization`, which is kept nowhere.
+    /// The header `Authorization`, which is never stored.
     pub authorization: Option<String>,
-    /// The body as it came.
+    /// The body as it was received.
     pub body: Bytes,
-    /// Stream sequence.
+    /// Place among all messages to agents.
     pub sequence: u64,
-    /// How often it has been delivered, 1 = the first time.
+    /// Number of deliveries, 1 = the first.
     pub delivered: u64,
-    /// When it was published.
+    /// Time of its publication.
     pub published: Millis,
-    /// Its acknowledgement.
+    /// Handle to acknowledge the delivery.
     pub settle: Arc<dyn Settle>,
 }
 
-/// A message that the queue took and whose subject names no owner, agent or kind. Unsettled ones come
-/// again after the ack wait.
+/// A message of the queue whose subject names no valid owner, agent or kind. Unsettled ones are delivered again after
+/// the ack wait.
 pub struct Unreadable {
-    /// As it was published to.
+    /// Subject that it was published to.
     pub subject: String,
-    /// What is wrong with it.
+    /// What is wrong with the message.
     pub reason: String,
-    /// Nothing but its kind: there is none of that name.
+    /// Whether only its kind is unknown.
     pub has_unknown_kind: bool,
-    /// Whose it is, as far as that can be read.
+    /// Its owner, if the subject names a valid one.
     pub owner: Option<Owner>,
-    /// The producer's id, when it gave one.
+    /// Id that the producer gave, if any.
     pub id: Option<String>,
-    /// The body as it came.
+    /// The body as it was received.
     pub body: Bytes,
-    /// Stream sequence.
+    /// Place among all messages to agents.
     pub sequence: u64,
-    /// When it was published.
+    /// Time of its publication.
     pub published: Millis,
-    /// Its acknowledgement.
+    /// Handle to acknowledge the delivery.
     pub settle: Arc<dyn Settle>,
 }
 
-/// Acknowledgement of one delivery. Errors are logged by the bus: a lost one means redelivery.
+/// Acknowledgement of one delivery. The bus logs errors: a lost acknowledgement means redelivery.
 #[async_trait]
 pub trait Settle: Send + Sync {
-    /// Done with it; never delivered again.
+    /// Acknowledges the message, which is never delivered again.
     async fn ack(&self);
-    /// Deliver it again after `delay`.
+    /// Asks for redelivery after `delay`.
     async fn nak(&self, delay: Duration);
-    /// Still working: the ack wait starts again.
+    /// Starts the ack wait again, because the work goes on.
     async fn progress(&self);
 }
 
-/// A subject without storage, for what may be lost: tokens, progress, cancel signals.
+/// A subject without storage, for what may be lost: tokens, progress, cancellations.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum LiveSubject {
-    /// `trellis.live.<job>`: tokens and progress.
+    /// `trellis.live.<job>`: tokens and progress of a job.
     Job(JobId),
-    /// `trellis.ctl.<tenant>.<user>`: jobs cancelled now.
+    /// `trellis.ctl.<tenant>.<user>`: cancellations of jobs.
     Control(Owner),
     /// A subject that a submission named as its `replyTo`.
     Reply(String),
 }
 
-/// What is said on the control subject of an owner. Anybody may have said it, unless the server knows who
-/// may publish: it is a reason to look and no more.
+/// A message on the control subject of an owner. It isn't authenticated unless the server knows who may publish, so it
+/// is only a reason to read the job.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Signal {
-    /// Whose subject.
+    /// Owner of the subject.
     pub owner: Owner,
-    /// What: a job that is cancelled now.
+    /// JSON of the job that is cancelled.
     pub body: Bytes,
 }
 
-/// What a client of an owner asks about a submission. Anybody may have asked it, unless the server knows who may publish.
+/// A client's question about a submission. It isn't authenticated unless the server knows who may publish.
 pub struct JobQuestion {
     /// The owner in its subject.
     pub owner: Owner,
-    /// The header `Authorization`, which is kept nowhere.
+    /// The header `Authorization`, which is never stored.
     pub authorization: Option<String>,
-    /// The body as it came: the id of the submission.
+    /// The body as it was received: the id of the submission.
     pub body: Bytes,
     /// The subject of the answer, as the client chose it.
     pub reply: String,
@@ -126,30 +126,30 @@ pub struct JobQuestion {
 pub struct Piece {
     /// Its place: later pieces of the job have larger ones.
     pub sequence: u64,
-    /// As it was sent: JSON, see `worker::live`.
+    /// JSON as it was sent, see `worker::live`.
     pub body: Bytes,
 }
 
 /// Why a bus call failed.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum BusError {
-    /// Not reachable or timed out. A publish may have happened: repeat it under the same id.
+    /// The queue can't be reached or timed out. A publish may have happened: repeat it under the same id.
     #[error("bus `{bus}` is unavailable: {reason}")]
     Unavailable {
-        /// Where, without credentials.
+        /// Address of the queue, without credentials.
         bus: String,
-        /// The driver's words.
+        /// Error text of the driver.
         reason: String,
     },
-    /// Surely not published.
+    /// The message was not published.
     #[error("bus `{bus}` refused the message: {reason}")]
     Refused {
-        /// Where.
+        /// Address of the queue, without credentials.
         bus: String,
-        /// The server's words.
+        /// Error text of the server.
         reason: String,
     },
-    /// Surely not published, now or later: it has more bytes than the queue takes in one message.
+    /// The message was not published and never will be: it has more bytes than the queue allows.
     #[error("bus `{bus}` takes no message of this size: {reason}")]
     TooLarge {
         /// Address of the queue, without credentials.
@@ -157,20 +157,20 @@ pub enum BusError {
         /// Which limit it exceeds.
         reason: String,
     },
-    /// Surely not published: nothing keeps jobs for external workers.
+    /// The job was not published: there is no stream of jobs for external workers.
     #[error("bus `{bus}` has no queue for external workers: {reason}")]
     NoStream {
-        /// Where.
+        /// Address of the queue, without credentials.
         bus: String,
         /// What is missing, and what to do.
         reason: String,
     },
-    /// Surely not published: what keeps jobs for external workers has no room for another now.
+    /// The job was not published: the stream of jobs for external workers is full.
     #[error("bus `{bus}` has no room for another job: {reason}")]
     Full {
-        /// Where.
+        /// Address of the queue, without credentials.
         bus: String,
-        /// The server's words.
+        /// Error text of the server.
         reason: String,
     },
 }
@@ -181,175 +181,173 @@ impl From<BusError> for crate::store::journaled::JournalError {
     }
 }
 
-/// Bytes of the messages of one [`Bus::receive`], unless the first alone has more, or they are far larger than those
-/// before: whoever takes many at once holds them in memory, and a NATS server cuts a client off that leaves too much
-/// unread.
+/// Most bytes of the messages of one [`Bus::receive`], unless the first alone has more, or they are far larger than
+/// those before. A receiver holds them in memory, and a NATS server disconnects a client that leaves too much unread.
 pub const RECEIVE_BYTES: usize = 8 << 20;
 
-/// What to do when there is no message.
+/// What [`Bus::receive`] does if there is no message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WhenEmpty {
-    /// Wait for one, up to a few seconds.
+    /// Waits for one, up to a few seconds.
     Wait,
-    /// Come back with none.
+    /// Returns none at once.
     Return,
 }
 
-/// The queue.
+/// The queue of messages between producers, workers and listeners.
 #[async_trait]
 pub trait Bus: QueueWatch + Send + Sync + 'static {
-    /// Up to `max` messages of up to [`RECEIVE_BYTES`], none when none came. A crash after it: they are delivered again
-    /// after the ack wait.
+    /// Returns up to `max` messages of up to [`RECEIVE_BYTES`], or none. After a crash they are delivered again, when
+    /// the ack wait is over.
     ///
-    /// With a `max` of 0 nothing more is asked for: what still comes for earlier calls, none when nothing can come any more.
+    /// A `max` of 0 requests nothing new: it returns what still arrives for earlier calls, or none when nothing can
+    /// arrive.
     async fn receive(&self, max: usize, when_empty: WhenEmpty) -> Result<Vec<Delivery>, BusError>;
 
-    /// What came with the messages of [`Bus::receive`] and can't be delivered to anybody, once.
+    /// Returns messages that came with [`Bus::receive`] and can't be delivered, each once.
     fn unreadable(&self) -> Vec<Unreadable> {
         Vec::new()
     }
 
-    /// Publishes; after it the message survives a kill of any process. `Reply` goes to whoever
-    /// listens now.
+    /// Publishes a message, which then survives a kill of any process. A `Reply` goes only to current listeners.
     async fn publish(&self, message: &Message) -> Result<(), BusError>;
 
-    /// Whether anything can be sent now, as far as this process knows.
+    /// Whether a message can be sent now, as far as this process knows.
     fn is_connected(&self) -> bool {
         true
     }
 
-    /// Whether what goes there may be heard by somebody when this process has ended. What may not is lost with it and
+    /// Whether the address has listeners outside this process. A message without them is lost with the process and
     /// needs no place in an outbox.
     fn outlives(&self, to: &Address) -> bool;
 
-    /// Publishes to whoever listens now.
+    /// Publishes to the current listeners.
     async fn signal(&self, to: &LiveSubject, body: Bytes) -> Result<(), BusError>;
 
-    /// Listens to `from`.
+    /// Listens to a subject from now on.
     async fn listen(&self, from: &LiveSubject) -> Result<BoxStream<'static, Bytes>, BusError>;
 
-    /// Is over when a job is told to have ended; what is told from now on is heard, as far as nothing is lost. It is
-    /// a reason to look and no more.
+    /// Returns a future that ends when the end of a job is announced after this call, unless the message is lost. It is
+    /// only a reason to read the job.
     async fn ended(&self, owner: &Owner, job: &JobId) -> Result<BoxFuture<'static, ()>, BusError>;
 
     /// Listens to `trellis.ctl.>`: the control subjects of all owners.
     async fn control(&self) -> Result<BoxStream<'static, Signal>, BusError>;
 
-    /// Live text of jobs, as it is kept for those who read it late.
+    /// Returns the live text of jobs, as it is kept for late readers.
     fn live(&self) -> &dyn LiveFeed;
 
-    /// Producer ids of messages accepted and not acknowledged, for the audit.
+    /// Returns the producer ids of messages that are stored and not acknowledged, for the audit.
     async fn in_transit(&self) -> Result<Vec<String>, BusError>;
 
-    /// The settings on which the guarantees rest.
+    /// Returns the settings of the queue on which the guarantees depend.
     async fn settings(&self) -> Result<Vec<crate::store::BackendSetting>, BusError>;
 
-    /// What the queue remembers of what the store has done. `None`: they are one.
+    /// Returns what the queue remembers of the store's changes. `None`: store and queue are one.
     fn witness(&self) -> Option<&dyn Witness> {
         None
     }
 
-    /// Alarms for timers, of a queue that keeps the time for a fleet. `None`: workers watch it themselves.
+    /// Returns the alarms for timers of a queue that keeps the time for a fleet. `None`: workers read the store's
+    /// timers.
     fn alarms(&self) -> Option<&dyn Alarms>;
 }
 
-/// Live text of jobs, kept for some minutes: a reader that comes late, or comes back, misses nothing; and questions
-/// about jobs.
+/// Live text of jobs, kept for some minutes so that late and returning readers miss nothing; and questions about jobs.
 #[async_trait]
 pub trait LiveFeed: Send + Sync {
-    /// What is sent about a job from now on, and before it what was sent after the place `after` (`None`: from the
-    /// first), as far as it is still kept. A place that the queue hasn't reached was one of a queue that has begun anew
-    /// since: then all of it is sent.
+    /// Returns the pieces of a job from now on, and before them those after the place `after` (`None`: from the first)
+    /// that are still kept. A place that the queue hasn't reached belongs to an earlier queue: then all pieces are
+    /// returned.
     async fn follow(&self, job: &JobId, after: Option<u64>) -> Result<BoxStream<'static, Piece>, BusError>;
 
-    /// Place of the last piece about a job that is still kept.
+    /// Returns the place of the last piece about a job that is still kept.
     async fn last_piece(&self, job: &JobId) -> Result<Option<u64>, BusError>;
 
-    /// Listens to the questions of all owners; each reaches one process of those that listen. A queue inside this process
+    /// Listens to the questions of all owners; each reaches one of the listening processes. A queue inside this process
     /// has none.
     async fn questions(&self) -> Result<BoxStream<'static, JobQuestion>, BusError> {
         Ok(stream::pending().boxed())
     }
 }
 
-/// When a timer is due, as it was when the alarm was set.
+/// The time of a timer, as it was when the alarm was set.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Alarm {
-    /// Whose.
+    /// Owner of the timer.
     pub owner: Owner,
-    /// Which.
+    /// Id of the timer.
     pub timer: TimerId,
-    /// Of the timer: one that was set anew isn't meant.
+    /// Generation of the timer: the alarm doesn't count for a timer that was set again.
     pub generation: u64,
-    /// When it is due.
+    /// Time at which the timer is due.
     pub at: Millis,
 }
 
 /// An alarm whose time has come. Unsettled ones ring again after the ack wait.
 pub struct Ringing {
-    /// As it was set: only the store knows whether it still counts.
+    /// The alarm as it was set: only the store knows whether it still counts.
     pub alarm: Alarm,
-    /// Its acknowledgement.
+    /// Handle to acknowledge the alarm.
     pub settle: Arc<dyn Settle>,
 }
 
-/// A job of whose end the queue tells.
+/// A job whose completion is in the queue.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Completed {
-    /// Whose.
+    /// Owner of the job.
     pub owner: Owner,
-    /// Who served it.
+    /// Agent that served it.
     pub agent: AgentId,
-    /// Which.
+    /// Id of the job.
     pub job: JobId,
 }
 
 /// A queue that survives what a store may lose.
 #[async_trait]
 pub trait Witness: Send + Sync {
-    /// The newest mark that was left; `None` = there is none.
+    /// Returns the newest mark; `None` if there is none.
     async fn mark(&self) -> Result<Option<Mark>, BusError>;
 
-    /// Leaves a mark in place of the one before it.
+    /// Writes a mark in place of the one before it.
     async fn leave(&self, mark: &Mark) -> Result<(), BusError>;
 
-    /// Jobs whose completions are kept, and submissions whose ids look like one.
+    /// Returns the jobs whose completions are kept, and refused submissions whose ids look like a job's.
     async fn completed(&self) -> Result<Vec<Completed>, BusError>;
 
-    /// What was told of a job's end; `None` when it isn't kept any more.
+    /// Returns the completion of a job; `None` if it isn't kept any more.
     async fn completion(&self, of: &Completed) -> Result<Option<Completion>, BusError>;
 
-    /// The clock by which the queue rings alarms; `None`: it doesn't tell.
+    /// Returns the clock by which the queue rings alarms; `None` if the queue doesn't report it.
     async fn time(&self) -> Result<Option<Millis>, BusError> {
         Ok(None)
     }
 
-    /// A job that ended so long ago is deleted: what was told of it goes, too, if it can still be there.
+    /// Removes the completion of a deleted job that ended `age` ago, if it can still be there.
     async fn forget(&self, of: &Completed, age: Duration) -> Result<(), BusError>;
 }
 
-/// What wakes one worker of a fleet at the time of a timer. A lost alarm only costs time: the sweep
-/// finds what is due.
+/// Wakes one worker of a fleet at the time of a timer. A lost alarm only costs time: the sweep finds what is due.
 #[async_trait]
 pub trait Alarms: Send + Sync {
-    /// Has a timer ring at its time, in place of what was set for it before; at once when that has
-    /// passed. It survives a kill of any process.
+    /// Sets the alarm of a timer in place of its earlier one; it rings at once if its time has passed. It survives a
+    /// kill of any process.
     async fn set(&self, alarm: &Alarm) -> Result<(), BusError>;
 
-    /// Takes back what is set for a timer. One that rings already is still delivered.
+    /// Removes the alarm of a timer. One that rings already is still delivered.
     async fn clear(&self, owner: &Owner, timer: &TimerId) -> Result<(), BusError>;
 
-    /// What rings, each for one listener of the fleet; ends when the connection does.
+    /// Returns ringing alarms, each for one listener of the fleet; ends when the connection does.
     async fn ringing(&self) -> Result<BoxStream<'static, Ringing>, BusError>;
 }
 
-/// Headers of a published message.
+/// Returns the headers of a published message.
 pub fn headers(message: &Message) -> BTreeMap<&'static str, String> {
     let mut headers = BTreeMap::new();
     if let Some(id) = &message.id {
         headers.insert(ID_HEADER, id.clone());
         match message.to {
-            // The stream would drop the same id of another owner. Admission knows whose it is.
+            // The stream would drop the same id of another owner. Admission deduplicates by owner.
             Address::In { .. } | Address::Reply(_) => None,
             Address::Out { .. } | Address::Job { .. } => headers.insert("Nats-Msg-Id", id.clone()),
         };
@@ -357,7 +355,7 @@ pub fn headers(message: &Message) -> BTreeMap<&'static str, String> {
     headers
 }
 
-/// An error with its causes in one line.
+/// Returns an error with its causes in one line.
 pub fn chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut next = error.source();

@@ -1,20 +1,20 @@
-//! What a NATS user may not do. A server says so beside the request, which then is never answered: without this, all that
-//! is known of it is that time was up.
+//! Refused rights of a NATS user. A server reports a refusal beside the request, which is then never answered: without
+//! this, only the timeout would be known.
 
 use parking_lot::Mutex;
 use std::time::{Duration, Instant};
 
-/// What was refused counts for as long: longer than a request waits for its answer.
+/// Time for which a refusal explains failures: longer than a request waits for its answer.
 const COUNTS: Duration = Duration::from_secs(10);
 
-/// What may not be done, in words.
+/// A refused right, in words.
 #[derive(Debug, Clone)]
 struct Refused {
     subject: String,
     words: String,
 }
 
-/// What was refused last.
+/// The last refusal of the server.
 pub struct Rights {
     /// First token of every subject.
     prefix: String,
@@ -22,12 +22,12 @@ pub struct Rights {
 }
 
 impl Rights {
-    /// Of a venue with this first token of every subject.
+    /// Returns the rights of a venue with this first token of every subject.
     pub fn new(prefix: &str) -> Self {
         Self { prefix: prefix.to_owned(), refused: Mutex::default() }
     }
 
-    /// Notes what the server said, when it is a refusal.
+    /// Records an error of the server if it is a refusal.
     pub fn hear(&self, said: &str) {
         if let Some(refused) = refused(said, &self.prefix) {
             *self.refused.lock() = Some((Instant::now(), refused));
@@ -38,7 +38,7 @@ impl Rights {
         self.refused.lock().as_ref().filter(|(at, _)| at.elapsed() < COUNTS).map(|(_, refused)| refused.clone())
     }
 
-    /// What was refused a moment ago, if it is why nothing is heard of this stream: a question about it, or all answers.
+    /// Returns the recent refusal if it explains the silence of this stream: of a request about it, or of all answers.
     pub fn refused_of(&self, stream: &str) -> Option<String> {
         let is_why = |refused: &Refused| {
             refused.subject.starts_with("_INBOX.") || refused.subject.split('.').any(|token| token == stream)
@@ -46,7 +46,7 @@ impl Rights {
         self.lately().filter(is_why).map(|refused| refused.words)
     }
 
-    /// A reason, with that one behind it.
+    /// Returns a reason with the recent refusal appended.
     pub fn explain(&self, reason: String) -> String {
         match self.lately() {
             Some(Refused { words, .. }) => format!("{reason}; {words}"),
@@ -55,7 +55,7 @@ impl Rights {
     }
 }
 
-/// What it means, if it concerns Trellis itself: subjects that answers go to are chosen by strangers.
+/// Parses a refusal if it concerns Trellis itself: strangers choose the subjects of replies.
 fn refused(said: &str, prefix: &str) -> Option<Refused> {
     let (_, what) = said.split_once("Permissions Violation for ")?;
     let subject = what.split('"').nth(1)?;

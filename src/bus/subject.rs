@@ -1,9 +1,9 @@
-//! Subjects: how an address becomes a NATS subject, and back.
+//! Subjects: the conversion of addresses to NATS subjects and back.
 //!
 //! | address | subject |
 //! |---|---|
 //! | [`Address::In`] | `<prefix>.in.<tenant>.<user>.<agent>.<kind>` |
-//! | the same, spread | `<prefix>.part.<n>.<tenant>.<user>.<agent>.<kind>` |
+//! | [`Address::In`] of a partition | `<prefix>.part.<n>.<tenant>.<user>.<agent>.<kind>` |
 //! | [`Address::Out`] | `<prefix>.out.<tenant>.<user>.<agent>.<job>` |
 //! | [`Address::Job`] | `<prefix>.jobs.<queue>` |
 //! | [`Address::Reply`] | as given |
@@ -27,17 +27,17 @@ use serde_json::Value;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("illegal subject `{subject}`: expected `{prefix}.in.<tenant>.<user>.<agent>.<kind>`, {reason}")]
 pub struct SubjectError {
-    /// As it came.
+    /// The subject as it was received.
     pub subject: String,
     /// The configured prefix.
     pub prefix: String,
-    /// Which part is wrong.
+    /// Which part is wrong, and how.
     pub reason: String,
-    /// It is the kind, and no other.
+    /// Whether only the kind is wrong.
     pub is_of_kind: bool,
 }
 
-/// The subject of an address.
+/// Returns the subject of an address.
 pub fn subject(prefix: &str, to: &Address) -> String {
     match to {
         Address::In { owner, agent, kind } => inbound_subject(prefix, None, owner, agent, *kind),
@@ -49,7 +49,7 @@ pub fn subject(prefix: &str, to: &Address) -> String {
     }
 }
 
-/// The subject of something that may be lost.
+/// Returns the subject of messages that may be lost.
 pub fn live_subject(prefix: &str, live: &LiveSubject) -> String {
     match live {
         LiveSubject::Job(job) => format!("{prefix}.live.{job}"),
@@ -58,37 +58,37 @@ pub fn live_subject(prefix: &str, live: &LiveSubject) -> String {
     }
 }
 
-/// Where the end of a job is told, whichever agent serves it.
+/// Returns the subject of a job's completion, with a wildcard for its agent.
 pub fn end_of(prefix: &str, owner: &Owner, job: &JobId) -> String {
     format!("{prefix}.out.{}.*.{job}", owner_tokens(owner))
 }
 
-/// The control subjects of all owners.
+/// Returns the pattern of the control subjects of all owners.
 pub fn all_control(prefix: &str) -> String {
     format!("{prefix}.ctl.>")
 }
 
-/// The subject of an owner's questions.
+/// Returns the subject of an owner's questions.
 pub fn question(prefix: &str, owner: &Owner) -> String {
     format!("{prefix}.ask.{}", owner_tokens(owner))
 }
 
-/// The questions of all owners.
+/// Returns the pattern of the questions of all owners.
 pub fn all_questions(prefix: &str) -> String {
     format!("{prefix}.ask.>")
 }
 
-/// The owner of a subject of questions.
+/// Returns the owner in a subject of questions.
 pub fn parse_question(prefix: &str, subject: &str) -> Option<Owner> {
     parse_owner(subject.strip_prefix(prefix)?.strip_prefix(".ask.")?)
 }
 
-/// The owner of a control subject.
+/// Returns the owner in a control subject.
 pub fn parse_control(prefix: &str, subject: &str) -> Option<Owner> {
     parse_owner(subject.strip_prefix(prefix)?.strip_prefix(".ctl.")?)
 }
 
-/// The owner that these two tokens name.
+/// Returns the owner that two tokens name.
 fn parse_owner(tokens: &str) -> Option<Owner> {
     let tokens: Vec<&str> = tokens.split('.').collect();
     let [tenant, user] = tokens[..] else { return None };
@@ -96,13 +96,13 @@ fn parse_owner(tokens: &str) -> Option<Owner> {
     Some(Owner::new(part(tenant)?, part(user)?))
 }
 
-/// Every subject of live text.
+/// Returns the pattern of all subjects of live text.
 pub fn all_live(prefix: &str) -> String {
     format!("{prefix}.live.>")
 }
 
-/// The body of a job for an external worker with the subjects that its worker needs: `answer` for
-/// what it says, and `control`, where it hears of cancellations. `None`: it stays as it is.
+/// Returns the body of a job for an external worker with the subjects that the worker needs: `answer` for its results,
+/// and `control` for cancellations. `None`: the body stays as it is.
 pub fn told(prefix: &str, message: &Message) -> Option<Value> {
     let Address::Job { owner, agent, .. } = &message.to else { return None };
     let answer = Address::In { owner: owner.clone(), agent: agent.clone(), kind: InKind::Result };
@@ -112,14 +112,14 @@ pub fn told(prefix: &str, message: &Message) -> Option<Value> {
     Some(body)
 }
 
-/// The inbound subjects that mean something, of a partition or those that aren't spread, one for each kind: the stream
-/// takes no others, so that who misspells one has no acknowledgement.
+/// Returns the valid inbound subjects, of a partition or of the first stream, one for each kind: the stream stores no
+/// others, so that a misspelt one isn't acknowledged.
 pub fn inbound(prefix: &str, part: Option<usize>) -> Vec<String> {
     let head = inbound_head(prefix, part);
     KINDS.into_iter().map(|kind| format!("{head}.*.*.*.{}", kind_token(kind))).collect()
 }
 
-/// What every inbound subject begins with.
+/// Returns the start of every inbound subject.
 fn inbound_head(prefix: &str, part: Option<usize>) -> String {
     part.map_or_else(|| format!("{prefix}.in"), |part| format!("{prefix}.part.{part}"))
 }
@@ -128,20 +128,20 @@ fn inbound_subject(prefix: &str, part: Option<usize>, owner: &Owner, agent: &Age
     format!("{}.{}.{}.{}", inbound_head(prefix, part), owner_tokens(owner), agent.token(), kind_token(kind))
 }
 
-/// Where a message for an owner goes that is to be spread over so many partitions.
+/// Returns the subject of a message for an owner that is spread over so many partitions.
 pub fn spread(prefix: &str, partitions: usize, owner: &Owner, agent: &AgentId, kind: InKind) -> String {
     let part = part_for(partitions, &owner.tenant().token(), &owner.user().token());
     inbound_subject(prefix, Some(part), owner, agent, kind)
 }
 
-/// What a NATS server that is to spread what others publish has in its configuration.
+/// Returns the configuration by which a NATS server spreads what others publish.
 pub fn mapping(prefix: &str, partitions: usize) -> String {
     format!(
         "mappings = {{ \"{prefix}.in.*.*.*.*\": \"{prefix}.part.{{{{partition({partitions},1,2)}}}}.{{{{wildcard(1)}}}}.{{{{wildcard(2)}}}}.{{{{wildcard(3)}}}}.{{{{wildcard(4)}}}}\" }}"
     )
 }
 
-/// The partition of an owner with these tokens, as a NATS server's `partition(n,1,2)`: FNV-1a over both.
+/// Returns the partition of an owner with these tokens, as a NATS server's `partition(n,1,2)`: FNV-1a over both.
 pub fn part_for(partitions: usize, tenant: &str, user: &str) -> usize {
     let hash = tenant
         .bytes()
@@ -150,9 +150,9 @@ pub fn part_for(partitions: usize, tenant: &str, user: &str) -> usize {
     hash as usize % partitions.max(1)
 }
 
-/// The subjects of a stream that has those in `there`, beside a newer build: this one's own, and of the venue's those of
-/// which no message is one of these, for they are a kind that only the newer build knows. A subject that takes in some of
-/// them is an older build's.
+/// Returns the subjects for a stream that has those in `there`: this build's own, and those of a newer build, which are
+/// under the venue's prefix and match no message of the own ones. A subject that includes some of the own ones is an
+/// older build's.
 pub fn beside(prefix: &str, own: &[String], there: &[String]) -> Vec<String> {
     let venues = format!("{prefix}.");
     let is_newer = |subject: &&String| {
@@ -163,7 +163,7 @@ pub fn beside(prefix: &str, own: &[String], there: &[String]) -> Vec<String> {
     if has_all { there.to_vec() } else { all }
 }
 
-/// Whether some message has both subjects, which may have wildcards.
+/// Whether a message can match both subjects, which may have wildcards.
 fn have_common<'s>(mut one: impl Iterator<Item = &'s str>, mut other: impl Iterator<Item = &'s str>) -> bool {
     loop {
         match (one.next(), other.next()) {
@@ -174,47 +174,47 @@ fn have_common<'s>(mut one: impl Iterator<Item = &'s str>, mut other: impl Itera
     }
 }
 
-/// Every subject that begins as an inbound one does, of a partition or those that aren't spread.
+/// Returns the pattern of all subjects that begin as inbound ones, of a partition or of the first stream.
 pub fn all_inbound(prefix: &str, part: Option<usize>) -> String {
     format!("{}.>", inbound_head(prefix, part))
 }
 
-/// Every inbound subject of one owner.
+/// Returns the pattern of all inbound subjects of one owner.
 pub fn all_inbound_of(prefix: &str, part: Option<usize>, owner: &Owner) -> String {
     format!("{}.{}.>", inbound_head(prefix, part), owner_tokens(owner))
 }
 
-/// Every subject of jobs for external workers.
+/// Returns the pattern of all subjects of jobs for external workers.
 pub fn all_jobs(prefix: &str) -> String {
     format!("{prefix}.jobs.>")
 }
 
-/// Every outbound subject.
+/// Returns the pattern of all outbound subjects.
 pub fn all_outbound(prefix: &str) -> String {
     format!("{prefix}.out.>")
 }
 
-/// Where the store's epoch is kept.
+/// Returns the subject of the store's epoch.
 pub fn epoch(prefix: &str) -> String {
     format!("{prefix}.epoch")
 }
 
-/// Subject of batches of the journal.
+/// Returns the subject of batches of the journal.
 pub fn journal(prefix: &str) -> String {
     format!("{prefix}.journal")
 }
 
-/// Subject of the newest record of one thing that protects an owner.
+/// Returns the subject of the newest record of one protected thing.
 pub fn protection(prefix: &str, owner: &Owner, name: &str) -> String {
     format!("{prefix}.protection.{}.{name}", owner_tokens(owner))
 }
 
-/// Every subject of such records.
+/// Returns the pattern of all such records.
 pub fn all_protections(prefix: &str) -> String {
     format!("{prefix}.protection.>")
 }
 
-/// Owner, agent and job of a completion's subject; `None` of one that is no job's.
+/// Returns owner, agent and job of a completion's subject; `None` if it names no job.
 pub fn parse_outbound(prefix: &str, subject: &str) -> Option<Completed> {
     let tokens: Vec<&str> = subject.strip_prefix(prefix)?.strip_prefix(".out.")?.split('.').collect();
     let [tenant, user, agent, job] = tokens[..] else { return None };
@@ -223,27 +223,27 @@ pub fn parse_outbound(prefix: &str, subject: &str) -> Option<Completed> {
     Some(Completed { owner, agent: AgentId::new(decode(agent)?).ok()?, job: JobId::new(job).ok()? })
 }
 
-/// Where an alarm waits: a timer has one.
+/// Returns the subject of a timer's future alarm.
 pub fn scheduled(prefix: &str, owner: &Owner, timer: &TimerId) -> String {
     format!("{prefix}.sched.{}.{timer}", owner_tokens(owner))
 }
 
-/// Where an alarm goes at its time.
+/// Returns the subject of a timer's ringing alarm.
 pub fn due(prefix: &str, owner: &Owner, timer: &TimerId) -> String {
     format!("{prefix}.due.{}.{timer}", owner_tokens(owner))
 }
 
-/// Every alarm that waits.
+/// Returns the pattern of all future alarms.
 pub fn all_scheduled(prefix: &str) -> String {
     format!("{prefix}.sched.>")
 }
 
-/// Every alarm that rings.
+/// Returns the pattern of all ringing alarms.
 pub fn all_due(prefix: &str) -> String {
     format!("{prefix}.due.>")
 }
 
-/// Owner and timer of a subject made by [`due`].
+/// Returns owner and timer of a subject made by [`due`].
 pub fn parse_due(prefix: &str, subject: &str) -> Option<(Owner, TimerId)> {
     let tokens: Vec<&str> = subject.strip_prefix(prefix)?.strip_prefix(".due.")?.split('.').collect();
     let [tenant, user, timer] = tokens[..] else { return None };
@@ -251,7 +251,7 @@ pub fn parse_due(prefix: &str, subject: &str) -> Option<(Owner, TimerId)> {
     Some((Owner::new(part(tenant)?, part(user)?), TimerId::new(timer).ok()?))
 }
 
-/// What stands behind `in` of an inbound subject, or behind the number of its partition.
+/// Returns what follows `in` in an inbound subject, or the number of its partition.
 fn behind<'s>(prefix: &str, subject: &'s str) -> Option<&'s str> {
     let rest = subject.strip_prefix(prefix)?;
     let of_part = || {
@@ -261,7 +261,7 @@ fn behind<'s>(prefix: &str, subject: &'s str) -> Option<&'s str> {
     rest.strip_prefix(".in.").or_else(of_part)
 }
 
-/// Owner, agent and kind of an inbound subject, one of a partition too.
+/// Parses owner, agent and kind of an inbound subject, also of a partition.
 pub fn parse_inbound(prefix: &str, subject: &str) -> Result<(Owner, AgentId, InKind), SubjectError> {
     let bad = |reason: String| {
         let (subject, prefix) = (subject.to_owned(), prefix.to_owned());
@@ -281,7 +281,7 @@ pub fn parse_inbound(prefix: &str, subject: &str) -> Result<(Owner, AgentId, InK
     Ok((owner, agent, kind))
 }
 
-/// A producer that publishes by hand doesn't know the encoding: what needs none is taken as it is.
+/// Decodes a token. A producer that publishes by hand doesn't know the encoding: what needs none is accepted as it is.
 fn decode(token: &str) -> Option<String> {
     if token.contains('%') { decode_token(token) } else { Some(token.to_owned()) }
 }
@@ -318,7 +318,7 @@ fn parse_kind(token: &str) -> Option<InKind> {
     KINDS.into_iter().find(|kind| kind_token(*kind) == token)
 }
 
-/// The owner of a subject of which something else is wrong, as far as it can be read.
+/// Returns the owner of a subject with other errors, if it can be read.
 pub fn owner_of(prefix: &str, subject: &str) -> Option<Owner> {
     let mut tokens = behind(prefix, subject)?.split('.');
     let mut part = || OwnerPart::new(decode(tokens.next()?)?).ok();

@@ -1,7 +1,7 @@
 //! What an operator can do about a server that can't be reached.
 
-/// Advice for the reason that a connection failed, as a clause; `setting` names the address of the server, and `url` is
-/// its value.
+/// Returns advice for the reason of a failed connection, as a clause; `setting` names the address of the server, and
+/// `url` is its value.
 pub fn advice(reason: &str, setting: &str, url: &str) -> String {
     let has = |part: &str| reason.to_lowercase().contains(part);
     let encrypted = ["rediss", "tls", "wss"].iter().any(|scheme| url.starts_with(scheme));
@@ -22,7 +22,7 @@ pub fn advice(reason: &str, setting: &str, url: &str) -> String {
     }
 }
 
-/// The same address with the scheme of a plain connection.
+/// Returns the same address with the scheme of a plain connection.
 fn without_tls(url: &str) -> String {
     let plain = [("rediss", "redis"), ("tls:", "nats:"), ("wss:", "ws:")];
     let found = plain.iter().find(|(with, _)| url.starts_with(with));

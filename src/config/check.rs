@@ -1,4 +1,4 @@
-//! From merged text and numbers to typed, checked values.
+//! Converts merged text and numbers to typed, checked values.
 
 mod auth;
 mod kinds;
@@ -33,11 +33,11 @@ const DAY: Duration = Duration::from_hours(24);
 
 const STORE_URL: &str = "`embedded:DIR`, `redis://host:port`, `redis+cluster://host:port,host:port` or `redis+sentinel://host:port,host:port/primary` (`rediss` for TLS)";
 
-/// Below it renewals and clock differences between machines eat the lease up.
+/// Shortest lease: below it renewals and clock differences between machines use the lease up.
 const SHORTEST_LEASE: Duration = Duration::from_millis(200);
 
-/// Reads every key. An illegal value is recorded and replaced by a placeholder, which never
-/// leaves this function: any error refuses the whole.
+/// Reads every key. An illegal value is recorded and replaced by a placeholder, which never leaves this function: any
+/// error refuses the whole.
 pub(super) fn config(mut layers: Layers) -> Result<Config, ConfigErrors> {
     let l = &mut layers;
     let config = Config {
@@ -175,7 +175,7 @@ fn worker(l: &mut Layers) -> WorkerConfig {
     }
 }
 
-/// A time to keep something for; `None` = for ever.
+/// Reads a retention; `None` = for ever.
 fn kept(l: &mut Layers, key: &str) -> Option<Duration> {
     let range = Duration::from_mins(1)..=DAY * 36_500;
     parse(l, key, "`never` or a duration from 1m to 100 years such as `30d`", |text| match text {
@@ -223,12 +223,12 @@ fn models(l: &mut Layers) -> ModelsConfig {
     ModelsConfig { scripted, calls_log, timeout, limits, endpoints, proxy: proxy::read(l, "models") }
 }
 
-/// Values that are legal alone and not together; only checked between values that are legal.
+/// Checks values that are legal alone but not together; illegal values are not compared.
 fn combinations(l: &mut Layers, config: &Config) {
     let bad: Vec<String> = l.errors.iter().map(|error| error.key.clone()).collect();
     let mut clash = |keys: [&str; 2], wrong: bool, problem: String| {
         if wrong && !keys.iter().any(|key| bad.iter().any(|other| other == key)) {
-            // The error belongs to the key that somebody set, when only one of them was.
+            // The error belongs to the key that was set, if only one of them was.
             let key = if l.entry(keys[0]).origin == super::SettingOrigin::Default { keys[1] } else { keys[0] };
             let origin = l.entry(key).origin.clone();
             l.fail(key, origin, problem);
@@ -290,7 +290,7 @@ const WORKER_NAME_RULE: &str = "up to 128 characters without line breaks or othe
 
 const PREFIX_RULE: &str = "1 to 32 lower-case letters, digits, `-` or `_`, starting with a letter";
 
-/// Legal as a Redis key part, a subject token and, in capitals, a stream name.
+/// Parses a prefix that is legal as a Redis key part, a subject token and, in capitals, a stream name.
 fn prefix(text: &str) -> Option<String> {
     let legal = text.len() <= 32
         && text.starts_with(|c: char| c.is_ascii_lowercase())
@@ -322,8 +322,8 @@ fn has_host(url: &str, schemes: &[&str]) -> bool {
     schemes.iter().filter_map(|scheme| url.strip_prefix(scheme)).any(|rest| !rest.is_empty() && !rest.starts_with('/'))
 }
 
-/// Whether a part of a filter says a level. A single word that is none would be the name of a program's part, with all
-/// other lines off.
+/// Whether a part of a filter names a level. A single word that is no level would be taken for the name of a module,
+/// with all other lines off.
 fn has_level(directive: &str) -> bool {
     let directive = directive.trim();
     directive.contains('=') || (!directive.is_empty() && directive.parse::<LevelFilter>().is_ok())

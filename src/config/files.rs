@@ -1,4 +1,4 @@
-//! Small files that a person names: regular ones only, and no longer than expected.
+//! Small files that a person names: only regular ones of at most the expected length.
 
 use rustix::fs::OFlags;
 use std::fs::File;
@@ -9,12 +9,13 @@ use std::path::Path;
 /// Longest settings file, key, certificate or secret, in bytes.
 pub const SETTINGS_FILE_BYTES: u64 = 4 << 20;
 
-/// Reads a regular file of at most `max` bytes. A pipe without a writer would never open, a device never end, and a file
-/// may grow while it is read, so its size is not taken from its metadata.
+/// Reads a regular file of at most `max` bytes. A pipe without a writer would never open, a device never end, and a
+/// file may grow while it is read, so its size is not taken from its metadata.
 pub fn read_file(path: &Path, max: u64) -> Result<Vec<u8>> {
-    // Before it is opened, for a pipe may block there; and after it, for another file may have its name by then.
+    // Checked before the open, because a pipe may block there, and after it, because another file may have its name by
+    // then.
     check_regular(path.metadata()?.is_file())?;
-    // Some files of the kernel call themselves regular and have their readers wait, `/proc/kmsg` for one.
+    // Some files of the kernel claim to be regular and block their readers, e.g. `/proc/kmsg`.
     let flags = i32::try_from(OFlags::NONBLOCK.bits()).unwrap_or_default();
     let file = File::options().read(true).custom_flags(flags).open(path)?;
     check_regular(file.metadata()?.is_file())?;
@@ -35,7 +36,7 @@ pub fn read_text_file(path: &Path, max: u64) -> Result<String> {
     Ok(without_mark(text))
 }
 
-/// A text without the byte order mark that it may begin with.
+/// Returns a text without the byte order mark that it may begin with.
 pub fn without_mark(text: String) -> String {
     text.strip_prefix('\u{feff}').map(str::to_owned).unwrap_or(text)
 }
@@ -52,7 +53,7 @@ fn invalid(reason: String) -> Error {
 mod tests {
     use super::*;
 
-    /// Who may not open them is refused by the kernel.
+    /// The kernel refuses users who may not open them.
     #[test]
     fn a_file_of_the_kernel_keeps_nobody_waiting() {
         for file in ["/proc/kmsg", "/sys/kernel/debug/tracing/trace_pipe"] {

@@ -8,23 +8,23 @@ use crate::domain::visible::beginning;
 use std::{collections::BTreeMap, fmt, path::Path};
 use toml::{Table, Value};
 
-/// `config/default.toml`, built in.
+/// Text of `config/default.toml`, built in.
 pub const DEFAULTS: &str = include_str!("../../config/default.toml");
 
 /// Prefix of the environment variables that are read.
 const ENV_PREFIX: &str = "TRELLIS__";
 
-/// A table whose keys are free, `<prefix><name>.<leaf>`: each of its names has these leaves.
+/// A table with free names, `<prefix><name>.<leaf>`: each name has these leaves.
 pub(super) struct Free {
     pub prefix: &'static str,
     texts: &'static [&'static str],
     switches: &'static [&'static str],
 }
 
-/// `models.endpoints.<name>.<leaf>`.
+/// Keys `models.endpoints.<name>.<leaf>`.
 pub(super) const ENDPOINTS: Free =
     Free { prefix: "models.endpoints.", texts: &["base_url", "api_key_env"], switches: &[] };
-/// `resources.kinds.<name>.<leaf>`.
+/// Keys `resources.kinds.<name>.<leaf>`.
 pub(super) const KINDS: Free = Free {
     prefix: "resources.kinds.",
     texts: &["url", "operations", "mode", "about", "key_env", "header", "prefix", "timeout"],
@@ -33,7 +33,7 @@ pub(super) const KINDS: Free = Free {
 const FREE: [Free; 2] = [ENDPOINTS, KINDS];
 
 impl Free {
-    /// A leaf's key as a value of its type.
+    /// Returns an empty value of the type of a leaf's key; `None` for other keys.
     fn type_of(&self, key: &str) -> Option<Value> {
         let (name, leaf) = key.strip_prefix(self.prefix)?.split_once('.')?;
         let typed = match (self.texts.contains(&leaf), self.switches.contains(&leaf)) {
@@ -44,7 +44,7 @@ impl Free {
         (!name.is_empty()).then_some(typed)
     }
 
-    /// The keys that a name in an unknown key may mean.
+    /// Returns the keys that an unknown key may have meant.
     fn keys_near(&self, key: &str) -> Vec<String> {
         let Some(rest) = key.strip_prefix(self.prefix) else { return Vec::new() };
         let name = rest.split('.').next().unwrap_or(rest);
@@ -56,10 +56,10 @@ fn free_type(key: &str) -> Option<Value> {
     FREE.iter().find_map(|table| table.type_of(key))
 }
 
-/// Which layer set a value.
+/// The layer that set a value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SettingOrigin {
-    /// `config/default.toml`, built in.
+    /// Built in, from `config/default.toml`.
     Default,
     /// A file given with `--config`.
     File(String),
@@ -80,12 +80,12 @@ impl fmt::Display for SettingOrigin {
     }
 }
 
-/// One thing wrong with the configuration.
+/// One error of the configuration.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ConfigError {
-    /// The key, or empty when a whole file can't be read.
+    /// The key; empty if a whole file can't be read.
     pub key: String,
-    /// Who set it.
+    /// The layer that set it.
     pub origin: SettingOrigin,
     /// What is wrong and what was expected.
     pub problem: String,
@@ -101,7 +101,7 @@ impl fmt::Display for ConfigError {
     }
 }
 
-/// Everything wrong with the configuration, never empty.
+/// All errors of the configuration, never empty.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ConfigErrors(pub Vec<ConfigError>);
 
@@ -115,19 +115,19 @@ impl fmt::Display for ConfigErrors {
 
 impl std::error::Error for ConfigErrors {}
 
-/// A value and who set it.
+/// A value and the layer that set it.
 #[derive(Debug, Clone)]
 pub(super) struct Entry {
     pub value: Value,
     pub origin: SettingOrigin,
 }
 
-/// All keys after merging, and what went wrong on the way.
+/// All keys after the merge, and the errors.
 pub(super) struct Layers {
-    /// In the order of the defaults, those of free tables last.
+    /// Keys in the order of the defaults, those of free tables last.
     keys: Vec<String>,
     entries: BTreeMap<String, Entry>,
-    /// The environment, for settings that refer to other variables of it.
+    /// The environment, for settings that refer to other variables.
     pub variables: BTreeMap<String, String>,
     pub errors: Vec<ConfigError>,
     /// Text of the configuration file.
@@ -225,7 +225,7 @@ impl Layers {
             || self.keys.iter().any(|known| known.starts_with(&prefix))
     }
 
-    /// The known key that an unknown one was meant to be.
+    /// Returns the known key that is most similar to an unknown one.
     fn nearest(&self, key: &str) -> Option<String> {
         let free = FREE.iter().flat_map(|table| table.keys_near(key));
         let known: Vec<String> = self.keys.iter().cloned().chain(free).collect();
@@ -245,12 +245,12 @@ impl Layers {
         self.entries.get(key).expect("every key that is read has a default")
     }
 
-    /// What a key's value comes to was said there.
+    /// Sets the origin of a key whose value comes from another key, such as a file.
     pub fn set_origin(&mut self, key: &str, origin: SettingOrigin) {
         self.entries.get_mut(key).expect("every key that is read has a default").origin = origin;
     }
 
-    /// Names of a table whose keys are free, and the entries of each.
+    /// Returns the names of a free table, and the entries of each.
     pub fn named(&self, table: &Free) -> BTreeMap<String, BTreeMap<&str, &Entry>> {
         let mut named: BTreeMap<String, BTreeMap<&str, &Entry>> = BTreeMap::new();
         for (key, entry) in self.entries.range(table.prefix.to_owned()..) {
@@ -277,7 +277,7 @@ impl Layers {
     }
 }
 
-/// Leaves of a table with dotted keys, in order. Empty tables of the defaults have no leaves.
+/// Returns the leaves of a table with dotted keys, in order. Empty tables of the defaults have no leaves.
 fn leaves(table: &Table) -> Vec<(String, Value)> {
     let mut out = Vec::new();
     for (key, value) in table {
@@ -303,20 +303,20 @@ fn kind(value: &Value) -> &'static str {
     }
 }
 
-/// A value inside an error message.
+/// Formats a value for an error message.
 fn shown(key: &str, value: &Value) -> String {
     match value {
         Value::String(text) => format!("`{}`", error_value(key, text)),
         Value::Integer(_) | Value::Float(_) | Value::Boolean(_) | Value::Datetime(_) => format!("`{value}`"),
-        // A credential may be in it.
+        // It may contain a credential.
         Value::Array(_) | Value::Table(_) => kind(value).to_owned(),
     }
 }
 
-/// Bytes of a reason why a file is no TOML.
+/// Most bytes of the reason why a file is no TOML.
 const REASON_BYTES: usize = 400;
 
-/// Place and reason. Not the offending line itself, which may hold a credential.
+/// Returns place and reason, without the offending line, which may contain a credential.
 fn one_line(error: &toml::de::Error) -> String {
     let text = error.to_string();
     let place = text.lines().next().unwrap_or_default().trim_start_matches("TOML parse error at ");

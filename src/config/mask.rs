@@ -1,17 +1,17 @@
-//! Hiding credentials where configuration is shown.
+//! Masks credentials where configuration is shown.
 
 use crate::domain::visible::{beginning, is_secret_name};
 
 const HIDDEN: &str = "***";
 
-/// Bytes of a value that an error shows.
+/// Most bytes of a value in an error.
 const ERROR_VALUE_BYTES: usize = 400;
 
-/// How the login of Sentinels begins in `store.url`.
+/// Start of the login of Sentinels in `store.url`.
 const SENTINEL_LOGIN: &str = "?sentinel_";
 
-/// `url` without its user and password, and without all that stands behind the place; comma-separated URLs are
-/// masked one by one. (A comma may be in a password, and between the hosts of one URL.)
+/// Returns `url` without its user and password, and without everything behind the path; comma-separated URLs are masked
+/// one by one. (A comma may be in a password, and between the hosts of one URL.)
 pub fn mask_url(url: &str) -> String {
     let one = |url: &str| match url.split_once("://") {
         Some((scheme, rest)) if scheme.starts_with("redis") => format!("{scheme}://{}", redis_place(rest)),
@@ -28,17 +28,18 @@ pub fn mask_url(url: &str) -> String {
     urls.iter().map(|url| one(url)).collect::<Vec<_>>().join(",")
 }
 
-/// What stands behind the scheme, without user and password.
+/// Returns what follows the scheme, without user and password.
 fn place(rest: &str) -> String {
     let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
-    // A password may hold an unescaped `/`, so the last `@` counts when the authority has none.
+    // A password may contain an unescaped `/`, so the last `@` counts if the authority has none.
     match rest[..end].rfind('@').or_else(|| rest.rfind('@')) {
         Some(at) => format!("{HIDDEN}{}", &rest[at..]),
         None => format!("{}{}", hosts(&rest[..end]), &rest[end..]),
     }
 }
 
-/// Hosts with their ports, `,` between them. What is no port behind a `:` is a password whose host is missing.
+/// Masks hosts with their ports, separated by `,`: text behind a `:` that is no port is a password whose host is
+/// missing.
 fn hosts(text: &str) -> String {
     let host = |host: &str| match host.rsplit_once(':') {
         Some((name, port)) if port.parse::<u16>().is_err() && !name.starts_with('[') => format!("{name}:{HIDDEN}"),
@@ -47,7 +48,7 @@ fn hosts(text: &str) -> String {
     text.split(',').map(host).collect::<Vec<_>>().join(",")
 }
 
-/// The same of Redis: the Sentinels' login stands at the end, and may be misspelled.
+/// Masks a URL of Redis: the Sentinels' login is at the end, and may be misspelled.
 fn redis_place(rest: &str) -> String {
     let login = rest.find(SENTINEL_LOGIN);
     if login.is_some_and(|login| rest[login..].contains('@')) {
@@ -63,8 +64,8 @@ fn without_query(place: &str, ends: &[char]) -> String {
     }
 }
 
-/// The value of `key` as it may be shown: keys named `…key`, `…secret`, `…token` and `…password`
-/// are hidden, URLs lose their credentials, also misspelt ones.
+/// Returns the value of `key` as it may be shown: keys named `…key`, `…secret`, `…token` and `…password` are hidden,
+/// URLs lose their credentials, also misspelt ones.
 pub fn mask_value(key: &str, value: &str) -> String {
     if (is_secret_name(key) || key.ends_with("key")) && !value.is_empty() {
         return HIDDEN.to_owned();
@@ -76,14 +77,14 @@ pub fn mask_value(key: &str, value: &str) -> String {
     if value.contains("://") { mask_url(value) } else { value.to_owned() }
 }
 
-/// [`mask_value`] in one line of an error: control characters are escaped, and the line has an end.
+/// [`mask_value`] on one line of an error: control characters are escaped, and the length is limited.
 pub(super) fn error_value(key: &str, value: &str) -> String {
     let masked = mask_value(key, value);
     let escape = |c: char| if c.is_control() { c.escape_default().to_string() } else { c.to_string() };
     beginning(masked.chars().map(escape).collect(), ERROR_VALUE_BYTES)
 }
 
-/// Whether a scheme stands where [`mask_url`] looks for it.
+/// Whether a scheme is where [`mask_url`] expects it.
 fn is_spelt(url: &str) -> bool {
     let is_scheme = |scheme: &str| scheme.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"+-.".contains(&byte));
     url.starts_with("embedded:") || url.split_once("://").is_some_and(|(scheme, _)| is_scheme(scheme))

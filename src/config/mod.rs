@@ -33,70 +33,70 @@ use std::{
     time::Duration,
 };
 
-/// Everything that can be set; `config/default.toml` documents each key.
+/// All settings; `config/default.toml` documents each key.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Config {
-    /// `store.*`.
+    /// Settings under `store.*`.
     pub store: StoreConfig,
-    /// `bus.*`.
+    /// Settings under `bus.*`.
     pub bus: BusConfig,
-    /// `http.*`.
+    /// Settings under `http.*`.
     pub http: HttpConfig,
-    /// `http_client.*`.
+    /// Settings under `http_client.*`.
     pub http_client: HttpClientConfig,
-    /// `worker.*`.
+    /// Settings under `worker.*`.
     pub worker: WorkerConfig,
-    /// `secrets.*`.
+    /// Settings under `secrets.*`.
     pub secrets: SecretsConfig,
-    /// `auth.*`.
+    /// Settings under `auth.*`.
     pub auth: AuthConfig,
-    /// `grants.*`.
+    /// Settings under `grants.*`.
     pub grants: GrantsConfig,
-    /// `models.*`.
+    /// Settings under `models.*`.
     pub models: ModelsConfig,
-    /// `resources.*`.
+    /// Settings under `resources.*`.
     pub resources: ResourcesConfig,
-    /// `catalog.*`.
+    /// Settings under `catalog.*`.
     pub catalog: CatalogConfig,
-    /// `quota.*`.
+    /// Settings under `quota.*`.
     pub quota: QuotaSettings,
-    /// `spend.*`.
+    /// Settings under `spend.*`.
     pub spend: SpendSettings,
-    /// `venue.*`.
+    /// Settings under `venue.*`.
     pub venue: VenueConfig,
-    /// `log.*`.
+    /// Settings under `log.*`.
     pub log: LogConfig,
-    /// `retry.*`, for model providers.
+    /// Settings under `retry.*`, for model providers.
     pub retry: RetryConfig,
-    /// `retention.*`.
+    /// Settings under `retention.*`.
     pub retention: RetentionRules,
 }
 
-/// Where state is kept.
+/// Settings of the store.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StoreConfig {
-    /// Which backend.
+    /// Kind and address of the store.
     pub url: StoreUrl,
     /// First part of every Redis key.
     pub prefix: String,
-    /// Connections to Redis, 1 to 64.
+    /// Number of connections to Redis, 1 to 64.
     pub connections: usize,
-    /// Shards that owners lie in in Redis.
+    /// Number of shards that owners are divided into in Redis.
     pub shards: Shards,
-    /// Bytes that an embedded store may have on the disk.
+    /// Bytes that an embedded store may have on disk.
     pub max_bytes: Option<u64>,
     /// Certificates for TLS to Redis.
     pub tls: TlsFiles,
-    /// Replicas that must have a change before it is answered.
+    /// Replicas that must confirm a change before it is answered.
     pub wait_replicas: u32,
-    /// Don't start when a guarantee doesn't hold.
+    /// Whether a start is refused when a guarantee doesn't hold.
     pub require_durable: bool,
 }
 
-/// PEM files of a connection that is encrypted.
+/// PEM files of an encrypted connection.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct TlsFiles {
-    /// Who signs the servers' certificates; `None`: who the system trusts.
+    /// Certificate of the servers' authority; `None`: those that the system trusts.
     pub ca: Option<PathBuf>,
     /// This client's certificate and its key.
     pub client: Option<(PathBuf, PathBuf)>,
@@ -106,27 +106,27 @@ pub struct TlsFiles {
 #[derive(Debug, thiserror::Error)]
 #[error("`{setting}`: file `{}` can't be read: {error}", file.display())]
 pub struct SettingFileError {
-    /// Which setting names it.
+    /// The setting that names the file.
     pub setting: &'static str,
-    /// Its path.
+    /// Path of the file.
     pub file: PathBuf,
-    /// What is wrong with it, without what is in it.
+    /// What is wrong with it, without its content.
     pub error: std::io::Error,
 }
 
-/// `store.url`, parsed.
+/// Parsed value of `store.url`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum StoreUrl {
-    /// `embedded:DIR`.
+    /// An embedded store, `embedded:DIR`.
     Embedded(PathBuf),
     /// `redis://…` or another of its schemes, credentials included.
     Redis(String),
 }
 
-/// The queue.
+/// Settings of the queue.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BusConfig {
-    /// Which backend.
+    /// Kind and address of the queue.
     pub url: BusUrl,
     /// First token of every subject.
     pub prefix: String,
@@ -134,19 +134,19 @@ pub struct BusConfig {
     pub tls: TlsFiles,
     /// A file with the JWT and key of a NATS user.
     pub creds_file: Option<PathBuf>,
-    /// Copies of every stream, 1 to 5.
+    /// Number of copies of every stream, 1 to 5.
     pub replicas: usize,
-    /// Streams over which messages for agents are spread by their owner; 1 = there is but one.
+    /// Number of streams over which messages to agents are spread by their owner; 1 = one stream.
     pub partitions: usize,
-    /// How long completions stay readable.
+    /// Time for which completions stay readable.
     pub out_max_age: Duration,
     /// Size limit of each stream, and of the embedded queue, in bytes.
     pub max_bytes: u64,
-    /// Address of the NATS server's monitoring port.
+    /// URL of the NATS server's monitoring port.
     pub monitor: Option<String>,
 }
 
-/// `bus.url`, parsed.
+/// Parsed value of `bus.url`.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum BusUrl {
     /// The queue in the embedded store.
@@ -156,115 +156,115 @@ pub enum BusUrl {
     Nats(String),
 }
 
-/// The HTTP API.
+/// Settings of the HTTP API.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HttpConfig {
-    /// Its address.
+    /// Address to listen at.
     pub listen: SocketAddr,
     /// Longest request body, in bytes.
     pub body_limit: usize,
     /// Memory that requests in work may take together, in bytes.
     pub memory: u64,
-    /// Connections that may be open.
+    /// Most open connections.
     pub connections: usize,
-    /// Of one address.
+    /// Most open connections of one address.
     pub connections_per_address: usize,
-    /// Addresses that may have more.
+    /// Addresses of reverse proxies, which may have all connections.
     pub proxies: Vec<IpAddr>,
-    /// For a header to arrive.
+    /// Longest time for a header to arrive.
     pub header_time: Duration,
-    /// For a body to arrive.
+    /// Longest time for a body to arrive.
     pub body_time: Duration,
-    /// Without a request.
+    /// Longest time without a request.
     pub idle_time: Duration,
-    /// After a signal, before no more requests are taken.
+    /// Time after a signal in which requests are still taken.
     pub linger: Duration,
 }
 
-/// Calls of the operations `http:*`.
+/// Settings of calls of the operations `http:*`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HttpClientConfig {
     /// Hosts that may be called.
     pub allow_hosts: Vec<HostRule>,
-    /// Also addresses that are not public.
+    /// Whether addresses that aren't public may be called, too.
     pub allow_private: bool,
-    /// One call.
+    /// Longest time of one call.
     pub timeout: Duration,
-    /// Body of an answer, in bytes.
+    /// Longest body of an answer, in bytes.
     pub max_bytes: usize,
-    /// Redirects that are followed.
+    /// Most redirects that are followed.
     pub redirects: usize,
-    /// What carries the calls, and those to servers of `resources.kinds`.
+    /// Proxy of the calls, and of those to servers of `resources.kinds`.
     pub proxy: ProxySettings,
 }
 
-/// Running turns.
+/// Settings of a worker.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WorkerConfig {
     /// Name in leases and logs; empty = host name and process id.
     pub name: String,
-    /// Address at which a worker without an API tells how it is.
+    /// Address at which a worker without an API serves its health.
     pub listen: Option<SocketAddr>,
-    /// Turns at the same time.
+    /// Number of turns at the same time.
     pub slots: usize,
-    /// Operations that were invoked, at the same time.
+    /// Number of invoked operations at the same time.
     pub operations: usize,
     /// Lease of a session, and ack wait.
     pub lease: Duration,
-    /// Wait of one request for work.
+    /// Longest wait of one request for work.
     pub poll: Duration,
     /// Time between two sweeps.
     pub sweep: Duration,
-    /// Crashes after which an event is dead.
+    /// Crashes after which an event is a dead letter.
     pub crash_limit: u32,
     /// Sessions of one owner that the fleet runs at once, 0 = any number.
     pub owner_cap: u32,
-    /// Percent of its slots that one of several owners may hold.
+    /// Percentage of its slots that one of several owners may hold.
     pub owner_share: u32,
-    /// How long a person has for an approval.
+    /// Time that a person has for an approval.
     pub approval_time: Duration,
-    /// Turns that one request causes in an hour, 0 = any number.
+    /// Turns that one request may cause in an hour, 0 = any number.
     pub turns_per_origin: u32,
-    /// Pause between two looks for what is lost.
+    /// Pause between two audits for lost work.
     pub audit: Duration,
-    /// Percent of its time that a look at all owners takes at most.
+    /// Most percent of its time that a scan of all owners works.
     pub upkeep_share: u32,
     /// Deadline of a shutdown.
     pub grace: Duration,
-    /// Distance to the store's clock beyond which a worker begins nothing.
+    /// Difference to the store's clock above which a worker begins no work.
     pub clock_limit: Duration,
 }
 
-/// Secrets at rest.
+/// Settings of stored secrets.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SecretsConfig {
     /// File with the keys; without it the environment's, or one in an embedded store's folder.
     pub key_file: Option<PathBuf>,
 }
 
-/// Who may submit, ask and change.
+/// Settings of authentication: who may submit, read and change.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct AuthConfig {
-    /// How callers are recognised.
+    /// How callers are authenticated.
     pub mode: AuthMode,
-    /// What `aud` of a token must name; empty = the venue's DID and its name.
+    /// Accepted `aud` of a token; empty = the venue's DID and its name.
     pub audience: Vec<String>,
-    /// Key set of trusted issuers.
+    /// File with the key set of trusted issuers.
     pub jwks: Option<PathBuf>,
-    /// Keys that may speak for themselves.
+    /// Keys whose holders may sign their own tokens.
     pub did_keys: DidKeys,
-    /// Subjects that are operators.
+    /// Subjects of tokens that are operators.
     pub operators: Vec<TokenSubject>,
-    /// How far clocks may differ.
+    /// Accepted difference of clocks.
     pub leeway: Duration,
 }
 
-/// `auth.did_keys`.
+/// Parsed value of `auth.did_keys`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum DidKeys {
-    /// `*`: whoever makes one.
+    /// `*`: every key is accepted.
     All,
-    /// These.
+    /// Only these keys are accepted.
     Only(Vec<DidKey>),
 }
 
@@ -274,62 +274,62 @@ impl Default for DidKeys {
     }
 }
 
-/// What requests may be granted.
+/// Settings of what requests may be granted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GrantsConfig {
-    /// Resource namespaces at and above which nobody is granted anything.
+    /// Resource namespaces at and above which no request is granted anything.
     pub protected: Vec<Boundary>,
 }
 
-/// `auth.mode`.
+/// Parsed value of `auth.mode`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum AuthMode {
-    /// Everybody who can reach it; loopback only.
+    /// Everyone who can connect is accepted; loopback only.
     #[default]
     None,
-    /// By a signed token.
+    /// Callers need a signed token.
     Jwt,
 }
 
-/// Model providers.
+/// Settings of model providers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ModelsConfig {
     /// Rules file of the scripted model, or a folder of them.
     pub scripted: Option<PathBuf>,
-    /// File with one JSON line for each call.
+    /// File that gets one JSON line per call.
     pub calls_log: Option<PathBuf>,
     /// Longest wait for one reply.
     pub timeout: Duration,
-    /// What providers take, fleet-wide.
+    /// Rate limits of providers, fleet-wide.
     pub limits: Vec<Limit>,
-    /// Own servers by name.
+    /// Own model servers, by name.
     pub endpoints: BTreeMap<String, EndpointConfig>,
-    /// What carries the calls.
+    /// Proxy of the calls.
     pub proxy: ProxySettings,
 }
 
-/// `models.endpoints.<name>`.
+/// Settings under `models.endpoints.<name>`.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct EndpointConfig {
-    /// Of an OpenAI-compatible API.
+    /// Base URL of an OpenAI-compatible API.
     pub base_url: String,
     /// Environment variable with the key; `None` = no key.
     pub api_key_env: Option<String>,
 }
 
-/// What agents can declare as resources, beside what every venue has.
+/// Resources that agents can declare beside the built-in kinds.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ResourcesConfig {
-    /// Kinds that servers elsewhere provide, by name.
+    /// Kinds that other servers provide, by name.
     pub kinds: BTreeMap<String, ResourceKind>,
 }
 
-/// `resources.kinds.<name>`.
+/// Settings under `resources.kinds.<name>`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ResourceKind {
-    /// Where its server is asked.
+    /// URL of its server.
     pub url: String,
-    /// What it can be asked.
+    /// Operations that the server provides.
     pub operations: Vec<Verb>,
     /// The mode of a declaration that names none; `None` = `read`.
     pub mode: Option<Mode>,
@@ -337,63 +337,63 @@ pub struct ResourceKind {
     pub about: String,
     /// Environment variable with the key; `None` = no key.
     pub key_env: Option<String>,
-    /// Header that the key stands in.
+    /// Header that carries the key.
     pub header: String,
-    /// What stands before the key.
+    /// Text before the key in the header.
     pub prefix: String,
-    /// One call.
+    /// Longest time of one call.
     pub timeout: Duration,
-    /// Also when it has no public address.
+    /// Whether its address may be one that isn't public.
     pub allow_private: bool,
 }
 
-/// The operations that agents can call.
+/// Settings of the operations that agents can call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CatalogConfig {
-    /// `test:*` among them.
+    /// Whether the operations `test:*` are included.
     pub test: bool,
 }
 
-/// This installation.
+/// Settings of this installation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct VenueConfig {
-    /// Its name.
+    /// Name of the venue.
     pub name: String,
-    /// A start takes over the queue and the names of whoever had them before.
+    /// Whether a start takes over a queue that belongs to another store, and renames the store.
     pub adopt: bool,
 }
 
-/// Log lines.
+/// Settings of log lines.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LogConfig {
-    /// Their form.
+    /// Form of the lines.
     pub format: LogFormat,
     /// A level or a filter of `tracing-subscriber`.
     pub level: String,
 }
 
-/// `log.format`.
+/// Parsed value of `log.format`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum LogFormat {
-    /// For people.
+    /// Lines for people.
     #[default]
     Text,
-    /// One object a line.
+    /// One JSON object per line.
     Json,
 }
 
-/// Waits between tries of a provider.
+/// Waits between tries of a model provider.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RetryConfig {
-    /// The first.
+    /// The first wait.
     pub first: Duration,
-    /// The longest.
+    /// The longest wait.
     pub max: Duration,
-    /// All together.
+    /// All waits together.
     pub total: Duration,
 }
 
-/// A configuration and where each of its values came from.
+/// A configuration and the origin of each of its values.
 #[derive(Debug, Clone)]
 pub struct Loaded {
     /// The validated values.
@@ -405,17 +405,17 @@ pub struct Loaded {
 /// One key as `config show --origin` prints it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ShownKey {
-    /// E.g. `worker.slots`.
+    /// Dotted key, e.g. `worker.slots`.
     pub key: String,
-    /// In TOML syntax, credentials masked.
+    /// Value in TOML syntax, credentials masked.
     pub value: String,
-    /// Which layer set it.
+    /// Layer that set the value.
     pub origin: SettingOrigin,
 }
 
 impl Config {
-    /// Reads all layers: built-in defaults, `file`, `env` (variables `TRELLIS__SECTION__KEY`; others
-    /// are ignored), `overrides` (`key`, `value`), later ones winning. Reports all errors together.
+    /// Reads all layers: built-in defaults, `file`, `env` (variables `TRELLIS__SECTION__KEY`; others are ignored),
+    /// `overrides` (`key`, `value`), later ones winning. Reports all errors together.
     pub fn load(
         file: Option<&Path>,
         env: &BTreeMap<String, String>,

@@ -1,4 +1,4 @@
-//! Where in a file a key stands, for errors about it.
+//! Position of a key in a file, for errors about it.
 
 use serde_json::Value;
 use std::fmt;
@@ -12,12 +12,12 @@ pub struct FilePosition {
 }
 
 impl FilePosition {
-    /// A position from its line and its column, each counted from 1.
+    /// Returns a position from its line and its column, each counted from 1.
     pub const fn new(line: usize, column: usize) -> Self {
         Self { line, column }
     }
 
-    /// Position of a byte of a text; `None` where no character begins at it.
+    /// Returns the position of a byte of a text; `None` if no character begins at it.
     pub fn of_byte(text: &str, offset: usize) -> Option<Self> {
         let before = text.get(..offset)?;
         let column = before.rsplit('\n').next()?.chars().count() + 1;
@@ -31,8 +31,8 @@ impl fmt::Display for FilePosition {
     }
 }
 
-/// Position of the key or element that these steps lead to in a TOML or JSON text; where the rest of the way is missing,
-/// of the last that is there.
+/// Returns the position of the key or element at the end of these steps in a TOML or JSON text; if a step is missing,
+/// of the last one found.
 pub fn locate(text: &str, steps: &[&str]) -> Option<FilePosition> {
     let offset = if text.trim_start().starts_with('{') { json_offset(text, steps) } else { toml_offset(text, steps) }?;
     FilePosition::of_byte(text, offset)
@@ -67,7 +67,7 @@ fn toml_offset(text: &str, steps: &[&str]) -> Option<usize> {
     found
 }
 
-/// The text is known to be JSON: only the way to the key is looked at.
+/// Returns the offset of a key in a text that is known to be JSON: only the way to the key is parsed.
 fn json_offset(text: &str, steps: &[&str]) -> Option<usize> {
     let mut found = None;
     let mut rest = text.trim_start();
@@ -79,7 +79,7 @@ fn json_offset(text: &str, steps: &[&str]) -> Option<usize> {
     found
 }
 
-/// Where a child of the map or list at the beginning of `text` begins, its key included, and where its value does.
+/// Returns where a child of the map or list at the start of `text` begins, its key included, and where its value does.
 fn json_child<'t>(text: &'t str, step: &str) -> Option<(&'t str, &'t str)> {
     let is_map = text.starts_with('{');
     let mut rest = text.strip_prefix(['{', '['])?.trim_start();
@@ -102,14 +102,14 @@ fn json_child<'t>(text: &'t str, step: &str) -> Option<(&'t str, &'t str)> {
     }
 }
 
-/// The JSON value at the beginning of a text, and what follows it.
+/// Returns the JSON value at the start of a text, and what follows it.
 fn json_value(text: &str) -> Option<(Value, &str)> {
     let mut values = serde_json::Deserializer::from_str(text).into_iter::<Value>();
     let value = values.next()?.ok()?;
     Some((value, text.get(values.byte_offset()..)?))
 }
 
-/// Compares the position of a part of a file with the words that an error has for it.
+/// Compares the position of a part of a file with the text that an error has for it.
 #[cfg(test)]
 pub(super) fn check_position(found: Option<FilePosition>, expected: Option<&str>, of: (&str, &[&str])) {
     assert_eq!(found.map(|found| found.to_string()).as_deref(), expected, "{of:?}");

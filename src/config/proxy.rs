@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::net::IpAddr;
 
-/// Called without a proxy: on another machine these names would mean the proxy itself.
+/// Hosts called without a proxy: on another machine these names would mean the proxy itself.
 const LOOPBACK: &str = "localhost,127.0.0.0/8,::1";
 /// Names of the variables that are read; the first that is set counts.
 const HTTP: [&str; 2] = ["HTTP_PROXY", "http_proxy"];
@@ -19,14 +19,14 @@ const NO: [&str; 2] = ["NO_PROXY", "no_proxy"];
 /// Set for programs that a web server starts: their `HTTP_PROXY` is a header of the request.
 const CGI: &str = "REQUEST_METHOD";
 
-/// Which proxy carries calls to `http://` and `https://` URLs. It is never shown with its login.
+/// The proxies of calls to `http://` and `https://` URLs. They are never shown with their login.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct ProxySettings {
-    /// For `http://`.
+    /// Proxy for `http://` URLs.
     pub http: Option<Url>,
-    /// For `https://`.
+    /// Proxy for `https://` URLs.
     pub https: Option<Url>,
-    /// Hosts that are called without it, with commas between, as in `NO_PROXY`.
+    /// Hosts that are called without it, separated by commas as in `NO_PROXY`.
     pub exceptions: String,
 }
 
@@ -42,7 +42,7 @@ impl fmt::Debug for ProxySettings {
 }
 
 impl ProxySettings {
-    /// Reads `none`, `environment` (the variables `HTTPS_PROXY`, `HTTP_PROXY`, `ALL_PROXY` and `NO_PROXY`, in capitals
+    /// Parses `none`, `environment` (the variables `HTTPS_PROXY`, `HTTP_PROXY`, `ALL_PROXY` and `NO_PROXY`, in capitals
     /// or not) or a URL. The error shows no part of a URL that may be a password.
     pub fn parse(text: &str, exceptions: &str, variables: &BTreeMap<String, String>) -> Result<Self, String> {
         let (http, https, others) = match text {
@@ -66,15 +66,15 @@ impl ProxySettings {
         Ok(Self { http, https, exceptions: exceptions.collect::<Vec<_>>().join(",") })
     }
 
-    /// The rules by which the client chooses a proxy for a URL.
+    /// Returns the rules by which the client chooses a proxy for a URL.
     pub fn matcher(&self) -> Matcher {
         let text = |url: &Option<Url>| url.as_ref().map(Url::to_string).unwrap_or_default();
         Matcher::builder().http(text(&self.http)).https(text(&self.https)).no(self.exceptions.as_str()).build()
     }
 }
 
-/// Whether each exception can match a host: a network has no more bits than its addresses, and no host has a blank or a
-/// character that can't be seen. The client passes over the others without a word.
+/// Whether each exception can match a host: a network has no more bits than its addresses, and no host has a blank or
+/// an invisible character. The client ignores invalid ones silently.
 pub fn check_exceptions(text: &str) -> bool {
     text.split(',').map(str::trim).all(|exception| {
         let is_network = |(address, bits): (&str, &str)| {
@@ -91,13 +91,13 @@ pub fn check_exceptions(text: &str) -> bool {
     })
 }
 
-/// The first of these that is set, with its name; an empty one is none.
+/// Returns the first of these variables that is set, with its name; an empty one counts as not set.
 fn of_variables<'v>(names: &[&'v str], variables: &'v BTreeMap<String, String>) -> Option<(&'v str, &'v str)> {
     let set = names.iter().find_map(|name| Some((*name, variables.get(*name)?.trim())));
     set.filter(|(_, text)| !text.is_empty())
 }
 
-/// A variable may leave the scheme out.
+/// Parses a proxy of the environment, which may lack the scheme.
 fn of_environment(text: &str) -> Result<Url, String> {
     if text.contains("://") { proxy_url(text) } else { proxy_url(&format!("http://{text}")) }
 }
@@ -112,7 +112,7 @@ fn proxy_url(text: &str) -> Result<Url, String> {
             "a proxy has no path; `/`, `?`, `#` and `@` of a password are written `%2F`, `%3F`, `%23` and `%40`".into(),
         );
     }
-    // What the client can't read it would leave out without a word.
+    // The client would silently ignore a URL that it can't parse.
     let matcher = Matcher::builder().all(url.to_string()).build();
     match matcher.intercept(&Uri::from_static("http://example.com/")) {
         Some(_) => Ok(url),

@@ -1,8 +1,8 @@
-//! URLs that a venue calls: what is wrong with one whatever is configured.
+//! URLs that a venue calls: checks that don't depend on the configuration.
 
 use reqwest::Url;
 
-/// A URL that can be called, or what is wrong with it.
+/// Returns a URL that can be called, or what is wrong with it.
 pub fn callable(text: &str) -> Result<Url, String> {
     let url = Url::parse(text).map_err(|error| error.to_string())?;
     check(&url)?;
@@ -12,7 +12,7 @@ pub fn callable(text: &str) -> Result<Url, String> {
     }
 }
 
-/// Whether a URL's scheme and host can be called at all.
+/// Checks that scheme and host of a URL can be called.
 pub fn check(url: &Url) -> Result<(), String> {
     if !matches!(url.scheme(), "http" | "https") {
         return Err(format!("`url` expected `http://` or `https://`, got `{}:`", url.scheme()));

@@ -1,4 +1,4 @@
-//! YAML texts: the values in them, and where a key stands.
+//! YAML texts: their values, and the positions of keys.
 
 use super::position::FilePosition;
 use crate::domain::decode;
@@ -8,20 +8,19 @@ use serde_json::Value;
 use serde_saphyr::{Options, Spanned};
 use std::fmt;
 
-/// Advice of the library about a key that is given twice.
+/// Advice of the library about a duplicate key.
 const LIBRARY_ADVICE: &str = ", set DuplicateKeyPolicy in Options if acceptable";
 
-/// Reads YAML 1.2: only `true` and `false` are booleans, so that a country `no` stays a text. An error names line and
+/// Parses YAML 1.2: only `true` and `false` are booleans, so that a country `no` stays a text. An error names line and
 /// column.
 pub fn parse(text: &str) -> Result<Value, String> {
-    // What its caller may set of the library is nothing for who wrote the text.
+    // Options of the library are of no use to the author of the text.
     let words = |error: serde_saphyr::Error| error.to_string().replace(LIBRARY_ADVICE, "");
     let value = serde_saphyr::from_str_with_options(text, options()).map_err(words)?;
     decode::rounded_number(&value).map_or(Ok(value), Err)
 }
 
-/// Position of the key or element that these steps lead to; where the rest of the way is missing, of the last that is
-/// there.
+/// Returns the position of the key or element at the end of these steps; if a step is missing, of the last one found.
 pub fn locate(text: &str, steps: &[&str]) -> Option<FilePosition> {
     let root: Node = serde_saphyr::from_str_with_options(text, options()).ok()?;
     let (mut node, mut found) = (&root, None);
@@ -44,12 +43,12 @@ pub fn locate(text: &str, steps: &[&str]) -> Option<FilePosition> {
     Some(FilePosition::new(usize::try_from(place.line()).ok()?, usize::try_from(place.column()).ok()?))
 }
 
-/// An error has one line: the text itself may hold a credential.
+/// Returns options with errors of one line: the text itself may contain a credential.
 fn options() -> Options {
     serde_saphyr::options! { strict_booleans: true, with_snippet: false }
 }
 
-/// A value with the positions of its keys and elements, without what stands in it.
+/// A value with the positions of its keys and elements, without its content.
 enum Node {
     Scalar,
     List(Vec<Spanned<Node>>),

@@ -1,4 +1,4 @@
-//! Stage 8: what a commit decided to publish, and the relay that does it.
+//! Stage 8: the messages that a commit decided, and the relay that publishes them.
 
 use crate::bus::{Bus, BusError};
 use crate::domain::authority::policy::Revocation;
@@ -15,47 +15,47 @@ use bytes::Bytes;
 use futures::{StreamExt, stream};
 use serde_json::{Value, json};
 
-/// Publishes that wait for their acknowledgement at the same time.
+/// Most publishes that wait for their acknowledgement at the same time.
 const WINDOW: usize = 64;
 
-/// A message that was decided, with the id of its entry in an outbox.
+/// A decided message, with the id of its entry in an outbox.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Outgoing {
-    /// As of [`OutboxEntry`].
+    /// Id of the [`OutboxEntry`].
     pub id: String,
-    /// What it says, and to whom.
+    /// Body and address of the message.
     pub message: Message,
 }
 
 impl Outgoing {
-    /// As it lies in an outbox.
+    /// Converts the message to an outbox entry.
     pub fn entry(&self) -> OutboxEntry {
         entry(self.id.clone(), &self.message)
     }
 }
 
-/// A message as it lies in an outbox.
+/// Converts a message to an outbox entry.
 pub fn entry(id: String, message: &Message) -> OutboxEntry {
     let message = serde_json::to_vec(message).expect("messages serialise");
     OutboxEntry { id, message: Bytes::from(message) }
 }
 
-/// Those of `messages` that lie in an outbox until they are published: of the others nobody could hear who isn't in this
-/// very process.
+/// Returns the entries of those `messages` that stay in an outbox until they are published: the others have no
+/// listeners outside this process.
 pub fn lasting(bus: &dyn Bus, messages: &[Outgoing]) -> Vec<OutboxEntry> {
     messages.iter().filter(|out| bus.outlives(&out.message.to)).map(Outgoing::entry).collect()
 }
 
-/// The cancellation of a job.
+/// Returns the message that cancels a job.
 pub fn cancel(venue_key: &[u8], owner: &Owner, head: &JobHead, reason: &str) -> OutboxEntry {
     let id = EventId::of_venue(venue_key, IdOf::Cancel(&head.id)).to_string();
     let to = Address::In { owner: owner.clone(), agent: head.agent.clone(), kind: InKind::Cancel };
     entry(id.clone(), &Message { to, id: Some(id), body: json!({"job": head.id, "reason": reason}) })
 }
 
-/// Everything that the end of a job sends: the completion on `out` and on `replyTo`, and the
-/// result to the session that waits for it. The ids depend on the job alone: a job ends once. A stream
-/// drops a second message with an id that it knows, so that nobody else may know these before.
+/// Returns everything that the end of a job sends: the completion on `out` and on `replyTo`, and the result to the
+/// session that waits for it. The ids depend on the job alone: a job ends once. They are made with the venue's key,
+/// since a stream drops a second message with a known id and no one else may know them before.
 pub fn completions(venue_key: &[u8], owner: &Owner, head: &JobHead, result: &JobResult) -> Vec<Outgoing> {
     let made = |of: IdOf<'_>, to: Address, body: Value| {
         let id = EventId::of_venue(venue_key, of).to_string();
@@ -88,14 +88,14 @@ fn completion(head: &JobHead, result: &JobResult) -> Value {
     serde_json::to_value(completion).expect("completions serialise")
 }
 
-/// The completion once more, for who submits a task again after it has ended. `out` has had it.
+/// Returns the completion again, for a task that was submitted again after its end. `out` already has it.
 pub fn completion_again(venue_key: &[u8], head: &JobHead, result: &JobResult, reply_to: String) -> Message {
     let id = EventId::of_venue(venue_key, IdOf::Reply(&head.id)).to_string();
     Message { to: Address::Reply(reply_to), id: Some(id), body: completion(head, result) }
 }
 
-/// The terminal answer to a submission that was refused before it became a job. `place` is the
-/// submission's own: each has an answer, and a redelivery of one has no second.
+/// Returns the terminal answer to a submission that was refused before it became a job. `place` is the submission's
+/// own: each gets an answer, and a redelivery of one gets no second.
 pub fn refusal(
     venue_key: &[u8],
     (owner, agent): (&Owner, &AgentId),
@@ -116,79 +116,79 @@ pub fn refusal(
     messages
 }
 
-/// What became of entries.
+/// The result of publishing entries.
 #[derive(Debug)]
 pub struct Relayed {
-    /// The last failure: something is left for the sweep.
+    /// The last failure; what failed is left for the sweep.
     pub outcome: Result<(), BusError>,
-    /// The jobs of external workers among them, and those of which the task fits no message of the queue.
+    /// Jobs of external workers among the entries, and jobs whose task fits no message of the queue.
     pub jobs: Vec<RelayedJob>,
-    /// Messages to agents that fit none.
+    /// Messages to agents that fit no message of the queue.
     pub unsendable: Vec<Unsendable>,
-    /// How many were published.
+    /// Number of published messages.
     pub sent: u64,
-    /// Ids of those among them that lie in an outbox: to be [crossed off](cross_off).
+    /// Ids of published messages that are in an outbox: to be [removed](cross_off).
     pub done: Vec<String>,
 }
 
-/// A message to an agent that the queue takes neither now nor later.
+/// A message to an agent that the queue will never take.
 #[derive(Debug)]
 pub struct Unsendable {
-    /// The entry's id.
+    /// Id of the outbox entry.
     pub entry: String,
     /// The message under the venue's seal.
     pub message: Message,
-    /// What the queue says.
+    /// Error of the queue.
     pub error: BusError,
 }
 
-/// What became of the message by which a job is handed on.
+/// The result of publishing the message that hands on a job.
 #[derive(Debug)]
 pub struct RelayedJob {
-    /// The job.
+    /// Id of the job.
     pub job: JobId,
-    /// The entry's id.
+    /// Id of the outbox entry.
     pub entry: String,
-    /// Whether it was published.
+    /// Whether it was published, or why not.
     pub published: Result<(), Unpublished>,
 }
 
-/// Why the message by which a job is handed on was not published.
+/// Why the message that hands on a job was not published.
 #[derive(Debug, Clone)]
 pub enum Unpublished {
-    /// The queue didn't take it.
+    /// The queue refused it.
     Queue(BusError),
-    /// What it stands under was revoked while it waited: the text says what, and by which revocation.
+    /// Its authority was revoked while it waited: the text names what, and the revocation.
     Revoked(String),
 }
 
-/// Where messages are published, and under whose seal.
+/// Where messages are published, and the key of their seal.
 #[derive(Clone, Copy)]
 pub struct Outlet<'v> {
-    /// The outboxes.
+    /// The store with the outboxes.
     pub store: &'v dyn Store,
-    /// The queue.
+    /// The queue to publish to.
     pub bus: &'v dyn Bus,
-    /// What is published is counted here.
+    /// Counters of published messages.
     pub metrics: &'v Metrics,
-    /// The venue's.
+    /// The venue's key, for seals.
     pub key: &'v [u8],
 }
 
-/// Publishes what lies in an outbox, as [`send`] does. What isn't a message stays there.
+/// Publishes outbox entries as [`send`] does. Entries that aren't messages stay there.
 pub async fn relay(outlet: Outlet<'_>, owner: &Owner, entries: &[OutboxEntry]) -> Relayed {
     publish_all(outlet, owner, read(outlet.key, owner, entries), |_| true).await
 }
 
-/// Publishes messages, several at a time and under the venue's seal; those that [last](lasting) lie in the outbox. What
-/// fails stays there for the sweep and holds up nothing behind it. The message of a job of an external worker that has
-/// ended, or whose grant was revoked meanwhile, isn't published any more. All other messages are: workers ask what was
-/// revoked before they start a task, a message or a result, and completions are owed to those who wait for them.
+/// Publishes messages, several at a time and under the venue's seal; those that [last](lasting) are in the outbox. A
+/// message that fails stays there for the sweep and delays none behind it. The message of an external worker's job that
+/// has ended, or whose grant was revoked meanwhile, isn't published. All others are: workers check revocations before
+/// they start a task, a message or a result, and completions are owed to those who wait for them.
 pub async fn send(outlet: Outlet<'_>, owner: &Owner, messages: Vec<Outgoing>) -> Relayed {
     publish_all(outlet, owner, messages, |to| outlet.bus.outlives(to)).await
 }
 
-/// Entries of an outbox as what they are.
+/// Decodes entries of an outbox.
 fn read(key: &[u8], owner: &Owner, entries: &[OutboxEntry]) -> Vec<Outgoing> {
     let messages = entries.iter().filter_map(|entry| {
         let message = match decode::stored::<Message>(&entry.message) {
@@ -229,7 +229,7 @@ async fn publish_all(
             relayed.jobs.push(RelayedJob { job, entry: sent.id.clone(), published });
         }
         match sent.result {
-            // Of a revoked one nothing is left for the sweep when its job has ended.
+            // A revoked one leaves nothing for the sweep when its job has ended.
             Ok(()) if sent.is_kept || is_revoked => {}
             Ok(()) => {
                 relayed.sent += 1;
@@ -248,7 +248,7 @@ async fn publish_all(
     relayed
 }
 
-/// Removes entries that were published from the store.
+/// Removes published entries from the outbox.
 pub async fn cross_off(store: &dyn Store, owner: &Owner, done: &[String]) {
     if !done.is_empty()
         && let Err(error) = store.published(owner, done).await
@@ -257,15 +257,15 @@ pub async fn cross_off(store: &dyn Store, owner: &Owner, done: &[String]) {
     }
 }
 
-/// Whether the message of a job of an external worker may be published.
+/// Whether the message of an external worker's job may be published.
 enum JobStanding {
     Open,
     Ended,
-    /// As in [`Unpublished::Revoked`].
+    /// Revoked, with the text of [`Unpublished::Revoked`].
     Revoked(String),
 }
 
-/// Whether a job of an external worker may still be given to one: it has not ended, and nothing that it stands under was
+/// Returns whether a job may still be given to an external worker: it has not ended, and nothing of its authority was
 /// revoked.
 async fn job_standing(store: &dyn Store, owner: &Owner, job: &JobId) -> Result<JobStanding, StoreError> {
     let docs = [keys::job_status(job), keys::job_head(job)];
@@ -287,23 +287,23 @@ async fn job_standing(store: &dyn Store, owner: &Owner, job: &JobId) -> Result<J
     Ok(revoked.map_or(JobStanding::Open, |revocation| JobStanding::Revoked(Revocation::refusal(revocation))))
 }
 
-/// What became of one message.
+/// The result of publishing one message.
 struct Sent {
     id: String,
-    /// The job of an external worker that was to be published.
+    /// The job whose message it is.
     job: Option<JobId>,
-    /// It stays in the outbox all the same.
+    /// Whether it stays in the outbox although there is no error.
     is_kept: bool,
-    /// It lies in an outbox.
+    /// Whether it is in an outbox.
     lies_there: bool,
-    /// As in [`Unpublished::Revoked`].
+    /// The text of [`Unpublished::Revoked`].
     revoked: Option<String>,
-    /// A message to an agent that the queue takes neither now nor later.
+    /// A message to an agent that the queue will never take.
     unsendable: Option<Message>,
     result: Result<(), BusError>,
 }
 
-/// A submission that was too deep to be read whole: what is left of it is the venue's own, too.
+/// Seals a submission again that was too deep to be decoded completely: what is left of it is the venue's own, too.
 fn resealed(key: &[u8], mut message: Message) -> Message {
     if let Address::In { owner, agent, kind: kind @ (InKind::Task | InKind::Message) } = &message.to
         && let Some(id) = message.id.as_deref().and_then(|id| EventId::kept(id).ok())
@@ -348,11 +348,12 @@ async fn publish(outlet: Outlet<'_>, owner: &Owner, outgoing: Outgoing, lies_the
     sent
 }
 
-/// Publishes a message; that of a job's end without the job's output where it has more bytes than the queue takes.
+/// Publishes a message; one of a job's end goes without the job's output if it is too large for the queue.
 ///
 /// # Errors
 ///
-/// As the queue's; [`BusError::TooLarge`] where there is no output to leave out, or its message is too large without it.
+/// Those of the queue; [`BusError::TooLarge`] if there is no output to leave out, or the message is too large without
+/// it.
 pub async fn publish_shortened(bus: &dyn Bus, key: &[u8], owner: &Owner, message: &Message) -> Result<(), BusError> {
     let published = bus.publish(message).await;
     let Err(BusError::TooLarge { .. }) = &published else { return published };
@@ -361,7 +362,7 @@ pub async fn publish_shortened(bus: &dyn Bus, key: &[u8], owner: &Owner, message
     bus.publish(&seal::sealed(key, shorter)).await
 }
 
-/// The message of a job's end without the job's output; `None` where there is none to leave out.
+/// Returns the message of a job's end without the job's output; `None` if it has none.
 fn without_output(owner: &Owner, message: &Message) -> Option<Message> {
     let is_result = match &message.to {
         Address::In { kind: InKind::Result, .. } => true,
@@ -372,7 +373,7 @@ fn without_output(owner: &Owner, message: &Message) -> Option<Message> {
     let holder = if is_result { &message.body["result"] } else { &message.body };
     let bytes = holder.get("output")?.to_string().len();
     let mut body = message.body.clone();
-    // It is sealed anew.
+    // The shorter message is sealed again.
     body.as_object_mut()?.shift_remove(seal::SEAL);
     let holder = if is_result { &mut body["result"] } else { &mut body };
     holder.as_object_mut()?.shift_remove("output");

@@ -1,4 +1,4 @@
-//! The clock: a struct with a function, the only place that asks the system for the time.
+//! The clock: the only place that reads the system's time.
 
 use crate::domain::time::Millis;
 use parking_lot::RwLock;
@@ -11,47 +11,47 @@ use std::{
 };
 use tokio::sync::watch;
 
-/// Where [`Clock::steady`] counts from.
+/// Start of [`Clock::steady`] on the system's clock.
 static BEGIN: LazyLock<Instant> = LazyLock::new(Instant::now);
 
-/// Tells the time. Clones of one share what moves it, and what it is set by.
+/// A clock. Clones share the time and the reference that it is set by.
 #[derive(Debug, Clone, Default)]
 pub struct Clock {
     hands: Hands,
     reference: Arc<Reference>,
 }
 
-/// What moves it.
+/// What moves a clock.
 #[derive(Debug, Clone, Default)]
 enum Hands {
     #[default]
     System,
-    /// [`Clock::advance`] alone.
+    /// Only [`Clock::advance`] moves it.
     Manual(Arc<watch::Sender<u64>>),
-    /// What the runtime's timers go by; it stood so at that moment.
+    /// The time of the runtime's timers; it was `start` at `since`.
     Timers { since: tokio::time::Instant, start: Millis },
 }
 
-/// Another clock that counts, and whether this machine's is fit to work by.
+/// Another clock that is used as reference, and whether this machine's is usable.
 #[derive(Debug, Default)]
 struct Reference {
-    /// The time there, at a moment of [`Clock::steady`]. `None`: this machine's clock counts.
+    /// The reference time at a moment of [`Clock::steady`]. `None`: this machine's clock is used.
     set: RwLock<Option<(Duration, Millis)>>,
     is_wrong: AtomicBool,
 }
 
 impl Clock {
-    /// The machine's.
+    /// Returns the machine's clock.
     pub fn system() -> Self {
         Self::moved_by(Hands::System)
     }
 
-    /// One that stands at `start` until it is moved.
+    /// Returns a clock that stands at `start` until it is advanced.
     pub fn manual(start: Millis) -> Self {
         Self::moved_by(Hands::Manual(Arc::new(watch::Sender::new(start.0))))
     }
 
-    /// One that is at `start` now and goes on with the timers of the runtime, whose time may be a simulated one.
+    /// Returns a clock that is at `start` now and moves with the runtime's timers, whose time may be simulated.
     pub fn timers(start: Millis) -> Self {
         Self::moved_by(Hands::Timers { since: tokio::time::Instant::now(), start })
     }
@@ -60,13 +60,13 @@ impl Clock {
         Self { hands, reference: Arc::default() }
     }
 
-    /// Now, by the clock that it was last set by, else by the machine's.
+    /// Returns the current time by the reference, else by the machine's clock.
     pub fn now(&self) -> Millis {
         let set = *self.reference.set.read();
         set.map_or_else(|| self.of_machine(), |(at, time)| time.plus(self.steady().saturating_sub(at)))
     }
 
-    /// Now by the clock of this machine, whatever it was set by.
+    /// Returns the current time by this machine's clock, without a reference.
     pub fn of_machine(&self) -> Millis {
         match &self.hands {
             Hands::Manual(hands) => Millis(*hands.borrow()),
@@ -78,23 +78,23 @@ impl Clock {
         }
     }
 
-    /// From now on [`Clock::now`] goes by another clock, which was at `time` at this moment of [`Clock::steady`].
+    /// Makes another clock the reference of [`Clock::now`], which was at `time` when [`Clock::steady`] was at `at`.
     pub fn set_by(&self, at: Duration, time: Millis) {
         *self.reference.set.write() = Some((at, time));
     }
 
-    /// Says whether this machine's clock is too far from the one that counts. Returns whether that is news.
+    /// Sets whether this machine's clock is too far from the reference; returns whether that changed.
     pub fn set_wrong(&self, is_wrong: bool) -> bool {
         self.reference.is_wrong.swap(is_wrong, Ordering::Relaxed) != is_wrong
     }
 
-    /// Whether this machine's clock is too far from the one that counts for this process to begin anything.
+    /// Whether this machine's clock is too far from the reference for this process to begin work.
     pub fn is_wrong(&self) -> bool {
         self.reference.is_wrong.load(Ordering::Relaxed)
     }
 
-    /// The time since some moment in the past. It never goes back, whoever sets the machine's
-    /// clock: for waits and ages inside one process.
+    /// Returns the time since a moment in the past. It never goes back, even if the machine's clock is set: for waits
+    /// and ages inside one process.
     pub fn steady(&self) -> Duration {
         match &self.hands {
             Hands::Manual(hands) => Duration::from_millis(*hands.borrow()),
@@ -103,19 +103,19 @@ impl Clock {
         }
     }
 
-    /// Returns as soon as [`Clock::steady`] is at `at`; on a manual clock, when its hands are.
+    /// Waits until [`Clock::steady`] is at `at`; a manual clock must be advanced to it.
     pub async fn until(&self, at: Duration) {
         match &self.hands {
             Hands::Manual(hands) => {
                 let mut hands = hands.subscribe();
-                // An error would mean that the hands are gone; `self` holds them.
+                // An error would mean that the sender is gone; `self` holds it.
                 let _ = hands.wait_for(|now| Duration::from_millis(*now) >= at).await;
             }
             Hands::Timers { .. } | Hands::System => tokio::time::sleep(at.saturating_sub(self.steady())).await,
         }
     }
 
-    /// Moves a manual clock forward and returns its new time; others stay as they are.
+    /// Advances a manual clock and returns its new time; other clocks don't change.
     pub fn advance(&self, by: Duration) -> Millis {
         if let Hands::Manual(hands) = &self.hands {
             let by = u64::try_from(by.as_millis()).unwrap_or(u64::MAX);

@@ -1,26 +1,26 @@
-//! Requests that handle much data: whoever runs one learns it in time to run it apart from what others wait for.
+//! Requests that handle much data: the runner of a request learns in time that it must run apart from others.
 //!
-//! A megabyte of JSON is read, checked and written for tens of milliseconds without a pause. On a thread of the runtime
-//! nobody else is served meanwhile. So the code that has read that much says so with [`note_large`], which lets the task
-//! be put aside before it goes on.
+//! A megabyte of JSON is parsed, checked and written for tens of milliseconds without a pause. Meanwhile the thread of
+//! the runtime serves no other task. So code that has read much reports it with [`note_large`], which lets the runner
+//! move the task before it continues.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use tokio::runtime::{Handle, RuntimeFlavor};
 
-/// Bytes from which on a request is large: they are handled for a millisecond.
+/// Bytes from which a request is large: handling them takes a millisecond.
 pub const LARGE_BYTES: usize = 64 * 1024;
 
 tokio::task_local! {
     static HANDLED: Arc<AtomicUsize>;
 }
 
-/// The bytes that one request has handled so far.
+/// The number of bytes that one request has handled.
 #[derive(Debug, Clone, Default)]
 pub struct HandledBytes(Arc<AtomicUsize>);
 
 impl HandledBytes {
-    /// The count of a request whose body has so many bytes.
+    /// Returns the counter of a request whose body has `bytes` bytes.
     pub fn new(bytes: usize) -> Self {
         Self(Arc::new(AtomicUsize::new(bytes)))
     }
@@ -30,14 +30,14 @@ impl HandledBytes {
         self.0.load(Ordering::Relaxed) >= LARGE_BYTES
     }
 
-    /// Runs a part of the request: what is noted meanwhile is added.
+    /// Runs a part of the request, and adds the bytes noted meanwhile.
     pub fn count<T>(&self, part: impl FnOnce() -> T) -> T {
         HANDLED.sync_scope(Arc::clone(&self.0), part)
     }
 }
 
-/// Adds bytes that the request which runs is about to handle. The request that becomes large by them pauses once, so that
-/// its runner can put it aside. Outside of a request nothing happens.
+/// Adds bytes that the running request is about to handle. A request that becomes large yields once, so that its runner
+/// can move it. Outside of a request nothing happens.
 pub async fn note_large(bytes: usize) {
     let becomes_large = HANDLED.try_with(|handled| {
         let before = handled.fetch_add(bytes, Ordering::Relaxed);
@@ -48,8 +48,8 @@ pub async fn note_large(bytes: usize) {
     }
 }
 
-/// Runs work that takes long without a pause. The other tasks of this thread go on elsewhere, where the runtime has more
-/// threads than one.
+/// Runs work that takes long without a pause. The other tasks of this thread move to another one, if the runtime has
+/// several.
 pub fn run_apart<T>(work: impl FnOnce() -> T) -> T {
     match Handle::try_current().map(|runtime| runtime.runtime_flavor()) {
         Ok(RuntimeFlavor::MultiThread) => tokio::task::block_in_place(work),

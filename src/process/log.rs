@@ -1,4 +1,4 @@
-//! Log lines on stderr. What others have said stands in them on one line, within limits.
+//! Log lines on stderr. Texts of others are limited and kept on one line.
 
 use crate::config::{LogConfig, LogFormat};
 use crate::domain::visible::is_unseen;
@@ -16,13 +16,13 @@ use tracing_subscriber::fmt::time::{FormatTime, SystemTime};
 use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
 use tracing_subscriber::registry::LookupSpan;
 
-/// Libraries whose lines are shown, and from which level on; all others are silent, as their lines repeat what servers
-/// say. `bus::nats` logs connection events itself, the databases tell of each file.
+/// Libraries whose lines are shown, with the lowest level; all others are silent, as their lines repeat what servers
+/// report. `bus::nats` logs connection events itself; the databases log each file below these levels.
 const LIBRARIES: &str = "async_nats=error,fjall=warn,lsm_tree=warn";
-/// Characters of one field: the longest texts of our own have a quarter of it.
+/// Most characters of one field: the longest own texts have a quarter of it.
 const FIELD_CHARS: usize = 4_000;
 
-/// Sends log lines to stderr, once per process; an error when the filter is illegal or a subscriber exists.
+/// Sends log lines to stderr, once per process. Fails if the filter is illegal or a subscriber exists.
 pub fn init(log: &LogConfig) -> Result<(), String> {
     let filter = EnvFilter::builder().parse(filter(&log.level));
     let filter = filter.map_err(|error| format!("illegal `log.level`: {error}"))?;
@@ -37,7 +37,7 @@ pub fn init(log: &LogConfig) -> Result<(), String> {
     done.map_err(|error| error.to_string())
 }
 
-/// `log.level` as a filter: a level alone is that of Trellis, and libraries are named.
+/// Converts `log.level` to a filter: a level alone applies to Trellis, libraries have to be named.
 fn filter(level: &str) -> String {
     let directive = |part: &str| match part.trim().parse::<LevelFilter>() {
         Ok(level) => format!("trellis={level}"),
@@ -52,7 +52,7 @@ fn write_field(writer: &mut Writer<'_>, field: &Field, value: &dyn Debug) -> fmt
     if field.name() == "message" { write!(writer, "{text}") } else { write!(writer, "{}={text}", field.name()) }
 }
 
-/// A text without what would end the line, steer a terminal or hide something.
+/// Escapes characters that end the line, control a terminal or hide text.
 fn one_line(text: &str) -> String {
     let text = shortened(text);
     let is_odd = |c: char| c.is_control() || is_unseen(c) || matches!(c, '\u{2028}' | '\u{2029}');
@@ -70,7 +70,7 @@ fn shortened(text: &str) -> String {
     }
 }
 
-/// One object a line: `timestamp`, `level`, the fields, `target`.
+/// Formats one JSON object per line: `timestamp`, `level`, the fields, `target`.
 struct JsonLines;
 
 impl<S, N> FormatEvent<S, N> for JsonLines

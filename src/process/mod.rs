@@ -1,5 +1,5 @@
-//! What every process has around its work: the time, patience with connections, an orderly end, and what it
-//! tells of itself. Knows nothing of jobs and agents.
+//! What every process needs around its work: the time, retries of connections, an orderly shutdown, logs and metrics.
+//! Knows nothing of jobs and agents.
 
 pub mod clock;
 pub mod host;

@@ -1,28 +1,28 @@
-//! Work in the background that never takes more than a share of a worker.
+//! Background work that takes at most a share of a worker's time.
 
 use super::clock::Clock;
 use std::time::Duration;
 
-/// How much of its time a walk may take.
+/// The share of its time that a scan may work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Pace {
     percent: u32,
 }
 
 impl Default for Pace {
-    /// Without rests.
+    /// Returns a pace without pauses.
     fn default() -> Self {
         Self::percent(100)
     }
 }
 
 impl Pace {
-    /// So much of it, 1 to 100.
+    /// Returns a pace of `percent`, 1 to 100.
     pub fn percent(percent: u32) -> Self {
         Self { percent: percent.clamp(1, 100) }
     }
 
-    /// Rests behind a piece of work that began then, by the steady clock.
+    /// Pauses after a piece of work that began at the steady time `began`.
     pub async fn rest(self, clock: &Clock, began: Duration) {
         let now = clock.steady();
         let pause = self.pause(now.saturating_sub(began));
@@ -31,7 +31,7 @@ impl Pace {
         }
     }
 
-    /// How long to rest behind so much work.
+    /// Returns the pause after so much work.
     fn pause(self, spent: Duration) -> Duration {
         spent * (100 - self.percent) / self.percent
     }

@@ -1,7 +1,7 @@
-//! Waiting for servers: the only file that uses the `backoff` crate.
+//! Retries of connections to servers: the only file that uses the `backoff` crate.
 //!
-//! `backoff` is unmaintained (RUSTSEC-2025-0012; its `instant` dependency is flagged as well). The
-//! project's owner chose it. Only its arithmetic is used, so that leaving it means this file.
+//! `backoff` is unmaintained (RUSTSEC-2025-0012; its `instant` dependency is flagged as well). The project's owner
+//! chose it. Only its arithmetic is used, so that its replacement changes only this file.
 
 use backoff::Clock;
 use backoff::backoff::Backoff;
@@ -12,30 +12,30 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// While something is unreachable, one line is logged this often.
+/// Time between two log lines while a server is unreachable.
 const LOG_EVERY: Duration = Duration::from_secs(10);
 
-/// How long to wait between tries.
+/// The waits between tries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RetryPolicy {
     /// The first wait.
     pub first: Duration,
-    /// The longest, before jitter. Each is twice the one before.
+    /// The longest wait, before jitter. Each wait is twice the one before.
     pub max: Duration,
-    /// All tries together; `None` = until the caller gives up.
+    /// Longest time of all tries together; `None` = no limit.
     pub total: Option<Duration>,
-    /// Jitter: so many percent of a wait it is longer or shorter.
+    /// Jitter in percent, by which a wait is longer or shorter.
     pub jitter: u32,
 }
 
 impl RetryPolicy {
-    /// For a server that restarts: soon again at first, and a fleet doesn't return at once.
+    /// For a server that restarts: soon at first, and spread so that a fleet doesn't return at once.
     pub const CONNECT: Self =
         Self { first: Duration::from_millis(100), max: Duration::from_secs(5), total: None, jitter: Self::JITTER };
-    /// Half to one and a half: those that fail together don't come back together.
+    /// 50 to 150 % of a wait, so that processes that fail together don't retry together.
     pub const JITTER: u32 = 50;
 
-    /// The waits of one operation, in order.
+    /// Returns the waits of one operation, in order.
     pub fn waits(self) -> Waits {
         Waits(
             ExponentialBackoffBuilder::new()
@@ -53,7 +53,7 @@ impl RetryPolicy {
 #[derive(Debug)]
 pub struct Waits(ExponentialBackoff<Timers>);
 
-/// The time that the waits themselves go by.
+/// The time by which the waits are counted, that of tokio's timers.
 #[derive(Debug, Default)]
 struct Timers;
 
@@ -64,18 +64,18 @@ impl Clock for Timers {
 }
 
 impl Waits {
-    /// The next wait; `None` when the total time is used up.
+    /// Returns the next wait; `None` when the total time is used up.
     pub fn next_wait(&mut self) -> Option<Duration> {
         self.0.next_backoff()
     }
 }
 
-/// When to log a failure that comes again and again: the first time, and then every ten seconds.
+/// Decides when a repeated failure is logged: the first time, and then every ten seconds.
 #[derive(Debug, Default)]
 pub struct LogPace(Option<Instant>);
 
 impl LogPace {
-    /// Whether now; if so, the next ten seconds not.
+    /// Whether the failure is logged now; if so, not within the next ten seconds.
     pub fn is_due(&mut self) -> bool {
         let due = self.0.is_none_or(|at| at.elapsed() >= LOG_EVERY);
         if due {
@@ -85,17 +85,17 @@ impl LogPace {
     }
 }
 
-/// Why an attempt failed.
+/// Why an attempt failed, and whether another can help.
 #[derive(Debug)]
 pub enum AttemptFailure<E> {
-    /// Trying again can help.
+    /// Another attempt can help.
     Transient(E),
-    /// It can't.
+    /// Another attempt can't help.
     Permanent(E),
 }
 
 impl<E> AttemptFailure<E> {
-    /// The same failure with another error.
+    /// Returns the same kind of failure with another error.
     pub fn map<F>(self, change: impl FnOnce(E) -> F) -> AttemptFailure<F> {
         match self {
             Self::Transient(error) => AttemptFailure::Transient(change(error)),
@@ -104,8 +104,8 @@ impl<E> AttemptFailure<E> {
     }
 }
 
-/// Calls `op` until it succeeds, fails for good, or the policy's time is used up; then its last
-/// error. Logs the first failure and one line every ten seconds: ``waiting for `what`: …``.
+/// Calls `op` until it succeeds, fails permanently, or the policy's time is used up; then returns its last error. Logs
+/// the first failure and one line every ten seconds: ``waiting for `what`: …``.
 pub async fn retry<T, E, F>(policy: RetryPolicy, what: &str, mut op: impl FnMut() -> F) -> Result<T, E>
 where
     E: Display,

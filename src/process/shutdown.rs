@@ -1,11 +1,11 @@
-//! Shutdown in stages: stop taking, let turns reach their commit, cancel, relay, reap.
+//! Shutdown in stages: stop receiving, wait for the commits of turns, cancel, publish the rest, abort.
 //!
 //! | stage | begins | token | who acts |
 //! |---|---|---|---|
 //! | stop | at the signal | [`Shutdown::stopping`] | receivers and sweeps take nothing more |
-//! | cancel | after three quarters of the grace, if turns still run | [`Shutdown::cancelling`] | turns drop their model call and give their lease back; what waits for a store that is away is given up, so that even an idle worker needs three quarters of the grace then |
+//! | cancel | after three quarters of the grace, if turns still run | [`Shutdown::cancelling`] | turns drop their model call and release their lease; waits for an absent store end, so that even an idle worker needs three quarters of the grace then |
 //! | end | when no turn runs, at the latest after nine tenths | [`Shutdown::ending`] | the relay publishes what is left, HTTP closes |
-//! | abort | at the deadline | – | what still runs is dropped; its leases lapse |
+//! | abort | at the deadline | – | tasks that still run are dropped; their leases lapse |
 
 use crate::process::telemetry::Metrics;
 use futures::FutureExt;
@@ -25,7 +25,7 @@ use tokio_util::{
     task::TaskTracker,
 };
 
-/// Before rounds that panicked begin again, the first time; it doubles from then on.
+/// Pause before a task of rounds that panicked begins again; it doubles up to the longest.
 const PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_mins(1);
 
@@ -47,22 +47,22 @@ struct Inner {
 /// How a task ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Ended {
-    /// Or the shutdown dropped it.
+    /// The task ended by itself, or the shutdown dropped it.
     ByItself,
     Panicked,
 }
 
-/// How a shutdown went.
+/// The result of a shutdown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ShutdownReport {
-    /// Tasks that didn't end by themselves before the deadline.
+    /// Number of tasks that didn't end by themselves before the deadline.
     pub aborted: usize,
-    /// Tasks that panicked since the start of the process.
+    /// Number of tasks that panicked since the start of the process.
     pub panics: u64,
 }
 
 impl Shutdown {
-    /// Nothing has begun. Panics of tasks are counted in `metrics`.
+    /// Returns a shutdown in no stage. Panics of tasks are counted in `metrics`.
     pub fn new(metrics: Arc<Metrics>) -> Self {
         Self(Arc::new(Inner {
             stop: CancellationToken::new(),
@@ -76,27 +76,27 @@ impl Shutdown {
         }))
     }
 
-    /// Take no more work. Child tokens and `select!` arms may be made of it.
+    /// Returns the token of the stage in which no more work is taken; child tokens and `select!` arms may use it.
     pub fn stopping(&self) -> &CancellationToken {
         &self.0.stop
     }
 
-    /// Turns end now, without a commit if need be.
+    /// Returns the token of the stage in which turns end, without a commit if necessary.
     pub fn cancelling(&self) -> &CancellationToken {
         &self.0.cancel
     }
 
-    /// No turn runs any more: publish what is left and end.
+    /// Returns the token of the stage in which no turn runs: publish what is left and end.
     pub fn ending(&self) -> &CancellationToken {
         &self.0.end
     }
 
-    /// Begins the first stage; [`Shutdown::run`] does the rest.
+    /// Begins the first stage; [`Shutdown::run`] goes through the others.
     pub fn trigger(&self) {
         self.0.stop.cancel();
     }
 
-    /// Resolves when the first stage has begun.
+    /// Returns a future that resolves when the first stage has begun.
     pub fn triggered(&self) -> WaitForCancellationFuture<'_> {
         self.0.stop.cancelled()
     }
@@ -106,8 +106,8 @@ impl Shutdown {
         self.0.turns.spawn(self.guarded(name.to_owned(), task));
     }
 
-    /// Starts a task that lasts until a stage ends it, such as a server. The process is no use without it: a panic begins
-    /// the shutdown, so that whoever looks after the process starts another.
+    /// Starts a task that runs until a stage ends it, such as a server. The process is useless without it: a panic
+    /// begins the shutdown, so that a supervisor starts another process.
     pub fn spawn_service(&self, name: &str, task: impl Future<Output = ()> + Send + 'static) {
         let (shutdown, name, task) = (self.clone(), name.to_owned(), self.guarded(name.to_owned(), task));
         self.0.services.spawn(async move {
@@ -118,7 +118,7 @@ impl Shutdown {
         });
     }
 
-    /// The same of what is made anew, and goes on after a pause, when it panics.
+    /// [`Shutdown::spawn_service`] for a task that is created again, after a pause, when it panics.
     pub fn spawn_rounds<F>(&self, name: &'static str, make: impl Fn() -> F + Send + 'static)
     where
         F: Future<Output = ()> + Send + 'static,
@@ -139,19 +139,19 @@ impl Shutdown {
         });
     }
 
-    /// Turns that run now.
+    /// Returns the number of turns that run now.
     pub fn turns(&self) -> usize {
         self.0.turns.len()
     }
 
-    /// Logs a panic where it happens, so that it isn't found out at the end only.
+    /// Wraps a task so that a panic is logged and counted when it happens.
     fn guarded<F>(&self, name: String, task: F) -> impl Future<Output = Ended> + Send + 'static + use<F>
     where
         F: Future<Output = ()> + Send + 'static,
     {
         let inner = Arc::clone(&self.0);
         let abort = inner.abort.clone();
-        // In a box: each adapter around a future has room for it twice, as what it is given and as what it polls.
+        // Boxed: each adapter around a future has room for it twice, as its argument and as what it polls.
         let task = AssertUnwindSafe(Box::pin(task)).catch_unwind();
         async move {
             let Some(Err(panic)) = abort.run_until_cancelled(task).await else { return Ended::ByItself };
@@ -162,7 +162,7 @@ impl Shutdown {
         }
     }
 
-    /// The first SIGINT or SIGTERM begins the shutdown, the second ends the process with code 130.
+    /// Begins the shutdown at the first SIGINT or SIGTERM; the second ends the process with code 130.
     pub fn listen_to_signals(&self) -> std::io::Result<()> {
         let mut interrupt = unix::signal(unix::SignalKind::interrupt())?;
         let mut terminate = unix::signal(unix::SignalKind::terminate())?;

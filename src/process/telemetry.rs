@@ -17,57 +17,57 @@ use std::time::Duration;
 /// One label with its value.
 pub type Label = (&'static str, &'static str);
 
-/// Everything that is counted. Counters are shared: clone an `Arc` of it.
+/// All metrics of a process. Counters are shared: clone an `Arc` of it.
 #[derive(Debug)]
 pub struct Metrics {
     registry: Registry,
     /// Events by `kind` and `outcome`; see [`Metrics::admitted`].
     pub events_admitted: Family<[Label; 2], Counter>,
-    /// Turns committed.
+    /// Number of committed turns.
     pub turns_committed: Counter,
-    /// Slots in which a session runs now.
+    /// Number of slots in which a session runs now.
     pub slots_busy: Gauge,
-    /// Model calls by `outcome`.
+    /// Number of model calls by `outcome`.
     pub model_calls: Family<[Label; 1], Counter>,
-    /// Tool calls by `outcome`.
+    /// Number of tool calls by `outcome`.
     pub tool_calls: Family<[Label; 1], Counter>,
-    /// Calls that became of unknown outcome, by `of`: `call` of a turn, or `operation` that was invoked.
+    /// Calls that ended with an unknown outcome, by `of`: `call` of a turn, or invoked `operation`.
     pub outcomes_unknown: Family<[Label; 1], Counter>,
-    /// Leases that another worker took.
+    /// Number of leases that another worker took.
     pub leases_lost: Counter,
-    /// Commits that met a changed document.
+    /// Commits that met a document changed by others.
     pub commit_conflicts: Counter,
-    /// Outbox messages published.
+    /// Number of published outbox messages.
     pub outbox_published: Counter,
-    /// Looks at an owner's due work.
+    /// Number of sweeps of an owner's due work.
     pub sweeps: Counter,
     /// Messages whose subject names no owner, agent and kind.
     pub messages_unreadable: Counter,
-    /// HTTP connections beyond the limits.
+    /// Number of HTTP connections beyond the limits.
     pub http_refused: Counter,
     /// HTTP requests that handled much data.
     pub http_large: Counter,
-    /// Tasks of agents that this worker found lost at its last look, and put back.
+    /// Tasks of agents that this worker's last audit found lost, and submitted again.
     pub unaccounted: Gauge,
     /// Work of the whole venue that waits or runs: messages in the queue and sessions that are due or run.
     pub work: Gauge,
-    /// Messages that wait in the queue.
+    /// Number of messages that wait in the queue.
     pub queue_messages: Gauge,
     /// Seconds since the oldest of them was published.
     pub queue_oldest: Gauge,
-    /// Settings of the servers that break a guarantee now.
+    /// Number of server settings that break a guarantee now.
     pub settings_wrong: Gauge,
-    /// Times at which a setting was found to break one.
+    /// Times at which a setting was found to break a guarantee.
     pub settings_found: Counter,
-    /// When, by the steady clock, work was measured last.
+    /// Steady time of the last measurement of `work`.
     pub work_measured: Mutex<Option<Duration>>,
-    /// Hundredths of its memory, or of its size on the disk, that the store uses; 0 without a limit.
+    /// Percentage of its memory or disk limit that the store uses; 0 without a limit.
     pub store_fill: Gauge,
     /// Seconds that this machine's clock is ahead, by `of`: `store` or `queue`.
     pub clock_ahead_seconds: Family<[Label; 1], Gauge<f64, AtomicU64>>,
-    /// 1 while this machine's clock is too far from the store's for a worker here to begin anything.
+    /// 1 while this machine's clock is too far from the store's for a worker here to begin work.
     pub clock_wrong: Gauge,
-    /// Tasks that panicked.
+    /// Number of tasks that panicked.
     pub task_panics: Counter,
     /// Seconds from grant to commit.
     pub turn_seconds: Histogram,
@@ -82,7 +82,7 @@ impl Default for Metrics {
 }
 
 impl Metrics {
-    /// All at zero.
+    /// Returns metrics that are all at zero.
     pub fn new() -> Self {
         let mut metrics = Self {
             registry: Registry::with_prefix("trellis"),
@@ -178,18 +178,18 @@ impl Metrics {
         );
     }
 
-    /// Counts an event: `kind` task, message, result, cancel or wake; `outcome` new, duplicate,
-    /// conflict, refused or error.
+    /// Counts an event: `kind` task, message, result, cancel or wake; `outcome` new, duplicate, conflict, refused or
+    /// error.
     pub fn admitted(&self, kind: &'static str, outcome: &'static str) {
         self.events_admitted.get_or_create(&[("kind", kind), ("outcome", outcome)]).inc();
     }
 
-    /// How far this machine's clock is ahead of the one of the `store` or the `queue`.
+    /// Sets the seconds that this machine's clock is ahead of the one of the `store` or the `queue`.
     pub fn clock_ahead(&self, of: &'static str, seconds: f64) {
         self.clock_ahead_seconds.get_or_create(&[("of", of)]).set(seconds);
     }
 
-    /// A session runs in a slot until this is dropped.
+    /// Counts a slot as busy until the returned guard is dropped.
     pub fn slot_taken(&self) -> SlotTaken {
         self.slots_busy.inc();
         SlotTaken(self.slots_busy.clone())
@@ -205,12 +205,12 @@ impl Metrics {
         self.tool_calls.get_or_create(&[("outcome", outcome)]).inc();
     }
 
-    /// Counts a call of unknown outcome: `of` a turn (`call`), or that was invoked (`operation`).
+    /// Counts a call with an unknown outcome: `of` a turn (`call`) or of an invocation (`operation`).
     pub fn outcome_unknown(&self, of: &'static str) {
         self.outcomes_unknown.get_or_create(&[("of", of)]).inc();
     }
 
-    /// The body of `/metrics`, in the `OpenMetrics` text format.
+    /// Returns the body of `/metrics`, in the `OpenMetrics` text format.
     pub fn encode(&self) -> String {
         let mut text = String::new();
         encode(&mut text, &self.registry).expect("writing to a string can't fail");
@@ -218,7 +218,7 @@ impl Metrics {
     }
 }
 
-/// A slot that is counted as busy.
+/// A slot that is counted as busy until it is dropped.
 #[derive(Debug)]
 #[must_use]
 pub struct SlotTaken(Gauge);

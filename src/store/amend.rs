@@ -1,41 +1,41 @@
-//! What [`super::Store::amend`] is told, and answers.
+//! Arguments and answers of [`super::Store::amend`].
 
 use super::DocWrite;
 use bytes::Bytes;
 
-/// A change of a session from outside its turns, as it was seen.
+/// A change of a session from outside its turns, and the state that it requires.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Amend {
-    /// Turns that it had.
+    /// Turns that the session had when it was read.
     pub version: u64,
-    /// What its next turn would have found.
+    /// Session state when it was read.
     pub was: Option<Bytes>,
-    /// What becomes of it.
+    /// The change to make.
     pub then: Amendment,
     /// Documents that are written with it; of their conditions only those of checks count: where one doesn't hold, the
-    /// session is not as it was seen.
+    /// session counts as changed.
     pub writes: Vec<DocWrite>,
 }
 
-/// What becomes of an amended session.
+/// A change of an amended session.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Amendment {
-    /// Its next turn finds this; one that has had no turn remembers nothing, and is never as it was seen.
+    /// The new session state; a session without a turn has none, and is refused as changed.
     State(Bytes),
-    /// It is gone with its mailbox, when no more than these events had ever been appended to it.
+    /// The session is removed with its mailbox, if no more than these events were ever appended.
     Gone {
-        /// As it was seen.
+        /// Events ever appended when it was read.
         arrivals: u64,
     },
 }
 
-/// Answer of [`super::Store::amend`].
+/// The answer of [`super::Store::amend`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Amended {
-    /// All of it.
+    /// All was changed.
     Done,
-    /// Nothing: a worker holds the session, or did and never gave it back.
+    /// Nothing was changed: a worker holds the session, or let its lease lapse unreleased.
     Held,
-    /// Nothing: the session is not as it was seen.
+    /// Nothing was changed: the session differs from what the caller read.
     Stirred,
 }

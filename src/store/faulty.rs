@@ -1,4 +1,4 @@
-//! A store that fails on purpose: before a call is applied, or after it with the answer lost.
+//! A store for tests that fails on purpose: before a call is applied, or behind it with the answer lost.
 
 use super::{Layer, Repeat, Store, StoreError, StoreMethod};
 use parking_lot::Mutex;
@@ -7,34 +7,34 @@ use std::sync::Arc;
 /// Where a call fails.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum FaultAt {
-    /// It never reaches the store.
+    /// The call never reaches the store.
     Before,
-    /// It is applied, and its answer is lost.
+    /// The call is applied, and its answer is lost.
     After,
 }
 
 /// Which mutating calls fail.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FaultPlan {
-    /// None: to count them.
+    /// No call fails; calls are only counted.
     Never,
-    /// The `n`-th, counted from 1, once.
+    /// The `n`-th call fails, counted from 1, once.
     Nth {
-        /// Which.
+        /// Number of the failing call.
         n: u64,
-        /// Where.
+        /// Where it fails.
         at: FaultAt,
     },
-    /// The `n`-th and all after it, as when the process is gone.
+    /// The `n`-th call and all after it fail, as after the death of the process.
     From {
-        /// The first.
+        /// Number of the first failing call.
         n: u64,
-        /// Where it fails; later ones fail before.
+        /// Where the first fails; later ones fail before they are applied.
         at: FaultAt,
     },
-    /// The first call of a method and all calls after it, before they are applied.
+    /// The first call of a method and all calls behind it fail before they are applied.
     FromMethod(&'static str),
-    /// Every call of a method, before it is applied.
+    /// Every call of a method fails before it is applied.
     EachOf(&'static str),
 }
 
@@ -54,7 +54,7 @@ impl FaultPlan {
 /// A mutating call that failed on purpose.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Hit {
-    /// Its number, counted from 1.
+    /// Number of the call, counted from 1.
     pub call: u64,
     /// Name of the method.
     pub method: &'static str,
@@ -68,34 +68,34 @@ struct State {
     hits: Vec<Hit>,
 }
 
-/// Passes calls on to another store and fails some of them; reads always pass.
+/// Passes calls to another store and fails some of them; reads always pass.
 pub struct FaultyStore {
     inner: Arc<dyn Store>,
     state: Mutex<State>,
 }
 
 impl FaultyStore {
-    /// Fails calls of `inner` as planned.
+    /// Returns a store that fails calls of `inner` as planned.
     pub fn new(inner: Arc<dyn Store>, plan: FaultPlan) -> Arc<Self> {
         Arc::new(Self { inner, state: Mutex::new(State { plan, calls: Vec::new(), hits: Vec::new() }) })
     }
 
-    /// Another plan from now on; counting starts again.
+    /// Replaces the plan; counting starts again.
     pub fn plan(&self, plan: FaultPlan) {
         *self.state.lock() = State { plan, calls: Vec::new(), hits: Vec::new() };
     }
 
-    /// Mutating calls so far, failed ones included.
+    /// Returns the number of mutating calls, failed ones included.
     pub fn count(&self) -> u64 {
         self.state.lock().calls.len() as u64
     }
 
-    /// Names of the mutating calls so far, in order.
+    /// Returns the names of the mutating calls, in order.
     pub fn calls(&self) -> Vec<&'static str> {
         self.state.lock().calls.clone()
     }
 
-    /// The calls that failed on purpose.
+    /// Returns the calls that failed on purpose.
     pub fn hits(&self) -> Vec<Hit> {
         self.state.lock().hits.clone()
     }

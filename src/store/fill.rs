@@ -1,4 +1,4 @@
-//! How full a store is. From four fifths on nothing new is begun, so that what was begun can end.
+//! How full a store is. From 80 % on no new work is admitted, so that accepted work can end.
 
 use super::StoreError;
 use crate::domain::limits::{STORE_LOOK, STORE_TIGHT_PERCENT};
@@ -6,33 +6,33 @@ use parking_lot::Mutex;
 use std::future::Future;
 use std::time::Duration;
 
-/// What a store uses of what it may.
+/// Used and allowed bytes of a store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Fill {
-    /// Bytes of memory, or of an embedded store on the disk.
+    /// Bytes of memory; for an embedded store, bytes on disk.
     pub used: u64,
-    /// Its limit; `None` without one, and where the server doesn't say.
+    /// Limit in bytes; `None` without one, or where the server doesn't report it.
     pub limit: Option<u64>,
 }
 
 impl Fill {
-    /// Hundredths of the limit.
+    /// Used percentage of the limit; `None` without a limit.
     pub fn percent(self) -> Option<u64> {
         let limit = self.limit.filter(|limit| *limit > 0)?;
         u64::try_from(u128::from(self.used) * 100 / u128::from(limit)).ok()
     }
 
-    /// Nothing new is begun.
+    /// Whether no new work is admitted.
     pub fn is_tight(self) -> bool {
         self.percent().is_some_and(|percent| percent >= STORE_TIGHT_PERCENT)
     }
 
-    /// Nothing can be written.
+    /// Whether the store is at its limit, so that it refuses writes.
     pub fn is_full(self) -> bool {
         self.percent().is_some_and(|percent| percent >= 100)
     }
 
-    /// Refuses new work where nothing new is begun.
+    /// Refuses new work with [`StoreError::Full`] if the store is tight.
     pub fn admits(self, store: &str) -> Result<(), StoreError> {
         if !self.is_tight() {
             return Ok(());
@@ -54,15 +54,15 @@ impl std::fmt::Display for Fill {
     }
 }
 
-/// The last look at how full a store is, and whether it was said that it is tight.
+/// The last measured level of a store, and whether a warning for it was logged.
 #[derive(Debug, Default)]
 pub struct FillLevel {
     last: Mutex<Option<(Duration, Fill)>>,
 }
 
 impl FillLevel {
-    /// What was seen a moment ago, or what `look` says. Nobody waits for another's look: the first who finds
-    /// it old looks, and the others take the old one meanwhile.
+    /// Returns the level measured less than `STORE_LOOK` ago, or measures it by `look`. Callers don't wait for each
+    /// other: the first that finds the level too old measures, and the others get the old one meanwhile.
     pub async fn of(&self, now: Duration, store: &str, look: impl Future<Output = Fill>) -> Fill {
         let before = {
             let mut last = self.last.lock();

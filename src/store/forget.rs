@@ -1,37 +1,37 @@
-//! What [`super::Store::forget`] is told, and answers.
+//! Arguments and answers of [`super::Store::forget`].
 
 use super::DocKey;
 use crate::domain::ids::{EventId, SessionKey};
 
-/// What an owner no longer keeps; see [`crate::store::Store::forget`].
+/// What is removed of an owner because its retention is over; see [`crate::store::Store::forget`].
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Forget {
-    /// Documents that are deleted; absent ones are passed over.
+    /// Documents to delete; absent ones are ignored.
     pub documents: Vec<DocKey>,
-    /// Events that count as never seen.
+    /// Ids of events that count as never seen.
     pub events: Vec<EventId>,
-    /// Sessions that begin anew.
+    /// Sessions that begin at turn 0 again.
     pub sessions: Vec<Resting>,
-    /// Sessions whose arrivals that are in no mailbox any more count as consumed.
+    /// Sessions whose arrivals that are missing from the mailbox count as consumed.
     pub lost: Vec<SessionKey>,
-    /// Somebody asked for it, who is told when it is lost with a server: that the first document is there again.
+    /// Whether a user asked for it; if a server loses the deletion, that user learns that the first document is back.
     pub asked: bool,
 }
 
-/// A session that rests, as it was seen.
+/// A session without pending work, as it was read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Resting {
-    /// Which.
+    /// Agent and session.
     pub session: SessionKey,
     /// Events that had ever been appended to it.
     pub arrivals: u64,
 }
 
-/// Answer of [`crate::store::Store::forget`].
+/// The answer of [`crate::store::Store::forget`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Forgotten {
-    /// All of it.
+    /// All was forgotten.
     Done,
-    /// Nothing: this session doesn't rest, or got something since.
+    /// Nothing was forgotten: this session has pending work, or got some meanwhile.
     Stirred(SessionKey),
 }

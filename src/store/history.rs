@@ -1,44 +1,45 @@
-//! Which histories of servers a process has seen: [`Inspect::history`](super::Inspect::history), from look to look.
+//! The server histories that this process has seen, from one [`Inspect::history`](super::Inspect::history) to the next.
 
 use super::StoreError;
 use async_trait::async_trait;
 use parking_lot::Mutex;
 use std::collections::HashSet;
 
-/// More names than servers have in a life; then only the newest are known.
+/// Most names kept, more than servers have in their life; above it only the newest are kept.
 const NAMES: usize = 10_000;
 
-/// Check of a server whose history may be another, before anything else is asked of it.
+/// A check whether a server has another history, before anything else is sent to it.
 #[async_trait]
 pub trait HistoryCheck: Send + Sync + 'static {
-    /// Looks at the history, and puts in force what protects owners where it is another. A crash in it: it begins anew.
+    /// Reads the history, and applies what protects owners if it is another. After a crash in it the check begins
+    /// again.
     async fn check_history(&self) -> Result<(), StoreError>;
 }
 
-/// What has been seen; nothing at first.
+/// The histories seen so far; empty at first.
 #[derive(Debug, Default)]
 pub struct KnownHistory(Mutex<Known>);
 
 #[derive(Debug, Default)]
 struct Known {
     names: HashSet<String>,
-    /// Servers that answered at the last look at which one was new.
+    /// Servers that answered when a name was last new.
     servers: usize,
 }
 
 impl KnownHistory {
-    /// Whether one of these is new. A server that doesn't answer says nothing; at the first look none is.
+    /// Whether one of `names` is new. Servers that don't answer are ignored; at the first call none is new.
     pub fn is_another(&self, names: &[String]) -> bool {
         let known = &self.0.lock().names;
         !known.is_empty() && names.iter().any(|name| !known.contains(name))
     }
 
-    /// Whether as many servers say something as ever since the last new one.
+    /// Whether at least as many servers answer as ever since the last new name.
     pub fn is_whole(&self, names: &[String]) -> bool {
         !names.is_empty() && names.len() >= self.0.lock().servers
     }
 
-    /// These are known from now on.
+    /// Adds `names` to the known ones.
     pub fn know(&self, names: Vec<String>) {
         let mut known = self.0.lock();
         if known.names.len() > NAMES {

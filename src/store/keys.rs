@@ -4,70 +4,70 @@
 //! |---|---|---|---|
 //! | `w/<collection>`, `o/<collection>`, `w.e/<collection>/<generation>/<entry>` and below | user data, see `domain::lattice::layout` | commits, API writes | until deleted |
 //! | `g/<agent>` | JSON agent record | agent operations | until the agent is removed |
-//! | `g/<agent>/gate` | [`Gate`] line, read by the store itself | agent operations | as the record |
+//! | `g/<agent>/gate` | [`Gate`] line, decoded by the store itself | agent operations | as the record |
 //! | `g/<agent>/turn/<session>/<turn>` | JSON turn record | commits | `retention.turns`, see `domain::retention` |
 //! | `g/<agent>/time/<start>-<session>-<turn>` | empty; timeline order | commits | as the turn |
 //! | `g/<agent>/ledger/<session>/<turn>` | manifest of what a model saw, see `domain::context::record` | commits | as the turn |
-//! | `reads/<agent>/<created>/<number>` | JSON list of what models of a removed agent have seen, see `ledger::why`; `<created>` is of the agent | its removal | `retention.turns` after it |
-//! | `reads/<agent>/s/<session>/<deleted>/<number>` | the same of a deleted session | its deletion | `retention.turns` after it |
+//! | `reads/<agent>/<created>/<number>` | JSON list of what models of a removed agent have seen, see `ledger::why`; `<created>` is when the agent was created | the agent's removal | `retention.turns` after it |
+//! | `reads/<agent>/s/<session>/<deleted>/<number>` | JSON list of what models have seen in a deleted session | the session's deletion | `retention.turns` after it |
 //! | `reads/~/<hash>` | JSON list of one copy that a caller from outside made | operations, as far as the quota has room | `retention.turns` after the last such copy |
-//! | `g/<agent>/copy`, `g/<agent>/copy/<session>` | JSON time; who copies sessions to that name, see `agents::copies` | forks | while they copy |
+//! | `g/<agent>/copy`, `g/<agent>/copy/<session>` | JSON time of the last step of a fork to that name, see `agents::copies` | forks | while the fork copies |
 //! | `p.t/<period>/<name>` | part of prompts: UTF-8 text, see `domain::context::record` | commits | with retention, when its period is over and no turn names it |
-//! | `p/<name>` | the same, of builds that knew no periods | nobody | the same, when the oldest period is over or there is none |
-//! | `p.at/<period>` | time at which somebody began to look through its parts last | retention | with the last part, and with a turn of it that is committed later |
+//! | `p/<name>` | part of prompts, written by builds without periods | older builds | with retention, when the oldest period is over or there is none |
+//! | `p.at/<period>` | time at which the last scan of the period's parts began | retention | until the last part is removed or a turn of the period is committed late |
 //! | `s/<name>` | JSON, a sealed secret, see `domain::secret::record` | secret operations | until deleted |
-//! | `a/<hash>` | JSON asset record, immutable; listed only when its content is whole | asset operations | for good |
+//! | `a/<hash>` | JSON asset record, immutable; listed only when its content is complete | asset operations | for good |
 //! | `a.c/<hash>/<number>` | bytes of its content, 256 KiB each, `<number>` 4 digits | asset operations, before the record | as the record |
 //! | `r/memory/<namespace>/<id>` | JSON memory entry; `<id>` is an HMAC of its content | commits | until forgotten or purged |
 //! | `r/files/f/<path>/r` | JSON file record | commits | until purged |
 //! | `r/files/c/<path>/<hash>` | JSON text, the content of the file | commits | as the record |
 //! | `r/scratchpad/<bucket>/<at>-<job>` | JSON note, see `domain::resource::scratchpad` | commits | the newest 200, until purged |
 //! | `j/<job>` | JSON job head, immutable | admit, checkpoint | `retention.jobs` after its end |
-//! | `j/<job>/s` | `STATUS updated-ms`; while paused `PAUSED updated-ms STATUS`, as what it goes on | store | as the head |
+//! | `j/<job>/s` | `STATUS updated-ms`; while paused `PAUSED updated-ms STATUS`, with the status that it resumes with | store | as the head |
 //! | `j/<job>/r` | JSON job result | store | as the head |
-//! | `j/<job>/w` | JSON of what it waited for last | workers | as the head |
-//! | `j/<job>/u` | JSON of the tokens and the money that it has used, see `domain::spend` | commits | as the head |
-//! | `q/<job>` | JSON of how it stands with a job of an external worker, see `domain::external` | the turn that makes it, workers | as the job |
-//! | `q.due/<due>-<job>` | empty; such jobs by the time at which they are looked at | with it | until it has ended |
-//! | `i/<job>` | JSON of an operation that was invoked, see `domain::invoked` | callers, the worker that runs it | until it has ended |
-//! | `i.due/<due>-<job>` | empty; such jobs by the time at which they are looked at | with it | as it |
+//! | `j/<job>/w` | JSON of what the job waited for last | workers | as the head |
+//! | `j/<job>/u` | JSON of the tokens and the money that the job has used, see `domain::spend` | commits | as the head |
+//! | `q/<job>` | JSON state of a job of an external worker, see `domain::external` | the turn that starts it, workers | as the job |
+//! | `q.due/<due>-<job>` | empty; jobs of external workers by the time at which they are due | with the state | until the job has ended |
+//! | `i/<job>` | JSON of an invoked operation, see `domain::invoked` | callers, the worker that runs it | until it has ended |
+//! | `i.due/<due>-<job>` | empty; invoked operations by the time at which they are due | with the record | as the record |
 //! | `b/<job>-agent`, `b/<job>-request` | JSON of a budget's account, see `domain::budget` | workers, around model calls | as the job |
-//! | `dead/<died>-<job>` | JSON of a task that killed too many workers, see `domain::dead` | the commit that drops it | as the job, and until it is driven again |
-//! | `key`, `key.copy` | 64 hexadecimal digits, the key by which ids are made, and its copy, see [`crate::venue::load_or_make_key`]; in the venue's own owner only | the first process | for good |
-//! | `format` | JSON of the format of all that is kept, see `domain::format`; in the venue's own owner only | the first process of a newer build | for good |
-//! | `worker/<worker>` | JSON of what a worker says of itself, see `domain::roll`; in the venue's own owner only | workers, operators who tell one to leave | until it ends, or a day after it has fallen silent |
-//! | `epoch` | JSON of how far the store is, see `domain::epoch`; in the venue's own owner, and on a cluster in one of the venue's for each shard | workers | for good |
+//! | `dead/<died>-<job>` | JSON of a task that ended too many workers, see `domain::dead` | the commit that drops it | as the job, or until it is redriven |
+//! | `key`, `key.copy` | 64 hexadecimal digits, the key that ids are derived from, and its copy, see [`crate::venue::load_or_make_key`]; in the venue's own owner only | the first process | for good |
+//! | `format` | JSON of the format of all documents, see `domain::format`; in the venue's own owner only | the first process of a newer build | for good |
+//! | `worker/<worker>` | JSON entry of the worker registry, see `domain::roll`; in the venue's own owner only | workers, operators who tell one to leave | until the worker ends, or a day after its last report |
+//! | `epoch` | JSON of the store's last mark, see `domain::epoch`; in the venue's own owner, and on a cluster in one owner of the venue per shard | workers | for good |
 //! | `epoch.back/<found>` | JSON of a time at which the store was found set back; in the venue's own owner only | workers | for good |
-//! | `epoch.tail/<found>-<worker>` | JSON of what a process was told that is kept, and isn't, see `domain::tail`; in the venue's own owner only | workers, servers | the newest 1,000 |
-//! | `epoch.safe` | JSON of up to when the store is known to be whole; in the venue's own owner only | workers, servers | for good |
+//! | `epoch.tail/<found>-<worker>` | JSON of acknowledged changes that a process found missing, see `domain::tail`; in the venue's own owner only | workers, servers | the newest 1,000 |
+//! | `epoch.safe` | JSON of the time up to which the store is known to be complete; in the venue's own owner only | workers, servers | for good |
 //! | `epoch.settled` | JSON of who settled what was lost, and when; in the venue's own owner only | operators | for good |
-//! | `marker` | `<until> <worker>`: who leaves the marks by which a store that was set back is known; in the venue's own owner only | workers | for good |
-//! | `stray/<published>-<sequence>` | JSON of a message whose subject means nothing, see `domain::dead`; in the venue's own owner only | workers | the newest 1,000 |
-//! | `h/<approval>` | JSON of what a person is asked, and the answer, see `domain::approval` | commits, answers | `retention.jobs` after its answer, and as the job |
-//! | `h.open/<approval>` | empty; approvals that nobody has answered | the commit that asks; lists and retention where an older build has asked | until it is answered, and as the approval |
-//! | `h.listed` | empty; whether all approvals of builds that knew no such entries have theirs | the first list | until a list finds a live worker of such a build |
-//! | `h.due/<due>-<approval>` | empty; answers of which their session may not have heard | answers | until it has |
+//! | `marker` | `<until> <worker>`: the worker that writes the marks by which a store that was set back is recognised; in the venue's own owner only | workers | for good |
+//! | `stray/<published>-<sequence>` | JSON of a message with an unknown subject, see `domain::dead`; in the venue's own owner only | workers | the newest 1,000 |
+//! | `h/<approval>` | JSON of an approval: the question and the answer, see `domain::approval` | commits, answers | `retention.jobs` after its answer, and as the job |
+//! | `h.open/<approval>` | empty; approvals without an answer | the commit that asks; lists and retention for approvals of older builds | until the approval is answered, and as the approval |
+//! | `h.listed` | empty; says that all approvals of builds without `h.open/` have their entries | the first list | until a list finds a live worker of such a build |
+//! | `h.due/<due>-<approval>` | empty; answers that their session may not have received | answers | until the session has received it |
 //! | `u/<outcome>` | JSON of a call whose outcome is unknown, see `domain::outcome` | commits, ends of invoked operations, people | `retention.jobs` after it, or after its settlement |
-//! | `u.due/<due>-<outcome>` | JSON of a call that has begun, by the time at which it is looked at, see `domain::outcome` | checkpoints, `run` | until its end is recorded, or it is listed |
+//! | `u.due/<due>-<outcome>` | JSON of a call that has begun, by the time at which it is due, see `domain::outcome` | checkpoints, `run` | until its end is recorded, or it is listed |
 //! | `m/<timer>` | JSON timer, see `domain::timer` | timer operations, fires | 24 h after its last time |
-//! | `m.due/<due>-<timer>` | empty; timers by the time at which they are looked at | with the timer | as the timer |
+//! | `m.due/<due>-<timer>` | empty; timers by the time at which they are due | with the timer | as the timer |
 //! | `m.of/<agent>/<timer>` | empty; timers that still fire, by agent | with the timer | while it fires |
-//! | `j/<job>/c/<child>` | empty; jobs started in its service | admit, checkpoint | as the head |
-//! | `g.end/<agent>` | `<since-ms> end` or `<since-ms> remove`: an agent that is being deleted | agent operations | until all of it is done |
+//! | `j/<job>/c/<child>` | empty; jobs that the job has started | admit, checkpoint | as the head |
+//! | `g.end/<agent>` | `<since-ms> end` or `<since-ms> remove`: an agent that is being deleted | agent operations | until the deletion is complete |
 //! | `x/<prefix>` | empty; documents under this prefix are garbage | commits, API writes | until freed |
 //! | `v/project` | JSON map, the values of `v/context/project`; in the tenant's owner only | operators | until deleted |
 //! | `v/users/<user>` | JSON map, the values of `v/context/users/<user>`; in the tenant's owner only | operators | until deleted |
-//! | `origin/<hour>/<event>` | number of the turns that a request has caused in an hour, see `domain::lineage` | workers, after model calls | two hours to two days, with retention |
-//! | `rate/<provider or model>` | JSON of what runs under a rate limit, see `domain::rate`; in the venue's own owner only | workers, around model calls | for good |
+//! | `origin/<hour>/<event>` | number of turns that a request has caused in an hour, see `domain::lineage` | workers, after model calls | two hours to two days, with retention |
+//! | `rate/<provider or model>` | JSON meter of a rate limit, see `domain::rate`; in the venue's own owner only | workers, around model calls | for good |
 //! | `g/<agent>/spend/<session>` | JSON of what is spent under a session's cap, see `domain::cap` | workers, around model calls | as the session |
-//! | `g/<agent>/wait/<session>` | JSON of what a session waited for last that serves no task | workers | as the session |
+//! | `g/<agent>/wait/<session>` | JSON of what a session without a task waited for last | workers | as the session |
 //! | `cap/<date>` | JSON of what is spent under the cap of an owner's day | workers, around model calls | 40 days, with retention |
-//! | `cap/<date>/<user>` | the same of one of its users | workers, around model calls | 40 days, with retention |
-//! | `cap.of/<date>/<provider or model>` | the same of a model; in the venue's own owner only | workers, around model calls | 40 days, with retention |
+//! | `cap/<date>/<user>` | JSON of what is spent under the cap of a user's day | workers, around model calls | 40 days, with retention |
+//! | `cap.of/<date>/<provider or model>` | JSON of what is spent under the cap of a model's day; in the venue's own owner only | workers, around model calls | 40 days, with retention |
 //! | `day/<date>/<agent>/<session>/<since>` | JSON of what a session has used on a day, by model, see `domain::spend` | commits | 40 days, with retention |
 //! | `policy`, `policy.copy` | JSON policy: roots and revocations, and its copy, see [`crate::venue::policy`] | operators | for good |
-//! | `erasures` | empty; written again after each erasing of turns | erasing | for good |
-//! | `quota` | line of the limits of this owner, read by the store itself, see `domain::quota` | operators | for good |
+//! | `erasures` | empty; written again after each erasure of turns | erasures | for good |
+//! | `quota` | line of the limits of this owner, decoded by the store itself, see `domain::quota` | operators | for good |
 //! | `l/<created>-<job>` | empty; job list order | admit, checkpoint | as the head |
 //!
 //! `<turn>`, `<start>`, `<due>` and `<created>` are zero-padded to 16 digits, so that they sort.
@@ -98,87 +98,87 @@ pub use spend::{
     rate, session_book, session_day, session_days, session_of_day, session_wait, user_book,
 };
 
-/// Document of an owner's policy.
+/// Key of an owner's policy.
 pub const POLICY: &str = "policy";
 
-/// Mark whose version says whether turns of an owner were erased since.
+/// Key of the mark whose version grows with every erasure of turns of the owner.
 pub const ERASURES: &str = "erasures";
 
-/// Document of an owner's quota.
+/// Key of an owner's quota.
 pub const QUOTA: &str = "quota";
 
-/// Document of an agent's record.
+/// Returns the key of an agent's record.
 pub fn agent(agent: &AgentId) -> String {
     format!("g/{}", agent.token())
 }
 
-/// Document of an agent's gate.
+/// Returns the key of an agent's gate.
 pub fn agent_gate(agent: &AgentId) -> String {
     format!("g/{}/gate", agent.token())
 }
 
-/// Prefix of all documents of an agent but its record.
+/// Returns the prefix of all documents of an agent but its record.
 pub fn agent_documents(agent: &AgentId) -> String {
     format!("g/{}/", agent.token())
 }
 
-/// Prefix of an agent's turn records, by session and turn.
+/// Returns the prefix of an agent's turn records, ordered by session and turn.
 pub fn agent_turns(agent: &AgentId) -> String {
     format!("g/{}/turn/", agent.token())
 }
 
-/// Prefix of a session's turn records.
+/// Returns the prefix of a session's turn records.
 pub fn turns(session: &SessionKey) -> String {
     format!("{}{}/", agent_turns(&session.agent), session.session.token())
 }
 
-/// Document of a turn record.
+/// Returns the key of a turn record.
 pub fn turn(session: &SessionKey, turn: u64) -> String {
     format!("{}{turn:016}", turns(session))
 }
 
-/// The number in a turn record's key.
+/// Returns the turn number in the key of a turn record.
 pub fn number_of_turn(key: &str) -> Option<u64> {
     key.rsplit('/').next()?.parse().ok()
 }
 
-/// Prefix of an agent's manifests, by session and turn.
+/// Returns the prefix of an agent's manifests, ordered by session and turn.
 pub fn agent_ledgers(agent: &AgentId) -> String {
     format!("g/{}/ledger/", agent.token())
 }
 
-/// Prefix of a session's manifests.
+/// Returns the prefix of a session's manifests.
 pub fn ledgers(session: &SessionKey) -> String {
     format!("{}{}/", agent_ledgers(&session.agent), session.session.token())
 }
 
-/// Document of a turn's manifest.
+/// Returns the key of a turn's manifest.
 pub fn ledger(session: &SessionKey, turn: u64) -> String {
     format!("{}{turn:016}", ledgers(session))
 }
 
-/// The session's token and the turn of a manifest's key.
+/// Returns the session's token and the turn number in the key of a manifest.
 pub fn ledger_turn<'k>(agent: &AgentId, key: &'k str) -> Option<(&'k str, u64)> {
     let (session, turn) = key.strip_prefix(&agent_ledgers(agent))?.split_once('/')?;
     Some((session, turn.parse().ok()?))
 }
 
-/// Prefix of an agent's timeline index.
+/// Returns the prefix of an agent's timeline index.
 pub fn timeline(agent: &AgentId) -> String {
     format!("g/{}/time/", agent.token())
 }
 
-/// Timeline index entry of a turn.
+/// Returns the key of a turn's entry in the timeline index.
 pub fn timeline_entry(session: &SessionKey, start: Millis, turn: u64) -> String {
     format!("{}{:016}-{}-{turn:016}", timeline(&session.agent), start.0, session.session.token())
 }
 
-/// What comes before every entry of a turn that started no earlier.
+/// Returns a key that sorts before the entries of all turns that started at `start` or later.
 pub fn timeline_from(agent: &AgentId, start: Millis) -> String {
     format!("{}{:016}", timeline(agent), start.0)
 }
 
-/// The turn that a timeline index entry stands for: its session's token and the turn record's key.
+/// Returns the turn of a timeline entry: its session's token and the key of the turn record.
 pub fn timeline_turn<'e>(agent: &AgentId, entry: &'e str) -> Option<(&'e str, DocKey)> {
     let (_start, place) = entry.strip_prefix(&timeline(agent))?.split_once('-')?;
     let (session, turn) = place.rsplit_once('-')?;
@@ -188,12 +188,12 @@ pub fn timeline_turn<'e>(agent: &AgentId, entry: &'e str) -> Option<(&'e str, Do
 /// Prefix of secrets.
 pub const SECRETS: &str = "s/";
 
-/// Document of a secret.
+/// Returns the key of a secret.
 pub fn secret(name: &SecretName) -> String {
     name.path()
 }
 
-/// The name in a secret's key.
+/// Returns the name in the key of a secret.
 pub fn secret_name(key: &str) -> Option<SecretName> {
     SecretName::of_path(key).ok()
 }
@@ -201,95 +201,96 @@ pub fn secret_name(key: &str) -> Option<SecretName> {
 /// Prefix of asset records.
 pub const ASSETS: &str = "a/";
 
-/// Document of an asset's record.
+/// Returns the key of an asset's record.
 pub fn asset(asset: &AssetId) -> String {
     format!("{ASSETS}{asset}")
 }
 
-/// Document of a part of an asset's content.
+/// Returns the key of a part of an asset's content.
 pub fn asset_chunk(asset: &AssetId, number: usize) -> String {
     format!("a.c/{asset}/{number:04}")
 }
 
-/// Document of a job's head.
+/// Returns the key of a job's head.
 pub fn job_head(job: &JobId) -> String {
     format!("j/{job}")
 }
 
-/// The job whose head a document is.
+/// Returns the job in the key of a job head.
 pub fn job_of_head(key: &str) -> Option<JobId> {
     JobId::new(key.strip_prefix("j/")?).ok()
 }
 
-/// Document of a job's status.
+/// Returns the key of a job's status.
 pub fn job_status(job: &JobId) -> String {
     format!("j/{job}/s")
 }
 
-/// Document of a job's result.
+/// Returns the key of a job's result.
 pub fn job_result(job: &JobId) -> String {
     format!("j/{job}/r")
 }
 
-/// Document of what a job waits for.
+/// Returns the key of the record of what a job waits for.
 pub fn job_wait(job: &JobId) -> String {
     format!("j/{job}/w")
 }
 
-/// Prefix of the jobs that a job has started.
+/// Returns the prefix of the entries of a job's children.
 pub fn job_children(job: &JobId) -> String {
     format!("j/{job}/c/")
 }
 
-/// Entry of a job among those that another has started.
+/// Returns the key of a job's entry among the children of `parent`.
 pub fn job_child(parent: &JobId, job: &JobId) -> String {
     format!("{}{job}", job_children(parent))
 }
 
-/// Prefix of what is kept of jobs of external workers.
+/// Prefix of the states of jobs of external workers.
 pub const OUTBOUND: &str = "q/";
 
-/// Document of how it stands with a job of an external worker.
+/// Returns the key of the state of a job of an external worker.
 pub fn outbound(job: &JobId) -> String {
     format!("{OUTBOUND}{job}")
 }
 
-/// Prefix of jobs of external workers by the time at which they are looked at.
+/// Prefix of jobs of external workers by due time.
 pub const OUTBOUND_DUE: &str = "q.due/";
 
-/// Place of such a job among those that are due.
+/// Returns the key of such a job's entry under [`OUTBOUND_DUE`].
 pub fn outbound_due(due: Millis, job: &JobId) -> String {
     format!("{OUTBOUND_DUE}{:016}-{job}", due.0)
 }
 
-/// The inverse of [`outbound_due`], [`invoked_due`] and [`answer_due`], of keys under their prefix.
+/// Returns due time and job of a key under `prefix`; the inverse of [`outbound_due`], [`invoked_due`] and
+/// [`answer_due`].
 pub fn job_of_due(prefix: &str, key: &str) -> Option<(Millis, JobId)> {
     let (due, job) = key.strip_prefix(prefix)?.split_once('-')?;
     Some((Millis(due.parse().ok()?), JobId::new(job).ok()?))
 }
 
-/// Document of an operation that was invoked and has not ended.
+/// Returns the key of an invoked operation that has not ended.
 pub fn invoked(job: &JobId) -> String {
     format!("i/{job}")
 }
 
-/// Prefix of such operations by the time at which they are looked at.
+/// Prefix of invoked operations by due time.
 pub const INVOKED_DUE: &str = "i.due/";
 
-/// Place of one among those that are due.
+/// Returns the key of an operation's entry under [`INVOKED_DUE`].
 pub fn invoked_due(due: Millis, job: &JobId) -> String {
     format!("{INVOKED_DUE}{:016}-{job}", due.0)
 }
 
-/// Prefix of the counts of turns that requests have caused, the oldest hours first.
+/// Prefix of the counts of turns that requests have caused, oldest hours first.
 pub const ORIGINS: &str = "origin/";
 
-/// Document of the number of turns that a request has caused in an hour.
+/// Returns the key of the number of turns that a request has caused in an hour.
 pub fn origin(hour: u64, event: &EventId) -> String {
     format!("{ORIGINS}{hour:08}/{}", event.token())
 }
 
-/// The hour of such a count.
+/// Returns the hour in the key of such a count.
 pub fn hour_of_origin(key: &str) -> Option<u64> {
     key.strip_prefix(ORIGINS)?.split_once('/')?.0.parse().ok()
 }
@@ -297,15 +298,15 @@ pub fn hour_of_origin(key: &str) -> Option<u64> {
 /// Prefix of dead letters.
 pub const DEAD_LETTERS: &str = "dead/";
 
-/// Document of a dead letter; `died` is when its job failed.
+/// Returns the key of a dead letter; `died` is when its job failed.
 pub fn dead_letter(died: Millis, job: &JobId) -> String {
     format!("{DEAD_LETTERS}{:016}-{job}", died.0)
 }
 
-/// Prefix of messages whose subject means nothing, the oldest first.
+/// Prefix of messages with an unknown subject, oldest first.
 pub const STRAYS: &str = "stray/";
 
-/// Document of such a message, by when it was published, and its place in the stream.
+/// Returns the key of such a message, by its publication time and its place in the stream.
 pub fn stray(published: Millis, sequence: u64) -> String {
     format!("{STRAYS}{:016}-{sequence:020}", published.0)
 }
@@ -313,7 +314,7 @@ pub fn stray(published: Millis, sequence: u64) -> String {
 /// Prefix of approvals.
 pub const APPROVALS: &str = "h/";
 
-/// Document of an approval.
+/// Returns the key of an approval.
 pub fn approval(id: &JobId) -> String {
     format!("{APPROVALS}{id}")
 }
@@ -321,98 +322,98 @@ pub fn approval(id: &JobId) -> String {
 /// Prefix of timers.
 pub const TIMERS: &str = "m/";
 
-/// Document of a timer.
+/// Returns the key of a timer.
 pub fn timer(id: &TimerId) -> String {
     format!("{TIMERS}{id}")
 }
 
-/// Prefix of timers by the time at which they are looked at.
+/// Prefix of timers by due time.
 pub const TIMERS_DUE: &str = "m.due/";
 
-/// Place of a timer among those that are due.
+/// Returns the key of a timer's entry under [`TIMERS_DUE`].
 pub fn timer_due(due: Millis, id: &TimerId) -> String {
     format!("{TIMERS_DUE}{:016}-{id}", due.0)
 }
 
-/// The inverse of [`timer_due`].
+/// Returns due time and timer of a key of [`timer_due`].
 pub fn timer_of_due(key: &str) -> Option<(Millis, TimerId)> {
     let (due, id) = key.strip_prefix(TIMERS_DUE)?.split_once('-')?;
     Some((Millis(due.parse().ok()?), TimerId::new(id).ok()?))
 }
 
-/// Prefix of the timers of an agent that still fire.
+/// Returns the prefix of the entries of an agent's timers that still fire.
 pub fn agent_timers(agent: &AgentId) -> String {
     format!("m.of/{}/", agent.token())
 }
 
-/// Place of a timer among those of its agent.
+/// Returns the key of a timer's entry among those of its agent.
 pub fn agent_timer(agent: &AgentId, id: &TimerId) -> String {
     format!("{}{id}", agent_timers(agent))
 }
 
-/// Prefix of the job list.
+/// Prefix of the job list, oldest jobs first.
 pub const JOB_LIST: &str = "l/";
 
-/// Job list entry.
+/// Returns the key of a job's entry in the job list.
 pub fn job_list_entry(created: Millis, job: &JobId) -> String {
     format!("{JOB_LIST}{:016}-{job}", created.0)
 }
 
-/// The job of a place in the job list.
+/// Returns the job of a key of the job list.
 pub fn job_of_entry(key: &str) -> Option<JobId> {
     JobId::new(key.strip_prefix(JOB_LIST)?.split_once('-')?.1).ok()
 }
 
-/// Behind every place in the job list of a job that was opened at `last` or before.
+/// Returns a key that sorts behind the entries of all jobs opened at `last` or before.
 pub fn job_list_until(last: Millis) -> String {
     format!("{JOB_LIST}{:016}", last.0.saturating_add(1))
 }
 
-/// Everything that is kept of a job, apart from the jobs that it started and its places in lists. The record of an
-/// operation that runs goes with its run, which lists it when its outcome is unknown.
+/// Returns the keys of all documents of a job but its children's entries and its places in lists. The record of an
+/// invoked operation is removed with its run, which lists it if its outcome is unknown.
 pub fn job_documents(job: &JobId) -> [String; 8] {
     let [agent, request] = job_accounts(job);
     [job_head(job), job_status(job), job_result(job), job_wait(job), job_spend(job), outbound(job), agent, request]
 }
 
-/// The accounts of a job's own budgets: its agent's limits, and what the request names.
+/// Returns the keys of a job's budget accounts: of its agent's limits and of the request's.
 pub fn job_accounts(job: &JobId) -> [String; 2] {
     ["agent", "request"].map(|of| account(&format!("{job}-{of}")))
 }
 
-/// The job of a job list entry.
+/// Returns the job of a job list entry; any text before its last `-` is accepted.
 pub fn listed_job(entry: &str) -> Option<JobId> {
     JobId::new(entry.rsplit('-').next()?).ok()
 }
 
-/// Document of a tenant's project values.
+/// Key of a tenant's project values.
 pub const PROJECT_VALUES: &str = "v/project";
 
-/// Prefix of a tenant's values of users.
+/// Prefix of a tenant's values of its users.
 pub const USER_VALUES: &str = "v/users/";
 
-/// Document of a tenant's values of one user.
+/// Returns the key of a tenant's values of one user.
 pub fn user_values(user: &OwnerPart) -> String {
     format!("{USER_VALUES}{}", user.token())
 }
 
-/// Bytes of a status document.
+/// Encodes a status document.
 pub fn encode_status(status: JobStatus, updated: Millis) -> String {
     format!("{} {}", status.as_str(), updated.0)
 }
 
-/// Bytes of the status document of a paused job, which goes on as `before`.
+/// Encodes the status document of a paused job that resumes with the status `before`.
 pub fn encode_paused(before: JobStatus, updated: Millis) -> String {
     format!("{} {}", encode_status(JobStatus::Paused, updated), before.as_str())
 }
 
-/// Status and time of a status document.
+/// Decodes status and time of a status document.
 pub fn decode_status(bytes: &[u8]) -> Option<(JobStatus, Millis)> {
     let mut parts = std::str::from_utf8(bytes).ok()?.splitn(3, ' ');
     Some((JobStatus::parse(parts.next()?)?, Millis(parts.next()?.parse().ok()?)))
 }
 
-/// As what the job of a status document goes on when it isn't paused any more.
+/// Returns the status with which the paused job of a status document resumes.
 pub fn status_before(bytes: &[u8]) -> Option<JobStatus> {
     JobStatus::parse(std::str::from_utf8(bytes).ok()?.splitn(3, ' ').nth(2)?)
 }

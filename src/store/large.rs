@@ -1,9 +1,9 @@
-//! What a read brings from a store, by its bytes: a request that reads much is run apart.
+//! The size of what a read returns: a request that reads much is run on its own.
 
 use super::{Doc, DocKey, Page, SessionFacts};
 use crate::process::large::note_large;
 
-/// The answer of a read.
+/// An answer of a read that has a size.
 pub(super) trait ReadAnswer {
     /// Bytes of its values.
     fn value_bytes(&self) -> usize;
@@ -37,7 +37,7 @@ fn bytes_of(doc: &Doc) -> usize {
     doc.value.as_ref().map_or(0, bytes::Bytes::len)
 }
 
-/// Notes what a read has brought, and hands it on.
+/// Notes the size of `answer` for its request ([`note_large`]), which may yield once, and returns it.
 pub(super) async fn note_read<T: ReadAnswer>(answer: T) -> T {
     note_large(answer.value_bytes()).await;
     answer

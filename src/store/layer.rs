@@ -1,26 +1,27 @@
-//! A store around another: every call passes one function, which may count it, repeat it or fail it.
+//! A store around another: every call passes through one function, which may count, repeat or fail it.
 
-/// What a second call with the same arguments does, e.g. when the answer of the first was lost.
+/// What a second call with the same arguments does, e.g. after the answer of the first was lost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Repeat {
-    /// Nothing, like the first: the answer is that of now.
+    /// Reads only; the answer is the current one.
     Reads,
-    /// Nothing more than the first did; it answers the same, or that it was done before.
+    /// Changes nothing more than the first did; the answer is the same, or that it was done before.
     Idempotent,
-    /// More, or something else: only the caller knows what it means.
+    /// Changes more, or something else: only the caller knows whether to repeat it.
     Once,
 }
 
-/// A method of [`Store`](crate::store::Store) or of a part of it.
+/// A method of [`Store`](crate::store::Store) or of one of its parts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StoreMethod {
-    /// As in the trait.
+    /// Name of the method in the trait.
     pub name: &'static str,
     /// What a second call does.
     pub repeat: Repeat,
 }
 
-/// Makes the traits of the seam, and a store of every [`Layer`]: a signature stands here once and in the backends.
+/// Defines the traits of the seam and a store for every [`Layer`], so that a signature is written once here and once
+/// per backend.
 macro_rules! seam {
     ($(
         $(#[doc = $about:expr])*
@@ -50,12 +51,13 @@ macro_rules! seam {
         pub const METHODS: &[StoreMethod] =
             &[$($(StoreMethod { name: stringify!($name), repeat: Repeat::$repeat }),*),*];
 
-        /// A store around another. It is one itself: each method goes through [`Layer::around`] unless it is replaced.
+        /// A store around another, which is a store itself: each method goes through [`Layer::around`] unless it is
+        /// replaced.
         pub trait Layer: Send + Sync + 'static {
             /// The store inside.
             fn inner(&self) -> &dyn Store;
 
-            /// Has a call reach the store inside: once unless replaced.
+            /// Calls the store inside: once, unless replaced.
             fn around<T: Send, F: Future<Output = Result<T, StoreError>> + Send>(
                 &self,
                 _method: StoreMethod,

@@ -1,22 +1,21 @@
-//! Seam 1, `Store`: every atomic step of an event's path (`protocol.md`), one method each.
+//! Seam 1, [`Store`]: every atomic step on an event's path from its arrival to the outbox, one method each.
 //!
-//! | trait | what it is asked for |
+//! trait | its methods |
 //! |---|---|
 //! | [`Store`] | the steps of events, leases, turns and jobs |
 //! | [`DocumentStore`] | versioned documents outside turns |
-//! | [`Accounts`] | how much is kept, and how much may be |
-//! | [`Inspect`] | what lies there: for sweeps, audits, doctors and operators |
+//! [`Accounts`] | what an owner keeps, and its quota |
+//! [`Inspect`] | reads of everything stored, for sweeps, audits, doctors and operators |
 //!
-//! An owner is a set of versioned documents plus the protocol's own state (sessions, mailboxes,
-//! leases, due times, outbox). All of it lies under one atomic unit, so each method that changes
-//! something is all or nothing. Values are opaque bytes here: user data is never decoded by a
-//! backend.
+//! An owner is a set of versioned documents plus the protocol's own state (sessions, mailboxes, leases, due times,
+//! outbox). All of it lies in one atomic unit, so each method that changes something changes all or nothing. Values are
+//! opaque bytes here: no backend decodes user data.
 //!
-//! Time: `now` is an argument. The Redis backend takes the server's own clock instead unless it
-//! was opened with an injected one, because the clocks of a fleet differ.
+//! Time: `now` is an argument. The Redis backend uses the server's clock instead, unless it was opened with an injected
+//! one, because the clocks of a fleet differ.
 //!
-//! Every method says what a second call with the same arguments does ([`Repeat`]): a caller that got
-//! [`StoreError::Unavailable`] doesn't know whether the first was applied.
+//! The doc of every method says what a second call with the same arguments does ([`Repeat`]): a caller that got
+//! [`StoreError::Unavailable`] doesn't know whether the first call was applied.
 
 mod amend;
 mod docs;
@@ -62,50 +61,51 @@ pub use swept::{DueOwners, Swept};
 pub use types::*;
 pub use usage::*;
 
-/// Why a store call gave no answer.
+/// Why a store call returned no answer.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum StoreError {
-    /// Not reachable, loading, timed out. The call may or may not have been applied; what the same call
-    /// does then, its method says by its [`Repeat`].
+    /// The store can't be reached, is loading or timed out. The call may or may not have been applied; the [`Repeat`]
+    /// of its method says what a second call does.
     #[error("store `{store}` is unavailable: {reason}")]
     Unavailable {
-        /// Where, without credentials.
+        /// Address of the store, without credentials.
         store: String,
-        /// The driver's words.
+        /// Error text of the driver.
         reason: String,
     },
-    /// At its memory or disk limit; surely not applied.
+    /// The store is at its memory or disk limit; the call was not applied.
     #[error("store `{store}` is full: {reason}; free memory or raise its limit")]
     Full {
-        /// Where.
+        /// Address of the store, without credentials.
         store: String,
-        /// The server's words.
+        /// Error text of the server.
         reason: String,
     },
-    /// Its owner's quota has no room for it; surely not applied, and calling again won't help.
+    /// The owner's quota has no room for the write; it was not applied, and a second call won't help.
     #[error("{0}")]
     Over(Over),
-    /// A document that protects somebody is larger than may be kept; surely not applied, and calling again won't help.
+    /// A document that protects an owner, such as its policy, is over the size limit; the call was not applied, and a
+    /// second one won't help.
     #[error("{0}")]
     Oversized(OversizedDocument),
-    /// Others were always faster; nothing was written, and calling again can help.
+    /// Concurrent writers won every try; nothing was written, and a second call can help.
     #[error("{what} is being changed by others; try again")]
     Contended {
-        /// A kind and a name.
+        /// Kind and name of the contended thing.
         what: String,
     },
-    /// A bug or a damaged record; calling again won't help.
+    /// The record is damaged or the code has a bug; a second call won't help.
     #[error("store `{store}` returned an invalid record or reply: {reason}")]
     Corrupt {
-        /// Where.
+        /// Address of the store, or `documents`.
         store: String,
-        /// What.
+        /// The record, and what is wrong with it.
         reason: String,
     },
 }
 
 impl StoreError {
-    /// Calling again can help.
+    /// Whether a second call can help.
     pub const fn is_transient(&self) -> bool {
         matches!(self, Self::Unavailable { .. } | Self::Full { .. } | Self::Contended { .. })
     }
@@ -117,12 +117,12 @@ impl From<StoreError> for AttemptFailure<StoreError> {
     }
 }
 
-/// The value of the document at `key`; [`StoreError::Corrupt`] names the key.
+/// Decodes the document at `key`; [`StoreError::Corrupt`] names the key.
 pub fn decode<T: serde::de::DeserializeOwned>(key: &str, bytes: &[u8]) -> Result<T, StoreError> {
     stored(bytes).map_err(|error| corrupt(key, &error))
 }
 
-/// The document at `key` isn't what it should be.
+/// Returns the error for a document at `key` that can't be decoded.
 pub(crate) fn corrupt(key: &str, error: &impl std::fmt::Display) -> StoreError {
     StoreError::Corrupt { store: "documents".into(), reason: format!("`{key}`: {error}") }
 }
@@ -130,60 +130,62 @@ pub(crate) fn corrupt(key: &str, error: &impl std::fmt::Display) -> StoreError {
 seam! {
 /// Every durable step of an event's path.
 pub trait Store: DocumentStore + Accounts + Inspect {
-    /// Takes an event into its session's mailbox, once per (owner, event id), and tries the lease.
+    /// Admits an event into its session's mailbox, once per (owner, event id), and tries to acquire the lease.
     ///
-    /// After it: the event is durable, its job `PENDING`, the session due within 5 s. A crash
-    /// before it: the event is delivered again. A crash after it: delivered again, `Duplicate`.
+    /// After it the event is durable, its job is `PENDING` and the session is due within 5 s. After a crash
+    /// before it the event is delivered again; after a crash behind it, too, and the answer is `Duplicate`.
     /// The order of checks is: duplicate, agent known and not terminated, busy policy and
     /// mailbox limit (tasks and messages only), quota, append, lease. `Run` marks the served events'
     /// jobs `STARTED`, and counts a crash on the events of a lease that lapsed unreleased; at
     /// `crash_limit` the served task's job becomes `FAILED`/`DEAD` here.
     ///
-    /// Repeated with the token of the grant that holds the session, it answers that grant again:
-    /// same epoch, the lease begun anew, everything else as it is now, and no crash counted. So
-    /// does one whose lease has lapsed, as long as it wasn't given back and nobody else took it.
+    /// A second call with the token of the grant that holds the session returns that grant again: the same epoch,
+    /// a new time to live, everything else as it is stored, and no crash counted. The same holds for a lapsed lease
+    /// that was neither released nor acquired by another worker.
     #[repeat(Idempotent)]
     async fn admit(&self, now: Millis, request: &Admit) -> Result<Admitted, StoreError>;
 
-    /// Extends a lease. A crash before it: the lease lapses and another worker goes on.
+    /// Extends a lease. After a crash before it the lease lapses, and another worker continues.
     #[repeat(Idempotent)]
     async fn renew(&self, now: Millis, lease: &Lease, ttl: Duration) -> Result<LeaseCheck, StoreError>;
 
     /// Records a reply, intents, outcomes and child jobs of the running turn, and documents that outlive its session.
     ///
-    /// After it: a successor finds them in its grant. One of a turn that is committed meanwhile changes nothing. A second
+    /// A successor finds them in its grant. A checkpoint of a turn that is already committed changes nothing. A second
     /// call writes the same documents again.
     #[repeat(Idempotent)]
     async fn checkpoint(&self, now: Millis, lease: &Lease, write: &Checkpoint) -> Result<LeaseCheck, StoreError>;
 
-    /// Applies a turn: all of it or nothing. Clears the checkpoint and the crash counts.
+    /// Commits a turn, all of it or nothing, and clears the checkpoint and the crash counts.
     ///
-    /// A crash before it: nothing of the turn exists but its checkpoint. After it: everything
-    /// does, and the outbox is published by the holder or by a sweep. A release also wakes those
-    /// who wait for the slot. Repeated by its holder it is `Done`, without the wakes of the first time.
+    /// After a crash before it only the checkpoint of the turn exists. After a crash behind it the whole turn exists,
+    /// and the holder or a sweep publishes the outbox. A release also wakes sessions that wait for the slot.
+    /// A second call by the holder returns `Done` without the wakes of the first.
     #[repeat(Idempotent)]
     async fn commit(&self, now: Millis, lease: &Lease, commit: &Commit) -> Result<Committed, StoreError>;
 
-    /// Gives a lease back without a commit (idle, parked, backing off, shutting down), and wakes
-    /// those who wait for the slot. A crash before it: the lease lapses, which counts a crash. Repeated before
-    /// anybody else came it is `Done`, without the wakes of the first time; then it is `Fenced`.
+    /// Releases a lease without a commit (idle, parked, backing off, shutting down), and wakes sessions that wait for
+    /// the slot.
     ///
-    /// `Fenced` takes back the crash that was counted when the lease lapsed, where it is the last that was: a holder
-    /// that gives back lives.
+    /// After a crash before it the lease lapses, which counts a crash. A second call returns `Done` without the wakes
+    /// of the first, until another worker acquires the lease; then it returns `Fenced`.
+    ///
+    /// `Fenced` takes back the crash that the lapse of this lease counted, if that is the last one counted: a holder
+    /// that calls has not crashed.
     #[repeat(Idempotent)]
     async fn release(&self, now: Millis, lease: &Lease, then: After) -> Result<Released, StoreError>;
 
-    /// Removes published outbox entries; absent ones are passed over. A crash before it: they are published
-    /// again, same ids.
+    /// Removes published outbox entries; absent ones are ignored. After a crash before it they are published again,
+    /// under the same ids.
     #[repeat(Idempotent)]
     async fn published(&self, owner: &Owner, ids: &[String]) -> Result<(), StoreError>;
 
     /// Ends a job from outside its turn (cancel, pause timeout, refusal with `open`).
     ///
-    /// After it: the status is sticky. Its mailbox entry leaves now when no live lease serves
-    /// the session, else the holder drops it; the session is due at once and not backing off. Without
-    /// such an entry the session stays as it is.
-    /// `outbox` is written with it. With `open` an unknown job is made in that status. Repeated: `Already`.
+    /// The status is final. The job's mailbox entry is removed at once when no live lease serves the session, else by
+    /// the holder; the session is due at once and its backoff ends. Without such an entry the session stays as it is.
+    /// `outbox` is written in the same step. With `open`, an unknown job is created in that status. A second call
+    /// returns `Already`.
     #[repeat(Idempotent)]
     async fn finish(
         &self,
@@ -195,12 +197,12 @@ pub trait Store: DocumentStore + Accounts + Inspect {
         outbox: &[OutboxEntry],
     ) -> Result<Finished, StoreError>;
 
-    /// Pauses an open job, or lets a paused one go on.
+    /// Pauses an open job, or resumes a paused one.
     ///
-    /// After it: no lease hands out the task of a paused job in any other status, whatever a running
-    /// turn commits, and no crash counts against it. One that goes on has the status that it would have
-    /// had, and its session is due at once; when a live lease has it, it is looked at again at its end. A
-    /// crash before it: nothing. Repeated: `Already`.
+    /// No lease hands out the task of a paused job in any other status, whatever a running turn commits, and no crash
+    /// counts against it. A resumed job gets the status that it would have had, and its session is due at once; if a
+    /// live lease holds the session, it is due when that lease ends. A crash before it changes nothing. A second call
+    /// returns `Already`.
     #[repeat(Idempotent)]
     async fn park(
         &self,
@@ -211,13 +213,12 @@ pub trait Store: DocumentStore + Accounts + Inspect {
         pause: bool,
     ) -> Result<Parked, StoreError>;
 
-    /// Makes a session that has neither turns nor events be at a turn with a state, or (`None`)
-    /// forgets one: its turns' number, state, mailbox and waiting are gone, jobs and documents
-    /// aren't touched. The owner's sessions begin behind its fencing token from then on, so that no holder
-    /// of before can come back.
+    /// Puts a session without turns and events at a turn with a state, or (`None`) removes a session: its turn count,
+    /// state, mailbox and place in the queue go; its jobs and documents stay.
     ///
-    /// After it: `sessions` shows it so, or not at all; where one of `checks` ([`DocWrite::check`]) doesn't hold,
-    /// nothing. One that is forgotten already is `Done`.
+    /// From then on the owner's sessions begin with a higher fencing token, so that no earlier holder can write.
+    /// Where one of `checks` ([`DocWrite::check`]) doesn't hold, nothing changes. The removal of an absent session
+    /// returns `Done`.
     #[repeat(Idempotent)]
     async fn seat(
         &self,
@@ -228,11 +229,11 @@ pub trait Store: DocumentStore + Accounts + Inspect {
         checks: &[DocWrite],
     ) -> Result<Seated, StoreError>;
 
-    /// Changes what a session remembers, or drops it, with documents, between its turns.
+    /// Replaces the state of a session, or removes the session, together with documents, between its turns.
     ///
-    /// After it: all of it, or, when a worker has the session (one that died with it included) or it is
-    /// not as it was seen, nothing. A turn that runs is never changed under: it would write over it. Of
-    /// one that is gone no holder of before can come back.
+    /// Nothing changes when a worker holds the session (one that died with it included) or when the session differs
+    /// from what the caller read: the commit of a running turn would overwrite the change. No earlier holder of a
+    /// removed session can write.
     #[repeat(Idempotent)]
     async fn amend(
         &self,
@@ -242,46 +243,47 @@ pub trait Store: DocumentStore + Accounts + Inspect {
         amend: &Amend,
     ) -> Result<Amended, StoreError>;
 
-    /// Forgets what an owner no longer keeps: deletes documents, lets event ids count as never seen,
-    /// and drops sessions that rest: without mail, lease, due time and place in a queue, and with the
-    /// arrivals that were seen; and writes off events that were lost from a mailbox.
+    /// Forgets what retention is over for: deletes documents, makes event ids count as never seen, drops resting
+    /// sessions (no mail, lease, due time or place in a queue, and the same arrivals as the caller read), and writes
+    /// off events that were lost from a mailbox.
     ///
-    /// After it: all of it, or, when one of the sessions doesn't rest or got something since, nothing.
-    /// An event with a forgotten id is new; a forgotten session begins anew, and no holder of before can
-    /// come back: the owner's sessions begin behind the highest fencing token ever forgotten. A crash
-    /// before it: nothing is gone, and it is found again. A second call forgets what came anew since.
+    /// When one of the sessions doesn't rest or got an event meanwhile, nothing changes. An event with a forgotten
+    /// id is new. A forgotten session begins at turn 0, and no earlier holder can write: the owner's sessions begin
+    /// behind the highest fencing token ever forgotten. After a crash before it everything is still there and is found
+    /// again. A second call also forgets what was written again in between.
     #[repeat(Once)]
     async fn forget(&self, now: Millis, owner: &Owner, forget: &Forget) -> Result<Forgotten, StoreError>;
 
-    /// One owner's overdue work; also wakes the next waiting session of agents with free
-    /// capacity. `grace` is how long before the same work is handed out again: a second call doesn't hand it out.
-    /// What else there may be to do is told by the first document under each of [`keys::SWEPT`], so that an owner with
-    /// nothing to do costs one call.
+    /// Returns one owner's overdue work; also wakes the next waiting session of agents with free capacity.
     ///
-    /// Until [`Swept::next`], or until something that happens makes it due earlier, [`Store::due`] doesn't name it.
+    /// `grace` is the time before the same work is handed out again: a second call within it doesn't return it. The
+    /// first document under each of [`keys::SWEPT`] shows whether there is other work, so that an owner with nothing
+    /// to do costs one call. [`Store::due`] doesn't name the owner until [`Swept::next`], or until a write makes
+    /// it due earlier.
     #[repeat(Once)]
     async fn sweep(&self, now: Millis, owner: &Owner, grace: Duration, limit: u32) -> Result<Swept, StoreError>;
 
-    /// Tells that `worker` lives, for one and a half times `horizon`, 30 s at most, and names the owners of its share of the shards at which
-    /// something is due within `horizon`. What makes something due also makes its owner due, in the same write, so that
-    /// owners with nothing to do cost nothing. `limit` for each shard.
+    /// Registers `worker` as alive for 1.5 times `horizon` (at most 30 s), and returns the owners in its share of the
+    /// shards at which something is due within `horizon`, at most `limit` per shard.
+    ///
+    /// The write that makes something due also makes its owner due, so that owners with nothing to do cost nothing.
     #[repeat(Idempotent)]
     async fn due(&self, now: Millis, worker: &str, horizon: Duration, limit: u32) -> Result<DueOwners, StoreError>;
 
-    /// Tells that `worker` asks for nothing more: with their next [`Store::due`] the others have its share. A crash before
-    /// it: they have it when its time is over.
+    /// Removes `worker` from the registry: with their next [`Store::due`] the other workers take its share. After a
+    /// crash before it they take the share when the registration expires.
     #[repeat(Idempotent)]
     async fn sign_off(&self, worker: &str) -> Result<(), StoreError>;
 }
 
 /// An owner's versioned documents, outside turns.
 pub trait DocumentStore {
-    /// Documents by key, in order; absent ones have version 0. One consistent state.
+    /// Returns documents by key, in the order of `keys`; absent ones have version 0. All are of one consistent state.
     #[repeat(Reads)]
     async fn read(&self, owner: &Owner, keys: &[DocKey]) -> Result<Vec<Doc>, StoreError>;
 
-    /// Present documents whose key starts with `prefix`, bytewise after `after`, in key order
-    /// (`reverse`: before `after`, in reverse order), at most `limit`.
+    /// Returns the present documents whose key starts with `prefix`, bytewise after `after`, in key order (`reverse`:
+    /// before `after`, in reverse order), at most `limit`.
     #[repeat(Reads)]
     async fn scan(
         &self,
@@ -292,20 +294,20 @@ pub trait DocumentStore {
         limit: usize,
     ) -> Result<Vec<(DocKey, Doc)>, StoreError>;
 
-    /// A page of the present documents whose key starts with `prefix`, and how many there are. One
-    /// consistent state. The bytes of no document outside the page are read.
+    /// Returns a page of the present documents whose key starts with `prefix`, and how many there are, of one
+    /// consistent state. It reads no bytes of documents outside the page.
     #[repeat(Reads)]
     async fn page(&self, owner: &Owner, prefix: &str, window: Window) -> Result<Page, StoreError>;
 
-    /// Writes documents, all or none; the first that puts something registers the owner.
+    /// Writes documents, all or none; the first write that puts something registers the owner.
     ///
-    /// A second call meets the versions that the first wrote: those it expected are a conflict, and what it
-    /// puts without a condition is written over whatever came between.
+    /// A second call meets the versions that the first wrote: expected versions conflict, and unconditional writes
+    /// overwrite whatever was written in between.
     #[repeat(Once)]
     async fn write(&self, now: Millis, owner: &Owner, writes: &[DocWrite]) -> Result<OutsideWrite, StoreError>;
 
-    /// [`DocumentStore::write`] of what somebody asks to be kept: refused with [`StoreError::Over`] when more would come
-    /// to what the owner keeps than its quota allows. What operators have said of it counts before `quota`.
+    /// [`DocumentStore::write`] under a quota: refused with [`StoreError::Over`] when the owner would keep more than
+    /// its quota allows. A quota that operators set for the owner takes precedence over `quota`.
     #[repeat(Once)]
     async fn write_within(
         &self,
@@ -316,38 +318,38 @@ pub trait DocumentStore {
     ) -> Result<OutsideWrite, StoreError>;
 }
 
-/// How much is kept, and how much may be.
+/// What owners keep, their quotas, and how full the store is.
 pub trait Accounts {
-    /// What an owner keeps, as every write and every deletion has counted it, and what its quota is by operators.
+    /// Returns the usage of an owner, as writes and deletions have counted it, and the quota that operators set for it.
     #[repeat(Reads)]
     async fn usage(&self, owner: &Owner) -> Result<Standing, StoreError>;
 
-    /// What several owners keep, in their order, each by itself.
+    /// Returns the usage of several owners, in the order of `owners`; each is read by itself.
     #[repeat(Reads)]
     async fn kept(&self, owners: &[Owner]) -> Result<Vec<QuotaUsage>, StoreError>;
 
-    /// A step of a recount of what an owner keeps, exact however much is written meanwhile; the last one says what
-    /// was found and, with `mend`, lets it count. What was kept before anybody counted is counted by the store itself.
+    /// Runs one step of a recount of what an owner keeps, exact under concurrent writes; the last step returns the
+    /// result and, with `mend`, stores it. The store counts on its own what was written before it had counters.
     ///
-    /// A crash before it: the recount goes on with the next call. A second call is the next step; behind the last
-    /// one it begins anew.
+    /// After a crash before it the recount continues with the next call. A second call is the next step; after the last
+    /// step a new recount begins.
     #[repeat(Once)]
     async fn recount(&self, owner: &Owner, mend: bool) -> Result<Recount, StoreError>;
 
-    /// How full the store is, by a look that is a second old at most at this steady time; unknown is as without a
-    /// limit, and no error.
+    /// Returns how full the store is, measured at most one second before the steady time `now`. A level that can't be
+    /// measured is no error: it has no limit.
     #[repeat(Reads)]
     async fn fill(&self, now: Duration) -> Result<Fill, StoreError>;
 }
 
-/// What lies in a store: for sweeps, audits, doctors and operators. No step of an event needs it.
+/// Reads of everything that is stored, for sweeps, audits, doctors and operators. No step of an event needs it.
 pub trait Inspect {
-    /// Known owners after `after`, sorted: `limit` of them, or all that are left. A shorter page is the end.
+    /// Returns known owners after `after`, sorted, at most `limit`. A shorter page is the last.
     #[repeat(Reads)]
     async fn owners(&self, after: Option<&Owner>, limit: usize) -> Result<Vec<Owner>, StoreError>;
 
-    /// Sessions of an agent, or of all agents, after `after`, sorted, with mailboxes but without the bodies in
-    /// them: `limit` of them, or all that are left. A shorter page is the end; forgotten ones aren't counted.
+    /// Returns sessions of an agent, or of all agents, after `after`, sorted, at most `limit`; their mailboxes have no
+    /// bodies. A shorter page is the last; forgotten sessions aren't included.
     #[repeat(Reads)]
     async fn sessions(
         &self,
@@ -357,37 +359,38 @@ pub trait Inspect {
         limit: usize,
     ) -> Result<Vec<SessionFacts>, StoreError>;
 
-    /// What is pending in a session, as a lease would hand it out:
-    /// [`GRANT_EVENTS`](crate::domain::limits::GRANT_EVENTS) at most, and none behind
-    /// [`GRANT_BYTES`](crate::domain::limits::GRANT_BYTES) of them.
+    /// Returns the pending events of a session, as a lease would hand them out: at most
+    /// [`GRANT_EVENTS`](crate::domain::limits::GRANT_EVENTS), up to
+    /// [`GRANT_BYTES`](crate::domain::limits::GRANT_BYTES).
     #[repeat(Reads)]
     async fn mail(&self, owner: &Owner, session: &SessionKey) -> Result<Vec<MailboxEntry>, StoreError>;
 
-    /// All unpublished outbox entries of an owner.
+    /// Returns all unpublished outbox entries of an owner.
     #[repeat(Reads)]
     async fn outbox(&self, owner: &Owner) -> Result<Vec<OutboxEntry>, StoreError>;
 
-    /// Sessions of all owners that wait for a turn or run one.
+    /// Returns how many sessions of all owners run a turn or wait for one.
     #[repeat(Reads)]
     async fn busy_sessions(&self) -> Result<u64, StoreError>;
 
-    /// The settings on which the guarantees rest.
+    /// Returns the settings of the backend on which the guarantees depend.
     #[repeat(Reads)]
     async fn settings(&self) -> Result<Vec<BackendSetting>, StoreError>;
 
-    /// The clock by which the store judges what is due; `None`: by that of its callers. Of several servers the middle one.
+    /// Returns the clock by which the store decides what is due, of several servers the middle one; `None`: the
+    /// callers' clocks.
     #[repeat(Reads)]
     async fn time(&self) -> Result<Option<Millis>, StoreError>;
 
-    /// Names of what has been written so far, of each server that answers: a new one when a server has begun anew or
-    /// has made place for another, which may lack what was acknowledged last.
+    /// Returns the id of the history of each server that answers. A server has a new id after a restart or a failover,
+    /// which may have lost the last acknowledged writes.
     #[repeat(Reads)]
     async fn history(&self) -> Result<Vec<String>, StoreError>;
 
-    /// Copies all of it, as it stands at one moment, into a new store of this name beside its own; others go on
-    /// meanwhile.
+    /// Copies the store, as it is at one moment, into a new store named `name` beside its own; writes go on meanwhile.
     ///
-    /// After it: the copy is whole and durable. A crash before it: there is none of that name. Repeated: `Exists`.
+    /// The copy is complete and durable. After a crash before the end no copy of that name exists. A second call
+    /// returns `Exists`.
     #[repeat(Once)]
     async fn backup(&self, name: &str) -> Result<BackedUp, StoreError>;
 }

@@ -1,4 +1,4 @@
-//! What is done from outside turns, and its answers.
+//! Changes from outside turns, and their answers.
 
 use crate::domain::job::JobStatus;
 use crate::domain::quota::Quota;
@@ -9,54 +9,54 @@ use bytes::Bytes;
 /// A write outside turns, by an operator or an API caller.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum OutsideWrite {
-    /// All of them, at once.
+    /// All documents were written.
     Done,
-    /// None of them.
+    /// No document was written; these have other versions.
     Conflict(Vec<DocConflict>),
 }
 
-/// Answer of [`crate::store::Store::finish`].
+/// The answer of [`crate::store::Store::finish`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Finished {
-    /// The job has this status now.
+    /// The job has the requested status.
     Done,
-    /// It already had a terminal one.
+    /// The job already had a terminal status.
     Already(JobStatus),
-    /// No such job.
+    /// There is no such job.
     Unknown,
 }
 
-/// Answer of [`crate::store::Store::park`].
+/// The answer of [`crate::store::Store::park`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Parked {
-    /// The job is paused now, or goes on.
+    /// The job was paused or resumed.
     Done,
-    /// It has ended, or was so already.
+    /// The job has ended, or was paused or open already.
     Already(JobStatus),
-    /// No such job.
+    /// There is no such job.
     Unknown,
 }
 
-/// What a session is made to be from outside its turns.
+/// The turn and state that a session is put at from outside its turns.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Seat {
-    /// Turns that it has, at least 1.
+    /// Number of its turns, at least 1.
     pub version: u64,
-    /// What the next turn finds.
+    /// Session state that the next turn finds.
     pub state: Bytes,
-    /// What the owner may keep with it, else [`crate::store::StoreError::Over`]; `None`: whatever that is.
+    /// The owner's quota, above which the call fails with [`crate::store::StoreError::Over`]; `None`: no quota.
     pub within: Option<Quota>,
 }
 
-/// Answer of [`crate::store::Store::seat`].
+/// The answer of [`crate::store::Store::seat`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Seated {
-    /// The session is so.
+    /// The session is at that turn, or removed.
     Done,
-    /// A worker holds it until then.
+    /// A worker holds the session until this time.
     Held(Millis),
-    /// It has turns or events of its own already.
+    /// The session already has turns or events.
     Taken,
-    /// A document isn't as it was seen.
+    /// A document differs from what the caller read.
     Changed,
 }

@@ -1,18 +1,18 @@
-//! A store that waits out an outage: what may be called again is, so that a worker in the middle of a turn
-//! need not give it up because the server restarts.
+//! A store that waits out an outage: it repeats calls that may be repeated, so that a worker need not give up its turn
+//! because the server restarts.
 
 use super::{Layer, Repeat, Store, StoreError, StoreMethod};
 use crate::process::retry::{AttemptFailure, RetryPolicy, retry};
 use std::sync::Arc;
 
-/// Repeats calls that failed for a while, unless only their caller knows what that means ([`Repeat::Once`]).
+/// Repeats calls that failed, until its policy gives up; never those with [`Repeat::Once`].
 pub struct PatientStore {
     inner: Arc<dyn Store>,
     policy: RetryPolicy,
 }
 
 impl PatientStore {
-    /// Waits out outages of `inner` as `policy` says.
+    /// Returns a store that repeats calls of `inner` under `policy`.
     pub fn new(inner: Arc<dyn Store>, policy: RetryPolicy) -> Self {
         Self { inner, policy }
     }

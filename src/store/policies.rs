@@ -1,20 +1,20 @@
-//! An owner's policy as it is stored, twice: a policy that is gone or can't be read is not taken for none, which would
-//! restore what was revoked. Its copy is in force until it is written again.
+//! An owner's policy, stored twice: a policy that is missing or can't be read must not count as empty, which would
+//! restore what was revoked. The copy is in force until the policy is written again.
 
 use super::{Doc, Store, StoreError, keys};
 use crate::domain::authority::policy::Policy;
 use crate::domain::ids::Owner;
 
-/// A policy or its copy.
+/// A policy or its copy, as stored.
 pub struct StoredPolicy {
-    /// `None` where there is no document.
+    /// The decoded policy; `None` where there is no document.
     pub value: Result<Option<Policy>, StoreError>,
-    /// Version of the document; `None` of one that can't be read at all.
+    /// Version of the document; `None` if it can't be read at all.
     pub version: Option<u64>,
 }
 
 impl StoredPolicy {
-    /// Decodes the document at `key`. An error is one that passes: of a store that is away.
+    /// Decodes the document at `key`. Only a transient error of the store is returned as `Err`.
     pub fn decode(key: &str, doc: Result<Doc, StoreError>) -> Result<Self, StoreError> {
         match doc {
             Ok(doc) => Ok(Self { value: doc.decode(key), version: Some(doc.version) }),
@@ -33,13 +33,13 @@ pub async fn read_policy(store: &dyn Store, owner: &Owner) -> Result<[StoredPoli
             [(); 2].map(|()| docs.next().unwrap_or_else(|| Ok(Doc::default())))
         }
         Err(error) if error.is_transient() => return Err(error),
-        // One that is damaged keeps the other from being read.
+        // A damaged document fails the read of both, so each is read on its own.
         Err(_) => [store.doc(owner, &keys[0]).await, store.doc(owner, &keys[1]).await],
     };
     Ok([StoredPolicy::decode(&keys[0], policy)?, StoredPolicy::decode(&keys[1], copy)?])
 }
 
-/// The policy that counts, and the version that a commit compares; 0 without one.
+/// Returns the policy in force and the version that a commit compares; 0 without one.
 pub fn in_force(policy: StoredPolicy, copy: StoredPolicy) -> Result<(Policy, u64), StoreError> {
     let value = match (policy.value, copy.value) {
         (Ok(Some(policy)), _) | (Ok(None) | Err(_), Ok(Some(policy))) => policy,

@@ -1,35 +1,34 @@
-//! Reads of many documents: in steps whose size follows what the documents weigh, within a number of bytes.
+//! Reads of many documents in steps, whose size follows the size of the documents, within a number of bytes.
 //!
-//! A list doesn't know how large its records are. Who read a page at once would hold as many
-//! megabytes as the page has places.
+//! A list doesn't know how large its records are: a page read at once could hold a megabyte per entry.
 
 use super::{Doc, DocKey, Store, StoreError, decode};
 use crate::domain::ids::Owner;
 use crate::domain::limits::LIST_BYTES;
 use serde::de::DeserializeOwned;
 
-/// Bytes of one step, as far as the steps before it tell.
+/// Target bytes of one step, estimated from the steps before it.
 const STEP_BYTES: usize = 1 << 20;
-/// Documents, or groups of them, of the first step.
+/// Documents, or groups of them, in the first step.
 const FIRST: usize = 8;
-/// Documents, or groups of them, of one step at most: behind a hundred small ones may be as many large ones.
+/// Most documents, or groups of them, in one step: large ones may follow small ones.
 const MOST: usize = 32;
 
-/// How far a read may go.
+/// The size of the next step of a read, and the bytes left for it.
 pub struct Steps {
-    /// Documents of the next step.
+    /// Documents, or groups of them, in the next step.
     pub count: usize,
-    /// Bytes that are left for it.
+    /// Bytes left for the read.
     pub left: usize,
 }
 
 impl Steps {
-    /// As far as `bytes` go.
+    /// Returns the first step of a read of at most `bytes`.
     pub const fn within(bytes: usize) -> Self {
         Self { count: FIRST, left: bytes }
     }
 
-    /// After a step: the next one is as large as this one's documents let it be.
+    /// Notes a finished step of `count` groups and `bytes`; sizes the next step by their mean size.
     pub fn took(&mut self, count: usize, bytes: usize) {
         self.left = self.left.saturating_sub(bytes);
         let mean = bytes / count.max(1);
@@ -37,16 +36,17 @@ impl Steps {
     }
 }
 
-/// What a bounded scan has found.
+/// The result of a bounded scan.
 #[derive(Debug)]
 pub struct Scanned {
     /// Documents in key order.
     pub docs: Vec<(DocKey, Doc)>,
-    /// There are no more.
+    /// Whether there are no more documents.
     pub ended: bool,
 }
 
-/// [`DocumentStore::scan`](super::DocumentStore::scan) of documents that weigh no more than `bytes` together, and of one at least.
+/// [`DocumentStore::scan`](super::DocumentStore::scan) that stops after `bytes`; returns at least one document if there
+/// is one.
 pub async fn scan(
     store: &dyn Store,
     owner: &Owner,
@@ -72,9 +72,9 @@ pub async fn scan(
     Ok(Scanned { docs, ended: false })
 }
 
-/// [`DocumentStore::read`](super::DocumentStore::read) of the first of these groups of documents: of as many as weigh no more than
-/// `bytes` together, and of one at least. Gives what is left of `bytes`. A damaged document is as one that is gone: it
-/// keeps no other from being listed, and the audit names it.
+/// [`DocumentStore::read`](super::DocumentStore::read) of the first of these groups of documents: as many as fit in
+/// `bytes`, and at least one. Returns them and the bytes left. A damaged document counts as absent, so that the others
+/// are listed; the audit names it.
 pub async fn read<const N: usize>(
     store: &dyn Store,
     owner: &Owner,
@@ -85,7 +85,7 @@ pub async fn read<const N: usize>(
         Err(error) if !error.is_transient() => {}
         found => return found,
     }
-    // One group alone, so that the next call goes on behind it.
+    // Reads only the first group, so that the next call continues behind it.
     let Some(group) = groups.first() else { return Ok((Vec::new(), bytes)) };
     let mut docs = Vec::with_capacity(N);
     for key in group {
@@ -102,7 +102,7 @@ pub async fn read<const N: usize>(
     Ok((vec![docs], left))
 }
 
-/// The same, which fails where one of them is damaged.
+/// [`read`] that fails where one of the documents is damaged.
 pub async fn read_whole<const N: usize>(
     store: &dyn Store,
     owner: &Owner,
@@ -129,7 +129,7 @@ fn weight(doc: &Doc) -> usize {
     doc.value.as_ref().map_or(0, bytes::Bytes::len)
 }
 
-/// The records at these places: at most `limit` after the first `offset`, and the offset of the next page.
+/// Returns the records at `places`, at most `limit` after the first `offset`, and the offset of the next page.
 pub async fn page<T: DeserializeOwned>(
     store: &dyn Store,
     owner: &Owner,

@@ -1,4 +1,4 @@
-//! What is due: of whom, and what a look at one owner found.
+//! What is due: the owners, and the result of one owner's sweep.
 
 use crate::domain::ids::{Owner, SessionKey};
 use crate::domain::shard::Share;
@@ -6,34 +6,34 @@ use crate::domain::time::Millis;
 use crate::store::{DocKey, OutboxEntry, keys};
 use std::time::Duration;
 
-/// What one owner's sweep found.
+/// The result of one owner's sweep.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Swept {
-    /// Sessions that are due: wake them. Their due time moved on by the grace of the sweep.
+    /// Sessions to wake. Their due time moved on by the grace of the sweep.
     pub due: Vec<SessionKey>,
-    /// Outbox entries whose holder didn't publish them: publish them.
+    /// Outbox entries that their holder didn't publish.
     pub outbox: Vec<OutboxEntry>,
-    /// There is more of either.
+    /// Whether more sessions or entries are due.
     pub more: bool,
-    /// The first document under each of [`keys::SWEPT`]: of what has none, nothing is to be done.
+    /// The first document under each of [`keys::SWEPT`]; `None` where nothing is to be done.
     pub first: [Option<DocKey>; keys::SWEPT.len()],
-    /// When to look at the owner again; `None` = when something of it becomes due.
+    /// Time of the next sweep; `None`: when something of the owner becomes due.
     pub next: Option<Millis>,
 }
 
-/// Owners to sweep.
+/// The owners that a worker sweeps.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct DueOwners {
-    /// With how long it is until then, those that wait for longest first.
+    /// Each owner with the time until it is due, longest overdue first.
     pub owners: Vec<(Owner, Duration)>,
-    /// There are more that are due.
+    /// Whether more owners are due.
     pub more: bool,
-    /// The shards that were looked at.
+    /// The shards that were read.
     pub share: Share,
 }
 
 impl Swept {
-    /// The first document under one of [`keys::SWEPT`].
+    /// Returns the first document under one of [`keys::SWEPT`].
     pub fn first(&self, prefix: &str) -> Option<&DocKey> {
         let place = keys::SWEPT.iter().position(|swept| *swept == prefix)?;
         self.first[place].as_ref()

@@ -1,9 +1,9 @@
-//! A store that remembers what it acknowledged last, for when its server is found without it.
+//! A store that remembers the last acknowledged changes, for a server that comes back without them.
 //!
-//! Redis answers before its replicas have a change, and, set so, before its disk has it: when a replica takes over or a
-//! server comes back, the tail of what was acknowledged can be missing. Each process knows its own part of the last
-//! seconds. What only came in is put in again, under the ids that it had, so that what is there stays as it is; of what
-//! was made of it, nobody but a model or a person knows how to make it again, so it is told.
+//! Redis answers before its replicas have a change and, if configured so, before its disk has it: when a replica takes
+//! over or a server restarts, the last acknowledged changes can be missing. Each process knows its own changes of the
+//! last seconds. Events are submitted again under their ids, so that those still there stay as they are. Turns and
+//! documents can't be made again without a model or a person, so they are reported.
 
 use super::{
     Admit, Admitted, Change, Commit, Committed, DocKey, DocWrite, EventKind, Finished, Forget, Forgotten, Intake,
@@ -22,42 +22,42 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What is older than this is with every replica, or lost with more than a server.
+/// Age after which a change is on every replica, or was lost with more than one server.
 const SPAN: Duration = Duration::from_secs(15);
-/// The same while a server is away: nobody knows how long it had been alone.
+/// Age while a server is away, since it may have been cut off for longer.
 const LONG: Duration = Duration::from_mins(2);
-/// The end of a job waits so long for its job to be put back, by whichever process has it.
+/// Wait of a job's end for its job to be submitted again by the process that has it.
 const JOB_WAIT: Duration = Duration::from_secs(10);
-/// What is remembered at most, the newest.
+/// Most changes remembered; the oldest go first.
 const MOST: usize = 20_000;
-/// Bytes of it.
+/// Most bytes of remembered changes.
 const BYTES: usize = 32 << 20;
-/// What an entry takes beside its texts.
+/// Bytes of an entry beside its texts, estimated.
 const FIXED: usize = 500;
-/// Calls at a time while it is compared.
+/// Concurrent calls of a comparison.
 const AT_ONCE: usize = 16;
 
-/// Remembers the last acknowledged changes of a store.
+/// A store that remembers its last acknowledged changes.
 pub struct TailStore {
     inner: Arc<dyn Store>,
     tail: Mutex<Tail>,
     history: KnownHistory,
-    /// What is to be compared, since when.
+    /// Changes to compare, each with the time since which it waits.
     pending: Mutex<Vec<(Arc<Acknowledged>, Millis)>>,
 }
 
-/// What a look at the store has come to.
+/// The result of a comparison with the store.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Compared {
-    /// The history is another since the last look.
+    /// Whether the history is another since the last comparison.
     pub is_another: bool,
-    /// What was found missing, in its order.
+    /// Missing changes, in the order of their acknowledgement.
     pub losses: Vec<Loss>,
-    /// So much couldn't be looked at yet; the next look does.
+    /// Number of changes that couldn't be compared yet; the next call compares them.
     pub left: usize,
 }
 
-/// The newest last.
+/// The remembered changes, newest last.
 #[derive(Default)]
 struct Tail {
     kept: VecDeque<Arc<Acknowledged>>,
@@ -73,23 +73,23 @@ struct Acknowledged {
 
 #[derive(Debug)]
 enum What {
-    /// Put in again.
+    /// An event, which is submitted again.
     Event(Box<Admit>),
-    /// Ended again.
+    /// The end of a job, which is finished again.
     End { session: SessionKey, finish: JobFinish, open: Option<NewJob>, outbox: Vec<OutboxEntry> },
-    /// A turn, by its record.
+    /// A turn, compared by the hash of its record.
     Turn { session: SessionKey, turn: u64, record: u64 },
-    /// What somebody wrote outside turns, or had deleted (`None`). Its version where that is known.
+    /// A document written or (`None`) deleted outside turns, by the hash of its value, and its version if it is known.
     Document { key: DocKey, value: Option<u64>, version: Option<u64> },
 }
 
-/// How one thing that was acknowledged stands: it is there; it isn't, with what became of it; or nobody knows yet.
+/// State of an acknowledged change in the store: present, restored, lost, or not known yet.
 enum Look {
     There,
     PutBack,
-    /// With how it stands instead.
+    /// Lost, with what the store has instead.
     Lost(String),
-    /// With the reason.
+    /// Not known yet, with the reason.
     Unknown(String),
 }
 
@@ -108,7 +108,7 @@ impl What {
             }
     }
 
-    /// The job that it has made, if any.
+    /// Returns the job that the change created.
     fn opens(&self) -> Option<&JobId> {
         let open = match self {
             Self::Event(admit) => admit.event.as_ref()?.open.as_ref(),
@@ -118,7 +118,7 @@ impl What {
         open.map(|open| &open.job)
     }
 
-    /// Name of the kind, as in the journal.
+    /// Returns the name of the kind, as in the journal.
     const fn kind(&self) -> &'static str {
         match self {
             Self::Event(_) => "events",
@@ -133,7 +133,7 @@ impl What {
     }
 }
 
-/// In words, with its id.
+/// The change in words, with its id.
 impl Display for What {
     fn fmt(&self, f: &mut Formatter<'_>) -> std::fmt::Result {
         match self {
@@ -170,7 +170,7 @@ impl Tail {
         self.bytes = self.kept.iter().map(|one| one.what.bytes()).sum();
     }
 
-    /// Without documents that were written again later, be it with a job.
+    /// Returns the changes without documents that were overwritten later, also by the creation of a job.
     fn current(&self) -> Vec<Arc<Acknowledged>> {
         let mut written = HashSet::new();
         let mut found = Vec::with_capacity(self.kept.len());
@@ -190,7 +190,7 @@ impl Tail {
     }
 }
 
-/// Of a value, to know it again in this process.
+/// Returns a hash by which this process recognises a value.
 fn mark(value: &[u8]) -> u64 {
     let mut hasher = DefaultHasher::new();
     value.hash(&mut hasher);
@@ -203,10 +203,10 @@ impl TailStore {
         Self { inner, tail: Mutex::default(), history: KnownHistory::default(), pending: Mutex::default() }
     }
 
-    /// Looks whether the store's history is another since the last call, so that what it said before may not be so; what
-    /// of the tail is missing then is put back or told. `None`: it is the same, and nothing is left to be compared.
+    /// Compares the remembered changes with the store if its history is another since the last call, and restores or
+    /// reports missing ones. `None`: the history is the same and nothing is left to compare.
     ///
-    /// `is_another` is called before anything is compared. To be called every second: what is old is forgotten by it.
+    /// `is_another` is called before the comparison. Call this every second: it also drops old changes.
     pub async fn compare(&self, now: Millis, is_another: impl FnOnce()) -> Result<Option<Compared>, StoreError> {
         let names = self.inner.history().await?;
         let mut compared = Compared { is_another: self.history.is_another(&names), ..Compared::default() };
@@ -220,12 +220,12 @@ impl TailStore {
         let span = if self.history.is_whole(&names) { SPAN } else { LONG };
         self.history.know(names);
         self.tail.lock().drop_while(|_, oldest| oldest.at.plus(span) < now);
-        // It stays pending until it has been looked at: a look may be broken off.
+        // Changes stay pending until they are compared: the comparison may be interrupted.
         let pending = self.pending.lock().clone();
         if pending.is_empty() && !compared.is_another {
             return Ok(None);
         }
-        // A job before its end.
+        // Jobs come before their ends.
         let (events, others): (Vec<_>, Vec<_>) = pending.into_iter().partition(|(one, _)| one.what.is_event());
         let mut left = Vec::new();
         for some in [events, others] {
@@ -237,7 +237,7 @@ impl TailStore {
         Ok(Some(compared))
     }
 
-    /// What can't be looked at yet.
+    /// Compares changes with the store; returns those that can't be compared yet.
     async fn look_at(
         &self,
         now: Millis,
@@ -260,7 +260,7 @@ impl TailStore {
             let (owner, acknowledged, what) = (one.owner.clone(), one.at, one.what.to_string());
             let kind = one.what.kind().to_owned();
             compared.losses.push(Loss { owner, acknowledged, kind, what, lost });
-            // What was told of once isn't told of again; what was put back may be lost with the next server.
+            // Reported changes aren't reported again; restored ones may be lost again with the next server.
             if matches!(one.what, What::Turn { .. } | What::Document { .. }) {
                 told.insert(Arc::as_ptr(&one));
             }
@@ -281,12 +281,12 @@ impl TailStore {
         let lost = |how: &str| Look::Lost(how.to_owned());
         let doc = async |key: &str| self.inner.doc(&one.owner, key).await;
         Ok(match &one.what {
-            // Before the turn that began the job is run again, its result would be served as if nobody had asked for it.
+            // If the result were admitted before its job exists, it would be served as an unsolicited one.
             What::Event(admit) if let Some(job) = self.lacks(&one.owner, admit).await? => {
                 let unknown = format!("the store doesn't know the job `{job}` of which it is the result");
                 if since.plus(JOB_WAIT) > now { Look::Unknown(unknown) } else { Look::Lost(unknown) }
             }
-            // As of then: what was deleted since is newer.
+            // Uses the time of then: deletions since are newer.
             What::Event(admit) => match self.inner.admit(one.at, admit).await?.intake {
                 Intake::Duplicate | Intake::Nothing => Look::There,
                 Intake::New => Look::PutBack,
@@ -299,7 +299,7 @@ impl TailStore {
                 match self.inner.finish(one.at, &one.owner, session, finish, open.as_ref(), outbox).await? {
                     Finished::Already(_) => Look::There,
                     Finished::Done => Look::PutBack,
-                    // Another process may be about to put it back.
+                    // Another process may be about to submit the job again.
                     Finished::Unknown if since.plus(JOB_WAIT) > now => Look::Unknown(unknown),
                     Finished::Unknown => Look::Lost(unknown),
                 }
@@ -322,7 +322,7 @@ impl TailStore {
         })
     }
 
-    /// The job of a result that the store doesn't know.
+    /// Returns the job of a result if the store doesn't know it.
     async fn lacks<'a>(&self, owner: &Owner, admit: &'a Admit) -> Result<Option<&'a JobId>, StoreError> {
         let result = admit.event.as_ref().filter(|event| event.kind == EventKind::Result);
         let Some(job) = result.and_then(|event| event.job.as_ref()) else { return Ok(None) };
@@ -354,7 +354,7 @@ impl Layer for TailStore {
         if matches!(committed, Committed::Done(_)) {
             let (session, turn) = (lease.session.clone(), commit.turn);
             let key = keys::turn(&session, turn);
-            // One that settles events without a model leaves no record, and is settled again.
+            // A commit without a model call leaves no record; its events are settled again.
             let record = commit.writes.iter().find(|write| write.key == key).and_then(value);
             if let Some(record) = record {
                 self.note(now, &lease.owner, What::Turn { session, turn, record: mark(record) });
@@ -398,7 +398,7 @@ impl Layer for TailStore {
         Ok(written)
     }
 
-    /// An event whose id is free again isn't put in again, and what is known of the end of a job goes with the job.
+    /// An event whose id is free again isn't submitted again, and the remembered end of a job goes with the job.
     async fn forget(&self, now: Millis, owner: &Owner, forget: &Forget) -> Result<Forgotten, StoreError> {
         let forgotten = self.inner.forget(now, owner, forget).await?;
         let jobs: HashSet<JobId> = forget.documents.iter().filter_map(|key| keys::job_of_head(key)).collect();

@@ -1,4 +1,4 @@
-//! What goes into a store and what comes out: plain data.
+//! Plain data that store methods take and return.
 
 use crate::domain::dead::Attempt;
 use crate::domain::event::EventKind;
@@ -13,8 +13,8 @@ use std::time::Duration;
 /// Key of a document inside its owner, e.g. `w/vendors/3/acme`; see [`crate::store::keys`].
 pub type DocKey = String;
 
-/// A stored document. A deleted one keeps its version for a while, so that a writer with an old
-/// `expect` can't mistake a new document for the one it read.
+/// A stored document. A deleted one keeps its version for a while, so that a writer with an old `expect` can't mistake
+/// a new document for the one it read.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Doc {
     /// Grows by one with every write, deletes included; 0 = never written.
@@ -23,50 +23,50 @@ pub struct Doc {
     pub value: Option<Bytes>,
 }
 
-/// Which part of the documents under a prefix is wanted.
+/// Which part of the documents under a prefix a page holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Window {
-    /// The last key first.
+    /// Whether the order is reversed, last key first.
     pub reverse: bool,
-    /// Documents passed over.
+    /// Documents skipped before the page.
     pub skip: usize,
-    /// Documents per page; 0 = only their number.
+    /// Documents per page; 0 asks only for their number.
     pub limit: usize,
-    /// Without it the documents come as [`Doc::default`], and their bytes aren't read.
+    /// Whether values are read; without, the documents are [`Doc::default`].
     pub values: bool,
 }
 
 /// A part of the documents under a prefix.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Page {
-    /// Present documents under the prefix in all.
+    /// Present documents under the prefix, those outside the page included.
     pub total: usize,
-    /// Those of the window, in its order.
+    /// Documents of the page, in its order.
     pub docs: Vec<(DocKey, Doc)>,
 }
 
 /// One document write.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DocWrite {
-    /// Which document.
+    /// Key of the document.
     pub key: DocKey,
-    /// What must be true of it.
+    /// Condition on its version.
     pub expect: Expect,
-    /// What becomes of it.
+    /// Effect on the document.
     pub change: Change,
 }
 
 /// Condition on a document's version.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Expect {
-    /// No condition.
+    /// No condition on the version.
     Any,
     /// Exactly this version; 0 = never written. A deleted document has its own version.
     Version(u64),
 }
 
 impl Expect {
-    /// The version that a write under this condition makes, where the condition says it.
+    /// The version that a write under this condition makes, if the condition names one.
     pub const fn next_version(self) -> Option<u64> {
         match self {
             Self::Any => None,
@@ -78,27 +78,27 @@ impl Expect {
 /// Effect on a document.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Change {
-    /// Replace the bytes, version + 1.
+    /// Replaces the bytes; version + 1.
     Put(Bytes),
-    /// Delete, version + 1. Deleting what is absent changes nothing and isn't a conflict of its own.
+    /// Deletes the document; version + 1. Deleting an absent document changes nothing and is no conflict.
     Delete,
-    /// Only check `expect`; write nothing.
+    /// Only checks `expect`; writes nothing.
     Check,
 }
 
 /// A document whose version wasn't the expected one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DocConflict {
-    /// Which document.
+    /// Key of the document.
     pub key: DocKey,
-    /// The version it has.
+    /// The version that it has.
     pub actual: u64,
 }
 
 /// A job's move to a terminal status. Ignored when the job already has one (the first wins).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct JobFinish {
-    /// Which job.
+    /// Id of the job.
     pub job: JobId,
     /// A terminal status.
     pub status: JobStatus,
@@ -106,21 +106,21 @@ pub struct JobFinish {
     pub result: Bytes,
 }
 
-/// A job that comes into being: its head document and its place in the list.
+/// A new job: its head document and its place in the list.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NewJob {
-    /// Its id.
+    /// Id of the job.
     pub job: JobId,
     /// JSON of [`crate::domain::job::JobHead`], stored at `keys::job_head`; kept when it exists.
     pub head: Bytes,
-    /// The job in whose service it is opened: it is listed with that one's children.
+    /// The job that opened it, whose children list it.
     pub parent: Option<JobId>,
 }
 
 /// A message that a commit decided and that isn't published yet.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OutboxEntry {
-    /// A function of (owner, agent, session, turn, index): writing it twice is writing it once.
+    /// A function of (owner, agent, session, turn, index), so that a repeated write stores it once.
     pub id: String,
     /// JSON of [`crate::domain::message::Message`].
     pub message: Bytes,
@@ -129,13 +129,13 @@ pub struct OutboxEntry {
 /// An event on its way into a mailbox.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NewEvent {
-    /// The producer's id.
+    /// Id that the producer gave it.
     pub id: EventId,
-    /// SHA-256 of the body: same id with another body is a conflict.
+    /// SHA-256 of the body: the same id with another body is a conflict.
     pub body_hash: String,
-    /// What it is.
+    /// Task, message or result.
     pub kind: EventKind,
-    /// The job it opens (task) or completes (result), or belongs to.
+    /// The job that it opens (task), completes (result) or belongs to.
     pub job: Option<JobId>,
     /// Place in the mailbox: sorted bytewise, then by id. At most 64 bytes of `[0-9a-z-]`.
     pub order: String,
@@ -145,18 +145,18 @@ pub struct NewEvent {
     pub open: Option<NewJob>,
     /// What a result does to its job: the first result wins, later ones are `Duplicate`.
     pub finish: Option<JobFinish>,
-    /// Published with the admission, e.g. the wake of an HTTP submission.
+    /// Messages published with the admission, e.g. the wake of an HTTP submission.
     pub outbox: Vec<OutboxEntry>,
-    /// What its owner may keep with it; `None`: it is taken whatever that is.
+    /// The owner's quota; `None` admits the event whatever the owner keeps.
     pub within: Option<Quota>,
-    /// A task that isn't taken before it took another's place, where the agent's policy says that it does.
+    /// Whether the task asks to replace a running one, where the agent's policy is `replace`.
     pub asks_way: bool,
 }
 
 impl NewEvent {
-    /// What comes to what its owner keeps, here or in a new session. A job is a head, a status and a place in the
-    /// list. A message leaves documents as well when its turn commits, so it needs room for one at least; a result
-    /// is of what was begun here.
+    /// What the event adds to its owner's usage, in an existing or a new session. A job is a head, a status and a place
+    /// in the list. A message leaves documents too when its turn commits, so it needs room for at least one; a result
+    /// belongs to work that is already counted.
     pub fn adds(&self, is_new_session: bool) -> QuotaUsage {
         let (jobs, head) = self.open.as_ref().map_or((0, 0), |open| (1, open.head.len()));
         let documents = if self.kind == EventKind::Result { 0 } else { (3 * jobs).max(1) };
@@ -164,62 +164,61 @@ impl NewEvent {
     }
 }
 
-/// Who asks for the right to run a session, and for how long.
+/// A request for the lease of a session.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LeaseRequest {
-    /// Unique to this asking, at most 64 bytes; a repetition of the call carries the same. A grant
-    /// whose answer was lost is found again by it.
+    /// Unique per request, at most 64 bytes; a repeated call carries the same. A grant whose answer was lost is found
+    /// by it.
     pub token: String,
     /// Name of the worker, for operators.
     pub worker: String,
-    /// Until then it must be renewed.
+    /// Time after which the lease lapses unless it is renewed.
     pub ttl: Duration,
-    /// At most so many mailbox entries come with the grant.
+    /// Most mailbox entries returned with the grant.
     pub mailbox_limit: u32,
     /// Crashes after which an event is dead-lettered.
     pub crash_limit: u32,
-    /// Sessions of one owner that run at once, 0 = any number. It counts for the owner until somebody
-    /// asks with another.
+    /// Sessions of one owner that run at once; 0 = no limit. It holds for the owner until a request has another.
     pub owner_cap: u32,
 }
 
 /// One call of [`crate::store::Store::admit`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Admit {
-    /// Whose.
+    /// Owner of the session.
     pub owner: Owner,
-    /// Which session of which agent.
+    /// Agent and session.
     pub session: SessionKey,
     /// The event; `None` for a wake.
     pub event: Option<NewEvent>,
-    /// `None`: only append.
+    /// Request for the lease; `None` only appends the event.
     pub lease: Option<LeaseRequest>,
 }
 
 /// What became of the event.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Intake {
-    /// There was none (a wake).
+    /// There was no event (a wake).
     Nothing,
-    /// Appended now.
+    /// The event was appended.
     New,
-    /// Seen before with the same body; nothing changed.
+    /// The event was admitted before, with the same body; nothing changed.
     Duplicate,
-    /// Seen before with another body; nothing changed.
+    /// The event was admitted before, with another body; nothing changed.
     Conflict,
-    /// It asks for its way, and the agent's policy is `replace`; nothing changed, nothing remembered.
+    /// The event asks to replace a running task, and the agent's policy is `replace`; nothing changed or was recorded.
     Replaces,
-    /// Not taken; nothing changed, nothing remembered.
+    /// The event was refused; nothing changed or was recorded.
     Refused(Refusal),
 }
 
 /// Why an event was not taken.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
-    /// No gate document (`keys::agent_gate`).
+    /// There is no gate document (`keys::agent_gate`).
     #[error("no such agent")]
     UnknownAgent,
-    /// The agent takes no more work.
+    /// The agent is terminated.
     #[error("the agent is terminated")]
     Terminated,
     /// The session's mailbox is full.
@@ -228,10 +227,10 @@ pub enum Refusal {
         /// Its limit in events.
         limit: u32,
     },
-    /// Busy policy `reject` and an unfinished task in the session.
+    /// The busy policy is `reject`, and a task of the session is unfinished.
     #[error("the session is busy with a task and its agent's policy is `reject`")]
     Busy,
-    /// Its owner keeps as much as it may.
+    /// The owner's quota is reached.
     #[error("{0}")]
     Quota(Over),
 }
@@ -239,69 +238,69 @@ pub enum Refusal {
 /// What became of the lease request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum LeaseOutcome {
-    /// None was asked, or the event was refused.
+    /// No lease was requested, or the event was refused.
     NotAsked,
-    /// Granted.
+    /// The lease was granted.
     Run(Box<Grant>),
-    /// Another holds it until then.
+    /// Another worker holds the lease until this time.
     Busy(Millis),
-    /// Nothing to do in this session; its due time is gone.
+    /// The session has nothing to do; its due time was removed.
     Empty,
-    /// The agent, or its owner, runs as many sessions as it may; the session waits in its agent's queue.
+    /// The agent or its owner runs as many sessions as it may; the session waits in its agent's queue.
     Waiting,
-    /// The agent is suspended; the session waits for its resumption.
+    /// The agent is suspended; the session waits until it is resumed.
     Suspended,
-    /// The session backs off until then.
+    /// The session backs off until this time.
     Backoff(Millis),
 }
 
-/// Answer of [`crate::store::Store::admit`].
+/// The answer of [`crate::store::Store::admit`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Admitted {
-    /// Of the event.
+    /// What became of the event.
     pub intake: Intake,
-    /// Of the lease.
+    /// What became of the lease request.
     pub lease: LeaseOutcome,
 }
 
 /// The right to run a session; every fenced method takes it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Lease {
-    /// Whose.
+    /// Owner of the session.
     pub owner: Owner,
-    /// Which session.
+    /// Agent and session.
     pub session: SessionKey,
-    /// Fencing token: grows with every grant of this session, and no other grant has it, one that the store has lost
-    /// included.
+    /// Fencing token: grows with every grant of this session. No other grant has it, not even one that the store has
+    /// lost.
     pub epoch: u64,
 }
 
-/// Versions of what a turn stands on: whoever has read a document at its version needn't read it again. 0 where
+/// Versions of the documents that a turn depends on; a holder that has read that version needn't read it again. 0 where
 /// there never was one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Versions {
-    /// Of the agent's gate document, 0 of one that is deleted, too. The agent's record is only written together with
-    /// its gate.
+    /// Version of the agent's gate document; 0 if it is deleted. The agent's record is only written together with its
+    /// gate.
     pub gate: u64,
-    /// Of the owner's policy.
+    /// Version of the owner's policy.
     pub policy: u64,
-    /// Of the mark that is left when turns of the owner are erased ([`crate::store::keys::ERASURES`]).
+    /// Version of the mark that is set when turns of the owner are erased ([`crate::store::keys::ERASURES`]).
     pub erasures: u64,
 }
 
-/// Index among the recorded calls of a [`Grant`] by which the store says that a record of a call is lost.
+/// Index among the recorded calls of a [`Grant`] which says that the record of a call is lost.
 pub const LOST_CALLS: u32 = u32::MAX - 1;
 
-/// A granted lease with everything needed to go on.
+/// A granted lease with everything that a turn needs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Grant {
-    /// The right itself.
+    /// The lease itself.
     pub lease: Lease,
-    /// It lapses then.
+    /// Time at which the lease lapses.
     pub until: Millis,
-    /// What the turn stands on.
+    /// Versions of the documents that the turn depends on.
     pub ground: Versions,
-    /// Turns committed in this session so far.
+    /// Turns committed in this session.
     pub version: u64,
     /// Epoch and turn of the last commit: no two commits have the same.
     pub last: Option<(u64, u64)>,
@@ -311,68 +310,68 @@ pub struct Grant {
     pub checkpoint: Option<Bytes>,
     /// Recorded intents and outcomes of that turn's calls, by call index, sorted.
     pub calls: Vec<(u32, Bytes)>,
-    /// Pending events in order, up to the asked limit.
+    /// Pending events in order, up to the requested limit.
     pub mailbox: Vec<MailboxEntry>,
-    /// Events ever appended to this session: give it back at release.
+    /// Events ever appended to this session; a release passes it back.
     pub arrivals: u64,
-    /// Leases that lapsed unreleased since the last commit, the oldest first: the last
-    /// [`crate::domain::limits::ATTEMPTS_KEPT`] of them.
+    /// Leases that lapsed unreleased since the last commit, oldest first: the last
+    /// [`crate::domain::limits::ATTEMPTS_KEPT`].
     pub attempts: Vec<Attempt>,
 }
 
-/// An event waiting in a mailbox, with its body or (`()`) without.
+/// An event in a mailbox, with its body or (`()`) without.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MailboxEntry<Body = Bytes> {
     /// Its place: `order|id`.
     pub key: String,
-    /// What it is.
+    /// Task, message or result.
     pub kind: EventKind,
     /// The job it opens or completes.
     pub job: Option<JobId>,
-    /// Status of that job now. A terminal one on a task means: cancelled or dead-lettered.
+    /// Current status of that job. A terminal one on a task means that it was cancelled or dead-lettered.
     pub job_status: Option<JobStatus>,
-    /// Leases that expired unreleased while serving it, since the last commit.
+    /// Leases that lapsed unreleased while serving the event, since the last commit.
     pub crashes: u32,
     /// JSON of [`crate::domain::event::Event`].
     pub body: Body,
 }
 
 impl<Body> MailboxEntry<Body> {
-    /// The job of a task that has not ended.
+    /// Returns the job of a task that has not ended.
     pub fn open_task(&self) -> Option<&JobId> {
         let is_open = self.kind == EventKind::Task && !self.job_status.is_some_and(JobStatus::is_terminal);
         self.job.as_ref().filter(|_| is_open)
     }
 }
 
-/// A write inside a turn, before its commit.
+/// A write of a running turn, before its commit.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Checkpoint {
-    /// Number of the turn it belongs to: `version + 1`.
+    /// Number of the turn: `version + 1`.
     pub turn: u64,
-    /// The recorded reply; `None` leaves what is recorded.
+    /// The recorded reply; `None` leaves the stored one.
     pub reply: Option<Bytes>,
-    /// Intents and outcomes by call index; they replace what is recorded for that index.
+    /// Intents and outcomes by call index; each replaces what is stored for its index.
     pub calls: Vec<(u32, Bytes)>,
-    /// Child jobs started now.
+    /// Child jobs that start with it.
     pub open: Vec<NewJob>,
     /// Messages to publish now, the events of those jobs among them.
     pub outbox: Vec<OutboxEntry>,
-    /// Documents, whatever their versions are.
+    /// Documents, written without conditions on their versions.
     pub writes: Vec<DocWrite>,
 }
 
-/// Answer of [`crate::store::Store::renew`] and [`crate::store::Store::checkpoint`].
+/// The answer of [`crate::store::Store::renew`] and [`crate::store::Store::checkpoint`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LeaseCheck {
-    /// Still the holder.
+    /// The lease is still held.
     Yes {
-        /// The served task's job was ended from outside: cancelled, or completed or failed by another.
+        /// Whether the served task's job was ended from outside: cancelled, completed or failed by another.
         cancelled: bool,
-        /// Version of the owner's policy, as [`Versions`] has it.
+        /// Version of the owner's policy, as in [`Versions`].
         policy: u64,
     },
-    /// Another has, or had, the lease: stop, write nothing, acknowledge nothing.
+    /// Another worker has, or had, the lease: the holder must stop, write nothing and acknowledge nothing.
     Fenced,
 }
 
@@ -381,61 +380,59 @@ pub enum LeaseCheck {
 pub struct Commit {
     /// Number of this turn: `version + 1`.
     pub turn: u64,
-    /// Mailbox keys consumed.
+    /// Keys of the consumed mailbox entries.
     pub consume: Vec<String>,
-    /// Documents.
+    /// Documents written with the turn.
     pub writes: Vec<DocWrite>,
-    /// The status of the served job from now on, unless it has ended; of a paused one, that as which it
-    /// goes on.
+    /// The new status of the served job, unless it has ended; for a paused job the status that it resumes with.
     pub status: Option<(JobId, JobStatus)>,
-    /// Jobs completed.
+    /// Jobs that the turn completes.
     pub finish: Vec<JobFinish>,
     /// Messages to publish.
     pub outbox: Vec<OutboxEntry>,
     /// The new session state.
     pub state: Bytes,
-    /// The job whose cancellation must stop this commit; `None` in a commit that already knows.
+    /// The job whose cancellation must stop this commit; `None` if the cancellation is already known.
     pub unless_cancelled: Option<JobId>,
     /// What happens to the lease.
     pub then: After,
 }
 
-/// Answer of [`crate::store::Store::commit`].
+/// The answer of [`crate::store::Store::commit`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Committed {
-    /// Done now, or done before by this very turn of this holder.
+    /// The turn is committed, by this call or an earlier one of this holder.
     Done(Continuation),
-    /// Another has the lease.
+    /// Another worker has the lease.
     Fenced,
-    /// Documents were changed by others meanwhile; nothing was written.
+    /// Other writers changed documents meanwhile; nothing was written.
     Conflict(Vec<DocConflict>),
     /// The served task was ended from outside; nothing was written.
     Cancelled,
 }
 
-/// How a holder goes on after a commit or a release.
+/// What a holder has after a commit or a release.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Continuation {
-    /// The lease is held on; this is the mailbox now.
+    /// The lease is still held.
     Held {
         /// Pending events in order.
         mailbox: Vec<MailboxEntry>,
         /// Events ever appended.
         arrivals: u64,
-        /// What the next turn stands on.
+        /// Versions of the documents that the next turn depends on.
         ground: Versions,
     },
-    /// The lease was given back.
+    /// The lease was released.
     Released {
-        /// For the sessions that its slot is free for now: already in the outbox, to be published
-        /// by the holder at once, else handed out by the very next sweep. None when the answer is
-        /// a repetition.
+        /// Wakes of the sessions that can take the free slot. They are in the outbox already; the holder publishes them
+        /// at once, else the next sweep does. Empty when the call was a repetition.
         wakes: Vec<OutboxEntry>,
     },
 }
 
 impl Continuation {
-    /// What the holder publishes because its slot is free.
+    /// The wakes that the holder publishes because its slot is free.
     pub fn wakes(&self) -> &[OutboxEntry] {
         match self {
             Self::Held { .. } => &[],
@@ -444,53 +441,53 @@ impl Continuation {
     }
 }
 
-/// Answer of [`crate::store::Store::release`].
+/// The answer of [`crate::store::Store::release`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Released {
-    /// As the request said.
+    /// The lease was released or kept, as requested.
     Done(Continuation),
-    /// Another has the lease.
+    /// Another worker has the lease.
     Fenced,
 }
 
 /// One session as an operator sees it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SessionFacts {
-    /// Which.
+    /// Agent and session.
     pub key: SessionKey,
-    /// Turns committed.
+    /// Number of committed turns.
     pub version: u64,
-    /// Fencing token: the time of the grant in milliseconds, or more where the clock was set back.
+    /// Fencing token: the time of the grant in milliseconds, or more if the clock was set back.
     pub epoch: u64,
-    /// Lease end, when it is held or lapsed unreleased.
+    /// End of the lease, when it is held or lapsed unreleased.
     pub lease_until: Option<Millis>,
     /// Name of the worker that holds that lease, or held it.
     pub lease_worker: Option<String>,
-    /// Next look at it.
+    /// Time at which the session is due.
     pub due: Option<Millis>,
-    /// When an event was appended, a turn committed, or the session set to one, last.
+    /// Time of the last append, commit or [`crate::store::Store::seat`].
     pub touched: Millis,
-    /// Events ever appended, and ever consumed: `arrivals - consumed` must be the mailbox.
+    /// Events ever appended: `arrivals - consumed` must be the length of the mailbox.
     pub arrivals: u64,
     /// Events consumed by commits and cancellations.
     pub consumed: u64,
-    /// Pending events in order; [`crate::store::Inspect::mail`] has their bodies.
+    /// Pending events in order; [`crate::store::Inspect::mail`] returns their bodies.
     pub mailbox: Vec<MailboxEntry<()>>,
-    /// What the last commit left for the next turn; `None` before the first.
+    /// Session state that the last commit wrote; `None` before the first.
     pub state: Option<Bytes>,
-    /// Records of it that can't be read, in words: they are in none of the fields above.
+    /// Unreadable records of the session, in words: none of the fields above contains them.
     pub damaged: Vec<String>,
-    /// Its own record is among them: the fields above say nothing.
+    /// Whether the session's own record is unreadable: then the fields above say nothing.
     pub unreadable: bool,
 }
 
-/// What a backend says about itself, for `trellis doctor`.
+/// A setting of a backend, for `trellis doctor`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BackendSetting {
-    /// E.g. `redis appendfsync`.
+    /// Its name, e.g. `redis appendfsync`.
     pub name: String,
-    /// What it is.
+    /// Its current value.
     pub value: String,
-    /// What breaks because of it and what to set instead; `None` = as it should be.
+    /// What fails because of it and what to set instead; `None`: the setting is right.
     pub problem: Option<String>,
 }

@@ -1,48 +1,48 @@
-//! What an owner keeps, and a recount of it; what a backup has copied.
+//! The usage of an owner, a recount of it, and the result of a backup.
 
 use crate::domain::quota::{Own, QuotaUsage};
 use std::path::PathBuf;
 
-/// Answer of [`crate::store::Accounts::usage`].
+/// The answer of [`crate::store::Accounts::usage`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Standing {
-    /// What is kept.
+    /// What the owner keeps.
     pub used: QuotaUsage,
-    /// What operators have said of this owner.
+    /// The quota that operators set for this owner.
     pub own: Own,
 }
 
-/// Answer of [`crate::store::Accounts::recount`].
+/// The answer of [`crate::store::Accounts::recount`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Recount {
-    /// There is more to count: call again.
+    /// More remains to be counted: call again.
     More,
-    /// All is counted.
+    /// Everything is counted.
     Done {
-        /// As it stood.
+        /// The stored usage before the recount.
         was: QuotaUsage,
-        /// As it is.
+        /// The counted usage.
         is: QuotaUsage,
     },
 }
 
-/// Answer of [`crate::store::Inspect::backup`].
+/// The answer of [`crate::store::Inspect::backup`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum BackedUp {
-    /// All of it is there.
+    /// The copy is complete.
     Made(BackupMade),
-    /// There is one of that name, in this folder; it stays as it is.
+    /// A copy of that name exists in this folder; it is left unchanged.
     Exists(PathBuf),
-    /// The store lies on servers, whose own tools copy it.
+    /// The store lies on servers, whose own tools make backups.
     OnServers,
 }
 
-/// A copy of a store.
+/// A finished copy of a store.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct BackupMade {
-    /// The folder of the new store.
+    /// Folder of the new store.
     pub path: PathBuf,
-    /// Records in it.
+    /// Number of its records.
     pub records: u64,
     /// Bytes of their keys and values.
     pub bytes: u64,

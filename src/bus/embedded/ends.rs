@@ -1,4 +1,4 @@
-//! Who of this process waits for the end of a job.
+//! Waits of this process for the end of jobs.
 
 use crate::domain::ids::{JobId, Owner};
 use futures::future::BoxFuture;
@@ -9,11 +9,11 @@ use tokio::sync::Notify;
 
 type Waiting = Mutex<HashMap<(Owner, JobId), (usize, Arc<Notify>)>>;
 
-/// Jobs for whose end somebody waits.
+/// Jobs whose end is waited for, with the number of waiters.
 #[derive(Debug, Default)]
 pub(super) struct Ends(Arc<Waiting>);
 
-/// One who waits.
+/// One waiter; dropping it ends the wait.
 struct Waiter {
     waiting: Arc<Waiting>,
     of: (Owner, JobId),
@@ -32,7 +32,7 @@ impl Drop for Waiter {
 }
 
 impl Ends {
-    /// Ends when the job does; what is told after this call is heard.
+    /// Returns a future that ends with the job, if the end is announced after this call.
     pub(super) fn wait(&self, owner: &Owner, job: &JobId) -> BoxFuture<'static, ()> {
         let of = (owner.clone(), job.clone());
         let told = {
@@ -48,7 +48,7 @@ impl Ends {
         })
     }
 
-    /// The job has ended.
+    /// Announces the end of a job.
     pub(super) fn tell(&self, owner: &Owner, job: &JobId) {
         if let Some((_, notify)) = self.0.lock().get(&(owner.clone(), job.clone())) {
             notify.notify_waiters();

@@ -1,5 +1,4 @@
-//! Live text of jobs with its places, kept for a while so that a watcher whose connection broke goes
-//! on where it was.
+//! Live text of jobs with its places, kept for a while so that a watcher whose connection broke can continue.
 
 use super::super::{BusError, LiveFeed, Piece};
 use super::topics::Topics;
@@ -12,11 +11,11 @@ use futures::stream::{BoxStream, iter};
 use parking_lot::Mutex;
 use std::collections::VecDeque;
 
-/// Pieces that are kept, and their bytes: some minutes of busy watching.
+/// Most pieces kept, and their bytes: some minutes of busy watching.
 const PIECES: usize = 20_000;
 const BYTES: usize = 16 * 1024 * 1024;
 
-/// A watcher that is so far behind loses the oldest.
+/// Pieces that a watcher may be behind before it loses the oldest.
 const BEHIND: usize = 4_096;
 
 pub(super) struct Pieces {
@@ -25,14 +24,14 @@ pub(super) struct Pieces {
 }
 
 struct Kept {
-    /// Place of the newest.
+    /// Place of the newest piece.
     last: u64,
     bytes: usize,
     pieces: VecDeque<(JobId, Piece)>,
 }
 
 impl Pieces {
-    /// Places grow over restarts, too: they begin with the time in microseconds.
+    /// Returns an empty feed. Places begin with the time in microseconds, so that they grow over restarts, too.
     pub(super) fn since(now: Millis) -> Self {
         let last = now.0.saturating_mul(1_000);
         let kept = Mutex::new(Kept { last, bytes: 0, pieces: VecDeque::new() });
@@ -43,7 +42,7 @@ impl Pieces {
         let mut kept = self.kept.lock();
         kept.last += 1;
         let piece = Piece { sequence: kept.last, body: body.clone() };
-        // Under the lock: who begins to follow now has it from one of the two, and only once.
+        // Under the lock: a new follower gets the piece from the store or from the topic, and only once.
         self.watched.tell(job, piece.clone());
         kept.bytes += body.len();
         kept.pieces.push_back((job.clone(), piece));

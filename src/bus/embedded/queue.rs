@@ -1,4 +1,4 @@
-//! What lies in the queue: which messages are ready, which are out or put off, and how many bytes they take.
+//! The state of the queue: which messages are ready, delivered or put off, and how many bytes they take.
 
 use super::queued::Queued;
 use crate::bus::RECEIVE_BYTES;
@@ -7,31 +7,31 @@ use bytes::Bytes;
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::time::Duration;
 
-/// Messages by sequence.
+/// Messages of the queue, by sequence.
 pub(super) struct Queue {
     entries: HashMap<u64, Entry>,
     ready: BTreeSet<u64>,
-    /// Taken or put off, by when on the steady clock they are ready again.
+    /// Delivered and put-off messages, by the steady time at which they are ready again.
     pub(super) later: BTreeSet<(Duration, u64)>,
     /// Owner, agent and body of ready wakes: one of each is enough.
     wakes: HashSet<(Owner, AgentId, Bytes)>,
     last: u64,
-    /// Stored messages, those that are on their way to the disk among them.
+    /// Bytes of stored messages and of those that are being stored.
     bytes: u64,
     max_bytes: u64,
 }
 
 #[derive(Default)]
 struct Entry {
-    /// In the store; a wake takes none.
+    /// Bytes in the store; a wake takes none.
     bytes: u64,
     delivered: u64,
     again: Option<Duration>,
-    /// A wake's own content; the others are read from the store.
+    /// A wake's own content; other messages are read from the store.
     wake: Option<Queued>,
 }
 
-/// A message has no room.
+/// The queue has no room for a message.
 #[derive(Debug, thiserror::Error)]
 #[error(
     "it has {bytes} bytes, of the queue's `bus.max_bytes` = {max_bytes} are {used} taken; it waits in the outbox until workers have taken others, or raise the limit"
@@ -43,7 +43,7 @@ pub(super) struct Full {
 }
 
 impl Queue {
-    /// Empty, with room for messages of `max_bytes` in all.
+    /// Returns an empty queue with room for `max_bytes` of messages.
     pub(super) fn within(max_bytes: u64) -> Self {
         Self {
             entries: HashMap::new(),
@@ -56,15 +56,15 @@ impl Queue {
         }
     }
 
-    /// A message that was stored before this start.
+    /// Adds a message that was stored before this start.
     pub(super) fn load(&mut self, sequence: u64, bytes: u64) {
         self.last = self.last.max(sequence);
         self.bytes += bytes;
         self.add(sequence, bytes);
     }
 
-    /// Room for a message that will be stored: its sequence. It is [added](Self::add) then, or its room
-    /// [given back](Self::give_back).
+    /// Reserves room for a message that will be stored, and returns its sequence. It is [added](Self::add) then, or its
+    /// room [given back](Self::give_back).
     pub(super) fn reserve(&mut self, bytes: u64) -> Result<u64, Full> {
         let used = self.bytes;
         if used.saturating_add(bytes) > self.max_bytes {
@@ -78,12 +78,12 @@ impl Queue {
         self.bytes = self.bytes.saturating_sub(bytes);
     }
 
-    /// A message that has its room and is stored.
+    /// Adds a stored message whose room is reserved.
     pub(super) fn add(&mut self, sequence: u64, bytes: u64) {
         self.insert(sequence, Entry { bytes, ..Entry::default() });
     }
 
-    /// A wake, unless one like it is ready.
+    /// Adds a wake, unless an equal one is ready.
     pub(super) fn add_wake(&mut self, wake: Queued) {
         if self.wakes.insert(wake_key(&wake)) {
             let sequence = self.next();
@@ -101,14 +101,14 @@ impl Queue {
         self.ready.insert(sequence);
     }
 
-    /// Puts off what was taken as delivery `delivered`: only the latest may move the time of the next.
+    /// Puts off a message if `delivered` is its latest delivery: earlier ones may not move the time of the next.
     pub(super) fn put_off(&mut self, sequence: u64, delivered: u64, until: Duration) {
         if self.entries.get(&sequence).is_some_and(|entry| entry.delivered == delivered) {
             self.set(sequence, Some(until));
         }
     }
 
-    /// Puts a message off, or makes it ready when `again` is `None`.
+    /// Puts a message off, or makes it ready if `again` is `None`.
     fn set(&mut self, sequence: u64, again: Option<Duration>) {
         let Some(entry) = self.entries.get_mut(&sequence) else { return };
         if let Some(before) = entry.again.take() {
@@ -136,8 +136,8 @@ impl Queue {
         self.ready.remove(&sequence);
     }
 
-    /// Takes up to `max` ready messages in order; they are ready again after `ack_wait`. Sequence, number of
-    /// this delivery, a wake's content.
+    /// Takes up to `max` ready messages in order; they are ready again after `ack_wait`. Returns sequence, number of
+    /// the delivery, and a wake's content.
     pub(super) fn take(&mut self, now: Duration, max: usize, ack_wait: Duration) -> Vec<(u64, u64, Option<Queued>)> {
         while let Some((at, sequence)) = self.later.first().copied().filter(|(at, _)| *at <= now) {
             self.later.remove(&(at, sequence));
@@ -164,7 +164,7 @@ impl Queue {
         taken
     }
 
-    /// How full it is, in words, and what to do about it.
+    /// Returns the size in words, and what to do if the queue is nearly full.
     pub(super) fn size(&self) -> (String, Option<String>) {
         if self.max_bytes == u64::MAX {
             return (format!("{} bytes", self.bytes), None);

@@ -1,4 +1,4 @@
-//! A message as it lies in the queue.
+//! A message as it is stored in the queue.
 
 use crate::bus::InKind;
 use crate::domain::ids::{AgentId, Owner};

@@ -1,4 +1,4 @@
-//! Listeners of this process by topic.
+//! Listeners of this process, by topic.
 
 use futures::stream::{BoxStream, StreamExt, unfold};
 use parking_lot::Mutex;
@@ -7,7 +7,7 @@ use std::convert::Infallible;
 use std::hash::Hash;
 use tokio::sync::broadcast;
 
-/// What is sent live may be lost: a listener that is further `behind` loses the oldest.
+/// Sends to listeners without storage; a listener that is more than `behind` values late loses the oldest.
 pub(super) struct Topics<K, V> {
     behind: usize,
     senders: Mutex<HashMap<K, broadcast::Sender<V>>>,
@@ -22,7 +22,7 @@ impl<K: Clone + Eq + Hash, V: Clone + Send + 'static> Topics<K, V> {
         let _ = self.send(topic, || Ok::<_, Infallible>(said));
     }
 
-    /// The same of what is made for listeners only.
+    /// Sends a value that is made only if the topic has listeners.
     pub(super) fn send<E>(&self, topic: &K, make: impl FnOnce() -> Result<V, E>) -> Result<(), E> {
         let mut senders = self.senders.lock();
         if let Some(sender) = senders.get(topic)
@@ -35,7 +35,7 @@ impl<K: Clone + Eq + Hash, V: Clone + Send + 'static> Topics<K, V> {
 
     pub(super) fn listen(&self, topic: &K) -> BoxStream<'static, V> {
         let mut senders = self.senders.lock();
-        // Topics that everybody left without another message go here.
+        // Removes topics without listeners.
         senders.retain(|_, sender| sender.receiver_count() > 0);
         let sender = senders.entry(topic.clone()).or_insert_with(|| broadcast::channel(self.behind).0);
         unfold(sender.subscribe(), |mut receiver| async {

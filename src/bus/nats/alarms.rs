@@ -1,7 +1,7 @@
 //! Alarms of timers: message schedules (ADR-51), which the server delivers at their time.
 //!
-//! A schedule is the one message of its timer's subject; at its time the server puts what it says on the
-//! subject of due timers, of the same stream, and removes it.
+//! A schedule is the only message of its timer's subject; at its time the server publishes its body on the subject of
+//! due timers, in the same stream, and removes it.
 
 use super::super::{Alarm, Alarms, BusError, Ringing, subject};
 use super::receive::{NatsSettle, settle};
@@ -20,18 +20,18 @@ use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Alarms that a worker holds before it looks at them; those of a worker that dies ring again after the
-/// ack wait only.
+/// Most alarms that a worker holds before it handles them; those of a worker that dies ring again only after the ack
+/// wait.
 const HELD: usize = 16;
 
-/// How long the server keeps one request for alarms.
+/// Time for which the server keeps one request for alarms.
 const REQUEST: Duration = Duration::from_secs(30);
 
-/// How often the server says meanwhile that it has the request. Who leads the consumer may change without a loss of the
-/// connection, and the request is with the one before.
+/// Interval at which the server confirms the request. The leader of the consumer may change without a loss of the
+/// connection, and the request stays with the old one.
 const HEARTBEAT: Duration = Duration::from_secs(5);
 
-/// The body of a schedule, and of what becomes of it.
+/// The body of a schedule, and of its alarm.
 #[derive(Serialize, Deserialize)]
 struct Body {
     generation: u64,
@@ -71,7 +71,7 @@ impl Alarms for NatsBus {
             let ringing = next(&mut messages, &prefix).await?;
             Some((ringing, (messages, prefix)))
         });
-        // The server doesn't know the request any more.
+        // After a loss of the connection the server has forgotten the request.
         Ok(ringing.take_until(async move { lost.changed().await }).boxed())
     }
 }

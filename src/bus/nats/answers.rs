@@ -1,4 +1,4 @@
-//! What a failed publish means: whether the message may be stored, and whether the same publish works later.
+//! The meaning of a failed publish: whether the message may be stored, and whether a repetition can succeed.
 
 use super::super::{BusError, chain};
 use super::TIMEOUT;
@@ -6,12 +6,12 @@ use async_nats::jetstream::context::{PublishError, PublishErrorKind};
 use async_nats::jetstream::{self, ErrorCode};
 use std::error::Error;
 
-/// Another publish on the same subject, or one with the same id, is on its way to the replicas: the same publish works a
-/// moment later.
+/// Errors while another publish on the same subject, or with the same id, is on its way to the replicas: a repetition
+/// succeeds a moment later.
 const IN_FLIGHT: [ErrorCode; 2] =
     [ErrorCode::STREAM_WRONG_LAST_SEQUENCE_CONSTANT, ErrorCode::STREAM_DUPLICATE_MESSAGE_CONFLICT];
 
-/// The error for the caller.
+/// Converts the error of a publish for the caller.
 pub(super) fn failed(bus: &str, error: &PublishError, subject: &str, is_job: bool) -> BusError {
     let bus = bus.to_owned();
     let reason = match error.kind() {
@@ -45,12 +45,13 @@ pub(super) fn is_in_flight(error: &PublishError) -> bool {
     answer(error).is_some_and(|answer| IN_FLIGHT.contains(&answer.error_code()))
 }
 
-/// Everything a server answers with 4xx, and a full stream, surely isn't stored; but for what passes.
+/// Converts an answer of the server: with a 4xx code or from a full stream the message is not stored, except for
+/// passing errors.
 fn answered(bus: String, answer: &jetstream::Error, is_job: bool) -> BusError {
     let (code, reason) = (answer.error_code(), answer.to_string());
-    // The code alone also means that a disk is full or a server ends.
+    // The code alone also means that a disk is full or a server shuts down.
     let is_full = code == ErrorCode::STREAM_STORE_FAILED && reason.starts_with("maximum ");
-    // More come than the replicas take.
+    // Too many requests: more arrive than the replicas take.
     let passes = IN_FLIGHT.contains(&code) || code == ErrorCode::STREAM_TOO_MANY_REQUESTS;
     if code == ErrorCode::STREAM_MESSAGE_EXCEEDS_MAXIMUM {
         return BusError::TooLarge { bus, reason };

@@ -22,7 +22,7 @@ impl QueueWatch for NatsBus {
                 let owner = subject::owner_of(self.prefix(), &subject);
                 backlog.count(owner, kind, u64::try_from(messages).unwrap_or(u64::MAX));
             }
-            // One that is acknowledged may lie there still.
+            // An acknowledged message may still be stored.
             let first = self.ack_floor(inbound).await? + 1;
             let oldest = self.stored(inbound, first, &filter).await?.map(|stored| stored.published);
             backlog.oldest = backlog.oldest.into_iter().chain(oldest).min();

@@ -1,9 +1,9 @@
-//! Messages that break the connection of whoever is given them. The server stores headers as they come, and the driver
-//! ends its connection at those that it can't read. Such a message is never acknowledged, so it would come again, and
-//! break the connection again, for ever.
+//! Messages that break the connection of any client that receives them. The server stores headers as they come, and the
+//! driver closes its connection at those that it can't parse. Such a message is never acknowledged, so it would be
+//! delivered again, and break the connection again, for ever.
 //!
-//! They are read over the JSON API, where nothing breaks, put aside with the other unreadable ones, and deleted when
-//! they have been seen to.
+//! They are read over the JSON API, which doesn't parse headers, put aside with the other unreadable messages, and
+//! deleted when those are handled.
 
 use super::super::{BusError, Settle, Unreadable, subject};
 use super::partitions::Inbound;
@@ -26,42 +26,42 @@ use std::str::FromStr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Readable messages in a row behind the delivered ones: there are no more broken ones soon.
+/// Readable messages in a row behind the delivered ones after which the search stops.
 const AHEAD: usize = 64;
 
-/// Messages that one look reads; the next one goes on.
+/// Most messages read by one search; the next one continues.
 const LOOKS: usize = 10_000;
 
-/// Longest look at one of several streams, and the pause after one that failed.
+/// Longest search in one of several streams, and the pause after one that failed.
 const LOOK_TIME: Duration = Duration::from_secs(1);
 
-/// Losses of the connection that are more than chance.
+/// Losses of the connection that start a search.
 const LOSSES: u64 = 2;
 
-/// What is known of broken messages.
+/// State of the search for broken messages.
 #[derive(Default)]
 pub(super) struct Watch {
     last: Mutex<Look>,
-    /// A stream couldn't be asked: not again before.
+    /// Earliest time of the next search, after a stream didn't answer.
     rests_until: Mutex<Option<Instant>>,
-    /// Sequences that were looked at and are fine, or are seen to, by the name of their stream.
+    /// Sequences that were read and are readable or handled, by the name of their stream.
     seen: Arc<Mutex<BTreeMap<String, BTreeSet<u64>>>>,
 }
 
-/// The last look.
+/// Result of the last search.
 #[derive(Default, Clone, Copy)]
 struct Look {
-    /// Losses of the connection until then.
+    /// Losses of the connection up to it.
     losses: u64,
-    /// It ended before it was through.
+    /// Whether it ended before its end was reached.
     cut_short: bool,
 }
 
-/// A message as the stream has it.
+/// A message as the stream stores it.
 pub(super) struct Stored {
     pub(super) sequence: u64,
     subject: String,
-    /// Or what is wrong with them.
+    /// The headers, or what is wrong with them.
     pub(super) headers: Result<HeaderMap, String>,
     body: Vec<u8>,
     pub(super) published: Millis,
@@ -73,8 +73,8 @@ struct Got {
 }
 
 impl NatsBus {
-    /// The first message from `sequence` on whose subject matches `filter`, from the stream's leader (a direct read may
-    /// be behind); `None` when there is none.
+    /// Returns the first message from `sequence` on whose subject matches `filter`, from the stream's leader (a direct
+    /// read may be behind); `None` if there is none.
     pub(super) async fn stored(
         &self,
         inbound: &Inbound,
@@ -92,9 +92,9 @@ impl NatsBus {
         }
     }
 
-    /// Looks for broken messages once the connection was lost again and again. Whether some were put aside.
+    /// Searches for broken messages after repeated losses of the connection; returns whether some were put aside.
     pub(super) async fn look_for_broken(&self) -> bool {
-        // It may be a new one, which is looked over.
+        // The line may be a new one, whose streams are searched.
         let Ok(line) = self.line().await else { return false };
         let losses = *line.link.borrow();
         let last = *self.broken.last.lock();
@@ -107,16 +107,16 @@ impl NatsBus {
         found
     }
 
-    /// The next look is due: what comes may end the driver.
+    /// Makes the next search due, because a message may stop the driver.
     pub(super) fn suspect(&self) {
         *self.broken.last.lock() = Look { losses: 0, cut_short: true };
     }
 
-    /// Looks at each stream. Whether some were put aside, and whether there may be more.
+    /// Searches each stream; returns whether some messages were put aside, and whether there may be more.
     async fn read_pending(&self, all: &[Inbound]) -> (bool, bool) {
         let (mut found, mut cut_short) = (false, false);
         for inbound in all {
-            // One that is silent keeps nobody from the others.
+            // A silent stream must not delay the others.
             let limit = if all.len() == 1 { Duration::MAX } else { LOOK_TIME };
             let looked = tokio::time::timeout(limit, self.read_pending_of(inbound)).await;
             let (some, more) = if let Ok(Ok(looked)) = looked {
@@ -131,15 +131,15 @@ impl NatsBus {
         (found, cut_short)
     }
 
-    /// Reads what is not acknowledged, and ahead as long as broken ones come. Whether some were put aside, and whether
-    /// there may be more.
+    /// Reads what is not acknowledged, and further as long as broken messages follow; returns whether some were put
+    /// aside, and whether there may be more.
     async fn read_pending_of(&self, inbound: &Inbound) -> Result<(bool, bool), BusError> {
         let info = inbound.consumer.get_info().await.map_err(|error| self.unavailable(&error))?;
         let delivered = info.delivered.stream_sequence;
         let (mut next, mut ahead, mut found) = (info.ack_floor.stream_sequence + 1, AHEAD, false);
         let name = inbound.name();
         self.seen(name, |seen| {
-            // Those of a stream that was made anew begin again.
+            // The sequences of a recreated stream begin again.
             let is_older = seen.last().is_some_and(|last| *last > info.delivered.stream_sequence + LOOKS as u64);
             *seen = if is_older { BTreeSet::new() } else { seen.split_off(&next) };
         });
@@ -192,7 +192,7 @@ impl NatsBus {
         }
     }
 
-    /// Whether there was room for it.
+    /// Puts a message aside; returns whether there was room for it.
     pub(super) fn put_aside(&self, unreadable: Unreadable) -> bool {
         let mut aside = self.aside.lock();
         let has_room = aside.len() < ASIDE;
@@ -223,18 +223,18 @@ impl From<RawMessage> for Stored {
 }
 
 impl Stored {
-    /// Subject that the message was published to.
+    /// Returns the subject that the message was published to.
     pub(super) fn subject(&self) -> &str {
         &self.subject
     }
 
-    /// The producer's id, when it gave one.
+    /// Returns the producer's id, if it gave one.
     pub(super) fn id(&self) -> Option<String> {
         self.headers.as_ref().ok().and_then(producer_id)
     }
 }
 
-/// Headers as async-nats 0.51 reads them (`Connection::try_read_op`). A status behind the version, the server takes away.
+/// Parses headers as async-nats 0.51 does (`Connection::try_read_op`); the server removes a status after the version.
 fn parse(bytes: &[u8]) -> Result<HeaderMap, String> {
     const VERSION: &str = "NATS/1.0";
     let text = std::str::from_utf8(bytes).map_err(|_| "its headers are not UTF-8".to_owned())?;
@@ -261,7 +261,7 @@ fn parse(bytes: &[u8]) -> Result<HeaderMap, String> {
     Ok(headers)
 }
 
-/// Takes a message out of the stream: it can't be acknowledged, as it was delivered to nobody who could tell.
+/// Deletes a message from the stream: it can't be acknowledged, since no client could receive it.
 struct Removal {
     stream: Stream,
     sequence: u64,
@@ -283,7 +283,7 @@ impl Settle for Removal {
     }
 
     async fn nak(&self, _delay: Duration) {
-        // The next look finds it again.
+        // The next search finds it again.
         let name = &self.stream.cached_info().config.name;
         self.seen.lock().entry(name.clone()).or_default().remove(&self.sequence);
     }

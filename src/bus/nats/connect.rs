@@ -1,4 +1,4 @@
-//! The connection itself: made with patience, its changes logged and told.
+//! The connection: made with retries, its changes logged.
 
 use super::super::chain;
 use super::{BusOpenError, NatsOptions, PING_EVERY, TIMEOUT};
@@ -17,7 +17,7 @@ use std::{
 };
 use tokio::sync::watch;
 
-/// Connects, waiting as the policy says.
+/// Connects, with retries as the policy says.
 pub(super) async fn connect(
     options: &NatsOptions,
     name: &str,
@@ -45,12 +45,12 @@ pub(super) async fn connect(
     retry(options.connect, &format!("NATS at `{name}`"), attempt).await.map_err(failed)
 }
 
-/// The reason of a failure with what an operator can do about it.
+/// Adds to the reason of a failure what an operator can do about it.
 fn with_advice(failure: AttemptFailure<String>, name: &str) -> AttemptFailure<String> {
     failure.map(|reason| format!("{reason}; {}", advice(&reason, "bus.url", name)))
 }
 
-/// What is wrong, whose setting it is, and whether trying again can help.
+/// Converts an error: what is wrong, which setting is to blame, and whether a retry can help.
 fn failure(error: &ConnectError, options: &NatsOptions) -> AttemptFailure<String> {
     let reason = chain(error);
     if let Some(tls) = tls_error(error) {
@@ -78,15 +78,15 @@ fn failure(error: &ConnectError, options: &NatsOptions) -> AttemptFailure<String
     }
 }
 
-/// What TLS itself has against a connection, which the driver calls a failure of input and output.
+/// Returns the TLS error of a failed connection, which the driver reports as an I/O error.
 fn tls_error<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a rustls::Error> {
     let io = error.downcast_ref::<std::io::Error>().and_then(std::io::Error::get_ref);
     let found = io.and_then(|inner| inner.downcast_ref());
     found.or_else(|| tls_error(error.source()?))
 }
 
-/// One line for each change of the connection. While it is down the driver tries for ever and
-/// reports each failure; only the first of them is logged.
+/// Logs each change of the connection once. While it is down the driver retries for ever and reports each failure; only
+/// the first is logged.
 fn log_events(
     name: String,
     link: Arc<watch::Sender<u64>>,

@@ -1,4 +1,4 @@
-//! Settings of streams and consumers that aren't what Trellis needs: which a start puts right, and which stop it.
+//! Settings of streams and consumers that differ from what Trellis needs: which a start sets back, and which stop it.
 
 use super::super::subject;
 use crate::domain::decode;
@@ -12,13 +12,13 @@ use std::time::Duration;
 /// The consequence of a setting that differs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Consequence {
-    /// The configuration says otherwise: a start sets it.
+    /// The configuration has another value: a start sets it.
     Configured,
-    /// An operator changed it: a start sets it, and says what it may have cost.
+    /// An operator changed it: a start sets it back, and says what may have been lost.
     Mended(&'static str),
-    /// It can't be changed in place, or nobody but an operator knows why it is so: nothing starts.
+    /// It can't be changed in place, or only an operator knows why it was set: nothing starts.
     Fatal(&'static str),
-    /// It can't be changed in place and loses nothing: it is only told.
+    /// It can't be changed in place and loses nothing: it is only reported.
     Told(&'static str),
 }
 
@@ -27,15 +27,15 @@ use Consequence::{Configured, Fatal, Mended, Told};
 /// A setting whose value differs from the expected one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Difference {
-    /// Name by which the server knows the setting.
+    /// Name of the setting on the server.
     setting: &'static str,
     found: Value,
     expected: Value,
     pub(super) consequence: Consequence,
 }
 
-/// Settings of a stream by the server's names. What isn't here is for operators to choose: placement, compression,
-/// direct reads, republishing, description.
+/// Settings of a stream, by the server's names. Others are the operator's choice: placement, compression, direct reads,
+/// republishing, description.
 const STREAM: [(&str, Consequence); 28] = [
     ("subjects", Configured),
     ("discard", Configured),
@@ -67,7 +67,7 @@ const STREAM: [(&str, Consequence); 28] = [
     ("max_consumers", Told("it limits how many can watch, or take jobs, at the same time")),
 ];
 
-/// Settings of a shared consumer. What isn't here is for operators to choose: description, sampling, metadata.
+/// Settings of a shared consumer. Others are the operator's choice: description, sampling, metadata.
 const CONSUMER: [(&str, Consequence); 25] = [
     ("ack_wait", Configured),
     ("max_deliver", Mended("it gives up messages after some deliveries, and they stay where nobody gets them")),
@@ -96,7 +96,7 @@ const CONSUMER: [(&str, Consequence); 25] = [
     ("max_waiting", Told("it limits how many workers can wait for messages")),
 ];
 
-/// How a stream differs from what it must be. `prefix` is the first token of the venue's subjects.
+/// Returns how a stream differs from the expected one. `prefix` is the first token of the venue's subjects.
 pub(super) fn of_stream(prefix: &str, found: &stream::Config, expected: &stream::Config) -> Vec<Difference> {
     let subjects = subject::beside(prefix, &expected.subjects, &found.subjects);
     let expected = stream::Config { subjects, ..expected.clone() };
@@ -105,9 +105,9 @@ pub(super) fn of_stream(prefix: &str, found: &stream::Config, expected: &stream:
     let mut all = compare(&STREAM, found, &expected);
     for difference in &mut all {
         difference.consequence = match difference.setting {
-            // Only an age that the configuration knows nothing of loses something.
+            // Only an age that the configuration doesn't have loses messages.
             "max_age" if ages => Configured,
-            // Of what only the venue publishes; and a stream of an earlier version has no schedules yet.
+            // For streams that only the venue publishes to; and a stream of an earlier version has no schedules yet.
             "allow_msg_ttl" if !is_queue => Told("it lets messages say when they expire"),
             "allow_msg_schedules" if expected.allow_message_schedules => Configured,
             _ => difference.consequence,
@@ -116,12 +116,12 @@ pub(super) fn of_stream(prefix: &str, found: &stream::Config, expected: &stream:
     all
 }
 
-/// How a shared consumer differs from what it must be.
+/// Returns how a shared consumer differs from the expected one.
 pub(super) fn of_consumer(found: &consumer::Config, expected: &consumer::Config) -> Vec<Difference> {
     compare(&CONSUMER, found, expected)
 }
 
-/// The settings as they are put right: what is fatal or only told stays as it was found.
+/// Returns the settings to write: those that can be set back are as expected, all others as found.
 pub(super) fn mended<T: Serialize + DeserializeOwned>(found: &T, all: &[Difference]) -> Result<T, decode::Wrong> {
     let mut settings = object(found);
     for difference in all.iter().filter(|difference| difference.is_mended()) {
@@ -131,7 +131,7 @@ pub(super) fn mended<T: Serialize + DeserializeOwned>(found: &T, all: &[Differen
     decode::typed(Value::Object(settings))
 }
 
-/// Differences that stop a start, in words; `None` without one.
+/// Returns the differences that stop a start, in words; `None` if there are none.
 pub(super) fn fatal(all: &[Difference]) -> Option<String> {
     let fatal: Vec<_> = all.iter().filter(|one| matches!(one.consequence, Fatal(_))).map(ToString::to_string).collect();
     (!fatal.is_empty()).then(|| fatal.join("; "))
@@ -155,7 +155,7 @@ fn object<T: Serialize>(settings: &T) -> Map<String, Value> {
     }
 }
 
-/// A server leaves out what is as by default, or says it.
+/// Returns a value without its default, which a server may leave out or state.
 fn normal(setting: &str, value: &Value) -> Value {
     let is_default = match value {
         Value::Null | Value::Bool(false) => true,
@@ -165,13 +165,13 @@ fn normal(setting: &str, value: &Value) -> Value {
         Value::Object(fields) => fields.is_empty(),
         Value::Bool(true) => false,
     };
-    // No limit is -1 or 0.
+    // -1 and 0 both mean no limit.
     let is_unlimited = setting.starts_with("max_") && value.as_i64() == Some(-1);
     if is_default || is_unlimited { Value::Null } else { value.clone() }
 }
 
 impl Difference {
-    /// Whether a start puts the setting right.
+    /// Whether a start sets the setting back.
     pub(super) const fn is_mended(&self) -> bool {
         matches!(self.consequence, Configured | Mended(_))
     }
@@ -188,7 +188,7 @@ impl fmt::Display for Difference {
     }
 }
 
-/// Settings that are times, in nanoseconds.
+/// Settings that are durations, in nanoseconds.
 const TIMES: [&str; 7] = [
     "max_age",
     "duplicate_window",
@@ -199,10 +199,10 @@ const TIMES: [&str; 7] = [
     "subject_delete_marker_ttl",
 ];
 
-/// Characters of a value that are shown: an operator may have written any.
+/// Characters of a value that are shown: an operator may have written any text.
 const SHOWN: usize = 200;
 
-/// A value of a setting, as people read it.
+/// Formats a value of a setting for people.
 fn value_text(setting: &str, value: &Value) -> String {
     match value.as_u64() {
         Some(nanos) if TIMES.contains(&setting) && nanos > 0 => {

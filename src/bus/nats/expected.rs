@@ -1,4 +1,4 @@
-//! What each stream and shared consumer must be like.
+//! The expected settings of each stream and shared consumer.
 
 use super::super::subject;
 use super::partitions::spread_over;
@@ -14,35 +14,34 @@ use async_nats::jetstream::{
 };
 use std::time::Duration;
 
-/// Window of a stream that strangers publish to: the shortest that a server takes (0 means its default of two minutes).
-/// All owners share the ids of such a stream, and one owner's `Nats-Msg-Id` drops another's message while the window
-/// lasts. The store deduplicates, by owner.
+/// Window of duplicates of a stream that others publish to: the shortest that a server accepts (0 means its default of
+/// two minutes). All owners share the ids of such a stream, and one owner's `Nats-Msg-Id` drops another's message
+/// within the window. The store deduplicates, by owner.
 const SHORTEST_WINDOW: Duration = Duration::from_millis(100);
 
-/// Window of a stream that only the venue publishes to. Its ids are made with the venue's key, and nobody knows one
-/// before its message is stored: a republish after a crash is seen once.
+/// Window of duplicates of a stream that only the venue publishes to. Its ids are made with the venue's key, and can't
+/// be known before their message is stored: a republish after a crash is stored once.
 const OUT_DUPLICATES: Duration = Duration::from_mins(10);
 
-/// Running turns of the whole fleet plus delayed ones; the server's default of 1000 would cap the
-/// fleet.
+/// Running turns of the whole fleet plus delayed ones; the server's default of 1000 would cap the fleet.
 const MAX_ACK_PENDING: i64 = 100_000;
 
-/// Requests for work waiting at the same time: one for each worker process, with room.
+/// Requests for messages waiting at the same time: one per worker process, with room.
 const MAX_WAITING: i64 = 4096;
 
-/// How long live text can be read again: a watcher whose connection broke is back in seconds.
+/// Time for which live text can be read again: a watcher whose connection broke is back in seconds.
 const LIVE_AGE: Duration = Duration::from_mins(10);
 
 /// Bytes of live text that are kept, in memory.
 const LIVE_BYTES: i64 = 64 * 1024 * 1024;
 
-/// How long the journal tells of a change: longer than a store's disk or replicas lag behind its answers.
+/// Time for which the journal keeps a change: longer than a store's disk or replicas lag behind its answers.
 const JOURNAL_AGE: Duration = Duration::from_hours(1);
 
-/// Bytes of the journal, at most: a million changes and more.
+/// Most bytes of the journal, enough for a million changes.
 const JOURNAL_BYTES: u64 = 256 << 20;
 
-/// Every stream that a start makes, with the consumer that workers share.
+/// Returns every stream that a start creates, with the consumer that workers share.
 pub(super) fn all_streams(options: &NatsOptions) -> Vec<(Config, Option<pull::Config>)> {
     let spread = (0..spread_over(options.partitions)).map(Some);
     let inbound = std::iter::once(None).chain(spread);
@@ -58,7 +57,7 @@ pub(super) fn inbound_of(options: &NatsOptions, part: Option<usize>) -> Config {
         name: inbound_name(prefix, part),
         subjects: subject::inbound(prefix, part),
         retention: RetentionPolicy::WorkQueue,
-        // Never drop accepted work to make room: refuse new work.
+        // Accepted work must never be dropped to make room: new work is refused.
         discard: DiscardPolicy::New,
         duplicate_window: SHORTEST_WINDOW,
         metadata: options.owner.as_ref().map(ownership::metadata).unwrap_or_default(),
@@ -79,7 +78,7 @@ pub(super) fn outbound(options: &NatsOptions) -> Config {
     }
 }
 
-/// Keeps one message, the epoch of the store.
+/// Returns the stream of one message, the mark of the store's epoch.
 pub(super) fn epoch(options: &NatsOptions) -> Config {
     Config {
         name: epoch_name(&options.prefix),
@@ -92,7 +91,8 @@ pub(super) fn epoch(options: &NatsOptions) -> Config {
     }
 }
 
-/// One message for each thing. None makes room for another: a record that isn't taken is an error that its caller meets.
+/// Returns the stream with one message per protected thing. None makes room for another: a refused record is an error
+/// for its caller.
 pub(super) fn protection(options: &NatsOptions) -> Config {
     Config {
         name: protection_name(&options.prefix),
@@ -106,7 +106,7 @@ pub(super) fn protection(options: &NatsOptions) -> Config {
     }
 }
 
-/// Batches of names of acknowledged changes. Who reads it is told how far back it reaches.
+/// Returns the stream of batches of names of acknowledged changes. Readers get how far back it reaches.
 pub(super) fn journal(options: &NatsOptions) -> Config {
     Config {
         name: journal_name(&options.prefix),
@@ -126,15 +126,16 @@ pub(super) fn jobs(options: &NatsOptions) -> Config {
         subjects: vec![subject::all_jobs(&options.prefix)],
         retention: RetentionPolicy::WorkQueue,
         discard: DiscardPolicy::New,
-        // Nobody waits any more for what is older, and it would take the room of others.
+        // No session waits for older jobs, and they would take the room of others.
         max_age: OUTBOUND_DEADLINE_MAX,
         duplicate_window: OUT_DUPLICATES,
         ..common(options)
     }
 }
 
-/// Live text may be lost: it is in memory, and nobody waits for it to be stored. It has as many replicas as what may
-/// not: with one, nobody could watch a job, and no worker start, while a server of a cluster is away.
+/// Returns the stream of live text, which may be lost: it is in memory, and no publisher waits until it is stored. It
+/// has as many replicas as the other streams: with one, no job could be watched, and no worker start, while a server of
+/// a cluster is away.
 pub(super) fn live(options: &NatsOptions) -> Config {
     Config {
         name: live_name(&options.prefix),
@@ -149,8 +150,8 @@ pub(super) fn live(options: &NatsOptions) -> Config {
     }
 }
 
-/// Alarms of timers: those to come on one subject for each timer, and those that ring until a worker has
-/// looked. Old ones are never in the way, so there is no limit that could push out one to come.
+/// Returns the stream of timers' alarms: future ones on one subject per timer, and ringing ones until a worker has
+/// handled them. Old ones need no space of others, so there is no limit that could push out a future one.
 pub(super) fn timers(options: &NatsOptions) -> Config {
     Config {
         name: timers_name(&options.prefix),
@@ -159,7 +160,7 @@ pub(super) fn timers(options: &NatsOptions) -> Config {
         discard: DiscardPolicy::Old,
         max_bytes: -1,
         allow_message_schedules: true,
-        // A server sets it with schedules.
+        // The server requires it for schedules.
         allow_rollup: true,
         duplicate_window: SHORTEST_WINDOW,
         ..common(options)

@@ -1,11 +1,11 @@
-//! Why the queue can't be opened.
+//! Errors of opening the queue.
 
 use crate::domain::identity::BusOwner;
 
 /// Why the bus can't be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum BusOpenError {
-    /// No server within the time of the policy, or it refuses the credentials.
+    /// No server answered within the policy's time, or the server refuses the credentials.
     #[error("can't connect to NATS at `{bus}`: {reason}")]
     Connect {
         /// Address of the queue, without credentials.
@@ -13,7 +13,7 @@ pub enum BusOpenError {
         /// Error of the driver, in words.
         reason: String,
     },
-    /// Its version is too old.
+    /// The server's version is too old.
     #[error("NATS at `{bus}`: expected version 2.12 or newer, got {version}")]
     Version {
         /// Address of the queue, without credentials.
@@ -28,14 +28,14 @@ pub enum BusOpenError {
     Stranger {
         /// Address of the queue, without credentials.
         bus: String,
-        /// Name of the stream that says so.
+        /// Name of the stream whose metadata name the store.
         stream: String,
         /// The store that the queue belongs to.
         owner: Box<BusOwner>,
         /// The store of this process.
         own: Box<BusOwner>,
     },
-    /// A stream or consumer with this name is something else.
+    /// A stream of this name has other settings.
     #[error(
         "NATS at `{bus}`: stream `{stream}` can't be used: {reason}; use another `bus.prefix`, or delete it when nothing in it matters"
     )]
@@ -47,7 +47,7 @@ pub enum BusOpenError {
         /// The settings that differ, in words.
         reason: String,
     },
-    /// A consumer is something else, or somebody's who takes what workers should get.
+    /// A consumer has other settings, or is a stranger's that takes messages of workers.
     #[error(
         "NATS at `{bus}`: consumer `{consumer}` of stream `{stream}` can't stay: {reason}; delete it (`nats consumer rm {stream} {consumer}`): messages stay, and a worker makes its own anew"
     )]
@@ -61,7 +61,7 @@ pub enum BusOpenError {
         /// The settings that differ, in words.
         reason: String,
     },
-    /// A cluster can't make a stream or consumer as long as too few of its servers are up.
+    /// A cluster can't create a stream or consumer while too few of its servers are up.
     #[error("NATS at `{bus}`: stream `{stream}` can't be set up yet: {reason}")]
     NotYet {
         /// Address of the queue, without credentials.
@@ -73,7 +73,7 @@ pub enum BusOpenError {
         /// Whether the server gave no answer at all.
         is_silent: bool,
     },
-    /// The server refuses to make a stream or consumer, e.g. because `JetStream` is off or full.
+    /// The server refuses to create a stream or consumer, e.g. because `JetStream` is off or full.
     #[error("NATS at `{bus}`: can't set up stream `{stream}`: {reason}")]
     Setup {
         /// Address of the queue, without credentials.

@@ -1,4 +1,4 @@
-//! What operators ask: messages in transit, stuck messages, settings of the server.
+//! Reads for operators: messages in transit, stuck messages, settings of the server.
 
 use super::super::{BusError, chain, subject};
 use super::partitions::Inbound;
@@ -8,18 +8,18 @@ use crate::store::BackendSetting;
 use async_nats::jetstream::stream::Info;
 use std::time::Duration;
 
-/// Longest enumeration; an audit of a longer queue waits until it is shorter.
+/// Most messages listed; an audit of a longer queue waits until it is shorter.
 const MAX_LISTED: usize = 10_000;
 
-/// Time between two looks for stuck messages. They cost space only, and few appear.
+/// Time between two searches for stuck messages, which cost space only and are few.
 const JANITOR_EVERY: Duration = Duration::from_mins(10);
 
 /// Least `max_payload` of a server, in bytes: the longest submission, its seal and its headers.
 const LEAST_PAYLOAD: usize = SUBMISSION_BYTES + 100_000;
 
 impl NatsBus {
-    /// [`super::Bus::in_transit`]: reads every stored message above the acknowledged ones. Messages
-    /// without an id aren't listed.
+    /// Implements [`super::Bus::in_transit`]: reads every stored message above the acknowledged ones. Messages without
+    /// an id aren't listed.
     pub(super) async fn unacknowledged(&self) -> Result<Vec<String>, BusError> {
         let line = self.line().await?;
         let mut ids = Vec::new();
@@ -48,8 +48,8 @@ impl NatsBus {
         Ok(info.ack_floor.stream_sequence)
     }
 
-    /// Removes messages that are acknowledged and still stored, and returns how many. A server
-    /// that was killed can keep such; they count against the stream's size limit.
+    /// Removes messages that are acknowledged and still stored, and returns how many. A killed server can leave such
+    /// messages, which count against the stream's size limit.
     pub async fn janitor(&self) -> Result<u64, BusError> {
         let line = self.line().await?;
         let mut purged = 0;
@@ -65,7 +65,7 @@ impl NatsBus {
         Ok(purged)
     }
 
-    /// Runs [`NatsBus::janitor`] when its time has come.
+    /// Runs [`NatsBus::janitor`] if it is due.
     pub(super) async fn clean_when_due(&self) {
         if !is_due(&self.janitor_due, JANITOR_EVERY) {
             return;
@@ -79,7 +79,7 @@ impl NatsBus {
         }
     }
 
-    /// The queue of jobs for external workers.
+    /// Returns the setting of the queue of jobs for external workers.
     async fn jobs_setting(&self) -> BackendSetting {
         let name = format!("nats jobs for external workers ({})", streams::jobs_name(self.prefix()));
         let stream = match self.last_line().context.get_stream(streams::jobs_name(self.prefix())).await {
@@ -109,7 +109,7 @@ impl NatsBus {
         BackendSetting { name, value, problem: problem.map(str::to_owned) }
     }
 
-    /// [`super::Bus::settings`].
+    /// Implements [`super::Bus::settings`] by the server's answers.
     pub(super) async fn server_settings(&self) -> Result<Vec<BackendSetting>, BusError> {
         let line = self.line().await?;
         let server = line.client.server_info();
@@ -171,7 +171,7 @@ impl NatsBus {
         if let Ok(found) = self.last_line().context.get_stream(&timers).await {
             all.push(setting("timers", format!("{} set (in {timers})", found.cached_info().state.messages), None));
         }
-        // A stream that keeps whatever comes would keep the probes.
+        // A stream that stores any subject would store the probes.
         if !is_wrong {
             all.extend(self.partitions().await);
         }

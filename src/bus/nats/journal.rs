@@ -1,5 +1,5 @@
-//! What `JetStream` keeps against a loss of the store: the newest record of what protects somebody, and a journal of what
-//! was acknowledged.
+//! What `JetStream` keeps against a loss of the store: the newest record of each protected thing, and a journal of
+//! acknowledged changes.
 
 use super::super::{BusError, subject};
 use super::{NatsBus, chain, streams};
@@ -16,15 +16,15 @@ use bytes::Bytes;
 use futures::StreamExt;
 use std::time::Duration;
 
-/// How long a record counts that ends some day: of a job, a turn, an account, and of what was deleted, whose version the
-/// store knows for twice as long. A store that was set back further was restored from a copy, on purpose.
+/// Time to live of records that expire: of a job, a turn, an account, and of deletions, whose version the store knows
+/// for twice as long. A store that was set back further was restored from a copy on purpose.
 const RECORD_TTL: &str = "12h";
 
 /// Longest wait for the next message of a stream that has one.
 const READ_TIMEOUT: Duration = Duration::from_secs(10);
 
 impl NatsBus {
-    /// Bodies of the messages that a stream has now, the oldest first.
+    /// Returns the bodies of the messages that a stream has now, oldest first.
     async fn read_stream(&self, name: String, deliver_policy: DeliverPolicy) -> Result<Vec<Bytes>, BusError> {
         let mut stream = self.stream(name).await?;
         let state = stream.info().await.map_err(|error| self.unavailable(&error))?.state.clone();
@@ -51,7 +51,7 @@ impl NatsBus {
         }
     }
 
-    /// When the oldest batch was stored, where older ones have left the stream.
+    /// Returns when the oldest batch was stored, if older ones have left the stream.
     async fn begin_of_journal(&self) -> Result<Option<Millis>, BusError> {
         let mut stream = self.stream(streams::journal_name(self.prefix())).await?;
         let state = stream.info().await.map_err(|error| self.unavailable(&error))?.state.clone();
@@ -74,7 +74,7 @@ impl Journal for NatsBus {
 
     async fn protections(&self) -> Result<Vec<ProtectionRecord>, JournalError> {
         let bodies = self.read_stream(streams::protection_name(self.prefix()), DeliverPolicy::All).await?;
-        // One that can't be read is of a newer build, which puts it in force.
+        // A record that can't be decoded is of a newer build, which applies it.
         Ok(bodies.iter().filter_map(|body| decode::stored(body).ok()).collect())
     }
 

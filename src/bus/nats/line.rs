@@ -1,5 +1,6 @@
-//! One connection with what is used over it, and another one when it ends. The driver reconnects by itself, but for a
-//! message that it can't even refuse (async-nats 0.51 panics at a lone CR in a header's value): then its task is gone.
+//! One connection with the streams that are used over it, and its replacement when it ends. The driver reconnects by
+//! itself, except after a message that it can't even refuse (async-nats 0.51 panics at a lone CR in a header's value),
+//! which ends its task.
 
 use super::connect::connect;
 use super::partitions::Inbound;
@@ -15,19 +16,19 @@ use parking_lot::RwLock;
 use std::sync::Arc;
 use tokio::sync::watch;
 
-/// One connection, with the streams made sure of.
+/// One connection, whose streams were created or checked.
 pub(super) struct Line {
     pub(super) client: Client,
     pub(super) context: Context,
     inbound: RwLock<Arc<[Inbound]>>,
     /// What the server refuses this user.
     pub(super) rights: Arc<Rights>,
-    /// Grows with every loss of the connection: pending requests for messages died with it.
+    /// Grows with every loss of the connection, which ends pending requests for messages.
     pub(super) link: watch::Receiver<u64>,
 }
 
 impl Line {
-    /// Connects, waiting as the policy says, and makes the streams and the consumer.
+    /// Connects, with retries as the policy says, and creates the streams and the consumer.
     pub(super) async fn open(options: &NatsOptions, name: &str) -> Result<Self, BusOpenError> {
         let (link_sender, link) = watch::channel(0);
         let rights = Arc::new(Rights::new(&options.prefix));
@@ -38,8 +39,8 @@ impl Line {
         let context = ContextBuilder::new().timeout(TIMEOUT).ack_timeout(TIMEOUT).build(client.clone());
         let inbound = {
             let (client, context, link, rights) = (&client, &context, &link, &rights);
-            // A server that dies after the connection was made is waited for like one that isn't
-            // there yet: what was asked of it is never answered.
+            // A server that dies after the connection was made is waited for like one that isn't there yet: it never
+            // answers what was sent to it.
             let ask = || async move {
                 let mut lost = fresh(link);
                 let made = tokio::select! {
@@ -74,22 +75,22 @@ impl Line {
         Ok(Self { client, context, inbound: RwLock::new(inbound.into()), rights, link })
     }
 
-    /// The driver's task has ended: nothing comes or goes over it any more.
+    /// Whether the driver's task has ended, so that the line is of no more use.
     fn is_gone(&self) -> bool {
         self.link.has_changed().is_err()
     }
 
-    /// The streams of messages for agents; the one that isn't spread is the first.
+    /// Returns the streams of messages to agents; the one that isn't spread comes first.
     pub(super) fn inbound(&self) -> Arc<[Inbound]> {
         Arc::clone(&self.inbound.read())
     }
 
-    /// They were made sure of again.
+    /// Replaces the streams after they were checked again.
     pub(super) fn set_inbound(&self, inbound: Vec<Inbound>) {
         *self.inbound.write() = inbound.into();
     }
 
-    /// For what is asked now: tells of losses from here on.
+    /// Returns a receiver of connection losses from now on.
     pub(super) fn fresh_link(&self) -> watch::Receiver<u64> {
         fresh(&self.link)
     }
@@ -102,12 +103,12 @@ fn fresh(link: &watch::Receiver<u64>) -> watch::Receiver<u64> {
 }
 
 impl NatsBus {
-    /// What there is, whether it still serves or not.
+    /// Returns the current line, whether it still works or not.
     pub(super) fn last_line(&self) -> Arc<Line> {
         Arc::clone(&self.line.read())
     }
 
-    /// One that serves: the same, or a new one when its task has ended.
+    /// Returns a working line: the current one, or a new one if its task has ended.
     pub(super) async fn line(&self) -> Result<Arc<Line>, BusError> {
         let line = self.last_line();
         if !line.is_gone() || self.is_closed() {
@@ -131,11 +132,11 @@ impl NatsBus {
         Ok(fresh)
     }
 
-    /// One that serves and has a server.
+    /// Returns a working line that has a connection.
     pub(super) async fn connected(&self) -> Result<Arc<Line>, BusError> {
         let line = self.line().await?;
         match line.client.connection_state() {
-            // The driver would keep a request until the server is back, and its caller until the timeout.
+            // The driver would keep a request until the server is back, and its caller would wait until the timeout.
             State::Disconnected => {
                 Err(BusError::Unavailable { bus: self.name.clone(), reason: "disconnected".to_owned() })
             }

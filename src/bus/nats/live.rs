@@ -1,4 +1,4 @@
-//! Live text of jobs, out of the stream that keeps it for some minutes; and questions about them.
+//! Live text of jobs, from the stream that keeps it for some minutes; and questions about jobs.
 
 use super::super::{AUTHORIZATION_HEADER, BusError, JobQuestion, LiveFeed, LiveSubject, Piece, subject};
 use super::{NatsBus, streams};
@@ -8,14 +8,14 @@ use async_nats::jetstream::stream::LastRawMessageErrorKind;
 use async_trait::async_trait;
 use futures::{StreamExt, stream::BoxStream};
 
-/// Processes of this name share the questions among themselves.
+/// Queue group whose members share the questions.
 const QUEUE_GROUP: &str = "trellis";
 
 #[async_trait]
 impl LiveFeed for NatsBus {
     async fn follow(&self, job: &JobId, after: Option<u64>) -> Result<BoxStream<'static, Piece>, BusError> {
         let stream = self.stream(streams::live_name(self.prefix())).await?;
-        // The stream is in memory: after a restart of the server its places begin anew.
+        // The stream is in memory: after a restart of the server its places begin again.
         let last = stream.cached_info().state.last_sequence;
         let deliver_policy = match after {
             Some(after) if after <= last => DeliverPolicy::ByStartSequence { start_sequence: after + 1 },

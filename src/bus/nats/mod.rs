@@ -1,7 +1,8 @@
 //! Bus over NATS `JetStream`.
 //!
-//! The connection: `line`. Streams and consumers: `streams`. Taking messages: `receive`; those that break connections:
-//! `broken`; of which streams: `partitions`. Timers: `alarms`. What operators see: `inspect`.
+//! `line` has the connection, `streams` the streams and consumers, `receive` the requests for messages, `broken` the
+//! messages that break connections, `partitions` the spread over streams, `alarms` the timers, `inspect` the reads of
+//! operators.
 
 mod alarms;
 mod answers;
@@ -56,59 +57,59 @@ use std::{
 /// Longest wait for an answer of the server; then it is unknown whether a publish happened.
 const TIMEOUT: Duration = Duration::from_secs(5);
 
-/// A peer that answers no ping for twice as long is gone; the driver's default is a minute.
+/// Interval of pings: a peer that answers none for twice as long is gone. The driver's default is a minute.
 const PING_EVERY: Duration = Duration::from_secs(10);
 
-/// Another publish on the same subject, or one with the same id, is on its way: the same one works a moment later.
+/// Pause and tries while another publish on the same subject, or with the same id, is in flight.
 const IN_FLIGHT_WAIT: Duration = Duration::from_millis(5);
 const IN_FLIGHT_TRIES: u32 = 20;
 
-/// Time between two attempts to make a missing stream or consumer again.
+/// Time between two attempts to create a missing stream or consumer again.
 const REPAIR_EVERY: Duration = Duration::from_secs(1);
 
-/// Nobody takes a message while a stream changes its leader, or as long as a server hasn't heard of a new stream from the
-/// others: that is over within a second. What lasts longer, an election after a leader's death for one, is for the caller
-/// to wait for.
+/// Pause and tries while a stream takes no message because its leader changes, or because a server doesn't know a new
+/// stream yet: both are over within a second. What lasts longer, e.g. an election after a leader's death, is for the
+/// caller to wait for.
 const LEADERLESS_WAIT: Duration = Duration::from_millis(250);
 const LEADERLESS_TRIES: u32 = 4;
 
-/// How to reach NATS and what its streams shall be like.
+/// Options of a connection to NATS, and the settings of its streams.
 #[derive(Debug, Clone)]
 pub struct NatsOptions {
-    /// `nats://[user:password@]host:port`, several separated by commas.
+    /// One or more of `nats://[user:password@]host:port`, separated by commas.
     pub url: String,
-    /// Certificates and credentials.
+    /// Files with certificates and credentials.
     pub files: NatsFiles,
     /// First token of every subject; in capitals the name of the streams.
     pub prefix: String,
-    /// Copies of every stream.
+    /// Number of copies of every stream.
     pub replicas: usize,
-    /// Streams over which messages for agents are spread; 1 = there is but one.
+    /// Number of streams over which messages to agents are spread; 1 = one stream.
     pub partitions: usize,
-    /// How long completions stay readable.
+    /// Time for which completions stay readable.
     pub out_max_age: Duration,
     /// Size limit of each stream, in bytes.
     pub max_bytes: u64,
-    /// Address of the server's monitoring port.
+    /// URL of the server's monitoring port.
     pub monitor: Option<String>,
-    /// An unacknowledged message is delivered again after it; the lease of a session.
+    /// Time after which an unacknowledged message is delivered again; the lease of a session.
     pub ack_wait: Duration,
     /// Longest wait of [`Bus::receive`] for the first message.
     pub poll: Duration,
-    /// How long to wait for a server at the start.
+    /// Retries of the first connection.
     pub connect: RetryPolicy,
-    /// Where unreadable messages are counted.
+    /// Counters of unreadable messages.
     pub metrics: Arc<Metrics>,
     /// The store that the queue must belong to; `None` compares nothing.
     pub owner: Option<BusOwner>,
     /// Whether the queue is taken from another store.
     pub adopt: bool,
-    /// Nothing is made or changed.
+    /// Whether nothing is created or changed.
     pub reads_only: bool,
 }
 
 impl NatsOptions {
-    /// What `config` says about the NATS servers at `url`.
+    /// Returns the options of `config` for the NATS servers at `url`.
     pub fn new(config: &Config, url: &str, connect: RetryPolicy, metrics: Arc<Metrics>) -> Self {
         Self {
             url: url.to_owned(),
@@ -130,31 +131,31 @@ impl NatsOptions {
     }
 }
 
-/// Messages that can't be delivered and wait to be collected.
+/// Most undeliverable messages that wait to be collected.
 const ASIDE: usize = 100;
 
-/// The bus over one server or cluster.
+/// The bus over one NATS server or cluster.
 pub struct NatsBus {
-    /// Where, without credentials.
+    /// Address of the queue, without credentials.
     name: String,
     options: NatsOptions,
     line: RwLock<Arc<Line>>,
-    /// Held by who makes a new one.
+    /// Held while a new line is opened.
     reopening: tokio::sync::Mutex<()>,
     closed: AtomicBool,
     pulling: tokio::sync::Mutex<receive::Pulling>,
-    /// What came and can't be delivered.
+    /// Received messages that can't be delivered.
     aside: Mutex<Vec<Unreadable>>,
-    /// What breaks connections.
+    /// Search for messages that break connections.
     broken: broken::Watch,
-    /// When the next look for stuck messages is due.
+    /// Time of the next search for stuck messages.
     janitor_due: Mutex<Instant>,
-    /// When streams that seem to be gone may be made again.
+    /// Earliest time at which missing streams are created again.
     repair_due: Mutex<Instant>,
 }
 
 impl NatsBus {
-    /// Connects, waiting as the policy says, and makes the streams and the consumer.
+    /// Connects, with retries as the policy says, and creates the streams and the consumer.
     pub async fn open(options: &NatsOptions) -> Result<Self, BusOpenError> {
         let name = mask_url(&options.url);
         let line = Line::open(options, &name).await?;
@@ -172,13 +173,13 @@ impl NatsBus {
         })
     }
 
-    /// First token of every subject.
+    /// Returns the first token of every subject.
     pub fn prefix(&self) -> &str {
         &self.options.prefix
     }
 
-    /// After an error that a missing stream or consumer can have caused: makes them again, at most
-    /// once in `REPAIR_EVERY`. An operator may have deleted them, or a server lost its disk.
+    /// Creates missing streams and consumers again after an error that they can have caused, at most once in
+    /// `REPAIR_EVERY`. An operator may have deleted them, or a server lost its disk.
     async fn repair(&self) {
         if self.options.reads_only || !is_due(&self.repair_due, REPAIR_EVERY) {
             return;
@@ -186,14 +187,14 @@ impl NatsBus {
         let line = self.last_line();
         match streams::ensure(&line.context, &self.name, &self.options).await {
             Ok(inbound) => line.set_inbound(inbound),
-            // The caller says what doesn't work, and the cluster mends itself.
+            // The caller reports the failure, and the cluster repairs itself.
             Err(error @ BusOpenError::NotYet { .. }) => tracing::debug!("{error}"),
             Err(error) => tracing::warn!("{error}"),
         }
     }
 
-    /// Gives back messages that nobody took, sends what is queued (acknowledgements among it) and closes the connection;
-    /// without a server, which the driver would wait for, nothing is sent.
+    /// Returns messages that weren't taken to the server, sends what is buffered (acknowledgements included) and closes
+    /// the connection; without a server, which the driver would wait for, nothing is sent.
     pub async fn close(&self) {
         let client = self.last_line().client.clone();
         let sent = async {
@@ -221,7 +222,7 @@ impl NatsBus {
         self.no_answer(chain(error))
     }
 
-    /// Nobody knows whether it was done; what is known of the reason.
+    /// Returns the error of a call that may have been executed, with what is known of the reason.
     fn no_answer(&self, reason: String) -> BusError {
         BusError::Unavailable { bus: self.name.clone(), reason: self.last_line().rights.explain(reason) }
     }
@@ -237,7 +238,7 @@ impl NatsBus {
         BusError::NoStream { bus: self.name.clone(), reason }
     }
 
-    /// Publishes to a stream and waits until it is stored.
+    /// Publishes to a stream and waits until the message is stored.
     async fn publish_stored(
         &self,
         subject: String,
@@ -253,7 +254,7 @@ impl NatsBus {
             let acked = match sent {
                 Ok(ack) => tokio::select! {
                     acked = ack.into_future() => acked.map(|_| ()),
-                    // The driver doesn't fail what was in flight; its answer can't come any more.
+                    // The driver doesn't fail publishes in flight; their answers can't come any more.
                     _ = lost.changed() => {
                         let reason = "the connection was lost before the acknowledgement".to_owned();
                         return Err(BusError::Unavailable { bus: self.name.clone(), reason });
@@ -269,7 +270,7 @@ impl NatsBus {
             }
             if error.kind() == PublishErrorKind::StreamNotFound {
                 leaderless += 1;
-                // Where that has just been tried in vain, others needn't wait as well.
+                // If that was just tried without success, others needn't wait as well.
                 let in_vain = *self.repair_due.lock() > Instant::now();
                 if leaderless < LEADERLESS_TRIES && !in_vain {
                     tokio::time::sleep(LEADERLESS_WAIT).await;
@@ -291,9 +292,8 @@ impl NatsBus {
     async fn subscribed(&self, subject: String) -> Result<async_nats::Subscriber, BusError> {
         let line = self.line().await?;
         let messages = line.client.subscribe(subject).await.map_err(|error| self.unavailable(&error))?;
-        // A connection is served in order: the answer to a request means that the server has the
-        // subscription, so that nothing sent after this call is missed. Other servers of a cluster hear of it a moment
-        // later.
+        // A connection is served in order: the answer to a request means that the server has the subscription, so that
+        // no later message is missed. Other servers of a cluster learn of it a moment later.
         line.context.query_account().await.map_err(|error| self.unavailable(&error))?;
         Ok(messages)
     }
@@ -361,7 +361,7 @@ impl Bus for NatsBus {
         Ok(Box::pin(async move {
             let mut told = told;
             if told.next().await.is_none() {
-                // The connection is gone, and nothing is told any more.
+                // The connection is gone, and no announcement can come any more.
                 std::future::pending::<()>().await;
             }
         }))
@@ -398,7 +398,7 @@ impl Bus for NatsBus {
     }
 }
 
-/// True once for each `every`.
+/// Returns whether the time has come, and sets the next one `every` later.
 fn is_due(due: &Mutex<Instant>, every: Duration) -> bool {
     let mut due = due.lock();
     let now = Instant::now();

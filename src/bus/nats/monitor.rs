@@ -1,14 +1,14 @@
-//! What a server says of itself on its monitoring port alone: how often it syncs its files.
+//! What a server reports only on its monitoring port: how often it syncs its files.
 
 use crate::domain::decode;
 use crate::store::BackendSetting;
 use serde::Deserialize;
 use std::time::Duration;
 
-/// Longest wait for its answer.
+/// Longest wait for the server's answer.
 const TIMEOUT: Duration = Duration::from_secs(3);
 
-/// Bytes of its answer that are read.
+/// Most bytes of the answer that are read.
 const ANSWER_BYTES: usize = 1 << 20;
 
 /// Characters of another server's id that are shown.
@@ -16,12 +16,12 @@ const SHOWN: usize = 80;
 
 const SYNC_INTERVAL: &str = "nats sync_interval";
 
-/// Value of a setting that no client is told.
+/// Value of a setting that the server doesn't report to clients.
 const UNTOLD: &str = "not shown to clients";
 
 const ALONE: &str = "with one replica an acknowledged submission survives a power failure only with `sync_interval: always` (config/nats.conf has it)";
 
-/// `/jsz`, as far as it matters here.
+/// The needed part of the answer of `/jsz`.
 #[derive(Debug, Deserialize)]
 struct Jsz {
     config: JszConfig,
@@ -32,14 +32,14 @@ struct Jsz {
 
 #[derive(Debug, Deserialize)]
 struct JszConfig {
-    /// Nanoseconds.
+    /// Interval in nanoseconds.
     #[serde(default)]
     sync_interval: u64,
     #[serde(default)]
     sync_always: bool,
 }
 
-/// How often the server with this id syncs what it stores, for a stream with so many replicas.
+/// Returns how often the server with this id syncs what it stores, judged for a stream with `replicas`.
 pub(super) async fn sync(monitor: Option<&str>, replicas: usize, server: &str) -> BackendSetting {
     let Some(monitor) = monitor else {
         return untold(replicas, "the server's monitoring port says it: start it with `-m 8222` and set `bus.monitor`");

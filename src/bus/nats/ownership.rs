@@ -1,25 +1,25 @@
-//! The store that the queue belongs to, as the metadata of its inbound stream say it.
+//! The store that the queue belongs to, in the metadata of its inbound stream.
 
 use super::{BusOpenError, NatsOptions};
 use crate::domain::identity::BusOwner;
 use async_nats::jetstream::stream::Config;
 use std::collections::HashMap;
 
-/// Names of the metadata.
+/// Names of the metadata entries.
 const STORE: &str = "trellis-store";
 const VENUE: &str = "trellis-venue";
 const PREFIX: &str = "trellis-store-prefix";
 
-/// Characters of each that are shown: anybody who may change streams may have written them.
+/// Characters of each entry that are shown: anyone who may change streams may have written them.
 const SHOWN: usize = 100;
 
-/// Metadata by which a stream names its store.
+/// Returns the metadata by which a stream names its store.
 pub(super) fn metadata(owner: &BusOwner) -> HashMap<String, String> {
     let BusOwner { store, venue, prefix } = owner.clone();
     [(STORE, store), (VENUE, venue), (PREFIX, prefix)].map(|(name, value)| (name.to_owned(), value)).into()
 }
 
-/// The store that a stream belongs to; `None` where an earlier version made it.
+/// Returns the store that a stream belongs to; `None` if an earlier version created it.
 pub(super) fn owner_of(found: &Config) -> Option<BusOwner> {
     let text = |name: &str| Some(found.metadata.get(name)?.chars().take(SHOWN).collect());
     Some(BusOwner {
@@ -29,7 +29,7 @@ pub(super) fn owner_of(found: &Config) -> Option<BusOwner> {
     })
 }
 
-/// Whether a stream is this store's, or nobody's yet.
+/// Checks that a stream belongs to this store, or to none yet.
 pub(super) fn check(bus: &str, found: &Config, options: &NatsOptions) -> Result<(), BusOpenError> {
     let (Some(owner), Some(own)) = (owner_of(found), &options.owner) else { return Ok(()) };
     if owner.store == own.store {

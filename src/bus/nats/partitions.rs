@@ -1,6 +1,6 @@
-//! Streams of messages for agents, each with the consumer that all workers share: the one that everything goes through,
-//! or those over which owners are spread (`bus.partitions`) beside it. A server's mapping spreads what others publish;
-//! what it doesn't is in the first one, and taken all the same.
+//! Streams of messages to agents, each with the consumer that all workers share: the one for everything, or beside it
+//! those over which owners are spread (`bus.partitions`). A server's mapping spreads what others publish; what it
+//! doesn't spread is in the first one, and is received all the same.
 
 use super::super::{BusError, chain, subject};
 use super::{NatsBus, streams};
@@ -12,35 +12,35 @@ use futures::StreamExt;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-/// Places of the stream of all are those of its messages, for which ids were made of them; those of a partition begin
-/// so many bits higher.
+/// Bits by which the places of a partition are shifted. Places of the first stream are its sequences, because ids were
+/// made of them.
 const PART_BITS: u32 = 56;
 
-/// For a probe to come back.
+/// Longest wait for a probe to come back.
 const PROBE: Duration = Duration::from_secs(2);
 
-/// Of so many owners: few partitions have none of them.
+/// Number of probes, each of another owner, so that few partitions get none.
 const PROBES: usize = 64;
 
-/// Of no kind that a stream takes: nobody keeps it.
+/// Kind of the probes, which no stream stores.
 const PROBE_KIND: &str = "probe";
 
-/// One of them.
+/// One stream of messages to agents, with its consumer.
 #[derive(Debug, Clone)]
 pub(super) struct Inbound {
-    /// `None` = what isn't spread.
+    /// Number of the partition; `None` = messages that aren't spread.
     pub(super) part: Option<usize>,
     pub(super) stream: Stream,
     pub(super) consumer: PullConsumer,
 }
 
 impl Inbound {
-    /// Every subject of its messages.
+    /// Returns a filter for all its messages.
     pub(super) fn filter(&self, prefix: &str) -> String {
         subject::all_inbound(prefix, self.part)
     }
 
-    /// Of a message: no other of any of these streams has it.
+    /// Returns the place of a message, unique over all these streams.
     pub(super) fn place(&self, sequence: u64) -> u64 {
         let part = self.part.map_or(0, |part| part as u64 + 1);
         (part << PART_BITS) | sequence
@@ -54,18 +54,18 @@ impl Inbound {
 /// What the server does with a message that others publish.
 #[derive(Debug, PartialEq, Eq)]
 enum Mapping {
-    /// It goes on as it came.
+    /// It keeps the subject.
     None,
-    /// It goes where Trellis puts it.
+    /// It maps the subject as Trellis does.
     Same,
-    /// It goes elsewhere: here for one.
+    /// It maps to other subjects, such as this one.
     Other(String),
-    /// Nothing came back: nobody here may publish or listen there.
+    /// No probe came back: this user may not publish or listen there.
     Unknown(String),
 }
 
 impl NatsBus {
-    /// Where a message goes.
+    /// Returns the subject for an address, spread over partitions if there are some.
     pub(super) fn subject(&self, to: &Address) -> String {
         match (to, self.options.partitions) {
             (Address::In { owner, agent, kind }, partitions @ 2..) => {
@@ -75,7 +75,7 @@ impl NatsBus {
         }
     }
 
-    /// One line where messages are spread, or somebody believes that they are.
+    /// Returns a setting if messages are spread or a mapping exists.
     pub(super) async fn partitions(&self) -> Option<BackendSetting> {
         let wanted = self.options.partitions;
         let there = self.last_line().inbound().iter().filter(|inbound| inbound.part.is_some()).count();
@@ -89,15 +89,15 @@ impl NatsBus {
         Some(setting(self.prefix(), (wanted, there), &mapping))
     }
 
-    /// Sends probes of some owners as others would, and sees where they come out.
+    /// Publishes probes of some owners, and compares the subjects on which they arrive.
     async fn mapping(&self) -> Result<Mapping, BusError> {
         let prefix = self.prefix();
         let client = self.line().await?.client.clone();
-        // A name that nobody else has: doctors may look at the same time.
+        // A unique name: several doctors may probe at the same time.
         let name = client.new_inbox().replace('.', "-");
         let mut mapped = self.subscribed(format!("{prefix}.part.*.*.*.{name}.{PROBE_KIND}")).await?;
         let mut plain = self.subscribed(format!("{prefix}.in.*.*.{name}.{PROBE_KIND}")).await?;
-        // With one partition there is no right place, and any probe tells that there is a mapping.
+        // With one partition there is no expected place, and any probe shows whether there is a mapping.
         let probes = if self.options.partitions == 1 { 1 } else { PROBES };
         for n in 0..probes {
             let probe = format!("{prefix}.in.t{n}.u{n}.{name}.{PROBE_KIND}");
@@ -127,7 +127,7 @@ impl NatsBus {
     }
 }
 
-/// With so many partitions by the settings, and by the streams that there are.
+/// Returns the setting for the configured number of partitions and the number of existing streams.
 fn setting(prefix: &str, (wanted, there): (usize, usize), mapping: &Mapping) -> BackendSetting {
     let by_server = match mapping {
         Mapping::None => "the server spreads nothing".to_owned(),
@@ -161,7 +161,7 @@ fn setting(prefix: &str, (wanted, there): (usize, usize), mapping: &Mapping) -> 
     BackendSetting { name: "nats partitions".to_owned(), value, problem }
 }
 
-/// Streams beside the one that takes everything.
+/// Returns the number of streams beside the first one.
 pub(super) const fn spread_over(partitions: usize) -> usize {
     if partitions == 1 { 0 } else { partitions }
 }

@@ -1,4 +1,4 @@
-//! Taking messages from the shared consumers, never more than asked for.
+//! Reception of messages from the shared consumers, never more than asked for.
 
 use super::super::{
     AUTHORIZATION_HEADER, BusError, Delivery, ID_HEADER, RECEIVE_BYTES, Settle, Unreadable, WhenEmpty, subject,
@@ -19,51 +19,51 @@ use std::sync::Arc;
 use std::{collections::VecDeque, time::Duration};
 use tokio::{sync::watch, time::Instant};
 
-/// Longest wait for the answer to "what is there now".
+/// Longest wait for the answer to a request for present messages.
 const FETCH_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Messages of the first answer: the largest that there are fit in. (A limit of bytes is no way: from a consumer with
-/// replicas the end of such an answer comes before its messages.)
+/// Messages of the first answer: as many of the largest size as fit into the limit of bytes. (A limit of bytes in the
+/// request doesn't work: from a consumer with replicas the end of such an answer comes before its messages.)
 const FIRST: usize = RECEIVE_BYTES >> 20;
 
-/// Answers grow so many times from one to the next.
+/// Factor by which answers may grow from one to the next.
 const GROWTH: usize = 4;
 
-/// Wait after a failed pull, so that a server that refuses isn't asked in a tight loop.
+/// Pause after a failed request, so that a server that refuses isn't asked in a tight loop.
 const PAUSE_AFTER_ERROR: Duration = Duration::from_millis(100);
 
-/// The same of one stream while others give.
+/// Pause after an error of one stream while others deliver.
 const REST_AFTER_ERROR: Duration = Duration::from_secs(1);
 
-/// So small a part of what is asked for is asked of streams that had nothing.
+/// Share of a request that goes to streams without messages at the last one: one in this many.
 const IDLE: usize = 8;
 
-/// A stream that hasn't answered by then holds up no other.
+/// Time after which a stream that hasn't answered doesn't delay the others.
 const SLOW: Duration = Duration::from_millis(250);
 
-/// Shorter waits than this are none.
+/// Shortest wait that is worth a request.
 const SHORT: Duration = Duration::from_millis(50);
 
-/// What was asked of the server and what came, stream by stream. It lives in the bus: when the caller of `receive`
-/// goes away meanwhile, the next call goes on with it and nothing has to wait for the ack wait.
+/// Requests and received messages, by stream. It is kept in the bus: when the caller of `receive` drops its future, the
+/// next call continues, and no message waits for the ack wait.
 #[derive(Default)]
 pub(super) struct Pulling {
     pulls: Vec<Pull>,
-    /// Which is asked first: when less is wanted than there are streams, each has its turn.
+    /// Stream that is asked first: with fewer messages wanted than there are streams, each has its turn.
     first: usize,
 }
 
-/// Of one stream.
+/// Request and messages of one stream.
 struct Pull {
     request: Option<Request>,
     taken: VecDeque<jetstream::Message>,
-    /// Messages of the next answer at most, by what the last one had.
+    /// Most messages of the next answer, by the size of the last ones.
     most: usize,
-    /// The last answer had some.
+    /// Whether the last answer had messages.
     is_busy: bool,
-    /// Why the last request failed.
+    /// Error of the last request.
     problem: Option<String>,
-    /// It isn't asked before.
+    /// Earliest time of the next request.
     rests_until: Option<Instant>,
     pace: LogPace,
 }
@@ -72,7 +72,7 @@ struct Request {
     batch: Batch,
     lost: watch::Receiver<u64>,
     deadline: Instant,
-    /// Nobody waits for all of it: it is for the first message that comes, or late.
+    /// Whether it isn't waited for to its end: it is for the first message, or late.
     is_waiting: bool,
 }
 
@@ -88,7 +88,7 @@ impl Pull {
         self.request.is_none() && self.problem.is_none() && self.rests_until.is_none_or(|until| until <= Instant::now())
     }
 
-    /// Waits for a message of its request, or for its end.
+    /// Waits for a message of its request, or for the request's end.
     async fn next(&mut self) {
         let Some(Request { batch, lost, deadline, .. }) = &mut self.request else { return };
         let problem = tokio::select! {
@@ -101,7 +101,7 @@ impl Pull {
                 Some(Err(error)) => Some(error.to_string()),
                 None => None,
             },
-            // The server doesn't know the request any more.
+            // After a loss of the connection the server has forgotten the request.
             _ = lost.changed() => None,
             () = tokio::time::sleep_until(*deadline) => Some("no answer to a request for messages".to_owned()),
         };
@@ -112,20 +112,20 @@ impl Pull {
         }
     }
 
-    /// Waits until a request for what is there is answered completely, or can't be any more.
+    /// Waits until a request for present messages is answered completely, or can't be any more.
     async fn drain(&mut self) {
         while self.request.as_ref().is_some_and(|request| !request.is_waiting) {
             self.next().await;
         }
     }
 
-    /// Takes what has come.
+    /// Takes the messages that have arrived.
     fn collect(&mut self) {
         while self.request.is_some() && self.next().now_or_never().is_some() {}
     }
 
-    /// Such messages fit into the next answer, of so many bytes, as often as that; a few more than into this one, for they
-    /// may be larger.
+    /// Sets the size of the next answer: as many of the largest message received as fit into `bytes`, but not much more
+    /// than in this answer, since others may be larger.
     fn learn(&mut self, bytes: usize) {
         let largest = self.taken.iter().map(|message| message.payload.len()).max();
         self.is_busy = largest.is_some();
@@ -140,29 +140,30 @@ impl Pulling {
         self.pulls.iter().map(|pull| pull.taken.len()).sum()
     }
 
-    /// Waits until what is there has come, but not long for one stream of several: it may come later.
+    /// Waits until the present messages have arrived, but only briefly for one stream of several: its messages may come
+    /// later.
     async fn drain(&mut self) {
         let limit = if self.pulls.len() == 1 { Duration::MAX } else { SLOW };
         let _ = tokio::time::timeout(limit, join_all(self.pulls.iter_mut().map(Pull::drain))).await;
         let bytes = RECEIVE_BYTES / self.pulls.len().max(1);
         for pull in &mut self.pulls {
             pull.learn(bytes);
-            // What comes of it now comes when it comes.
+            // What arrives later is taken when it arrives.
             if let Some(request) = &mut pull.request {
                 request.is_waiting = true;
             }
         }
     }
 
-    /// The next that comes of any request; `None` when there is none.
+    /// Returns a future for the next message of any request; `None` if there is no request.
     fn waits(&mut self) -> Option<impl Future<Output = ()>> {
         let waits = self.pulls.iter_mut().filter(|pull| pull.request.is_some());
         let waits: Vec<_> = waits.map(|pull| Box::pin(pull.next())).collect();
         (!waits.is_empty()).then(|| select_all(waits).map(drop))
     }
 
-    /// Which streams are asked for how many messages, that there are `max`: those that had none share little of it, so
-    /// that one with many is emptied nearly as fast as if it were alone.
+    /// Divides a request for `max` messages over the streams: those without messages last time get a small share, so
+    /// that a busy stream is emptied nearly as fast as alone.
     fn shares(&mut self, max: usize) -> Vec<(usize, usize)> {
         let count = self.pulls.len();
         let mut left = max.saturating_sub(self.len());
@@ -189,20 +190,20 @@ impl Pulling {
 }
 
 impl NatsBus {
-    /// [`super::Bus::receive`]. First what is there; when nothing is, a request for exactly one
-    /// message of each stream, and then what came with the first of them. A larger waiting request would have to be
-    /// dropped half-filled, and what was on its way to it would come only after the ack wait.
+    /// Implements [`super::Bus::receive`]. It first requests present messages; if there are none, exactly one message
+    /// of each stream, and then what came with the first of them. A larger waiting request would have to be dropped
+    /// half-filled, and messages on their way to it would come only after the ack wait.
     ///
-    /// Requests carry no idle heartbeat: `Batch` of async-nats 0.51 returns `Pending` on one
-    /// without a waker and sleeps through the messages after it. A lost connection is noticed by
-    /// `link` at once, a silent server five seconds after `poll`.
+    /// Requests carry no idle heartbeat: `Batch` of async-nats 0.51 returns `Pending` on one without a waker and sleeps
+    /// through the messages after it. `link` shows a lost connection at once; a silent server is noticed five seconds
+    /// after `poll`.
     pub(super) async fn take(&self, max: usize, when_empty: WhenEmpty) -> Result<Vec<Delivery>, BusError> {
         if max == 0 {
             return Ok(self.take_outstanding().await);
         }
         self.clean_when_due().await;
         if self.look_for_broken().await {
-            // They are seen to before a request for messages would bring more of them.
+            // They are handled before a request for messages brings more of them.
             return Ok(Vec::new());
         }
         let line = self.line().await?;
@@ -224,7 +225,7 @@ impl NatsBus {
         }
         self.see_to_problems(&all, &mut pulling).await?;
         self.put_back(&all, &mut pulling, max).await;
-        // Nothing is awaited from here on: whoever gets the deliveries settles them.
+        // Nothing is awaited from here on: the caller settles the deliveries.
         Ok(self.deliveries(&all, &mut pulling))
     }
 
@@ -236,7 +237,7 @@ impl NatsBus {
         deliveries.collect()
     }
 
-    /// What still comes of requests that were made, as soon as something does; nothing when all are answered.
+    /// Returns what still arrives for earlier requests, as soon as something does; empty when all are answered.
     async fn take_outstanding(&self) -> Vec<Delivery> {
         let all = self.last_line().inbound();
         let mut pulling = self.pulling.lock().await;
@@ -247,7 +248,7 @@ impl NatsBus {
         self.deliveries(&all, &mut pulling)
     }
 
-    /// Asks for as many of the messages that are there now as are missing to `max`.
+    /// Requests present messages, up to `max` with those that are here.
     async fn ask_for_present(
         &self,
         line: &Line,
@@ -265,7 +266,7 @@ impl NatsBus {
         Ok(())
     }
 
-    /// Waits for the first message of any stream, or until nobody gives any.
+    /// Waits for the first message of any stream, or until all streams have failed.
     async fn wait_for_one(&self, line: &Line, all: &[Inbound], pulling: &mut Pulling) -> Result<(), BusError> {
         let end = Instant::now() + self.options.poll;
         while pulling.len() == 0 && pulling.pulls.iter().any(|pull| pull.problem.is_none()) {
@@ -286,12 +287,12 @@ impl NatsBus {
                 Some(waits) => drop(tokio::time::timeout_at(rested.unwrap_or(end).min(end), waits).await),
                 None => tokio::time::sleep(SHORT).await,
             }
-            // A request of an earlier call has ended: nothing came, and its stream is asked again.
+            // A request of an earlier call has ended without a message, and its stream is asked again.
         }
         Ok(())
     }
 
-    /// What failed rests, or is an error when nothing came of anything.
+    /// Pauses streams that failed; returns an error if all failed and no message came.
     async fn see_to_problems(&self, all: &[Inbound], pulling: &mut Pulling) -> Result<(), BusError> {
         let count = pulling.pulls.iter().filter(|pull| pull.problem.is_some()).count();
         if count == 0 {
@@ -314,7 +315,7 @@ impl NatsBus {
             tokio::time::sleep(PAUSE_AFTER_ERROR).await;
             Box::pin(self.repair()).await;
         } else if pulling.len() == 0 {
-            // The others have nothing just now; what comes for them waits no longer than this.
+            // The other streams have no message now; what arrives for them waits no longer than this.
             let _ = tokio::time::timeout(REST_AFTER_ERROR, Box::pin(self.repair())).await;
         }
         match first {
@@ -323,7 +324,7 @@ impl NatsBus {
         }
     }
 
-    /// Gives back what is too much (an earlier call asked for more) and puts aside what can't be
+    /// Returns surplus messages to the server (an earlier call asked for more) and puts aside those that can't be
     /// delivered.
     async fn put_back(&self, all: &[Inbound], pulling: &mut Pulling, max: usize) {
         let mut left = max;
@@ -333,9 +334,9 @@ impl NatsBus {
             pull.taken = readable;
             for message in unreadable {
                 match stray(self.prefix(), inbound, message.clone()) {
-                    // More than anybody collects stay with the server until the ack wait is over.
+                    // Messages beyond the room stay with the server until the ack wait is over.
                     Some(unreadable) => drop(self.put_aside(unreadable)),
-                    // Without an acknowledgement subject it isn't of the stream.
+                    // Without an acknowledgement subject it isn't a message of the stream.
                     None => settle(&message, AckKind::Term).await,
                 }
             }
@@ -347,7 +348,7 @@ impl NatsBus {
         }
     }
 
-    /// Gives back everything that came and that nobody took, before the connection closes.
+    /// Returns all messages that weren't taken to the server, before the connection closes.
     pub(super) async fn put_back_all(&self) {
         let mut pulling = self.pulling.lock().await;
         for pull in &mut pulling.pulls {
@@ -360,7 +361,7 @@ impl NatsBus {
     }
 }
 
-/// Why a request for messages failed; the driver has a number for it.
+/// Describes a failed request for messages; the driver reports a number.
 fn words(stream: &str, error: &str) -> String {
     if !error.contains(": 503") {
         return error.to_owned();
@@ -370,7 +371,7 @@ fn words(stream: &str, error: &str) -> String {
     )
 }
 
-/// A message that can't be delivered, and why.
+/// Returns a message that can't be delivered, with the reason.
 fn stray(prefix: &str, inbound: &Inbound, message: jetstream::Message) -> Option<Unreadable> {
     let error = subject::parse_inbound(prefix, &message.subject).err()?;
     let (sequence, published) = place(inbound, &message).ok()?;
@@ -387,14 +388,14 @@ fn stray(prefix: &str, inbound: &Inbound, message: jetstream::Message) -> Option
     })
 }
 
-/// Its place, and when it was published.
+/// Returns place and publication time of a message.
 fn place(inbound: &Inbound, message: &jetstream::Message) -> Result<(u64, Millis), String> {
     let info = message.info().map_err(|error| format!("no acknowledgement subject: {error}"))?;
     let published = u64::try_from(info.published.unix_timestamp_nanos() / 1_000_000).unwrap_or_default();
     Ok((inbound.place(info.stream_sequence), Millis(published)))
 }
 
-/// What a message says about itself, or what is wrong with it.
+/// Converts a message to a delivery, or returns what is wrong with it.
 fn delivery(prefix: &str, inbound: &Inbound, message: jetstream::Message) -> Result<Delivery, String> {
     let (owner, agent, kind) = subject::parse_inbound(prefix, &message.subject).map_err(|error| error.to_string())?;
     let (sequence, published) = place(inbound, &message)?;
@@ -407,8 +408,8 @@ fn delivery(prefix: &str, inbound: &Inbound, message: jetstream::Message) -> Res
     Ok(Delivery { owner, agent, kind, id, authorization, body, sequence, delivered, published, settle })
 }
 
-/// The producer's event id, [`ID_HEADER`]. `Nats-Msg-Id` counts for nothing: all owners share the ids that a stream
-/// compares.
+/// Returns the producer's event id, [`ID_HEADER`]. `Nats-Msg-Id` isn't used, because all owners share the ids that a
+/// stream compares.
 pub(super) fn producer_id(headers: &HeaderMap) -> Option<String> {
     headers.get(ID_HEADER).map(|value| value.as_str().to_owned())
 }

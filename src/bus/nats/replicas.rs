@@ -1,28 +1,28 @@
-//! Where the copies of a stream and of its consumer are, and what their number and state mean.
+//! The copies of a stream and of its consumer: where they are, and what their number and state mean.
 
 use super::{NatsBus, chain, streams};
 use crate::store::BackendSetting;
 use async_nats::jetstream::stream::{ClusterInfo, Info, PeerInfo, StorageType};
 use std::time::Duration;
 
-/// The servers of a stream are in touch every second.
+/// Silence after which a replica counts as missing: the servers of a stream exchange messages every second.
 const SILENT: Duration = Duration::from_secs(8);
 
-/// Of a stream or a consumer.
+/// Copies of a stream or a consumer.
 struct Copies {
-    /// What they are of.
+    /// Name of the stream or consumer.
     name: String,
-    /// How many it shall have.
+    /// Number of copies that it is configured with.
     count: usize,
-    /// How many all shall have.
+    /// Number of copies that `bus.replicas` asks for.
     wanted: usize,
-    /// On disks.
+    /// Whether the copies are on disk.
     is_kept: bool,
     cluster: ClusterInfo,
 }
 
 impl NatsBus {
-    /// The number alone where there is one server; else one line for each stream and shared consumer.
+    /// Returns the number of copies for a single server; for a cluster one setting for each stream and shared consumer.
     pub(super) async fn replicas(&self, inbound: &Info) -> Vec<BackendSetting> {
         let line = self.last_line();
         let setting = |value| BackendSetting { name: "nats replicas".to_owned(), value, problem: None };
@@ -73,12 +73,12 @@ impl Copies {
         }
     }
 
-    /// Of a consumer of this stream: it gets as many, a while after the stream has them.
+    /// Returns the copies of a consumer of this stream, which gets as many a while after the stream.
     fn consumer(&self, name: &str, cluster: Option<ClusterInfo>) -> Self {
         Self {
             name: format!("{}, consumer `{name}`", self.name),
             cluster: cluster.unwrap_or_default(),
-            // What its number means is said of the stream.
+            // The stream's setting judges the number.
             wanted: self.count,
             is_kept: false,
             ..*self
@@ -120,7 +120,7 @@ impl Copies {
         problems
     }
 
-    /// How much can be lost with what is missing.
+    /// Describes how many copies are missing, and how many more may be lost.
     fn missing(&self, majority: usize) -> Option<String> {
         let missing =
             self.cluster.replicas.iter().filter(|peer| peer.offline || !peer.current || is_silent(peer)).count();
@@ -134,7 +134,8 @@ impl Copies {
     }
 }
 
-/// A killed server is called offline only minutes later, and is as current as ever where nothing comes.
+/// Whether a peer is silent: a killed server is reported offline only minutes later, and stays current without new
+/// messages.
 fn is_silent(peer: &PeerInfo) -> bool {
     peer.active > SILENT
 }

@@ -1,4 +1,4 @@
-//! What operators are told of the settings of streams and consumers, and of the store that they belong to.
+//! Reports for operators on the settings of streams and consumers, and on the store that they belong to.
 
 use super::differences::{self, Consequence, Difference};
 use super::{NatsBus, chain, expected, ownership, streams};
@@ -7,7 +7,7 @@ use crate::store::BackendSetting;
 use async_nats::jetstream::consumer::{IntoConsumerConfig, pull};
 use async_nats::jetstream::stream::{Config, RetentionPolicy, Stream};
 
-/// Streams and consumers that were compared, and rows of those that differ.
+/// Numbers of compared streams and consumers, and rows of those that differ.
 #[derive(Default)]
 struct Findings {
     streams: usize,
@@ -17,7 +17,7 @@ struct Findings {
 }
 
 impl NatsBus {
-    /// One row where all is as it must be, else one for each stream or consumer that isn't.
+    /// Returns one row if all settings are right, else one for each stream or consumer that differs.
     pub(super) async fn stream_settings(&self) -> Result<Vec<BackendSetting>, BusError> {
         let line = self.line().await?;
         let mut findings = Findings::default();
@@ -35,7 +35,7 @@ impl NatsBus {
         Ok(findings.into_rows())
     }
 
-    /// Row of the store that the queue belongs to, where its inbound stream names one.
+    /// Returns the row of the store that the queue belongs to, if its inbound stream names one.
     pub(super) fn owner_setting(&self, inbound: &Config) -> Option<BackendSetting> {
         let owner = ownership::owner_of(inbound)?;
         let problem = match &self.options.owner {
@@ -102,7 +102,7 @@ fn row(name: &str, value: String, problem: Option<String>) -> BackendSetting {
     BackendSetting { name: format!("nats {name}"), value, problem }
 }
 
-/// Rows of what differs: one for what loses or stops something, one for the rest.
+/// Returns rows of differences: one for those that lose or stop something, one for the rest.
 fn differing(what: &str, found: &[Difference]) -> Vec<BackendSetting> {
     let is_grave = |one: &&Difference| matches!(one.consequence, Consequence::Mended(_) | Consequence::Fatal(_));
     let (grave, light): (Vec<_>, Vec<_>) = found.iter().partition(is_grave);

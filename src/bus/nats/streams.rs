@@ -1,4 +1,4 @@
-//! The streams and the consumer, made or checked at the start (`protocol.md`, "Streams").
+//! The streams and consumers, created or checked at the start.
 
 use super::differences::{self, Consequence, Difference};
 use super::expected::{self, epoch, inbound_of, jobs, journal, live, outbound, protection, timers};
@@ -19,42 +19,42 @@ use std::error::Error;
 /// Most partitions that `bus.partitions` allows.
 const MOST_PARTITIONS: usize = 64;
 
-/// Consumers of strangers that are named.
+/// Most foreign consumers that are named.
 const STRANGERS_NAMED: usize = 3;
 
-/// The one consumer that all workers share.
+/// Name of the consumer that all workers share.
 pub(super) const CONSUMER: &str = "workers";
 
-/// Name of the inbound stream, or of a partition of it.
+/// Returns the name of the inbound stream, or of a partition of it.
 pub(super) fn inbound_name(prefix: &str, part: Option<usize>) -> String {
     let all = prefix.to_uppercase();
     part.map_or_else(|| all.clone(), |part| format!("{all}_PART_{part}"))
 }
 
-/// Name of the stream of completions.
+/// Returns the name of the stream of completions.
 pub(super) fn outbound_name(prefix: &str) -> String {
     format!("{}_OUT", prefix.to_uppercase())
 }
 
-/// The one consumer of due timers that all workers share.
+/// Name of the consumer of due timers that all workers share.
 pub(super) const TIMER_CONSUMER: &str = "timers";
 
-/// Name of the stream of timers.
+/// Returns the name of the stream of timers.
 pub(super) fn timers_name(prefix: &str) -> String {
     format!("{}_TIMERS", prefix.to_uppercase())
 }
 
-/// Name of the stream of jobs for external workers.
+/// Returns the name of the stream of jobs for external workers.
 pub(super) fn jobs_name(prefix: &str) -> String {
     format!("{}_JOBS", prefix.to_uppercase())
 }
 
-/// Name of the stream of live text.
+/// Returns the name of the stream of live text.
 pub(super) fn live_name(prefix: &str) -> String {
     format!("{}_LIVE", prefix.to_uppercase())
 }
 
-/// Names of all streams but the inbound ones, with the consumer that workers share.
+/// Returns the names of all streams but the inbound ones, with the consumer that workers share.
 pub(super) fn other_streams(prefix: &str) -> [(String, Option<&'static str>); 7] {
     [
         (outbound_name(prefix), None),
@@ -67,7 +67,7 @@ pub(super) fn other_streams(prefix: &str) -> [(String, Option<&'static str>); 7]
     ]
 }
 
-/// Makes the streams and the consumers, or brings them up to date; what they are given by.
+/// Creates or updates the streams and consumers; returns the streams of messages to agents.
 pub(super) async fn ensure(context: &Context, bus: &str, options: &NatsOptions) -> Result<Vec<Inbound>, BusOpenError> {
     check_owner(context, bus, options).await?;
     ensure_stream(context, bus, options, outbound(options)).await?;
@@ -87,7 +87,7 @@ pub(super) async fn ensure(context: &Context, bus: &str, options: &NatsOptions) 
     Ok(all)
 }
 
-/// The queue of another store is left as it is.
+/// Checks that the queue doesn't belong to another store, before anything is changed.
 async fn check_owner(context: &Context, bus: &str, options: &NatsOptions) -> Result<(), BusOpenError> {
     let name = inbound_name(&options.prefix, None);
     match context.get_stream(&name).await {
@@ -97,7 +97,7 @@ async fn check_owner(context: &Context, bus: &str, options: &NatsOptions) -> Res
     }
 }
 
-/// Inbound streams that exist; nothing is made.
+/// Returns the inbound streams that exist; creates nothing.
 pub(super) async fn look(context: &Context, bus: &str, options: &NatsOptions) -> Result<Vec<Inbound>, BusOpenError> {
     let mut all = Vec::new();
     for part in std::iter::once(None).chain((0..MOST_PARTITIONS).map(Some)) {
@@ -115,13 +115,13 @@ pub(super) async fn look(context: &Context, bus: &str, options: &NatsOptions) ->
     Ok(all)
 }
 
-/// There were more partitions than are wanted now: what is in them is taken.
+/// Whether a partition exists beyond the configured ones: its messages are received, too.
 async fn was_made(context: &Context, bus: &str, options: &NatsOptions, part: usize) -> Result<bool, BusOpenError> {
     let name = inbound_name(&options.prefix, Some(part));
     match context.get_stream(&name).await {
         Ok(_) => Ok(true),
         Err(error) if is_missing(&error) => Ok(false),
-        // Nobody who spreads nothing needs the right to ask for it.
+        // A configuration without partitions doesn't need the right to ask.
         Err(_) if options.partitions == 1 && part == 0 => Ok(false),
         Err(error) => Err(get_failed(bus, &name, &error)),
     }
@@ -134,13 +134,13 @@ async fn ensure_inbound(
     part: Option<usize>,
 ) -> Result<Inbound, BusOpenError> {
     let stream = ensure_stream(context, bus, options, inbound_of(options, part)).await?;
-    // Two stores may have begun with it at the same moment.
+    // Two stores may have created it at the same moment.
     ownership::check(bus, &stream.cached_info().config, options)?;
     let consumer = ensure_consumer(&stream, bus, expected::consumer(options)).await?;
     Ok(Inbound { part, stream, consumer })
 }
 
-/// The same for the stream of timers and its consumer.
+/// Creates or updates the stream of timers and its consumer.
 pub(super) async fn ensure_timers(
     context: &Context,
     bus: &str,
@@ -150,7 +150,7 @@ pub(super) async fn ensure_timers(
     ensure_consumer(&stream, bus, expected::timer_consumer(options)).await
 }
 
-/// The shared consumer of a stream as it must be. Another one would take messages that workers then never get.
+/// Creates or updates the shared consumer of a stream. Any other consumer would take messages that workers never get.
 async fn ensure_consumer(stream: &Stream, bus: &str, wanted: pull::Config) -> Result<PullConsumer, BusOpenError> {
     let name = wanted.durable_name.clone().unwrap_or_default();
     let unfit = |reason: String| BusOpenError::Consumer {
@@ -173,7 +173,7 @@ async fn ensure_consumer(stream: &Stream, bus: &str, wanted: pull::Config) -> Re
             }
             report(bus, &format!("consumer `{name}` of stream `{}`", stream.cached_info().config.name), &all);
             if found.pause_until.is_some() {
-                // An update leaves a pause as it is.
+                // An update doesn't end a pause.
                 let resumed = stream.resume_consumer(&name).await;
                 resumed.map_err(|error| consumer_failed(stream, bus, &name, &error))?;
             }
@@ -193,7 +193,7 @@ fn consumer_failed(stream: &Stream, bus: &str, name: &str, error: &ConsumerError
     refusal.of(bus, &stream.cached_info().config.name, format!("consumer `{name}`: {}", chain(error)))
 }
 
-/// Settings of a consumer; `None` when it isn't there.
+/// Returns the settings of a consumer; `None` if it doesn't exist.
 pub(super) async fn consumer_there(stream: &Stream, name: &str) -> Result<Option<js_consumer::Config>, ConsumerError> {
     match stream.consumer_info(name).await {
         Ok(info) => Ok(Some(info.config)),
@@ -206,9 +206,9 @@ pub(super) async fn consumer_there(stream: &Stream, name: &str) -> Result<Option
     }
 }
 
-/// Consumers beside the one of workers, of a stream that gives each message to one of them only.
+/// Returns consumers beside the workers' of a stream that gives each message to only one of them.
 pub(super) async fn strangers(stream: &Stream, own: &str) -> Vec<String> {
-    // One error is the end: the driver would ask again and again.
+    // Stops at an error: the driver would ask again and again.
     let names = stream.consumer_names().take_while(|name| std::future::ready(name.is_ok()));
     let names = names.filter_map(|name| std::future::ready(name.ok()));
     names.filter(|name| std::future::ready(name != own)).take(STRANGERS_NAMED).collect().await
@@ -225,7 +225,7 @@ async fn check_strangers(stream: &Stream, bus: &str, own: &str) -> Result<(), Bu
     })
 }
 
-/// Says what was put right, and what can't be.
+/// Logs what was set back, and what can't be.
 fn report(bus: &str, what: &str, all: &[Difference]) {
     for difference in all {
         match difference.consequence {
@@ -240,11 +240,11 @@ fn report(bus: &str, what: &str, all: &[Difference]) {
     }
 }
 
-/// What a server has against a request for a stream.
+/// Why a server refuses a request for a stream.
 enum Refusal {
-    /// This.
+    /// The error code of its answer.
     Said(ErrorCode),
-    /// It doesn't answer.
+    /// The server doesn't answer.
     Silence,
     Other,
 }
@@ -298,23 +298,22 @@ fn make_failed(bus: &str, stream: &str, error: &CreateStreamError) -> BusOpenErr
     refusal.of(bus, stream, chain(error))
 }
 
-/// Name of the stream of the store's epoch.
+/// Returns the name of the stream of the store's epoch.
 pub(super) fn epoch_name(prefix: &str) -> String {
     format!("{}_EPOCH", prefix.to_uppercase())
 }
 
-/// Name of the stream of the newest records of what protects owners.
+/// Returns the name of the stream of protective records.
 pub(super) fn protection_name(prefix: &str) -> String {
     format!("{}_PROTECTION", prefix.to_uppercase())
 }
 
-/// Name of the stream of the journal.
+/// Returns the name of the stream of the journal.
 pub(super) fn journal_name(prefix: &str) -> String {
     format!("{}_JOURNAL", prefix.to_uppercase())
 }
 
-/// Whether a stream is surely not there. A server that is busy with itself, choosing a leader for one, may say of a
-/// publish that nobody is there for it.
+/// Whether a stream doesn't exist. A server that elects a leader may answer a publish as if there were no stream.
 pub(super) async fn is_gone(context: &Context, name: &str) -> bool {
     matches!(context.get_stream(name).await, Err(error) if is_missing(&error))
 }
@@ -329,14 +328,14 @@ async fn ensure_stream(
     let existing = match context.get_stream(&name).await {
         Ok(stream) => stream,
         Err(error) if is_missing(&error) => {
-            // Another process may make it at the same moment: the same request twice is one stream.
+            // Another process may create it at the same moment: the same request twice makes one stream.
             return context.create_stream(wanted).await.map_err(|error| make_failed(bus, &name, &error));
         }
         Err(error) => return Err(get_failed(bus, &name, &error)),
     };
     let actual = existing.cached_info().config.clone();
     if !wanted.metadata.is_empty() {
-        // Another store may have begun with it a moment ago.
+        // Another store may have created it a moment ago.
         ownership::check(bus, &actual, options)?;
     }
     let incompatible = |reason| BusOpenError::Incompatible { bus: bus.to_owned(), stream: name.clone(), reason };
@@ -356,7 +355,7 @@ async fn ensure_stream(
         if !only_said {
             return Err(make_failed(bus, &name, &error));
         }
-        // It takes more than it should: what nobody understands is recorded, and `doctor` says so.
+        // The stream stores too many subjects: unknown ones are recorded, and `doctor` reports it.
         tracing::warn!("NATS at `{bus}`: stream `{name}` keeps its subjects and metadata: {}", chain(&error));
         return Ok(existing);
     }

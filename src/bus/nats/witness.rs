@@ -1,4 +1,4 @@
-//! What `JetStream` remembers of what the store has done: completions, and the epoch.
+//! What `JetStream` remembers of the store's changes: completions, and the epoch.
 
 use super::super::{Address, BusError, Completed, Witness, subject};
 use super::{NatsBus, streams};
@@ -12,7 +12,7 @@ use futures::TryStreamExt;
 use serde::Deserialize;
 use std::time::Duration;
 
-/// The time of an answer of `JetStream`.
+/// The time in an answer of `JetStream`.
 #[derive(Deserialize)]
 struct Told {
     ts: Option<String>,
@@ -23,7 +23,7 @@ impl NatsBus {
         self.line().await?.context.get_stream(name).await.map_err(|error| self.unavailable(&error))
     }
 
-    /// The body of the last message on a subject.
+    /// Returns the body of the last message on a subject.
     pub(super) async fn last_body(&self, stream: &Stream, subject: &str) -> Result<Option<bytes::Bytes>, BusError> {
         match stream.get_last_raw_message_by_subject(subject).await {
             Ok(message) => Ok(Some(message.payload)),
@@ -45,12 +45,12 @@ impl Witness for NatsBus {
         let name = streams::epoch_name(self.prefix());
         let stream = match self.line().await?.context.get_stream(name).await {
             Ok(stream) => stream,
-            // The next mark makes it again.
+            // The next mark creates it again.
             Err(error) if streams::is_missing(&error) => return Ok(None),
             Err(error) => return Err(self.unavailable(&error)),
         };
         let body = self.last_body(&stream, &subject::epoch(self.prefix())).await?;
-        // One that can't be read is as none: the next is left over it.
+        // A mark that can't be decoded counts as none: the next one replaces it.
         Ok(body.and_then(|body| decode::stored(&body).ok()))
     }
 
@@ -63,7 +63,7 @@ impl Witness for NatsBus {
     async fn completed(&self) -> Result<Vec<Completed>, BusError> {
         let line = self.line().await?;
         let stream = match line.context.get_stream(streams::outbound_name(self.prefix())).await {
-            // Who only looks makes none where no worker ever was.
+            // A process that only reads creates no stream where no worker ever was.
             Err(error) if self.options.reads_only && streams::is_missing(&error) => return Ok(Vec::new()),
             stream => stream.map_err(|error| self.unavailable(&error))?,
         };
@@ -87,7 +87,7 @@ impl Witness for NatsBus {
     }
 
     async fn forget(&self, of: &Completed, age: Duration) -> Result<(), BusError> {
-        // It was published a little later than the job ended.
+        // The completion was published a little later than the job ended.
         if age > self.options.out_max_age * 2 {
             return Ok(());
         }

@@ -1,4 +1,4 @@
-//! `auth.*`: names and keys as lists in one text, and which of them belong together.
+//! `auth.*`: names and keys as lists in one text, and settings that belong together.
 
 use super::super::layers::Layers;
 use super::super::{AuthConfig, AuthMode, Config, DidKeys};
@@ -7,7 +7,7 @@ use crate::domain::ids::did::DidKey;
 use crate::domain::token::TokenSubject;
 use std::time::Duration;
 
-/// A clock that is wrong by more is no matter of leeway.
+/// Longest leeway; a larger difference means that a clock is wrong.
 const LONGEST_LEEWAY: Duration = Duration::from_mins(5);
 
 pub(super) fn read(l: &mut Layers) -> AuthConfig {
@@ -31,7 +31,7 @@ pub(super) fn read(l: &mut Layers) -> AuthConfig {
     }
 }
 
-/// Elements with commas between; `None` when one is illegal.
+/// Parses a list separated by commas; `None` if an element is illegal.
 fn list<T>(text: &str, read: impl Fn(&str) -> Option<T>) -> Option<Vec<T>> {
     if text.trim().is_empty() {
         return Some(Vec::new());

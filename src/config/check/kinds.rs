@@ -1,4 +1,4 @@
-//! `resources.kinds.*`: kinds of resources that servers elsewhere provide.
+//! `resources.kinds.*`: kinds of resources that other servers provide.
 
 use super::super::layers::{Entry, KINDS, Layers};
 use super::super::url::callable;
@@ -9,7 +9,7 @@ use crate::domain::resource::remote::{check_kind, verbs};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// A turn waits for its context so long at most.
+/// Longest time that a turn waits for its context.
 const LONGEST: Duration = Duration::from_mins(1);
 
 pub(super) fn read(l: &mut Layers) -> ResourcesConfig {

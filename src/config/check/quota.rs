@@ -1,4 +1,4 @@
-//! `quota.*`: what an owner may keep.
+//! `quota.*`: the default quota of owners.
 
 use super::{Layers, number, parse};
 use crate::domain::quota::{Bytes, MOST, QuotaSettings};

@@ -3,7 +3,7 @@
 use super::super::TlsFiles;
 use super::{Layers, path};
 
-/// The last two belong together.
+/// Reads the files; certificate and key must be set together.
 pub(super) fn read(l: &mut Layers, section: &str) -> TlsFiles {
     let [ca, cert, key] = ["tls_ca", "tls_cert", "tls_key"].map(|name| format!("{section}.{name}"));
     let client = match (path(l, &cert), path(l, &key)) {

@@ -1,10 +1,10 @@
-//! A URL of a setting, or what the file of its `…_file` holds: a password there isn't read in the environment.
+//! A URL of a setting, or of the file of its `…_file`, so that a password needn't be in the environment.
 
 use super::super::{SettingOrigin, error_value};
 use super::{Layers, path};
 use crate::config::files::{SETTINGS_FILE_BYTES, read_text_file};
 
-/// The text that stands for a URL, and where it stands.
+/// The text of a URL, and where it was found.
 pub(super) struct GivenUrl {
     pub text: String,
     key: String,
@@ -14,7 +14,7 @@ pub(super) struct GivenUrl {
 }
 
 impl GivenUrl {
-    /// Records that it is no such URL. What is in a file is not shown, of a setting no login; nor may `why` show one.
+    /// Records that the text is no such URL. The error shows no content of a file and no login; `why` must not either.
     pub fn refuse(self, l: &mut Layers, expected: &str, why: Option<&str>) {
         let why = why.map(|why| format!(": {why}")).unwrap_or_default();
         let problem = match &self.file {
@@ -25,8 +25,7 @@ impl GivenUrl {
     }
 }
 
-/// Reads the setting `key`, or the file that `{key}_file` names, read when the process starts. `None`: an error is
-/// recorded.
+/// Reads the setting `key`, or the file that `{key}_file` names, once at the start. `None`: an error is recorded.
 pub(super) fn read_url(l: &mut Layers, key: &str) -> Option<GivenUrl> {
     let (setting, file_key) = (l.entry(key).clone(), format!("{key}_file"));
     let Some(file) = path(l, &file_key) else {
@@ -45,14 +44,14 @@ pub(super) fn read_url(l: &mut Layers, key: &str) -> Option<GivenUrl> {
             None
         }
         Ok(text) => {
-            // What is wrong with it beside other settings is told of this one.
+            // Errors of the URL beside other settings are reported for the file's setting.
             l.set_origin(key, origin.clone());
             Some(GivenUrl { text: text.trim().to_owned(), key: file_key, origin, file: Some(shown.to_string()) })
         }
     }
 }
 
-/// The same as a value.
+/// Reads a URL with [`read_url`] and parses it by `read`.
 pub(super) fn read<T: Default>(l: &mut Layers, key: &str, expected: &str, read: impl Fn(&str) -> Option<T>) -> T {
     let Some(given) = read_url(l, key) else { return T::default() };
     read(&given.text).unwrap_or_else(|| {

@@ -1,9 +1,9 @@
-//! Changes of documents that many make at once: a meter of a rate limit, the book of a cap, a count.
+//! Concurrent edits of shared documents: the meter of a rate limit, the account of a cap, a count.
 //!
-//! Each for itself would read, decide and write over what it has read, and where hundreds do that with one
-//! document all but one begin anew each time. Here those of one process that come while a write is under way
-//! go together in the next: one read, every decision in the order in which they came, one write. Processes
-//! are in each other's way as before, but with a group each and not with a call.
+//! If each caller read, decided and wrote on its own, hundreds of edits of one document would conflict and all but one
+//! begin anew each time. Here the edits of one process that arrive during a write share the next one: one read, every
+//! decision in order of arrival, one write. Processes still conflict with each other, but once per group and not
+//! once per call.
 
 use super::{EDIT_ATTEMPTS, pause_before};
 use crate::domain::ids::Owner;
@@ -17,50 +17,49 @@ use std::collections::hash_map::Entry;
 use std::sync::Arc;
 use tokio::sync::oneshot;
 
-/// Most changes that go together, and most documents that those after the first of them name.
+/// Most edits of a group, and most documents that it reads, unless its first edit names more.
 const MOST: usize = 128;
 
-/// One change of some documents of an owner. It may be made several times, each time of what was read anew; the last
-/// counts.
+/// An edit of some documents of an owner. It may be applied several times, each time to freshly read documents; the
+/// last one counts.
 pub trait GroupEdit: Send + Sync + 'static {
-    /// What a document holds.
+    /// The decoded value of a document.
     type Sheet: Serialize + Send;
-    /// What it comes to.
+    /// The result given to the caller.
     type Answer: Send + 'static;
 
-    /// Of which documents.
+    /// Returns the keys of the documents that it edits.
     fn keys(&self) -> &[DocKey];
 
-    /// What the document at that place of its keys holds; `None` when it isn't there.
+    /// Decodes the document with the key at index `at`; `None` if it is absent.
     fn decode(&self, at: usize, doc: &Doc) -> Result<Option<Self::Sheet>, StoreError>;
 
-    /// Changes them, in the order of its keys. What it leaves `None` is not written.
+    /// Edits the values, in the order of the keys. A value left `None` is not written.
     fn make(&self, sheets: &mut [Option<Self::Sheet>]) -> Self::Answer;
 }
 
-/// Where changes of one kind meet, in one process.
+/// Groups concurrent edits of one kind within a process.
 pub struct Grouped<A: GroupEdit> {
     lanes: Arc<Lanes<A>>,
 }
 
-/// What waits to be changed together, by owner and by the name under which they meet. A lane that is there has somebody who
-/// empties it.
+/// Edits that wait for the next write, by owner and lane. Every lane in the map has a task that empties it.
 struct Lanes<A: GroupEdit>(Mutex<HashMap<LaneKey, Vec<Member<A>>>>);
 
 type LaneKey = (Owner, String);
 
-/// A change, and who waits for what it comes to.
+/// An edit, and the channel for its result.
 struct Member<A: GroupEdit> {
     edit: A,
     now: Millis,
     done: oneshot::Sender<Result<A::Answer, StoreError>>,
 }
 
-/// A document of a group.
+/// One document of a group.
 struct Page<S> {
     key: DocKey,
     version: u64,
-    /// As it was read.
+    /// The bytes that were read.
     before: Option<Bytes>,
     sheet: Result<Option<S>, StoreError>,
 }
@@ -72,11 +71,11 @@ impl<A: GroupEdit> Default for Grouped<A> {
 }
 
 impl<A: GroupEdit> Grouped<A> {
-    /// Makes a change, with those that are made under the same name of a lane. [`StoreError::Contended`] when other
-    /// processes were always faster: nothing was written then.
+    /// Applies an edit together with the others of the same lane. [`StoreError::Contended`] if other processes won
+    /// every try; then nothing was written.
     ///
-    /// After it: the change is durable. A crash before it, or a caller who doesn't wait for it: it was made or was not.
-    /// What is under way when its caller leaves may still be written; it isn't decided on any more.
+    /// After it the edit is durable. After a crash, or when the caller drops the future, it was applied or not: a
+    /// write that is under way may still succeed, but no further attempt is made.
     pub async fn make(
         &self,
         store: &Arc<dyn Store>,
@@ -89,7 +88,7 @@ impl<A: GroupEdit> Grouped<A> {
         let lane: LaneKey = (owner.clone(), lane.to_owned());
         if self.lanes.join(&lane, Member { edit, now, done }) {
             let (lanes, store) = (Arc::clone(&self.lanes), Arc::clone(store));
-            // A task of its own: whoever came first may leave before the others have their answers.
+            // A separate task, because the first caller may leave before the others have their results.
             tokio::spawn(async move { Emptying { lanes: &lanes, lane: &lane }.run(&*store).await });
         }
         answer.await.unwrap_or_else(|_ended| {
@@ -99,7 +98,7 @@ impl<A: GroupEdit> Grouped<A> {
 }
 
 impl<A: GroupEdit> Lanes<A> {
-    /// One more in a lane; whether it is the first, for whom nobody comes yet.
+    /// Adds an edit to a lane; returns whether it is the first, so that a task must be started.
     fn join(&self, lane: &LaneKey, member: Member<A>) -> bool {
         match self.locked().entry(lane.clone()) {
             Entry::Occupied(waiting) => {
@@ -113,7 +112,7 @@ impl<A: GroupEdit> Lanes<A> {
         }
     }
 
-    /// Fills up a group with who still waits. A lane where nobody does, for an empty group, is gone.
+    /// Moves waiting edits into the group, up to its limits. A lane without any is removed if the group is empty.
     fn fill(&self, lane: &LaneKey, group: &mut Vec<Member<A>>) {
         let mut lanes = self.locked();
         let Some(waiting) = lanes.get_mut(lane) else { return };
@@ -135,14 +134,14 @@ impl<A: GroupEdit> Lanes<A> {
     }
 }
 
-/// Who empties a lane.
+/// The task that empties a lane.
 struct Emptying<'l, A: GroupEdit> {
     lanes: &'l Lanes<A>,
     lane: &'l LaneKey,
 }
 
 impl<A: GroupEdit> Drop for Emptying<'_, A> {
-    /// Also after a panic: those who wait are told, and whoever comes next is the first again.
+    /// Removes the lane, also after a panic: waiting callers get an error, and the next edit starts a new task.
     fn drop(&mut self) {
         self.lanes.locked().remove(self.lane);
     }
@@ -154,7 +153,7 @@ impl<A: GroupEdit> Emptying<'_, A> {
             let mut group = Vec::new();
             self.lanes.fill(self.lane, &mut group);
             if group.is_empty() {
-                // The lane is gone, and may be another's already.
+                // The lane was removed, and may already belong to another task.
                 return std::mem::forget(self);
             }
             let answers = self.together(store, &mut group).await;
@@ -169,7 +168,7 @@ impl<A: GroupEdit> Emptying<'_, A> {
         }
     }
 
-    /// Makes the changes of a group, in one write; whoever comes while it has to begin anew comes with it.
+    /// Applies the edits of a group in one write; edits that arrive before a retry join the group.
     async fn together(
         &self,
         store: &dyn Store,
@@ -182,7 +181,7 @@ impl<A: GroupEdit> Emptying<'_, A> {
                 self.lanes.fill(self.lane, group);
             }
             let mut pages = read(store, owner, group).await?;
-            // Who has left meanwhile may have a successor, who has decided otherwise.
+            // A caller that left may have a successor that decided otherwise.
             group.retain(|member| !member.done.is_closed());
             let answers = group.iter().map(|member| make(&member.edit, &mut pages)).collect();
             let writes = writes(pages);
@@ -195,7 +194,7 @@ impl<A: GroupEdit> Emptying<'_, A> {
     }
 }
 
-/// The documents of a group, by key.
+/// Reads the documents of a group, by key.
 async fn read<A: GroupEdit>(
     store: &dyn Store,
     owner: &Owner,
@@ -217,7 +216,7 @@ async fn read<A: GroupEdit>(
     Ok(pages.collect())
 }
 
-/// One change; not made where one of its documents can't be read.
+/// Applies one edit; returns the error of the first of its documents that can't be decoded.
 fn make<A: GroupEdit>(edit: &A, pages: &mut HashMap<DocKey, Page<A::Sheet>>) -> Result<A::Answer, StoreError> {
     let broken = edit.keys().iter().find_map(|key| pages[key].sheet.as_ref().err());
     if let Some(error) = broken {
@@ -234,7 +233,8 @@ fn make<A: GroupEdit>(edit: &A, pages: &mut HashMap<DocKey, Page<A::Sheet>>) -> 
     Ok(answer)
 }
 
-/// What is to be written, when anything is: it counts only as long as all that was read is as it was.
+/// Returns the writes of a group, empty if nothing changed; unchanged documents are checked, since the decisions depend
+/// on them.
 fn writes<S: Serialize>(pages: HashMap<DocKey, Page<S>>) -> Vec<DocWrite> {
     let mut changed = false;
     let pages = pages.into_values();

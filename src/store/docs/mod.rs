@@ -1,11 +1,11 @@
-//! Documents with types, over any [`Store`]: one or many are read, edited, paged through and written.
+//! Typed documents over any [`Store`]: reads, edits, pages and writes.
 //!
 //! ```text
-//! get · versioned · get_many      what a key holds
+//! get · versioned · get_many      decoded values by key
 //! DocWrite::{json, put, mark, delete, check}, `.at(version)`
-//! edit                            read, decide, write; again while others are faster, and not for ever
-//! Grouped                         the same of what all turns change: those of one process go together
-//! docs · entries · all_sessions · all_owners   page after page, a page in memory
+//! edit                            read, decide, write; repeated a bounded number of times under contention
+//! Grouped                         edits of documents that all turns change: those of one process share a write
+//! docs · entries · all_sessions · all_owners   page after page, with one page in memory
 //! ```
 
 mod grouped;
@@ -25,22 +25,21 @@ use serde::de::DeserializeOwned;
 use std::fmt::Display;
 use std::time::Duration;
 
-/// Attempts of an edit that others get in the way of. Before each but the first two is a pause of up to
-/// `PAUSES` - 1 ms, so that not all who want the same try again at the same moment.
+/// Attempts of a contended edit. Before each but the first two is a pause of up to `PAUSES` - 1 ms, so that competing
+/// writers don't all try again at the same moment.
 pub const EDIT_ATTEMPTS: u32 = 64;
 const PAUSES: u32 = 7;
 
-/// Sessions that one step of a search for one looks at: mostly it is among the first few.
+/// Sessions per page of a search for one, which is mostly among the first few.
 const FOUND: usize = 20;
 
 impl Doc {
-    /// Its value, from JSON; `None` when it isn't there. [`StoreError::Corrupt`] names `key`.
+    /// Decodes the value from JSON; `None` if it is absent. [`StoreError::Corrupt`] names `key`.
     pub fn decode<T: DeserializeOwned>(&self, key: &str) -> Result<Option<T>, StoreError> {
         self.value.as_ref().map(|bytes| decode(key, bytes)).transpose()
     }
 
-    /// Of the document at [`keys::job_status`]: where the job stands and since when. `None` when it isn't there, or
-    /// is none.
+    /// Returns status and time of a document at [`keys::job_status`]; `None` if it is absent or no status.
     pub fn status(&self) -> Option<(JobStatus, Millis)> {
         keys::decode_status(self.value.as_ref()?)
     }
@@ -51,35 +50,35 @@ impl DocWrite {
         Self { key, expect: Expect::Any, change }
     }
 
-    /// Puts these bytes, whatever is there.
+    /// Puts bytes without a condition.
     pub fn put(key: impl Into<DocKey>, bytes: impl Into<Bytes>) -> Self {
         Self::new(key.into(), Change::Put(bytes.into()))
     }
 
-    /// Puts a value as JSON, whatever is there.
+    /// Puts a value as JSON without a condition.
     ///
     /// # Panics
-    /// When `value` has no JSON, as of a map whose keys aren't texts: no type of a document has such.
+    /// If `value` has no JSON, as a map whose keys aren't strings; no document type has such.
     pub fn json(key: impl Into<DocKey>, value: &impl Serialize) -> Self {
         Self::put(key, serde_json::to_vec(value).expect("documents serialise"))
     }
 
-    /// Puts an entry of an index, whose key says everything.
+    /// Puts an index entry: an empty document whose key is the information.
     pub fn mark(key: impl Into<DocKey>) -> Self {
         Self::put(key, Bytes::new())
     }
 
-    /// Deletes it, if it is there.
+    /// Deletes the document if it is present.
     pub fn delete(key: impl Into<DocKey>) -> Self {
         Self::new(key.into(), Change::Delete)
     }
 
-    /// Writes nothing; with it everything else is written only over this version.
+    /// Writes nothing; the other writes of the call are applied only if the document has this version.
     pub fn check(key: impl Into<DocKey>, version: u64) -> Self {
         Self::new(key.into(), Change::Check).at(version)
     }
 
-    /// Bytes that it puts.
+    /// Returns the number of bytes that it puts.
     pub fn bytes(&self) -> usize {
         match &self.change {
             Change::Put(bytes) => bytes.len(),
@@ -87,14 +86,14 @@ impl DocWrite {
         }
     }
 
-    /// The same, only over this version; 0 = where nothing was ever written.
+    /// Adds the condition that the document has this version; 0 = never written.
     #[must_use]
     pub fn at(self, version: u64) -> Self {
         Self { expect: Expect::Version(version), ..self }
     }
 }
 
-/// What an attempt at an edit has decided by what it has read.
+/// The decision of one attempt of an edit: what to write and what to return.
 #[derive(Debug)]
 pub struct Edit<T> {
     writes: Vec<DocWrite>,
@@ -103,24 +102,25 @@ pub struct Edit<T> {
 }
 
 impl<T> Edit<T> {
-    /// Nothing is to be written.
+    /// Returns an edit that writes nothing.
     pub const fn nothing(answer: T) -> Self {
         Self { writes: Vec::new(), within: None, answer }
     }
 
-    /// This is to be written, all or none; what was read [at its version](DocWrite::at).
+    /// Returns an edit with these writes, all or none; documents that were read carry [their version](DocWrite::at).
     pub fn write(writes: impl Into<Vec<DocWrite>>, answer: T) -> Self {
         Self { writes: writes.into(), within: None, answer }
     }
 
-    /// The same as [`DocumentStore::write_within`](crate::store::DocumentStore::write_within) does it, where there is a quota.
+    /// Applies a quota to the writes, as [`DocumentStore::write_within`](crate::store::DocumentStore::write_within)
+    /// does.
     #[must_use]
     pub fn within(self, quota: impl Into<Option<Quota>>) -> Self {
         Self { within: quota.into(), ..self }
     }
 }
 
-/// The pause before so many-eth attempt of an edit, counted from 0.
+/// Waits before the attempt of an edit with this index, counted from 0.
 async fn pause_before(tried: u32) {
     if tried > 1 {
         tokio::time::sleep(Duration::from_millis(u64::from(tried % PAUSES))).await;
@@ -128,17 +128,17 @@ async fn pause_before(tried: u32) {
 }
 
 impl dyn Store + '_ {
-    /// One document.
+    /// Returns one document; [`Doc::default`] if it was never written.
     pub async fn doc(&self, owner: &Owner, key: &str) -> Result<Doc, StoreError> {
         Ok(self.read(owner, &[key.to_owned()]).await?.pop().unwrap_or_default())
     }
 
-    /// What a document holds as JSON; `None` when it isn't there.
+    /// Returns the decoded value of a document; `None` if it is absent.
     pub async fn get<T: DeserializeOwned>(&self, owner: &Owner, key: &str) -> Result<Option<T>, StoreError> {
         self.doc(owner, key).await?.decode(key)
     }
 
-    /// The same with its version, which one that isn't there may have, too.
+    /// Returns decoded value and version; an absent document may have a version, too.
     pub async fn versioned<T: DeserializeOwned>(
         &self,
         owner: &Owner,
@@ -148,7 +148,7 @@ impl dyn Store + '_ {
         Ok((doc.decode(key)?, doc.version))
     }
 
-    /// What documents hold, in the order of their keys here. One consistent state.
+    /// Returns the decoded values of documents, in the order of `keys`, all of one consistent state.
     pub async fn get_many<T: DeserializeOwned>(
         &self,
         owner: &Owner,
@@ -158,7 +158,7 @@ impl dyn Store + '_ {
         keys.iter().zip(docs).map(|(key, doc)| doc.decode(key)).collect()
     }
 
-    /// Writes within a quota where there is one, else without.
+    /// Writes documents, within a quota if there is one.
     pub async fn write_under(
         &self,
         now: Millis,
@@ -172,12 +172,11 @@ impl dyn Store + '_ {
         }
     }
 
-    /// Has `attempt` read and decide, and writes what it has decided; all of it again when a document was changed
-    /// under it, [`EDIT_ATTEMPTS`] times at most. Then, [`StoreError::Contended`] says of `what` (a kind and a
-    /// name), nothing was written.
+    /// Runs `attempt` and writes what it decides, again when a document was changed meanwhile, at most
+    /// [`EDIT_ATTEMPTS`] times; then nothing was written, and [`StoreError::Contended`] names `what` (a kind and a
+    /// name).
     ///
-    /// After it: the writes of the last attempt are durable, and its answer is given. A crash before it: nothing
-    /// of it is.
+    /// After it the writes of the last attempt are durable. After a crash before it none of them is.
     pub async fn edit<T, E: From<StoreError>, F: Future<Output = Result<Edit<T>, E>>>(
         &self,
         now: Millis,
@@ -199,18 +198,18 @@ impl dyn Store + '_ {
         Err(StoreError::Contended { what: format!("{kind} `{name}`") }.into())
     }
 
-    /// What lies under a prefix, in the order of keys: pages of 500 documents that weigh
-    /// [`LIST_BYTES`](crate::domain::limits::LIST_BYTES) at most, or of one that weighs more.
+    /// Returns pages of the documents under a prefix, in key order: 500 documents of at most
+    /// [`LIST_BYTES`](crate::domain::limits::LIST_BYTES) together, or one larger document.
     pub fn docs<'s>(&'s self, owner: &'s Owner, prefix: impl Into<String>) -> Pages<Documents<'s>> {
         Pages::new(Documents::under(self, owner, prefix.into()))
     }
 
-    /// The entries of an index, whose documents are empty or a line: pages of 500, a page in one read.
+    /// Returns pages of 500 index entries, whose documents are empty or one line; each page is one read.
     pub fn entries<'s>(&'s self, owner: &'s Owner, prefix: impl Into<String>) -> Pages<Documents<'s>> {
         Pages::new(Documents::under(self, owner, prefix.into()).small())
     }
 
-    /// The sessions of an agent, or (`None`) of all, sorted: pages of 200.
+    /// Returns pages of 200 sessions of an agent, or (`None`) of all agents, sorted.
     pub fn all_sessions<'s>(
         &'s self,
         owner: &'s Owner,
@@ -219,7 +218,7 @@ impl dyn Store + '_ {
         Pages::new(Sessions::new(self, owner, agent))
     }
 
-    /// One session; `None` when nothing was ever sent to it.
+    /// Returns one session; `None` if no event was ever sent to it.
     pub async fn find_session(&self, owner: &Owner, key: &SessionKey) -> Result<Option<SessionFacts>, StoreError> {
         let mut sessions = self.all_sessions(owner, Some(&key.agent)).after(place_before(key)).of(FOUND);
         while let Some(page) = sessions.next().await? {
@@ -231,13 +230,13 @@ impl dyn Store + '_ {
         Ok(None)
     }
 
-    /// All owners, sorted: pages of 500.
+    /// Returns pages of 500 of all owners, sorted.
     pub fn all_owners(&self) -> Pages<Owners<'_>> {
         Pages::new(Owners::new(self))
     }
 }
 
-/// A place in the order of sessions that is before this one, and mostly just before it.
+/// Returns a place in the order of sessions before this one, mostly directly before it.
 fn place_before(key: &SessionKey) -> Option<SessionKey> {
     let mut name = key.session.as_str().to_owned();
     name.pop();

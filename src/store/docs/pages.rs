@@ -1,32 +1,31 @@
-//! One pager for everything that comes in an order: documents, sessions, owners.
+//! One pager for all ordered lists: documents, sessions, owners.
 
 use super::super::{Doc, DocKey, SessionFacts, Store, StoreError, decode, steps};
 use crate::domain::ids::{AgentId, Owner, SessionKey};
 use crate::domain::limits::LIST_BYTES;
 use serde::de::DeserializeOwned;
 
-/// What comes in an order and can be read from any place of it.
+/// An ordered list that can be read from any place.
 pub trait Listing: Sync {
-    /// Found.
+    /// An entry of the list.
     type Item: Send;
-    /// Where it stands.
+    /// The position of an entry.
     type Place: Send + Sync;
-    /// Items per page where nobody says otherwise.
+    /// Default number of entries per page.
     const PAGE: usize;
 
-    /// At most `limit` of those behind a place; fewer than there are only when they weigh too much. And whether
-    /// those were the last.
+    /// Returns at most `limit` entries after a place, fewer if they are large, and whether the last is among them.
     fn page(
         &self,
         after: Option<&Self::Place>,
         limit: usize,
     ) -> impl Future<Output = Result<(Vec<Self::Item>, bool), StoreError>> + Send;
 
-    /// The place of an item.
+    /// Returns the place of an entry.
     fn place(item: &Self::Item) -> Self::Place;
 }
 
-/// Page after page of a listing. It holds none of them.
+/// Iterates over the pages of a list; keeps no page.
 pub struct Pages<L: Listing> {
     listing: L,
     after: Option<L::Place>,
@@ -39,19 +38,19 @@ impl<L: Listing> Pages<L> {
         Self { listing, after: None, limit: L::PAGE, ended: false }
     }
 
-    /// Only what is behind this place.
+    /// Starts after this place.
     #[must_use]
     pub fn after(self, place: Option<L::Place>) -> Self {
         Self { after: place, ..self }
     }
 
-    /// Pages of at most `limit` items.
+    /// Limits pages to `limit` entries.
     #[must_use]
     pub fn of(self, limit: usize) -> Self {
         Self { limit, ..self }
     }
 
-    /// The next page, with one item at least; `None` when there are no more.
+    /// Returns the next page, with at least one entry; `None` at the end.
     pub async fn next(&mut self) -> Result<Option<Vec<L::Item>>, StoreError> {
         if self.ended || self.limit == 0 {
             return Ok(None);
@@ -63,19 +62,19 @@ impl<L: Listing> Pages<L> {
         Ok(Some(page))
     }
 
-    /// Where the pages so far end; `None` when there are no more, or none was read.
+    /// Returns the place of the last entry read; `None` at the end or before the first page.
     pub fn place(self) -> Option<L::Place> {
         self.after.filter(|_| !self.ended)
     }
 }
 
-/// The documents of an owner under a prefix.
+/// A list of the documents of an owner under a prefix.
 pub struct Documents<'s> {
     store: &'s dyn Store,
     owner: &'s Owner,
     prefix: String,
     reverse: bool,
-    /// What a page weighs at most; `None` of documents that weigh nothing.
+    /// Most bytes of a page; `None` for index entries, which have none.
     bytes: Option<usize>,
 }
 
@@ -112,20 +111,20 @@ impl Listing for Documents<'_> {
 }
 
 impl Pages<Documents<'_>> {
-    /// The last key first; [`Pages::after`] is then before a key.
+    /// Reverses the order, last key first; [`Pages::after`] then starts before a key.
     #[must_use]
     pub fn reverse(mut self) -> Self {
         self.listing.reverse = true;
         self
     }
 
-    /// The next page's keys.
+    /// Returns the keys of the next page.
     pub async fn keys(&mut self) -> Result<Option<Vec<DocKey>>, StoreError> {
         Ok(self.next().await?.map(|page| page.into_iter().map(|(key, _)| key).collect()))
     }
 
-    /// The next page with what its documents hold as JSON. A damaged one is left out: it keeps no other from being
-    /// listed, and the audit names it.
+    /// Returns the next page with decoded values. A damaged document is left out, so that the others are listed; the
+    /// audit names it.
     pub async fn records<T: DeserializeOwned>(&mut self) -> Result<Option<Vec<(DocKey, T)>>, StoreError> {
         let Some(page) = self.next().await? else { return Ok(None) };
         let records = page.into_iter().filter_map(|(key, doc)| match decode(&key, &doc.value.unwrap_or_default()) {
@@ -139,7 +138,7 @@ impl Pages<Documents<'_>> {
     }
 }
 
-/// The sessions of an owner.
+/// A list of the sessions of an owner.
 pub struct Sessions<'s> {
     store: &'s dyn Store,
     owner: &'s Owner,
@@ -168,7 +167,7 @@ impl Listing for Sessions<'_> {
     }
 }
 
-/// All owners.
+/// A list of all owners.
 pub struct Owners<'s> {
     store: &'s dyn Store,
 }

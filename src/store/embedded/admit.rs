@@ -1,4 +1,4 @@
-//! Stage 2, admit: dedupe, gate, append, and the lease.
+//! Stage 2, admit: deduplication, the agent's gate, the append, and the lease.
 
 use super::layout::{self, Space};
 use super::lease;
@@ -12,7 +12,7 @@ use crate::domain::time::Millis;
 use crate::store::keys::{BusyPolicy, Gate, GateStatus};
 use crate::store::{Admit, Admitted, EventKind, Intake, LeaseOutcome, NewEvent, Refusal};
 
-/// [`crate::store::Store::admit`].
+/// Implements [`crate::store::Store::admit`] for the writer.
 pub(super) fn admit(tx: &mut Tx<'_>, now: Millis, request: &Admit) -> Result<Admitted, Fault> {
     let mut slot = Slot::load(tx, &request.owner, &request.session)?;
     let gate = lease::gate(tx, &slot.owner, &request.session.agent)?;
@@ -88,7 +88,7 @@ fn intake(
     Ok(Intake::New)
 }
 
-/// Results always enter: what they answer was started here.
+/// Returns why the mailbox has no room; results are always admitted, since the call that they end began here.
 fn no_room(tx: &Tx<'_>, slot: &Slot, gate: Gate, kind: EventKind) -> Result<Option<Refusal>, Fault> {
     match kind {
         EventKind::Result => return Ok(None),

@@ -1,7 +1,7 @@
-//! A copy of the whole store as it stood at one moment, made while it is written to.
+//! A copy of the whole store as of one moment, made while writes go on.
 //!
-//! The files of the database can't be copied while it runs: tables and journals come and go. This writes what one
-//! snapshot shows into a database of its own, which is the folder of a store like any other.
+//! The files of the database can't be copied while it runs, since tables and journals come and go. This writes the
+//! content of one snapshot into a new database, which is the folder of a store like any other.
 
 use super::layout::Space;
 use super::open::folder;
@@ -12,13 +12,13 @@ use std::fs::{DirBuilder, File};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
 
-/// Bytes that are written at a time.
+/// Bytes per batch of the copy.
 const BATCH_BYTES: usize = 4 * 1024 * 1024;
 
-/// Copies `state` into the new store `to`, whose parent is made.
+/// Copies `state` into the new store `to`, whose parent folder is created.
 ///
-/// After it: `to` is whole and durable. A crash before it leaves `to` absent, and what is half written under a name with
-/// a dot before it, which [`remove_unfinished`] removes.
+/// Afterwards `to` is complete and durable. After a crash before the end `to` is absent; the unfinished copy has the
+/// same name with a leading dot, and [`remove_unfinished`] removes it.
 pub(super) fn copy(state: &Durable, to: &Path, store: &str) -> Result<BackedUp, StoreError> {
     let cannot = |what: &str, error: std::io::Error| StoreError::Unavailable {
         store: store.to_owned(),
@@ -37,7 +37,7 @@ pub(super) fn copy(state: &Durable, to: &Path, store: &str) -> Result<BackedUp, 
     }
     DirBuilder::new().mode(0o700).create(&part).map_err(|error| cannot("made", error))?;
     let made = fill(state, &folder(&part)).map_err(|fault| {
-        // What is half written is of no use to anybody.
+        // The unfinished copy is of no use.
         let _ = std::fs::remove_dir_all(&part);
         fault.at(store)
     })?;
@@ -49,7 +49,8 @@ pub(super) fn copy(state: &Durable, to: &Path, store: &str) -> Result<BackedUp, 
     Ok(BackedUp::Made(BackupMade { path: to.to_owned(), ..made }))
 }
 
-/// Removes what a crash left of backups. For the process that holds the store's lock, before it makes any.
+/// Removes backups that a crash left unfinished. Only the process that holds the store's lock may call it, before it
+/// makes any.
 pub(super) fn remove_unfinished(backups: &Path) {
     let Ok(entries) = std::fs::read_dir(backups) else { return };
     for entry in entries.flatten().filter(|entry| entry.file_name().as_encoded_bytes().starts_with(b".")) {

@@ -1,7 +1,7 @@
-//! How many sessions of an agent and of an owner run at once, who waits, and who is told to come.
+//! How many sessions of an agent and of an owner run at once, which wait, and which are woken.
 //!
-//! A session waits in its agent's queue, by the priority of its tasks, then first come, first served. Where the owner has a cap, agents
-//! that have a slot and none of their owner take turns, so that no agent keeps the others waiting.
+//! A session waits in its agent's queue, by the priority of its tasks, then first come, first served. If the owner has
+//! a cap, agents that have a free slot but wait for one of their owner take turns, so that no agent starves the others.
 
 use super::layout::{self, Space};
 use super::lease::gate;
@@ -15,26 +15,26 @@ use crate::store::keys::GateStatus;
 use std::collections::HashMap;
 use std::time::Duration;
 
-/// Who was told to come and didn't has lost its slot after this; it is told again.
+/// A woken session that hasn't come after this time has lost its slot; it is woken again.
 pub(super) const AGAIN: Duration = Duration::from_secs(5);
 
-/// The owner's cap, 0 = none: the last who asked for a lease is right.
+/// Sets the owner's cap, 0 = none: the last lease request counts.
 pub(super) fn set_cap(tx: &mut Tx<'_>, owner: &str, cap: u32) {
     let cap = (cap > 0).then_some(cap);
     if tx.index().of(owner).and_then(|index| index.cap) != cap {
         tx.index_mut().owner(owner).cap = cap;
-        // Others may have a slot by it.
+        // Other sessions may get a slot by the new cap.
         tx.index_mut().look_at(owner, 0);
     }
 }
 
-/// Whether there is a slot for this session; else it waits.
+/// Whether there is a slot for this session; else it joins the queue.
 pub(super) fn admits(tx: &mut Tx<'_>, now: Millis, slot: &mut Slot, concurrency: u32) -> Result<bool, Fault> {
     if !has_place(tx, now, slot, concurrency)? {
         let was_told = tx.index().of(&slot.owner).is_some_and(|owner| owner.told.contains_key(&slot.token));
         wait(tx, slot)?;
         if was_told {
-            // A more urgent one came between: that one is told.
+            // A more urgent session came in between: it is woken instead.
             wake_waiting(tx, now, &slot.owner_id, &slot.key.agent.token(), AGAIN)?;
         }
         return Ok(false);
@@ -47,7 +47,7 @@ pub(super) fn admits(tx: &mut Tx<'_>, now: Millis, slot: &mut Slot, concurrency:
     Ok(true)
 }
 
-/// Whether the agent has a slot for it: more urgent ones go first, then those who wait longer.
+/// Whether the agent has a slot for the session: more urgent ones go first, then those that wait longer.
 fn has_place(tx: &Tx<'_>, now: Millis, slot: &Slot, concurrency: u32) -> Result<bool, Fault> {
     let concurrency = usize::try_from(concurrency).unwrap_or(usize::MAX);
     let Some(agent) = tx.index().agent(&slot.owner, &slot.key.agent.token()) else { return Ok(concurrency > 0) };
@@ -62,13 +62,13 @@ fn has_place(tx: &Tx<'_>, now: Millis, slot: &Slot, concurrency: u32) -> Result<
     })
 }
 
-/// Whether those `ahead` in a queue of so many leave one of the free slots. An agent without a limit has more free slots
-/// than sessions: none of them is visited then, as many as wait for its owner's slots.
+/// Whether the sessions `ahead` in a queue of `queued` leave one of the free slots. An agent without a limit has more
+/// free slots than sessions; then none of those that wait for their owner's slots is visited.
 fn leaves_slot(free: usize, queued: usize, ahead: impl Iterator) -> bool {
     queued < free || ahead.take(free).count() < free
 }
 
-/// Whether the owner has a slot for it: those told to come go first, then those who wait.
+/// Whether the owner has a slot for the session: woken sessions go first, then those that wait.
 fn has_turn(tx: &Tx<'_>, now: Millis, slot: &Slot) -> Result<bool, Fault> {
     let Some(owner) = tx.index().of(&slot.owner) else { return Ok(true) };
     let Some(free) = owner.free(now.0) else { return Ok(true) };
@@ -78,13 +78,13 @@ fn has_turn(tx: &Tx<'_>, now: Millis, slot: &Slot) -> Result<bool, Fault> {
     Ok(owner.turns().next().is_none() && promised(tx, now, &slot.owner, AGAIN)? < free)
 }
 
-/// Slots of an owner that sessions are on their way for.
+/// Returns how many slots of an owner are reserved for woken sessions.
 fn promised(tx: &Tx<'_>, now: Millis, owner: &str, again: Duration) -> Result<usize, Fault> {
     let told = tx.index().of(owner).into_iter().flat_map(|index| index.told.keys());
     told.map(|session| is_on_its_way(tx, now, owner, session, again).map(usize::from)).sum()
 }
 
-/// Joins the agent's queue, or keeps its place there.
+/// Joins the agent's queue, or keeps the place there.
 pub(super) fn wait(tx: &mut Tx<'_>, slot: &mut Slot) -> Result<(), Fault> {
     let rank = slot.rank(tx)?;
     if !slot.now.wait(rank, || tx.index_mut().next()) {
@@ -99,8 +99,8 @@ fn take_turn(tx: &mut Tx<'_>, owner: &str, agent: &str) {
     index.owner(owner).take_turn(place, agent);
 }
 
-/// Puts a wake into the outbox for each waiting session that has a free slot, once per `again`;
-/// returns what it put there. `agent` is its token. While a wake lies unpublished, time alone makes no second one.
+/// Puts a wake into the outbox for each waiting session that has a free slot, once per `again`, and returns these
+/// wakes. `agent` is a token. While a wake is unpublished, none is added for the same session because of time alone.
 pub(super) fn wake_waiting(
     tx: &mut Tx<'_>,
     now: Millis,
@@ -110,7 +110,7 @@ pub(super) fn wake_waiting(
 ) -> Result<Vec<OutboxEntry>, Fault> {
     let token = owner.token();
     if is_capped(tx, &token) {
-        // Who was told a moment ago has its slot already.
+        // A session woken a moment ago has its slot already.
         let again = again.max(AGAIN);
         offer(tx, now, &token, agent, again)?;
         return take_turns(tx, now, owner, again);
@@ -119,7 +119,7 @@ pub(super) fn wake_waiting(
     found.iter().map(|session| tell(tx, now, owner, session)).collect()
 }
 
-/// The same for all agents of an owner.
+/// Wakes waiting sessions of all agents of an owner.
 pub(super) fn wake_all(tx: &mut Tx<'_>, now: Millis, owner: &Owner, again: Duration) -> Result<(), Fault> {
     let token = owner.token();
     let capped = is_capped(tx, &token);
@@ -140,7 +140,7 @@ fn is_capped(tx: &Tx<'_>, owner: &str) -> bool {
     tx.index().of(owner).is_some_and(|owner| owner.cap.is_some())
 }
 
-/// The agent waits for a slot of its owner, if a session of it does that could come.
+/// Queues the agent for a slot of its owner, if one of its sessions waits without a wake.
 fn offer(tx: &mut Tx<'_>, now: Millis, owner: &str, agent: &str, again: Duration) -> Result<(), Fault> {
     if !untold(tx, now, owner, agent, again, 1)?.is_empty() {
         take_turn(tx, owner, agent);
@@ -148,8 +148,8 @@ fn offer(tx: &mut Tx<'_>, now: Millis, owner: &str, agent: &str, again: Duration
     Ok(())
 }
 
-/// Tells sessions to come for the free slots of their owner: one of each agent, then again. Agents
-/// without another one leave, so that each look tells somebody or is the last at its agent.
+/// Wakes sessions for the free slots of their owner: one of each agent, then again. Agents without another session
+/// leave the queue, so that each step wakes a session or removes an agent.
 fn take_turns(tx: &mut Tx<'_>, now: Millis, owner: &Owner, again: Duration) -> Result<Vec<OutboxEntry>, Fault> {
     let (token, mut wakes) = (owner.token(), Vec::new());
     let mut free = tx.index().of(&token).and_then(|index| index.free(now.0)).unwrap_or(0);
@@ -176,7 +176,7 @@ fn take_turns(tx: &mut Tx<'_>, now: Millis, owner: &Owner, again: Duration) -> R
     Ok(wakes)
 }
 
-/// At most `limit` waiting sessions for which an agent has a slot and which aren't on their way, in order.
+/// Returns at most `limit` waiting sessions, in order, for which an agent has a slot and which have no recent wake.
 fn untold(
     tx: &Tx<'_>,
     now: Millis,
@@ -189,7 +189,7 @@ fn untold(
     let Some(index) = tx.index().agent(owner, agent).filter(|index| !index.waiting.is_empty()) else {
         return Ok(found);
     };
-    // One agent's damaged gate must not stop the sweep of its owner, nor the commit that wakes.
+    // A damaged gate of one agent must not stop the sweep of its owner or the commit that wakes.
     let Ok(Some(gate)) = gate(tx, owner, &agent_id(agent)?) else { return Ok(found) };
     if gate.status != GateStatus::Active {
         return Ok(found);
@@ -206,8 +206,8 @@ fn untold(
     Ok(found)
 }
 
-/// Whether a waiting session was told to come less than `again` ago, or its wake lies unpublished:
-/// time alone makes no second one.
+/// Whether a waiting session was woken less than `again` ago, or its wake is unpublished: time alone adds no second
+/// one.
 fn is_on_its_way(tx: &Tx<'_>, now: Millis, owner: &str, session: &str, again: Duration) -> Result<bool, Fault> {
     let Some((at, wake)) = tx.index().of(owner).and_then(|index| index.told.get(session)) else { return Ok(false) };
     if Millis(*at).plus(again) > now {
@@ -216,7 +216,7 @@ fn is_on_its_way(tx: &Tx<'_>, now: Millis, owner: &str, session: &str, again: Du
     Ok(!again.is_zero() && tx.get(Space::Core, &layout::outbox(owner, wake))?.is_some())
 }
 
-/// Tells a waiting session to come; it keeps its place until it is granted.
+/// Wakes a waiting session; it keeps its place in the queue until its lease is granted.
 fn tell(tx: &mut Tx<'_>, now: Millis, owner: &Owner, session: &str) -> Result<OutboxEntry, Fault> {
     let key = SessionKey::from_token(session).map_err(|e| Fault::Record(e.to_string()))?;
     let wake = outbox::put_wake(tx, now, owner, &key)?;
@@ -224,7 +224,7 @@ fn tell(tx: &mut Tx<'_>, now: Millis, owner: &Owner, session: &str) -> Result<Ou
     Ok(wake)
 }
 
-/// The agent of a token.
+/// Decodes the token of an agent.
 fn agent_id(token: &str) -> Result<AgentId, Fault> {
     let bad = || Fault::Record(format!("agent token `{token}` is damaged"));
     AgentId::new(decode_token(token).ok_or_else(bad)?).map_err(|_| bad())

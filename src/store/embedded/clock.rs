@@ -1,4 +1,4 @@
-//! The machine's clock as the store sees it: when that is set, leases stay what they are.
+//! The machine's clock as the store sees it: leases keep their length when the clock is set.
 
 use super::{EmbeddedStore, lease};
 use crate::domain::time::Millis;
@@ -6,29 +6,29 @@ use crate::process::clock::Clock;
 use crate::store::StoreError;
 use std::time::{Duration, Instant};
 
-/// A time on the wall, and when it was seen.
+/// A wall time and the steady time at which it was read.
 pub(super) struct SeenClock {
     pub(super) wall: Millis,
     pub(super) at: Instant,
 }
 
 impl SeenClock {
-    /// The machine's clock as it is now.
+    /// Reads the machine's clock.
     pub(super) fn read() -> Self {
         Self { wall: machine_time(), at: Instant::now() }
     }
 }
 
-/// The time of the machine, for who opens a store and was given no clock.
+/// Returns the machine's time, for the opening of a store without an injected clock.
 pub(super) fn machine_time() -> Millis {
     Clock::system().now()
 }
 
-/// A clock that is so much further than the time that has passed was set.
+/// A clock that is ahead of the elapsed time by this much was set.
 const SET_CLOCK: Duration = Duration::from_secs(5);
 
 impl EmbeddedStore {
-    /// Leases that a clock which was set forward would end are held as long as they were.
+    /// Extends leases when the clock was set forward, which would end them too early.
     pub(super) async fn follow_clock(&self, now: Millis) -> Result<(), StoreError> {
         let Some(seen) = &self.seen else { return Ok(()) };
         let (before, ahead) = {

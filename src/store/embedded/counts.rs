@@ -1,4 +1,4 @@
-//! What owners keep: counted with every change, and recounted.
+//! The usage of owners: counted with every change, and recounted.
 
 use super::layout::{self, MailRecord, STATE, Space, end_of};
 use super::tx::{Db, Durable, Fault, Tx, View};
@@ -7,15 +7,15 @@ use crate::domain::quota::{Counts, Over, Own, Quota, QuotaKind, QuotaUsage};
 use crate::store::{Change, DocWrite, Recount, Standing, keys};
 use std::ops::ControlFlow;
 
-/// What a request adds.
+/// The change of usage by a request.
 pub(super) type Growth = Counts<i64>;
 
-/// A length as it is counted.
+/// Converts a length for a signed sum.
 pub(super) fn signed(length: usize) -> i64 {
     i64::try_from(length).unwrap_or(i64::MAX)
 }
 
-/// What a document adds in the place of an old one.
+/// Returns the change of usage when a document of length `old` gets the length `new`.
 pub(super) fn of_document(key: &str, old: Option<usize>, new: Option<usize>) -> Growth {
     let number = i64::from(new.is_some()) - i64::from(old.is_some());
     let weight = |value: Option<usize>| value.map_or(0, |value| signed(key.len() + value));
@@ -23,12 +23,12 @@ pub(super) fn of_document(key: &str, old: Option<usize>, new: Option<usize>) -> 
     Growth { documents: number, bytes: weight(new) - weight(old), sessions: 0, jobs }
 }
 
-/// What has grown by so much.
+/// Returns the usage after a change; it never falls below 0.
 pub(super) fn grown(usage: &QuotaUsage, growth: &Growth) -> QuotaUsage {
     QuotaUsage::by(|kind| usage.get(kind).saturating_add_signed(growth.get(kind)))
 }
 
-/// What an owner keeps; counted anew where the counts are damaged.
+/// Returns an owner's usage; counts it if the stored one is damaged.
 pub(super) fn usage(view: &impl View, owner: &str) -> Result<QuotaUsage, Fault> {
     match written(view, owner)? {
         Some(usage) => Ok(usage),
@@ -36,7 +36,7 @@ pub(super) fn usage(view: &impl View, owner: &str) -> Result<QuotaUsage, Fault> 
     }
 }
 
-/// What an owner keeps as it is written down; `None` where that is damaged.
+/// Returns an owner's stored usage; `None` if it is damaged.
 fn written(view: &impl View, owner: &str) -> Result<Option<QuotaUsage>, Fault> {
     let bytes = view.get(Space::Core, &layout::usage(owner))?;
     Ok(bytes.map_or(Some(QuotaUsage::default()), |bytes| decode(&bytes)))
@@ -54,18 +54,19 @@ fn encode(usage: &QuotaUsage) -> Vec<u8> {
     QuotaKind::ALL.iter().flat_map(|kind| usage.get(*kind).to_be_bytes()).collect()
 }
 
-/// [`crate::store::Accounts::usage`].
+/// Implements [`crate::store::Accounts::usage`] on a state.
 pub(super) fn standing(view: &impl View, owner: &str) -> Result<Standing, Fault> {
     Ok(Standing { used: usage(view, owner)?, own: own(view, owner)? })
 }
 
-/// What operators have said of an owner.
+/// Returns the quota that operators set for an owner.
 fn own(view: &impl View, owner: &str) -> Result<Own, Fault> {
     let Some(line) = docs::get(view, owner, keys::QUOTA)?.value else { return Ok(Own::default()) };
     Own::decode(&line).ok_or_else(|| Fault::Record(format!("document `{}` is damaged", keys::QUOTA)))
 }
 
-/// Whether an owner may keep so much more. What operators have said of it counts before `quota`.
+/// Checks whether an owner may keep `adds` more. A quota that operators set for the owner takes precedence over
+/// `quota`.
 pub(super) fn admits(
     view: &impl View,
     owner: &str,
@@ -76,7 +77,7 @@ pub(super) fn admits(
     Ok(if quota.is_none() { Ok(()) } else { quota.admits(&usage(view, owner)?, adds) })
 }
 
-/// What writes add to what is there.
+/// Returns the usage that writes add to the stored documents.
 pub(super) fn of_writes(view: &impl View, owner: &str, writes: &[DocWrite]) -> Result<QuotaUsage, Fault> {
     let mut sum = Growth::default();
     for write in writes {
@@ -91,7 +92,7 @@ pub(super) fn of_writes(view: &impl View, owner: &str, writes: &[DocWrite]) -> R
     Ok(grown(&QuotaUsage::default(), &sum))
 }
 
-/// Counts what a request has added.
+/// Adds the growth of a request to the stored usage of its owners.
 pub(super) fn settle(tx: &mut Tx<'_>) -> Result<(), Fault> {
     for (owner, growth) in tx.take_growth() {
         if growth != Growth::default() {
@@ -107,7 +108,7 @@ pub(super) fn settle(tx: &mut Tx<'_>) -> Result<(), Fault> {
     Ok(())
 }
 
-/// Counts everything that an owner keeps.
+/// Counts the usage of an owner from its records.
 fn count(view: &impl View, owner: &str) -> Result<QuotaUsage, Fault> {
     let mut found = Growth::default();
     let prefix = layout::doc(owner, "");
@@ -137,12 +138,12 @@ fn count(view: &impl View, owner: &str) -> Result<QuotaUsage, Fault> {
     Ok(grown(&QuotaUsage::default(), &found))
 }
 
-/// [`crate::store::Accounts::recount`] that changes nothing: of any consistent state.
+/// Counts for [`crate::store::Accounts::recount`] without a change, on any consistent state.
 pub(super) fn compared(view: &impl View, owner: &str) -> Result<Recount, Fault> {
     Ok(Recount::Done { was: written(view, owner)?.unwrap_or_default(), is: count(view, owner)? })
 }
 
-/// [`crate::store::Accounts::recount`] that writes down what it has counted.
+/// Counts for [`crate::store::Accounts::recount`], and stores the result.
 pub(super) fn mended(tx: &mut Tx<'_>, owner: &str) -> Result<Recount, Fault> {
     let recount = compared(tx, owner)?;
     if let Recount::Done { was, is } = &recount
@@ -153,7 +154,7 @@ pub(super) fn mended(tx: &mut Tx<'_>, owner: &str) -> Result<Recount, Fault> {
     Ok(recount)
 }
 
-/// Counts what was kept before anybody counted, once.
+/// Counts the usage of owners of builds without counters, once.
 pub(super) fn count_old(db: &Db) -> Result<(), Fault> {
     let state = Durable::of(db);
     let mark = layout::usage("");

@@ -1,4 +1,4 @@
-//! Documents: versions, conditions, tombstones; and the job documents made of them.
+//! Documents with versions, conditions and tombstones; and the documents of jobs.
 
 use super::counts;
 use super::layout::{self, DocRecord, Space};
@@ -10,7 +10,7 @@ use crate::store::{Change, Doc, DocConflict, DocWrite, Expect, JobFinish, NewJob
 use std::ops::ControlFlow;
 use std::time::Duration;
 
-/// A deleted document keeps its version for a day: no writer holds an `expect` for longer.
+/// Time for which a deleted document keeps its version, a day: no writer holds an `expect` for longer.
 pub(super) const GRAVE: Duration = Duration::from_hours(24);
 
 fn decode(key: &str, bytes: &[u8]) -> Result<DocRecord, Fault> {
@@ -21,12 +21,12 @@ fn record(view: &impl View, owner: &str, key: &str) -> Result<Option<DocRecord>,
     view.get(Space::Docs, &layout::doc(owner, key))?.map(|bytes| decode(key, &bytes)).transpose()
 }
 
-/// The document at `key`.
+/// Returns the document at `key`; [`Doc::default`] if it was never written.
 pub(super) fn get(view: &impl View, owner: &str, key: &str) -> Result<Doc, Fault> {
     Ok(record(view, owner, key)?.map(|r| r.doc).unwrap_or_default())
 }
 
-/// Version of the owner's policy; of its copy where the policy is gone: who reads it finds the copy in force.
+/// Returns the version of the owner's policy, or of its copy if the policy is missing: then the copy is in force.
 pub(super) fn policy_version(view: &impl View, owner: &str) -> Result<u64, Fault> {
     match get(view, owner, keys::POLICY)?.version {
         0 => Ok(get(view, owner, keys::POLICY_COPY)?.version),
@@ -34,16 +34,16 @@ pub(super) fn policy_version(view: &impl View, owner: &str) -> Result<u64, Fault
     }
 }
 
-/// A document of a scan; `None` when deleted.
+/// Decodes a document of a scan; `None` if it is deleted.
 pub(super) fn present(key: &str, bytes: &[u8]) -> Option<Doc> {
     match decode(key, bytes) {
         Ok(record) => record.doc.value.is_some().then_some(record.doc),
-        // A damaged one keeps no other from being listed: it is one that says nothing.
+        // A damaged document is listed as an empty one, so that the others are listed.
         Err(_) => Some(Doc::default()),
     }
 }
 
-/// The first present document under a prefix.
+/// Returns the key of the first present document under a prefix.
 pub(super) fn first(view: &impl View, owner: &str, prefix: &str) -> Result<Option<String>, Fault> {
     let (base, from) = (layout::doc(owner, "").len(), layout::doc(owner, prefix));
     let mut found = None;
@@ -57,7 +57,7 @@ pub(super) fn first(view: &impl View, owner: &str, prefix: &str) -> Result<Optio
     Ok(found)
 }
 
-/// The document that a write replaces whatever it is: one that is damaged has no version, and is empty.
+/// Returns the document that a write replaces; a damaged one counts as empty with version 0.
 fn get_old(tx: &Tx<'_>, owner: &str, key: &str) -> Result<Doc, Fault> {
     match get(tx, owner, key) {
         Err(Fault::Record(_)) => Ok(Doc { version: 0, value: Some(bytes::Bytes::new()) }),
@@ -65,14 +65,14 @@ fn get_old(tx: &Tx<'_>, owner: &str, key: &str) -> Result<Doc, Fault> {
     }
 }
 
-/// Replaces the bytes at `key`, version + 1.
+/// Replaces the bytes at `key`; version + 1.
 fn put(tx: &mut Tx<'_>, owner: &str, key: &str, bytes: &[u8]) -> Result<(), Fault> {
     let old = get_old(tx, owner, key)?;
     put_after(tx, owner, key, &old, bytes);
     Ok(())
 }
 
-/// The same when `old` is known to be what is there.
+/// Replaces the bytes at `key`, where `old` is the stored document; version + 1.
 fn put_after(tx: &mut Tx<'_>, owner: &str, key: &str, old: &Doc, bytes: &[u8]) {
     let length = old.value.as_ref().map(bytes::Bytes::len);
     if let (None, Some(at)) = (length, keys::swept_at(key)) {
@@ -82,7 +82,7 @@ fn put_after(tx: &mut Tx<'_>, owner: &str, key: &str, old: &Doc, bytes: &[u8]) {
     tx.put(Space::Docs, layout::doc(owner, key), DocRecord::encode(old.version + 1, Ok(bytes)));
 }
 
-/// Deletes the document at `key`, if there is one.
+/// Deletes the document at `key` if it is present.
 pub(super) fn delete(tx: &mut Tx<'_>, now: Millis, owner: &str, key: &str) -> Result<(), Fault> {
     let doc = get_old(tx, owner, key)?;
     if let Some(value) = &doc.value {
@@ -94,7 +94,7 @@ pub(super) fn delete(tx: &mut Tx<'_>, now: Millis, owner: &str, key: &str) -> Re
     Ok(())
 }
 
-/// The writes whose condition doesn't hold.
+/// Returns the writes whose condition doesn't hold.
 pub(super) fn conflicts(view: &impl View, owner: &str, writes: &[DocWrite]) -> Result<Vec<DocConflict>, Fault> {
     let mut conflicts = Vec::new();
     for write in writes {
@@ -119,7 +119,7 @@ pub(super) fn apply(tx: &mut Tx<'_>, now: Millis, owner: &str, writes: &[DocWrit
     Ok(())
 }
 
-/// When the document was deleted that was deleted first, of those that are not forgotten.
+/// Returns when the oldest tombstone of the owner was written.
 pub(super) fn first_grave(tx: &Tx<'_>, owner: &str) -> Result<Option<Millis>, Fault> {
     let prefix = layout::graves(owner);
     let mut first = None;
@@ -130,7 +130,7 @@ pub(super) fn first_grave(tx: &Tx<'_>, owner: &str) -> Result<Option<Millis>, Fa
     Ok(first)
 }
 
-/// Forgets up to `limit` documents deleted before `before`.
+/// Removes up to `limit` tombstones of documents deleted before `before`.
 pub(super) fn bury(tx: &mut Tx<'_>, before: Millis, owner: &str, limit: usize) -> Result<(), Fault> {
     let prefix = layout::graves(owner);
     let mut old = Vec::new();
@@ -141,7 +141,7 @@ pub(super) fn bury(tx: &mut Tx<'_>, before: Millis, owner: &str, limit: usize) -
     for grave in old {
         let Some((deleted, key)) = layout::number(&grave[prefix.len()..]) else { continue };
         let key = String::from_utf8_lossy(key);
-        // Written or deleted again since: that is another grave's matter.
+        // Written or deleted again since: then another entry belongs to it.
         if record(tx, owner, &key)?.is_some_and(|r| r.deleted == Some(deleted)) {
             tx.remove(Space::Docs, layout::doc(owner, &key));
         }
@@ -150,20 +150,20 @@ pub(super) fn bury(tx: &mut Tx<'_>, before: Millis, owner: &str, limit: usize) -
     Ok(())
 }
 
-/// The status of a job; `None` when there is no such job.
+/// Returns the status of a job; `None` if there is no such job.
 pub(super) fn job_status(view: &impl View, owner: &str, job: &JobId) -> Result<Option<JobStatus>, Fault> {
     Ok(status_of(view, owner, &keys::job_status(job))?.0)
 }
 
-/// With the document that says so.
+/// Returns the status of a job with its document.
 fn status_of(view: &impl View, owner: &str, key: &str) -> Result<(Option<JobStatus>, Doc), Fault> {
     let doc = get(view, owner, key)?;
     let Some(bytes) = &doc.value else { return Ok((None, doc)) };
-    // Of one that can't be read the job is open until a turn says otherwise; the audit names it.
+    // A job whose status can't be read counts as open until a turn sets it; the audit names it.
     Ok((keys::decode_status(bytes).map(|(status, _)| status), doc))
 }
 
-/// Sets a job's status if `may` says so of the one before. Whether it did.
+/// Sets a job's status if `may` allows it for the one before; returns whether it did.
 pub(super) fn set_status(
     tx: &mut Tx<'_>,
     now: Millis,
@@ -181,7 +181,7 @@ pub(super) fn set_status(
     Ok(true)
 }
 
-/// Sets the status of an open job as a turn says it; of a paused one, that as which it goes on.
+/// Sets the status of an open job as its turn commits it; for a paused job, the status that it resumes with.
 pub(super) fn serve_job(
     tx: &mut Tx<'_>,
     now: Millis,
@@ -200,7 +200,7 @@ pub(super) fn serve_job(
     Ok(())
 }
 
-/// Pauses an open job, or lets a paused one go on.
+/// Pauses an open job, or resumes a paused one.
 pub(super) fn park(tx: &mut Tx<'_>, now: Millis, owner: &str, job: &JobId, pause: bool) -> Result<(), Fault> {
     let key = keys::job_status(job);
     let old = get(tx, owner, &key)?;
@@ -229,14 +229,14 @@ pub(super) fn open_head(tx: &mut Tx<'_>, now: Millis, owner: &str, new: &NewJob)
     Ok(())
 }
 
-/// Opens a job as `PENDING`; what exists of it stays.
+/// Opens a job as `PENDING`; documents that exist already stay.
 pub(super) fn open_job(tx: &mut Tx<'_>, now: Millis, owner: &str, new: &NewJob) -> Result<(), Fault> {
     open_head(tx, now, owner, new)?;
     set_status(tx, now, owner, &new.job, JobStatus::Pending, |before| before.is_none())?;
     Ok(())
 }
 
-/// Ends a job unless it has ended. Whether it did.
+/// Ends a job unless it has ended; returns whether it did.
 pub(super) fn end_job(tx: &mut Tx<'_>, now: Millis, owner: &str, finish: &JobFinish) -> Result<bool, Fault> {
     let open = |before: Option<JobStatus>| !before.is_some_and(JobStatus::is_terminal);
     if !set_status(tx, now, owner, &finish.job, finish.status, open)? {

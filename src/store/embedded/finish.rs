@@ -13,7 +13,7 @@ use crate::domain::time::Millis;
 use crate::store::{Change, DocWrite, EventKind, Finished, JobFinish, NewJob, OutboxEntry, OutsideWrite, Parked};
 use std::ops::ControlFlow;
 
-/// [`crate::store::Store::finish`].
+/// Implements [`crate::store::Store::finish`] for the writer.
 pub(super) fn finish(
     tx: &mut Tx<'_>,
     now: Millis,
@@ -37,7 +37,7 @@ pub(super) fn finish(
     for message in messages {
         outbox::put(tx, now, &slot.owner, message)?;
     }
-    // A job that others do for the session has no task in it: its result will be an event of its own.
+    // A job of an external worker has no task here: its result will be an event of its own.
     let places = entries_of(tx, &slot, &finish.job)?;
     if !places.is_empty() {
         if slot.now.end_job(now) {
@@ -48,7 +48,7 @@ pub(super) fn finish(
     Ok(Finished::Done)
 }
 
-/// [`crate::store::Store::park`].
+/// Implements [`crate::store::Store::park`] for the writer.
 pub(super) fn park(
     tx: &mut Tx<'_>,
     now: Millis,
@@ -70,7 +70,7 @@ pub(super) fn park(
     Ok(Parked::Done)
 }
 
-/// Its task, and the messages to it.
+/// Returns the places of a job's task and of the messages to it.
 fn entries_of(tx: &Tx<'_>, slot: &Slot, job: &JobId) -> Result<Vec<Vec<u8>>, Fault> {
     let mut places = Vec::new();
     slot.walk(tx, &mut |place, bytes| {
@@ -83,7 +83,7 @@ fn entries_of(tx: &Tx<'_>, slot: &Slot, job: &JobId) -> Result<Vec<Vec<u8>>, Fau
     Ok(places)
 }
 
-/// [`crate::store::DocumentStore::write_within`].
+/// Implements [`crate::store::DocumentStore::write_within`] for the writer.
 pub(super) fn write_within(
     tx: &mut Tx<'_>,
     now: Millis,
@@ -92,7 +92,7 @@ pub(super) fn write_within(
     quota: &Quota,
 ) -> Result<Result<OutsideWrite, Over>, Fault> {
     let token = owner.token();
-    // What is refused because it changed meanwhile is tried again on what is there then.
+    // Conflicting writes aren't counted: they are decided again on newer documents.
     if docs::conflicts(tx, &token, writes)?.is_empty() {
         let adds = counts::of_writes(tx, &token, writes)?;
         if let Err(over) = counts::admits(tx, &token, quota, &adds)? {
@@ -102,7 +102,7 @@ pub(super) fn write_within(
     write(tx, now, owner, writes).map(Ok)
 }
 
-/// [`crate::store::DocumentStore::write`].
+/// Implements [`crate::store::DocumentStore::write`] for the writer.
 pub(super) fn write(tx: &mut Tx<'_>, now: Millis, owner: &Owner, writes: &[DocWrite]) -> Result<OutsideWrite, Fault> {
     let token = owner.token();
     let conflicts = docs::conflicts(tx, &token, writes)?;

@@ -1,4 +1,4 @@
-//! The thread that makes groups durable, while the writer applies the next one.
+//! The thread that makes groups durable while the writer applies the next one.
 
 use super::head::Head;
 use super::health::Health;
@@ -12,19 +12,19 @@ use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
 use std::thread::JoinHandle;
 
-/// Tells a caller the outcome of its request, once it is known whether its group is durable.
+/// Sends a caller the outcome of its request, once it is known whether its group is durable.
 pub(super) type Answer = Box<dyn FnOnce(Result<(), StoreError>) + Send>;
 
 /// Requests that become durable together.
 #[derive(Default)]
 pub(super) struct Group {
-    /// What they wrote.
+    /// The writes of the requests.
     pub(super) writes: Arc<Writes>,
-    /// Who waits for it.
+    /// The callers' answers, sent when the group is durable.
     pub(super) answers: Vec<Answer>,
 }
 
-/// The disk, with the answers that depend on it.
+/// The disk and the state that readers see.
 struct Disk {
     db: Db,
     store: Arc<str>,
@@ -33,7 +33,7 @@ struct Disk {
     health: Arc<Health>,
 }
 
-/// The way to the flusher; it has one group at a time.
+/// The handle of the flusher thread, which has one group at a time.
 pub(super) struct Flusher {
     disk: Arc<Disk>,
     groups: Option<Sender<Group>>,
@@ -54,7 +54,7 @@ impl Disk {
         })
     }
 
-    /// Readers see a group only when it can't be lost any more.
+    /// Writes a group; readers see it only when it can't be lost any more.
     fn write(&self, writes: &Writes) -> Result<(), Fault> {
         if writes.is_empty() {
             return Ok(());
@@ -73,7 +73,7 @@ impl Disk {
 }
 
 impl Flusher {
-    /// Starts it. `landed` is called after each group.
+    /// Starts the thread, which calls `landed` after each group.
     pub(super) fn start(
         db: Db,
         store: Arc<str>,
@@ -88,7 +88,7 @@ impl Flusher {
         let run = move || {
             while let Ok(group) = received.recv() {
                 let outcome = own.flush(&group.writes);
-                // Before the answers: what callers send next finds the flusher free.
+                // Before the answers: callers that send the next request find the flusher free.
                 let _ = done.send(());
                 landed();
                 for answer in group.answers {
@@ -100,8 +100,7 @@ impl Flusher {
         Ok(Self { disk, groups: Some(groups), landed: done_received, busy: None, thread: Some(thread) })
     }
 
-    /// Makes a group durable on this very thread: nobody else has anything to do meanwhile. It must
-    /// be free.
+    /// Makes a group durable on this thread, while no other work waits. The flusher must be free.
     pub(super) fn flush_here(&self, group: Group) {
         let outcome = self.disk.flush(&group.writes);
         for answer in group.answers {
@@ -109,16 +108,16 @@ impl Flusher {
         }
     }
 
-    /// What it is writing: to be read before the database.
+    /// Returns the writes that the flusher is writing; they must be read before the database.
     pub(super) fn writing(&self) -> Option<&Writes> {
         self.busy.as_deref()
     }
 
-    /// Whether it can take a group now; with `wait`, after it is done with the one that it has.
+    /// Whether the flusher can take a group; with `wait`, after the current one is written.
     pub(super) fn is_free(&mut self, wait: bool) -> bool {
         if self.busy.is_some() {
             let landed = if wait { self.landed.recv().map_err(Into::into) } else { self.landed.try_recv() };
-            // A flusher that is gone isn't waited for: whoever sends to it learns that.
+            // A flusher that stopped isn't waited for: the next send to it fails.
             if landed != Err(TryRecvError::Empty) {
                 self.busy = None;
             }
@@ -126,10 +125,10 @@ impl Flusher {
         self.busy.is_none()
     }
 
-    /// Gives it a group. It must be free.
+    /// Sends a group to the flusher, which must be free.
     pub(super) fn take(&mut self, group: Group) {
         self.busy = Some(Arc::clone(&group.writes));
-        // A flusher that is gone drops the answers: their callers learn that the writer has stopped.
+        // A flusher that stopped drops the answers: their callers get the error that the writer has stopped.
         let _ = self.groups.as_ref().expect("taken only when dropped").send(group);
     }
 }

@@ -1,4 +1,4 @@
-//! The store in a folder: the database and the threads that serve it.
+//! The store in a folder: the database and its threads.
 
 use super::backup;
 use super::health::{self, Health};
@@ -12,16 +12,16 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::thread::JoinHandle;
 
-/// The database in a folder, locked for this process.
+/// The database in a folder that is locked for this process.
 pub(super) struct Folder {
     durable: Arc<RwLock<Arc<Durable>>>,
     fsyncs: Arc<AtomicU64>,
-    /// Where the database is, and the bytes that it may have on the disk.
+    /// Folder of the database, whose size on disk `limit` bounds in bytes.
     pub(super) database: PathBuf,
-    /// Where copies of it go.
+    /// Folder of the store's backups.
     pub(super) backups: PathBuf,
     pub(super) limit: Option<u64>,
-    /// Why the database isn't what it was when it was closed.
+    /// Why the database differs from what it was when it was closed.
     pub(super) lost: Option<String>,
     pub(super) health: Arc<Health>,
     reclaimer: Option<Reclaimer>,
@@ -32,7 +32,7 @@ pub(super) struct Folder {
 }
 
 impl Folder {
-    /// Opens or makes it, and starts its threads; `probe` tells the room on its disk.
+    /// Opens or creates the store and starts its threads; `probe` measures the room on its disk.
     pub(super) fn open(
         dir: &Path,
         name: &Arc<str>,
@@ -59,24 +59,24 @@ impl Folder {
         Ok(Self { durable, fsyncs, database, backups, limit, lost, health, reclaimer, requests, writer, _lock: lock })
     }
 
-    /// The way to the writer.
+    /// Returns the sender of requests to the writer.
     pub(super) const fn requests(&self) -> &Requests {
         self.requests.as_ref().expect("taken only when dropped")
     }
 
-    /// The state after the last durable group.
+    /// Returns the state after the last durable group.
     pub(super) fn durable(&self) -> Arc<Durable> {
         Arc::clone(&self.durable.read())
     }
 
-    /// Counts durable groups.
+    /// Returns the counter of durable groups.
     pub(super) fn fsyncs(&self) -> Arc<AtomicU64> {
         Arc::clone(&self.fsyncs)
     }
 }
 
 impl Drop for Folder {
-    /// Waits for the writer to finish what it has, so that the folder is free afterwards.
+    /// Waits until the writer has finished its requests, so that the folder is free afterwards.
     fn drop(&mut self) {
         self.reclaimer = None;
         self.requests = None;

@@ -1,4 +1,4 @@
-//! What an owner no longer keeps: documents, dedupe records, sessions that rest.
+//! Removal of what retention is over for: documents, dedupe records, resting sessions.
 
 use super::docs;
 use super::layout::{self, Space};
@@ -9,14 +9,14 @@ use crate::domain::time::Millis;
 use crate::store::{Forget, Forgotten};
 use std::ops::ControlFlow;
 
-/// [`crate::store::Store::forget`].
+/// Implements [`crate::store::Store::forget`] for the writer.
 pub(super) fn forget(tx: &mut Tx<'_>, now: Millis, owner: &Owner, forget: &Forget) -> Result<Forgotten, Fault> {
     let token = owner.token();
     let mut slots = Vec::with_capacity(forget.sessions.len());
     for resting in &forget.sessions {
         let slot = Slot::load(tx, owner, &resting.session)?;
         if !slot.now.is_resting() || slot.now.arrivals != resting.arrivals {
-            // One that is gone was forgotten by this very call before.
+            // An absent session was forgotten by an earlier try of this call.
             if slot.is_known() {
                 return Ok(Forgotten::Stirred(resting.session.clone()));
             }
@@ -29,7 +29,7 @@ pub(super) fn forget(tx: &mut Tx<'_>, now: Millis, owner: &Owner, forget: &Forge
     }
     for session in &forget.lost {
         let mut slot = Slot::load(tx, owner, session)?;
-        // What can't be read is served by nobody.
+        // Damaged entries can't be served.
         let (_, damaged) = slot.places(tx)?;
         let damaged: Vec<Vec<u8>> = damaged.into_iter().map(String::into_bytes).collect();
         slot.consume(tx, &damaged)?;

@@ -1,5 +1,5 @@
-//! The head: which store it is and how many groups of changes it has made durable, in the database and beside it. A
-//! database that has fewer than the head says has lost its end.
+//! The head: which store this is and how many groups it has made durable, in the database and in a file beside it. A
+//! database with fewer groups than the file says has lost its last ones.
 
 use super::clock::machine_time;
 use super::layout::{self, DocRecord, Space, number};
@@ -13,10 +13,10 @@ use std::path::Path;
 /// Key of the head in the database.
 const KEY: &[u8] = b"n";
 
-/// Its file, beside the database.
+/// Name of the head's file beside the database.
 const FILE: &str = "head";
 
-/// A store and how many groups it has made durable.
+/// The random number of a store, and how many groups it has made durable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct GroupCount {
     store: u64,
@@ -42,7 +42,7 @@ pub(super) struct Head {
 }
 
 impl Head {
-    /// Opens or makes the head in a folder, and compares it with the database: also why that isn't what it was.
+    /// Opens or creates the head of a folder, and compares it with the database; also returns why they differ.
     pub(super) fn open(dir: &Path, db: &Db) -> Result<(Self, Option<String>), Fault> {
         let failed = |error: std::io::Error| Fault::Database(error.into());
         let path = dir.join(FILE);
@@ -74,7 +74,8 @@ impl Head {
         batch.insert(db.keyspace(Space::Core), KEY, self.count.encode().to_vec());
     }
 
-    /// Says that the group is durable. Without an fsync: a head that lags behind the database says nothing.
+    /// Writes the count of a durable group to the file, without an fsync: a file that lags behind the database does no
+    /// harm.
     pub(super) fn write(&self) {
         if let Err(error) = self.file.write_all_at(&self.count.encode(), 0) {
             tracing::warn!(%error, "the head of the store is not written; a loss may not be noticed");
@@ -82,7 +83,7 @@ impl Head {
     }
 }
 
-/// Why the database isn't what the head beside it says.
+/// Returns why the database isn't what the file beside it says.
 fn loss(inside: Option<GroupCount>, beside: Option<GroupCount>) -> Option<String> {
     let beside = beside?;
     let Some(inside) = inside else {
@@ -98,7 +99,7 @@ fn loss(inside: Option<GroupCount>, beside: Option<GroupCount>) -> Option<String
     ))
 }
 
-/// The document by which the audit tells of it.
+/// Returns key and record of the document by which the audit reports the loss.
 fn losses(reason: &str) -> (Vec<u8>, Vec<u8>) {
     let (owner, now) = (keys::venue_owner(), machine_time());
     let told = Loss {

@@ -1,15 +1,15 @@
-//! Whether the store can be written: room on its disk, and no write that failed.
+//! Whether the store can be written: its disk has room, and no write has failed.
 
 use crate::store::StoreError;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
-/// Bytes that stay free on the disk. A database whose write has failed takes none until it is opened again; so none is
-/// tried that may fail: a group, and what its tables need meanwhile.
+/// Bytes that stay free on the disk, enough for a group and its tables: after a failed write the database accepts none
+/// until it is opened again, so a write that may fail isn't tried.
 const RESERVE: u64 = 64 * 1024 * 1024;
 
-/// Tells how many bytes are free in a folder; `None` where nobody knows.
+/// Returns the free bytes of a folder's disk; `None` if they are unknown.
 pub(super) type Probe = Box<dyn Fn(&Path) -> Option<u64> + Send + Sync>;
 
 /// The health of the disk under a store.
@@ -18,12 +18,12 @@ pub(super) struct Health {
     dir: PathBuf,
     probe: Probe,
     is_short: AtomicBool,
-    /// The first write that failed. What came after it was decided on top of it, so that nothing is written any more
-    /// until the folder is opened again.
+    /// The error of the first failed write. Later requests were decided on top of it, so nothing is written until the
+    /// folder is opened again.
     broken: OnceLock<StoreError>,
 }
 
-/// Bytes that are free for this process in a folder, by the machine.
+/// Returns the bytes of a folder's disk that this process may use, by `statvfs`.
 pub(super) fn free_bytes(dir: &Path) -> Option<u64> {
     let found = rustix::fs::statvfs(dir).ok()?;
     Some(found.f_bavail.saturating_mul(found.f_frsize))
@@ -34,7 +34,7 @@ impl Health {
         Self { store, dir: dir.to_owned(), probe, is_short: AtomicBool::default(), broken: OnceLock::new() }
     }
 
-    /// Looks how much room there is.
+    /// Measures the room on the disk, and logs when it falls below or rises above the reserve.
     pub(super) fn look(&self) {
         let is_short = (self.probe)(&self.dir).is_some_and(|free| free < RESERVE);
         if self.is_short.swap(is_short, Ordering::AcqRel) != is_short {
@@ -54,19 +54,19 @@ impl Health {
         )
     }
 
-    /// Why nothing can be written.
+    /// Returns why nothing can be written.
     pub(super) fn refusal(&self) -> Option<StoreError> {
         let full = || StoreError::Full { store: self.store.to_string(), reason: self.words() };
         let broken = self.broken.get().cloned();
         broken.or_else(|| self.is_short.load(Ordering::Acquire).then(full))
     }
 
-    /// A write has failed; the first error counts.
+    /// Records a failed write; returns the first recorded error.
     pub(super) fn fail(&self, error: StoreError) -> StoreError {
         self.broken.get_or_init(|| error).clone()
     }
 
-    /// Why no write is tried any more.
+    /// Returns the error of the first failed write.
     pub(super) fn broken(&self) -> Option<StoreError> {
         self.broken.get().cloned()
     }

@@ -1,4 +1,4 @@
-//! What is due, who holds leases, who waits and what lies in the outbox: in memory, rebuilt at open.
+//! Due times, leases, waiting queues and outboxes in memory, rebuilt at open.
 
 use super::layout::{Space, end_of, place_and_message};
 use super::tx::{Fault, View};
@@ -8,45 +8,45 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::ControlFlow;
 use std::time::Duration;
 
-/// The index of every owner.
+/// The in-memory index of all owners.
 #[derive(Debug, Default)]
 pub(super) struct Index {
     owners: HashMap<String, OwnerIndex>,
-    /// Owners by when a sweep looks at them.
+    /// Owners by the time of their next sweep.
     looks: BTreeSet<(u64, String)>,
-    /// Tickets of the waiting queues and places in the outbox: larger than any in use.
+    /// Last ticket of a queue and place in an outbox: at least as large as any in use.
     next: u64,
 }
 
-/// The index of one owner.
+/// The in-memory index of one owner.
 #[derive(Debug, Default)]
 pub(super) struct OwnerIndex {
-    /// It is known to be on the list of owners.
+    /// Whether the owner is known to be on the list of owners.
     pub(super) registered: bool,
-    /// When a sweep must look at it, at the latest.
+    /// Latest time of the next sweep of the owner.
     look: Option<u64>,
-    /// The same of what became due since the last sweep began.
+    /// Earliest time that became due since the last sweep began.
     asked: Option<u64>,
-    /// Due time and session.
+    /// Due time in ms and session token.
     pub(super) due: BTreeSet<(u64, String)>,
-    /// By agent token.
+    /// Indexes of its agents, by agent token.
     pub(super) agents: BTreeMap<String, AgentIndex>,
-    /// Lease end and session of all agents, lapsed ones included.
+    /// Lease end and session of all agents, lapsed leases included.
     leases: BTreeSet<(u64, String)>,
-    /// Sessions that may run at once, as the last who asked for a lease said; `None` = any number.
+    /// Sessions that may run at once, by the last lease request; `None` = any number.
     pub(super) cap: Option<u32>,
-    /// Agents with a session that waits for one of these, by whose turn it is.
+    /// Agents with a session that waits for one of these slots, in the order of their turns.
     turns: BTreeMap<u64, String>,
-    /// Waiting sessions that were told to come and haven't since: when, and the id of that wake.
+    /// Waiting sessions that were woken and haven't come since: time and id of the wake.
     pub(super) told: HashMap<String, (u64, String)>,
     /// Unpublished messages by place.
     pub(super) outbox: BTreeMap<u64, OutboxSlot>,
 }
 
-/// The index of one agent.
+/// The in-memory index of one agent.
 #[derive(Debug, Default)]
 pub(super) struct AgentIndex {
-    /// Lease end and session, lapsed ones included.
+    /// Lease end and session, lapsed leases included.
     pub(super) leases: BTreeSet<(u64, String)>,
     /// Ticket to session: by rank, then first come, first served.
     pub(super) waiting: BTreeMap<Ticket, String>,
@@ -54,35 +54,35 @@ pub(super) struct AgentIndex {
     turn: Option<u64>,
 }
 
-/// An unpublished message.
+/// An unpublished message of an outbox.
 #[derive(Debug)]
 pub(super) struct OutboxSlot {
-    /// Its id.
+    /// Id of the outbox entry.
     pub(super) id: String,
-    /// When it was written or handed out last; 0 = the next sweep takes it: a wake, or written by
-    /// a process that is gone.
+    /// When it was written or handed out last; 0 = the next sweep returns it: a wake, or an entry of a process before
+    /// the restart.
     pub(super) at: u64,
 }
 
-/// Of these, those that are live.
+/// Returns how many of the leases are live.
 fn live(leases: &BTreeSet<(u64, String)>, now: u64) -> usize {
-    // Those that are over are few: the sweep takes them.
+    // Lapsed ones are few: the sweep removes them.
     leases.len() - leases.range(..(now.saturating_add(1), String::new())).count()
 }
 
 impl OwnerIndex {
-    /// Slots that the owner's cap leaves free; `None` without a cap.
+    /// Returns the slots that the owner's cap leaves free; `None` without a cap.
     pub(super) fn free(&self, now: u64) -> Option<usize> {
         let cap = usize::try_from(self.cap?).unwrap_or(usize::MAX);
         Some(cap.saturating_sub(live(&self.leases, now)))
     }
 
-    /// Agents that wait for a slot of the owner, the next first.
+    /// Returns agents that wait for a slot of the owner, the next first.
     pub(super) fn turns(&self) -> impl Iterator<Item = &String> {
         self.turns.values()
     }
 
-    /// The agent waits for a slot of its owner: behind those who do, or where it is already.
+    /// Queues the agent for a slot of its owner, behind the others, unless it is queued.
     pub(super) fn take_turn(&mut self, place: u64, agent: &str) {
         if let Some(index) = self.agents.get_mut(agent)
             && index.turn.is_none()
@@ -92,7 +92,7 @@ impl OwnerIndex {
         }
     }
 
-    /// The agent has had its turn, or needs none.
+    /// Removes the agent from that queue.
     pub(super) fn end_turn(&mut self, agent: &str) {
         if let Some(place) = self.agents.get_mut(agent).and_then(|index| index.turn.take()) {
             self.turns.remove(&place);
@@ -101,7 +101,7 @@ impl OwnerIndex {
 }
 
 impl AgentIndex {
-    /// Sessions with a live lease.
+    /// Returns the number of sessions with a live lease.
     pub(super) fn live(&self, now: u64) -> usize {
         live(&self.leases, now)
     }
@@ -116,19 +116,19 @@ fn agent_of(session: &str) -> &str {
 }
 
 impl Index {
-    /// Reads every session and outbox record.
+    /// Builds the index from every session and outbox record.
     pub(super) fn load(view: &impl View) -> Result<Self, Fault> {
         Self::load_with(view, |_, _| Ok(()))
     }
 
-    /// As [`Index::load`], with each session, by its key, as `change` leaves it.
+    /// [`Index::load`] where `change` may change each session, by its key, before it is indexed.
     pub(super) fn load_with(
         view: &impl View,
         mut change: impl FnMut(&[u8], &mut SessionRecord) -> Result<(), Fault>,
     ) -> Result<Self, Fault> {
         let mut index = Self::default();
         view.walk(Space::Core, b"s", &end_of(b"s"), &mut |key, value| {
-            // One that can't be read keeps no other from being served; the audit names it.
+            // A damaged record keeps no other session from being served; the audit names it.
             let (Ok((owner, name)), Ok(mut session)) = (split(key), parse_session(value)) else {
                 tracing::error!(key = %String::from_utf8_lossy(key).escape_debug(), "a session record is damaged");
                 return Ok(ControlFlow::Continue(()));
@@ -144,19 +144,19 @@ impl Index {
             index.owner(&owner).outbox.insert(place, OutboxSlot { id, at: 0 });
             Ok(ControlFlow::Continue(()))
         })?;
-        // What else is due of whom, the first sweep finds out.
+        // The first sweep finds what else is due of an owner.
         view.walk(Space::Core, b"o", &end_of(b"o"), &mut |key, _| {
             index.look_at(&String::from_utf8_lossy(&key[1..]), 0);
             Ok(ControlFlow::Continue(()))
         })?;
         for owner in index.owners.values_mut() {
-            // Nobody has said yet: the first who comes does, and needn't be one of many.
+            // The cap isn't known before the first lease request: one slot lets a first session come and set it.
             owner.cap = owner.agents.values().any(|agent| !agent.waiting.is_empty()).then_some(1);
         }
         Ok(index)
     }
 
-    /// The owner's index, made when needed.
+    /// Returns the owner's index, created if needed.
     pub(super) fn owner(&mut self, owner: &str) -> &mut OwnerIndex {
         if !self.owners.contains_key(owner) {
             self.owners.insert(owner.to_owned(), OwnerIndex::default());
@@ -164,7 +164,7 @@ impl Index {
         self.owners.get_mut(owner).expect("inserted above")
     }
 
-    /// Something of the owner is due then: a sweep looks at it at that time, or before.
+    /// Notes that something of the owner is due at `at`: a sweep runs at that time or before.
     pub(super) fn look_at(&mut self, owner: &str, at: u64) {
         let index = self.owner(owner);
         index.asked = index.asked.into_iter().chain([at]).min();
@@ -173,19 +173,19 @@ impl Index {
         }
     }
 
-    /// A sweep begins to look at the owner; should it not end, another does then.
+    /// Notes the begin of a sweep; if it doesn't end, the next one runs at `again`.
     pub(super) fn begin_look(&mut self, owner: &str, again: u64) {
         self.owner(owner).asked = None;
         self.place(owner, Some(again));
     }
 
-    /// A sweep has looked at the owner, and does so again then, or when what became due meanwhile says.
+    /// Notes the end of a sweep; the next one runs at `again`, or earlier if something became due meanwhile.
     pub(super) fn end_look(&mut self, owner: &str, again: Option<u64>) {
         let asked = self.owner(owner).asked;
         self.place(owner, again.into_iter().chain(asked).min());
     }
 
-    /// Those of another index stay as they are: what is read anew knows of no times.
+    /// Takes over sweep times from the index before, since records don't contain them.
     pub(super) fn keep_looks(&mut self, before: &Self) {
         for (owner, index) in &before.owners {
             self.owner(owner).asked = index.asked;
@@ -203,7 +203,7 @@ impl Index {
         }
     }
 
-    /// The first `limit` owners to look at up to `until`, and when.
+    /// Returns the first `limit` owners to sweep up to `until`, with the time.
     pub(super) fn looks(&self, until: u64, limit: usize) -> Vec<(u64, String)> {
         self.looks.iter().take_while(|(at, _)| *at <= until).take(limit).cloned().collect()
     }
@@ -213,17 +213,17 @@ impl Index {
         self.owners.get(owner).is_some_and(|index| index.registered)
     }
 
-    /// The owner's index, when it has one.
+    /// Returns the owner's index, if it has one.
     pub(super) fn of(&self, owner: &str) -> Option<&OwnerIndex> {
         self.owners.get(owner)
     }
 
-    /// The agent's index, when it has one.
+    /// Returns the agent's index, if it has one.
     pub(super) fn agent(&self, owner: &str, agent: &str) -> Option<&AgentIndex> {
         self.owners.get(owner)?.agents.get(agent)
     }
 
-    /// Owner and session of every lease that ends after a time.
+    /// Returns owner and session of every lease that ends after a time.
     pub(super) fn leased(&self, after: u64) -> Vec<(String, String)> {
         let of_owner = |(owner, index): (&String, &OwnerIndex)| {
             let live = index.leases.range((after.saturating_add(1), String::new())..);
@@ -232,12 +232,12 @@ impl Index {
         self.owners.iter().flat_map(of_owner).collect()
     }
 
-    /// The owner's unpublished messages in order.
+    /// Returns the owner's unpublished messages, in order.
     pub(super) fn outbox(&self, owner: &str) -> impl Iterator<Item = (&u64, &OutboxSlot)> {
         self.owners.get(owner).into_iter().flat_map(|o| &o.outbox)
     }
 
-    /// The first `limit` sessions due at `now`, and whether there are more.
+    /// Returns the first `limit` sessions due at `now`, and whether there are more.
     pub(super) fn overdue(&self, owner: &str, now: u64, limit: usize) -> (Vec<String>, bool) {
         let Some(index) = self.owners.get(owner) else { return (Vec::new(), false) };
         let mut due = index.due.iter().take_while(|(at, _)| *at <= now).map(|(_, session)| session.clone());
@@ -245,19 +245,19 @@ impl Index {
         (first, due.next().is_some())
     }
 
-    /// Sessions of all owners that are due, run or wait for a slot.
+    /// Returns how many sessions of all owners are due, run or wait for a slot.
     pub(super) fn busy(&self) -> u64 {
         let of = |owner: &OwnerIndex| owner.due.len() + owner.agents.values().map(|a| a.waiting.len()).sum::<usize>();
         self.owners.values().map(|owner| of(owner) as u64).sum()
     }
 
-    /// Agents for which sessions wait.
+    /// Returns the agents whose sessions wait.
     pub(super) fn agents_waiting(&self, owner: &str) -> Vec<String> {
         let agents = self.owners.get(owner).into_iter().flat_map(|o| &o.agents);
         agents.filter(|(_, a)| !a.waiting.is_empty()).map(|(token, _)| token.clone()).collect()
     }
 
-    /// The first `limit` messages that nobody published for `grace`, and whether there are more.
+    /// Returns the first `limit` messages that weren't published within `grace`, and whether there are more.
     pub(super) fn stale(&self, owner: &str, now: Millis, grace: Duration, limit: usize) -> (Vec<u64>, bool) {
         let is_stale = |(_, slot): &(&u64, &OutboxSlot)| Millis(slot.at).plus(grace) <= now;
         let mut stale = self.outbox(owner).filter(is_stale).map(|(place, _)| *place);
@@ -265,23 +265,23 @@ impl Index {
         (first, stale.next().is_some())
     }
 
-    /// When the owner is looked at again because of its sessions and its outbox.
+    /// Returns when the owner must be swept because of its sessions and its outbox.
     pub(super) fn next_look(&self, owner: &str, now: Millis, grace: Duration) -> Option<Millis> {
         let index = self.owners.get(owner)?;
         let due = index.due.first().map(|(at, _)| Millis(*at));
         let outbox = index.outbox.values().map(|slot| Millis(slot.at).plus(grace)).min();
-        // Who was told to come and didn't is told again.
+        // Woken sessions that didn't come are woken again.
         let told = (!index.told.is_empty()).then(|| now.plus(grace));
         due.into_iter().chain(outbox).chain(told).min()
     }
 
-    /// A number larger than any given before.
+    /// Returns a number larger than any given before.
     pub(super) fn next(&mut self) -> u64 {
         self.next += 1;
         self.next
     }
 
-    /// Follows a session record from `was` to `is`.
+    /// Updates the index after a session record changed from `was` to `is`.
     pub(super) fn session(&mut self, owner: &str, session: &str, was: &SessionRecord, is: &SessionRecord) {
         self.next = self.next.max(is.waiting.unwrap_or(0));
         let index = self.owner(owner);
@@ -330,7 +330,7 @@ impl Index {
     }
 }
 
-/// Owner and rest of a `core` key.
+/// Splits a `core` key into owner and rest.
 pub(super) fn split(key: &[u8]) -> Result<(String, String), Fault> {
     let bad = || Fault::Record(format!("key {:?}", String::from_utf8_lossy(key)));
     let text = std::str::from_utf8(key.get(1..).unwrap_or_default()).map_err(|_| bad())?;
@@ -338,7 +338,7 @@ pub(super) fn split(key: &[u8]) -> Result<(String, String), Fault> {
     Ok((owner.to_owned(), rest.to_owned()))
 }
 
-/// A session record.
+/// Decodes a session record from JSON.
 pub(super) fn parse_session(bytes: &[u8]) -> Result<SessionRecord, Fault> {
     serde_json::from_slice(bytes).map_err(|e| Fault::Record(format!("session record: {e}")))
 }

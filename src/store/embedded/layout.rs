@@ -22,35 +22,35 @@
 //! | `queue` | `q<sequence u64>` | JSON line of the embedded bus, see `bus::embedded` | until acknowledged |
 //! | `queue` | `o<sequence u64>` | JSON [`crate::domain::message::Message`] | the newest 10,000 |
 //!
-//! Numbers are big-endian, so that they sort. What is due, who holds leases, who waits and what
-//! lies in the outbox is also indexed in memory ([`super::index`]) and rebuilt at open: it
-//! follows from the session and outbox records, and a log-structured tree is bad at queues.
+//! Numbers are big-endian, so that they sort. Due times, leases, waiting queues and outboxes are also indexed in memory
+//! ([`super::index`]) and rebuilt at open: they follow from the session and outbox records, and a log-structured tree
+//! is slow as a queue.
 
 use crate::domain::ids::JobId;
 use crate::store::{Doc, EventKind};
 use bytes::Bytes;
 
-/// A keyspace.
+/// A keyspace of the database.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Space {
-    /// Documents.
+    /// Versioned documents of owners.
     Docs,
-    /// Mailboxes.
+    /// Entries of mailboxes.
     Mail,
-    /// Everything else of the protocol.
+    /// All other records of the protocol.
     Core,
-    /// The embedded bus.
+    /// Lines of the embedded bus.
     Queue,
 }
 
 impl Space {
-    /// How many there are.
+    /// Number of keyspaces.
     pub(super) const COUNT: usize = 4;
-    /// All, in order.
+    /// All keyspaces, in the order of their numbers.
     pub(super) const ALL: [Self; Self::COUNT] = [Self::Docs, Self::Mail, Self::Core, Self::Queue];
 }
 
-/// Separates the parts of a key; no token holds it.
+/// Separates the parts of a key; no token contains it.
 pub(crate) const SEPARATOR: u8 = 0;
 
 fn join(letter: &[u8], parts: &[&[u8]]) -> Vec<u8> {
@@ -64,17 +64,17 @@ fn join(letter: &[u8], parts: &[&[u8]]) -> Vec<u8> {
     key
 }
 
-/// Key of a document, or prefix of documents.
+/// Returns the key of a document, or the prefix of documents.
 pub(super) fn doc(owner: &str, key: &str) -> Vec<u8> {
     join(b"", &[owner.as_bytes(), key.as_bytes()])
 }
 
-/// Key of an owner's registration.
+/// Returns the key of an owner's registration.
 pub(super) fn owner(owner: &str) -> Vec<u8> {
     join(b"o", &[owner.as_bytes()])
 }
 
-/// Key of a session record, or prefix of sessions.
+/// Returns the key of a session record, or the prefix of sessions.
 pub(super) fn session(owner: &str, session: &str) -> Vec<u8> {
     join(b"s", &[owner.as_bytes(), session.as_bytes()])
 }
@@ -85,47 +85,47 @@ pub(super) const REPLY: &[u8] = b"r";
 /// Prefix of the parts of a session with the recorded calls of its running turn.
 pub(super) const CALLS: &[u8] = b"c";
 
-/// The part of a session that its last commit left.
+/// The part of a session with the state that its last commit wrote.
 pub(super) const STATE: &[u8] = b"s";
 
-/// Key of a part of a session.
+/// Returns the key of a part of a session.
 pub(super) fn part(owner: &str, session: &str, part: &[u8]) -> Vec<u8> {
     join(b"p", &[owner.as_bytes(), session.as_bytes(), part])
 }
 
-/// Key of a call of the running turn.
+/// Returns the key of a call of the running turn.
 pub(super) fn call(owner: &str, session: &str, index: u32) -> Vec<u8> {
     let mut key = part(owner, session, b"c");
     key.extend_from_slice(&index.to_be_bytes());
     key
 }
 
-/// Key of a dedupe record.
+/// Returns the key of a dedupe record.
 pub(super) fn seen(owner: &str, event: &str) -> Vec<u8> {
     join(b"d", &[owner.as_bytes(), event.as_bytes()])
 }
 
-/// Key of the highest epoch of an owner's forgotten sessions.
+/// Returns the key of the highest epoch of an owner's forgotten sessions.
 pub(super) fn floor(owner: &str) -> Vec<u8> {
     join(b"f", &[owner.as_bytes()])
 }
 
-/// Key of what an owner keeps.
+/// Returns the key of an owner's usage.
 pub(super) fn usage(owner: &str) -> Vec<u8> {
     join(b"u", &[owner.as_bytes()])
 }
 
-/// Key of an outbox entry.
+/// Returns the key of an outbox entry.
 pub(super) fn outbox(owner: &str, id: &str) -> Vec<u8> {
     join(b"x", &[owner.as_bytes(), id.as_bytes()])
 }
 
-/// Prefix of an owner's deleted documents.
+/// Returns the prefix of an owner's tombstone entries.
 pub(super) fn graves(owner: &str) -> Vec<u8> {
     join(b"g", &[owner.as_bytes(), b""])
 }
 
-/// Key of a deleted document's end.
+/// Returns the key of a tombstone's entry, by the time of the deletion in ms.
 pub(super) fn grave(owner: &str, deleted: u64, key: &str) -> Vec<u8> {
     let mut out = graves(owner);
     out.extend_from_slice(&deleted.to_be_bytes());
@@ -133,22 +133,22 @@ pub(super) fn grave(owner: &str, deleted: u64, key: &str) -> Vec<u8> {
     out
 }
 
-/// Prefix of a mailbox.
+/// Returns the prefix of a mailbox.
 pub(super) fn mailbox(owner: &str, session: &str) -> Vec<u8> {
     join(b"", &[owner.as_bytes(), session.as_bytes(), b""])
 }
 
-/// Storage form of a place `order|id`: `order\0id`, so that a shorter order sorts first.
+/// Converts a place `order|id` to its stored form `order\0id`, so that a shorter order sorts first.
 pub(super) fn place_to_storage(place: &str) -> Vec<u8> {
     place.replacen('|', "\0", 1).into_bytes()
 }
 
-/// The inverse of [`place_to_storage`].
+/// Converts a place back from its stored form.
 pub(super) fn place_from_storage(bytes: &[u8]) -> Option<String> {
     Some(std::str::from_utf8(bytes).ok()?.replacen('\0', "|", 1))
 }
 
-/// The first key after every key that starts with `prefix`, which must not be all `0xff`.
+/// Returns the first key after every key that starts with `prefix`, which must not be all `0xff`.
 pub(crate) fn end_of(prefix: &[u8]) -> Vec<u8> {
     let mut end = prefix.to_vec();
     while let Some(last) = end.pop() {
@@ -160,17 +160,17 @@ pub(crate) fn end_of(prefix: &[u8]) -> Vec<u8> {
     end
 }
 
-/// A stored document.
+/// A stored document, or the tombstone of a deleted one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct DocRecord {
     /// Version and bytes.
     pub(super) doc: Doc,
-    /// When it was deleted, in ms.
+    /// Time of the deletion in ms.
     pub(super) deleted: Option<u64>,
 }
 
 impl DocRecord {
-    /// The stored bytes.
+    /// Encodes a version with its bytes, or with the time of the deletion in ms (`Err`).
     pub(super) fn encode(version: u64, value: Result<&[u8], u64>) -> Vec<u8> {
         let mut out = version.to_be_bytes().to_vec();
         match value {
@@ -191,7 +191,7 @@ impl DocRecord {
         number(bytes).is_some_and(|(_, rest)| rest.first() == Some(&b'1'))
     }
 
-    /// The inverse of [`DocRecord::encode`].
+    /// Decodes the bytes of [`DocRecord::encode`].
     pub(super) fn decode(bytes: &[u8]) -> Option<Self> {
         let (version, rest) = number(bytes)?;
         let (flag, rest) = rest.split_first()?;
@@ -203,21 +203,21 @@ impl DocRecord {
     }
 }
 
-/// A stored mailbox entry.
+/// A stored mailbox entry, as its value in `mail`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct MailRecord<'a> {
-    /// What it is.
+    /// Task, message or result.
     pub(super) kind: EventKind,
-    /// The session's count of arrivals with it.
+    /// Number of the event among the session's arrivals.
     pub(super) arrival: u64,
-    /// Its job.
+    /// Job of the event.
     pub(super) job: Option<JobId>,
-    /// The event.
+    /// JSON of the event.
     pub(super) body: &'a [u8],
 }
 
 impl<'a> MailRecord<'a> {
-    /// The stored bytes.
+    /// Encodes the record.
     pub(super) fn encode(&self) -> Vec<u8> {
         let job = self.job.as_ref().map_or("", JobId::as_str);
         let mut out = Vec::with_capacity(10 + job.len() + self.body.len());
@@ -229,13 +229,13 @@ impl<'a> MailRecord<'a> {
         out
     }
 
-    /// What an encoded record counts: its body, kind and job as a line.
+    /// Returns the bytes that an encoded record counts: its body, and kind and job as a line.
     pub(super) fn weight(bytes: &[u8]) -> i64 {
         let job = bytes.get(9).copied().map_or(0, usize::from);
         super::counts::signed((bytes.len() + 3 + job.max(1)).saturating_sub(10 + job))
     }
 
-    /// The inverse of [`MailRecord::encode`].
+    /// Decodes the bytes of [`MailRecord::encode`].
     pub(super) fn decode(bytes: &'a [u8]) -> Option<Self> {
         let (kind, rest) = bytes.split_first()?;
         let kind = EventKind::from_letter(*kind as char)?;
@@ -250,13 +250,13 @@ impl<'a> MailRecord<'a> {
     }
 }
 
-/// A big-endian number and what follows it.
+/// Decodes a big-endian number; returns it and the remaining bytes.
 pub(crate) fn number(bytes: &[u8]) -> Option<(u64, &[u8])> {
     let (head, rest) = bytes.split_first_chunk::<8>()?;
     Some((u64::from_be_bytes(*head), rest))
 }
 
-/// The place and the message of an outbox entry. One without a place is damaged: it comes first, as it is.
+/// Splits an outbox entry into place and message. A damaged entry without a place gets place 0 and stays as it is.
 pub(super) fn place_and_message(bytes: &[u8]) -> (u64, &[u8]) {
     number(bytes).unwrap_or((0, bytes))
 }

@@ -1,4 +1,4 @@
-//! Who may run a session: the grant, crash counts, giving back.
+//! The right to run a session: the grant, crash counts, the release.
 
 use super::layout::{self, Space};
 use super::mailbox::{Mail, Slot, floor};
@@ -18,14 +18,14 @@ use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::time::Duration;
 
-/// The agent's gate; `None` when there is no such agent.
+/// Returns the agent's gate; `None` if there is no such agent.
 pub(super) fn gate(view: &impl View, owner: &str, agent: &AgentId) -> Result<Option<Gate>, Fault> {
     let Some(bytes) = docs::get(view, owner, &keys::agent_gate(agent))?.value else { return Ok(None) };
     let gate = Gate::decode(&bytes).ok_or_else(|| Fault::Record(format!("gate of agent `{agent}` is damaged")))?;
     Ok(Some(gate))
 }
 
-/// What the session's next turn stands on.
+/// Returns the versions that the session's next turn depends on.
 fn ground(view: &impl View, slot: &Slot) -> Result<Versions, Fault> {
     let version = |key: &str| Ok::<_, Fault>(docs::get(view, &slot.owner, key)?.version);
     let gate = docs::get(view, &slot.owner, &keys::agent_gate(&slot.key.agent))?;
@@ -33,7 +33,7 @@ fn ground(view: &impl View, slot: &Slot) -> Result<Versions, Fault> {
     Ok(Versions { gate, policy: docs::policy_version(view, &slot.owner)?, erasures: version(keys::ERASURES)? })
 }
 
-/// Tries the lease. Without an agent, or one that has ended, there is nothing to run.
+/// Tries to acquire the lease. Nothing runs for an agent that is absent or terminated.
 pub(super) fn ask(
     tx: &mut Tx<'_>,
     now: Millis,
@@ -55,7 +55,7 @@ pub(super) fn ask(
         Availability::Empty { waited } => {
             slot.save(tx)?;
             if waited {
-                // It was told to come for a slot and doesn't need it; a sweep hands this on.
+                // The session was woken for a slot that it doesn't need; another session may take it.
                 capacity::wake_waiting(tx, now, &slot.owner_id, &slot.key.agent.token(), capacity::AGAIN)?;
             }
             return Ok(LeaseOutcome::Empty);
@@ -70,7 +70,7 @@ pub(super) fn ask(
     Ok(LeaseOutcome::Run(Box::new(grant(tx, now, slot, ask)?)))
 }
 
-/// Leases that were held at `before` end so much later.
+/// Extends leases that were held at `before` by `by`.
 pub(super) fn postpone(tx: &mut Tx<'_>, before: Millis, by: Duration) -> Result<(), Fault> {
     for (owner, session) in tx.index().leased(before.0) {
         let (Ok(owner), Ok(session)) = (Owner::from_token(&owner), SessionKey::from_token(&session)) else { continue };
@@ -101,7 +101,7 @@ fn grant(tx: &mut Tx<'_>, now: Millis, slot: &mut Slot, ask: &LeaseRequest) -> R
     hand_out(tx, now, slot, Some(ask.crash_limit))
 }
 
-/// Everything that the holder needs to go on.
+/// Returns a grant with everything that the holder needs.
 fn hand_out(tx: &mut Tx<'_>, now: Millis, slot: &mut Slot, crash_limit: Option<u32>) -> Result<Grant, Fault> {
     let mailbox = serve(tx, now, slot, crash_limit)?;
     slot.save(tx)?;
@@ -139,7 +139,7 @@ fn recorded(tx: &Tx<'_>, slot: &Slot) -> Result<Recorded, Fault> {
     Ok((reply, calls))
 }
 
-/// One more crash for each event that the lapsed lease served.
+/// Counts a crash for each event that the lapsed lease served.
 fn count_crash(tx: &mut Tx<'_>, slot: &mut Slot, served: &Serving) -> Result<(), Fault> {
     let mut crashes = slot.crashes(tx)?;
     for mail in slot.places(tx)?.0 {
@@ -150,7 +150,7 @@ fn count_crash(tx: &mut Tx<'_>, slot: &mut Slot, served: &Serving) -> Result<(),
     put_crashes(tx, slot, &crashes)
 }
 
-/// The holder of `epoch` lives after all: its crash counts no more.
+/// Takes back the crash that was counted for the holder of `epoch`, which is alive.
 pub(super) fn acquit(tx: &mut Tx<'_>, slot: &mut Slot, epoch: u64) -> Result<(), Fault> {
     let Some(served) = slot.now.acquit(epoch) else { return Ok(()) };
     let mut crashes = slot.crashes(tx)?;
@@ -174,8 +174,8 @@ fn put_crashes(tx: &mut Tx<'_>, slot: &mut Slot, crashes: &BTreeMap<String, u32>
     Ok(())
 }
 
-/// Hands the mailbox to the holder: what the lease serves is settled here. With a crash limit, a
-/// first task that reached it is dead-lettered.
+/// Returns the mailbox for the holder, and records which events the lease serves. With a crash limit, a first task that
+/// has reached it is dead-lettered.
 pub(super) fn serve(
     tx: &mut Tx<'_>,
     now: Millis,
@@ -215,7 +215,7 @@ fn start(tx: &mut Tx<'_>, now: Millis, slot: &Slot, task: &mut Mail, crash_limit
     Ok(())
 }
 
-/// How the holder goes on. The caller has checked that it is the holder, and saves nothing.
+/// Applies `then` to the lease. The caller has checked that it is the holder; this saves the session.
 pub(super) fn then(tx: &mut Tx<'_>, now: Millis, slot: &mut Slot, then: After) -> Result<Continuation, Fault> {
     match slot.now.go_on(now, then) {
         Onward::Held => held(tx, now, slot),
@@ -227,7 +227,7 @@ pub(super) fn then(tx: &mut Tx<'_>, now: Millis, slot: &mut Slot, then: After) -
     }
 }
 
-/// The lease goes on with the mailbox of now.
+/// Keeps the lease, with the current mailbox.
 pub(super) fn held(tx: &mut Tx<'_>, now: Millis, slot: &mut Slot) -> Result<Continuation, Fault> {
     let mailbox = serve(tx, now, slot, None)?;
     slot.save(tx)?;

@@ -1,4 +1,4 @@
-//! A session with its record loaded, and its mailbox.
+//! A session with its loaded record, and its mailbox.
 
 use super::counts::{self, Growth};
 use super::docs;
@@ -14,42 +14,42 @@ use crate::store::{EventKind, MailboxEntry, NewEvent};
 use bytes::Bytes;
 use std::{collections::BTreeMap, ops::ControlFlow};
 
-/// A session on the writer: its record as it was, and as it becomes.
+/// A session on the writer: its stored record, and its new one.
 pub(super) struct Slot {
     /// Token of the owner.
     pub(super) owner: String,
     /// Token of the session.
     pub(super) token: String,
-    /// Whose.
+    /// Owner of the session.
     pub(super) owner_id: Owner,
-    /// Which.
+    /// Agent and session.
     pub(super) key: SessionKey,
     was: SessionRecord,
-    /// The record to be.
+    /// The record to be saved.
     pub(super) now: SessionRecord,
 }
 
-/// Visits place (storage form) and record; `Break` ends the walk.
+/// Visits place (stored form) and record of entries; `Break` ends the walk.
 type VisitMail<'v> = &'v mut dyn FnMut(&str, &[u8]) -> Result<ControlFlow<()>, Fault>;
 
-/// A mailbox entry with its place in storage form and its arrival number.
+/// A mailbox entry with its place in stored form and its arrival number.
 pub(super) struct Mail<Body = Bytes> {
-    /// Place in storage form.
+    /// Place in stored form.
     pub(super) place: String,
-    /// When it arrived, as a count.
+    /// Number of the event among the session's arrivals.
     pub(super) arrival: u64,
-    /// As callers see it.
+    /// The entry for callers.
     pub(super) entry: MailboxEntry<Body>,
 }
 
-/// The highest epoch of the owner's forgotten sessions.
+/// Returns the highest epoch of the owner's forgotten sessions.
 pub(super) fn floor(view: &impl View, owner: &str) -> Result<u64, Fault> {
     let floor = view.get(Space::Core, &layout::floor(owner))?;
     Ok(floor.and_then(|bytes| layout::number(&bytes).map(|(floor, _)| floor)).unwrap_or(0))
 }
 
 impl Slot {
-    /// The session's record; an unknown session has an empty one.
+    /// Loads the session's record; an unknown session has an empty one.
     pub(super) fn load(view: &impl View, owner: &Owner, key: &SessionKey) -> Result<Self, Fault> {
         let (owner_token, token) = (owner.token(), key.token());
         let record = view.get(Space::Core, &layout::session(&owner_token, &token))?;
@@ -58,12 +58,12 @@ impl Slot {
         Ok(Self { owner: owner_token, token, owner_id: owner.clone(), key: key.clone(), was, now })
     }
 
-    /// Whether there is anything of it.
+    /// Whether the session has a record.
     pub(super) fn is_known(&self) -> bool {
         self.was != SessionRecord::default()
     }
 
-    /// Writes the record if it changed, and keeps the index true.
+    /// Writes the record if it changed, and updates the index.
     pub(super) fn save(&mut self, tx: &mut Tx<'_>) -> Result<(), Fault> {
         if self.was == self.now {
             return Ok(());
@@ -78,8 +78,7 @@ impl Slot {
         Ok(())
     }
 
-    /// Drops the session with everything that it has, as if it had never been; sessions of its owner
-    /// that begin later begin behind its epoch.
+    /// Removes the session with all its records; later sessions of its owner begin with a higher epoch.
     pub(super) fn erase(&mut self, tx: &mut Tx<'_>) -> Result<(), Fault> {
         let places = [(Space::Mail, layout::mailbox(&self.owner, &self.token)), (Space::Core, self.part(b""))];
         for (space, prefix) in places {
@@ -111,7 +110,7 @@ impl Slot {
         Ok(())
     }
 
-    /// What the next turn finds.
+    /// Stores the session state that the next turn finds.
     pub(super) fn remember(&self, tx: &mut Tx<'_>, state: &[u8]) -> Result<(), Fault> {
         let old = tx.get(Space::Core, &self.part(STATE))?.map_or(0, |old| old.len());
         tx.weigh(&self.owner, counts::signed(state.len()) - counts::signed(old));
@@ -119,13 +118,13 @@ impl Slot {
         Ok(())
     }
 
-    /// Key of a part of this session.
+    /// Returns the key of a part of this session.
     pub(super) fn part(&self, part: &[u8]) -> Vec<u8> {
         layout::part(&self.owner, &self.token, part)
     }
 
-    /// Where its tasks place the session among those that wait: before the others with an urgent one, behind
-    /// them with none but tasks of low priority.
+    /// Returns the rank of the session among waiting ones: -1 with an urgent task, 1 with only tasks of low priority,
+    /// else 0.
     pub(super) fn rank(&self, view: &impl View) -> Result<i8, Fault> {
         let Some(head) = self.now.head.as_ref().filter(|_| self.now.pending() > 0) else { return Ok(0) };
         let prefix = [layout::mailbox(&self.owner, &self.token).as_slice(), HIGH.as_bytes()].concat();
@@ -139,7 +138,7 @@ impl Slot {
         Ok(if urgent { -1 } else { i8::from(head.starts_with(LOW)) })
     }
 
-    /// Puts an event into the mailbox.
+    /// Adds an event to the mailbox.
     pub(super) fn append(&mut self, tx: &mut Tx<'_>, now: Millis, event: &NewEvent) -> Result<(), Fault> {
         let place = format!("{}\0{}", event.order, event.id);
         self.now.append(now, &place);
@@ -159,7 +158,7 @@ impl Slot {
         Ok(())
     }
 
-    /// Takes entries out, by place in storage form; those not there are ignored.
+    /// Removes entries by place in stored form; absent ones are ignored.
     pub(super) fn consume(&mut self, tx: &mut Tx<'_>, places: &[Vec<u8>]) -> Result<(), Fault> {
         let mailbox = layout::mailbox(&self.owner, &self.token);
         for place in places {
@@ -182,7 +181,7 @@ impl Slot {
         Ok(())
     }
 
-    /// Visits the mailbox in order, by place in storage form.
+    /// Visits the mailbox in order, by place in stored form.
     pub(super) fn walk(&self, view: &impl View, visit: VisitMail<'_>) -> Result<(), Fault> {
         if self.now.pending() == 0 {
             return Ok(());
@@ -190,7 +189,7 @@ impl Slot {
         let prefix = layout::mailbox(&self.owner, &self.token);
         let mut from = prefix.clone();
         from.extend_from_slice(self.now.head.as_deref().unwrap_or_default().as_bytes());
-        // Mostly there is one, and finding one key is much less work than a range of them.
+        // Mostly there is one entry, and the read of one key is much cheaper than that of a range.
         if self.now.pending() == 1
             && let Some(head) = &self.now.head
             && let Some(value) = view.get(Space::Mail, &from)?
@@ -209,17 +208,17 @@ impl Slot {
             .ok_or_else(|| Fault::Record(format!("mailbox entry `{place}` of `{}` is damaged", self.token)))
     }
 
-    /// Crash counts by place in storage form.
+    /// Returns crash counts by place in stored form.
     pub(super) fn crashes(&self, view: &impl View) -> Result<BTreeMap<String, u32>, Fault> {
         if !self.now.crashed {
             return Ok(BTreeMap::new());
         }
         let Some(bytes) = view.get(Space::Core, &self.part(b"x"))? else { return Ok(BTreeMap::new()) };
-        // Counts that can't be read begin anew.
+        // Counts that can't be decoded begin at 0.
         Ok(serde_json::from_slice(&bytes).unwrap_or_default())
     }
 
-    /// An entry as callers see it, with what `keep` leaves of its body.
+    /// Decodes an entry for callers, with what `keep` makes of its body.
     fn entry<Body>(
         &self,
         view: &impl View,
@@ -244,13 +243,13 @@ impl Slot {
         Ok(Mail { place: place.to_owned(), arrival: record.arrival, entry })
     }
 
-    /// The first `limit` entries, and none behind [`GRANT_BYTES`] of them. A task is always among them, however much
-    /// lies before it that only it may see: the one that was begun, else the first.
+    /// Returns the first `limit` entries, up to [`GRANT_BYTES`]. They always contain a task if there is one, however
+    /// much is before it: the one that has begun, else the first.
     pub(super) fn mail(&self, view: &impl View, limit: usize) -> Result<Vec<Mail>, Fault> {
         self.first(view, limit, Bytes::copy_from_slice, Bytes::len, &mut Vec::new())
     }
 
-    /// All entries in the same order, without their bodies; and the places of those that can't be read.
+    /// Returns all entries in the same order without bodies, and the places of damaged ones.
     pub(super) fn places(&self, view: &impl View) -> Result<(Vec<Mail<()>>, Vec<String>), Fault> {
         let mut damaged = Vec::new();
         let mail = self.first(view, usize::MAX, |_| (), |()| 0, &mut damaged)?;
@@ -306,7 +305,7 @@ impl Slot {
         Ok(mail)
     }
 
-    /// The place of the task that is first in order, behind all that isn't one.
+    /// Returns the place of the first task, which sorts behind all other events.
     fn first_task(&self, view: &impl View) -> Result<Option<String>, Fault> {
         let mailbox = layout::mailbox(&self.owner, &self.token);
         let from = [mailbox.as_slice(), HIGH.as_bytes()].concat();
@@ -319,7 +318,7 @@ impl Slot {
         Ok(first)
     }
 
-    /// Whether a task waits here whose job hasn't ended.
+    /// Whether the mailbox has a task whose job is open.
     pub(super) fn has_open_task(&self, view: &impl View) -> Result<bool, Fault> {
         let mut open = false;
         self.walk(view, &mut |place, bytes| {

@@ -1,4 +1,4 @@
-//! The store in memory: the same requests, applied one after the other where they are made.
+//! The store in memory: the same requests, applied one after the other on the caller's thread.
 
 use super::counts;
 use super::index::Index;
@@ -10,17 +10,17 @@ use parking_lot::RwLock;
 use std::collections::BTreeMap;
 use std::ops::Bound;
 
-/// Records by space and key.
+/// Records in memory, by keyspace and key.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Maps([BTreeMap<Vec<u8>, Slice>; Space::COUNT]);
 
 impl Maps {
-    /// The value at `key`.
+    /// Returns the value at `key`.
     pub(super) fn get(&self, space: Space, key: &[u8]) -> Option<Slice> {
         self.0[space as usize].get(key).cloned()
     }
 
-    /// Those of `from..to`, in order.
+    /// Returns the records of `from..to`, in order.
     pub(super) fn range(
         &self,
         space: Space,
@@ -43,11 +43,11 @@ impl Maps {
     }
 }
 
-/// What lay in memory at one moment.
+/// A copy of all records in memory at one moment.
 #[derive(Debug, Clone)]
 pub struct MemoryImage(Maps);
 
-/// Everything, under one lock.
+/// All records and the index, under one lock.
 pub(super) struct Memory(RwLock<(Durable, Index)>);
 
 impl Default for Memory {
@@ -84,7 +84,7 @@ impl Memory {
         read(&self.0.read().0)
     }
 
-    /// What is there now.
+    /// Returns a copy of all records.
     pub(super) fn image(&self) -> MemoryImage {
         match &self.0.read().0 {
             Durable::Memory(maps) => MemoryImage(maps.clone()),
@@ -92,7 +92,7 @@ impl Memory {
         }
     }
 
-    /// Everything is as it was.
+    /// Replaces all records by those of a copy.
     pub(super) fn put_back(&self, image: &MemoryImage) -> Result<(), Fault> {
         let mut held = self.0.write();
         held.0 = Durable::Memory(image.0.clone());
@@ -100,7 +100,7 @@ impl Memory {
     }
 }
 
-/// The index as the records say.
+/// Rebuilds the index from the records.
 fn reload((state, index): &mut (Durable, Index)) -> Result<(), Fault> {
     let mut fresh = Index::load(state)?;
     fresh.keep_looks(index);

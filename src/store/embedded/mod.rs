@@ -1,18 +1,18 @@
 //! Store over fjall: one writer thread, group commit, fsync.
 //!
-//! Every change is a request to the writer thread. It drains its channel and applies the requests
-//! in order (each all or nothing; later ones see the earlier) to a group in memory. The flusher
-//! thread writes the group as one atomic batch, makes it durable with one fsync and then answers;
-//! meanwhile the writer applies the next group. Reads take the state after the last durable group.
+//! Every change is a request to the writer thread. It drains its channel and applies the requests in order (each all or
+//! nothing; later ones see the earlier) to a group in memory. The flusher thread writes the group as one atomic batch,
+//! makes it durable with one fsync and then answers; meanwhile the writer applies the next group. Reads use the state
+//! after the last durable group.
 //!
 //! ```text
 //! admit, commit, … ─▶ channel ─▶ writer: apply, apply, … ─▶ flusher: batch, fsync ─▶ answers
 //! read, scan, …    ─▶ snapshot of the last durable group
 //! ```
 //!
-//! `layout` has every key and record.
+//! `layout` lists every key and record.
 //!
-//! In [memory](EmbeddedStore::in_memory) there is neither thread nor disk: each call is applied, or reads, where it is made.
+//! [In memory](EmbeddedStore::in_memory) there is neither thread nor disk: each call runs on its caller's thread.
 
 mod admit;
 mod backup;
@@ -66,20 +66,20 @@ use tx::{Durable, Fault, Tx};
 pub use memory::MemoryImage;
 pub use open::StoreOpenError;
 
-/// Documents read on the caller's thread: a change of threads costs more than the few blocks, mostly
-/// cached, that they lie in.
+/// Most documents read on the caller's thread: a change of threads costs more than reading their few blocks, mostly
+/// from cache.
 const READ_AT_ONCE: usize = 8;
 
-/// The store of one process: in a folder of this machine, or in memory alone.
+/// The store of one process: in a folder of this machine, or in memory.
 pub struct EmbeddedStore {
     name: Arc<str>,
     place: Place,
     level: FillLevel,
-    /// The machine's clock as it was seen last, where leases are kept when it is set.
+    /// The machine's clock as last read, if leases are kept when it is set.
     seen: Option<Mutex<SeenClock>>,
 }
 
-/// Where it lies.
+/// Where the records of the store lie.
 enum Place {
     Folder(Box<Folder>),
     Memory(Memory),
@@ -91,18 +91,18 @@ impl EmbeddedStore {
         open::is_held(dir)
     }
 
-    /// Opens or makes the store in `dir` and locks the folder for this process.
+    /// Opens or creates the store in `dir` and locks the folder for this process.
     ///
-    /// After it: leases of the process before have lapsed unreleased (a crash counts), and every
-    /// session with work is due at once. Fails with [`StoreError::Unavailable`] when the folder
-    /// can't be made or another process, which it names, holds it; with [`StoreOpenError::Format`], and nothing changed,
-    /// when this build can't work on it.
+    /// Leases of the previous process have then lapsed unreleased (a crash counts), and every session with work is due
+    /// at once. Fails with [`StoreError::Unavailable`] if the folder can't be created or another process, which the
+    /// error names, holds it; with [`StoreOpenError::Format`], and without a change, if this build can't work on the
+    /// store.
     pub fn open(dir: &Path) -> Result<Arc<Self>, StoreOpenError> {
         Self::in_folder(dir, None, None)
     }
 
-    /// The same, with the bytes that it may have on the disk: from four fifths of them no new work is taken. Its callers
-    /// go by the machine's clock: who holds a lease when that is set forward keeps it.
+    /// [`EmbeddedStore::open`] with a limit in bytes on disk: from 80 % on no new work is admitted. Its callers use the
+    /// machine's clock: holders keep their leases when that is set forward.
     pub fn open_within(dir: &Path, limit: Option<u64>) -> Result<Arc<Self>, StoreOpenError> {
         let seen = SeenClock::read();
         Self::in_folder(dir, limit, Some(Mutex::new(seen)))
@@ -114,18 +114,18 @@ impl EmbeddedStore {
         Ok(Arc::new(Self { name, place: Place::Folder(Box::new(folder)), level: FillLevel::default(), seen }))
     }
 
-    /// Whether somebody has made one in this folder.
+    /// Whether a store exists in this folder.
     pub fn is_there(dir: &Path) -> bool {
         open::folder(dir).exists()
     }
 
-    /// An empty one that no disk keeps and no thread serves: the same rules, each call applied where it is made.
+    /// Returns an empty store in memory, with the same rules as one in a folder.
     pub fn in_memory() -> Arc<Self> {
         let place = Place::Memory(Memory::default());
         Arc::new(Self { name: "embedded:memory".into(), place, level: FillLevel::default(), seen: None })
     }
 
-    /// What lies in memory now, to be [put back](Self::put_back); `None` of a folder.
+    /// Returns a copy of the records in memory for [`EmbeddedStore::put_back`]; `None` for a folder.
     pub fn image(&self) -> Option<MemoryImage> {
         match &self.place {
             Place::Folder(_) => None,
@@ -133,7 +133,8 @@ impl EmbeddedStore {
         }
     }
 
-    /// What lies in memory is as it was: everything since is lost, acknowledged or not. A folder stays as it is.
+    /// Replaces the records in memory by a copy: all changes since are lost, acknowledged or not. A folder isn't
+    /// changed.
     pub fn put_back(&self, image: &MemoryImage) -> Result<(), StoreError> {
         match &self.place {
             Place::Folder(_) => Ok(()),
@@ -141,12 +142,12 @@ impl EmbeddedStore {
         }
     }
 
-    /// `embedded:<folder>`, as in errors.
+    /// Returns `embedded:<folder>`, as in errors.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Counts the groups that were made durable, each by one fsync.
+    /// Returns the counter of groups that were made durable, each by one fsync.
     pub fn fsyncs(&self) -> Arc<AtomicU64> {
         match &self.place {
             Place::Folder(folder) => folder.fsyncs(),
@@ -154,7 +155,7 @@ impl EmbeddedStore {
         }
     }
 
-    /// Has the writer apply `request`; answers when it is durable.
+    /// Applies `request` on the writer; returns when it is durable.
     pub(crate) async fn call<T: Send + 'static>(
         &self,
         request: impl FnOnce(&mut Tx<'_>) -> Result<T, Fault> + Send + 'static,
@@ -165,7 +166,7 @@ impl EmbeddedStore {
         }
     }
 
-    /// The same, of what nobody is kept waiting by: it shares the fsync of what comes next.
+    /// [`EmbeddedStore::call`] for changes that no caller waits for: they share the fsync of the next ones.
     pub(crate) async fn call_patiently<T: Send + 'static>(
         &self,
         request: impl FnOnce(&mut Tx<'_>) -> Result<T, Fault> + Send + 'static,
@@ -206,7 +207,7 @@ impl EmbeddedStore {
         BackendSetting { name: "embedded durability".into(), value: value.into(), problem }
     }
 
-    /// Whether it can be written, and is what it was when it was closed.
+    /// Returns whether the store can be written and is what it was when it was closed.
     fn disk(&self) -> BackendSetting {
         let found = match &self.place {
             Place::Folder(folder) => (folder.health.refusal(), folder.lost.clone()),
@@ -223,14 +224,14 @@ impl EmbeddedStore {
         BackendSetting { name: "embedded disk".into(), value: value.into(), problem }
     }
 
-    /// What lies on the disk, journals and files on their way out included.
+    /// Returns the bytes on disk, with journals and files that are about to be removed.
     async fn size(&self) -> Fill {
         let Place::Folder(folder) = &self.place else { return Fill::default() };
         let (dir, limit) = (folder.database.clone(), folder.limit);
         let used = self.query(move |_| reclaim::bytes_of(&dir).map_err(|e| Fault::Database(e.into()))).await;
         match used {
             Err(_) => Fill::default(),
-            // One that can't be written is full, however little it has.
+            // A store that can't be written counts as full.
             Ok(used) if folder.health.refusal().is_some() => Fill { used: used.max(1), limit: Some(used.max(1)) },
             Ok(used) => Fill { used, limit },
         }
@@ -333,7 +334,7 @@ impl Store for EmbeddedStore {
         let swept = match self.call(move |tx| sweep::sweep(tx, now, &owner, grace, limit)).await {
             Ok(swept) => swept,
             Err(error) => {
-                // One owner's damage is in nobody's way: the others come first.
+                // A damaged owner must not delay the others: it is swept after them.
                 self.call(move |tx| sweep::put_off(tx, now, &of)).await?;
                 return Err(error);
             }
@@ -346,7 +347,7 @@ impl Store for EmbeddedStore {
 
     async fn due(&self, now: Millis, _worker: &str, horizon: Duration, limit: u32) -> Result<DueOwners, StoreError> {
         self.follow_clock(now).await?;
-        // All shards are this process's.
+        // All shards belong to this process.
         self.call(move |tx| sweep::due(tx, now, horizon, limit)).await
     }
 
@@ -457,7 +458,7 @@ impl Inspect for EmbeddedStore {
         Ok(None)
     }
 
-    /// One for good: what is acknowledged is on the disk.
+    /// An embedded store has one history: every acknowledged change is on the disk.
     async fn history(&self) -> Result<Vec<String>, StoreError> {
         Ok(Vec::new())
     }

@@ -1,4 +1,4 @@
-//! Opening: the folder's lock, recovery, and what a restart means for leases.
+//! Opening: the folder's lock, recovery, and the end of the previous process's leases.
 
 use super::head::Head;
 use super::index::Index;
@@ -15,21 +15,21 @@ use std::ops::ControlFlow;
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-/// Session records rewritten in one batch at open.
+/// Session records rewritten per batch at open.
 const VOID_BATCH: usize = 1000;
 
 /// Why a store isn't opened.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum StoreOpenError {
-    /// Its folder, or what is in it.
+    /// Its folder or its database can't be used.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// A build that is too far from this one has worked there; nothing of it was changed.
+    /// A build whose format differs too much has worked there; nothing was changed.
     #[error(transparent)]
     Format(#[from] FormatError),
 }
 
-/// Holds the folder for this process until dropped.
+/// Holds the folder for this process until it is dropped.
 #[derive(Debug)]
 pub(super) struct FolderLock(File);
 
@@ -37,10 +37,10 @@ fn unavailable(store: &str, reason: String) -> StoreError {
     StoreError::Unavailable { store: store.to_owned(), reason }
 }
 
-/// Makes the folder and locks it; the lock file says which process holds it.
+/// Creates the folder and locks it; the lock file contains the process id of the holder.
 pub(super) fn lock(dir: &Path, store: &str) -> Result<FolderLock, StoreError> {
     let cannot = |what: &str, e: &std::io::Error| unavailable(store, format!("can't {what}: {e}"));
-    // Prompts, answers and the key of secrets lie in it: they are nobody else's on this machine.
+    // The folder contains prompts, answers and the key of secrets: other users of this machine must not read it.
     DirBuilder::new().recursive(true).mode(0o700).create(dir).map_err(|e| cannot("create its folder", &e))?;
     let mode = std::fs::metadata(dir).map_err(|e| cannot("look at its folder", &e))?.permissions().mode() & 0o777;
     if mode & 0o077 != 0 {
@@ -78,7 +78,7 @@ pub(super) fn lock(dir: &Path, store: &str) -> Result<FolderLock, StoreError> {
 }
 
 impl Drop for FolderLock {
-    /// Closing alone would leave it to a process that is just being started: it has a copy of the file until it runs.
+    /// Unlocks the file, since a process that is being started holds a copy of it until it runs: closing isn't enough.
     fn drop(&mut self) {
         let _ = self.0.unlock();
     }
@@ -90,26 +90,26 @@ pub(super) fn is_held(dir: &Path) -> bool {
     matches!(file.try_lock(), Err(TryLockError::WouldBlock))
 }
 
-/// The database in a store's folder.
+/// Returns the path of the database in a store's folder.
 pub(super) fn folder(dir: &Path) -> PathBuf {
     dir.join("db")
 }
 
-/// A database that was opened.
+/// The result of opening a database.
 pub(super) struct OpenDatabase {
     pub(super) db: Db,
-    /// Every lease is void in it.
+    /// The index, without live leases.
     pub(super) index: Index,
     pub(super) head: Head,
-    /// Why it isn't what it was when it was closed.
+    /// Why the database differs from what it was when it was closed.
     pub(super) lost: Option<String>,
 }
 
-/// Opens the database in a folder whose store this build can work on, with every lease void and the index built.
+/// Opens the database of a store if this build can work on it, voids every lease and builds the index.
 pub(super) fn database(dir: &Path, store: &str) -> Result<OpenDatabase, StoreOpenError> {
     let failed = |fault: Fault| fault.at(store);
     let db = Db::open(&folder(dir)).map_err(|error| failed(error.into()))?;
-    // Before anything is written: what this build can't read it would write without.
+    // Before anything is written, since this build would drop what it can't decode.
     stands(format_of(&db).map_err(failed)?.transpose()?.as_ref(), FORMAT)?;
     let (head, lost) = Head::open(dir, &db).map_err(failed)?;
     if let Some(lost) = &lost {
@@ -119,13 +119,13 @@ pub(super) fn database(dir: &Path, store: &str) -> Result<OpenDatabase, StoreOpe
     Ok(OpenDatabase { db, index, head, lost })
 }
 
-/// What the store says of its format.
+/// Returns the format that the store's document names.
 fn format_of(db: &Db) -> Result<Option<Result<StoreFormat, StoreError>>, Fault> {
     let found = docs::get(&Durable::of(db), &keys::venue_owner().token(), keys::FORMAT)?;
     Ok(found.value.map(|value| store::decode(keys::FORMAT, &value)))
 }
 
-/// What a start makes of what the process before has left.
+/// Voids leases, lists owners, counts usage and removes old records of the previous process; returns the index.
 fn recovered(db: &Db) -> Result<Index, Fault> {
     list_owners(db)?;
     let core = db.keyspace(Space::Core);
@@ -146,12 +146,12 @@ fn recovered(db: &Db) -> Result<Index, Fault> {
     batch.commit()?;
     counts::count_old(db)?;
     forget_completions(db, &state)?;
-    // Also what the process before wrote and was killed over: from here on it can be read.
+    // Also what the previous process wrote before it was killed: it is readable from here on.
     db.database.persist(PersistMode::SyncAll)?;
     Ok(index)
 }
 
-/// Puts owners that have documents or sessions and are missing from the list of owners back into it.
+/// Adds owners that have documents or sessions but are missing to the list of owners.
 fn list_owners(db: &Db) -> Result<(), Fault> {
     let (state, mut batch) = (Durable::of(db), db.database.batch());
     for (space, letter) in [(Space::Docs, b"".as_slice()), (Space::Core, b"s")] {
@@ -165,7 +165,7 @@ fn list_owners(db: &Db) -> Result<(), Fault> {
                 Ok(ControlFlow::Break(()))
             })?;
             let Some(owner) = found else { break };
-            // Behind every key of this owner.
+            // The next search begins behind every key of this owner.
             from = [letter, &owner, &[layout::SEPARATOR + 1]].concat();
             let Ok(token) = String::from_utf8(owner) else { continue };
             let key = layout::owner(&token);
@@ -178,7 +178,7 @@ fn list_owners(db: &Db) -> Result<(), Fault> {
     Ok(batch.commit()?)
 }
 
-/// Builds before this one kept completions beside the queue, for nobody: the jobs have them.
+/// Removes completions, which older builds kept in the queue: the jobs have them.
 fn forget_completions(db: &Db, state: &Durable) -> Result<(), Fault> {
     let mut batch = db.database.batch();
     for prefix in [b"i", b"o"] {

@@ -1,4 +1,4 @@
-//! Messages decided and not yet published.
+//! Messages that a commit decided and that aren't published yet.
 
 use super::index::OutboxSlot;
 use super::layout::{self, Space, place_and_message};
@@ -10,8 +10,7 @@ use crate::domain::time::Millis;
 use crate::store::OutboxEntry;
 use bytes::Bytes;
 
-/// Adds an entry that somebody has at hand at `at`; one with that id that is still there stays as
-/// it is.
+/// Adds an entry that its holder publishes from `at` on; an entry of that id that is still there stays.
 pub(super) fn put(tx: &mut Tx<'_>, at: Millis, owner: &str, entry: &OutboxEntry) -> Result<(), Fault> {
     let key = layout::outbox(owner, &entry.id);
     if tx.get(Space::Core, &key)?.is_some() {
@@ -26,8 +25,8 @@ pub(super) fn put(tx: &mut Tx<'_>, at: Millis, owner: &str, entry: &OutboxEntry)
     Ok(())
 }
 
-/// Adds a wake under an id of its own. The next sweep hands it out: a free slot can't wait for the
-/// grace of a holder who may be gone.
+/// Adds a wake under an id of its own. The next sweep returns it: a free slot can't wait for the grace of a holder that
+/// may be dead.
 pub(super) fn put_wake(
     tx: &mut Tx<'_>,
     now: Millis,
@@ -41,7 +40,7 @@ pub(super) fn put_wake(
     Ok(entry)
 }
 
-/// Removes published entries.
+/// Removes published entries by id.
 pub(super) fn remove(tx: &mut Tx<'_>, owner: &str, ids: &[String]) -> Result<(), Fault> {
     for id in ids {
         let key = layout::outbox(owner, id);
@@ -54,13 +53,13 @@ pub(super) fn remove(tx: &mut Tx<'_>, owner: &str, ids: &[String]) -> Result<(),
     Ok(())
 }
 
-/// Every entry, in the order they were decided.
+/// Returns every entry, in the order in which they were decided.
 pub(super) fn all(tx: &Tx<'_>, owner: &str) -> Result<Vec<OutboxEntry>, Fault> {
     let ids: Vec<String> = tx.index().outbox(owner).map(|(_, slot)| slot.id.clone()).collect();
     ids.into_iter().filter_map(|id| read(tx, owner, id).transpose()).collect()
 }
 
-/// The entry `id`.
+/// Returns the entry with the id `id`.
 pub(super) fn read(tx: &Tx<'_>, owner: &str, id: String) -> Result<Option<OutboxEntry>, Fault> {
     let Some(value) = tx.get(Space::Core, &layout::outbox(owner, &id))? else { return Ok(None) };
     let (_, message) = place_and_message(&value);

@@ -1,4 +1,4 @@
-//! Reads that bypass the writer: each from one durable state.
+//! Reads that bypass the writer, each from one durable state.
 
 use super::docs;
 use super::index::split;
@@ -23,25 +23,25 @@ fn after_key(key: &[u8]) -> Vec<u8> {
     [key, b"\0"].concat()
 }
 
-/// [`crate::store::DocumentStore::read`].
+/// Implements [`crate::store::DocumentStore::read`] on a durable state.
 pub(super) fn read(state: &Durable, owner: &Owner, keys: &[DocKey]) -> Result<Vec<Doc>, Fault> {
     let owner = owner.token();
     keys.iter().map(|key| docs::get(state, &owner, key)).collect()
 }
 
-/// What [`crate::store::DocumentStore::scan`] is asked for.
+/// Arguments of [`crate::store::DocumentStore::scan`].
 pub(super) struct Scan {
-    /// Keys start with it.
+    /// Prefix of the keys.
     pub(super) prefix: String,
-    /// Where the page before ended.
+    /// Last key of the previous page.
     pub(super) after: Option<String>,
-    /// Backwards.
+    /// Whether the order is reversed.
     pub(super) reverse: bool,
     /// Documents per page.
     pub(super) limit: usize,
 }
 
-/// [`crate::store::DocumentStore::scan`].
+/// Implements [`crate::store::DocumentStore::scan`] on a durable state.
 pub(super) fn scan(state: &Durable, owner: &Owner, scan: &Scan) -> Result<Vec<(DocKey, Doc)>, Fault> {
     if scan.limit == 0 {
         return Ok(Vec::new());
@@ -74,7 +74,7 @@ pub(super) fn scan(state: &Durable, owner: &Owner, scan: &Scan) -> Result<Vec<(D
     Ok(found)
 }
 
-/// [`crate::store::DocumentStore::page`]: walks over the keys of the whole prefix.
+/// Implements [`crate::store::DocumentStore::page`]; visits the keys of the whole prefix.
 pub(super) fn page(state: &Durable, owner: &Owner, prefix: &str, window: Window) -> Result<Page, Fault> {
     let owner = owner.token();
     let begin = owner.len() + 1;
@@ -102,7 +102,7 @@ pub(super) fn page(state: &Durable, owner: &Owner, prefix: &str, window: Window)
     Ok(page)
 }
 
-/// [`crate::store::Inspect::owners`], sorted by token.
+/// Implements [`crate::store::Inspect::owners`]; the order is that of tokens.
 pub(super) fn owners(state: &Durable, after: Option<&Owner>, limit: usize) -> Result<Vec<Owner>, Fault> {
     let mut found = Vec::new();
     if limit == 0 {
@@ -117,7 +117,7 @@ pub(super) fn owners(state: &Durable, after: Option<&Owner>, limit: usize) -> Re
     Ok(found)
 }
 
-/// [`crate::store::Inspect::sessions`], sorted by token.
+/// Implements [`crate::store::Inspect::sessions`]; the order is that of tokens.
 pub(super) fn sessions(
     state: &Durable,
     owner: &Owner,
@@ -133,13 +133,13 @@ pub(super) fn sessions(
     let prefix = layout::session(&token, &agent.map(|a| format!("{}/", a.token())).unwrap_or_default());
     let after = after.map(|key| after_key(&layout::session(&token, &key.token()))).unwrap_or_default();
     state.walk(Space::Core, &prefix.clone().max(after), &layout::end_of(&prefix), &mut |key, _| {
-        // A key that names no session is passed over.
+        // A key that names no session is skipped.
         let named = split(key).ok().and_then(|(_, session)| SessionKey::from_token(&session).ok());
         keys.extend(named);
         Ok(until(&keys, limit))
     })?;
     let each = keys.into_iter().map(|key| match facts(state, owner, &key) {
-        // One that can't be read keeps no other from being listed.
+        // A damaged record keeps no other session from being listed.
         Err(Fault::Record(error)) => Ok(SessionFacts {
             damaged: vec![format!("its record can't be read: {error}")],
             unreadable: true,
@@ -150,13 +150,13 @@ pub(super) fn sessions(
     each.collect()
 }
 
-/// [`crate::store::Inspect::mail`].
+/// Implements [`crate::store::Inspect::mail`] on a durable state.
 pub(super) fn mail(state: &Durable, owner: &Owner, key: &SessionKey) -> Result<Vec<MailboxEntry>, Fault> {
     let mail = Slot::load(state, owner, key)?.mail(state, GRANT_EVENTS as usize)?;
     Ok(mail.into_iter().map(|m| m.entry).collect())
 }
 
-/// A session of which nothing is known.
+/// Returns the facts of a session without a readable record.
 const fn unknown(key: SessionKey) -> SessionFacts {
     SessionFacts {
         key,
@@ -203,7 +203,7 @@ fn facts(state: &Durable, owner: &Owner, key: &SessionKey) -> Result<SessionFact
     })
 }
 
-/// What can't be read of what is recorded for the next turn of a session, in words.
+/// Returns what is damaged of the checkpoint of a session, in words.
 fn turn_damage(state: &Durable, slot: &Slot) -> Result<Vec<String>, Fault> {
     let mut damaged = Vec::new();
     if !slot.now.checkpointed {
@@ -216,7 +216,7 @@ fn turn_damage(state: &Durable, slot: &Slot) -> Result<Vec<String>, Fault> {
     }
     let (prefix, mut is_any) = (slot.part(layout::CALLS), false);
     state.walk(Space::Core, &prefix, &layout::end_of(&prefix), &mut |key, record| {
-        // The last number is of calls that failed before there was a reply.
+        // The last index is of calls that failed before there was a reply.
         is_any |= key.get(prefix.len()..) != Some(&u32::MAX.to_be_bytes());
         if !is_readable(record) {
             damaged.push("the record of a call of its next turn is damaged".to_owned());

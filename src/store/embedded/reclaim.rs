@@ -1,8 +1,8 @@
-//! Room on the disk: what was deleted or written over is freed soon, and not some day.
+//! Frees disk space of deleted and overwritten records soon.
 //!
-//! The database frees by itself only while much is written to it. A deletion is a few bytes more in its memory, and the
-//! files that a compaction has replaced stay as long as an old state names them. So somebody looks every few
-//! seconds, lets go of old states, and rewrites the tables of a store that is nearly full without what is gone.
+//! The database frees space by itself only while much is written to it. A deletion first adds bytes to its memory, and
+//! the files that a compaction has replaced stay as long as an old state refers to them. So a thread checks every few
+//! seconds, releases old states, and rewrites the tables of a store that is nearly full without deleted records.
 
 use super::layout::{self, Space};
 use super::tx::{Db, Fault};
@@ -16,37 +16,37 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, TryRecvError, channel}
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// Time between two looks.
+/// Time between two checks.
 const LOOK: Duration = Duration::from_secs(5);
 
-/// Bytes in files that only an old state names, which are left: four tables.
+/// Bytes of files used only by an old state that are tolerated: four tables.
 const STALE: u64 = 256 * 1024 * 1024;
 
-/// Of a limit, so many hundredths in such files are left.
+/// Percentage of the limit that such files may take.
 const STALE_PERCENT: u64 = 5;
 
-/// Longest wait until what was in memory is in a table.
+/// Longest wait until records in memory are in a table.
 const FLUSH: Duration = Duration::from_mins(1);
 
-/// A rewriting is followed by none for so many times as long as it took: it must not keep the disk busy.
+/// A rewrite is followed by a pause of this many times its duration, so that it doesn't keep the disk busy.
 const REST: u32 = 10;
 
-/// Hundredths of the limit that must have been deleted since the last rewriting, or by which the tables must have grown
-/// more than what they keep: without, another one would free nothing, and would need the room of a copy for it.
+/// Percentage of the limit that must have been deleted since the last rewrite, or by which the tables must have grown
+/// more than their live records: otherwise a rewrite would free nothing, and need the space of a copy.
 const DELETED_PERCENT: u64 = 1;
 const GROWN_PERCENT: u64 = 10;
 
-/// Looks for which a rewriting waits while somebody deletes: half a minute.
+/// Checks for which a rewrite waits while deletions go on: half a minute.
 const PATIENCE: u32 = 6;
 
-/// Hundredths that must have been deleted where the store isn't full.
+/// Percentage that must have been deleted if the store isn't full.
 const MUCH_PERCENT: u64 = 20;
 
-/// Bytes of the files in a folder and below, as the disk counts them.
+/// Returns the bytes of the files in a folder and below, in disk blocks.
 pub(super) fn bytes_of(dir: &Path) -> std::io::Result<u64> {
     let mut bytes = 0;
     for entry in std::fs::read_dir(dir)? {
-        // What is gone by now takes nothing.
+        // A file that was removed meanwhile takes nothing.
         let Ok(entry) = entry else { continue };
         let Ok(found) = entry.metadata() else { continue };
         bytes += if found.is_dir() { bytes_of(&entry.path()).unwrap_or_default() } else { found.blocks() * 512 };
@@ -54,14 +54,14 @@ pub(super) fn bytes_of(dir: &Path) -> std::io::Result<u64> {
     Ok(bytes)
 }
 
-/// Looks until it is dropped.
+/// The thread that frees space until it is dropped.
 pub(super) struct Reclaimer {
     stop: Option<Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Reclaimer {
-    /// Starts it for the database in `dir`, which may take so many bytes.
+    /// Starts the thread for the database in `dir`, which may take `limit` bytes.
     pub(super) fn start(db: Db, dir: PathBuf, limit: Option<u64>, requests: Requests) -> std::io::Result<Self> {
         let (stop, stopped) = channel();
         let look = Look {
@@ -82,7 +82,7 @@ impl Reclaimer {
 }
 
 impl Drop for Reclaimer {
-    /// Waits for it: it has the database open.
+    /// Waits for the thread, which has the database open.
     fn drop(&mut self) {
         self.stop = None;
         if let Some(thread) = self.thread.take() {
@@ -91,14 +91,14 @@ impl Drop for Reclaimer {
     }
 }
 
-/// How it was after a rewriting, or at the first look.
+/// Measurements after a rewrite, or at the first check.
 struct Rewritten {
-    /// On the steady clock.
+    /// Steady time of the end.
     at: Duration,
     took: Duration,
     tables: u64,
     live: u64,
-    /// The most that owners have kept since.
+    /// Most bytes that owners have kept since.
     most: u64,
 }
 
@@ -108,12 +108,12 @@ struct Look {
     limit: Option<u64>,
     requests: Requests,
     stopped: Receiver<()>,
-    /// The machine's: it measures the disk.
+    /// The machine's clock, since it measures the disk.
     clock: Clock,
-    /// Bytes that letting go has not freed.
+    /// Stale bytes that the last release of old states has not freed.
     stale_left: u64,
     last: Option<Rewritten>,
-    /// What owners kept at the last look, and looks in a row that have found less than the one before.
+    /// Live bytes at the last check, and checks in a row that have found less than the one before.
     seen: u64,
     waited: u32,
 }
@@ -149,7 +149,7 @@ impl Look {
         if !self.may_free(Fill { used, limit: Some(limit) }.is_tight(), limit / 100)? {
             return Ok(());
         }
-        // What is deleted meanwhile is left for the next one.
+        // What is deleted meanwhile is left for the next rewrite.
         let (began, live) = (self.clock.steady(), self.live()?);
         self.rewrite()?;
         self.last = Some(self.rewritten(self.since(began), live));
@@ -162,10 +162,10 @@ impl Look {
         Rewritten { at: self.clock.steady(), took, tables: self.tables(), live, most: live }
     }
 
-    /// Whether a rewriting would free something, as far as is known.
+    /// Whether a rewrite would free space, as far as is known.
     fn may_free(&mut self, is_tight: bool, percent: u64) -> Result<bool, StoreError> {
         let (tables, live) = (self.tables(), self.live()?);
-        // While somebody deletes, it would copy what is gone in a moment.
+        // While deletions go on, a rewrite would copy records that are about to be deleted.
         self.waited = if live < self.seen { self.waited + 1 } else { 0 };
         self.seen = live;
         if let Some(last) = &mut self.last {
@@ -178,7 +178,7 @@ impl Look {
             if !is_tight {
                 self.last = Some(self.rewritten(Duration::ZERO, live));
             }
-            // It was full when it was opened: nobody knows of what.
+            // The store was full when it was opened: it isn't known what could be freed.
             return Ok(is_tight);
         };
         if self.since(last.at) < last.took * REST {
@@ -194,23 +194,23 @@ impl Look {
         outcome.map_err(|error| error.into().at(self.requests.store()))
     }
 
-    /// Everything that lies on the disk.
+    /// Returns all bytes on the disk.
     fn used(&self) -> Result<u64, StoreError> {
         self.at(bytes_of(&self.dir).map_err(fjall::Error::from))
     }
 
-    /// Bytes of the tables as they are now.
+    /// Returns the bytes of the current tables.
     fn tables(&self) -> u64 {
         Space::ALL.iter().map(|space| self.db.keyspace(*space).disk_space()).sum()
     }
 
-    /// Bytes in files that only an old state names.
+    /// Returns the bytes of files used only by an old state.
     fn stale(&self) -> Result<u64, StoreError> {
         let found = self.at(bytes_of(&self.dir.join("keyspaces")).map_err(fjall::Error::from))?;
         Ok(found.saturating_sub(self.tables()))
     }
 
-    /// Bytes that owners keep, as they are counted.
+    /// Returns the bytes that owners keep, by their stored usage.
     fn live(&self) -> Result<u64, StoreError> {
         let mut live = 0;
         let prefix = layout::usage("");
@@ -221,9 +221,9 @@ impl Look {
         Ok(live)
     }
 
-    /// Nobody reads an older state than the newest any more, so that its files go.
+    /// Moves readers to the newest state, so that files of older ones are removed.
     fn let_go(&self) -> Result<(), StoreError> {
-        // A write that changes nothing: readers take the state after it. The mark is there from the first start on.
+        // A write that changes nothing: readers use the state after it. The mark exists since the first start.
         let mark = layout::usage("");
         let touch = self.requests.call(move |tx| {
             tx.put(Space::Core, mark, Vec::new());
@@ -233,7 +233,7 @@ impl Look {
         self.flush(Space::Core)
     }
 
-    /// Writes what is in memory into a table.
+    /// Writes the records in memory into a table.
     fn flush(&self, space: Space) -> Result<(), StoreError> {
         let keyspace = self.db.keyspace(space);
         self.at(keyspace.rotate_memtable())?;
@@ -244,7 +244,7 @@ impl Look {
         Ok(())
     }
 
-    /// Writes all tables anew, without what is gone. It needs room for what is left, until the old ones go.
+    /// Rewrites all tables without deleted records. It needs space for the live ones until the old tables go.
     fn rewrite(&self) -> Result<(), StoreError> {
         for space in Space::ALL {
             self.flush(space)?;

@@ -1,4 +1,4 @@
-//! Sessions set to a turn, changed and forgotten from outside their turns.
+//! Sessions set to a turn, changed and removed from outside their turns.
 
 use super::layout::{STATE, Space};
 use super::mailbox::Slot;
@@ -10,7 +10,7 @@ use crate::domain::quota::{Over, QuotaUsage};
 use crate::domain::time::Millis;
 use crate::store::{Amend, Amended, Amendment, Change, DocWrite, Seat, Seated};
 
-/// [`crate::store::Store::seat`].
+/// Implements [`crate::store::Store::seat`] for the writer.
 pub(super) fn seat(
     tx: &mut Tx<'_>,
     now: Millis,
@@ -48,7 +48,7 @@ pub(super) fn seat(
     Ok(Ok(Seated::Done))
 }
 
-/// [`crate::store::Store::amend`].
+/// Implements [`crate::store::Store::amend`] for the writer.
 pub(super) fn amend(
     tx: &mut Tx<'_>,
     now: Millis,

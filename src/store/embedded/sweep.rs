@@ -1,4 +1,4 @@
-//! What makes it certain: overdue sessions, waiting sessions with a free slot, stale outboxes.
+//! The sweep: overdue sessions, waiting sessions with a free slot, stale outbox entries.
 
 use super::mailbox::Slot;
 use super::outbox;
@@ -9,10 +9,10 @@ use crate::domain::time::Millis;
 use crate::store::{DocKey, DocWrite, DueOwners, Swept, keys};
 use std::time::Duration;
 
-/// What a sweep found due and left to its caller is looked for again after this.
+/// Time until the next sweep of an owner whose due work was left to the caller.
 const LOOK_SOON: Duration = Duration::from_millis(200);
 
-/// [`crate::store::Store::sweep`].
+/// Implements [`crate::store::Store::sweep`] for the writer.
 pub(super) fn sweep(tx: &mut Tx<'_>, now: Millis, owner: &Owner, grace: Duration, limit: u32) -> Result<Swept, Fault> {
     let token = owner.token();
     let limit = usize::try_from(limit).unwrap_or(usize::MAX);
@@ -45,33 +45,33 @@ pub(super) fn sweep(tx: &mut Tx<'_>, now: Millis, owner: &Owner, grace: Duration
     Ok(swept)
 }
 
-/// The owner can't be swept: it is looked at again soon.
+/// Schedules the next sweep of an owner whose sweep failed.
 #[expect(clippy::unnecessary_wraps, reason = "requests of the writer may fail")]
 pub(super) fn put_off(tx: &mut Tx<'_>, now: Millis, owner: &str) -> Result<(), Fault> {
     tx.index_mut().begin_look(owner, now.plus(LOOK_SOON).0);
     Ok(())
 }
 
-/// The documents were looked at, too: the owner is looked at again then.
+/// Schedules the next sweep of an owner, when its documents were read, too.
 #[expect(clippy::unnecessary_wraps, reason = "requests of the writer may fail")]
 pub(super) fn end(tx: &mut Tx<'_>, owner: &str, next: Option<Millis>) -> Result<(), Fault> {
     tx.index_mut().end_look(owner, next.map(|at| at.0));
     Ok(())
 }
 
-/// When the first documents make it that the owner is looked at again.
+/// Returns when the first documents under [`keys::SWEPT`] need the next sweep.
 pub(super) fn next_of(first: &[Option<DocKey>], now: Millis) -> Option<Millis> {
     let due = first.iter().flatten().filter_map(|key| keys::swept_at(key));
-    // What is due is done behind this sweep; whether it was, the next one sees.
+    // Due work is done after this sweep; the next one checks that it was.
     due.map(|at| if at > now { at } else { now.plus(LOOK_SOON) }).min()
 }
 
-/// The one that is earlier, where there is one.
+/// Returns the earlier of two optional times.
 pub(super) fn earlier(one: Option<Millis>, other: Option<Millis>) -> Option<Millis> {
     one.into_iter().chain(other).min()
 }
 
-/// [`crate::store::Store::due`].
+/// Implements [`crate::store::Store::due`] for the writer.
 pub(super) fn due(tx: &Tx<'_>, now: Millis, horizon: Duration, limit: u32) -> Result<DueOwners, Fault> {
     let limit = usize::try_from(limit).unwrap_or(usize::MAX);
     let mut found = DueOwners::default();
@@ -84,7 +84,7 @@ pub(super) fn due(tx: &Tx<'_>, now: Millis, horizon: Duration, limit: u32) -> Re
     Ok(found)
 }
 
-/// [`Swept::first`]. It may pass over a day of deleted documents: not for the writer's thread.
+/// Returns [`Swept::first`]. It may skip a day's tombstones, so it doesn't belong on the writer's thread.
 pub(super) fn first(view: &impl View, owner: &str) -> Result<[Option<DocKey>; keys::SWEPT.len()], Fault> {
     let mut found = <[Option<DocKey>; keys::SWEPT.len()]>::default();
     for (prefix, first) in keys::SWEPT.iter().zip(&mut found) {
@@ -93,7 +93,7 @@ pub(super) fn first(view: &impl View, owner: &str) -> Result<[Option<DocKey>; ke
     Ok(found)
 }
 
-/// Wakes those who wait for agents whose gate was written: resumed, or given more slots.
+/// Wakes sessions that wait for agents whose gate was written: resumed, or given more slots.
 pub(super) fn gates_changed(tx: &mut Tx<'_>, now: Millis, owner: &Owner, writes: &[DocWrite]) -> Result<(), Fault> {
     for write in writes {
         let Some(agent) = write.key.strip_prefix("g/").and_then(|k| k.strip_suffix("/gate")) else { continue };

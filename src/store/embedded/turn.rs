@@ -26,7 +26,7 @@ fn still_held(tx: &Tx<'_>, slot: &Slot) -> Result<LeaseCheck, Fault> {
     Ok(LeaseCheck::Yes { cancelled: status.is_some_and(JobStatus::is_terminal), policy })
 }
 
-/// [`crate::store::Store::renew`].
+/// Implements [`crate::store::Store::renew`] for the writer.
 pub(super) fn renew(tx: &mut Tx<'_>, now: Millis, lease: &Lease, ttl: Duration) -> Result<LeaseCheck, Fault> {
     let mut slot = load(tx, lease)?;
     if !slot.now.renew(lease.epoch, now.plus(ttl)) {
@@ -36,7 +36,7 @@ pub(super) fn renew(tx: &mut Tx<'_>, now: Millis, lease: &Lease, ttl: Duration) 
     still_held(tx, &slot)
 }
 
-/// [`crate::store::Store::checkpoint`].
+/// Implements [`crate::store::Store::checkpoint`] for the writer.
 pub(super) fn checkpoint(tx: &mut Tx<'_>, now: Millis, lease: &Lease, write: &Checkpoint) -> Result<LeaseCheck, Fault> {
     let mut slot = load(tx, lease)?;
     match slot.now.checkpoint(lease.epoch, write.turn) {
@@ -69,7 +69,7 @@ fn record(tx: &mut Tx<'_>, now: Millis, slot: &mut Slot, write: &Checkpoint) -> 
     Ok(())
 }
 
-/// [`crate::store::Store::commit`].
+/// Implements [`crate::store::Store::commit`] for the writer.
 pub(super) fn commit(tx: &mut Tx<'_>, now: Millis, lease: &Lease, commit: &Commit) -> Result<Committed, Fault> {
     let mut slot = load(tx, lease)?;
     match slot.now.claim_turn(lease.epoch, commit.turn) {
@@ -126,17 +126,17 @@ fn write_turn(tx: &mut Tx<'_>, now: Millis, slot: &mut Slot, commit: &Commit) ->
     Ok(())
 }
 
-/// The wakes of that time were handed out with the first answer, or are the sweep's.
+/// The wakes were returned with the first answer, or the sweep publishes them.
 const fn given_back_before() -> Continuation {
     Continuation::Released { wakes: Vec::new() }
 }
 
-/// [`crate::store::Store::release`].
+/// Implements [`crate::store::Store::release`] for the writer.
 pub(super) fn release(tx: &mut Tx<'_>, now: Millis, lease: &Lease, then: After) -> Result<Released, Fault> {
     let mut slot = load(tx, lease)?;
     Ok(match slot.now.claim(lease.epoch) {
         Claim::Holds => Released::Done(lease::then(tx, now, &mut slot, then)?),
-        // Its answer was lost.
+        // The first answer was lost.
         Claim::GaveBack => Released::Done(given_back_before()),
         Claim::Fenced => {
             lease::acquit(tx, &mut slot, lease.epoch)?;

@@ -1,4 +1,4 @@
-//! One request's reads and writes: reads see the writes before them, and all are applied at once.
+//! Reads and writes of one request: reads see the writes before them, and all are applied at once.
 
 use super::counts::Growth;
 use super::index::Index;
@@ -13,16 +13,16 @@ use std::{collections::BTreeMap, ops::ControlFlow, path::Path};
 /// Why a request failed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Fault {
-    /// The database.
+    /// The database failed.
     #[error("{0}")]
     Database(#[from] fjall::Error),
-    /// A record that can't be read, or a request that can't be meant.
+    /// A record that can't be decoded, or an invalid request.
     #[error("{0}")]
     Record(String),
 }
 
 impl Fault {
-    /// As the caller sees it.
+    /// Converts the fault to the caller's error.
     pub(crate) fn at(self, store: &str) -> StoreError {
         let store = store.to_owned();
         match self {
@@ -32,26 +32,26 @@ impl Fault {
     }
 }
 
-/// Bytes in memory before a keyspace writes a table: what lies there is replayed after a kill.
+/// Bytes in memory before a keyspace writes a table; after a kill they are replayed.
 const MEMTABLE: u64 = 16 * 1024 * 1024;
-/// Bytes of full journals before the keyspaces they wait for write theirs; fjall's least.
+/// Bytes of full journals before the keyspaces in them write their tables; fjall's minimum.
 const JOURNALS: u64 = 64 * 1024 * 1024;
 
-/// The open database.
+/// The open database, with its keyspaces.
 #[derive(Clone)]
 pub(crate) struct Db {
-    /// All of it.
+    /// The database itself.
     pub(crate) database: Database,
     docs: Keyspace,
     mail: Keyspace,
     core: Keyspace,
     queue: Keyspace,
-    /// Groups that were made durable, each by one fsync.
+    /// Number of groups made durable, each by one fsync.
     pub(super) fsyncs: Arc<AtomicU64>,
 }
 
 impl Db {
-    /// Opens or makes the database in `dir`.
+    /// Opens or creates the database in `dir`.
     pub(super) fn open(dir: &Path) -> Result<Self, fjall::Error> {
         let database = Database::builder(dir).max_journaling_size(JOURNALS).open()?;
         let options = || KeyspaceCreateOptions::default().max_memtable_size(MEMTABLE);
@@ -60,7 +60,7 @@ impl Db {
         Ok(Self { database, docs, mail, core, queue, fsyncs: Arc::default() })
     }
 
-    /// The keyspace itself.
+    /// Returns the keyspace of `space`.
     pub(crate) const fn keyspace(&self, space: Space) -> &Keyspace {
         match space {
             Space::Docs => &self.docs,
@@ -71,12 +71,12 @@ impl Db {
     }
 }
 
-/// Visits `key, value`; `Break` ends the walk.
+/// Visits key and value; `Break` ends the walk.
 pub(crate) type Visit<'v> = &'v mut dyn FnMut(&[u8], &[u8]) -> Result<ControlFlow<()>, Fault>;
 
 /// One consistent state to read from.
 pub(crate) trait View {
-    /// The value at `key`.
+    /// Returns the value at `key`.
     fn get(&self, space: Space, key: &[u8]) -> Result<Option<Slice>, Fault>;
 
     /// Visits keys of `from..to` in order.
@@ -87,7 +87,7 @@ pub(crate) trait View {
 pub(crate) enum Durable {
     /// The state after the last group.
     Folder(Db, Snapshot),
-    /// What lies in memory, under its lock.
+    /// The records in memory, under their lock.
     Memory(Maps),
 }
 
@@ -95,7 +95,7 @@ pub(crate) enum Durable {
 type Item = Result<(UserKey, Slice), Fault>;
 
 impl Durable {
-    /// The state after the last group of `db`.
+    /// Returns the state after the last group of `db`.
     pub(super) fn of(db: &Db) -> Self {
         Self::Folder(db.clone(), db.database.snapshot())
     }
@@ -148,36 +148,36 @@ fn each(items: impl Iterator<Item = Item>, visit: Visit<'_>) -> Result<(), Fault
 /// What requests are applied to.
 #[derive(Clone, Copy)]
 pub(crate) enum Below<'a> {
-    /// The database.
+    /// The database in a folder.
     Folder(&'a Db),
-    /// What lies in memory.
+    /// The records in memory.
     Memory(&'a Maps),
 }
 
-/// One request on the writer thread: reads see its own writes, then those of the requests before
-/// it that the database doesn't hold yet, then the database.
+/// One request on the writer thread: reads see its own writes, then those of earlier requests that the database doesn't
+/// contain yet, then the database.
 pub(crate) struct Tx<'a> {
     below: Below<'a>,
     index: &'a mut Index,
     touched: bool,
     growth: BTreeMap<String, Growth>,
     own: Writes,
-    /// Newest first.
+    /// Writes of earlier requests, newest first.
     before: [Option<&'a Writes>; 2],
 }
 
 impl<'a> Tx<'a> {
-    /// An empty one over the writes `before` it, newest first.
+    /// Returns an empty request over the writes `before` it, newest first.
     pub(super) fn new(below: Below<'a>, index: &'a mut Index, before: [Option<&'a Writes>; 2]) -> Self {
         Self { below, index, touched: false, growth: BTreeMap::new(), own: Writes::default(), before }
     }
 
-    /// The index to read.
+    /// Returns the index for reading.
     pub(super) const fn index(&self) -> &Index {
         self.index
     }
 
-    /// The index to change; should this request fail, it is read from the database again.
+    /// Returns the index for changes; if this request fails, the index is rebuilt.
     pub(super) const fn index_mut(&mut self) -> &mut Index {
         self.touched = true;
         self.index
@@ -193,12 +193,12 @@ impl<'a> Tx<'a> {
         self.own.set(space, key, Some(value.into()));
     }
 
-    /// Removes what is at `key`.
+    /// Removes the value at `key`.
     pub(crate) fn remove(&mut self, space: Space, key: Vec<u8>) {
         self.own.set(space, key, None);
     }
 
-    /// Puts the owner on the list, so that sweeps find what it has.
+    /// Adds the owner to the list of owners, so that sweeps find it.
     pub(super) fn register(&mut self, owner: &str) -> Result<(), Fault> {
         if self.index.is_registered(owner) {
             return Ok(());
@@ -211,7 +211,7 @@ impl<'a> Tx<'a> {
         Ok(())
     }
 
-    /// The owner keeps so much more.
+    /// Adds to the usage of an owner.
     pub(super) fn grow(&mut self, owner: &str, more: Growth) {
         match self.growth.get_mut(owner) {
             Some(growth) => *growth = *growth + more,
@@ -219,22 +219,22 @@ impl<'a> Tx<'a> {
         }
     }
 
-    /// The owner keeps so many more bytes.
+    /// Adds bytes to the usage of an owner.
     pub(super) fn weigh(&mut self, owner: &str, bytes: i64) {
         self.grow(owner, Growth { bytes, ..Growth::default() });
     }
 
-    /// By how much owners have grown, to be counted.
+    /// Takes the changes of usage of the request, by owner.
     pub(super) fn take_growth(&mut self) -> BTreeMap<String, Growth> {
         std::mem::take(&mut self.growth)
     }
 
-    /// What it wrote.
+    /// Returns the writes of the request.
     pub(super) fn into_writes(self) -> Writes {
         self.own
     }
 
-    /// Newest first.
+    /// Returns the layers of writes, newest first.
     fn layers(&self) -> impl DoubleEndedIterator<Item = &Writes> {
         std::iter::once(&self.own).chain(self.before.into_iter().flatten())
     }
@@ -264,7 +264,7 @@ impl View for Tx<'_> {
     }
 }
 
-/// Visits what is below and what was written over it, in order.
+/// Visits stored records and the writes over them, in order.
 fn merge(
     items: impl Iterator<Item = Item>,
     written: BTreeMap<&[u8], Option<&Slice>>,

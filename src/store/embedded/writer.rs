@@ -1,5 +1,5 @@
-//! The writer thread: applies requests one after the other, and gives groups of them to the
-//! flusher, whose fsync they share.
+//! The writer thread: applies requests one after the other, and sends groups of them to the flusher, whose fsync they
+//! share.
 
 use super::counts;
 use super::flusher::{Answer, Flusher, Group};
@@ -18,28 +18,28 @@ use tokio::sync::{mpsc, oneshot};
 /// Requests that share one fsync: at 256 the fsync is a small part of the group's cost.
 pub(super) const GROUP_REQUESTS: usize = 256;
 
-/// What nobody is kept waiting by shares the fsync of what comes next, and has its own after so long at last.
+/// Time for which patient requests wait for the fsync of others; then they get their own.
 const PATIENCE: Duration = Duration::from_millis(2);
 
-/// Applies a request; its answer waits for the group to be durable.
+/// Applies a request; its answer is sent when the group is durable.
 type Job = Box<dyn FnOnce(&mut Writer) + Send>;
 
-/// The only one who decides what is written.
+/// The single thread that decides what is written.
 pub(super) struct Writer {
     db: Db,
     index: Index,
     store: Arc<str>,
-    /// Applied and not yet given to the flusher.
+    /// Writes that are applied and not yet sent to the flusher.
     writes: Writes,
     answers: Vec<Answer>,
-    /// How many of them are waited for.
+    /// Number of answers that a caller waits for.
     urgent: usize,
     flusher: Flusher,
     health: Arc<Health>,
 }
 
 impl Writer {
-    /// The writer of `db`, which answers what comes from `requests`.
+    /// Returns the writer of `db`, which serves `requests`.
     pub(super) fn new(
         db: Db,
         index: Index,
@@ -48,7 +48,7 @@ impl Writer {
         requests: &Requests,
     ) -> std::io::Result<Self> {
         let store = Arc::clone(&requests.store);
-        // Weak: the writer ends when every caller is gone.
+        // Weak, so that the writer ends when every caller is gone.
         let jobs = requests.jobs.downgrade();
         let nudge = move || {
             if let Some(jobs) = jobs.upgrade() {
@@ -60,7 +60,7 @@ impl Writer {
         Ok(Self { db, index, store, writes: Writes::default(), answers: Vec::new(), urgent: 0, flusher, health })
     }
 
-    /// Serves until every sender is gone.
+    /// Serves requests until every sender is gone.
     pub(super) fn run(mut self, mut jobs: mpsc::Receiver<Job>) {
         let mut waiting = Vec::with_capacity(GROUP_REQUESTS);
         while jobs.blocking_recv_many(&mut waiting, GROUP_REQUESTS) > 0 {
@@ -69,7 +69,7 @@ impl Writer {
                 job(&mut self);
             }
             if self.urgent == 1 && jobs.is_empty() && self.flusher.is_free(false) {
-                // One caller at a time: the way over another thread would only cost it time.
+                // With one caller at a time, the way over another thread would only cost time.
                 let group = self.group();
                 self.flusher.flush_here(group);
             } else {
@@ -80,7 +80,7 @@ impl Writer {
         self.hand_over(true);
     }
 
-    /// Gives the group to the flusher; when it is busy and needn't be waited for, the group grows.
+    /// Sends the group to the flusher; while that is busy and `wait` is false, the group grows.
     fn hand_over(&mut self, wait: bool) {
         if self.urgent > 0 && self.flusher.is_free(wait) {
             let group = self.group();
@@ -88,14 +88,14 @@ impl Writer {
         }
     }
 
-    /// What has been applied since the last group.
+    /// Takes what was applied since the last group.
     fn group(&mut self) -> Group {
         self.urgent = 0;
         Group { writes: Arc::new(std::mem::take(&mut self.writes)), answers: std::mem::take(&mut self.answers) }
     }
 
     fn apply<T>(&mut self, request: impl FnOnce(&mut Tx<'_>) -> Result<T, Fault>) -> Result<T, StoreError> {
-        // Before anything is decided: what comes after stands on nothing that was refused.
+        // Before anything is decided, so that no later request depends on a refused one.
         if let Some(refused) = self.health.refusal() {
             return Err(refused);
         }
@@ -122,28 +122,28 @@ impl Writer {
     }
 }
 
-/// The way to the writer.
+/// The sender of requests to the writer.
 #[derive(Clone)]
 pub(super) struct Requests {
     jobs: mpsc::Sender<Job>,
     store: Arc<str>,
-    /// Somebody sees to it that what is patient becomes durable.
+    /// Whether a task will make patient requests durable.
     reminded: Arc<AtomicBool>,
 }
 
 impl Requests {
-    /// A channel; when it is full, callers wait.
+    /// Returns a channel; when it is full, callers wait.
     pub(super) fn channel(store: Arc<str>) -> (Self, mpsc::Receiver<Job>) {
         let (jobs, receiver) = mpsc::channel(4 * GROUP_REQUESTS);
         (Self { jobs, store, reminded: Arc::default() }, receiver)
     }
 
-    /// Name of the store, as in errors.
+    /// Returns the name of the store, as in errors.
     pub(super) fn store(&self) -> &str {
         &self.store
     }
 
-    /// Has `request` applied; answers when it is durable.
+    /// Applies `request`; returns when it is durable.
     pub(super) async fn call<T: Send + 'static>(
         &self,
         request: impl FnOnce(&mut Tx<'_>) -> Result<T, Fault> + Send + 'static,
@@ -152,13 +152,13 @@ impl Requests {
         answered.await.map_err(|_| self.gone())?
     }
 
-    /// The same, of what nobody is kept waiting by: it causes no fsync of its own for some milliseconds.
+    /// [`Requests::call`] for changes that no caller waits for: it causes no fsync of its own for some milliseconds.
     pub(super) async fn call_patiently<T: Send + 'static>(
         &self,
         request: impl FnOnce(&mut Tx<'_>) -> Result<T, Fault> + Send + 'static,
     ) -> Result<T, StoreError> {
         let answered = self.send(request, false).await?;
-        // Behind the request: who is on the way to remind the writer of others reminds it of this one, too.
+        // Behind the request, so that a task that already sleeps for others covers it, too.
         if !self.reminded.swap(true, Ordering::AcqRel) {
             let (jobs, reminded) = (self.jobs.downgrade(), Arc::clone(&self.reminded));
             tokio::spawn(async move {
@@ -183,7 +183,7 @@ impl Requests {
             let outcome = writer.apply(request);
             writer.urgent += usize::from(urgent);
             writer.answers.push(Box::new(move |durable| {
-                // A caller that went away needs no answer.
+                // A caller that left needs no answer.
                 let _ = answer.send(durable.and(outcome));
             }));
         });

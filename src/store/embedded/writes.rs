@@ -1,4 +1,4 @@
-//! What requests have written and the database doesn't hold yet.
+//! Writes of requests that the database doesn't contain yet.
 
 use super::layout::Space;
 use super::tx::Db;
@@ -11,40 +11,40 @@ use std::ops::Bound;
 pub(super) struct Writes([BTreeMap<Vec<u8>, Option<Slice>>; Space::COUNT]);
 
 impl Writes {
-    /// Whether there is nothing.
+    /// Whether there are no writes.
     pub(super) fn is_empty(&self) -> bool {
         self.0.iter().all(BTreeMap::is_empty)
     }
 
-    /// What became of `key`; `None` when nothing was written there.
+    /// Returns the write of `key`, `None` inside = removed; `None` if there is none.
     pub(super) fn get(&self, space: Space, key: &[u8]) -> Option<&Option<Slice>> {
         self.0[space as usize].get(key)
     }
 
-    /// Sets what becomes of `key`.
+    /// Sets the value of `key`; `None` removes it.
     pub(super) fn set(&mut self, space: Space, key: Vec<u8>, value: Option<Slice>) {
         self.0[space as usize].insert(key, value);
     }
 
-    /// What became of the keys of `from..to`, in order.
+    /// Returns the writes of the keys in `from..to`, in order.
     pub(super) fn range(&self, space: Space, from: &[u8], to: &[u8]) -> impl Iterator<Item = (&[u8], Option<&Slice>)> {
         let range = (Bound::Included(from), Bound::Excluded(to));
         self.0[space as usize].range::<[u8], _>(range).map(|(key, value)| (key.as_slice(), value.as_ref()))
     }
 
-    /// Takes over newer ones.
+    /// Adds newer writes, which replace older ones.
     pub(super) fn extend(&mut self, newer: Self) {
         for (mine, newer) in self.0.iter_mut().zip(newer.0) {
             mine.extend(newer);
         }
     }
 
-    /// The last value of every key, space by space.
+    /// Returns the last value of every key, keyspace by keyspace.
     pub(super) fn into_spaces(self) -> [BTreeMap<Vec<u8>, Option<Slice>>; Space::COUNT] {
         self.0
     }
 
-    /// All of them as one atomic batch for the database.
+    /// Converts the writes to one atomic batch of the database.
     pub(super) fn batch(&self, db: &Db) -> fjall::OwnedWriteBatch {
         let mut batch = db.database.batch();
         for (space, writes) in Space::ALL.into_iter().zip(&self.0) {

@@ -1,4 +1,4 @@
-//! Entries of the journal that wait for the next batch.
+//! Journal entries that wait for the next batch.
 
 use super::{Journal, JournalError};
 use crate::domain::ids::Owner;
@@ -9,18 +9,18 @@ use crate::store::Store;
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, HashMap};
 
-/// Entries of one message: some hundred KB.
+/// Entries per message, some hundred KB.
 const BATCH: usize = 2_000;
 
-/// Entries that wait while the queue is away; older ones are dropped and counted.
+/// Most entries that wait while the queue is away; older ones are dropped and counted.
 const MOST: usize = 200_000;
 
-/// The entries of one process.
+/// The waiting entries of one process.
 pub(super) struct EntryBuffer {
     by: String,
     key: Vec<u8>,
     waiting: Mutex<Waiting>,
-    /// Held by the one call that sends.
+    /// Held while a flush sends, so that batches keep their order.
     sending: tokio::sync::Mutex<()>,
 }
 
@@ -48,7 +48,7 @@ impl EntryBuffer {
         self.waiting.lock().entries.first().map(|entry| entry.at)
     }
 
-    /// Sends all of them, the oldest first; what the queue doesn't take stays.
+    /// Sends all entries, oldest first; entries that the queue refuses stay.
     pub(super) async fn flush(&self, journal: &dyn Journal, store: &dyn Store) -> Result<(), JournalError> {
         let _sending = self.sending.lock().await;
         loop {
@@ -77,8 +77,8 @@ impl EntryBuffer {
     }
 }
 
-/// The same with the versions of documents whose writers set no condition, where they still stand as written. What was
-/// written over since has a later entry, or a turn.
+/// Adds the versions of documents that were written without a condition and have not changed since. A document that was
+/// overwritten has a later entry, or belongs to a turn.
 async fn with_versions(mut entries: Vec<JournalEntry>, store: &dyn Store) -> Vec<JournalEntry> {
     let mut keys: BTreeMap<Owner, Vec<String>> = BTreeMap::new();
     for entry in &entries {
@@ -89,7 +89,7 @@ async fn with_versions(mut entries: Vec<JournalEntry>, store: &dyn Store) -> Vec
     let mut found = HashMap::new();
     for (owner, keys) in keys {
         for page in keys.chunks(BATCH) {
-            // The journal names them without their versions then.
+            // The journal then names these documents without versions.
             let Ok(docs) = store.read(&owner, page).await else { continue };
             found.extend(page.iter().cloned().zip(docs).map(|(key, doc)| ((owner.clone(), key), doc)));
         }

@@ -1,5 +1,5 @@
-//! What the store lacks of the journal: compared before anything runs on a store whose history is another, and once more
-//! when living processes have put back what they know.
+//! Comparison of the journal with the store: before anything runs on a store with another history, and again when live
+//! processes have submitted what they remember.
 
 use super::{JournalError, JournalPart, JournaledStore, Millis, Owner, Store, StoreError, keys};
 use crate::domain::ids::{AgentId, EventId, SessionId, SessionKey};
@@ -12,26 +12,26 @@ use futures::{StreamExt, stream};
 use std::collections::HashSet;
 use std::time::Duration;
 
-/// The journal is read from so long before the safe point: clocks differ, and batches come a little later.
+/// Time before the safe point from which the journal is read: clocks differ, and batches arrive later.
 const SLACK: Duration = Duration::from_secs(15);
 
-/// [`SLACK`] of a cluster, of which another node than that of the safe point may be set back.
+/// [`SLACK`] of a cluster, where another node than that of the safe point may be set back.
 const CLUSTER_SLACK: Duration = Duration::from_mins(10);
 
-/// Entries that are compared at a time.
+/// Entries compared concurrently.
 const AT_ONCE: usize = 32;
 
-/// What a comparison has found.
+/// The result of a comparison with the journal.
 #[derive(Debug, Default)]
 pub struct JournalComparison {
     /// Changes that the store lacks.
     pub losses: Vec<Loss>,
-    /// Limits of the journal, in words.
+    /// Limits of the journal, in words, such as dropped entries.
     pub notes: Vec<String>,
 }
 
 impl JournaledStore {
-    /// Changes of the journal since a safe point that a store with these servers lacks.
+    /// Returns the changes in the journal since a safe point that a store with these server histories lacks.
     pub async fn compare(&self, safe: &SafePoint, names: &[String]) -> Result<JournalComparison, StoreError> {
         let since = begin_of_comparison(safe, names);
         let part = self.entries_since(since).await.map_err(JournalError::into_store_error)?;
@@ -51,8 +51,8 @@ impl JournaledStore {
         Ok(JournalComparison { losses, notes })
     }
 
-    /// Notes turns and changes of sessions that a store with these servers lacks, if it isn't the one of the safe point:
-    /// what runs next may hide them behind other turns.
+    /// Notes turns and session changes that the store lacks, unless its history is that of the safe point: turns that
+    /// run next may hide the loss.
     pub(super) async fn note_early_losses(&self, names: &[String]) -> Result<(), StoreError> {
         let safe = self.inner.get::<SafePoint>(&keys::venue_owner(), keys::SAFE_POINT).await?;
         let safe = safe.unwrap_or_default();
@@ -76,13 +76,13 @@ impl JournaledStore {
         Ok(())
     }
 
-    /// Whether losses are noted that [`Self::confirm_early_losses`] hasn't taken.
+    /// Whether noted losses wait for [`Self::confirm_early_losses`].
     pub fn has_early_losses(&self) -> bool {
         !self.early.lock().is_empty()
     }
 
-    /// Takes the losses that were noted before anything ran, without those for which a later change stands. To be called
-    /// some seconds later, when living processes have sent their entries.
+    /// Returns the losses noted before anything ran, except those with a later change. Call it some seconds later, when
+    /// live processes have sent their entries.
     pub async fn confirm_early_losses(&self) -> Result<Vec<Loss>, StoreError> {
         let early = self.early.lock().clone();
         let Some(since) = early.iter().map(|(entry, _)| entry.at).min() else { return Ok(Vec::new()) };
@@ -92,7 +92,7 @@ impl JournaledStore {
         Ok(early.into_iter().filter(|(entry, _)| entries.contains(&entry_name(entry))).map(|(_, loss)| loss).collect())
     }
 
-    /// The entries that the store lacks, with how it stands instead.
+    /// Returns the entries that the store lacks, each with what it has instead.
     async fn find_losses(&self, entries: &[JournalEntry]) -> Result<Vec<(JournalEntry, Loss)>, StoreError> {
         let looks: Vec<_> = entries.iter().map(|entry| find_difference(&*self.inner, entry)).collect();
         let looks: Vec<Result<Option<String>, StoreError>> = stream::iter(looks).buffered(AT_ONCE).collect().await;
@@ -117,13 +117,13 @@ impl JournaledStore {
     }
 }
 
-/// When the journal is read from, for a comparison since a safe point.
+/// Returns the time from which the journal is read for a comparison since a safe point.
 fn begin_of_comparison(safe: &SafePoint, names: &[String]) -> Millis {
     let slack = if names.len() > 1 { CLUSTER_SLACK } else { SLACK };
     safe.at.minus(slack)
 }
 
-/// The last entry of each thing in a part of the journal.
+/// Returns the last entry about each thing in a part of the journal.
 fn current_entries(part: JournalPart) -> Vec<JournalEntry> {
     current(part.batches.into_iter().flat_map(|batch| batch.entries).collect())
 }
@@ -132,7 +132,7 @@ fn entry_name(entry: &JournalEntry) -> (String, Millis, String) {
     (entry.owner.to_string(), entry.at, entry.change.to_string())
 }
 
-/// How it stands instead of what was acknowledged, in words; `None`: it is there.
+/// Returns in words what the store has instead of an acknowledged change; `None` if it has the change.
 async fn find_difference(store: &dyn Store, entry: &JournalEntry) -> Result<Option<String>, StoreError> {
     let owner = &entry.owner;
     let lost = |is_lost: bool, how: &str| is_lost.then(|| how.to_owned());
@@ -198,8 +198,8 @@ async fn find_session(store: &dyn Store, owner: &Owner, token: &str) -> Result<O
     }
 }
 
-/// The event once more, for an agent that nobody has: the store knows it as a duplicate or refuses it, and takes
-/// nothing.
+/// Returns the event again, for an agent that doesn't exist: the store knows it as a duplicate or refuses it, and
+/// admits nothing.
 fn probe(owner: &Owner, id: &EventId) -> Admit {
     let nobody = format!("nobody-{}", uuid::Uuid::new_v4().simple());
     let event = NewEvent {

@@ -1,4 +1,4 @@
-//! Putting in force again what protects somebody, on a store that was set back.
+//! Re-applies protective changes to a store that was set back.
 
 use super::JournalError;
 use super::protect::text_of;
@@ -15,18 +15,18 @@ use bytes::Bytes;
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
 
-/// Documents that one read takes.
+/// Documents per read.
 const PAGE: usize = 500;
 
 /// Attempts on a document that others write at the same time.
 const TRIES: usize = 5;
 
-/// A record that a check has put in force again, or could not.
+/// A record that a check has applied again, or could not.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Forced {
-    /// As the queue has it.
+    /// The record as the queue has it.
     pub record: ProtectionRecord,
-    /// Why it couldn't be; `None`: it is in force.
+    /// Why it couldn't be applied; `None`: it is in force.
     pub failed: Option<String>,
 }
 
@@ -67,7 +67,7 @@ fn unread(error: &JournalError) -> StoreError {
     JournalError(format!("what protects owners can't be read from the queue: {error}")).into_store_error()
 }
 
-/// The document by which a record is compared.
+/// Returns the key of the document that is compared with a record.
 fn key_of(what: &Protection) -> DocKey {
     match what {
         Protection::Document { key, .. } | Protection::Spending { key, .. } => key.clone(),
@@ -75,17 +75,17 @@ fn key_of(what: &Protection) -> DocKey {
     }
 }
 
-/// Whether the store knows what a record says, or something newer.
+/// Whether the store has what a record says, or something newer.
 fn is_known(what: &Protection, doc: &Doc) -> bool {
     let status = doc.status().map(|(status, _)| status);
     match what {
         Protection::Document { key, version, value } => {
-            // Without its question an answer is of no use, and a timer that is lost itself doesn't fire.
+            // An answer without its question is of no use, and a lost timer doesn't fire.
             let needs_it = key.starts_with(keys::APPROVALS) || key.starts_with(keys::TIMERS);
             doc.version >= *version || doc.value.is_none() && (value.is_none() || needs_it)
         }
         Protection::Spending { version, .. } => doc.version >= *version,
-        // A job that is lost itself doesn't run.
+        // A lost job doesn't run.
         Protection::End { .. } => status.is_none_or(JobStatus::is_terminal),
         Protection::Hold { paused, .. } => {
             status.is_none_or(|status| status.is_terminal() || *paused == (status == JobStatus::Paused))
@@ -93,8 +93,8 @@ fn is_known(what: &Protection, doc: &Doc) -> bool {
     }
 }
 
-/// Writes that go with a document which is put in force over what the store has: the mark by which a session is told of
-/// an answer, and the places of a timer in the indexes.
+/// Returns the writes that go with a re-applied document: the mark by which an answer is delivered to its session, and
+/// a timer's index entries.
 fn index_writes(record: &ProtectionRecord, doc: &Doc) -> Vec<DocWrite> {
     let Protection::Document { key, value, .. } = &record.what else { return Vec::new() };
     if let Some(id) = key.strip_prefix(keys::APPROVALS).and_then(|id| JobId::new(id).ok()) {
@@ -117,7 +117,7 @@ fn index_writes(record: &ProtectionRecord, doc: &Doc) -> Vec<DocWrite> {
 }
 
 impl JournaledStore {
-    /// Compares every record of the queue with the store, and puts in force what the store has lost.
+    /// Compares every record of the queue with the store, and applies what the store has lost.
     async fn put_in_force(&self) -> Result<Vec<Forced>, StoreError> {
         let records = self.journal.protections().await.map_err(|error| unread(&error))?;
         let mut by_owner: BTreeMap<Owner, Vec<ProtectionRecord>> = BTreeMap::new();
@@ -137,10 +137,10 @@ impl JournaledStore {
         Ok(forced)
     }
 
-    /// Puts one record in force; `None` where another process did.
+    /// Applies one record; `None` if another process did.
     async fn force(&self, record: &ProtectionRecord) -> Result<Option<Forced>, StoreError> {
         for _ in 0..TRIES {
-            // Another process may have done it, and an operator changed it since.
+            // Another process may have applied it, and an operator changed it since.
             let newest = self.journal.newest(record).await.map_err(|error| unread(&error))?;
             let Some(record) = newest.filter(|record| record.is_genuine(&self.key)) else { return Ok(None) };
             let doc = self.inner.read(&record.owner, &[key_of(&record.what)]).await?.pop().unwrap_or_default();
@@ -158,7 +158,7 @@ impl JournaledStore {
         Ok(Some(Forced { record: record.clone(), failed }))
     }
 
-    /// Whether it is in force now; else the store changed meanwhile.
+    /// Applies a record to `doc`; returns whether it is in force, else the store changed meanwhile.
     async fn apply(&self, record: &ProtectionRecord, doc: &Doc) -> Result<bool, StoreError> {
         let (owner, at) = (&record.owner, record.at);
         let session = |token: &str| {
@@ -195,7 +195,8 @@ impl JournaledStore {
         }
     }
 
-    /// Writes, and tells the queue which version it has now: the store counts on from before the loss.
+    /// Writes the document, and updates the queue's record to its new version: the store counts on from before the
+    /// loss.
     async fn rewrite(
         &self,
         record: &ProtectionRecord,

@@ -1,5 +1,5 @@
-//! A store whose acknowledged changes are told to the queue: what protects somebody before the answer, with its content;
-//! everything else within a second, by its name.
+//! A store that records its acknowledged changes in the queue: protective changes before the answer, with their
+//! content; all others within a second, by name.
 //!
 //! ```text
 //! call ──▶ store ──▶ protects? ──yes──▶ record in the queue ──▶ answer
@@ -34,10 +34,10 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-/// Time between two batches of the journal: an entry is so much behind its answer.
+/// Time between two batches of the journal; an entry follows its answer by up to this.
 pub const BATCH_EVERY: Duration = Duration::from_millis(500);
 
-/// How the queue learns of a method's changes.
+/// How a method's changes are recorded in the queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Told {
     /// A record before the answer, an entry behind it, or both.
@@ -46,7 +46,7 @@ pub enum Told {
     Nothing(&'static str),
 }
 
-/// Every method that changes something: one that is new is decided on here.
+/// Every method that changes something; a new method must be added here.
 pub const TOLD: [(&str, Told); 17] = [
     ("admit", Told::Queue),
     ("renew", Told::Nothing("a lease that is lost lapses")),
@@ -67,28 +67,28 @@ pub const TOLD: [(&str, Told); 17] = [
     ("recount", Told::Nothing("it counts what is there")),
 ];
 
-/// Tells the queue what a store acknowledges.
+/// A store that records in the queue what it acknowledges.
 pub struct JournaledStore {
     inner: Arc<dyn Store>,
     journal: Arc<dyn Journal>,
-    /// The venue's: by it records of strangers are known.
+    /// The venue's key, by which forged records are recognised.
     key: Vec<u8>,
     history: KnownHistory,
-    /// Whether what protects was put in force since this process began.
+    /// Whether protective changes were re-applied since this process began.
     is_checked: AtomicBool,
-    /// Records that the queue didn't take yet.
+    /// Records that the queue refused.
     untold: Mutex<Vec<ProtectionRecord>>,
-    /// Held for reading by who sends a record, for writing by who sends older ones.
+    /// Held for reading while a record is sent, for writing while older ones are sent again.
     telling: tokio::sync::RwLock<()>,
     entries: EntryBuffer,
-    /// Records that the last check of the history has put in force.
+    /// Records that the last check of the history has applied again.
     forced: Mutex<Vec<Forced>>,
-    /// Turns and changes of sessions that the store lacked before anything ran on it.
+    /// Turns and session changes that the store lacked before anything ran on it.
     early: Mutex<Vec<(JournalEntry, Loss)>>,
 }
 
 impl JournaledStore {
-    /// Tells `journal` what `inner` acknowledges, as the process of this name of the venue with this key.
+    /// Records in `journal` what `inner` acknowledges; `by` names the process, `key` is the venue's.
     pub fn new(inner: Arc<dyn Store>, journal: Arc<dyn Journal>, by: &str, key: &[u8]) -> Self {
         Self {
             inner,
@@ -104,20 +104,19 @@ impl JournaledStore {
         }
     }
 
-    /// The part of the journal that processes of the venue have kept since a time.
+    /// Returns the journal since a time, without batches of strangers.
     pub async fn entries_since(&self, at: Millis) -> Result<JournalPart, JournalError> {
         let mut part = self.journal.since(at).await?;
         part.batches.retain(|batch| batch.is_genuine(&self.key));
         Ok(part)
     }
 
-    /// Takes the records that the last check of the history has put in force.
+    /// Takes the records that the last check of the history has applied again.
     pub fn take_forced(&self) -> Vec<Forced> {
         std::mem::take(&mut *self.forced.lock())
     }
 
-    /// Sends the entries that wait, and records that the queue didn't take before. To be called every
-    /// [`BATCH_EVERY`], and at the end.
+    /// Sends waiting entries, and records that the queue refused before. Call it every [`BATCH_EVERY`], and at the end.
     pub async fn flush(&self) -> Result<(), JournalError> {
         if !self.untold.lock().is_empty() {
             let _telling = self.telling.write().await;
@@ -130,7 +129,7 @@ impl JournaledStore {
         self.entries.flush(&*self.journal, &*self.inner).await
     }
 
-    /// How long the oldest entry waits for the queue.
+    /// Returns how long the oldest entry has waited for the queue.
     pub fn lag(&self, now: Millis) -> Duration {
         self.entries.oldest().map_or(Duration::ZERO, |at| now.since(at))
     }
@@ -190,7 +189,7 @@ impl Layer for JournaledStore {
             for finish in &commit.finish {
                 self.note_end(now, &lease.owner, finish);
             }
-            // Turns that make, change and end agents.
+            // Turns may create, change and end agents.
             let settings = commit.writes.iter().filter(|write| keys::is_setting_of_people(&write.key));
             let settings: Vec<_> = settings.cloned().collect();
             self.protect_writes(now, &lease.owner, &settings).await?;
@@ -210,7 +209,7 @@ impl Layer for JournaledStore {
         let finished = self.inner.finish(now, owner, session, finish, open, outbox).await?;
         if finished == Finished::Done || finished == Finished::Already(finish.status) {
             self.note_end(now, owner, finish);
-            // What is refused with a job of its own never ran.
+            // A job that is created as refused never ran.
             if open.is_none()
                 && let Some(end) = protect::end_of(session, finish, outbox)
             {
@@ -273,7 +272,7 @@ impl Layer for JournaledStore {
                 Amendment::Gone { .. } => None,
             };
             self.note(now, owner, JournaledChange::Session { session: session.token(), turns: amend.version, mark });
-            // Conditions of these writes don't say which version they make.
+            // The conditions of these writes don't tell the version that they make.
             let writes: Vec<_> =
                 amend.writes.iter().map(|write| DocWrite { expect: Expect::Any, ..write.clone() }).collect();
             self.note_writes(now, owner, &writes);

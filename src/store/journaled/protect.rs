@@ -1,4 +1,4 @@
-//! Records of what protects somebody, made of acknowledged changes.
+//! Records of protective changes, made of acknowledged ones.
 
 use super::JournalError;
 use super::{
@@ -12,16 +12,16 @@ use crate::domain::timer::{Phase, Timer};
 use bytes::Bytes;
 use futures::{StreamExt, stream};
 
-/// Records that are sent at a time.
+/// Records sent concurrently.
 const AT_ONCE: usize = 32;
 
-/// How often the record of a document is sent anew that others write at the same time; their own records follow.
+/// Attempts to record a document that others write at the same time; their own records follow.
 const TRIES: usize = 5;
 
-/// A document of fewer bytes fits a message, whatever is in it: a byte takes at most six there.
+/// Bytes below which a document fits a message whatever it contains: a byte takes at most six there.
 const SURELY_FITS: usize = 100_000;
 
-/// The record of the end of a job from outside its turns; without its output where that fits no message.
+/// Returns the record of the end of a job from outside its turns, without its output if that fits no message.
 pub(super) fn end_of(session: &SessionKey, finish: &JobFinish, outbox: &[OutboxEntry]) -> Option<Protection> {
     let message = |entry: &OutboxEntry| Some((entry.id.clone(), text_of(&entry.message)?));
     let messages: Option<Vec<_>> = outbox.iter().map(message).collect();
@@ -31,7 +31,7 @@ pub(super) fn end_of(session: &SessionKey, finish: &JobFinish, outbox: &[OutboxE
     Some(if end.fits_message() { end } else { end.without_output() })
 }
 
-/// Whether a message of the queue holds this document as it is written.
+/// Whether a message of the queue can hold this document.
 fn fits_message(key: &str, bytes: &Bytes) -> bool {
     bytes.len() < SURELY_FITS
         || text_of(bytes).is_none_or(|text| {
@@ -40,8 +40,8 @@ fn fits_message(key: &str, bytes: &Bytes) -> bool {
 }
 
 impl JournaledStore {
-    /// Refuses settings that protect somebody and that the queue can't keep: a loss of the store would undo them. What is
-    /// as large already is of an older build: it may be written, above all to stop or to shorten it.
+    /// Refuses protective settings that the queue can't hold: a loss of the store would undo them. If the stored
+    /// document is as large already (from an older build), the write is allowed, above all to stop or to shorten it.
     pub(super) async fn check_sizes(&self, owner: &Owner, writes: &[DocWrite]) -> Result<(), StoreError> {
         for write in writes.iter().filter(|write| keys::is_setting_of_people(&write.key)) {
             let Change::Put(bytes) = &write.change else { continue };
@@ -61,7 +61,7 @@ impl JournaledStore {
         Ok(())
     }
 
-    /// Tells the queue, which answers when it has all of them.
+    /// Sends records to the queue; returns when it has stored all of them.
     pub(super) async fn protect(&self, at: Millis, owner: &Owner, what: Vec<Protection>) -> Result<(), StoreError> {
         let (what, large): (Vec<_>, Vec<_>) = what.into_iter().partition(Protection::fits_message);
         for what in large {
@@ -92,8 +92,8 @@ impl JournaledStore {
         }
     }
 
-    /// The same of documents. Another process may have written one since, and been faster with its record: then the newest
-    /// is told behind it.
+    /// Records documents. Another process may have written one meanwhile and recorded it first: then the newest version
+    /// is recorded behind it.
     async fn protect_documents(
         &self,
         now: Millis,
@@ -120,8 +120,8 @@ impl JournaledStore {
         Ok(())
     }
 
-    /// The same of those of these writes that protect somebody. Accounts of what is spent don't fail: a call that was paid
-    /// goes on, and the queue is told when it is there again.
+    /// Records the protective ones of these writes. A failure for accounts of what is spent is only logged: a paid call
+    /// goes on, and the record is sent again when the queue is back.
     pub(super) async fn protect_writes(
         &self,
         now: Millis,
@@ -162,12 +162,12 @@ impl JournaledStore {
     }
 }
 
-/// A stored value as text; `None` of one that isn't UTF-8.
+/// Returns a stored value as text; `None` if it isn't UTF-8.
 pub(super) fn text_of(value: &Bytes) -> Option<String> {
     str::from_utf8(value).ok().map(str::to_owned)
 }
 
-/// What a document says now; `None` of one whose value is no text.
+/// Returns the record of a document; `None` if its value isn't text.
 fn record_of(key: String, doc: &Doc) -> Option<Protection> {
     let value = match &doc.value {
         Some(value) => Some(text_of(value)?),
@@ -179,20 +179,20 @@ fn record_of(key: String, doc: &Doc) -> Option<Protection> {
     Some(Protection::Document { key, version: doc.version, value })
 }
 
-/// Whether a write is of an approval that a person has answered: a rejection forbids a call.
+/// Whether a write is of an answered approval: a rejection forbids a call.
 fn is_answered(write: &DocWrite) -> bool {
     let Change::Put(bytes) = &write.change else { return false };
     decode::stored::<Approval>(bytes).is_ok_and(|approval| approval.answer.is_some())
 }
 
-/// Whether a write is of a timer that somebody has cancelled.
+/// Whether a write is of a cancelled timer.
 fn is_cancelled(write: &DocWrite) -> bool {
     let Change::Put(bytes) = &write.change else { return false };
     decode::stored::<Timer>(bytes).is_ok_and(|timer| timer.phase == Phase::Cancelled)
 }
 
-/// Whether a write outside turns protects somebody: it is of a policy, a quota, a gate or a secret, it answers an
-/// approval, cancels a timer, or erases.
+/// Whether a write outside turns is protective: it is of a policy, a quota, a gate or a secret, answers an approval,
+/// cancels a timer, or erases.
 fn is_protective(write: &DocWrite) -> bool {
     let key = write.key.as_str();
     let is_erased = |mark: &str| match &write.change {

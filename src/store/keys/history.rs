@@ -1,4 +1,4 @@
-//! What is known of the store itself: its history, its format, who works on it, and what would be missed of it.
+//! Keys of documents about the store itself (history, format, workers), and which documents users would miss.
 
 use super::{
     ENDING, ERASURES, GARBAGE, MARKER, PARTS_LOOKED, POLICY, QUOTA, SECRETS, SESSION_DAYS, TIMED, is_spending,
@@ -6,56 +6,56 @@ use super::{
 use crate::domain::ids::{Owner, encode_token};
 use crate::domain::time::Millis;
 
-/// The owner whose documents are the venue's own; it has no agents and no jobs.
+/// The owner of the venue's own documents; it has no agents and no jobs.
 pub fn venue_owner() -> Owner {
     "_venue/_venue".parse().expect("a legal owner")
 }
 
-/// Document of the format of all that is kept.
+/// Key of the format of all documents.
 pub const FORMAT: &str = "format";
 
-/// Document of the names that all processes on the store share.
+/// Key of the names that all processes on the store share.
 pub const NAMES: &str = "names";
 
-/// Document of how far the store is.
+/// Key of the store's last mark, which grows with every beat.
 pub const EPOCH: &str = "epoch";
 
-/// Prefix of times at which the store was found set back.
+/// Prefix of records of times at which the store was found set back.
 pub const SET_BACKS: &str = "epoch.back/";
 
-/// Document of such a time.
+/// Returns the key of the record of one such time.
 pub fn set_back(found: Millis) -> String {
     format!("{SET_BACKS}{:016}", found.0)
 }
 
-/// Prefix of what was found missing of the store's end, the oldest first.
+/// Prefix of records of missing acknowledged changes, oldest first.
 pub const LOSSES: &str = "epoch.tail/";
 
-/// Document of what a process found missing.
+/// Returns the key of what the process `by` found missing at `found`.
 pub fn losses(found: Millis, by: &str) -> String {
     format!("{LOSSES}{:016}-{by}", found.0)
 }
 
-/// Document of one part of what a process found missing; the first is [`losses`].
+/// Returns the key of one part of such a record; part 0 has the key of [`losses`].
 pub fn losses_part(found: Millis, by: &str, part: usize) -> String {
     if part == 0 { losses(found, by) } else { format!("{}.{part:06}", losses(found, by)) }
 }
 
-/// Document of up to when the store is known to be whole.
+/// Key of the time up to which the store is known to be complete.
 pub const SAFE_POINT: &str = "epoch.safe";
 
-/// Document of the last settlement of what was lost.
+/// Key of the last settlement of what was lost.
 pub const SETTLED: &str = "epoch.settled";
 
-/// Prefix of what workers say of themselves.
+/// Prefix of the entries of the worker registry.
 pub const WORKERS: &str = "worker/";
 
-/// Document of what a worker says of itself.
+/// Returns the key of a worker's entry in the registry.
 pub fn worker(name: &str) -> String {
     format!("{WORKERS}{}", encode_token(name))
 }
 
-/// Documents and prefixes by which processes keep their own books: they are made again, or are of nobody's interest.
+/// Keys and prefixes of the processes' own bookkeeping: its documents are written again, or no user misses them.
 const BOOKKEEPING: [&str; 13] = [
     FORMAT,
     EPOCH,
@@ -72,8 +72,8 @@ const BOOKKEEPING: [&str; 13] = [
     "m.of/",
 ];
 
-/// Whether a document that is written outside turns is somebody's, who would miss it: all but the processes' own books.
-/// What is new counts as somebody's.
+/// Whether a user would miss the document, written outside turns, if it were lost: all but the bookkeeping of
+/// processes. Unknown keys count as missed.
 pub fn is_of_people(key: &str) -> bool {
     let is_wait = || key.starts_with("j/") && key.ends_with("/w") || key.starts_with("g/") && key.contains("/copy");
     !(BOOKKEEPING.iter().any(|of| key.starts_with(of))
@@ -83,10 +83,10 @@ pub fn is_of_people(key: &str) -> bool {
         || is_wait())
 }
 
-/// Document of the copy of an owner's policy: written with it, and in force when the policy is gone or can't be read.
+/// Key of the copy of an owner's policy: written with it, and in force when the policy is missing or can't be read.
 pub const POLICY_COPY: &str = "policy.copy";
 
-/// Whether a document says what an owner's agents may do: its policy, its quota, an agent's record and gate, a secret.
+/// Whether a document decides what an owner's agents may do: policy, quota, record and gate of an agent, secret.
 pub fn is_setting_of_people(key: &str) -> bool {
     let is_of_agent = |rest: &str| !rest.contains('/') || rest.split_once('/').is_some_and(|(_, last)| last == "gate");
     [POLICY, POLICY_COPY, QUOTA, ERASURES].contains(&key)
@@ -94,7 +94,7 @@ pub fn is_setting_of_people(key: &str) -> bool {
         || key.strip_prefix("g/").is_some_and(is_of_agent)
 }
 
-/// Whether a document is the record of a turn.
+/// Whether a key is that of a turn record.
 pub fn is_turn_record(key: &str) -> bool {
     let mut parts = key.split('/');
     (parts.next(), parts.nth(1)) == (Some("g"), Some("turn"))

@@ -1,13 +1,13 @@
-//! Marks of what the sweep still has to do.
+//! Marks of work that the sweep has to finish.
 
 use super::{INVOKED_DUE, OUTBOUND_DUE, TIMERS_DUE};
 use crate::domain::ids::{AgentId, JobId, decode_token};
 use crate::domain::time::Millis;
 
-/// Prefix of garbage marks.
+/// Prefix of the marks of unreachable documents.
 pub const GARBAGE: &str = "x/";
 
-/// Mark of a document prefix that nobody can reach any more: the janitor frees it.
+/// Returns the key that marks a document prefix as unreachable: the sweep frees its documents.
 pub fn garbage(prefix: &str) -> String {
     format!("{GARBAGE}{prefix}")
 }
@@ -15,50 +15,50 @@ pub fn garbage(prefix: &str) -> String {
 /// Prefix of the marks of agents that are being deleted.
 pub const ENDING: &str = "g.end/";
 
-/// Prefix of answers of which their session may not have heard, by the time at which it is told again.
+/// Prefix of answers that their session may not have received, by the time of the next delivery.
 pub const ANSWERED: &str = "h.due/";
 
-/// Mark of an answer that is written: whoever gave it may die before the session hears of it, then the sweep tells it.
+/// Returns the key that marks an answer as written: the sweep delivers it to the session if its writer dies first.
 pub fn answer_due(due: Millis, approval: &JobId) -> String {
     format!("{ANSWERED}{:016}-{approval}", due.0)
 }
 
-/// Prefix of approvals that nobody has answered.
+/// Prefix of approvals without an answer.
 pub const OPEN_APPROVALS: &str = "h.open/";
 
-/// Entry of an approval among those that nobody has answered: a list of them reads no other.
+/// Returns the key of an approval's entry under [`OPEN_APPROVALS`]: a list of open approvals reads no others.
 pub fn open_approval(approval: &JobId) -> String {
     format!("{OPEN_APPROVALS}{approval}")
 }
 
-/// The approval of such an entry.
+/// Returns the approval of a key of [`open_approval`].
 pub fn approval_of_open(key: &str) -> Option<JobId> {
     JobId::new(key.strip_prefix(OPEN_APPROVALS)?).ok()
 }
 
-/// Mark that all approvals from before there were such entries have theirs.
+/// Key of the mark that all approvals of builds without [`OPEN_APPROVALS`] have their entries.
 pub const APPROVALS_LISTED: &str = "h.listed";
 
-/// Prefixes of what a sweep does beside sessions and outboxes, in the order of their time where keys have one.
+/// Prefixes of a sweep's work beside sessions and outboxes; keys with a due time sort by it.
 pub const SWEPT: [&str; 7] = [TIMERS_DUE, OUTBOUND_DUE, INVOKED_DUE, ANSWERED, OPEN_CALLS, ENDING, GARBAGE];
 
-/// Those of them whose keys go on with the time at which they are due. A name in the others may look like one.
+/// The prefixes of [`SWEPT`] whose keys continue with a due time. Names under the others may look like one.
 pub const TIMED: [&str; 5] = [TIMERS_DUE, OUTBOUND_DUE, INVOKED_DUE, ANSWERED, OPEN_CALLS];
 
-/// When a sweep must look at a document with this key, 0 = at once; `None` = it needn't. What is damaged is told by
-/// who looks at it.
+/// Returns when a sweep must read the document with this key, 0 = at once; `None`: never. A damaged key counts as due,
+/// and its reader reports it.
 pub fn swept_at(key: &str) -> Option<Millis> {
     let prefix = SWEPT.into_iter().find(|prefix| key.starts_with(prefix))?;
     let at = TIMED.contains(&prefix).then(|| key[prefix.len()..].split_once('-')?.0.parse().ok()).flatten();
     Some(Millis(at.unwrap_or_default()))
 }
 
-/// Mark of an agent whose deletion has begun: whoever began it may die, then the sweep ends it.
+/// Returns the key that marks an agent as being deleted: the sweep completes the deletion if its process dies.
 pub fn ending(agent: &AgentId) -> String {
     format!("{ENDING}{}", agent.token())
 }
 
-/// The agent of such a mark.
+/// Returns the agent of a key of [`ending`].
 pub fn ending_agent(key: &str) -> Option<AgentId> {
     AgentId::new(decode_token(key.strip_prefix(ENDING)?)?).ok()
 }
@@ -66,15 +66,15 @@ pub fn ending_agent(key: &str) -> Option<AgentId> {
 /// Prefix of calls whose outcome is unknown.
 pub const OUTCOMES: &str = "u/";
 
-/// Document of a call whose outcome is unknown.
+/// Returns the key of a call whose outcome is unknown.
 pub fn outcome(id: &JobId) -> String {
     format!("{OUTCOMES}{id}")
 }
 
-/// Prefix of calls that have begun and whose end isn't recorded, by the time at which they are looked at.
+/// Prefix of calls that have begun and have no recorded end, by due time.
 pub const OPEN_CALLS: &str = "u.due/";
 
-/// Document of such a call, which is listed under this id when nobody records its end.
+/// Returns the key of such a call; it is listed under the id `outcome` if its end is never recorded.
 pub fn open_call(due: Millis, outcome: &JobId) -> String {
     format!("{OPEN_CALLS}{:016}-{outcome}", due.0)
 }

@@ -3,38 +3,38 @@
 use crate::domain::context::record::part::PartName;
 use crate::domain::context::record::period::Period;
 
-/// Prefix of parts, the oldest periods first.
+/// Prefix of parts, oldest periods first.
 pub const PARTS: &str = "p.t/";
 
-/// Prefix of when they were looked through last, the oldest periods first.
+/// Prefix of the times of scans for unused parts, oldest periods first.
 pub const PARTS_LOOKED: &str = "p.at/";
 
-/// Prefix of the parts of a period.
+/// Returns the prefix of the parts of a period.
 pub fn parts(period: Period) -> String {
     if period == Period::BEFORE { "p/".into() } else { format!("{PARTS}{:06}/", period.number()) }
 }
 
-/// Document of a part.
+/// Returns the key of a part.
 pub fn part(period: Period, name: &PartName) -> String {
     format!("{}{name}", parts(period))
 }
 
-/// The name in the key of a part of a period.
+/// Returns the name in the key of a part of `period`.
 pub fn part_of(period: Period, key: &str) -> Option<PartName> {
     PartName::parse(key.strip_prefix(&parts(period))?)
 }
 
-/// The period of a part's key under [`PARTS`].
+/// Returns the period in the key of a part under [`PARTS`].
 pub fn period_of_part(key: &str) -> Option<Period> {
     Period::parse(key.strip_prefix(PARTS)?.split_once('/')?.0)
 }
 
-/// Document of when the parts of a period were looked through last.
+/// Returns the key of the time at which the last scan of a period's parts began.
 pub fn parts_looked(period: Period) -> String {
     format!("{PARTS_LOOKED}{:06}", period.number())
 }
 
-/// The period of such a document.
+/// Returns the period of a key of [`parts_looked`].
 pub fn period_looked(key: &str) -> Option<Period> {
     Period::parse(key.strip_prefix(PARTS_LOOKED)?)
 }

@@ -1,27 +1,27 @@
-//! What models have seen, after its records are gone.
+//! Keys of what models have seen whose turn records were removed.
 
 use crate::domain::ids::{AgentId, SessionKey};
 use crate::domain::time::Millis;
 
-/// Prefix of what models of removed agents have seen.
+/// Prefix of what models of removed agents and sessions have seen.
 pub const READS: &str = "reads/";
 
-/// The same of one agent, and of all that had its name.
+/// Returns the prefix of what models have seen of one agent, and of all earlier ones of its name.
 pub fn reads_of(agent: &AgentId) -> String {
     format!("{READS}{}/", agent.token())
 }
 
-/// A document of what models have seen in a session that was deleted `at` a time.
+/// Returns the key of one document of what models have seen in a session that was deleted at `at`.
 pub fn session_reads(session: &SessionKey, at: Millis, number: usize) -> String {
     format!("{}s/{}/{:016}/{number:016}", reads_of(&session.agent), session.session.token(), at.0)
 }
 
-/// A copy that a caller from outside made, by the hash of where from and where to.
+/// Returns the key of a copy that a caller from outside made; `hash` is of source and target.
 pub fn outside_copy(hash: &str) -> String {
     format!("{READS}~/{hash}")
 }
 
-/// A document of it; `created` is when the agent was.
+/// Returns the key of one document of what models of a removed agent have seen; `created` is when it was created.
 pub fn reads(agent: &AgentId, created: Millis, number: usize) -> String {
     format!("{}{:016}/{number:016}", reads_of(agent), created.0)
 }

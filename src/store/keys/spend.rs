@@ -1,9 +1,9 @@
-//! Keys of what is spent: budgets, rate limits, the books of caps, and what jobs and sessions have used.
+//! Keys of what is spent: budgets, rate limits, accounts of caps, and what jobs and sessions have used.
 
 use crate::domain::ids::{JobId, SessionKey, encode_token};
 use crate::domain::time::Millis;
 
-/// Document of what a job has used.
+/// Returns the key of what a job has used.
 pub fn job_spend(job: &JobId) -> String {
     format!("j/{job}/u")
 }
@@ -11,7 +11,7 @@ pub fn job_spend(job: &JobId) -> String {
 /// Prefix of the accounts of budgets.
 const ACCOUNTS: &str = "b/";
 
-/// Document of a budget's account.
+/// Returns the key of a budget's account.
 pub fn account(name: &str) -> String {
     format!("{ACCOUNTS}{name}")
 }
@@ -19,17 +19,17 @@ pub fn account(name: &str) -> String {
 /// Prefix of the meters of rate limits.
 const RATES: &str = "rate/";
 
-/// Document of a rate limit's meter.
+/// Returns the key of the meter of a provider's or model's rate limit.
 pub fn rate(of: &str) -> String {
     format!("{RATES}{}", crate::domain::ids::encode_token(of))
 }
 
-/// Document of what is spent under a session's cap.
+/// Returns the key of what is spent under a session's cap.
 pub fn session_book(session: &SessionKey) -> String {
     format!("g/{}/spend/{}", session.agent.token(), session.session.token())
 }
 
-/// Document of what a session waits for that serves no task.
+/// Returns the key of the record of what a session without a task waits for.
 pub fn session_wait(session: &SessionKey) -> String {
     format!("g/{}/wait/{}", session.agent.token(), session.session.token())
 }
@@ -37,12 +37,12 @@ pub fn session_wait(session: &SessionKey) -> String {
 /// Prefix of what is spent under the caps of an owner's days.
 pub const OWNER_BOOKS: &str = "cap/";
 
-/// Document of what is spent under the cap of an owner's day.
+/// Returns the key of what is spent under the cap of an owner's day; `date` is `YYYY-MM-DD`.
 pub fn owner_book(date: &str) -> String {
     format!("{OWNER_BOOKS}{date}")
 }
 
-/// Document of what is spent under the cap of the day of one of the owner's users.
+/// Returns the key of what is spent under the cap of a user's day.
 pub fn user_book(date: &str, user: &str) -> String {
     format!("{OWNER_BOOKS}{date}/{}", encode_token(user))
 }
@@ -50,39 +50,39 @@ pub fn user_book(date: &str, user: &str) -> String {
 /// Prefix of what is spent under the caps of models' days.
 pub const MODEL_BOOKS: &str = "cap.of/";
 
-/// Document of what is spent under the cap of a model's day.
+/// Returns the key of what is spent under the cap of a provider's or model's day.
 pub fn model_book(date: &str, of: &str) -> String {
     format!("{MODEL_BOOKS}{date}/{}", encode_token(of))
 }
 
-/// Prefix of what sessions have used on days.
+/// Prefix of what sessions have used per day.
 pub const SESSION_DAYS: &str = "day/";
 
-/// The same of one day.
+/// Returns the prefix of what sessions have used on one day.
 pub fn session_days(date: &str) -> String {
     format!("{SESSION_DAYS}{date}/")
 }
 
-/// Document of what a session has used on a day; `since` is when it did first.
+/// Returns the key of what a session has used on a day; `since` is the time of its first use that day.
 pub fn session_day(date: &str, session: &SessionKey, since: Millis) -> String {
     format!("{}{}/{:016}", session_days(date), session.token(), since.0)
 }
 
-/// The session of such a document.
+/// Returns the session in a key of [`session_day`].
 pub fn session_of_day(key: &str) -> Option<SessionKey> {
     let (_date, place) = key.strip_prefix(SESSION_DAYS)?.split_once('/')?;
     SessionKey::from_token(place.rsplit_once('/')?.0).ok()
 }
 
-/// Whether work that was taken can't go on without writing this document: what it is paid from, its counts, the note of
-/// what it waits for, and what workers begin with. They are small, and are written at the store's memory limit, too.
+/// Whether accepted work needs this document to go on: accounts, turn counts, records of waits, and what workers read
+/// at start. These documents are small, and are written even at the store's memory limit.
 pub fn keeps_work_going(key: &str) -> bool {
     let is_wait = || key.starts_with("j/") && key.ends_with("/w") && key.matches('/').count() == 2;
     let is_of_workers = [super::FORMAT, super::NAMES].contains(&key) || key.starts_with(super::WORKERS);
     is_book(key) || key.starts_with(super::ORIGINS) || is_wait() || is_of_workers
 }
 
-/// Whether a document is an account, a meter or a book: small, and what is under way can't go on without it.
+/// Whether a document is an account or a meter: small, and needed by running work.
 fn is_book(key: &str) -> bool {
     key.starts_with(RATES) || is_spending(key)
 }

@@ -1,4 +1,4 @@
-//! What a server was made for, and what this process is set to.
+//! Checks that the keys of a server were made for the shards that this process is configured with.
 
 use super::codec::AnswerParts;
 use super::connection::{Again, Pool};
@@ -6,9 +6,9 @@ use super::keyspace::Keyspace;
 use crate::store::StoreError;
 use redis::Value;
 
-/// The keys are made for so many shards, or there are none yet.
+/// Checks that the keys were made for as many shards as `keys` has, or records the number if there are no keys yet.
 ///
-/// With `reads_only` they aren't set for any.
+/// With `reads_only` nothing is recorded. Fails with [`StoreError::Corrupt`] if the numbers differ.
 pub async fn shards(pool: &Pool, keys: &Keyspace, reads_only: bool) -> Result<(), StoreError> {
     let refuse = |reason: String| StoreError::Corrupt { store: pool.store().to_owned(), reason };
     let wanted = keys.shards().to_string();
@@ -20,7 +20,7 @@ pub async fn shards(pool: &Pool, keys: &Keyspace, reads_only: bool) -> Result<()
         }
         let mut old = redis::cmd("EXISTS");
         old.arg(keys.owners());
-        // Looked for once more: another process may have begun between.
+        // Read again, because another process may have begun in between.
         if pool.run(&old, Again::Yes).await? != Value::Int(0) && pool.run(&get, Again::Yes).await? == Value::Nil {
             return Err(refuse(
                 "what lies under this prefix was made by a build from before there were shards, and this one can't read \

@@ -1,5 +1,5 @@
-//! Arguments of the functions. Everything is binary safe: Lua sees user bytes as one opaque string, never as a format
-//! of its own.
+//! Arguments of the functions. Everything is binary safe: Lua handles user bytes as one opaque string, never as a
+//! format of its own.
 //!
 //! A list is its count and then its items; an option is `0`, or `1` and the value.
 
@@ -17,19 +17,19 @@ use redis::Cmd;
 /// Largest whole number that a Lua number holds exactly.
 const LARGEST: u64 = 1 << 53;
 
-/// Functions that change nothing whose loss a failover could bring: a lease that isn't renewed and a look that comes
-/// again are as good as before.
+/// Functions whose changes a failover may lose without harm: a lease that isn't renewed, and a read of due owners that
+/// comes again.
 const FLEETING: [&str; 9] = ["scan", "page", "sessions", "mail", "outbox", "usage", "due", "libraries", "renew"];
 
-/// Arguments of one call.
+/// The arguments of one call of a function.
 pub struct Args {
     cmd: Cmd,
     again: Again,
     changes: bool,
 }
 
-/// Whether a function may be called again: its method says so. (`write_at_limit` is a write, `grant` an
-/// admission without an event.)
+/// Returns whether a function may be called again, by the [`Repeat`] of its method. (`write_at_limit` is a write,
+/// `grant` an admission without an event.)
 fn again(function: &str) -> Again {
     let method = if function == "write_at_limit" { "write" } else { function };
     let is_once = METHODS.iter().any(|known| known.name == method && known.repeat == Repeat::Once);
@@ -37,11 +37,11 @@ fn again(function: &str) -> Again {
 }
 
 impl Args {
-    /// A call of the function of `method` on the keys that start with `base`.
+    /// Returns a call of the function of `method` on the keys that start with `base`.
     ///
-    /// `base` is no key itself, so that a node of a cluster that hands the keys of its slot over takes no call on them
-    /// any more: it names the other node, which has only some of them yet. This is waited out and not followed
-    /// ([`super::failure::passes`]). A replica that becomes the primary then knows nothing of it: see
+    /// `base` is no key itself, so that a node of a cluster that hands the keys of its slot over refuses calls on them:
+    /// it names the other node, which has only some of the keys yet. The caller waits this out and doesn't follow
+    /// ([`super::failure::passes`]). A replica that becomes the primary at that moment doesn't know of it: see
     /// `config/redis-cluster.conf`.
     pub fn new(method: &str, base: &str) -> Self {
         let mut cmd = redis::cmd("FCALL");
@@ -49,39 +49,39 @@ impl Args {
         Self { cmd, again: again(method), changes: !FLEETING.contains(&method) }
     }
 
-    /// Whether the call may be made again.
+    /// Returns whether the call may be made again.
     pub const fn again(&self) -> Again {
         self.again
     }
 
-    /// Whether it may change what must not be lost.
+    /// Whether the call may change records that must not be lost.
     pub const fn changes(&self) -> bool {
         self.changes
     }
 
-    /// The command.
+    /// Returns the command of the call.
     pub const fn cmd(&self) -> &Cmd {
         &self.cmd
     }
 
-    /// Bytes as they are.
+    /// Adds bytes as they are.
     pub fn bytes(&mut self, bytes: impl AsRef<[u8]>) -> &mut Self {
         self.cmd.arg(bytes.as_ref());
         self
     }
 
-    /// A whole number; beyond what Lua holds exactly it is cut to that.
+    /// Adds a whole number, capped at what Lua holds exactly.
     pub fn number(&mut self, number: u64) -> &mut Self {
         self.cmd.arg(number.min(LARGEST));
         self
     }
 
-    /// A flag.
+    /// Adds a flag as `0` or `1`.
     pub fn flag(&mut self, flag: bool) -> &mut Self {
         self.number(u64::from(flag))
     }
 
-    /// An optional value.
+    /// Adds an optional value: `0`, or `1` and the value.
     pub fn option(&mut self, value: Option<impl AsRef<[u8]>>) -> &mut Self {
         match value {
             Some(value) => self.flag(true).bytes(value),
@@ -97,35 +97,35 @@ impl Args {
         self
     }
 
-    /// Texts.
+    /// Adds a list of texts.
     pub fn texts(&mut self, texts: &[String]) -> &mut Self {
         self.list(texts, |args, text| {
             args.bytes(text);
         })
     }
 
-    /// Ids of events.
+    /// Adds a list of event ids.
     pub fn events(&mut self, events: &[EventId]) -> &mut Self {
         self.list(events, |args, event| {
             args.bytes(event.as_str());
         })
     }
 
-    /// Sessions that rest.
+    /// Adds a list of resting sessions with their arrivals.
     pub fn resting(&mut self, sessions: &[Resting]) -> &mut Self {
         self.list(sessions, |args, resting| {
             args.bytes(resting.session.token()).number(resting.arrivals);
         })
     }
 
-    /// Records by index.
+    /// Adds a list of recorded calls by index.
     pub fn calls(&mut self, calls: &[(u32, Bytes)]) -> &mut Self {
         self.list(calls, |args, (index, bytes)| {
             args.number(u64::from(*index)).bytes(bytes);
         })
     }
 
-    /// Document writes.
+    /// Adds a list of document writes.
     pub fn writes(&mut self, writes: &[DocWrite]) -> &mut Self {
         self.list(writes, |args, write| {
             args.bytes(&write.key);
@@ -141,19 +141,19 @@ impl Args {
         })
     }
 
-    /// Opened jobs.
+    /// Adds a list of jobs to open.
     pub fn jobs(&mut self, jobs: &[NewJob]) -> &mut Self {
         self.list(jobs, |args, job| {
             args.bytes(job.job.as_str()).bytes(&job.head).bytes(job.parent.as_ref().map_or("", JobId::as_str));
         })
     }
 
-    /// One finished job.
+    /// Adds the end of one job.
     pub fn finish(&mut self, finish: &JobFinish) -> &mut Self {
         self.bytes(finish.job.as_str()).bytes(finish.status.as_str()).bytes(&finish.result)
     }
 
-    /// The status of a served job.
+    /// Adds the optional status of the served job.
     pub fn status(&mut self, status: Option<&(JobId, JobStatus)>) -> &mut Self {
         match status {
             Some((job, status)) => self.flag(true).bytes(job.as_str()).bytes(status.as_str()),
@@ -161,21 +161,21 @@ impl Args {
         }
     }
 
-    /// Finished jobs.
+    /// Adds a list of ends of jobs.
     pub fn finishes(&mut self, finishes: &[JobFinish]) -> &mut Self {
         self.list(finishes, |args, finish| {
             args.finish(finish);
         })
     }
 
-    /// Outbox entries.
+    /// Adds a list of outbox entries.
     pub fn outbox(&mut self, entries: &[OutboxEntry]) -> &mut Self {
         self.list(entries, |args, entry| {
             args.bytes(&entry.id).bytes(&entry.message);
         })
     }
 
-    /// An event.
+    /// Adds an event with its jobs, messages and quota.
     pub fn event(&mut self, event: &NewEvent) -> &mut Self {
         self.bytes(event.id.as_str())
             .bytes(&event.body_hash)
@@ -190,7 +190,7 @@ impl Args {
             .flag(event.asks_way)
     }
 
-    /// What may be kept.
+    /// Adds an optional quota, in the order of [`QuotaKind::ALL`].
     pub fn quota(&mut self, quota: Option<&Quota>) -> &mut Self {
         let Some(quota) = quota else { return self.flag(false) };
         self.flag(true);
@@ -200,7 +200,7 @@ impl Args {
         self
     }
 
-    /// What happens to the lease.
+    /// Adds what happens to the lease.
     pub fn after(&mut self, after: After) -> &mut Self {
         match after {
             After::Keep => self.bytes("keep"),
@@ -212,7 +212,7 @@ impl Args {
     }
 }
 
-/// Reads documents of the hash `key`: cheaper than a function.
+/// Returns a command that reads documents of the hash `key`: cheaper than a call of a function.
 pub fn read(key: &str, fields: &[String]) -> Cmd {
     let mut cmd = redis::cmd("HMGET");
     cmd.arg(key).arg(fields);

@@ -1,12 +1,12 @@
-//! How long one call may take, with all its attempts and the pauses between.
+//! The time limit of one call, with all its attempts and the pauses between them.
 
 use redis::RedisError;
 use std::slice::Iter;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// Pauses while the server reads its append-only file, a cluster moves a slot, or a replica becomes the primary; the
-/// last again and again.
+/// Pauses while the server loads its append-only file, a cluster moves a slot, or a replica becomes the primary; the
+/// last one repeats.
 const PAUSES: [Duration; 5] = [
     Duration::from_millis(20),
     Duration::from_millis(80),
@@ -15,28 +15,29 @@ const PAUSES: [Duration; 5] = [
     Duration::from_secs(2),
 ];
 
-/// What a caller has time for.
+/// How long a caller waits for a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Patience {
-    /// One attempt.
+    /// One attempt only, for at most 5.5 s.
     Once,
-    /// A server that restarts: a caller of the API is told within some seconds.
+    /// Until a server has restarted, at most 5.5 s: a caller of the API gets its error within seconds.
     Restart,
-    /// Another server that takes over (which takes `cluster-node-timeout` or `down-after-milliseconds` and some seconds).
+    /// Until another server takes over, at most 15 s (`cluster-node-timeout` or `down-after-milliseconds` and some
+    /// seconds).
     Failover,
 }
 
 impl Patience {
-    /// Of everything that one call does.
+    /// Returns the time limit of one call with all its attempts.
     const fn limit(self) -> Duration {
         match self {
-            // Longer than the driver waits for an answer: it says what it was that was silent.
+            // Longer than the driver's timeout, whose error names what didn't answer.
             Self::Once | Self::Restart => Duration::from_millis(5_500),
             Self::Failover => Duration::from_secs(15),
         }
     }
 
-    /// The attempts of a call that begins now.
+    /// Returns the attempts of a call that begins now.
     pub fn start(self) -> Attempts {
         let pauses = if self == Self::Once { &[][..] } else { &PAUSES };
         let until = Instant::now() + self.limit();
@@ -44,21 +45,21 @@ impl Patience {
     }
 }
 
-/// The attempts of one call.
+/// The attempts of one call, with its time limit.
 pub struct Attempts {
     patience: Patience,
     until: Instant,
     pauses: Iter<'static, Duration>,
     last: Duration,
-    /// Why another attempt is made.
+    /// The error for which another attempt is made.
     failed: Option<RedisError>,
 }
 
 impl Attempts {
-    /// Runs an attempt, or a part of one, for as long as there is time.
+    /// Runs an attempt, or a part of one, within the time limit.
     pub async fn run<T>(&self, attempt: impl Future<Output = Result<T, RedisError>>) -> Result<T, RedisError> {
         let cut = |_| {
-            // What is known of it is worth more than that it took long.
+            // The earlier error says more than the timeout.
             if let Some(failed) = &self.failed {
                 return Err(failed.clone());
             }
@@ -68,12 +69,12 @@ impl Attempts {
         tokio::time::timeout_at(self.until, attempt).await.unwrap_or_else(cut)
     }
 
-    /// What comes next is sent once: whatever came before, it has the whole time of an answer.
+    /// Extends the limit for a command that is sent only once, so that it has the whole time of an answer.
     pub fn has_whole_time(&mut self) {
         self.until = self.until.max(Instant::now() + Patience::Once.limit());
     }
 
-    /// Waits for the next attempt, for this reason; `false` where there is no time for one.
+    /// Waits before the next attempt, which `failed` causes; `false` if there is no time for one.
     pub async fn pause(&mut self, failed: &RedisError) -> bool {
         self.failed = Some(failed.clone());
         self.last = self.pauses.next().copied().unwrap_or(self.last);

@@ -1,5 +1,5 @@
-//! What a call waits for when its connection broke: the server may be another, or back without its last seconds, and
-//! what protects somebody is put in force there first.
+//! What a call waits for after its connection broke: the server may be another, or lack its last seconds, so protective
+//! changes are re-applied there first.
 
 use super::failure::{is_cut, passes};
 use crate::store::{HistoryCheck, KnownHistory};
@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
 tokio::task_local! {
-    /// The check's own calls wait for nothing.
+    /// Set within the check, whose own calls don't wait.
     static CHECKING: ();
 }
 
@@ -23,12 +23,12 @@ pub struct Barrier {
     check: Mutex<Option<Weak<dyn HistoryCheck>>>,
     /// Histories of the servers: the driver of a cluster finds a new primary without an error.
     history: KnownHistory,
-    /// Held by the call that has the store checked.
+    /// Held by the call that runs the check.
     turn: tokio::sync::Mutex<()>,
 }
 
 impl Barrier {
-    /// From now on calls behind a broken connection wait for this.
+    /// Sets the check that calls after a broken connection wait for.
     pub fn set_check(&self, check: Weak<dyn HistoryCheck>) {
         *self.check.lock() = Some(check);
     }
@@ -40,7 +40,7 @@ impl Barrier {
         }
     }
 
-    /// Notes the histories of servers: behind one that is new calls wait as behind a broken connection.
+    /// Notes the histories of the servers: after a new one calls wait as after a broken connection.
     pub fn note_history(&self, names: &[String]) {
         if self.history.is_another(names) && CHECKING.try_with(|()| ()).is_err() {
             self.broken.fetch_add(1, Ordering::SeqCst);
@@ -52,7 +52,7 @@ impl Barrier {
         self.broken.load(Ordering::SeqCst) == self.checked.load(Ordering::SeqCst) || CHECKING.try_with(|()| ()).is_ok()
     }
 
-    /// Waits until the store is checked, where a connection broke since.
+    /// Waits until the store is checked, if a connection broke since the last check.
     pub async fn pass(&self) -> Result<(), RedisError> {
         if self.is_open() {
             return Ok(());
@@ -61,7 +61,7 @@ impl Barrier {
         let check = self.check.lock().as_ref().and_then(Weak::upgrade);
         let Some(check) = check.filter(|_| !self.is_open()) else { return Ok(()) };
         let (broken, checked) = (Arc::clone(&self.broken), Arc::clone(&self.checked));
-        // By itself: the call that waits may be given up.
+        // In a task of its own, since the waiting call may be dropped.
         let done = tokio::spawn(CHECKING.scope((), async move {
             let until = broken.load(Ordering::SeqCst);
             check.check_history().await.map(|()| checked.store(until, Ordering::SeqCst))

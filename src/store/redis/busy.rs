@@ -1,4 +1,4 @@
-//! How many sessions wait for a turn or run one: a figure for whoever chooses the number of workers.
+//! How many sessions wait for a turn or run one, a figure for the choice of the number of workers.
 
 use super::codec::AnswerParts;
 use super::connection::Pool;
@@ -7,18 +7,18 @@ use crate::domain::ids::Owner;
 use crate::store::StoreError;
 use redis::{Cmd, Value};
 
-/// Owners of a shard that are asked for: with more there are workers enough to ask for anyway.
+/// Most owners counted per shard: with more, it is clear that more workers are needed.
 const OWNERS_PER_SHARD: isize = 1_000;
-/// Commands that are sent together.
+/// Commands sent in one pipeline.
 const AT_ONCE: usize = 256;
 
-/// [`crate::store::Inspect::busy_sessions`]. It is no moment's figure: each owner is counted by itself.
+/// Implements [`crate::store::Inspect::busy_sessions`]. Each owner is counted at its own moment.
 pub(super) async fn sessions(pool: &Pool, keys: &Keyspace) -> Result<u64, StoreError> {
     let due = |shard| cmd("ZRANGE", &keys.due(shard)).arg(0).arg(OWNERS_PER_SHARD - 1).clone();
     let mut bases = Vec::new();
     for mut owners in ask(pool, keys.shards().iter().map(due).collect()).await? {
         while !owners.is_empty() {
-            // A token that is none keeps nobody else's work from being counted; the audit names it.
+            // An invalid token keeps no other owner from being counted; the audit names it.
             bases.extend(Owner::from_token(&owners.text()?).ok().map(|owner| keys.owner(&owner)));
         }
     }

@@ -1,4 +1,4 @@
-//! Answers of the functions: parts one after the other, a list is an array, what may be missing is a null.
+//! Answers of the functions: parts in a row; a list is an array, an absent value is a null.
 
 use crate::domain::ids::SessionKey;
 use crate::domain::job::JobStatus;
@@ -10,14 +10,14 @@ use crate::store::{
 use bytes::Bytes;
 use redis::Value;
 
-/// Parts of an answer, one after the other.
+/// The parts of an answer, read one after the other.
 pub struct AnswerParts {
     store: String,
     parts: std::vec::IntoIter<Value>,
 }
 
 impl AnswerParts {
-    /// The parts of `value`, which must be an array.
+    /// Returns the parts of `value`, which must be an array.
     pub fn new(store: &str, value: Value) -> Result<Self, StoreError> {
         match value {
             Value::Array(parts) => Ok(Self { store: store.to_owned(), parts: parts.into_iter() }),
@@ -25,7 +25,7 @@ impl AnswerParts {
         }
     }
 
-    /// Error for an answer that no function gives.
+    /// Returns the error for an answer that no function gives.
     pub fn unexpected(&self, what: &str, got: &str) -> StoreError {
         nonsense(&self.store, &format!("expected {what}, got `{got}`"))
     }
@@ -34,7 +34,7 @@ impl AnswerParts {
         self.parts.next().ok_or_else(|| nonsense(&self.store, &format!("expected {what}, got nothing more")))
     }
 
-    /// Bytes, or nothing.
+    /// Reads bytes, or nil as `None`.
     pub fn optional(&mut self) -> Result<Option<Bytes>, StoreError> {
         match self.next("bytes or nil")? {
             Value::Nil | Value::Boolean(false) => Ok(None),
@@ -44,27 +44,27 @@ impl AnswerParts {
         }
     }
 
-    /// Takes the next part, and says whether it is more than nil.
+    /// Skips the next part; returns whether it is not nil.
     pub fn take_presence(&mut self) -> Result<bool, StoreError> {
         self.next("something or nil").map(|part| part != Value::Nil)
     }
 
-    /// Bytes.
+    /// Reads bytes; nil is an error.
     pub fn bytes(&mut self) -> Result<Bytes, StoreError> {
         self.optional()?.ok_or_else(|| nonsense(&self.store, "expected bytes, got nil"))
     }
 
-    /// Text.
+    /// Reads UTF-8 text.
     pub fn text(&mut self) -> Result<String, StoreError> {
         let bytes = self.bytes()?;
         String::from_utf8(bytes.into()).map_err(|error| nonsense(&self.store, &error.to_string()))
     }
 
-    /// What a sweep found.
+    /// Reads the result of a sweep.
     pub fn swept(mut self) -> Result<Swept, StoreError> {
         let (mut sessions, mut due) = (self.nested()?, Vec::new());
         while !sessions.is_empty() {
-            // What is no session keeps no other from being served; the audit names it.
+            // An invalid session keeps no other from being served; the audit names it.
             due.extend(sessions.session().inspect_err(|error| tracing::debug!(%error, "not due")).ok());
         }
         let outbox = self.nested()?.each(Self::outbox_entry)?;
@@ -78,7 +78,7 @@ impl AnswerParts {
         Ok(swept)
     }
 
-    /// A whole number.
+    /// Reads a whole number of at least 0.
     pub fn number(&mut self) -> Result<u64, StoreError> {
         match self.next("a number")? {
             Value::Int(number) => {
@@ -88,36 +88,36 @@ impl AnswerParts {
         }
     }
 
-    /// An instant.
+    /// Reads a time in milliseconds.
     pub fn millis(&mut self) -> Result<Millis, StoreError> {
         self.number().map(Millis)
     }
 
-    /// A stored instant, or nothing.
+    /// Reads a stored time, or nil as `None`.
     pub fn optional_millis(&mut self) -> Result<Option<Millis>, StoreError> {
         let Some(bytes) = self.optional()? else { return Ok(None) };
         self.parse(&bytes).map(|number| Some(Millis(number)))
     }
 
-    /// What a part says that was taken already.
+    /// Parses a part that was read before.
     pub fn parse<T: std::str::FromStr>(&self, bytes: &[u8]) -> Result<T, StoreError> {
         let text = String::from_utf8_lossy(bytes);
         text.parse().map_err(|_| self.unexpected("a legal value", &text))
     }
 
-    /// Anything that [`std::str::FromStr`] reads.
+    /// Reads a part and parses it.
     pub fn parsed<T: std::str::FromStr>(&mut self) -> Result<T, StoreError> {
         let bytes = self.bytes()?;
         self.parse(&bytes)
     }
 
-    /// The parts of the next part.
+    /// Reads the next part as an array of parts.
     pub fn nested(&mut self) -> Result<Self, StoreError> {
         let store = self.store.clone();
         Self::new(&store, self.next("an array")?)
     }
 
-    /// All remaining parts, each an array.
+    /// Reads all remaining parts, each an array.
     pub fn each<T>(mut self, mut read: impl FnMut(&mut Self) -> Result<T, StoreError>) -> Result<Vec<T>, StoreError> {
         let mut all = Vec::with_capacity(self.parts.len());
         while !self.is_empty() {
@@ -126,14 +126,14 @@ impl AnswerParts {
         Ok(all)
     }
 
-    /// A page of documents, with or without values.
+    /// Reads a page of documents, with or without values.
     pub fn page(&mut self, values: bool) -> Result<Page, StoreError> {
         let total = usize::try_from(self.number()?).unwrap_or(usize::MAX);
         let read = |part: &mut Self| Ok((part.text()?, if values { part.doc()? } else { Doc::default() }));
         Ok(Page { total, docs: self.nested()?.each(read)? })
     }
 
-    /// All remaining parts, in pairs, as `HGETALL` gives them.
+    /// Reads all remaining parts in pairs, as `HGETALL` returns them.
     pub fn pairs<T>(mut self, mut read: impl FnMut(&mut Self) -> Result<T, StoreError>) -> Result<Vec<T>, StoreError> {
         let mut all = Vec::with_capacity(self.parts.len() / 2);
         while !self.is_empty() {
@@ -142,29 +142,29 @@ impl AnswerParts {
         Ok(all)
     }
 
-    /// No part is left.
+    /// Whether no part is left.
     pub fn is_empty(&self) -> bool {
         self.parts.len() == 0
     }
 
-    /// A session's token.
+    /// Reads a session's token.
     pub fn session(&mut self) -> Result<SessionKey, StoreError> {
         let token = self.text()?;
         SessionKey::from_token(&token).map_err(|error| nonsense(&self.store, &error.to_string()))
     }
 
-    /// A job's status.
+    /// Reads a job's status.
     pub fn status(&mut self) -> Result<JobStatus, StoreError> {
         let text = self.text()?;
         JobStatus::parse(&text).ok_or_else(|| self.unexpected("a job status", &text))
     }
 
-    /// So many documents as they lie in their hash.
+    /// Reads `count` documents as they are stored in their hash.
     pub fn stored_docs(mut self, count: usize) -> Result<Vec<Doc>, StoreError> {
         (0..count).map(|_| self.stored_doc()).collect()
     }
 
-    /// A document as it lies in its hash: `<version> <bytes>`, a deleted one's `<version>`, or nothing.
+    /// Reads a document as it is stored in its hash: `<version> <bytes>`, for a deleted one `<version>`, or nil.
     fn stored_doc(&mut self) -> Result<Doc, StoreError> {
         let Some(raw) = self.optional()? else { return Ok(Doc::default()) };
         let gap = raw.iter().position(|byte| *byte == b' ');
@@ -172,12 +172,12 @@ impl AnswerParts {
         Ok(Doc { version, value: gap.map(|gap| raw.slice(gap + 1..)) })
     }
 
-    /// A document: version, value.
+    /// Reads a document as version and value.
     pub fn doc(&mut self) -> Result<Doc, StoreError> {
         Ok(Doc { version: self.number()?, value: self.optional()? })
     }
 
-    /// Whether the lease is still held.
+    /// Reads the check of a lease.
     pub fn held(&mut self) -> Result<LeaseCheck, StoreError> {
         match self.text()?.as_str() {
             "yes" => Ok(LeaseCheck::Yes { cancelled: self.number()? == 1, policy: self.number()? }),
@@ -186,17 +186,17 @@ impl AnswerParts {
         }
     }
 
-    /// Conflicts of documents.
+    /// Reads the conflicts of documents.
     pub fn conflicts(&mut self) -> Result<Vec<DocConflict>, StoreError> {
         self.nested()?.each(|part| Ok(DocConflict { key: part.text()?, actual: part.number()? }))
     }
 
-    /// Outbox entry with its number: the order in which entries were decided.
+    /// Reads an outbox entry with its number, which gives the order in which entries were decided.
     pub fn outbox_entry(&mut self) -> Result<(u64, OutboxEntry), StoreError> {
         Ok((self.number()?, self.entry()?))
     }
 
-    /// One place in the list of sessions, and the session that it names; a place may name none.
+    /// Reads an entry of the list of sessions: its token, and the session's facts if the token is valid.
     pub fn listed_session(&mut self) -> Result<(String, Option<SessionFacts>), StoreError> {
         let token = String::from_utf8_lossy(&self.bytes()?).into_owned();
         match SessionKey::from_token(&token) {
@@ -227,7 +227,7 @@ impl AnswerParts {
         self.with_reason(facts)
     }
 
-    /// A session whose record can't be read says why.
+    /// Adds the reason to a session whose record can't be read.
     fn with_reason(&mut self, mut facts: SessionFacts) -> Result<SessionFacts, StoreError> {
         facts.damaged = facts.damaged.iter().map(|place| format!("the event `{place}` of its mailbox")).collect();
         if let Some(why) = self.optional()? {
@@ -238,7 +238,7 @@ impl AnswerParts {
         Ok(facts)
     }
 
-    /// All remaining parts as text that shows on one line.
+    /// Reads all remaining parts as text without control characters.
     fn escaped(mut self) -> Result<Vec<String>, StoreError> {
         let mut all = Vec::with_capacity(self.parts.len());
         while !self.is_empty() {
@@ -247,7 +247,7 @@ impl AnswerParts {
         Ok(all)
     }
 
-    /// Pending events.
+    /// Reads the pending events of a mailbox.
     pub fn mailbox(&mut self) -> Result<Vec<MailboxEntry>, StoreError> {
         self.mailbox_with(|body| body)
     }
@@ -276,13 +276,13 @@ impl AnswerParts {
         Ok(OutboxEntry { id: self.text()?, message: self.bytes()? })
     }
 
-    /// What a turn stands on.
+    /// Reads the versions that a turn depends on.
     pub fn ground(&mut self) -> Result<Versions, StoreError> {
         let mut part = self.nested()?;
         Ok(Versions { gate: part.number()?, policy: part.number()?, erasures: part.number()? })
     }
 
-    /// How a holder goes on.
+    /// Reads what a holder has after a commit or a release.
     pub fn after(&mut self) -> Result<Continuation, StoreError> {
         let mut part = self.nested()?;
         match part.text()?.as_str() {

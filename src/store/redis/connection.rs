@@ -1,4 +1,4 @@
-//! The connections: several per process, functions loaded on demand, answers waited for.
+//! The connections: several per process, functions loaded on demand, replicas waited for.
 
 use super::attempts::{Attempts, Patience};
 use super::barrier::Barrier;
@@ -15,29 +15,29 @@ use redis::{Cmd, RedisError, Value};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-/// How long replicas have to confirm; the connection that waits stands still meanwhile.
+/// Time for replicas to confirm; the connection that waits sends nothing else meanwhile.
 const REPLICAS_TIMEOUT: Duration = Duration::from_secs(1);
-/// How often one call puts the library on a server that lacks it.
+/// Most times that one call loads the library on a server that lacks it.
 const LOADS: usize = 3;
 
-/// Connections to one server, to all nodes of one cluster, or to the primary that sentinels name.
+/// Connections to one server, to all nodes of one cluster, or to the primary that Sentinels name.
 pub struct Pool {
     store: String,
     is_cluster: bool,
-    /// Another server may be the primary soon.
+    /// Whether another server may become the primary.
     can_fail_over: bool,
     wires: Wires,
-    /// Of calls that wait for replicas, where some must: nothing else is sent on these, for it would wait as well.
+    /// Connections of calls that wait for replicas, if some must: any other command on them would wait as well.
     waiting: Option<Wires>,
     wait_replicas: u32,
     prefix: String,
     patience: Patience,
-    /// Behind a broken connection calls wait here.
+    /// Calls wait here after a broken connection.
     pub(super) barrier: Barrier,
     reads_only: bool,
 }
 
-/// Used in turn.
+/// Connections used in turn.
 struct Wires(Vec<Wire>, AtomicUsize);
 
 impl Wires {
@@ -47,13 +47,13 @@ impl Wires {
 }
 
 impl Pool {
-    /// Connections that are opened when they are first used; only the `url` and the certificates are checked here.
+    /// Returns connections that are opened at their first use; only the `url` and the certificates are checked here.
     pub fn new(options: &RedisOptions) -> Result<Self, StoreError> {
         let bad = |reason: String| StoreError::Unavailable { store: "redis".to_owned(), reason };
         let servers = Servers::of(&options.url).map_err(|reason| bad(format!("illegal url: {reason}")))?;
         let tls = options.tls.as_ref().filter(|_| servers.is_tls);
         let (count, waits) = (options.connections.max(1), options.wait_replicas > 0);
-        // Made together: what one of them learns of another primary counts for all.
+        // Created together, so that what one of them learns of a new primary counts for all.
         let wires = Wire::several(&servers, tls, if waits { 2 * count } else { count });
         let mut wires = wires.map_err(|error| bad(error.to_string()))?;
         let waiting = waits.then(|| Wires(wires.split_off(count), AtomicUsize::new(0)));
@@ -73,54 +73,54 @@ impl Pool {
         })
     }
 
-    /// The server's address, or those of the nodes that are asked first, without credentials.
+    /// Returns the address of the server, or of the configured nodes, without credentials.
     pub fn store(&self) -> &str {
         &self.store
     }
 
-    /// Several primaries divide the keys.
+    /// Whether several primaries divide the keys.
     pub const fn is_cluster(&self) -> bool {
         self.is_cluster
     }
 
-    /// Another server may be the primary soon.
+    /// Whether another server may become the primary.
     pub const fn can_fail_over(&self) -> bool {
         self.can_fail_over
     }
 
-    /// Nothing is changed on the servers.
+    /// Whether nothing may be changed on the servers.
     pub const fn reads_only(&self) -> bool {
         self.reads_only
     }
 
-    /// Replicas that must have a change before it counts.
+    /// Returns how many replicas must confirm a change.
     pub const fn wait_replicas(&self) -> u32 {
         self.wait_replicas
     }
 
-    /// Runs a command, waiting a little for a server that loads, and loading the library when the
-    /// server doesn't know it (a new server, or one whose functions were flushed).
+    /// Runs a command. Waits a little for a server that loads, and loads the library when the server doesn't know it (a
+    /// new server, or one whose functions were flushed).
     ///
-    /// A server that restarted has dropped every connection of the pool, and each tells only when it
-    /// is used: such a call is made again at once, on a new connection.
+    /// A server that restarted has dropped every connection of the pool, and each shows that only at its next use: such
+    /// a call is made again at once, on a new connection.
     pub async fn run(&self, cmd: &Cmd, again: Again) -> Result<Value, StoreError> {
         let mut answers = self.ask(self.wires.next(), RoundTrip::One(cmd), cmd, again, self.patience).await?;
         Ok(answers.pop().unwrap_or(Value::Nil))
     }
 
-    /// The same of what may be asked again at any time, without waiting for a primary that is away where another takes over.
+    /// [`Pool::run`] for commands that may be repeated; doesn't wait for a failover.
     pub async fn run_now(&self, cmd: &Cmd) -> Result<Value, StoreError> {
         let patience = if self.can_fail_over { Patience::Once } else { self.patience };
         let mut answers = self.ask(self.wires.next(), RoundTrip::One(cmd), cmd, Again::Yes, patience).await?;
         Ok(answers.pop().unwrap_or(Value::Nil))
     }
 
-    /// The same of what changes something: it counts when as many replicas have it as it takes.
+    /// [`Pool::run`] for changes: fails unless as many replicas confirm as are configured.
     pub async fn change(&self, cmd: &Cmd, again: Again) -> Result<Value, StoreError> {
         let Some(waiting) = &self.waiting else { return self.run(cmd, again).await };
         let mut mark = redis::cmd("FCALL");
         mark.arg(LIBRARY.function("mark")).arg(1).arg(Keyspace::mark(&self.prefix, key(cmd).unwrap_or_default()));
-        // In one pipeline, so that all of it goes over one connection: what is confirmed is what this one wrote.
+        // One pipeline uses one connection, and `WAIT` confirms what this connection wrote.
         let mut pipe = redis::pipe();
         pipe.add_command(mark).add_command(cmd.clone());
         pipe.cmd("WAIT").arg(self.wait_replicas).arg(millis(REPLICAS_TIMEOUT));
@@ -145,7 +145,7 @@ impl Pool {
         }
     }
 
-    /// Asks over one wire: each knows by itself which node has a slot, and may know it later than others.
+    /// Sends over one connection: each one knows by itself which node has a slot, maybe later than others.
     async fn ask(
         &self,
         wire: &Wire,
@@ -156,7 +156,7 @@ impl Pool {
     ) -> Result<Vec<Value>, StoreError> {
         let (place, mut attempts) = (Place::Of(of), patience.start());
         let mut answers = self.send(wire, asked, place, again, &mut attempts).await;
-        // More than once where slots move: the next node may not have it either.
+        // More than once while slots move: the next node may lack the library, too.
         for _ in 0..LOADS {
             if self.reads_only || !answers.as_ref().is_err_and(is_unknown_function) {
                 break;
@@ -167,12 +167,12 @@ impl Pool {
         answers.map_err(|error| self.failed(&error))
     }
 
-    /// Asks several things at once, without waiting for a server that is away; each answers for itself. None is a call
-    /// of a function.
+    /// Sends several commands at once, without waiting for a server that is away; each has its own answer. None may
+    /// call a function.
     pub async fn run_each(&self, cmds: &[Cmd]) -> Vec<Result<Value, StoreError>> {
         let wire = self.wires.next();
         if self.is_cluster {
-            // Each goes where its key is; the driver sends what is of one node together.
+            // Each is sent to the node of its key; the driver groups commands of one node.
             let one = |cmd| async move {
                 let asked = self.ask_twice(wire, RoundTrip::One(cmd), Place::Of(cmd));
                 let answers = Patience::Once.start().run(asked).await;
@@ -192,7 +192,8 @@ impl Pool {
         }
     }
 
-    /// Why no node of a cluster can be reached, by a plain connection to the first that was named: the driver doesn't say.
+    /// Returns why no node of a cluster can be reached, by a plain connection to the first configured one: the driver
+    /// doesn't say.
     pub async fn why_unreachable(&self, options: &RedisOptions) -> Option<String> {
         let servers = Servers::of(&options.url).ok().filter(|servers| servers.is_cluster)?;
         let alone = Servers { nodes: servers.nodes.into_iter().take(1).collect(), is_cluster: false, ..servers };
@@ -203,7 +204,7 @@ impl Pool {
         wire.ask(RoundTrip::One(&cmd), Place::Of(&cmd)).await.err().map(|error| format!("{address}: {error}"))
     }
 
-    /// Asks every primary the same, with its name where there are several; each answers for itself.
+    /// Sends a command to every primary; returns the answers, each with the node's name if it is a cluster.
     pub async fn everywhere(&self, cmd: &Cmd) -> Result<Vec<(String, Result<Value, StoreError>)>, StoreError> {
         self.everywhere_over(self.wires.next(), cmd, &mut self.patience.start()).await
     }
@@ -229,7 +230,7 @@ impl Pool {
         }
     }
 
-    /// Asks one of the primaries, by the name that [`everywhere`](Self::everywhere) gives it.
+    /// Sends a command to one of the primaries, by the name that [`everywhere`](Self::everywhere) returned.
     pub async fn run_on(&self, node: &str, cmd: &Cmd) -> Result<Value, StoreError> {
         if !self.is_cluster {
             return self.run(cmd, Again::Yes).await;
@@ -240,24 +241,24 @@ impl Pool {
         answers.map(|mut answers| answers.pop().unwrap_or(Value::Nil)).map_err(|error| self.failed(&error))
     }
 
-    /// The same at once, of those that answer.
+    /// Sends a command to every primary, without waiting; returns the answers of those that answer.
     pub async fn everywhere_now(&self, cmd: &Cmd) -> Vec<Value> {
         let asked = self.wires.next().ask_all(cmd, |error| self.barrier.note(error));
         let answers = Patience::Once.start().run(asked).await.inspect_err(|error| self.barrier.note(error));
         answers.unwrap_or_default().into_iter().filter_map(|(_, answer)| answer.ok()).collect()
     }
 
-    /// What Sentinels say, where they name the primary.
+    /// Returns the answers of the Sentinels, if Sentinels name the primary.
     pub async fn sentinels(&self) -> Option<SentinelReport> {
         self.wires.next().sentinels().await
     }
 
-    /// Whether the servers answer; nothing is changed on them.
+    /// Checks that the servers answer; changes nothing on them.
     pub async fn ping(&self) -> Result<(), StoreError> {
         self.everywhere(&redis::cmd("PING")).await.map(drop)
     }
 
-    /// Puts the library of this build on every primary that hasn't got it.
+    /// Loads the library of this build on every primary that lacks it.
     pub async fn load_everywhere(&self) -> Result<(), StoreError> {
         let (wire, mut attempts) = (self.wires.next(), self.patience.start());
         for (node, found) in self.everywhere_over(wire, &library_there(), &mut attempts).await? {
@@ -268,9 +269,9 @@ impl Pool {
         Ok(())
     }
 
-    /// Puts the library of this build on a server.
+    /// Loads the library of this build on a server.
     ///
-    /// Only when it isn't there: loading is refused at the memory limit, where commits must go on.
+    /// Only if the server lacks it: a load is refused at the memory limit, where commits must go on.
     async fn load(&self, wire: &Wire, place: Place<'_>, attempts: &mut Attempts) -> Result<(), StoreError> {
         let there = library_there();
         let found = self
@@ -300,7 +301,7 @@ impl Pool {
             self.barrier.pass().await?;
             let answers = match again {
                 Again::Yes => attempts.run(self.ask_twice(wire, asked, place)).await,
-                // Whether the connection lasts is found out by a question that can be asked again.
+                // A repeatable command finds out whether the connection still works.
                 Again::No => {
                     match attempts.run(self.ask_twice(wire, RoundTrip::One(&redis::cmd("PING")), place)).await {
                         Ok(_) => {
@@ -321,7 +322,7 @@ impl Pool {
         }
     }
 
-    /// [`Wire::ask_twice`], which passes the barrier between the two.
+    /// [`Wire::ask_twice`] that waits at the barrier between the two attempts.
     async fn ask_twice(&self, wire: &Wire, asked: RoundTrip<'_>, place: Place<'_>) -> Result<Vec<Value>, RedisError> {
         let check = async |error: &RedisError| {
             self.barrier.note(error);
@@ -335,12 +336,12 @@ impl Pool {
     }
 }
 
-/// Whether a command may be sent again when its connection broke: then nobody knows whether it was applied.
+/// Whether a command may be sent again when its connection broke and it may have been applied.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Again {
-    /// Applied twice it does what it does once, and answers the same.
+    /// The second run changes nothing more and returns the same answer.
     Yes,
-    /// Its second answer would be another one.
+    /// The second answer would differ.
     No,
 }
 

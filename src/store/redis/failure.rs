@@ -1,9 +1,9 @@
-//! What an error of the driver means: whether calling again can help, and what to tell.
+//! The meaning of a driver's error: whether a second call can help, and what to report.
 
 use crate::store::StoreError;
 use redis::{ErrorKind, RedisError, ServerErrorKind};
 
-/// For a store of this name, one server or a cluster.
+/// Converts an error of the store named `store`, one server or a cluster.
 pub fn classify(store: &str, is_cluster: bool, error: &RedisError) -> StoreError {
     let moved = matches!(error.kind(), ErrorKind::Server(ServerErrorKind::Moved | ServerErrorKind::Ask));
     let reason = if moved && !is_cluster {
@@ -19,7 +19,7 @@ pub fn classify(store: &str, is_cluster: bool, error: &RedisError) -> StoreError
     }
 }
 
-/// Surely not applied, and soon otherwise: a server that loads, or slots or primaries that are on the move.
+/// Whether the call was not applied and can soon succeed: the server loads, or slots or primaries are moving.
 pub fn passes(error: &RedisError) -> bool {
     match error.kind() {
         ErrorKind::Server(kind) => matches!(
@@ -37,17 +37,17 @@ pub fn passes(error: &RedisError) -> bool {
     }
 }
 
-/// The connection is gone, be it in the middle of an answer, which the driver calls one that can't be read.
+/// Whether the connection broke, maybe in the middle of an answer, which the driver reports as a parse error.
 pub fn is_cut(error: &RedisError) -> bool {
     error.is_connection_dropped() || error.kind() == ErrorKind::Parse
 }
 
-/// The library isn't on that server.
+/// Whether the server lacks the library.
 pub fn is_unknown_function(error: &RedisError) -> bool {
     error.kind() == ErrorKind::Server(ServerErrorKind::ResponseError) && says(error, "Function not found")
 }
 
-/// The driver's words, and what they mean where they don't say it.
+/// Returns the driver's error text, with its meaning where that isn't clear.
 fn reason(error: &RedisError) -> String {
     let means = match error.kind() {
         ErrorKind::Server(ServerErrorKind::Moved | ServerErrorKind::Ask) => {
@@ -83,7 +83,7 @@ fn verdict(error: &RedisError) -> Verdict {
         | ErrorKind::UnexpectedReturnType => Verdict::Corrupt,
         ErrorKind::Extension => match error.code() {
             Some("OOM" | "MISCONF") => Verdict::Full,
-            // The server is busy, or lacks the replicas or the login that it asks for.
+            // The server is busy, or lacks replicas or a login that it requires.
             Some("BUSY" | "NOREPLICAS" | "NOAUTH" | "WRONGPASS" | "UNBLOCKED") => Verdict::Unavailable,
             _ => Verdict::Corrupt,
         },

@@ -1,4 +1,4 @@
-//! What becomes of an event; the lease of a session: how it is asked for, and what it brings.
+//! Answers to an admission: what became of the event, and the lease request with its grant.
 
 use super::args::Args;
 use super::codec::AnswerParts;
@@ -9,7 +9,7 @@ use crate::domain::limits::ATTEMPTS_KEPT;
 use crate::domain::time::Millis;
 use crate::store::{Admit, Grant, Intake, Lease, LeaseOutcome, LeaseRequest, Refusal, StoreError};
 
-/// What became of the event.
+/// Reads what became of the event.
 pub fn intake(part: &mut AnswerParts) -> Result<Intake, StoreError> {
     Ok(match part.text()?.as_str() {
         "nothing" => Intake::Nothing,
@@ -29,13 +29,13 @@ pub fn intake(part: &mut AnswerParts) -> Result<Intake, StoreError> {
     })
 }
 
-/// Asks for a lease, or for none.
+/// Adds a lease request, or that there is none.
 pub fn ask(args: &mut Args, request: Option<&LeaseRequest>) {
     let Some(request) = request else {
         args.flag(false);
         return;
     };
-    // The function fills it in.
+    // The function fills in the verdict.
     let dead = serde_json::to_vec(&JobResult::failed(ErrorCode::Dead, "{verdict}")).unwrap_or_default();
     args.flag(true)
         .bytes(&request.token)
@@ -48,11 +48,11 @@ pub fn ask(args: &mut Args, request: Option<&LeaseRequest>) {
         .number(u64::from(request.owner_cap));
 }
 
-/// An answer that can't be read, and the lease that it grants.
+/// An answer that can't be decoded, and the lease that it grants.
 pub struct Unread {
-    /// Held until it is given back.
+    /// The lease, held until it is released.
     pub lease: Option<Box<Lease>>,
-    /// What is wrong.
+    /// What is wrong with the answer.
     pub error: StoreError,
 }
 
@@ -62,7 +62,7 @@ impl From<StoreError> for Unread {
     }
 }
 
-/// What came of it.
+/// Reads what became of the lease request.
 pub fn outcome(part: &mut AnswerParts, request: &Admit) -> Result<LeaseOutcome, Unread> {
     Ok(match part.text()?.as_str() {
         "none" => LeaseOutcome::NotAsked,
@@ -102,7 +102,7 @@ fn grant(part: &mut AnswerParts, lease: &Lease) -> Result<Grant, StoreError> {
     })
 }
 
-/// `epoch turn`, or nothing before the first commit.
+/// Reads `epoch turn` of the last commit, or an empty text before the first.
 fn last(part: &mut AnswerParts) -> Result<Option<(u64, u64)>, StoreError> {
     let text = part.text()?;
     let pair = |(epoch, turn): (&str, &str)| Some((epoch.parse().ok()?, turn.parse().ok()?));
@@ -112,7 +112,7 @@ fn last(part: &mut AnswerParts) -> Result<Option<(u64, u64)>, StoreError> {
     }
 }
 
-/// Lines of `epoch turn lapsed job worker`; the name may have blanks.
+/// Reads lines of `epoch turn lapsed job worker`; the worker's name may have blanks.
 fn attempts(part: &mut AnswerParts) -> Result<Vec<Attempt>, StoreError> {
     let text = part.text()?;
     let attempt = |line: &str| {

@@ -1,37 +1,37 @@
-//! Names in Redis: the base key of an owner, the owner registry, the library of this build.
+//! Names in Redis: the base key of an owner, the registry of owners, the library of this build.
 //!
 //! # Layout
 //!
 //! All keys of an owner start with `O` = `<prefix>:{<shard>}:<tenant>/<user>`, the hash tag of its shard, so that a
 //! function may touch all of them and the shard's. `S` is `agent/session`, all ids are encoded tokens, times are
-//! milliseconds since the epoch, a zset without a score named has score 0 (it is a sorted index).
+//! milliseconds since the epoch, a zset without a named score has score 0 (it is a sorted index).
 //!
 //! | key | type | layout | lifetime |
 //! |---|---|---|---|
-//! | `<prefix>:shards` | string | how many shards the keys are made for | for good |
-//! | `<prefix>:workers` | zset | worker → when it last asked for what is due | three sweeps, or until it signs off |
-//! | `<prefix>:libraries` | zset | library of functions → when a process last said that it uses it | a day after that, and with the library |
+//! | `<prefix>:shards` | string | number of shards that the keys are made for | for good |
+//! | `<prefix>:workers` | zset | worker → time of its last request for due owners | three sweeps, or until it signs off |
+//! | `<prefix>:libraries` | zset | library of functions → time at which a process last reported its use | a day after that, and with the library |
 //! | `<prefix>:{<shard>}:mark` | string | a number that grows, see `functions/mark.lua`; where replicas are waited for | for good |
-//! | `<prefix>:{<shard>}:due` | zset | owner token → when a sweep must look at it, at the latest | while something of it is due |
+//! | `<prefix>:{<shard>}:due` | zset | owner token → latest time of its next sweep | while something of it is due |
 //! | `<prefix>:owners` | zset | owner tokens | for good |
 //! | `O:doc` | hash | document key → `<version> <bytes>`; deleted: `<version>` | deleted: a day |
 //! | `O:keys` | zset | keys of present documents | as the document |
-//! | `O:gone` | zset | keys of deleted documents → when | a day, then a sweep purges them |
+//! | `O:gone` | zset | keys of deleted documents → time of the deletion | a day, then a sweep purges them |
 //! | `O:seen` | hash | event id → body hash | as the job, or the turn that consumed it |
-//! | `O:sessions` | zset | every `S` that ever had an event or was set to a turn | until it is forgotten |
+//! | `O:sessions` | zset | every `S` that ever had an event or was set to a turn | until the session is forgotten |
 //! | `O:session:S` | hash | `epoch version arrivals consumed touched state done` (`<epoch> <turn>` of the last commit); while leased `until token worker served job limit`; `task`: the member of the task that was begun; `nudged` when one of its jobs was ended meanwhile; `reply`, `calls` (how many are recorded), `attempts` (crashes, a line each: `epoch turn lapsed job worker`) and `charged` (its epoch, and what it served, a line each; of the last of them) until the commit; `backoff` until the next grant | until it is forgotten |
 //! | `O:mailbox:S` | zset | `<order>NUL<event id>` | until consumed |
-//! | `O:event:S` | hash | the same → `<kind> <job or -> <body>` | until consumed |
-//! | `O:crash:S` | hash | the same → crashes | until the next commit |
+//! | `O:event:S` | hash | `<order>NUL<event id>` → `<kind> <job or -> <body>` | until consumed |
+//! | `O:crash:S` | hash | `<order>NUL<event id>` → crashes | until the next commit |
 //! | `O:call:S` | hash | call index → record of an intent or outcome | until the next commit |
-//! | `O:due` | zset | `S` → when it must be looked at | while due |
-//! | `O:running:<agent>` | zset | `S` → lease expiry; without an agent: of all of the owner's | while leased |
-//! | `O:waiting:<agent>` | zset | `S` → place in the agent's queue: a number given out, and 2^51 less with urgent tasks, more with none but low ones | while it waits |
-//! | `O:waiting` | set | agents with a queue | while one waits |
-//! | `O:turns` | zset | agents that have a slot and none of their owner → whose turn it is | while one waits |
-//! | `O:woken` | hash | waiting `S` → when it was last told to come, and the id of that wake | until it came |
+//! | `O:due` | zset | `S` → due time | while due |
+//! | `O:running:<agent>` | zset | `S` → lease expiry; without an agent: of all agents of the owner | while leased |
+//! | `O:waiting:<agent>` | zset | `S` → place in the agent's queue: a number given out, 2^51 less with urgent tasks, more with only low ones | while it waits |
+//! | `O:waiting` | set | agents with a queue | while a session waits |
+//! | `O:turns` | zset | agents that have a free slot and wait for one of their owner → order of their turns | while one waits |
+//! | `O:woken` | hash | waiting `S` → time and id of its last wake | until it came |
 //! | `O:outbox` | hash | outbox id → `<number> <message>` | until published |
-//! | `O:relay` | zset | outbox id → when it was written or last handed out; 0 for a wake | until published |
+//! | `O:relay` | zset | outbox id → time at which it was written or last handed out; 0 for a wake | until published |
 //! | `O:count` | hash | `waiting`, `turn`, `wake`, `outbox`: numbers given out; `cap`: sessions of the owner that run at once; `epoch`: the highest of a session that was forgotten; `bytes`: what the owner keeps (documents and sessions are counted by their sorted sets, jobs by their list); during a recount, `counted`: how far it is, and `tally`: what it has found there | for good |
 
 use crate::domain::ids::{Owner, sha256_hex};
@@ -39,7 +39,7 @@ use crate::domain::shard::{Shard, Shards};
 use crate::store::keys;
 use std::sync::LazyLock;
 
-/// The helpers that all methods share, each file's after those that it uses.
+/// The helpers that all methods share; each file follows those that it uses.
 const PRELUDE: &[&str] = &[
     include_str!("functions/prelude/undo.lua"),
     include_str!("functions/prelude/base.lua"),
@@ -57,7 +57,7 @@ const PRELUDE: &[&str] = &[
     include_str!("functions/prelude/damage.lua"),
 ];
 
-/// One file per method, or few that belong together.
+/// One file per method, or per few related ones.
 const METHODS: &[&str] = &[
     include_str!("functions/admit.lua"),
     include_str!("functions/renew.lua"),
@@ -79,8 +79,8 @@ const METHODS: &[&str] = &[
     include_str!("functions/usage.lua"),
 ];
 
-/// The Lua library of this build. Two builds don't replace each other's: the name has a hash of
-/// the source in it, and so has every function.
+/// The Lua library of this build. The name of the library and of every function contains a hash of the source, so that
+/// two builds don't replace each other's.
 pub static LIBRARY: LazyLock<Library> = LazyLock::new(|| {
     let body = [PRELUDE, METHODS].concat().join("\n");
     let swept: Vec<String> = keys::SWEPT
@@ -89,7 +89,7 @@ pub static LIBRARY: LazyLock<Library> = LazyLock::new(|| {
         .collect();
     let swept = format!("local SWEPT = {{ {}}}\n", swept.concat());
     let name = format!("trellis_{}", &sha256_hex(format!("{swept}{body}").as_bytes())[..12]);
-    // Every file of methods in a block of its own: Lua allows 200 locals in one scope.
+    // Every file of methods has a block of its own: Lua allows 200 locals in one scope.
     let methods: Vec<String> = METHODS.iter().map(|method| format!("\ndo\n{method}end\n")).collect();
     let code = format!("#!lua name={name}\n{swept}local LIBRARY = '{name}'\n{}{}", PRELUDE.concat(), methods.concat());
     Library { name, code }
@@ -97,20 +97,20 @@ pub static LIBRARY: LazyLock<Library> = LazyLock::new(|| {
 
 /// A named library of functions.
 pub struct Library {
-    /// `trellis_<hash>`.
+    /// Name as `trellis_<hash>`.
     pub name: String,
-    /// What `FUNCTION LOAD` takes.
+    /// Source for `FUNCTION LOAD`.
     pub code: String,
 }
 
 impl Library {
-    /// Name of a method's function.
+    /// Returns the name of a method's function.
     pub fn function(&self, method: &str) -> String {
         format!("{}_{method}", self.name)
     }
 }
 
-/// The names under one prefix.
+/// The names of keys under one prefix.
 #[derive(Debug, Clone)]
 pub struct Keyspace {
     prefix: String,
@@ -118,22 +118,22 @@ pub struct Keyspace {
 }
 
 impl Keyspace {
-    /// All keys start with `prefix:`.
+    /// Returns the names under `prefix:`.
     pub fn new(prefix: impl Into<String>, shards: Shards) -> Self {
         Self { prefix: prefix.into(), shards }
     }
 
-    /// How many shards there are.
+    /// Returns the number of shards.
     pub const fn shards(&self) -> Shards {
         self.shards
     }
 
-    /// What every key of a shard starts with; the braces make it one hash tag.
+    /// Returns the start of every key of a shard; the braces make it one hash tag.
     fn shard(&self, shard: Shard) -> String {
         format!("{}:{{{shard}}}", self.prefix)
     }
 
-    /// What is written beside `key`, on the same server, when replicas must have it.
+    /// Returns the key that is written beside `key`, on the same server, when replicas must confirm.
     pub fn mark(prefix: &str, key: &[u8]) -> Vec<u8> {
         let tag = key.iter().position(|byte| *byte == b'{').and_then(|from| {
             let length = key[from + 1..].iter().position(|byte| *byte == b'}').filter(|length| *length > 0)?;
@@ -142,65 +142,65 @@ impl Keyspace {
         [prefix.as_bytes(), b":{", tag.unwrap_or(key), b"}:mark"].concat()
     }
 
-    /// What every key of an owner starts with.
+    /// Returns the start of every key of an owner.
     pub fn owner(&self, owner: &Owner) -> String {
         let token = owner.token();
         format!("{}:{token}", self.shard(self.shards.of(&token)))
     }
 
-    /// Pattern of keys that every owner with documents has.
+    /// Returns the pattern of keys that every owner with documents has.
     pub fn owners_pattern(&self) -> String {
         let prefix: String =
             self.prefix.chars().flat_map(|c| "*?[]\\^".contains(c).then_some('\\').into_iter().chain([c])).collect();
         format!("{prefix}:{{*}}:*:keys")
     }
 
-    /// The token of the owner whose key of that pattern it is.
+    /// Returns the token of the owner of a key of that pattern.
     pub fn owner_of(&self, key: &str) -> Option<String> {
         let rest = key.strip_prefix(&self.prefix)?.strip_prefix(":{")?;
         let token = rest.split_once("}:")?.1.strip_suffix(":keys")?;
         (!token.contains(':')).then(|| token.to_owned())
     }
 
-    /// A shard's owners by when they are looked at.
+    /// Returns the key of a shard's owners by the time of their next sweep.
     pub fn due(&self, shard: Shard) -> String {
         format!("{}:due", self.shard(shard))
     }
 
-    /// Workers by when they last said that they live.
+    /// Returns the key of the workers by the time of their last report.
     pub fn workers(&self) -> String {
         format!("{}:workers", self.prefix)
     }
 
-    /// Libraries of functions by when somebody last used them.
+    /// Returns the key of the libraries by the time of their last use.
     pub fn libraries(&self) -> String {
         format!("{}:libraries", self.prefix)
     }
 
-    /// How many shards the keys are made for.
+    /// Returns the key of the number of shards that the keys are made for.
     pub fn layout(&self) -> String {
         format!("{}:shards", self.prefix)
     }
 
-    /// The hash of an owner's documents.
+    /// Returns the key of the hash of an owner's documents.
     pub fn documents(&self, owner: &Owner) -> String {
         format!("{}:doc", self.owner(owner))
     }
 
-    /// Says for how many shards the keys are made, where nothing says it yet.
+    /// Returns the command that records the number of shards, if none is recorded.
     pub fn make(&self) -> redis::Cmd {
         let mut cmd = redis::cmd("SET");
         cmd.arg(self.layout()).arg(self.shards.count()).arg("NX");
         cmd
     }
 
-    /// The registry of owners.
+    /// Returns the key of the registry of owners.
     pub fn owners(&self) -> String {
         format!("{}:owners", self.prefix)
     }
 }
 
-/// Bounds of a lexicographic range: what starts with `prefix`, after (`reverse`: before) `after`.
+/// Returns the bounds of a lexicographic range: what starts with `prefix`, after (`reverse`: before) `after`.
 pub fn lex_range(prefix: &str, after: Option<&str>, reverse: bool) -> (Vec<u8>, Vec<u8>) {
     let bound = |mark: u8, text: &str, end: &[u8]| [&[mark], text.as_bytes(), end].concat();
     // No UTF-8 text contains the byte 255, so that it sorts after all of them.

@@ -1,7 +1,8 @@
-//! Libraries of builds side by side: each process says which it uses, and one that nobody has used for a day goes.
+//! Libraries of builds side by side: each process reports which one it uses, and one that no process has used for a day
+//! is deleted.
 //!
-//! A process that comes back to one that is gone, or that never said so (a command, another venue on the same server),
-//! puts it there again: see [`super::connection`].
+//! A process whose library was deleted, or that never reported it (a command, another venue on the same server), loads
+//! it again: see [`super::connection`].
 
 use super::RedisStore;
 use super::args::Args;
@@ -13,13 +14,13 @@ use crate::store::StoreError;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-/// Longer than a rollback takes to be decided.
+/// Time without a report after which a library is deleted, longer than the decision about a rollback takes.
 const LAPSE: Duration = Duration::from_hours(24);
 
-/// A process says what it uses with every so-many-eth look at the history of the servers, which comes each second.
+/// A process reports its library at one of this many reads of the server history, which come every second.
 const EVERY: u32 = 60;
 
-/// Looks so far.
+/// Number of reads of the server history.
 #[derive(Default)]
 pub struct LibraryLooks(AtomicU32);
 
@@ -30,7 +31,7 @@ impl LibraryLooks {
 }
 
 impl RedisStore {
-    /// Now and then: this build's library is in use, and those are gone that no build uses.
+    /// Reports the use of this build's library now and then, and deletes unused ones.
     pub(super) async fn tidy_libraries(&self) {
         if self.library_looks.is_due()
             && let Err(error) = self.drop_unused().await
@@ -41,7 +42,7 @@ impl RedisStore {
 
     async fn drop_unused(&self) -> Result<(), StoreError> {
         let mut args = Args::new("libraries", &self.keys.libraries());
-        // Always by the server's clock: what a test sets has nothing to do with builds.
+        // Always by the server's clock: an injected one has nothing to do with builds.
         args.bytes("").number(millis(LAPSE));
         let mut unused = AnswerParts::new(self.pool.store(), self.pool.run_now(args.cmd()).await?)?;
         while !unused.is_empty() {
@@ -49,7 +50,7 @@ impl RedisStore {
             if name == LIBRARY.name {
                 continue;
             }
-            // One that isn't there, or that this user may not delete, is forgotten as well.
+            // One that isn't there, or that this user may not delete, is removed from the list as well.
             self.pool.everywhere_now(redis::cmd("FUNCTION").arg("DELETE").arg(&name)).await;
             let mut gone = redis::cmd("ZREM");
             gone.arg(self.keys.libraries()).arg(&name);

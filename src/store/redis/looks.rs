@@ -1,4 +1,4 @@
-//! Which owners this worker looks at: its shards, and what is due in them.
+//! The owners that this worker sweeps: its shards, and what is due in them.
 
 use super::args::Args;
 use super::codec::AnswerParts;
@@ -12,7 +12,7 @@ use crate::store::{DueOwners, StoreError};
 use parking_lot::Mutex;
 use std::time::Duration;
 
-/// A worker that is silent for so long is gone, however seldom it sweeps.
+/// Longest time without a report after which a worker counts as gone, however seldom it sweeps.
 const LAPSE: Duration = Duration::from_secs(30);
 
 /// The share of a worker, which stays the same until workers come or go.
@@ -27,7 +27,7 @@ struct Known {
 }
 
 impl Looks {
-    /// Of the workers that live; `None`: nobody knows, and those of the last look count.
+    /// Returns the worker's share among live workers; `None`: they aren't known, and the last known ones count.
     fn share(&self, shards: Shards, live: Option<Vec<String>>, worker: &str) -> Share {
         let mut known = self.0.lock();
         let mut live = live.unwrap_or_else(|| known.live.clone());
@@ -39,12 +39,12 @@ impl Looks {
         known.share.clone()
     }
 
-    /// Shards that this worker looks at.
+    /// Returns the shards that this worker sweeps.
     pub fn shards(&self) -> Vec<Shard> {
         self.0.lock().share.shards().to_vec()
     }
 
-    /// [`crate::store::Store::due`]. `beat` has the first arguments of its function.
+    /// Implements [`crate::store::Store::due`]; `beat` has the first arguments of its function.
     pub async fn due(
         &self,
         pool: &Pool,
@@ -54,7 +54,7 @@ impl Looks {
     ) -> Result<DueOwners, StoreError> {
         let (now, live) = match live(pool, beat, worker, horizon).await {
             Ok((now, live)) => (now, Some(live)),
-            // The node of a cluster that has the list is away; the shards of the others are looked at.
+            // The node of a cluster with the list of workers is away; the shards of the other nodes are read.
             Err(error) if pool.is_cluster() && error.is_transient() => {
                 tracing::debug!(%error, "which workers live isn't known");
                 (now, None)
@@ -81,7 +81,7 @@ impl Looks {
             let (mut answer, mut overdue) = (AnswerParts::new(pool.store(), answer)?, 0);
             while !answer.is_empty() {
                 let (owner, at) = (answer.text()?, Millis(answer.parsed()?));
-                // What is no owner keeps no other from being swept.
+                // An invalid owner keeps no other from being swept.
                 let Ok(owner) = Owner::from_token(&owner) else { continue };
                 overdue += u32::from(at <= now);
                 due.owners.push((owner, at.since(now)));
@@ -94,7 +94,7 @@ impl Looks {
     }
 }
 
-/// The time, and who lives; this one does.
+/// Reports this worker as alive; returns the server's time and the live workers.
 async fn live(
     pool: &Pool,
     mut beat: Args,

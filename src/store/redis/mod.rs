@@ -1,13 +1,12 @@
 //! Store over Redis Functions: one function per method.
 //!
-//! The layout of every key: `keyspace`.
+//! `keyspace` has the layout of every key.
 //!
-//! Functions are Redis libraries named after a hash of their source (`trellis_<hash>`): builds
-//! side by side don't replace each other's. They persist until nobody uses them, see `libraries`.
+//! The functions are in Redis libraries named after a hash of their source (`trellis_<hash>`), so that builds side by
+//! side don't replace each other's. They persist until no process uses them, see `libraries`.
 //!
-//! Methods that finish work may run at the server's memory limit (`allow-oom`); those that take
-//! new work, [`Store::admit`] with an event and [`DocumentStore::write`] that puts something, are refused
-//! there.
+//! Methods that finish work may run at the server's memory limit (`allow-oom`); those that accept new work,
+//! [`Store::admit`] with an event and [`DocumentStore::write`] that puts something, are refused there.
 
 mod agree;
 mod args;
@@ -57,10 +56,10 @@ pub use servers::{FORM as URL_FORM, RedisTls, Servers};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Until somebody is granted a session again of which this build can't read something: another one may.
+/// Backoff of a session whose grant this build can't decode: another build may.
 const UNREAD: Duration = Duration::from_secs(5);
 
-/// The store over Redis.
+/// The store over Redis, its connections and its key names.
 pub struct RedisStore {
     pool: Pool,
     keys: Keyspace,
@@ -72,8 +71,8 @@ pub struct RedisStore {
 }
 
 impl RedisStore {
-    /// Connects and loads the functions. Doesn't retry past the driver's own attempts (about two
-    /// seconds): the caller does.
+    /// Connects and loads the functions. Retries no longer than the driver's own attempts (about two seconds); the
+    /// caller may.
     pub async fn open(options: RedisOptions) -> Result<Arc<Self>, StoreError> {
         let pool = Pool::new(&options)?;
         if options.prefix.contains(['{', '}']) {
@@ -98,12 +97,12 @@ impl RedisStore {
         }))
     }
 
-    /// Several primaries divide the shards; each can lose its end by itself.
+    /// Whether several primaries divide the shards; each can lose its last changes by itself.
     pub const fn is_cluster(&self) -> bool {
         self.pool.is_cluster()
     }
 
-    /// Calls behind a broken connection wait until this was looked at.
+    /// Sets the check that calls after a broken connection wait for.
     pub fn set_check(&self, check: std::sync::Weak<dyn crate::store::HistoryCheck>) {
         self.pool.barrier.set_check(check);
     }
@@ -112,7 +111,7 @@ impl RedisStore {
         Args::new(method, &self.keys.owner(owner))
     }
 
-    /// Arguments of a method with a clock.
+    /// Returns the arguments of a method with a clock.
     fn timed(&self, method: &str, owner: &Owner, now: Millis) -> Args {
         let mut args = self.args(method, owner);
         self.clock(&mut args, now);
@@ -152,7 +151,7 @@ fn millis(duration: Duration) -> u64 {
 #[async_trait]
 impl Store for RedisStore {
     async fn admit(&self, now: Millis, request: &Admit) -> Result<Admitted, StoreError> {
-        // A wake brings nothing new: it gets through at the memory limit.
+        // A wake adds nothing new: it passes at the memory limit.
         let method = if request.event.is_some() { "admit" } else { "grant" };
         let mut args = self.timed(method, &request.owner, now);
         args.bytes(request.session.token()).flag(request.event.is_some());
@@ -166,7 +165,7 @@ impl Store for RedisStore {
             Ok(lease) => Ok(Admitted { intake, lease }),
             Err(Unread { lease, error }) => {
                 if let Some(lease) = lease {
-                    // Nobody would give it back, and a lease that lapses counts as a crash.
+                    // No holder would release it, and a lease that lapses counts as a crash.
                     let then = After::Release { arrivals: u64::MAX, due: Some(now.plus(UNREAD)), backoff: true };
                     self.release(now, &lease, then).await?;
                 }

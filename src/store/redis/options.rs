@@ -1,42 +1,43 @@
-//! How a store over Redis is opened.
+//! Options by which a store over Redis is opened.
 
 use super::servers::RedisTls;
 use crate::domain::shard::Shards;
 
-/// Which clock counts.
+/// The clock that decides about time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ServerOrInjected {
-    /// The server's own, for leases of a fleet whose clocks differ.
+    /// The server's own, for the leases of a fleet whose clocks differ.
     Server,
     /// The `now` of each call, for tests.
     Injected,
 }
 
-/// How to open a [`super::RedisStore`].
+/// Options of [`super::RedisStore::open`].
 #[derive(Debug, Clone)]
 pub struct RedisOptions {
     /// `redis[s]://[user:password@]host:port/db`, or `redis[s]+cluster://[user:password@]host:port,host:port`.
     pub url: String,
-    /// Certificates, where the URL says TLS.
+    /// Certificates, if the URL says TLS.
     pub tls: Option<RedisTls>,
-    /// All keys start with it.
+    /// Start of all keys.
     pub prefix: String,
-    /// Connections: with several, one fsync of the server covers the commits of all of them.
+    /// Number of connections: with several, one fsync of the server covers the commits of all of them.
     pub connections: usize,
-    /// Replicas that must have a change before it is answered.
+    /// Replicas that must confirm a change before it is answered.
     pub wait_replicas: u32,
-    /// Calls wait for a cluster to make a replica the primary; else they fail in some seconds.
+    /// Whether calls wait for a replica to become the primary; else they fail within some seconds.
     pub waits_for_failover: bool,
-    /// Which clock counts.
+    /// The clock that decides about time.
     pub clock: ServerOrInjected,
-    /// Nothing is written, no function is loaded: what needs one is read by plain commands, or fails.
+    /// Whether nothing is written and no function loaded: reads use plain commands where there is one, or fail.
     pub reads_only: bool,
-    /// How many shards owners lie in: fixed with the first key that is written.
+    /// Number of shards that owners are divided into: fixed with the first key that is written.
     pub shards: Shards,
 }
 
 impl RedisOptions {
-    /// Prefix `trellis`, 8 connections, no replica waited for, the server's clock, 256 shards.
+    /// Returns options with prefix `trellis`, 8 connections, no replicas to wait for, the server's clock and 256
+    /// shards.
     pub fn new(url: impl Into<String>) -> Self {
         Self {
             url: url.into(),

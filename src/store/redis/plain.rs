@@ -1,4 +1,4 @@
-//! Reads by plain commands, of a server on which no function may be loaded.
+//! Reads by plain commands, for a server on which no function may be loaded.
 
 use super::args;
 use super::codec::AnswerParts;
@@ -7,7 +7,7 @@ use super::keyspace::{Keyspace, lex_range};
 use crate::domain::ids::Owner;
 use crate::store::{Doc, Page, StoreError, Window};
 
-/// [`crate::store::DocumentStore::page`]; what changes meanwhile may be seen as before or after.
+/// Implements [`crate::store::DocumentStore::page`]; concurrent changes may be visible or not.
 pub(super) async fn page(
     pool: &Pool,
     keys: &Keyspace,

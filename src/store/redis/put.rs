@@ -1,4 +1,4 @@
-//! Writing documents outside turns.
+//! Writes of documents outside turns.
 
 use super::RedisStore;
 use super::usage;
@@ -8,7 +8,7 @@ use crate::domain::time::Millis;
 use crate::store::{Change, DocWrite, OutsideWrite, StoreError, keys};
 
 impl RedisStore {
-    /// Writes documents, within a quota or whatever it is.
+    /// Writes documents, within a quota if there is one.
     pub(super) async fn put(
         &self,
         now: Millis,

@@ -1,4 +1,4 @@
-//! The registry of owners: who is in it is found by sweeps, audits and operators.
+//! The registry of owners: sweeps, audits and operators find owners in it.
 
 use super::RedisStore;
 use super::args::Args;
@@ -18,10 +18,10 @@ use std::time::Duration;
 /// Owners remembered as registered, per process; above it they are registered again.
 const REMEMBERED_OWNERS: usize = 100_000;
 
-/// Remembered owners that one look at what is due looks for in the list.
+/// Remembered owners that one read of due owners looks up in the list.
 const CHECKED_OWNERS: usize = 100;
 
-/// Keys that one page of the search for owners reads, of each primary.
+/// Keys per page of the search for owners, of each primary.
 const SEARCHED_KEYS: u32 = 1_000;
 
 /// Time between two pages of the search for owners.
@@ -30,27 +30,28 @@ const SEARCH_PAUSE: Duration = Duration::from_secs(1);
 /// Time between two searches of all keys.
 const SEARCH_REST: Duration = Duration::from_secs(30);
 
-/// Owners that this process has registered.
+/// The owners that this process has registered.
 #[derive(Default)]
 pub struct Registered {
     tokens: Mutex<HashSet<String>>,
-    /// How many of them were looked for in the list.
+    /// Number of remembered owners that were looked up in the list.
     checked: AtomicUsize,
     history: KnownHistory,
     search: Mutex<OwnerSearch>,
 }
 
-/// How far the keys of the servers were searched for owners that are missing from the list.
+/// Progress of the search of the servers' keys for owners that are missing from the list.
 #[derive(Default)]
 struct OwnerSearch {
     /// Each primary with the cursor of its next page.
     nodes: Vec<(String, u64)>,
-    /// When the next page is read.
+    /// Time of the next page.
     next: Millis,
 }
 
 impl Registered {
-    /// The server may have been emptied since: the functions that are told so look.
+    /// Whether this process registered the owner. The server may have been emptied since; functions that get this flag
+    /// check.
     fn has(&self, owner: &Owner) -> bool {
         self.tokens.lock().contains(&owner.token())
     }
@@ -63,14 +64,14 @@ impl Registered {
         tokens.insert(token);
     }
 
-    /// The next so many of those that are remembered, one share after the other.
+    /// Returns the next `count` remembered owners, in turn.
     fn share(&self, count: usize) -> Vec<String> {
         let tokens = self.tokens.lock();
         let begin = self.checked.fetch_add(count, Ordering::Relaxed) % tokens.len().max(1);
         tokens.iter().skip(begin).take(count).cloned().collect()
     }
 
-    /// This is the servers' history. One that lost its end may have lost who was registered in it.
+    /// Notes the servers' history. A new one may lack owners that were registered at its end, so all are forgotten.
     pub fn know(&self, history: &[String]) {
         if self.history.is_another(history) {
             self.tokens.lock().clear();
@@ -80,7 +81,7 @@ impl Registered {
 }
 
 impl RedisStore {
-    /// [`crate::store::Inspect::owners`].
+    /// Implements [`crate::store::Inspect::owners`] by the sorted list of owners.
     pub(super) async fn registered_owners(
         &self,
         after: Option<&Owner>,
@@ -96,7 +97,7 @@ impl RedisStore {
             let mut found = 0;
             while !answer.is_empty() {
                 let token = answer.text()?;
-                // What is no owner keeps no other from being listed.
+                // An invalid owner keeps no other from being listed.
                 owners.extend(Owner::from_token(&token));
                 (found, after) = (found + 1, Some(token));
             }
@@ -106,8 +107,8 @@ impl RedisStore {
         }
     }
 
-    /// Calls a method that may, with `is_first`, write an owner's first keys. It is told whether the owner is known
-    /// to be registered; one that isn't is put into the registry before, in a write of its own.
+    /// Calls a method that may, with `is_first`, write an owner's first keys. `args` gets whether the owner is known to
+    /// be registered; an unknown one is registered before, in a write of its own.
     pub(super) async fn call_registered(
         &self,
         owner: &Owner,
@@ -128,8 +129,8 @@ impl RedisStore {
         Ok((answer.text()?, answer))
     }
 
-    /// Puts owners back into the list that are missing there: those that are due, and some that are remembered. Without
-    /// it an audit would pass over them.
+    /// Adds owners that are missing from the list: of those that are due, and of some remembered ones. An audit would
+    /// skip them.
     pub(super) async fn list_again(&self, due: &[(Owner, Duration)], now: Millis) -> Result<(), StoreError> {
         let mut tokens: Vec<String> = due.iter().map(|(owner, _)| owner.token()).collect();
         tokens.extend(self.registered.share(CHECKED_OWNERS));
@@ -145,11 +146,11 @@ impl RedisStore {
         Ok(())
     }
 
-    /// Owners whose keys are on the next page of the servers' keys: also those whom nobody remembers.
+    /// Returns the owners of the next page of the servers' keys, which finds also those that no process remembers.
     async fn found_owners(&self, now: Millis) -> Result<Vec<String>, StoreError> {
         let mut nodes = {
             let mut search = self.registered.search.lock();
-            // A clock that was set back doesn't end it.
+            // A clock that was set back doesn't stop the search.
             if now < search.next && search.next <= now.plus(SEARCH_REST) {
                 return Ok(Vec::new());
             }
@@ -183,7 +184,7 @@ impl RedisStore {
         Ok(found)
     }
 
-    /// Deletes a list that became a key of another type. Whether it was one.
+    /// Deletes a list that became a key of another type; returns whether it was one.
     async fn mend_list(&self, key: &str) -> Result<bool, StoreError> {
         let mut cmd = redis::cmd("TYPE");
         cmd.arg(key);
@@ -198,7 +199,7 @@ impl RedisStore {
         Ok(true)
     }
 
-    /// Makes the lists anew by which owners are swept, where one of them became a key of another type.
+    /// Rebuilds the lists by which owners are swept, if one of them became a key of another type.
     pub(super) async fn mend_lists(&self) -> Result<(), StoreError> {
         self.mend_list(&self.keys.workers()).await?;
         let mut mended: Vec<Shard> = Vec::new();
@@ -249,7 +250,7 @@ impl RedisStore {
         let token = owner.token();
         let mut cmd = redis::cmd("ZADD");
         cmd.arg(self.keys.owners()).arg(0).arg(&token);
-        // A server that was emptied is made anew. In this order: owners without it are taken for those of an old build.
+        // An emptied server gets its number of shards first: owners without it would count as those of an old build.
         self.pool.change(&self.keys.make(), Again::Yes).await?;
         if let Err(error) = self.pool.change(&cmd, Again::Yes).await {
             if error.is_transient() || !self.mend_list(&self.keys.owners()).await? {
@@ -261,7 +262,7 @@ impl RedisStore {
         Ok(())
     }
 
-    /// [`crate::store::Inspect::sessions`].
+    /// Implements [`crate::store::Inspect::sessions`] by the sorted list of sessions.
     pub(super) async fn listed_sessions(
         &self,
         owner: &Owner,

@@ -1,6 +1,6 @@
-//! Which server is the primary, as Sentinels say. One that stood still while another took over goes on as if it still
-//! were, for some seconds, and some Sentinels hear of it two seconds later: so all of them are asked, once a second while
-//! there is something to do, and the one that knows of the latest failover counts.
+//! Finds the primary by Sentinels. A primary that stood still while another took over continues for some seconds as if
+//! it still were the primary, and some Sentinels learn of the failover two seconds later. So all of them are asked,
+//! once a second under load, and the one that knows of the latest failover counts.
 
 use super::failure::is_cut;
 use super::servers::{Primary, RedisTls, Servers, client, tcp};
@@ -18,54 +18,54 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// What Sentinels said counts for so long, and twice as long while they are asked again.
+/// Time for which an answer of the Sentinels is used, and twice that while they are asked again.
 const COUNTS: Duration = Duration::from_secs(1);
 
-/// Longest time for the answer of a Sentinel, and of a server that they name for the first time.
+/// Longest wait for the answer of a Sentinel, and of a server that they name for the first time.
 const LONGEST: Duration = Duration::from_millis(500);
 
-/// One that didn't answer is asked again after it.
+/// Pause before a Sentinel that didn't answer is asked again.
 const SILENT: Duration = Duration::from_secs(10);
 
-/// Sentinels, and what they have said.
+/// The Sentinels, and their last answer.
 pub struct Sentinels {
     nodes: Vec<Node>,
-    /// What they call it.
+    /// Name of the primary at the Sentinels.
     name: String,
-    /// Of any of its servers, but for the address.
+    /// Connection settings of the servers, without the address.
     server: ConnectionInfo,
     tls: Option<RedisTls>,
-    /// Held by who asks them.
+    /// Held while the Sentinels are asked.
     asking: tokio::sync::Mutex<()>,
     said: Mutex<Said>,
 }
 
-/// One of them.
+/// One Sentinel with its connection.
 struct Node {
     client: Client,
     connection: tokio::sync::Mutex<Option<MultiplexedConnection>>,
     rests_until: Mutex<Option<Instant>>,
 }
 
-/// A primary.
+/// The primary that the Sentinels named.
 struct Said {
     client: Option<Client>,
-    /// Grows with each that may be another.
+    /// Grows with each primary that may be another.
     number: u64,
-    /// Of the failover that made it: Sentinels that know of an earlier one only are behind.
+    /// Epoch of the failover that made it the primary: Sentinels that know only an earlier one are behind.
     epoch: u64,
     at: Instant,
-    /// Why the last one who asked got no answer, and when.
+    /// Time and error of the last request without an answer.
     failure: Option<(Instant, RedisError)>,
 }
 
-/// What one Sentinel says.
+/// The answer of one Sentinel.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Named {
     host: String,
     port: u16,
     epoch: u64,
-    /// It reaches it.
+    /// Whether the Sentinel reaches the primary.
     is_up: bool,
 }
 
@@ -81,8 +81,8 @@ impl Named {
     }
 }
 
-/// The primary of the latest failover, if that isn't older than what is known: unless all of so many Sentinels say so,
-/// who were made anew then.
+/// Returns the primary of the latest failover, unless that is older than the known one; if all `sentinels` answer with
+/// an older one, they were set up again, and it counts.
 fn latest(named: Vec<Named>, known: u64, sentinels: usize) -> Option<Named> {
     let is_all = named.len() == sentinels;
     let latest = named.into_iter().max_by_key(|named| (named.epoch, named.is_up));
@@ -90,7 +90,7 @@ fn latest(named: Vec<Named>, known: u64, sentinels: usize) -> Option<Named> {
 }
 
 impl Sentinels {
-    /// Who is asked, with a login of their own and the certificates of the servers.
+    /// Returns the Sentinels of `servers`, with their own login and the certificates of the servers.
     pub fn new(servers: &Servers, primary: &Primary, tls: Option<&RedisTls>) -> Result<Self, RedisError> {
         let Some(server) = servers.nodes.first().cloned() else {
             return Err((ErrorKind::InvalidClientConfig, "no Sentinel is named").into());
@@ -110,7 +110,7 @@ impl Sentinels {
         Ok(Self { nodes, name, server, tls, asking: tokio::sync::Mutex::default(), said: Mutex::new(said) })
     }
 
-    /// The primary that they name, or have named just now, with its number.
+    /// Returns the primary that the Sentinels name, or named just now, with its number.
     async fn primary(&self) -> Result<(Client, u64), RedisError> {
         if let Some(known) = self.known(COUNTS) {
             return Ok(known);
@@ -126,7 +126,7 @@ impl Sentinels {
             if let Some(known) = self.known(COUNTS) {
                 return Ok(known);
             }
-            // Whoever asked meanwhile asked for all that waited.
+            // The request that ran meanwhile was for all waiting callers.
             if let Some((_, error)) = self.said.lock().failure.clone().filter(|(at, _)| *at >= since) {
                 return Err(error);
             }
@@ -143,7 +143,7 @@ impl Sentinels {
                 *said = Said { client: Some(client.clone()), number: said.number, epoch, at: now, failure: None };
                 Ok((client, said.number))
             }
-            // It may serve though nobody can say so.
+            // The known primary may still serve although no Sentinel answers.
             (Err(error), Some(client)) => {
                 tracing::debug!("`{}` is used: {error}", address(&client));
                 said.at = now;
@@ -162,7 +162,7 @@ impl Sentinels {
         Some((client, said.number))
     }
 
-    /// The primary of this number doesn't serve: it isn't used before they name it again.
+    /// Stops the use of the primary with this number, which doesn't serve, until the Sentinels name it again.
     fn doubt(&self, number: u64) {
         let mut said = self.said.lock();
         if said.number == number {
@@ -170,7 +170,7 @@ impl Sentinels {
         }
     }
 
-    /// Asks all of them: the primary, and which failover made it.
+    /// Asks all Sentinels; returns the primary and the epoch of the failover that made it.
     async fn ask(&self) -> Result<(Client, u64), RedisError> {
         let answers = join_all(self.nodes.iter().map(|node| node.ask(&self.name))).await;
         let (answered, failed): (Vec<_>, Vec<_>) = answers.into_iter().flatten().partition(Result::is_ok);
@@ -182,7 +182,7 @@ impl Sentinels {
         };
         let Some(found) = latest(named, known, self.nodes.len()) else {
             let failures = failed.into_iter().filter_map(Result::err);
-            // That one refuses the login is for somebody to mend.
+            // A refused login is reported first, since an operator must correct it.
             let silence = failures.min_by_key(|error| error.kind() != ErrorKind::AuthenticationFailed);
             let silence = silence.filter(|_| !is_answered);
             return Err(silence.unwrap_or_else(|| unknown(&self.name)));
@@ -197,7 +197,7 @@ impl Sentinels {
             _ => ConnectionAddr::Tcp(found.host, found.port),
         };
         match before {
-            // Whether it serves, those find out who use it.
+            // Its users find out whether it serves.
             Some(client) if client.get_connection_info().addr() == &address => return Ok((client, found.epoch)),
             _ if !found.is_up => return Err(unknown(&self.name)),
             _ => {}
@@ -210,22 +210,22 @@ impl Sentinels {
     }
 }
 
-/// Answers of all Sentinels, at one time.
+/// Answers of all Sentinels at one time.
 pub struct SentinelReport {
     /// Name of the primary in their configuration.
     pub name: String,
-    /// How many are named in `store.url`.
+    /// Number of Sentinels in `store.url`.
     pub all: usize,
-    /// How many of them answer.
+    /// Number of Sentinels that answer.
     pub answering: usize,
-    /// Addresses of the primary, each with how many name it.
+    /// Addresses of the primary, each with how many Sentinels name it.
     pub primaries: BTreeMap<String, usize>,
-    /// Whether one of them says that the primary is down.
+    /// Whether one of them reports the primary as down.
     pub is_down: bool,
 }
 
 impl Sentinels {
-    /// Asks every Sentinel.
+    /// Asks every Sentinel for the primary.
     pub async fn report(&self) -> SentinelReport {
         let answers = join_all(self.nodes.iter().map(|node| node.ask(&self.name))).await;
         let answers: Vec<_> = answers.into_iter().flatten().flatten().collect();
@@ -239,8 +239,8 @@ impl Sentinels {
 }
 
 impl Node {
-    /// What it says; `None`: it was silent just now. An error is one of its connection; no `Named`: it knows nobody of
-    /// that name.
+    /// Asks the Sentinel; `None` if it was silent just now. `Err` is an error of its connection; `Ok(None)`: it knows
+    /// no primary of that name.
     async fn ask(&self, name: &str) -> Option<Result<Option<Named>, RedisError>> {
         if self.rests_until.lock().is_some_and(|until| until > Instant::now()) {
             return None;
@@ -273,7 +273,7 @@ impl Node {
         Some(answer)
     }
 
-    /// Whose login it is that doesn't count: the servers have another.
+    /// Converts a refused login: the Sentinel's login is meant, not the servers'.
     fn refused(&self, error: RedisError) -> RedisError {
         let is_refused = error.kind() == ErrorKind::AuthenticationFailed
             || error.kind() == ErrorKind::Server(ServerErrorKind::NoPerm)
@@ -288,7 +288,7 @@ impl Node {
 
 async fn connect(client: &Client) -> Result<MultiplexedConnection, RedisError> {
     let config = AsyncConnectionConfig::new().set_connection_timeout(Some(LONGEST)).set_response_timeout(Some(LONGEST));
-    // Of a type without a name: the driver's is too deep for the compiler.
+    // Boxed, since the driver's type is too deep for the compiler.
     client.get_multiplexed_async_connection_with_config(&config).boxed().await
 }
 
@@ -306,7 +306,7 @@ fn address(client: &Client) -> String {
     client.get_connection_info().addr().to_string()
 }
 
-/// A connection to the primary.
+/// A connection to the primary that Sentinels name.
 pub struct SentinelWire {
     sentinels: Arc<Sentinels>,
     config: ConnectionManagerConfig,
@@ -314,18 +314,18 @@ pub struct SentinelWire {
 }
 
 impl SentinelWire {
-    /// Connected when it is first used.
+    /// Returns a connection that is opened at its first use.
     pub fn new(sentinels: Arc<Sentinels>, config: ConnectionManagerConfig) -> Self {
         // Another server may be the primary: few attempts at this one.
         Self { sentinels, config: config.set_number_of_retries(1), now: Mutex::default() }
     }
 
-    /// What all Sentinels say now.
+    /// Returns the current answers of all Sentinels.
     pub async fn report(&self) -> SentinelReport {
         self.sentinels.report().await
     }
 
-    /// Asks the primary; answers may be errors of the server.
+    /// Sends to the primary; answers may be errors of the server.
     pub async fn ask(&self, asked: RoundTrip<'_>) -> Result<Vec<Value>, RedisError> {
         let (client, number) = self.sentinels.primary().await?;
         let wire = {
@@ -352,7 +352,7 @@ impl SentinelWire {
     }
 }
 
-/// It was the primary: that is for the Sentinels to say now.
+/// Whether the server is no primary any more, so that the Sentinels must be asked.
 fn is_replica(error: &ServerError) -> bool {
     matches!(error.kind(), Some(ServerErrorKind::ReadOnly | ServerErrorKind::MasterDown))
 }

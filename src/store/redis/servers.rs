@@ -1,34 +1,33 @@
-//! Where the servers are: `store.url`, read.
+//! The addresses of the servers, parsed from `store.url`.
 
 use redis::io::tcp::TcpSettings;
 use redis::{
     Client, ClientTlsConfig, ConnectionInfo, IntoConnectionInfo, RedisConnectionInfo, RedisResult, TlsCertificates,
 };
 
-/// A server, some nodes of a cluster, or sentinels that know which server is the primary; all servers have the same user
-/// and password.
+/// A server, some nodes of a cluster, or Sentinels that know the primary; all servers have the same user and password.
 pub struct Servers {
-    /// One server, the nodes that are asked first, or the sentinels (with the database and login of their servers).
+    /// One server, the nodes that are asked first, or the Sentinels (with database and login of their servers).
     pub nodes: Vec<ConnectionInfo>,
-    /// They are a cluster.
+    /// Whether the nodes are a cluster.
     pub is_cluster: bool,
-    /// They are sentinels, and this is whom they are asked for.
+    /// The primary to ask for, if the nodes are Sentinels.
     pub primary: Option<Primary>,
-    /// Connections are encrypted.
+    /// Whether connections are encrypted.
     pub is_tls: bool,
-    /// For messages: without credentials.
+    /// The URL for messages, without credentials.
     pub shown: String,
 }
 
-/// Whom sentinels are asked for.
+/// The primary that Sentinels are asked for.
 pub struct Primary {
-    /// What they call it.
+    /// Its name at the Sentinels.
     pub name: String,
-    /// User and password of the sentinels themselves.
+    /// User and password of the Sentinels themselves.
     pub login: RedisConnectionInfo,
 }
 
-/// What is at the end of a URL.
+/// The kind of servers that a URL names.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Form {
     One,
@@ -36,7 +35,7 @@ enum Form {
     Sentinel,
 }
 
-/// Schemes with what they mean, and whether connections are encrypted.
+/// Schemes with their kind of servers, and whether connections are encrypted.
 const SCHEMES: [(&str, Form, bool); 6] = [
     ("redis://", Form::One, false),
     ("rediss://", Form::One, true),
@@ -46,20 +45,20 @@ const SCHEMES: [(&str, Form, bool); 6] = [
     ("rediss+sentinel://", Form::Sentinel, true),
 ];
 
-/// Where sentinels listen, unless it is said.
+/// Default port of Sentinels.
 const SENTINEL_PORT: u16 = 26_379;
 
-/// How the sentinels' own login begins, behind the primary's name.
+/// Start of the Sentinels' own login, behind the primary's name.
 const SENTINEL_LOGIN: &str = "?sentinel_";
 
-/// What a URL must look like.
+/// The accepted forms of a URL, for messages.
 pub const FORM: &str = "`redis://host:port`, `redis+cluster://host:port,host:port` or \
                         `redis+sentinel://host:port,host:port/primary` (`rediss…` for TLS), with `user:password@` before it";
 
 impl Servers {
-    /// Reads `redis[s]://[user:password@]host:port[/db]`, `redis[s]+cluster://[user:password@]host:port,host:port`, or
+    /// Parses `redis[s]://[user:password@]host:port[/db]`, `redis[s]+cluster://[user:password@]host:port,host:port`, or
     /// `redis[s]+sentinel://[user:password@]host:port,host:port/primary[/db][?sentinel_username=…&sentinel_password=…]`.
-    /// The error says what is wrong with it, without its credentials.
+    /// The error says what is wrong, without credentials.
     pub fn of(url: &str) -> Result<Self, String> {
         let scheme = SCHEMES.iter().find_map(|scheme| Some((scheme, url.strip_prefix(scheme.0)?)));
         let (&(scheme, form, is_tls), rest) = scheme.ok_or_else(|| format!("expected {FORM}"))?;
@@ -72,7 +71,7 @@ impl Servers {
             None => ("", rest),
         };
         if let Some(end) = places.find(['?', '#', '&']) {
-            // What stands there may be a login that is misspelled.
+            // This part may be a misspelled login.
             let places = &places[..end];
             return Err(format!(
                 "expected nothing behind host, port and database of `{places}`, but for the login of sentinels, which \
@@ -125,7 +124,7 @@ impl Servers {
     }
 }
 
-/// What stands behind [`SENTINEL_LOGIN`], read as the part of a URL before its host is.
+/// Parses what follows [`SENTINEL_LOGIN`], decoded like the part of a URL before its host.
 fn sentinel_login(text: &str) -> Result<RedisConnectionInfo, String> {
     let (mut user, mut password) = ("", None);
     for (n, part) in text.split('&').enumerate() {
@@ -151,7 +150,7 @@ fn sentinel_login(text: &str) -> Result<RedisConnectionInfo, String> {
         );
     }
     let info = format!("redis://{user}:{password}@sentinel").into_connection_info();
-    // The driver's error could show it.
+    // The driver's error could contain the password.
     let info = info.map_err(|_| "`sentinel_username` or `sentinel_password` can't be read".to_owned())?;
     Ok(info.redis_settings().clone())
 }
@@ -161,7 +160,7 @@ fn with_sentinel_port(place: &str) -> String {
     if has_port || place.is_empty() { place.to_owned() } else { format!("{place}:{SENTINEL_PORT}") }
 }
 
-/// Of a server, with these certificates where there are some.
+/// Returns a client for a server, with these certificates if there are some.
 pub fn client(server: ConnectionInfo, tls: Option<&RedisTls>) -> RedisResult<Client> {
     match tls {
         Some(tls) => Client::build_with_tls(server, tls.clone().into()),
@@ -169,7 +168,7 @@ pub fn client(server: ConnectionInfo, tls: Option<&RedisTls>) -> RedisResult<Cli
     }
 }
 
-/// Of every connection: what is small is sent at once.
+/// Returns the settings of every connection: small packets are sent at once.
 pub fn tcp() -> TcpSettings {
     TcpSettings::default().set_nodelay(true)
 }
@@ -177,7 +176,7 @@ pub fn tcp() -> TcpSettings {
 /// Certificates in PEM, beside those that the system trusts.
 #[derive(Clone, Default)]
 pub struct RedisTls {
-    /// Who signs the servers' certificates; `None`: who the system trusts.
+    /// Certificate of the servers' authority; `None`: those that the system trusts.
     pub authority: Option<Vec<u8>>,
     /// This client's certificate and its key.
     pub client: Option<(Vec<u8>, Vec<u8>)>,

@@ -1,4 +1,4 @@
-//! The server's settings on which the guarantees rest, for `trellis doctor`.
+//! The server's settings on which the guarantees depend, for `trellis doctor`.
 
 use super::connection::Pool;
 use super::options::ServerOrInjected;
@@ -8,7 +8,7 @@ use crate::domain::time::Millis;
 use crate::store::{BackendSetting, Fill, StoreError};
 use redis::Value;
 
-/// Setting, the value it must have, what breaks otherwise.
+/// A setting, the value that it must have, and what fails otherwise.
 const EXPECTED: [(&str, &str, &str); 5] = [
     ("appendonly", "yes", "a restart loses everything; set `appendonly yes`"),
     ("appendfsync", "always", "a kill can lose acknowledged commits; set `appendfsync always`"),
@@ -17,11 +17,11 @@ const EXPECTED: [(&str, &str, &str); 5] = [
     ("save", "", "snapshots fork the server beside the log and add no safety; set `save \"\"`"),
 ];
 
-/// First version with functions.
+/// Oldest version of Redis with functions.
 const OLDEST: (u32, u32) = (7, 0);
 
-/// Reads them all, of every primary. A server that doesn't let itself be asked (managed ones rename `CONFIG`) gets
-/// a value `unknown` with a problem, no error.
+/// Reads all settings of every primary. A server that refuses (managed ones rename `CONFIG`) gets the value `unknown`
+/// with a problem, no error.
 pub async fn read(pool: &Pool) -> Result<Vec<BackendSetting>, StoreError> {
     let versions = everywhere(pool, &["INFO", "server"]).await?;
     let mut settings = of_nodes(versions, |answer| version(&answer.map(|value| text(&value)).unwrap_or_default()));
@@ -43,8 +43,8 @@ pub async fn read(pool: &Pool) -> Result<Vec<BackendSetting>, StoreError> {
     Ok(settings)
 }
 
-/// [`crate::store::Inspect::history`]: a server takes another id of replication when it starts and when it becomes a
-/// primary.
+/// Implements [`crate::store::Inspect::history`]: a server takes a new replication id when it starts and when it
+/// becomes a primary.
 pub async fn history(pool: &Pool) -> Vec<String> {
     let answers = pool.everywhere_now(redis::cmd("INFO").arg("replication")).await;
     let id = |answer: &Value| {
@@ -53,7 +53,7 @@ pub async fn history(pool: &Pool) -> Vec<String> {
     answers.iter().filter_map(id).collect()
 }
 
-/// [`crate::store::Inspect::time`].
+/// Implements [`crate::store::Inspect::time`] by the command `TIME`.
 pub async fn time(pool: &Pool, clock: ServerOrInjected) -> Result<Option<Millis>, StoreError> {
     if clock == ServerOrInjected::Injected {
         return Ok(None);
@@ -65,7 +65,7 @@ pub async fn time(pool: &Pool, clock: ServerOrInjected) -> Result<Option<Millis>
     middle.map(Some).ok_or_else(|| StoreError::Unavailable { store: pool.store().to_owned(), reason: reason() })
 }
 
-/// Seconds, and microseconds beside them.
+/// Parses the answer of `TIME`: seconds, and microseconds.
 fn told_time(answer: &Value) -> Option<Millis> {
     let Value::Array(parts) = answer else { return None };
     let [seconds, micros] = parts.as_slice() else { return None };
@@ -73,7 +73,7 @@ fn told_time(answer: &Value) -> Option<Millis> {
     Some(Millis(seconds.checked_mul(1_000)?.checked_add(micros / 1_000)?))
 }
 
-/// What each primary answers; nothing where it refuses.
+/// Returns the answer of each primary; `None` where it refuses.
 async fn everywhere(pool: &Pool, words: &[&str]) -> Result<Vec<(String, Option<Value>)>, StoreError> {
     let mut cmd = redis::cmd(words[0]);
     cmd.arg(&words[1..]);
@@ -85,7 +85,7 @@ async fn everywhere(pool: &Pool, words: &[&str]) -> Result<Vec<(String, Option<V
     pool.everywhere(&cmd).await?.into_iter().map(each).collect()
 }
 
-/// One setting where all nodes agree; else one of each, with its name.
+/// Returns one setting if all nodes agree, else one of each node with its name.
 fn of_nodes(
     answers: Vec<(String, Option<Value>)>,
     judge: impl Fn(Option<Value>) -> BackendSetting,
@@ -101,13 +101,13 @@ fn of_nodes(
     all.into_iter().map(named).collect()
 }
 
-/// Replicas that are connected to a primary.
+/// Returns how many replicas are connected to a primary.
 fn replicas(info: &str) -> u32 {
     info.lines().find_map(|line| line.strip_prefix("connected_slaves:")?.trim().parse().ok()).unwrap_or(0)
 }
 
-/// Where a commit is when it is answered, and what stops when a server does. A single server without replicas needs no
-/// word about it.
+/// Returns where an acknowledged commit is stored, and what stops when a server does. A single server without replicas
+/// has no such settings.
 fn copies(can_fail_over: bool, waits: u32, behind: u32) -> Vec<BackendSetting> {
     if !can_fail_over && waits == 0 && behind == 0 {
         return Vec::new();
@@ -134,7 +134,7 @@ fn copies(can_fail_over: bool, waits: u32, behind: u32) -> Vec<BackendSetting> {
     ]
 }
 
-/// Slots that are being moved, by what each primary says of itself.
+/// Returns how many slots are being moved, by each primary's own list of nodes.
 fn slots(nodes: impl Iterator<Item = String>) -> BackendSetting {
     let moved: usize = nodes.map(|text| text.matches("->-").count()).sum();
     let problem = (moved > 0).then(|| {
@@ -145,10 +145,10 @@ fn slots(nodes: impl Iterator<Item = String>) -> BackendSetting {
     BackendSetting { name: "redis slots on the move".to_owned(), value: moved.to_string(), problem }
 }
 
-/// What the servers use of their memory, as they count themselves when they refuse: of the primary that is the fullest.
-/// Nothing where it doesn't say.
+/// Returns the used memory that the servers compare with their limit, of the fullest primary; [`Fill::default`] if none
+/// answers.
 pub async fn fill(pool: &Pool) -> Fill {
-    // Where it matters, the call that comes behind says that a server doesn't answer.
+    // A server that doesn't answer is reported by the next call that needs it.
     let nodes = pool.everywhere_now(redis::cmd("INFO").arg("memory")).await;
     let fills = nodes.iter().map(|answer| memory(&text(answer)));
     fills.max_by_key(|fill| fill.percent()).unwrap_or_default()
@@ -191,7 +191,7 @@ fn version(info: &str) -> BackendSetting {
     BackendSetting { name: "redis version".to_owned(), value: version.to_owned(), problem }
 }
 
-/// `CONFIG GET` of one name: `[name, value]`, a map in RESP 3.
+/// Returns the value of `CONFIG GET` of one name: `[name, value]`, or a map in RESP 3.
 fn value_of(answer: &Value) -> Option<String> {
     match answer {
         Value::Array(pair) => pair.get(1).map(text),

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 /// Number of slots of a cluster.
 const SLOTS: u64 = 16_384;
 
-/// Row of a cluster or of Sentinels; `None` of a single server.
+/// Returns the setting of a cluster or of Sentinels; `None` for a single server.
 pub(super) async fn setting(pool: &Pool) -> Result<Option<BackendSetting>, StoreError> {
     if let Some(report) = pool.sentinels().await {
         return Ok(Some(of_sentinels(&report)));
@@ -19,7 +19,7 @@ pub(super) async fn setting(pool: &Pool) -> Result<Option<BackendSetting>, Store
     }
     let answers = pool.everywhere(redis::cmd("CLUSTER").arg("INFO")).await?;
     let known: Vec<_> = answers.into_iter().filter_map(|(_, answer)| answer.ok()).collect();
-    // A user may lack the right to ask.
+    // The user may lack the right to ask.
     if known.is_empty() {
         return Ok(None);
     }
@@ -55,7 +55,7 @@ fn of_sentinels(report: &SentinelReport) -> BackendSetting {
     row(value, problem)
 }
 
-/// The facts of `CLUSTER INFO`, of each primary that answers: the worst counts.
+/// Returns the facts of `CLUSTER INFO` over all primaries that answer: the worst of each counts.
 fn of_cluster(answers: &[String]) -> BackendSetting {
     let facts = |answer: &String| -> BTreeMap<String, String> {
         let pairs = answer.lines().filter_map(|line| line.trim().split_once(':'));

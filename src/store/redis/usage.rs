@@ -1,4 +1,4 @@
-//! What owners keep, as the functions say it, or their keys.
+//! The usage of owners, from the functions or from their keys.
 
 use super::codec::AnswerParts;
 use super::connection::Pool;
@@ -11,7 +11,7 @@ fn usage(part: &mut AnswerParts) -> Result<QuotaUsage, StoreError> {
     Ok(Counts { documents: part.number()?, bytes: part.number()?, sessions: part.number()?, jobs: part.number()? })
 }
 
-/// Answer of the function `usage`.
+/// Reads the answer of the function `usage`.
 pub fn standing(mut answer: AnswerParts) -> Result<Standing, StoreError> {
     let used = usage(&mut answer.nested()?)?;
     let Some(line) = answer.optional()? else { return Ok(Standing { used, own: Own::default() }) };
@@ -19,8 +19,8 @@ pub fn standing(mut answer: AnswerParts) -> Result<Standing, StoreError> {
     Ok(Standing { used, own })
 }
 
-/// [`crate::store::Accounts::kept`]. As `usage` of `functions/prelude/kept.lua` has it, by commands alone: a call of a
-/// function costs ten times as much.
+/// Implements [`crate::store::Accounts::kept`]: what `usage` in `functions/prelude/kept.lua` computes, by plain
+/// commands, since a call of a function costs ten times as much.
 pub async fn of_each(pool: &Pool, space: &Keyspace, owners: &[Owner]) -> Result<Vec<QuotaUsage>, StoreError> {
     let command = |name: &str, key: String| {
         let mut cmd = redis::cmd(name);
@@ -51,7 +51,7 @@ pub async fn of_each(pool: &Pool, space: &Keyspace, owners: &[Owner]) -> Result<
     Ok(found)
 }
 
-/// Answer of the function `recount`.
+/// Reads the answer of the function `recount`.
 pub fn recount(mut answer: AnswerParts) -> Result<Recount, StoreError> {
     match answer.text()?.as_str() {
         "more" => Ok(Recount::More),
@@ -60,7 +60,7 @@ pub fn recount(mut answer: AnswerParts) -> Result<Recount, StoreError> {
     }
 }
 
-/// Answer of a function that found no room for something.
+/// Reads the answer of a function that reached a quota.
 pub fn over(answer: &mut AnswerParts) -> Result<Over, StoreError> {
     let number = answer.number()?;
     let kind = usize::try_from(number).ok().and_then(|at| QuotaKind::ALL.get(at.checked_sub(1)?).copied());

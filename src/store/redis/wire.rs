@@ -1,4 +1,4 @@
-//! One way to the servers: a connection to one, to all nodes of a cluster, or to the primary that sentinels name.
+//! A connection to one server, to all nodes of a cluster, or to the primary that Sentinels name.
 
 use super::failure::{is_cut, passes};
 use super::sentinel::{SentinelReport, SentinelWire, Sentinels};
@@ -13,38 +13,38 @@ use redis::{Client, Cmd, ErrorKind, Pipeline, RedisError, Value};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A command without an answer after it may or may not have been applied. (The driver's own
-/// default of 500 ms is shorter than a slow fsync.)
+/// Longest wait for an answer; without one, a command may or may not have been applied. (The driver's default of 500 ms
+/// is shorter than a slow fsync.)
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(5);
-/// For the TCP connection and its greeting.
+/// Longest wait for the TCP connection and its greeting.
 const CONNECTION_TIMEOUT: Duration = Duration::from_secs(2);
-/// Attempts to connect before a waiting call fails; the next call starts them again.
+/// Attempts to connect before a waiting call fails; the next call starts again.
 const CONNECT_RETRIES: usize = 3;
 
-/// What goes to a server in one round trip.
+/// What is sent to a server in one round trip.
 #[derive(Clone, Copy)]
 pub enum RoundTrip<'c> {
-    /// One command.
+    /// One command with one answer.
     One(&'c Cmd),
-    /// So many, of one slot where there are slots.
+    /// A pipeline of this many commands, all of one slot in a cluster.
     All(&'c Pipeline, usize),
-    /// A mark, a call and `WAIT`: the answers are that of the call, and, where the mark was written, that of `WAIT` as it is.
+    /// A mark, a call and `WAIT`: the answers are the call's and, if the mark was written, that of `WAIT`.
     Waiting(&'c Pipeline),
 }
 
-/// Which server of a cluster is asked.
+/// The server of a cluster to send to.
 #[derive(Clone, Copy)]
 pub enum Place<'c> {
-    /// Who has the key of this command.
+    /// The primary that has the key of this command.
     Of(&'c Cmd),
-    /// `host:port`.
+    /// The node at `host:port`.
     Node(&'c str),
 }
 
 impl Place<'_> {
     fn routing(self) -> SingleNodeRoutingInfo {
         match self {
-            // What is answered counts, so it is the primary that answers.
+            // The answer must be current, so the primary has to give it.
             Self::Of(cmd) => match key(cmd) {
                 Some(key) => SingleNodeRoutingInfo::SpecificNode(Route::with_key(key, SlotAddr::Master)),
                 None => SingleNodeRoutingInfo::RandomPrimary,
@@ -58,7 +58,7 @@ impl Place<'_> {
     }
 }
 
-/// The first key of a command: a function says before how many it names.
+/// Returns the first key of a command; a call of a function names its number of keys before it.
 pub fn key(cmd: &Cmd) -> Option<&[u8]> {
     let mut words = cmd.args_iter().map(|word| match word {
         redis::Arg::Simple(bytes) => Some(bytes),
@@ -70,23 +70,23 @@ pub fn key(cmd: &Cmd) -> Option<&[u8]> {
 
 /// One of the connections of a [`super::connection::Pool`].
 pub enum Wire {
-    /// To one server.
+    /// A connection to one server.
     One(Box<OneWire>),
-    /// To a cluster.
+    /// Connections to a cluster.
     Cluster(Box<ClusterWire>),
-    /// To whichever server sentinels call the primary.
+    /// A connection to the server that Sentinels call the primary.
     Sentinel(Box<SentinelWire>),
 }
 
-/// A connection to one server. The driver makes it anew when it breaks, but for ever says what the server said when it
-/// refused a login: then a new one is made.
+/// A connection to one server. The driver reconnects when it breaks, but after a refused login it repeats that error
+/// for ever: then a new one is made.
 pub struct OneWire {
     client: Client,
     config: ConnectionManagerConfig,
     now: Renewed<ConnectionManager>,
 }
 
-/// What is made anew from time to time, with how many there were before.
+/// A value that is replaced from time to time, with the number of earlier ones.
 struct Renewed<T>(Mutex<(T, u64)>);
 
 impl<T: Clone> Renewed<T> {
@@ -98,7 +98,7 @@ impl<T: Clone> Renewed<T> {
         self.0.lock().clone()
     }
 
-    /// Unless somebody has done it since this number was got.
+    /// Replaces the value, unless another caller has done so since this number was returned.
     fn renew(&self, number: u64, make: impl FnOnce() -> Option<T>) {
         let mut now = self.0.lock();
         if now.1 == number
@@ -111,16 +111,16 @@ impl<T: Clone> Renewed<T> {
 
 /// Connections to all nodes of a cluster.
 ///
-/// The driver repeats nothing by itself: whether a command may be sent again, only its method knows. It asks for the
-/// nodes anew when one of them points elsewhere or drops its connection; for a node that is only silent, a new one
-/// is made.
+/// The driver repeats nothing by itself: only the method of a command knows whether it may be sent again. The driver
+/// reads the list of nodes again when one of them redirects or drops its connection; for a node that is only silent, a
+/// new connection is made here.
 pub struct ClusterWire {
     client: ClusterClient,
     now: Renewed<ClusterConnection>,
 }
 
 impl Wire {
-    /// So many, connected when they are first used.
+    /// Returns `count` connections, which are opened at their first use.
     pub fn several(servers: &Servers, tls: Option<&RedisTls>, count: usize) -> Result<Vec<Self>, RedisError> {
         if servers.is_cluster {
             let mut builder = ClusterClient::builder(servers.nodes.clone())
@@ -154,8 +154,8 @@ impl Wire {
         (0..count).map(|_| wire()).collect()
     }
 
-    /// Asks, and once more when the connection turns out to be dropped; the driver makes a new one. `before` is called
-    /// between the two: behind the new connection the server may be another.
+    /// Sends, and sends again when the connection turns out to be dropped; the driver makes a new one. `before` is
+    /// called between the two, since another server may be behind the new connection.
     pub async fn ask_twice(
         &self,
         asked: RoundTrip<'_>,
@@ -172,7 +172,7 @@ impl Wire {
         }
     }
 
-    /// Asks; an answer that is an error is one.
+    /// Sends; an answer that is an error becomes `Err`.
     pub async fn ask(&self, asked: RoundTrip<'_>, place: Place<'_>) -> Result<Vec<Value>, RedisError> {
         let mut answers = match self {
             Self::One(wire) => wire.ask(asked).await,
@@ -183,7 +183,7 @@ impl Wire {
             let confirmed = answers.pop();
             let mut answers = answers.into_iter().map(Value::extract_error);
             let (marked, called) = (answers.next(), answers.next());
-            // The call's own answer counts: without a mark nobody knows what is confirmed.
+            // The call's own answer counts: without a mark it isn't clear what `WAIT` confirms.
             let called = called.unwrap_or(Ok(Value::Nil))?;
             return Ok(match marked {
                 Some(Err(_)) | None => vec![called],
@@ -193,7 +193,7 @@ impl Wire {
         answers.into_iter().map(Value::extract_error).collect()
     }
 
-    /// What Sentinels say, where they name the primary.
+    /// Returns the answers of the Sentinels, if Sentinels name the primary.
     pub async fn sentinels(&self) -> Option<SentinelReport> {
         match self {
             Self::Sentinel(wire) => Some(wire.report().await),
@@ -201,8 +201,8 @@ impl Wire {
         }
     }
 
-    /// Asks every primary; each answers for itself. Without a cluster there is one, without a name. `note` is told of a
-    /// connection that turns out to be dropped: the answer may be another server's.
+    /// Sends to every primary; each has its own answer. Without a cluster there is one, with an empty name. `note` gets
+    /// the error of a dropped connection, since the answer may be another server's.
     pub async fn ask_all(
         &self,
         cmd: &Cmd,
@@ -216,7 +216,7 @@ impl Wire {
             return match self.ask_twice(RoundTrip::One(cmd), Place::Of(cmd), before).await {
                 Ok(mut answers) => Ok(vec![(String::new(), Ok(answers.pop().unwrap_or(Value::Nil)))]),
                 Err(error) if passes(&error) || !matches!(error.kind(), ErrorKind::Server(_)) => Err(error),
-                // Its answer: it refuses this.
+                // The server's answer is that it refuses.
                 Err(error) => Ok(vec![(String::new(), Err(error))]),
             };
         };
@@ -230,13 +230,13 @@ impl Wire {
 }
 
 impl OneWire {
-    /// Connected when it is first used.
+    /// Returns a connection that is opened at its first use.
     pub fn new(client: Client, config: ConnectionManagerConfig) -> Result<Self, RedisError> {
         let now = Renewed::new(ConnectionManager::new_lazy_with_config(client.clone(), config.clone())?);
         Ok(Self { client, config, now })
     }
 
-    /// Asks; answers may be errors of the server.
+    /// Sends; answers may be errors of the server.
     pub async fn ask(&self, asked: RoundTrip<'_>) -> Result<Vec<Value>, RedisError> {
         let (mut manager, number) = self.now.get();
         let answers = match asked {
@@ -254,7 +254,7 @@ impl OneWire {
 
 impl ClusterWire {
     fn connect(client: &ClusterClient) -> ClusterConnection {
-        // Without this the driver's own questions, for the slots, wait for ever.
+        // Without this the driver's own requests for the slots wait for ever.
         let config = ClusterConfig::new().set_response_timeout(RESPONSE_TIMEOUT);
         client.get_pending_async_connection_with_config(config)
     }
@@ -277,8 +277,8 @@ impl ClusterWire {
         self.watch(connection.route_command(cmd, everywhere).await, number)
     }
 
-    /// A node that doesn't answer may be paused or cut off, and another have its slots by now: nobody but the other
-    /// nodes says so.
+    /// Reconnects after a timeout: a silent node may be paused or cut off, and another may have its slots, which only
+    /// the other nodes know.
     fn watch<T>(&self, answers: Result<T, RedisError>, number: u64) -> Result<T, RedisError> {
         if answers.as_ref().is_err_and(RedisError::is_timeout) {
             self.now.renew(number, || Some(Self::connect(&self.client)));
@@ -287,7 +287,7 @@ impl ClusterWire {
     }
 }
 
-/// Text of an answer, empty for any other.
+/// Returns the text of an answer, empty for any other type.
 pub fn text(value: &Value) -> String {
     match value {
         Value::BulkString(bytes) => String::from_utf8_lossy(bytes).into_owned(),

@@ -1,4 +1,4 @@
--- Dedupe, checks, append, lease. `grant` is the same for a wake, which may run at the memory limit.
+-- Deduplication, checks, the append and the lease. `grant` is the same for a wake, which may run at the memory limit.
 
 local function take_event(take)
   return {
@@ -17,7 +17,7 @@ local function is_busy(o, s)
   return false
 end
 
--- What it would pass of its owner's quota: the same as `NewEvent::adds` in src/store/types.rs.
+-- Returns the refusal if the event exceeds its owner's quota: the same as `NewEvent::adds` in src/store/types.rs.
 local function event_over(o, s, event)
   local bytes = #event.body
   for _, job in ipairs(event.open) do
@@ -28,7 +28,7 @@ local function event_over(o, s, event)
   return over(o, event.quota, { documents, bytes, sessions, #event.open })
 end
 
--- Why the event is not appended, or nothing.
+-- Returns why the event is not appended, or nil.
 local function refusal(o, s, g, event)
   local seen = call('HGET', o .. ':seen', event.id)
   if seen then
@@ -74,7 +74,7 @@ local function append(o, now, s, event)
   send(o, now, event.outbox)
 end
 
--- A lease that lapsed unreleased: its holder crashed while serving these.
+-- Counts a crash of the holder whose lease lapsed unreleased, for each event that it served.
 local function count_crash(o, s, served)
   for member in string.gmatch(served, '[^\n]+') do
     if call('ZSCORE', mailbox_key(o, s), member) then
@@ -83,7 +83,7 @@ local function count_crash(o, s, served)
   end
 end
 
--- Who held it; of these the last are kept until the next commit.
+-- Records the holder of the lapsed lease; the last `kept` records stay until the next commit.
 local function note_crash(o, s, kept)
   local job, lines = fact(o, s, 'job'), {}
   job = job and job ~= '' and job or '-'
@@ -131,7 +131,7 @@ local function bury(o, now, s, entries, limit, dead)
   end
 end
 
--- Everything that the holder needs to go on.
+-- Returns everything that the holder needs.
 local function hand_out(o, now, s, lease, entries)
   serve(o, now, s, entries)
   local ends = now + lease.ttl
@@ -159,7 +159,7 @@ local function grant(o, now, s, lease, crashed)
   local entries = pending(o, s, lease.mailbox_limit)
   bury(o, now, s, entries, lease.crash_limit, lease.dead)
   local before = fact(o, s, 'epoch') or call('HGET', o .. ':count', 'epoch') or 0
-  -- The time is in it: a store that was set back gives nobody the epoch of a holder that it has forgotten.
+  -- The epoch contains the time, so that a store that was set back gives no one the epoch of a forgotten holder.
   note(o, s, 'epoch', text(math.max(now, tonumber(before) + 1)))
   note(o, s, 'token', lease.token)
   note(o, s, 'worker', lease.worker)
@@ -178,8 +178,8 @@ local function take_lease(take)
   }
 end
 
--- Nothing to do: nobody waits for this session or looks at it again. A lapsed lease is kept while
--- there is mail: its crash still counts.
+-- Nothing to do: the session leaves the queue and is not due. A lapsed lease is kept while there is mail: its crash
+-- still counts.
 local function rest(o, now, s)
   local agent = agent_of(s)
   local waited = call('ZSCORE', o .. ':waiting:' .. agent, s)
@@ -190,7 +190,7 @@ local function rest(o, now, s)
   set_due(o, s, nil)
   wait_no_more(o, s)
   if waited then
-    -- It was told to come for a slot and doesn't need it; a sweep hands this on.
+    -- The session was woken for a slot that it doesn't need; another session may take it.
     wake_waiting(o, now, agent, LOOK_AGAIN_MS)
   end
   return { 'empty' }
@@ -199,7 +199,7 @@ end
 local function try(o, now, s, g, lease)
   local ends, backoff = fact(o, s, 'until'), fact(o, s, 'backoff')
   if ends and fact(o, s, 'token') == lease.token then
-    -- The holder asks once more: its answer was lost.
+    -- The holder repeats a call whose answer was lost.
     return hand_out(o, now, s, lease, pending(o, s, tonumber(fact(o, s, 'limit'))))
   elseif ends and tonumber(ends) > now then
     return { 'lease', tonumber(ends) }
@@ -218,7 +218,7 @@ local function try(o, now, s, g, lease)
     local was_told = call('HEXISTS', o .. ':woken', s) == 1
     wait(o, s)
     if was_told then
-      -- A more urgent one came between: that one is told.
+      -- A more urgent session came in between: it is woken instead.
       wake_waiting(o, now, agent, LOOK_AGAIN_MS)
     end
     return { 'waiting' }
@@ -232,7 +232,7 @@ local function try(o, now, s, g, lease)
   return grant(o, now, s, lease, ends and (fact(o, s, 'served') or ''))
 end
 
--- The lease's end, the backoff's end and the agent's queue see to it otherwise.
+-- Sets the due time, unless the end of a lease, of a backoff or of a wait in a queue does.
 local function look_soon(o, now, s)
   local leased, backing_off = number(o, s, 'until') > now, number(o, s, 'backoff') > now
   if not leased and not backing_off and not call('ZSCORE', o .. ':waiting:' .. agent_of(s), s) then
@@ -263,7 +263,7 @@ local function admit(keys, args)
   end
   if intake[1] == 'new' then
     append(o, now, s, event)
-    -- A lease that is asked for sets the time itself, whatever comes of it.
+    -- A requested lease sets the due time itself, whatever its outcome.
     if not lease then
       look_soon(o, now, s)
     end

@@ -11,7 +11,7 @@ local function take_commit(take)
   }
 end
 
--- Documents that it is about, as far as one can tell before.
+-- Returns the documents that the commit will read, as far as they are known before.
 local function of_commit(s, c)
   local wanted = stands_on(s)
   for _, key in ipairs(of_writes(c.writes)) do

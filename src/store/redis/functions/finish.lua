@@ -1,6 +1,6 @@
 -- Ends a job from outside its turn.
 
--- Its task, and the messages to it.
+-- Returns the places of the job's task and of the messages to it.
 local function entries_of(o, s, job)
   local members = {}
   for _, entry in ipairs(pending(o, s, 0)) do
@@ -29,7 +29,7 @@ register('finish', function(keys, args)
   end
   finish_job(o, now, finish)
   send(o, now, outbox)
-  -- A job that others do for the session has no task in it: its result will be an event of its own.
+  -- A job of an external worker has no task here: its result will be an event of its own.
   local tasks = entries_of(o, s, finish[1])
   if #tasks > 0 then
     if number(o, s, 'until') > now then
@@ -43,7 +43,7 @@ register('finish', function(keys, args)
   return { 'done' }
 end, { 'allow-oom' })
 
--- Pauses an open job, or lets a paused one go on.
+-- Pauses an open job, or resumes a paused one.
 register('park', function(keys, args)
   local o, take = keys[1], reader(args)
   local now, s, job, pause = clock(take()), take(), take(), take() == '1'
@@ -60,7 +60,7 @@ register('park', function(keys, args)
   end
   put(o, 'j/' .. job .. '/s', (string.match(line, '^%S+ %S+ (%S+)$') or 'PENDING') .. ' ' .. text(now))
   if number(o, s, 'until') > now then
-    -- What is held is looked at again at the end of its lease.
+    -- A held session is due again at the end of its lease.
     note(o, s, 'nudged', '1')
   elseif call('ZCARD', mailbox_key(o, s)) > 0 and not call('ZSCORE', o .. ':waiting:' .. agent_of(s), s) then
     set_due(o, s, now)

@@ -1,6 +1,6 @@
--- A process uses the library of its build. KEYS[1] is the list of libraries, which lies in no shard.
+-- Reports that a process uses the library of its build. KEYS[1] is the list of libraries, which is in no shard.
 
--- Those that nobody has used for `lapse`.
+-- Returns the libraries without a report for `lapse`.
 register('libraries', function(keys, args)
   local take = reader(args)
   local now, lapse = clock(take()), tonumber(take())

@@ -7,7 +7,7 @@ register('outbox', function(keys)
     there[all[i]] = true
     entries[#entries + 1] = unpack_entry(all[i], all[i + 1])
   end
-  -- What is to be handed out and is gone is told as a message that says nothing.
+  -- An id in `relay` without a message is returned with an empty one.
   for _, id in ipairs(call('ZRANGE', keys[1] .. ':relay', 0, -1)) do
     if not there[id] then
       entries[#entries + 1] = { 0, id, '' }

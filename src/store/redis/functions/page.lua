@@ -1,4 +1,4 @@
--- How many documents there are between two bounds in ZRANGEBYLEX notation, and a page of them.
+-- Returns the number of documents between two bounds in ZRANGEBYLEX notation, and a page of them.
 
 register('page', function(keys, args)
   local o, take = keys[1], reader(args)

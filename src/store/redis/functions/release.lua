@@ -1,14 +1,14 @@
--- Gives a lease back without a commit.
+-- Releases a lease without a commit.
 
--- The holder of this epoch, which another has taken it from, lives: where the crash that was counted last was its own,
--- it counts no more.
+-- Takes back the crash of this epoch's holder, which is alive although another has its lease, if it was the last one
+-- counted.
 local function acquit(o, s, epoch)
   local whose, charged = string.match(fact(o, s, 'charged') or '', '^(%d+)\n(.*)$')
   if whose ~= epoch then
     return
   end
   local before, last = string.match(fact(o, s, 'attempts') or '', '^(.-)\n?([^\n]*)$')
-  -- A worker of another version notes attempts alone.
+  -- A worker of another version records attempts alone.
   if string.match(last, '^%d+') ~= epoch then
     return
   end
@@ -32,7 +32,7 @@ register('release', function(keys, args)
     acquit(o, s, epoch)
     return { 'fenced' }
   elseif not fact(o, s, 'until') then
-    -- Nobody has had it since: this very call, once more.
+    -- No other holder since: this is a repetition of the call.
     return { 'done', RELEASED_BEFORE }
   end
   return { 'done', after(o, now, s, then_) }

@@ -1,4 +1,4 @@
--- Present documents between two bounds in ZRANGEBYLEX notation.
+-- Returns present documents between two bounds in ZRANGEBYLEX notation.
 
 register('scan', function(keys, args)
   local o, take = keys[1], reader(args)
@@ -13,7 +13,7 @@ register('scan', function(keys, args)
   read_ahead(o, found)
   for i, key in ipairs(found) do
     local version, value = doc(o, key)
-    -- One that is damaged is listed as one that says nothing.
+    -- A damaged document is listed as an empty one.
     docs[i] = { key, version or 0, value or false }
   end
   return docs

@@ -1,8 +1,6 @@
--- Sets a session that has neither turns nor events to a turn, changes or forgets one; and forgets what an
--- owner no longer keeps.
+-- Sets a session without turns and events to a turn, changes or removes one; and removes what retention is over for.
 
--- Drops a session with everything that it has, as if it had never been; sessions of its owner that
--- begin later begin behind its epoch.
+-- Removes a session with all its records; later sessions of its owner begin with a higher epoch.
 local function erase_session(o, s)
   local epoch = number(o, s, 'epoch')
   if epoch > tonumber(call('HGET', o .. ':count', 'epoch') or 0) then
@@ -63,7 +61,7 @@ register('amend', function(keys, args)
   if fact(o, s, 'until') then
     return { 'held' }
   elseif state and is_version and has == state or not state and not known then
-    -- Done by this very call before.
+    -- An earlier try of this call has done it.
     return { 'done' }
   end
   local checks = {}
@@ -84,12 +82,12 @@ register('amend', function(keys, args)
   return { 'done' }
 end, { 'allow-oom' })
 
--- {session, events that had arrived when it was seen}
+-- {session, its arrivals as the caller read them}
 local function take_resting(take)
   return { take(), take() }
 end
 
--- A session that is gone was forgotten by this very call before.
+-- Whether a session has work or new events. An absent one was forgotten by an earlier try of this call.
 local function stirred(o, s, arrivals)
   if not call('ZSCORE', o .. ':sessions', s) then
     return false
@@ -114,7 +112,7 @@ register('forget', function(keys, args)
   end
   for _, s in ipairs(lost) do
     local arrivals, damaged = number(o, s, 'arrivals'), {}
-    -- What can't be read is served by nobody.
+    -- Damaged entries can't be served.
     pending(o, s, 0, damaged)
     drop(o, s, damaged)
     local there = call('ZCARD', mailbox_key(o, s))

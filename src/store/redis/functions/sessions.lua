@@ -1,4 +1,4 @@
--- Sessions as an operator sees them, and the mail of one as its next turn gets it.
+-- The facts of sessions for operators, and the mail of one session as its next turn gets it.
 
 local function session_facts(o, s)
   local f = call('HMGET', session_key(o, s), 'version', 'epoch', 'until', 'arrivals', 'consumed', 'state', 'touched',
@@ -20,7 +20,7 @@ register('sessions', function(keys, args)
   local from, to, limit = take(), take(), take()
   local facts = {}
   for i, s in ipairs(call('ZRANGEBYLEX', o .. ':sessions', from, to, 'LIMIT', 0, limit)) do
-    -- One that can't be read keeps no other from being listed.
+    -- A damaged session keeps no other from being listed.
     local ok, found = pcall(session_facts, o, s)
     local why = not ok and (type(found) == 'table' and found.err or tostring(found))
     facts[i] = ok and found or { s, 0, 0, false, false, false, 0, 0, {}, false, 0, {}, why, {} }

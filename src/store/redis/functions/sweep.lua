@@ -1,4 +1,4 @@
--- One owner's overdue work.
+-- The sweep: one owner's overdue work.
 
 local function purge(o, now, limit)
   local old = call('ZRANGEBYSCORE', o .. ':gone', '-inf', '(' .. text(now - TOMBSTONE_MS), 'LIMIT', 0, limit)
@@ -8,7 +8,7 @@ local function purge(o, now, limit)
   end
 end
 
--- Members of a zset up to `last`, at most `limit`, moved on to `next`; and whether there are more.
+-- Returns members of a zset up to `last`, at most `limit`, moved on to `next`; and whether there are more.
 local function overdue(key, last, next, limit)
   local found = call('ZRANGEBYSCORE', key, '-inf', text(last), 'LIMIT', 0, limit + 1)
   local more = #found > limit
@@ -33,7 +33,7 @@ local function messages(o, ids)
   return entries
 end
 
--- Of what was kept before anybody counted, a step. Whether there is more.
+-- Runs a step of the first count of an owner; returns whether there is more.
 local function count_old(o)
   if call('HEXISTS', o .. ':count', 'bytes') == 1 or keeps_nothing(o) then
     return false
@@ -49,7 +49,7 @@ local function first_score(key)
   return tonumber(call('ZRANGE', key, 0, 0, 'WITHSCORES')[2])
 end
 
--- When the owner is looked at again, or nothing: whatever becomes due says so itself.
+-- Returns the time of the owner's next sweep, or false: whatever becomes due sets its own time.
 local function next_look(o, now, grace, more, first)
   local times = { more and now or nil }
   local function by(at)
@@ -59,11 +59,11 @@ local function next_look(o, now, grace, more, first)
   local relay, gone = first_score(o .. ':relay'), first_score(o .. ':gone')
   by(relay and relay + grace)
   by(gone and gone + TOMBSTONE_MS + 1)
-  -- Who was told to come and didn't is told again.
+  -- Woken sessions that didn't come are woken again.
   by(call('EXISTS', o .. ':woken') == 1 and now + grace or nil)
   for _, key in ipairs(first) do
     local at = key and marked_for(key)
-    -- What is due is done behind this sweep; whether it was, the next one sees.
+    -- Due work is done after this sweep; the next one checks that it was.
     by(at and (at > now and at or now + LOOK_SOON_MS) or nil)
   end
   return #times > 0 and math.min(unpack(times))
@@ -79,7 +79,7 @@ local function set_look(o, at)
   look = nil
 end
 
--- Messages that lie in the outbox and aren't handed out any more are, again.
+-- Adds messages that are in the outbox but not in `relay` to `relay` again.
 local function relay_again(o)
   if call('HLEN', o .. ':outbox') <= call('ZCARD', o .. ':relay') then
     return
@@ -94,13 +94,13 @@ end
 local function sweep(o, take, args, now)
   local grace, limit = tonumber(take()), tonumber(take())
   local due, more_due = overdue(o .. ':due', now, now + grace, limit)
-  -- Part of this answer: the sweep takes wakes without grace.
+  -- Part of this answer: the sweep returns wakes without grace.
   wake_all(o, now, grace)
   relay_again(o)
   local ids, more_ids = overdue(o .. ':relay', now - grace, now, limit)
   purge(o, now, limit)
   local more = count_old(o) or more_due or more_ids
-  -- The first document under each of `SWEPT` in src/store/keys/marks.rs; of most owners there is none.
+  -- The first document under each of `SWEPT` in src/store/keys/marks.rs; most owners have none.
   local first = {}
   for i = 1, (#args - 3) / 2 do
     first[i] = call('ZRANGEBYLEX', o .. ':keys', take(), take(), 'LIMIT', 0, 1)[1] or false
@@ -115,6 +115,6 @@ register('sweep', function(keys, args)
   local now = clock(take())
   return sweep(o, take, args, now)
 end, { 'allow-oom' }, function(keys, args)
-  -- One owner's damage is in nobody's way: the others come first.
+  -- A damaged owner must not delay the others: it is swept after them.
   set_look(keys[1], clock(args[1]) + LOOK_SOON_MS)
 end)

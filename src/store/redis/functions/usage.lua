@@ -1,4 +1,4 @@
--- What an owner keeps, and a recount of it: what `weigh` has counted is checked against what is there.
+-- The usage of an owner, and a recount of it: what `weigh` has counted is compared with the records.
 
 register('usage', function(keys)
   local _, own = doc(keys[1], 'quota')

@@ -1,6 +1,6 @@
--- Documents outside a turn, all or none. `write_at_limit` is the same for what frees memory, and for what work that was
--- taken can't go on without: it may run at the memory limit. `known`: the caller takes the owner for registered; one
--- without documents may not be any more.
+-- Writes documents outside a turn, all or none. `write_at_limit` is the same for writes that free memory, or that
+-- accepted work needs to go on: it may run at the memory limit. `known`: the caller takes the owner for registered; an
+-- owner without documents may not be any more.
 
 local function write(keys, args)
   local o, take = keys[1], reader(args)

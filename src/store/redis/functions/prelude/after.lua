@@ -1,6 +1,6 @@
--- A lease is held on or given back.
+-- Keeps or releases a lease.
 
--- Asked once more: the wakes of that time went out with the first answer, or are the sweep's.
+-- Answer to a repeated call: the wakes were returned with the first answer, or the sweep publishes them.
 local RELEASED_BEFORE = { 'released', {} }
 
 -- {'keep'} or {'release', arrivals, due or false, backoff}
@@ -18,12 +18,12 @@ local function held(o, now, s)
   return { 'held', answer(entries), number(o, s, 'arrivals'), ground(o, s) }
 end
 
--- {'released', wakes} or {'held', mailbox, arrivals, ground}
+-- {'released', wakes} or {'held', mailbox, arrivals, versions}
 local function after(o, now, s, then_)
   if then_[1] == 'keep' or number(o, s, 'arrivals') > then_[2] then
     return held(o, now, s)
   end
-  -- A job ended during the lease and its entry is still here: look again at once.
+  -- A job ended during the lease and its entry is still here: the session is due at once.
   local again = fact(o, s, 'nudged') and call('ZCARD', mailbox_key(o, s)) > 0
   note_gone(o, s, 'nudged', 'backoff')
   run_no_more(o, s)

@@ -1,11 +1,11 @@
 -- Helpers of all functions. The layout of every key is in ../../keyspace.rs.
 -- `o` is the base key of an owner, `s` a session token, `now` milliseconds since the epoch.
 
--- A session with a new event, or one that was woken, is looked at again after this.
+-- Time after which a session with a new event, or a woken one, is due again.
 local LOOK_AGAIN_MS = 5000
--- What a sweep found due and left to its caller is looked for again after this.
+-- Time until the next sweep of an owner whose due work was left to the caller.
 local LOOK_SOON_MS = 200
--- Version of a deleted document is kept so long.
+-- Time for which a deleted document keeps its version.
 local TOMBSTONE_MS = 86400000
 local GRANT_BYTES = 1048576
 
@@ -15,33 +15,33 @@ local STATUSES = {
 }
 local TERMINAL = { COMPLETE = true, FAILED = true, CANCELLED = true, REJECTED = true }
 
--- tostring() of large numbers is `1.7e+12`.
+-- tostring() of large numbers gives `1.7e+12`.
 local function text(number)
   return string.format('%.0f', number)
 end
 
--- What the call that runs has added to the weight of its owner; see `weigh`.
+-- What the running call has added to the weight of its owner; see `weigh`.
 local growth
 
--- When somebody must look at the owner at the latest, for what the call that runs made due; see `look_at`.
+-- Latest time of the owner's next sweep, for what the running call made due; see `look_at`.
 local look
 
--- A sweep looks at the owner at this time, or before.
+-- Notes that the owner must be swept at this time or before.
 local function look_at(at)
   look = math.min(look or at, at)
 end
 
--- The shard's owners, by when they are looked at, and the owner's name in there.
+-- Returns the key of the shard's owners by the time of their next sweep, and the owner's name in it.
 local function looks(o)
   local shard, owner = string.match(o, '^(.-}):(.*)$')
   return shard .. ':due', owner
 end
 
--- Every call begins and ends with what later files say. `end_call` checks what it is going to write, says when somebody
--- must look, and returns what writes it: behind it nothing can fail.
+-- Every call begins and ends with these, which later files define. `end_call` checks what it is going to write, notes
+-- the time of the next sweep, and returns the function that writes: after it nothing can fail.
 local begin_call, end_call
 
--- All of a call, or nothing: what it knows and has changed is written at its end, what can fail first.
+-- Runs a call, all or nothing: its changes are written at its end, after everything that can fail.
 local function whole_call(callback, keys, args)
   growth, look = nil, nil
   begin_call()
@@ -61,7 +61,7 @@ local function whole_call(callback, keys, args)
   return answer
 end
 
--- `after_failure` is called when all that a failed call has written is undone.
+-- `after_failure` is called when all writes of a failed call are undone.
 local function register(name, callback, flags, after_failure)
   local function counted(keys, args)
     begin_undo()
@@ -71,7 +71,7 @@ local function register(name, callback, flags, after_failure)
       if after_failure then
         after_failure(keys, args)
       end
-      -- What is no text can't be read by the driver, which takes it for a broken connection.
+      -- The driver can't decode bytes that aren't text, and would take them for a broken connection.
       if type(answer) == 'table' and answer.err then
         answer.err = string.gsub(answer.err, '[^\32-\126]', '?')
       elseif type(answer) == 'string' then
@@ -85,7 +85,7 @@ local function register(name, callback, flags, after_failure)
   redis.register_function { function_name = LIBRARY .. '_' .. name, callback = counted, flags = flags }
 end
 
--- Arguments one after the other.
+-- Returns a function that returns the arguments one after the other.
 local function reader(args)
   local at = 0
   return function()
@@ -101,7 +101,7 @@ local function optional(take)
   return false
 end
 
--- A count, then so many items.
+-- Reads a count and then that many items.
 local function list(take, item)
   local all = {}
   for i = 1, tonumber(take()) do

@@ -1,12 +1,12 @@
--- How many sessions of an agent and of an owner run at once, and who waits.
+-- How many sessions of an agent and of an owner run at once, and which wait.
 
--- Sessions with an unexpired lease, of an agent, or of all of the owner's ('').
+-- Returns how many sessions have an unexpired lease, of an agent, or ('') of all agents of the owner.
 local function running(o, now, agent)
   return call('ZCOUNT', o .. ':running:' .. agent, '(' .. text(now), '+inf')
 end
 
--- Where its tasks place a session among those that wait: before the others with an urgent one (-1),
--- behind them with none but tasks of low priority. The orders are those of src/domain/priority.rs.
+-- Returns the rank of a session among waiting ones: -1 with an urgent task, 1 with only tasks of low priority, else 0.
+-- The orders are those of src/domain/priority.rs.
 local function rank_of(o, s)
   if #call('ZRANGEBYLEX', mailbox_key(o, s), '[25-', '(25.', 'LIMIT', 0, 1) > 0 then
     return -1
@@ -15,10 +15,10 @@ local function rank_of(o, s)
   return first and string.sub(first, 1, 2) == '4-' and 1 or 0
 end
 
--- Scores of one rank are so far from those of the next.
+-- Difference between the scores of two ranks.
 local RANK = 2 ^ 51
 
--- One that waits has the place of its tasks of now.
+-- Moves a waiting session to the place of its current tasks.
 local function place_again(o, s)
   local queue = o .. ':waiting:' .. agent_of(s)
   local place = call('ZSCORE', queue, s)
@@ -29,7 +29,7 @@ local function place_again(o, s)
   return place
 end
 
--- Joins the agent's queue, or keeps its place there.
+-- Joins the agent's queue, or keeps the place there.
 local function wait(o, s)
   local agent = agent_of(s)
   if not place_again(o, s) then
@@ -52,7 +52,7 @@ local function wait_no_more(o, s)
   end
 end
 
--- Whether the agent has a slot: more urgent ones go first, then those who wait longer.
+-- Whether the agent has a slot: more urgent ones go first, then those that wait longer.
 local function has_place(o, now, s, agent, concurrency)
   local queue = o .. ':waiting:' .. agent
   local free = concurrency - running(o, now, agent)
@@ -63,19 +63,19 @@ local function has_place(o, now, s, agent, concurrency)
   return before < free
 end
 
--- Where the owner has a cap, agents that have a slot and none of their owner take turns, so that no
--- agent keeps the others waiting.
+-- If the owner has a cap, agents that have a free slot but wait for one of their owner take turns, so that no agent
+-- starves the others.
 
--- 0 = none: the last who asked for a lease is right.
+-- Sets the owner's cap, 0 = none: the last lease request counts.
 local function set_cap(o, cap)
   if call('HGET', o .. ':count', 'cap') ~= cap then
     call('HSET', o .. ':count', 'cap', cap)
-    -- Others may have a slot by it.
+    -- Other sessions may get a slot by the new cap.
     look_at(0)
   end
 end
 
--- Slots that the cap leaves free; nothing without a cap.
+-- Returns the slots that the cap leaves free; nil without a cap.
 local function free_of_owner(o, now)
   local cap = tonumber(call('HGET', o .. ':count', 'cap') or 0)
   if cap > 0 then
@@ -83,14 +83,14 @@ local function free_of_owner(o, now)
   end
 end
 
--- Whether a waiting session was told to come less than `again` ago, or its wake lies unpublished:
--- time alone makes no second one. `woken` is its field there, or false.
+-- Whether a waiting session was woken less than `again` ago, or its wake is unpublished: time alone adds no second one.
+-- `woken` is its field there, or false.
 local function is_on_its_way(o, now, woken, again)
   local told, id = string.match(woken or '', '^(%d+) ?(.*)$')
   return told and (tonumber(told) + again > now or again > 0 and call('HEXISTS', o .. ':outbox', id) == 1)
 end
 
--- Slots that sessions are on their way for.
+-- Returns how many slots are reserved for woken sessions.
 local function promised(o, now, again)
   local slots = 0
   for _, woken in ipairs(call('HVALS', o .. ':woken')) do
@@ -101,7 +101,7 @@ local function promised(o, now, again)
   return slots
 end
 
--- Whether the owner has a slot: those told to come go first, then those who wait.
+-- Whether the owner has a slot: woken sessions go first, then those that wait.
 local function has_turn(o, now, s)
   local free = free_of_owner(o, now)
   if not free or free < 1 then
@@ -111,21 +111,21 @@ local function has_turn(o, now, s)
   return is_told or call('EXISTS', o .. ':turns') == 0 and promised(o, now, LOOK_AGAIN_MS) < free
 end
 
--- Behind those who wait, or where it is already.
+-- Queues the agent for a slot of its owner, behind the others, unless it is queued.
 local function take_turn(o, agent)
   if not call('ZSCORE', o .. ':turns', agent) then
     call('ZADD', o .. ':turns', call('HINCRBY', o .. ':count', 'turn', 1), agent)
   end
 end
 
--- Nobody has it.
+-- Removes the lease.
 local function run_no_more(o, s)
   note_gone(o, s, 'until', 'token', 'worker', 'served', 'job', 'limit')
   call('ZREM', o .. ':running:' .. agent_of(s), s)
   call('ZREM', o .. ':running:', s)
 end
 
--- The holder has it until then, and waits for no slot.
+-- Extends the lease to `ends`; the holder waits for no slot.
 local function hold_until(o, s, ends)
   note(o, s, 'until', text(ends))
   call('ZADD', o .. ':running:' .. agent_of(s), ends, s)

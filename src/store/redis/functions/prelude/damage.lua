@@ -1,5 +1,5 @@
--- What is wrong with the records of an owner that no write of these functions leaves so, in words: for the audit, which
--- names it. Everything in one table: there may be 200 locals in here.
+-- What is wrong with the records of an owner that no write of these functions causes, in words: for the audit. It is
+-- all in one table, since there may be 200 locals in this scope.
 
 local damage = {}
 
@@ -11,7 +11,7 @@ damage.TYPES = {
 
 damage.NUMBERS = { 'waiting', 'turn', 'wake', 'outbox', 'cap', 'epoch', 'bytes', 'tally' }
 
--- Appends a line of a key that is of another type.
+-- Appends a line if a key is of another type.
 function damage.check_type(found, o, name, wanted)
   local is = call('TYPE', o .. ':' .. name).ok
   if is ~= 'none' and is ~= wanted then
@@ -36,7 +36,7 @@ function damage.of_owner(o)
   return found
 end
 
--- Whether a text has what no name in a record has.
+-- Whether a text contains bytes that no name in a record has.
 function damage.is_junk(value)
   return value and string.match(value, '[%c\192\193\254\255]') and true or false
 end
@@ -69,7 +69,7 @@ function damage.check_lease(found, o, s)
   end
 end
 
--- What a predecessor of the next turn has recorded.
+-- Checks what a predecessor of the next turn has recorded.
 function damage.check_turn(found, o, s)
   local reply = fact(o, s, 'reply')
   if reply and not pcall(cjson.decode, reply) then
@@ -77,7 +77,7 @@ function damage.check_turn(found, o, s)
   end
   local calls, is_any = call('HGETALL', call_key(o, s)), false
   for i = 1, #calls, 2 do
-    -- The last number is of calls that failed before there was a reply.
+    -- The last index is of calls that failed before there was a reply.
     is_any = is_any or calls[i] ~= '4294967295'
     if not pcall(cjson.decode, calls[i + 1]) then
       found[#found + 1] = 'the record of a call of its next turn is damaged'

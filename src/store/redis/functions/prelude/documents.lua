@@ -1,6 +1,6 @@
--- Versioned documents.
+-- Versioned documents of an owner.
 
--- Version (0 = never written) and value (false = none).
+-- Returns version (0 = never written) and value (false = none).
 local function decode(raw)
   if not raw then
     return 0, false
@@ -12,26 +12,26 @@ local function decode(raw)
   return tonumber(string.sub(raw, 1, gap - 1)), string.sub(raw, gap + 1)
 end
 
--- What the call that runs knows of documents, by key: {version, value}, and which of them it has changed:
--- {key, version and whether there was one before it, when}. They are written at its end, in few commands; nothing in
--- here reads their keys past this.
+-- What the running call knows of documents, by key: {version, value}, and which of them it has changed: {key, version
+-- and whether there was one before it, when}. They are written at its end, in few commands; nothing else in this call
+-- reads their keys directly.
 local pages, changed
 
--- A command with these arguments, in parts that fit on Lua's stack.
+-- Runs a command with these arguments, in parts that fit on Lua's stack.
 local function in_parts(command, key, list)
   for from = 1, #list, PART do
     call(command, key, unpack(list, from, math.min(from + PART - 1, #list)))
   end
 end
 
--- The same of a write that can't fail and needs no undoing.
+-- Runs a write that can't fail and needs no undoing, in such parts.
 local function write_parts(command, key, list)
   for from = 1, #list, PART do
     redis.call(command, key, unpack(list, from, math.min(from + PART - 1, #list)))
   end
 end
 
--- Reads documents that are going to be asked for, in one command.
+-- Reads documents that will be needed, in one command.
 local function read_ahead(o, wanted)
   local unknown = {}
   for _, key in ipairs(wanted) do
@@ -54,7 +54,7 @@ local function doc(o, key)
   return page[1], page[2]
 end
 
--- As an owner is that was never written to, or whose server was emptied.
+-- Whether the owner has no documents: it was never written to, or its server was emptied.
 local function is_empty(o)
   return call('EXISTS', o .. ':keys') == 0
 end
@@ -68,14 +68,14 @@ local function change(key, version, old, now, page)
   pages[key] = page
 end
 
--- A document that says that something is to be done, at the time that is in its key or at once.
+-- Returns when the document with this key makes the owner due: the time in its key, or 0; nil if it doesn't.
 local function marked_for(key)
   local prefix, rest = string.match(key, '^([^/]*/)(.*)$')
   local kind = prefix and SWEPT[prefix]
   return kind and tonumber(kind == 'timed' and string.match(rest, '^(%d+)-') or 0)
 end
 
--- An index that became a key of another type is made anew of the documents: those of the venue go with the work of all.
+-- Rebuilds an index that became a key of another type: with the venue's own documents, all work would stop.
 local function check_index(o, name)
   local size = redis.pcall('ZCARD', o .. name)
   if type(size) ~= 'table' or not size.err then
@@ -90,7 +90,7 @@ local function check_index(o, name)
   end
 end
 
--- Returns what writes the documents that were changed.
+-- Returns the function that writes the changed documents.
 local function prepare_pages(o)
   local docs, new, back, left, gone = {}, {}, {}, {}, {}
   for _, key in ipairs(changed) do
@@ -134,10 +134,10 @@ end
 
 end_call = prepare_pages
 
--- `version` and `old` are what `doc` says of the key.
+-- `version` and `old` are what `doc` returns for the key.
 local function put_after(o, key, version, old, value)
   weigh(o, 'd' .. key, old and #value - #old or #key + #value)
-  -- One that is damaged has no version.
+  -- A damaged document has no version.
   change(key, version or 0, old, nil, { (version or 0) + 1, value })
 end
 
@@ -163,7 +163,7 @@ local function take_write(take)
   return write
 end
 
--- What they are about, but what is deleted whatever it is: that may be much, and is read one by one.
+-- Returns the keys that the writes read, without unconditional deletions: these may be many, and are read one by one.
 local function of_writes(writes)
   local wanted = {}
   for _, write in ipairs(writes) do
@@ -172,7 +172,7 @@ local function of_writes(writes)
   return wanted
 end
 
--- {key, actual version} of every write whose condition does not hold.
+-- Returns {key, actual version} of every write whose condition does not hold.
 local function conflicts(o, writes)
   local found = {}
   for _, write in ipairs(writes) do

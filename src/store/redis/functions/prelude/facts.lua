@@ -1,5 +1,5 @@
--- What the call that runs knows of sessions, by token and field; what it changes is written at its end, in few
--- commands. Only who lists sessions reads their records past this.
+-- What the running call knows of sessions, by token and field; its changes are written at its end, in few commands.
+-- Only the list of sessions reads their records directly.
 
 local function session_key(o, s)
   return o .. ':session:' .. s
@@ -25,7 +25,7 @@ local function facts_of(o, s)
   return known
 end
 
--- As it is stored; false without one.
+-- Returns a field as it is stored; false if it is absent.
 local function fact(o, s, field)
   local known = facts_of(o, s)
   if known[field] == nil then
@@ -38,7 +38,7 @@ local function number(o, s, field)
   return tonumber(fact(o, s, field) or 0)
 end
 
--- A field becomes this; false: it goes.
+-- Sets a field; false deletes it.
 local function note(o, s, field, value)
   facts_of(o, s)[field] = value
   noted[s] = noted[s] or {}
@@ -53,7 +53,7 @@ local function note_gone(o, s, ...)
   end
 end
 
--- Its record is deleted.
+-- Drops what is known of a session whose record is deleted.
 local function forget_facts(s)
   facts[s], noted[s] = nil, nil
 end

@@ -1,6 +1,6 @@
 -- Heads, statuses and results of jobs.
 
--- {id, head}
+-- {id, head, parent or ''}
 local function take_job(take)
   return { take(), take(), take() }
 end
@@ -10,14 +10,14 @@ local function take_finish(take)
   return { take(), take(), take() }
 end
 
--- Documents that a job is told by.
+-- Adds the keys of the documents that describe a job.
 local function add_job(wanted, job)
   wanted[#wanted + 1] = 'j/' .. job
   wanted[#wanted + 1] = 'j/' .. job .. '/s'
   wanted[#wanted + 1] = 'j/' .. job .. '/r'
 end
 
--- The status that a document says; false of one that can't be read: its job is open until a turn says otherwise.
+-- Returns the status in a document; false if it can't be read: then the job is open until a turn sets it.
 local function status_of(value)
   local status = value and string.match(value, '^(%u[%u_]+) %d+')
   return status and STATUSES[status] and status or false
@@ -28,7 +28,7 @@ local function job_status(o, job)
   return status_of(value)
 end
 
--- Unless `may` says no of the status before. Whether it did.
+-- Sets the status if `may` allows it for the one before; returns whether it did.
 local function set_status(o, now, job, status, may)
   local key = 'j/' .. job .. '/s'
   local version, old = doc(o, key)
@@ -47,7 +47,7 @@ local function is_open(status)
   return not (status and TERMINAL[status])
 end
 
--- Head and place in the list, unless it has them.
+-- Writes head and place in the list, unless the job has them.
 local function describe_job(o, now, job)
   local version, head = doc(o, 'j/' .. job[1])
   if not head then
@@ -64,14 +64,14 @@ local function open_job(o, now, job)
   set_status(o, now, job[1], 'PENDING', is_none)
 end
 
--- Unless it has ended.
+-- Ends a job unless it has ended.
 local function finish_job(o, now, finish)
   if set_status(o, now, finish[1], finish[2], is_open) then
     put(o, 'j/' .. finish[1] .. '/r', finish[3])
   end
 end
 
--- As a turn says it; of a paused one, that as which it goes on.
+-- Sets the status of an open job as its turn commits it; for a paused job, the status that it resumes with.
 local function serve_job(o, now, job, status)
   local before = job_status(o, job)
   if before == 'PAUSED' then

@@ -1,6 +1,6 @@
--- What an owner keeps, and how that is counted.
+-- The usage of an owner, and how it is counted.
 
--- Bytewise, as sorted sets are; `<=` of Lua follows the server's language.
+-- Compares bytewise, as sorted sets do; `<=` of Lua follows the server's locale.
 local function is_up_to(place, last)
   for i = 1, math.min(#place, #last) do
     local a, b = string.byte(place, i), string.byte(last, i)
@@ -15,14 +15,14 @@ local function keeps_nothing(o)
   return call('EXISTS', o .. ':keys', o .. ':sessions') == 0
 end
 
--- The bytes of documents with their keys, of states and of events are counted; before what has them
--- is changed, and once per call written down. `place` is `d<document key>` or `s<session>`: a recount goes
--- along these, and what lies where it has been counts for it, too.
+-- Counts the bytes of documents with their keys, of states and of events; called before they change, and written once
+-- per call. `place` is `d<document key>` or `s<session>`: a recount advances along these places, and a change behind
+-- its position counts for the recount, too.
 local function weigh(o, place, delta)
   if not growth then
     local key = o .. ':count'
     local f = redis.pcall('HMGET', key, 'bytes', 'counted')
-    -- Counts that are damaged are made anew by a sweep: the work of all goes by those of the venue.
+    -- Damaged counts are rebuilt by a sweep: those of the venue's own owner would stop all work.
     if f.err then
       call('DEL', key)
       f = { false, false }
@@ -33,7 +33,7 @@ local function weigh(o, place, delta)
       look_at(0)
     end
     growth = { key = key, known = f[1], counted = f[2], bytes = 0, tally = 0 }
-    -- What was kept before anybody counted, a sweep counts.
+    -- A sweep counts what was written by builds without counters.
     if not f[1] and keeps_nothing(o) then
       call('HSET', key, 'bytes', 0)
       growth.known = true
@@ -45,7 +45,7 @@ local function weigh(o, place, delta)
   end
 end
 
--- Documents, bytes, sessions, jobs.
+-- {documents, bytes, sessions, jobs}
 local function usage(o)
   local f = call('HMGET', o .. ':count', 'bytes', 'tally')
   local bytes = math.max(0, tonumber(f[1] or f[2] or 0))

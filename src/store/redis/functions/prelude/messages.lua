@@ -1,11 +1,11 @@
--- The outbox.
+-- The outbox of an owner.
 
 -- {id, message}
 local function take_entry(take)
   return { take(), take() }
 end
 
--- `at` is when somebody last had them at hand. One that is there already stays as it is.
+-- Adds entries that their holder had at `at`; one that is there already stays as it is.
 local function send(o, at, entries)
   local fresh, seen = {}, {}
   for _, entry in ipairs(entries) do
@@ -30,7 +30,7 @@ local function send(o, at, entries)
   in_parts('ZADD', o .. ':relay', places)
 end
 
--- {number of the entry, id, message}; one without a number is damaged, and says whatever it says.
+-- {number of the entry, id, message}; a damaged one has the number 0.
 local function unpack_entry(id, raw)
   local nth, rest = string.match(raw, '^(%d+) ()')
   return { tonumber(nth or 0), id, string.sub(raw, rest or 1) }

@@ -1,12 +1,12 @@
--- What an owner may keep.
+-- The quota of an owner.
 
--- {documents, bytes, sessions, jobs} that an owner may keep, 0 = any number; false: whatever it is.
+-- Reads {documents, bytes, sessions, jobs} that an owner may keep, 0 = no limit; false without a quota.
 local function take_quota(take)
   return take() == '1' and { tonumber(take()), tonumber(take()), tonumber(take()), tonumber(take()) }
 end
 
--- {'over', which, used, added, allowed} when there is no room for so many more. What operators say of this
--- owner counts before the venue's.
+-- Returns {'over', which, used, added, allowed} if there is no room for `adds`. A quota that operators set for the
+-- owner takes precedence over `quota`.
 local function over(o, quota, adds)
   local _, own = doc(o, 'quota')
   local at, used = 0, nil
@@ -24,7 +24,7 @@ local function over(o, quota, adds)
   end
 end
 
--- What writes add to what is there; `fresh`: as if there were nothing, which is the most.
+-- Returns what writes add to the stored documents; `fresh`: as if none were stored, which is the most.
 local function growth_of(o, writes, fresh)
   local sum = { 0, 0, 0, 0 }
   for _, write in ipairs(writes) do
@@ -38,7 +38,7 @@ local function growth_of(o, writes, fresh)
   return sum
 end
 
--- The same as `over`, of writes.
+-- Returns the refusal of writes, as `over` does.
 local function writes_over(o, quota, writes)
   return over(o, quota, growth_of(o, writes, true)) and over(o, quota, growth_of(o, writes))
 end

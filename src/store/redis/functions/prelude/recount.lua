@@ -1,11 +1,11 @@
 -- A recount of what an owner keeps: of its documents, then of its sessions.
 
--- Of one step of a recount.
+-- Limits of one step of a recount.
 local RECOUNT_DOCUMENTS = 1000
 local RECOUNT_BYTES = 4194304
 local RECOUNT_SESSIONS = 50
 
--- One step of a recount, which is begun when there is none. Whether everything is counted.
+-- Runs one step of a recount, which begins if there is none; returns whether everything is counted.
 local function recount_on(o)
   local counted = call('HGET', o .. ':count', 'counted') or ''
   local is_of_sessions, last = string.sub(counted, 1, 1) == 's', string.sub(counted, 2)
@@ -35,7 +35,7 @@ local function recount_on(o)
   return is_of_sessions and #found == 0
 end
 
--- What was found; it counts from now on where nothing was counted before, or it is to be mended.
+-- Ends a recount and returns its bytes; they are stored if there was no count before, or with `mend`.
 local function end_recount(o, mend)
   local f = call('HMGET', o .. ':count', 'bytes', 'tally')
   if mend or not f[1] then

@@ -20,7 +20,7 @@ local function agent_of(s)
   return string.match(s, '^[^/]+')
 end
 
--- Outside, `order|id`; inside, NUL sorts below whatever an order contains.
+-- Callers write `order|id`; NUL in its place sorts below whatever an order contains.
 local function place(key)
   return (string.gsub(key, '|', '\0', 1))
 end
@@ -33,8 +33,8 @@ local function gate_key(agent)
   return 'g/' .. agent .. '/gate'
 end
 
--- Status, concurrency, mailbox limit, busy policy; nothing without a gate, nor, with
--- `lenient`, with a damaged one.
+-- Returns status, concurrency, mailbox limit and busy policy; nil without a gate and, with `lenient`, for a damaged
+-- one.
 local function gate(o, agent, lenient)
   local _, line = doc(o, gate_key(agent))
   if not line then
@@ -47,25 +47,25 @@ local function gate(o, agent, lenient)
   return status, tonumber(concurrency), tonumber(mailbox), busy
 end
 
--- Documents that a turn stands on.
+-- Returns the keys of the documents that a turn depends on.
 local function stands_on(s)
   return { gate_key(agent_of(s)), 'policy', 'policy.copy', 'erasures' }
 end
 
--- Version of the owner's policy; of its copy where the policy is gone: who reads it finds the copy in force.
+-- Returns the version of the owner's policy, or of its copy if the policy is missing: then the copy is in force.
 local function policy_version(o)
   local version = doc(o, 'policy')
   return version == 0 and (doc(o, 'policy.copy')) or version
 end
 
--- Versions of what a turn stands on: the agent's gate, the owner's policy, the mark of its erasures.
+-- Returns the versions that a turn depends on: the agent's gate, the owner's policy, the mark of its erasures.
 local function ground(o, s)
   read_ahead(o, stands_on(s))
   local gate, line = doc(o, gate_key(agent_of(s)))
   return { line and gate or 0, policy_version(o), (doc(o, 'erasures')) }
 end
 
--- {member, kind, job or false, job's status or false, crashes, body}; nothing of one that can't be read.
+-- {member, kind, job or false, job's status or false, crashes, body}; nil for a damaged entry.
 local function mail_entry(o, s, member, raw)
   local kind, job, rest = string.match(raw or '', '^(%l) (%S+) ()')
   if not kind or job ~= '-' and not (#job == 32 and string.match(job, '^%x+$')) then
@@ -76,10 +76,11 @@ local function mail_entry(o, s, member, raw)
   return { member, kind, job, job and job_status(o, job), crashes, string.sub(raw, rest) }
 end
 
--- What the order of the first task may begin with: `HIGH` of src/domain/priority.rs.
+-- Lowest start of the order of a task: `HIGH` of src/domain/priority.rs.
 local TASKS = '25-'
 
--- A task is always among them, however much lies before it that only it may see: the one that was begun, else the first.
+-- Makes sure that the entries contain a task if there is one, however much is before it: the one that has begun, else
+-- the first.
 local function task_first(o, s, entries, limit)
   local first, at
   for i, entry in ipairs(entries) do
@@ -108,8 +109,8 @@ local function task_first(o, s, entries, limit)
   return entries
 end
 
--- The first pending events, and none behind GRANT_BYTES of them. 0 = all, without their bodies: those of a thousand
--- would be a gigabyte in here. Those that can't be read are left out, and come to `damaged`, where that is given.
+-- Returns the first pending events, up to GRANT_BYTES. 0 = all, without their bodies: those of a thousand could take a
+-- gigabyte of Lua's memory. Damaged entries are left out, and added to `damaged` if it is given.
 local function pending(o, s, limit, damaged)
   local entries, bytes = {}, 0
   local members = call('ZRANGE', mailbox_key(o, s), 0, limit - 1)
@@ -133,7 +134,7 @@ local function pending(o, s, limit, damaged)
   return task_first(o, s, entries, limit)
 end
 
--- What goes out: places as the caller writes them.
+-- Returns entries with places as callers write them.
 local function answer(entries)
   for _, entry in ipairs(entries) do
     entry[1] = unplace(entry[1])
@@ -141,7 +142,7 @@ local function answer(entries)
   return entries
 end
 
--- What a session remembers and what waits for it.
+-- Returns the bytes of a session's state and of its pending events.
 local function weight_of(o, s)
   local weight = call('HSTRLEN', session_key(o, s), 'state')
   for _, member in ipairs(call('HKEYS', event_key(o, s))) do
@@ -154,7 +155,7 @@ local function weigh_state(o, s, state)
   weigh(o, 's' .. s, #state - call('HSTRLEN', session_key(o, s), 'state'))
 end
 
--- How many of these members were there.
+-- Removes entries; returns how many of these members were there.
 local function drop(o, s, members)
   local dropped, begun = 0, fact(o, s, 'task')
   for _, member in ipairs(members) do
@@ -174,13 +175,13 @@ local function drop(o, s, members)
   return dropped
 end
 
--- The holder serves the first task and all other events: remembers them, for crash counting.
+-- Records which events the holder serves, for the count of crashes: the first task and all other events.
 local function serve(o, now, s, entries)
   local served, task = {}, nil
   for _, entry in ipairs(entries) do
     local first = entry[2] == 't' and not task
     task = first and entry or task
-    -- A paused one is served by nobody, and so are those behind it.
+    -- A paused task is not served, and neither are the tasks behind it.
     if entry[2] ~= 't' or first and entry[4] ~= 'PAUSED' then
       served[#served + 1] = entry[1]
     end
@@ -198,17 +199,17 @@ local function serve(o, now, s, entries)
   note_gone(o, s, 'nudged')
 end
 
--- The lease of this epoch is there, neither taken by another nor given back.
+-- Whether the lease of this epoch exists, neither acquired by another worker nor released.
 local function holds(o, s, epoch)
   return fact(o, s, 'epoch') == epoch and fact(o, s, 'until') and true
 end
 
--- Ended from outside: cancelled, or completed or failed for the turn that serves it.
+-- Whether the job was ended from outside: cancelled, completed or failed.
 local function is_cancelled(o, job)
   return job and job ~= '' and TERMINAL[job_status(o, job) or ''] or false
 end
 
--- What a holder is told that serves this job.
+-- Returns the check of a lease whose holder serves this job.
 local function still_held(o, job)
   read_ahead(o, { 'policy', 'policy.copy' })
   return { 'yes', is_cancelled(o, job) and 1 or 0, policy_version(o) }

@@ -1,13 +1,13 @@
--- A call that fails leaves nothing: what it has written is undone before its error goes out.
+-- A call that fails changes nothing: its writes are undone before its error is returned.
 
--- What undoes the writes of the call that runs, each a command with its arguments; keys that it has deleted lie under
--- other names until its end.
+-- What undoes the writes of the running call, each a command with its arguments; deleted keys are kept under other
+-- names until the end of the call.
 local undone, moved
 
 -- Arguments that one command takes, within Lua's stack.
 local PART = 1000
 
--- Notes for each name what `back` returns of it and of what `read` says it holds now; false of one that isn't there.
+-- Notes for each name what `back` returns for it and its current value by `read`; false if it is absent.
 local function restore(read, key, names, back)
   for from = 1, #names, PART do
     local last = math.min(from + PART - 1, #names)
@@ -37,7 +37,7 @@ local function every_second(list, from)
   return found
 end
 
--- By command: notes what undoes it. A command that isn't here only reads.
+-- By command: notes what undoes it. A command that isn't in this table only reads.
 local BEFORE = {
   HSET = function(key, ...)
     restore_hash(key, every_second({ ... }, 1))
@@ -76,7 +76,7 @@ local BEFORE = {
   INCR = function() end,
 }
 
--- `redis.call` is not there yet while the library loads.
+-- `redis.call` doesn't exist yet while the library loads.
 local function call(command, ...)
   local before = BEFORE[command]
   if before then
@@ -95,7 +95,7 @@ local function undo()
   end
 end
 
--- Nothing can fail any more.
+-- Drops the kept keys; nothing can fail any more.
 local function end_undo()
   if #moved > 0 then
     redis.call('DEL', unpack(moved))

@@ -1,6 +1,6 @@
--- Who of those who wait is told to come.
+-- Which waiting sessions are woken.
 
--- A token as the JSON string of what it names.
+-- Returns the name in a token as a JSON string.
 local function json_name(token)
   local name = string.gsub(token, '%%(%x%x)', function(hex)
     return string.char(tonumber(hex, 16))
@@ -8,8 +8,8 @@ local function json_name(token)
   return '"' .. string.gsub(name, '["\\]', '\\%0') .. '"'
 end
 
--- {id, `Message` of `src/bus/mod.rs`}. The next sweep hands it out: a free slot can't wait for the
--- grace of a holder who may be gone.
+-- Adds a wake, {id, `Message` of src/domain/message.rs}, to the outbox. The next sweep returns it: a free slot can't
+-- wait for the grace of a holder that may be dead.
 local function send_wake(o, s)
   local _, owner = looks(o)
   local agent, name = string.match(s, '^(.-)/(.*)$')
@@ -20,16 +20,16 @@ local function send_wake(o, s)
   return entry
 end
 
--- At most `limit` waiting sessions for which an agent has a slot and which aren't on their way, in order.
+-- Returns at most `limit` waiting sessions, in order, for which an agent has a slot and which have no recent wake.
 local function untold(o, now, agent, again, limit)
   local found = {}
   if limit < 1 or call('EXISTS', o .. ':waiting:' .. agent) == 0 then
     return found
   end
-  -- Nothing that was written before may stay half done because of it.
+  -- A damaged gate must not stop the call, whose writes before it would be undone.
   local status, concurrency = gate(o, agent, true)
   local free = status == 'ACTIVE' and concurrency - running(o, now, agent) or 0
-  -- No more than were told can stand before those that weren't.
+  -- At most as many as were woken can be before those that weren't.
   local last = math.min(free, limit + call('HLEN', o .. ':woken')) - 1
   for _, s in ipairs(last >= 0 and call('ZRANGE', o .. ':waiting:' .. agent, 0, last) or {}) do
     if #found < limit and not is_on_its_way(o, now, call('HGET', o .. ':woken', s), again) then
@@ -39,22 +39,22 @@ local function untold(o, now, agent, again, limit)
   return found
 end
 
--- Tells a waiting session to come; it keeps its place until it is granted. Its wake.
+-- Wakes a waiting session, which keeps its place until its lease is granted; returns the wake.
 local function tell(o, now, s)
   local wake = send_wake(o, s)
   call('HSET', o .. ':woken', s, text(now) .. ' ' .. wake[1])
   return wake
 end
 
--- The agent waits for a slot of its owner, if a session of it does that could come.
+-- Queues the agent for a slot of its owner, if one of its sessions waits without a wake.
 local function offer(o, now, agent, again)
   if #untold(o, now, agent, again, 1) > 0 then
     take_turn(o, agent)
   end
 end
 
--- Tells sessions to come for the free slots of their owner: one of each agent, then again. Agents
--- without another one leave, so that each look tells somebody or is the last at its agent.
+-- Wakes sessions for the free slots of their owner: one of each agent, then again. Agents without another session leave
+-- the queue, so that each step wakes a session or removes an agent.
 local function take_turns(o, now, again, free)
   local wakes, left = {}, {}
   free = free > 0 and free - promised(o, now, again) or 0
@@ -82,11 +82,11 @@ local function take_turns(o, now, again, free)
   return wakes
 end
 
--- Wakes waiting sessions for which there is room. The wakes made.
+-- Wakes waiting sessions that have a free slot; returns the wakes.
 local function wake_waiting(o, now, agent, again)
   local free = free_of_owner(o, now)
   if free then
-    -- Who was told a moment ago has its slot already.
+    -- A session woken a moment ago has its slot already.
     again = math.max(again, LOOK_AGAIN_MS)
     offer(o, now, agent, again)
     return take_turns(o, now, again, free)
@@ -98,7 +98,7 @@ local function wake_waiting(o, now, agent, again)
   return wakes
 end
 
--- The same for all agents of the owner.
+-- Wakes waiting sessions of all agents of the owner.
 local function wake_all(o, now, again)
   local agents, free = call('SMEMBERS', o .. ':waiting'), free_of_owner(o, now)
   table.sort(agents)
@@ -114,7 +114,7 @@ local function wake_all(o, now, again)
   end
 end
 
--- Resumed, or given more slots.
+-- Wakes sessions of agents that were resumed or given more slots.
 local function gates_changed(o, now, writes)
   for _, write in ipairs(writes) do
     local agent = string.match(write[1], '^g/([^/]+)/gate$')
