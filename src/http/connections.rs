@@ -1,15 +1,12 @@
 //! Limits of open connections: in all and per address, and which one is closed for a new one.
 //!
 //! A connection **waits** while it has no whole request: none at all, half a header, half a body. It may be closed at
-//! any
-//! time for a new one, so that clients that send nothing never keep out others. A connection that **works** stays open;
-//! when
-//! all of them work, the next is refused.
+//! any time for a new one, so that clients that send nothing never keep out others. A connection that **works** stays
+//! open; when all of them work, the next is refused.
 //!
 //! A request may work as long as its caller likes: it waits for a job, or its answer is a stream. So one tenant may
-//! have no
-//! more requests at work than connections are free: half of all when alone, a third beside another tenant that does the
-//! same. One user of a tenant may have no more than are free for the tenant.
+//! have no more requests at work than connections are free: half of all when alone, a third beside another tenant that
+//! does the same. One user of a tenant may have no more than are free for the tenant.
 
 use crate::domain::ids::{Owner, OwnerPart};
 use crate::domain::share::{Sharers, TakenPlaces, has_free_place, subtract_count};

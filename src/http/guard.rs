@@ -222,8 +222,7 @@ fn as_problem(response: Response, method: &str, path: &str, route: Option<&str>)
 }
 
 /// Checks the origin of a request. Without authentication everybody who can reach the API may use it, so a web page
-/// must
-/// not: its requests have its own origin, or (after DNS rebinding) its own host name.
+/// must not: its requests have its own origin, or (after DNS rebinding) its own host name.
 fn check_origin(authority: Option<&Authority>, headers: &HeaderMap) -> Result<(), Problem> {
     let mut hosts = headers.get_all(header::HOST).iter();
     let host = hosts.next().and_then(|value| value.to_str().ok());

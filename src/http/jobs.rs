@@ -123,8 +123,7 @@ fn items(who: &Who, jobs: &[Job], details: bool) -> Vec<Value> {
 }
 
 /// Lists the jobs of a caller who may not read all: those that it asked for or may read by name. A bounded number of
-/// the
-/// newest jobs is read; `total` counts those found up to the next page.
+/// the newest jobs is read; `total` counts those found up to the next page.
 async fn seen(api: &Api, who: &Who, offset: usize, limit: usize, details: bool) -> Result<Response, Problem> {
     let filter = JobFilter { reader: Some(who.caller.reader()), ..JobFilter::default() };
     let (mut page, mut total, mut after) = (Vec::new(), 0, None);

@@ -1,6 +1,5 @@
 //! Lanes: large requests run apart from all others, on a part of the processors for each tenant, one after the other
-//! within
-//! it. So large requests of one tenant don't delay the others.
+//! within it. So large requests of one tenant don't delay the others.
 
 use super::load::{Cost, Load, Payer, Scales};
 use crate::process::large::{HandledBytes, run_apart};

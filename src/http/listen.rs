@@ -138,8 +138,7 @@ async fn attend(stream: TcpStream, seat: Arc<Seat>, all: CancellationToken, api:
 }
 
 /// Configures HTTP/1.1. [`Seat`] limits the times of headers, because it tells an idle connection from one that has
-/// begun
-/// a header.
+/// begun a header.
 fn http() -> http1::Builder {
     let mut builder = http1::Builder::new();
     builder.header_read_timeout(None).max_buf_size(HTTP_HEADER_BYTES);
@@ -147,8 +146,7 @@ fn http() -> http1::Builder {
 }
 
 /// Answers that there is no connection free, after reading the request. Health and metrics are answered as usual, so
-/// that
-/// no supervisor restarts a busy process.
+/// that no supervisor restarts a busy process.
 async fn refuse(stream: TcpStream, why: Admission, limit: usize, router: Router) {
     let api_service = TowerToHyperService::new(router);
     let service = service_fn(move |request: Request<Incoming>| {

@@ -1,8 +1,7 @@
 //! Memory of requests at work. A value takes many times the size of its text while it is handled, so requests that
-//! bring or
-//! read large ones wait for each other. One tenant may take at most half of the memory and no more than is free: half
-//! when
-//! alone, a third beside another that does the same. Users of one tenant share its part in the same way.
+//! bring or read large ones wait for each other. One tenant may take at most half of the memory and no more than is
+//! free: half when alone, a third beside another that does the same. Users of one tenant share its part in the same
+//! way.
 
 use crate::domain::ids::Owner;
 use crate::domain::share::{Sharers, subtract_count};
@@ -13,8 +12,7 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 
 /// Memory per byte of JSON while it is handled: a list of short numbers takes 16 bytes for each byte of text, twice
-/// while it
-/// is checked and written. Measured: 20 to 50 MiB for 900 KB.
+/// while it is checked and written. Measured: 20 to 50 MiB for 900 KB.
 const PER_BYTE: u64 = 32;
 
 /// Memory of a request that reads values named by its caller, at most 1 MB of text.

@@ -216,8 +216,7 @@ async fn request(api: &Api, who: &Who, mut input: Value, wait: Duration) -> Resu
 }
 
 /// Makes the head of an operation's job, and the id under which it runs. The job's id is derived like that of any job,
-/// from
-/// an event id that no submission can have: a hash of the caller's key, or a fresh one.
+/// from an event id that no submission can have: a hash of the caller's key, or a fresh one.
 fn head(api: &Api, who: &Who, path: &str, input: Value, hidden: Option<String>) -> (JobHead, EventId) {
     let key = who.key.clone().unwrap_or_else(ingress::fresh_id);
     let event = EventId::of_venue(&api.venue.key, IdOf::Operation { owner: who.owner(), key: &key });

@@ -23,8 +23,7 @@ pub(super) struct Place<'a> {
 
 impl Refused {
     /// Takes a place. Returns it with a token that is cancelled when a newer connection takes it: clients that send
-    /// nothing keep
-    /// nobody out, so a health check always gets a place.
+    /// nothing keep nobody out, so a health check always gets a place.
     pub(super) fn enter(&self) -> (Place<'_>, CancellationToken) {
         let mut places = self.0.lock();
         if places.taken.len() >= HTTP_REFUSALS

@@ -1,8 +1,7 @@
 //! `GET jobs/{id}/sse`: sends a job's record at each change and its live text, until it has ended.
 //!
 //! The `id` of a text event is the sequence number of its piece: a client that reconnects with it in `Last-Event-ID`
-//! goes
-//! on after it; without it, it gets all text that still exists. The final record is the last event.
+//! goes on after it; without it, it gets all text that still exists. The final record is the last event.
 
 use super::Api;
 use super::extract::Who;
@@ -126,8 +125,7 @@ struct LastRecord {
 
 impl LastRecord {
     /// Whether all text before it was sent, or its wait is over. A new stream whose number is past all text comes from
-    /// before
-    /// the queue began anew.
+    /// before the queue began anew.
     fn is_due(&self, place: Option<u64>, is_new: bool) -> bool {
         let is_sent = if is_new { place == self.behind } else { place >= self.behind };
         self.behind.is_none() || is_sent || self.deadline <= Instant::now()

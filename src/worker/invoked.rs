@@ -101,8 +101,7 @@ impl Places {
     }
 
     /// Releases a slot and gives it to the operation that waits next: of the tenants that have room the one with the
-    /// fewest
-    /// slots, of its users the one with the fewest, of its operations the oldest.
+    /// fewest slots, of its users the one with the fewest, of its operations the oldest.
     fn leave(&self, owner: &Owner, job: &JobId) -> Option<(Owner, JobId)> {
         let mut taken = self.taken.lock();
         taken.known.remove(job);

@@ -59,8 +59,7 @@ fn wanted(path: &str) -> Vec<(&str, &str)> {
 }
 
 /// Returns expressions that fill the parameters of `to` from an exchange with `from`; `None` if some are missing or
-/// none
-/// is in the answer.
+/// none is in the answer.
 fn parameters(from: &Route, to: &Route) -> Option<Map<String, Value>> {
     // The rest of this path follows a hash, and the hash is that of its body.
     if to.about.id == "putAsset" {

@@ -1,8 +1,7 @@
 //! The description of the API (`OpenAPI` 3.1), made from the list of routes and their types at the first request.
 //!
 //! It uses `schemars` and the list: `utoipa` would describe each route a second time, in an attribute beside its
-//! handler,
-//! and add twice as many crates; the operations' arguments need `schemars` anyway.
+//! handler, and add twice as many crates; the operations' arguments need `schemars` anyway.
 
 pub(super) mod answers;
 mod links;

@@ -1,6 +1,5 @@
 //! Rules that operations check when called, as patterns of a schema. They are here and not in the operation's own
-//! schema,
-//! which every prompt that offers it contains.
+//! schema, which every prompt that offers it contains.
 
 use crate::domain::authority::grant::MAX_GRANTS;
 use crate::domain::event::NAME;

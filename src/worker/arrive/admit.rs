@@ -70,8 +70,7 @@ pub(super) async fn admit_and_run(
             return;
         }
         // The event is in the mailbox and the session is due: its holder or the sweep goes on. Only a redelivery brings
-        // back the
-        // session of a dead worker.
+        // back the session of a dead worker.
         LeaseOutcome::Busy(until) if delivery.delivered > 1 => {
             delivery.settle.nak(until.since(worker.venue.now()).max(RETRY)).await;
         }
@@ -133,8 +132,7 @@ pub(super) async fn settle(worker: &Worker, settle: &Arc<dyn Settle>, end: sessi
 
 /// Answers an event that the agent or its mailbox refuses. A terminated agent's refusal is a job that can be read; an
 /// unknown owner gets no keys in the store. After a refusal for load or quota the client may retry under the same id,
-/// so
-/// no job is made.
+/// so no job is made.
 async fn not_taken(worker: &Worker, delivery: &Delivery, admit: &Admit, refusal: &Refusal) {
     let code = if matches!(refusal, Refusal::Quota(_)) { ErrorCode::QuotaExceeded } else { ErrorCode::Refused };
     let result = JobResult::ended(JobStatus::Rejected, code, format!("agent `{}`: {refusal}", delivery.agent));

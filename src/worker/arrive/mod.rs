@@ -1,6 +1,5 @@
 //! Stages 1 and 2: one delivery of the queue is admitted to its session, refused with an answer, or kept as a stray,
-//! and
-//! then settled. An admitted session that gets a lease runs (stage 3). This module reads no session.
+//! and then settled. An admitted session that gets a lease runs (stage 3). This module reads no session.
 
 mod admit;
 mod callers;

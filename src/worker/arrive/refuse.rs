@@ -70,16 +70,14 @@ pub(super) async fn not_known(worker: &Worker, delivery: &Delivery, unknown: Unk
 }
 
 /// Derives the id of a message without one from its place in the stream: the same for each redelivery, different for
-/// each
-/// publication.
+/// each publication.
 pub(super) fn id_of_place(venue_key: &[u8], delivery: &Delivery) -> EventId {
     let Delivery { published, sequence, .. } = *delivery;
     EventId::of_venue(venue_key, IdOf::Place { published, sequence })
 }
 
 /// Returns where the answer to a refused message goes, if its sender may name that subject. An unknown owner gets only
-/// a
-/// shared inbox, and only where no tokens are required.
+/// a shared inbox, and only where no tokens are required.
 pub(super) fn answer_to(worker: &Worker, owner: Option<&Owner>, body: &[u8]) -> Option<String> {
     let allowed = if worker.options.auth.is_required() { reply_to_own } else { reply_to_allowed };
     let (tenant, user) = owner.map(|owner| (owner.tenant().token(), owner.user().token())).unwrap_or_default();
@@ -93,8 +91,7 @@ pub(super) fn reply_to(body: &[u8]) -> Option<String> {
 }
 
 /// Publishes the terminal answer, then acknowledges, so that no refusal is lost and none is retried. A message that may
-/// be
-/// of a newer build is left to that build.
+/// be of a newer build is left to that build.
 pub(super) async fn refuse(worker: &Worker, delivery: &Delivery, refused: impl Into<Refused>) {
     let Refused { result, may_be_newer } = refused.into();
     let reason = result.error.as_deref().unwrap_or_default();

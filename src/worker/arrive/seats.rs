@@ -2,16 +2,14 @@
 //!
 //! Where a venue has several tenants, none may take all slots, and some are reserved for tenants that hold none. Of the
 //! waiting sessions, one of the tenant with the fewest slots is started first, so a tenant that submits very much
-//! delays
-//! others by one slot, not by all that it has submitted. Users of one tenant share its slots in the same way. More
-//! messages are taken from the queue than there are free slots, so that messages of other owners behind them are seen.
+//! delays others by one slot, not by all that it has submitted. Users of one tenant share its slots in the same way.
+//! More messages are taken from the queue than there are free slots, so that messages of other owners behind them are
+//! seen.
 //!
 //! A session without a slot is not leased: it stays due in the store, where any worker finds it, and is remembered
-//! here.
-//! While slots are held long, as by models that never answer, sessions of owners that hold none begin beyond the number
-//! of slots. Messages of waiting sessions stay unacknowledged, at most as many as wait, so that the queue's length
-//! shows
-//! the load to whatever scales the fleet.
+//! here. While slots are held long, as by models that never answer, sessions of owners that hold none begin beyond the
+//! number of slots. Messages of waiting sessions stay unacknowledged, at most as many as wait, so that the queue's
+//! length shows the load to whatever scales the fleet.
 
 mod table;
 
@@ -38,8 +36,7 @@ const NAMED: usize = 256;
 const TOLD: usize = 16;
 
 /// Unacknowledged messages of waiting sessions, of all owners: enough to show the load, and with hundreds of workers
-/// still
-/// far below the number at which a consumer stops delivering.
+/// still far below the number at which a consumer stops delivering.
 const HELD: usize = 200;
 
 /// Messages received at once while several owners are known: reading past the messages of one owner costs little more
@@ -50,8 +47,7 @@ pub(super) const AHEAD: usize = 256;
 const LOOK: Duration = Duration::from_millis(100);
 
 /// Pause and number of messages while one owner has all slots: a cancellation among the next few needs no slot. The
-/// rest
-/// stays in the queue, in order.
+/// rest stays in the queue, in order.
 const LOOK_ALONE: Duration = Duration::from_secs(1);
 const AHEAD_ALONE: usize = 32;
 
@@ -127,8 +123,7 @@ impl Seats {
     }
 
     /// Returns whose session runs next: of the tenants that have room the one with the fewest slots, of its users the
-    /// one
-    /// with the fewest; equals take turns.
+    /// one with the fewest; equals take turns.
     fn next_turn(&self, table: &Table) -> Option<LinePlace> {
         let long = table.long_holds(self.slots);
         let tenants = table.turns.iter().map(|name| {
@@ -299,8 +294,7 @@ impl Seats {
 
     /// Returns how many sessions to ask the store for when a slot of the owner was released, until
     /// [`Seats::finish_lookup`]: it has room, none of its remembered sessions waits, and more may be due. `None`: not
-    /// now;
-    /// the sweep finds those of an owner that has nothing here.
+    /// now; the sweep finds those of an owner that has nothing here.
     pub(crate) fn missing(&self, owner: &Owner) -> Option<usize> {
         let mut table = self.table.lock();
         let room = self.room(&table, owner);

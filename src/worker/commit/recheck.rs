@@ -8,8 +8,7 @@ use crate::domain::resource::{HeldNamespaces, Use};
 use crate::domain::session::{CallRecord, TurnRecord};
 
 /// Returns the calls that are denied now, by index in the reply, with the text of the denial. Calls that took effect at
-/// once
-/// can't be undone and stay.
+/// once can't be undone and stay.
 pub(crate) fn denied(calls: &[(u32, PlannedCall)], record: &TurnRecord, now: &Authority) -> Vec<(u32, String)> {
     let check = |(index, call): &(u32, PlannedCall)| {
         let made = held_back(record, *index)?;

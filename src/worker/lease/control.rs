@@ -1,6 +1,5 @@
 //! Cancellation signals. A signal only makes the worker look: anybody may have sent it, and the store says whether the
-//! task
-//! is cancelled. The renewal of the lease finds cancellations whose signal is lost.
+//! task is cancelled. The renewal of the lease finds cancellations whose signal is lost.
 
 use crate::bus::Signal;
 use crate::domain::ids::{JobId, Owner};

@@ -38,8 +38,7 @@ pub(crate) struct Stops {
     /// The task that the running turn serves, and the token that cancels that turn.
     serving: Arc<Mutex<Option<(JobId, CancellationToken)>>>,
     /// Steady time of the last successful request for the lease. It is the time before the request, so that the lease
-    /// is
-    /// never thought longer than it is.
+    /// is never thought longer than it is.
     asked: Arc<Mutex<Duration>>,
     /// Locked by a renewal, and by writes that may release the lease.
     alone: Arc<tokio::sync::Mutex<()>>,
@@ -61,8 +60,7 @@ impl Stops {
     }
 
     /// Begins a turn that serves `job`. Each turn has its own token, so that a cancellation doesn't stop the session's
-    /// next
-    /// task.
+    /// next task.
     pub(crate) fn serve(&self, job: Option<&JobId>) -> CancellationToken {
         let token = CancellationToken::new();
         let serving = job.map(|job| (job.clone(), token.clone()));
@@ -71,8 +69,7 @@ impl Stops {
     }
 
     /// Blocks renewals until the guard is dropped. A renewal after a write that releases the lease would find no lease
-    /// and
-    /// report it lost; the messages of that write would then wait for the sweep.
+    /// and report it lost; the messages of that write would then wait for the sweep.
     pub(crate) async fn alone(&self) -> OwnedMutexGuard<()> {
         Arc::clone(&self.alone).lock_owned().await
     }
@@ -123,8 +120,7 @@ pub(crate) fn is_sure(worker: &Worker, leased: &Leased) -> bool {
 }
 
 /// Makes sure that the lease can't have expired, before a step that costs money. The process may have been suspended
-/// for
-/// longer than the lease, and another worker may have the reply.
+/// for longer than the lease, and another worker may have the reply.
 pub(crate) async fn assure(worker: &Worker, leased: &Leased) -> Result<(), Stop> {
     let (ttl, stops) = (worker.options.lease, &leased.stops);
     if is_sure(worker, leased) {

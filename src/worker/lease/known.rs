@@ -19,8 +19,7 @@ const POLICIES: usize = 1_024;
 const OPERATOR_LOOK: Duration = Duration::from_secs(1);
 
 /// Cached values, each with its version and the generation of the store it was read in: after a loss, the same version
-/// may
-/// be another value.
+/// may be another value.
 pub(crate) struct Known {
     /// Keyed by the version of the agent's gate, which each change increments.
     agents: Cache<(Owner, AgentId), (ReadAt, Arc<AgentRecord>)>,

@@ -1,8 +1,6 @@
 //! Releases after store errors. A holder whose store doesn't answer, or that can't read what it was given (a newer
-//! build
-//! may have written it), is alive, and only dead workers count as crashes. So the lease is released as soon as the
-//! store
-//! answers, expired or not; it counts as a crash only if another worker acquired it first.
+//! build may have written it), is alive, and only dead workers count as crashes. So the lease is released as soon as
+//! the store answers, expired or not; it counts as a crash only if another worker acquired it first.
 
 use crate::domain::ids::{Owner, SessionKey};
 use crate::process::retry::{AttemptFailure, RetryPolicy, retry};
@@ -86,8 +84,7 @@ pub(crate) fn give_back(worker: &Worker, lease: &Lease, pause: Duration) {
 }
 
 /// Releases a lease that an unanswered request may have acquired. The request is repeated with its token, but without
-/// its
-/// event, which is delivered again.
+/// its event, which is delivered again.
 pub(crate) fn return_grant(worker: &Worker, admit: &Admit) {
     if admit.lease.is_none() {
         return;

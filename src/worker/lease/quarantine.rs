@@ -1,6 +1,5 @@
 //! Quarantine: events that may have killed workers run one at a time here. A session that waits for it holds no slot of
-//! a
-//! worker, of its agent or of its owner.
+//! a worker, of its agent or of its owner.
 
 use crate::domain::ids::{Owner, SessionKey};
 use parking_lot::Mutex;

@@ -45,8 +45,7 @@ fn waiting_note(leased: &Leased) -> Option<Failures> {
 }
 
 /// Returns the provider's failures in this turn and under earlier leases. Failures of another task don't count; an
-/// older
-/// build didn't store the task.
+/// older build didn't store the task.
 fn failures(leased: &Leased, job: Option<&JobId>) -> Option<Failures> {
     waiting_note(leased).filter(|note| note.today.is_none() && note.job.is_none() || note.job.as_ref() == job)
 }
@@ -94,8 +93,7 @@ pub(crate) fn session_day(session: &SessionKey, today: &Today) -> DocWrite {
 }
 
 /// Returns the pause after the last failure, `asked` at least; `None` when the tries are used up, or when the pause
-/// would end
-/// after the total time of all tries.
+/// would end after the total time of all tries.
 pub(crate) fn next_wait(
     worker: &Worker,
     leased: &Leased,
@@ -141,8 +139,7 @@ pub(crate) async fn unavailable(
 }
 
 /// Releases the lease until the end of the wait or the deadline of the task, and stores the reason for readers of the
-/// job or
-/// the session. Only an event that the wait accepts ends it sooner.
+/// job or the session. Only an event that the wait accepts ends it sooner.
 pub(crate) async fn give_back_until(
     worker: &Worker,
     leased: &mut Leased,

@@ -1,8 +1,7 @@
 //! Stage 5 of an agent with several models: if one can't be called, the next one is.
 //!
 //! Each turn begins with the first model. Nothing about the others is stored between turns, so the worker that
-//! continues
-//! after a crash begins with the first again: no reply had been received.
+//! continues after a crash begins with the first again: no reply had been received.
 
 use super::origin;
 use super::spend::{self, ModelAsked};

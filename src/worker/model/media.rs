@@ -1,6 +1,5 @@
 //! Stage 5: the bytes of pictures and files of a request. They are read right before the model is called, under the
-//! turn's
-//! authority, and within the memory that all calls of the process share.
+//! turn's authority, and within the memory that all calls of the process share.
 
 use crate::domain::authority::ResourcePath;
 use crate::domain::chat::ModelRequest;

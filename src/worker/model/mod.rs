@@ -1,6 +1,5 @@
 //! Stage 5: sends a request to a model and returns its reply and its usage, or when to call again. Money is reserved
-//! before
-//! the call and settled after it. The reply is recorded; its calls are made in stage 6.
+//! before the call and settled after it. The reply is recorded; its calls are made in stage 6.
 
 pub(super) mod fallback;
 pub(super) mod media;

@@ -27,8 +27,7 @@ pub(crate) async fn check(worker: &Worker, setting: &Setting) -> Result<Result<O
 }
 
 /// Counts a turn whose model was called. A paid reply is not discarded for the count: if other writers were always
-/// faster,
-/// the turn is missing from it.
+/// faster, the turn is missing from it.
 pub(crate) async fn count(worker: &Worker, setting: &Setting, Counted(key): Counted) {
     let venue = &worker.venue;
     let once = Once([key.clone()]);

@@ -43,8 +43,7 @@ fn refused(why: ModelFailure) -> ModelAsked {
 }
 
 /// Calls one model once, within the budgets of the request, the caps and the rate limits of its provider. The first
-/// call of
-/// a turn that costs something takes `counted`.
+/// call of a turn that costs something takes `counted`.
 pub(crate) async fn ask(
     worker: &Worker,
     leased: &mut Leased,
@@ -162,8 +161,7 @@ async fn book(
 }
 
 /// Reserves the cost of the call in all its accounts. Returns which limit cut the reply to how many tokens, if one did;
-/// an
-/// error if the call can't be made.
+/// an error if the call can't be made.
 async fn hold(
     worker: &Worker,
     wallet: &Wallet<'_>,

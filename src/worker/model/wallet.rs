@@ -1,14 +1,10 @@
 //! Accounts that a model call is paid from: those of its task, and those of the caps of its session, of its owner's
-//! day, of
-//! its user's day and of its model's day.
+//! day, of its user's day and of its model's day.
 //!
 //! The owner's accounts are in one place of the store and are reserved, or settled, in one write. Accounts that all
-//! owners
-//! share are in another place and are reserved after it; if there is no room, the first reservation is settled. What a
-//! dead
-//! worker has reserved counts as spent at the next call of its session, or after an hour and a half: the call may have
-//! been
-//! made. A paid reply is never lost to a failed settlement: it then counts as it was reserved.
+//! owners share are in another place and are reserved after it; if there is no room, the first reservation is settled.
+//! What a dead worker has reserved counts as spent at the next call of its session, or after an hour and a half: the
+//! call may have been made. A paid reply is never lost to a failed settlement: it then counts as it was reserved.
 
 use crate::domain::budget;
 use crate::domain::budget::{Account, Allotment, BudgetUse, BudgetedCall, LimitOrigin, Purse, Short};
@@ -96,8 +92,7 @@ impl<'w> Wallet<'w> {
         let of_owner = caps.iter().any(|cap| cap.of == Of::Owner);
         let of_user = caps.iter().find(|cap| matches!(cap.of, Of::User(_)));
         // Tasks of an owner are grouped by the account of its day, those of a user by the account of his; else all that
-        // one
-        // request causes, by its account.
+        // one request causes, by its account.
         let lane = match of_user {
             _ if of_owner => String::new(),
             Some(cap) => book_of(cap, setting),
@@ -120,8 +115,7 @@ impl<'w> Wallet<'w> {
     }
 
     /// Reserves the cost of a call in all accounts or in none; `None` where nothing limits it. Before the `last` call
-    /// of a task
-    /// its own budget doesn't count; caps do.
+    /// of a task its own budget doesn't count; caps do.
     pub(crate) async fn hold(
         &self,
         call: BudgetedCall<'_>,
@@ -160,8 +154,7 @@ impl<'w> Wallet<'w> {
     }
 
     /// Changes all accounts in one place or none, together with other calls of this process. If other processes were
-    /// always
-    /// faster, the rest counts as reserved by them.
+    /// always faster, the rest counts as reserved by them.
     async fn make(&self, place: &Arc<Shelf>, step: Step) -> Result<Result<Option<Allotment>, Short>, StoreError> {
         if place.keys.is_empty() {
             return Ok(Ok(None));

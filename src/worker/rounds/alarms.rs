@@ -9,8 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// Timers that one worker fires at once. Each takes a few calls of the store; turns don't wait for timers, nor timers
-/// for
-/// slots.
+/// for slots.
 const AT_ONCE: usize = 8;
 
 /// Pause after an error of the store.

@@ -1,6 +1,5 @@
 //! The audit: each worker looks for lost changes in its shards and repairs them; one worker of the fleet writes the
-//! markers
-//! by which a restored, older store is recognised.
+//! markers by which a restored, older store is recognised.
 
 use crate::store::{DocWrite, OutsideWrite, StoreError, keys};
 use crate::upkeep::audit::{self, AuditError, AuditWatch};

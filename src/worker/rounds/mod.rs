@@ -1,6 +1,5 @@
 //! Periodic tasks of a worker: they do what lost messages would have done, fire timers, repair lost changes, and forget
-//! what
-//! retention is over for. They publish wakes and run no turn.
+//! what retention is over for. They publish wakes and run no turn.
 
 pub(super) mod alarms;
 pub(super) mod auditor;

@@ -39,8 +39,7 @@ pub(crate) struct Made<'a> {
 }
 
 /// Returns the awaiting outcome of a call that needs approval; `None` when the call is made at once. A call that would
-/// be
-/// denied needs no approval.
+/// be denied needs no approval.
 pub(crate) fn ask_person(round: &Round<'_>, made: &Made<'_>) -> Option<CallOutcome> {
     let policy = round.consents()?;
     let authority = &round.caller.authority;
@@ -134,8 +133,7 @@ fn ask(round: &Round<'_>, made: &Made<'_>, subject: ApprovalSubject, time: Durat
 }
 
 /// Returns the waiting calls that are decided: answered, expired, or of a task that has ended. An unanswered approval
-/// is
-/// closed here, so that no later answer counts.
+/// is closed here, so that no later answer counts.
 pub(crate) async fn decided(worker: &Worker, leased: &Leased) -> Result<Vec<(AwaitingCall, Answer)>, Stop> {
     let Some(awaiting) = &leased.run.state.awaiting else { return Ok(Vec::new()) };
     let withdrawn = leased.run.is_withdrawn();

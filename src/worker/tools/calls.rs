@@ -64,8 +64,7 @@ pub(crate) struct Round<'a> {
 }
 
 /// Makes the calls of a reply. Calls on the workspace run in the order of the reply, so that each sees the writes of
-/// those
-/// before it; the others run at the same time.
+/// those before it; the others run at the same time.
 pub(crate) async fn make(
     worker: &Worker,
     leased: &Leased,
@@ -379,8 +378,7 @@ impl Round<'_> {
     }
 
     /// Makes the outcome of an operation's result. `agent`: the agent that serves a child job; `rest`: where the rest
-    /// of a large
-    /// result is.
+    /// of a large result is.
     pub(crate) fn returned(
         &self,
         index: u32,
@@ -405,8 +403,7 @@ pub(crate) fn refused(error: OpError) -> Result<CallOutcome, Stop> {
     match error {
         OpError::Fenced => Err(Stop::Lost),
         // The contended write changed nothing, and the model can read what earlier writes left: a turn that began anew
-        // couldn't
-        // know either.
+        // couldn't know either.
         OpError::Store(error @ StoreError::Contended { .. }) => Ok(wrong(Outcome::Error, &error)),
         // A retry would not repair a damaged value.
         OpError::Store(error) if error.is_transient() => Err(Stop::Store(error)),

@@ -139,8 +139,7 @@ impl Round<'_> {
     }
 
     /// Records that a call is about to be made. `repeatable`: after a crash the next holder makes it again, with the
-    /// same
-    /// idempotency key.
+    /// same idempotency key.
     pub(super) async fn begin(
         &self,
         index: u32,

@@ -30,8 +30,7 @@ pub(crate) struct Called<'a> {
 }
 
 /// Calls a resource's tool. A write that takes effect at once is recorded before and after it; if an earlier holder has
-/// begun
-/// it and not recorded its end, it is made again under its key.
+/// begun it and not recorded its end, it is made again under its key.
 pub(crate) async fn call(round: &Round<'_>, called: Called<'_>, arguments: &Value) -> Result<CallOutcome, Stop> {
     if let Some(outcome) = round.outcome_before(called.index) {
         return Ok(outcome);
