@@ -263,7 +263,7 @@ impl Scripted {
         if scripts.len() >= SCRIPTS && !scripts.contains_key(key) {
             return Err(ScriptError::TooMany);
         }
-        // Another call may have been faster: its counts stand.
+        // Another call may have been faster: its script is used.
         Ok(Arc::clone(scripts.entry(key.to_owned()).or_insert_with(|| Arc::new(script))))
     }
 }
