@@ -142,7 +142,6 @@ pub(crate) enum Agent {
 }
 
 impl Agent {
-    /// Runs it.
     pub async fn run(self, context: &Context) -> Result<Exit, Failure> {
         match self {
             Self::Apply { files, dry_run, strict, server } => {

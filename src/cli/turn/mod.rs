@@ -165,7 +165,6 @@ impl Name {
 }
 
 impl Turn {
-    /// Runs it.
     pub async fn run(self, context: &Context) -> Result<Exit, Failure> {
         let out = context.out;
         let done = match self {
