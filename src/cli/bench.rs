@@ -55,7 +55,7 @@ pub(crate) enum Bench {
     Readers(Readers),
 }
 
-/// Who reads how much.
+/// Options of `bench readers`.
 #[derive(Debug, Clone, Copy, Args)]
 pub(crate) struct Readers {
     /// Reads of the one owner at the same time
@@ -84,7 +84,7 @@ impl Readers {
     }
 }
 
-/// Who submits how much.
+/// Options of `bench fairness`.
 #[derive(Debug, Clone, Copy, Args)]
 pub(crate) struct Fairness {
     /// Owners beside the one
@@ -112,7 +112,7 @@ impl Fairness {
     }
 }
 
-/// Who has nothing to do.
+/// Options of `bench idle`.
 #[derive(Debug, Clone, Copy, Args)]
 pub(crate) struct Idle {
     /// Owners
@@ -136,7 +136,7 @@ impl Idle {
     }
 }
 
-/// How long one session goes on.
+/// Options of `bench growth`.
 #[derive(Debug, Clone, Copy, Args)]
 pub(crate) struct Growth {
     /// Turns; written bytes are told around the 10th, the 100th and the last
@@ -144,7 +144,7 @@ pub(crate) struct Growth {
     turns: usize,
 }
 
-/// How many sessions.
+/// Options of `bench sessions`.
 #[derive(Debug, Clone, Copy, Args)]
 pub(crate) struct Sessions {
     /// Sessions that wait for a person, each with an open task
@@ -155,7 +155,7 @@ pub(crate) struct Sessions {
     running: usize,
 }
 
-/// How much is measured.
+/// Options of `bench turns` and `bench latency`.
 #[derive(Debug, Clone, Copy, Args)]
 pub(crate) struct Load {
     /// Tasks

@@ -81,7 +81,7 @@ pub(crate) fn text(record: &Value) -> Option<String> {
     let until = (!waiting["until"].is_null()).then(|| format!("; it goes on at {}", time(&waiting["until"])));
     let advice = waiting["advice"].as_str().map(|advice| format!("; {advice}"));
     let text = reason(record)? + &until.unwrap_or_default() + &advice.unwrap_or_default();
-    // The text may contain words of a provider, or of whoever suspended an agent.
+    // The text may contain words of a provider, or of a person who suspended an agent.
     Some(escape::cell(&text).into_owned())
 }
 

@@ -55,7 +55,7 @@ pub(crate) enum WorkerCommand {
     Drain(Drain),
 }
 
-/// Which, and whether to wait.
+/// Options of `worker drain`.
 #[derive(Debug, Args)]
 pub(crate) struct Drain {
     /// Their names, as `trellis worker list` shows them

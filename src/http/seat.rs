@@ -47,7 +47,7 @@ impl Table {
         self.0.lock()
     }
 
-    /// Takes a seat for a connection, which may close another one; the error says why there is none.
+    /// Adds a connection, which may close another one; the error says why it is refused.
     pub(super) fn seat(self: &Arc<Self>, from: IpAddr, all: &CancellationToken) -> Result<Arc<Seat>, Admission> {
         let mut seats = self.lock();
         match seats.connections.accept(from) {
@@ -65,7 +65,7 @@ impl Table {
     }
 }
 
-/// The seat of one connection, until it is dropped.
+/// An open connection; dropping this removes it from the table.
 pub(super) struct Seat {
     table: Arc<Table>,
     number: u64,
@@ -123,7 +123,7 @@ impl Seat {
                 Phase::Body | Phase::Work => Duration::MAX,
             };
             tokio::select! {
-                // The sender lives as long as this seat.
+                // The sender lives as long as this value.
                 _ = phase.changed() => {}
                 () = sleep(time) => {
                     // The end of a long answer may still be on its way.

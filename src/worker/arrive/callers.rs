@@ -77,7 +77,7 @@ pub(super) async fn identified(
         return unnamed(submission);
     }
     let Some(known) = recognised(worker, delivery).await? else {
-        // Without required tokens, whoever may publish for an owner acts as that owner.
+        // Without required tokens, a client that may publish for an owner acts as that owner.
         return unnamed(Submission { caller: Some(delivery.owner.to_string()), ..submission });
     };
     let (ability, on) = match &submission.job {

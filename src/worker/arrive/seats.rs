@@ -9,7 +9,7 @@
 //! A session without a slot is not leased: it stays due in the store, where any worker finds it, and is remembered
 //! here. While slots are held long, as by models that never answer, sessions of owners that hold none begin beyond the
 //! number of slots. Messages of waiting sessions stay unacknowledged, at most as many as wait, so that the queue's
-//! length shows the load to whatever scales the fleet.
+//! length shows the load to an autoscaler.
 
 mod table;
 

@@ -294,12 +294,12 @@ async fn back_off(worker: &Worker, leased: &mut Leased) -> Result<bool, Stop> {
     Ok(false)
 }
 
-/// Consumes events that need no model: tasks that ended from outside, results that nobody awaits.
+/// Consumes events that need no model: tasks that ended from outside, results that no turn waits for.
 pub(crate) async fn settle(worker: &Worker, leased: &mut Leased, settled: &[Pending]) -> Result<bool, Stop> {
     let (mut told, mut writes) = (Told::default(), Vec::new());
     for pending in settled {
         if let Payload::Task { job, .. } = &pending.event.payload {
-            // Whoever ended the task sends the same messages under the same ids: a repetition is harmless.
+            // The process that ended the task sends the same messages under the same ids: a repetition is harmless.
             let found = jobs::get(&worker.venue, &leased.lease.owner, job).await?;
             if let Some(Job { head, result: Some(result), updated, .. }) = found {
                 if result.error_code == Some(ErrorCode::Dead) {

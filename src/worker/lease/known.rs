@@ -11,9 +11,9 @@ use quick_cache::sync::Cache;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Cached agents.
+/// Number of cached agents.
 const AGENTS: usize = 1_024;
-/// Cached policies.
+/// Number of cached policies.
 const POLICIES: usize = 1_024;
 /// Age at which the revocations of operators are read again.
 const OPERATOR_LOOK: Duration = Duration::from_secs(1);

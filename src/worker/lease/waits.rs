@@ -167,7 +167,7 @@ fn policy_of(retry: &Retry, venue: RetryPolicy) -> RetryPolicy {
     }
 }
 
-/// Suspends an agent whose requests no model can answer, until somebody has corrected it and resumes it.
+/// Suspends an agent whose requests no model can answer, until a person has corrected and resumed it.
 pub(crate) async fn suspend(
     worker: &Worker,
     leased: &mut Leased,

@@ -1,4 +1,4 @@
-//! The sweep: finds what is due where the message that says so was lost.
+//! The sweep: finds due sessions, timers and other items whose messages were lost.
 
 use super::GOODBYE;
 use crate::domain::ids::Owner;

@@ -126,7 +126,7 @@ fn ask(round: &Round<'_>, made: &Made<'_>, subject: ApprovalSubject, time: Durat
     approval.under = setting.authority.clone().nowhere();
     let text = format!("awaiting a person: approval `{}`", approval.id);
     let resolved = Resolved { target: made.target.clone(), arguments: made.arguments.clone() };
-    // Whatever a person changes: bound arguments stay as they were shown.
+    // A person may change the other arguments; bound ones stay as they were shown.
     let injection = Injection { values: fixed(round, made), ..Injection::default() };
     let planned = PlannedCall { what: Ok(resolved), injection, ..made.call.clone() };
     CallOutcome { asked: Some(Box::new(Asked { approval, planned })), ..CallOutcome::plain(Outcome::Awaiting, &text) }
