@@ -122,7 +122,7 @@ pub(super) async fn run(worker: &Worker, leased: &mut Leased, agent: &AgentRecor
     leased.cancelled = leased.stops.serve(job.as_ref());
     let _served = job.as_ref().map(|job| worker.control.serve(&owner, job, &leased.cancelled));
     let (setting, workspace, pinned) = Box::pin(begin(&worker.venue, agent, setting, leased.expired)).await?;
-    // Messages and records use the agent as it was configured when the task began.
+    // Prompt and calls use the agent with its pins resolved; the commit writes the agent as it is configured.
     let meant = pinned.as_deref().unwrap_or(agent);
     let ground = Ground { workspace, policy: version };
     let approved = matches!(start, Start::Answers(_));

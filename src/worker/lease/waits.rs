@@ -139,7 +139,7 @@ pub(crate) async fn unavailable(
 }
 
 /// Releases the lease until the end of the wait or the deadline of the task, and stores the reason for readers of the
-/// job or the session. Only an event that the wait accepts ends it sooner.
+/// job or the session. Wakes end it sooner only where `wait.told` says that the limit sends one.
 pub(crate) async fn give_back_until(
     worker: &Worker,
     leased: &mut Leased,
