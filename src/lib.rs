@@ -1,7 +1,7 @@
 //! Trellis: an event-driven job worker that runs fleets of persistent AI agents from a queue.
 //!
-//! The modules stand in the order an event travels. `domain` decides and never sees a clock, a
-//! socket or a backend; everything else is a thin shell around it.
+//! The modules are in the order in which an event passes them. `domain` makes the decisions and uses no clock, socket or
+//! backend; the other modules are a thin shell around it.
 //!
 //! | stage | pure part | shell |
 //! |---|---|---|
@@ -24,22 +24,22 @@
 //! | session | [`SessionKey`](domain::ids::SessionKey): one conversation of an agent; one turn of it runs at a time, fleet-wide |
 //! | task, message, result | the events that come in, [`Event`](domain::event::Event): a request with a job behind it, a notification, the end of an outbound job |
 //! | job | [`Job`](domain::job::Job): the handle of a task or of an outbound call |
-//! | mandate | [`Mandate`](domain::event::Mandate): whose request a turn serves, and under what |
+//! | mandate | [`Mandate`](domain::event::Mandate): the request that a turn serves, with its caller and its authority |
 //! | envelope | [`Envelope`](domain::authority::envelope::Envelope): what travels with a request: grants, deadline, lineage |
-//! | authority, capability | [`Authority`](domain::authority::Authority) made of [`Capability`](domain::authority::Capability): an ability on a path; both only ever narrow |
+//! | authority, capability | [`Authority`](domain::authority::Authority) made of [`Capability`](domain::authority::Capability): an ability on a path; both only narrow |
 //! | mailbox | a session's pending events in order, [`MailboxEntry`](store::MailboxEntry) |
 //! | lease | [`Lease`](store::Lease): the exclusive, expiring right to run a session, with a growing epoch that fences |
 //! | turn | [`Turn`](domain::turn::Turn): one context, one model call, the calls it asked for, one commit |
 //! | run | [`Run`](domain::turn::run::Run): the turns from waking to sleeping |
 //! | section | one labelled piece of a context |
-//! | ledger | the record of what every section was, where it came from and why it was cut: [`Manifest`](domain::context::record::manifest::Manifest) |
+//! | ledger | the record of each section: its content, its source, and why it was cut: [`Manifest`](domain::context::record::manifest::Manifest) |
 //! | commit | [`Commit`](store::Commit): the one atomic write of a turn |
 //! | outbox | messages that a commit decided, not yet published: [`OutboxEntry`](store::OutboxEntry) |
 //! | venue | [`Venue`](venue::Venue): one store, one queue, one catalog, and everything kept there |
 //! | operation | [`Operation`](venue::operation::Operation): what agents and callers can do, by catalog path |
 //! | tool | an operation, resource or harness function as a model sees it |
 //! | budget, cap, quota | what a request may spend; what an owner may spend in a day; what an owner may keep |
-//! | dead letter | [`DeadLetter`](domain::dead::DeadLetter): a task that ended its workers too often |
+//! | dead letter | [`DeadLetter`](domain::dead::DeadLetter): a task that killed too many workers |
 
 pub use trellis_domain as domain;
 

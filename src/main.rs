@@ -1,4 +1,4 @@
-//! The binary: arguments and environment in, exit code out.
+//! The binary: passes arguments and environment to the command line, and returns its exit code.
 
 use std::process::ExitCode;
 

@@ -1,4 +1,4 @@
-//! Calls of a store and of a bus, counted for a measurement: a layer around each that no other process has.
+//! Counts calls of a store and of a bus during a measurement, by a layer around each.
 
 use crate::bus::{
     Alarm, Alarms, Bus, BusError, Delivery, LiveFeed, LiveSubject, Ringing, Settle, Signal, Unreadable, WhenEmpty,
@@ -19,7 +19,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// Methods of the bus that are counted, those of acknowledgements and alarms among them.
+/// Methods of the bus that are counted, those of acknowledgements and alarms included.
 const BUS_CALLS: [&str; 14] = [
     "receive",
     "publish",
@@ -37,17 +37,17 @@ const BUS_CALLS: [&str; 14] = [
     "alarm_cleared",
 ];
 
-/// How often each call was made.
+/// Number of calls by method.
 pub(super) type Calls = BTreeMap<&'static str, u64>;
 
-/// What was counted since the layers are there.
+/// Counts of calls since the layers were added.
 pub(super) struct CallCounts {
     store: Vec<AtomicU64>,
     bus: [AtomicU64; BUS_CALLS.len()],
 }
 
 impl CallCounts {
-    /// Puts a counting layer around the store and the bus of a venue that nobody else has as yet.
+    /// Adds a counting layer to the store and the bus of a venue that nothing else uses yet.
     pub(super) fn around(venue: &mut Venue) -> Arc<Self> {
         let counts = Arc::new(Self {
             store: METHODS.iter().map(|_| AtomicU64::new(0)).collect(),
@@ -58,15 +58,15 @@ impl CallCounts {
         counts
     }
 
-    /// Calls of the store until now.
+    /// Returns the calls of the store so far.
     pub(super) fn store(&self) -> Calls {
         let counted = METHODS.iter().zip(&self.store);
-        // How full the store is, is mostly known without asking it.
+        // The fill of the store is mostly known without a call.
         let counted = counted.filter(|(method, _)| method.name != "fill");
         counted.map(|(method, count)| (method.name, count.load(Ordering::Relaxed))).collect()
     }
 
-    /// Calls of the bus until now.
+    /// Returns the calls of the bus so far.
     pub(super) fn bus(&self) -> Calls {
         BUS_CALLS.iter().zip(&self.bus).map(|(name, count)| (*name, count.load(Ordering::Relaxed))).collect()
     }

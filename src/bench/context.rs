@@ -1,4 +1,4 @@
-//! `trellis bench context`: what a prompt costs to build, without any store or model.
+//! `trellis bench context`: measures how long a prompt takes to build, without a store or a model.
 
 use crate::domain::agent::{AgentConfig, CompletedBy, PromptStyle};
 use crate::domain::authority::Authority;
@@ -17,31 +17,31 @@ use serde_json::{Value, json};
 use std::hint::black_box;
 use std::time::Instant;
 
-/// Paths of the context.
+/// Number of paths in the context.
 const PATHS: usize = 40;
-/// Bytes of the context.
+/// Size of the context in bytes.
 const CONTEXT: usize = 180_000;
-/// Bytes of the large value.
+/// Size of the large value in bytes.
 const LARGE: usize = 10_000_000;
-/// Repetitions; the median counts.
+/// Repetitions of each measurement; the median is reported.
 const ROUNDS: usize = 201;
 
-/// Times in microseconds, each the median of 201.
+/// Times in microseconds, each the median of 201 repetitions.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct ContextReport {
-    /// Building a prompt of 180 KB from 40 paths of JSON and text, ledger and hashes included.
+    /// Time to build a prompt of 180 KB from 40 paths of JSON and text, ledger and hashes included.
     pub assemble_us: f64,
-    /// Bytes of that prompt.
+    /// Size of that prompt in bytes.
     pub prompt_bytes: usize,
-    /// Of these, in hashing the prompt for the ledger.
+    /// Part of `assemble_us` that hashes the prompt for the ledger.
     pub hash_us: f64,
-    /// Rendering a value of 10 MB at 500 bytes.
+    /// Time to render a value of 10 MB at 500 bytes.
     pub render_500_us: f64,
-    /// The same at 10,000 bytes.
+    /// Time to render a value of 10 MB at 10,000 bytes.
     pub render_10000_us: f64,
 }
 
-/// Measures.
+/// Measures all of these times.
 pub fn context() -> Result<ContextReport, IdError> {
     let inputs = inputs("bench".parse()?);
     let Ok(built) = assemble(&inputs) else { unreachable!("the budget is twice of what is in it") };
@@ -68,7 +68,7 @@ fn median<T>(mut work: impl FnMut() -> T) -> f64 {
     times[ROUNDS / 2].as_secs_f64() * 1e6
 }
 
-/// Half texts, half records, together as large as the default budget.
+/// Makes inputs of half texts, half records, together as large as the default budget.
 fn inputs(agent: AgentId) -> Inputs {
     let each = CONTEXT / PATHS;
     let item = |n: usize| {

@@ -1,4 +1,4 @@
-//! What a measurement costs: calls of the store and of the bus, fsyncs, and CPU and written bytes of each process.
+//! Cost of a measurement: calls of the store and the bus, fsyncs, and CPU and written bytes of each process.
 
 use super::calls::{CallCounts, Calls};
 use super::servers::{BenchServer, Process};
@@ -9,17 +9,17 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Counts fsyncs; `None`: nobody here knows them.
+/// Counter of fsyncs; `None` if they are unknown.
 pub type Fsyncs = Option<Arc<AtomicU64>>;
 
-/// Looks at what is used.
+/// Takes samples of all that is used.
 pub struct Probe {
     counts: Arc<CallCounts>,
     processes: Vec<Process>,
     fsyncs: Fsyncs,
 }
 
-/// Everything that was used until one moment.
+/// A sample: everything that was used until one moment.
 pub(super) struct Look {
     store: Calls,
     bus: Calls,
@@ -27,7 +27,7 @@ pub(super) struct Look {
     processes: Vec<(String, Option<Usage>)>,
 }
 
-/// What was used between two looks, for each of so many tasks, or seconds.
+/// Difference of two samples, per task or per second.
 pub(super) struct Spent<'l> {
     before: &'l Look,
     after: &'l Look,
@@ -35,8 +35,8 @@ pub(super) struct Spent<'l> {
 }
 
 impl Probe {
-    /// Counts what is asked of the store and the bus of a venue from now on, which nobody else may have as yet. `fsyncs`
-    /// are those of a store in this process.
+    /// Counts calls of the store and the bus of a venue that nothing else uses yet. `fsyncs` are those of a store in
+    /// this process.
     pub fn on(venue: &mut Venue, servers: &[BenchServer], fsyncs: Fsyncs) -> Self {
         Self { counts: CallCounts::around(venue), processes: Process::all(servers), fsyncs }
     }
@@ -53,13 +53,13 @@ impl Probe {
 }
 
 impl Look {
-    /// What was used since `before`, for each of so many tasks.
+    /// Returns what was used since `before`, per task.
     #[expect(clippy::cast_precision_loss, reason = "a count of tasks")]
     pub(super) const fn since<'l>(&'l self, before: &'l Self, tasks: usize) -> Spent<'l> {
         self.during(before, tasks as f64)
     }
 
-    /// What was used since `before`, for each of so many seconds.
+    /// Returns what was used since `before`, per second.
     pub(super) const fn during<'l>(&'l self, before: &'l Self, seconds: f64) -> Spent<'l> {
         Spent { before, after: self, among: seconds }
     }
@@ -76,22 +76,22 @@ impl Spent<'_> {
         each.filter(|(_, calls)| *calls > 0.0).collect()
     }
 
-    /// Calls of the store by method.
+    /// Returns the calls of the store by method.
     pub(super) fn store(&self) -> BTreeMap<&'static str, f64> {
         self.calls(&self.before.store, &self.after.store)
     }
 
-    /// Calls of the bus by method.
+    /// Returns the calls of the bus by method.
     pub(super) fn bus(&self) -> BTreeMap<&'static str, f64> {
         self.calls(&self.before.bus, &self.after.bus)
     }
 
-    /// `None`: nobody here knows.
+    /// Returns the fsyncs; `None` if they are unknown.
     pub(super) fn fsyncs(&self) -> Option<f64> {
         Some(self.each(self.before.fsyncs?, self.after.fsyncs?))
     }
 
-    /// CPU seconds and written bytes of each process; `None`: it doesn't run on this machine.
+    /// Returns CPU seconds and written bytes of each process; `None` if it doesn't run on this machine.
     pub(super) fn processes(&self) -> impl Iterator<Item = (String, Option<(f64, f64)>)> {
         self.before.processes.iter().zip(&self.after.processes).map(|((name, before), (_, after))| {
             let used = before.zip(*after).map(|(before, after)| {
@@ -103,29 +103,29 @@ impl Spent<'_> {
     }
 }
 
-/// What a task costs.
+/// Cost of one task.
 #[derive(Debug, Clone, Serialize)]
 pub struct TaskCost {
-    /// Calls of the store, each a round trip or a few; what an embedded queue does in it isn't among them.
+    /// Calls of the store, each a round trip or a few; an embedded queue's calls aren't included.
     pub store_calls_per_task: f64,
-    /// The same by method.
+    /// Calls of the store by method.
     pub store_calls_per_task_by_method: BTreeMap<&'static str, f64>,
-    /// Calls of the bus, the publish of the task among them.
+    /// Calls of the bus, the publish of the task included.
     pub bus_calls_per_task: f64,
-    /// Fsyncs of an embedded store, one per group of commits; `None`: those of servers aren't known.
+    /// Fsyncs of an embedded store, one per group of commits; `None`: those of servers are unknown.
     pub fsyncs_per_task: Option<f64>,
-    /// This process (worker, driver, and store when embedded) and the servers.
+    /// Costs of this process (worker, driver, and embedded store) and of the servers.
     pub processes: Vec<ProcessCost>,
 }
 
-/// What a task costs a process.
+/// Cost of one task in one process.
 #[derive(Debug, Clone, Serialize)]
 pub struct ProcessCost {
-    /// Which.
+    /// Name of the process.
     pub process: String,
-    /// CPU seconds per 1,000 tasks; `None`: it doesn't run on this machine, or can't be looked at.
+    /// CPU seconds per 1,000 tasks; `None` if the process is on another machine or not readable.
     pub cpu_seconds_per_1000_tasks: Option<f64>,
-    /// Bytes that it had written to a disk per task.
+    /// Bytes written to a disk per task.
     pub written_bytes_per_task: Option<f64>,
 }
 

@@ -1,4 +1,4 @@
-//! `bench fairness`: how long tasks of many owners wait while one owner submits very many.
+//! `bench fairness`: measures how long tasks of many owners wait while one owner submits very many.
 
 use super::{BenchError, Percentiles, user};
 use crate::bus::LiveSubject;
@@ -17,40 +17,40 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-/// Publishes of the one owner that wait for their acknowledgement at the same time.
+/// Publishes of the one owner that are unacknowledged at the same time.
 const WINDOW: usize = 256;
 
-/// Without a completion for so long, the run is stuck.
+/// Time without a completion after which the run fails.
 const PATIENCE: Duration = Duration::from_mins(2);
 
-/// Owners in all: making more takes longer than anybody measures.
+/// Owners at most: creating more takes longer than a measurement should.
 const MOST: usize = 100_000;
 
-/// The agent of each owner.
+/// Name of the agent of each owner.
 const AGENT: &str = "bench";
 
-/// Who submits how much.
+/// Load of `bench fairness`.
 #[derive(Debug, Clone, Copy)]
 pub struct Crowd {
-    /// Owners that submit `rate` tasks per second together.
+    /// Owners that together submit `rate` tasks per second.
     pub owners: usize,
-    /// Tasks of one owner more, as fast as the queue takes them.
+    /// Tasks of one additional owner, as fast as the queue accepts them.
     pub backlog: usize,
-    /// Tasks per second of all others together.
+    /// Tasks per second of all other owners together.
     pub rate: u32,
-    /// How long they submit, once without the one owner and once beside it.
+    /// Time that they submit, once without the one owner and once beside it.
     pub time: Duration,
-    /// How long the model takes for each task.
+    /// Time that the model takes for each task.
     pub model: Duration,
 }
 
 impl Crowd {
-    /// What the scripted model says.
+    /// Returns the rules of the scripted model.
     pub fn rules(&self) -> String {
         format!("[[rule]]\nthen = {{ text = \"done\", delay_ms = {} }}\n", self.model.as_millis())
     }
 
-    /// Why it can't be measured.
+    /// Returns why this load can't be measured.
     pub fn problem(&self) -> Option<String> {
         if !(1..=MOST).contains(&self.owners) {
             return Some(format!("`--owners`: expected 1 to {MOST}, got {}", self.owners));
@@ -60,35 +60,35 @@ impl Crowd {
     }
 }
 
-/// What `bench fairness` found.
+/// Result of `bench fairness`.
 #[derive(Debug, Clone, Serialize)]
 pub struct FairnessReport {
-    /// Owners beside the one.
+    /// Owners beside the one owner.
     pub owners: usize,
-    /// Their tasks per second, together.
+    /// Tasks per second of these owners together.
     pub rate: u32,
-    /// While nobody else submits.
+    /// Waits while nobody else submits.
     pub alone: TaskWaits,
-    /// While one owner submits very many.
+    /// Waits while one owner submits very many tasks.
     pub beside: TaskWaits,
-    /// How many times the wait `alone` that `beside` is, at the 99th percentile.
+    /// Ratio of the 99th percentiles of the waits, `beside` to `alone`.
     pub p99_ratio: f64,
-    /// Tasks of the one owner that the queue took meanwhile.
+    /// Tasks of the one owner that the queue accepted meanwhile.
     pub backlog_published: usize,
-    /// Those of them that ended.
+    /// Tasks of the one owner that ended meanwhile.
     pub backlog_ended: usize,
 }
 
-/// What tasks wait for.
+/// Waiting times of tasks.
 #[derive(Debug, Clone, Serialize)]
 pub struct TaskWaits {
-    /// From publish to the queue's acknowledgement.
+    /// Time from publish to the queue's acknowledgement.
     pub publish: Percentiles,
-    /// From there to completion, without the model's time.
+    /// Time from the acknowledgement to the completion, without the model's time.
     pub wait: Percentiles,
 }
 
-/// Measures it. A worker must be running in this process.
+/// Measures the waits. A worker must be running in this process.
 pub async fn fairness(venue: &Arc<Venue>, owner: &Owner, crowd: Crowd) -> Result<FairnessReport, BenchError> {
     let config = json!({
         "systemPrompt": "You answer with what you are asked.",
@@ -136,7 +136,7 @@ fn task(owner: &Owner, id: &str, inbox: &str) -> Message {
     }
 }
 
-/// Submits their tasks at an even rate, whatever becomes of them, and waits for all.
+/// Submits the owners' tasks at an even rate, whatever their delay, and waits for all of them.
 async fn others_wait(venue: &Arc<Venue>, others: &[Owner], crowd: Crowd) -> Result<TaskWaits, BenchError> {
     let run = crate::ingress::fresh_id();
     let inbox = format!("_INBOX.bench.{run}");
@@ -182,8 +182,7 @@ async fn others_wait(venue: &Arc<Venue>, others: &[Owner], crowd: Crowd) -> Resu
     Ok(TaskWaits { publish: Percentiles::of(times), wait })
 }
 
-/// Submits the one owner's tasks as fast as the queue takes them, and counts those that end. Is never over but by an
-/// error.
+/// Submits the one owner's tasks as fast as the queue accepts them, and counts those that end. Returns only an error.
 async fn greed(
     venue: &Arc<Venue>,
     one: &Owner,

@@ -1,4 +1,4 @@
-//! `bench growth`: bytes that reach disks per turn of one session, while its context grows with every turn.
+//! `bench growth`: measures the bytes that reach disks per turn of one session whose context grows with every turn.
 
 use super::cost::Spent;
 use super::ledger::{GROWN, line, task};
@@ -19,47 +19,47 @@ use serde::Serialize;
 use serde_json::json;
 use std::sync::Arc;
 
-/// Turns over which the mean is taken: four before the turn to five after it.
+/// Turns over which the mean is taken: from four before the turn to five after it.
 const WINDOW: (usize, usize) = (4, 5);
-/// Turns around which it is taken, besides the last one.
+/// Turns around which the mean is taken, besides the last one.
 const PLACES: [usize; 2] = [10, 100];
 
-/// What `bench growth` found.
+/// Result of `bench growth`.
 #[derive(Debug, Clone, Serialize)]
 pub struct GrowthReport {
-    /// Bytes that the context grew by in a turn.
+    /// Bytes that the context grows by in a turn.
     pub grown_bytes_per_turn: usize,
-    /// Around a few turns.
+    /// Means around a few turns.
     pub turns: Vec<TurnBytes>,
-    /// Of the bytes per turn of all processes; `None`: nobody here knows them, or there were none.
+    /// Ratio of the bytes per turn of all processes; `None` if they are unknown or zero.
     pub largest_to_smallest: Option<f64>,
 }
 
-/// Bytes around one turn.
+/// Bytes written around one turn.
 #[derive(Debug, Clone, Serialize)]
 pub struct TurnBytes {
-    /// The turn.
+    /// Number of the turn.
     pub turn: usize,
-    /// Bytes of the context by then.
+    /// Size of the context at that turn.
     pub context_bytes: usize,
-    /// Tokens of its prompt, as the scripted model counts them: the context is in it.
+    /// Tokens of the turn's prompt, context included, as the scripted model counts them.
     pub prompt_tokens: u64,
-    /// Mean over the ten turns around it, of all processes that are known.
+    /// Mean over the ten turns around it, of all known processes.
     pub written_bytes_per_turn: f64,
-    /// The same by process, this one and the servers; `None`: it doesn't run on this machine, or can't be looked at.
+    /// Mean of each process, this one and the servers.
     pub processes: Vec<WrittenBytes>,
 }
 
-/// Of one process.
+/// Bytes written by one process.
 #[derive(Debug, Clone, Serialize)]
 pub struct WrittenBytes {
-    /// Which.
+    /// Name of the process.
     pub process: String,
-    /// Bytes that it had written to a disk.
+    /// Bytes written to a disk per turn; `None` if the process is on another machine or not readable.
     pub written_bytes_per_turn: Option<f64>,
 }
 
-/// Why so many turns can't be measured.
+/// Returns why this number of turns can't be measured.
 pub fn growth_problem(turns: usize) -> Option<String> {
     let least = PLACES[0] + WINDOW.0 + WINDOW.1 + 1;
     let most = CONTEXT_BYTES_RANGE.end() / 2 / GROWN;
@@ -67,14 +67,14 @@ pub fn growth_problem(turns: usize) -> Option<String> {
     (!legal).then(|| format!("`--turns`: expected {least} to {most}, got {turns}: the last ten are held against the 10th, and a prompt has an end"))
 }
 
-/// Measures it. A worker must be running in this process; every turn is a task and a commit.
+/// Measures the written bytes. A worker must be running in this process; every turn is a task and a commit.
 pub async fn written(
     venue: &Arc<Venue>,
     owner: &Owner,
     turns: usize,
     probe: &Probe,
 ) -> Result<GrowthReport, BenchError> {
-    // A store that is kept has the session and the context of runs before.
+    // A store in use has the session and the context of earlier runs.
     let run = ingress::fresh_id();
     let context = format!("w/bench-{run}");
     let agent: AgentId = "bench-written".parse().expect("a legal id");
@@ -121,7 +121,7 @@ fn at(turn: usize, prompt_tokens: u64, spent: &Spent<'_>) -> TurnBytes {
     TurnBytes { turn, context_bytes: turn * GROWN, prompt_tokens, written_bytes_per_turn: known.sum(), processes }
 }
 
-/// A document more, and nothing written again of what is there.
+/// Adds a document to the context; existing ones are not rewritten.
 async fn grow(venue: &Venue, owner: &Owner, context: &str, turn: usize) -> Result<(), BenchError> {
     let tree = Workspace::new(Arc::clone(&venue.store), owner.clone(), Scope::default());
     let stuck = |error: String| BenchError::Stuck(error);

@@ -1,4 +1,4 @@
-//! `bench idle`: what a fleet uses whose agents have nothing to do.
+//! `bench idle`: measures what a fleet without work uses.
 
 use super::{BenchError, Probe, raw, usage, user};
 use crate::domain::agent::AgentConfig;
@@ -15,77 +15,77 @@ use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Agents that are made at the same time.
+/// Agents that are created at the same time.
 const WINDOW: usize = 64;
 
-/// Between the last agent and the first look: what their making has left to do is done then.
+/// Pause before the first sample, so that work left by the creation is done.
 const REST: Duration = Duration::from_secs(2);
 
-/// Agents in all, and sessions: making more takes longer than anybody measures.
+/// Agents, and sessions, at most: creating more takes longer than a measurement should.
 const MOST: usize = 1_000_000;
 
-/// Sessions sleep so long that none wakes while it is measured.
+/// Sleep of the sessions: none wakes during the measurement.
 const SLEEP: Duration = Duration::from_hours(24 * 365);
 
-/// How long it may be measured.
+/// Range of the measured time in seconds.
 const SECONDS: RangeInclusive<u64> = 1..=86_400;
 
-/// Who has nothing to do, and for how long that is measured.
+/// Size of the idle fleet, and the measured time.
 #[derive(Debug, Clone, Copy)]
 pub struct IdleFleet {
-    /// Owners.
+    /// Number of owners.
     pub owners: usize,
-    /// Agents of each.
+    /// Agents of each owner.
     pub agents: usize,
-    /// Sessions of each agent that sleep, each with one event that waits for something.
+    /// Sleeping sessions of each agent, each with one pending event.
     pub sessions: usize,
-    /// How long.
+    /// Time that is measured.
     pub time: Duration,
 }
 
-/// What `bench idle` found.
+/// Result of `bench idle`.
 #[derive(Debug, Clone, Serialize)]
 pub struct IdleReport {
-    /// Owners.
+    /// Number of owners.
     pub owners: usize,
-    /// Agents of each.
+    /// Agents of each owner.
     pub agents_per_owner: usize,
-    /// Sleeping sessions of each.
+    /// Sleeping sessions of each agent.
     pub sessions_per_agent: usize,
-    /// Memory of this process, the store when it is embedded, that each session takes.
+    /// Memory of this process per session, an embedded store included.
     pub bytes_per_session: Option<u64>,
-    /// How long it was measured.
+    /// Time that was measured.
     pub seconds: f64,
-    /// Calls of the store.
+    /// Calls of the store, all methods together.
     pub store_calls_per_second: f64,
-    /// The same by method.
+    /// Calls of the store by method.
     pub store_calls_per_second_by_method: BTreeMap<&'static str, f64>,
-    /// Calls of the bus.
+    /// Calls of the bus, all methods together.
     pub bus_calls_per_second: f64,
-    /// The same by method.
+    /// Calls of the bus by method.
     pub bus_calls_per_second_by_method: BTreeMap<&'static str, f64>,
-    /// This process (worker, and store when embedded) and the servers.
+    /// Usage of this process (worker, and embedded store) and of the servers.
     pub processes: Vec<IdleProcess>,
 }
 
-/// What a process uses.
+/// Usage of one process.
 #[derive(Debug, Clone, Serialize)]
 pub struct IdleProcess {
-    /// Which.
+    /// Name of the process.
     pub process: String,
-    /// CPU time; `None`: it doesn't run on this machine, or can't be looked at.
+    /// CPU time; `None` if the process is on another machine or not readable.
     pub cpu_ms_per_second: Option<f64>,
-    /// Bytes that it had written to a disk.
+    /// Bytes written to a disk.
     pub written_bytes_per_second: Option<f64>,
 }
 
-/// What the next process opens of what this one has left, and how long that takes.
+/// Measures how long the next process takes to open what this one has left.
 pub async fn opening<T>(open: impl Future<Output = T>) -> (T, Duration) {
     let start = Instant::now();
     (open.await, start.elapsed())
 }
 
-/// Why such a fleet can't be measured.
+/// Returns why such a fleet can't be measured.
 pub fn idle_problem(IdleFleet { owners, agents, sessions, time }: IdleFleet) -> Option<String> {
     if owners == 0 || agents == 0 {
         return Some("expected at least one owner and one agent of each".to_owned());
@@ -102,7 +102,7 @@ pub fn idle_problem(IdleFleet { owners, agents, sessions, time }: IdleFleet) -> 
         .then(|| format!("`--seconds`: expected {} to {}, got {seconds}", SECONDS.start(), SECONDS.end()))
 }
 
-/// Measures it. A worker must be running in this process.
+/// Measures the usage. A worker must be running in this process.
 pub async fn idle(
     venue: &Arc<Venue>,
     owner: &Owner,
@@ -112,7 +112,7 @@ pub async fn idle(
     let config = json!({
         "systemPrompt": "You wait.",
         "model": {"provider": "scripted", "name": "echo"},
-        // All of its sessions at once, while they are made.
+        // All sessions of the agent hold a lease at once while they are created.
         "concurrency": 100_000,
     });
     let config = AgentConfig::parse(&config).map_err(|e| BenchError::Stuck(e.to_string()))?;
@@ -150,7 +150,7 @@ pub async fn idle(
     })
 }
 
-/// One agent of one owner.
+/// Creates one agent of one owner.
 async fn make(
     venue: &Venue,
     owner: &Owner,
@@ -161,7 +161,7 @@ async fn make(
     Ok(())
 }
 
-/// One session of it that has been told something and waits.
+/// Creates one session with a pending event and lets it sleep.
 async fn sleep(venue: &Venue, owner: &Owner, (of, of_agent, number): (usize, usize, usize)) -> Result<(), BenchError> {
     let session = format!("s{number}").parse().expect("a legal id");
     let session = SessionKey { agent: agent(of_agent), session };

@@ -1,4 +1,4 @@
-//! `bench latency`: one task at a time, from publish to completion.
+//! `bench latency`: measures one task at a time, from publish to completion.
 
 use super::{BenchError, BenchPlan, Percentiles, Probe, TaskCost, load};
 use crate::domain::ids::Owner;
@@ -6,20 +6,20 @@ use crate::venue::Venue;
 use serde::Serialize;
 use std::sync::Arc;
 
-/// What `bench latency` found.
+/// Result of `bench latency`.
 #[derive(Debug, Clone, Serialize)]
 pub struct LatencyReport {
     /// Tasks, one after the other.
     pub tasks: usize,
-    /// From publish to completion.
+    /// Time from publish to completion.
     #[serde(flatten)]
     pub times: Percentiles,
-    /// What each costs.
+    /// Cost of each task.
     #[serde(flatten)]
     pub cost: TaskCost,
 }
 
-/// Measures it. A worker must be running in this process.
+/// Measures the latency. A worker must be running in this process.
 pub async fn latency(
     venue: &Arc<Venue>,
     owner: &Owner,

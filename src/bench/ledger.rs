@@ -20,28 +20,28 @@ use std::fmt::Write;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Turns over which the mean is taken: four before the turn to five after it. The manifest that is
-/// stored whole every 50 turns counts where it falls into them.
+/// Turns over which the mean is taken: from four before the turn to five after it. The manifest that is stored whole
+/// every 50 turns counts where it falls into them.
 const WINDOW: (u64, u64) = (4, 5);
 /// Bytes that the context grows by in a turn.
 pub(super) const GROWN: usize = 1_000;
-/// Longest turn.
+/// Longest time of a turn.
 const PATIENCE: Duration = Duration::from_mins(1);
 /// Durable bytes around one turn: keys and values of turn record, timeline, manifest and parts.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Growth {
-    /// The turn.
+    /// Number of the turn.
     pub turn: u64,
     /// Mean over the ten turns around it.
     pub bytes_per_turn: u64,
-    /// Of these, manifests and parts: the ledger.
+    /// Part of `bytes_per_turn` for manifests and parts, that is for the ledger.
     pub ledger_bytes_per_turn: u64,
-    /// Bytes of the context's value at that turn.
+    /// Size of the context's value at that turn.
     pub context_bytes: u64,
 }
 
-/// Measures it around these turns, which ascend and lie apart. A worker must be running in this
-/// process; every turn is a task and a commit. `owner` should have nothing else.
+/// Measures the bytes around these turns, which ascend and lie apart. A worker must be running in this process; every
+/// turn is a task and a commit. `owner` should have nothing else.
 pub async fn growth(venue: &Arc<Venue>, owner: &Owner, around: &[u64]) -> Result<Vec<Growth>, BenchError> {
     let agent: AgentId = "bench-growth".parse().expect("a legal id");
     let session = SessionKey { agent, session: "main".parse().expect("a legal id") };
@@ -75,7 +75,7 @@ pub async fn growth(venue: &Arc<Venue>, owner: &Owner, around: &[u64]) -> Result
     Ok(found)
 }
 
-/// A line of text that no other turn has.
+/// Makes a line of text that no other turn has.
 pub(super) fn line(turn: u64) -> String {
     let mut seed = turn.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
     let mut text = format!("note {turn}:");
@@ -134,7 +134,7 @@ pub(super) async fn task_with(
     }
 }
 
-/// Bytes of the session's turn records and of its ledger.
+/// Returns the bytes of the session's turn records, and of its ledger.
 async fn durable(venue: &Venue, owner: &Owner, session: &SessionKey) -> Result<(u64, u64), BenchError> {
     let records = bytes(venue, owner, &keys::turns(session)).await?;
     let timeline = bytes(venue, owner, &keys::timeline(&session.agent)).await?;

@@ -1,4 +1,4 @@
-//! Agents that answer at once, tasks for them, and the times of their completions.
+//! Load of tasks: agents that answer at once, tasks for them, and the times of their completions.
 
 use super::{BenchError, BenchPlan, user};
 use crate::bus::LiveSubject;
@@ -14,23 +14,23 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Publishes that wait for their acknowledgement at the same time.
+/// Publishes that are unacknowledged at the same time.
 const WINDOW: usize = 256;
 
-/// Without a completion for so long, the run is stuck.
+/// Time without a completion after which the run fails.
 const PATIENCE: Duration = Duration::from_mins(1);
 
-/// Name of the `n`th agent.
+/// Returns the name of the `n`th agent.
 pub(super) fn agent(n: usize) -> AgentId {
     AgentId::new(format!("bench-{n}")).expect("a legal id")
 }
 
-/// Whose the `n`th agent is.
+/// Returns the owner of the `n`th agent.
 pub(super) fn owner_of(owner: &Owner, owners: usize, n: usize) -> Owner {
     if owners < 2 { owner.clone() } else { user(owner, &format!("bench-{}", n % owners)) }
 }
 
-/// Creates the agents.
+/// Creates the agents of a plan.
 pub(super) async fn agents(venue: &Venue, owner: &Owner, plan: &BenchPlan) -> Result<(), BenchError> {
     let config = plan.shape.agent(plan.tasks)?;
     for n in 0..plan.agents {
@@ -40,8 +40,8 @@ pub(super) async fn agents(venue: &Venue, owner: &Owner, plan: &BenchPlan) -> Re
     Ok(())
 }
 
-/// Publishes tasks through the queue and waits for all completions; one after the other when
-/// `one_by_one`. Returns the time of each from publish to completion.
+/// Publishes tasks through the queue and waits for all completions, one task at a time if `one_by_one`. Returns the
+/// time of each from publish to completion.
 pub(super) async fn run(
     venue: &Arc<Venue>,
     owner: &Owner,
@@ -130,7 +130,7 @@ async fn receive(
     Ok(())
 }
 
-/// The event of a task that came to what it was for: others say nothing of how fast tasks are.
+/// Returns the event of a task that completed; other ends say nothing about how fast tasks are.
 fn complete(Completion { id, result, .. }: Completion) -> Result<String, BenchError> {
     if result.status == JobStatus::Complete {
         return Ok(id.to_string());

@@ -1,5 +1,5 @@
-//! `trellis bench`: what this machine, these servers and this configuration give, measured against
-//! the raw commit rate of the same store in the same run.
+//! `trellis bench`: measures this machine, these servers and this configuration, against the raw commit rate of the
+//! same store in the same run.
 
 mod calls;
 mod context;
@@ -40,56 +40,56 @@ use crate::store::StoreError;
 use serde::Serialize;
 use std::time::Duration;
 
-/// What is measured.
+/// Numbers of a measurement.
 #[derive(Debug, Clone, Copy)]
 pub struct BenchPlan {
-    /// Tasks.
+    /// Number of tasks.
     pub tasks: usize,
-    /// What each is.
+    /// Shape of each task.
     pub shape: TaskShape,
-    /// Agents that share them.
+    /// Agents that share the tasks.
     pub agents: usize,
-    /// Owners that share these agents, at least one.
+    /// Owners that share the agents, at least one.
     pub owners: usize,
     /// Sessions that a worker runs at once; the raw rate is measured with as many.
     pub slots: usize,
-    /// How long the raw rate is measured.
+    /// Time that the raw rate is measured.
     pub raw: Duration,
 }
 
-/// Why a measurement was given up.
+/// Reason why a measurement failed.
 #[derive(Debug, thiserror::Error)]
 pub enum BenchError {
-    /// The store.
+    /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// The queue.
+    /// The queue failed.
     #[error(transparent)]
     Bus(#[from] BusError),
-    /// A submission.
+    /// A submission was refused.
     #[error(transparent)]
     Submit(#[from] SubmitError),
-    /// The audit.
+    /// The audit failed.
     #[error(transparent)]
     Audit(#[from] crate::upkeep::audit::AuditError),
-    /// Something didn't come to its end.
+    /// A step did not end in time, or was not possible.
     #[error("{0}")]
     Stuck(String),
 }
 
-/// Another owner of the same tenant.
+/// Returns another owner of the same tenant.
 fn user(of: &Owner, name: &str) -> Owner {
     Owner::new(of.tenant().clone(), OwnerPart::new(name).expect("a legal name"))
 }
 
-/// Times of many tasks.
+/// Percentiles of the times of many tasks.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Percentiles {
-    /// Half are faster, in ms.
+    /// Median in ms.
     pub p50_ms: f64,
-    /// One in a hundred is slower, in ms.
+    /// 99th percentile in ms.
     pub p99_ms: f64,
-    /// One in a thousand is slower, in ms.
+    /// 99.9th percentile in ms.
     pub p999_ms: f64,
 }
 

@@ -1,5 +1,5 @@
-//! `bench prefix`: how much of a session's last request is the beginning of the next one, which is what a provider's
-//! cache keeps.
+//! `bench prefix`: measures how much of a session's last request is the beginning of the next one, which a provider's
+//! cache can reuse.
 
 use super::BenchError;
 use super::ledger::task_with;
@@ -23,7 +23,7 @@ use std::sync::Arc;
 const TASKS: usize = 8;
 /// Turns of each task: two with calls, and the answer.
 const TURNS: u64 = 3;
-/// What the scripted model does: it writes a value, reads an invoice, and answers. Its second and its fourth task load a
+/// Rules of the scripted model: it writes a value, reads an invoice, and answers. Its second and fourth task load a
 /// path.
 const RULES: &str = r#"
 [[rule]]
@@ -47,47 +47,47 @@ then = { calls = [
 then = { text = "Invoice {{input.n}} is right: its total is that of its lines, and the vendor is known." }
 "#;
 
-/// What `bench prefix` found.
+/// Result of `bench prefix`.
 #[derive(Debug, Clone, Serialize)]
 pub struct PrefixReport {
-    /// A session that grows, with three entries and two loads.
+    /// A growing session with three entries of context and two loads.
     pub growing: KeptPrefix,
-    /// The same, with a load that changes in every turn.
+    /// A growing session with a load that changes in every turn.
     pub changing_load: KeptPrefix,
 }
 
-/// Common prefix of each request with the one before, in percent of that one.
+/// Common prefix of each request with the one before, in percent of the latter.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct KeptPrefix {
-    /// The least of a session.
+    /// Smallest percentage of the session.
     pub min_percent: f64,
-    /// Half of the requests keep more.
+    /// Median of the percentages.
     pub median_percent: f64,
-    /// Bytes of the last request: tools, system prompt and messages.
+    /// Size of the last request in bytes: tools, system prompt and messages.
     pub last_request_bytes: usize,
-    /// Of every request from the second on.
+    /// Percentage of every request from the second on.
     pub percent: Vec<f64>,
 }
 
-/// What the scripted model says, for `models.scripted`.
+/// Returns the rules of the scripted model, for `models.scripted`.
 pub const fn rules() -> &'static str {
     RULES
 }
 
-/// Measures it. A worker must be running in this process.
+/// Measures the common prefixes. A worker must be running in this process.
 pub async fn prefix(venue: &Arc<Venue>, owner: &Owner) -> Result<PrefixReport, BenchError> {
     write(venue, owner, "w/bench/policy", "Invoices over the limit need a second signature.\n".repeat(12)).await?;
     let lines: Vec<Value> = (0..6).map(|n| json!({"item": format!("part {n}"), "total": 12.5})).collect();
     write(venue, owner, "w/bench/invoice", json!({"vendor": "Acme", "lines": lines})).await?;
     let growing = session(venue, owner, "growing", "w/bench/notes").await?;
-    // The load of the second task is what every turn writes.
+    // Every turn writes the value that the second task loads.
     let changing_load = session(venue, owner, "changing", "w/bench/first").await?;
     Ok(PrefixReport { growing, changing_load })
 }
 
 async fn session(venue: &Arc<Venue>, owner: &Owner, name: &str, writes: &str) -> Result<KeptPrefix, BenchError> {
     let stuck = |error: String| BenchError::Stuck(error);
-    // A store that is kept has the sessions of runs before.
+    // A store in use has the sessions of earlier runs.
     let run = ingress::fresh_id();
     let agent: AgentId = "bench-prefix".parse().expect("a legal id");
     let session = SessionKey { agent, session: format!("{name}-{run}").parse().expect("a legal id") };
@@ -133,7 +133,7 @@ async fn write(venue: &Venue, owner: &Owner, path: &str, value: impl Into<Value>
     tree.apply_now(venue.now(), &op).await.map(drop).map_err(|e| stuck(e.to_string()))
 }
 
-/// A request in the order in which providers' caches look at it: tools, system prompt, messages.
+/// Returns a request in the order in which providers' caches compare it: tools, system prompt, messages.
 fn bytes(request: &ModelRequest) -> String {
     let messages = request.messages.iter().map(|message| json!(message).to_string());
     let front = [json!(&*request.tools).to_string(), request.system.clone()];

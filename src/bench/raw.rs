@@ -1,5 +1,4 @@
-//! The raw commit rate: commits of the size of a turn's, one after the other per session, and
-//! nothing around them.
+//! The raw commit rate: commits of the size of a turn's, one after the other per session, without anything around them.
 
 use super::BenchError;
 use crate::domain::event::order;
@@ -20,7 +19,7 @@ use std::time::{Duration, Instant};
 const RECORD: usize = 900;
 const STATE: usize = 60;
 
-/// Commits per second of `sessions` side by side.
+/// Measures the commits per second of `sessions` at the same time.
 pub(super) async fn rate(
     venue: &Arc<Venue>,
     owner: &Owner,
@@ -51,7 +50,7 @@ async fn lease(venue: &Venue, owner: &Owner, number: usize) -> Result<Lease, Ben
     Ok(grant(venue, owner, session).await?.lease)
 }
 
-/// The lease of a new session that has been told something.
+/// Returns the grant of a new session with a pending event.
 pub(super) async fn grant(venue: &Venue, owner: &Owner, session: SessionKey) -> Result<Grant, BenchError> {
     let id = EventId::new(format!("{}-{}", session.agent, session.session)).expect("a legal id");
     let now = venue.now();

@@ -1,4 +1,4 @@
-//! `bench readers`: how long small requests of many owners take over HTTP while one owner reads large values.
+//! `bench readers`: measures small requests of many owners over HTTP while one owner reads large values.
 
 use super::{BenchError, Percentiles, user};
 use crate::domain::ids::Owner;
@@ -18,38 +18,38 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-/// Items of one entry of the large value, of some hundred bytes each.
+/// Items of one entry of the large value, about a hundred bytes each.
 const ITEMS: usize = 2_000;
-/// Pause of a reader that was refused, as the answer asks for.
+/// Pause of a reader after a refusal, as the answer asks for.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
-/// Longest body that the server takes, in bytes.
+/// Longest body in bytes that the server accepts.
 const BODY_LIMIT: usize = 1 << 20;
 
 /// Load of `bench readers`.
 #[derive(Debug, Clone, Copy)]
 pub struct ReaderCrowd {
-    /// Requests of the one owner at the same time.
+    /// Concurrent requests of the one owner.
     pub readers: usize,
-    /// Bytes of the value that it reads, about.
+    /// Approximate size in bytes of the value that it reads.
     pub bytes: usize,
     /// Other owners, each with one small request at a time.
     pub owners: usize,
-    /// How long it is measured, once without the one owner and once beside it.
+    /// Time that is measured, once without the one owner and once beside it.
     pub time: Duration,
 }
 
-/// Figures of `bench readers`.
+/// Result of `bench readers`.
 #[derive(Debug, Clone, Serialize)]
 pub struct ReadersReport {
-    /// Small requests while nobody else asks.
+    /// Small requests while nobody else sends any.
     pub alone: Percentiles,
     /// Small requests while one owner reads large values.
     pub beside: Percentiles,
-    /// How many times the time `alone` that `beside` is, at the 99th percentile.
+    /// Ratio of the 99th percentiles, `beside` to `alone`.
     pub p99_ratio: f64,
     /// Large reads per second meanwhile.
     pub large_reads_per_second: f64,
-    /// Those that were refused, because their owner has what it may take.
+    /// Large reads that were refused, because their owner had used its share.
     pub large_reads_refused: u32,
 }
 
@@ -92,7 +92,7 @@ async fn write(venue: &Venue, owner: &Owner, path: &str, value: Value) -> Result
     written.map(drop).map_err(|e| BenchError::Stuck(e.to_string()))
 }
 
-/// A map of about so many bytes, in entries that are written one by one.
+/// Writes a map of about so many bytes, in entries that are written one by one.
 async fn write_values(venue: &Venue, owner: &Owner, bytes: usize) -> Result<(), BenchError> {
     let entry: Vec<_> = (0..ITEMS).map(|n| json!({"n": n, "text": "x".repeat(80)})).collect();
     let size = json!(entry).to_string().len();
@@ -102,7 +102,7 @@ async fn write_values(venue: &Venue, owner: &Owner, bytes: usize) -> Result<(), 
     Ok(())
 }
 
-/// Runs clients on a thread of their own, so that they wait for no thread of the server.
+/// Runs clients on a thread of their own, so that they don't wait for the server's threads.
 async fn apart<T: Send + 'static, F: Future<Output = io::Result<T>>>(
     clients: impl FnOnce() -> F + Send + 'static,
 ) -> io::Result<T> {
@@ -110,7 +110,7 @@ async fn apart<T: Send + 'static, F: Future<Output = io::Result<T>>>(
     tokio::task::spawn_blocking(run).await.map_err(io::Error::other)?
 }
 
-/// Small reads of all these owners for so long: how long each took.
+/// Sends small reads for all these owners during `time`. Returns how long each took.
 async fn ask_small(address: SocketAddr, owners: Vec<Owner>, time: Duration) -> io::Result<Vec<Duration>> {
     let (until, mut clients) = (Instant::now() + time, JoinSet::new());
     for owner in owners {
@@ -134,7 +134,7 @@ async fn ask_small(address: SocketAddr, owners: Vec<Owner>, time: Duration) -> i
     Ok(all)
 }
 
-/// Large reads of one owner for as long as the others are measured: how many were served, and refused.
+/// Sends large reads for one owner while the others are measured. Returns how many were served, and refused.
 async fn read_large(address: SocketAddr, owner: Owner, crowd: ReaderCrowd) -> io::Result<(u32, u32)> {
     let (until, mut clients) = (Instant::now() + crowd.time, JoinSet::new());
     for _ in 0..crowd.readers {
@@ -160,7 +160,7 @@ async fn read_large(address: SocketAddr, owner: Owner, crowd: ReaderCrowd) -> io
     Ok(all)
 }
 
-/// Reads a value, and throws it away; `false` where the request is refused for what its owner takes already.
+/// Reads and drops a value; `false` if the request is refused because its owner has used its share.
 async fn read(address: SocketAddr, owner: &Owner, path: &str) -> io::Result<bool> {
     let body = json!({"operation": "v/ops/lattice/read", "input": {"path": path, "maxSize": 1 << 24}}).to_string();
     let size = body.len();

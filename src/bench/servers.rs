@@ -1,22 +1,22 @@
-//! The processes behind a measurement: this one, and servers that listen on this machine.
+//! Processes that are measured: this one, and servers that listen on this machine.
 
 use super::usage::{self, Usage};
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, ToSocketAddrs, UdpSocket};
 
-/// A server that the measured process talks to.
+/// A server that the measured process uses.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BenchServer {
-    /// E.g. `redis`: what the name of its program contains.
+    /// Part of its program's name, e.g. `redis`.
     pub program: &'static str,
-    /// Its host.
+    /// Host of the server.
     pub host: String,
-    /// Its port.
+    /// Port of the server.
     pub port: u16,
 }
 
 impl BenchServer {
-    /// The servers of a URL with a scheme, or of several with commas between; behind the first, hosts alone will do.
+    /// Parses the servers of a URL with a scheme, or of several with commas between; after the first, hosts are enough.
     pub fn of_urls(program: &'static str, urls: &str, port: u16) -> Vec<Self> {
         let of_url = |url: &str| {
             let url = url.trim();
@@ -24,7 +24,7 @@ impl BenchServer {
             let place = rest.split(['/', '?']).next().unwrap_or_default();
             let place = place.rsplit_once('@').map_or(place, |(_, place)| place);
             let (host, port) = match place.rsplit_once(':').filter(|(host, _)| !host.ends_with(':')) {
-                // An address in brackets has colons of its own.
+                // An IPv6 address in brackets has colons of its own.
                 Some((host, given)) if !given.ends_with(']') => (host, given.parse().ok()?),
                 _ => (place, port),
             };
@@ -42,7 +42,7 @@ impl BenchServer {
             .filter(|(ip, _)| ip.is_unspecified() && !here.is_empty() || here.contains(ip))
             .map(|(_, inode)| format!("socket:[{inode}]"))
             .collect();
-        // What stands before a server in a container has its port and not its work.
+        // A proxy of a container listens on the same port and does not do the work.
         pids().into_iter().find(|pid| is_program(*pid, self.program) && holds(*pid, &sockets))
     }
 }
@@ -50,32 +50,32 @@ impl BenchServer {
 /// A process that is measured.
 #[derive(Debug, Clone)]
 pub(super) struct Process {
-    /// As it is named in a report.
+    /// Name of the process in a report.
     pub(super) name: String,
-    /// `None`: it doesn't run on this machine, or can't be looked at.
+    /// `None` if it doesn't run on this machine, or is not readable.
     pid: Option<u32>,
 }
 
 impl Process {
-    /// This one and the servers.
+    /// Returns this process and the servers.
     pub(super) fn all(servers: &[BenchServer]) -> Vec<Self> {
         let own = Self { name: "trellis".to_owned(), pid: Some(std::process::id()) };
         let server = |s: &BenchServer| Self { name: format!("{} at {}:{}", s.program, s.host, s.port), pid: s.pid() };
         std::iter::once(own).chain(servers.iter().map(server)).collect()
     }
 
-    /// What it has used until now.
+    /// Returns what the process has used so far.
     pub(super) fn usage(&self) -> Option<Usage> {
         self.pid.and_then(usage::of)
     }
 }
 
-/// Whether an address is one of this machine's.
+/// Whether an address belongs to this machine.
 fn is_here(ip: IpAddr) -> bool {
     UdpSocket::bind((ip, 0)).is_ok()
 }
 
-/// Who listens on a port: addresses, and numbers of sockets.
+/// Returns the listeners on a port: addresses, and numbers of sockets.
 fn listeners(port: u16) -> Vec<(IpAddr, String)> {
     let tables = ["/proc/net/tcp", "/proc/net/tcp6"].map(|table| fs::read_to_string(table).unwrap_or_default());
     tables.iter().flat_map(|table| table.lines().filter_map(|line| listener(line, port))).collect()
@@ -88,7 +88,7 @@ fn listener(line: &str, port: u16) -> Option<(IpAddr, String)> {
     listens.then(|| Some((address(ip)?, (*fields.get(9)?).to_owned())))?
 }
 
-/// An address as `/proc/net` has it: words of four bytes, each as this machine has it in memory.
+/// Parses an address of `/proc/net`: words of four bytes in this machine's byte order.
 fn address(hex: &str) -> Option<IpAddr> {
     let word = |at: usize| u32::from_str_radix(hex.get(at * 8..at * 8 + 8)?, 16).ok().map(u32::to_ne_bytes);
     if hex.len() == 8 {

@@ -1,4 +1,4 @@
-//! `bench sessions`: memory of this process with many sessions that wait, and many that run.
+//! `bench sessions`: measures the memory of this process with many waiting and many running sessions.
 
 use super::{BenchError, usage};
 use crate::domain::agent::AgentConfig;
@@ -20,7 +20,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// What the scripted model says: who sleeps waits for a person, who runs waits for the model.
+/// Rules of the scripted model: a sleeper waits for a person, a runner waits for the model.
 pub const RULES: &str = r#"
 [[rule]]
 when = { agent = "bench-sleeper" }
@@ -34,51 +34,51 @@ then = { fault = "hang" }
 then = { text = "noted" }
 "#;
 
-/// Bytes of what each session was told: some pages of a conversation.
+/// Bytes of each session's task: some pages of a conversation.
 const TOLD: usize = 3_000;
-/// Requests that wait for their answer at the same time.
+/// Requests that are unanswered at the same time.
 const WINDOW: usize = 256;
-/// Pause between two looks.
+/// Pause between two reads.
 const LOOK: Duration = Duration::from_millis(50);
-/// Without any progress for so long, the run is stuck.
+/// Time without any progress after which the run fails.
 const PATIENCE: Duration = Duration::from_mins(2);
 
-/// How many sessions of each.
+/// Numbers of sessions.
 #[derive(Debug, Clone, Copy)]
 pub struct Fleet {
-    /// Parked with an open task that waits for a person.
+    /// Sessions paused with an open task that waits for a person.
     pub sleeping: usize,
-    /// In a model call, all at once.
+    /// Sessions in a model call, all at once.
     pub running: usize,
 }
 
-/// What `bench sessions` found. Memory is what this process has resident.
+/// Result of `bench sessions`; memory is the resident memory of this process.
 #[derive(Debug, Clone, Serialize)]
 pub struct SessionsReport {
-    /// See [`Fleet`].
+    /// Number of sleeping sessions, see [`Fleet`].
     pub sleeping: usize,
-    /// See [`Fleet`].
+    /// Number of running sessions, see [`Fleet`].
     pub running: usize,
-    /// Bytes that each session was told, in one task.
+    /// Bytes of each session's task.
     pub told_bytes: usize,
-    /// Before there was any session, in MiB.
+    /// Memory without any session, in MiB.
     pub start_mib: u64,
-    /// With those that sleep, in MiB.
+    /// Memory with the sleeping sessions, in MiB.
     pub sleeping_mib: u64,
-    /// With those that run as well, in MiB.
+    /// Memory with the running sessions as well, in MiB.
     pub running_mib: u64,
-    /// The most that was resident at any time, in MiB.
+    /// Largest memory at any time, in MiB.
     pub peak_mib: u64,
-    /// Bytes for each that sleeps.
+    /// Bytes per sleeping session.
     pub bytes_per_sleeping: u64,
-    /// Bytes more for each while it runs.
+    /// Additional bytes per running session.
     pub bytes_per_running: u64,
     /// Jobs that the audit could not account for.
     pub unaccounted: u64,
 }
 
-/// Measures it. A worker with a slot for each that runs must be running in this process, over a
-/// scripted model with [`RULES`] that logs its calls to `calls_log`.
+/// Measures the memory. A worker with a slot for each running session must be running in this process, with a scripted
+/// model of [`RULES`] that logs its calls to `calls_log`.
 pub async fn sessions(
     venue: &Arc<Venue>,
     owner: &Owner,
@@ -97,7 +97,7 @@ pub async fn sessions(
         Ok(venue.store.page(owner, keys::APPROVALS, window).await?.total)
     })
     .await?;
-    // Those that run have a past, too.
+    // Running sessions have earlier turns as well.
     let told = submit(venue, owner, "bench-runner", "tell", fleet.running, "Remember.").await?;
     until("told", told.len(), async || ended(venue, owner, &told).await).await?;
     at_rest(shutdown).await;
@@ -140,7 +140,7 @@ async fn agent(venue: &Venue, owner: &Owner, id: &str, tools: serde_json::Value)
     Ok(())
 }
 
-/// A task for each of so many sessions.
+/// Submits a task to each of `count` sessions.
 async fn submit(
     venue: &Arc<Venue>,
     owner: &Owner,
@@ -171,7 +171,7 @@ async fn submit(
     stream::iter(submitting).buffered(WINDOW).try_collect().await
 }
 
-/// Waits until so many are there.
+/// Waits until `count` returns the wanted number.
 async fn until(
     what: &str,
     wanted: usize,
@@ -198,7 +198,7 @@ async fn ended(venue: &Venue, owner: &Owner, all: &[JobId]) -> Result<usize, Ben
     Ok(venue.store.read(owner, &keys).await?.iter().filter(|doc| doc.value.is_some()).count())
 }
 
-/// Model calls that have begun and not ended, by their log.
+/// Counts model calls that have begun and not ended, from their log.
 fn in_call(calls_log: &Path) -> usize {
     let log = std::fs::read_to_string(calls_log).unwrap_or_default();
     let count = |event: &str| log.lines().filter(|line| line.contains(event)).count();

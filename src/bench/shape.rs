@@ -1,4 +1,4 @@
-//! What one task of `bench turns` and `bench latency` is: how many turns, what its calls write, which session.
+//! Shape of a task of `bench turns` and `bench latency`: number of turns, writes of its calls, session.
 
 use super::BenchError;
 use crate::domain::agent::AgentConfig;
@@ -19,21 +19,21 @@ pub enum TaskSession {
     Same,
 }
 
-/// One task.
+/// Shape of one task.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct TaskShape {
-    /// Where it runs.
+    /// Session that it runs in.
     pub session: TaskSession,
-    /// Its turns; each but the last makes calls.
+    /// Number of turns; each but the last makes calls.
     pub turns: usize,
     /// Calls of such a turn, each writes to the lattice.
     pub tools: usize,
-    /// All of them into one map, two levels down; else each to a path of its own.
+    /// Whether all calls write into one map, two levels down; else each to a path of its own.
     pub shared: bool,
 }
 
 impl TaskShape {
-    /// Why there is no such task.
+    /// Returns why there is no such task.
     pub fn problem(&self) -> Option<&'static str> {
         match self {
             Self { turns: 0, .. } => Some("`--turns`: expected at least 1"),
@@ -47,7 +47,7 @@ impl TaskShape {
         }
     }
 
-    /// What the scripted model says, for `models.scripted`.
+    /// Returns the rules of the scripted model, for `models.scripted`.
     pub fn rules(&self) -> String {
         let mut rules = String::new();
         for turn in 1..self.turns {
@@ -63,7 +63,7 @@ impl TaskShape {
         rules + "[[rule]]\nthen = { text = \"done\" }\n"
     }
 
-    /// Who runs them: as many at once as there are, and as many that wait.
+    /// Returns the agent that runs the tasks, without limits on running and waiting ones.
     pub(super) fn agent(&self, tasks: usize) -> Result<AgentConfig, BenchError> {
         let mut config = json!({
             "systemPrompt": "You answer with what you are asked.",
@@ -80,7 +80,7 @@ impl TaskShape {
         AgentConfig::parse(&config).map_err(|e| BenchError::Stuck(e.to_string()))
     }
 
-    /// Body of the `n`th submission.
+    /// Returns the body of the `n`th submission.
     pub(super) fn submission(&self, n: usize, id: &str, reply_to: &str) -> Value {
         let mut body = json!({"input": {"message": format!("task {n}"), "id": id}, "replyTo": reply_to});
         if self.session == TaskSession::Same {

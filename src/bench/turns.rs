@@ -1,4 +1,4 @@
-//! `bench turns`: as many tasks as the queue gives, and the ratio to the raw commit rate.
+//! `bench turns`: measures as many tasks as the queue delivers, and the ratio to the raw commit rate.
 
 use super::{BenchError, BenchPlan, Percentiles, Probe, TaskCost, TaskShape, load, raw, usage};
 use crate::domain::ids::Owner;
@@ -8,35 +8,35 @@ use serde::Serialize;
 use std::sync::Arc;
 use std::time::Instant;
 
-/// What `bench turns` found.
+/// Result of `bench turns`.
 #[derive(Debug, Clone, Serialize)]
 pub struct TurnsReport {
-    /// Tasks.
+    /// Number of tasks.
     pub tasks: usize,
-    /// Owners of the agents that shared them.
+    /// Owners of the agents that shared the tasks.
     pub owners: usize,
-    /// What each is.
+    /// Shape of each task.
     #[serde(flatten)]
     pub shape: TaskShape,
-    /// From the first publish to the last completion.
+    /// Rate from the first publish to the last completion.
     pub tasks_per_second: f64,
-    /// Commits of a turn's size and nothing around them, as many side by side as there are slots.
+    /// Rate of bare commits of a turn's size, as many at the same time as there are slots.
     pub raw_commits_per_second: f64,
     /// Tasks per raw commit.
     pub ratio: f64,
-    /// From publish to completion; with all tasks queued at once this is mostly waiting.
+    /// Time from publish to completion; with all tasks queued at once it is mostly waiting.
     #[serde(flatten)]
     pub times: Percentiles,
-    /// What each costs.
+    /// Cost of each task.
     #[serde(flatten)]
     pub cost: TaskCost,
-    /// Most resident memory of this process.
+    /// Largest resident memory of this process.
     pub peak_memory_mib: u64,
     /// Jobs that the audit could not account for.
     pub unaccounted: u64,
 }
 
-/// Measures it. A worker must be running in this process.
+/// Measures the rate. A worker must be running in this process.
 pub async fn turns(
     venue: &Arc<Venue>,
     owner: &Owner,

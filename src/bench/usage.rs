@@ -5,16 +5,16 @@ use std::time::Duration;
 /// Clock ticks per second in `/proc/PID/stat`; 100 on every Linux that Rust runs on.
 const TICKS: u64 = 100;
 
-/// What a process has used until now, with the children that it has waited for.
+/// Usage of a process so far, with the children that it has waited for.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Usage {
-    /// CPU time.
+    /// CPU time of user and system.
     pub(super) cpu: Duration,
-    /// Bytes that it had written to a disk.
+    /// Bytes written to a disk.
     pub(super) written: u64,
 }
 
-/// What a process has used; `None` where `/proc` doesn't say so.
+/// Returns the usage of a process; `None` if `/proc` doesn't have it.
 pub(super) fn of(pid: u32) -> Option<Usage> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     let io = std::fs::read_to_string(format!("/proc/{pid}/io")).ok()?;
@@ -23,19 +23,19 @@ pub(super) fn of(pid: u32) -> Option<Usage> {
 }
 
 fn cpu(stat: &str) -> Option<Duration> {
-    // The name in parentheses may hold spaces: count from behind it. User and system time, and those of its
-    // children, are the 12th to 15th field from there.
+    // The name in parentheses may have spaces, so fields are counted after it: user and system time, and those of its
+    // children, are the 12th to 15th.
     let (_, rest) = stat.rsplit_once(')')?;
     let fields: Vec<u64> = rest.split_whitespace().skip(11).take(4).filter_map(|f| f.parse().ok()).collect();
     (fields.len() == 4).then(|| Duration::from_millis(fields.iter().sum::<u64>() * 1000 / TICKS))
 }
 
-/// Most memory that this process ever had resident, in MiB; 0 where `/proc` isn't.
+/// Returns the largest resident memory of this process so far, in MiB; 0 without `/proc`.
 pub(super) fn peak_mib() -> u64 {
     bytes("VmHWM:") / (1 << 20)
 }
 
-/// Memory that this process has resident, in bytes; 0 where `/proc` isn't.
+/// Returns the resident memory of this process in bytes; 0 without `/proc`.
 pub(super) fn resident() -> u64 {
     bytes("VmRSS:")
 }

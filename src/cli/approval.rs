@@ -1,4 +1,4 @@
-//! `trellis approvals`, `approve`, `reject` and `answer`: what agents wait for, and what people say.
+//! `trellis approvals`, `approve`, `reject` and `answer`: open approvals, and people's answers.
 
 use super::client::{Client, Server};
 use super::exit::{Exit, Failure};
@@ -80,7 +80,6 @@ pub(crate) struct Answer {
 }
 
 impl Approvals {
-    /// Runs it.
     pub async fn run(self, context: &Context) -> Result<Exit, Failure> {
         let asked = json!({"all": self.all, "offset": self.offset});
         let page = Client::new(&self.server)?.run("v/ops/approval/list", &asked, None).await?;
@@ -94,7 +93,6 @@ impl Approvals {
 }
 
 impl Approve {
-    /// Runs it.
     pub async fn run(self, context: &Context) -> Result<Exit, Failure> {
         let mut asked = json!({"id": self.id});
         if let Some(arguments) = &self.arguments {
@@ -111,7 +109,6 @@ impl Approve {
 }
 
 impl Reject {
-    /// Runs it.
     pub async fn run(self, context: &Context) -> Result<Exit, Failure> {
         let mut asked = json!({"id": self.id});
         if let Some(reason) = self.reason {
@@ -122,7 +119,6 @@ impl Reject {
 }
 
 impl Answer {
-    /// Runs it.
     pub async fn run(self, context: &Context) -> Result<Exit, Failure> {
         let client = Client::new(&self.server)?;
         let known = asked(&client, &self.id).await?;
@@ -147,7 +143,7 @@ fn approval_id(text: &str) -> Result<JobId, String> {
     JobId::new(text).map_err(|_| illegal())
 }
 
-/// What is asked under an id, on whichever page it stands.
+/// Looks up an approval by its id, on all pages of the list.
 async fn asked(client: &Client, id: &JobId) -> Result<Option<Value>, Failure> {
     let mut offset = json!(0);
     loop {
@@ -161,7 +157,7 @@ async fn asked(client: &Client, id: &JobId) -> Result<Option<Value>, Failure> {
     }
 }
 
-/// An answer as its question takes it: yes and no for approvals, a list for checkboxes, else text.
+/// Converts an answer to the type of its question: yes or no, a list for checkboxes, else text.
 fn typed(approval: Option<&Value>, id: &str, text: &str) -> Value {
     let asks = approval.and_then(|approval| approval["questions"]["asks"].as_array());
     let ask = asks.into_iter().flatten().find(|ask| ask["id"] == id);
@@ -180,7 +176,7 @@ async fn send(context: &Context, server: &Server, verb: &str, asked: &Value) -> 
     Ok(Exit::Ok)
 }
 
-/// One approval, with everything that its answer is about.
+/// Formats an approval, with all that its answer is about.
 fn shown(approval: &Value) -> String {
     let (call, questions) = (&approval["call"], &approval["questions"]);
     let asks = if call.is_null() {

@@ -1,4 +1,4 @@
-//! `--attach FILE`: files become assets, and an input refers to them.
+//! `--attach FILE`: stores files as assets and adds references to the input.
 
 use super::client::{Client, encode};
 use super::exit::Failure;
@@ -41,7 +41,7 @@ async fn store(client: &Client, file: &Path) -> Result<Value, Failure> {
     Ok(reference(&asset))
 }
 
-/// An input with references: a map has them beside what is in it, anything else stands beside them.
+/// Adds references to an input: a map gets them as a key, any other input is wrapped in a map with them.
 fn refer(input: Value, references: Vec<Value>) -> Result<Value, Failure> {
     Ok(match input {
         Value::Null => json!({KEY: references}),

@@ -1,4 +1,4 @@
-//! `trellis audit`: closes the books.
+//! `trellis audit`: accounts for everything that was accepted.
 
 use super::Context;
 use super::exit::{Exit, Failure};
@@ -39,7 +39,7 @@ pub(crate) struct Audit {
     running: RunningArgs,
 }
 
-/// What is shown of the books, in order.
+/// Keys of the totals that are shown, in order.
 const NUMBERS: [&str; 12] = [
     "accepted",
     "completed",
@@ -56,11 +56,10 @@ const NUMBERS: [&str; 12] = [
 ];
 
 impl Audit {
-    /// Runs it.
     pub async fn run(self, context: &Context) -> Result<Exit, Failure> {
         let config = context.load(Vec::new())?.config;
         let input = json!({"repair": self.repair, "settle": self.settle});
-        // Who asks before anything was ever kept leaves nothing behind: neither streams nor keys.
+        // An audit of an unused venue must not create streams or keys.
         let running = self.running.server(context);
         let failed = |error: AuditError| Failure::new(Exit::Unreachable, error.to_string());
         let untouched = async |venue: &Venue| {
@@ -97,7 +96,7 @@ impl Audit {
     }
 }
 
-/// Writes what stands behind the numbers on stderr, line by line.
+/// Writes the details of the totals to stderr, line by line.
 fn note_details(shown: &Value, after_loss: bool) {
     for repair in shown["repaired"].as_array().into_iter().flatten() {
         let [owner, found, did] = ["owner", "found", "did"].map(|key| field(repair, key));

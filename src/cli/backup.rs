@@ -1,4 +1,4 @@
-//! `trellis backup`: a copy of an embedded store while it works.
+//! `trellis backup`: copies an embedded store while work goes on.
 
 use super::Context;
 use super::exit::{Exit, Failure};
@@ -28,7 +28,7 @@ pub(crate) struct Backup {
     running: RunningArgs,
 }
 
-/// `20260131T120000Z`.
+/// Formats a time like `20260131T120000Z`.
 fn stamp(now: Millis) -> String {
     let text = now.rfc3339();
     let digits = text.split('.').next().unwrap_or_default().trim_end_matches('Z');
@@ -36,7 +36,6 @@ fn stamp(now: Millis) -> String {
 }
 
 impl Backup {
-    /// Runs it.
     pub async fn run(self, context: &Context) -> Result<Exit, Failure> {
         let config = context.load(Vec::new())?.config;
         let name = self.name.unwrap_or_else(|| stamp(Clock::system().now()));

@@ -1,4 +1,4 @@
-//! `trellis bench turns|latency|context|prefix|sessions|idle|growth|fairness|readers`: measures this machine with this configuration.
+//! `trellis bench …`: measures this machine with this configuration.
 
 use super::exit::{Exit, Failure};
 use super::output::note;
@@ -55,7 +55,7 @@ pub(crate) enum Bench {
     Readers(Readers),
 }
 
-/// Who reads how much.
+/// Options of `bench readers`.
 #[derive(Debug, Clone, Copy, Args)]
 pub(crate) struct Readers {
     /// Reads of the one owner at the same time
@@ -84,7 +84,7 @@ impl Readers {
     }
 }
 
-/// Who submits how much.
+/// Options of `bench fairness`.
 #[derive(Debug, Clone, Copy, Args)]
 pub(crate) struct Fairness {
     /// Owners beside the one
@@ -112,7 +112,7 @@ impl Fairness {
     }
 }
 
-/// Who has nothing to do.
+/// Options of `bench idle`.
 #[derive(Debug, Clone, Copy, Args)]
 pub(crate) struct Idle {
     /// Owners
@@ -136,7 +136,7 @@ impl Idle {
     }
 }
 
-/// How long one session goes on.
+/// Options of `bench growth`.
 #[derive(Debug, Clone, Copy, Args)]
 pub(crate) struct Growth {
     /// Turns; written bytes are told around the 10th, the 100th and the last
@@ -144,7 +144,7 @@ pub(crate) struct Growth {
     turns: usize,
 }
 
-/// How many sessions.
+/// Options of `bench sessions`.
 #[derive(Debug, Clone, Copy, Args)]
 pub(crate) struct Sessions {
     /// Sessions that wait for a person, each with an open task
@@ -155,7 +155,7 @@ pub(crate) struct Sessions {
     running: usize,
 }
 
-/// How much is measured.
+/// Options of `bench turns` and `bench latency`.
 #[derive(Debug, Clone, Copy, Args)]
 pub(crate) struct Load {
     /// Tasks
@@ -182,7 +182,7 @@ pub(crate) struct Load {
 }
 
 impl Load {
-    /// Of measurements without a load of tasks.
+    /// Returns the load of a measurement without tasks.
     const fn of(tasks: usize, agents: usize) -> Self {
         Self { tasks, agents, owners: 1, session: TaskSession::Fresh, turns: 1, tools: 0, shared: false }
     }
@@ -194,7 +194,7 @@ impl Load {
 }
 
 impl Bench {
-    /// Its name, and tasks and agents as far as it has them.
+    /// Returns the name of the measurement, and its numbers of tasks and agents.
     const fn load(&self) -> (&'static str, Load) {
         match self {
             Self::Turns(load) => ("turns", *load),
@@ -209,7 +209,7 @@ impl Bench {
         }
     }
 
-    /// Why it can't be measured.
+    /// Returns why the measurement is not possible with these options.
     fn problem(&self) -> Option<String> {
         match self {
             Self::Turns(load) | Self::Latency(load) if load.tasks == 0 || load.agents == 0 => {
@@ -229,7 +229,7 @@ impl Bench {
         }
     }
 
-    /// What the scripted model says.
+    /// Returns the rules of the scripted model.
     fn rules(&self) -> Option<String> {
         match self {
             Self::Turns(load) | Self::Latency(load) => Some(load.shape().rules()),
@@ -240,7 +240,6 @@ impl Bench {
         }
     }
 
-    /// Runs it.
     pub async fn run(self, context: &Context) -> Result<Exit, Failure> {
         if let Some(problem) = self.problem() {
             return Err(Failure::usage(problem));
@@ -320,7 +319,7 @@ impl Bench {
         app.close().await;
         let mut measured = measured.map_err(|error: BenchError| Failure::internal(error.to_string()))?;
         if let Self::Idle(_) = self {
-            // What is open is held by this process.
+            // This process must release the store before it is opened again.
             drop((app, probe));
             let open = Box::pin(App::open(config, Role::Up, Arc::new(Metrics::new())));
             let (next, time) = bench::opening(open).await;
@@ -331,7 +330,7 @@ impl Bench {
     }
 }
 
-/// The servers that it runs on.
+/// Returns the servers that the measurement uses.
 fn servers(config: &Config) -> Vec<BenchServer> {
     let redis = match &config.store.url {
         StoreUrl::Embedded(_) => Vec::new(),
@@ -344,7 +343,7 @@ fn servers(config: &Config) -> Vec<BenchServer> {
     [redis, nats].concat()
 }
 
-/// Times of the pure part, and durable bytes of real turns.
+/// Measures times of the pure part, and durable bytes of real turns.
 async fn prompts(app: &App, owner: &Owner) -> Result<Value, BenchError> {
     let times = bench::context().map_err(|e| BenchError::Stuck(e.to_string()))?;
     let mut report = json!(times);
@@ -372,7 +371,7 @@ fn text(report: &Value) -> String {
     lines.join("\n")
 }
 
-/// A value in a line; what isn't known is a dash.
+/// Formats a value in a line; an unknown one as a dash.
 fn cell(value: &Value) -> String {
     match value {
         Value::Null => "-".to_owned(),
@@ -387,7 +386,7 @@ fn cell(value: &Value) -> String {
     }
 }
 
-/// A folder that goes when the measurement ends.
+/// A folder that is deleted when the measurement ends.
 struct Scratch(std::path::PathBuf);
 
 impl Scratch {
@@ -408,7 +407,7 @@ impl Scratch {
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        // What is left over in the system's folder for such things is no harm.
+        // Files left in the system's temporary folder do no harm.
         let _ = std::fs::remove_dir_all(&self.0);
     }
 }

@@ -1,5 +1,5 @@
-//! Many jobs at once, after their number was asked: `job cancel`, `job pause`, `job resume` and `dead redrive` with a
-//! filter.
+//! Operations on many jobs: `job cancel`, `job pause`, `job resume` and `dead redrive` with a filter, after a
+//! confirmation.
 
 use super::client::Client;
 use super::confirm::confirm;
@@ -22,12 +22,12 @@ pub(crate) struct Many {
 }
 
 impl Many {
-    /// No job is chosen by it.
+    /// Whether no filter is given.
     pub fn is_empty(&self) -> bool {
         self.filter.is_empty()
     }
 
-    /// Exactly one of a job and a filter is wanted.
+    /// Checks that exactly one of an id and a filter is given.
     pub fn check(&self, named: bool) -> Result<(), Failure> {
         if named == self.is_empty() {
             return Ok(());
@@ -35,7 +35,7 @@ impl Many {
         Err(Failure::usage("expected the id of a job, or which ones: `--agent`, `--state`, `--code`, `--since`, …"))
     }
 
-    /// Asks how many there are and whether that is meant, then does it batch by batch.
+    /// Counts the jobs, asks for confirmation, and runs the operation batch by batch.
     pub async fn run(
         &self,
         client: &Client,

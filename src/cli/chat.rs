@@ -1,4 +1,4 @@
-//! `trellis chat`: a message, and the agent's next reply.
+//! `trellis chat`: sends a message and shows the agent's next reply.
 
 use super::client::{Client, Server};
 use super::exit::{Exit, Failure};
@@ -38,7 +38,6 @@ pub(crate) struct Chat {
 }
 
 impl Chat {
-    /// Runs it.
     pub async fn run(self, context: &Context) -> Result<Exit, Failure> {
         let client = Client::new(&self.server)?;
         let mut session = self.session.clone();
@@ -59,7 +58,7 @@ impl Chat {
         Ok(end)
     }
 
-    /// The failure in the words of this command: the server's name arguments of an operation.
+    /// Rewords a failure for this command: the server's text names arguments of an operation.
     fn reword(&self, failure: Failure, session: Option<&SessionId>) -> Failure {
         match session {
             Some(session) if failure.exit == Exit::NotFound && failure.text.contains("has no session") => {
@@ -74,7 +73,7 @@ impl Chat {
         }
     }
 
-    /// One message and its reply, in the session, which is a new one when there is none yet.
+    /// Sends a message and shows its reply, in the given session, else in a new one.
     async fn say(
         &self,
         context: &Context,
@@ -82,7 +81,7 @@ impl Chat {
         message: &Value,
         session: &mut Option<SessionId>,
     ) -> Result<Exit, Failure> {
-        // The same id again finds the same message: a wait that is too long for one request is several.
+        // The same id finds the same message: a long wait is several requests.
         let id = ingress::fresh_id();
         let start = std::time::Instant::now();
         let (mut reasons, mut look) = (WaitNotes::default(), LOOKS.0);
@@ -118,7 +117,7 @@ impl Chat {
     }
 }
 
-/// A line of stdin that says something; `None` at its end, and on a terminal at an empty line.
+/// Reads a line of stdin that isn't empty; `None` at its end, and on a terminal at an empty line.
 fn next_line() -> Result<Option<String>, Failure> {
     loop {
         let mut line = String::new();

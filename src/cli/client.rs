@@ -1,4 +1,4 @@
-//! The HTTP API as the command line uses it.
+//! Client of the HTTP API for the command line.
 
 use super::exit::{Exit, Failure};
 use crate::config::mask_url;
@@ -12,9 +12,9 @@ use std::error::Error;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// A server that takes longer to accept a connection isn't there.
+/// Longest wait for a connection.
 const CONNECT: Duration = Duration::from_secs(5);
-/// Longest wait for an answer: one long poll and room for a slow store.
+/// Longest wait for an answer: one long poll, and time for a slow store.
 const ANSWER: Duration = Duration::from_mins(1);
 
 const OWNER: HeaderName = HeaderName::from_static("x-trellis-owner");
@@ -39,7 +39,7 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// Value of the header `Authorization`, when there is a token.
+    /// Returns the value of the header `Authorization`, if there is a token.
     pub fn authorization(&self) -> Result<Option<String>, Failure> {
         let token = match (&self.token, &self.token_file) {
             (Some(token), _) => token.clone(),
@@ -50,7 +50,7 @@ impl Server {
     }
 }
 
-/// A connection to one server.
+/// HTTP client of one server.
 pub(crate) struct Client {
     http: reqwest::Client,
     base: String,
@@ -59,7 +59,7 @@ pub(crate) struct Client {
 }
 
 impl Client {
-    /// Checks the address; connects with the first request.
+    /// Checks the address; the first request connects.
     pub fn new(server: &Server) -> Result<Self, Failure> {
         let shown = mask_url(&server.url);
         let bad = |why: &str| Failure::usage(format!("illegal server address `{shown}`: {why}"));
@@ -105,7 +105,7 @@ impl Client {
         }
     }
 
-    /// Whether the server answers and could take work, or why not.
+    /// Checks that the server answers and can take work.
     pub async fn ready(&self) -> Result<(), Failure> {
         let asked = self.http.get(format!("{}/readyz", self.base)).timeout(CONNECT).send().await;
         let answer = asked.map_err(|e| if e.is_timeout() { self.silent(CONNECT) } else { self.unreachable(&e) })?;
@@ -116,7 +116,7 @@ impl Client {
         if said["status"] == "ready" { Ok(()) } else { Err(self.stranger("its `/readyz` says something else")) }
     }
 
-    /// The answer, when a venue gave it: by its header, or one of an older build by its status.
+    /// Checks that the answer is a venue's: by its header, or for an older build by its status.
     async fn check_venue(&self, answer: Response) -> Result<Response, Failure> {
         if answer.headers().contains_key(&VERSION_HEADER) {
             return Ok(answer);
@@ -131,7 +131,7 @@ impl Client {
         if is_venue { Ok(answer) } else { Err(self.stranger(&why())) }
     }
 
-    /// `GET path?query`.
+    /// Sends `GET path?query`.
     pub async fn get(&self, path: &str, query: &[(&str, String)]) -> Result<Value, Failure> {
         let mut request = self.request(Method::GET, path);
         if !query.is_empty() {
@@ -141,33 +141,33 @@ impl Client {
         self.json(request).await
     }
 
-    /// `PUT path` with a JSON body.
+    /// Sends `PUT path` with a JSON body.
     pub async fn put(&self, path: &str, body: &Value) -> Result<Value, Failure> {
         self.json(self.request(Method::PUT, path).json(body)).await
     }
 
-    /// `PUT path` with bytes of a media type.
+    /// Sends `PUT path` with bytes of a media type.
     pub async fn put_content(&self, path: &str, media: &'static str, bytes: Vec<u8>) -> Result<Value, Failure> {
         self.json(self.request(Method::PUT, path).header(CONTENT_TYPE, media).body(bytes)).await
     }
 
-    /// `POST path` with a JSON body.
+    /// Sends `POST path` with a JSON body.
     pub async fn post(&self, path: &str, body: &Value) -> Result<Value, Failure> {
         self.json(self.request(Method::POST, path).json(body)).await
     }
 
-    /// `DELETE path`.
+    /// Sends `DELETE path` and returns the answer.
     pub async fn delete(&self, path: &str) -> Result<Value, Failure> {
         self.json(self.request(Method::DELETE, path)).await
     }
 
-    /// Whether anybody listens there.
+    /// Whether a server accepts connections there.
     pub async fn is_there(&self) -> bool {
         let asked = self.request(Method::GET, "status").timeout(ANSWER).send().await;
         !asked.is_err_and(|error| error.is_connect())
     }
 
-    /// Runs an operation and returns its output. With `key` a repetition changes nothing.
+    /// Runs an operation and returns its output. With `key`, a repetition changes nothing.
     pub async fn run(&self, operation: &str, input: &Value, key: Option<&EventId>) -> Result<Value, Failure> {
         let mut request = self.request(Method::POST, "run");
         if let Some(key) = key {
@@ -176,13 +176,13 @@ impl Client {
         self.json(request.json(&json!({"operation": operation, "input": input}))).await
     }
 
-    /// `POST path` with a submission under an id.
+    /// Sends `POST path` with a submission under an id.
     pub async fn submit(&self, path: &str, body: &Submission, key: &EventId) -> Result<Value, Failure> {
         let request = self.request(Method::POST, path).header(IDEMPOTENCY_KEY, header("id", key.as_str())?);
         self.json(request.json(body)).await
     }
 
-    /// `GET path` as a stream of server-sent events, behind the one with the id `after`.
+    /// Opens `GET path` as a stream of server-sent events, after the event with the id `after`.
     pub async fn stream(&self, path: &str, after: Option<&str>) -> Result<Response, Failure> {
         let mut request = self.request(Method::GET, path).header("accept", "text/event-stream");
         if let Some(after) = after {
@@ -212,7 +212,7 @@ impl Client {
         Failure::new(exit_of(status.as_u16()), text)
     }
 
-    /// No answer. Public so that a broken stream reads the same.
+    /// Makes the failure of a request without an answer, or of a broken stream.
     pub fn unreachable(&self, error: &reqwest::Error) -> Failure {
         if error.is_timeout() && !error.is_connect() {
             return self.silent(ANSWER);
@@ -248,7 +248,7 @@ impl Client {
     }
 }
 
-/// The exit code of an HTTP status.
+/// Returns the exit code of an HTTP status.
 const fn exit_of(status: u16) -> Exit {
     match status {
         400 | 405 | 411 | 413 | 414 | 415 | 422 | 431 => Exit::Usage,
@@ -265,7 +265,7 @@ fn header(what: &str, text: &str) -> Result<HeaderValue, Failure> {
         .map_err(|_| Failure::usage(format!("the {what} `{}` can't be sent in a header", text.escape_debug())))
 }
 
-/// One path segment or query value.
+/// Escapes one path segment or query value.
 pub(crate) fn encode(text: &str) -> String {
     use std::fmt::Write;
     let mut out = String::new();
@@ -279,7 +279,7 @@ pub(crate) fn encode(text: &str) -> String {
     out
 }
 
-/// Whether these words of the TLS library mean that the other side answered in plain text.
+/// Whether this message of the TLS library means that the other side answered in plain text.
 pub(crate) fn is_no_tls(why: &str) -> bool {
     why.contains("InvalidContentType")
 }

@@ -1,4 +1,4 @@
-//! `trellis completions SHELL`.
+//! `trellis completions SHELL`: prints a completion script.
 
 use super::Cli;
 use super::exit::{Exit, Failure};
@@ -16,7 +16,6 @@ pub(crate) struct Completions {
 }
 
 impl Completions {
-    /// Runs it.
     pub fn run(&self) -> Result<Exit, Failure> {
         let mut script = Vec::new();
         clap_complete::generate(self.shell, &mut Cli::command(), "trellis", &mut script);

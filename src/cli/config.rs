@@ -1,4 +1,4 @@
-//! `trellis config show|check`.
+//! `trellis config show|check`: shows and checks the configuration.
 
 use super::Context;
 use super::exit::{Exit, Failure};
@@ -22,7 +22,6 @@ pub(crate) enum ConfigCommand {
 }
 
 impl ConfigCommand {
-    /// Runs it.
     pub fn run(&self, context: &Context) -> Result<Exit, Failure> {
         let loaded = context.load(Vec::new())?;
         match self {
@@ -54,7 +53,7 @@ impl ConfigCommand {
     }
 }
 
-/// A value in TOML syntax as JSON: integers and booleans are the same in both.
+/// Converts a value in TOML syntax to JSON: integers and booleans have the same syntax in both.
 fn typed(toml: &str) -> Value {
     format!("x = {toml}")
         .parse::<toml::Table>()

@@ -1,10 +1,10 @@
-//! A question to the person at the terminal before something that can't be taken back.
+//! Confirmation at the terminal before a change that can't be undone.
 
 use super::exit::Failure;
 use std::io::{BufRead, IsTerminal, Write};
 
-/// Asks whether to go on; without a terminal, or with another answer than yes, nothing may be done. `what` begins a
-/// sentence, e.g. "3 jobs would be cancelled".
+/// Asks whether to go on; fails without a terminal, or with another answer than yes. `what` begins a sentence, e.g. "3
+/// jobs would be cancelled".
 pub(crate) fn confirm(what: &str) -> Result<(), Failure> {
     if !std::io::stdin().is_terminal() {
         return Err(Failure::usage(format!("{what}; nobody is there to ask: `--yes` does it")));

@@ -1,4 +1,4 @@
-//! `trellis context`: what an agent's next turn would see.
+//! `trellis context`: previews an agent's next turn.
 
 use super::client::{Client, Server, encode};
 use super::exit::{Exit, Failure};
@@ -44,7 +44,6 @@ pub(crate) struct Preview {
 }
 
 impl Preview {
-    /// Runs it.
     pub async fn run(self, context: &Context) -> Result<Exit, Failure> {
         let mut body = json!({});
         if let Some(task) = &self.task {

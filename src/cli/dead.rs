@@ -54,7 +54,6 @@ pub(crate) enum Dead {
 }
 
 impl Dead {
-    /// Runs it.
     pub async fn run(self, context: &Context) -> Result<Exit, Failure> {
         match self {
             Self::List { offset, limit, server } => {

@@ -1,4 +1,4 @@
-//! `trellis doctor`: which guarantees the configured servers give, and what to change.
+//! `trellis doctor`: checks the guarantees of the configured servers, and advises changes.
 
 use super::Context;
 use super::exit::{Exit, Failure};
@@ -22,7 +22,6 @@ pub(crate) struct Doctor {
 }
 
 impl Doctor {
-    /// Runs it.
     pub async fn run(self, context: &Context) -> Result<Exit, Failure> {
         let config = context.load(Vec::new())?.config;
         let here = async |venue: &Venue| match doctor::examine(venue).await {

@@ -1,14 +1,15 @@
-//! Data on a terminal: characters that would command it, hide or turn text around are shown as their codes.
+//! Escaping of data for terminals: characters that control a terminal, are hidden or turn text around are shown as
+//! codes.
 //!
-//! What agents, tools and strangers wrote is printed; a terminal does what an escape sequence in it says.
+//! Texts of agents, tools and strangers are printed; a terminal would obey escape sequences in them.
 
 use std::borrow::Cow;
 use std::fmt::Write;
 
-/// What colours and weights are written with here; nothing else that begins with an escape passes.
+/// Colours and weights of this program; every other escape sequence is escaped.
 const STYLES: [&str; 6] = ["\x1b[0m", "\x1b[1m", "\x1b[2m", "\x1b[31m", "\x1b[32m", "\x1b[33m"];
 
-/// Not shown by itself, or changes how what is around it is shown.
+/// Whether a character is invisible, or changes how its neighbours are shown.
 const fn is_unseen(c: char) -> bool {
     matches!(
         c,
@@ -22,27 +23,27 @@ const fn is_unseen(c: char) -> bool {
     )
 }
 
-/// A text for a terminal: lines and tabs stay, and the styles of this program.
+/// Escapes a text for a terminal; lines, tabs and this program's styles stay.
 pub(crate) fn shown(text: &str) -> Cow<'_, str> {
     written(text, |rest| STYLES.iter().copied().find(|style| rest.starts_with(style)), |c| matches!(c, '\n' | '\t'))
 }
 
-/// A text for a terminal in which there is no style: lines and tabs stay.
+/// Escapes a text for a terminal; lines and tabs stay, styles don't.
 pub(crate) fn unstyled(text: &str) -> Cow<'_, str> {
     written(text, |_| None, |c| matches!(c, '\n' | '\t'))
 }
 
-/// A text of somebody else, in which no style is this program's: it can't begin one.
+/// Escapes the begin of every style in a foreign text.
 pub(crate) fn data(text: &str) -> Cow<'_, str> {
     written(text, |_| None, |c| c != '\u{1b}' && c != '\u{9b}')
 }
 
-/// A cell of a table: one line.
+/// Escapes a cell of a table to one line.
 pub(crate) fn cell(text: &str) -> Cow<'_, str> {
     written(text, |_| None, |_| false)
 }
 
-/// JSON for a terminal: the same value, with escapes for what isn't seen.
+/// Escapes JSON for a terminal: the value stays the same, invisible characters become escapes.
 pub(crate) fn json(text: &str) -> Cow<'_, str> {
     if !text.chars().any(|c| is_unseen(c) && c != '\n') {
         return text.into();
@@ -50,7 +51,7 @@ pub(crate) fn json(text: &str) -> Cow<'_, str> {
     let mut out = String::with_capacity(text.len() + 16);
     for c in text.chars() {
         if is_unseen(c) && c != '\n' {
-            // Inside strings alone: JSON has such characters nowhere else.
+            // Such characters occur only inside strings of JSON.
             for unit in c.encode_utf16(&mut [0; 2]) {
                 let _ = write!(out, "\\u{unit:04x}");
             }

@@ -1,28 +1,28 @@
-//! Exit codes, and a failure as its code and the text for the person who sees it.
+//! Exit codes, and failures: an exit code and a text for people.
 
 use crate::store::StoreError;
 use crate::venue::failure::OpError;
 use std::fmt;
 use std::process::ExitCode;
 
-/// What a script can tell apart.
+/// Exit code of the process, by which scripts distinguish results.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Exit {
-    /// Done.
+    /// The command succeeded.
     Ok = 0,
-    /// A fault of Trellis itself.
+    /// Trellis itself failed.
     Internal = 1,
-    /// Bad arguments, input or configuration; nothing was done.
+    /// Arguments, input or configuration are wrong; nothing was done.
     Usage = 2,
     /// The job failed, was cancelled or was rejected.
     JobFailed = 3,
     /// The wait ended before the job; the job goes on.
     TimedOut = 4,
-    /// No such agent, job or value.
+    /// There is no such agent, job or value.
     NotFound = 5,
-    /// The state of things doesn't allow it.
+    /// The state doesn't allow the change.
     Conflict = 6,
-    /// Not permitted.
+    /// The caller isn't permitted to do it.
     Denied = 7,
     /// A server doesn't answer.
     Unreachable = 8,
@@ -34,17 +34,17 @@ impl From<Exit> for ExitCode {
     }
 }
 
-/// A command that didn't do what was asked.
+/// The failure of a command.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Failure {
-    /// The process ends with it.
+    /// Exit code of the process.
     pub exit: Exit,
-    /// What was wrong, where, and what to do.
+    /// What is wrong, where, and what to do.
     pub text: String,
 }
 
 impl Failure {
-    /// Of an operation that this very process has run.
+    /// Makes the failure of an operation that this process has run.
     pub fn operation(error: &OpError) -> Self {
         let exit = match error {
             OpError::Invalid(_) | OpError::Arguments { .. } | OpError::Store(StoreError::Oversized(_)) => Exit::Usage,
@@ -62,29 +62,29 @@ impl Failure {
         Self::new(exit, error.to_string())
     }
 
-    /// Any code.
+    /// Makes a failure with this exit code.
     pub fn new(exit: Exit, text: impl Into<String>) -> Self {
         Self { exit, text: text.into() }
     }
 
-    /// [`Exit::Usage`].
+    /// Makes a failure with [`Exit::Usage`].
     pub fn usage(text: impl Into<String>) -> Self {
         Self::new(Exit::Usage, text)
     }
 
-    /// [`Exit::Internal`].
+    /// Makes a failure with [`Exit::Internal`].
     pub fn internal(text: impl Into<String>) -> Self {
         Self::new(Exit::Internal, text)
     }
 
-    /// The same with advice behind it, when it is about a thing that isn't there and says `what`: an unknown
-    /// turn is not found by looking for agents.
+    /// Appends advice if something was not found and the text contains `what`: a missing turn isn't found by looking
+    /// for agents.
     #[must_use]
     pub fn about(self, what: &str, advice: &str) -> Self {
         if self.text.contains(what) { self.hint(Exit::NotFound, advice) } else { self }
     }
 
-    /// The same with advice behind it, when it is this kind of failure.
+    /// Appends advice if the failure has this exit code.
     #[must_use]
     pub fn hint(mut self, exit: Exit, advice: &str) -> Self {
         if self.exit == exit {

@@ -1,4 +1,4 @@
-//! Options of lists: by state, time and text.
+//! Options of lists: filters by state, time and text.
 
 use super::client::Client;
 use super::exit::Failure;
@@ -34,7 +34,7 @@ pub(crate) struct Filter {
 }
 
 impl Filter {
-    /// As the arguments of an operation.
+    /// Returns the filter as arguments of an operation.
     fn arguments(&self) -> serde_json::Value {
         let states: Vec<_> = self.state.iter().map(|status| status.as_str()).collect();
         let mut said = serde_json::json!({
@@ -47,7 +47,7 @@ impl Filter {
         said
     }
 
-    /// As the query of the API.
+    /// Returns the filter as a query of the API.
     pub(super) fn query(&self) -> Vec<(&'static str, String)> {
         let states: Vec<_> = self.state.iter().map(|status| status.as_str()).collect();
         let named = [
@@ -76,12 +76,12 @@ pub(crate) struct JobFilter {
 }
 
 impl JobFilter {
-    /// Nothing is named.
+    /// Whether no filter is given.
     pub(super) fn is_empty(&self) -> bool {
         self.query().is_empty()
     }
 
-    /// As the arguments of an operation.
+    /// Returns the filter as arguments of an operation.
     pub(super) fn arguments(&self) -> serde_json::Value {
         let mut said = self.filter.arguments();
         for (name, value) in self.place() {
@@ -90,7 +90,7 @@ impl JobFilter {
         said
     }
 
-    /// As the query of the API.
+    /// Returns the filter as a query of the API.
     pub(super) fn query(&self) -> Vec<(&'static str, String)> {
         self.filter.query().into_iter().chain(self.place()).collect()
     }
@@ -101,8 +101,8 @@ impl JobFilter {
     }
 }
 
-/// A filtered list up to `limit` of its items, whatever has to be looked through for them: one answer of the API looks
-/// at no more than 1,000 records.
+/// Reads a filtered list until `limit` items are found or it ends: one answer of the API searches at most 1,000
+/// records.
 pub(super) async fn look_on(
     client: &Client,
     path: &str,
@@ -131,7 +131,7 @@ pub(super) async fn look_on(
     }
 }
 
-/// Where a list goes on, as a line for people.
+/// Appends a line that says how the list goes on.
 pub(super) fn more(text: String, shown: usize, next: &serde_json::Value) -> String {
     match next.as_str() {
         None => text,

@@ -7,10 +7,10 @@ use serde_json::Value;
 use std::io::Read;
 use std::path::Path;
 
-/// Longest input read, in bytes; the server's own limits are lower and say more.
+/// Longest input in bytes; the server has lower limits, with better errors.
 const INPUT_BYTES_MAX: u64 = 64 << 20;
 
-/// The text of an argument: itself, of the file behind `@`, or of stdin for `-`.
+/// Returns the text of an argument: itself, that of the file after `@`, or stdin for `-`.
 pub(crate) fn text(argument: &str) -> Result<String, Failure> {
     if argument == "-" {
         return read("stdin", std::io::stdin().lock());
@@ -21,7 +21,7 @@ pub(crate) fn text(argument: &str) -> Result<String, Failure> {
     }
 }
 
-/// The text of a file.
+/// Reads the text of a file.
 pub(crate) fn file(path: &Path) -> Result<String, Failure> {
     let name = format!("file `{}`", path.display());
     read_text_file(path, INPUT_BYTES_MAX).map_err(|e| Failure::usage(format!("{name} can't be read: {e}")))
@@ -38,7 +38,7 @@ fn read(name: &str, from: impl Read) -> Result<String, Failure> {
     Ok(without_mark(text))
 }
 
-/// The value of an argument: JSON when it looks like it, text otherwise or with `as_text`.
+/// Returns the value of an argument: JSON if it looks like JSON, else text; with `as_text` always text.
 pub(crate) fn value(argument: &str, as_text: bool) -> Result<Value, Failure> {
     let text = text(argument)?;
     let source = match argument {
@@ -48,20 +48,20 @@ pub(crate) fn value(argument: &str, as_text: bool) -> Result<Value, Failure> {
     if as_text { Ok(Value::String(text)) } else { interpret(&text, &source) }
 }
 
-/// What begins like an object, an array or a string must be JSON: a typing error in it shall not
-/// arrive as text. Numbers, `true`, `false` and `null` are JSON, everything else is text.
+/// Parses a text as JSON. A text that begins like an object, an array or a string must be JSON, so that a typing error
+/// is not sent as text. Numbers, `true`, `false` and `null` are JSON, everything else is text.
 fn interpret(text: &str, source: &str) -> Result<Value, Failure> {
     match decode::json(text.as_bytes()) {
         Ok(value) => Ok(value),
         Err(error) if text.trim_start().starts_with(['{', '[', '"']) => {
             Err(Failure::usage(format!("malformed JSON in {source}: {error}; `--text` sends it as text")))
         }
-        // The newline that ends a file or `echo` is no part of its text.
+        // The newline that ends a file or `echo` is no part of the text.
         Err(_) => Ok(Value::String(text.strip_suffix('\n').unwrap_or(text).to_owned())),
     }
 }
 
-/// `KEY=VALUE` of `--context`: the value is JSON where it parses, else text.
+/// Parses `KEY=VALUE` of `--context`: the value is JSON if it parses, else text.
 pub(crate) fn pair(argument: &str) -> Result<(String, Value), String> {
     match argument.split_once('=') {
         Some((key, value)) if !key.is_empty() => {
@@ -72,7 +72,7 @@ pub(crate) fn pair(argument: &str) -> Result<(String, Value), String> {
     }
 }
 
-/// A `--grant`: the name of a resource namespace, or a capability as JSON.
+/// Parses a `--grant`: the name of a resource namespace, or a capability as JSON.
 pub(crate) fn grant(text: &str) -> Result<Value, String> {
     let value = if text.starts_with('{') {
         decode::json(text.as_bytes()).map_err(|error| format!("not JSON: {error}"))?
@@ -83,7 +83,7 @@ pub(crate) fn grant(text: &str) -> Result<Value, String> {
     Ok(value)
 }
 
-/// Grants as a submission carries them; none given is none meant.
+/// Returns the grants of a submission; `None` if there are none.
 pub(crate) fn grants(given: &[Value]) -> Option<Vec<Value>> {
     (!given.is_empty()).then(|| given.to_vec())
 }

@@ -1,4 +1,4 @@
-//! `trellis job get|list|wait|cancel|pause|resume|message|watch|settle`.
+//! `trellis job …`: jobs and unknown outcomes.
 
 use super::bulk::Many;
 use super::client::{Client, Server};
@@ -154,7 +154,6 @@ pub(crate) enum Job {
 }
 
 impl Job {
-    /// Runs it.
     pub async fn run(self, context: &Context) -> Result<Exit, Failure> {
         let out = context.out;
         let done = match self {
@@ -273,13 +272,13 @@ async fn hold(
     Ok(Exit::Ok)
 }
 
-/// Who serves a job: an agent, or external workers.
+/// Returns the agent, or the queue of external workers, that serves a job.
 fn server(job: &Value) -> String {
     let queue = job["outbound"]["queue"].as_str();
     queue.map_or_else(|| field(job, "agent"), |queue| format!("queue {queue}"))
 }
 
-/// A job, one line per field.
+/// Formats a job, one line per field.
 fn details(out: Out, record: &Value) -> String {
     let Some(map) = record.as_object() else { return plain(record) };
     let width = map.keys().map(String::len).max().unwrap_or(0);
@@ -299,7 +298,7 @@ fn details(out: Out, record: &Value) -> String {
     map.iter().map(line).collect::<Vec<_>>().join("\n")
 }
 
-/// The beginning of a value, in one line.
+/// Returns the beginning of a value, in one line.
 fn summary(value: &Value) -> String {
     let text = match value {
         Value::Null => return String::new(),

@@ -1,4 +1,4 @@
-//! `trellis lattice read|write|append|delete|list|inspect`.
+//! `trellis lattice …`: reads and writes values of the lattice.
 
 use super::client::{Client, Server};
 use super::exit::{Exit, Failure};
@@ -102,7 +102,6 @@ pub(crate) struct Given {
 }
 
 impl Lattice {
-    /// Runs it.
     pub async fn run(self, context: &Context) -> Result<Exit, Failure> {
         match self {
             Self::Read { at, max_size } => read(context, &at, max_size).await,

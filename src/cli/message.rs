@@ -1,4 +1,4 @@
-//! `trellis message`: a one-way message.
+//! `trellis message`: sends a one-way message.
 
 use super::client::{Client, Server, encode};
 use super::exit::{Exit, Failure};
@@ -46,7 +46,6 @@ pub(crate) struct Message {
 }
 
 impl Message {
-    /// Runs it.
     pub async fn run(self, context: &Context) -> Result<Exit, Failure> {
         let input = input::value(&self.input, self.text)?;
         submit::check_size(&input)?;

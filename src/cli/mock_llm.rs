@@ -1,4 +1,4 @@
-//! `trellis mock-llm`: a rules file as a model provider.
+//! `trellis mock-llm`: serves a rules file as a model provider.
 
 use super::Context;
 use super::exit::{Exit, Failure};
@@ -31,7 +31,7 @@ pub(crate) struct MockLlm {
 }
 
 impl MockLlm {
-    /// Runs it until a signal.
+    /// Serves until a signal ends it.
     pub async fn run(self, _context: &Context) -> Result<Exit, Failure> {
         let calls_log = self.calls_log.map(CallsLog::new);
         let script = Script::load(&self.rules, calls_log).map_err(|e| Failure::usage(e.to_string()))?;

@@ -195,17 +195,17 @@ pub(crate) enum Command {
     Completions(completions::Completions),
 }
 
-/// What every command is given.
+/// Global options and environment of a command.
 #[derive(Debug, Clone)]
 pub(crate) struct Context {
-    /// Where data goes.
+    /// Output of the command's data.
     pub out: Out,
     global: Global,
     env: BTreeMap<String, String>,
 }
 
 impl Context {
-    /// The configuration of all layers; `flags` of the command come last.
+    /// Loads the configuration of all layers; `flags` of the command come last.
     pub fn load(&self, flags: Vec<(&str, String)>) -> Result<Loaded, Failure> {
         let mut overrides = self.global.set.clone();
         overrides.extend(flags.into_iter().map(|(key, value)| (key.to_owned(), value)));
@@ -213,8 +213,8 @@ impl Context {
     }
 }
 
-/// Parses the arguments, runs the command, and says what went wrong on stderr. Neither generic nor `async`: else the
-/// compiler would make all code of all commands once more for each crate that calls it.
+/// Parses the arguments, runs the command, and writes errors to stderr. It is neither generic nor `async`: else the
+/// compiler would compile all commands again for each crate that calls it.
 pub fn main(args: Vec<OsString>, env: BTreeMap<String, String>) -> Exit {
     match Runtime::new() {
         Ok(runtime) => runtime.block_on(parse_and_run(args, env)),
@@ -236,7 +236,7 @@ async fn parse_and_run(args: Vec<OsString>, env: BTreeMap<String, String>) -> Ex
                 let text = text.trim().strip_prefix("error: ").unwrap_or(text.trim());
                 output::report(format, &Failure::new(exit, text));
             } else if escape::data(&text) == text {
-                // Without a terminal to print to there is nobody to tell.
+                // Without a terminal the error can't be printed.
                 let _ = error.print();
             } else {
                 output::note(escape::data(text.trim_end()).as_ref());
@@ -246,7 +246,7 @@ async fn parse_and_run(args: Vec<OsString>, env: BTreeMap<String, String>) -> Ex
     };
     let no_color = env.get("NO_COLOR").is_some_and(|value| !value.is_empty());
     let context = Context { out: Out::new(cli.global.output, no_color), global: cli.global, env };
-    // It is as large as the largest command.
+    // Boxed: the future is as large as that of the largest command.
     match Box::pin(run(&context, cli.command)).await {
         Ok(exit) => exit,
         Err(failure) => {

@@ -1,4 +1,4 @@
-//! `trellis model`: which providers there are, and what of a model works.
+//! `trellis model`: lists providers and tries models.
 
 use super::Context;
 use super::exit::{Exit, Failure};
@@ -47,7 +47,6 @@ pub(crate) struct Try {
 pub(crate) struct Providers {}
 
 impl Model {
-    /// Runs it.
     pub async fn run(self, context: &Context) -> Result<Exit, Failure> {
         match self {
             Self::Try(command) => command.run(context).await,
@@ -107,7 +106,7 @@ fn providers(context: &Context) -> Result<Exit, Failure> {
     Ok(Exit::Ok)
 }
 
-/// What is supported of a provider.
+/// Returns the supported features of a provider.
 fn features(dialect: &Dialect) -> Value {
     let yes = |is: bool| if is { "yes" } else { "no" };
     json!({
@@ -134,7 +133,7 @@ fn features(dialect: &Dialect) -> Value {
     })
 }
 
-/// Types of pictures and files that a provider takes, in short.
+/// Returns the types of pictures and files that a provider accepts, in short.
 fn images(dialect: &Dialect) -> String {
     if dialect.media.is_empty() {
         return "no".to_owned();

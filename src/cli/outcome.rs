@@ -1,4 +1,4 @@
-//! `trellis job list --outcome unknown` and `job settle`: calls of which nobody knows whether they happened.
+//! `trellis job list --outcome unknown` and `job settle`: calls with an unknown outcome.
 
 use super::client::{Client, Server};
 use super::exit::{Exit, Failure};
@@ -62,7 +62,7 @@ pub(super) async fn list(
     Ok(Exit::Ok)
 }
 
-/// Lines about one call: its id, its operation, the turn and the settlement.
+/// Formats a call: its id, its operation, the turn and the settlement.
 fn details(outcome: &Value) -> String {
     let mut lines =
         vec![format!("{}  {}  {}", field(outcome, "id"), field(outcome, "operation"), time(&outcome["at"]))];

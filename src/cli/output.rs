@@ -20,21 +20,21 @@ pub(crate) enum Format {
     Ndjson,
 }
 
-/// Where a command's data goes.
+/// Output of a command's data.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Out {
-    /// Its form.
+    /// Form of the data.
     pub format: Format,
     colour: bool,
 }
 
 impl Out {
-    /// Colours only when stdout is a terminal and `NO_COLOR` is unset or empty.
+    /// Makes an output; it has colours only if stdout is a terminal and `NO_COLOR` is unset or empty.
     pub fn new(format: Format, no_color: bool) -> Self {
         Self { format, colour: !no_color && std::io::stdout().is_terminal() }
     }
 
-    /// One value; `text` is its readable form.
+    /// Prints one value; `text` is its readable form.
     pub fn value(self, value: &Value, text: impl FnOnce() -> String) -> Result<(), Failure> {
         match self.format {
             Format::Text => write_line(&text()),
@@ -43,7 +43,7 @@ impl Out {
         }
     }
 
-    /// The items of `key` in `page`; JSON shows the page as it is.
+    /// Prints the items of `key` in `page`; JSON output has the whole page.
     pub fn page(self, page: &Value, key: &str, text: impl FnOnce(&[Value]) -> String) -> Result<(), Failure> {
         let items = page[key].as_array().map_or(&[][..], Vec::as_slice);
         match self.format {
@@ -53,7 +53,7 @@ impl Out {
         }
     }
 
-    /// Rows under their headings, in columns.
+    /// Formats rows under their headings, in columns.
     pub fn table(self, headings: &[&str], rows: &[Vec<String>]) -> String {
         let rows: Vec<Vec<_>> = rows.iter().map(|row| row.iter().map(|text| escape::cell(text)).collect()).collect();
         let mut widths: Vec<usize> = headings.iter().map(|h| h.chars().count()).collect();
@@ -72,17 +72,17 @@ impl Out {
         lines.join("\n")
     }
 
-    /// `shown` in bold.
+    /// Formats `shown` in bold.
     pub fn bold(self, shown: &str) -> String {
         if self.colour { format!("\x1b[1m{shown}\x1b[0m") } else { shown.to_owned() }
     }
 
-    /// `shown` less bright.
+    /// Formats `shown` less bright.
     pub fn dim(self, shown: &str) -> String {
         if self.colour { format!("\x1b[2m{shown}\x1b[0m") } else { shown.to_owned() }
     }
 
-    /// `shown` in the colour of the status `word`.
+    /// Formats `shown` in the colour of the status `word`.
     pub fn status(self, word: &str, shown: &str) -> String {
         let code = match word {
             _ if !self.colour => return shown.to_owned(),
@@ -99,17 +99,17 @@ fn indented(value: &Value) -> String {
     serde_json::to_string_pretty(value).unwrap_or_else(|_| value.to_string())
 }
 
-/// Indented JSON for people.
+/// Formats indented JSON for people.
 pub(crate) fn pretty(value: &Value) -> String {
     escape::json(&indented(value)).into_owned()
 }
 
-/// Text as it is, anything else as indented JSON.
+/// Formats a text unchanged, any other value as indented JSON.
 pub(crate) fn plain(value: &Value) -> String {
     value.as_str().map_or_else(|| pretty(value), |text| escape::data(text).into_owned())
 }
 
-/// The text of a field, or nothing.
+/// Returns the text of a field, or an empty one.
 pub(crate) fn field(value: &Value, key: &str) -> String {
     match &value[key] {
         Value::Null => String::new(),
@@ -118,24 +118,24 @@ pub(crate) fn field(value: &Value, key: &str) -> String {
     }
 }
 
-/// JSON in one line.
+/// Formats JSON in one line.
 pub(crate) fn compact(value: &Value) -> String {
     escape::json(&value.to_string()).into_owned()
 }
 
-/// A line on stdout.
+/// Writes a line to stdout.
 pub(crate) fn write_line(text: &str) -> Result<(), Failure> {
     write(&format!("{text}\n"))
 }
 
-/// A line of JSON on stdout; on a terminal nothing in it commands that.
+/// Writes a line of JSON to stdout; for a terminal, control characters are escaped.
 pub(crate) fn write_json(text: &str) -> Result<(), Failure> {
     let stdout = std::io::stdout();
     let text = if stdout.is_terminal() { escape::json(text) } else { text.into() };
     put(&format!("{text}\n"))
 }
 
-/// Text on stdout, at once; on a terminal nothing in it commands that.
+/// Writes text to stdout, unbuffered; for a terminal, control characters are escaped.
 pub(crate) fn write(text: &str) -> Result<(), Failure> {
     if std::io::stdout().is_terminal() { put(&escape::shown(text)) } else { put(text) }
 }
@@ -143,45 +143,45 @@ pub(crate) fn write(text: &str) -> Result<(), Failure> {
 fn put(text: &str) -> Result<(), Failure> {
     let mut stdout = std::io::stdout().lock();
     match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
-        // Who reads, e.g. `head`, has seen enough.
+        // The reader, e.g. `head`, has closed the pipe: that is no failure.
         Err(error) if error.kind() == ErrorKind::BrokenPipe => Err(Failure::new(Exit::Ok, "")),
         Err(error) => Err(Failure::internal(format!("stdout can't be written: {error}"))),
         Ok(()) => Ok(()),
     }
 }
 
-/// A remark for the person at the terminal; nothing when stderr goes elsewhere.
+/// Writes a remark to stderr if it is a terminal.
 pub(crate) fn remark(text: &str) {
     if std::io::stderr().is_terminal() {
         note(text);
     }
 }
 
-/// Says where a list goes on that has an `offset`.
+/// Notes how a list with an `offset` goes on.
 pub(crate) fn note_next(page: &Value) {
     if let Some(next) = page["next"].as_u64() {
         note(&format!("{} in all; `--offset {next}` shows the next", page["total"]));
     }
 }
 
-/// What the server did not look through for an answer, each on a line of stderr.
+/// Notes what the server did not search for an answer, one line each.
 pub(crate) fn note_incomplete(answer: &Value) {
     for text in answer["incomplete"].as_array().into_iter().flatten().filter_map(Value::as_str) {
         note(&format!("incomplete: {text}"));
     }
 }
 
-/// A line on stderr; whatever stands in it, it has no colours.
+/// Writes a line to stderr, without colours.
 pub(crate) fn note(text: &str) {
-    // Without a stderr there is nobody to tell.
+    // Without a stderr the line is lost.
     let mut stderr = std::io::stderr();
     let text = if stderr.is_terminal() { escape::unstyled(text) } else { text.into() };
     let _ = writeln!(stderr, "{text}");
 }
 
-/// Says on stderr what went wrong: a line, or where the data is JSON a document `{"error", "exit"}`.
+/// Writes a failure to stderr: as a line, or for JSON output as a document `{"error", "exit"}`.
 pub(crate) fn report(format: Format, failure: &Failure) {
-    // Several errors are several lines of one text.
+    // Several errors are lines of one text.
     let text = failure.text.replace("\nerror: ", "\n");
     let document = json!({"error": text, "exit": failure.exit as u8});
     match format {
@@ -191,7 +191,7 @@ pub(crate) fn report(format: Format, failure: &Failure) {
     }
 }
 
-/// The form of the data that arguments ask for which as a whole can't be parsed.
+/// Returns the output format that arguments ask for, even if they can't be parsed.
 pub(crate) fn format_of(arguments: &[OsString]) -> Option<Format> {
     let texts: Vec<&str> = arguments.iter().filter_map(|argument| argument.to_str()).collect();
     let joined = texts.iter().find_map(|text| text.strip_prefix("--output="));
@@ -200,7 +200,7 @@ pub(crate) fn format_of(arguments: &[OsString]) -> Option<Format> {
     Format::from_str(joined.or_else(apart)?, false).ok().filter(|format| *format != Format::Text)
 }
 
-/// Milliseconds as a time; anything else as it is.
+/// Formats milliseconds as a time, any other value unchanged.
 pub(crate) fn time(value: &Value) -> String {
     value.as_u64().map_or_else(|| plain(value), |ms| Millis(ms).rfc3339())
 }

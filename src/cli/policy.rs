@@ -1,4 +1,4 @@
-//! `trellis policy show|revoke|restore|roots|approvals`.
+//! `trellis policy …`: roots, revocations and approvals of an owner.
 
 use super::client::{Client, Server};
 use super::exit::{Exit, Failure};
@@ -72,12 +72,11 @@ pub(crate) enum Policy {
 }
 
 impl Policy {
-    /// Runs it.
     pub async fn run(self, context: &Context) -> Result<Exit, Failure> {
         let (server, operation, asked) = match self {
             Self::Show { server } => (server, "show", json!({})),
             Self::Revoke { path, holder, grant, reason, server } => {
-                // No path begins so: it is an array of keys, of which one may have a `/` in it.
+                // No path begins with `[`: this is an array of keys, which may contain a `/`.
                 let path = path.map(|path| input::value(&path, !path.starts_with('['))).transpose()?;
                 let text = |text: Option<String>| text.map(Value::String);
                 let named =
@@ -98,7 +97,7 @@ impl Policy {
     }
 }
 
-/// A list of capabilities, `@file` or `-`.
+/// Parses a list of capabilities, `@file` or `-`.
 fn capabilities(text: &str) -> Result<Value, String> {
     let expected = "a JSON list of `{with, can}`, e.g. `[{\"with\": \"w\", \"can\": \"crud\"}]`";
     let value = input::value(text, false).map_err(|failure| failure.text)?;
@@ -107,7 +106,7 @@ fn capabilities(text: &str) -> Result<Value, String> {
     fits.then_some(value).ok_or_else(|| format!("expected {expected}; `trellis policy show` prints what is set"))
 }
 
-/// The same, or `null` where there is no limit.
+/// Parses a list of capabilities, or `null` for no limit.
 fn roots(text: &str) -> Result<Value, String> {
     if text.trim() == "null" {
         Ok(Value::Null)
@@ -149,7 +148,7 @@ fn shown(policy: &Value) -> String {
     lines.join("\n")
 }
 
-/// What a revocation reaches, a line each.
+/// Lists what a revocation affects, one line each.
 fn reached(verb: &str, found: &Value) -> Vec<String> {
     if found.is_null() {
         return Vec::new();

@@ -1,4 +1,4 @@
-//! `--nats`: straight into the queue, as any NATS client could do it.
+//! `--nats`: publishes into the queue, like any NATS client.
 
 use super::client::Server;
 use super::exit::{Exit, Failure};
@@ -21,7 +21,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// Whose data it is about when nobody says.
+/// Owner of a submission without one.
 const DEFAULT_OWNER: &str = "local/me";
 /// Longest wait for the server's acknowledgement.
 const ACK: Duration = Duration::from_secs(5);
@@ -36,23 +36,23 @@ pub(crate) struct Queue {
     pub nats: Option<String>,
 }
 
-/// The owner of a submission; the queue has it in the subject.
+/// Returns the owner of a submission, which is part of its subject.
 pub(crate) fn owner(server: &Server) -> Owner {
     server.owner.clone().unwrap_or_else(|| DEFAULT_OWNER.parse().expect("a legal owner"))
 }
 
-/// Where the completion of a submission is awaited: a function of its id, because the body must be
-/// the same when it is submitted again.
+/// Returns the subject for the completion of a submission. It depends only on the id, because the body of a repeated
+/// submission must be the same.
 pub(crate) fn inbox(owner: &Owner, id: &EventId) -> String {
     format!("{}.{}", inboxes(owner), &sha256_hex(format!("{}/{}", owner.token(), id.token()).as_bytes())[..32])
 }
 
-/// Where an owner's clients listen: `_INBOX.>` is everybody's, so servers with users don't let it be read.
+/// Returns the prefix of an owner's inboxes; servers with users don't allow `_INBOX.>`, which all clients share.
 fn inboxes(owner: &Owner) -> String {
     format!("trellis.reply.{}.{}", owner.tenant().token(), owner.user().token())
 }
 
-/// A connection that publishes submissions.
+/// A connection to NATS that publishes submissions.
 pub(crate) struct Publisher {
     client: Client,
     context: jetstream::Context,
@@ -63,7 +63,7 @@ pub(crate) struct Publisher {
 }
 
 impl Publisher {
-    /// Connects as `bus` says, but to `url`; the token of `server` goes with each message.
+    /// Connects to `url` with the settings of `bus`; the token of `server` is sent with each message.
     pub async fn connect(url: &str, bus: BusConfig, server: &Server) -> Result<Self, Failure> {
         let authorization = server.authorization()?;
         let files = NatsFiles { tls: bus.tls, creds: bus.creds_file };
@@ -93,7 +93,7 @@ impl Publisher {
         Ok(Self { client, context, server: masked, prefix: bus.prefix, authorization, rights })
     }
 
-    /// Listens for a completion; nothing published after this call is missed.
+    /// Subscribes to a completion; nothing published after this call is missed.
     pub async fn listen(&self, subject: &str) -> Result<Subscriber, Failure> {
         let lost = |why: String| Failure::new(Exit::Unreachable, format!("NATS at `{}`: {why}", self.server));
         let subscriber = self.client.subscribe(subject.to_owned()).await.map_err(|e| lost(e.to_string()))?;
@@ -130,7 +130,7 @@ impl Publisher {
         acked.map_err(|error| self.refused(&subject, &error))
     }
 
-    /// How a submission stands, as a worker tells it: `status` and `waiting`; `None` where nobody says.
+    /// Asks the workers for `status` and `waiting` of a submission; `None` if none answers.
     pub async fn ask(&self, owner: &Owner, id: &EventId) -> Option<Value> {
         let mut headers = HeaderMap::new();
         if let Some(value) = &self.authorization {
@@ -172,7 +172,7 @@ impl Publisher {
     }
 }
 
-/// The completion of a submission that arrives within `limit`; until then stderr has why its job waits.
+/// Waits up to `limit` for the completion of a submission, and notes why its job waits.
 pub(crate) async fn completion(
     publisher: &Publisher,
     answers: &mut Subscriber,
@@ -196,7 +196,7 @@ pub(crate) async fn completion(
     }
 }
 
-/// The completion that arrives within `limit`.
+/// Waits up to `limit` for a completion.
 async fn answer(answers: &mut Subscriber, limit: Duration) -> Result<Option<Value>, Failure> {
     let Ok(message) = tokio::time::timeout(limit, answers.next()).await else { return Ok(None) };
     let Some(message) = message else {

@@ -1,4 +1,4 @@
-//! `trellis quota [set]`.
+//! `trellis quota [set]`: shows and sets quotas of an owner.
 
 use super::Context;
 use super::client::{Client, Server};
@@ -59,7 +59,6 @@ enum Change {
 }
 
 impl Quota {
-    /// Runs it.
     pub async fn run(self, context: &Context) -> Result<Exit, Failure> {
         let shown = match self.set {
             None => {

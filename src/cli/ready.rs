@@ -1,4 +1,4 @@
-//! `trellis ready`: whether a running process can take work.
+//! `trellis ready`: asks whether a running process can take work.
 
 use super::Context;
 use super::client::{Client, Server};
@@ -19,7 +19,6 @@ pub(crate) struct Ready {
 }
 
 impl Ready {
-    /// Runs it.
     pub async fn run(self, context: &Context) -> Result<Exit, Failure> {
         Client::new(&Server { url: self.url, ..Server::default() })?.ready().await?;
         context.out.value(&json!({"status": "ready"}), || "ready".to_owned())?;

@@ -1,4 +1,4 @@
-//! `trellis resource list|purge`.
+//! `trellis resource list|purge`: lists and erases what agents keep in resources.
 
 use super::Context;
 use super::client::{Client, Server};
@@ -41,7 +41,6 @@ pub(crate) enum Resource {
 }
 
 impl Resource {
-    /// Runs it.
     pub async fn run(self, context: &Context) -> Result<Exit, Failure> {
         match self {
             Self::List { namespace, server } => {

@@ -1,4 +1,4 @@
-//! What all three process commands share: `trellis up`, `worker` and `serve`.
+//! Shared parts of the process commands `trellis up`, `worker` and `serve`.
 
 use super::exit::{Exit, Failure};
 use crate::app::{self, AppError, Role};
@@ -15,7 +15,7 @@ pub(crate) struct Slots {
 }
 
 impl Slots {
-    /// As settings.
+    /// Returns the options as settings.
     pub fn flags(&self) -> Vec<(&'static str, String)> {
         self.slots.map(|n| ("worker.slots", n.to_string())).into_iter().collect()
     }
@@ -28,7 +28,7 @@ pub(crate) async fn run(config: &Config, role: Role) -> Result<Exit, Failure> {
     Ok(Exit::Ok)
 }
 
-/// The exit code of an error at the start.
+/// Makes the failure of an error at the start.
 pub(crate) fn failure(error: &AppError) -> Failure {
     let exit = match error {
         AppError::NotShared { .. }

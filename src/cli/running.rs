@@ -1,4 +1,4 @@
-//! A venue that is running: what only its own process can look at is asked over HTTP.
+//! Requests to a running venue over HTTP, for data that only its own process can read.
 
 use super::Context;
 use super::client::{Client, Server};
@@ -28,19 +28,19 @@ pub(crate) struct RunningArgs {
     token_file: Option<PathBuf>,
 }
 
-/// The variable that names the server of all other commands.
+/// Environment variable with the server of all other commands.
 const URL_VARIABLE: &str = "TRELLIS_URL";
 
-/// A server that may be running, by the arguments of a command and its environment.
+/// A server that may be running, from the arguments of a command and its environment.
 #[derive(Debug, Clone)]
 pub(crate) struct Running {
     args: RunningArgs,
-    /// Not asked where a store is configured.
+    /// Used only where no store is configured.
     url_of_environment: Option<String>,
 }
 
 impl RunningArgs {
-    /// The server that these arguments and the environment name.
+    /// Returns the server that these arguments and the environment name.
     pub fn server(self, context: &Context) -> Running {
         let url_of_environment = context.env.get(URL_VARIABLE).filter(|url| !url.is_empty()).cloned();
         Running { args: self, url_of_environment }
@@ -48,8 +48,8 @@ impl RunningArgs {
 }
 
 impl Running {
-    /// A client of the running server, and whether it is asked because it holds the store; `None` when the configured
-    /// backends are free to be opened here.
+    /// Returns a client of the running server, and whether that server holds the store; `None` if the configured
+    /// backends can be opened here.
     fn client(self, config: &Config) -> Result<Option<(Client, bool)>, Failure> {
         let RunningArgs { url, token, token_file } = self.args;
         let (url, held) = match (url, self.url_of_environment) {
@@ -64,7 +64,7 @@ impl Running {
         Ok(Some((Client::new(&server)?, held)))
     }
 
-    /// Whether nobody listens where the running server was.
+    /// Whether the running server no longer accepts connections.
     pub async fn is_gone(&self, config: &Config) -> Result<bool, Failure> {
         match self.clone().client(config)? {
             Some((client, _)) => Ok(!client.is_there().await),
@@ -72,7 +72,7 @@ impl Running {
         }
     }
 
-    /// The answer of the running server; `None` when the configured backends are free to be opened here.
+    /// Asks the running server; `None` if the configured backends can be opened here.
     pub async fn ask(self, config: &Config, operation: &str, input: &Value) -> Result<Option<Value>, Failure> {
         let Some((client, held)) = self.client(config)? else { return Ok(None) };
         let asked = client.run(operation, input, None).await;
@@ -81,7 +81,7 @@ impl Running {
         asked.map(Some).map_err(|failure| if held { failure.hint(Exit::Unreachable, advice) } else { failure })
     }
 
-    /// The same, or what `here` says of the configured backends where they are free to be opened.
+    /// Asks the running server, or else opens the configured backends and calls `here`.
     pub async fn ask_or(
         self,
         config: &Config,
@@ -91,7 +91,7 @@ impl Running {
         self.ask_or_as(Role::Command, config, (operation, input), here).await
     }
 
-    /// The same, opening the backends as this role.
+    /// Asks the running server, or else opens the backends with this role and calls `here`.
     pub async fn ask_or_as(
         self,
         role: Role,
@@ -109,13 +109,13 @@ impl Running {
     }
 }
 
-/// Whether nothing says where the store is: then a server is more likely meant than the folder of that name.
+/// Whether the default store is configured: then the user more likely means a server than the default folder.
 fn has_default_store(config: &Config) -> bool {
     let default = Config::load(None, &BTreeMap::new(), &[]);
     default.is_ok_and(|default| default.config.store.url == config.store.url)
 }
 
-/// The configured backends, for a command.
+/// Opens the configured backends for a command.
 pub(crate) async fn open(config: &Config) -> Result<App, Failure> {
     open_as(Role::Command, config).await
 }

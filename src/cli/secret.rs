@@ -1,4 +1,4 @@
-//! `trellis secret set|list|delete|rotate|keygen`.
+//! `trellis secret …`: stores secrets, and makes the keys that seal them.
 
 use super::client::{Client, Server, encode};
 use super::exit::{Exit, Failure};
@@ -73,7 +73,6 @@ pub(crate) enum Secret {
 }
 
 impl Secret {
-    /// Runs it.
     pub async fn run(self, context: &Context) -> Result<Exit, Failure> {
         match self {
             Self::Set { name, from, hosts, overwrite, server } => {

@@ -1,4 +1,4 @@
-//! `trellis serve`: the HTTP API alone.
+//! `trellis serve`: serves the HTTP API without running turns.
 
 use super::exit::{Exit, Failure};
 use super::{Context, role};
@@ -18,7 +18,7 @@ pub(crate) struct Serve {
 }
 
 impl Serve {
-    /// Runs it until a signal.
+    /// Serves until a signal ends it.
     pub async fn run(self, context: &Context) -> Result<Exit, Failure> {
         let loaded = context.load(self.listen.map(|listen| ("http.listen", listen)).into_iter().collect())?;
         role::run(&loaded.config, Role::Serve).await

@@ -1,4 +1,4 @@
-//! `trellis session list|show|fork`.
+//! `trellis session list|show|fork`: sessions of an agent.
 
 use super::client::{Client, Server, encode};
 use super::exit::{Exit, Failure};
@@ -69,7 +69,6 @@ pub(crate) enum Session {
 }
 
 impl Session {
-    /// Runs it.
     pub async fn run(self, context: &Context) -> Result<Exit, Failure> {
         let out = context.out;
         let done = match self {
@@ -112,7 +111,7 @@ async fn list(
     Ok(Exit::Ok)
 }
 
-/// Where the list goes on.
+/// Appends a line that says how the list goes on.
 fn more(text: String, page: &Value) -> String {
     match &page["next"] {
         Value::Null => text,
@@ -138,7 +137,7 @@ async fn show(
     Ok(Exit::Ok)
 }
 
-/// A turn as people read it.
+/// Formats a turn for people.
 fn transcript(out: Out, turn: &Value) -> String {
     let head = format!("turn {}, {}, {}", turn["turn"], time(&turn["start"]), field(turn, "model"));
     let mut lines = vec![out.dim(&head)];

@@ -1,4 +1,4 @@
-//! `trellis spend`, and what was spent as people read it.
+//! `trellis spend`, and the formatting of usage and cost.
 
 use super::Context;
 use super::client::{Client, Server};
@@ -33,7 +33,6 @@ pub(crate) struct Spend {
 }
 
 impl Spend {
-    /// Runs it.
     pub async fn run(self, context: &Context) -> Result<Exit, Failure> {
         let mut query = vec![("limit", self.limit.to_string())];
         query.extend(self.agent.map(|agent| ("agentId", agent.to_string())));
@@ -45,7 +44,7 @@ impl Spend {
     }
 }
 
-/// The whole day.
+/// Formats the report of a day.
 fn report(out: Out, shown: &Value) -> String {
     let head = format!(
         "{} on {} ({}): {}",
@@ -81,7 +80,7 @@ fn report(out: Out, shown: &Value) -> String {
     parts.join("\n\n")
 }
 
-/// A cap: what is used and held of how much.
+/// Formats a cap: used and reserved amount, and the limit.
 fn cap(cap: &Value) -> Vec<String> {
     let name = [field(cap, "of"), field(cap, "user"), field(cap, "model")].join(" ");
     let name = name.split_whitespace().collect::<Vec<_>>().join(" ");
@@ -98,7 +97,7 @@ fn cap(cap: &Value) -> Vec<String> {
     ]
 }
 
-/// Calls, tokens and money, in words.
+/// Formats calls, tokens and cost in words.
 fn part(of: &Value) -> String {
     let number = |key: &str| of[key].as_u64().unwrap_or_default();
     let cost = match (of["cost"].as_f64(), number("unpriced")) {
@@ -113,7 +112,7 @@ fn part(of: &Value) -> String {
     format!("{} calls, {tokens}{cost}{notes}", number("calls"))
 }
 
-/// Tokens of prompts and replies with their classes, as `300 tokens in (120 from the cache), 20 out`.
+/// Formats tokens of prompts and replies by class, as `300 tokens in (120 from the cache), 20 out`.
 pub(crate) fn in_and_out(usage: &Value, shown: impl Fn(&Value) -> String) -> String {
     let classes = |classes: &[(&str, &str)]| {
         let told = classes.iter().filter(|(key, _)| usage[key].as_u64().is_some_and(|tokens| tokens > 0));
@@ -125,18 +124,18 @@ pub(crate) fn in_and_out(usage: &Value, shown: impl Fn(&Value) -> String) -> Str
     format!("{} tokens in{read}, {} out{written}", shown(&usage["input"]), shown(&usage["output"]))
 }
 
-/// Dollars, to a millionth.
+/// Formats dollars to a millionth.
 fn dollars(cost: f64) -> String {
     let text = format!("{cost:.6}");
     format!("${}", text.trim_end_matches('0').trim_end_matches('.'))
 }
 
-/// That of a job with the jobs under it, or its own, where that is all that is known.
+/// Returns the sum of a job and the jobs under it; its own where only that is known.
 fn total(spend: &Value) -> &Value {
     if spend["tree"].is_null() { &spend["own"] } else { &spend["tree"] }
 }
 
-/// Tokens of prompts and replies; nothing where it isn't known.
+/// Formats tokens of prompts and replies; empty if unknown.
 pub(crate) fn tokens(spend: &Value) -> String {
     let total = total(spend);
     match (total["input"].as_u64(), total["output"].as_u64()) {
@@ -145,14 +144,14 @@ pub(crate) fn tokens(spend: &Value) -> String {
     }
 }
 
-/// The money; nothing where it isn't known, `>` where it is that of some of the calls.
+/// Formats the cost; empty if unknown, with `>` if some calls have no price.
 pub(crate) fn cost(spend: &Value) -> String {
     let total = total(spend);
     let at_least = if total["unpriced"].is_null() && total["partial"] != true { "" } else { ">" };
     total["cost"].as_f64().map(|cost| format!("{at_least}{}", dollars(cost))).unwrap_or_default()
 }
 
-/// Both parts of what a job has used, in one line.
+/// Formats the own usage of a job and that of its tree, in one line.
 pub(crate) fn line(spend: &Value) -> String {
     let own = (!spend["own"].is_null()).then(|| part(&spend["own"]));
     let tree = &spend["tree"];

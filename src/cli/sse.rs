@@ -1,17 +1,17 @@
-//! Server-sent events out of a byte stream.
+//! Parser of server-sent events.
 
-/// One event.
+/// A server-sent event.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct SseEvent {
-    /// Its type; `message` when the server names none.
+    /// Type of the event; `message` if the server names none.
     pub name: String,
-    /// Its data, lines joined.
+    /// Data of the event, lines joined.
     pub data: String,
-    /// Its place, when it has one: a stream that is opened again goes on behind it.
+    /// Id of the event, if it has one: a new stream goes on after it.
     pub id: Option<String>,
 }
 
-/// What has arrived of an unfinished event.
+/// Parser with the bytes of an unfinished event.
 #[derive(Debug, Default)]
 pub(crate) struct SseParser {
     bytes: Vec<u8>,
@@ -21,7 +21,7 @@ pub(crate) struct SseParser {
 }
 
 impl SseParser {
-    /// Takes bytes as they come and returns the events that they complete.
+    /// Parses more bytes and returns the events that they complete.
     pub fn feed(&mut self, bytes: &[u8]) -> Vec<SseEvent> {
         self.bytes.extend_from_slice(bytes);
         let mut events = Vec::new();
@@ -46,7 +46,7 @@ impl SseParser {
             "event" => value.clone_into(&mut self.name),
             "data" => self.data.push(value.to_owned()),
             "id" => self.id = Some(value.to_owned()),
-            // Comments (`: keep-alive`) and `retry` don't matter here.
+            // Comments (`: keep-alive`) and `retry` have no effect here.
             _ => {}
         }
         None

@@ -1,4 +1,4 @@
-//! `trellis submit`: a task for an agent.
+//! `trellis submit`: submits a task to an agent.
 
 use super::client::{Client, Server, encode};
 use super::exit::{Exit, Failure};
@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Advice when an agent isn't there.
+/// Advice for a missing agent.
 pub(crate) const NO_AGENT: &str = "`trellis agent list` shows which there are, `trellis agent apply FILE` makes one";
 
 /// Gives an agent a task. Prints the job's id, or with `--wait` its output.
@@ -74,7 +74,6 @@ pub(crate) struct Submit {
 }
 
 impl Submit {
-    /// Runs it.
     pub async fn run(self, context: &Context) -> Result<Exit, Failure> {
         let input = self.input.as_deref().map_or(Ok(Value::Null), |given| input::value(given, self.text))?;
         let input = match self.attach.as_slice() {
@@ -115,7 +114,7 @@ impl Submit {
             }
             client.run("v/ops/agent/request", &body, Some(id)).await
         } else {
-            // No operation takes values: an agent that calls one could set its own.
+            // Operations accept no values of a request: an agent that calls one could set its own.
             let submission = Submission {
                 input,
                 session_id: self.session.clone(),
@@ -185,7 +184,7 @@ impl Submit {
     }
 }
 
-/// Refuses here what the server would refuse after it was sent.
+/// Refuses an input that the server would refuse for its size.
 pub(crate) fn check_size(input: &Value) -> Result<(), Failure> {
     let bytes = input.to_string().len();
     if bytes <= SUBMISSION_BYTES {

@@ -1,4 +1,4 @@
-//! `trellis timer set|list|cancel`: tasks and messages at a time, once or again and again.
+//! `trellis timer set|list|cancel`: tasks and messages at a time, once or repeatedly.
 
 use super::client::{Client, Server, encode};
 use super::exit::{Exit, Failure};
@@ -134,7 +134,6 @@ fn name_of(value: &impl ValueEnum) -> Value {
 }
 
 impl Timer {
-    /// Runs it.
     pub async fn run(self, context: &Context) -> Result<Exit, Failure> {
         match self {
             Self::Set(set) => set.run(context).await,

@@ -1,4 +1,4 @@
-//! `trellis token keygen|issue|show`.
+//! `trellis token keygen|issue|show`: keys and tokens.
 
 use super::client::{Client, Server};
 use super::exit::{Exit, Failure};
@@ -104,14 +104,13 @@ pub(crate) struct Issue {
     url: String,
 }
 
-/// `PATH:ABILITY`; a path may have colons, an ability has none.
+/// Parses `PATH:ABILITY`; a path may have colons, an ability has none.
 fn capability(text: &str) -> Result<Value, String> {
     let (with, can) = text.rsplit_once(':').ok_or("expected `path:ability`, e.g. `w/vendor:crud/read`")?;
     Ok(json!({"with": with, "can": can}))
 }
 
 impl Token {
-    /// Runs it.
     pub async fn run(self, context: &Context) -> Result<Exit, Failure> {
         match self {
             Self::Keygen(keygen) => keygen.run(context),
@@ -144,7 +143,7 @@ impl Keygen {
             let keys = set["keys"].as_array_mut();
             let keys = keys.ok_or_else(|| Failure::usage(format!("`{}` is no key set", path.display())))?;
             keys.push(public.clone());
-            // In one step: a server may be reading it.
+            // Written in one step, because a server may be reading it.
             let new = path.with_extension("new");
             let text = serde_json::to_string_pretty(&set).expect("JSON values serialise");
             fs::write(&new, text).and_then(|()| fs::rename(&new, path)).map_err(|error| failed(path, error))?;
@@ -188,7 +187,7 @@ impl Issue {
     }
 }
 
-/// The name of a server, for which tokens are made.
+/// Returns the DID of a server, the audience of its tokens.
 async fn audience(url: String) -> Result<String, Failure> {
     let client = Client::new(&Server { url, ..Server::default() })?;
     let status =

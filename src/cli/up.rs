@@ -1,4 +1,4 @@
-//! `trellis up`: worker and HTTP API in one process.
+//! `trellis up`: runs worker and HTTP API in one process.
 
 use super::exit::{Exit, Failure};
 use super::{Context, role};
@@ -24,7 +24,7 @@ pub(crate) struct Up {
 }
 
 impl Up {
-    /// Runs it until a signal.
+    /// Runs until a signal ends it.
     pub async fn run(self, context: &Context) -> Result<Exit, Failure> {
         let mut flags = self.slots.flags();
         if let Some(dir) = &self.data {

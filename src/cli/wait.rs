@@ -1,4 +1,4 @@
-//! Waiting for a job's end, and telling how it ended.
+//! Waiting for the end of a job, and reporting it.
 
 use super::client::Client;
 use super::escape;
@@ -12,10 +12,10 @@ use serde_json::{Value, json};
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// First and longest time between two looks at why a job waits.
+/// First and longest pause between two reads of why a job waits.
 pub(crate) const LOOKS: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(5));
 
-/// How long a server may be away while its job is waited for: a restart.
+/// Retries while the server of an awaited job is away: long enough for a restart.
 pub(crate) const AWAY: RetryPolicy = RetryPolicy {
     first: Duration::from_millis(100),
     max: Duration::from_secs(2),
@@ -23,7 +23,7 @@ pub(crate) const AWAY: RetryPolicy = RetryPolicy {
     ..RetryPolicy::CONNECT
 };
 
-/// The record of a job when it has ended, or as it is after `limit` (`None`: no limit).
+/// Returns the record of a job when it has ended, or as it is after `limit` (`None`: no limit).
 pub(crate) async fn until_ended(client: &Client, job: &JobId, limit: Option<Duration>) -> Result<Value, Failure> {
     let deadline = limit.map(|limit| Instant::now() + limit);
     let mut away = AWAY.waits();
@@ -53,12 +53,12 @@ pub(crate) async fn until_ended(client: &Client, job: &JobId, limit: Option<Dura
     }
 }
 
-/// Tells on stderr why something waits, once for each change of the reason.
+/// Notes on stderr why something waits, once for each change of the reason.
 #[derive(Debug, Default)]
 pub(crate) struct WaitNotes(Option<String>);
 
 impl WaitNotes {
-    /// Tells the reason that a record names, unless it was told last or is over within moments.
+    /// Notes the reason in a record, unless it was the last one or ends within moments.
     pub(crate) fn show(&mut self, record: &Value) {
         if ended(record) || record["waiting"]["kind"] == "due" {
             return;
@@ -75,22 +75,22 @@ fn reason(record: &Value) -> Option<String> {
     record["waiting"]["reason"].as_str().map(str::to_owned)
 }
 
-/// Why a job, a session or an agent waits, until when, and what can be done about it.
+/// Formats why a job, a session or an agent waits, until when, and what can be done.
 pub(crate) fn text(record: &Value) -> Option<String> {
     let waiting = &record["waiting"];
     let until = (!waiting["until"].is_null()).then(|| format!("; it goes on at {}", time(&waiting["until"])));
     let advice = waiting["advice"].as_str().map(|advice| format!("; {advice}"));
     let text = reason(record)? + &until.unwrap_or_default() + &advice.unwrap_or_default();
-    // Words of a provider, or of whoever suspended an agent.
+    // The text may contain words of a provider, or of a person who suspended an agent.
     Some(escape::cell(&text).into_owned())
 }
 
-/// Whether nothing changes a job any more.
+/// Whether a job has ended.
 pub(crate) fn ended(record: &Value) -> bool {
     record["status"].as_str().and_then(JobStatus::parse).is_some_and(JobStatus::is_terminal)
 }
 
-/// Prints the output of a job that completed, else why there is none; the exit code says which.
+/// Prints the output of a completed job, else why there is none; the exit code distinguishes them.
 pub(crate) fn report(out: Out, record: &Value, limit: Option<Duration>) -> Result<Exit, Failure> {
     if out.format != Format::Text {
         out.value(record, String::new)?;
@@ -132,7 +132,7 @@ fn why(status: JobStatus, record: &Value) -> String {
     }
 }
 
-/// A limit in words.
+/// Formats a limit in words.
 pub(crate) fn shown(limit: Option<Duration>) -> String {
     limit.map_or_else(|| "a while".to_owned(), |limit| humantime::format_duration(limit).to_string())
 }

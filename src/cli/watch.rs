@@ -1,4 +1,4 @@
-//! `trellis job watch`: status changes and the text as it is written.
+//! `trellis job watch`: shows status changes and live text.
 
 use super::client::Client;
 use super::escape;
@@ -28,11 +28,11 @@ pub(crate) async fn follow(client: &Client, out: Out, job: &JobId) -> Result<Exi
             }
             Err(failure) => return Err(failure),
         }
-        // The server closed the stream; a job that ended meanwhile says so now.
+        // The server closed the stream; the job may have ended meanwhile.
         let record = client.get(&format!("jobs/{job}"), &[]).await;
         match record {
             Ok(record) if wait::ended(&record) => {
-                // What is left of its text comes before its record.
+                // The rest of its text precedes its record.
                 let last = stream(client, job, &mut shown).await.ok().flatten();
                 return shown.end(&last.unwrap_or(record));
             }
@@ -46,7 +46,7 @@ pub(crate) async fn follow(client: &Client, out: Out, job: &JobId) -> Result<Exi
     }
 }
 
-/// One connection; the record when the job has ended.
+/// Reads one stream; returns the record if the job has ended.
 async fn stream(client: &Client, job: &JobId, shown: &mut Shown) -> Result<Option<Value>, Failure> {
     let response = client.stream(&format!("jobs/{job}/sse"), shown.last.as_deref()).await?;
     let mut bytes = response.bytes_stream();
@@ -66,14 +66,14 @@ struct Shown {
     out: Out,
     status: String,
     reasons: WaitNotes,
-    /// The cursor stands behind streamed text.
+    /// The cursor is behind streamed text, not at the start of a line.
     in_line: bool,
-    /// Place of the last piece: a connection that breaks goes on behind it.
+    /// Id of the last event: a new stream goes on after it.
     last: Option<String>,
 }
 
 impl Shown {
-    /// Prints an event; the record of a job that has ended.
+    /// Prints an event; returns the record if the job has ended.
     fn event(&mut self, event: &SseEvent) -> Result<Option<Value>, Failure> {
         let data: Value = serde_json::from_str(&event.data).unwrap_or_else(|_| event.data.clone().into());
         if event.name == "job-update" {
@@ -108,7 +108,7 @@ impl Shown {
         }
         let text = data["text"].as_str().or(data.as_str()).unwrap_or_default();
         if self.out.format == Format::Text && !text.is_empty() {
-            // What a model says has no style of this program, whatever it looks like.
+            // A model's text must not use this program's styles.
             write(&escape::data(text))?;
             self.in_line = !text.ends_with('\n');
         }
@@ -138,7 +138,7 @@ impl Shown {
     }
 }
 
-/// What a turn does; what an external worker says of itself stands as it is.
+/// Formats the progress of a turn; that of an external worker is shown unchanged.
 fn progress(data: &Value) -> String {
     let Some(calls) = data["calls"].as_array() else { return plain(data) };
     let calls: Vec<_> = calls.iter().filter_map(Value::as_str).collect();

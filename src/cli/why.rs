@@ -1,4 +1,4 @@
-//! `trellis why`: the turns in which bytes of a path reached a model.
+//! `trellis why`: lists the turns in which bytes of a path reached a model.
 
 use super::Context;
 use super::client::{Client, Server};
@@ -28,7 +28,6 @@ pub(crate) struct Why {
 }
 
 impl Why {
-    /// Runs it.
     pub async fn run(self, context: &Context) -> Result<Exit, Failure> {
         let mut query = vec![("path", self.path.clone())];
         query.extend(self.agent.map(|agent| ("agent", agent.to_string())));

@@ -1,4 +1,4 @@
-//! `trellis worker`: turns alone; and `worker list|drain`: which workers there are, and telling some to leave.
+//! `trellis worker`: runs turns; `worker list|drain`: lists workers and stops some.
 
 use super::exit::{Exit, Failure};
 use super::output::{Out, field, note, time};
@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// How often it is looked who is still there.
+/// Pause between two reads of the registry.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 
 /// Runs turns without an HTTP API. Needs `store.url = "redis://…"` and `bus.url = "nats://…"`.
@@ -55,7 +55,7 @@ pub(crate) enum WorkerCommand {
     Drain(Drain),
 }
 
-/// Which, and whether to wait.
+/// Options of `worker drain`.
 #[derive(Debug, Args)]
 pub(crate) struct Drain {
     /// Their names, as `trellis worker list` shows them
@@ -71,18 +71,18 @@ pub(crate) struct Drain {
     running: RunningArgs,
 }
 
-/// Where the list is.
+/// Access to the registry of workers.
 enum Place {
-    /// In a running server, which is asked each time.
+    /// A running server, which is asked each time.
     Elsewhere(Running),
-    /// The same, of one that ends with all that were told: its own worker.
+    /// A running server that ends with the drained workers: its own worker is among them.
     Ending(Running),
-    /// In the configured store.
+    /// The configured store, opened here.
     Here(App),
 }
 
 impl Place {
-    /// Tells workers to leave, there or here. Returns their names, too.
+    /// Orders workers to stop, over HTTP or in the store. Returns the access used, and their names.
     async fn told(running: Running, config: &Config, whom: Whom) -> Result<(Self, Vec<String>), Failure> {
         let mut input = json!({"workers": whom.names});
         if let Some(host) = &whom.host {
@@ -115,7 +115,7 @@ impl Place {
                 {
                     return Ok(json!({"workers": []}));
                 }
-                // It held the store and has ended since.
+                // The server held the store and has ended.
                 Ok(list?.unwrap_or_else(|| json!({"workers": []})))
             }
             Self::Here(app) => list(&app.venue).await,
@@ -130,7 +130,7 @@ impl Place {
 }
 
 impl Worker {
-    /// Runs it until a signal.
+    /// Runs until a signal ends it.
     pub async fn run(self, context: &Context) -> Result<Exit, Failure> {
         if let Some(command) = self.command {
             return command.run(context).await;
@@ -141,7 +141,6 @@ impl Worker {
 }
 
 impl WorkerCommand {
-    /// Runs it.
     pub async fn run(self, context: &Context) -> Result<Exit, Failure> {
         let config = context.load(Vec::new())?.config;
         match self {
@@ -165,7 +164,7 @@ async fn list(venue: &Venue) -> Result<Value, Failure> {
     roll::list(venue).await.map_err(|error| Failure::new(Exit::Unreachable, error.to_string()))
 }
 
-/// Says who was told, and waits for their end where that is asked for.
+/// Names the drained workers, and waits for their end if asked to.
 async fn drain(
     context: &Context,
     config: &Config,
@@ -186,7 +185,7 @@ async fn drain(
     Err(Failure::new(Exit::TimedOut, text))
 }
 
-/// Waits until they have ended, and says how it goes. Returns those that haven't.
+/// Waits until the workers have ended, and notes their progress. Returns those that haven't.
 async fn until_gone(config: &Config, place: &Place, told: &[String], limit: Duration) -> Result<Vec<String>, Failure> {
     let deadline = Instant::now() + limit;
     let mut said = BTreeMap::new();

@@ -1,4 +1,4 @@
-//! `agents`: list, read, apply, and submissions to them.
+//! `agents`: list, read, apply; tasks and messages to an agent.
 
 use super::Api;
 use super::extract::{Asked, Json, Raw, Who};
@@ -23,7 +23,7 @@ fn agent_id(text: &str) -> Result<AgentId, Problem> {
     AgentId::new(text).map_err(Problem::bad_request)
 }
 
-/// `GET agents`; terminated ones only with `includeTerminated=true`.
+/// `GET agents`: lists agents; terminated ones only with `includeTerminated=true`.
 pub(super) async fn list(State(api): State<Api>, who: Who, asked: Asked) -> Result<Response, Problem> {
     let all = asked.flag("includeTerminated")?;
     let mut page = json!({});
@@ -40,12 +40,12 @@ pub(super) async fn list(State(api): State<Api>, who: Who, asked: Asked) -> Resu
     Ok(axum::Json(answer).into_response())
 }
 
-/// `GET agent-schema`: the JSON Schema of agent files.
+/// `GET agent-schema`: returns the JSON Schema of agent files.
 pub(super) async fn described() -> Response {
     ([(header::CONTENT_TYPE, "application/schema+json")], schema::TEXT).into_response()
 }
 
-/// `GET agents/{id}/sessions/{session}`: the transcript, turn by turn.
+/// `GET agents/{id}/sessions/{session}`: returns the transcript, turn by turn.
 pub(super) async fn session(
     State(api): State<Api>,
     who: Who,
@@ -60,8 +60,8 @@ pub(super) async fn session(
     Ok(axum::Json(output.value).into_response())
 }
 
-/// `PUT agents/{id}`: the agent is as this configuration says, whatever it was before. `strict`, in the
-/// query or beside the configuration's keys, refuses names that the venue doesn't know.
+/// `PUT agents/{id}`: replaces the configuration of an agent, or creates it. `strict`, in the query or beside the
+/// configuration's keys, refuses names that the venue doesn't know.
 pub(super) async fn apply(
     State(api): State<Api>,
     who: Who,
@@ -105,7 +105,7 @@ fn take_strict(body: &mut Value) -> Result<bool, Problem> {
     }
 }
 
-/// `POST agents/{id}/tasks`: 202 with the job; the same submission again: 200, `duplicate`.
+/// `POST agents/{id}/tasks`: submits a task; 202 with the job, 200 and `duplicate` for a repeated submission.
 pub(super) async fn task(
     State(api): State<Api>,
     who: Who,
@@ -127,7 +127,7 @@ pub(super) async fn task(
     Ok(with_location(status(&submitted), job, &answer))
 }
 
-/// `POST agents/{id}/messages`: 202; the same submission again: 200, `duplicate`.
+/// `POST agents/{id}/messages`: sends a message; 202, or 200 and `duplicate` for a repeated submission.
 pub(super) async fn message(
     State(api): State<Api>,
     who: Who,
@@ -151,7 +151,7 @@ fn receipt(submitted: &Submitted) -> Value {
         "duplicate": submitted.duplicate,
     });
     if let Some(job) = &submitted.job {
-        // What has a job is known by it, here as everywhere.
+        // The id of a task's receipt is that of its job, as in other answers.
         receipt["id"] = job.as_str().into();
         receipt["job"] = job.as_str().into();
     }
@@ -159,7 +159,7 @@ fn receipt(submitted: &Submitted) -> Value {
 }
 
 async fn submit(api: &Api, who: &Who, agent: &str, task: bool, body: &[u8]) -> Result<Submitted, Problem> {
-    // As it was sent, so that the same submission over the queue is the same to the store.
+    // Parsed as it was sent, so that the store sees the same submission sent over the queue as a duplicate.
     let submission = ingress::parse(body)?;
     let agent = agent_id(agent)?;
     let named = who.key.as_ref().map(EventId::as_str);
@@ -169,7 +169,7 @@ async fn submit(api: &Api, who: &Who, agent: &str, task: bool, body: &[u8]) -> R
         ingress::check_reply(who.owner(), &submission)?;
     }
     if let Some(job) = &submission.job {
-        // It is read under that job's request, and not as anybody's word to the agent.
+        // The message is read with the authority of that job's request, so the caller needs a capability on the job.
         let permitted = who.caller.authority.permits("job/message", ResourcePath::job(job));
         permitted.map_err(|denied| Problem::denied(denied.text("this message")))?;
     }

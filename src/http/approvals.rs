@@ -1,4 +1,4 @@
-//! `approvals`: what agents wait for, and the answers of people; the operations `v/ops/approval/*`.
+//! `approvals`: answers of people, by the operations `v/ops/approval/*`.
 
 use super::Api;
 use super::extract::{Json, Who};
@@ -11,8 +11,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
-/// `POST approvals/{id}` with `{"approve": {…}}`, `{"reject": {…}}` or `{"answers": {…}}`, and perhaps
-/// the `digest` of what was shown.
+/// `POST approvals/{id}` with `{"approve": {…}}`, `{"reject": {…}}` or `{"answers": {…}}`, and optionally the `digest`
+/// of
+/// what was shown: answers an approval.
 pub(super) async fn answer(
     State(api): State<Api>,
     who: Who,

@@ -1,4 +1,4 @@
-//! `assets`: immutable content by its SHA-256.
+//! `assets`: immutable content under its SHA-256.
 
 use super::Api;
 use super::extract::{Asked, Json, Raw, Who};
@@ -16,13 +16,14 @@ use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde_json::{Map, Value, json};
 
-/// End of a path that means the content.
+/// End of a path that names the content instead of the metadata.
 const CONTENT: &str = "/content";
 
-/// Keys of a body that `v/ops/asset/store` takes as they are.
+/// Keys of a body that `v/ops/asset/store` accepts unchanged.
 const FORM: [&str; 4] = ["content", "contentText", "contentBase64", "metadata"];
 
-/// `GET assets`: a page of hashes; with `details=true` of metadata. `kind` is Covia's, `operation` or `data`.
+/// `GET assets`: a page of hashes, or of metadata with `details=true`. `kind` is `operation` or `data`, as in Covia's
+/// API.
 pub(super) async fn list(State(api): State<Api>, who: Who, asked: Asked) -> Result<Response, Problem> {
     let (offset, limit) = (asked.number("offset")?.unwrap_or(0), asked.number("limit")?.unwrap_or(1_000));
     let mut input = json!({"offset": offset, "limit": limit});
@@ -40,8 +41,8 @@ pub(super) async fn list(State(api): State<Api>, who: Who, asked: Asked) -> Resu
     Ok(axum::Json(output.value).into_response())
 }
 
-/// `POST assets`: stores as `v/ops/asset/store` does; a body without a content is metadata. The answer is the hash as a JSON
-/// string.
+/// `POST assets`: stores as `v/ops/asset/store` does; a body without content is metadata. The answer is the hash as a
+/// JSON string.
 pub(super) async fn store(State(api): State<Api>, who: Who, Json(body): Json) -> Result<Response, Problem> {
     let is_metadata = |body: &Map<String, Value>| !body.is_empty() && !FORM.iter().any(|key| body.contains_key(*key));
     let body = match body {
@@ -53,7 +54,7 @@ pub(super) async fn store(State(api): State<Api>, who: Who, Json(body): Json) ->
     Ok((status, axum::Json(output.value["hash"].clone())).into_response())
 }
 
-/// `GET assets/{id}`: metadata; `GET assets/{id}/content`: the bytes.
+/// `GET assets/{id}` returns metadata, `GET assets/{id}/content` the bytes.
 pub(super) async fn get(State(api): State<Api>, who: Who, Path(path): Path<String>) -> Result<Response, Problem> {
     if let Some(id) = path.strip_suffix(CONTENT) {
         return content(&api, &who, &asset_id(id)?).await;
@@ -69,7 +70,7 @@ pub(super) async fn get(State(api): State<Api>, who: Who, Path(path): Path<Strin
     Ok(([tag(&id)], axum::Json(output.value)).into_response())
 }
 
-/// Content is data, whatever its type says: no browser shows it as a page of this API.
+/// Returns the bytes with headers that keep browsers from showing them as a page of this API, whatever their type.
 async fn content(api: &Api, who: &Who, id: &AssetId) -> Result<Response, Problem> {
     let permitted = who.caller.authority.permits("crud/read", ResourcePath::asset(id));
     permitted.map_err(|denied| OpError::Denied(denied.text("v/ops/asset/content")))?;
@@ -84,7 +85,7 @@ async fn content(api: &Api, who: &Who, id: &AssetId) -> Result<Response, Problem
     Ok((headers, asset.bytes).into_response())
 }
 
-/// `PUT assets/{id}/content`: the bytes whose SHA-256 the id is.
+/// `PUT assets/{id}/content`: stores the bytes whose SHA-256 is the id.
 pub(super) async fn put(
     State(api): State<Api>,
     who: Who,

@@ -1,7 +1,7 @@
-//! The body of a request: read whole within its limits of size and time before anything is done with it.
+//! The body of a request, read whole within its limits of size and time before the request is handled.
 //!
-//! It is read on every route, also where nobody asks for it: what is left of a body would be taken for
-//! the next request of its connection.
+//! It is read on every route, even where it is not used: the rest of a body would be parsed as the next request of the
+//! connection.
 
 use super::HttpOptions;
 use super::problem::Problem;
@@ -11,14 +11,14 @@ use axum::http::StatusCode;
 use bytes::BytesMut;
 use futures::StreamExt;
 
-/// Why there is no body.
+/// Error of a body that was not read.
 pub(super) struct Unread {
     pub(super) problem: Problem,
-    /// All of it has arrived, so that the connection can go on.
+    /// The whole body has arrived, so the connection can be used again.
     pub(super) arrived: bool,
 }
 
-/// The whole body, of at most `limit` bytes.
+/// Reads a body of at most `limit` bytes.
 pub(super) async fn read(body: Body, options: &HttpOptions, limit: usize) -> Result<Bytes, Unread> {
     if body.is_end_stream() {
         return Ok(Bytes::new());
@@ -44,7 +44,7 @@ pub(super) async fn read(body: Body, options: &HttpOptions, limit: usize) -> Res
     match tokio::time::timeout(options.body_time, arriving).await {
         Ok(Ok(true)) => Ok(kept.freeze()),
         Ok(Ok(false)) => {
-            // Who is still sending hears the answer only when it was listened to.
+            // A client that is still sending reads the answer only after its body was read.
             let arrived = discard(Body::from_stream(stream), limit).await;
             let text = format!("the body has more than {limit} bytes; put large values into `w/` piece by piece");
             Err(Unread { problem: Problem::new(StatusCode::PAYLOAD_TOO_LARGE, text), arrived })
@@ -54,7 +54,7 @@ pub(super) async fn read(body: Body, options: &HttpOptions, limit: usize) -> Res
     }
 }
 
-/// Lets a body pass that nobody wants, no more of it than two of `limit` bytes; `true` when it was all of it.
+/// Reads and drops at most twice `limit` bytes of a body. Returns whether that was all of it.
 pub(super) async fn discard(body: Body, limit: usize) -> bool {
     if body.is_end_stream() {
         return true;

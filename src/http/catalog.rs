@@ -1,4 +1,4 @@
-//! What the venue is and offers: status and operations.
+//! Description of the venue: status and operations.
 
 use super::Api;
 use super::problem::Problem;
@@ -10,10 +10,10 @@ use axum::http::HeaderMap;
 use axum::response::{IntoResponse, Response};
 use serde_json::{Map, Value, json};
 
-/// `GET status`.
+/// `GET status`: name, version, address and access mode of the venue.
 pub(super) async fn status(State(api): State<Api>, headers: HeaderMap) -> Result<Response, Problem> {
     let venue = &api.venue;
-    // Who has no token yet learns here for whom to make one.
+    // A client without a token finds here the name to make one for.
     let access = if api.options.auth.is_required() {
         json!({"mode": "jwt"})
     } else {
@@ -32,19 +32,19 @@ pub(super) async fn status(State(api): State<Api>, headers: HeaderMap) -> Result
 }
 
 impl Api {
-    /// The venue's name, which tokens are made for.
+    /// Returns the venue's DID, the audience of tokens.
     fn did(&self) -> String {
         self.options.auth.did(did(&self.options.url))
     }
 }
 
-/// The venue's name as a `did:web`: its host, a port after an escaped colon, path steps as colons.
+/// Returns the `did:web` of a URL: its host, a port after an escaped colon, path steps after colons.
 pub(crate) fn did(url: &str) -> String {
     let place = url.split_once("://").map_or(url, |(_, place)| place).trim_end_matches('/');
     format!("did:web:{}", place.replace(':', "%3A").replace('/', ":"))
 }
 
-/// `GET /.well-known/did.json`: the identity only; this version signs nothing.
+/// `GET /.well-known/did.json`: returns the identity only, without keys: this version signs nothing.
 pub(super) async fn did_document(State(api): State<Api>) -> Response {
     axum::Json(json!({"@context": "https://www.w3.org/ns/did/v1", "id": api.did()})).into_response()
 }
@@ -59,25 +59,25 @@ fn info(path: &str, found: &RegisteredOperation) -> Value {
     })
 }
 
-/// Every operation under its path, then every alias.
+/// Iterates over every operation under its path, then over every alias.
 fn all(api: &Api) -> impl Iterator<Item = (&'static str, &RegisteredOperation)> {
     let catalog = &api.venue.catalog;
     let aliases = catalog.aliases().filter_map(|(alias, _)| Some((alias, catalog.resolve(alias)?)));
     catalog.operations().map(|found| (found.spec.path, found)).chain(aliases)
 }
 
-/// `GET operations`.
+/// `GET operations`: lists operations and aliases.
 pub(super) async fn operations(State(api): State<Api>) -> Response {
     axum::Json(all(&api).map(|(path, found)| info(path, found)).collect::<Vec<_>>()).into_response()
 }
 
-/// `GET operations/{name}`.
+/// `GET operations/{name}`: describes one operation.
 pub(super) async fn operation(State(api): State<Api>, Path(name): Path<String>) -> Result<Response, Problem> {
     let found = resolve(&api.venue.catalog, &name)?;
     Ok(axum::Json(info(&name, found)).into_response())
 }
 
-/// `GET adapters/{name}/operations`: metadata by path of a group.
+/// `GET adapters/{name}/operations`: returns the metadata of a group's operations, by path.
 pub(super) async fn adapter(State(api): State<Api>, Path(name): Path<String>) -> Result<Response, Problem> {
     let prefix = format!("v/ops/{name}/");
     let group: Map<String, Value> = all(&api)

@@ -1,12 +1,12 @@
-//! Which connections may be open: how many in all, how many of one address, and which goes when more come.
+//! Limits of open connections: in all and per address, and which one is closed for a new one.
 //!
-//! A connection **waits** while it has no whole request: nothing of it yet, half a header, half a body.
-//! It may be closed at any time for one that comes later, so that no number of clients that send
-//! nothing keeps out one that does. One that **works** stays; when all of them do, the next is refused.
+//! A connection **waits** while it has no whole request: none at all, half a header, half a body. It may be closed at
+//! any time for a new one, so that clients that send nothing never keep out others. A connection that **works** stays
+//! open; when all of them work, the next is refused.
 //!
-//! A request may work for as long as its caller likes: it waits for a job, or its answer is a stream. So one tenant has
-//! no more requests at work than connections are free: half of them alone, a third when another does the same; and one
-//! of its users no more than are free for the tenant. Of what is left the next has its share.
+//! A request may work as long as its caller likes: it waits for a job, or its answer is a stream. So one tenant may
+//! have no more requests at work than connections are free: half of all when alone, a third beside another tenant that
+//! does the same. One user of a tenant may have no more than are free for the tenant.
 
 use crate::domain::ids::{Owner, OwnerPart};
 use crate::domain::share::{Sharers, TakenPlaces, has_free_place, subtract_count};
@@ -14,17 +14,17 @@ use std::collections::{BTreeMap, HashMap};
 use std::hash::Hash;
 use std::net::{IpAddr, Ipv6Addr};
 
-/// Descriptors that are kept for the store, the queue, model calls and files, where the process may have more.
+/// File descriptors reserved for the store, the queue, model calls and files, where the process may have more.
 const KEPT_DESCRIPTORS: usize = 512;
 
-/// How many connections there may be.
+/// Limits of open connections.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Room {
-    /// In all.
+    /// Connections in all.
     pub total: usize,
-    /// Of one address, or of one IPv6 network of 64 bits.
+    /// Connections of one address, or of one IPv6 network of 64 bits.
     pub per_address: usize,
-    /// Addresses of reverse proxies, which may have all of them.
+    /// Addresses of reverse proxies, which have no limit per address.
     pub proxies: Vec<IpAddr>,
 }
 
@@ -35,7 +35,7 @@ impl Default for Room {
 }
 
 impl Room {
-    /// No more than the descriptors of the process leave: half of them at least, and what others need not.
+    /// Lowers the total to what the process's file descriptors leave: at least half of them, or all but a reserve.
     #[must_use]
     pub fn within(self, descriptors: Option<usize>) -> Self {
         let free = descriptors.map_or(usize::MAX, |all| all.saturating_sub(KEPT_DESCRIPTORS).max(all / 2).max(1));
@@ -47,44 +47,44 @@ impl Room {
     }
 }
 
-/// What becomes of a connection that comes.
+/// Decision about a new connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Admission {
-    /// It is open, and that other one is to be closed for it.
+    /// It is open; the other connection, if any, is closed for it.
     Open { number: u64, instead_of: Option<u64> },
-    /// All connections work.
+    /// All connections work: refused.
     Full,
-    /// All connections of its address work.
+    /// All connections of the address work: refused.
     FullOfAddress,
 }
 
-/// For whom a request is worked on, as requests share the connections.
+/// Account of a request, by which requests share the connections.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) enum Requester {
-    /// A caller whose owner is known by its token or header.
+    /// A caller whose owner is known from its token or header.
     Owner(Owner),
-    /// Somebody who hasn't said who he is: all of his address, or of his IPv6 network, together.
+    /// An unidentified caller: all of its address, or of its IPv6 network, together.
     Unknown,
 }
 
-/// Why a request is not worked on: its requester, or its tenant, has as many at work as connections are free.
+/// Refusal of a request: its requester, or its tenant, has as many at work as connections are free.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct NoShare {
-    /// Of those of his address; else of all.
+    /// True if the limit of its address was reached, false if the total was.
     pub(super) is_of_address: bool,
 }
 
-/// A connection that is open.
+/// State of an open connection.
 struct Open {
     from: IpAddr,
     is_proxy: bool,
-    /// Since when it waits, in the order of events; `None` while it works.
+    /// Number of the event at which it began to wait; `None` while it works.
     waits: Option<u64>,
-    /// Whom its request counts for, while it works.
+    /// Account of its request, while it works.
     requester: Option<Requester>,
 }
 
-/// Who has a share of the connections.
+/// A tenant or user that has a share of the connections.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 enum Sharer {
     Tenant(OwnerPart),
@@ -101,12 +101,12 @@ impl Requester {
     }
 }
 
-/// Requests at work.
+/// Counts of requests at work.
 #[derive(Default)]
 struct Working {
     total: usize,
     of_address: HashMap<IpAddr, usize>,
-    /// From one address, and (`None`) from all.
+    /// Counts by sharer, from one address and (`None`) from all.
     of_sharer: HashMap<(Option<IpAddr>, Sharer), usize>,
 }
 
@@ -129,7 +129,7 @@ impl Working {
         }
     }
 
-    /// Connections that work, of one address or of all, beside a request of this requester.
+    /// Counts the working connections, of one address or of all, that a request of this requester shares with.
     fn taken_beside(&self, from: Option<IpAddr>, requester: &Requester) -> TakenPlaces {
         let all = from.map_or(self.total, |from| self.of_address.get(&from).copied().unwrap_or(0));
         let count = |sharer| self.of_sharer.get(&(from, sharer)).copied().unwrap_or(0);
@@ -143,7 +143,7 @@ impl Working {
     }
 }
 
-/// The connections that are open.
+/// All open connections.
 pub(super) struct Connections {
     room: Room,
     open: BTreeMap<u64, Open>,
@@ -158,7 +158,7 @@ impl Connections {
         Self { room, open, of_address, working, events: 0 }
     }
 
-    /// A connection comes.
+    /// Adds a connection, if there is room or one that waits can be closed for it.
     pub(super) fn accept(&mut self, address: IpAddr) -> Admission {
         let from = network(address);
         let own = self.of_address.get(&from).copied().unwrap_or(0);
@@ -185,15 +185,16 @@ impl Connections {
         Admission::Open { number, instead_of }
     }
 
-    /// A connection has a whole request. It works on it from now on, unless its requester has his share: then it waits
-    /// as before. `sharers`: between whom an owner shares.
+    /// Marks a connection with a whole request as working, unless its requester has used its share; then it waits as
+    /// before.
+    /// `sharers`: levels at which owners share.
     pub(super) fn start_work(&mut self, number: u64, requester: Requester, sharers: Sharers) -> Result<(), NoShare> {
-        // One that was closed meanwhile is told what it asked for.
+        // A connection closed meanwhile is answered nonetheless.
         let Some(open) = self.open.get_mut(&number) else { return Ok(()) };
         let there = self.working.taken_beside(Some(open.from), &requester);
         let mut everywhere = self.working.taken_beside(None, &requester);
         if requester == Requester::Unknown {
-            // Those of another address are others.
+            // Unidentified callers of other addresses count as others.
             everywhere.user = there.user;
         }
         let is_short_there = !open.is_proxy && !has_free_place(self.room.per_address, there, sharers);
@@ -206,7 +207,7 @@ impl Connections {
         Ok(())
     }
 
-    /// The request of a connection has been answered.
+    /// Marks a connection as waiting after its answer.
     pub(super) fn mark_idle(&mut self, number: u64) {
         let event = self.next();
         if let Some(open) = self.open.get_mut(&number) {
@@ -217,7 +218,7 @@ impl Connections {
         }
     }
 
-    /// A connection is closed.
+    /// Removes a closed connection.
     pub(super) fn remove(&mut self, number: u64) {
         let Some(open) = self.open.remove(&number) else { return };
         subtract_count(&mut self.of_address, &open.from, 1);
@@ -226,7 +227,7 @@ impl Connections {
         }
     }
 
-    /// The one that waits longest; among all, one of the address that has the most.
+    /// Returns the connection that has waited longest; among all addresses, one of the address that has the most.
     fn oldest_that_waits(&self, of: Option<IpAddr>) -> Option<u64> {
         let waiting = self.open.iter().filter_map(|(number, open)| Some((number, open, open.waits?)));
         let wanted = waiting.filter(|(_, open, _)| of.is_none_or(|from| open.from == from));
@@ -240,7 +241,7 @@ impl Connections {
     }
 }
 
-/// Whose connection it is: who has one IPv6 address has all of its network.
+/// Returns the network that an address counts for: a client with one IPv6 address has all of its network.
 fn network(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(v6) => {

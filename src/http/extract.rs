@@ -1,4 +1,4 @@
-//! What handlers take from a request: owner, idempotency key, body, numbers of the query.
+//! Extractors of handlers: caller, idempotency key, body, query.
 
 use super::Api;
 use super::load::Load;
@@ -27,29 +27,29 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Header with the owner, `tenant/user`.
+/// Name of the header with the owner, `tenant/user`.
 pub(super) const OWNER_HEADER: &str = "X-Trellis-Owner";
-/// Header with the caller's own id of a request.
+/// Name of the header with the caller's own id of a request.
 pub(super) const KEY_HEADER: &str = "Idempotency-Key";
-/// Header with the task that calls are about which end one.
+/// Name of the header with the task that task-ending calls refer to.
 pub(super) const TASK_HEADER: &str = "X-Trellis-Task";
-/// The owner of a request that names none.
+/// Owner of a request that names none.
 const DEFAULT_OWNER: &str = "local/me";
 /// Longest wait for a job in one request.
 pub(super) const MAX_WAIT: Duration = Duration::from_mins(2);
 
-/// Who asks, and under which key.
+/// The caller of a request, and the headers that go with it.
 pub(super) struct Who {
     pub(super) caller: Caller,
-    /// It may give values to keys that its token claims.
+    /// The caller may set values of claims that its token has.
     pub(super) may_override: bool,
-    /// Makes a submission idempotent.
+    /// Idempotency key of a submission.
     pub(super) key: Option<EventId>,
-    /// Whom its token is about; absent without one.
+    /// Subject of the token; absent without one.
     pub(super) token_owner: Option<Owner>,
-    /// The task that is in scope.
+    /// The task in scope, from the header.
     pub(super) task: Option<String>,
-    /// What its request takes.
+    /// Memory that the request is charged for.
     load: Option<Arc<Load>>,
 }
 
@@ -62,7 +62,7 @@ impl Who {
         let key = match single(headers, KEY_HEADER)? {
             None => None,
             Some(text) => {
-                // The draft of the header has it quoted; common clients send it bare.
+                // The draft of the header has the key quoted; common clients send it bare.
                 let bare = text.strip_prefix('"').and_then(|t| t.strip_suffix('"')).unwrap_or(text);
                 let key = EventId::new(bare);
                 Some(key.map_err(|e| Problem::bad_request(format!("header `{KEY_HEADER}`: {e}")))?)
@@ -73,14 +73,14 @@ impl Who {
         Ok(Self { caller, may_override, key, token_owner, task, load: None })
     }
 
-    /// What the request brought has been handed on: it takes no memory while it waits.
+    /// Frees the memory of a request whose body was handed on, while it waits.
     pub(super) fn waits(&self) {
         if let Some(load) = &self.load {
             load.takes(0);
         }
     }
 
-    /// What the request asks for reads nothing large.
+    /// Reduces the request's memory to that of its body: it reads nothing large.
     pub(super) fn reads_nothing(&self) {
         if let Some(load) = &self.load {
             load.reads_nothing();
@@ -89,7 +89,7 @@ impl Who {
 }
 
 impl Api {
-    /// Who sent a request.
+    /// Verifies the sender of a request.
     pub(super) fn recognised(&self, headers: &HeaderMap) -> Result<Recognised, Problem> {
         recognised(&self.options.auth, self.venue.now(), headers)
     }
@@ -134,7 +134,7 @@ impl FromRequestParts<Api> for Who {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, api: &Api) -> Result<Self, Problem> {
-        // The guard has looked already, except at open routes and where nobody needs a token.
+        // The guard has verified the caller, except at open routes and where no token is required.
         let known = match parts.extensions.get::<Recognised>() {
             Some(known) => known.clone(),
             None => api.recognised(&parts.headers)?,
@@ -144,7 +144,7 @@ impl FromRequestParts<Api> for Who {
     }
 }
 
-/// The body as it came; the guard has read it.
+/// The body as it was sent; the guard has read it.
 pub(super) struct Raw(pub(super) Bytes);
 
 impl FromRequest<Api> for Raw {
@@ -157,7 +157,7 @@ impl FromRequest<Api> for Raw {
     }
 }
 
-/// A JSON body; `null` when it is empty.
+/// A JSON body; `null` if it is empty.
 pub(super) struct Json(pub(super) Value);
 
 impl FromRequest<Api> for Json {
@@ -168,7 +168,7 @@ impl FromRequest<Api> for Json {
     }
 }
 
-/// The same where Covia takes JSON5.
+/// A JSON5 body, where Covia accepts one; `null` if it is empty.
 pub(super) struct Json5(pub(super) Value);
 
 impl FromRequest<Api> for Json5 {
@@ -196,7 +196,7 @@ async fn body_value(
     })
 }
 
-/// What a body says, the default without one; or what is wrong with it, with its place.
+/// Decodes a body; the default if it is empty. The error names the place in the body.
 pub(super) fn typed<T: DeserializeOwned + Default>(body: Value) -> Result<T, Problem> {
     match body {
         Value::Null => Ok(T::default()),
@@ -204,7 +204,7 @@ pub(super) fn typed<T: DeserializeOwned + Default>(body: Value) -> Result<T, Pro
     }
 }
 
-/// The query, each name at most once.
+/// The query; each name occurs at most once.
 pub(super) struct Asked(BTreeMap<String, String>);
 
 impl FromRequestParts<Api> for Asked {
@@ -226,7 +226,7 @@ impl FromRequestParts<Api> for Asked {
     }
 }
 
-/// A misspelt filter would be none, and the list be taken for another.
+/// Returns the error of an unknown query parameter: if a misspelt filter were ignored, the list would be another one.
 fn unknown(name: &str, known: &[String]) -> String {
     let known: Vec<&str> = known.iter().map(String::as_str).collect();
     let hint = did_you_mean(name, &known);
@@ -235,17 +235,17 @@ fn unknown(name: &str, known: &[String]) -> String {
 }
 
 impl Asked {
-    /// A number of at least 0.
+    /// Returns a number of at least 0.
     pub(super) fn number(&self, name: &str) -> Result<Option<u64>, Problem> {
         self.0.get(name).map(|text| number(name, text)).transpose()
     }
 
-    /// As it is.
+    /// Returns the text of a parameter.
     pub(super) fn text(&self, name: &str) -> Option<&str> {
         self.0.get(name).map(String::as_str)
     }
 
-    /// A time: milliseconds since the epoch, or RFC 3339.
+    /// Returns a time: milliseconds since the epoch, or RFC 3339.
     pub(super) fn time(&self, name: &str) -> Result<Option<Millis>, Problem> {
         let Some(text) = self.text(name) else { return Ok(None) };
         let bad = || {
@@ -256,7 +256,7 @@ impl Asked {
         Millis::parse(text).map(Some).ok_or_else(bad)
     }
 
-    /// Statuses of jobs, with commas between them.
+    /// Returns statuses of jobs, separated by commas.
     pub(super) fn statuses(&self, name: &str) -> Result<Vec<JobStatus>, Problem> {
         let texts = self.text(name).into_iter().flat_map(|text| text.split(','));
         let known = JobStatus::ALL.map(JobStatus::as_str).join(", ");
@@ -268,7 +268,7 @@ impl Asked {
         texts.map(parse).collect()
     }
 
-    /// Codes of errors, with commas between them.
+    /// Returns error codes, separated by commas.
     pub(super) fn codes(&self, name: &str) -> Result<Vec<ErrorCode>, Problem> {
         let texts = self.text(name).into_iter().flat_map(|text| text.split(','));
         let bad =
@@ -276,17 +276,17 @@ impl Asked {
         texts.map(|text| ErrorCode::parse(text.trim()).ok_or_else(|| bad(text))).collect()
     }
 
-    /// `true` or `false`; absent is `false`.
+    /// Returns `true` or `false`; an absent flag is `false`.
     pub(super) fn flag(&self, name: &str) -> Result<bool, Problem> {
         self.0.get(name).map_or(Ok(false), |text| flag(name, text))
     }
 
-    /// `wait`: `true` is as long as possible, a number is milliseconds.
+    /// Returns `wait`: `true` is the longest time, a number is milliseconds.
     pub(super) fn wait(&self) -> Result<Option<Duration>, Problem> {
         self.0.get("wait").map(|text| wait(&Value::String(text.clone()))).transpose()
     }
 
-    /// As arguments of an operation: each text becomes what the input schema asks for.
+    /// Returns arguments of an operation; each text is converted to the type in the input schema.
     pub(super) fn arguments(self, schema: &Value) -> Result<Value, Problem> {
         let typed = |(name, text): (String, String)| {
             let value = match schema["properties"][&name]["type"].as_str() {
@@ -309,13 +309,13 @@ fn flag(name: &str, text: &str) -> Result<bool, Problem> {
     text.parse().map_err(|_| Problem::bad_request(format!("query `{name}`: expected `true` or `false`, got `{text}`")))
 }
 
-/// A number of at least 0; `250.0` is one, too.
+/// Returns an integer of at least 0; `250.0` is one.
 fn whole(number: &Number) -> Option<u64> {
     let float = || number.as_f64().filter(|float| float.is_sign_positive() && float.fract() == 0.0);
     number.as_u64().or_else(|| integer(float()?)?.as_u64())
 }
 
-/// How long to wait for a job: `true`, milliseconds, or either as text; cut to [`MAX_WAIT`].
+/// Parses how long to wait for a job: `true`, milliseconds, or either as text; at most [`MAX_WAIT`].
 pub(super) fn wait(value: &Value) -> Result<Duration, Problem> {
     let bad = || Problem::bad_request(format!("`wait`: expected `true` or milliseconds of at least 0, got `{value}`"));
     let millis = match value {

@@ -1,4 +1,4 @@
-//! Around every request: who may ask at all, how long it may take, and errors in one form.
+//! The guard around every request: authentication, limits of time and memory, and one form of errors.
 
 use super::Api;
 use super::body::{self, Unread};
@@ -29,7 +29,7 @@ use std::net::IpAddr;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
-/// Where a browser's request comes from; see Fetch Metadata Request Headers.
+/// Header with the site of a browser's request; see Fetch Metadata Request Headers.
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
 /// The middleware of all routes.
@@ -89,19 +89,19 @@ pub(super) async fn guard(State(api): State<Api>, request: Request, next: Next) 
     };
     tracing::debug!(%method, path, status = response.status().as_u16(), "request");
     let response = as_problem(response, method.as_str(), &path, route.as_deref());
-    // An answer takes its bytes until they are sent; of a stream there is one piece at a time.
+    // An answer is charged for its bytes until they are sent; a stream has one piece at a time.
     load.takes(response.body().size_hint().exact().unwrap_or(0));
     response.map(|body| Holding::body(body, load))
 }
 
-/// Whose memory and whose connection it is; `None` where the caller hasn't said.
+/// Returns the owner that a request is charged to; `None` where the caller is unidentified.
 fn owner(api: &Api, request: &Request) -> Option<Owner> {
     let known = request.extensions().get::<Recognised>().map(|known| known.caller.owner.clone());
     known.or_else(|| Some(api.recognised(request.headers()).ok()?.caller.owner))
 }
 
-/// Whom a request counts for. One for health or metrics counts for nobody, and its connection goes for the next that
-/// comes: whoever takes nothing of the answer keeps nobody out.
+/// Returns the account that a request's connection counts for. Health and metrics count for none, and their connections
+/// may be closed for new ones, so that a client that doesn't read the answer keeps nobody out.
 fn requester(request: &Request, owner: Option<&Owner>) -> Option<Requester> {
     if health::has_route(request.uri().path()) {
         return None;
@@ -126,15 +126,15 @@ fn too_many(owner: Option<&Owner>, no_share: NoShare) -> Problem {
     Problem::new(StatusCode::TOO_MANY_REQUESTS, text).retry_after(1)
 }
 
-/// A request that may be handled, with its whole body, and the memory that it may take; or the answer to one that may not.
+/// Checks a request and reads its body. Returns it with the memory that it may take, or the answer that refuses it.
 async fn arrived(api: &Api, request: Request) -> Result<(Request, Cost), Response> {
     let (parts, body) = request.into_parts();
     let admits = routes::admits(parts.method.as_str(), parts.extensions.get().map(MatchedPath::as_str));
-    // A body that its sender keeps back until it is asked for is not asked for in vain.
+    // A client that sends `Expect` holds its body back, so a refused request must not wait for it.
     let kept_back = parts.headers.contains_key(header::EXPECT);
     let unread = match admitted(api, parts, admits.access).await {
         Ok(mut parts) => match body::read(body, &api.options, admits.body.limit(api.options.body_limit)).await {
-            // An empty map is what clients send for want of a body.
+            // Some clients send an empty map where there is no body.
             Ok(read) if admits.body == BodyRule::Refused && !matches!(read.trim_ascii(), b"" | b"{}" | b"null") => {
                 let problem = Problem::bad_request(
                     "this route takes no body; leave it out: what it takes stands in its path and its query",
@@ -167,13 +167,13 @@ async fn arrived(api: &Api, request: Request) -> Result<(Request, Cost), Respons
     Err(response)
 }
 
-/// A request that may be handled, with the caller where callers are recognised. A page of another
-/// origin has no token to send; without tokens its origin is all there is to go by.
+/// Checks that a request may be handled, and adds its verified caller. Without tokens, the origin is checked instead: a
+/// web page of another origin has no token to send.
 async fn admitted(api: &Api, mut parts: Parts, access: Access) -> Result<Parts, Problem> {
     if !api.options.auth.is_required() {
         check_origin(parts.uri.authority(), &parts.headers)?;
         if access != Access::Open {
-            // Also where the route itself has no use for the owner: an illegal one is a mistake everywhere.
+            // Also on routes that don't use the owner: an illegal one is an error everywhere.
             parts.extensions.insert(api.recognised(&parts.headers)?);
         }
         return Ok(parts);
@@ -205,7 +205,7 @@ async fn admitted(api: &Api, mut parts: Parts, access: Access) -> Result<Parts, 
     Ok(parts)
 }
 
-/// The framework's own refusals (wrong method, bad path escape, …) get the form of all others.
+/// Gives the framework's own errors (wrong method, bad path escape, …) the form of all others.
 fn as_problem(response: Response, method: &str, path: &str, route: Option<&str>) -> Response {
     let status = response.status();
     let is_problem =
@@ -221,8 +221,8 @@ fn as_problem(response: Response, method: &str, path: &str, route: Option<&str>)
     Problem::new(status, detail).into_response()
 }
 
-/// Without authentication everybody who can reach the API may use it, so a web page must not:
-/// its requests carry its own origin, or (after DNS rebinding) its own host name.
+/// Checks the origin of a request. Without authentication everybody who can reach the API may use it, so a web page
+/// must not: its requests have its own origin, or (after DNS rebinding) its own host name.
 fn check_origin(authority: Option<&Authority>, headers: &HeaderMap) -> Result<(), Problem> {
     let mut hosts = headers.get_all(header::HOST).iter();
     let host = hosts.next().and_then(|value| value.to_str().ok());
@@ -236,7 +236,7 @@ fn check_origin(authority: Option<&Authority>, headers: &HeaderMap) -> Result<()
             )));
         }
     }
-    // A form or a link of a page sends no `Origin` with some methods; newer browsers say where it comes from.
+    // Some requests of forms and links have no `Origin`; newer browsers send their site instead.
     if headers.get_all(SEC_FETCH_SITE).iter().any(|site| site.as_bytes() == b"cross-site")
         && headers.get(header::ORIGIN).is_none()
     {
@@ -256,7 +256,7 @@ fn check_origin(authority: Option<&Authority>, headers: &HeaderMap) -> Result<()
     Ok(())
 }
 
-/// `localhost`, `127.…` or `[::1]`, with any port.
+/// Whether a host is `localhost`, `127.…` or `[::1]`, with any port.
 fn is_loopback(authority: &str) -> bool {
     let Ok(authority) = authority.parse::<Authority>() else { return false };
     let host = authority.host();
@@ -266,7 +266,7 @@ fn is_loopback(authority: &str) -> bool {
     if host.trim_end_matches('.').eq_ignore_ascii_case("localhost") {
         return true;
     }
-    // `[::1].evil` has the host `[::1]` and something behind it that is no port.
+    // `[::1].evil` has the host `[::1]` and a rest that is no port.
     let rest = authority.as_str().strip_prefix(host);
     if !rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(':')) {
         return false;

@@ -13,13 +13,13 @@ use axum::routing::get;
 use serde_json::json;
 use std::time::Duration;
 
-/// Time within which the store must answer.
+/// Time limit of the store's answer.
 const READY: Duration = Duration::from_secs(1);
 
-/// Time within which store and queue must say what waits.
+/// Time limit of the counts of store and queue.
 const MEASURED: Duration = Duration::from_secs(3);
 
-/// What is asked by whoever looks after the process: it is answered also when no connection is free.
+/// Paths for supervisors, which are answered even when no connection is free.
 const PATHS: [&str; 4] = ["/livez", "/readyz", "/metrics", "/work"];
 
 /// Whether a path is one of health or metrics.
@@ -27,8 +27,8 @@ pub(super) fn has_route(path: &str) -> bool {
     PATHS.contains(&path)
 }
 
-/// The routes of a worker. Without the guard of the API: they are asked under any name and address, and tell nothing
-/// about anybody.
+/// Makes the routes of a worker. They have no guard: supervisors call them under any name and address, and they contain
+/// nothing about owners.
 pub(super) fn router(api: Api) -> Router {
     let routes = Router::new().route("/livez", get(livez)).route("/readyz", get(worker_readyz));
     routes.route("/metrics", get(metrics)).route("/work", get(work)).fallback(nowhere).with_state(api)
@@ -39,12 +39,12 @@ async fn nowhere(method: Method, uri: Uri) -> Problem {
     Problem::not_found(format!("no route `{method} {path}`: a worker has `/livez`, `/readyz`, `/metrics` and `/work`"))
 }
 
-/// `GET /livez`: the process serves.
+/// `GET /livez`: answers 200 while the process serves.
 pub(super) async fn livez() -> Response {
     axum::Json(json!({"status": "live"})).into_response()
 }
 
-/// `GET /readyz`: work can be accepted; else what is missing.
+/// `GET /readyz`: answers 200 if work can be accepted, else what is missing.
 pub(super) async fn readyz(State(api): State<Api>) -> Result<Response, Problem> {
     let missing = |what: String| Problem::new(StatusCode::SERVICE_UNAVAILABLE, what).retry_after(1);
     if api.options.leaving.is_cancelled() || api.closing.is_cancelled() {
@@ -65,7 +65,7 @@ pub(super) async fn readyz(State(api): State<Api>) -> Result<Response, Problem> 
     }
 }
 
-/// Why nothing that is accepted here would run; a list of workers that can't be read in time keeps nobody out.
+/// Returns why no worker would run what is accepted here; `None` also if the registry can't be read in time.
 async fn without_worker(api: &Api) -> Option<String> {
     if !api.options.needs_worker {
         return None;
@@ -74,7 +74,7 @@ async fn without_worker(api: &Api) -> Option<String> {
     Some(fleet.no_worker()?.to_string())
 }
 
-/// `GET /readyz` of a worker: it can take work, and say how it ended.
+/// `GET /readyz` of a worker: also checks the connection to the queue.
 async fn worker_readyz(state: State<Api>) -> Result<Response, Problem> {
     if !state.venue.bus.is_connected() {
         let problem = Problem::new(StatusCode::SERVICE_UNAVAILABLE, "not ready: no connection to the queue");
@@ -83,7 +83,7 @@ async fn worker_readyz(state: State<Api>) -> Result<Response, Problem> {
     readyz(state).await
 }
 
-/// `GET /metrics`, for Prometheus.
+/// `GET /metrics`: returns all metrics for Prometheus.
 pub(super) async fn metrics(State(api): State<Api>) -> Response {
     api.venue.fill().await;
     if let Err(error) = measured(&api).await {
@@ -93,7 +93,7 @@ pub(super) async fn metrics(State(api): State<Api>) -> Response {
     ([(header::CONTENT_TYPE, kind)], api.venue.metrics.encode()).into_response()
 }
 
-/// `GET /work`: work of the whole venue that waits or runs, for whoever chooses the number of workers.
+/// `GET /work`: returns counts of waiting and running work in the venue, for autoscalers.
 pub(super) async fn work(State(api): State<Api>) -> Result<Response, Problem> {
     let unknown = |reason| Problem::new(StatusCode::SERVICE_UNAVAILABLE, format!("not counted: {reason}"));
     Ok(axum::Json(measured(&api).await.map_err(unknown)?).into_response())

@@ -1,18 +1,18 @@
-//! The body of an answer, and what is held until it is sent.
+//! A response body that keeps a value until it is sent.
 
 use axum::body::{Body, Bytes, HttpBody};
 use http_body::{Frame, SizeHint};
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-/// A body that lets go of something when it ends.
+/// A body that drops a value when it ends.
 pub(super) struct Holding<T> {
     _held: T,
     body: Body,
 }
 
 impl<T: Unpin + Send + 'static> Holding<T> {
-    /// The same body, which holds this while it lasts.
+    /// Wraps a body so that it keeps `held` while it lasts.
     pub(super) fn body(body: Body, held: T) -> Body {
         Body::new(Self { _held: held, body })
     }

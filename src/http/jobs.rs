@@ -1,4 +1,4 @@
-//! `jobs`: list, read, wait, cancel, delete; hold, let go on, speak to.
+//! `jobs`: list, read, wait, cancel, delete, message.
 
 use super::Api;
 use super::extract::{Asked, Json, Who, typed};
@@ -21,25 +21,25 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use std::time::Duration;
 
-/// Jobs of one page of a filtered list that names no `limit`.
+/// Jobs of one page of a filtered list without `limit`.
 const FILTERED_PAGE: u64 = 100;
 
-/// Looks, 50 ms apart, of a deletion that waits for a worker to let go of its job.
+/// Tries, 50 ms apart, of a deletion while a worker still has the job in its mailbox.
 const LETS_GO: u32 = 40;
 
-/// Jobs of one step of a list of what a caller sees who may not read all, and such steps.
+/// Jobs read in one step, and number of steps, for a caller who may not read all jobs.
 const SEEN_PAGE: usize = 100;
 const SEEN_LOOKS: usize = 20;
 
-/// Jobs of one page.
+/// Largest page of jobs.
 const PAGE: u64 = 1_000;
 
-/// A job record with its address in `Location`.
+/// Returns a job record, with its address in `Location`.
 pub(super) fn created(status: StatusCode, job: &Job) -> Response {
     with_location(status, &job.head.id, &job.to_json())
 }
 
-/// An answer about a job, with the job's address in `Location`.
+/// Returns an answer about a job, with the job's address in `Location`.
 pub(super) fn with_location(status: StatusCode, id: &JobId, body: &Value) -> Response {
     let mut response = (status, axum::Json(body)).into_response();
     let location = HeaderValue::try_from(format!("/api/v1/jobs/{id}")).expect("hex digits are a legal header");
@@ -50,7 +50,7 @@ pub(super) fn with_location(status: StatusCode, id: &JobId, body: &Value) -> Res
 /// Waits for the end of a job, or of the venue.
 pub(super) async fn wait_for(api: &Api, who: &Who, id: &JobId, wait: Duration) -> Result<Option<Job>, Problem> {
     let owner = who.owner();
-    // What was brought has been handed on.
+    // The body has been handed on.
     who.waits();
     let waiting = api.closing.run_until_cancelled(jobs::wait(&api.venue, owner, id, wait)).await;
     match waiting {
@@ -67,7 +67,8 @@ pub(super) fn unknown(id: &JobId) -> Problem {
     Problem::not_found(format!("no job `{id}`"))
 }
 
-/// How much the caller sees of a job. Of one of which that is nothing he isn't told either whether it is there.
+/// Returns how much of a job the caller may see. Whether a job exists is not told to a caller who may see nothing of
+/// it.
 pub(super) async fn sight(api: &Api, who: &Who, id: &JobId) -> Result<JobSight, Problem> {
     let head = jobs::head(&api.venue, who.owner(), id).await?;
     let denied = who.caller.authority.permits("crud/read", ResourcePath::job(id)).err();
@@ -83,10 +84,10 @@ async fn known(api: &Api, who: &Who, id: &JobId) -> Result<Job, Problem> {
     jobs::shown(&api.venue, who.owner(), id).await?.ok_or_else(|| unknown(id))
 }
 
-/// Names of the query that make a list a filtered one.
+/// Query parameters that make a list a filtered one.
 const FILTERS: [&str; 8] = ["status", "code", "agent", "session", "since", "until", "q", "cursor"];
 
-/// `GET jobs` with filters: a page of at most `limit`, and `next`, the `cursor` of the page behind it.
+/// `GET jobs` with filters: returns a page of at most `limit`, and `next`, the `cursor` of the next page.
 async fn filtered(api: &Api, who: &Who, asked: &Asked) -> Result<Response, Problem> {
     if asked.text("offset").is_some() {
         return Err(Problem::bad_request(
@@ -121,8 +122,8 @@ fn items(who: &Who, jobs: &[Job], details: bool) -> Vec<Value> {
     jobs.iter().map(|job| if details { reader.record(job) } else { job.head.id.as_str().into() }).collect()
 }
 
-/// The jobs of a caller who may not read all: those that he asked for, and those that are named to him. So
-/// many of the newest are looked at; `total` counts those that were found up to the next page.
+/// Lists the jobs of a caller who may not read all: those that it asked for or may read by name. A bounded number of
+/// the newest jobs is read; `total` counts those found up to the next page.
 async fn seen(api: &Api, who: &Who, offset: usize, limit: usize, details: bool) -> Result<Response, Problem> {
     let filter = JobFilter { reader: Some(who.caller.reader()), ..JobFilter::default() };
     let (mut page, mut total, mut after) = (Vec::new(), 0, None);
@@ -135,7 +136,7 @@ async fn seen(api: &Api, who: &Who, offset: usize, limit: usize, details: bool) 
             total += 1;
         }
         after = found.next;
-        // Of records a page has no more than one step weighs.
+        // A page of records is no larger than one step, to bound its size.
         let full = total > offset.saturating_add(limit) || details && !page.is_empty();
         if after.is_none() || full {
             break;
@@ -147,7 +148,7 @@ async fn seen(api: &Api, who: &Who, offset: usize, limit: usize, details: bool) 
     Ok(axum::Json(answer).into_response())
 }
 
-/// `GET jobs`: ids, newest first; with `details=true` the records.
+/// `GET jobs`: lists ids, newest first, or records with `details=true`.
 pub(super) async fn all(State(api): State<Api>, who: Who, asked: Asked) -> Result<Response, Problem> {
     if FILTERS.iter().any(|name| asked.text(name).is_some()) {
         return filtered(&api, &who, &asked).await;
@@ -172,7 +173,7 @@ pub(super) async fn all(State(api): State<Api>, who: Who, asked: Asked) -> Resul
     Ok(axum::Json(answer).into_response())
 }
 
-/// `GET jobs/{id}`; with `wait` once it has ended, or then.
+/// `GET jobs/{id}`: returns a job; with `wait`, when it has ended or the time is over.
 pub(super) async fn get(
     State(api): State<Api>,
     who: Who,
@@ -194,7 +195,7 @@ pub(super) struct Reason {
     reason: Option<String>,
 }
 
-/// `PUT jobs/{id}/cancel`, with `{"reason": …}` or nothing.
+/// `PUT jobs/{id}/cancel`, with `{"reason": …}` or no body: cancels a job.
 pub(super) async fn cancel(
     State(api): State<Api>,
     who: Who,
@@ -215,13 +216,13 @@ pub(super) async fn cancel(
     }
 }
 
-/// `PUT jobs/{id}/delete`: forgets an ended job; answers what it was.
+/// `PUT jobs/{id}/delete`: forgets an ended job and returns its last record.
 pub(super) async fn delete(State(api): State<Api>, who: Who, Path(id): Path<String>) -> Result<Response, Problem> {
     let job = known(&api, &who, &job_id(&id)?).await?;
     let (id, status) = (&job.head.id, job.status.as_str());
     let mut deleted = retention::delete(&api.venue, who.owner(), &job).await?;
     for _ in 0..LETS_GO {
-        // Who waited for the end of a job may be faster than its worker, which lets go of it just after.
+        // A client that waited for the end may be faster than the worker, which consumes the event just after.
         if deleted != Deleted::InMailbox {
             break;
         }
@@ -243,7 +244,7 @@ pub(super) async fn delete(State(api): State<Api>, who: Who, Path(id): Path<Stri
     Err(Problem::conflict(refused))
 }
 
-/// `POST jobs/{id}`: a message to an open job, in any JSON; it is read in the next turn of the job.
+/// `POST jobs/{id}`: sends a message in any JSON to an open job, which reads it in its next turn.
 pub(super) async fn message(
     State(api): State<Api>,
     who: Who,

@@ -1,5 +1,5 @@
-//! Large requests, run apart from all others: a part of the processors for each tenant, and one after the other within
-//! it. So what one tenant reads or brings, however much, keeps nobody from being served.
+//! Lanes: large requests run apart from all others, on a part of the processors for each tenant, one after the other
+//! within it. So large requests of one tenant don't delay the others.
 
 use super::load::{Cost, Load, Payer, Scales};
 use crate::process::large::{HandledBytes, run_apart};
@@ -14,14 +14,14 @@ use std::time::Duration;
 /// Cost of one lane.
 const LANE: Cost = Cost { all: 1, brought: 1 };
 
-/// The lanes of a server: as many as there are processors, half of them for one tenant.
+/// The lanes of a server: one per processor, half of them for one tenant.
 pub(super) struct Lanes {
     lanes: Arc<Scales>,
     metrics: Arc<Metrics>,
 }
 
 impl Lanes {
-    /// As many lanes as this machine has processors.
+    /// Makes one lane per processor of this machine, at least two.
     pub(super) fn new(metrics: &Arc<Metrics>) -> Self {
         let processors = available_parallelism().map_or(2, |count| count.get().max(2));
         Self::of_count(processors as u64, metrics)
@@ -31,7 +31,7 @@ impl Lanes {
         Self { lanes: Scales::new(lanes), metrics: Arc::clone(metrics) }
     }
 
-    /// Runs a request that brings a body of so many bytes: as soon as it is large, in a lane.
+    /// Runs a request with a body of `body` bytes: in a lane as soon as it is large.
     pub(super) fn run<F: Future + Send>(&self, payer: &Payer, body: usize, work: F) -> LaneFuture<F> {
         let handled = HandledBytes::new(body);
         let (lanes, metrics) = (Arc::clone(&self.lanes), Arc::clone(&self.metrics));
@@ -40,8 +40,8 @@ impl Lanes {
     }
 }
 
-/// A request that runs, in a lane from the moment at which it is large. A lane is held only while the request works,
-/// not while it waits for the store.
+/// A running request, in a lane once it is large. It holds a lane only while it is polled, not while it waits for the
+/// store.
 pub(super) struct LaneFuture<F> {
     work: Pin<Box<F>>,
     handled: HandledBytes,
@@ -65,7 +65,7 @@ impl<F: Future + Send> Future for LaneFuture<F> {
         }
         let waiting = next.get_or_insert_with(|| {
             let (lanes, payer) = (Arc::clone(lanes), payer.clone());
-            // The request's own time ends the wait.
+            // The time limit of the request ends the wait.
             Box::pin(async move { lanes.load(&payer, LANE, Duration::MAX).await })
         });
         let lane = ready!(waiting.as_mut().poll(cx));

@@ -1,4 +1,4 @@
-//! Takes connections and serves each within its limits, until the venue shuts down.
+//! Accepts connections and serves each within its limits, until the venue shuts down.
 
 use super::connections::Admission;
 use super::holding::Holding;
@@ -25,9 +25,9 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-/// Pause after the system has refused a connection, as it does without descriptors.
+/// Pause after the system refused a connection, e.g. for want of file descriptors.
 const PAUSE: Duration = Duration::from_millis(100);
-/// What connections get for their end beyond the drain of requests.
+/// Time that connections get beyond the drain of requests.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 
 /// Serves until the venue shuts down and its connections have ended, or their time is over.
@@ -46,7 +46,7 @@ pub(super) async fn listen(listener: TcpListener, api: Api, router: Router) {
                 }
             },
         };
-        // A token of a stream is a small packet that must not wait for the next one.
+        // A piece of a stream is a small packet, which must not wait for the next one.
         if let Err(error) = stream.set_nodelay(true) {
             tracing::debug!(%error, "TCP_NODELAY not set");
         }
@@ -60,7 +60,7 @@ pub(super) async fn listen(listener: TcpListener, api: Api, router: Router) {
                 let (refused, limit, router) = (Arc::clone(&refused), api.options.body_limit, router.clone());
                 tasks.spawn(async move {
                     let (_place, lost) = refused.enter();
-                    // Whoever loses his place to the next is closed without a word.
+                    // If the next one takes its place, the connection is closed without an answer.
                     lost.run_until_cancelled(refuse(stream, why, limit, router)).await;
                 });
             }
@@ -75,7 +75,7 @@ pub(super) async fn listen(listener: TcpListener, api: Api, router: Router) {
     }
 }
 
-/// A connection that ended before it was taken says nothing about the next; other errors may last.
+/// Pauses after an error that may last; an aborted connection says nothing about the next.
 async fn rest(error: &io::Error) {
     use io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset};
     if !matches!(error.kind(), ConnectionAborted | ConnectionRefused | ConnectionReset) {
@@ -84,7 +84,7 @@ async fn rest(error: &io::Error) {
     }
 }
 
-/// One connection from its first byte to its end.
+/// Serves one connection from its first byte to its end.
 async fn attend(stream: TcpStream, seat: Arc<Seat>, all: CancellationToken, api: Api, router: Router) {
     let HttpOptions { header_time, idle_time, stall_time, .. } = api.options;
     let (close, closing, leaving) = (seat.close.clone(), api.closing.clone(), api.options.leaving.clone());
@@ -99,7 +99,7 @@ async fn attend(stream: TcpStream, seat: Arc<Seat>, all: CancellationToken, api:
         async move {
             let mut response = answered.await?;
             if leaving.is_cancelled() {
-                // The next request of this caller is for another process.
+                // The caller's next request should go to another process.
                 response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
             }
             Ok::<_, Infallible>(response.map(|body| Holding::body(body, Answering(seat))))
@@ -111,14 +111,14 @@ async fn attend(stream: TcpStream, seat: Arc<Seat>, all: CancellationToken, api:
     let (mut told, mut evicted) = (false, false);
     loop {
         tokio::select! {
-            // First: one that has lost its place begins with nothing.
+            // First: an evicted connection must start no request.
             biased;
             () = all.cancelled() => return,
             () = close.cancelled(), if !evicted => {
                 if !seat.is_working() {
                     return;
                 }
-                // It got its request at the very moment: that is answered.
+                // The request came at the same moment: it is answered.
                 (told, evicted) = (true, true);
                 connection.as_mut().graceful_shutdown();
             }
@@ -137,16 +137,16 @@ async fn attend(stream: TcpStream, seat: Arc<Seat>, all: CancellationToken, api:
     }
 }
 
-/// HTTP/1.1 as it is spoken here. The times of headers are kept by [`Seat`], which knows a
-/// connection that rests from one that has begun.
+/// Configures HTTP/1.1. [`Seat`] limits the times of headers, because it tells an idle connection from one that has
+/// begun a header.
 fn http() -> http1::Builder {
     let mut builder = http1::Builder::new();
     builder.header_read_timeout(None).max_buf_size(HTTP_HEADER_BYTES);
     builder
 }
 
-/// Says why there is no place, to a request that is heard out. One for health or metrics is answered all the same:
-/// nobody restarts a process because it has much to do.
+/// Answers that there is no connection free, after reading the request. Health and metrics are answered as usual, so
+/// that no supervisor restarts a busy process.
 async fn refuse(stream: TcpStream, why: Admission, limit: usize, router: Router) {
     let api_service = TowerToHyperService::new(router);
     let service = service_fn(move |request: Request<Incoming>| {

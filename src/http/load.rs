@@ -1,7 +1,7 @@
-//! How much is worked on at once, by the memory that it may take: a value takes many times its text while it is
-//! handled, so requests that bring or read large ones wait for each other. No tenant takes more than half, and none more
-//! than is free: half alone, a third beside another that does the same; and so do the users of one tenant share what it
-//! has.
+//! Memory of requests at work. A value takes many times the size of its text while it is handled, so requests that
+//! bring or read large ones wait for each other. One tenant may take at most half of the memory and no more than is
+//! free: half when alone, a third beside another that does the same. Users of one tenant share its part in the same
+//! way.
 
 use crate::domain::ids::Owner;
 use crate::domain::share::{Sharers, subtract_count};
@@ -11,36 +11,36 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::oneshot;
 
-/// Memory that a byte of JSON may take while it is handled: a list of short numbers takes 16 bytes for each of its own as
-/// a value, and there are two of it while it is checked and written. Measured: 20 to 50 MiB for 900 KB.
+/// Memory per byte of JSON while it is handled: a list of short numbers takes 16 bytes for each byte of text, twice
+/// while it is checked and written. Measured: 20 to 50 MiB for 900 KB.
 const PER_BYTE: u64 = 32;
 
-/// Memory that a request may take which reads what its caller names, at most 1 MB of it.
+/// Memory of a request that reads values named by its caller, at most 1 MB of text.
 const READ: u64 = 16 << 20;
 
-/// Bodies up to this size weigh nothing: as many as there may be connections take little.
+/// Bodies up to this size cost nothing: one per connection takes little.
 const LIGHT: u64 = 4 << 10;
 
-/// Memory that a byte of a content may take while it is stored: the body, and a part of it on its way to the store.
+/// Memory per byte of an asset's content while it is stored: the body, and a part of it on its way to the store.
 const PER_CONTENT_BYTE: u64 = 4;
 
-/// What a request may take.
+/// Memory of a request, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Cost {
-    /// In all.
+    /// Memory in all.
     pub(super) all: u64,
-    /// What it brings.
+    /// Memory of its body.
     pub(super) brought: u64,
 }
 
 impl Cost {
-    /// Of one that brings the `bytes` of an asset.
+    /// Returns the cost of a request that brings the `bytes` of an asset.
     pub(super) const fn of_content(bytes: usize) -> Self {
         let brought = bytes as u64 * PER_CONTENT_BYTE;
         Self { all: brought, brought }
     }
 
-    /// Of one that brings `body` bytes, and perhaps `reads` what its caller names.
+    /// Returns the cost of a request with `body` bytes; `reads`: it reads values named by its caller.
     pub(super) const fn of(body: usize, reads: bool) -> Self {
         let body = body as u64;
         let brought = if body <= LIGHT { 0 } else { body * PER_BYTE };
@@ -48,11 +48,11 @@ impl Cost {
     }
 }
 
-/// Whose a request is, and between whom he shares.
+/// The owner that a request is charged to, and the levels at which owners share.
 #[derive(Debug, Clone)]
 pub(super) struct Payer {
     tenant: Arc<str>,
-    /// `tenant/user`; empty where the caller hasn't said.
+    /// `tenant/user`; empty for an unidentified caller.
     owner: Arc<str>,
     sharers: Sharers,
 }
@@ -65,7 +65,7 @@ impl Payer {
     }
 }
 
-/// Who has how much of it, and who waits. Whoever came first goes first, but for those whose own share is used up.
+/// Memory in use and requests that wait for memory, in order; a request whose owner has used its share is overtaken.
 struct Loads {
     room: u64,
     used: u64,
@@ -85,13 +85,13 @@ impl Loads {
         self.room / 2
     }
 
-    /// One comes; [`Self::next`] says when it may go on. What is larger than a share waits for all of a share.
+    /// Adds a waiting request; [`Self::next`] starts it. A cost larger than a share counts as one share.
     fn enqueue(&mut self, number: u64, payer: Payer, cost: u64) {
         let cost = cost.min(self.share());
         self.waiting.push_back((number, payer, cost));
     }
 
-    /// Whether a payer, and its tenant, may take so much more; the first of each always may.
+    /// Whether an owner, and its tenant, may take this much more; the first request of each always may.
     fn has_share(&self, payer: &Payer, cost: u64) -> bool {
         let of = |counts: &HashMap<Arc<str>, u64>, name| counts.get(name).copied().unwrap_or(0);
         let (tenant, own) = (of(&self.of_tenant, &payer.tenant), of(&self.of_owner, &payer.owner));
@@ -100,27 +100,27 @@ impl Loads {
         if !payer.sharers.tenants {
             return fits(own, self.share(), free);
         }
-        // The most that the tenant can have, as long as others give nothing back.
+        // Most that the tenant can have while others free nothing.
         let of_tenant = self.share().min(u64::midpoint(free, tenant));
         fits(tenant, self.share(), free)
             && (!payer.sharers.users || fits(own, of_tenant / 2, of_tenant.saturating_sub(tenant)))
     }
 
-    /// One that goes on takes as much from now on.
+    /// Changes the cost of a running request.
     fn takes(&mut self, number: u64, cost: u64) {
         if let Some((payer, _)) = self.leaves(number) {
             self.enters(number, payer, cost);
         }
     }
 
-    /// One is done, or waits no more.
+    /// Removes a request that is done or waits no more.
     fn goes(&mut self, number: u64) {
         if self.leaves(number).is_none() {
             self.waiting.retain(|(other, ..)| *other != number);
         }
     }
 
-    /// Those that may go on now.
+    /// Starts the requests that have room, and returns their numbers.
     fn next(&mut self) -> Vec<u64> {
         let (mut numbers, mut kept) = (Vec::new(), VecDeque::new());
         let mut full = false;
@@ -131,7 +131,7 @@ impl Loads {
                 self.enters(number, payer, cost);
                 numbers.push(number);
             } else {
-                // Those behind don't pass one that waits for room: it would wait for ever.
+                // Requests behind don't overtake one that waits for room, or it would wait forever.
                 full |= has_share;
                 kept.push_back((number, payer, cost));
             }
@@ -157,7 +157,7 @@ impl Loads {
     }
 }
 
-/// All that is worked on.
+/// Memory of all requests at work.
 pub(super) struct Scales(Mutex<State>);
 
 struct State {
@@ -167,12 +167,12 @@ struct State {
 }
 
 impl Scales {
-    /// For requests that may take `room` bytes together.
+    /// Makes the limit of `room` bytes for all requests together.
     pub(super) fn new(room: u64) -> Arc<Self> {
         Arc::new(Self(Mutex::new(State { loads: Loads::new(room), wakers: HashMap::new(), numbers: 0 })))
     }
 
-    /// Begins when there is room, `None` when there is none within `time`.
+    /// Waits for room and charges a request; `None` if there is no room within `time`.
     pub(super) async fn load(self: &Arc<Self>, payer: &Payer, cost: Cost, time: Duration) -> Option<Arc<Load>> {
         let (sender, begins) = oneshot::channel();
         let load = {
@@ -182,7 +182,7 @@ impl Scales {
             state.wakers.insert(number, sender);
             state.loads.enqueue(number, payer.clone(), cost.all);
             state.wake();
-            // From here on it is taken back wherever this ends.
+            // From here on, dropping the load undoes all of it.
             Arc::new(Load { scales: Arc::clone(self), number, brought: cost.brought })
         };
         tokio::time::timeout(time, begins).await.ok()?.ok()?;
@@ -197,7 +197,7 @@ impl Scales {
 impl State {
     fn wake(&mut self) {
         for number in self.loads.next() {
-            // Who has gone meanwhile is taken back by its own end.
+            // A request that is gone is removed when its load is dropped.
             if let Some(waker) = self.wakers.remove(&number) {
                 let _ = waker.send(());
             }
@@ -205,7 +205,7 @@ impl State {
     }
 }
 
-/// What one request takes; nothing any more when this is dropped.
+/// Memory charged to one request, until this is dropped.
 pub(super) struct Load {
     scales: Arc<Scales>,
     number: u64,
@@ -213,12 +213,12 @@ pub(super) struct Load {
 }
 
 impl Load {
-    /// It reads nothing large: it takes what it has brought.
+    /// Reduces the charge to the memory of the body: the request reads nothing large.
     pub(super) fn reads_nothing(&self) {
         self.takes(self.brought);
     }
 
-    /// It takes as much from now on.
+    /// Changes the charge to `cost` bytes.
     pub(super) fn takes(&self, cost: u64) {
         let mut state = self.scales.lock();
         state.loads.takes(self.number, cost);

@@ -1,4 +1,4 @@
-//! The HTTP API: Covia's routes and shapes (`interfaces.md`), submissions, live jobs, health.
+//! The HTTP API: Covia's routes and JSON shapes, submissions, live text of jobs, health.
 
 mod agents;
 mod approvals;
@@ -45,41 +45,41 @@ use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
-/// How the API behaves.
+/// Settings of the HTTP server.
 #[derive(Debug, Clone)]
 pub struct HttpOptions {
     /// Longest request body, in bytes.
     pub body_limit: usize,
-    /// The address that `status` and the DID document name, e.g. `http://127.0.0.1:8420`.
+    /// Public address in `status` and the DID document, e.g. `http://127.0.0.1:8420`.
     pub url: String,
-    /// Memory that requests in work may take together, as it is estimated, in bytes.
+    /// Memory that requests at work may take together, as estimated, in bytes.
     pub memory: u64,
-    /// How callers are recognised.
+    /// Verification of callers.
     pub auth: Arc<Auth>,
-    /// How many connections there may be.
+    /// Limits of open connections.
     pub room: Room,
     /// Longest time for the header of a request to arrive.
     pub header_time: Duration,
     /// Longest time for a body to arrive.
     pub body_time: Duration,
-    /// How long a connection without a request stays open.
+    /// Longest time that a connection without a request stays open.
     pub idle_time: Duration,
-    /// How long the other side may take nothing of an answer.
+    /// Longest time that a client may read nothing of an answer.
     pub stall_time: Duration,
     /// Longest time of one request; streams may last longer.
     pub request_time: Duration,
-    /// How long running requests may go on after a shutdown has begun.
+    /// Time that running requests have after a shutdown has begun.
     pub drain: Duration,
-    /// Time between two comments on a quiet stream, so that proxies keep it open.
+    /// Time between two comments on a quiet stream, which keep it open through proxies.
     pub heartbeat: Duration,
-    /// Cancelled when the process is told to end: requests are still taken, and `/readyz` says that soon they won't be.
+    /// Cancelled when the process is about to end: requests are still accepted, and `/readyz` reports the shutdown.
     pub leaving: CancellationToken,
-    /// The process runs no turns itself: it is ready only while a worker lives elsewhere.
+    /// The process runs no turns: it is ready only while a worker is alive elsewhere.
     pub needs_worker: bool,
 }
 
 impl HttpOptions {
-    /// The times of the design: an operation's own limit comes before the request's.
+    /// Makes the default settings; the time limit of an operation ends before that of its request.
     pub fn new(url: impl Into<String>, body_limit: usize) -> Self {
         Self {
             body_limit,
@@ -100,7 +100,7 @@ impl HttpOptions {
     }
 }
 
-/// What every handler gets.
+/// State shared by all handlers.
 #[derive(Clone)]
 struct Api(Arc<Shared>);
 
@@ -109,9 +109,9 @@ struct Shared {
     options: HttpOptions,
     scales: Arc<Scales>,
     lanes: Lanes,
-    /// Among whom connections and memory are shared.
+    /// Owners among whom connections and memory are shared.
     census: OwnerCensus,
-    /// Cancelled when the shutdown begins: streams and waits end.
+    /// Cancelled when the shutdown begins; ends streams and waits.
     closing: CancellationToken,
 }
 
@@ -123,21 +123,21 @@ impl Deref for Api {
     }
 }
 
-/// Serves until `shutdown` resolves and the running requests have ended, at most
-/// [`HttpOptions::drain`] and a second later. The listener is bound by the caller, who knows its address.
+/// Serves until `shutdown` resolves and the running requests have ended, at most [`HttpOptions::drain`] and a second
+/// later. The caller binds the listener, because it needs its address.
 pub async fn serve(
     listener: TcpListener,
     venue: Arc<Venue>,
     options: HttpOptions,
     shutdown: impl Future<Output = ()> + Send + 'static,
 ) {
-    // Tokens may be made for the address, also before anybody has asked for it.
+    // Tokens may have the address as audience, before the first request as well.
     let did = options.auth.did(catalog::did(&options.url));
     venue.catalog.add_own_names([did, options.url.trim_end_matches('/').to_owned(), venue.name.clone()]);
     run(listener, venue, options, routes::router, shutdown).await;
 }
 
-/// [`serve`] for a worker: its health and its metrics, to everybody who can connect, and nothing else.
+/// Serves the health and metrics of a worker, without authentication, and nothing else; see [`serve`].
 pub async fn serve_health(
     listener: TcpListener,
     venue: Arc<Venue>,
@@ -147,7 +147,7 @@ pub async fn serve_health(
     run(listener, venue, options, health::router, shutdown).await;
 }
 
-/// On every answer: by it the command line knows that a venue answers.
+/// Header of every answer, by which the command line recognises a venue.
 pub(crate) const VERSION_HEADER: HeaderName = HeaderName::from_static("x-trellis-version");
 
 async fn tell_version(mut response: Response) -> Response {

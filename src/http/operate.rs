@@ -1,4 +1,4 @@
-//! `run`, `invoke` and `values`: operations from outside turns, through the one dispatcher.
+//! `run`, `invoke` and `values`: operations outside turns, through the same dispatcher.
 
 use super::Api;
 use super::describe::queries::{self, VALUES};
@@ -32,13 +32,12 @@ use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The operation whose jobs are an agent's.
+/// The operation that starts a job of an agent.
 const REQUEST: &str = "v/ops/agent/request";
-/// Seconds after which somebody with too many open operations may try again.
+/// Seconds after which an owner with too many open operations may try again.
 const RETRY_AFTER: u32 = 5;
 
-/// Puts the operation that a caller means into the place of what stands for it, a pin or a definition, also where one runs
-/// another.
+/// Replaces a pin or a definition by the operation that it stands for, also inside an operation that runs another one.
 async fn resolve_pins(api: &Api, who: &Who, operation: &mut String, input: &mut Value) -> Result<(), OpError> {
     let workspace = Workspace::new(Arc::clone(&api.venue.store), who.owner().clone(), Scope::default());
     let authority = &who.caller.authority;
@@ -86,7 +85,7 @@ pub(super) struct Invoke {
     wait: Option<Value>,
 }
 
-/// An order out of a body.
+/// Decodes the body of `run` or `invoke`.
 fn order<T: DeserializeOwned>(body: &Value) -> Result<T, Problem> {
     if !body.is_object() {
         return Err(Problem::bad_request("expected a body `{\"operation\": …, \"input\": …}`"));
@@ -94,7 +93,7 @@ fn order<T: DeserializeOwned>(body: &Value) -> Result<T, Problem> {
     decode::proposed(body).map_err(Problem::wrong)
 }
 
-/// `POST run`: the operation's own output is the body.
+/// `POST run`: runs an operation; its output is the body of the answer.
 pub(super) async fn run(State(api): State<Api>, who: Who, Json5(body): Json5) -> Result<Response, Problem> {
     // Proofs (`ucans`) add authority; without authentication there is nothing to add to.
     let mut order: Run = order(&body)?;
@@ -115,9 +114,11 @@ pub(super) async fn run(State(api): State<Api>, who: Who, Json5(body): Json5) ->
     Ok(axum::Json(output.value).into_response())
 }
 
-/// `POST invoke`: a job record. A request to an agent is a job of that agent; any other operation is one that
-/// a worker runs. What only reads the venue, and what nobody but the operation may see, is done here, where
-/// that is quick, and recorded when it has ended.
+/// `POST invoke`: runs an operation as a job and returns its record. A request to an agent becomes a job of that agent;
+/// a
+/// worker runs any other operation. Quick reads of the venue, and operations with arguments that must not be stored,
+/// run
+/// here and are recorded when they have ended.
 pub(super) async fn invoke(
     State(api): State<Api>,
     who: Who,
@@ -134,7 +135,7 @@ pub(super) async fn invoke(
     if path == REQUEST {
         return request(&api, &who, order.input, wait.unwrap_or_default()).await;
     }
-    // Before anything is said of an earlier run: that is for those who may make this one.
+    // Checked before an earlier run is mentioned: only callers who may run the operation may know of it.
     let is_quick = {
         let call = permitted(&api.venue, &who.caller, (path, path), order.input.clone()).await?;
         call.found.spec.effect == Effect::Read && call.parsed.destination().is_none()
@@ -151,12 +152,12 @@ pub(super) async fn invoke(
     }
     ingress::room(&api.venue).await.map_err(OpError::from)?;
     if is_hidden || is_quick {
-        // Its record is written when it has ended: what has no room for it by then isn't run.
+        // The record is written at the end, so its room is checked before the run.
         api.venue.room(who.owner(), invoked::least_record(&head)).await?;
     }
     let begun = if is_hidden { begin_call(&api, &who, path, &order.input, Some(&id)).await? } else { None };
     let ran = if is_hidden {
-        // What it is given is kept nowhere: nobody else could run it.
+        // The arguments are stored nowhere: no other process could run it.
         Some(operate_unlisted(&api, &who, path, order.input).await)
     } else if is_quick {
         tokio::time::timeout(INVOKED_HERE, operate(&api, &who, path, order.input)).await.ok()
@@ -165,7 +166,7 @@ pub(super) async fn invoke(
         None
     };
     let is_new = match ran.map(|ran| done(&api, head.clone(), ran)) {
-        // What isn't recorded is listed: `begun` is dropped.
+        // A run that isn't recorded is listed as unknown, by dropping `begun`.
         Some(Ok(job)) => invoked::record(&api.venue, who.owner(), &job).await?,
         Some(Err(refused)) => {
             end_call(begun).await;
@@ -177,7 +178,7 @@ pub(super) async fn invoke(
     if is_new {
         drop(head);
     } else {
-        // Another request under the same key was faster.
+        // Another request with the same key was faster.
         let known = jobs::get(&api.venue, who.owner(), &id).await?;
         let gone = || Problem::conflict("this `Idempotency-Key` belongs to a job that was deleted; use a new one");
         same(known.ok_or_else(gone)?, head)?;
@@ -185,14 +186,14 @@ pub(super) async fn invoke(
     answer(&api, &who, &id, wait, !is_new).await
 }
 
-/// The end of a call is told or recorded.
+/// Marks the end of a call as known.
 async fn end_call(begun: Option<RequestCall>) {
     if let Some(begun) = begun {
         begun.end().await;
     }
 }
 
-/// The job as it is when it has ended, or in time. Nothing that its request brought is kept meanwhile.
+/// Waits for the job and returns its record. Nothing of the request's body is kept meanwhile.
 async fn answer(api: &Api, who: &Who, id: &JobId, wait: Option<Duration>, is_known: bool) -> Result<Response, Problem> {
     let job = wait_for(api, who, id, wait.unwrap_or(INVOKED_HERE)).await?.ok_or_else(|| unknown(id))?;
     let in_time = wait.is_some() && job.status.is_terminal();
@@ -201,7 +202,7 @@ async fn answer(api: &Api, who: &Who, id: &JobId, wait: Option<Duration>, is_kno
 
 async fn request(api: &Api, who: &Who, mut input: Value, wait: Duration) -> Result<Response, Problem> {
     if let Value::Object(map) = &mut input {
-        // This route's own `wait` is the one that counts.
+        // The route's own `wait` counts.
         map.shift_remove("wait");
         map.insert("timeout".into(), 0.into());
     }
@@ -214,8 +215,8 @@ async fn request(api: &Api, who: &Who, mut input: Value, wait: Duration) -> Resu
     Ok(created(status, &job))
 }
 
-/// The head of an operation's job, and the id under which it runs. The job's id is derived like that of any
-/// job, from an event id that no submission has: a hash of the caller's key, or a fresh one.
+/// Makes the head of an operation's job, and the id under which it runs. The job's id is derived like that of any job,
+/// from an event id that no submission can have: a hash of the caller's key, or a fresh one.
 fn head(api: &Api, who: &Who, path: &str, input: Value, hidden: Option<String>) -> (JobHead, EventId) {
     let key = who.key.clone().unwrap_or_else(ingress::fresh_id);
     let event = EventId::of_venue(&api.venue.key, IdOf::Operation { owner: who.owner(), key: &key });
@@ -244,7 +245,7 @@ fn head(api: &Api, who: &Who, path: &str, input: Value, hidden: Option<String>) 
     (head, key)
 }
 
-/// A run that has ended here, as a job. What was refused before it ran makes none.
+/// Makes the job of a run that has ended here. A run that was refused makes no job.
 fn done(api: &Api, head: JobHead, ran: Result<Output, OpError>) -> Result<Job, Problem> {
     use OpError::{Arguments, Denied, Fenced, Invalid, Store};
     if let Err(error @ (Invalid(_) | Arguments { .. } | Denied(_) | Fenced | Store(_))) = ran {
@@ -265,7 +266,7 @@ fn done(api: &Api, head: JobHead, ran: Result<Output, OpError>) -> Result<Job, P
     })
 }
 
-/// Makes a job of an operation that a worker runs; false: there is one of that id.
+/// Creates the job of an operation that a worker runs. Returns `false` if a job of that id exists.
 async fn admitted(api: &Api, who: &Who, head: &JobHead, key: EventId) -> Result<bool, Problem> {
     let Caller { name, authority, operator, envelope, principal, owner } = who.caller.clone();
     let asker = Asker { name, operator, authority, envelope, principal, token_owner: who.token_owner.clone() };
@@ -280,9 +281,9 @@ async fn admitted(api: &Api, who: &Who, head: &JobHead, key: EventId) -> Result<
     }
 }
 
-/// The same request again, or another one: of a stranger's nothing is said, not even whether it is equal.
+/// Checks that a job with the same key is of the same request. Nothing is said about another caller's request.
 fn same(known: Job, asked: JobHead) -> Result<(), Problem> {
-    // A job of an earlier version has no mark of what is hidden.
+    // A job of an earlier version has no mark of hidden arguments.
     let fits = known.head.hidden.is_none() || known.head.hidden == asked.hidden;
     let what = |head: JobHead| (head.op, head.input, head.principal);
     if fits && what(known.head) == what(asked) {
@@ -293,7 +294,7 @@ fn same(known: Job, asked: JobHead) -> Result<(), Problem> {
     ))
 }
 
-/// `GET values/{op}`: a read without a job.
+/// `GET values/{op}`: reads from the lattice without a job.
 pub(super) async fn values(
     State(api): State<Api>,
     who: Who,

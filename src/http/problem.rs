@@ -1,4 +1,4 @@
-//! Errors as RFC 9457 problem details, with Covia's `error` string beside them.
+//! Errors as RFC 9457 problem details, with Covia's `error` string added.
 
 use crate::domain::decode::Wrong;
 use crate::domain::quota::Over;
@@ -15,29 +15,29 @@ use std::fmt::Display;
 /// Media type of a problem.
 pub(super) const PROBLEM_JSON: &str = "application/problem+json";
 
-/// Bytes that a problem's text takes in JSON; it stands there twice.
+/// Bytes of a problem's text in JSON; the text occurs twice.
 const DETAIL_BYTES: usize = 1024;
 
-/// Bytes of the facts of a problem: with its text and the rest it has at most 4 KB.
+/// Bytes of a problem's facts; with text and rest a problem has at most 4 KB.
 const FACTS_BYTES: usize = 1700;
 
-/// An answer that is an error.
+/// An error as an answer.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Problem {
     pub(super) status: StatusCode,
     pub(super) detail: String,
     /// Seconds after which the same request may succeed.
     pub(super) retry_after: Option<u32>,
-    /// What it is called, where its status doesn't tell.
+    /// Code of the error, where its status doesn't say enough.
     code: Option<&'static str>,
-    /// What a caller who wasn't recognised is asked for.
+    /// `WWW-Authenticate` challenge to a caller without a valid token.
     challenge: Option<String>,
-    /// What is wrong with the data that was sent, and where.
+    /// Faults of the data that was sent, with their places.
     wrong: Vec<Wrong>,
 }
 
 impl Problem {
-    /// A problem without more meaning than its status.
+    /// Makes a problem that is described by its status.
     pub(super) fn new(status: StatusCode, detail: impl Display) -> Self {
         Self {
             status,
@@ -49,22 +49,22 @@ impl Problem {
         }
     }
 
-    /// 400: the request itself is wrong.
+    /// 400: the request is wrong.
     pub(super) fn bad_request(detail: impl Display) -> Self {
         Self::new(StatusCode::BAD_REQUEST, detail)
     }
 
-    /// 400, with each fact of it.
+    /// 400, with the fault as a fact.
     pub(super) fn wrong(wrong: Wrong) -> Self {
         Self { wrong: vec![wrong.clone()], ..Self::bad_request(wrong) }
     }
 
-    /// 403: not allowed to this caller.
+    /// 403: the caller isn't allowed to do this.
     pub(super) fn denied(detail: impl Display) -> Self {
         Self::new(StatusCode::FORBIDDEN, detail)
     }
 
-    /// 404: nothing of that name.
+    /// 404: there is nothing of that name.
     pub(super) fn not_found(detail: impl Display) -> Self {
         Self::new(StatusCode::NOT_FOUND, detail)
     }
@@ -74,17 +74,17 @@ impl Problem {
         Self::new(StatusCode::CONFLICT, detail)
     }
 
-    /// 507: the owner keeps as much as it may. Not 429, after which clients try again: no time mends it.
+    /// 507: the quota of the owner is reached. Not 429, after which clients try again: that would not help.
     fn over(over: Over) -> Self {
         Self { code: Some("QUOTA_EXCEEDED"), ..Self::new(StatusCode::INSUFFICIENT_STORAGE, over) }
     }
 
-    /// 500, not 502 or 504, after which clients try again: that would do it twice.
+    /// 500, not 502 or 504, after which clients try again: that would repeat the call.
     fn outcome_unknown(error: OpError) -> Self {
         Self { code: Some("OUTCOME_UNKNOWN"), ..Self::new(StatusCode::INTERNAL_SERVER_ERROR, error) }
     }
 
-    /// The caller may try again after `seconds`.
+    /// Adds the number of seconds after which the caller may try again.
     pub(super) const fn retry_after(mut self, seconds: u32) -> Self {
         self.retry_after = Some(seconds);
         self
@@ -92,7 +92,7 @@ impl Problem {
 }
 
 impl From<TokenRefused> for Problem {
-    /// 401: no token, or one that counts for nothing. RFC 6750 has the form of the challenge.
+    /// 401: the token is missing or invalid. RFC 6750 defines the challenge.
     fn from(refused: TokenRefused) -> Self {
         let text = refused.to_string();
         let plain = |c: char| if (c == ' ' || c.is_ascii_graphic()) && !matches!(c, '"' | '\\') { c } else { '\'' };
@@ -111,7 +111,7 @@ impl From<StoreError> for Problem {
             StoreError::Unavailable { .. } | StoreError::Contended { .. } => {
                 Self::new(StatusCode::SERVICE_UNAVAILABLE, error).retry_after(1)
             }
-            // Memory is freed by operators, not within a second.
+            // Operators free memory; that takes more than a second.
             StoreError::Full { .. } => Self::new(StatusCode::SERVICE_UNAVAILABLE, error).retry_after(30),
             StoreError::Over(over) => Self::over(*over),
             StoreError::Oversized(_) => Self::new(StatusCode::PAYLOAD_TOO_LARGE, error),
@@ -188,7 +188,7 @@ impl From<SubmitError> for Problem {
 
 impl IntoResponse for Problem {
     fn into_response(self) -> Response {
-        // `about:blank` says: the status is all there is to know, and `title` is its phrase.
+        // `about:blank`: the status says all there is to know, and `title` is its phrase.
         let mut body = json!({
             "type": "about:blank",
             "title": self.status.canonical_reason().unwrap_or("Error"),

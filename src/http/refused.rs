@@ -1,11 +1,11 @@
-//! Connections for which there is no place: so many at once, the oldest goes for the next.
+//! Connections that are refused: a bounded number at once; the oldest is closed for the next.
 
 use crate::domain::limits::HTTP_REFUSALS;
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use tokio_util::sync::CancellationToken;
 
-/// Connections that are refused now, in the order in which they came.
+/// Connections that are being refused, in order of arrival.
 #[derive(Default)]
 pub(super) struct Refused(Mutex<Places>);
 
@@ -15,15 +15,15 @@ struct Places {
     taken: BTreeMap<u64, CancellationToken>,
 }
 
-/// One of their places, until it is dropped.
+/// A place among them, until it is dropped.
 pub(super) struct Place<'a> {
     refused: &'a Refused,
     number: u64,
 }
 
 impl Refused {
-    /// A place for one that comes, and what is cancelled when it loses it. Whoever sends nothing keeps nobody out: so
-    /// there is always one for a question about health.
+    /// Takes a place. Returns it with a token that is cancelled when a newer connection takes it: clients that send
+    /// nothing keep nobody out, so a health check always gets a place.
     pub(super) fn enter(&self) -> (Place<'_>, CancellationToken) {
         let mut places = self.0.lock();
         if places.taken.len() >= HTTP_REFUSALS

@@ -1,4 +1,4 @@
-//! What a route is: who may use it, what it takes and answers, and its handler. The list of them is [`routes`](super::routes)'.
+//! A route: its access rule, its input and answers, and its handler. [`routes`](super::routes) lists them.
 
 use super::Api;
 use crate::domain::lattice::Namespace;
@@ -6,74 +6,74 @@ use crate::domain::limits::ASSET_BYTES;
 use axum::routing::MethodRouter;
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 
-/// Media type of almost everything.
+/// Media type of most bodies.
 const JSON: &str = "application/json";
 
-/// The arguments that a path gives, by the names of its parameters.
+/// Names of the operation's arguments that path parameters fill, by parameter.
 pub(super) type Given = &'static [(&'static str, &'static str)];
 
-/// One route.
+/// A route of the API.
 pub(super) struct Route {
     pub(super) method: &'static str,
     pub(super) path: &'static str,
-    /// Who may use it.
+    /// Access rule of the route.
     pub(super) access: Access,
-    /// It reads what its caller names, large or small.
+    /// It reads values named by its caller, which may be large.
     pub(super) reads: bool,
     pub(super) handler: MethodRouter<Api>,
-    /// What it is, for its callers.
+    /// Description of the route for its callers.
     pub(super) about: About,
 }
 
-/// Who may use a route, where callers are recognised.
+/// Access rule of a route, where callers are authenticated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Access {
-    /// Everybody: what one must know before one has a token, and what supervisors ask.
+    /// Everybody: information needed before there is a token, and health checks.
     Open,
-    /// Whoever has a token; the operation that it runs asks for more.
+    /// Any caller with a token; the operation that it runs checks more.
     Caller,
-    /// Whoever holds an ability on a resource.
+    /// Callers that hold an ability on a resource.
     Holder(&'static str, On),
-    /// Operators.
+    /// Operators of the venue.
     Operator,
 }
 
-/// What an ability is asked on.
+/// Resource on which an ability is required.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum On {
     /// All of a namespace.
     All(Namespace),
-    /// What the `{id}` of the route names in it.
+    /// The resource in the namespace that the route's `{id}` names.
     Id(Namespace),
 }
 
-/// What a request to a route may do and bring.
+/// Access and input rules of a route.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Admits {
     pub(super) access: Access,
-    /// It reads what its caller names, large or small.
+    /// It reads values named by its caller, which may be large.
     pub(super) reads: bool,
-    /// Whether it describes a body.
+    /// Rule for its body.
     pub(super) body: BodyRule,
     /// Names that its query may have.
     pub(super) query: &'static [String],
 }
 
-/// What a body is to a route.
+/// Rule for the body of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum BodyRule {
-    /// That of a read says nothing (RFC 9110, 9.3.1), and neither does one where there is no route.
+    /// Ignored: a `GET` body means nothing (RFC 9110, 9.3.1), nor does one where there is no route.
     Ignored,
-    /// None is described: one that says something is refused.
+    /// None is described: a body that isn't empty is refused.
     Refused,
     Taken,
     Needed,
-    /// Kept byte for byte: it may be as long as an asset.
+    /// Stored byte for byte: it may be as long as an asset.
     Content,
 }
 
 impl BodyRule {
-    /// Longest body in bytes, where others have `limit`.
+    /// Returns the longest body in bytes; `limit` is that of other routes.
     pub(super) fn limit(self, limit: usize) -> usize {
         match self {
             Self::Content => limit.max(ASSET_BYTES),
@@ -82,109 +82,109 @@ impl BodyRule {
     }
 }
 
-/// Where a schema comes from.
+/// Source of a schema.
 #[derive(Clone, Copy)]
 pub(super) enum Shape {
-    /// A type.
+    /// The schema of a type.
     Of(fn(&mut SchemaGenerator) -> Schema),
-    /// The arguments of an operation, without those that the path gives, and with these that must be there.
+    /// Arguments of an operation, without those that the path gives; the last list is required.
     Arguments(&'static str, Given, &'static [&'static str]),
-    /// An agent file.
+    /// The schema of an agent file.
     Agent,
     /// A submission that is a message.
     Message,
-    /// A map.
+    /// A JSON object.
     Map,
-    /// Any JSON.
+    /// Any JSON value.
     Any,
-    /// Any JSON but null.
+    /// Any JSON value but null.
     Something,
 }
 
-/// What a body or an answer holds.
+/// Media type and schema of a body or an answer.
 pub(super) type Content = (&'static str, Shape);
 
-/// What is said of a route, beyond who may use it.
+/// Description of a route, beside its access rule.
 #[derive(Default)]
 pub(super) struct About {
     pub(super) id: &'static str,
     pub(super) summary: &'static str,
     pub(super) query: Option<Shape>,
-    /// It takes an `Idempotency-Key`.
+    /// It accepts an `Idempotency-Key`.
     pub(super) keyed: bool,
-    /// It takes a task from a header.
+    /// It accepts a task in a header.
     pub(super) tasked: bool,
-    /// What it takes, and whether it must be there.
+    /// Its body, and whether it is required.
     pub(super) body: Option<(Content, bool)>,
     pub(super) answers: Vec<(u16, &'static str, Vec<Content>)>,
-    /// Statuses of its refusals that are to be expected.
+    /// Statuses of refusals to be expected.
     pub(super) fails: &'static [u16],
 }
 
-/// A shape of a type.
+/// Makes the shape of a type.
 pub(super) fn of<T: JsonSchema>() -> Shape {
     Shape::Of(SchemaGenerator::subschema_for::<T>)
 }
 
 impl Route {
-    /// It reads what its caller names, large or small.
+    /// Marks a route that reads values named by its caller.
     pub(super) fn reads(self) -> Self {
         Self { reads: true, ..self }
     }
 
-    /// What it is called and does.
+    /// Sets the operation id and the summary.
     pub(super) fn says(mut self, id: &'static str, summary: &'static str) -> Self {
         (self.about.id, self.about.summary) = (id, summary);
         self
     }
 
-    /// What its query may hold.
+    /// Sets the query.
     pub(super) fn asks(mut self, shape: Shape) -> Self {
         self.about.query = Some(shape);
         self
     }
 
-    /// It takes a JSON body.
+    /// Sets a required JSON body.
     pub(super) fn takes(self, shape: Shape) -> Self {
         self.takes_as(JSON, shape)
     }
 
-    /// It takes a body.
+    /// Sets a required body of this media type.
     pub(super) fn takes_as(mut self, media: &'static str, shape: Shape) -> Self {
         self.about.body = Some(((media, shape), true));
         self
     }
 
-    /// It may be sent a JSON body.
+    /// Sets an optional JSON body.
     pub(super) fn may_take(mut self, shape: Shape) -> Self {
         self.about.body = Some(((JSON, shape), false));
         self
     }
 
-    /// The same request under the same key is one.
+    /// Marks a route that accepts an idempotency key.
     pub(super) fn keyed(mut self) -> Self {
         self.about.keyed = true;
         self
     }
 
-    /// A header may name the task in scope.
+    /// Marks a route that accepts the task in scope in a header.
     pub(super) fn tasked(mut self) -> Self {
         self.about.tasked = true;
         self
     }
 
-    /// An answer in JSON.
+    /// Adds a JSON answer.
     pub(super) fn answers(self, status: u16, text: &'static str, shape: Shape) -> Self {
         self.sends(status, text, vec![(JSON, shape)])
     }
 
-    /// An answer.
+    /// Adds an answer with these media types.
     pub(super) fn sends(mut self, status: u16, text: &'static str, content: Vec<Content>) -> Self {
         self.about.answers.push((status, text, content));
         self
     }
 
-    /// Refusals that are to be expected.
+    /// Sets the statuses of refusals to be expected.
     pub(super) fn fails(mut self, statuses: &'static [u16]) -> Self {
         self.about.fails = statuses;
         self

@@ -1,4 +1,4 @@
-//! Routes that run one operation: what the path, the query and the body give are its arguments, its output is the answer.
+//! Routes that run one operation: path, query and body give its arguments, its output is the answer.
 
 use super::Api;
 use super::extract::{Asked, Json, Who};
@@ -14,12 +14,12 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use serde_json::{Map, Value};
 
-/// Operations, or all of a group, that read or change what their caller names, and wait for nobody.
+/// Operations, or groups of them, that read or change values named by the caller, and don't wait.
 const HEAVY: [&str; 6] =
     ["v/ops/lattice/", "v/ops/json/", "v/ops/schema/", "v/ops/asset/", "v/ops/resource/", "v/ops/agent/context"];
 
-/// Runs an operation for a caller outside turns. One that must not be repeated is listed when its end is unknown, also when
-/// the client has gone away.
+/// Runs an operation outside turns. If it must not be repeated and its end is unknown, it is listed, even if the client
+/// is gone.
 pub(super) async fn operate(api: &Api, who: &Who, path: &str, input: Value) -> Result<Output, OpError> {
     let begun = begin_call(api, who, path, &input, None).await?;
     let ran = operate_unlisted(api, who, path, input).await;
@@ -31,7 +31,7 @@ pub(super) async fn operate(api: &Api, who: &Who, path: &str, input: Value) -> R
     ran
 }
 
-/// The same of one whose end its caller records.
+/// Runs an operation whose end the caller records.
 pub(super) async fn operate_unlisted(api: &Api, who: &Who, path: &str, input: Value) -> Result<Output, OpError> {
     if !HEAVY.iter().any(|group| path.starts_with(group)) {
         who.reads_nothing();
@@ -39,7 +39,7 @@ pub(super) async fn operate_unlisted(api: &Api, who: &Who, path: &str, input: Va
     invoked::operate(&api.venue, &who.caller, who.key.clone(), path, input).await
 }
 
-/// Records that an operation begins which must not be repeated and which the caller may run; `job` will record its end.
+/// Records the begin of an operation that must not be repeated, if the caller may run it; `job` will record its end.
 pub(super) async fn begin_call(
     api: &Api,
     who: &Who,
@@ -58,7 +58,7 @@ pub(super) async fn begin_call(
     Ok(Some(RequestCall::begin(&api.venue, &who.caller, call.found.spec.path, job).await?))
 }
 
-/// What a route runs.
+/// The operation that a route runs.
 #[derive(Clone, Copy)]
 pub(super) struct Runs {
     pub(super) operation: &'static str,
@@ -84,13 +84,13 @@ pub(super) async fn run(
     };
     let schema = &resolve(&api.venue.catalog, operation)?.spec.input;
     if let Value::Object(mut asked) = asked.arguments(schema)? {
-        // A flag is set where the query or the body sets it: `false` is as if it weren't named.
+        // A flag is set if the query or the body sets it; `false` counts as absent.
         asked.retain(|name, value| *value != false || !arguments.contains_key(name));
         arguments.extend(asked);
     }
     let named =
         |name: &str| given.iter().find(|(parameter, _)| *parameter == name).map_or(name, |(_, named)| named).to_owned();
-    // What the path names counts.
+    // The path overrides query and body.
     arguments.extend(path.iter().map(|(name, value)| (named(name), Value::from(value))));
     let output = operate(&api, &who, operation, Value::Object(arguments)).await?;
     Ok((status, axum::Json(output.value)).into_response())

@@ -1,4 +1,4 @@
-//! One connection: what it does, how long it may, and the bytes through it.
+//! One connection: its phase, its time limits, and its bytes.
 
 use super::connections::{Admission, Connections, NoShare, Requester, Room};
 use crate::domain::share::Sharers;
@@ -17,14 +17,14 @@ use tokio::sync::watch;
 use tokio::time::{Sleep, sleep};
 use tokio_util::sync::CancellationToken;
 
-/// What a connection does.
+/// Phase of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Phase {
-    /// Its last request is answered.
+    /// The last request is answered.
     Idle,
-    /// A header is awaited, or the rest of one.
+    /// Waits for a header, or the rest of one.
     Header,
-    /// A body is awaited.
+    /// Waits for a body.
     Body,
     /// A request is handled and answered.
     Work,
@@ -47,7 +47,7 @@ impl Table {
         self.0.lock()
     }
 
-    /// A seat for a connection, which may cost another one its own; or why there is none.
+    /// Adds a connection, which may close another one; the error says why it is refused.
     pub(super) fn seat(self: &Arc<Self>, from: IpAddr, all: &CancellationToken) -> Result<Arc<Seat>, Admission> {
         let mut seats = self.lock();
         match seats.connections.accept(from) {
@@ -65,27 +65,26 @@ impl Table {
     }
 }
 
-/// The place of one connection; it is free when this is dropped.
+/// An open connection; dropping this removes it from the table.
 pub(super) struct Seat {
     table: Arc<Table>,
     number: u64,
-    /// Cancelled when the connection has to go.
+    /// Cancelled when the connection must end.
     pub(super) close: CancellationToken,
     phase: watch::Sender<Phase>,
-    /// The other side takes nothing of what is written.
+    /// The client reads nothing of what is written.
     stuck: AtomicBool,
 }
 
 impl Seat {
-    /// Its whole request is here and is worked on from now on, unless the requester has his share of the connections among
-    /// these.
+    /// Marks the connection as working on a whole request, unless the requester has used its share of the connections.
     pub(super) fn start_work(&self, requester: Requester, sharers: Sharers) -> Result<(), NoShare> {
         self.table.lock().connections.start_work(self.number, requester, sharers)?;
         self.phase.send_replace(Phase::Work);
         Ok(())
     }
 
-    /// A body is awaited.
+    /// Marks the connection as waiting for a body.
     pub(super) fn await_body(&self) {
         self.end_work(Phase::Body);
     }
@@ -96,12 +95,12 @@ impl Seat {
         }
     }
 
-    /// Whether a request is handled.
+    /// Whether a request is being handled.
     pub(super) fn is_working(&self) -> bool {
         *self.phase.borrow() == Phase::Work
     }
 
-    /// Bytes have come: of the next request, when the last one is answered.
+    /// Records that bytes have come; after an answer they begin the next request.
     fn arrived(&self) {
         self.phase.send_if_modified(|phase| {
             let begins = *phase == Phase::Idle;
@@ -112,8 +111,8 @@ impl Seat {
         });
     }
 
-    /// Resolves when it has been idle, or sent at its header, for too long. The times of body and
-    /// work are the request's own.
+    /// Resolves when the connection was idle, or at its header, for too long. Body and work have the limits of their
+    /// request.
     pub(super) async fn overdue(&self, header: Duration, idle: Duration) {
         let mut phase = self.phase.subscribe();
         loop {
@@ -124,7 +123,7 @@ impl Seat {
                 Phase::Body | Phase::Work => Duration::MAX,
             };
             tokio::select! {
-                // The sender lives as long as this seat.
+                // The sender lives as long as this value.
                 _ = phase.changed() => {}
                 () = sleep(time) => {
                     // The end of a long answer may still be on its way.
@@ -146,7 +145,7 @@ impl Drop for Seat {
     }
 }
 
-/// A connection whose request is answered: while the answer lasts it works.
+/// Keeps a connection working until its answer is sent.
 pub(super) struct Answering(pub(super) Arc<Seat>);
 
 impl Drop for Answering {
@@ -155,7 +154,7 @@ impl Drop for Answering {
     }
 }
 
-/// The bytes of a connection. One whose other side takes nothing for `stall` ends with an error.
+/// The bytes of a connection; it ends with an error if the client reads nothing for `stall`.
 pub(super) struct Wire {
     stream: TcpStream,
     seat: Arc<Seat>,

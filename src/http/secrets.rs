@@ -1,4 +1,4 @@
-//! `secrets`: names out, values in; the operations `v/ops/secret/*` under Covia's routes.
+//! `secrets`: lists names and stores values, by the operations `v/ops/secret/*` under Covia's routes.
 
 use super::Api;
 use super::extract::{Json, Who};
@@ -8,15 +8,15 @@ use axum::extract::{Path, State};
 use axum::response::{IntoResponse, Response};
 use serde_json::{Value, json};
 
-/// `GET secrets`: `{items: [name]}`.
+/// `GET secrets`: returns `{items: [name]}`.
 pub(super) async fn list(State(api): State<Api>, who: Who) -> Result<Response, Problem> {
     let output = operate(&api, &who, "v/ops/secret/list", json!({})).await?;
     let names: Vec<&Value> = output.value["secrets"].as_array().into_iter().flatten().map(|s| &s["name"]).collect();
     Ok(axum::Json(json!({"items": names})).into_response())
 }
 
-/// `PUT secrets/{name}` with `{value, hosts?}`: it is there afterwards, whatever was before, unless
-/// `overwrite` is false.
+/// `PUT secrets/{name}` with `{value, hosts?}`: stores a secret; it replaces one that exists, unless `overwrite` is
+/// false.
 pub(super) async fn store(
     State(api): State<Api>,
     who: Who,
@@ -32,7 +32,7 @@ pub(super) async fn store(
     Ok(axum::Json(output.value).into_response())
 }
 
-/// `DELETE secrets/{name}`.
+/// `DELETE secrets/{name}`: deletes a secret.
 pub(super) async fn delete(State(api): State<Api>, who: Who, Path(name): Path<String>) -> Result<Response, Problem> {
     let output = operate(&api, &who, "v/ops/secret/delete", json!({"name": name})).await?;
     if output.value["deleted"] != true {

@@ -1,7 +1,7 @@
-//! `GET jobs/{id}/sse`: a job's record at each change and its live text, until it has ended.
+//! `GET jobs/{id}/sse`: sends a job's record at each change and its live text, until it has ended.
 //!
-//! Live text has the place of its piece as the event's `id`: a client that comes back with it in `Last-Event-ID` goes on
-//! behind it; without one it has all text that is still there. The record that ends the stream is its last event.
+//! The `id` of a text event is the sequence number of its piece: a client that reconnects with it in `Last-Event-ID`
+//! goes on after it; without it, it gets all text that still exists. The final record is the last event.
 
 use super::Api;
 use super::extract::Who;
@@ -26,16 +26,16 @@ use std::convert::Infallible;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// First and longest pause between two looks at the job.
+/// First and longest pause between two reads of the job.
 const POLL: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(1));
 
-/// Pause between two looks at why a job waits.
+/// Pause between two reads of why a job waits.
 const WAIT_LOOK: Duration = Duration::from_secs(2);
 
-/// Longest wait of the last record for text that the queue has and has not delivered yet.
+/// Longest wait of the final record for text that the queue has not delivered yet.
 const DRAIN: Duration = Duration::from_secs(2);
 
-/// The handler.
+/// Opens the event stream of a job.
 pub(super) async fn stream(
     State(api): State<Api>,
     who: Who,
@@ -45,10 +45,10 @@ pub(super) async fn stream(
     let id = job_id(&id)?;
     let after = after(&headers)?;
     let seen = sight(&api, &who, &id).await?;
-    // Listening begins before the first look, so that no text falls between the two.
+    // The subscription begins before the first read, so that no text is missed between the two.
     let live = match api.venue.bus.live().follow(&id, after).await {
         Ok(live) if seen == JobSight::Whole => Some(live),
-        // What is said while it works is what comes out.
+        // A reader who may not see the output gets no text either.
         Ok(_) => None,
         Err(error) => {
             tracing::debug!(%error, job = %id, "no live text on this stream");
@@ -79,32 +79,32 @@ pub(super) async fn stream(
     Ok(Sse::new(watch.events()).keep_alive(alive).into_response())
 }
 
-/// The place behind which a client goes on.
+/// Parses the sequence number after which a client goes on.
 fn after(headers: &HeaderMap) -> Result<Option<u64>, Problem> {
     let Some(given) = headers.get("last-event-id") else { return Ok(None) };
     let number = given.to_str().ok().and_then(|text| text.trim().parse().ok());
     number.map(Some).ok_or_else(|| Problem::bad_request("header `Last-Event-ID`: expected the `id` of an event"))
 }
 
-/// A stream that is being read.
+/// State of an open event stream.
 struct Watch {
     api: Api,
     owner: Owner,
     reader: Reader,
     job: JobId,
     live: BoxStream<'static, Piece>,
-    /// False for a reader who sees no text.
+    /// False for a reader who may see no text.
     has_text: bool,
-    /// Place of the last piece that was sent, at first the one that the client named.
+    /// Sequence number of the last piece that was sent, at first the one that the client named.
     place: Option<u64>,
-    /// Nothing was sent yet behind the place that the client named.
+    /// Nothing was sent yet after the piece that the client named.
     is_new: bool,
-    /// Text that waits for the record that goes before it.
+    /// Text to send after the record that precedes it.
     held: Option<Piece>,
     last: Option<LastRecord>,
     /// Status and time of the last record that was sent.
     seen: Option<(JobStatus, Millis)>,
-    /// Why the job waits, as the last record says.
+    /// Why the job waits, as in the last record.
     wait: Option<WaitReason>,
     /// The job of the last record, without its input.
     known: Option<Job>,
@@ -115,17 +115,17 @@ struct Watch {
     ended: bool,
 }
 
-/// The record that ends the stream, while text is on its way that was written before it.
+/// The final record, while text that was written before it is on its way.
 struct LastRecord {
     record: Value,
-    /// Place of the job's last piece; `None`: the queue has none, or doesn't say.
+    /// Sequence number of the job's last piece; `None`: there is none, or it is unknown.
     behind: Option<u64>,
     deadline: Instant,
 }
 
 impl LastRecord {
-    /// Whether all text was sent that goes before it, or was waited for long enough. A new stream whose place is past all
-    /// text is one of a queue that has begun anew since.
+    /// Whether all text before it was sent, or its wait is over. A new stream whose number is past all text comes from
+    /// before the queue began anew.
     fn is_due(&self, place: Option<u64>, is_new: bool) -> bool {
         let is_sent = if is_new { place == self.behind } else { place >= self.behind };
         self.behind.is_none() || is_sent || self.deadline <= Instant::now()
@@ -151,9 +151,9 @@ impl Watch {
             tokio::select! {
                 biased;
                 () = closing.cancelled() => return None,
-                // The first event is the job's record, or, of a job that has ended, its text.
+                // The first event is the job's record or, if the job has ended, its text.
                 Some(text) = self.live.next(), if self.seen.is_some() => {
-                    // That the job has started is said before its first text.
+                    // The start of the job is sent before its first text.
                     if self.seen.is_some_and(|(status, _)| status == JobStatus::Pending)
                         && let Some(record) = self.look().await
                     {
@@ -178,7 +178,7 @@ impl Watch {
         live(text)
     }
 
-    /// The record when it has changed since the last look; the one of a job that has ended waits in `last`.
+    /// Returns the record if it has changed since the last read; a final record waits in `last`.
     async fn look(&mut self) -> Option<Value> {
         self.pause = (self.pause * 3 / 2).clamp(POLL.0, POLL.1);
         self.look = Instant::now() + self.pause;
@@ -227,7 +227,7 @@ impl Watch {
     }
 }
 
-/// Why a job of the same status waits now, without reading its input and what lies under it.
+/// Returns why a job of unchanged status waits, without reading its input and its children.
 async fn reason_of(api: &Api, owner: &Owner, reader: &Reader, mut job: Job) -> Result<Option<WaitReason>, StoreError> {
     jobs::reload_notes(&api.venue, owner, &mut job).await?;
     waits::explain(&api.venue, owner, reader, &mut job).await?;
@@ -241,7 +241,7 @@ async fn last_place(api: &Api, job: &JobId) -> Option<u64> {
     })
 }
 
-/// A piece with its place: text, or what is done.
+/// Makes the event of a piece: text or progress.
 fn live(piece: &Piece) -> Event {
     let said = serde_json::from_slice::<Value>(&piece.body).unwrap_or_default();
     let (name, data) = match said.get("progress") {

@@ -1,4 +1,4 @@
-//! `agents/{id}/turns`, `why`: what models saw, and past prompts built again.
+//! `agents/{id}/turns`, `why`: turn records with their prompts, and replays.
 
 use super::Api;
 use super::extract::{Asked, Json, Who, typed};
@@ -20,7 +20,7 @@ use axum::response::{IntoResponse, Response};
 use serde_json::json;
 use std::sync::Arc;
 
-/// Turns that a list shows when nothing is said, and at most.
+/// Turns of a list by default, and at most.
 const LIST: (usize, usize) = (50, 1_000);
 
 async fn agent(api: &Api, who: &Who, id: &str) -> Result<AgentId, Problem> {
@@ -37,8 +37,9 @@ fn limit(asked: &Asked) -> Result<usize, Problem> {
     Ok(asked.min(most))
 }
 
-/// `GET agents/{id}/turns`: the newest first, of one `session` or of all, filtered. `next` is the `cursor` of the page
-/// behind.
+/// `GET agents/{id}/turns`: lists turns, newest first, of one `session` or of all, filtered. `next` is the `cursor` of
+/// the
+/// next page.
 pub(super) async fn list(
     State(api): State<Api>,
     who: Who,
@@ -81,7 +82,7 @@ async fn past(api: &Api, who: &Who, id: &str, session: &str, turn: u64) -> Resul
     Err(Problem::not_found(format!("no turn {turn} in session `{session}`: {known}")))
 }
 
-/// `GET agents/{id}/turns/{session}/{turn}`; with `prompt=true` the exact model request.
+/// `GET agents/{id}/turns/{session}/{turn}`: returns a turn; with `prompt=true` also the exact model request.
 pub(super) async fn get(
     State(api): State<Api>,
     who: Who,
@@ -98,7 +99,7 @@ pub(super) async fn get(
     Ok(axum::Json(shown).into_response())
 }
 
-/// What an experiment needs to know of a turn besides its record.
+/// Loads what an experiment needs of a turn beside its record.
 async fn turn_facts(
     api: &Api,
     who: &Who,
@@ -121,14 +122,14 @@ async fn turn_facts(
     Ok(facts)
 }
 
-/// All agents of an owner; one of them, if it is there, before the others.
+/// Lists all agents of an owner, with `first` before the others.
 async fn agents_from(api: &Api, who: &Who, first: Option<&AgentId>) -> Result<Vec<AgentId>, Problem> {
     let mut all = agents::all(&api.venue, who.owner()).await?;
     all.sort_by_key(|agent| first != Some(agent));
     Ok(all)
 }
 
-/// `POST agents/{id}/turns/{session}/{turn}/replay`, with an experiment or nothing.
+/// `POST agents/{id}/turns/{session}/{turn}/replay`: replays a turn, with an experiment or without a body.
 pub(super) async fn replay(
     State(api): State<Api>,
     who: Who,
@@ -140,7 +141,7 @@ pub(super) async fn replay(
     let (session, past) = past(&api, &who, &id, &session, turn).await?;
     let facts = turn_facts(&api, &who, (&session, &past), &experiment).await?;
     let (venue, reader) = (Arc::clone(&api.venue), who.caller.reads().into_owned());
-    // Everything that the turn had is looked through for each path.
+    // On a blocking thread: it searches the whole prompt for each path.
     let work = move || show::replay(&session, (&past, &reader), (&experiment, &facts), &venue.catalog);
     let stopped = |error| Problem::new(axum::http::StatusCode::INTERNAL_SERVER_ERROR, error);
     match tokio::task::spawn_blocking(work).await.map_err(stopped)? {
@@ -153,7 +154,7 @@ pub(super) async fn replay(
     }
 }
 
-/// A path that a ledger may name: of the tree, or of a resource, `r/app/u1`.
+/// Parses a path that a ledger may have: of the lattice, or of a resource (`r/app/u1`).
 fn traced_path(path: &str) -> Result<String, Problem> {
     match path.trim_matches('/').strip_prefix("r/") {
         Some(name) if !name.is_empty() && !name.chars().any(char::is_control) => Ok(format!("r/{name}")),
@@ -161,7 +162,7 @@ fn traced_path(path: &str) -> Result<String, Problem> {
     }
 }
 
-/// `GET why?path=…`: of one `agent` or of all.
+/// `GET why?path=…`: lists the turns in which bytes of a path reached a model, of one `agent` or of all.
 pub(super) async fn why(State(api): State<Api>, who: Who, asked: Asked) -> Result<Response, Problem> {
     let path = asked.text("path").ok_or_else(|| Problem::bad_request("expected `path`, e.g. `w/invoices/17`"))?;
     let path = traced_path(path)?;
@@ -172,7 +173,7 @@ pub(super) async fn why(State(api): State<Api>, who: Who, asked: Asked) -> Resul
     if let Some(one) = &one {
         turns.retain(|reached| reached.agent == one.as_str());
         if turns.is_empty() {
-            // One that was removed has no record, and still an answer.
+            // A removed agent has no record, but may have turns.
             agent(&api, &who, one.as_str()).await?;
         }
     }
@@ -182,7 +183,7 @@ pub(super) async fn why(State(api): State<Api>, who: Who, asked: Asked) -> Resul
     Ok(axum::Json(WhyAnswer { path, turns, hidden, incomplete }).into_response())
 }
 
-/// In which turns bytes of a path reached a model.
+/// Answer of `why`.
 #[derive(serde::Serialize)]
 struct WhyAnswer {
     path: String,
@@ -193,8 +194,7 @@ struct WhyAnswer {
     incomplete: Vec<String>,
 }
 
-/// `POST agents/{id}/context`: what the next turn of a session would see, by default the first of a
-/// new one.
+/// `POST agents/{id}/context`: previews the next turn of a session, by default the first of a new one.
 pub(super) async fn context(
     State(api): State<Api>,
     who: Who,

@@ -5,46 +5,46 @@ use std::io::{self, Write};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// A file that calls are appended to.
+/// Path of a file that model calls are appended to.
 #[derive(Debug, Clone)]
 pub struct CallsLog(Arc<PathBuf>);
 
-/// A call that is made.
+/// Fields of a call's log lines.
 #[derive(Debug, Clone)]
 pub struct LoggedCall {
-    /// Which turn asks, `owner/agent/session/turn`.
+    /// Name of the turn, `owner/agent/session/turn`.
     pub turn: String,
-    /// `provider/name`.
+    /// Name of the model, `provider/name`.
     pub model: String,
-    /// Place of the rule that answers; 0 without rules.
+    /// Number of the rule that answers, from 1; 0 without rules.
     pub rule: usize,
     /// Number of the call in this process.
     pub call: u64,
 }
 
-/// The call can't be logged. Where the log is concerns only the operator, who finds it in the process's own log.
+/// Error of a call that can't be logged. Its path is only in the process's own log, which operators read.
 #[derive(Debug, thiserror::Error)]
 #[error("the log of model calls can't be written: {0}")]
 pub struct LogError(io::ErrorKind);
 
 impl CallsLog {
-    /// At a path; the file is made when there is none.
+    /// Makes a log at a path; the file is created if it doesn't exist.
     pub fn new(path: PathBuf) -> Self {
         Self(Arc::new(path))
     }
 
-    /// The call has begun.
+    /// Logs that a call has begun.
     pub async fn started(&self, entry: &LoggedCall) -> Result<(), LogError> {
         self.append(entry, "started").await
     }
 
-    /// The call has ended, with a reply or without.
+    /// Logs that a call has ended, with a reply or without.
     pub async fn ended(&self, entry: &LoggedCall, replied: bool) -> Result<(), LogError> {
         self.append(entry, if replied { "replied" } else { "failed" }).await
     }
 
-    /// One `write` to a file opened for appending, so that lines of several processes don't mix; beside the
-    /// runtime's threads, for a disk may be slow and a pipe may have no reader.
+    /// Appends a line with one `write`, so that lines of several processes don't mix; on a blocking thread, because a
+    /// disk may be slow and a pipe may have no reader.
     async fn append(&self, entry: &LoggedCall, event: &str) -> Result<(), LogError> {
         let LoggedCall { turn, model, rule, call } = entry;
         let pid = std::process::id();

@@ -1,4 +1,4 @@
-//! Which URL a provider is called at, and with whose key: environment keys go nowhere else.
+//! Resolution of a model's endpoint: the URL to call, and its key. Keys of the environment go only where they belong.
 
 use crate::domain::chat::ModelSettings;
 use crate::domain::wire::dialect::{COMPATIBLE, Dialect, dialect, providers as dialects};
@@ -17,26 +17,25 @@ use std::fmt;
 /// Name of the provider that needs no network.
 pub const SCRIPTED: &str = "scripted";
 
-/// Sent where a protocol wants a key and the endpoint has none.
+/// Key that is sent where a protocol requires one and the endpoint has none.
 const KEYLESS: &str = "none";
 
-/// How providers are reached.
+/// Endpoints, keys and network rules of providers.
 #[derive(Debug, Clone)]
 pub struct ProviderOptions {
-    /// Endpoints that the venue's configuration names, by provider. A name that is no provider is
-    /// an OpenAI-compatible endpoint under that name.
+    /// Endpoints of the venue's configuration, by provider. A name that is no provider is an OpenAI-compatible endpoint
+    /// of that name.
     pub endpoints: BTreeMap<String, ModelEndpoint>,
-    /// Where API keys come from.
+    /// Source of API keys.
     pub keys: Keys,
-    /// What holds for URLs that the configuration doesn't name: they are called with an owner's
-    /// secret alone.
+    /// Rules for URLs that the configuration doesn't name; they are called only with an owner's secret.
     pub others: HttpPolicy,
-    /// What carries the calls.
+    /// Proxy for the calls.
     pub proxy: ProxyRoute,
 }
 
 impl Default for ProviderOptions {
-    /// Default URLs, keys from the environment.
+    /// Takes default URLs, and keys from the environment.
     fn default() -> Self {
         ProviderOptions {
             endpoints: BTreeMap::new(),
@@ -47,27 +46,27 @@ impl Default for ProviderOptions {
     }
 }
 
-/// A URL that may be called, and its key.
+/// A URL that may be called, and the source of its key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ModelEndpoint {
-    /// Up to and including the version: `http://localhost:8000/v1`.
+    /// URL up to the version: `http://localhost:8000/v1`.
     pub base_url: String,
-    /// Name of the variable with the key; a keyless endpoint has none.
+    /// Name of the environment variable with the key; `None` for an endpoint without a key.
     pub api_key_env: Option<String>,
 }
 
-/// Where one call goes.
+/// Destination of one call.
 #[derive(Clone, PartialEq)]
 pub struct CallTarget {
-    /// The provider's wire format and what is special about it.
+    /// The provider's wire format and its special rules.
     pub dialect: Dialect,
-    /// Ends with `/`.
+    /// URL that ends with `/`.
     pub base_url: Url,
-    /// What is sent as the key.
+    /// The key that is sent.
     pub key: String,
-    /// The headers of the agent's configuration.
+    /// Headers of the agent's configuration.
     pub headers: HeaderMap,
-    /// A URL that only an agent's configuration names: it is reached as `http/*` reaches hosts.
+    /// Only an agent's configuration names the URL: it has the network rules of `http/*`.
     pub strange: bool,
 }
 
@@ -84,13 +83,13 @@ impl fmt::Debug for CallTarget {
     }
 }
 
-/// The names of all providers that a model may have, with these endpoints of the venue's configuration.
+/// Returns the names of all providers that a model may have, with these endpoints of the venue's configuration.
 pub fn providers<'e>(endpoints: impl Iterator<Item = &'e str>) -> Vec<String> {
     let own = dialects().into_iter().chain([SCRIPTED]).map(str::to_owned);
     own.chain(endpoints.map(str::to_owned)).collect::<BTreeSet<_>>().into_iter().collect()
 }
 
-/// Where a call of `settings` goes, with the secrets that were opened for it.
+/// Resolves the destination of a call of `settings`, with the secrets that were opened for it.
 pub fn resolve(
     settings: &ModelSettings,
     secrets: &[Secret],
@@ -143,7 +142,7 @@ fn resolve_key(
         }
     }
     if same_host {
-        // Another path of a named host may be another tenant's: it is called, without the key.
+        // Another path of a named host may belong to another tenant: it is called without the key.
         return at(asked, KEYLESS.to_owned());
     }
     if default_url(&dialect).is_ok_and(|default| parse(default).is_ok_and(|default| default == url)) {
@@ -152,8 +151,8 @@ fn resolve_key(
     Err(TargetError::NotNamed(asked.clone()))
 }
 
-/// With an owner's own key: it goes where it is bound, whoever named the URL. One that the
-/// configuration doesn't name must be one that `http/*` may call.
+/// Resolves a call with an owner's own key, which may go only to the hosts it is bound to. A URL that the configuration
+/// doesn't name must be one that `http/*` may call.
 fn with_secret(
     settings: &ModelSettings,
     dialect: Dialect,
@@ -175,7 +174,7 @@ fn with_secret(
     Ok(CallTarget { strange, ..CallTarget::new(dialect, url, secret.value.reveal().to_owned()) })
 }
 
-/// The dialect of a provider; a name that only the venue's configuration has speaks Chat Completions.
+/// Returns the dialect of a provider; a name that only the venue's configuration has uses Chat Completions.
 fn dialect_of(provider: &str, options: &ProviderOptions) -> Result<Dialect, TargetError> {
     match dialect(provider) {
         Some(dialect) => Ok(dialect),
@@ -208,14 +207,15 @@ fn default_url(dialect: &Dialect) -> Result<&'static str, TargetError> {
     dialect.base_url.ok_or(TargetError::NoUrl { provider, hint })
 }
 
-/// Whether a model's name leaves the URL alone that it is put into: with `..` it would lead to another part of the
-/// provider's API, with the venue's key.
+/// Whether a model's name can't change the URL that it is put into: with `..` it would lead to another part of the
+/// provider's
+/// API, with the venue's key.
 fn is_plain(name: &str) -> bool {
     let is_odd = |c: char| c.is_control() || "?#%\\".contains(c);
     !name.chars().any(is_odd) && !name.split('/').any(|part| matches!(part, "." | ".."))
 }
 
-/// The URL of an endpoint. Ollama's own one is known without the path of its Chat Completions.
+/// Parses the URL of an endpoint. Ollama's own URL may lack the path of its Chat Completions.
 fn place(text: &str, dialect: &Dialect) -> Result<Url, TargetError> {
     let mut url = parse(text)?;
     if dialect.provider.starts_with("ollama") && url.path() == "/" {
@@ -224,7 +224,7 @@ fn place(text: &str, dialect: &Dialect) -> Result<Url, TargetError> {
     Ok(url)
 }
 
-/// An HTTP URL that ends with `/`: providers' paths are joined to it.
+/// Parses an HTTP URL and makes it end with `/`, so that providers' paths can be joined.
 fn parse(text: &str) -> Result<Url, TargetError> {
     let bad = |reason: &str| TargetError::BadUrl { url: text.to_owned(), reason: reason.to_owned() };
     let mut url = Url::parse(text).map_err(|error| bad(&error.to_string()))?;
@@ -234,7 +234,7 @@ fn parse(text: &str) -> Result<Url, TargetError> {
     if !url.username().is_empty() || url.password().is_some() {
         return Err(bad("expected no credentials in it"));
     }
-    // A provider's path is joined to it: behind a query it would be none.
+    // A provider's path is joined to the URL, so it must not follow a query.
     if url.query().is_some() {
         return Err(bad("expected no query, the path of the provider's call follows"));
     }

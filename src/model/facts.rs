@@ -1,4 +1,4 @@
-//! What a rule can look at: facts of a request, read from the prompt as a model would read it.
+//! Facts of a request that rules test, read from the prompt as a model reads it.
 
 use crate::domain::chat::{ChatMessage, ModelRequest};
 use crate::model::json5;
@@ -6,51 +6,51 @@ use serde_json::Value;
 
 /// Heading of the tasks in a prompt.
 const TASKS: &str = "[Tasks assigned to you]";
-/// How reference data begins, which nobody says.
+/// Begin of reference data, which is not a user's text.
 const REFERENCE: &str = "The following is reference data";
 /// Heading of the context map.
 const MAP: &str = "[Context Map]";
-/// What the end of a prompt says of an open task whose text stands before.
+/// Words at the end of a prompt about an open task whose text precedes.
 const ABOVE: [&str; 2] = ["the task above", "You work on the current goal above"];
-/// How the end of a plain prompt begins, which says how its task ends. Nobody says it either.
+/// Begins of the end of a plain prompt, which says how its task ends; not a user's text either.
 const ENDS: [&str; 3] = [
     "A text that is JSON of the type of its result,",
     "Answer with text to complete the task above",
     "Call complete_task to complete the task above",
 ];
-/// Tools whose result ends a task: what follows it belongs to the next one.
+/// Tools whose result ends a task: messages after it belong to the next task.
 const ENDING_TOOLS: [&str; 2] = ["complete_task", "fail_task"];
 
-/// Facts of one request.
+/// Facts of one request that rules test.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RequestFacts {
-    /// Provider's name of the model.
+    /// The provider's name of the model.
     pub model: String,
-    /// Who asks, from `owner/agent/session/turn`; empty when unknown.
+    /// Agent of the turn, from `owner/agent/session/turn`; empty if unknown.
     pub agent: String,
-    /// [`ModelRequest::turn`] as it came.
+    /// [`ModelRequest::turn`] unchanged.
     pub turn_name: String,
-    /// Model calls of this task so far and this one: 1 for its first.
+    /// Number of model calls of this task, this one included.
     pub turn: usize,
     /// `user`, `assistant` or `tool`; `none` for an empty prompt.
     pub last_role: &'static str,
-    /// Text of the last `User` messages, after that of an open task that stands before them; without reference
-    /// data and the context map.
+    /// Text of the last `User` messages, after that of an open task before them; without reference data and the context
+    /// map.
     pub user_text: String,
     /// Text of the last message, without the context map.
     pub last_text: String,
-    /// The last tool result of this task: name of the tool, text.
+    /// Last tool result of this task: name of the tool, text.
     pub tool: Option<(String, String)>,
-    /// Input of the last task, or body of the last message, or the last user text.
+    /// Input of the last task, else body of the last message, else the last user text.
     pub input: Value,
-    /// System prompt and all messages; only when a rule looks at them.
+    /// System prompt and all messages; empty unless a rule tests it.
     pub prompt: String,
-    /// Characters of the prompt / 4, when no usage is given.
+    /// A quarter of the prompt's characters: its tokens if a rule gives no usage.
     pub prompt_tokens: u64,
 }
 
 impl RequestFacts {
-    /// Reads them from a request.
+    /// Reads the facts of a request.
     pub fn of(request: &ModelRequest) -> RequestFacts {
         let messages = &request.messages;
         let (from, said) = last_said(messages);
@@ -75,7 +75,7 @@ impl RequestFacts {
         }
     }
 
-    /// With the whole text of the prompt.
+    /// Adds the whole text of the prompt.
     #[must_use]
     pub fn with_prompt(mut self, request: &ModelRequest) -> RequestFacts {
         let texts = std::iter::once(request.system.as_str()).chain(request.messages.iter().map(text));
@@ -83,7 +83,7 @@ impl RequestFacts {
         self
     }
 
-    /// What `echo` answers: the input's `message` field, a text as it is, else its JSON.
+    /// Returns the answer of `echo`: the input's `message` field, a text unchanged, else its JSON.
     pub fn echo(&self) -> String {
         match &self.input {
             Value::String(text) => text.clone(),
@@ -97,7 +97,7 @@ impl RequestFacts {
     }
 }
 
-/// About how many tokens a text is: a quarter of its characters.
+/// Estimates the tokens of a text: a quarter of its characters.
 pub fn tokens(text: &str) -> u64 {
     text.chars().count().div_ceil(4) as u64
 }
@@ -116,7 +116,7 @@ fn text(message: &ChatMessage) -> &str {
     }
 }
 
-/// Where the last messages of users begin, and their texts with that of the task that is open.
+/// Returns the index of the first of the last user messages, and their texts with that of the open task.
 fn last_said(messages: &[ChatMessage]) -> (usize, Vec<&str>) {
     let is_user = |message: &ChatMessage| matches!(message, ChatMessage::User { .. });
     let Some(last) = messages.iter().rposition(is_user) else { return (0, Vec::new()) };
@@ -132,15 +132,16 @@ fn last_said(messages: &[ChatMessage]) -> (usize, Vec<&str>) {
     (from, texts)
 }
 
-/// A text without the context map: what it lists nobody says.
+/// Removes the context map from a text: it is not a user's text.
 fn without_map(text: String) -> String {
     let Some(from) = line_start(&text, MAP) else { return text };
     let to = text[from..].find("\n\n").map_or(text.len(), |end| from + end + 2);
     format!("{}{}", &text[..from], &text[to..])
 }
 
-/// Where the messages of the current task begin, of which the last ones of users begin at `last` and say `shown`. A
-/// prompt may keep the task where it was first shown, or show it last, after the exchange it began: both are understood.
+/// Returns the index of the first message of the current task; `last` is that of the last user messages, `shown` their
+/// text.
+/// A prompt may have the task where it was first shown, or last, after the exchange it began: both are understood.
 fn task_start(messages: &[ChatMessage], last: usize, shown: &str) -> usize {
     if let Some(id) = tasks(shown).last().map(|task| task.id) {
         let first = messages.iter().position(|message| match message {
@@ -166,8 +167,7 @@ struct Task<'t> {
     input: &'t str,
 }
 
-/// The tasks that a text lists, `- Task ID (from: CALLER): INPUT` each; an input runs to the next
-/// task.
+/// Parses the tasks that a text lists, each as `- Task ID (from: CALLER): INPUT`; an input ends at the next task.
 fn tasks(text: &str) -> Vec<Task<'_>> {
     let Some(list) = after_line(text, TASKS) else {
         return Vec::new();
@@ -187,7 +187,7 @@ fn tasks(text: &str) -> Vec<Task<'_>> {
     found
 }
 
-/// What follows the last line that is `heading`.
+/// Returns the text after the last line that is `heading`.
 fn after_line<'t>(text: &'t str, heading: &str) -> Option<&'t str> {
     let mut found = None;
     let mut from = 0;
@@ -198,7 +198,7 @@ fn after_line<'t>(text: &'t str, heading: &str) -> Option<&'t str> {
     found
 }
 
-/// Where a line begins with `prefix`.
+/// Returns the position of a line that begins with `prefix`.
 fn line_start(text: &str, prefix: &str) -> Option<usize> {
     if text.starts_with(prefix) {
         return Some(0);
@@ -216,7 +216,7 @@ fn input_of(said: &[&str], user_text: &str) -> Value {
     json5::read(body).unwrap_or_else(|| Value::String(body.to_owned()))
 }
 
-/// A value that ends at a line's end; else the text up to the first empty line.
+/// Parses a value that ends at the end of a line; else takes the text up to the first empty line.
 fn value_of_task(input: &str) -> Value {
     match json5::read_prefix(input) {
         Some((value, rest)) if rest.trim_start_matches([' ', '\t', '\r']).is_empty() => value,
@@ -225,7 +225,7 @@ fn value_of_task(input: &str) -> Value {
     }
 }
 
-/// The body of the last `[Message from: CALLER]` or `[Message]`.
+/// Returns the body of the last `[Message from: CALLER]` or `[Message]`.
 fn message_body(text: &str) -> Option<&str> {
     let mut body = None;
     let mut from = 0;

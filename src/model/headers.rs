@@ -1,4 +1,4 @@
-//! The headers that an agent's configuration adds to a call, with the secrets in them: each goes only where it is bound.
+//! Headers that an agent's configuration adds to a call; a secret in one goes only to the hosts it is bound to.
 
 use crate::domain::chat::{HeaderText, ModelSettings};
 use crate::model::target_error::TargetError;
@@ -7,7 +7,7 @@ use crate::venue::secrets::Secret;
 use reqwest::Url;
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 
-/// The headers of a call to `url`, with the secrets that were opened for it.
+/// Resolves the headers of a call to `url`, with the secrets that were opened for it.
 pub(super) fn resolve(settings: &ModelSettings, secrets: &[Secret], url: &Url) -> Result<HeaderMap, TargetError> {
     let mut headers = HeaderMap::new();
     for (name, text) in &settings.headers {
@@ -28,7 +28,7 @@ pub(super) fn resolve(settings: &ModelSettings, secrets: &[Secret], url: &Url) -
     Ok(headers)
 }
 
-/// Whether a secret may go to this place.
+/// Checks that a secret may be sent to this URL.
 pub(super) fn check_bound(secret: &Secret, url: &Url) -> Result<(), TargetError> {
     let to = destination(url);
     if secret.hosts.permits(&to) {

@@ -1,22 +1,24 @@
-//! Reads the JSON5 that a prompt shows back into a value, for models that are made of rules.
+//! Parser of the JSON5 in prompts, for scripted models.
 
 use crate::domain::decode::number;
 use crate::domain::limits::VALUE_DEPTH;
 use serde_json::{Map, Value};
 
-/// Deepest nesting read; a deeper text is not a value.
+/// Deepest nesting that is parsed; a deeper text is not a value.
 const DEPTH_MAX: usize = VALUE_DEPTH;
 
-/// The value at the start of `text` and what follows it, or nothing when it does not start with
-/// one. Takes JSON and the JSON5 of the renderer: unquoted keys, either quote, comments, trailing
-/// commas. `NaN` and infinities become `null`, for JSON has no word for them.
+/// Parses the value at the start of `text` and returns it with the rest; `None` if there is none. It accepts JSON and
+/// the
+/// JSON5 of the renderer: unquoted keys, either quote, comments, trailing commas. `NaN` and infinities become `null`,
+/// which
+/// JSON lacks.
 pub fn read_prefix(text: &str) -> Option<(Value, &str)> {
     let mut reader = Reader { rest: text };
     let value = reader.value(0)?;
     Some((value, reader.rest))
 }
 
-/// The value that `text` is, when it is one and nothing else.
+/// Parses a text that is one value and nothing else.
 pub fn read(text: &str) -> Option<Value> {
     let (value, rest) = read_prefix(text)?;
     let mut reader = Reader { rest };
@@ -74,7 +76,7 @@ impl<'t> Reader<'t> {
         }
     }
 
-    /// A comma, or the closing bracket, which is left for the caller.
+    /// Skips a comma; a closing bracket is left for the caller.
     fn separator(&mut self, close: char) -> Option<()> {
         self.skip_blank()?;
         (self.take(",") || self.rest.starts_with(close)).then_some(())
@@ -127,7 +129,7 @@ impl<'t> Reader<'t> {
         self.rest.strip_prefix(token).map(|rest| self.rest = rest).is_some()
     }
 
-    /// Past white space and comments; nothing when a comment has no end.
+    /// Skips white space and comments; `None` if a comment has no end.
     fn skip_blank(&mut self) -> Option<()> {
         loop {
             self.rest = self.rest.trim_start();

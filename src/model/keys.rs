@@ -1,27 +1,27 @@
-//! API keys of the venue, as the environment has them.
+//! API keys of the venue, from environment variables.
 
 use crate::model::target_error::TargetError;
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// API keys by variable name; never printed.
+/// API keys by name of the variable; `Debug` prints only their number.
 #[derive(Clone, Default)]
 pub struct Keys(BTreeMap<String, String>);
 
 impl Keys {
-    /// From names and keys.
+    /// Makes a set of keys from names and values.
     pub fn new(keys: impl IntoIterator<Item = (String, String)>) -> Keys {
         Keys(keys.into_iter().collect())
     }
 
-    /// The variables of this process; those that are not UTF-8 are left out.
+    /// Reads the environment of this process; variables that are not UTF-8 are left out.
     pub fn from_env() -> Keys {
         Keys::new(
             std::env::vars_os().filter_map(|(name, key)| Some((name.into_string().ok()?, key.into_string().ok()?))),
         )
     }
 
-    /// The key in the variable of this name, without blanks around it.
+    /// Returns the key in the variable of this name, without blanks around it.
     pub(super) fn get(&self, name: &str) -> Result<String, TargetError> {
         match self.0.get(name).map(|key| key.trim()) {
             Some(key) if !key.is_empty() => Ok(key.to_owned()),

@@ -1,15 +1,15 @@
-//! What is known of a running model call, also after it was broken off.
+//! Progress of a model call, known even after it was aborted.
 
 use crate::domain::charge::{CallProgress, CallStage};
 use crate::domain::chat::Usage;
 use parking_lot::Mutex;
 
-/// The progress of one call: written by the model, read when the call has ended in whatever way.
+/// Progress of one call: written by the model, read after the call has ended or was dropped.
 #[derive(Debug, Default)]
 pub struct CallMeter(Mutex<CallProgress>);
 
 impl CallMeter {
-    /// What is known now.
+    /// Returns the progress so far.
     pub fn progress(&self) -> CallProgress {
         *self.0.lock()
     }
@@ -19,19 +19,19 @@ impl CallMeter {
         self.progress().stage > CallStage::NotAsked
     }
 
-    /// Notes that the call has come so far; it never goes back.
+    /// Records that the call reached a stage; it never goes back.
     pub fn mark(&self, stage: CallStage) {
         let mut progress = self.0.lock();
         progress.stage = progress.stage.max(stage);
     }
 
-    /// The call was refused, for nothing, and is made again.
+    /// Resets the progress of a call that was refused without charge and is made again.
     pub fn restart(&self) {
         *self.0.lock() = CallProgress { stage: CallStage::Asked, ..CallProgress::default() };
     }
 
-    /// Notes what has come of the reply, all together: what the provider has said of tokens, bytes of text, calls and
-    /// reasoning, and whether that is its end.
+    /// Records the reply so far: the provider's usage, bytes of text, calls and reasoning, and whether the reply is
+    /// complete.
     pub fn record(&self, usage: Usage, said_bytes: usize, is_whole: bool) {
         let mut progress = self.0.lock();
         *progress = CallProgress { stage: progress.stage, usage, said_bytes, is_whole };

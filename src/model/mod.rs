@@ -1,4 +1,4 @@
-//! Seam 3, `Model`: one request in, one reply out.
+//! Models: the trait [`Model`] takes one request and returns one reply; real and scripted providers implement it.
 
 pub mod registry;
 
@@ -33,87 +33,89 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
-/// What whoever waits for a reply is told while it is being made.
+/// Sender of a reply's text while the model writes it.
 #[derive(Debug)]
 pub struct LiveText {
     texts: UnboundedSender<String>,
-    /// How far the call has come.
+    /// Progress of the call.
     pub meter: Arc<CallMeter>,
 }
 
 impl LiveText {
-    /// Of a call with this meter, and where its pieces arrive.
+    /// Makes a sender for a call with this meter, and the receiver of its pieces.
     pub fn metered(meter: Arc<CallMeter>) -> (Self, UnboundedReceiver<String>) {
         let (texts, pieces) = unbounded_channel();
         (Self { texts, meter }, pieces)
     }
 
-    /// Of a call that nobody charges.
+    /// Makes a sender for a call that is not charged.
     pub fn channel() -> (Self, UnboundedReceiver<String>) {
         Self::metered(Arc::default())
     }
 
-    /// Passes a piece of the text on. Nobody may watch: the reply is complete without it.
+    /// Sends a piece of the text. The receiver may be gone: the reply is complete without it.
     pub fn send(&self, piece: String) {
         let _ = self.texts.send(piece);
     }
 }
 
-/// Why there is no reply.
+/// Error of a model call, by what a repetition can achieve.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ModelError {
-    /// 429, 5xx, overloaded, timeout, connection: the same request may succeed later.
+    /// 429, 5xx, overload, timeout, connection: the same request may succeed later.
     #[error("model `{model}` is unavailable: {reason}")]
     Transient {
-        /// `provider/name`.
+        /// Name of the model, `provider/name`.
         model: String,
-        /// The provider's words.
+        /// Message of the provider.
         reason: String,
-        /// What the provider asked for.
+        /// Pause that the provider asked for.
         retry_after: Option<Duration>,
     },
-    /// 401, 403, 404, no credit, unknown provider: no request of this configuration will succeed.
+    /// 401, 403, 404, no credit, unknown provider: no request with this configuration will succeed.
     #[error("model `{model}` can't be used: {reason}")]
     Unusable {
-        /// `provider/name`.
+        /// Name of the model, `provider/name`.
         model: String,
-        /// The provider's words.
+        /// Message of the provider.
         reason: String,
     },
-    /// It began a reply that has no end, or none that can be used: asked again, it would be paid again.
+    /// The reply has no end, or can't be used: a repetition would be charged again.
     #[error("model `{model}` gave no usable reply: {reason}")]
     Unbounded {
-        /// `provider/name`.
+        /// Name of the model, `provider/name`.
         model: String,
-        /// Which limit.
+        /// Limit that was exceeded.
         reason: String,
     },
-    /// It, or its provider's filter, refuses to answer what is said: asked again it would refuse again.
+    /// The model, or its provider's filter, refuses to answer: a repetition would be refused again.
     #[error("model `{model}` refused the request: it says: {reason}")]
     Declined {
-        /// `provider/name`.
+        /// Name of the model, `provider/name`.
         model: String,
-        /// The provider's words.
+        /// Message of the provider.
         reason: String,
     },
-    /// 400, context too long: this request never will.
+    /// 400, context too long: this request will never succeed.
     #[error("model `{model}` refused the request: {reason}")]
     Permanent {
-        /// `provider/name`.
+        /// Name of the model, `provider/name`.
         model: String,
-        /// The provider's words.
+        /// Message of the provider.
         reason: String,
     },
 }
 
-/// A language model.
+/// A language model, called with one request at a time.
 #[async_trait]
 pub trait Model: Send + Sync + 'static {
-    /// One reply; `secrets` are those that `request.model` names. Dropping the future aborts the call; what is known of
-    /// it then is in the meter of `live`. A crash before it returns: the call is made again, for no reply was received.
+    /// Returns one reply; `secrets` are those that `request.model` names. Dropping the future aborts the call; the
+    /// meter of
+    /// `live` then has its progress. After a crash before it returns, the call is made again: no reply was received.
     async fn complete(&self, request: &ModelRequest, secrets: &[Secret], live: &LiveText) -> Result<Reply, ModelError>;
 
-    /// Why no call of this model can be made for want of a key in the environment; `None`: it isn't known to be missing.
+    /// Returns why no call of this model is possible for want of a key in the environment; `None` if no key is known to
+    /// miss.
     fn missing_key(&self, _model: &ModelSettings) -> Option<String> {
         None
     }

@@ -18,37 +18,37 @@ use reqwest::header::CONTENT_TYPE;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Longest wait for a connection: a host that is up answers within a round trip.
+/// Longest wait for a connection: a reachable host answers within a round trip.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
-/// Idle connections kept per host; a worker runs few calls at once.
+/// Idle connections per host; a worker runs few calls at once.
 const IDLE_CONNECTIONS: usize = 8;
-/// Longest idle time of a connection: small model servers close theirs after 5 s, and a request that meets the end is
+/// Longest idle time of a connection: small model servers close theirs after 5 s, and a request sent at that moment is
 /// lost.
 const IDLE_TIME: Duration = Duration::from_secs(4);
-/// Longest wait for the end of a connection whose reply is whole, so that it can be used again.
+/// Longest wait for the end of a connection whose reply is complete, so that it can be reused.
 const DRAIN: Duration = Duration::from_millis(100);
-/// Longest wait for what follows the end of a reply: its usage, in most formats.
+/// Longest wait for data after the end of a reply: its usage, in most formats.
 const REST: Duration = Duration::from_secs(3);
-/// Most bytes of a refusal that are read.
+/// Bytes of a refusal that are read at most.
 const REFUSAL_BYTES: usize = 64 * 1024;
-/// How errors show the key of a call.
+/// Name that replaces the key of a call in errors.
 const VENUE_KEY: &str = "model-key";
 
-/// Every provider that is called over HTTP.
+/// Client of all providers that are called over HTTP.
 #[derive(Debug)]
 pub struct ModelProvider {
     client: reqwest::Client,
-    /// For URLs that the configuration doesn't name: it reaches no address that `http/*` may not.
+    /// Client for URLs that the configuration doesn't name: it reaches only addresses that `http/*` may.
     guarded: reqwest::Client,
-    /// For calls that the proxy carries.
+    /// Client for calls through the proxy.
     proxied: reqwest::Client,
     options: ProviderOptions,
 }
 
 impl ModelProvider {
-    /// Clients with one pool of connections. Fails when TLS can't be set up.
+    /// Makes the clients. Fails if TLS can't be set up.
     pub fn new(options: ProviderOptions) -> Result<ModelProvider, reqwest::Error> {
-        // A redirect would carry the key to another host, and a proxy that nobody asked for would see the prompt.
+        // A redirect would send the key to another host; a proxy of the environment would see the prompt.
         let builder = || {
             reqwest::Client::builder()
                 .no_proxy()
@@ -59,7 +59,7 @@ impl ModelProvider {
                 .pool_idle_timeout(IDLE_TIME)
         };
         let client = builder().build()?;
-        // No host may be called in most venues: one client then is enough.
+        // Most venues allow no hosts: one client is enough.
         let guarded = if options.others.hosts.is_empty() {
             client.clone()
         } else {
@@ -120,7 +120,7 @@ impl ModelProvider {
             (false, true) => &self.guarded,
             (false, false) => &self.client,
         };
-        // The base ends with `/`, and no path of a codec leads out of it.
+        // The base ends with `/`, and no path of a codec leaves it.
         let url = format!("{}{}", target.base_url, encoded.request.path);
         let body = serde_json::to_vec(&encoded.request.body).expect("values serialise");
         let meter = Arc::clone(&live.meter);
@@ -137,7 +137,7 @@ impl ModelProvider {
         post.send().await
     }
 
-    /// Reads a reply to its end.
+    /// Reads a reply to its end and sends its text on.
     async fn read(
         &self,
         mut answer: reqwest::Response,
@@ -146,7 +146,7 @@ impl ModelProvider {
         live: &LiveText,
     ) -> Result<Reply, ReadFailure> {
         let mut shown = mask.stream();
-        // Nobody may watch: the reply is complete without it.
+        // The receiver may be gone: the reply is complete without it.
         let mut show = |text: String| {
             let text = if mask.is_empty() { text } else { shown.push(&text) };
             if !text.is_empty() {
@@ -165,7 +165,7 @@ impl ModelProvider {
                 Err(error) => return Err(ReadFailure::Network(error)),
             }
         }
-        // What was read whole is not asked for again, whatever becomes of the connection: its usage may still come.
+        // A complete reply is not requested again, whatever happens to the connection; its usage may still come.
         let rest = async {
             while !decoder.is_done() {
                 let Ok(Some(bytes)) = answer.chunk().await else { return };
@@ -184,7 +184,7 @@ impl ModelProvider {
     }
 }
 
-/// Why a reply was not read to its end.
+/// Reason why a reply was not read to its end.
 enum ReadFailure {
     Decode(DecodeError),
     Network(reqwest::Error),
@@ -196,7 +196,7 @@ impl From<DecodeError> for ReadFailure {
     }
 }
 
-/// The beginning of a refusal, as far as it came.
+/// Reads the beginning of a refusal, as far as it came.
 async fn beginning(mut answer: reqwest::Response) -> String {
     let mut bytes = Vec::new();
     while bytes.len() < REFUSAL_BYTES {
@@ -219,7 +219,7 @@ impl Model for ModelProvider {
         let errors = with_key(&mask, &target.key);
         let masks = Masks { replies: &mask, errors: &errors };
         let mut outcome = self.call(&target, request, masks, live).await;
-        // A model that doesn't see would refuse every request of the session from now on.
+        // A model without sight would refuse every later request of the session.
         if let Err(error) = &outcome
             && refuses_attachments(error)
             && live.meter.progress().stage == CallStage::Refused
@@ -240,8 +240,8 @@ impl Model for ModelProvider {
     }
 }
 
-/// Whether a refusal may be one of what stands beside the text. Servers of models without sight answer a 500 as well
-/// (llama.cpp: "image input is not supported").
+/// Whether a refusal may be about attachments. Servers of models without sight answer 500, too (llama.cpp: "image input
+/// is not supported").
 fn refuses_attachments(error: &ModelError) -> bool {
     let (reason, words): (_, &[&str]) = match error {
         ModelError::Permanent { reason, .. } => {
@@ -257,7 +257,7 @@ fn refuses_attachments(error: &ModelError) -> bool {
     words.iter().any(|word| reason.contains(word))
 }
 
-/// The request with lines in the place of its attachments, when it has any.
+/// Replaces the attachments of a request by lines of text; `None` if it has none.
 fn without_attachments(request: &ModelRequest) -> Option<ModelRequest> {
     let is_loaded = |attachment: &Attachment| attachment.bytes.get().is_some();
     let mut plain = request.clone();
@@ -272,16 +272,17 @@ fn without_attachments(request: &ModelRequest) -> Option<ModelRequest> {
     is_changed.then_some(plain)
 }
 
-/// What is taken out of what a provider says.
+/// Secrets to replace in a provider's texts.
 #[derive(Clone, Copy)]
 struct Masks<'m> {
-    /// The owner's key.
+    /// The owner's secrets.
     replies: &'m Mask,
-    /// The key that was sent, whosever it is: providers repeat the one that they refuse.
+    /// All of them and the key that was sent, owner's or venue's: providers repeat a key that they refuse.
     errors: &'m Mask,
 }
 
-/// Masks the key that is sent, too. A keyless dummy is a word that may stand in any text: it is too short for a secret.
+/// Adds the sent key to a mask. The dummy of an endpoint without a key is too short for a secret: it may occur in any
+/// text.
 fn with_key(mask: &Mask, key: &str) -> Mask {
     let mut mask = mask.clone();
     if let (Ok(name), Ok(value)) = (SecretName::new(VENUE_KEY), Plain::new(key.to_owned())) {
@@ -290,7 +291,7 @@ fn with_key(mask: &Mask, key: &str) -> Mask {
     mask
 }
 
-/// What an error shows beside the provider's words has no key either.
+/// Masks the parts of an error that aren't the provider's words.
 fn without_key(error: ModelError, mask: &Mask) -> ModelError {
     let hide = |reason: String| mask.text(&reason).into_owned();
     match error {
@@ -304,7 +305,7 @@ fn without_key(error: ModelError, mask: &Mask) -> ModelError {
     }
 }
 
-/// A reply in which an owner's key doesn't stand: it goes into transcripts.
+/// Masks the owner's secrets in a reply, which goes into transcripts.
 fn masked(reply: Reply, mask: &Mask) -> Reply {
     if mask.is_empty() {
         return reply;

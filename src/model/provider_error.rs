@@ -1,4 +1,4 @@
-//! Which failures of a provider may go away by asking again, and when.
+//! Errors of providers: whether a repetition may succeed, and when.
 
 use crate::domain::decode;
 use crate::domain::secret::Mask;
@@ -12,15 +12,15 @@ use reqwest::header::{CONTENT_ENCODING, CONTENT_TYPE, DATE, HeaderMap, HeaderNam
 use serde_json::Value;
 use std::time::Duration;
 
-/// Milliseconds, which some providers send besides.
+/// Header of some providers with the pause in milliseconds.
 const RETRY_AFTER_MS: HeaderName = HeaderName::from_static("retry-after-ms");
-/// Longest provider's text kept.
+/// Characters of a provider's message that are kept.
 const REASON_CHARS_MAX: usize = 1_000;
-/// Longest value of a header that an error shows.
+/// Characters of a header's value that an error shows.
 const HEADER_CHARS: usize = 80;
-/// Types of errors that no repetition of the request mends.
+/// Types of errors that a repetition of the request can't change.
 const PERMANENT_TYPES: [&str; 3] = ["invalid_request_error", "request_too_large", "INVALID_ARGUMENT"];
-/// Types of errors that no other request mends either.
+/// Types of errors that no other request can change either.
 const UNUSABLE_TYPES: [&str; 8] = [
     "authentication_error",
     "permission_error",
@@ -32,12 +32,12 @@ const UNUSABLE_TYPES: [&str; 8] = [
     "NOT_FOUND",
 ];
 
-/// How a refusal begins that no other request mends either, of providers whose type of error doesn't say that nothing is
-/// paid: Anthropic answers 400 with `invalid_request_error`, DeepSeek and OpenRouter 402.
+/// Begins of messages of an empty account, for providers whose type of error doesn't say it: Anthropic answers 400 with
+/// `invalid_request_error`, DeepSeek and OpenRouter 402.
 const UNUSABLE_BEGINNINGS: [&str; 3] =
     ["your credit balance is too low", "insufficient balance", "insufficient credits"];
 
-/// What an answer says before its body.
+/// Status and headers of an answer.
 #[derive(Debug, Clone)]
 pub struct AnswerHead {
     status: StatusCode,
@@ -45,12 +45,12 @@ pub struct AnswerHead {
 }
 
 impl AnswerHead {
-    /// Of an answer whose body is still to be read.
+    /// Copies the head of an answer whose body is still to be read.
     pub fn of(answer: &reqwest::Response) -> Self {
         Self { status: answer.status(), headers: answer.headers().clone() }
     }
 
-    /// Status, content type and encoding, for whoever has called the wrong URL.
+    /// Describes status, content type and encoding, which show a wrong URL.
     fn describe(&self, mask: &Mask) -> String {
         let text = |name: &HeaderName| {
             let text = mask.text(self.headers.get(name)?.to_str().ok()?);
@@ -63,7 +63,7 @@ impl AnswerHead {
     }
 }
 
-/// The error of an answer whose status is no success. `body` may be cut; `mask` takes the key out that it repeats.
+/// Makes the error of an unsuccessful status. `body` may be cut; `mask` removes the key that it repeats.
 pub fn refusal(head: &AnswerHead, body: &str, model: &str, mask: &Mask) -> ModelError {
     let body = &mask.cut_text(body);
     let report = ProviderReport::of(&decode::data(body.as_bytes()).unwrap_or_else(|_| Value::String(body.to_owned())));
@@ -78,12 +78,12 @@ pub fn refusal(head: &AnswerHead, body: &str, model: &str, mask: &Mask) -> Model
     }
 }
 
-/// The error of bytes that are no reply. `mask` takes the key out that they repeat, before anything is cut.
+/// Makes the error of a body that is no reply. `mask` removes the key that it repeats, before anything is cut.
 pub fn decoding(error: DecodeError, head: &AnswerHead, model: &str, mask: &Mask) -> ModelError {
     let error = error.map_words(|words| short(&mask.cut_text(words)));
     match &error {
         DecodeError::Reported(report) => reported(report, head, model),
-        // Sampled again, the model may write a reply that is one.
+        // Sampled again, the model may write a valid reply.
         DecodeError::Cut | DecodeError::Unfinished(_) => transient(model, error.to_string(), None),
         DecodeError::Foreign(beginning) => {
             let begin =
@@ -101,7 +101,7 @@ pub fn decoding(error: DecodeError, head: &AnswerHead, model: &str, mask: &Mask)
     }
 }
 
-/// An error that came inside a reply that began well.
+/// Makes the error of an event inside a reply that began well.
 fn reported(report: &ProviderReport, head: &AnswerHead, model: &str) -> ModelError {
     let reason = report.message.clone();
     let status = report.status.and_then(|status| StatusCode::from_u16(status).ok());
@@ -115,7 +115,7 @@ fn reported(report: &ProviderReport, head: &AnswerHead, model: &str) -> ModelErr
 }
 
 fn is_of_unusable(report: &ProviderReport) -> bool {
-    // Further on the words may be those of the request, which some providers quote.
+    // Only at the beginning: further on, providers may quote the request.
     let message = report.message.trim_start().to_lowercase();
     is_of(report, &UNUSABLE_TYPES) || UNUSABLE_BEGINNINGS.iter().any(|words| message.starts_with(words))
 }
@@ -124,12 +124,12 @@ fn is_of(report: &ProviderReport, types: &[&str]) -> bool {
     report.kinds.iter().any(|kind| types.contains(&kind.as_str()))
 }
 
-/// It goes on for longer than it may.
+/// Makes the error of a reply over a limit of bytes or tokens.
 pub fn too_much(model: &str, limit: &TooMuch) -> ModelError {
     ModelError::Unbounded { model: model.to_owned(), reason: limit.to_string() }
 }
 
-/// The call took longer than it may.
+/// Makes the error of a call over its time limit.
 pub fn too_long(model: &str, limit: Duration) -> ModelError {
     transient(model, format!("no complete reply within {} s", limit.as_secs_f64()), None)
 }
@@ -146,8 +146,8 @@ fn unusable(model: &str, reason: String) -> ModelError {
     ModelError::Unusable { model: model.to_owned(), reason }
 }
 
-/// The key or the name of the model is wrong: every request would be refused. Gateways answer 402 and
-/// 403 to single requests as well, for what stands in them.
+/// Whether the key or the name of the model is wrong, so that every request would be refused. Gateways answer 402 and
+/// 403 to single requests as well, for their content.
 fn is_unusable(status: StatusCode) -> bool {
     matches!(status, StatusCode::UNAUTHORIZED | StatusCode::NOT_FOUND)
 }
@@ -155,14 +155,14 @@ fn is_unusable(status: StatusCode) -> bool {
 fn is_transient(status: StatusCode) -> bool {
     status.is_server_error()
         || matches!(status, StatusCode::REQUEST_TIMEOUT | StatusCode::TOO_EARLY | StatusCode::TOO_MANY_REQUESTS)
-        // Redirects are not followed, for they would take the key along; a gateway's detour may end.
+        // Redirects are not followed, because they would get the key; a gateway's detour may end.
         || status.is_redirection()
 }
 
-/// There is no whole answer.
+/// Makes the error of an answer that did not arrive whole.
 pub fn network(error: &reqwest::Error, model: &str) -> ModelError {
-    // The chain says more than the error: `connection refused` is its last link.
-    // Where a venue's endpoints are is nothing for those who read a job.
+    // The chain has more than the outermost error: `connection refused` is its last link. The URL is removed: readers
+    // of a job must not see where a venue's endpoints are.
     let place = error.url().map(|url| format!(" for url ({url})")).unwrap_or_default();
     let mut links = causes(error);
     if let (Some(outermost), false) = (links.first_mut(), place.is_empty()) {
@@ -172,7 +172,7 @@ pub fn network(error: &reqwest::Error, model: &str) -> ModelError {
     if error.is_builder() { permanent(model, short(&reason)) } else { transient(model, short(&reason), None) }
 }
 
-/// The proxy did not carry the call.
+/// Makes the error of a call that the proxy did not carry.
 pub fn not_carried(failure: &ProxyFailure, model: &str) -> ModelError {
     let reason = short(&failure.to_string());
     match failure {
@@ -187,7 +187,7 @@ fn short(text: &str) -> String {
     text.trim().chars().take(REASON_CHARS_MAX).collect()
 }
 
-/// What `retry-after-ms` or `Retry-After` ask for; a date is taken relative to the response's own.
+/// Parses `retry-after-ms` or `Retry-After`; a date is relative to that of the response.
 fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     let text = |name: &HeaderName| headers.get(name)?.to_str().ok().map(str::trim);
     let seconds = |text: &str| text.parse::<f64>().ok().and_then(|number| Duration::try_from_secs_f64(number).ok());

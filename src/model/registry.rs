@@ -1,4 +1,4 @@
-//! The model that a worker is given: it finds the provider a request names, and holds what every provider keeps to.
+//! The models of a worker: selects the provider that a request names, and applies limits that hold for all of them.
 
 use crate::domain::chat::{ModelRequest, ModelSettings, Reply};
 use crate::domain::wire::reply::check_size;
@@ -15,21 +15,21 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// Options of every provider.
+/// Options of all providers.
 #[derive(Debug, Clone)]
 pub struct ModelOptions {
-    /// Rules of `scripted`: a file or a folder.
+    /// Rules of `scripted`: path of a file or a folder.
     pub scripted: Option<PathBuf>,
-    /// Of all others.
+    /// Options of the providers that are called over HTTP.
     pub providers: ProviderOptions,
-    /// File with one JSON line per step of each call, of whatever provider.
+    /// File with one JSON line per step of each call, for all providers.
     pub calls_log: Option<PathBuf>,
-    /// Longest call, from its beginning to the last piece of the reply, of whatever provider.
+    /// Longest call of any provider, from its beginning to the last piece of the reply.
     pub timeout: Duration,
 }
 
 impl Default for ModelOptions {
-    /// 10 minutes: the longest that providers themselves let a call take.
+    /// Sets 10 minutes, the longest that providers allow a call to take.
     fn default() -> Self {
         Self {
             scripted: None,
@@ -40,19 +40,19 @@ impl Default for ModelOptions {
     }
 }
 
-/// Every model, by provider.
+/// All models, by provider.
 #[derive(Debug)]
 pub struct Models {
     scripted: Scripted,
     provider: ModelProvider,
     timeout: Duration,
     log: Option<CallsLog>,
-    /// Calls of the providers that are called over HTTP.
+    /// Number of calls over HTTP so far.
     calls: AtomicU64,
 }
 
 impl Models {
-    /// With their options. Fails when TLS can't be set up.
+    /// Makes all providers. Fails if TLS can't be set up.
     pub fn new(options: ModelOptions) -> Result<Models, reqwest::Error> {
         let log = options.calls_log.map(CallsLog::new);
         let scripted = ScriptedOptions { place: options.scripted, calls_log: log.clone() };
@@ -62,7 +62,7 @@ impl Models {
     }
 
     async fn answer(&self, request: &ModelRequest, secrets: &[Secret], live: &LiveText) -> Result<Reply, ModelError> {
-        // It logs its calls with the rules that answer them.
+        // `scripted` logs its calls itself, with the rules that answer them.
         if request.model.provider == SCRIPTED {
             return self.scripted.complete(request, secrets, live).await;
         }

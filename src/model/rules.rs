@@ -1,4 +1,4 @@
-//! The rules file of a scripted model: its format, which rule answers, and what it answers.
+//! The rules file of a scripted model: its format, which rule matches, and what it answers.
 //!
 //! ```toml
 //! # Optional. One JSON line per step of a call is appended here: {turn, model, rule, call, pid, event}. A file in the
@@ -9,7 +9,7 @@
 //! [[rule]]
 //! [rule.when]
 //! model = "small"          # name of the model that was asked for
-//! agent = "clerk"          # who asks
+//! agent = "clerk"          # id of the agent
 //! turn = 2                 # model calls of this task, this one included
 //! last_role = "tool"       # user | assistant | tool: role of the last message
 //! prompt = "[Context: P]"  # is in the prompt, the system prompt included
@@ -28,8 +28,8 @@
 //! calls = [{ tool = "pay", arguments = { id = "{{input.id}}" } }]
 //! ```
 //!
-//! Templates are `{{input}}` (the task's input), `{{tool_result}}`, both with a path into them,
-//! `{{call}}` (number of the call in this process) and `{{turn}}`.
+//! Templates are `{{input}}` (the task's input), `{{tool_result}}`, both optionally with a path into them, `{{call}}`
+//! (number of the call in this process) and `{{turn}}`.
 
 use crate::config::position::FilePosition;
 use crate::domain::chat::{Arguments, Reply, ToolCall, Usage};
@@ -44,7 +44,7 @@ use serde_json::{Map, Value};
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Most rules of one file.
+/// Rules of one file at most.
 const RULES_MAX: usize = 10_000;
 
 const TOP_KEYS: [&str; 2] = ["calls_log", "rule"];
@@ -55,58 +55,58 @@ const THEN_KEYS: [&str; 9] =
 const CALL_KEYS: [&str; 2] = ["tool", "arguments"];
 const USAGE_KEYS: [&str; 5] = ["input", "output", "cache_read", "cache_write", "reasoning"];
 
-/// A rules file.
+/// Contents of a rules file.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct ScriptRules {
-    /// Where calls are logged, as written.
+    /// Path of the log of calls, as written in the file.
     pub calls_log: Option<PathBuf>,
-    /// The rules, first match wins.
+    /// The rules in order; the first that matches answers.
     pub rules: Vec<ScriptRule>,
 }
 
-/// One rule.
+/// One rule: conditions and an answer.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct ScriptRule {
-    /// When it answers.
+    /// Conditions under which it answers.
     pub when: When,
-    /// What it answers.
+    /// Answer of the rule.
     pub then: Then,
 }
 
-/// Conditions; absent ones hold.
+/// Conditions of a rule; an absent one always holds.
 #[derive(Debug, Clone, PartialEq, Default, Deserialize)]
 pub struct When {
     /// Name of the model.
     pub model: Option<String>,
-    /// Model calls of this task, this one included.
+    /// Number of model calls of this task, this one included.
     pub turn: Option<usize>,
     /// Role of the last message.
     pub last_role: Option<LastRole>,
-    /// Part of the whole prompt.
+    /// Text that the whole prompt contains.
     pub prompt: Option<String>,
-    /// Part of the last user text or of the last message.
+    /// Text that the last user text or the last message contains.
     pub text: Option<String>,
-    /// Name of the last tool result of this task.
+    /// Name of the tool of this task's last result.
     pub tool: Option<String>,
-    /// Part of its text.
+    /// Text that this result contains.
     pub tool_result: Option<String>,
-    /// Who asks.
+    /// Id of the agent.
     pub agent: Option<String>,
 }
 
-/// Role of a message.
+/// Role of a message, as written in a rule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum LastRole {
-    /// The caller, or context.
+    /// A caller's message, or context.
     User,
-    /// The model.
+    /// A reply of the model.
     Assistant,
-    /// A tool's result.
+    /// The result of a tool.
     Tool,
 }
 
-/// An answer, before its templates are filled.
+/// Answer of a rule, before its templates are filled.
 #[derive(Debug, Clone, PartialEq, Default, Deserialize)]
 pub struct Then {
     /// Text of the reply.
@@ -121,45 +121,45 @@ pub struct Then {
     /// Milliseconds between pieces of the text.
     #[serde(default)]
     pub stream_chunk_ms: u64,
-    /// Tokens.
+    /// Tokens of the call; estimated if absent.
     pub usage: Option<UsageRule>,
-    /// The reply ends at its limit of tokens.
+    /// Whether the reply ends at its limit of tokens.
     #[serde(default)]
     pub truncated: bool,
-    /// What goes wrong instead.
+    /// Fault instead of a reply.
     pub fault: Option<Fault>,
-    /// Of `rate_limit` and `overloaded`.
+    /// Pause in milliseconds that `rate_limit` and `overloaded` ask for.
     pub retry_after_ms: Option<u64>,
-    /// Fault only the first n calls of this rule in this process.
+    /// Number of this rule's first calls in this process that fail.
     pub times: Option<u64>,
 }
 
-/// A call of a reply.
+/// A call in a rule's reply.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 pub struct CallRule {
     /// Name of the tool.
     pub tool: String,
-    /// Its arguments.
+    /// Arguments, with templates.
     #[serde(default = "empty_map")]
     pub arguments: Value,
 }
 
-/// Tokens of a reply.
+/// Tokens of a call, as written in a rule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 pub struct UsageRule {
-    /// Prompt tokens.
+    /// Tokens of the prompt.
     #[serde(default)]
     pub input: u64,
-    /// Reply tokens.
+    /// Tokens of the reply.
     #[serde(default)]
     pub output: u64,
-    /// Of `input`: read from the provider's cache.
+    /// Part of `input` read from the provider's cache.
     #[serde(default)]
     pub cache_read: u64,
-    /// Of `input`: written to the provider's cache.
+    /// Part of `input` written to the provider's cache.
     #[serde(default)]
     pub cache_write: u64,
-    /// Of `output`: reasoning.
+    /// Part of `output` used for reasoning.
     #[serde(default)]
     pub reasoning: u64,
 }
@@ -171,43 +171,43 @@ impl From<UsageRule> for Usage {
     }
 }
 
-/// What can go wrong.
+/// Fault of a scripted call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Fault {
-    /// 429.
+    /// Status 429: too many requests.
     RateLimit,
-    /// 503.
+    /// Status 503, or 529 of Anthropic.
     Overloaded,
-    /// 401.
+    /// Status 401: wrong key.
     Unauthorized,
-    /// 400.
+    /// Status 400: bad request.
     BadRequest,
     /// The connection ends in the middle of the reply.
     CutStream,
     /// The arguments of the first call are cut JSON.
     BadJson,
-    /// Nothing comes, ever.
+    /// No answer ever comes.
     Hang,
 }
 
-/// What a call gets.
+/// Answer to one call, with templates filled.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RuleAnswer {
-    /// Before the first piece.
+    /// Pause before the first piece.
     pub delay: Duration,
-    /// Between pieces of the text.
+    /// Pause between pieces of the text.
     pub chunk_delay: Duration,
     /// The reply; with `cut_stream` the one that is cut.
     pub reply: Reply,
-    /// What goes wrong instead; `bad_json` is already in the reply.
+    /// Fault instead of the reply; `bad_json` is already in the reply.
     pub fault: Option<Fault>,
-    /// What a 429 or 503 asks for.
+    /// Pause that a 429 or 503 asks for.
     pub retry_after: Option<Duration>,
 }
 
 impl ScriptRules {
-    /// Reads TOML, or JSON when the text begins with `{`.
+    /// Parses TOML, or JSON if the text begins with `{`.
     pub fn parse(text: &str) -> Result<ScriptRules, RulesError> {
         Self::read(text).map_err(|error| error.with_position(text))
     }
@@ -231,12 +231,12 @@ impl ScriptRules {
         Ok(ScriptRules { calls_log, rules })
     }
 
-    /// Whether some rule looks at the whole prompt.
+    /// Whether some rule tests the whole prompt.
     pub fn want_prompt(&self) -> bool {
         self.rules.iter().any(|rule| rule.when.prompt.is_some())
     }
 
-    /// The first rule that answers, and its place.
+    /// Returns the first rule that matches, and its index.
     pub fn find(&self, facts: &RequestFacts) -> Option<(usize, &ScriptRule)> {
         self.rules.iter().enumerate().find(|(_, rule)| rule.when.holds(facts))
     }
@@ -264,8 +264,9 @@ impl ScriptRule {
         Ok(rule)
     }
 
-    /// What a call gets. `call` numbers the calls of the process, `hit` those of this rule; both
-    /// from 1.
+    /// Makes the answer to a call. `call` is the number of the call in the process, `hit` that among the rule's calls;
+    /// both from
+    /// 1.
     pub fn answer(&self, facts: &RequestFacts, call: u64, hit: u64) -> Result<RuleAnswer, TemplateError> {
         let then = &self.then;
         let fault = then.fault.filter(|_| then.times.is_none_or(|times| hit <= times));
@@ -335,7 +336,7 @@ impl Then {
 
     fn reply(&self, facts: &RequestFacts, call: u64, fault: Option<Fault>) -> Result<Reply, TemplateError> {
         let text = fill_text(&self.text, facts, call)?;
-        // Ids are a function of the turn: workers number their calls independently.
+        // Ids depend on the turn only: workers number their calls independently.
         let turn = facts.turn_name.rsplit('/').next().filter(|turn| !turn.is_empty());
         let prefix = turn.map_or_else(|| format!("n{call}"), |turn| format!("t{turn}"));
         let mut calls = Vec::with_capacity(self.calls.len());
@@ -353,7 +354,7 @@ impl Then {
     }
 }
 
-/// About how many tokens a reply is.
+/// Estimates the tokens of a reply.
 pub fn reply_tokens(text: &str, calls: &[ToolCall]) -> u64 {
     let call_tokens = |call: &ToolCall| match &call.arguments {
         Arguments::Json(value) => tokens(&call.name) + tokens(&value.to_string()),
@@ -362,14 +363,15 @@ pub fn reply_tokens(text: &str, calls: &[ToolCall]) -> u64 {
     tokens(text) + calls.iter().map(call_tokens).sum::<u64>()
 }
 
-/// JSON without its last character: what a reply cut by a token limit looks like.
+/// Returns JSON without its last character, like a reply cut by a limit of tokens.
 fn cut_json(value: &Value) -> String {
     let mut text = value.to_string();
     text.pop();
     text
 }
 
-/// Where and why, without the line itself: the path may have come from an agent, the file may be none of its business.
+/// Makes a syntax error without the line itself: an agent may have named the path, and the file may hold something
+/// else.
 fn toml_syntax(text: &str, error: &toml::de::Error) -> RulesError {
     let place = error.span().and_then(|span| FilePosition::of_byte(text, span.start));
     let place = place.unwrap_or(FilePosition::new(1, 1));

@@ -1,40 +1,40 @@
-//! What is wrong with a rules file, and where in it.
+//! Errors of a rules file, with their position.
 
 use crate::config::position::{FilePosition, locate};
 use std::fmt;
 
-/// Why a rules file can't be used.
+/// Reason why a rules file can't be used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum RulesError {
-    /// Neither TOML nor JSON.
+    /// The text is neither TOML nor JSON.
     #[error("{0}")]
     Syntax(String),
-    /// A key that means nothing.
+    /// The file has an unknown key.
     #[error("unknown key `{key}` in {place}{}{}", .nearest.map(|n| format!(", did you mean `{n}`")).unwrap_or_default(), suffix(.position.as_ref()))]
     UnknownKey {
         /// The key that the file has.
         key: String,
         /// The part of the file that has it.
         place: RulesPlace,
-        /// The nearest known one.
+        /// The nearest known key.
         nearest: Option<&'static str>,
-        /// Position of the key.
+        /// Line and column of the key.
         position: Option<FilePosition>,
     },
-    /// A value of the wrong kind, or a combination without meaning.
+    /// A value of the wrong type, or a combination without meaning.
     #[error("{place}: {reason}{}", suffix(.position.as_ref()))]
     Invalid {
         /// The part of the file that has it.
         place: RulesPlace,
-        /// What is wrong.
+        /// What was expected and found.
         reason: String,
-        /// Line and column of it, or of the part that has it; `None` where they can't be told.
+        /// Line and column of the value, or of the part that has it; `None` if unknown.
         position: Option<FilePosition>,
     },
 }
 
 impl RulesError {
-    /// Whether it may be of a file that was never meant to hold rules.
+    /// Whether the file may be one that was never meant to hold rules.
     #[must_use]
     pub fn is_of_another_file(&self) -> bool {
         match self {
@@ -44,7 +44,7 @@ impl RulesError {
         }
     }
 
-    /// The same with its position in the text of the file.
+    /// Adds the position in the text of the file.
     #[must_use]
     pub(super) fn with_position(mut self, text: &str) -> Self {
         match &mut self {
@@ -62,7 +62,7 @@ fn suffix(position: Option<&FilePosition>) -> String {
     position.map(|position| format!(" ({position})")).unwrap_or_default()
 }
 
-/// A part of a rules file; in words it is a rule's number and the key in it.
+/// A part of a rules file; its text is the number of the rule and a key.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct RulesPlace {
     /// Number of the rule, counted from 1; `None`: the file itself.
@@ -74,18 +74,18 @@ pub struct RulesPlace {
 }
 
 impl RulesPlace {
-    /// A rule, by its number from 1.
+    /// Makes the place of a rule, by its number from 1.
     pub fn rule(number: usize) -> Self {
         Self { rule: Some(number), ..Self::default() }
     }
 
-    /// What stands under a key of it.
+    /// Returns the place of a key of this part.
     #[must_use]
     pub fn key(&self, key: &'static str) -> Self {
         Self { key: Some(key), ..self.clone() }
     }
 
-    /// What the steps lead to from it.
+    /// Returns the place that the steps lead to from here.
     #[must_use]
     pub fn child(&self, steps: impl IntoIterator<Item = String>) -> Self {
         let mut place = self.clone();
@@ -97,7 +97,7 @@ impl RulesPlace {
         let index = self.rule.map(|number| (number - 1).to_string());
         let rule = index.iter().flat_map(|index| ["rule", index.as_str()]);
         let inner = self.inner.iter().map(String::as_str);
-        // The calls and the usage stand in the answer.
+        // Calls and usage are keys of the answer.
         let outer = self.key.filter(|key| matches!(*key, "calls" | "usage")).map(|_| "then");
         let steps: Vec<&str> = rule.chain(outer).chain(self.key).chain(inner).chain(more.iter().copied()).collect();
         locate(text, &steps)

@@ -1,4 +1,4 @@
-//! Where rules files may be: the one file, or the one folder, that the venue's configuration names.
+//! Places of rules files: the one file, or the one folder, that the venue's configuration names.
 
 use crate::config::files::{SETTINGS_FILE_BYTES, read_text_file};
 use crate::model::calls_log::CallsLog;
@@ -6,14 +6,14 @@ use crate::model::rules::ScriptRules;
 use crate::model::rules_error::RulesError;
 use std::path::{Component, Path, PathBuf};
 
-/// Most entries of a folder, and levels of folders in it, that are looked at for rules at the start.
+/// Entries of a folder, and levels of folders in it, that are searched for rules at the start.
 const FOLDER_ENTRIES: usize = 10_000;
 const FOLDER_LEVELS: usize = 4;
 
-/// What names of rules files end in; a file of another name is read when an agent names it.
+/// Extensions of rules files; a file of another name is read only when an agent names it.
 const ENDINGS: [&str; 3] = ["toml", "json", "rules"];
 
-/// Why there are no rules; none of them goes away by asking again. What is outside the place is not told.
+/// Error of rules that can't be loaded; a repetition doesn't help. Nothing is said about files outside the place.
 #[derive(Debug, thiserror::Error)]
 pub enum PlaceError {
     /// The venue has no rules.
@@ -21,44 +21,44 @@ pub enum PlaceError {
         "the provider `scripted` has no model `{0}` here, only `echo` and `never`; who runs this venue names a file or a folder of rules in `models.scripted`"
     )]
     None(String),
-    /// Not a file of the folder.
+    /// The name is not that of a file in the folder.
     #[error("there is no rules file `{0}` in the folder that `models.scripted` names")]
     Unknown(String),
     /// The file can't be read.
     #[error("rules file `{file}` can't be read: {reason}")]
     Unreadable {
-        /// As given.
+        /// Name as given.
         file: String,
-        /// What is wrong.
+        /// Message of the system.
         reason: String,
     },
-    /// It is not a rules file.
+    /// The file is not a rules file.
     #[error("rules file `{file}`: {error}")]
     Rules {
-        /// As given.
+        /// Name as given.
         file: String,
-        /// What is wrong.
+        /// Error of the rules.
         error: Box<RulesError>,
     },
-    /// It would write anywhere.
+    /// The log would be outside the folder.
     #[error("`calls_log` of rules file `{0}` is not a file in the folder of the rules")]
     LogOutside(String),
 }
 
-/// Rules with the log that they name.
+/// Loaded rules, with the log that they name.
 #[derive(Debug)]
 pub struct FoundRules {
-    /// What they are called.
+    /// Name of the rules in messages.
     pub name: String,
-    /// Whether they answer for every name.
+    /// Whether they answer for every name of a model.
     pub every: bool,
-    /// The rules.
+    /// Parsed rules of the file.
     pub rules: ScriptRules,
-    /// Their own log.
+    /// Log that the file names.
     pub log: Option<CallsLog>,
 }
 
-/// The rules that a name stands for. Blocks.
+/// Loads the rules of a model's name. It blocks.
 pub fn find(place: Option<&Path>, name: &str) -> Result<FoundRules, PlaceError> {
     let place = place.ok_or_else(|| PlaceError::None(name.to_owned()))?;
     if !place.is_dir() {
@@ -72,14 +72,14 @@ pub fn find(place: Option<&Path>, name: &str) -> Result<FoundRules, PlaceError> 
     read(&path, name.to_owned(), &folder, false)
 }
 
-/// A file, for whoever may choose any.
+/// Loads a rules file, for a caller that may choose any.
 pub fn file(path: &Path) -> Result<FoundRules, PlaceError> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     read(path, path.display().to_string(), folder, true)
 }
 
-/// Checks the place of a configuration before a task needs it: the file, or the files of the folder that are meant to hold
-/// rules. Blocks.
+/// Checks the configured place before a task needs it: the file, or the files of the folder that look like rules. It
+/// blocks.
 pub fn check(place: &Path) -> Result<(), PlaceError> {
     if !place.is_dir() {
         return file(place).map(drop);
@@ -89,7 +89,7 @@ pub fn check(place: &Path) -> Result<(), PlaceError> {
 }
 
 fn check_one(folder: &Path, path: &Path) -> Result<(), PlaceError> {
-    // Beside rules lie other files, and those of which an agent's name can't be.
+    // The folder may hold other files, and files whose name no agent can write.
     let Ok(text) = read_text_file(path, SETTINGS_FILE_BYTES) else { return Ok(()) };
     match read(path, path.display().to_string(), folder, false) {
         Err(PlaceError::Rules { error, .. }) if error.is_of_another_file() && !mentions_rules(&text) => Ok(()),
@@ -97,7 +97,7 @@ fn check_one(folder: &Path, path: &Path) -> Result<(), PlaceError> {
     }
 }
 
-/// Files below a folder whose names end as those of rules do, sorted; `left` bounds the entries that are looked at.
+/// Lists files below a folder with an extension of rules, sorted; `left` bounds the entries that are read.
 fn rules_files(folder: &Path, levels: usize, left: &mut usize) -> Vec<PathBuf> {
     let Ok(entries) = folder.read_dir() else { return Vec::new() };
     let mut entries: Vec<PathBuf> = entries.filter_map(Result::ok).map(|entry| entry.path()).take(*left).collect();
@@ -118,7 +118,7 @@ fn rules_files(folder: &Path, levels: usize, left: &mut usize) -> Vec<PathBuf> {
     found
 }
 
-/// Whether a line of a text begins as the rules of a file do.
+/// Whether a line of a text begins like the rules of a file.
 fn mentions_rules(text: &str) -> bool {
     text.lines().any(|line| line.trim_start_matches(['[', '{', '"', '\'', ' ', '\t']).starts_with("rule"))
 }
@@ -135,14 +135,14 @@ fn read(path: &Path, name: String, folder: &Path, every: bool) -> Result<FoundRu
     Ok(FoundRules { name, every, rules, log })
 }
 
-/// A path in a folder that can't leave it by its name.
+/// Joins a path to a folder that its name can't leave.
 fn inside(folder: &Path, name: &Path) -> Option<PathBuf> {
     let mut parts = name.components().peekable();
     parts.peek()?;
     parts.all(|part| matches!(part, Component::Normal(_))).then(|| folder.join(name))
 }
 
-/// A log in the folder, as a file of its own or one that isn't there yet.
+/// Makes a log in the folder, at a regular file or one that doesn't exist yet.
 fn log_in(folder: &Path, log: &Path) -> Option<CallsLog> {
     let folder = folder.canonicalize().ok()?;
     let path = folder.join(log);

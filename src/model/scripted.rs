@@ -1,4 +1,4 @@
-//! A model without a network: the built-in names `echo` and `never`, or rules of the venue's.
+//! Scripted models, without a network: the built-in names `echo` and `never`, or rules of the venue.
 
 use crate::domain::charge::CallStage;
 use crate::domain::chat::{ModelRequest, Reply, Usage};
@@ -17,30 +17,30 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// Answers with the text of the last task or message.
+/// Name of the model that answers with the text of the last task or message.
 pub const ECHO: &str = "echo";
-/// Hangs until it is dropped.
+/// Name of the model that never answers.
 pub const NEVER: &str = "never";
 
-/// Stands for the configured rules file; no file can have this name.
+/// Key of the configured rules file; no file can have this name.
 const CONFIGURED: &str = "";
 
-/// Files of a folder that are kept read.
+/// Files of a folder that stay loaded.
 const SCRIPTS: usize = 1_000;
 
 /// Characters of one piece of a streamed text.
 const CHUNK_CHARS: usize = 12;
-/// Where rules are, and where calls are logged.
+/// Places of rules and of the log of calls.
 #[derive(Debug, Clone, Default)]
 pub struct ScriptedOptions {
-    /// A rules file answers for every name but the built-in ones, which `when.model` tells apart; in a folder a name
-    /// is the path of a rules file, relative to it. When absent, there are only the built-in names.
+    /// A rules file answers for all names but the built-in ones, which `when.model` distinguishes; in a folder, the
+    /// model's name is the relative path of a rules file. Without it, there are only the built-in names.
     pub place: Option<PathBuf>,
-    /// One JSON line per call; a file's own `calls_log` wins.
+    /// Log with one JSON line per call; the `calls_log` of a rules file takes precedence.
     pub calls_log: Option<CallsLog>,
 }
 
-/// What a name stands for.
+/// Answers behind a name.
 #[derive(Debug)]
 enum Source {
     Echo,
@@ -48,7 +48,7 @@ enum Source {
     Rules(ScriptRules),
 }
 
-/// A rules file or a built-in, with what it counts.
+/// A rules file or a built-in name, with its counts of calls.
 #[derive(Debug)]
 pub struct Script {
     name: String,
@@ -58,29 +58,29 @@ pub struct Script {
     log: Option<CallsLog>,
 }
 
-/// Why there is no answer; none of them goes away by asking again.
+/// Error of a scripted call; a repetition doesn't help.
 #[derive(Debug, thiserror::Error)]
 pub enum ScriptError {
-    /// There are no such rules.
+    /// The rules can't be loaded.
     #[error(transparent)]
     Place(#[from] PlaceError),
     /// Too many files of the folder are in use.
     #[error("more than {SCRIPTS} rules files are in use; put their rules into fewer, told apart by `when.agent`")]
     TooMany,
-    /// No rule answers.
+    /// No rule matches the request.
     #[error("no rule of `{file}` answers turn {turn} of agent `{agent}`, last role {last_role}, text `{text}`{}", .tool.as_ref().map(|tool| format!(", result of `{tool}`")).unwrap_or_default())]
     NoRule {
         /// Name of the script.
         file: String,
-        /// Of the task.
+        /// Number of model calls of the task.
         turn: usize,
-        /// Who asked.
+        /// Id of the agent.
         agent: String,
         /// Role of the last message.
         last_role: &'static str,
         /// Start of the last message.
         text: String,
-        /// Whose result came last.
+        /// Tool of the last result.
         tool: Option<String>,
     },
     /// A template has no value.
@@ -88,9 +88,9 @@ pub enum ScriptError {
     Template {
         /// Name of the script.
         file: String,
-        /// Counted from 1.
+        /// Number of the rule, from 1.
         rule: usize,
-        /// Which template.
+        /// Error of the template.
         error: TemplateError,
     },
     /// The call can't be logged.
@@ -98,17 +98,17 @@ pub enum ScriptError {
     Log(#[from] LogError),
 }
 
-/// A call that a script has answered and not yet finished.
+/// A call that a script has answered and that has not ended.
 #[derive(Debug)]
 pub struct TakenCall {
-    /// What it gets.
+    /// Answer to the call.
     pub answer: RuleAnswer,
     log: Option<CallsLog>,
     entry: LoggedCall,
 }
 
 impl Script {
-    /// A built-in, or the rules file of somebody who may choose any. Blocks.
+    /// Loads a built-in name, or any rules file. It blocks.
     pub fn load(name: &str, calls_log: Option<CallsLog>) -> Result<Script, ScriptError> {
         let calls = Arc::default();
         Ok(match built_in(name) {
@@ -117,7 +117,7 @@ impl Script {
         })
     }
 
-    /// Rules that are no file; `name` is for messages.
+    /// Makes a script of rules that are no file; `name` is for messages.
     pub fn of(name: &str, rules: ScriptRules) -> Script {
         Script::new(name, Source::Rules(rules), None, Arc::default())
     }
@@ -135,7 +135,7 @@ impl Script {
         Script { name: name.to_owned(), source, hits, calls, log }
     }
 
-    /// Counts a call, logs it as started and says what it gets.
+    /// Counts a call, logs it as started and returns its answer.
     pub async fn take(&self, request: &ModelRequest) -> Result<TakenCall, ScriptError> {
         let mut facts = RequestFacts::of(request);
         if matches!(&self.source, Source::Rules(rules) if rules.want_prompt()) {
@@ -163,7 +163,7 @@ impl Script {
         Ok(TakenCall { answer, log: self.log.clone(), entry })
     }
 
-    /// Its name, then the models that its rules name, sorted.
+    /// Returns the name of the script, then the models that its rules name, sorted.
     pub fn models(&self) -> Vec<&str> {
         let rules = match &self.source {
             Source::Rules(rules) => rules.rules.as_slice(),
@@ -206,7 +206,7 @@ fn built_in(name: &str) -> Option<Source> {
     }
 }
 
-/// The text in the pieces it is streamed in.
+/// Splits a text into the pieces it is streamed in.
 pub fn chunks(text: &str) -> Vec<String> {
     let chars: Vec<char> = text.chars().collect();
     chars.chunks(CHUNK_CHARS).map(|chunk| chunk.iter().collect()).collect()
@@ -224,7 +224,7 @@ fn echo(facts: &RequestFacts) -> RuleAnswer {
     }
 }
 
-/// The provider `scripted`. Files are read once and kept.
+/// The provider `scripted`. Files are read once and stay loaded.
 #[derive(Debug, Default)]
 pub struct Scripted {
     options: ScriptedOptions,
@@ -235,13 +235,13 @@ pub struct Scripted {
 type Scripts = BTreeMap<String, Arc<Script>>;
 
 impl Scripted {
-    /// With its options.
+    /// Makes the provider with its options.
     pub fn new(options: ScriptedOptions) -> Scripted {
         Scripted { options, ..Scripted::default() }
     }
 
     async fn script(&self, name: &str) -> Result<Arc<Script>, ScriptError> {
-        // One script for all names that the configured file answers, so that it counts its calls together.
+        // All names that the configured file answers share one script, which counts their calls together.
         let known = |scripts: &Scripts| match built_in(name) {
             Some(_) => scripts.get(name).cloned(),
             None => scripts.get(CONFIGURED).or_else(|| scripts.get(name)).cloned(),
@@ -263,7 +263,7 @@ impl Scripted {
         if scripts.len() >= SCRIPTS && !scripts.contains_key(key) {
             return Err(ScriptError::TooMany);
         }
-        // Another call may have been faster: its counts stand.
+        // Another call may have been faster: its script is used.
         Ok(Arc::clone(scripts.entry(key.to_owned()).or_insert_with(|| Arc::new(script))))
     }
 }
@@ -289,7 +289,7 @@ impl Model for Scripted {
 
 async fn perform(answer: &RuleAnswer, model: String, live: &LiveText) -> Result<Reply, ModelError> {
     live.meter.mark(CallStage::Sent);
-    // The shortest sleep is a tick of the timer.
+    // Even the shortest sleep lasts a tick of the timer.
     if !answer.delay.is_zero() {
         tokio::time::sleep(answer.delay).await;
     }

@@ -1,25 +1,25 @@
-//! Why a model call can't go anywhere.
+//! Errors of a model call without a destination.
 
-/// Why a call can't go anywhere; none of them goes away by asking again.
+/// Reason why a call has no destination; a repetition doesn't help.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum TargetError {
-    /// No such provider.
+    /// There is no provider of this name.
     #[error("unknown provider `{given}`, expected one of {known}")]
     UnknownProvider {
-        /// As given.
+        /// Name as given.
         given: String,
-        /// Those that exist.
+        /// Names of the providers that exist.
         known: String,
     },
-    /// The variable of the key is unset or empty.
+    /// The environment variable of the key is unset or empty.
     #[error("no API key: `{0}` is not set")]
     NoKey(String),
-    /// Not an HTTP URL.
+    /// The text is not a usable HTTP URL.
     #[error("base URL `{url}` is not usable: {reason}")]
     BadUrl {
-        /// As given.
+        /// URL as given.
         url: String,
-        /// What is wrong.
+        /// What was expected.
         reason: String,
     },
     /// The configuration names no such host.
@@ -28,12 +28,12 @@ pub enum TargetError {
     /// The configuration names no such host, and `http/*` may not call it.
     #[error("base URL `{url}`: {reason}")]
     Refused {
-        /// As given.
+        /// URL as given.
         url: String,
-        /// The rule.
+        /// Rule that refuses it.
         reason: String,
     },
-    /// It would change the URL that is called.
+    /// The model's name would change the URL that is called.
     #[error(
         "model name `{}` is not usable: a provider's URL may contain it, so it has no `?`, `#`, `%`, `\\`, control character or part that is `.` or `..`", .0.escape_debug()
     )]
@@ -41,27 +41,27 @@ pub enum TargetError {
     /// The provider has no URL of its own.
     #[error("provider `{provider}` needs a base URL: {hint}")]
     NoUrl {
-        /// Its name.
+        /// Name of the provider.
         provider: &'static str,
-        /// What the URL looks like.
+        /// Example of such a URL.
         hint: &'static str,
     },
     /// The caller of this model can't open secrets.
     #[error("the model needs the secret `{0}`, which only a worker can open")]
     NoSecret(String),
-    /// Its value would break out of its line.
+    /// The value of a header has characters that would end its line.
     #[error("header `{0}` is not usable: its value has characters that are not allowed in it")]
     BadHeader(String),
-    /// Bound to other hosts.
+    /// The secret is bound to other hosts.
     #[error(
         "secret `{name}` may not go to `{place}`: it is bound to {hosts} (over plain http only where the port is named)"
     )]
     NotBound {
-        /// The secret's name.
+        /// Name of the secret.
         name: String,
         /// Scheme, host and port.
         place: String,
-        /// Where it may go.
+        /// Hosts that it may go to.
         hosts: String,
     },
 }

@@ -1,24 +1,24 @@
-//! `{{input.name}}` and its kin in a rule's texts and arguments.
+//! Templates such as `{{input.name}}` in a rule's texts and arguments.
 
 use crate::model::facts::RequestFacts;
 use crate::model::json5;
 use serde_json::Value;
 
-/// Why a template has no value.
+/// Reason why a template has no value.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum TemplateError {
-    /// It names nothing that exists.
+    /// The template's name is unknown.
     #[error("unknown template `{{{{{0}}}}}`, expected `input`, `tool_result`, `call` or `turn`")]
     Unknown(String),
-    /// The braces don't close.
+    /// The braces are not closed.
     #[error("template without `}}}}` in `{0}`")]
     Open(String),
-    /// What it names is not in this request.
+    /// The value is not in this request.
     #[error("template `{{{{{0}}}}}` has no value in this request")]
     Missing(String),
 }
 
-/// Fills a text: a string goes in as it is, anything else as JSON.
+/// Fills a text: a string is inserted unchanged, any other value as JSON.
 pub fn fill_text(text: &str, facts: &RequestFacts, call: u64) -> Result<String, TemplateError> {
     let mut filled = String::with_capacity(text.len());
     for piece in pieces(text)? {
@@ -33,8 +33,7 @@ pub fn fill_text(text: &str, facts: &RequestFacts, call: u64) -> Result<String, 
     Ok(filled)
 }
 
-/// Fills every string inside a value; one that is a single template becomes what it names, with
-/// its type.
+/// Fills every string inside a value; a string that is a single template becomes its value, with its type.
 pub fn fill_value(value: &Value, facts: &RequestFacts, call: u64) -> Result<Value, TemplateError> {
     Ok(match value {
         Value::String(text) => match pieces(text)?.as_slice() {
@@ -53,7 +52,7 @@ pub fn fill_value(value: &Value, facts: &RequestFacts, call: u64) -> Result<Valu
     })
 }
 
-/// Whether every template of a text names something that can exist.
+/// Checks that every template of a text has a known name.
 pub fn check_text(text: &str) -> Result<(), TemplateError> {
     for piece in pieces(text)? {
         if let Piece::Name(name) = piece {
@@ -67,7 +66,7 @@ pub fn check_text(text: &str) -> Result<(), TemplateError> {
     Ok(())
 }
 
-/// [`check_text`] of every string inside a value.
+/// Checks every string inside a value with [`check_text`].
 pub fn check_value(value: &Value) -> Result<(), TemplateError> {
     match value {
         Value::String(text) => check_text(text),
@@ -122,7 +121,7 @@ fn lookup(name: &str, facts: &RequestFacts, call: u64) -> Result<Value, Template
     path.map_or(Some(&whole), |path| follow(&whole, path)).cloned().ok_or_else(missing)
 }
 
-/// `a.0.b` into maps by key and lists by place.
+/// Follows a path like `a.0.b` into maps by key and lists by index.
 fn follow<'v>(value: &'v Value, path: &str) -> Option<&'v Value> {
     path.split('.').try_fold(value, |value, step| match value {
         Value::Object(map) => map.get(step),

@@ -1,4 +1,4 @@
-//! A trial of a model: a few short calls that show what of it works here.
+//! A trial of a model: a few short calls that show which features work here.
 
 use crate::domain::chat::{Arguments, ChatMessage, ModelRequest, ModelSettings, OutputFormat, Reply, ToolSpec};
 use crate::domain::decode;
@@ -7,25 +7,25 @@ use crate::model::{LiveText, Model, ModelError};
 use crate::venue::secrets::Secret;
 use serde_json::{Value, json};
 
-/// Tokens of a reply where the settings say nothing: enough for a short answer behind some reasoning.
+/// Tokens of a reply where the settings give none: enough for a short answer after some reasoning.
 const REPLY_TOKENS: u32 = 1_024;
 /// Characters of a reply that a finding shows.
 const SHOWN_CHARS: usize = 80;
 /// The tool that the model is asked to call.
 const TOOL: &str = "add_numbers";
 
-/// What a trial has shown of a feature.
+/// Result of a trial for one feature.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TrialFinding {
-    /// Its name.
+    /// Name of the feature.
     pub feature: &'static str,
-    /// Whether it works; `None`: these calls don't show it.
+    /// Whether it works; `None` if these calls don't show it.
     pub works: Option<bool>,
-    /// What was seen.
+    /// What the calls have shown.
     pub detail: String,
 }
 
-/// Tries a model. Fails when even the first call does.
+/// Tries a model. Fails if the first call does.
 pub async fn run(
     model: &dyn Model,
     settings: &ModelSettings,
@@ -70,7 +70,7 @@ impl Trial<'_> {
         }
     }
 
-    /// The reply, and in how many pieces its text came.
+    /// Returns the reply, and the number of pieces of its text.
     async fn ask(&self, request: ModelRequest) -> Result<(Reply, usize), ModelError> {
         let (live, mut texts) = LiveText::channel();
         let reply = self.model.complete(&request, self.secrets, &live).await;
@@ -82,7 +82,7 @@ impl Trial<'_> {
         reply.map(|reply| (reply, pieces))
     }
 
-    /// A call of a tool, and an answer to its result.
+    /// Tries a call of a tool, and a reply to its result.
     async fn tools(&self) -> Vec<TrialFinding> {
         let number = json!({"type": "integer"});
         let tool = ToolSpec {
@@ -123,7 +123,7 @@ impl Trial<'_> {
         found
     }
 
-    /// A text of a type.
+    /// Tries a reply that must fit a schema.
     async fn output(&self) -> TrialFinding {
         let name = json!({"type": "string"});
         let schema = json!({
@@ -157,7 +157,7 @@ fn usage(reply: &Reply) -> TrialFinding {
     finding("usage", Some(told), if told { detail } else { format!("{detail}: counted by estimate") })
 }
 
-/// The beginning of a reply's text, in one line.
+/// Returns the beginning of a reply's text, in one line.
 fn shown(reply: &Reply) -> String {
     let text = reply.text.split_whitespace().collect::<Vec<_>>().join(" ");
     let begin: String = text.chars().take(SHOWN_CHARS).collect();

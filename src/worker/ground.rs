@@ -1,10 +1,10 @@
-//! What the stages of a turn share.
+//! Values that the stages of a turn share.
 
 use crate::venue::workspace::Workspace;
 
-/// What a turn stands on while it runs: the tree that it reads and writes, and the policy of its authority.
+/// The workspace that a turn reads and writes, and the version of its policy.
 pub(super) struct Ground {
     pub(super) workspace: Workspace,
-    /// Version of the owner's policy under which the turn began.
+    /// Version of the owner's policy when the turn began.
     pub(super) policy: u64,
 }

@@ -1,4 +1,4 @@
-//! Since when each place of a worker is held, and how many are held long.
+//! How long each slot of a worker has been held.
 
 use crate::domain::ids::{Owner, OwnerPart};
 use crate::domain::share::{LONG_HOLD, LongHolds};
@@ -7,11 +7,11 @@ use std::collections::HashMap;
 use std::hash::Hash;
 use std::time::Duration;
 
-/// Places that are held, by the key that names each.
+/// Slots that are held, under the key that names each.
 #[derive(Debug)]
 pub(super) struct HoldTable<K> {
     clock: Clock,
-    /// Start of each hold as [`Clock::steady`] tells it, and its owner.
+    /// Owner of each slot and its start, on [`Clock::steady`].
     begun: HashMap<K, (Duration, Owner)>,
 }
 
@@ -20,17 +20,17 @@ impl<K: Eq + Hash> HoldTable<K> {
         Self { clock, begun: HashMap::new() }
     }
 
-    /// Notes that an owner begins to hold a place.
+    /// Records that an owner begins to hold a slot.
     pub(super) fn begin(&mut self, key: K, owner: Owner) {
         self.begun.insert(key, (self.clock.steady(), owner));
     }
 
-    /// Notes that a place is given back.
+    /// Records that a slot is released.
     pub(super) fn end(&mut self, key: &K) {
         self.begun.remove(key);
     }
 
-    /// Places that are held long by now.
+    /// Counts the slots held longer than `LONG_HOLD`.
     pub(super) fn long(&self) -> LongHoldCounts {
         let now = self.clock.steady();
         let mut counts = LongHoldCounts::default();
@@ -44,7 +44,7 @@ impl<K: Eq + Hash> HoldTable<K> {
     }
 }
 
-/// Places that are held long, of all tenants and of each.
+/// Slots held longer than `LONG_HOLD`: of all tenants together and of each.
 #[derive(Debug, Default)]
 pub(super) struct LongHoldCounts {
     all: usize,
@@ -52,7 +52,7 @@ pub(super) struct LongHoldCounts {
 }
 
 impl LongHoldCounts {
-    /// Counts of all tenants and of this one.
+    /// Returns the counts of all tenants and of this one.
     pub(super) fn seen_by(&self, tenant: &OwnerPart) -> LongHolds {
         LongHolds { all: self.all, tenant: self.tenants.get(tenant).copied().unwrap_or_default() }
     }

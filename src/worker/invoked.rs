@@ -1,5 +1,5 @@
-//! Operations that callers have invoked, beside turns: they have places of their own, for one that waits for a
-//! turn must not hold what the turn needs.
+//! Operations that callers have invoked, beside turns. They have slots of their own: an operation that waits for a turn
+//! must not hold the slot that the turn needs.
 
 use super::Worker;
 use super::holds::{HoldTable, LongHoldCounts};
@@ -16,17 +16,17 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
-/// Operations that came while all places were taken and are remembered; the sweep finds those beyond.
+/// Operations remembered while all slots are taken; the sweep finds the others.
 const REMEMBERED: usize = 1_000;
 
-/// Before one whose run the store has kept from its end is run again.
+/// Delay before an operation runs again whose run ended with a store error.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// Pause between two tries to write down an end.
+/// Pause between two tries to write the end of an operation.
 const AGAIN: Duration = Duration::from_millis(500);
 
-/// Places for operations: no tenant has all of them, and some are left for tenants that have none; so do the users of
-/// one tenant share what it has.
+/// Slots for operations. No tenant may take all of them, and some are reserved for tenants that hold none; users of one
+/// tenant share its slots in the same way.
 #[derive(Debug)]
 pub(super) struct Places {
     shares: PlaceShares,
@@ -38,7 +38,7 @@ pub(super) struct Places {
 struct OperationCounts {
     tenants: HashMap<OwnerPart, usize>,
     owners: HashMap<Owner, usize>,
-    /// Running or waiting here.
+    /// Operations that run or wait here.
     known: HashSet<JobId>,
     waiting: VecDeque<(Owner, JobId)>,
     holds: HoldTable<JobId>,
@@ -70,7 +70,7 @@ impl OperationCounts {
 }
 
 impl Places {
-    /// So many, and percent of them for one tenant, or one user of it.
+    /// Makes `count` slots, of which one tenant, or one user of a tenant, may take `percent`.
     pub(super) fn new(count: usize, percent: u32, census: Arc<OwnerCensus>, clock: &Clock) -> Self {
         let taken = Mutex::new(OperationCounts::new(clock.clone()));
         Self { shares: PlaceShares::new(count, percent), census, taken }
@@ -80,7 +80,7 @@ impl Places {
         self.shares.room(taken, self.census.sharers_always(owner.tenant())) > 0
     }
 
-    /// Whether there is a place for it now; else it is remembered. One that is known here needs none.
+    /// Takes a slot for the operation. Returns `false` if none is free, then it is remembered, or if it is known here.
     fn enter(&self, owner: &Owner, job: &JobId) -> bool {
         self.census.meet(owner);
         let mut taken = self.taken.lock();
@@ -100,9 +100,8 @@ impl Places {
         false
     }
 
-    /// Gives a place back: to the tenant that has room and the fewest places, of its users to the one with the fewest, and
-    /// of those to the operation that has waited
-    /// longest.
+    /// Releases a slot and gives it to the operation that waits next: of the tenants that have room the one with the
+    /// fewest slots, of its users the one with the fewest, of its operations the oldest.
     fn leave(&self, owner: &Owner, job: &JobId) -> Option<(Owner, JobId)> {
         let mut taken = self.taken.lock();
         taken.known.remove(job);
@@ -110,7 +109,7 @@ impl Places {
         self.take_next(&mut taken)
     }
 
-    /// Takes a place for the next operation that waits, where places that are held long make room for it.
+    /// Takes a slot for the operation that waits next, if long-held slots make room for it.
     fn start_next(&self) -> Option<(Owner, JobId)> {
         self.take_next(&mut self.taken.lock())
     }
@@ -128,7 +127,7 @@ impl Places {
     }
 }
 
-/// A place, until it is dropped: then the next operation has it.
+/// A slot for an operation; dropping it starts the operation that waits next.
 struct Place {
     worker: Arc<Worker>,
     owner: Owner,
@@ -143,14 +142,14 @@ impl Drop for Place {
     }
 }
 
-/// Runs it here as soon as there is a place, if it is to be run.
+/// Runs the operation here as soon as a slot is free, if it is due.
 pub(super) fn offer(worker: &Arc<Worker>, owner: &Owner, job: &JobId) {
     if worker.takes_work() && worker.places.enter(owner, job) {
         start(worker, owner.clone(), job.clone());
     }
 }
 
-/// Runs operations that wait, where places that are held long make room for them.
+/// Starts waiting operations every `LONG_HOLD`, as long-held slots make room for them.
 pub(super) async fn call_waiting(worker: Arc<Worker>) {
     let (clock, stop) = (&worker.venue.clock, worker.shutdown.stopping());
     while stop.run_until_cancelled(clock.until(clock.steady() + LONG_HOLD)).await.is_some() {
@@ -173,7 +172,7 @@ fn start(worker: &Arc<Worker>, owner: Owner, job: JobId) {
     });
 }
 
-/// Looks for what is due of an owner.
+/// Offers the due operations of an owner.
 pub(super) async fn sweep(worker: &Arc<Worker>, owner: &Owner) -> Result<(), StoreError> {
     for job in invoked::due(&worker.venue, owner).await? {
         offer(worker, owner, &job);
@@ -181,12 +180,12 @@ pub(super) async fn sweep(worker: &Arc<Worker>, owner: &Owner) -> Result<(), Sto
     Ok(())
 }
 
-/// What ends a run.
+/// Reason for the end of a run.
 enum End {
     Ran(Ran),
-    /// It was cancelled, or another has it.
+    /// The operation was cancelled, or another worker has it.
     Gone,
-    /// This worker stops.
+    /// This worker is stopping.
     Stopped,
 }
 
@@ -222,7 +221,7 @@ async fn run_job(worker: &Worker, owner: &Owner, job: &JobId) -> Result<(), Stor
     }
 }
 
-/// Renews until the run has ended, or something stops it.
+/// Renews the lease until the run has ended or is stopped.
 async fn renew_until_end(
     worker: &Worker,
     owner: &Owner,
@@ -248,7 +247,7 @@ async fn renew_until_end(
     }
 }
 
-/// Writes the end down, in as many tries as the lease has room for: nobody else knows it.
+/// Writes the end of an operation, with retries for the time of a lease: only this worker knows the result.
 async fn record_end(
     worker: &Worker,
     owner: &Owner,

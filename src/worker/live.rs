@@ -1,7 +1,7 @@
-//! What watchers of a job are told while it is served: the text as it is written, and what is done.
+//! Live text for watchers of a job: the reply as the model writes it, and the tools that are called.
 //!
 //! Each piece is one JSON object: `{"text": …}`, or `{"progress": {"turn": 3, "calls": ["lattice_read"]}}`
-//! when the tools of a turn are called. What is lost is lost: the job's record has the result.
+//! when the tools of a turn are called. A lost piece is not sent again: the job's record has the result.
 
 use super::Worker;
 use crate::bus::LiveSubject;
@@ -9,12 +9,12 @@ use crate::domain::ids::JobId;
 use bytes::Bytes;
 use serde_json::{Value, json};
 
-/// The model has written this.
+/// Sends a piece of the model's text.
 pub(super) async fn text(worker: &Worker, job: &JobId, text: &str) {
     send(worker, job, &json!({"text": text})).await;
 }
 
-/// The tools of a turn are called.
+/// Sends the names of the tools that a turn calls.
 pub(super) async fn calls(worker: &Worker, job: Option<&JobId>, turn: u64, tools: &[&str]) {
     if let Some(job) = job {
         send(worker, job, &json!({"progress": {"turn": turn, "calls": tools}})).await;

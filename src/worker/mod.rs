@@ -1,13 +1,12 @@
-//! A worker: the shell that takes one event from its delivery to its messages, as the core decides.
+//! The worker: takes one event from its delivery to the messages that its turn publishes, as the core decides.
 //!
 //! ```text
 //! arrive ─▶ lease ─▶ session ─▶ turn: context ─▶ model ─▶ (record) ─▶ tools ─▶ commit ─▶ outbox
 //! invoked ─▶ operations that callers have invoked, beside turns
-//! rounds  ─▶ clocks are compared, the sweep wakes what is due and relays what was left, alarms fire timers, the auditor and the tidy go about
+//! rounds  ─▶ periodic tasks: clock comparison, sweep, timers, audit, clean-up, registry of workers
 //! ```
 //!
-//! The modules stand in that order. An event goes down through them; back up only the lease is asked for, and what was
-//! read already.
+//! The modules stand in that order, and each uses only those after it; exceptions are the lease and the caches.
 
 mod arrive;
 mod lease;
@@ -42,94 +41,94 @@ use crate::venue::rates::Rates;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Pause after a failed look at the queue, before the next.
+/// Pause after a failed read of the queue.
 const RECEIVE_PAUSE: Duration = Duration::from_millis(500);
 
-/// How a worker works.
+/// Settings of a worker.
 #[derive(Debug, Clone)]
 pub struct WorkerOptions {
-    /// Its name in leases and logs.
+    /// Name of the worker in leases and logs.
     pub name: String,
-    /// Sessions that it runs at once.
+    /// Sessions that run at once.
     pub slots: usize,
-    /// Operations that callers have invoked and that it runs at once, beside them.
+    /// Operations invoked by callers that run at once, beside the sessions.
     pub operations: usize,
-    /// A lease lasts so long without renewal.
+    /// Lifetime of a lease without renewal.
     pub lease: Duration,
     /// Pause between two sweeps.
     pub sweep: Duration,
     /// Workers that an event may kill before it is dead-lettered.
     pub crash_limit: u32,
-    /// Sessions of one owner that the fleet runs at once, 0 = any number.
+    /// Sessions of one owner that the fleet runs at once; 0 = any number.
     pub owner_cap: u32,
-    /// Percent of the slots that one owner may hold here while the venue has others.
+    /// Percent of the slots that one owner may hold here while the venue has other owners.
     pub owner_share: u32,
-    /// How long a person has for an approval, and for questions that say nothing else.
+    /// Lifetime of an approval, and of a question without a time of its own.
     pub approval_time: Duration,
-    /// Turns that one request causes in an hour, 0 = any number.
+    /// Turns that one request may cause in an hour; 0 = any number.
     pub turns_per_origin: u32,
-    /// Pause between two looks for what is lost.
+    /// Pause between two audits (searches for lost changes).
     pub audit: Duration,
-    /// Share of its time that each look for what is lost, or is no longer kept, takes at most.
+    /// Share of its time that each audit and each clean-up takes at most.
     pub upkeep: Pace,
-    /// Waits and total time for a provider that is unavailable.
+    /// Backoff and total time of calls to a provider that is unavailable.
     pub retry: RetryPolicy,
-    /// What model providers take.
+    /// Rate limits of model providers.
     pub rates: Rates,
-    /// How the senders of submissions are recognised.
+    /// Verification of the senders of submissions.
     pub auth: Arc<Auth>,
-    /// How long jobs, turns and sessions are kept.
+    /// Retention of jobs, turns and sessions.
     pub retention: RetentionRules,
-    /// Distance to the store's clock beyond which this worker begins nothing.
+    /// Distance to the store's clock beyond which this worker starts nothing.
     pub clock_limit: Duration,
 }
 
-/// A running worker.
+/// State of a running worker.
 pub(crate) struct Worker {
     pub(crate) venue: Arc<Venue>,
     pub(crate) model: Arc<dyn Model>,
     pub(crate) options: WorkerOptions,
     pub(crate) shutdown: Shutdown,
-    /// Tasks that are being served here: what a cancellation must reach.
+    /// Tasks that are being served here: a cancellation stops them through this table.
     control: lease::control::Control,
-    /// Agents and policies as they were read before.
+    /// Cache of agents and policies.
     known: lease::known::Known,
-    /// Sessions that were served here.
+    /// Cache of sessions that were served here.
     memory: lease::memory::Memory,
-    /// What is remembered of the records of prompts.
+    /// Cache of prompt records.
     books: context::books::Books,
-    /// Where calls are paid from accounts and books that others are paid from.
+    /// Cache of the accounts that model calls are charged to.
     payments: model::Payments,
-    /// Where turns that one request causes are counted.
+    /// Counts of the turns that one request causes.
     counts: model::Counts,
-    /// Where commits leave what is to be published.
+    /// Queue of messages that commits decided and that are not published yet.
     relay: outbox::Relay,
-    /// Among whom slots and operations are shared.
+    /// Owners among whom slots and operations are shared.
     census: Arc<OwnerCensus>,
-    /// Whose sessions run here.
+    /// Slots of this worker, and the sessions that wait for one.
     seats: Arc<arrive::seats::Seats>,
-    /// Whose operations run here.
+    /// Slots for operations.
     places: invoked::Places,
-    /// Sessions that the store fails again and again.
+    /// Sessions whose last runs ended with a store error.
     failing: lease::outage::Failing,
-    /// One place for events that may have killed workers.
+    /// The one slot for events that may have killed workers.
     quarantine: lease::quarantine::Quarantine,
-    /// See [`Worker::share`], as of its last sweep.
+    /// Result of [`Worker::share`], set by each sweep.
     share: parking_lot::Mutex<Option<Share>>,
 }
 
 impl Worker {
-    /// The shards whose owners it looks after; before its first sweep no worker knows them.
+    /// Returns the shards whose owners this worker looks after; `None` before its first sweep.
     pub(crate) fn share(&self) -> Option<Share> {
         self.share.lock().clone()
     }
 
-    /// Whether it may begin anything: it goes on, and its clock is right.
+    /// Whether it may start anything: it isn't stopping, and its clock is right.
     pub(crate) fn takes_work(&self) -> bool {
         !self.shutdown.stopping().is_cancelled() && !self.venue.clock.is_wrong()
     }
 
-    /// Starts what goes round until the worker ends.
+    /// Starts a periodic task that ends with the worker.
     pub(crate) fn spawn_rounds<F>(self: &Arc<Self>, name: &'static str, run: impl Fn(Arc<Self>) -> F + Send + 'static)
     where
         F: Future<Output = ()> + Send + 'static,
@@ -138,7 +137,7 @@ impl Worker {
         self.shutdown.spawn_rounds(name, move || run(Arc::clone(&worker)));
     }
 
-    /// For one delivery: the store's own repetitions of it find the same grant.
+    /// Returns a lease request for one delivery; its token lets the store's own retries find the same grant.
     pub(crate) fn lease_request(&self) -> LeaseRequest {
         LeaseRequest {
             token: uuid::Uuid::new_v4().simple().to_string(),
@@ -151,7 +150,7 @@ impl Worker {
     }
 }
 
-/// What goes on beside the sessions.
+/// Starts the tasks that run beside the sessions.
 fn start_rounds(worker: &Arc<Worker>, pending: outbox::Pending) {
     worker.shutdown.spawn_service("relay", outbox::run(Arc::clone(worker), pending));
     worker.spawn_rounds("clocks", rounds::clocks::run);
@@ -165,7 +164,7 @@ fn start_rounds(worker: &Arc<Worker>, pending: outbox::Pending) {
     worker.spawn_rounds("questions", arrive::questions::run);
 }
 
-/// Works until the shutdown says stop; running turns are left to the shutdown's stages.
+/// Takes events until the shutdown says stop; running turns are left to the stages of the shutdown.
 pub async fn run(venue: Arc<Venue>, model: Arc<dyn Model>, options: WorkerOptions, shutdown: Shutdown) {
     let (relay, pending) = outbox::Relay::new();
     let census = Arc::new(OwnerCensus::default());
@@ -191,7 +190,7 @@ pub async fn run(venue: Arc<Venue>, model: Arc<dyn Model>, options: WorkerOption
         share: parking_lot::Mutex::default(),
     });
     rounds::clocks::start(&worker).await;
-    // Before anything comes: what finds no slot by what isn't known yet waits for a sweep.
+    // Before the first delivery: a session that finds no slot because owners aren't known yet waits for a sweep.
     if let Err(error) = worker.census.look(&worker.venue).await {
         tracing::debug!(%error, "among whom slots are shared isn't known yet; the sweep asks again");
     }

@@ -1,5 +1,5 @@
-//! Stage 8 beside the turns: publishes what commits decided, and removes it from the outboxes in
-//! batches, so that no slot waits for it. What is lost here is found by the sweep.
+//! Stage 8, beside the turns: publishes the messages of commits and removes them from the outboxes in batches, so that
+//! no slot waits for it. The sweep publishes what is lost here.
 
 use super::Worker;
 use super::stage::{self, Stage};
@@ -14,42 +14,42 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 
-/// Commits whose messages may wait; a full queue makes the next commit wait for its place.
+/// Commits whose messages may wait; a full queue makes the next commit wait.
 const QUEUE: usize = 1024;
-/// Commits taken together.
+/// Commits published in one batch.
 const BATCH: usize = 128;
-/// Batches under way at the same time: a slow one holds up nobody else, and messages of different commits may pass one
-/// another.
+/// Batches published at the same time: a slow one delays no other, and messages of different commits may overtake each
+/// other.
 const LANES: usize = 16;
 
-/// The messages of one commit.
+/// Messages of one commit, and whose they are.
 struct Outbound {
     owner: Owner,
     session: SessionKey,
     told: Told,
 }
 
-/// What a commit leaves.
+/// Messages and outbox entries of a commit.
 #[derive(Default)]
 pub(super) struct Told {
-    /// What it decided itself.
+    /// Messages that the turn decided.
     pub(super) messages: Vec<Outgoing>,
-    /// What else lies in the outbox by it.
+    /// Other entries that the commit wrote to the outbox.
     pub(super) entries: Vec<OutboxEntry>,
 }
 
-/// Where turns leave their messages.
+/// Sending end of the queue of published commits.
 #[derive(Debug)]
 pub(super) struct Relay(Sender<Outbound>);
 
 impl Told {
-    /// What of it lies in the outbox.
+    /// Returns the entries of these messages that the store keeps in the outbox.
     pub(super) fn stored(&self, venue: &Venue) -> Vec<OutboxEntry> {
         venue.lasting(&self.messages, &self.entries)
     }
 }
 
-/// What [`Relay`] hands over, until [`run`] takes it.
+/// Receiving end of the queue; [`run`] empties it.
 pub(super) struct Pending(Receiver<Outbound>);
 
 impl Relay {
@@ -58,7 +58,7 @@ impl Relay {
         (Self(sender), Pending(receiver))
     }
 
-    /// Leaves the messages of a commit.
+    /// Queues the messages of a commit for publication.
     pub(super) async fn leave(&self, owner: &Owner, session: &SessionKey, told: Told) {
         if told.messages.is_empty() && told.entries.is_empty() {
             return;
@@ -70,7 +70,7 @@ impl Relay {
     }
 }
 
-/// Publishes until the process ends and nothing is left.
+/// Publishes until the process ends and the queue is empty.
 pub(super) async fn run(worker: Arc<Worker>, mut pending: Pending) {
     let end = worker.shutdown.ending().clone();
     let mut batch = Vec::with_capacity(BATCH);

@@ -1,4 +1,4 @@
-//! A leased session: turn after turn until nothing is left to do.
+//! A leased session: runs turn after turn until nothing is left to do.
 
 mod expiry;
 
@@ -17,21 +17,21 @@ use crate::worker::turn::{self, Start};
 use crate::worker::{Worker, commit};
 use std::time::Duration;
 
-/// Events that killed so many workers run one at a time.
+/// Crashes from which on an event runs in the quarantine slot, one at a time.
 const QUARANTINE: u32 = 2;
 
-/// How a session's run ended.
+/// End of a session's run.
 #[derive(Debug)]
 pub(crate) enum End {
-    /// The lease is given back; what is left has a due time.
+    /// The lease is released; what is left has a due time.
     Idle,
-    /// Another has the lease, or it must lapse.
+    /// Another worker has the lease, or it must expire.
     Lost,
-    /// An error; the lease is given back when the store answers, or lapses, and another goes on.
+    /// A store error: the lease is released when the store answers, or expires; another run goes on.
     Failed(StoreError),
 }
 
-/// Runs a granted session to its end. The grant was asked for at `asked`.
+/// Runs a granted session to its end. `asked`: when the grant was requested, on the steady clock.
 pub(crate) async fn run(worker: &Worker, grant: Grant, asked: Duration, settle: &dyn Settle) -> End {
     let past = worker.memory.take(&grant, worker.venue.history.changes(), asked);
     let (lease, version) = (grant.lease.clone(), grant.version);
@@ -50,7 +50,7 @@ pub(crate) async fn run(worker: &Worker, grant: Grant, asked: Duration, settle: 
         ended = turns(worker, &mut leased) => ended,
         () = worker.shutdown.cancelling().cancelled() => give_back(worker, &leased).await,
     };
-    // How long to wait until the store is asked again, where it has left the holder alone, or gave what can't be read.
+    // Pause before the lease is released after a store error, an outage, or a stored value that can't be read.
     let pause = match &ended {
         End::Failed(error) => Some(outage::pause(error)),
         End::Lost if stops.is_away(worker.venue.clock.steady(), keeper::patience(worker)) => Some(outage::SHORT),
@@ -63,21 +63,21 @@ pub(crate) async fn run(worker: &Worker, grant: Grant, asked: Duration, settle: 
     if matches!(ended, End::Idle) {
         worker.failing.is_well(&lease);
     }
-    // One whose time was over remembers nothing in its turn, and the old turns until that is committed.
+    // An expired session is not cached: its state is empty and its old turns stay in the store until the commit.
     if matches!(ended, End::Idle) && !leased.expired {
         worker.memory.keep(leased, worker.venue.history.changes());
     }
     ended
 }
 
-/// The place for events that may have killed workers is free: the session that waits for it is called.
+/// Wakes the next session that waits for the quarantine slot.
 async fn call_next(worker: &Worker) {
     if let Some((owner, next)) = worker.quarantine.next() {
         worker.venue.wake(&owner, &next).await;
     }
 }
 
-/// Nothing is begun here any more: another worker takes the session at once.
+/// Releases the lease at once, so that another worker takes the session.
 async fn give_back(worker: &Worker, leased: &Leased) -> End {
     let now = worker.venue.now();
     let then = After::Release { arrivals: u64::MAX, due: Some(now), backoff: false };
@@ -106,8 +106,8 @@ async fn turns(worker: &Worker, leased: &mut Leased) -> End {
     }
 }
 
-/// The place is taken: the lease is given back, whatever has arrived, and with it every slot. A lease that lapses
-/// would count as another crash.
+/// Releases the lease, and with it every slot, until the quarantine slot is free. If it expired instead, that would
+/// count as another crash.
 async fn wait_outside(worker: &Worker, leased: &Leased) -> End {
     let now = worker.venue.now();
     let then = After::Release { arrivals: u64::MAX, due: Some(now.plus(quarantine::AGAIN)), backoff: false };
@@ -118,7 +118,7 @@ async fn wait_outside(worker: &Worker, leased: &Leased) -> End {
     }
 }
 
-/// One step of the session. Returns whether the lease is still held.
+/// Takes one step of the session. Returns whether the lease is still held.
 async fn step(worker: &Worker, leased: &mut Leased) -> Result<bool, Stop> {
     let owner = leased.lease.owner.clone();
     let agent = leased.lease.session.agent.clone();
@@ -148,11 +148,11 @@ async fn step(worker: &Worker, leased: &mut Leased) -> Result<bool, Stop> {
     run_turn(worker, leased, &record, start).await
 }
 
-/// What a session without a recorded reply does.
+/// Next step of a session without a checkpoint.
 enum Begin {
     Turn(Start),
     Settle(Vec<Pending>),
-    /// Nothing before then.
+    /// Nothing is due before this time.
     Rest(Option<Millis>),
 }
 
@@ -160,7 +160,7 @@ async fn next_start(worker: &Worker, leased: &Leased, agent: &AgentRecord) -> Re
     let active = agent.status == AgentStatus::Active;
     let now = worker.venue.now();
     let run = &leased.run;
-    // Due at once: it takes its place among those that wait for the agent's resumption.
+    // Due at once: the session joins those that wait until the agent is resumed.
     let suspended = Begin::Rest(Some(now));
     if run.has_answers(now) {
         if !active {
@@ -191,14 +191,14 @@ async fn run_turn(worker: &Worker, leased: &mut Leased, agent: &AgentRecord, sta
     held
 }
 
-/// Nothing to do before `due`: gives the lease back, unless something arrived meanwhile.
+/// Releases the lease until `due`, unless events arrived meanwhile.
 async fn rest(worker: &Worker, leased: &mut Leased, due: Option<Millis>) -> Result<bool, Stop> {
     let then = After::Release { arrivals: leased.arrivals, due, backoff: false };
     let next = leased.release(worker, worker.venue.now(), then).await?;
     Ok(leased.take_over(next)?)
 }
 
-/// The time of a task is over that no turn ends: it ends as from outside, and the lease is held on to see what is left.
+/// Ends a task that is past its deadline and that no turn can end; keeps the lease to see what is left.
 async fn end_too_late(worker: &Worker, leased: &mut Leased, job: &JobId, result: &JobResult) -> Result<bool, Stop> {
     jobs::hold::over(&worker.venue, &leased.lease.owner, job, result).await?;
     let next = leased.release(worker, worker.venue.now(), After::Keep).await?;

@@ -1,37 +1,37 @@
-//! Where a session is on its path, as log events: what a crash test reads from a killed worker.
+//! Stages of a session as log events; crash tests read them from a killed worker.
 
 use crate::domain::ids::SessionKey;
 
-/// Target of the events; `log.level = "info,trellis::stage=debug"` shows them.
+/// Target of the log events; `log.level = "info,trellis::stage=debug"` shows them.
 pub const TARGET: &str = "trellis::stage";
 
-/// A stage of the path of one event (`design.md` §3).
+/// A stage of the path of one event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stage {
     /// A message was received.
     Arrive,
-    /// The store takes the event and grants the lease.
+    /// The store admits the event and grants the lease.
     Admit,
-    /// The lease is held and nothing is being done under it yet.
+    /// The lease is held and no stage has begun.
     Lease,
-    /// The prompt is being built.
+    /// The context is being assembled.
     Context,
-    /// The model is being asked.
+    /// The model is being called.
     Model,
-    /// The reply is being recorded.
+    /// The reply is being stored as a checkpoint.
     Record,
-    /// Tools run.
+    /// Tools are running.
     Tools,
     /// The turn is being committed.
     Commit,
-    /// What was committed is being published.
+    /// Messages of the commit are being published.
     Outbox,
-    /// Nothing is being done for the session any more.
+    /// The session is not being worked on.
     Idle,
 }
 
 impl Stage {
-    /// Its name in the log.
+    /// Returns the name of the stage in the log.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Arrive => "arrive",
@@ -47,12 +47,12 @@ impl Stage {
         }
     }
 
-    /// Says that a session enters this stage.
+    /// Logs that a session enters this stage.
     pub(super) fn enter(self, session: &SessionKey) {
         tracing::debug!(target: TARGET, %session, stage = self.as_str());
     }
 
-    /// The same inside a turn: what is said of one turn can be put in order over all workers.
+    /// Logs that a turn enters this stage; the turn's number puts the lines of several workers in order.
     pub(super) fn enter_turn(self, session: &SessionKey, turn: u64) {
         tracing::debug!(target: TARGET, %session, turn, stage = self.as_str());
     }

@@ -1,4 +1,4 @@
-//! One turn of a leased session: performs what the core says next, stage by stage, until it is committed or waits.
+//! One turn of a leased session: runs the actions that the core decides, until the turn is committed or waits.
 
 use super::context;
 use super::ground::Ground;
@@ -23,25 +23,25 @@ use crate::venue::context::begin;
 use crate::venue::operation::dispatch;
 use serde_json::Value;
 
-/// What a turn begins with.
+/// Input that a turn begins with.
 pub(super) enum Start {
-    /// What lies in the mailbox.
+    /// Pending events of the mailbox.
     Mailbox,
-    /// What people have decided on.
+    /// Answers of people to approvals.
     Answers(Vec<(AwaitingCall, Answer)>),
-    /// The reply that a predecessor recorded.
+    /// A checkpoint of an earlier holder of the lease.
     Recorded(Box<Recorded>),
-    /// What lies in the mailbox, as far as it may start; with a reason nothing of it does.
+    /// Pending events of the mailbox that the policy allows to start; with a reason, the turn is refused.
     Planned(Box<Plan>, Option<String>),
     /// Events that killed too many workers.
     Dead(Box<Plan>),
 }
 
 impl Start {
-    /// What goes before what the mailbox says.
+    /// Prefers a checkpoint to the mailbox, and dead-letters events that killed too many workers.
     fn or(self, worker: &Worker, leased: &mut Leased) -> Self {
         let recorded = leased.checkpoint.take();
-        // A task's reply is gone on from; the grant dead-letters tasks.
+        // A task with a recorded reply is continued: its grant dead-letters it if need be.
         let may_die = recorded.as_ref().is_none_or(|recorded| recorded.job.is_none());
         match (leased.run.poisoned(worker.options.crash_limit).filter(|_| may_die), recorded) {
             (_, None) if matches!(self, Self::Answers(_)) => self,
@@ -51,14 +51,14 @@ impl Start {
         }
     }
 
-    /// Nothing starts under what was revoked.
+    /// Restricts the events of the mailbox to those whose grants the policy has not revoked.
     fn under(self, policy: &Policy, leased: &Leased, agent: &AgentRecord) -> Self {
         let Self::Mailbox = self else { return self };
         let (plan, over) = leased.run.plan_under(policy, agent, &leased.lease.session);
         Self::Planned(Box::new(plan), over)
     }
 
-    /// What the turn serves, and what it may do at most.
+    /// Returns the events that the turn serves, and the upper bound of its authority.
     fn plan<'s>(&'s self, run: &'s Run) -> (Plan, Option<&'s Authority>) {
         match self {
             Self::Mailbox => (run.plan(), None),
@@ -70,7 +70,7 @@ impl Start {
         }
     }
 
-    /// Why the turn is the last of its task, as its predecessor has recorded.
+    /// Returns why the turn is the last of its task, if the checkpoint says so.
     fn last(&self) -> Option<Last> {
         match self {
             Self::Recorded(recorded) => recorded.last.clone(),
@@ -80,7 +80,7 @@ impl Start {
 
     async fn turn(self, worker: &Worker, leased: &mut Leased, setting: Box<Setting>) -> Result<(Turn, Action), Stop> {
         let now = worker.venue.now();
-        // A recorded reply has it with it.
+        // A checkpoint has its own count of calls.
         let job = setting.plan.job();
         let calls_before = (!matches!(self, Self::Recorded(_))).then(|| waits::calls_before(leased, job));
         let (mut turn, action) = match self {
@@ -122,14 +122,14 @@ pub(super) async fn run(worker: &Worker, leased: &mut Leased, agent: &AgentRecor
     leased.cancelled = leased.stops.serve(job.as_ref());
     let _served = job.as_ref().map(|job| worker.control.serve(&owner, job, &leased.cancelled));
     let (setting, workspace, pinned) = Box::pin(begin(&worker.venue, agent, setting, leased.expired)).await?;
-    // What is written of the agent is what it was configured to be.
+    // Prompt and calls use the agent with its pins resolved; the commit writes the agent as it is configured.
     let meant = pinned.as_deref().unwrap_or(agent);
     let ground = Ground { workspace, policy: version };
     let approved = matches!(start, Start::Answers(_));
     let (mut turn, mut action) = start.turn(worker, leased, setting).await?;
     loop {
         if matches!(action, Action::Ask(_)) {
-            // Before anything is held for the call, under the name that the next holder would hold it under.
+            // Renewed before anything is reserved: the reservation is named by the epoch that the next holder knows.
             keeper::assure(worker, leased).await?;
         }
         if let Some(stage) = stage_of(&action) {
@@ -180,13 +180,12 @@ pub(super) async fn run(worker: &Worker, leased: &mut Leased, agent: &AgentRecor
     }
 }
 
-/// When the time of what a turn serves is over.
+/// Returns the deadline of the request that the turn serves; `None` for the last turn of a task.
 fn deadline(turn: &Turn) -> Option<Millis> {
     turn.setting().purse.deadline.filter(|_| turn.setting().last.is_none()).map(|deadline| deadline.at)
 }
 
-/// What stays the same while the turn runs. Its authority is that of the moment, and of a reply that
-/// was recorded, no more than was held then.
+/// Builds the input of the turn. Its authority is the present one, narrowed to that of the checkpoint if there is one.
 async fn setting(
     worker: &Worker,
     leased: &mut Leased,

@@ -1,4 +1,4 @@
-//! `trellis agent apply`: agents as their files say.
+//! `trellis agent apply`: creates and updates agents from files.
 
 use super::super::client::{Client, encode};
 use super::super::exit::{Exit, Failure};
@@ -11,19 +11,19 @@ use crate::domain::ids::AgentId;
 use serde_json::{Value, json};
 use std::path::PathBuf;
 
-/// How agents are applied.
+/// Options of `agent apply`.
 #[derive(Clone, Copy)]
 pub(super) struct Mode {
     pub(super) dry_run: bool,
     pub(super) strict: bool,
 }
 
-/// Makes each agent of the files as its file says, one after the other, and shows what changes.
+/// Applies each agent of the files, one after the other, and shows what changes.
 pub(super) async fn apply(client: &Client, out: Out, files: &[PathBuf], mode: Mode) -> Result<Exit, Failure> {
     let Mode { dry_run, strict } = mode;
     let agents = read_all(files)?;
     for (id, (config, file)) in agents.iter().filter(|_| strict) {
-        // All or none, as with what is wrong in a file by itself.
+        // Checked for all files before any is applied.
         let body = json!({"agentId": id, "config": config, "strict": true, "dryRun": true});
         let checked = client.run("v/ops/agent/create", &body, None).await;
         checked.map_err(|e| Failure::new(e.exit, format!("agent `{id}` of `{}`: {e}", file.display())))?;
@@ -51,7 +51,7 @@ pub(super) async fn apply(client: &Client, out: Out, files: &[PathBuf], mode: Mo
     Ok(Exit::Ok)
 }
 
-/// What became of one agent.
+/// Result for one agent.
 struct Answer {
     result: &'static str,
     changes: Vec<Changed>,
@@ -91,7 +91,7 @@ async fn one(client: &Client, id: &AgentId, config: &Value, dry_run: bool) -> Re
     Ok(Answer { result, changes, version, json })
 }
 
-/// Keys that change. An agent that has ended begins again.
+/// Returns the keys that change. A terminated agent begins again.
 fn changes(info: &Value, after: &Value) -> Vec<Changed> {
     let mut changes = diff(&info["config"], after);
     if info["status"] == "TERMINATED" {

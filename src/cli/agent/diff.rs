@@ -1,8 +1,8 @@
-//! What changes between two configurations, key by key.
+//! Differences of two configurations, key by key.
 
 use serde_json::{Value, json};
 
-/// A key that changes: its dotted path, and its values before and after; `null` where it isn't.
+/// A changed key: its dotted path, and its values before and after; `null` if absent.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Changed {
     path: String,
@@ -11,19 +11,19 @@ pub(super) struct Changed {
 }
 
 impl Changed {
-    /// As one line.
+    /// Formats the change as one line.
     pub(super) fn line(&self) -> String {
         let shown = |value: &Value| if value.is_null() { "(none)".to_owned() } else { value.to_string() };
         format!("  {}: {} -> {}", self.path, shown(&self.before), shown(&self.after))
     }
 
-    /// As JSON.
+    /// Returns the change as JSON.
     pub(super) fn json(&self) -> Value {
         json!({"key": self.path, "before": self.before, "after": self.after})
     }
 }
 
-/// Every key that differs; maps are compared key by key, lists as a whole.
+/// Returns every key that differs; maps are compared key by key, lists as a whole.
 pub(super) fn diff(before: &Value, after: &Value) -> Vec<Changed> {
     let mut changes = Vec::new();
     compare("", before, after, &mut changes);

@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 /// Configurations by agent, with their files.
 pub(super) type Agents = BTreeMap<AgentId, (Value, PathBuf)>;
 
-/// Every agent of the files and folders; all errors together.
+/// Reads every agent of the files and folders; returns all errors together.
 pub(super) fn read_all(files: &[PathBuf]) -> Result<Agents, Failure> {
     let mut agents = Agents::new();
     let mut errors = Vec::new();
@@ -68,22 +68,22 @@ fn kind(path: &Path) -> Option<Kind> {
     }
 }
 
-/// The checked configuration of an agent file.
+/// Reads and checks the configuration of an agent file.
 pub(crate) fn config_of(path: &Path) -> Result<Value, String> {
     read(path).map(|(_, config)| config)
 }
 
-/// A configuration with plain paths in the place of addresses: whose they are is for the venue to say.
+/// Replaces addresses by plain paths: the venue checks whose they are.
 pub(super) fn without_owners(config: &Value) -> Value {
     let mut plain = config.clone();
-    // Without an owner no address is another's.
+    // Without an owner, no address belongs to another.
     if own::localise(None, &mut plain).is_err() {
         plain.clone_from(config);
     }
     plain
 }
 
-/// Id and checked configuration of an agent file.
+/// Reads the id and the checked configuration of an agent file.
 fn read(path: &Path) -> Result<(AgentId, Value), String> {
     let kind = kind(path).ok_or("expected a file that ends in `.toml`, `.json` or `.yaml`")?;
     let text = input::file(path).map_err(|failure| failure.text)?;
@@ -96,12 +96,12 @@ fn read(path: &Path) -> Result<(AgentId, Value), String> {
     };
     let id = AgentId::new(id).map_err(|e| e.to_string())?;
     let checked = AgentConfig::parse(&without_owners(&config)).map_err(|error| wrong(&error))?;
-    // Which kinds the venue has besides is for the venue to say.
+    // The venue checks kinds of resources that it has besides.
     resources::check_own(&checked).map_err(|error| wrong(&error.into()))?;
     Ok((id, config))
 }
 
-/// What is wrong, and where in the file, where that can be told.
+/// Formats an error with its position in the file, if known.
 fn with_position(kind: Kind, text: &str, wrong: &Wrong) -> String {
     let steps = wrong.steps();
     let steps: Vec<&str> = steps.iter().map(String::as_str).collect();

@@ -1,4 +1,4 @@
-//! `trellis agent apply|get|list|update|suspend|resume|fork|delete|schema`.
+//! `trellis agent …`: creates, changes and shows agents.
 
 mod apply;
 mod diff;
@@ -142,7 +142,6 @@ pub(crate) enum Agent {
 }
 
 impl Agent {
-    /// Runs it.
     pub async fn run(self, context: &Context) -> Result<Exit, Failure> {
         match self {
             Self::Apply { files, dry_run, strict, server } => {
@@ -162,7 +161,7 @@ impl Agent {
             Self::List { after, server } => list(&Client::new(&server)?, context.out, after).await,
             Self::Update { id, keys, expect, strict, server } => {
                 let mut input = json!({"agentId": id});
-                // One key of a map is merged into it, a whole key replaces what is there.
+                // A dotted key is merged into its map, a whole key replaces the value.
                 let (deep, whole): (Vec<_>, Vec<_>) = keys.into_iter().partition(|(key, _)| key.contains('.'));
                 input["config"] = Value::Object(whole.into_iter().collect());
                 input["state"] = json!({"config": nested(deep)});
@@ -235,7 +234,7 @@ async fn run(
     Ok(Exit::Ok)
 }
 
-/// What the venue warns of in a configuration, on stderr.
+/// Notes the venue's warnings about a configuration on stderr.
 fn warn(answer: &Value) {
     for warning in answer["warnings"].as_array().into_iter().flatten().filter_map(Value::as_str) {
         note(&format!("warning: agent `{}`: {warning}", field(answer, "agentId")));
@@ -248,7 +247,7 @@ fn status_line(answer: &Value) -> String {
     format!("{} {}{why}", field(answer, "agentId"), field(answer, "status"))
 }
 
-/// `a.b=1` as `{a: {b: 1}}`.
+/// Converts `a.b=1` to `{a: {b: 1}}`.
 fn nested(keys: Vec<(String, Value)>) -> Value {
     let mut whole = json!({});
     for (key, value) in keys {

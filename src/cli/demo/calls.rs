@@ -1,4 +1,4 @@
-//! The log of model calls: which turns asked, which process asked, and who got an answer.
+//! The log of model calls: which turn called, in which process, and whether it got a reply.
 
 use serde::Deserialize;
 use std::collections::{BTreeMap, BTreeSet};
@@ -6,18 +6,18 @@ use std::path::Path;
 
 #[derive(Debug, Clone, Deserialize)]
 struct Line {
-    /// `tenant/user/agent/session/turn`.
+    /// Name of the turn, `tenant/user/agent/session/turn`.
     turn: String,
     pid: u32,
     event: String,
 }
 
-/// Every call so far, in the order of the log.
+/// All calls so far, in the order of the log.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Calls(Vec<Line>);
 
 impl Calls {
-    /// Reads the log; a line that is being written is left out.
+    /// Reads the log; an incomplete last line is left out.
     pub(super) fn read(path: &Path) -> Self {
         Self::parse(&std::fs::read_to_string(path).unwrap_or_default())
     }
@@ -26,7 +26,7 @@ impl Calls {
         Self(text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect())
     }
 
-    /// Lines, to see whether anything happened.
+    /// Returns the number of lines, which shows whether anything happened.
     pub(super) fn lines(&self) -> usize {
         self.0.len()
     }
@@ -35,12 +35,12 @@ impl Calls {
         self.0.iter().filter(move |line| line.event == event)
     }
 
-    /// Calls that were made.
+    /// Counts the calls that were begun.
     pub(super) fn made(&self) -> usize {
         self.turns("started").count()
     }
 
-    /// Turns with a call of this process that has no end.
+    /// Returns the turns with an unfinished call of this process.
     pub(super) fn running(&self, pid: u32) -> BTreeSet<String> {
         let mut open: BTreeSet<String> = BTreeSet::new();
         for line in self.0.iter().filter(|line| line.pid == pid) {
@@ -53,12 +53,12 @@ impl Calls {
         open
     }
 
-    /// Turns that this process got a reply for.
+    /// Returns the turns for which this process got a reply.
     pub(super) fn replied(&self, pid: u32) -> BTreeSet<String> {
         self.turns("replied").filter(|line| line.pid == pid).map(|line| line.turn.clone()).collect()
     }
 
-    /// Turns that asked more than once.
+    /// Returns the turns that called more than once.
     pub(super) fn repeated(&self) -> BTreeSet<String> {
         let mut asked: BTreeMap<&str, u32> = BTreeMap::new();
         for line in self.turns("started") {

@@ -1,4 +1,4 @@
-//! What the store's folder holds while no process has it open.
+//! Contents of the store's folder while no process has it open.
 
 use super::super::exit::Failure;
 use super::super::role;
@@ -21,18 +21,18 @@ use crate::venue::ledger;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// More turns and jobs than the demo makes.
+/// A limit above the turns and jobs of the demo.
 const MANY: usize = 1_000;
 
-/// Everything that is recorded.
+/// All records in the store.
 pub(super) struct Disk {
     /// Committed turns, oldest first.
     pub(super) turns: Vec<Turn>,
-    /// What the model saw in the clerk's turns, by [`Turn::place`].
+    /// Restored prompts of the clerk's turns, by [`Turn::place`].
     pub(super) seen: BTreeMap<String, Restored>,
-    /// Every job.
+    /// All jobs, ended and open.
     pub(super) jobs: Vec<Job>,
-    /// The audit.
+    /// Result of the audit.
     pub(super) books: Books,
 }
 

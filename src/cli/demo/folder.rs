@@ -1,4 +1,4 @@
-//! The demo's folder and what is put into it; the material of `config/examples` is built in.
+//! The demo's folder and its contents; the files of `config/examples` are built in.
 
 use super::super::exit::Failure;
 use crate::domain::decode;
@@ -10,9 +10,9 @@ const RULES: &str = include_str!("../../../config/examples/demo-rules.toml");
 const TROUBLE: &str = include_str!("../../../config/examples/demo-trouble-rules.toml");
 const SEED: &str = include_str!("../../../config/examples/seed.json");
 
-/// The one that is given the tasks.
+/// Name of the agent that gets the tasks.
 pub(super) const CLERK: &str = "accounts-payable";
-/// The one that the clerk asks.
+/// Name of the agent that the clerk asks.
 pub(super) const HELPER: &str = "vendor-enrichment";
 
 const AGENTS: [(&str, &str); 2] = [
@@ -20,17 +20,17 @@ const AGENTS: [(&str, &str); 2] = [
     (HELPER, include_str!("../../../config/examples/vendor-enrichment.toml")),
 ];
 
-/// How the rules file spells the time that the model takes.
+/// Text of the model's delay in the rules file.
 const DELAY: &str = "delay_ms = 200";
 
-/// A temporary folder; it goes with this value unless it is kept.
+/// A temporary folder, deleted when dropped unless it is kept.
 pub(super) struct Folder {
     path: PathBuf,
     kept: bool,
 }
 
 impl Folder {
-    /// A new one with the rules file in it; `delay` is the time that the model takes to answer.
+    /// Creates a folder with the rules file; `delay` is the time that the model takes to answer.
     pub(super) fn make(delay: Duration) -> Result<Self, Failure> {
         let name = format!("trellis-demo-{}", &uuid::Uuid::new_v4().simple().to_string()[..8]);
         let path = std::env::temp_dir().join(name);
@@ -42,27 +42,27 @@ impl Folder {
         Ok(folder)
     }
 
-    /// Where it is.
+    /// Returns the path of the folder.
     pub(super) fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Folder of the embedded store.
+    /// Returns the folder of the embedded store.
     pub(super) fn data(&self) -> PathBuf {
         self.path.join("data")
     }
 
-    /// What the scripted model answers.
+    /// Returns the rules file of the scripted model.
     pub(super) fn rules(&self) -> PathBuf {
         self.path.join("rules.toml")
     }
 
-    /// One line per model call.
+    /// Returns the log of model calls.
     pub(super) fn calls(&self) -> PathBuf {
         self.path.join("calls.jsonl")
     }
 
-    /// Leaves it where it is.
+    /// Keeps the folder when this value is dropped.
     pub(super) fn keep(&mut self) {
         self.kept = true;
     }
@@ -71,7 +71,7 @@ impl Folder {
 impl Drop for Folder {
     fn drop(&mut self) {
         if !self.kept {
-            // A killed process may be writing its last line: a second look finds it gone.
+            // A killed process may still write its last line: another try deletes it.
             for _ in 0..3 {
                 if std::fs::remove_dir_all(&self.path).is_ok() {
                     return;
@@ -82,13 +82,13 @@ impl Drop for Folder {
     }
 }
 
-/// The workspace, path by path.
+/// Returns the initial values of the workspace, by path.
 pub(super) fn seed() -> Result<Map<String, Value>, Failure> {
     decode::from_json(SEED.as_bytes())
         .map_err(|e| Failure::internal(format!("the built-in workspace is malformed: {e}")))
 }
 
-/// The agents with their configurations.
+/// Returns the agents with their configurations.
 pub(super) fn agents() -> Result<Vec<(&'static str, Value)>, Failure> {
     let parse = |(name, text): (&'static str, &str)| {
         let config = decode::toml(text)

@@ -1,7 +1,7 @@
-//! `trellis demo`: six invoices, two agents, one kill -9; then four troubles; and the books afterwards.
+//! `trellis demo`: six invoices, two agents, one `kill -9`; then four kinds of trouble, and an audit.
 //!
-//! Nothing is staged: the server is a child process of the same binary on a real store, it is
-//! killed while model calls run, and every claim is computed from what it left on disk.
+//! The server is a child process of the same binary on a real store, it is killed while model calls run, and every
+//! claim is computed from the data on disk.
 
 mod calls;
 mod disk;
@@ -28,23 +28,23 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::{Instant, sleep};
 use turns::{HEADING, Ledger};
 
-/// Time that the model takes to answer: long enough to watch, and to be killed in.
+/// Time that the model takes to answer: long enough to watch, and for the kill.
 const DELAY: Duration = Duration::from_millis(900);
 const DELAY_FAST: Duration = Duration::from_millis(800);
 
 /// Committed turns before the kill, so that there is something to lose.
 const TURNS_BEFORE_KILL: usize = 9;
-/// Model calls that the kill is to cut off.
+/// Model calls that the kill should interrupt.
 const CALLS_TO_CUT: usize = 2;
-/// Nothing has happened for so long: what had arrived is recorded, and all sessions wait for the model.
+/// Time without log lines after which replies are recorded and all sessions wait for the model.
 const QUIET: Duration = Duration::from_millis(80);
 
-/// All tasks take some seconds; a machine that needs longer than this is stuck.
+/// Longest time for all tasks, which take some seconds.
 const PATIENCE: Duration = Duration::from_mins(3);
 const LOOK: Duration = Duration::from_millis(30);
-/// Looks for the right moment of the kill between two at the ledger, which take a busy machine long.
+/// Reads of the calls' log between two reads of the turns, which take long on a busy machine.
 const LOOKS: usize = 20;
-/// Time to read a paragraph.
+/// Pause for reading a paragraph.
 const READ: Duration = Duration::from_secs(2);
 
 /// Seeds a workspace, creates two agents, submits six tasks, shows every turn as it is committed,
@@ -65,13 +65,13 @@ pub(crate) struct Demo {
     fast: bool,
 }
 
-/// What the kill met.
+/// State at the time of the kill.
 struct Kill {
-    /// The process that was killed.
+    /// Id of the killed process.
     pid: u32,
     /// Turns whose model call was running.
     cut: BTreeSet<String>,
-    /// Turns that had got their reply.
+    /// Turns that had received their reply.
     replied: BTreeSet<String>,
     /// Turns that were on disk.
     committed: BTreeSet<String>,
@@ -82,7 +82,7 @@ struct Kill {
 }
 
 impl Demo {
-    /// Runs it; whatever happens, no process stays behind.
+    /// Runs the demo; no process outlives it.
     pub async fn run(self, context: &Context) -> Result<Exit, Failure> {
         let mut folder = Folder::make(if self.fast { DELAY_FAST } else { DELAY })?;
         let printer = Printer::new(context.out, self.fast);
@@ -110,7 +110,7 @@ impl Demo {
     }
 }
 
-/// Resolves at a signal that ends the demo; the child is killed when the story is dropped.
+/// Resolves at a signal that ends the demo; dropping the demo kills the child.
 async fn interrupted() -> Failure {
     let listen = |kind| signal(kind).map_err(|e| Failure::internal(format!("signals can't be handled: {e}")));
     let listened = (listen(SignalKind::interrupt()), listen(SignalKind::terminate()), listen(SignalKind::hangup()));
@@ -154,7 +154,7 @@ async fn tell(folder: &Folder, printer: &Printer) -> Result<report::Told, Failur
     report::tell(printer, &ledger, &kill, &calls, &tree, &disk, trouble).await
 }
 
-/// Step 1: a server, a workspace, two agents.
+/// Step 1: starts a server and creates a workspace and two agents.
 async fn open(folder: &Folder, printer: &Printer) -> Result<Up, Failure> {
     printer.caption("One process on an empty folder; a workspace and two agents are put in")?;
     let up = Up::start(folder, "up-1").await?;
@@ -175,7 +175,7 @@ async fn open(folder: &Folder, printer: &Printer) -> Result<Up, Failure> {
     Ok(up)
 }
 
-/// Step 2: the tasks.
+/// Step 2: submits the tasks.
 async fn submit(up: &Up, printer: &Printer) -> Result<(), Failure> {
     let seed = folder::seed()?;
     let invoices = seed["w/invoices"].as_object().into_iter().flatten();
@@ -191,7 +191,7 @@ async fn submit(up: &Up, printer: &Printer) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Shows turns until enough are committed and others are in the middle of a model call.
+/// Shows turns until enough are committed and others are in a model call.
 async fn until_killable(up: &Up, folder: &Folder, ledger: &mut Ledger, printer: &Printer) -> Result<(), Failure> {
     let start = Instant::now();
     let (mut lines, mut changed) = (0, Instant::now());
@@ -213,7 +213,7 @@ async fn until_killable(up: &Up, folder: &Folder, ledger: &mut Ledger, printer: 
     }
 }
 
-/// Step 4: the kill, and what it left.
+/// Step 4: kills the server and shows what it left.
 async fn kill(up: Up, folder: &Folder, ledger: &mut Ledger, printer: &Printer) -> Result<Kill, Failure> {
     let (pid, calls) = (up.pid, folder.calls());
     up.kill().await?;
@@ -251,7 +251,7 @@ async fn until_done(up: &Up, ledger: &mut Ledger, printer: &Printer) -> Result<(
         ledger.update(&up.client, printer).await?;
         let open = |status: &String| matches!(status.as_str(), "PENDING" | "STARTED");
         if !ledger.statuses.iter().any(open) {
-            // Turns that were committed between the two looks of the last update.
+            // Shows turns that were committed between the two reads of the last update.
             return ledger.update(&up.client, printer).await;
         }
         patience(start, ledger)?;

@@ -1,14 +1,14 @@
-//! Captions, paragraphs and lines of at most 100 columns.
+//! Printer of captions, paragraphs and lines of at most 100 columns.
 
 use super::super::exit::Failure;
 use super::super::output::{Format, Out, write_line};
 use std::cell::Cell;
 use std::time::Duration;
 
-/// Columns of the terminal that are used.
+/// Width of the output in columns.
 pub(super) const WIDTH: usize = 100;
 
-/// Where the story goes: to stdout as text, nowhere in the other forms.
+/// Output of the demo: stdout for text, nothing for JSON.
 pub(super) struct Printer {
     pub(super) out: Out,
     fast: bool,
@@ -16,29 +16,29 @@ pub(super) struct Printer {
 }
 
 impl Printer {
-    /// `fast`: without pauses for a reader.
+    /// Makes a printer; `fast`: without pauses for a reader.
     pub(super) const fn new(out: Out, fast: bool) -> Self {
         Self { out, fast, steps: Cell::new(0) }
     }
 
-    /// The heading of the next step, and what it is about.
+    /// Prints the numbered heading of the next step.
     pub(super) fn caption(&self, text: &str) -> Result<(), Failure> {
         self.steps.set(self.steps.get() + 1);
         self.line("")?;
         self.line(&self.out.bold(&format!("{}. {text}", self.steps.get())))
     }
 
-    /// A line as it is.
+    /// Prints a line unchanged.
     pub(super) fn line(&self, text: &str) -> Result<(), Failure> {
         if self.out.format == Format::Text { write_line(text) } else { Ok(()) }
     }
 
-    /// A paragraph.
+    /// Prints an indented paragraph.
     pub(super) fn text(&self, text: &str) -> Result<(), Failure> {
         wrap(text, WIDTH - 3).iter().try_for_each(|line| self.line(&format!("   {line}")))
     }
 
-    /// A paragraph beside its name.
+    /// Prints a paragraph beside its name.
     pub(super) fn entry(&self, name: &str, text: &str) -> Result<(), Failure> {
         let lines = wrap(text, WIDTH - 16);
         lines.iter().enumerate().try_for_each(|(at, line)| {
@@ -47,7 +47,7 @@ impl Printer {
         })
     }
 
-    /// Time to read.
+    /// Pauses so that the text can be read.
     pub(super) async fn pause(&self, time: Duration) {
         if !self.fast && self.out.format == Format::Text {
             tokio::time::sleep(time).await;
@@ -55,7 +55,7 @@ impl Printer {
     }
 }
 
-/// Lines of at most `width` characters, broken between words where there are any.
+/// Wraps a text to lines of at most `width` characters, between words where possible.
 pub(super) fn wrap(text: &str, width: usize) -> Vec<String> {
     let mut lines = vec![String::new()];
     for word in text.split_whitespace() {
@@ -72,7 +72,7 @@ pub(super) fn wrap(text: &str, width: usize) -> Vec<String> {
     lines
 }
 
-/// The beginning of a text, in one line of at most `width` characters.
+/// Cuts a text to one line of at most `width` characters.
 pub(super) fn cut(text: &str, width: usize) -> String {
     let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
     match line.char_indices().nth(width) {

@@ -1,4 +1,4 @@
-//! `trellis up` as a child process that can be killed, and never outlives the demo.
+//! `trellis up` as a child process, which can be killed and never outlives the demo.
 
 use super::super::client::{Client, Server};
 use super::super::exit::Failure;
@@ -10,28 +10,28 @@ use std::time::Duration;
 use tokio::process::{Child, Command};
 use tokio::time::{Instant, sleep, timeout};
 
-/// A start takes a second on a slow disk.
+/// Time limit of a start, which takes a second on a slow disk.
 const START: Duration = Duration::from_secs(20);
-/// Above the grace of a shutdown.
+/// Time limit of a stop, above the grace of a shutdown.
 const STOP: Duration = Duration::from_secs(25);
 const LOOK: Duration = Duration::from_millis(20);
 
-/// What the log says when the API listens.
+/// Text in the log when the API listens.
 const LISTENS: &str = "HTTP API on ";
 
-/// A running one; killed when dropped.
+/// A running server; dropping it kills it.
 pub(super) struct Up {
     child: Child,
-    /// Its process id.
+    /// Process id of the server.
     pub(super) pid: u32,
-    /// Where it listens.
+    /// URL of its API.
     pub(super) url: String,
-    /// A connection to it.
+    /// HTTP client of the server.
     pub(super) client: Client,
 }
 
 impl Up {
-    /// Starts this binary on the folder and waits until it is ready; `name` tells its log apart.
+    /// Starts this binary on the folder and waits until it is ready; `name` is that of its log file.
     pub(super) async fn start(folder: &Folder, name: &str) -> Result<Self, Failure> {
         let log = folder.path().join(format!("{name}.log"));
         let cannot = |e: std::io::Error| Failure::internal(format!("`trellis up` can't be started: {e}"));
@@ -52,14 +52,14 @@ impl Up {
         }
     }
 
-    /// SIGKILL: the process gets no chance to do anything any more.
+    /// Sends SIGKILL, after which the process can do nothing more.
     pub(super) async fn kill(mut self) -> Result<(), Failure> {
         self.child.kill().await.map_err(|e| Failure::internal(format!("process {} can't be killed: {e}", self.pid)))
     }
 
-    /// SIGTERM, and waits for its end.
+    /// Sends SIGTERM and waits for the end of the process.
     pub(super) async fn stop(mut self) -> Result<(), Failure> {
-        // The shell's own `kill`: there is a shell wherever there is a terminal.
+        // By the shell's own `kill`: where there is a terminal, there is a shell.
         let sent = Command::new("sh").arg("-c").arg(format!("kill -TERM {}", self.pid)).status().await;
         sent.map_err(|e| Failure::internal(format!("process {} can't be stopped: {e}", self.pid)))?;
         match timeout(STOP, self.child.wait()).await {
@@ -71,7 +71,7 @@ impl Up {
     }
 }
 
-/// What is set in the environment is for other servers than this one.
+/// Makes the command, without environment variables that are meant for other servers.
 fn command(folder: &Folder, log: &Path) -> std::io::Result<Command> {
     let mut command = Command::new(std::env::current_exe()?);
     for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("TRELLIS")) {
@@ -97,7 +97,7 @@ pub(super) fn settings(folder: &Folder) -> [(&'static str, String); 3] {
 
 fn address(log: &Path) -> Option<String> {
     let text = std::fs::read_to_string(log).ok()?;
-    // Only a line that is there in full.
+    // Only complete lines are read.
     let (whole, _) = text.rsplit_once('\n')?;
     let line = whole.lines().find_map(|line| line.split_once(LISTENS))?.1;
     line.split_whitespace().next().map(str::to_owned)

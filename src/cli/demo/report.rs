@@ -1,4 +1,4 @@
-//! The end of the story: decisions, what was asked twice, one turn in detail, the books.
+//! The end of the demo: decisions, repeated model calls, one turn in detail, the audit.
 
 use super::super::client::Client;
 use super::super::exit::Failure;
@@ -23,22 +23,22 @@ const BEFORE_REASON: usize = 55;
 /// Columns before an entry's text.
 const BEFORE_ENTRY: usize = 16;
 
-/// How it went.
+/// Result of the demo.
 pub(super) struct Told {
-    /// For programs.
+    /// Summary for JSON output.
     pub(super) summary: Value,
     /// What was lost, doubled or is missing.
     pub(super) problems: Vec<String>,
 }
 
-/// What the agents wrote.
+/// Values that the agents wrote.
 pub(super) struct Tree {
     decisions: Value,
     ledger: Vec<Value>,
 }
 
 impl Tree {
-    /// Reads it over HTTP.
+    /// Reads the values over HTTP.
     pub(super) async fn read(client: &Client) -> Result<Self, Failure> {
         let read = async |path: &str| {
             let mut answer = client.run("v/ops/lattice/read", &json!({"path": path}), None).await?;
@@ -50,16 +50,16 @@ impl Tree {
     }
 }
 
-/// How often the model was asked.
+/// Counts of model calls.
 struct Asked {
     made: usize,
-    /// Turns that asked twice.
+    /// Turns that called the model twice.
     repeated: BTreeSet<String>,
-    /// Of these, turns whose reply had arrived and was not on disk yet.
+    /// Repeated turns whose reply had arrived and was not on disk yet.
     unrecorded: usize,
-    /// Of these, turns that had no reason to: their reply or their commit was on disk.
+    /// Repeated turns without a reason: their reply or their commit was on disk.
     wrongly: Vec<String>,
-    /// Replies that were on disk without their turn, and that the second process went on from.
+    /// Turns whose reply was on disk without their commit, and which the second process continued.
     reused: Vec<String>,
 }
 
@@ -89,7 +89,7 @@ impl Asked {
     }
 }
 
-/// Prints the rest of the story.
+/// Prints the rest of the demo.
 pub(super) async fn tell(
     printer: &Printer,
     ledger: &Ledger,
@@ -138,7 +138,7 @@ pub(super) async fn tell(
     Ok(Told { summary, problems })
 }
 
-/// Turns by the numbers of their sessions.
+/// Describes the turns, by their numbers in each session.
 fn turns(disk: &Disk) -> String {
     let mut last: BTreeMap<&str, u64> = BTreeMap::new();
     for turn in &disk.turns {
@@ -158,7 +158,7 @@ fn seeded_lines() -> Result<usize, Failure> {
     Ok(folder::seed()?["w/ledger"].as_array().map_or(0, Vec::len))
 }
 
-/// What the agents decided.
+/// Prints the decisions of the agents.
 pub(super) fn decisions(printer: &Printer, tree: &Tree) -> Result<(), Failure> {
     printer.caption("What came of it: w/decisions")?;
     let heading = format!("   {:<8}  {:<18}  {:>9}  {:<9}  BECAUSE", "INVOICE", "VENDOR", "EUR", "DECISION");
@@ -177,7 +177,7 @@ pub(super) fn decisions(printer: &Printer, tree: &Tree) -> Result<(), Failure> {
     Ok(())
 }
 
-/// One turn as it was recorded: best one that was cut off and made again.
+/// Prints one recorded turn, preferably one that was interrupted and repeated.
 fn turn(printer: &Printer, ledger: &Ledger, kill: &Kill, disk: &Disk) -> Result<(), Failure> {
     let ours: Vec<&Turn> = disk.turns.iter().filter(|turn| turn.agent == CLERK).collect();
     let again = |turn: &&&Turn| kill.cut.contains(&turn.place());
@@ -197,7 +197,7 @@ fn turn(printer: &Printer, ledger: &Ledger, kill: &Kill, disk: &Disk) -> Result<
     printer.entry("it is at", &format!("g/{CLERK}/timeline/{place}"))
 }
 
-/// The ledger of a prompt, and whether the prompt can be built again.
+/// Prints the ledger of a prompt, and whether the prompt can be rebuilt.
 fn saw(printer: &Printer, seen: &Restored) -> Result<(), Failure> {
     let ledger = &seen.ledger;
     let row = |row: &Row| {
@@ -228,7 +228,7 @@ fn saw(printer: &Printer, seen: &Restored) -> Result<(), Failure> {
 
 fn said(printer: &Printer, turn: &Turn) -> Result<(), Failure> {
     let width = WIDTH - 17;
-    // Only the first of several alike is named.
+    // Only the first of several equal names is shown.
     let mut named = "";
     let mut name = |name: &'static str| if std::mem::replace(&mut named, name) == name { "" } else { name };
     for message in &turn.record.said {
@@ -254,7 +254,7 @@ fn said(printer: &Printer, turn: &Turn) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Everything that must not be.
+/// Lists everything that must not be.
 fn problems(kill: &Kill, asked: &Asked, tree: &Tree, disk: &Disk) -> Result<Vec<String>, Failure> {
     let mut problems = Vec::new();
     let mut must = |holds: bool, problem: String| {
@@ -286,7 +286,7 @@ fn problems(kill: &Kill, asked: &Asked, tree: &Tree, disk: &Disk) -> Result<Vec<
     Ok(problems)
 }
 
-/// How to continue with a folder that was kept.
+/// Prints how to continue with a folder that was kept.
 pub(super) fn go_on(printer: &Printer, folder: &Folder) -> Result<(), Failure> {
     let program = std::env::current_exe().unwrap_or_else(|_| "trellis".into());
     let here = std::env::current_dir().unwrap_or_default();

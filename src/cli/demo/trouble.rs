@@ -1,5 +1,5 @@
-//! The second part of the story: a typed output that is refused once, a provider that is busy, a
-//! call that is cancelled, and a task that kills its workers and is driven again.
+//! The second part of the demo: a typed output that is refused once, a busy provider, a cancelled call, and a task that
+//! kills its workers and is redriven.
 
 use super::super::client::Client;
 use super::super::exit::Failure;
@@ -13,22 +13,22 @@ use serde_json::{Value, json};
 use std::time::Duration;
 use tokio::time::{Instant, sleep};
 
-/// Workers that a task may kill in the demo: the third doesn't serve it any more.
+/// Crash limit in the demo: the third worker doesn't serve the task any more.
 pub(super) const CRASH_LIMIT: u32 = 2;
 
 /// Columns of a line's words.
 const WORDS: usize = 70;
 
-/// How it went.
+/// Result of this part.
 #[derive(Debug, Default)]
 pub(super) struct Trouble {
-    /// For programs.
+    /// Summary for JSON output.
     pub(super) summary: Value,
-    /// What is not as it must be.
+    /// Differences from the expected results.
     pub(super) problems: Vec<String>,
 }
 
-/// A job's record over HTTP, once it is as wanted.
+/// Waits until a job's record, read over HTTP, is as wanted.
 async fn once(client: &Client, job: &str, wanted: impl Fn(&Value) -> bool) -> Result<Value, Failure> {
     let start = Instant::now();
     loop {
@@ -55,7 +55,7 @@ async fn submit(client: &Client, agent: &str, config: Value, input: Value) -> Re
     Ok(field(&client.run("v/ops/agent/request", &body, None).await?, "id"))
 }
 
-/// Once the model of `agent` is being asked by the process `pid`.
+/// Waits until the process `pid` calls the model of `agent`.
 async fn until_asked(folder: &Folder, pid: u32, agent: &str) -> Result<(), Failure> {
     let start = Instant::now();
     let part = format!("/{agent}/");
@@ -68,7 +68,7 @@ async fn until_asked(folder: &Folder, pid: u32, agent: &str) -> Result<(), Failu
     Ok(())
 }
 
-/// Everything that goes wrong; the server may be another after it.
+/// Runs all four troubles; returns the server, which may be another one after it.
 pub(super) async fn tell(up: Up, folder: &Folder, printer: &Printer) -> Result<(Up, Trouble), Failure> {
     printer.caption("And what goes wrong in a fleet: four more agents, each with a trouble of its own")?;
     let typed = planner(&up.client, printer).await?;
@@ -149,7 +149,7 @@ async fn dreamer(up: &Up, folder: &Folder, printer: &Printer) -> Result<Value, F
     Ok(record)
 }
 
-/// A task that is being served whenever its process is killed.
+/// Runs a task whose process is killed each time it is served.
 async fn parser(up: Up, folder: &Folder, printer: &Printer) -> Result<(Up, Value, Value), Failure> {
     printer.entry("parser", &format!("its task kills the process that serves it, {CRASH_LIMIT} times"))?;
     let config = json!({"systemPrompt": "You count pages."});
@@ -176,7 +176,7 @@ async fn parser(up: Up, folder: &Folder, printer: &Printer) -> Result<(Up, Value
     Ok((up, dead, redriven))
 }
 
-/// The dead letter is written when its session drops the task, a moment after the job has failed.
+/// Waits for the dead letter, which is written when the session drops the task, shortly after the job has failed.
 async fn until_listed(client: &Client, job: &str) -> Result<String, Failure> {
     let start = Instant::now();
     loop {

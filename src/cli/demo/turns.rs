@@ -1,4 +1,4 @@
-//! Committed turns as the ledger has them, each shown in one line.
+//! Committed turns from the timeline, each shown in one line.
 
 use super::super::client::Client;
 use super::super::exit::Failure;
@@ -17,7 +17,7 @@ const INDENT: usize = 20;
 /// Heading over the lines of turns.
 pub(super) const HEADING: &str = "     TIME  INVOICE   AGENT              TURN  TOKENS IN+OUT  CALLED";
 
-/// A turn and where it belongs.
+/// A turn with its agent and session.
 #[derive(Debug, Clone)]
 pub(super) struct Turn {
     pub(super) agent: &'static str,
@@ -26,10 +26,10 @@ pub(super) struct Turn {
 }
 
 impl Turn {
-    /// From an element of `g/<agent>/timeline`.
+    /// Parses an element of `g/<agent>/timeline`.
     pub(super) fn parse(agent: &'static str, mut shown: Value) -> Result<Self, Failure> {
         let session = field(&shown, "session");
-        // It shows arguments as the model wrote them, where the record says what they are.
+        // The timeline has arguments as the model wrote them, the record tags them as JSON.
         for said in shown.get_mut("said").and_then(Value::as_array_mut).into_iter().flatten() {
             let calls = said.get_mut("calls").and_then(Value::as_array_mut).into_iter().flatten();
             for arguments in calls.filter_map(|call| call.get_mut("arguments")) {
@@ -41,19 +41,19 @@ impl Turn {
         Ok(Self { agent, session, record })
     }
 
-    /// The session that it belongs to.
+    /// Returns the session of the turn.
     pub(super) fn key(&self) -> Result<SessionKey, Failure> {
         let illegal = |error| Failure::internal(format!("a turn of `{}` is malformed: {error}", self.agent));
         let agent = AgentId::new(self.agent).map_err(illegal)?;
         Ok(SessionKey { agent, session: SessionId::new(self.session.as_str()).map_err(illegal)? })
     }
 
-    /// As the log of model calls names it.
+    /// Returns the name of the turn in the log of model calls.
     pub(super) fn place(&self) -> String {
         format!("local/me/{}/{}/{}", self.agent, self.session, self.record.turn)
     }
 
-    /// What the model said.
+    /// Returns the text of the model.
     pub(super) fn text(&self) -> &str {
         let said = self.record.said.iter().find_map(|message| match message {
             ChatMessage::Assistant { text, .. } => Some(text.as_str()),
@@ -62,7 +62,7 @@ impl Turn {
         said.unwrap_or_default()
     }
 
-    /// What it called, e.g. `read ×3`, with every outcome that isn't `ok`.
+    /// Returns what it called, e.g. `read ×3`, with every outcome that isn't `ok`.
     pub(super) fn called(&self) -> String {
         let mut calls: Vec<(String, u32)> = Vec::new();
         for call in &self.record.calls {
@@ -79,25 +79,25 @@ impl Turn {
     }
 }
 
-/// What has been shown so far.
+/// Turns that were shown so far.
 #[derive(Debug, Default)]
 pub(super) struct Ledger {
     seen: BTreeSet<String>,
     /// Invoice by `agent/session`.
     invoices: BTreeMap<String, String>,
-    /// Jobs by status, as of the last look.
+    /// Statuses of the jobs at the last read.
     pub(super) statuses: Vec<String>,
-    /// When the first turn began, in milliseconds.
+    /// Start of the first turn in milliseconds.
     start: Option<u64>,
 }
 
 impl Ledger {
-    /// Turns that have been shown.
+    /// Returns the number of turns that were shown.
     pub(super) fn len(&self) -> usize {
         self.seen.len()
     }
 
-    /// Asks the server and shows what is new.
+    /// Reads the turns and jobs of the server and shows new turns.
     pub(super) async fn update(&mut self, client: &Client, printer: &Printer) -> Result<(), Failure> {
         let mut turns = Vec::new();
         for agent in [CLERK, HELPER] {
@@ -112,7 +112,7 @@ impl Ledger {
         self.show(turns, printer)
     }
 
-    /// Learns which session works on which invoice.
+    /// Records statuses, and which session works on which invoice.
     pub(super) fn jobs(&mut self, jobs: &[Value]) {
         self.statuses = jobs.iter().map(|job| field(job, "status")).collect();
         for job in jobs {
@@ -121,7 +121,7 @@ impl Ledger {
         }
     }
 
-    /// Shows the turns that haven't been, in the order in which they ended.
+    /// Shows new turns, in the order in which they ended.
     pub(super) fn show(&mut self, mut turns: Vec<Turn>, printer: &Printer) -> Result<(), Failure> {
         turns.sort_by_key(|turn| turn.record.end);
         let first = turns.iter().map(|turn| turn.record.start.0).min();
@@ -155,12 +155,12 @@ impl Ledger {
         printer.line(&format!("{:INDENT$}{}", "", printer.out.dim(&words)))
     }
 
-    /// The invoice that a session works on.
+    /// Returns the invoice that a session works on.
     pub(super) fn invoice(&self, agent: &str, session: &str) -> &str {
         self.invoices.get(&format!("{agent}/{session}")).map_or("?", String::as_str)
     }
 
-    /// A turn as the log of model calls names it, for a reader.
+    /// Describes a turn, given its name in the log of model calls.
     pub(super) fn named(&self, place: &str) -> String {
         let parts: Vec<&str> = place.split('/').collect();
         match parts.as_slice() {
@@ -170,7 +170,7 @@ impl Ledger {
     }
 }
 
-/// At most [`WIDTH`] columns; unlike [`cut`], the spaces stay.
+/// Cuts a line to [`WIDTH`] columns; unlike [`cut`], spaces stay.
 fn cut_line(line: &str) -> String {
     line.chars().take(WIDTH).collect()
 }

@@ -1,13 +1,13 @@
-//! What changed between two prompts: parts of the ledger, and lines of the text.
+//! Differences of two prompts: parts of the ledger, and lines of the text.
 
 use super::super::exit::{Exit, Failure};
 use super::super::output::{Out, field};
 use super::table::prompt;
 use serde_json::{Value, json};
 
-/// Lines that stand around a change.
+/// Unchanged lines shown around a change.
 const AROUND: usize = 2;
-/// Lines in which equal ones are searched; what changed in more is shown as replaced.
+/// Lines at most that are compared one by one; changes of more lines are shown as a replacement.
 const SEARCHED: usize = 4_000;
 
 pub(super) fn show(out: Out, before: &Value, after: &Value) -> Result<Exit, Failure> {
@@ -36,7 +36,7 @@ fn text(out: Out, before: &Value, after: &Value, rows: &[Value], lines: Option<&
     format!("{head}\n\n{parts}\n\n{lines}")
 }
 
-/// Parts that differ, as a table.
+/// Formats the parts that differ as a table.
 pub(super) fn table(out: Out, rows: &[Value]) -> String {
     if rows.is_empty() {
         return "no part has another size or status".to_owned();
@@ -51,7 +51,7 @@ pub(super) fn table(out: Out, rows: &[Value]) -> String {
     out.table(&["PART", "BEFORE", "AFTER"], &rows.iter().map(cells).collect::<Vec<_>>())
 }
 
-/// Parts that differ: `{key, before, after}`, absent ones null.
+/// Returns the parts that differ: `{key, before, after}`, absent ones null.
 pub(super) fn rows(before: &Value, after: &Value) -> Vec<Value> {
     let of = |ledger: &Value| ledger["rows"].as_array().cloned().unwrap_or_default();
     let (before, after) = (of(before), of(after));
@@ -69,7 +69,7 @@ pub(super) fn rows(before: &Value, after: &Value) -> Vec<Value> {
     changed
 }
 
-/// Changed lines (`-`, `+`) with some around them (two spaces); `…` stands for equal ones.
+/// Returns changed lines (`-`, `+`) with some lines around them (two spaces); `…` stands for other lines.
 pub(super) fn changes(before: &str, after: &str) -> Vec<String> {
     let (a, b): (Vec<&str>, Vec<&str>) = (before.lines().collect(), after.lines().collect());
     let head = a.iter().zip(&b).take_while(|(a, b)| a == b).count();
@@ -101,7 +101,7 @@ pub(super) fn changes(before: &str, after: &str) -> Vec<String> {
     shown
 }
 
-/// The fewest changed lines, by the longest common subsequence.
+/// Returns the fewest changed lines, by the longest common subsequence.
 fn steps<'t>(a: &[&'t str], b: &[&'t str]) -> Vec<(char, &'t str)> {
     if a.len() > SEARCHED || b.len() > SEARCHED {
         return a.iter().map(|line| ('-', *line)).chain(b.iter().map(|line| ('+', *line))).collect();

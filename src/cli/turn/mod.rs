@@ -1,4 +1,4 @@
-//! `trellis turn list|show|diff|replay`: what models saw.
+//! `trellis turn list|show|diff|replay`: turns and their prompts.
 
 mod diff;
 mod replay;
@@ -19,7 +19,7 @@ use std::str::FromStr;
 
 pub(crate) use table::{ledger_text, prompt as prompt_text};
 
-/// Turns that are looked at to find the session of a turn without one.
+/// Turns that are searched for the session of a turn without one.
 const LOOKED_AT: &str = "1000";
 
 /// Turns: one context, one model call, its tool calls, one commit.
@@ -93,7 +93,7 @@ pub(crate) enum Turn {
     },
 }
 
-/// A turn as it is named on the command line.
+/// Name of a turn on the command line.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Name {
     agent: AgentId,
@@ -129,7 +129,7 @@ impl fmt::Display for Name {
 }
 
 impl Name {
-    /// The address of the turn; finds the session when none is named.
+    /// Returns the API path of the turn; finds the session if none is named.
     async fn address(&self, client: &Client) -> Result<String, Failure> {
         let agent = encode(self.agent.as_str());
         if let Some(session) = &self.session {
@@ -165,7 +165,6 @@ impl Name {
 }
 
 impl Turn {
-    /// Runs it.
     pub async fn run(self, context: &Context) -> Result<Exit, Failure> {
         let out = context.out;
         let done = match self {

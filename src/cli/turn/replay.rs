@@ -1,4 +1,4 @@
-//! `trellis turn replay`: past prompts built again, as they were or with something changed.
+//! `trellis turn replay`: builds past prompts again, unchanged or with changes.
 
 use super::super::client::{Client, encode};
 use super::super::exit::{Exit, Failure};
@@ -82,7 +82,7 @@ pub(super) async fn run(
                 output::note_incomplete(&answer);
                 answers.push(answer);
             }
-            // Of many, some had no prompt or are erased: said, and not counted as different.
+            // Of many turns, some have no prompt or are erased: that is reported, and not counted as a difference.
             Err(failure) if failure.exit == Exit::Conflict || failure.exit == Exit::NotFound => {
                 if single {
                     return Err(failure);
@@ -155,7 +155,7 @@ fn compared(out: Out, answer: &Value) -> String {
     )
 }
 
-/// Calls the model from here, with the models of this configuration.
+/// Calls the model in this process, with the models of this configuration.
 async fn ask(context: &Context, answer: &Value) -> Result<(), Failure> {
     let request: ModelRequest = serde_json::from_value(answer["request"].clone()).map_err(|_| {
         Failure::new(Exit::Conflict, format!("turn `{}` has no prompt to ask with", field(answer, "name")))

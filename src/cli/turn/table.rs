@@ -1,4 +1,4 @@
-//! A turn's ledger as tables, and its prompt as text.
+//! Formats a turn's ledger as tables, and its prompt as text.
 
 use super::super::output::time;
 use super::super::output::{Out, compact, field, plain};
@@ -8,7 +8,7 @@ use serde_json::Value;
 /// Characters of the budget bar.
 const BAR: usize = 40;
 
-/// `12,345`.
+/// Formats a number like `12,345`.
 fn grouped(value: &Value) -> String {
     let digits = value.as_u64().unwrap_or(0).to_string();
     let mut text = String::new();
@@ -25,7 +25,7 @@ fn list(value: &Value) -> &[Value] {
     value.as_array().map_or(&[], Vec::as_slice)
 }
 
-/// A section that went with a call.
+/// Formats a section that was handed on with a call.
 fn handed(section: &Value) -> String {
     let key = field(section, "key");
     match (section["missing"].as_str(), section["of"].as_u64()) {
@@ -35,13 +35,13 @@ fn handed(section: &Value) -> String {
     }
 }
 
-/// What the model said, without what it called.
+/// Returns the text of the model's reply.
 fn reply(record: &Value) -> Option<String> {
     let said = list(&record["said"]).iter().find(|said| said["role"] == "assistant")?;
     Some(field(said, "text")).filter(|text| !text.is_empty())
 }
 
-/// A whole turn.
+/// Formats a whole turn.
 pub(super) fn turn(out: Out, turn: &Value) -> String {
     let record = &turn["record"];
     let mut lines = vec![out.bold(&format!("turn {}", field(turn, "name")))];
@@ -89,7 +89,7 @@ pub(super) fn turn(out: Out, turn: &Value) -> String {
     lines.join("\n")
 }
 
-/// A ledger: the budget, every part, tools, placeholders, hashes.
+/// Formats a ledger: the budget, every part, tools, placeholders, hashes.
 pub(crate) fn ledger_text(out: Out, ledger: &Value) -> String {
     let (used, bytes) = (ledger["used"].as_u64().unwrap_or(0), ledger["budget"]["bytes"].as_u64().unwrap_or(1).max(1));
     let filled =
@@ -144,7 +144,7 @@ pub(crate) fn ledger_text(out: Out, ledger: &Value) -> String {
     lines.join("\n")
 }
 
-/// The parts, all sizes in bytes: ROOM of the budget, TEXT in the prompt, SENT in the body of the request.
+/// Formats the parts, all sizes in bytes: ROOM of the budget, TEXT in the prompt, SENT in the body of the request.
 fn parts_table(out: Out, ledger: &Value) -> String {
     let parts = list(&ledger["rows"]);
     let sum = |key: &str| parts.iter().filter_map(|row| row[key].as_u64()).sum::<u64>();
@@ -157,13 +157,13 @@ fn parts_table(out: Out, ledger: &Value) -> String {
     out.table(&COLUMNS, &rows)
 }
 
-/// Columns of the parts.
+/// Headings of the table of parts.
 const COLUMNS: [&str; 9] =
     ["PART", "FROM", "ALLOWED BY", "ROOM ASKED (B)", "ROOM GIVEN (B)", "TEXT (B)", "SENT (B)", "STATUS", "WHY"];
-/// Place of the column with the bytes of the texts.
+/// Index of the column with the bytes of the texts.
 const TEXT: usize = 5;
 
-/// What the request's body was.
+/// Formats the size and format of the request's body.
 fn sent_line(sent: &Value) -> Option<String> {
     if sent.is_null() {
         return None;
@@ -187,7 +187,7 @@ fn field_at(pair: &Value, at: usize) -> String {
 /// Characters of a hash in a table.
 const HASH: usize = 8;
 
-/// `@VERSION`, else the beginning of a hash: `#0a1b2c3d`.
+/// Formats `@VERSION`, else the beginning of a hash: `#0a1b2c3d`.
 fn version(of: &Value) -> String {
     match (of["version"].as_u64(), of["hash"].as_str()) {
         (Some(version), _) => format!("@{version}"),
@@ -196,7 +196,7 @@ fn version(of: &Value) -> String {
     }
 }
 
-/// Source and version, and what an operation has read for it.
+/// Formats source and version, and what an operation has read for it.
 fn origin(row: &Value) -> String {
     let reads: Vec<_> = list(&row["reads"]).iter().map(|seen| field(seen, "path") + &version(seen)).collect();
     let reads = if reads.is_empty() { String::new() } else { format!(" reading {}", reads.join(", ")) };
@@ -217,7 +217,7 @@ fn row(row: &Value) -> Vec<String> {
     ]
 }
 
-/// A model request, each message under a line with its role.
+/// Formats a model request, each message under a line with its role.
 pub(crate) fn prompt(request: &Value) -> String {
     let mut parts = vec![format!("=== system ===\n{}", field(request, "system"))];
     for message in list(&request["messages"]) {

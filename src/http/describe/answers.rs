@@ -1,4 +1,4 @@
-//! What answers look like.
+//! Schemas of answers.
 #![expect(dead_code, reason = "they are described; answers are built where they are sent")]
 #![expect(clippy::struct_field_names, reason = "keys of answers")]
 

@@ -1,9 +1,9 @@
-//! Links from what an answer names to what can be done with it.
+//! Links of the API description: from an answer to the routes that accept its ids.
 
 use crate::http::route::{Content, Route, Shape};
 use serde_json::{Map, Value, json};
 
-/// What answers name: the parameters of paths that they fill, by the kind of path, and where they say it.
+/// Path parameters that an answer can fill, with JSON pointers into the answer.
 type Named = &'static [(&'static str, &'static str)];
 
 const JOB: Named = &[("jobs/{id}", "/id"), ("agents/{id}", "/agent"), ("{session}", "/session")];
@@ -22,7 +22,7 @@ const SECRETS: Named = &[("secrets/{name}", "/items/0")];
 const HASH: Named = &[("assets/{id}", "")];
 const OPERATIONS: Named = &[("operations/{name}", "/0/name")];
 
-/// What the answers of a route name. Lists whose items are names or maps, as the query says, have no links.
+/// Returns what the answers of a route can fill. Lists of names or maps, as the query says, have no links.
 fn named(id: &str) -> Named {
     match id {
         "invoke" | "getJob" => JOB,
@@ -44,7 +44,7 @@ fn named(id: &str) -> Named {
     }
 }
 
-/// The parameters of a path with what they are of: `agents/{id}`, `{session}`.
+/// Returns the parameters of a path with the segment before each: `agents/{id}`, `{session}`.
 fn wanted(path: &str) -> Vec<(&str, &str)> {
     let mut before = "";
     let mut found = Vec::new();
@@ -58,9 +58,10 @@ fn wanted(path: &str) -> Vec<(&str, &str)> {
     found
 }
 
-/// Where the parameters of `to` are found in an exchange with `from`; `None`: not all are, or none in the answer.
+/// Returns expressions that fill the parameters of `to` from an exchange with `from`; `None` if some are missing or
+/// none is in the answer.
 fn parameters(from: &Route, to: &Route) -> Option<Map<String, Value>> {
-    // Its path goes on behind a hash, and its body is what the hash is of.
+    // The rest of this path follows a hash, and the hash is that of its body.
     if to.about.id == "putAsset" {
         return None;
     }
@@ -88,7 +89,7 @@ fn name(from: &Route, to: &Route) -> String {
     format!("{}-{}", from.about.id, to.about.id)
 }
 
-/// The links of an answer, each by reference.
+/// Returns references to the links of an answer.
 pub(super) fn from(route: &Route, content: &[Content], all: &[Route]) -> Map<String, Value> {
     if !content.iter().any(|(_, shape)| !matches!(shape, Shape::Any)) {
         return Map::new();
@@ -97,7 +98,7 @@ pub(super) fn from(route: &Route, content: &[Content], all: &[Route]) -> Map<Str
     led.map(|to| (to.about.id.to_owned(), json!({"$ref": format!("#/components/links/{}", name(route, to))}))).collect()
 }
 
-/// Every link by its name.
+/// Returns all links by name.
 pub(super) fn all(routes: &[Route]) -> Map<String, Value> {
     let pairs = routes.iter().flat_map(|from| routes.iter().map(move |to| (from, to)));
     pairs

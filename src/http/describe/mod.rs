@@ -1,7 +1,7 @@
-//! The API's description (`OpenAPI` 3.1), made of the list of routes and of their types when somebody asks for it first.
+//! The description of the API (`OpenAPI` 3.1), made from the list of routes and their types at the first request.
 //!
-//! `schemars` and the list: `utoipa` would describe each route a second time, in an attribute beside its handler, and
-//! bring twice as many crates; the operations' arguments need `schemars` anyway.
+//! It uses `schemars` and the list: `utoipa` would describe each route a second time, in an attribute beside its
+//! handler, and add twice as many crates; the operations' arguments need `schemars` anyway.
 
 pub(super) mod answers;
 mod links;
@@ -27,20 +27,20 @@ use serde_json::{Map, Value, json};
 use std::collections::BTreeSet;
 use std::sync::LazyLock;
 
-/// Largest number that is taken.
+/// Largest number that is accepted.
 const MOST: u64 = u64::MAX;
 
-/// Schema of a message: a submission with fewer keys.
+/// Name of the schema of messages, a submission with fewer keys.
 const MESSAGE: &str = "Message";
 
-/// Names that the query of a route may have; its operation's arguments where it runs one.
+/// Returns the names that the query of a route may have; its operation's arguments where it runs one.
 pub(super) fn query_names(about: &About) -> Vec<String> {
     let Some(query) = about.query else { return Vec::new() };
     let schema = Writer::new().inline(query);
     schema["properties"].as_object().into_iter().flatten().map(|(name, _)| name.clone()).collect()
 }
 
-/// What is said of these routes.
+/// Makes the description of these routes.
 pub(super) fn document(routes: &[Route]) -> Value {
     let mut writer = Writer::new();
     let mut paths = Map::new();
@@ -86,20 +86,20 @@ fn license() -> Value {
     json!({"name": terms, "identifier": terms})
 }
 
-/// The group of a path, by which generated clients sort their functions: `jobs` of `/api/v1/jobs/{id}`.
+/// Returns the group of a path, by which generated clients sort their functions: `jobs` of `/api/v1/jobs/{id}`.
 fn group(path: &str) -> String {
     let path = path.trim_start_matches("/api/v1").trim_start_matches("/.well-known");
     let first = path.split('/').find(|segment| !segment.is_empty()).unwrap_or(path);
     first.trim_end_matches(".json").to_owned()
 }
 
-/// Every group of these paths, once.
+/// Returns each group of these paths once.
 fn tags(paths: &Map<String, Value>) -> Vec<Value> {
     let groups: BTreeSet<String> = paths.keys().map(|path| group(path)).collect();
     groups.into_iter().map(|name| json!({"name": name})).collect()
 }
 
-/// What every route may be sent besides its path, by name.
+/// Returns the headers that routes accept, by name.
 fn headers() -> Value {
     let header = |name: &str, about: &str, schema: Value| json!({"name": name, "in": "header", "required": false, "description": about, "schema": schema});
     let half = "(?!\\.{1,2}(/|$))[^\\s/\\u0000-\\u001f\\u007f]{1,128}";
@@ -123,13 +123,13 @@ fn parameter_of(name: &str) -> Value {
     json!({"$ref": format!("#/components/parameters/{name}")})
 }
 
-/// What all methods of a path take.
+/// Returns the parameters of all methods of a path.
 fn parameters(route: &Route) -> Vec<Value> {
     let owner = (route.access != Access::Open || route.about.id == "status").then(|| parameter_of("Owner"));
     owner.into_iter().chain(place::parameters(route.path)).collect()
 }
 
-/// Types as they are met, and what is known of them by name.
+/// Collects the schemas of types and operations.
 struct Writer {
     types: SchemaGenerator,
     schemas: Map<String, Value>,
@@ -138,7 +138,7 @@ struct Writer {
 
 impl Writer {
     fn new() -> Self {
-        // No host may be called: nothing is run.
+        // Calls to hosts are disabled: nothing runs.
         static CATALOG: LazyLock<Catalog> = LazyLock::new(|| ops::catalog(false));
         let settings = SchemaSettings::draft2020_12().with(|settings| {
             settings.definitions_path = "/components/schemas".into();
@@ -161,7 +161,7 @@ impl Writer {
         if let Some((content, required)) = about.body {
             let mut said = self.content(&[content]);
             if !required {
-                // Null is as none.
+                // Null counts as no body.
                 let schema = &mut said[content.0]["schema"];
                 *schema = json!({"anyOf": [schema.take(), {"type": "null"}]});
             }
@@ -181,7 +181,7 @@ impl Writer {
         }
         let problem = json!({"$ref": "#/components/responses/Problem"});
         responses.extend(about.fails.iter().map(|status| (status.to_string(), problem.clone())));
-        // Every route refuses requests, e.g. those with an unknown parameter: the server's own faults are `default`.
+        // Every route may refuse a request, e.g. one with an unknown parameter; the server's own errors are `default`.
         responses.insert("4XX".to_owned(), problem.clone());
         responses.insert("default".to_owned(), problem);
         operation["responses"] = responses.into();
@@ -212,7 +212,7 @@ impl Writer {
         schema
     }
 
-    /// The same with nothing that is said elsewhere.
+    /// Returns a schema without references to others.
     fn inline(&mut self, shape: Shape) -> Value {
         let schema = self.schema(shape);
         let name = schema["$ref"].as_str().and_then(|reference| reference.rsplit('/').next()).map(str::to_owned);
@@ -237,7 +237,7 @@ impl Writer {
         schema
     }
 
-    /// The schema of agent files, with its own definitions beside all others.
+    /// Adds the schema of agent files, and its definitions beside all others.
     fn agent(&mut self) -> Value {
         let mut schema = agent::schema();
         if let Some(map) = schema.as_object_mut() {
@@ -248,7 +248,7 @@ impl Writer {
                     (name, schema)
                 }));
             }
-            // Over HTTP the path names it, and what is unknown may be refused.
+            // Over HTTP the path names the agent, and unknown names may be refused.
             map["properties"]["strict"] = json!({"type": "boolean", "description": "As in the query."});
         }
         moved(&mut schema);
@@ -274,7 +274,7 @@ impl Writer {
     }
 }
 
-/// The schema of what may be absent, where it can't be null.
+/// Returns the schema of a query parameter: it may be absent, but not null.
 fn asked(mut schema: Value) -> Value {
     if let Some(Value::Array(types)) = schema.get_mut("type") {
         types.retain(|kind| kind != "null");
@@ -285,7 +285,7 @@ fn asked(mut schema: Value) -> Value {
     schema
 }
 
-/// Of names a pattern says here what the operation itself says, of each argument, when it is called: models see none.
+/// Adds patterns and limits of names and numbers, which operations check when called and prompts don't contain.
 fn named(properties: &mut Value) {
     for (key, schema) in properties.as_object_mut().into_iter().flatten() {
         let is_name = ["agentId", "sessionId", "agent", "session", "to"].contains(&key.as_str());
@@ -301,7 +301,7 @@ fn named(properties: &mut Value) {
     }
 }
 
-/// References into the schema itself lead into the document.
+/// Changes references into the schema to references into the document.
 fn moved(schema: &mut Value) {
     match schema {
         Value::Object(map) => {

@@ -1,4 +1,4 @@
-//! The parameters of a path, by the segment that stands before them.
+//! Parameters of a path, by the segment before them.
 
 use super::queries::VALUES;
 use crate::domain::event::NAME;
@@ -6,7 +6,7 @@ use crate::domain::ids::JobId;
 use crate::domain::timer::TimerId;
 use serde_json::{Value, json};
 
-/// The parameters in a path.
+/// Describes the parameters in a path.
 pub(super) fn parameters(path: &str) -> Vec<Value> {
     let mut before = "";
     let mut found = Vec::new();

@@ -1,19 +1,19 @@
-//! Schemas in the form that generators of clients can read.
+//! Schemas in the form that client generators can read.
 //!
-//! Where JSON Schema has several ways to say a thing, only one is understood by `openapi-python-client`,
-//! `openapi-typescript` and Spectral; `tests/it/clients` runs them.
+//! Where JSON Schema has several ways to express a rule, `openapi-python-client`, `openapi-typescript` and Spectral
+//! understand only one; `tests/it/clients` runs them.
 
 use super::MOST;
 use serde_json::{Map, Value, json};
 
-/// Rewrites a schema and all schemas inside it, without a change of what fits.
+/// Rewrites a schema and all schemas inside it, without changing what is valid.
 pub(super) fn make_portable(schema: &mut Value) {
     if let Value::Bool(fits) = schema {
         *schema = if *fits { json!({}) } else { json!({"not": {}}) };
     }
     let Value::Object(map) = schema else { return };
     if let Some(Value::String(about)) = map.get_mut("description") {
-        // Lines of a comment are no lines of a description.
+        // Line breaks of a comment aren't those of a description.
         *about = about.replace('\n', " ");
     }
     bound_number(map);
@@ -30,7 +30,7 @@ pub(super) fn make_portable(schema: &mut Value) {
             ("anyOf" | "oneOf" | "allOf" | "prefixItems", Value::Array(schemas)) => {
                 schemas.iter_mut().for_each(make_portable);
             }
-            // A boolean says here whether there may be others, and is understood.
+            // A boolean says whether there may be others; generators understand it.
             ("additionalProperties" | "unevaluatedProperties", Value::Bool(_)) => {}
             (
                 "items"
@@ -49,7 +49,7 @@ pub(super) fn make_portable(schema: &mut Value) {
     }
 }
 
-/// Formats of Rust's numbers become limits: clients know no `uint64`.
+/// Replaces formats of Rust's numbers by limits: clients don't know `uint64`.
 fn bound_number(map: &mut Map<String, Value>) {
     let most = match map.get("format").and_then(Value::as_str) {
         Some("uint8") => u64::from(u8::MAX),
@@ -62,7 +62,7 @@ fn bound_number(map: &mut Map<String, Value>) {
     map.entry("maximum").or_insert(most.into());
 }
 
-/// A default of nothing says what absence says; its type is often not the schema's.
+/// Removes an empty default, which means absence; its type often differs from the schema's.
 fn drop_empty_default(map: &mut Map<String, Value>) {
     let is_empty = match map.get("default") {
         Some(Value::Null) => true,
@@ -75,7 +75,7 @@ fn drop_empty_default(map: &mut Map<String, Value>) {
     }
 }
 
-/// A choice between constant texts becomes an `enum`: clients make one type of it.
+/// Replaces a choice of constant texts by an `enum`, of which clients make one type.
 fn join_constants(map: &mut Map<String, Value>) {
     for key in ["oneOf", "anyOf"] {
         let Some((texts, about)) = map.get(key).and_then(Value::as_array).and_then(|options| constant_texts(options))
@@ -93,7 +93,7 @@ fn join_constants(map: &mut Map<String, Value>) {
     }
 }
 
-/// All texts that these schemas allow, and what is said of each; `None` where one allows something else.
+/// Returns all texts that these schemas allow, and their descriptions; `None` where one allows something else.
 fn constant_texts(options: &[Value]) -> Option<(Vec<Value>, Vec<String>)> {
     let texts: Vec<Vec<Value>> = options.iter().map(texts_of).collect::<Option<_>>()?;
     let about = options.iter().zip(&texts).filter_map(|(option, texts)| {
@@ -104,14 +104,14 @@ fn constant_texts(options: &[Value]) -> Option<(Vec<Value>, Vec<String>)> {
     (!texts.is_empty()).then(|| (texts.concat(), about))
 }
 
-/// The texts of a schema that allows some texts and nothing else.
+/// Returns the texts of a schema that allows only texts.
 fn texts_of(schema: &Value) -> Option<Vec<Value>> {
     let allowed = schema["const"].as_str().map(|text| vec![text.into()]);
     let allowed = allowed.or_else(|| schema["enum"].as_array().cloned())?;
     allowed.iter().all(Value::is_string).then_some(allowed)
 }
 
-/// Whether an array fits, among other types.
+/// Whether arrays are valid, perhaps among other types.
 fn is_array(map: &Map<String, Value>) -> bool {
     match map.get("type") {
         Some(Value::String(kind)) => kind == "array",

@@ -1,4 +1,4 @@
-//! What queries hold.
+//! Schemas of queries.
 #![expect(dead_code, reason = "they are described; handlers take what they need by its name")]
 
 use super::{MOST, refine};
@@ -7,15 +7,15 @@ use crate::domain::job::JobStatus;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde_json::Value;
 
-/// Operations that `values/…` offers.
+/// Operations offered at `values/…`.
 pub(in crate::http) const VALUES: [&str; 6] = ["read", "list", "slice", "inspect", "count", "aggregate"];
 
-/// `true`, or milliseconds.
+/// Schema of `wait` in a query: `true`, or milliseconds.
 pub(in crate::http) fn wait(_: &mut SchemaGenerator) -> Schema {
     json_schema!({"anyOf": [{"type": "boolean"}, {"type": "integer", "minimum": 0, "maximum": MOST}]})
 }
 
-/// [`wait()`] in a body, where clients write it as a text, too.
+/// Schema of `wait` in a body, where clients may write it as a text; see [`wait()`].
 pub(in crate::http) fn wait_said(_: &mut SchemaGenerator) -> Schema {
     json_schema!({"anyOf": [
         {"type": "boolean"}, {"type": "integer", "minimum": 0, "maximum": MOST},
@@ -29,7 +29,7 @@ fn time(_: &mut SchemaGenerator) -> Schema {
     ]})
 }
 
-/// Some names with commas between them.
+/// Schema of a list of these names, separated by commas.
 fn some_of(names: &[&str]) -> Schema {
     let any = names.join("|");
     json_schema!({"type": "string", "pattern": format!("^({any})(,({any}))*$")})

@@ -1,5 +1,5 @@
-//! What an operation says of its arguments when it is called, as patterns and rules of a schema: here, and not in the
-//! operation's own, which every prompt that offers it would carry.
+//! Rules that operations check when called, as patterns of a schema. They are here and not in the operation's own
+//! schema, which every prompt that offers it contains.
 
 use crate::domain::authority::grant::MAX_GRANTS;
 use crate::domain::event::NAME;
@@ -11,40 +11,41 @@ use crate::ops::job::BatchAction;
 use schemars::{JsonSchema, SchemaGenerator};
 use serde_json::{Value, json};
 
-/// Place behind a job, as lists of jobs name it.
+/// Pattern of the cursor behind a job in a list.
 pub(super) const CURSOR: &str = "^[0-9]{16}-[0-9a-f]{32}$";
 
-/// A host that a secret may be bound to: not every one, and not every name of a top-level domain.
+/// Pattern of a host that a secret may be bound to: not every host, and not every name of a top-level domain.
 const HOST: &str = "^((?!\\*)[A-Za-z0-9.-]+|\\*\\.[A-Za-z0-9-]*\\.[A-Za-z0-9.-]*|\\[[0-9A-Fa-f:.]+\\])(:([1-9][0-9]{0,3}|[1-5][0-9]{4}))?$";
 
 const BASE64: &str = "^([A-Za-z0-9+/]{4})*([A-Za-z0-9+/][AQgw]==|[A-Za-z0-9+/]{2}[AEIMQUYcgkosw048]=)?$";
 
 const MEDIA_TYPE: &str = "^(?=.{3,200}$)[A-Za-z0-9!#$&^_.+-]+/[A-Za-z0-9!#$&^_.+-]+(;[ -~]*)?$";
 
-/// A namespace of resources, without `r/`.
+/// Pattern of a namespace of resources, without `r/`.
 const RESOURCES: &str = "^(?!\\.{1,2}(/|$))[^/\\s\\u0000-\\u001f\\u007f-\\u009f*>]+(/(?!\\.{1,2}(/|$))[^/\\s\\u0000-\\u001f\\u007f-\\u009f*>]+)*$";
 
-/// What a capability is about: a scheme and a host, or a path; not all that it says of resources.
+/// Pattern of a capability's resource: a scheme and a host, or a path; not all rules for resources.
 const WITH: &str = "^(?![^/]*://$)(?!r/)([A-Za-z0-9]+://)?((?!(\\.{1,2}|\\*)(/|$))[^/\\u0000-\\u001f\\u007f-\\u009f]+(/(?!(\\.{1,2}|\\*)(/|$))[^/\\u0000-\\u001f\\u007f-\\u009f]+)*)?/?$";
 
 const LABEL: &str = "^[^\\u0000-\\u001f\\u007f-\\u009f]{1,200}$";
 
 const CAN: &str = "^(\\*|(?!\\.{1,2}(/|$))[A-Za-z0-9_.:-]+(/(?!\\.{1,2}(/|$))[A-Za-z0-9_.:-]+)*)$";
 
-/// A lattice path with this at its beginning and its end, as far as a pattern can say it.
+/// Returns the pattern of a lattice path, with `slash` at its beginning and its end, as far as a pattern can express
+/// it.
 pub(super) fn path(slash: &str) -> String {
     let namespaces = Namespace::ALL.map(Namespace::prefix).join("|");
     format!("^{slash}({namespaces})(/(?!\\.{{1,2}}(/|$))[^/\\u0000-\\u001f\\u007f-\\u009f]{{1,256}}){{0,31}}{slash}$")
 }
 
-/// Names of errors of jobs.
+/// Returns the error codes of jobs.
 pub(super) fn codes(types: &mut SchemaGenerator) -> Vec<String> {
     let codes = ErrorCode::json_schema(types).to_value();
     let known = codes["oneOf"].as_array().into_iter().flatten().filter_map(|code| code["const"].as_str());
     known.map(str::to_owned).collect()
 }
 
-/// What is said beyond the schema of an operation.
+/// Returns the rules of an operation beyond its schema.
 fn more(operation: &str, types: &mut SchemaGenerator) -> Value {
     let at_most = json!({"maxLength": ASSET_DESCRIPTION_BYTES});
     match operation {
@@ -88,7 +89,7 @@ fn more(operation: &str, types: &mut SchemaGenerator) -> Value {
     }
 }
 
-/// A request for many jobs with one action: which states it is for.
+/// Returns the schema of a batch request with one action: the statuses that it is for.
 fn of_action((name, action): (&str, BatchAction)) -> Value {
     let states = JobStatus::ALL.into_iter().filter(|status| action.takes(*status)).map(JobStatus::as_str);
     let states: Vec<_> = states.collect();
@@ -98,13 +99,13 @@ fn of_action((name, action): (&str, BatchAction)) -> Value {
     })
 }
 
-/// The same with what is said beyond it.
+/// Adds the rules of an operation to its schema.
 pub(super) fn refined(mut schema: Value, operation: &str, types: &mut SchemaGenerator) -> Value {
     merge(&mut schema, more(operation, types));
     schema
 }
 
-/// What is said beyond the schemas of types, by their names.
+/// Returns the rules of types beyond their schemas, by name.
 pub(super) fn types() -> [(&'static str, Value); 2] {
     let grants = json!({"maxItems": MAX_GRANTS, "items": {"anyOf": [
         {"type": "string", "pattern": RESOURCES},
@@ -126,7 +127,7 @@ pub(super) fn types() -> [(&'static str, Value); 2] {
     ]
 }
 
-/// The schema of a message: a task's without what only a task may say.
+/// Returns the schema of a message: that of a task without the keys that only a task may have.
 pub(super) fn message(submission: &Value) -> Value {
     let mut schema = submission.clone();
     schema["properties"]["budget"] = json!({"type": "object", "maxProperties": 0});

@@ -1,4 +1,4 @@
-//! Agents, their sessions and turns, and what is sent to them.
+//! Routes of agents, their sessions and turns, and submissions.
 
 use super::{AGENT, AGENTS, Access, READS_AGENT, Route, makes, route, runs};
 use crate::domain::event::Submission;
@@ -12,9 +12,9 @@ use crate::venue::ledger::experiment::Experiment;
 
 const ID: Given = &[("id", "agentId")];
 const SESSION: Given = &[("id", "agentId"), ("session", "sessionId")];
-/// A page of the list is what is behind `after`.
+/// The page of a list begins after `after`.
 const SESSIONS: Given = &[("id", "agentId"), ("", "offset")];
-/// Covia's other names of the ends of a fork are no part of this route.
+/// Covia's other names of a fork's source and target are not accepted here.
 const FORK: Given = &[("id", "agentId"), ("", "sourceId")];
 
 pub(super) fn routes() -> Vec<Route> {

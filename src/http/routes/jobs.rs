@@ -1,4 +1,4 @@
-//! Jobs.
+//! Routes of jobs and of unknown outcomes.
 
 use super::{Access, JOB, JOBS, Route, route, runs};
 use crate::http::describe::answers::{Job, Outcomes, Page, Said, UnknownOutcome};

@@ -1,4 +1,4 @@
-//! Every route, in one list: the router, the guard, the description and the tests are made of it.
+//! The list of all routes; the router, the guard, the description and the tests are made from it.
 
 mod agents;
 mod jobs;
@@ -43,12 +43,12 @@ where
     Route { method, path, access, reads: false, handler: on(filter, handler), about: About::default() }
 }
 
-/// A route that runs an operation: the body that it describes, or the query, holds what the path doesn't give.
+/// Makes a route that runs an operation; body or query give the arguments that the path doesn't.
 fn runs(method: &'static str, path: &'static str, access: Access, operation: &'static str, given: Given) -> Route {
     running(method, path, access, Runs { operation, given, status: StatusCode::OK })
 }
 
-/// One that makes something.
+/// Makes a route that runs an operation and answers 201.
 fn makes(method: &'static str, path: &'static str, access: Access, operation: &'static str, given: Given) -> Route {
     running(method, path, access, Runs { operation, given, status: StatusCode::CREATED })
 }
@@ -62,17 +62,17 @@ fn running(method: &'static str, path: &'static str, access: Access, what: Runs)
     }
 }
 
-/// The list.
+/// Lists all routes of the API.
 pub(super) fn routes() -> Vec<Route> {
     [venue::routes(), jobs::routes(), agents::routes(), things::routes()].into_iter().flatten().collect()
 }
 
-/// What can be done on a route.
+/// Returns the methods of a path.
 pub(super) fn methods(path: &str) -> Vec<String> {
     routes().iter().filter(|route| route.path == path).map(|route| route.method.to_uppercase()).collect()
 }
 
-/// What is known of a route without its handler.
+/// A route without its handler.
 struct Known {
     method: &'static str,
     path: &'static str,
@@ -90,7 +90,7 @@ fn body_rule(method: &str, about: &About) -> BodyRule {
 }
 
 fn known(method: &str, path: Option<&str>) -> Option<&'static Known> {
-    // Asked for every request: made once.
+    // Looked up for every request, so it is made once.
     static TABLE: LazyLock<Vec<Known>> = LazyLock::new(|| {
         let of = |route: Route| {
             let Route { method, path, access, reads, about, .. } = route;
@@ -104,19 +104,19 @@ fn known(method: &str, path: Option<&str>) -> Option<&'static Known> {
     TABLE.iter().find(|route| Some(route.path) == path && route.method.eq_ignore_ascii_case(method))
 }
 
-/// What a route admits: nobody without a token who asks for what isn't there.
+/// Returns the rules of a route; an unknown route needs a token, so that nothing is said about it without one.
 pub(super) fn admits(method: &str, path: Option<&str>) -> Admits {
     let nothing = Admits { access: Access::Caller, reads: false, body: BodyRule::Ignored, query: &[] };
     known(method, path).map_or(nothing, |route| route.admits)
 }
 
-/// `GET openapi.json`.
+/// `GET openapi.json`: returns the description of the API.
 async fn openapi() -> Response {
     static TEXT: LazyLock<String> = LazyLock::new(|| document(&routes()).to_string());
     ([(header::CONTENT_TYPE, "application/json")], TEXT.as_str()).into_response()
 }
 
-/// All of them behind the guard.
+/// Makes the router of all routes, behind the guard.
 pub(super) fn router(api: Api) -> Router {
     let all = routes().into_iter().fold(Router::new(), |router, route| router.route(route.path, route.handler));
     all.fallback(nowhere)
@@ -125,7 +125,7 @@ pub(super) fn router(api: Api) -> Router {
         .with_state(api)
 }
 
-/// No browser takes an answer for another type than it says.
+/// Forbids browsers to guess another type than the answer's.
 async fn forbid_sniffing(mut response: Response) -> Response {
     response.headers_mut().insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     response

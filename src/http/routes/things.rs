@@ -1,4 +1,4 @@
-//! Timers, approvals, assets, secrets, and what is spent and kept.
+//! Routes of timers, approvals, assets, secrets, spend and quota.
 
 use super::{AGENTS, ASSETS, Access, Route, route, runs};
 use crate::http::approvals::Answer;

@@ -1,4 +1,4 @@
-//! What the venue is and offers, and running it.
+//! Routes of health, the description of the venue, and operations.
 
 use super::{Access, Route, route};
 use crate::http::describe::answers::{Did, Job, Live, Operation, Status};

@@ -1,4 +1,4 @@
-//! Messages as Anthropic writes them.
+//! The wire format of Anthropic's Messages.
 
 use super::openai::arguments_text;
 use super::{Asked, messages_of, request, sse, string, text_of, tool_name};
@@ -50,7 +50,7 @@ fn stop_reason(reply: &Reply) -> &'static str {
     }
 }
 
-/// Tokens that the cache has to do with are not among `input_tokens`.
+/// `input_tokens` exclude tokens read from or written to the cache.
 fn usage(reply: &Reply) -> Value {
     let Usage { input, output, cache_read, cache_write, .. } = reply.usage;
     json!({
@@ -67,7 +67,7 @@ pub(super) fn whole(model: &str, reply: &Reply) -> Value {
         content.push(json!({"type": "text", "text": reply.text}));
     }
     for call in &reply.calls {
-        // There is no place for text that is not JSON in a whole message: it is sent as a string.
+        // A whole message can't hold arguments that are not JSON: they are sent as a string.
         let input = match &call.arguments {
             Arguments::Json(value) => value.clone(),
             Arguments::Malformed(text) => Value::String(text.clone()),

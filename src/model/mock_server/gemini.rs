@@ -1,12 +1,11 @@
-//! Contents as Gemini writes them.
+//! The wire format of Gemini's contents.
 
 use super::{Asked, request, sse, string, text_of, tool_name};
 use crate::domain::chat::{Arguments, ChatMessage, Reply, ToolCall, Usage};
 use crate::model::scripted::chunks;
 use serde_json::{Value, json};
 
-/// `call` is the last part of the path, `MODEL:METHOD`, which holds what other protocols say in
-/// the body.
+/// Adds to the body what other protocols have in it. `call` is the last part of the path, `MODEL:METHOD`.
 pub(super) fn complete(body: &mut Value, call: &str) -> Result<(), String> {
     let (model, stream) = match call.rsplit_once(':') {
         Some((model, "streamGenerateContent")) => (model, true),
@@ -78,7 +77,7 @@ fn finish_reason(reply: &Reply) -> &'static str {
     if reply.truncated { "MAX_TOKENS" } else { "STOP" }
 }
 
-/// Without ids: most of its models send none.
+/// Makes a call without an id: most Gemini models send none.
 fn call_part(call: &ToolCall) -> Value {
     let args = match &call.arguments {
         Arguments::Json(value) => value.clone(),

@@ -1,4 +1,4 @@
-//! The rules of a scripted model as an HTTP endpoint, so that real provider code runs without a key.
+//! Scripted models as an HTTP endpoint, so that code for real providers runs without a key.
 //!
 //! | route | protocol |
 //! |---|---|
@@ -8,9 +8,9 @@
 //! | `POST /v1beta/models/MODEL:streamGenerateContent` | Gemini |
 //! | `POST /api/chat` | Ollama |
 //!
-//! Faults are real: 429 with `Retry-After`, 503, 400, a connection cut in the middle of a reply,
-//! arguments that are not JSON, a request that is never answered. `agent` and `{{turn}}` of a rule
-//! have no value here: no provider's protocol says which agent asks.
+//! Faults are real: 429 with `Retry-After`, 503, 400, a connection cut in the middle of a reply, arguments that are not
+//! JSON, a request that is never answered. `agent` and `{{turn}}` of a rule have no value here: no provider's protocol
+//! carries the agent.
 
 mod anthropic;
 mod gemini;
@@ -36,7 +36,7 @@ use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
-/// Longest request taken: a long conversation with its tools.
+/// Longest request in bytes: a long conversation with its tools.
 const BODY_BYTES_MAX: usize = 32 * 1024 * 1024;
 
 /// Serves a script until `shutdown`; then connections that hang are cut.
@@ -70,7 +70,7 @@ struct Served {
     closing: CancellationToken,
 }
 
-/// Whose words are spoken.
+/// Protocol of a provider.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Protocol {
     OpenAi,
@@ -80,12 +80,12 @@ enum Protocol {
     Ollama,
 }
 
-/// A request as its protocol wrote it.
+/// A parsed request, with its options of streaming.
 #[derive(Debug, Clone, PartialEq)]
 struct Asked {
     request: ModelRequest,
     stream: bool,
-    /// The stream ends with its usage only when asked to (`OpenAI`).
+    /// Whether the stream ends with its usage; `OpenAI` clients must ask for it.
     stream_usage: bool,
 }
 
@@ -94,7 +94,7 @@ struct Asked {
 enum Frame {
     Bytes(String),
     Wait(Duration),
-    /// The connection ends here.
+    /// Closes the connection.
     Cut,
 }
 
@@ -245,7 +245,7 @@ fn refuse(protocol: Protocol, fault: Fault, retry_after: Option<Duration>) -> Re
     };
     let mut response = protocol.refusal(status, kind, message);
     if let Some(wait) = retry_after {
-        // Whole seconds, rounded up, is all that the standard header can say.
+        // The standard header has whole seconds; they are rounded up.
         let seconds = u64::try_from(wait.as_millis().div_ceil(1_000)).unwrap_or(u64::MAX);
         response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(seconds));
         let millis = u64::try_from(wait.as_millis()).unwrap_or(u64::MAX);
@@ -261,8 +261,8 @@ struct Playing {
     ended: bool,
 }
 
-/// The frames in time. The call is logged as `replied` once the last one was taken by the client's
-/// connection; a client that leaves earlier leaves it `started`.
+/// Sends the frames in time. The call is logged as `replied` once the client has taken the last one; for a client that
+/// leaves earlier it stays `started`.
 fn play(
     frames: VecDeque<Frame>,
     taken: TakenCall,
@@ -280,7 +280,7 @@ fn play(
                     () = tokio::time::sleep(delay) => continue,
                     () = playing.closing.cancelled() => Err(io::Error::other("shutting down")),
                 },
-                // What was sent before must leave before the connection goes.
+                // Earlier frames must be sent before the connection is closed.
                 Some(Frame::Cut) => {
                     tokio::time::sleep(Duration::from_millis(10)).await;
                     Err(io::Error::other("cut"))
@@ -297,7 +297,7 @@ fn play(
     })
 }
 
-/// The parts of a request that all protocols share.
+/// Makes a request of the parts that all protocols share.
 fn request(provider: &str, body: &Value, system: String, messages: Vec<ChatMessage>) -> Result<ModelRequest, String> {
     let name = body.get("model").and_then(Value::as_str).ok_or("expected `model`, got none")?;
     Ok(ModelRequest {
@@ -315,7 +315,7 @@ fn messages_of(body: &Value) -> Result<&Vec<Value>, String> {
     body.get("messages").and_then(Value::as_array).ok_or_else(|| "expected a list `messages`".to_owned())
 }
 
-/// A text, or the texts of a list of parts.
+/// Returns a text, or the joined texts of a list of parts.
 fn text_of(content: Option<&Value>) -> String {
     match content {
         Some(Value::String(text)) => text.clone(),
@@ -330,7 +330,7 @@ fn string(value: &Value, pointer: &str) -> String {
     value.pointer(pointer).and_then(Value::as_str).unwrap_or_default().to_owned()
 }
 
-/// The tool of the call that a result answers.
+/// Returns the tool of the call that a result answers.
 fn tool_name(messages: &[ChatMessage], id: &str) -> String {
     let calls = messages.iter().rev().flat_map(|message| match message {
         ChatMessage::Assistant { calls, .. } => calls.as_slice(),
@@ -339,7 +339,7 @@ fn tool_name(messages: &[ChatMessage], id: &str) -> String {
     calls.into_iter().find(|call| call.id == id).map(|call| call.name.clone()).unwrap_or_default()
 }
 
-/// One server-sent event.
+/// Formats one server-sent event.
 fn sse(event: Option<&str>, data: &str) -> String {
     match event {
         Some(event) => format!("event: {event}\ndata: {data}\n\n"),

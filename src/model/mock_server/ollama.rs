@@ -1,4 +1,4 @@
-//! Chats as Ollama writes them: one JSON object per line.
+//! The wire format of Ollama's chats: one JSON object per line.
 
 use super::{Asked, messages_of, request, string, text_of};
 use crate::domain::chat::{Arguments, ChatMessage, Reply, ToolCall};
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 pub(super) fn read(body: &Value) -> Result<Asked, String> {
     let mut system = String::new();
     let mut messages = Vec::new();
-    // Calls have no ids here: a result answers the oldest call that has none yet.
+    // Calls have no ids: a result answers the oldest open call.
     let mut open: Vec<ToolCall> = Vec::new();
     for message in messages_of(body)? {
         let text = text_of(message.get("content"));
@@ -31,7 +31,7 @@ pub(super) fn read(body: &Value) -> Result<Asked, String> {
     }
     Ok(Asked {
         request: request("ollama", body, system, messages)?,
-        // Unlike the others, it streams unless told not to.
+        // Unlike other providers, Ollama streams by default.
         stream: body.get("stream").and_then(Value::as_bool).unwrap_or(true),
         stream_usage: true,
     })

@@ -1,4 +1,4 @@
-//! Chat completions as `OpenAI` writes them.
+//! The wire format of `OpenAI` Chat Completions.
 
 use super::{Asked, messages_of, request, sse, string, text_of, tool_name};
 use crate::domain::chat::{Arguments, ChatMessage, Reply, ToolCall, Usage};

@@ -1,4 +1,4 @@
-//! Responses as OpenAI writes them.
+//! The wire format of OpenAI Responses.
 
 use super::openai::arguments_text;
 use super::{Asked, request, sse, string, text_of, tool_name};
@@ -34,7 +34,7 @@ fn read_item(messages: &mut Vec<ChatMessage>, item: &Value) -> Result<(), String
             let text = string(item, "/arguments");
             let arguments = decode::data(text.as_bytes()).map_or(Arguments::Malformed(text), Arguments::Json);
             let call = ToolCall { id: string(item, "/call_id"), name: string(item, "/name"), arguments };
-            // Calls of one reply are items of their own here.
+            // Calls of one reply are separate items.
             match messages.last_mut() {
                 Some(ChatMessage::Assistant { calls, .. }) => calls.push(call),
                 _ => messages.push(ChatMessage::assistant(String::new(), vec![call])),

@@ -1,4 +1,4 @@
-//! The store takes the event and grants the lease, in one step; what it doesn't take is answered.
+//! Admission: the store takes the event and grants the lease in one step; a refused event is answered.
 
 use super::RETRY;
 use super::refuse::{refusal, refuse, reply_to};
@@ -17,11 +17,11 @@ use crate::worker::stage::Stage;
 use bytes::Bytes;
 use std::sync::Arc;
 
-/// Bytes of a message that stays in the queue while its session waits for a slot: it is in the store by then, and what is
-/// larger would fill the queue twice.
+/// Bytes of a message that stays in the queue while its session waits: the store has it by then, and a larger one would
+/// fill the queue.
 const SHOWN: usize = 16 << 10;
 
-/// Admits an event, and runs its session in the slot that its owner has for it; without one the session stays due.
+/// Admits an event and runs its session in the owner's slot; without a slot the session stays due.
 pub(super) async fn admit_and_run(
     worker: &Worker,
     delivery: &Delivery,
@@ -69,8 +69,8 @@ pub(super) async fn admit_and_run(
             Stage::Idle.enter(&admit.session);
             return;
         }
-        // The first delivery is in the mailbox by now, and the session is due: its holder, or the
-        // sweep, goes on. A redelivery is what brings back the session of a dead worker.
+        // The event is in the mailbox and the session is due: its holder or the sweep goes on. Only a redelivery brings
+        // back the session of a dead worker.
         LeaseOutcome::Busy(until) if delivery.delivered > 1 => {
             delivery.settle.nak(until.since(worker.venue.now()).max(RETRY)).await;
         }
@@ -93,8 +93,8 @@ pub(super) async fn admit_and_run(
     Stage::Idle.enter(&admit.session);
 }
 
-/// A task submitted again: when its job has ended, nothing else will answer this submission.
-/// Whoever listens gets it; as with any `replyTo`, nobody may.
+/// Answers a duplicate of a task whose job has ended: nothing else would answer it. As with any `replyTo`, nobody may
+/// listen.
 async fn answer_again(worker: &Worker, delivery: &Delivery, admit: &Admit) {
     let job = admit.event.as_ref().and_then(|event| event.open.as_ref()).map(|open| &open.job);
     let (Some(job), Some(subject)) = (job, reply_to(&delivery.body)) else { return };
@@ -114,10 +114,10 @@ async fn answer_again(worker: &Worker, delivery: &Delivery, admit: &Admit) {
     }
 }
 
-/// What becomes of the message, or of what stands for it, when its session's run is over.
+/// Settles a message, or what stands for it, by the end of its session's run.
 pub(super) async fn settle(worker: &Worker, settle: &Arc<dyn Settle>, end: session::End) {
     match end {
-        // Beside the next session: a slot need not wait until the queue has forgotten this one.
+        // In the background, so that the slot doesn't wait for the queue.
         session::End::Idle => {
             let settle = Arc::clone(settle);
             worker.shutdown.spawn_turn("acknowledgement", async move { settle.ack().await });
@@ -130,9 +130,9 @@ pub(super) async fn settle(worker: &Worker, settle: &Arc<dyn Settle>, end: sessi
     }
 }
 
-/// An event that the agent or its mailbox doesn't take. Of a terminated agent the refusal is a
-/// job that can be read; an unknown owner gets no keys of its own. Whoever was refused because
-/// too much was going on, or too much is kept, may try again under the same id, so that no job may stand there.
+/// Answers an event that the agent or its mailbox refuses. A terminated agent's refusal is a job that can be read; an
+/// unknown owner gets no keys in the store. After a refusal for load or quota the client may retry under the same id,
+/// so no job is made.
 async fn not_taken(worker: &Worker, delivery: &Delivery, admit: &Admit, refusal: &Refusal) {
     let code = if matches!(refusal, Refusal::Quota(_)) { ErrorCode::QuotaExceeded } else { ErrorCode::Refused };
     let result = JobResult::ended(JobStatus::Rejected, code, format!("agent `{}`: {refusal}", delivery.agent));
@@ -151,9 +151,8 @@ async fn not_taken(worker: &Worker, delivery: &Delivery, admit: &Admit, refusal:
     refuse(worker, delivery, Box::new(result)).await;
 }
 
-/// Ends the job of a refused task; with `make`, one that isn't there yet is made in that status.
-/// A job that a turn has started exists before its task arrives: the session that waits for it is
-/// told, or it would wait forever.
+/// Ends the job of a refused task; `make`: a job that doesn't exist is made in that status. A job that a turn started
+/// exists before its task arrives, and the session that waits for it gets the result.
 async fn reject(
     worker: &Worker,
     admit: &Admit,

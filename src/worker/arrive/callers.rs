@@ -1,4 +1,4 @@
-//! Stage 1 where callers are recognised: whose a submission is, by the venue's seal or by a token.
+//! Stage 1: verifies the sender of a delivery, by the venue's seal or by a token.
 
 use crate::bus::{Delivery, JobQuestion};
 use crate::domain::authority::Authority;
@@ -17,20 +17,20 @@ use crate::venue::operation::Caller;
 use crate::venue::policy;
 use crate::worker::Worker;
 
-/// Why a delivery is refused.
+/// Reason why a delivery is refused.
 pub(crate) enum Unknown {
-    /// For good.
+    /// The refusal is final.
     Refused(ErrorCode, String),
-    /// It can't be said now.
+    /// The store failed: the check is made again.
     Later(StoreError),
 }
 
-/// Whose token a delivery has. Its time is judged as of the publication: a backlog doesn't expire what was accepted.
+/// Verifies the token of a delivery at its time of publication, so that a token doesn't expire while its message waits.
 async fn recognised(worker: &Worker, delivery: &Delivery) -> Result<Option<Recognised>, Unknown> {
     verify(worker, &delivery.owner, delivery.authorization.as_deref(), delivery.published).await
 }
 
-/// Who asks something about an owner's work: with a token who it says, else the owner.
+/// Returns who asks about an owner's work, and whether a token says so; without one it is the owner.
 pub(super) async fn asker(worker: &Worker, question: &JobQuestion) -> Result<(Caller, bool), Unknown> {
     let (owner, header) = (&question.owner, question.authorization.as_deref());
     let known = verify(worker, owner, header, worker.venue.now()).await?;
@@ -38,12 +38,12 @@ pub(super) async fn asker(worker: &Worker, question: &JobQuestion) -> Result<(Ca
     Ok((known.map_or_else(|| whole_owner(owner), |known| known.caller), is_verified))
 }
 
-/// The owner himself, where nobody needs a token.
+/// Returns the owner as caller with full authority, where no tokens are required.
 fn whole_owner(owner: &Owner) -> Caller {
     Caller::new(owner.clone(), owner.to_string(), Authority::unlimited())
 }
 
-/// The caller whose token a header has, checked against what its owner has revoked by now. `None` where nobody needs one.
+/// Verifies the token in a header and applies the owner's revocations. `None` where no tokens are required.
 async fn verify(
     worker: &Worker,
     owner: &Owner,
@@ -58,14 +58,14 @@ async fn verify(
     held.map(Some).map_err(refused)
 }
 
-/// Who sends what is for people to say: with a token who it says, else the owner.
+/// Returns the person who sent a decision: the subject of the token, else the owner.
 pub(super) async fn person(worker: &Worker, delivery: &Delivery) -> Result<Caller, Unknown> {
     let known = recognised(worker, delivery).await?;
     Ok(known.map_or_else(|| whole_owner(&delivery.owner), |known| known.caller))
 }
 
-/// What is known of a submission's sender, put into it; who he is, and whether he may set what his token
-/// claims.
+/// Puts the sender's identity into a submission. Returns it, the sender, and whether the sender may set claims that its
+/// token has.
 pub(super) async fn identified(
     worker: &Worker,
     delivery: &Delivery,
@@ -77,7 +77,7 @@ pub(super) async fn identified(
         return unnamed(submission);
     }
     let Some(known) = recognised(worker, delivery).await? else {
-        // Where nobody needs a token, whoever may publish for an owner speaks as that owner.
+        // Without required tokens, a client that may publish for an owner acts as that owner.
         return unnamed(Submission { caller: Some(delivery.owner.to_string()), ..submission });
     };
     let (ability, on) = match &submission.job {

@@ -1,4 +1,4 @@
-//! Submissions to this very process: they are admitted to a free slot at once, and no message lies between.
+//! Submissions within this process: they are admitted to a free slot without a message in the queue.
 
 use super::due;
 use crate::domain::chat::ModelSettings;
@@ -9,7 +9,7 @@ use async_trait::async_trait;
 use std::sync::Arc;
 use tokio::sync::oneshot;
 
-/// The worker, for who submits in its process.
+/// The worker as its process submits to it.
 pub(in crate::worker) struct Direct(pub(in crate::worker) Arc<Worker>);
 
 #[async_trait]
@@ -22,10 +22,10 @@ impl DirectWorker for Direct {
         let Some(seat) = worker.seats.take(&admit.owner) else { return Brought::Back(Box::new(admit)) };
         let (answer, answered) = oneshot::channel();
         let own = Arc::clone(worker);
-        // In a task of its own: whoever submits may go away while the store grants a lease, and nobody would have it.
+        // In a task of its own: if the submitter went away during the grant, the lease would have no holder.
         worker.shutdown.spawn_turn("session", async move {
             let _busy = own.venue.metrics.slot_taken();
-            // Whoever went away needs no answer.
+            // The submitter may have gone away.
             due::run(&own, admit, seat, |intake| drop(answer.send(Brought::Asked(intake)))).await;
         });
         answered.await.unwrap_or_else(|_| Brought::Asked(Err(gone(worker))))
@@ -36,7 +36,7 @@ impl DirectWorker for Direct {
     }
 }
 
-/// It panicked, and the log says where; what it did isn't known.
+/// Returns the error for a submission whose task panicked; its effect is unknown.
 fn gone(worker: &Worker) -> StoreError {
     let reason = "the submission was given up; bring it again under the same id".to_owned();
     StoreError::Unavailable { store: worker.venue.name.clone(), reason }

@@ -1,4 +1,4 @@
-//! Sessions that are due and for which no message is here: they waited for a slot, or the store names them.
+//! Due sessions without a message here: they waited for a slot, or the store named them.
 
 use super::admit::settle;
 use super::seats::{GivenUp, Seat, Waits};
@@ -15,13 +15,13 @@ use futures::{StreamExt, stream};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Due sessions that are named are named again after so long, unless they run.
+/// Time after which a due session that was named is named again, unless it runs.
 pub(in crate::worker) const GRACE: Duration = Duration::from_secs(5);
 
-/// Wakes that are published at the same time.
+/// Wakes published at the same time.
 const WAKES: usize = 32;
 
-/// A session leaves its slot: one that waits for it is called, and when none is known the store is asked.
+/// Releases a slot and starts the sessions that wait for it; if none is known, asks the store.
 pub(super) async fn leave(worker: &Arc<Worker>, seat: Seat) {
     let owner = seat.owner.clone();
     drop(seat);
@@ -33,19 +33,19 @@ pub(super) async fn leave(worker: &Arc<Worker>, seat: Seat) {
     acknowledge(worker, &owner).await;
 }
 
-/// Messages in which the queue showed what no longer waits.
+/// Acknowledges messages that exceed the owner's waiting sessions.
 async fn acknowledge(worker: &Worker, owner: &Owner) {
     for message in worker.seats.release(owner) {
         message.ack().await;
     }
 }
 
-/// Runs what the store has of an owner that has room for more than is known here.
+/// Runs due sessions from the store for an owner that has room for more than is known here.
 pub(super) async fn fill(worker: &Arc<Worker>, owner: &Owner) {
     if !look_once(worker, owner).await {
         return;
     }
-    // What was admitted since the last grace isn't due yet, and may be more than is remembered.
+    // Sessions admitted within the grace period aren't due yet, and may be more than are remembered.
     let (own, owner) = (Arc::clone(worker), owner.clone());
     worker.shutdown.spawn_turn("due", async move {
         let stop = own.shutdown.stopping();
@@ -57,7 +57,7 @@ pub(super) async fn fill(worker: &Arc<Worker>, owner: &Owner) {
     });
 }
 
-/// Asks the store, unless there is nothing to ask. Returns whether it named fewer than it was asked for.
+/// Asks the store once, if more may be due. Returns whether it named fewer sessions than were asked for.
 async fn look_once(worker: &Arc<Worker>, owner: &Owner) -> bool {
     let Some(missing) = worker.seats.missing(owner) else { return false };
     let looked = look(worker, owner, missing).await;
@@ -70,7 +70,7 @@ async fn look_once(worker: &Arc<Worker>, owner: &Owner) -> bool {
     !all
 }
 
-/// Runs sessions that wait, in the slots that are free for them; elsewhere, when this worker stops.
+/// Runs waiting sessions in the free slots; a stopping worker wakes them elsewhere.
 pub(in crate::worker) async fn call(worker: &Arc<Worker>) {
     if worker.shutdown.stopping().is_cancelled() {
         return call_elsewhere(worker).await;
@@ -85,7 +85,7 @@ fn call_waiting(worker: &Arc<Worker>) {
     while let Some((seat, session)) = worker.seats.next() {
         let own = Arc::clone(worker);
         let admit = Admit { owner: seat.owner.clone(), session, event: None, lease: None };
-        // Boxed: it calls the next one itself.
+        // Boxed: its end starts the next session.
         let run: futures::future::BoxFuture<'static, ()> = Box::pin(async move {
             let _busy = own.venue.metrics.slot_taken();
             run(&own, admit, seat, |_| {}).await;
@@ -94,7 +94,7 @@ fn call_waiting(worker: &Arc<Worker>) {
     }
 }
 
-/// This worker stops: what waits here is for others.
+/// Wakes all waiting sessions for other workers.
 pub(super) async fn call_elsewhere(worker: &Worker) {
     let GivenUp { sessions, messages } = worker.seats.give_up();
     let wake = async |(owner, session)| worker.venue.wake(&owner, &session).await;
@@ -102,7 +102,7 @@ pub(super) async fn call_elsewhere(worker: &Worker) {
     stream::iter(messages).for_each_concurrent(WAKES, async |message| message.ack().await).await;
 }
 
-/// Keeps the messages of what waits here from being delivered again, until the worker stops.
+/// Extends the acknowledgement time of the messages of waiting sessions, until the worker stops.
 pub(super) async fn keep_messages(worker: Arc<Worker>) {
     let (clock, stop) = (&worker.venue.clock, worker.shutdown.stopping());
     while stop.run_until_cancelled(clock.until(clock.steady() + worker.options.lease / 3)).await.is_some() {
@@ -112,7 +112,7 @@ pub(super) async fn keep_messages(worker: Arc<Worker>) {
     }
 }
 
-/// Asks the store for due sessions of an owner that has room for them. Returns how many it has named.
+/// Asks the store for due sessions of an owner. Returns how many it named.
 async fn look(worker: &Worker, owner: &Owner, missing: usize) -> Result<usize, StoreError> {
     let venue = &worker.venue;
     let limit = u32::try_from(missing).unwrap_or(u32::MAX);
@@ -124,7 +124,7 @@ async fn look(worker: &Worker, owner: &Owner, missing: usize) -> Result<usize, S
     Ok(swept.due.len())
 }
 
-/// Has the store take what is brought and grant its session, answers, and runs what is granted.
+/// Admits an event, leases its session, passes on the intake, and runs the session.
 pub(super) async fn run(
     worker: &Arc<Worker>,
     mut admit: Admit,
@@ -138,7 +138,7 @@ pub(super) async fn run(
     if taken.is_err() {
         return_grant(worker, &admit);
     }
-    // The event is in the store: it takes no memory while the session runs.
+    // The event is in the store: its memory is freed while the session runs.
     let Admit { owner, session, event, lease: _ } = admit;
     drop(event);
     let (intake, lease) = match taken {
@@ -154,7 +154,7 @@ pub(super) async fn run(
     leave(worker, seat).await;
 }
 
-/// What stands for a message where there is none: the session is in the store, and due.
+/// Stands for a message where there is none: the session is in the store, and due.
 struct Due {
     worker: Arc<Worker>,
     owner: Owner,
@@ -176,7 +176,7 @@ impl Due {
 impl Settle for Due {
     async fn ack(&self) {}
 
-    /// A wake, after that time.
+    /// Wakes the session after the delay.
     async fn nak(&self, delay: Duration) {
         let (worker, owner, session) = (Arc::clone(&self.worker), self.owner.clone(), self.session.clone());
         self.worker.shutdown.spawn_turn("wake", async move {

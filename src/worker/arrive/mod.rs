@@ -1,5 +1,5 @@
-//! Stages 1 and 2. In comes one delivery of the queue; it is admitted to its session, refused with an answer, or kept as
-//! a stray, and settled. Admitted and granted, its session runs (stage 3); nothing here looks into a session.
+//! Stages 1 and 2: one delivery of the queue is admitted to its session, refused with an answer, or kept as a stray,
+//! and then settled. An admitted session that gets a lease runs (stage 3). This module reads no session.
 
 mod admit;
 mod callers;
@@ -27,27 +27,27 @@ use serde::Deserialize;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Redelivery of a message whose handling failed.
+/// Redelivery delay of a message whose handling failed.
 const RETRY: Duration = Duration::from_secs(1);
 
-/// A wake for workers that have a slot, of which this has none, comes again after so long, and so often in all.
+/// Delay and number of tries after which a wake goes to another worker when this one has no slot.
 const ELSEWHERE: Duration = Duration::from_millis(100);
 const TRIES: u64 = 8;
 
 #[derive(Deserialize)]
 struct WakeBody {
     session: SessionId,
-    /// Of this owner more are due than are told.
+    /// More sessions of this owner are due than were named in wakes.
     #[serde(default)]
     more: bool,
 }
 
-/// Handles one delivery to its end, in the slot that its owner has for it.
+/// Handles one delivery to its end, in the slot of its owner if it has one.
 async fn handle(worker: &Arc<Worker>, delivery: Delivery, seat: Option<Seat>) {
     tracing::debug!(target: stage::TARGET, agent = %delivery.agent, stage = Stage::Arrive.as_str());
     let Some(seat) = seat else {
         handle_in(worker, delivery, None).await;
-        // A slot may have become free meanwhile, and its last session didn't know of this one.
+        // A slot may have become free meanwhile, before this session was remembered.
         return due::call(worker).await;
     };
     let busy = worker.venue.metrics.slot_taken();
@@ -68,7 +68,7 @@ async fn handle_in(worker: &Arc<Worker>, delivery: Delivery, seat: Option<&Seat>
     }
 }
 
-/// A session is due, or an operation that was invoked.
+/// Handles a wake: a session or an invoked operation is due.
 async fn wake(worker: &Arc<Worker>, delivery: &Delivery, seat: Option<&Seat>) {
     let body = match decode::from_json::<WakeBody>(&delivery.body) {
         Ok(body) => body,
@@ -82,8 +82,8 @@ async fn wake(worker: &Arc<Worker>, delivery: &Delivery, seat: Option<&Seat>) {
     run_due(worker, delivery, session, seat, body.more).await;
 }
 
-/// A session is due and nothing is to be admitted: it runs in the slot that its owner has for it, or stays due. `more`:
-/// so are others of its owner, and whoever has a slot for them is to ask the store.
+/// Runs a due session in its owner's slot, or leaves it due. `more`: other sessions of the owner are due too, so the
+/// store is asked for them when a slot is free.
 async fn run_due(worker: &Arc<Worker>, delivery: &Delivery, session: SessionKey, seat: Option<&Seat>, more: bool) {
     let owner = &delivery.owner;
     if seat.is_none() {
@@ -93,7 +93,7 @@ async fn run_due(worker: &Arc<Worker>, delivery: &Delivery, session: SessionKey,
         worker.seats.note_more_due(owner);
     }
     match seat {
-        // Another worker may have one.
+        // Another worker may have a free slot.
         None if more && delivery.delivered < TRIES => delivery.settle.nak(ELSEWHERE).await,
         None => delivery.settle.ack().await,
         Some(_) => {

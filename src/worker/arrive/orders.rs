@@ -1,4 +1,4 @@
-//! What people and the venue say about jobs and approvals over the queue: cancel, pause, resume, decide.
+//! Orders about jobs and approvals over the queue: cancel, pause, resume, decide.
 
 use super::RETRY;
 use super::callers::{self, Unknown};
@@ -24,7 +24,7 @@ struct CancelBody {
     job: JobId,
     #[serde(default)]
     reason: Option<String>,
-    /// Where a refusal goes: it is read again there.
+    /// Where a refusal goes; it is parsed when a refusal is sent.
     #[serde(default, rename = "replyTo")]
     _reply_to: Option<Value>,
 }
@@ -35,7 +35,7 @@ struct HoldBody {
     job: JobId,
 }
 
-/// A cancellation: by the venue, or by who may cancel that job.
+/// Cancels a job for the venue, or for a caller who may cancel it.
 pub(super) async fn cancel(worker: &Worker, delivery: &Delivery) {
     let body = unsealed(worker, delivery, "cancel").and_then(|(body, sender)| match sender {
         Sender::Venue | Sender::Anybody => Ok((body_of(decode::typed::<CancelBody>(body), "cancel")?, sender)),
@@ -59,7 +59,7 @@ pub(super) async fn cancel(worker: &Worker, delivery: &Delivery) {
     }
 }
 
-/// Checks that a caller who isn't the venue may do this to a job. Returns the caller's name.
+/// Checks that a caller other than the venue may do this to a job. Returns the caller's name.
 async fn check(worker: &Worker, delivery: &Delivery, ability: &str, job: &JobId) -> Result<String, Unknown> {
     let caller = callers::person(worker, delivery).await?;
     caller.authority.permits(ability, ResourcePath::job(job)).map_err(|denied| {
@@ -68,7 +68,7 @@ async fn check(worker: &Worker, delivery: &Delivery, ability: &str, job: &JobId)
     Ok(caller.name)
 }
 
-/// A job is paused, or goes on.
+/// Pauses or resumes a job.
 pub(super) async fn hold(worker: &Worker, delivery: &Delivery, pause: bool) {
     let (what, ability) = if pause { ("pause", "job/pause") } else { ("resume", "job/resume") };
     let job = match body_of(decode::from_json::<HoldBody>(&delivery.body), what) {
@@ -82,7 +82,7 @@ pub(super) async fn hold(worker: &Worker, delivery: &Delivery, pause: bool) {
     let (venue, owner) = (&worker.venue, &delivery.owner);
     let held = if pause { hold::pause(venue, owner, &job, &by).await } else { hold::resume(venue, owner, &job).await };
     match held {
-        // One that goes on already was let go by the first delivery of this very message.
+        // Not paused any more: an earlier delivery of this message has done it.
         Ok(HoldOutcome::Done(_)) => delivery.settle.ack().await,
         Ok(HoldOutcome::Not(_)) if delivery.delivered > 1 => delivery.settle.ack().await,
         Ok(HoldOutcome::Not(why)) => refuse(worker, delivery, refusal(ErrorCode::Refused, why)).await,
@@ -96,7 +96,7 @@ pub(super) async fn hold(worker: &Worker, delivery: &Delivery, pause: bool) {
     }
 }
 
-/// A person's answer to what an agent waits for.
+/// Records a person's answer to an approval.
 pub(super) async fn decide(worker: &Worker, delivery: &Delivery) {
     let AnswerBody { approval, digest, answer } = match body_of(decode::from_json(&delivery.body), "answer") {
         Ok(body) => body,

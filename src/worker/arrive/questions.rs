@@ -1,4 +1,4 @@
-//! Questions of clients about their submissions: how a task stands, and why it does not go on.
+//! Questions of clients about their tasks: status, and why the task waits.
 
 use super::callers::asker;
 use crate::bus::{JobQuestion, LiveSubject};
@@ -14,10 +14,10 @@ use futures::StreamExt;
 use serde_json::{Value, json};
 use std::sync::Arc;
 
-/// Answers of a server to questions that came from another of its accounts.
+/// Prefix of a reply subject of another account of the server.
 const OTHER_ACCOUNT: &str = "_R_.";
 
-/// Answers questions until the process ends, one after the other: however many come, they cost one reader.
+/// Answers questions until the process ends, one at a time, so that their load is bounded.
 pub(in crate::worker) async fn run(worker: Arc<Worker>) {
     let end = worker.shutdown.ending().clone();
     tokio::select! {
@@ -42,13 +42,13 @@ async fn listen(worker: &Worker) {
     }
 }
 
-/// Status of the job of a submission and why it waits; `None`: the client gets no answer.
+/// Returns the status of a submission's job and why it waits; `None`: no answer is sent.
 async fn answer(worker: &Worker, question: &JobQuestion) -> Option<Value> {
     let (venue, owner) = (&*worker.venue, &question.owner);
     let (caller, is_verified) = asker(worker, question).await.ok()?;
     let (tenant, user) = (owner.tenant().token(), owner.user().token());
     let allowed = if is_verified { reply_to_own } else { reply_to_allowed };
-    // The venue publishes with rights of its own: it does so to the client's own inboxes alone.
+    // The venue may publish anywhere, so it answers only to the client's own inboxes.
     if !question.reply.starts_with(OTHER_ACCOUNT) && !allowed(&question.reply, &tenant, &user) {
         return None;
     }

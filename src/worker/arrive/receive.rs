@@ -1,4 +1,4 @@
-//! Messages are taken from the queue. Those whose owner has a slot run in it; the others are admitted behind them, a few
+//! Receives messages from the queue. Those whose owner has a slot run in it; the others are admitted behind them, a few
 //! at a time.
 
 use super::due;
@@ -12,16 +12,16 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 
-/// Messages without a slot that are seen to at the same time: each is a call of the store, and turns wait behind it.
+/// Messages without a slot that are handled at once: each is a call of the store, which turns need too.
 const ADMISSIONS: usize = 32;
 
-/// Bytes of all messages that wait here to be seen to; one that is larger waits alone.
+/// Bytes of all messages that wait here for admission; a larger message waits alone.
 const BYTES: u32 = 16 << 20;
 
-/// What waits to be seen to, with its part of those bytes.
+/// A waiting message, with its part of those bytes.
 type Later = (Delivery, OwnedSemaphorePermit);
 
-/// Takes messages until the worker stops.
+/// Receives messages until the worker stops.
 pub(in crate::worker) async fn run(worker: &Arc<Worker>) {
     let (later, behind) = mpsc::channel(AHEAD);
     let later = Queue { later, bytes: Arc::new(Semaphore::new(BYTES as usize)) };
@@ -36,7 +36,7 @@ pub(in crate::worker) async fn run(worker: &Arc<Worker>) {
             ask = worker.seats.ask(more) => ask,
         };
         if worker.venue.clock.is_wrong() {
-            // What waits is for workers whose clock is right.
+            // The messages are for workers whose clock is right.
             due::call_elsewhere(worker).await;
             tokio::time::sleep(RECEIVE_PAUSE).await;
             continue;
@@ -57,7 +57,7 @@ pub(in crate::worker) async fn run(worker: &Arc<Worker>) {
                 super::stray::collect(worker);
                 more = !deliveries.is_empty();
                 serve(worker, deliveries, &later).await;
-                // Slots may be held long by now, and make room for owners that hold none.
+                // Long-held slots may make room for owners that hold none.
                 due::call(worker).await;
             }
         }
@@ -65,14 +65,14 @@ pub(in crate::worker) async fn run(worker: &Arc<Worker>) {
     tokio::join!(hand_back(worker), due::call_elsewhere(worker));
 }
 
-/// What comes without a slot.
+/// Messages without a slot.
 struct Queue {
     later: mpsc::Sender<Later>,
     bytes: Arc<Semaphore>,
 }
 
 impl Queue {
-    /// Waits until there is place for it; gives it back when the worker stops.
+    /// Waits for room and queues the message; returns it as an error when the worker stops.
     async fn put(&self, delivery: Delivery) -> Result<(), Delivery> {
         let bytes = u32::try_from(delivery.body.len()).unwrap_or(BYTES).clamp(1, BYTES);
         match Arc::clone(&self.bytes).acquire_many_owned(bytes).await {
@@ -82,7 +82,7 @@ impl Queue {
     }
 }
 
-/// Those that have a slot first.
+/// Starts the messages that get a slot, then queues the others.
 async fn serve(worker: &Arc<Worker>, deliveries: Vec<Delivery>, later: &Queue) {
     let mut seatless = Vec::new();
     for delivery in deliveries {
@@ -101,7 +101,7 @@ async fn serve(worker: &Arc<Worker>, deliveries: Vec<Delivery>, later: &Queue) {
     }
 }
 
-/// A slot for the session that a message may be for.
+/// Takes a slot for the session of a message; `None` for orders, which need none.
 fn seat(worker: &Worker, delivery: &Delivery) -> Option<Seat> {
     if worker.venue.clock.is_wrong() {
         return None;
@@ -112,7 +112,7 @@ fn seat(worker: &Worker, delivery: &Delivery) -> Option<Seat> {
     }
 }
 
-/// Sees to what has no slot, in order. What the worker doesn't get to before it stops, another does.
+/// Handles messages without a slot, in order; when the worker stops, returns them to the queue.
 async fn admit_behind(worker: Arc<Worker>, mut behind: mpsc::Receiver<Later>) {
     let admissions = Arc::new(Semaphore::new(ADMISSIONS));
     while let Some((delivery, bytes)) = behind.recv().await {
@@ -129,8 +129,8 @@ async fn admit_behind(worker: Arc<Worker>, mut behind: mpsc::Receiver<Later>) {
     }
 }
 
-/// What the queue still sends for the last requests is for another worker, at once. As long as turns run here it would
-/// else lie in this process until the connection closes; then the queue forgets the requests, too.
+/// Returns at once what the queue still delivers for the last requests. Else it would stay in this process until the
+/// connection closes, while turns run; after that the queue forgets the requests.
 async fn hand_back(worker: &Worker) {
     let receive = || worker.venue.bus.receive(0, WhenEmpty::Return);
     while let Some(Ok(deliveries)) = worker.shutdown.ending().run_until_cancelled(receive()).await

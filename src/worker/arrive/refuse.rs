@@ -1,4 +1,4 @@
-//! What isn't let in: its terminal answer, to whoever may be told.
+//! Refusals: the terminal answer, sent where its sender may receive one.
 
 use super::callers::Unknown;
 use super::{RETRY, stray};
@@ -15,11 +15,11 @@ use crate::worker::Worker;
 use crate::worker::lease::outage::pause;
 use serde_json::Value;
 
-/// Why a message can't become an event.
+/// A refusal of a message.
 pub(super) struct Refused {
-    /// Its terminal answer.
+    /// Terminal answer to the sender.
     pub result: Box<JobResult>,
-    /// It can be read but for a key or a name that this build doesn't know.
+    /// The message has a key or a name that this build doesn't know, and is otherwise readable.
     pub may_be_newer: bool,
 }
 
@@ -29,12 +29,12 @@ impl From<Box<JobResult>> for Refused {
     }
 }
 
-/// For this reason.
+/// Makes a refusal with this code and text.
 pub(super) fn refusal(code: ErrorCode, error: impl Into<String>) -> Refused {
     Box::new(JobResult::ended(JobStatus::Rejected, code, told(error.into()))).into()
 }
 
-/// What only the venue sends, and whose it is.
+/// Parses a message that only the venue sends, and says who sent it.
 pub(super) fn unsealed(worker: &Worker, delivery: &Delivery, what: &str) -> Result<(Value, Sender), Refused> {
     let mut body = body_of(decode::message(&delivery.body, MESSAGE_DEPTH), what)?;
     let Delivery { owner, agent, kind, .. } = delivery;
@@ -58,7 +58,7 @@ pub(super) fn forged(what: &str) -> Refused {
     refusal(ErrorCode::Forged, text)
 }
 
-/// The answer to a sender who isn't known, or not yet.
+/// Refuses a sender, or returns the message to the queue when the sender can't be verified yet.
 pub(super) async fn not_known(worker: &Worker, delivery: &Delivery, unknown: Unknown) {
     match unknown {
         Unknown::Refused(code, text) => refuse(worker, delivery, refusal(code, text)).await,
@@ -69,29 +69,29 @@ pub(super) async fn not_known(worker: &Worker, delivery: &Delivery, unknown: Unk
     }
 }
 
-/// Of a message whose producer gives no id: the same for every delivery of it, and for no other message,
-/// so that every publish is new.
+/// Derives the id of a message without one from its place in the stream: the same for each redelivery, different for
+/// each publication.
 pub(super) fn id_of_place(venue_key: &[u8], delivery: &Delivery) -> EventId {
     let Delivery { published, sequence, .. } = *delivery;
     EventId::of_venue(venue_key, IdOf::Place { published, sequence })
 }
 
-/// Where a message that can't be served says that its answer goes, if its sender may say so: of nobody an
-/// inbox that is everybody's, and that only where no tokens are required.
+/// Returns where the answer to a refused message goes, if its sender may name that subject. An unknown owner gets only
+/// a shared inbox, and only where no tokens are required.
 pub(super) fn answer_to(worker: &Worker, owner: Option<&Owner>, body: &[u8]) -> Option<String> {
     let allowed = if worker.options.auth.is_required() { reply_to_own } else { reply_to_allowed };
     let (tenant, user) = owner.map(|owner| (owner.tenant().token(), owner.user().token())).unwrap_or_default();
     reply_to(body).filter(|subject| allowed(subject, &tenant, &user))
 }
 
-/// A refused body may still say where its answer goes.
+/// Parses `replyTo` of a body, even of one that is refused.
 pub(super) fn reply_to(body: &[u8]) -> Option<String> {
     let value = decode::message(body, MESSAGE_DEPTH).ok()?;
     value.get("replyTo")?.as_str().map(str::to_owned)
 }
 
-/// Publishes the terminal answer, then acknowledges: never retried, never lost without a trace. What may be of a newer
-/// build is left to that.
+/// Publishes the terminal answer, then acknowledges, so that no refusal is lost and none is retried. A message that may
+/// be of a newer build is left to that build.
 pub(super) async fn refuse(worker: &Worker, delivery: &Delivery, refused: impl Into<Refused>) {
     let Refused { result, may_be_newer } = refused.into();
     let reason = result.error.as_deref().unwrap_or_default();
@@ -100,7 +100,7 @@ pub(super) async fn refuse(worker: &Worker, delivery: &Delivery, refused: impl I
     }
     let key = &worker.venue.key;
     let place = id_of_place(key, delivery);
-    // An id that is nobody's to take isn't answered under either.
+    // An id that is reserved isn't used in the answer.
     let named = delivery.id.as_deref().and_then(|id| EventId::new(id).ok());
     let id = named.unwrap_or_else(|| place.clone());
     tracing::info!(

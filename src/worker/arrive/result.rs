@@ -1,4 +1,4 @@
-//! Results of jobs that agents wait for.
+//! Results of jobs that sessions wait for.
 
 use super::admit::admit_and_run;
 use super::refuse::{body_of, forged, id_of_place, refusal, refuse, unsealed};
@@ -16,15 +16,15 @@ use crate::venue::external::{self, AnswerOutcome};
 use crate::venue::jobs;
 use crate::worker::Worker;
 
-/// Who says something of a job that an agent waits for.
+/// A verified result, by its sender.
 enum Told {
-    /// The venue: how it ended.
+    /// The venue says how the job ended.
     Venue(ResultBody),
-    /// Its external worker.
+    /// The external worker of the job answers.
     Worker(WorkerAnswer),
 }
 
-/// Something about a job that an agent waits for: by the venue, or by its external worker.
+/// Handles the result of a job, sent by the venue or by the job's external worker.
 pub(super) async fn result(worker: &Worker, delivery: &Delivery, seat: Option<&Seat>) {
     let told = unsealed(worker, delivery, "result").and_then(|(body, sender)| match sender {
         Sender::Venue => body_of(decode::typed::<ResultBody>(body), "result").map(Told::Venue),
@@ -53,7 +53,7 @@ pub(super) async fn result(worker: &Worker, delivery: &Delivery, seat: Option<&S
     }
 }
 
-/// A result with its output, be it that its message went without it.
+/// Restores an output that was omitted from the message, from the job's record.
 async fn restore_output(worker: &Worker, delivery: &Delivery, body: ResultBody) -> Result<ResultBody, StoreError> {
     if body.output_omitted.is_none() {
         return Ok(body);
@@ -63,14 +63,14 @@ async fn restore_output(worker: &Worker, delivery: &Delivery, body: ResultBody) 
     Ok(ResultBody { result, output_omitted: None, ..body })
 }
 
-/// The end of a job, for the session that waits for it.
+/// Admits a result to the session that waits for it.
 async fn take_result(worker: &Worker, delivery: &Delivery, body: ResultBody, seat: Option<&Seat>) {
     let Delivery { owner, agent, published, sequence, .. } = delivery;
     let admit = ingress::result_admission(&worker.venue.key, (owner, agent), body, *published, *sequence);
     admit_and_run(worker, delivery, admit, "result", seat).await;
 }
 
-/// What an external worker has said of its job.
+/// Records the answer of an external worker to its job.
 async fn take_answer(worker: &Worker, delivery: &Delivery, answer: WorkerAnswer) {
     if let Err(error) = &answer.said
         && error.is_of_status

@@ -1,13 +1,15 @@
-//! Who has a slot of a worker, and which sessions wait for one.
+//! Slots of a worker, and the sessions that wait for one.
 //!
-//! Where a venue has several tenants, none can hold all slots, some are left for tenants that have none, and of the
-//! sessions that wait those are called first whose tenant has the fewest: one that submits very much keeps the others
-//! waiting for a slot, and not for all that it has submitted. The users of one tenant share what it has in the same way.
-//! So that the messages of others are seen behind its own, more is taken from the queue than there are slots for. A
-//! session that comes while no slot is free, or its owner has its share, isn't leased: it stays due in the store, where any worker finds it, and
-//! is remembered here. While slots are held long, as by models that never answer, sessions of owners that hold none begin
-//! beyond the slots. The queue shows how much waits: messages of sessions that do aren't acknowledged as long as their
-//! owner has as many here, and who scales a fleet by the queue sees them.
+//! Where a venue has several tenants, none may take all slots, and some are reserved for tenants that hold none. Of the
+//! waiting sessions, one of the tenant with the fewest slots is started first, so a tenant that submits very much
+//! delays others by one slot, not by all that it has submitted. Users of one tenant share its slots in the same way.
+//! More messages are taken from the queue than there are free slots, so that messages of other owners behind them are
+//! seen.
+//!
+//! A session without a slot is not leased: it stays due in the store, where any worker finds it, and is remembered
+//! here. While slots are held long, as by models that never answer, sessions of owners that hold none begin beyond the
+//! number of slots. Messages of waiting sessions stay unacknowledged, at most as many as wait, so that the queue's
+//! length shows the load to an autoscaler.
 
 mod table;
 
@@ -23,34 +25,33 @@ use std::time::Duration;
 use table::{LinePlace, Table, TenantSlots};
 use tokio::sync::Notify;
 
-/// Sessions of one owner that are remembered, and of all together; those beyond are asked for when these have had their
-/// turn.
+/// Waiting sessions that are remembered, of one owner and of all; the others are read from the store later.
 const REMEMBERED: usize = 1_000;
 const REMEMBERED_IN_ALL: usize = 20_000;
 
-/// Of those at most so many because a wake names them: anybody may have sent it, and the store knows who is due.
+/// Remembered sessions known only by a wake: anybody may have sent it, and the store knows which are due.
 const NAMED: usize = 256;
 
-/// Sessions that other workers are told of when those of an owner begin to wait here: they have room, or they don't.
+/// Wakes published to other workers when sessions of an owner begin to wait here.
 const TOLD: usize = 16;
 
-/// Messages of sessions that wait, of all owners together: enough to see that workers are missing, and of hundreds of
-/// workers together far from the number at which a consumer delivers nothing more.
+/// Unacknowledged messages of waiting sessions, of all owners: enough to show the load, and with hundreds of workers
+/// still far below the number at which a consumer stops delivering.
 const HELD: usize = 200;
 
-/// Messages that are taken at once where there are several owners, whatever is free: a queue that is full of one
-/// owner's gives many almost as fast as one.
+/// Messages received at once while several owners are known: reading past the messages of one owner costs little more
+/// than reading one.
 pub(super) const AHEAD: usize = 256;
 
-/// Pause between two looks into the queue while no slot is free.
+/// Pause between two reads of the queue while no slot is free.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// The same where one owner has all slots, and what is taken then: a cancellation among the next few needs no slot. The
-/// rest stays in the queue, in its order.
+/// Pause and number of messages while one owner has all slots: a cancellation among the next few needs no slot. The
+/// rest stays in the queue, in order.
 const LOOK_ALONE: Duration = Duration::from_secs(1);
 const AHEAD_ALONE: usize = 32;
 
-/// Who has a slot here, and who came in vain.
+/// Slots of this worker, and the sessions that wait for one.
 #[derive(Debug)]
 pub(crate) struct Seats {
     slots: usize,
@@ -60,69 +61,69 @@ pub(crate) struct Seats {
     changed: Notify,
 }
 
-/// What waited at a worker that calls nobody any more.
+/// Sessions and messages that still waited when the worker stopped.
 #[derive(Default)]
 pub(crate) struct GivenUp {
     pub(crate) sessions: Vec<(Owner, SessionKey)>,
-    /// Unacknowledged.
+    /// Messages that are not acknowledged yet.
     pub(crate) messages: Vec<Arc<dyn Settle>>,
 }
 
-/// Why a session comes to wait.
+/// Reason why a session waits for a slot.
 pub(crate) enum Waits<'a> {
-    /// What this message brought is admitted to it.
+    /// The event of this message is admitted to it.
     Admitted(&'a Arc<dyn Settle>),
-    /// It is due in the store.
+    /// The store says that it is due.
     Due,
-    /// Somebody says so.
+    /// A wake says that it is due; the store has not confirmed it.
     Named,
 }
 
-/// A slot of an owner, until it is dropped.
+/// A slot of an owner; dropping it releases it.
 #[derive(Debug)]
 pub(crate) struct Seat {
     seats: Arc<Seats>,
     number: u64,
-    /// Whose.
+    /// Owner that holds the slot.
     pub(crate) owner: Owner,
 }
 
-/// What is asked of the queue.
+/// A request to the queue for messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Ask {
     /// Messages at most.
     pub(crate) most: usize,
-    /// When there is none.
+    /// Whether to wait when the queue is empty.
     pub(crate) when_empty: WhenEmpty,
 }
 
 impl Seats {
-    /// Of a worker with so many slots.
+    /// Makes the table of a worker with so many slots, of which one owner may take `percent`.
     pub(crate) fn new(slots: usize, percent: u32, census: Arc<OwnerCensus>, clock: &Clock) -> Arc<Self> {
         let shares = PlaceShares::new(slots, percent);
         Arc::new(Self { slots, shares, census, table: Mutex::new(Table::new(clock.clone())), changed: Notify::new() })
     }
 
-    /// More is known of the owners among whom slots are shared.
+    /// Records that the census of owners has changed.
     pub(crate) fn note_census(&self) {
         self.changed.notify_one();
     }
 
-    /// Notes who wants a slot: the second owner is seen with its first message.
+    /// Records an owner that needs a slot; the second owner is known from its first message.
     fn meet(&self, owner: &Owner) {
         if self.census.meet(owner) {
             self.note_census();
         }
     }
 
-    /// Slots that are left to an owner.
+    /// Counts the slots that an owner may still take.
     fn room(&self, table: &Table, owner: &Owner) -> usize {
         let taken = table.taken_beside(owner, &table.long_holds(self.slots));
         self.shares.room(taken, self.census.sharers(owner.tenant()))
     }
 
-    /// Whose session is called next: of the tenants that have room the one with the fewest slots, and of its users that
-    /// have room the one with the fewest; those that have as many take turns.
+    /// Returns whose session runs next: of the tenants that have room the one with the fewest slots, of its users the
+    /// one with the fewest; equals take turns.
     fn next_turn(&self, table: &Table) -> Option<LinePlace> {
         let long = table.long_holds(self.slots);
         let tenants = table.turns.iter().map(|name| {
@@ -142,7 +143,7 @@ impl Seats {
         let sharers = self.census.sharers(name);
         let long = long.seen_by(name);
         let taken = |user| TakenPlaces { all: table.taken, tenant: slots.taken, user, long };
-        // Where one that holds none has no room, no user has.
+        // If a user without slots has no room, no user of this tenant has.
         if self.shares.room(taken(0), sharers) == 0 {
             return None;
         }
@@ -150,7 +151,7 @@ impl Seats {
         first_with_fewest(users.map(|own| (own, self.shares.room(taken(own), sharers) > 0)))
     }
 
-    /// Owners whose sessions wait although slots are free: others of theirs hold their share. At most `limit` of them.
+    /// Lists at most `limit` owners whose sessions wait for their share although slots are free.
     pub(crate) fn owners_at_share(&self, limit: usize) -> Vec<String> {
         let table = self.table.lock();
         if table.taken >= self.slots {
@@ -168,8 +169,9 @@ impl Seats {
         found
     }
 
-    /// What to ask of the queue, as soon as there is something to ask. As long as no slot is free that is what nobody
-    /// else has taken: a message that comes now is for a worker that has one. `more`: there was something the last time.
+    /// Returns the next request to the queue, as soon as one is useful. While no slot is free it doesn't wait for
+    /// messages:
+    /// new ones are for workers that have a slot. `more`: the last request returned messages.
     pub(crate) async fn ask(&self, more: bool) -> Ask {
         let mut look = std::pin::pin!(tokio::time::sleep(LOOK));
         let mut look_alone = std::pin::pin!(tokio::time::sleep(LOOK_ALONE));
@@ -194,7 +196,7 @@ impl Seats {
         }
     }
 
-    /// A slot for a session of this owner; none when all are taken, it has its share, or others of its sessions wait.
+    /// Takes a slot for an owner; `None` if all are taken, its share is used, or other sessions of it wait.
     pub(crate) fn take(self: &Arc<Self>, owner: &Owner) -> Option<Seat> {
         self.meet(owner);
         let mut table = self.table.lock();
@@ -215,8 +217,8 @@ impl Seats {
         Seat { seats: Arc::clone(self), number, owner }
     }
 
-    /// Remembers a session that came in vain. Returns whether its message is kept unacknowledged, until
-    /// [`Seats::release`] says that nothing is to be seen in it any more.
+    /// Remembers a session without a slot. Returns whether its message stays unacknowledged, until [`Seats::release`]
+    /// returns it.
     pub(crate) fn pass_over(&self, owner: &Owner, session: &SessionKey, why: &Waits<'_>) -> bool {
         self.meet(owner);
         let mut table = self.table.lock();
@@ -248,7 +250,7 @@ impl Seats {
         is_held
     }
 
-    /// Whether other workers are to hear of a session that was passed over: the first few since none of its owner waited.
+    /// Counts a wake for other workers and returns whether to send it: only the first few since the owner last waited.
     pub(crate) fn is_to_be_told(&self, owner: &Owner) -> bool {
         let mut table = self.table.lock();
         let Some(mine) = table.find_mut(owner).filter(|mine| mine.told < TOLD) else { return false };
@@ -256,7 +258,7 @@ impl Seats {
         true
     }
 
-    /// Messages of an owner of whom no longer as many sessions wait: they are to be acknowledged.
+    /// Returns the messages of an owner that exceed its waiting sessions; they are to be acknowledged.
     pub(crate) fn release(&self, owner: &Owner) -> Vec<Arc<dyn Settle>> {
         let mut table = self.table.lock();
         let Some(mine) = table.find_mut(owner) else { return Vec::new() };
@@ -270,14 +272,14 @@ impl Seats {
         released
     }
 
-    /// All messages that are kept unacknowledged.
+    /// Lists the messages that are unacknowledged.
     pub(crate) fn held(&self) -> Vec<Arc<dyn Settle>> {
         let table = self.table.lock();
         let users = table.tenants.values().flat_map(|tenant| tenant.users.values());
         users.flat_map(|mine| mine.held.iter().map(Arc::clone)).collect()
     }
 
-    /// The session that is called next, with its slot: the one that has waited longest of the owner whose turn it is.
+    /// Takes a slot for the session that runs next: the oldest of the owner whose turn it is.
     pub(crate) fn next(self: &Arc<Self>) -> Option<(Seat, SessionKey)> {
         let mut table = self.table.lock();
         let turn = self.next_turn(&table)?;
@@ -285,14 +287,14 @@ impl Seats {
         Some((self.sit(&mut table, owner), session))
     }
 
-    /// More sessions may be due in the store of this owner than were told.
+    /// Records that more sessions of this owner may be due in the store than are known here.
     pub(crate) fn note_more_due(&self, owner: &Owner) {
         self.table.lock().owner_mut(owner).note_more_due();
     }
 
-    /// How many sessions of an owner that has left a slot are to be asked of the store, until [`Seats::finish_lookup`]: it
-    /// has room, none that is remembered waits, and more may be due. `None`: not now; where it has nothing here any more
-    /// the sweep sees to it.
+    /// Returns how many sessions to ask the store for when a slot of the owner was released, until
+    /// [`Seats::finish_lookup`]: it has room, none of its remembered sessions waits, and more may be due. `None`: not
+    /// now; the sweep finds those of an owner that has nothing here.
     pub(crate) fn missing(&self, owner: &Owner) -> Option<usize> {
         let mut table = self.table.lock();
         let room = self.room(&table, owner);
@@ -309,11 +311,11 @@ impl Seats {
         None
     }
 
-    /// The store was asked, and has told as much as was asked for, or not.
+    /// Ends a lookup in the store. `more`: the store returned as many sessions as were asked for.
     pub(crate) fn finish_lookup(&self, owner: &Owner, more: bool) {
         let mut table = self.table.lock();
         let Some(mine) = table.find_mut(owner) else { return };
-        // Of an owner that has nothing here any more the sweep tells.
+        // The sweep finds the sessions of an owner that has nothing here.
         let is_here = mine.taken > 0 || !mine.waiting.is_empty();
         mine.behind = more || mine.due_since_asked && is_here;
         (mine.asked, mine.due_since_asked) = (false, false);
@@ -326,7 +328,7 @@ impl Seats {
         table.find(owner).is_some_and(|mine| !mine.waiting.is_empty()) || self.room(&table, owner) == 0
     }
 
-    /// All that wait, and their messages, as nobody is called any more.
+    /// Removes all waiting sessions and their messages, when the worker stops.
     pub(crate) fn give_up(&self) -> GivenUp {
         let mut table = self.table.lock();
         (table.waiting, table.held) = (0, 0);

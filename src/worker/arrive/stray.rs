@@ -1,4 +1,4 @@
-//! Messages that can't be delivered to anybody: each is answered where it says an address, and kept.
+//! Strays: messages that can't be delivered. Each is answered if it names an address, and kept as a dead letter.
 
 use super::RETRY;
 use super::refuse::answer_to;
@@ -18,7 +18,7 @@ use crate::worker::Worker;
 use bytes::Bytes;
 use std::sync::Arc;
 
-/// Sees to what came with the messages of the last look at the queue.
+/// Handles the unreadable messages of the last receive.
 pub(crate) fn collect(worker: &Arc<Worker>) {
     for unreadable in worker.venue.bus.unreadable() {
         let worker = Arc::clone(worker);
@@ -27,9 +27,9 @@ pub(crate) fn collect(worker: &Arc<Worker>) {
     }
 }
 
-/// The same of one that came to its agent, and that no redelivery would make any use of.
+/// Handles a readable delivery that no redelivery would help.
 ///
-/// A wake that can't be read is none that a newer build needs: what is due is found without it.
+/// An unreadable wake is not left to a newer build: due sessions are found without it.
 pub(super) async fn unusable(worker: &Worker, delivery: &Delivery, reason: String) {
     let Delivery { owner, agent, kind, id, sequence, published, .. } = delivery;
     let to = Address::In { owner: owner.clone(), agent: agent.clone(), kind: *kind };
@@ -47,7 +47,7 @@ pub(super) async fn unusable(worker: &Worker, delivery: &Delivery, reason: Strin
     handle(worker, unreadable).await;
 }
 
-/// Whether what this build doesn't know may be of a newer one: it stays in the queue for that one, for a day.
+/// Leaves a message with unknown content in the queue for a newer build, for at most a day. Returns whether it did.
 pub(super) async fn is_left(worker: &Worker, settle: &dyn Settle, published: Millis, reason: &str) -> bool {
     if worker.venue.now().since(published) >= format::LEFT_AT_MOST {
         return false;
@@ -61,7 +61,7 @@ pub(super) async fn is_left(worker: &Worker, settle: &dyn Settle, published: Mil
     true
 }
 
-/// A body without what lets whoever has it speak for somebody else.
+/// Replaces secrets in a body by which a reader could act for another.
 fn without_keys(body: &Bytes) -> Bytes {
     let Ok(mut value) = decode::message(body, MESSAGE_DEPTH) else { return body.clone() };
     for key in ["token", "seal"] {
@@ -72,7 +72,7 @@ fn without_keys(body: &Bytes) -> Bytes {
     value.to_string().into()
 }
 
-/// Answered and kept before it is acknowledged: a crash in between does both again.
+/// Answers and stores a stray before it is acknowledged: after a crash in between, both are done again.
 async fn handle(worker: &Worker, unreadable: Unreadable) {
     let Unreadable { subject, reason, has_unknown_kind, owner, id, body, sequence, published, settle } = unreadable;
     let may_be_newer = has_unknown_kind && decode::message(&body, MESSAGE_DEPTH).is_ok();
@@ -107,16 +107,16 @@ async fn handle(worker: &Worker, unreadable: Unreadable) {
     }
 }
 
-/// What is known of such a message.
+/// Known facts of a stray.
 struct Unread<'a> {
     subject: &'a str,
     reason: &'a str,
     id: Option<&'a str>,
-    /// When it was published, and its place in the stream.
+    /// Time of publication, and sequence number in the stream.
     place: (Millis, u64),
 }
 
-/// The terminal answer: where completions of its owner go, and to the inbox that it names.
+/// Returns the terminal answers: to the completions of the owner, and to the inbox that it names.
 fn answers(key: &[u8], reply_to: Option<String>, unread: &Unread<'_>, owner: Option<&Owner>) -> Vec<Message> {
     let result = JobResult::ended(JobStatus::Rejected, ErrorCode::Refused, unread.reason);
     let (published, sequence) = unread.place;

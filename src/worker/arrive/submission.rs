@@ -1,4 +1,4 @@
-//! Tasks and messages: who sends them, and whether they are let in.
+//! Tasks and messages: verifies the sender and prepares the admission.
 
 use super::admit::admit_and_run;
 use super::callers::{self, Unknown};
@@ -15,7 +15,7 @@ use crate::venue::jobs;
 use crate::worker::Worker;
 use std::sync::Arc;
 
-/// The admission of a submission of somebody who is known, or its terminal answer.
+/// Prepares the admission of a submission whose sender is verified, or returns its refusal.
 async fn admission(worker: &Worker, delivery: &Delivery) -> Result<Result<Admit, Refused>, StoreError> {
     let venue = &worker.venue;
     let parsed = ingress::parse(&delivery.body).and_then(|said| {
@@ -61,7 +61,7 @@ fn not_admitted(error: &SubmissionError) -> Refused {
     Refused { may_be_newer, ..refusal(error.code(), error.to_string()) }
 }
 
-/// Ends the job that a turn has started with a task that isn't let in: the session that waits for it is told.
+/// Ends a job that a turn has started with a refused task, so that the session that waits for it gets the result.
 async fn never_begun(worker: &Worker, arrival: &Arrival, refused: &JobResult) -> Result<(), StoreError> {
     let job = JobId::derive(&worker.venue.key, &arrival.owner, &arrival.id);
     match jobs::get(&worker.venue, &arrival.owner, &job).await? {
@@ -83,7 +83,7 @@ pub(super) async fn submission(worker: &Arc<Worker>, delivery: &Delivery, seat: 
             admit_and_run(worker, delivery, admit, kind, seat).await;
         }
         Err(refused) => {
-            // It was accepted before, by a key that is gone by now: that stands, and it goes on.
+            // Accepted before by a key that is no longer valid: the task goes on.
             match known_session(worker, delivery, &refused.result).await {
                 Ok(Some(session)) => run_due(worker, delivery, session, seat, false).await,
                 Ok(None) => refuse(worker, delivery, refused).await,
@@ -96,7 +96,7 @@ pub(super) async fn submission(worker: &Arc<Worker>, delivery: &Delivery, seat: 
     }
 }
 
-/// The session of a task that is delivered again, has a job, and wouldn't be let in any more.
+/// Returns the session of a redelivered task that has a job and whose token is refused by now.
 async fn known_session(
     worker: &Worker,
     delivery: &Delivery,

@@ -1,4 +1,4 @@
-//! Messages that a prompt could not show whole: they are kept in the session's scratch space.
+//! Messages that a prompt showed in part: they are kept whole in the session's scratch space.
 
 use crate::domain::context::events::{is_cut, kept_path};
 use crate::domain::event::{Event, Payload};
@@ -10,17 +10,17 @@ use crate::worker::ground::Ground;
 use crate::worker::lease::Stop;
 use serde_json::Value;
 
-/// Place of these writes among those of the calls of a reply; what the venue itself writes has no quota.
+/// Index of these writes, after those of a reply's calls; the venue's own writes have no quota.
 const PLACE: u32 = workspace::OWN + 1;
 
-/// Keeps those that the turn has shown, with its commit: their prompt promised where the rest is.
+/// Keeps the messages that the turn has shown in part; the prompt said where the rest is.
 pub(crate) async fn keep(ground: &Ground, turn: &Turn, decision: &Decision) -> Result<(), Stop> {
     let messages = turn.setting().plan.messages.iter();
     for (path, value) in messages.filter_map(|message| kept(&message.event, decision)) {
         match ground.workspace.apply(PLACE, WriteOp::Write { path, value, expect: None }).await {
             Err(WorkspaceError::Store(error)) => return Err(Stop::Store(error)),
             Ok(_) => {}
-            // The agent has put something else there.
+            // The agent has written something else there.
             Err(error) => tracing::warn!(session = %turn.setting().session, %error, "a cut message is not kept"),
         }
     }

@@ -1,5 +1,5 @@
-//! Stage 7. In comes a turn's decision, out goes one commit and what it leaves for the outbox (stage 8); conflicts are
-//! resolved and tried again. It decides nothing but what others have taken away meanwhile.
+//! Stage 7: turns a decision into one commit and its outbox entries (stage 8), and resolves conflicts. It changes the
+//! decision only where others have revoked or cancelled something meanwhile.
 
 mod messages;
 mod output;
@@ -40,14 +40,14 @@ use crate::worker::outbox::Told;
 use bytes::Bytes;
 use std::time::Duration;
 
-/// Pause after too many conflicts in a row.
+/// Pause after too many consecutive conflicts.
 const CONFLICT_PAUSE: Duration = Duration::from_millis(500);
 
 fn bytes<T: serde::Serialize>(value: &T) -> Bytes {
     Bytes::from(serde_json::to_vec(value).expect("records serialise"))
 }
 
-/// Commits a turn's decision, or what becomes of it when others were faster. Returns whether the lease is still held.
+/// Commits a turn's decision; after conflicts, what is left of it. Returns whether the lease is still held.
 pub(crate) async fn commit(
     worker: &Worker,
     leased: &mut Leased,
@@ -111,7 +111,7 @@ pub(crate) async fn commit(
     back_off(worker, leased).await
 }
 
-/// Nothing of what a turn wrote counts; its session begins anew all the same, where its time was over.
+/// Discards the writes of a turn; an expired session is emptied all the same.
 async fn discard(worker: &Worker, leased: &Leased, ground: &Ground) -> Result<(), Stop> {
     ground.workspace.discard().await;
     if leased.expired {
@@ -120,7 +120,7 @@ async fn discard(worker: &Worker, leased: &Leased, ground: &Ground) -> Result<()
     Ok(())
 }
 
-/// The output of a task goes into the buckets of its request, where the agent is configured so.
+/// Appends the output of a task to the buckets of its request, if the agent is configured so.
 async fn put_notes(worker: &Worker, ground: &Ground, turn: &Turn, decision: &mut Decision) -> Result<(), Stop> {
     let Setting { config, mandate, session, .. } = turn.setting();
     let output = decision.ended.as_ref().and_then(|(job, result)| Some((job, result.output.as_ref()?)));
@@ -140,7 +140,7 @@ async fn put_notes(worker: &Worker, ground: &Ground, turn: &Turn, decision: &mut
     }
 }
 
-/// A task that stands under what was revoked is not completed, whoever has its last reply.
+/// Fails a completed task whose grants are revoked, whichever worker has its last reply.
 async fn refuse_if_stopped(
     ground: &Ground,
     agent: &AgentRecord,
@@ -154,8 +154,7 @@ async fn refuse_if_stopped(
     }
 }
 
-/// The policy changed: authority is evaluated again, and what it denies now is not done. Returns the
-/// version that was looked at.
+/// Evaluates authority again after a change of the policy, and undoes what it denies. Returns the policy's version.
 async fn recheck_authority(
     worker: &Worker,
     ground: &Ground,
@@ -178,7 +177,7 @@ async fn recheck_authority(
     Ok(version)
 }
 
-/// Results of writes that came out otherwise on the newer version.
+/// Replaces the results of writes that ended otherwise on the newer version.
 fn show_again(record: &mut TurnRecord, results: &[(u32, Result<serde_json::Value, String>)], config: &AgentConfig) {
     let mut shown: Vec<&mut String> = record
         .said
@@ -229,7 +228,7 @@ async fn build(
         told.messages = completion(&worker.venue.key, leased, job, result);
     }
     if let (true, Some(job)) = (decision.cancelled, &record.job) {
-        // Those that its turn started after it was cancelled, too.
+        // Children that the turn started after its cancellation are cancelled too.
         let owner = &leased.lease.owner;
         let ended = jobs::get(&worker.venue, owner, job).await?.map(|job| job.status).filter(|s| s.is_terminal());
         let ended = ended.unwrap_or(JobStatus::Cancelled);
@@ -259,7 +258,7 @@ async fn build(
     Ok((commit, told))
 }
 
-/// What the end of the served task sends; everything about it stands in its event.
+/// Returns the messages about the end of the served task; its event has all that they need.
 fn completion(venue_key: &[u8], leased: &Leased, job: &JobId, result: &JobResult) -> Vec<Outgoing> {
     let served = leased.run.inbox.iter().find(|pending| pending.event.job() == Some(job));
     let head = served.and_then(|pending| pending.event.head(&leased.lease.session));
@@ -268,7 +267,7 @@ fn completion(venue_key: &[u8], leased: &Leased, job: &JobId, result: &JobResult
 
 fn take_over(leased: &mut Leased, decision: Decision, commit: &Commit, next: Kept) -> Result<bool, Stop> {
     if let (Some(base), Some(ledger)) = (&leased.past.base, &decision.ledger) {
-        // One that can't be read is looked for in the store next time.
+        // An unreadable record is read from the store next time.
         leased.past.base =
             Base::read(base.as_deref(), decision.record.turn, &ledger.manifest).ok().map(|new| Some(new.into()));
     }
@@ -286,7 +285,7 @@ fn take_over(leased: &mut Leased, decision: Decision, commit: &Commit, next: Kep
     Ok(leased.take_over(next)?)
 }
 
-/// Too contended: the reply is kept, and the session comes back after a pause.
+/// Releases the lease after too many conflicts; the reply is kept, and the session is due after a pause.
 async fn back_off(worker: &Worker, leased: &mut Leased) -> Result<bool, Stop> {
     let now = worker.venue.now();
     tracing::warn!(session = %leased.lease.session, "{COMMIT_CONFLICTS} conflicts in a row; backing off");
@@ -295,12 +294,12 @@ async fn back_off(worker: &Worker, leased: &mut Leased) -> Result<bool, Stop> {
     Ok(false)
 }
 
-/// Consumes events that need no model: tasks that ended from outside, results nobody awaits.
+/// Consumes events that need no model: tasks that ended from outside, results that no turn waits for.
 pub(crate) async fn settle(worker: &Worker, leased: &mut Leased, settled: &[Pending]) -> Result<bool, Stop> {
     let (mut told, mut writes) = (Told::default(), Vec::new());
     for pending in settled {
         if let Payload::Task { job, .. } = &pending.event.payload {
-            // Written again under the same ids by whoever ended it: harmless, and never missing.
+            // The process that ended the task sends the same messages under the same ids: a repetition is harmless.
             let found = jobs::get(&worker.venue, &leased.lease.owner, job).await?;
             if let Some(Job { head, result: Some(result), updated, .. }) = found {
                 if result.error_code == Some(ErrorCode::Dead) {
@@ -327,7 +326,7 @@ pub(crate) async fn settle(worker: &Worker, leased: &mut Leased, settled: &[Pend
     let consume: Vec<_> = settled.iter().map(|pending| pending.key.clone()).collect();
     let mut state = leased.run.state.clone();
     if let Some((today, _)) = waits::counted_before(leased, None) {
-        // A turn that waited has left it, which nobody goes on with.
+        // A turn that waited has stored it, and no turn continues it.
         state.today = Some(today);
     }
     let commit = Commit {

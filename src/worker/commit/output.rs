@@ -1,4 +1,4 @@
-//! The output of a task goes where its request says, with the commit that completes it.
+//! The output of a task goes to the path that its request names, in the commit that completes it.
 
 use crate::domain::authority::Authority;
 use crate::domain::job::{ErrorCode, JobResult, JobStatus};
@@ -10,10 +10,10 @@ use crate::venue::workspace::{self, WorkspaceError, WriteOp};
 use crate::worker::ground::Ground;
 use crate::worker::lease::Stop;
 
-/// Place of the write among those of the calls of a reply, of which there are fewer.
+/// Index of the write, after those of a reply's calls.
 const PLACE: u32 = workspace::OWN;
 
-/// Where the task that ends here is to leave its output.
+/// Returns the path for the output of the task that ends here.
 fn wanted(turn: &Turn, decision: &Decision) -> Option<Path> {
     let task = turn.setting().plan.task.as_ref()?;
     let (ended, _) = decision.ended.as_ref().filter(|(_, result)| result.status == JobStatus::Complete)?;
@@ -21,7 +21,7 @@ fn wanted(turn: &Turn, decision: &Decision) -> Option<Path> {
     Path::parse_output(path).ok()
 }
 
-/// Writes it, under the authority of the turn; a task whose output can't be where it was promised fails.
+/// Writes the output under the authority of the turn; a task whose output can't be written fails.
 pub(crate) async fn put(ground: &Ground, turn: &Turn, decision: &mut Decision) -> Result<(), Stop> {
     let Some(path) = wanted(turn, decision) else { return Ok(()) };
     if check(ground, turn, decision, &turn.setting().authority).await {
@@ -39,7 +39,7 @@ pub(crate) async fn put(ground: &Ground, turn: &Turn, decision: &mut Decision) -
     }
 }
 
-/// Whether the output may not be written: then it isn't, and the task has failed.
+/// Fails the task if its output may not be written. Returns whether it did.
 pub(crate) async fn check(ground: &Ground, turn: &Turn, decision: &mut Decision, now: &Authority) -> bool {
     let Some(path) = wanted(turn, decision) else { return false };
     let Err(denied) = now.permits("crud/write", &path) else { return false };
@@ -48,7 +48,7 @@ pub(crate) async fn check(ground: &Ground, turn: &Turn, decision: &mut Decision,
     true
 }
 
-/// The task that ends here fails instead, under what was revoked: nothing is left of what it came to.
+/// Fails a completed task whose grants are revoked, and undoes the writes of its output.
 pub(crate) async fn refuse(ground: &Ground, decision: &mut Decision, reason: &str) {
     if decision.ended.as_ref().is_some_and(|(_, result)| result.status == JobStatus::Complete) {
         ground.workspace.take_back(&[PLACE, NOTES]).await;

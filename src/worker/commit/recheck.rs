@@ -1,4 +1,4 @@
-//! Authority at commit: what was revoked since a call was made becomes a denial in the transcript.
+//! Authority at commit: calls whose grants were revoked since they were made become denials in the transcript.
 
 use crate::domain::authority::{Authority, ResourcePath};
 use crate::domain::call::ToolTarget;
@@ -7,15 +7,15 @@ use crate::domain::chat::ChatMessage;
 use crate::domain::resource::{HeldNamespaces, Use};
 use crate::domain::session::{CallRecord, TurnRecord};
 
-/// Calls that would be denied now, by their place in the reply, with the text of the denial. What went
-/// out when a call was made stands: nothing takes it back.
+/// Returns the calls that are denied now, by index in the reply, with the text of the denial. Calls that took effect at
+/// once can't be undone and stay.
 pub(crate) fn denied(calls: &[(u32, PlannedCall)], record: &TurnRecord, now: &Authority) -> Vec<(u32, String)> {
     let check = |(index, call): &(u32, PlannedCall)| {
         let made = held_back(record, *index)?;
         if let Some(denied) = call.scoped.iter().find_map(|scoped| scoped.held(now).err()) {
             return Some((*index, denied));
         }
-        // Of a resource it counts which of its namespaces were used.
+        // For a resource, the namespaces that were used are checked by [`lost`].
         if let Ok(Resolved { target: ToolTarget::Resource { .. }, .. }) = &call.what {
             return None;
         }
@@ -25,12 +25,12 @@ pub(crate) fn denied(calls: &[(u32, PlannedCall)], record: &TurnRecord, now: &Au
     calls.iter().filter_map(check).collect()
 }
 
-/// What a call came to whose effects wait for the commit.
+/// Returns the record of a call whose effects wait for the commit.
 fn held_back(record: &TurnRecord, index: u32) -> Option<&CallRecord> {
     usize::try_from(index).ok().and_then(|at| record.calls.get(at)).filter(|made| !made.went_out)
 }
 
-/// Calls whose use of a resource would be denied now, of those whose effects wait for the commit.
+/// Returns the calls whose use of a resource is denied now, of those whose effects wait for the commit.
 pub(crate) fn lost(
     calls: &[(u32, PlannedCall)],
     used: &[(u32, Use)],
@@ -46,7 +46,7 @@ pub(crate) fn lost(
     used.iter().filter_map(denied).collect()
 }
 
-/// Shows denials in the place of what calls returned.
+/// Replaces the results of denied calls by the denials.
 pub(crate) fn show(record: &mut TurnRecord, denied: &[(u32, String)]) {
     let results = record.said.iter_mut().filter_map(|message| match message {
         ChatMessage::Tool { text, .. } => Some(text),

@@ -1,4 +1,4 @@
-//! Calls of a turn whose outcome nobody knows: each is listed for operators with the commit that records it.
+//! Calls with an unknown outcome: the commit that records one also lists it for operators.
 
 use crate::domain::call::Outcome;
 use crate::domain::outcome::{CallPosition, UnknownCall, UnknownOutcome, outcome_id, outcome_id_of_old};
@@ -9,7 +9,7 @@ use crate::venue::outcomes;
 use crate::worker::Worker;
 use crate::worker::lease::{Leased, Stop};
 
-/// The writes of those that aren't listed yet: a turn that is amended has some that were listed with it.
+/// Returns the writes of outcomes that aren't listed yet: an amended turn may have listed some before.
 pub(super) async fn outcome_listings(
     worker: &Worker,
     leased: &Leased,
@@ -45,7 +45,7 @@ pub(super) async fn outcome_listings(
     Ok(writes)
 }
 
-/// Counts those that a commit has listed.
+/// Counts the unknown outcomes that a commit lists.
 pub(super) fn count_outcomes(metrics: &Metrics, commit: &Commit) {
     for _ in commit.writes.iter().filter(|write| write.key.starts_with(keys::OUTCOMES)) {
         metrics.outcome_unknown("call");

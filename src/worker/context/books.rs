@@ -1,4 +1,4 @@
-//! Stages 4 and 7: what a turn needs to record its prompt, and what of the record is stored already.
+//! Stages 4 and 7: the record of a turn's prompt, and a cache of the parts that are stored already.
 
 use crate::domain::agent::AgentRecord;
 use crate::domain::context::inputs::Inputs;
@@ -20,17 +20,17 @@ use std::hash::Hash;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Names that are remembered as stored, in each of two halves: about 5 MB.
+/// Names remembered as stored, in each of two halves: about 5 MB.
 const RECENT: usize = 50_000;
-/// After so long a half is forgotten, so that what was purged meanwhile is stored again.
+/// Age at which a half is dropped, so that parts purged meanwhile are stored again.
 const RECENT_TIME: Duration = Duration::from_mins(5);
-/// Packed tool tables that are kept, and system prompts.
+/// Cached packed tool tables; the same number of packed system prompts.
 const PACKED: usize = 1_024;
 
-/// What a worker remembers of the records that it wrote.
+/// Cache of the prompt records that this worker has written.
 pub(crate) struct Books {
     recent: Mutex<Recent>,
-    /// By the table's address; the table is kept, so that no other can have it.
+    /// Keyed by the table's address; the entry holds the table, so that no other table gets that address.
     tools: Cache<(Owner, usize), (Arc<ToolTable>, Arc<Packed>)>,
     systems: Cache<SystemKey, Arc<Packed>>,
 }
@@ -41,7 +41,7 @@ impl Default for Books {
     }
 }
 
-/// Parts that were stored lately, each in its period; a name belongs to one owner.
+/// Parts stored lately, each in its period; a name belongs to one owner.
 #[derive(Default)]
 struct Recent {
     since: Millis,
@@ -49,7 +49,7 @@ struct Recent {
     before: HashSet<(Period, PartName)>,
 }
 
-/// What a system prompt depends on.
+/// Key of a system prompt: all that it depends on.
 #[derive(Clone, PartialEq, Eq, Hash)]
 struct SystemKey {
     owner: Owner,
@@ -68,7 +68,7 @@ impl Recent {
 }
 
 impl Books {
-    /// Takes out of a record what is surely stored.
+    /// Removes from a record the parts that are surely stored.
     pub(crate) fn trim(&self, now: Millis, write: &mut LedgerWrite) {
         let mut recent = self.recent.lock();
         recent.turn_over(now);
@@ -79,7 +79,7 @@ impl Books {
         });
     }
 
-    /// A record was committed.
+    /// Remembers the parts of a committed record as stored.
     pub(crate) fn stored(&self, write: &LedgerWrite) {
         let mut recent = self.recent.lock();
         recent.now.extend(write.parts.iter().map(|(name, _)| (write.period, name.clone())));
@@ -89,7 +89,7 @@ impl Books {
         let table = &inputs.tools;
         let pack = || Arc::new(pack_tools(namer, table));
         let tools = if Arc::strong_count(table) == 1 {
-            // Built for this turn alone.
+            // The table was built for this turn alone.
             pack()
         } else {
             let key = (owner.clone(), Arc::as_ptr(table).addr());
@@ -97,7 +97,7 @@ impl Books {
         };
         let pack = || Arc::new(pack_system(namer, &inputs.system));
         if inputs.frame.bare {
-            // The prompt of one call, which no other turn of the agent has.
+            // A prompt of one call; no other turn of the agent has the same.
             return (tools, pack());
         }
         let key = SystemKey {
@@ -110,12 +110,13 @@ impl Books {
     }
 }
 
-/// What is kept under a key; made when there is nothing.
+/// Returns the cached value of a key, or makes and caches it.
 fn kept<K: Clone + Eq + Hash, V: Clone>(cache: &Cache<K, V>, key: &K, make: impl FnOnce() -> V) -> V {
     cache.get_or_insert_with(key, || Ok::<_, Infallible>(make())).unwrap_or_else(|never| match never {})
 }
 
-/// Who writes the record of a turn. Its parts belong to the week in which the turn started: by that its turns are found.
+/// Makes the writer of a turn's record. Parts belong to the week in which the turn started, by which its turns are
+/// found.
 pub(crate) fn scribe(
     worker: &Worker,
     setting: &Setting,
@@ -128,7 +129,7 @@ pub(crate) fn scribe(
     Scribe { namer, period, base, tools, system }
 }
 
-/// The newest record of a session, if `turn` can be a change of it.
+/// Loads the newest record of a session, if the record of `turn` can be a change of it.
 pub(crate) async fn base(
     store: &dyn Store,
     owner: &Owner,
@@ -139,7 +140,7 @@ pub(crate) async fn base(
     Ok(base.map(Arc::new))
 }
 
-/// The documents of a record. One that comes after its week has whoever looks through the parts of that week begin anew.
+/// Returns the writes of a record. A record written after its week restarts the scan of that week's parts.
 pub(crate) fn writes(
     now: Millis,
     session: &SessionKey,

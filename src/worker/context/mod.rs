@@ -1,5 +1,5 @@
-//! Stage 4. In comes what a turn serves, out go the inputs of its prompt and who writes the record of it. It is read from
-//! the store and the turn's tree; nothing is written.
+//! Stage 4: reads the inputs of a turn's prompt from the store and the turn's workspace, and prepares the writer of its
+//! record. It writes nothing.
 
 pub(super) mod books;
 
@@ -10,7 +10,7 @@ use crate::domain::agent::AgentRecord;
 use crate::domain::turn::{Observed, Turn};
 use crate::venue::context::PromptView;
 
-/// The inputs of the prompt, and the record that theirs is a change of, read at the same time.
+/// Reads the inputs of the prompt and, at the same time, the record that the new record is a change of.
 pub(super) async fn gather(
     worker: &Worker,
     leased: &mut Leased,

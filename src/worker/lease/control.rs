@@ -1,5 +1,5 @@
-//! Cancellations are signalled as they happen. A signal only makes the worker look: anybody may have sent
-//! it, and the store says whether the task is cancelled. The renewal of the lease is the backstop.
+//! Cancellation signals. A signal only makes the worker look: anybody may have sent it, and the store says whether the
+//! task is cancelled. The renewal of the lease finds cancellations whose signal is lost.
 
 use crate::bus::Signal;
 use crate::domain::ids::{JobId, Owner};
@@ -13,11 +13,11 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
-/// Pause between two looks: however many signals come, each owner's tasks are read ten times per second
-/// at most, and a cancelled call is still dropped within one.
+/// Pause between two looks: each owner's tasks are read at most ten times per second, however many signals come, and a
+/// cancelled call ends within a second.
 const LOOK_PAUSE: Duration = Duration::from_millis(100);
 
-/// Tasks that are served here: what a cancellation must reach.
+/// Tasks served here, which a cancellation must stop.
 #[derive(Debug, Default)]
 pub(crate) struct Control {
     tasks: Mutex<HashMap<JobId, Task>>,
@@ -28,32 +28,32 @@ pub(crate) struct Control {
 struct Task {
     owner: Owner,
     token: CancellationToken,
-    /// Somebody says that it is cancelled, and nobody has looked since.
+    /// A signal says that the task is cancelled, and the store has not been asked since.
     signalled: bool,
 }
 
-/// A task that is served here.
+/// Registration of a task that is served here.
 pub(crate) struct Served<'c> {
     control: &'c Control,
     job: JobId,
 }
 
 impl Drop for Served<'_> {
-    /// However the turn ended, given up in the middle included.
+    /// Also runs when the turn is dropped before its end.
     fn drop(&mut self) {
         self.control.tasks.lock().remove(&self.job);
     }
 }
 
 impl Control {
-    /// Registers a served task until the answer is dropped; its token is cancelled when the job is.
+    /// Registers a task until the returned value is dropped; `token` is cancelled when the job is.
     pub(crate) fn serve(&self, owner: &Owner, job: &JobId, token: &CancellationToken) -> Served<'_> {
         let task = Task { owner: owner.clone(), token: token.clone(), signalled: false };
         self.tasks.lock().insert(job.clone(), task);
         Served { control: self, job: job.clone() }
     }
 
-    /// Somebody says on this owner's subject that a job is cancelled.
+    /// Marks the task that a signal names, if the signal came on its owner's subject.
     fn heard(&self, signal: &Signal) {
         let named = std::str::from_utf8(&signal.body).ok().and_then(|text| JobId::new(text).ok());
         let mut tasks = self.tasks.lock();
@@ -63,7 +63,7 @@ impl Control {
         }
     }
 
-    /// What was signalled since the last look, by owner.
+    /// Returns the tasks signalled since the last call, by owner.
     fn signalled(&self) -> BTreeMap<Owner, Vec<(JobId, CancellationToken)>> {
         let mut found: BTreeMap<Owner, Vec<_>> = BTreeMap::new();
         for (job, task) in self.tasks.lock().iter_mut().filter(|(_, task)| task.signalled) {
@@ -74,7 +74,7 @@ impl Control {
     }
 }
 
-/// Listens and looks until the process ends.
+/// Receives signals and checks them until the process ends.
 pub(crate) async fn run(worker: Arc<Worker>) {
     let end = worker.shutdown.ending().clone();
     tokio::select! {

@@ -1,5 +1,5 @@
-//! The lease keeper: renews while a session runs, and says when the lease is lost or the task
-//! is cancelled.
+//! The lease keeper: renews the lease while a session runs, and stops the run when the lease is lost or the task is
+//! cancelled.
 
 use super::{Leased, Stop};
 use crate::bus::Settle;
@@ -16,37 +16,38 @@ use std::time::Duration;
 use tokio::sync::OwnedMutexGuard;
 use tokio_util::sync::CancellationToken;
 
-/// Pause after a renewal that failed: the lease may have lapsed by the time that the store is back, and nobody else
-/// should have taken it by then.
+/// Pause after a failed renewal: the lease may expire during an outage, and must be renewed before another worker
+/// acquires it.
 const AGAIN: Duration = Duration::from_millis(500);
 
-/// Whether the store leaves the holder alone.
+/// Signs that the store is unavailable.
 #[derive(Debug, Clone, Copy, Default)]
 struct Away {
     /// The last renewal failed.
     last: bool,
-    /// Since when on the steady clock one is on its way, or was when the lease was lost: a store that waits out an outage says nothing of it.
+    /// Steady time at which a pending renewal began, or was pending when the lease was lost: during an outage the store
+    /// reports no error.
     asking: Option<Duration>,
 }
 
-/// What stops a running turn.
+/// Conditions that stop a running turn.
 #[derive(Debug, Clone)]
 pub(crate) struct Stops {
-    /// Another has the lease, or may have: write nothing more.
+    /// Another worker has the lease, or may have it: nothing more may be written.
     pub(crate) lost: CancellationToken,
-    /// The task that the running turn serves, and what stops that turn when it is cancelled.
+    /// The task that the running turn serves, and the token that cancels that turn.
     serving: Arc<Mutex<Option<(JobId, CancellationToken)>>>,
-    /// When on the steady clock the store was last asked for the lease and gave it: before its
-    /// answer, so that no delay of ours makes the lease look longer than it is.
+    /// Steady time of the last successful request for the lease. It is the time before the request, so that the lease
+    /// is never thought longer than it is.
     asked: Arc<Mutex<Duration>>,
-    /// Held by a renewal, and by what may give the lease back.
+    /// Locked by a renewal, and by writes that may release the lease.
     alone: Arc<tokio::sync::Mutex<()>>,
-    /// What is known of the store by the renewals.
+    /// Result of the last renewal.
     away: Arc<Mutex<Away>>,
 }
 
 impl Stops {
-    /// Of a lease that was asked for then.
+    /// Makes the conditions of a lease requested at `asked`, on the steady clock.
     pub(crate) fn since(asked: Duration) -> Self {
         let asked = Arc::new(Mutex::new(asked));
         Self {
@@ -58,8 +59,8 @@ impl Stops {
         }
     }
 
-    /// A turn begins that serves `job`: its own token, for a cancellation must not reach the next
-    /// task of the session.
+    /// Begins a turn that serves `job`. Each turn has its own token, so that a cancellation doesn't stop the session's
+    /// next task.
     pub(crate) fn serve(&self, job: Option<&JobId>) -> CancellationToken {
         let token = CancellationToken::new();
         let serving = job.map(|job| (job.clone(), token.clone()));
@@ -67,27 +68,25 @@ impl Stops {
         token
     }
 
-    /// Keeps the renewal away until the answer is dropped. Behind a write that gives the lease back
-    /// it would find none and take it for lost, and nobody would be left to publish what the write
-    /// decided before the sweep.
+    /// Blocks renewals until the guard is dropped. A renewal after a write that releases the lease would find no lease
+    /// and report it lost; the messages of that write would then wait for the sweep.
     pub(crate) async fn alone(&self) -> OwnedMutexGuard<()> {
         Arc::clone(&self.alone).lock_owned().await
     }
 
-    /// When the store was asked last it gave no answer, or none within `patience`: a lease that is lost by `now` was
-    /// lost for that.
+    /// Whether the last request failed, or has had no answer within `patience`: a lease lost by `now` was lost for
+    /// that.
     pub(crate) fn is_away(&self, now: Duration, patience: Duration) -> bool {
         let away = *self.away.lock();
         away.last || away.asking.is_some_and(|asked| now.saturating_sub(asked) > patience)
     }
 
-    /// The store is asked.
+    /// Records the start of a renewal.
     fn asking(&self, now: Duration) {
         self.away.lock().asking = Some(now);
     }
 
-    /// What it was asked for it has given, or it couldn't. That another has the lease says nothing of the store:
-    /// how long that answer took does.
+    /// Records the end of a renewal. A lost lease is no failure of the store; the time that the answer took may be one.
     fn answered(&self, failed: bool) {
         *self.away.lock() = Away { last: failed, asking: None };
     }
@@ -105,7 +104,7 @@ impl Stops {
     }
 }
 
-/// The lease says that a task was cancelled: stops the running turn if it is its own.
+/// Cancels the running turn if its task is cancelled in the store.
 async fn cancel(worker: &Worker, lease: &Lease, stops: &Stops) {
     let Some((job, token)) = stops.serving() else { return };
     match jobs::is_cancelled(&worker.venue, &lease.owner, &job).await {
@@ -115,13 +114,13 @@ async fn cancel(worker: &Worker, lease: &Lease, stops: &Stops) {
     }
 }
 
-/// The lease can't have lapsed: nobody else does anything in its name.
+/// Whether the lease can't have expired, so that no other worker acts for the session.
 pub(crate) fn is_sure(worker: &Worker, leased: &Leased) -> bool {
     leased.stops.age(worker.venue.clock.steady()) < worker.options.lease
 }
 
-/// Makes sure that the lease can't have lapsed, before something that is paid for. A process may
-/// have stood still for longer than its lease: another may have the reply by now.
+/// Makes sure that the lease can't have expired, before a step that costs money. The process may have been suspended
+/// for longer than the lease, and another worker may have the reply.
 pub(crate) async fn assure(worker: &Worker, leased: &Leased) -> Result<(), Stop> {
     let (ttl, stops) = (worker.options.lease, &leased.stops);
     if is_sure(worker, leased) {
@@ -140,8 +139,8 @@ pub(crate) async fn assure(worker: &Worker, leased: &Leased) -> Result<(), Stop>
     }
 }
 
-/// Goes on with what writes outside the commit only while the lease can't have lapsed. A process that has stood still
-/// for longer asks for it first, so that it writes nothing over what the next holder, or anybody after that, did.
+/// Runs work that writes outside the commit only while the lease can't have expired. A process that was suspended for
+/// longer renews the lease first, so that it overwrites nothing of a later holder.
 pub(crate) async fn held<T>(worker: &Worker, leased: &Leased, work: impl Future<Output = T>) -> Result<T, Stop> {
     guarded(|| is_sure(worker, leased), || assure(worker, leased), work).await
 }
@@ -161,7 +160,7 @@ async fn guarded<T, E, A: Future<Output = Result<(), E>>>(
     }
 }
 
-/// Between two renewals; a store whose answer takes longer is away.
+/// Returns the time between two renewals; a store that takes longer to answer counts as unavailable.
 pub(crate) fn patience(worker: &Worker) -> Duration {
     (worker.options.lease / 3).max(Duration::from_millis(10))
 }
@@ -194,7 +193,7 @@ pub(crate) async fn keep(worker: &Worker, lease: &Lease, settle: &dyn Settle, st
                 stops.lost.cancel();
                 return;
             }
-            // The commit is fenced: going on without a renewal is safe, only perhaps in vain.
+            // The commit is fenced, so going on without a renewal is safe.
             Err(error) => {
                 stops.answered(true);
                 tracing::warn!(session = %lease.session, %error, "lease not renewed");

@@ -1,4 +1,4 @@
-//! Agents and policies as they were read before: read again when they have changed.
+//! Cache of agents and policies, which are read again when their version changes.
 
 use crate::domain::agent::AgentRecord;
 use crate::domain::authority::policy::{Policy, Revocation};
@@ -11,30 +11,30 @@ use quick_cache::sync::Cache;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Agents kept.
+/// Number of cached agents.
 const AGENTS: usize = 1_024;
-/// Policies kept.
+/// Number of cached policies.
 const POLICIES: usize = 1_024;
-/// How long what operators have taken back counts as read.
+/// Age at which the revocations of operators are read again.
 const OPERATOR_LOOK: Duration = Duration::from_secs(1);
 
-/// What was read, with the version that it had and the history of the store that it was read in: after a loss the same
-/// version may be of something else.
+/// Cached values, each with its version and the generation of the store it was read in: after a loss, the same version
+/// may be another value.
 pub(crate) struct Known {
-    /// By the version of the gate, which is written with every change.
+    /// Keyed by the version of the agent's gate, which each change increments.
     agents: Cache<(Owner, AgentId), (ReadAt, Arc<AgentRecord>)>,
     policies: Cache<Owner, (ReadAt, Arc<Policy>)>,
     everywhere: Mutex<Option<OperatorRevocations>>,
 }
 
-/// What operators have taken back, and when and in which history of the store it was read.
+/// Revocations of operators, with the time and the generation of the store at which they were read.
 struct OperatorRevocations {
     at: Duration,
     history: u64,
     all: Arc<[Revocation]>,
 }
 
-/// Version, and how often the history had been another before.
+/// Version of the value, and number of generations seen before.
 type ReadAt = (u64, u64);
 
 impl Default for Known {
@@ -43,7 +43,7 @@ impl Default for Known {
     }
 }
 
-/// The agent's record: the one known for this version of its gate, else the one in the store.
+/// Returns the agent's record: from the cache if its gate has this version, else from the store.
 pub(crate) async fn agent(
     worker: &Worker,
     owner: &Owner,
@@ -63,8 +63,8 @@ pub(crate) async fn agent(
     Ok(Some(record))
 }
 
-/// The owner's policy with what operators have taken back everywhere, and its version: the one known for this version,
-/// else the one in the store.
+/// Returns the owner's policy, with the revocations of operators added, and its version: from the cache if it has this
+/// version, else from the store.
 pub(crate) async fn policy(worker: &Worker, owner: &Owner, version: u64) -> Result<(Arc<Policy>, u64), StoreError> {
     let (policy, version) = own_policy(worker, owner, version).await?;
     let everywhere = operator_revocations(worker).await?;
@@ -76,9 +76,9 @@ pub(crate) async fn policy(worker: &Worker, owner: &Owner, version: u64) -> Resu
     Ok((Arc::new(policy), version))
 }
 
-/// What operators have taken back in every owner, as it was at most [`OPERATOR_LOOK`] ago.
+/// Returns the revocations of operators for all owners, at most [`OPERATOR_LOOK`] old.
 async fn operator_revocations(worker: &Worker) -> Result<Arc<[Revocation]>, StoreError> {
-    // Without tokens there is none that an operator could take back.
+    // Without tokens an operator has nothing to revoke.
     if !worker.options.auth.is_required() {
         return Ok(Arc::default());
     }

@@ -1,4 +1,4 @@
-//! A session with its lease: what its holder knows of it.
+//! A leased session, as its holder knows it.
 
 use super::keeper::Stops;
 use super::memory::Past;
@@ -19,43 +19,43 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
-/// A session with its lease.
+/// A session under its lease.
 pub(crate) struct Leased {
     pub(crate) lease: Lease,
     pub(crate) run: Run,
-    /// Events ever appended, as far as seen.
+    /// Number of events ever appended to the mailbox, as far as seen.
     pub(crate) arrivals: u64,
-    /// What the next turn stands on.
+    /// Versions of the documents that the next turn depends on.
     pub(crate) ground: Versions,
-    /// What the session remembers, as it is stored.
+    /// State of the session, as stored.
     pub(crate) state: Option<Bytes>,
     /// Epoch and turn of the last commit.
     pub(crate) last: Option<(u64, u64)>,
-    /// Workers that died while they served it, before this one.
+    /// Workers that died while they served the session.
     pub(crate) attempts: Vec<Attempt>,
-    /// How many of them each event has killed, by its key in the mailbox: a commit counts anew.
+    /// Crashes of each event, by its key in the mailbox; a commit counts from zero.
     crashes: BTreeMap<String, u32>,
-    /// The mailbox may have more than was handed out.
+    /// The mailbox may have more events than the grant returned.
     pub(crate) more: bool,
-    /// What a predecessor left of the next turn.
+    /// Reply of the next turn, recorded by an earlier holder.
     pub(crate) checkpoint: Option<Recorded>,
     pub(crate) calls: Vec<(u32, Bytes)>,
-    /// The turns before.
+    /// Cached earlier turns.
     pub(crate) past: Past,
-    /// Its time to live was over: what it remembers is new, and the commit makes it so.
+    /// The session was past its time to live: its state is empty, and so is the store after the commit.
     pub(crate) expired: bool,
-    /// How long to wait after the failure of the model.
+    /// Backoff after a failure of the model.
     pub(crate) pause: Option<std::time::Duration>,
     pub(crate) stops: Stops,
-    /// The task of the running turn was cancelled.
+    /// Cancelled when the task of the running turn is.
     pub(crate) cancelled: CancellationToken,
 }
 
-/// Why a session's run can't go on.
+/// Reason why a run can't go on.
 pub(crate) enum Stop {
-    /// Fenced.
+    /// The lease is fenced.
     Lost,
-    /// No answer, or nonsense.
+    /// The store failed, or returned a value that can't be read.
     Store(StoreError),
 }
 
@@ -66,14 +66,14 @@ impl From<StoreError> for Stop {
 }
 
 impl Leased {
-    /// Of a grant that was asked for at `asked`, with what is remembered of the session.
+    /// Opens a grant that was requested at `asked`, on the steady clock, with the cached turns.
     pub(crate) fn open(grant: Grant, past: Past, asked: Duration) -> Result<Self, StoreError> {
         let state = state(grant.state.as_ref())?;
         let checkpoint = match &grant.checkpoint {
             None => None,
             Some(bytes) => Some(stored("checkpoint", bytes)?),
         };
-        // The reply is recorded before its calls; those that people were asked about have been committed with theirs.
+        // A reply is recorded before its calls; calls that wait for approvals were committed with their reply.
         let is_reply_lost = checkpoint.is_none() && state.awaiting.is_none();
         if is_reply_lost && grant.calls.iter().any(|(index, _)| *index <= LOST_CALLS) {
             return Err(corrupt("checkpoint", &"calls are recorded, and the reply that made them is gone"));
@@ -100,19 +100,19 @@ impl Leased {
         })
     }
 
-    /// Workers that the event at `key` had killed when the lease began.
+    /// Returns the number of workers that the event at `key` had killed when the lease began.
     pub(crate) fn crashes(&self, key: &str) -> u32 {
         self.crashes.get(key).copied().unwrap_or_default()
     }
 
-    /// A commit of the holder was applied, after which the session remembers `state`.
+    /// Takes over a commit of this holder, whose new state is `state`.
     pub(crate) fn committed(&mut self, state: &SessionState, commit: &Commit) {
         self.run = self.run.after(state, &commit.consume);
         self.state = Some(commit.state.clone());
         self.last = Some((self.lease.epoch, commit.turn));
     }
 
-    /// Takes over what a commit or a release said. Returns whether the lease is still held.
+    /// Takes over the result of a commit or a release. Returns whether the lease is still held.
     pub(crate) fn take_over(&mut self, next: Continuation) -> Result<bool, StoreError> {
         match next {
             Continuation::Released { wakes: _ } => Ok(false),
@@ -121,7 +121,7 @@ impl Leased {
                 self.run.refresh(inbox(&mailbox)?, self.more);
                 self.arrivals = arrivals;
                 if ground.erasures != self.ground.erasures {
-                    // What was read before may be of turns that are erased now.
+                    // The cache may have turns that are erased.
                     self.past = Past { since: self.past.since, ..Past::default() };
                 }
                 self.ground = ground;
@@ -130,7 +130,7 @@ impl Leased {
         }
     }
 
-    /// Releases without a commit, and wakes those who waited for the slot.
+    /// Releases the lease without a commit, and queues wakes for the sessions that waited for it.
     pub(crate) async fn release(&self, worker: &Worker, now: Millis, then: After) -> Result<Continuation, Stop> {
         let lease = &self.lease;
         let _alone = self.stops.alone().await;
@@ -145,7 +145,7 @@ impl Leased {
     }
 }
 
-/// Whether there may be more behind what a lease hands out.
+/// Whether the mailbox may have more events than a grant returns.
 fn has_more(mailbox: &[MailboxEntry]) -> bool {
     let size: usize = mailbox.iter().map(|entry| entry.body.len()).sum();
     mailbox.len() >= GRANT_EVENTS as usize || size >= GRANT_BYTES

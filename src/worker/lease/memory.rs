@@ -1,9 +1,8 @@
-//! Sessions that were served here: what their next turn needs of those before, for as long as it is surely what the
-//! store has.
+//! Cache of sessions that were served here, with the turns that their next turn needs.
 //!
-//! It is, when nobody has committed a turn since (each commit has the epoch of its lease), nothing was changed between
-//! turns (the session remembers what its last turn left), and no turns were erased. What retention deletes is asked for again in
-//! time.
+//! An entry is valid while no other worker has committed (each commit has the epoch of its lease), nothing was changed
+//! between turns (the state is that of the last commit), and no turns were erased. Entries expire, because retention
+//! deletes turns.
 
 use super::leased::Leased;
 use crate::domain::context::record::manifest::Base;
@@ -16,35 +15,35 @@ use quick_cache::sync::Cache;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Sessions that are expected.
+/// Expected number of sessions.
 const SESSIONS: usize = 10_000;
-/// Bytes of what is kept of all sessions, as it is stored.
+/// Bytes of all entries, as they are stored.
 const BYTES: u64 = 128 << 20;
-/// Bytes that a session counts for beside its turns and its state; the record of its newest prompt is among them.
+/// Bytes that an entry counts for beside its turns and its state, the record of its newest prompt included.
 const FIXED: u64 = 8_192;
-/// After so long everything is read again: retention has deleted some of it.
+/// Age at which an entry is no longer used: retention may have deleted some of its turns.
 const AGE: Duration = Duration::from_mins(5);
 
-/// What a turn finds of those before.
+/// Cached earlier turns of a session.
 #[derive(Debug, Default)]
 pub(crate) struct Past {
-    /// Turn records of the session; read once, then kept up.
+    /// Turn records of the session; read once, then kept up to date.
     pub(crate) transcript: Option<Transcript>,
-    /// The newest record of a prompt, once it was looked for.
+    /// Record of the newest prompt, once it was looked for.
     #[expect(clippy::option_option, reason = "not looked for yet, looked for in vain, found")]
     pub(crate) base: Option<Option<Arc<Base>>>,
-    /// When on the steady clock the lease began under which it was read.
+    /// Steady time at which the lease began under which it was read.
     pub(crate) since: Duration,
 }
 
-/// A session as it was given back.
+/// A cached session, as it was when its lease was released.
 #[derive(Debug)]
 struct Left {
     version: u64,
     last: Option<(u64, u64)>,
     state: Option<Bytes>,
     erasures: u64,
-    /// How often the store's history had been found to be another.
+    /// Number of generations of the store seen before.
     history: u64,
     past: Past,
 }
@@ -72,7 +71,7 @@ impl Weighter<Place, Arc<Left>> for Weight {
     }
 }
 
-/// What is remembered of sessions.
+/// Cache of sessions, by owner and session.
 pub(crate) struct Memory(Cache<Place, Arc<Left>, Weight>);
 
 impl Default for Memory {
@@ -82,7 +81,7 @@ impl Default for Memory {
 }
 
 impl Memory {
-    /// The lease was given back.
+    /// Caches a session whose lease was released.
     pub(crate) fn keep(&self, leased: Leased, history: u64) {
         let Leased { lease, run, last, state, ground, past, .. } = leased;
         if past.transcript.is_none() && past.base.is_none() {
@@ -92,7 +91,7 @@ impl Memory {
         self.0.insert((lease.owner, lease.session), Arc::new(left));
     }
 
-    /// What is still true of a session that was granted at `now`.
+    /// Removes and returns what is still valid of a session that was granted at `now`.
     pub(crate) fn take(&self, grant: &Grant, history: u64, now: Duration) -> Past {
         let (_, left) = self.0.remove(&(grant.lease.owner.clone(), grant.lease.session.clone())).unzip();
         let left = left.and_then(Arc::into_inner).filter(|left| left.is_of(grant, history, now));

@@ -1,5 +1,5 @@
-//! Stage 3. In comes a grant, out goes a session under a lease that is renewed, and given back; meanwhile what its holder
-//! knows of it, its turns among that. What is done under the lease is its [`session`](super::session)'s.
+//! Stage 3: holds a session's lease from its grant to its release, renews it, and keeps what the holder knows of the
+//! session. [`session`](super::session) runs the turns under it.
 
 mod leased;
 

@@ -1,6 +1,6 @@
-//! A holder that its store has left alone, or that can't read what it was given (a newer build may have written it, and
-//! goes on with it): it lives, and only dead workers count as crashes. As soon as the store answers the lease is given
-//! back, lapsed or not; it counts as a crash only where another was faster.
+//! Releases after store errors. A holder whose store doesn't answer, or that can't read what it was given (a newer
+//! build may have written it), is alive, and only dead workers count as crashes. So the lease is released as soon as
+//! the store answers, expired or not; it counts as a crash only if another worker acquired it first.
 
 use crate::domain::ids::{Owner, SessionKey};
 use crate::process::retry::{AttemptFailure, RetryPolicy, retry};
@@ -12,7 +12,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Sooner than a sweep finds the lease lapsed.
+/// Returns the retries of a release: faster than a sweep finds the expired lease.
 fn tries(worker: &Worker) -> RetryPolicy {
     RetryPolicy {
         first: Duration::from_millis(50),
@@ -22,32 +22,32 @@ fn tries(worker: &Worker) -> RetryPolicy {
     }
 }
 
-/// Until memory is freed.
+/// Pause while the store has no memory left.
 const FULL: Duration = Duration::from_secs(10);
 
-/// Until a store that is there again has what it needs.
+/// Pause after an outage.
 pub(crate) const SHORT: Duration = Duration::from_secs(1);
 
-/// The longest that a session waits that fails again and again: each time its model may be asked, and paid, again.
+/// Longest pause of a session that fails again and again: each run may pay for its model again.
 const LONG: Duration = Duration::from_mins(1);
 
 /// Sessions whose failures are remembered.
 const REMEMBERED: usize = 10_000;
 
-/// How often in a row the store has failed sessions here without a turn committed between.
+/// Pauses of sessions that ended with a store error and have not committed a turn since.
 #[derive(Debug, Default)]
 pub(crate) struct Failing(Mutex<HashMap<(Owner, SessionKey), Failures>>);
 
 #[derive(Debug, Clone, Copy)]
 struct Failures {
-    /// Turns that the session had.
+    /// Number of the session's turns.
     version: u64,
-    /// The wait after the last.
+    /// Pause after the last failure.
     pause: Duration,
 }
 
 impl Failing {
-    /// The session, of so many turns, has been failed again: how long it waits now, `first` after the first time.
+    /// Records a failure of a session with `version` turns. Returns its pause: `first`, doubled with each failure.
     pub(crate) fn again(&self, lease: &Lease, version: u64, first: Duration) -> Duration {
         let mut failing = self.0.lock();
         if failing.len() >= REMEMBERED {
@@ -60,7 +60,7 @@ impl Failing {
         pause
     }
 
-    /// The session went on to its end.
+    /// Removes a session whose run ended well.
     pub(crate) fn is_well(&self, lease: &Lease) {
         let mut failing = self.0.lock();
         if !failing.is_empty() {
@@ -69,22 +69,22 @@ impl Failing {
     }
 }
 
-/// How long an event or a session waits after an error of the store. Memory isn't freed in a moment.
+/// Returns the pause of an event or a session after a store error; memory takes longer to be freed.
 pub(crate) const fn pause(error: &StoreError) -> Duration {
     if matches!(error, StoreError::Full { .. }) { FULL } else { SHORT }
 }
 
-/// Gives the lease back, beside what comes next; nothing but a cancellation reaches the session before `pause` is over.
+/// Releases the lease in the background; only a cancellation wakes the session before `pause` is over.
 ///
-/// A crash that was counted is taken back as long as it is the last. Of outages that overlap, each with another's grant
-/// between, only the last is; and a task that a fifth crash has ended stays ended.
+/// The release takes back a counted crash if it is the last. If outages overlap, with another's grant between, only the
+/// last crash is taken back; a task that a fifth crash has ended stays ended.
 pub(crate) fn give_back(worker: &Worker, lease: &Lease, pause: Duration) {
     let (venue, lease, policy) = (Arc::clone(&worker.venue), lease.clone(), tries(worker));
     beside(worker, async move { release(&venue, policy, &lease, pause).await });
 }
 
-/// A request for a lease had no answer: if it was granted, it is given back. The request is made once more, with its
-/// token, but without its event, which is delivered again.
+/// Releases a lease that an unanswered request may have acquired. The request is repeated with its token, but without
+/// its event, which is delivered again.
 pub(crate) fn return_grant(worker: &Worker, admit: &Admit) {
     if admit.lease.is_none() {
         return;
@@ -100,7 +100,7 @@ pub(crate) fn return_grant(worker: &Worker, admit: &Admit) {
     });
 }
 
-/// Until the process ends.
+/// Runs work in the background until the process ends.
 fn beside(worker: &Worker, work: impl Future<Output = ()> + Send + 'static) {
     let ending = worker.shutdown.cancelling().clone();
     worker.shutdown.spawn_turn("giving back", async move {
@@ -117,7 +117,7 @@ async fn release(venue: &Venue, policy: RetryPolicy, lease: &Lease, pause: Durat
     };
     match retry(policy, &what, once).await {
         Ok(Released::Done(next)) => venue.relay(&lease.owner, next.wakes()).await,
-        // Another has it.
+        // Another worker has the lease.
         Ok(Released::Fenced) => {}
         Err(error) => tracing::warn!(session = %lease.session, %error, "the lease lapses"),
     }

@@ -1,5 +1,5 @@
-//! Events that may have killed workers run one at a time here. Whoever waits for that holds nothing meanwhile:
-//! no slot of a worker, of its agent or of its owner.
+//! Quarantine: events that may have killed workers run one at a time here. A session that waits for it holds no slot of
+//! a worker, of its agent or of its owner.
 
 use crate::domain::ids::{Owner, SessionKey};
 use parking_lot::Mutex;
@@ -7,13 +7,13 @@ use std::collections::VecDeque;
 use std::time::Duration;
 use tokio::sync::{Semaphore, SemaphorePermit};
 
-/// A session that found the place taken is due again after so long: another worker may have room for it sooner.
+/// Delay after which a session that found the quarantine taken is due again: another worker may be free sooner.
 pub(crate) const AGAIN: Duration = Duration::from_secs(5);
 
-/// Sessions that are remembered; those beyond come again when they are due.
+/// Waiting sessions that are remembered; the others come again when they are due.
 const REMEMBERED: usize = 1_000;
 
-/// One place, and who came in vain.
+/// One slot, and the sessions that wait for it.
 #[derive(Debug)]
 pub(crate) struct Quarantine {
     place: Semaphore,
@@ -27,7 +27,7 @@ impl Default for Quarantine {
 }
 
 impl Quarantine {
-    /// The place, until it is dropped; who finds it taken is remembered.
+    /// Takes the slot until the permit is dropped; `None` if it is taken, then the session is remembered.
     pub(crate) fn enter(&self, owner: &Owner, session: &SessionKey) -> Option<SemaphorePermit<'_>> {
         let mut waiting = self.waiting.lock();
         let is_it = |(of, known): &(Owner, SessionKey)| of == owner && known == session;
@@ -41,7 +41,7 @@ impl Quarantine {
         None
     }
 
-    /// Who has waited longest, when the place is free.
+    /// Removes and returns the session that has waited longest, if the slot is free.
     pub(crate) fn next(&self) -> Option<(Owner, SessionKey)> {
         let mut waiting = self.waiting.lock();
         if self.place.available_permits() == 0 { None } else { waiting.pop_front() }

@@ -1,4 +1,4 @@
-//! The turns of a leased session.
+//! Turns of a leased session.
 
 use super::Leased;
 use crate::domain::session::TurnRecord;
@@ -6,7 +6,7 @@ use crate::store::{StoreError, decode, keys};
 use crate::venue::context::Transcript;
 use crate::worker::Worker;
 
-/// The session's turns; read once, then kept up.
+/// Returns the session's turns; read once, then kept up to date.
 pub(crate) async fn all<'l>(worker: &Worker, leased: &'l mut Leased) -> Result<&'l Transcript, StoreError> {
     let version = leased.run.version;
     if leased.past.transcript.is_none() && version > 0 {
@@ -16,7 +16,7 @@ pub(crate) async fn all<'l>(worker: &Worker, leased: &'l mut Leased) -> Result<&
     Ok(leased.past.transcript.get_or_insert_default())
 }
 
-/// The record of a turn of the session.
+/// Returns the record of a turn of the session, from the cache or the store.
 pub(crate) async fn record(worker: &Worker, leased: &mut Leased, turn: u64) -> Result<Option<TurnRecord>, StoreError> {
     if let Some(known) = all(worker, leased).await?.turn(turn) {
         return Ok(Some(known.clone()));

@@ -1,4 +1,4 @@
-//! Turns that can't go on now: the lease is given back, and who looks is told why.
+//! Turns that can't go on: the lease is released, and the reason is stored for readers of the job or the session.
 
 use super::{Leased, Stop};
 use crate::domain::agent::{AgentRecord, Retry};
@@ -19,49 +19,49 @@ use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
-/// Call index under which the failures of the model are remembered until the next commit.
+/// Call index under which failures of the model are stored until the next commit.
 const FAILURES: u32 = u32::MAX;
 
-/// Failures of the model in a row.
+/// Consecutive failures of the model.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 struct Failures {
     count: u32,
     since: Millis,
-    /// What the turn's models have used in vain so far.
+    /// Calls that the turn's models have used without a reply.
     #[serde(default, skip_serializing_if = "ModelCalls::is_free")]
     calls: ModelCalls,
-    /// The task that the turn serves.
+    /// Task that the turn serves.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     job: Option<JobId>,
-    /// What the session has used today, these calls included.
+    /// What the session has spent today, these calls included.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     today: Option<Today>,
 }
 
-/// What earlier leases have left of the turn that is next.
+/// Returns the note that earlier leases stored for the next turn.
 fn waiting_note(leased: &Leased) -> Option<Failures> {
     let (_, bytes) = leased.calls.iter().find(|(index, _)| *index == FAILURES)?;
     decode::stored(bytes).ok()
 }
 
-/// The provider's failures so far, in this turn and in the leases before. Those of a task that has ended count no more; an
-/// older build didn't say of which task they are.
+/// Returns the provider's failures in this turn and under earlier leases. Failures of another task don't count; an
+/// older build didn't store the task.
 fn failures(leased: &Leased, job: Option<&JobId>) -> Option<Failures> {
     waiting_note(leased).filter(|note| note.today.is_none() && note.job.is_none() || note.job.as_ref() == job)
 }
 
-/// What a turn's models have used in earlier tries, so that its commit counts it.
+/// Returns the model calls of earlier tries of the turn, which its commit counts.
 pub(crate) fn calls_before(leased: &Leased, job: Option<&JobId>) -> ModelCalls {
     failures(leased, job).map(|failures| failures.calls).unwrap_or_default()
 }
 
-/// What the session had used when its next turn waited last, and which calls of a turn for this task it includes.
+/// Returns what the session had spent when its next turn last waited, and the calls of this task that it includes.
 pub(crate) fn counted_before(leased: &Leased, job: Option<&JobId>) -> Option<(Today, ModelCalls)> {
     let today = waiting_note(leased)?.today?;
     Some((today, calls_before(leased, job)))
 }
 
-/// Remembers what the models of a turn that waits have used, where they have; the number of its failures stays.
+/// Stores the calls of a turn that waits, if there are any; the number of its failures stays.
 pub(crate) async fn remember_calls(worker: &Worker, leased: &Leased, turn: &Turn) -> Result<(), Stop> {
     if turn.model_calls().is_free() {
         return Ok(());
@@ -70,7 +70,7 @@ pub(crate) async fn remember_calls(worker: &Worker, leased: &Leased, turn: &Turn
     remember(worker, leased, turn, before.unwrap_or((0, worker.venue.now()))).await
 }
 
-/// With what its session and its task have used: a task that is cancelled while its turn waits has no commit.
+/// Stores the calls, and what session and task have spent: if the task is cancelled meanwhile, there is no commit.
 async fn remember(worker: &Worker, leased: &Leased, turn: &Turn, (count, since): (u32, Millis)) -> Result<(), Stop> {
     let (today, tally) = turn.used_so_far(worker.venue.now());
     let mut writes: Vec<_> = today.iter().map(|today| session_day(&leased.lease.session, today)).collect();
@@ -87,13 +87,13 @@ async fn remember(worker: &Worker, leased: &Leased, turn: &Turn, (count, since):
     Ok(())
 }
 
-/// The write of what a session has used on a day.
+/// Returns the write of what a session has spent on a day.
 pub(crate) fn session_day(session: &SessionKey, today: &Today) -> DocWrite {
     DocWrite::json(keys::session_day(&today.date, session, today.since), &today.models)
 }
 
-/// How long to wait after the failure that just happened, `asked` at least; `None` when the tries are used up, or when
-/// the wait would end after the total time of all tries.
+/// Returns the pause after the last failure, `asked` at least; `None` when the tries are used up, or when the pause
+/// would end after the total time of all tries.
 pub(crate) fn next_wait(
     worker: &Worker,
     leased: &Leased,
@@ -116,7 +116,7 @@ pub(crate) fn next_wait(
     is_within.then_some(wait)
 }
 
-/// Gives the lease back until the provider may answer again: a waiting session holds no slot.
+/// Releases the lease until the provider may answer again, so that the session holds no slot.
 pub(crate) async fn unavailable(
     worker: &Worker,
     leased: &mut Leased,
@@ -138,8 +138,8 @@ pub(crate) async fn unavailable(
     give_back_until(worker, leased, wait, deadline).await
 }
 
-/// Gives the lease back until the end of the wait, or until the time of the task is over, and notes why for those who
-/// look at the job or the session. Nothing but what the wait is told makes it come sooner.
+/// Releases the lease until the end of the wait or the deadline of the task, and stores the reason for readers of the
+/// job or the session. Wakes end it sooner only where `wait.told` says that the limit sends one.
 pub(crate) async fn give_back_until(
     worker: &Worker,
     leased: &mut Leased,
@@ -156,7 +156,7 @@ pub(crate) async fn give_back_until(
     Ok(false)
 }
 
-/// The venue's policy with what the agent says of its own.
+/// Returns the retry policy of the venue, overridden by that of the agent.
 fn policy_of(retry: &Retry, venue: RetryPolicy) -> RetryPolicy {
     let seconds = Duration::from_secs;
     RetryPolicy {
@@ -167,8 +167,7 @@ fn policy_of(retry: &Retry, venue: RetryPolicy) -> RetryPolicy {
     }
 }
 
-/// No request of the agent's will be answered: it rests with everything that it has to do, until
-/// somebody has mended it.
+/// Suspends an agent whose requests no model can answer, until a person has corrected and resumed it.
 pub(crate) async fn suspend(
     worker: &Worker,
     leased: &mut Leased,

@@ -14,7 +14,7 @@ use crate::worker::{Worker, live};
 use std::sync::Arc;
 use tokio::sync::mpsc::UnboundedReceiver;
 
-/// Calls the model once; the meter says afterwards how far that came.
+/// Calls the model once; the meter then says how far the call got.
 pub(crate) async fn model(
     worker: &Worker,
     leased: &mut Leased,
@@ -30,7 +30,7 @@ pub(crate) async fn model(
             return Ok(Observed::Answered(Err(failure)));
         }
     };
-    // What was read and held before may have taken longer than the lease.
+    // The reads and reservations before may have taken longer than the lease.
     keeper::assure(worker, leased).await?;
     let (pieces, texts) = LiveText::metered(Arc::clone(meter));
     let call = async {
@@ -68,7 +68,7 @@ pub(crate) async fn model(
         }
         ModelError::Transient { retry_after, .. } => {
             worker.venue.metrics.model_call("unavailable");
-            // A provider that wants to be left alone for longer than all tries may take has said no.
+            // A provider that asks for a longer pause than all tries may take counts as failed.
             let wait = next_wait(worker, leased, (retry, job), retry_after);
             let until = retry_after.filter(|_| wait.is_none()).map(|asked| worker.venue.now().plus(asked).rfc3339());
             let until = until.map(|until| format!("; it asks not to be called before {until}")).unwrap_or_default();
@@ -79,7 +79,7 @@ pub(crate) async fn model(
     Ok(Observed::Answered(Err(failure)))
 }
 
-/// The secrets that the model's settings name, each opened once.
+/// Opens each secret that the model's settings name, once.
 async fn open_secrets(
     worker: &Worker,
     owner: &Owner,
@@ -100,7 +100,7 @@ async fn open_secrets(
     Ok(Ok(secrets))
 }
 
-/// Passes pieces of the reply on to whoever watches the job. What is lost is lost.
+/// Sends pieces of the reply to watchers of the job; lost pieces are not sent again.
 async fn forward(worker: &Worker, job: Option<&JobId>, mut texts: UnboundedReceiver<String>) {
     while let Some(mut text) = texts.recv().await {
         while let Ok(more) = texts.try_recv() {

@@ -1,7 +1,7 @@
-//! Stage 5 of an agent with several models: the next one is asked when one can't be.
+//! Stage 5 of an agent with several models: if one can't be called, the next one is.
 //!
-//! Each turn begins with the first model. Nothing is kept of the others between turns, and a successor of a killed worker
-//! begins with the first again: no reply had been received.
+//! Each turn begins with the first model. Nothing about the others is stored between turns, so the worker that
+//! continues after a crash begins with the first again: no reply had been received.
 
 use super::origin;
 use super::spend::{self, ModelAsked};
@@ -13,11 +13,11 @@ use crate::worker::Worker;
 use crate::worker::lease::{Leased, Stop, keeper};
 use std::time::Duration;
 
-/// What became of a turn's model call.
+/// Result of a turn's model call.
 pub(crate) enum Asked {
-    /// It was made, or refused; with the models that were asked and what they have used.
+    /// The call was made or refused; with the models that were called and what they have used.
     Made(Box<Observed>, ModelCalls),
-    /// Not now; with what was used all the same.
+    /// The call must wait; with what was used nonetheless.
     Wait(Wait, ModelCalls),
 }
 
@@ -26,11 +26,11 @@ pub(crate) enum Asked {
 struct Round {
     calls: ModelCalls,
     missed: Vec<MissedModel>,
-    /// Shortest pause until one of them may answer again.
+    /// Shortest pause after which one of them may answer.
     pause: Option<Duration>,
 }
 
-/// Asks the models of an agent, in order, until one gives a reply or there is a reason to ask no other.
+/// Calls the models of an agent, in order, until one replies or a failure rules out the others.
 pub(crate) async fn ask(
     worker: &Worker,
     leased: &mut Leased,
@@ -50,7 +50,7 @@ pub(crate) async fn ask(
         let id = model.id();
         if let Some(missed) = round.missed.last() {
             tracing::info!(session = %leased.lease.session, ?missed, next = ?id, "the next model is asked");
-            // The one before may have taken longer than the lease.
+            // The model before may have taken longer than the lease.
             keeper::assure(worker, leased).await?;
         }
         request.model = model;
@@ -73,7 +73,7 @@ pub(crate) async fn ask(
 }
 
 impl Round {
-    /// What was observed when this model was asked ends it. Of several models that were asked the turn's record says who
+    /// Ends the round with what this model returned. If several models were called, the turn's record lists those that
     /// failed.
     fn end(mut self, model: &str, observed: Observed) -> Asked {
         if let Observed::Answered(Ok(_)) = &observed {
@@ -83,7 +83,7 @@ impl Round {
         Asked::Made(Box::new(observed), self.calls)
     }
 
-    /// No model is left.
+    /// Ends the round when no model is left.
     fn conclude(mut self) -> Asked {
         if self.missed.len() > 1 {
             self.calls.failed = self.missed.iter().map(MissedModel::to_record).collect();

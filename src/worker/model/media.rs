@@ -1,5 +1,5 @@
-//! Stage 5: the bytes of the pictures and files of a request. They are read right before the model is called, by the
-//! authority of the turn, and take no more memory than all calls of the process may together.
+//! Stage 5: the bytes of pictures and files of a request. They are read right before the model is called, under the
+//! turn's authority, and within the memory that all calls of the process share.
 
 use crate::domain::authority::ResourcePath;
 use crate::domain::chat::ModelRequest;
@@ -10,7 +10,7 @@ use crate::worker::Worker;
 use crate::worker::lease::{Leased, Stop};
 use tokio::sync::OwnedSemaphorePermit;
 
-/// Reads what a request shows. The memory for it is given back with the permit; what can't be read any more says so.
+/// Reads the attachments of a request. Dropping the permit frees their memory; an unreadable one is marked as withheld.
 pub(crate) async fn load(
     worker: &Worker,
     leased: &Leased,

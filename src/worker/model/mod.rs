@@ -1,5 +1,5 @@
-//! Stage 5. In comes a request, out goes a reply with what it has used, or when to ask again. What it is paid from is held
-//! before the model is asked and settled after. A reply is recorded; what it asks for is done elsewhere.
+//! Stage 5: sends a request to a model and returns its reply and its usage, or when to call again. Money is reserved
+//! before the call and settled after it. The reply is recorded; its calls are made in stage 6.
 
 pub(super) mod fallback;
 pub(super) mod media;

@@ -1,7 +1,7 @@
-//! Stage 5: the turns that one request causes are counted, for all workers together.
+//! Stage 5: counts the turns that one request causes, over all workers.
 //!
-//! What serves a person's request itself costs nothing here: its task has a limit of its own. Only what
-//! turns have caused is counted, in one document for each origin and hour.
+//! Turns that serve a person's request itself aren't counted: its task has a limit of its own. Turns that other turns
+//! caused are counted, in one document for each origin and hour.
 
 use crate::domain::job::ErrorCode;
 use crate::domain::lineage::hour;
@@ -9,10 +9,10 @@ use crate::domain::turn::{Last, Setting};
 use crate::store::{Doc, DocKey, GroupEdit, Grouped, StoreError, keys};
 use crate::worker::Worker;
 
-/// A turn that counts: where.
+/// Key of the document that counts a turn.
 pub(crate) struct Counted(String);
 
-/// Whether a turn may ask its model: not when its origin has used up its hour. `None` = it isn't counted.
+/// Checks that the origin of a turn has turns left in this hour. `None`: the turn isn't counted.
 pub(crate) async fn check(worker: &Worker, setting: &Setting) -> Result<Result<Option<Counted>, Last>, StoreError> {
     let limit = worker.options.turns_per_origin;
     let lineage = &setting.mandate.envelope.lineage;
@@ -26,8 +26,8 @@ pub(crate) async fn check(worker: &Worker, setting: &Setting) -> Result<Result<O
     Ok(Ok(Some(Counted(key))))
 }
 
-/// The model was asked. A reply that is paid is not given up for the sake of a count: one that others were always
-/// faster than is missing from the sum.
+/// Counts a turn whose model was called. A paid reply is not discarded for the count: if other writers were always
+/// faster, the turn is missing from it.
 pub(crate) async fn count(worker: &Worker, setting: &Setting, Counted(key): Counted) {
     let venue = &worker.venue;
     let once = Once([key.clone()]);
@@ -36,11 +36,11 @@ pub(crate) async fn count(worker: &Worker, setting: &Setting, Counted(key): Coun
     }
 }
 
-/// One more in this count.
+/// Increments a count by one.
 #[derive(Debug)]
 pub(crate) struct Once([DocKey; 1]);
 
-/// Where what one process counts meets.
+/// Groups the counts of one process.
 pub(crate) type Counts = Grouped<Once>;
 
 impl GroupEdit for Once {
@@ -62,7 +62,7 @@ impl GroupEdit for Once {
     }
 }
 
-/// What a document says; a damaged one counts anew.
+/// Parses a count; a damaged one is zero.
 fn number(doc: &Doc) -> u32 {
     let text = doc.value.as_ref().and_then(|bytes| std::str::from_utf8(bytes).ok());
     text.and_then(|text| text.parse().ok()).unwrap_or_default()

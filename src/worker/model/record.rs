@@ -1,4 +1,4 @@
-//! A reply is recorded before its tools run: whoever takes the turn over goes on from it.
+//! Checkpoint of a reply before its tools run: another worker can continue the turn from it.
 
 use crate::domain::turn::{Observed, Recorded};
 use crate::store::{Checkpoint, LeaseCheck};
@@ -7,15 +7,15 @@ use crate::worker::Worker;
 use crate::worker::lease::{Leased, Stop};
 use bytes::Bytes;
 
-/// Records it, with all of its prompt: what is stored of that by others may be gone when somebody goes on from it.
+/// Stores the reply with its whole prompt: parts that others stored may be purged before the turn is continued.
 pub(crate) async fn record(worker: &Worker, leased: &mut Leased, recorded: Recorded) -> Result<Observed, Stop> {
     let reply = Bytes::from(serde_json::to_vec(&recorded).expect("replies serialise"));
     let write = Checkpoint { turn: leased.run.version + 1, reply: Some(reply), ..Checkpoint::default() };
     let checked = worker.venue.store.checkpoint(worker.venue.now(), &leased.lease, &write).await?;
     let LeaseCheck::Yes { cancelled, policy } = checked else { return Err(Stop::Lost) };
-    // The model took its time: what was revoked meanwhile counts for the calls of its reply.
+    // Revocations made during the model call count for the calls of its reply.
     leased.ground.policy = policy;
-    // The lease means the first task of the mailbox, which need not be the one that is served.
+    // The lease reports the first task of the mailbox, which need not be the served one.
     let cancelled = match &recorded.job {
         Some(job) if cancelled => jobs::is_cancelled(&worker.venue, &leased.lease.owner, job).await?,
         Some(_) | None => false,

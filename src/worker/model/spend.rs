@@ -1,5 +1,5 @@
-//! Stage 5 where budgets, caps and rate limits count: a part of each is held before the model is asked,
-//! and settled after.
+//! Stage 5 under budgets, caps and rate limits: a part of each is reserved before the model is called, and settled
+//! after.
 
 use super::origin::Counted;
 use super::wallet::Wallet;
@@ -20,30 +20,30 @@ use crate::worker::lease::{Leased, Stop, keeper};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Pause until siblings may have given back what they hold.
+/// Pause until other turns may have settled their reservations.
 const PAUSE: Duration = Duration::from_secs(1);
-/// Pause until the cap of a day is looked at again: it may have been raised.
+/// Pause until a reached cap is checked again: it may have been raised.
 const LOOK_AGAIN: Duration = Duration::from_mins(15);
-/// Tokens that a reply without a limit of its own is booked with.
+/// Tokens reserved for a reply without a limit of its own.
 const REPLY: u64 = 1_024;
 
-/// What became of asking one model.
+/// Result of a call to one model.
 pub(crate) enum ModelAsked {
-    /// It was asked, or what serves the turn was over first; with what it has used.
+    /// The model was called, or the deadline came first; with what was used.
     Made(Box<Observed>, Spent),
-    /// Its limits don't let it be asked.
+    /// The model's limits don't allow the call.
     NotAsked(Miss),
-    /// Other turns hold what the call needs: it is asked in a moment.
+    /// Other turns have reserved what the call needs; it is made later.
     Held(Wait),
 }
 
-/// No call is made.
+/// Refuses a call before it is made.
 fn refused(why: ModelFailure) -> ModelAsked {
     ModelAsked::NotAsked(Miss::Failed(why))
 }
 
-/// Calls one model once, within the budgets of the request, the caps and the rate limits of its provider. The first call
-/// of a turn that costs takes `counted`.
+/// Calls one model once, within the budgets of the request, the caps and the rate limits of its provider. The first
+/// call of a turn that costs something takes `counted`.
 pub(crate) async fn ask(
     worker: &Worker,
     leased: &mut Leased,
@@ -76,7 +76,8 @@ pub(crate) async fn ask(
     };
     let observed = match observed {
         Err(Stop::Store(error)) => {
-            // Else another may hold under the same name by now; what is left here ends by itself.
+            // After a lost lease, another worker may have reserved under the same name; this reservation then ends by
+            // itself.
             if keeper::is_sure(worker, leased) {
                 not_made(worker, &wallet, booked).await;
             }
@@ -84,7 +85,7 @@ pub(crate) async fn ask(
         }
         observed => observed?,
     };
-    // What pictures cost is estimated cautiously: it would hide how many bytes a token of text has.
+    // Attachments are estimated with caution, which would distort the bytes per token of text.
     if let Observed::Answered(Ok(reply)) = &observed
         && !request.has_attachments()
     {
@@ -101,20 +102,20 @@ pub(crate) async fn ask(
             origin::count(worker, setting, counted).await;
         }
     };
-    // In three places of the store: none waits for another.
+    // Three places in the store, written at the same time.
     let ((), (), settled) = tokio::join!(
         wallet.settle(used.map(|usage| (usage, price))),
         counting,
         rates::settle(&worker.venue, booked, tokens),
     );
     if let Err(error) = settled {
-        // A reply that is paid is not given up for the books of a limit.
+        // A paid reply is not discarded because a rate limit can't be settled.
         tracing::warn!(%error, "a model call is not settled; it counts as it was booked");
     }
     Ok(ModelAsked::Made(Box::new(cut_off(cut, observed)), spent))
 }
 
-/// A reply that is as long as what is left of a limit isn't whole.
+/// Refuses a reply that used all that a limit left: it isn't complete.
 fn cut_off(cut: Option<(LimitOrigin, u64)>, observed: Observed) -> Observed {
     let Some((origin, given)) = cut else { return observed };
     match observed {
@@ -127,8 +128,8 @@ fn cut_off(cut: Option<(LimitOrigin, u64)>, observed: Observed) -> Observed {
     }
 }
 
-/// The store has failed before the model was asked: what is held for the call is free again. What a turn holds that has
-/// lost its session is not touched: another worker holds under the same name.
+/// Settles a call that was not made because the store failed. The reservation of a turn that has lost its lease is left
+/// alone: another worker reserves under the same name.
 async fn not_made(worker: &Worker, wallet: &Wallet<'_>, booked: Booked) {
     let ((), settled) = tokio::join!(wallet.settle(None), rates::settle(&worker.venue, booked, 0));
     if let Err(error) = settled {
@@ -136,8 +137,8 @@ async fn not_made(worker: &Worker, wallet: &Wallet<'_>, booked: Booked) {
     }
 }
 
-/// A place under the rate limits of the model's provider, or what becomes of the call instead; then nothing is held for
-/// it any more.
+/// Reserves tokens of the model's rate limits. If it can't, returns the result of the call; its money is then no longer
+/// reserved.
 async fn book(
     worker: &Worker,
     wallet: &Wallet<'_>,
@@ -159,8 +160,8 @@ async fn book(
     booked
 }
 
-/// Holds what the call needs of all that it is paid from; with what cut the reply to how many tokens, when
-/// something did. Else the model isn't asked.
+/// Reserves the cost of the call in all its accounts. Returns which limit cut the reply to how many tokens, if one did;
+/// an error if the call can't be made.
 async fn hold(
     worker: &Worker,
     wallet: &Wallet<'_>,
@@ -181,7 +182,7 @@ async fn hold(
         }
         Err(Short::Spent { origin, reason }) => Err(short(code_of(origin), format!("the budget is used up: {reason}"))),
         Err(Short::Capped { reason, resets }) => Err(match resets.filter(|_| worker.venue.spend.waits()) {
-            // A cap may be raised before.
+            // A cap may be raised before its period ends.
             Some(resets) => ModelAsked::NotAsked(Miss::Later(wait(resets.min(now.plus(LOOK_AGAIN)), reason))),
             None => short(code_of(LimitOrigin::Cap), reason),
         }),
@@ -192,7 +193,7 @@ async fn hold(
     })
 }
 
-/// Calls the model before the time of its task is over.
+/// Calls the model, until the deadline of the task.
 async fn in_time(
     worker: &Worker,
     leased: &mut Leased,
@@ -214,7 +215,7 @@ async fn in_time(
     Ok(Observed::Answered(Err(ModelFailure::Short(short))))
 }
 
-/// What a call is charged, also one that was broken off or ended without a reply.
+/// Returns the cost of a call, also of one that was interrupted or ended without a reply.
 fn charge(
     worker: &Worker,
     request: &ModelRequest,

@@ -1,11 +1,10 @@
-//! Everything that a model call is paid from: the accounts of its task, and the caps of its session, of
-//! its owner's day, of its user's day and of its model's day.
+//! Accounts that a model call is paid from: those of its task, and those of the caps of its session, of its owner's
+//! day, of its user's day and of its model's day.
 //!
-//! What is the owner's lies in one place of the store and is held, or settled, in one write. What all
-//! owners share lies in another place and is held after it; a call that finds no room there gives back
-//! what it holds of the first. What somebody who dies in between has held is spent, at the next call of
-//! its session or an hour and a half later: the call may have been made. To settle never costs a reply that is
-//! paid: what can't be settled counts as it was held.
+//! The owner's accounts are in one place of the store and are reserved, or settled, in one write. Accounts that all
+//! owners share are in another place and are reserved after it; if there is no room, the first reservation is settled.
+//! What a dead worker has reserved counts as spent at the next call of its session, or after an hour and a half: the
+//! call may have been made. A paid reply is never lost to a failed settlement: it then counts as it was reserved.
 
 use crate::domain::budget;
 use crate::domain::budget::{Account, Allotment, BudgetUse, BudgetedCall, LimitOrigin, Purse, Short};
@@ -21,7 +20,7 @@ use crate::worker::Worker;
 use serde::{Serialize, Serializer};
 use std::sync::Arc;
 
-/// What one call is paid from.
+/// Accounts of one call.
 pub(crate) struct Wallet<'w> {
     worker: &'w Worker,
     purse: &'w Purse,
@@ -29,25 +28,25 @@ pub(crate) struct Wallet<'w> {
     shared: Arc<Shelf>,
 }
 
-/// Accounts and books that lie in one place.
+/// Accounts in one place of the store.
 #[derive(Debug)]
 struct Shelf {
     owner: Owner,
-    /// Who holds, as it is called there.
+    /// Name of the holder of reservations there.
     holder: String,
-    /// Under which name those meet who may change the same.
+    /// Key under which writers that may change the same documents are grouped.
     lane: String,
-    /// Of the accounts, and then of the books.
+    /// Keys of the accounts, then of the caps' accounts.
     keys: Vec<DocKey>,
-    /// The accounts of its task as they begin; `None`: of the requests above, which are there or are gone.
+    /// New accounts of the task; `None` for those of the requests above, which exist already or are deleted.
     accounts: Vec<Option<Account>>,
-    /// Of the books.
+    /// Caps, in the order of their accounts.
     caps: Vec<Cap>,
-    /// Turns of the session before it began anew.
+    /// Number of the session's turns before it began anew.
     since: u64,
 }
 
-/// What a call does to all that lies on a shelf.
+/// Change of all accounts in one place by a call.
 #[derive(Debug)]
 pub(crate) struct Payment {
     shelf: Arc<Shelf>,
@@ -60,10 +59,10 @@ enum Step {
     Settle(Option<(Usage, Option<Price>)>),
 }
 
-/// Where the payments of one process meet.
+/// Groups the payments of one process.
 pub(crate) type Payments = Grouped<Payment>;
 
-/// One document of a shelf.
+/// An account, or the account of a cap.
 #[derive(Debug)]
 pub(crate) enum Sheet {
     Account(Account),
@@ -80,7 +79,7 @@ impl Serialize for Sheet {
 }
 
 impl<'w> Wallet<'w> {
-    /// Of a turn that asks this model.
+    /// Collects the accounts of a turn that calls this model.
     pub(crate) fn of(worker: &'w Worker, setting: &'w Setting, model: &ModelSettings) -> Self {
         let (spend, purse, owner) = (&worker.venue.spend, &setting.purse, &setting.owner);
         let session = setting.session.token();
@@ -92,8 +91,8 @@ impl<'w> Wallet<'w> {
         let (mut keys, accounts): (Vec<_>, Vec<_>) = inherited.chain(of_task).unzip();
         let of_owner = caps.iter().any(|cap| cap.of == Of::Owner);
         let of_user = caps.iter().find(|cap| matches!(cap.of, Of::User(_)));
-        // All tasks of an owner meet at the book of its day, and those of a user at his; else all that one request causes,
-        // at its account.
+        // Tasks of an owner are grouped by the account of its day, those of a user by the account of his; else all that
+        // one request causes, by its account.
         let lane = match of_user {
             _ if of_owner => String::new(),
             Some(cap) => book_of(cap, setting),
@@ -115,8 +114,8 @@ impl<'w> Wallet<'w> {
         Self { worker, purse, own: Arc::new(own), shared: Arc::new(shared) }
     }
 
-    /// Holds what a call needs, everywhere or nowhere; `None` where nothing limits it. Before the `last`
-    /// call of a task its own budget doesn't count any more; caps do.
+    /// Reserves the cost of a call in all accounts or in none; `None` where nothing limits it. Before the `last` call
+    /// of a task its own budget doesn't count; caps do.
     pub(crate) async fn hold(
         &self,
         call: BudgetedCall<'_>,
@@ -139,7 +138,7 @@ impl<'w> Wallet<'w> {
         }
     }
 
-    /// The call has used so much; `None`: it was not made.
+    /// Replaces the reservation by what the call used; `None`: it was not made.
     pub(crate) async fn settle(&self, used: Option<(Usage, Option<Price>)>) {
         tokio::join!(self.settle_on(&self.own, used), self.settle_on(&self.shared, used));
     }
@@ -154,8 +153,8 @@ impl<'w> Wallet<'w> {
         tracing::warn!(%owner, session, why, "a model call is not settled; it counts as it was held");
     }
 
-    /// Changes everything on a shelf, or nothing, together with what other calls do to the same. Where other processes
-    /// were always faster, what there is counts as held by them.
+    /// Changes all accounts in one place or none, together with other calls of this process. If other processes were
+    /// always faster, the rest counts as reserved by them.
     async fn make(&self, place: &Arc<Shelf>, step: Step) -> Result<Result<Option<Allotment>, Short>, StoreError> {
         if place.keys.is_empty() {
             return Ok(Ok(None));
@@ -166,7 +165,7 @@ impl<'w> Wallet<'w> {
             self.worker.payments.make(&venue.store, venue.now(), &place.owner, &place.lane, payment)
         };
         let paid = if place.owner == venue_owner() {
-            // A record of the venue that can't be read keeps no owner from its calls.
+            // An unreadable record of the venue must not stop the calls of an owner.
             own_records::change_or_reset::<Book, _, _>(venue, &place.keys, pay).await
         } else {
             pay().await
@@ -177,7 +176,7 @@ impl<'w> Wallet<'w> {
         }
     }
 
-    /// Whether its task has a budget.
+    /// Whether the task has a budget.
     pub(crate) fn has_budget(&self) -> bool {
         !self.purse.is_empty()
     }
@@ -187,7 +186,7 @@ fn tokens(reply: u64) -> u32 {
     u32::try_from(reply).unwrap_or(u32::MAX)
 }
 
-/// Where the book of a cap lies.
+/// Returns the key of a cap's account.
 fn book_of(cap: &Cap, setting: &Setting) -> DocKey {
     let date = cap.day.as_ref().map(|day| day.date.as_str()).unwrap_or_default();
     match &cap.of {
@@ -220,7 +219,7 @@ impl GroupEdit for Payment {
         let (of_accounts, of_books) = sheets.split_at_mut(fresh.len());
         let (mut places, mut accounts) = (Vec::new(), Vec::new());
         for (sheet, fresh) in of_accounts.iter_mut().zip(fresh) {
-            // One that is gone belonged to a job that was forgotten: there is nothing to settle.
+            // A missing account belonged to a forgotten job: there is nothing to settle.
             let (account, absent) = match sheet.take() {
                 Some(Sheet::Account(account)) => (Some(account), None),
                 Some(Sheet::Book(_)) | None => (fresh.clone(), fresh.as_ref()),
@@ -263,7 +262,7 @@ impl GroupEdit for Payment {
     }
 }
 
-/// Holds what a call needs of all accounts, of which there should be so many, and under all caps; or nothing.
+/// Reserves the cost of a call in `all` accounts and under all caps, or nowhere.
 fn hold(
     accounts: &mut [Account],
     all: usize,

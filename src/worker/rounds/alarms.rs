@@ -1,4 +1,4 @@
-//! Alarms: timers fire when the queue says that they are due. The sweep makes it certain.
+//! Alarms: timers fire when the queue delivers their alarm. The sweep fires those whose alarm is lost.
 
 use crate::bus::Ringing;
 use crate::ingress::timers::{self, Rung};
@@ -8,14 +8,14 @@ use futures::StreamExt;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Timers that one worker fires at once. Each is a few round trips to the store; turns, which take slots,
-/// don't wait for them, nor they for turns.
+/// Timers that one worker fires at once. Each takes a few calls of the store; turns don't wait for timers, nor timers
+/// for slots.
 const AT_ONCE: usize = 8;
 
-/// After an error of the store.
+/// Pause after an error of the store.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// Fires what rings until the worker stops; ends at once over a queue that has no alarms.
+/// Fires timers until the worker stops; ends at once if the queue has no alarms.
 pub(crate) async fn run(worker: Arc<Worker>) {
     let Some(alarms) = worker.venue.bus.alarms() else { return };
     let stop = worker.shutdown.stopping();
@@ -44,16 +44,16 @@ pub(crate) async fn run(worker: Arc<Worker>) {
 
 async fn ring(worker: &Worker, Ringing { alarm, settle }: Ringing) {
     if worker.venue.clock.is_wrong() {
-        // Another worker has it.
+        // Another worker fires it.
         return settle.nak(PAUSE).await;
     }
     match timers::ring(&worker.venue, &alarm).await {
         Ok(Rung::Fired | Rung::Stale) => settle.ack().await,
-        // Two clocks differ. After the next sweep it counts no more.
+        // Two clocks differ; the next sweep fires it at the latest.
         Ok(Rung::Early(wait)) => settle.nak(wait.min(worker.options.sweep)).await,
         Err(error) => {
             tracing::warn!(owner = %alarm.owner, timer = %alarm.timer, %error, "timer not fired");
-            // What is damaged stays so.
+            // A damaged timer stays damaged.
             if error.is_transient() { settle.nak(PAUSE).await } else { settle.ack().await }
         }
     }

@@ -1,5 +1,5 @@
-//! Each worker looks for what is lost in its share of the shards, and puts it back; one of the fleet leaves the marks by
-//! which a store that was set back is known.
+//! The audit: each worker looks for lost changes in its shards and repairs them; one worker of the fleet writes the
+//! markers by which a restored, older store is recognised.
 
 use crate::store::{DocWrite, OutsideWrite, StoreError, keys};
 use crate::upkeep::audit::{self, AuditError, AuditWatch};
@@ -7,7 +7,7 @@ use crate::venue::venue_owner;
 use crate::worker::Worker;
 use std::sync::Arc;
 
-/// Looks, as often as the options say, until the process ends.
+/// Audits at the configured interval, until the process ends.
 pub(crate) async fn run(worker: Arc<Worker>) {
     let (clock, stop) = (&worker.venue.clock, worker.shutdown.stopping());
     let mut watch = AuditWatch::at(worker.options.upkeep);
@@ -46,7 +46,7 @@ async fn look(worker: &Worker, watch: &mut AuditWatch) -> Result<(), AuditError>
     marked
 }
 
-/// Leaves the marks, where they are this worker's to leave.
+/// Writes a marker, if this worker is the one that does.
 async fn mark(worker: &Worker) -> Result<(), AuditError> {
     if is_on(worker).await?
         && let Some(found) = audit::beat(&worker.venue).await?
@@ -56,7 +56,7 @@ async fn mark(worker: &Worker) -> Result<(), AuditError> {
     Ok(())
 }
 
-/// Whether the marks are this worker's to leave: one that stays away loses it to another.
+/// Whether this worker writes the markers: the right expires, and another worker takes it.
 async fn is_on(worker: &Worker) -> Result<bool, StoreError> {
     let (venue, owner) = (&worker.venue, venue_owner());
     let now = venue.now();

@@ -1,15 +1,15 @@
-//! The clock of this process is compared with those of the store and the queue, as often as it sweeps.
+//! Compares the clock of this process with those of the store and the queue, once per sweep.
 
 use crate::venue::clocks::ClockWatch;
 use crate::worker::Worker;
 use std::sync::Arc;
 
-/// The first comparison: before the worker takes anything.
+/// Compares the clocks before the worker takes anything.
 pub(in crate::worker) async fn start(worker: &Worker) {
     ClockWatch::new(worker.options.clock_limit).start(&worker.venue).await;
 }
 
-/// Compares until no turn runs any more.
+/// Compares the clocks until no turn runs any more.
 pub(in crate::worker) async fn run(worker: Arc<Worker>) {
     ClockWatch::new(worker.options.clock_limit)
         .run(&worker.venue, worker.options.sweep, worker.shutdown.ending())

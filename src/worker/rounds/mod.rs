@@ -1,5 +1,5 @@
-//! What a worker looks after beside sessions: what messages only make prompt is made certain, timers fire, what is lost is
-//! put back, what is old is forgotten. In comes the time, out go wakes; it runs no turn.
+//! Periodic tasks of a worker: they do what lost messages would have done, fire timers, repair lost changes, and forget
+//! what retention is over for. They publish wakes and run no turn.
 
 pub(super) mod alarms;
 pub(super) mod auditor;
@@ -10,5 +10,5 @@ pub(super) mod tidy;
 
 use std::time::Duration;
 
-/// A store that takes longer to hear of the end of a worker learns it by its silence.
+/// Time that a stopping worker gives the store to remove it; after that its entries expire.
 const GOODBYE: Duration = Duration::from_secs(1);

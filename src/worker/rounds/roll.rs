@@ -1,4 +1,4 @@
-//! The list of workers: this one signs it, and leaves when it is told to.
+//! The registry of workers: this worker signs it, and stops when the registry orders it to.
 
 use super::GOODBYE;
 use crate::domain::format::FORMAT;
@@ -11,10 +11,10 @@ use crate::worker::Worker;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What has changed is signed after so long at the latest, and not more often.
+/// Pause between two signatures when something has changed.
 const SIGN_CHANGED: Duration = Duration::from_secs(2);
 
-/// Signs until no turn runs any more.
+/// Signs the registry until no turn runs any more.
 pub(crate) async fn run(worker: Arc<Worker>) {
     let (clock, shutdown) = (&worker.venue.clock, &worker.shutdown);
     let pause = worker.options.sweep.min(SIGN_EVERY);
@@ -56,14 +56,14 @@ fn record(worker: &Worker) -> WorkerRecord {
     }
 }
 
-/// What the list says of this worker.
+/// The registry's entry of this worker.
 struct Signed {
     at: Duration,
     busy: u32,
     at_share: Vec<String>,
 }
 
-/// Says how it is when that is due, or is another, and looks for an order.
+/// Signs the registry if that is due or something has changed, and obeys an order to stop.
 async fn look(worker: &Worker, me: &mut WorkerRecord, signed: &mut Option<Signed>) -> Result<(), StoreError> {
     let (venue, steady) = (&worker.venue, worker.venue.clock.steady());
     me.leaving = worker.shutdown.stopping().is_cancelled();

@@ -1,4 +1,4 @@
-//! The sweep: makes certain what messages only make prompt.
+//! The sweep: finds due sessions, timers and other items whose messages were lost.
 
 use super::GOODBYE;
 use crate::domain::ids::Owner;
@@ -17,24 +17,23 @@ use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Owners looked at per shard, and overdue items per owner and look.
+/// Owners per shard, and overdue items per owner, in one look.
 const OWNERS: u32 = 256;
 const ITEMS: u32 = 256;
 
-/// Owners looked at side by side: each look waits for the disk of the store.
+/// Owners swept at the same time: each waits for the disk of the store.
 const SIDE_BY_SIDE: usize = 8;
 
-/// Sessions that are called of an owner for whom there is no slot here: whoever hears of one and has slots for more asks
-/// the store.
+/// Sessions woken of an owner that has no slot here: a worker that has slots for more asks the store.
 const FEW: u32 = 2;
 
 /// Garbage documents freed per owner and sweep.
 const GARBAGE: usize = 500;
 
-/// Owners by when they are looked at before the next sweep, by the steady clock.
+/// Owners to look at before the next sweep, by steady time.
 type Soon = BTreeSet<(Duration, Owner)>;
 
-/// Sweeps until the process ends; then others have its share at once.
+/// Sweeps until the process ends; then other workers take its shards at once.
 pub(crate) async fn run(worker: Arc<Worker>) {
     sweeps(&worker).await;
     let signed_off = tokio::time::timeout(GOODBYE, worker.venue.store.sign_off(&worker.options.name)).await;
@@ -48,7 +47,7 @@ async fn sweeps(worker: &Arc<Worker>) {
     loop {
         let soon = match tick(worker).await {
             Ok((true, _)) if !stop.is_cancelled() => continue,
-            // Where the queue keeps the time of timers it tells one worker; here it would fire at the same moment.
+            // Where the queue keeps timers it delivers each to one worker; the sweep would fire it at the same moment.
             Ok(_) if worker.venue.bus.alarms().is_some() => Soon::new(),
             Ok((_, soon)) => soon,
             Err(error) => {
@@ -64,7 +63,7 @@ async fn sweeps(worker: &Arc<Worker>) {
     }
 }
 
-/// Until the next sweep those are looked at on time of whom it is known when something is due.
+/// Until the next sweep, sweeps owners at the times when something of theirs is due.
 async fn rest(worker: &Arc<Worker>, mut soon: Soon) {
     let clock = &worker.venue.clock;
     let sweep = clock.steady() + worker.options.sweep;
@@ -88,18 +87,18 @@ async fn rest(worker: &Arc<Worker>, mut soon: Soon) {
     }
 }
 
-/// Looks at every owner of whom something is due. Returns whether there is more, and who is to be looked at before the
-/// next sweep.
+/// Sweeps every owner that has something due. Returns whether there is more, and which owners to sweep before the next
+/// sweep.
 async fn tick(worker: &Arc<Worker>) -> Result<(bool, Soon), StoreError> {
     let venue = &worker.venue;
     if !venue.bus.is_connected() || venue.clock.is_wrong() {
-        // Nothing could be sent, or it isn't known what is due; others take the share of one that says nothing.
+        // Nothing can be published, or the time is unknown; other workers take the shards of a silent one.
         return Ok((false, Soon::new()));
     }
     match worker.census.look(venue).await {
         Ok(()) => {
             worker.seats.note_census();
-            // Alone, an owner has room for what came while that wasn't known.
+            // A single owner has room for sessions that came before that was known.
             due::call(worker).await;
         }
         Err(error) => tracing::debug!(%error, "whether there are several owners isn't known"),
@@ -109,7 +108,7 @@ async fn tick(worker: &Arc<Worker>) -> Result<(bool, Soon), StoreError> {
     let (began, mut soon) = (venue.clock.steady(), Soon::new());
     let (now, later): (Vec<_>, Vec<_>) = due.owners.into_iter().partition(|(_, wait)| wait.is_zero());
     soon.extend(later.into_iter().map(|(owner, wait)| (began + wait, owner)));
-    // In turns: one with much to do keeps nobody waiting for more than a look at it.
+    // In turns: an owner with much to do delays the others by one look only.
     let mut turns: VecDeque<Owner> = now.into_iter().map(|(owner, _)| owner).collect();
     let (mut more, mut moved) = (due.more, false);
     while !turns.is_empty() {
@@ -123,7 +122,7 @@ async fn tick(worker: &Arc<Worker>) -> Result<(bool, Soon), StoreError> {
                 Looked::Done | Looked::Full | Looked::Failed => {}
             }
         }
-        // What is left stays due. Others must hear that this one lives.
+        // The rest stays due. Other workers must see that this one is alive.
         if venue.clock.steady() >= began + worker.options.sweep {
             more |= !turns.is_empty();
             break;
@@ -133,22 +132,22 @@ async fn tick(worker: &Arc<Worker>) -> Result<(bool, Soon), StoreError> {
     Ok((more && moved, soon))
 }
 
-/// What a look at an owner leaves.
+/// Result of a look at an owner.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Looked {
-    /// Nothing before the next sweep.
+    /// Nothing is due before the next sweep.
     Done,
-    /// Something that is due before it, so long from now.
+    /// Something is due before the next sweep, after this time.
     Until(Duration),
-    /// Something that is due now.
+    /// Something is due at once.
     More,
-    /// Sessions for which there is no slot here: nothing before the next sweep.
+    /// Only sessions without a slot here are left: nothing before the next sweep.
     Full,
-    /// Nobody knows; it comes again.
+    /// The store failed; the owner comes again.
     Failed,
 }
 
-/// The next sweep begins later than so long after this one.
+/// Returns how far ahead due times are remembered: beyond the begin of the next sweep.
 fn horizon(worker: &Worker) -> Duration {
     worker.options.sweep * 2
 }
@@ -156,7 +155,7 @@ fn horizon(worker: &Worker) -> Duration {
 async fn look(worker: &Arc<Worker>, owner: &Owner) -> Looked {
     let Left { more, next, leaves_sessions } = match sweep_owner(worker, owner).await {
         Ok(left) => left,
-        // One owner's damaged record must not keep the others from their sweep.
+        // A damaged record of one owner must not stop the sweep of the others.
         Err(error) => {
             tracing::warn!(%owner, %error, "owner not swept; it comes again");
             return Looked::Failed;
@@ -172,13 +171,13 @@ async fn look(worker: &Arc<Worker>, owner: &Owner) -> Looked {
     }
 }
 
-/// What a look has not done.
+/// Work that a look has left.
 struct Left {
-    /// There is more to do now.
+    /// There is more to do at once.
     more: bool,
-    /// When the owner is to be looked at again.
+    /// Time of the next look at the owner.
     next: Option<Millis>,
-    /// There are sessions for which there is no slot here.
+    /// Sessions are due that have no slot here.
     leaves_sessions: bool,
 }
 
@@ -198,10 +197,10 @@ async fn sweep_owner(worker: &Arc<Worker>, owner: &Owner) -> Result<Left, StoreE
         }
     }
     let now = venue.now();
-    // Those that find no slot would be called again and again: what else the owner has says when it is looked at.
+    // Sessions without a slot would be woken again and again; the owner's other items decide when it is swept next.
     let leaves_sessions = swept.more && is_full && is_all(swept.outbox.len());
     let mut more = swept.more && !leaves_sessions;
-    // What is damaged is told by who looks at it.
+    // Damaged items are reported by those who read them.
     let at = |prefix| swept.first(prefix).and_then(|key| keys::swept_at(key));
     let is_due = |prefix| at(prefix).is_some_and(|at| at <= now);
     let mut next = swept.next;
@@ -228,7 +227,7 @@ async fn sweep_owner(worker: &Arc<Worker>, owner: &Owner) -> Result<Left, StoreE
     Ok(Left { more, next, leaves_sessions })
 }
 
-/// Frees documents that nobody can reach any more, a few at a time.
+/// Deletes documents that nothing refers to, a few at a time.
 async fn free_garbage(worker: &Worker, owner: &Owner) -> Result<(), StoreError> {
     let store = &worker.venue.store;
     let marks = store.scan(owner, keys::GARBAGE, None, false, 1).await?;

@@ -1,10 +1,10 @@
-//! Retention, at a slow pace: what is no longer kept is forgotten in the background.
+//! Retention: forgets expired things in the background, at a slow pace.
 
 use crate::upkeep::retention::{Janitor, PACE};
 use crate::worker::Worker;
 use std::sync::Arc;
 
-/// Tidies up in this worker's share of the shards until the process ends.
+/// Applies retention to this worker's shards until the process ends.
 pub(crate) async fn run(worker: Arc<Worker>) {
     if worker.options.retention.is_never() {
         return;

@@ -1,11 +1,11 @@
-//! Sessions whose time to live is over: new and empty in the turn that begins, and in the store with its commit.
+//! Sessions past their time to live: empty in the turn that begins, and in the store with its commit.
 
 use crate::domain::agent::AgentConfig;
 use crate::venue::context::Transcript;
 use crate::worker::Worker;
 use crate::worker::lease::{Leased, Stop, transcript};
 
-/// The session begins anew where its time was over when what it is to serve arrived.
+/// Empties the session if its time to live was over when the event to serve arrived.
 pub(crate) async fn begin_anew(worker: &Worker, leased: &mut Leased, config: &AgentConfig) -> Result<(), Stop> {
     let (Some(ttl), Some(at)) = (&config.session.ttl, leased.run.arrived()) else { return Ok(()) };
     if leased.expired || leased.run.version == 0 || !leased.run.state.rests() {

@@ -1,4 +1,4 @@
-//! Calls that wait for a person: asking before one is made, and what was answered since.
+//! Calls that wait for approval: the question before a call, and the answers given since.
 
 use super::calls::Round;
 use crate::domain::approval::{
@@ -22,24 +22,24 @@ use crate::worker::lease::{Leased, Stop};
 use serde_json::{Map, Value};
 use std::time::Duration;
 
-/// A call with everything that it would do.
+/// A call with all that it would do.
 pub(crate) struct Made<'a> {
-    /// Its place in the reply.
+    /// Index of the call in the reply.
     pub(crate) index: u32,
-    /// As it was planned.
+    /// The call as planned.
     pub(crate) call: &'a PlannedCall,
-    /// What it runs: the path of an operation, `g/<agent>`, or the tool itself.
+    /// Path of its operation, `g/<agent>`, or the name of the tool.
     pub(crate) runs: &'a str,
-    /// What it needs.
+    /// Capabilities that it needs.
     pub(crate) needs: Vec<Need>,
-    /// What is done when it is approved.
+    /// Action when it is approved.
     pub(crate) target: ToolTarget,
-    /// Its final arguments.
+    /// Final arguments.
     pub(crate) arguments: &'a Value,
 }
 
-/// What a call that a person is asked about comes to for now; `None` when it is made at once. What
-/// would be denied anyway is nobody's to approve.
+/// Returns the awaiting outcome of a call that needs approval; `None` when the call is made at once. A call that would
+/// be denied needs no approval.
 pub(crate) fn ask_person(round: &Round<'_>, made: &Made<'_>) -> Option<CallOutcome> {
     let policy = round.consents()?;
     let authority = &round.caller.authority;
@@ -85,7 +85,7 @@ pub(crate) fn ask_person(round: &Round<'_>, made: &Made<'_>) -> Option<CallOutco
     Some(ask(round, made, subject, round.worker.options.approval_time))
 }
 
-/// Arguments that the runtime has filled in: all of a call that only runs another one's.
+/// Returns the arguments that the runtime has filled in: all of a call that only runs another call.
 fn fixed(round: &Round<'_>, made: &Made<'_>) -> Map<String, Value> {
     let injected = &made.call.injection.values;
     let catalog = &round.worker.venue.catalog;
@@ -126,14 +126,14 @@ fn ask(round: &Round<'_>, made: &Made<'_>, subject: ApprovalSubject, time: Durat
     approval.under = setting.authority.clone().nowhere();
     let text = format!("awaiting a person: approval `{}`", approval.id);
     let resolved = Resolved { target: made.target.clone(), arguments: made.arguments.clone() };
-    // Whatever a person makes of the rest: what the runtime fills in stays as it was shown.
+    // A person may change the other arguments; bound ones stay as they were shown.
     let injection = Injection { values: fixed(round, made), ..Injection::default() };
     let planned = PlannedCall { what: Ok(resolved), injection, ..made.call.clone() };
     CallOutcome { asked: Some(Box::new(Asked { approval, planned })), ..CallOutcome::plain(Outcome::Awaiting, &text) }
 }
 
-/// The calls of a session that are decided by now: answered, expired, or for a task that has ended.
-/// What nobody answered gets its answer here, so that no later one counts.
+/// Returns the waiting calls that are decided: answered, expired, or of a task that has ended. An unanswered approval
+/// is closed here, so that no later answer counts.
 pub(crate) async fn decided(worker: &Worker, leased: &Leased) -> Result<Vec<(AwaitingCall, Answer)>, Stop> {
     let Some(awaiting) = &leased.run.state.awaiting else { return Ok(Vec::new()) };
     let withdrawn = leased.run.is_withdrawn();
@@ -147,7 +147,7 @@ pub(crate) async fn decided(worker: &Worker, leased: &Leased) -> Result<Vec<(Awa
         };
         let answer = approvals::answer(&worker.venue, &leased.lease.owner, &call.approval, close.clone()).await?;
         let answer = match close {
-            // Whatever was answered: there is nothing to make the call for.
+            // The task has ended: no answer makes the call.
             Some(Verdict::Withdrawn) => answer.map(|answer| Answer { verdict: Verdict::Withdrawn, ..answer }),
             _ => answer,
         };
@@ -156,7 +156,7 @@ pub(crate) async fn decided(worker: &Worker, leased: &Leased) -> Result<Vec<(Awa
     Ok(decided)
 }
 
-/// The turn whose calls wait.
+/// Returns the record of the turn whose calls wait.
 pub(crate) async fn exchange(worker: &Worker, leased: &mut Leased) -> Result<TurnRecord, Stop> {
     let turn = leased.run.state.awaiting.as_ref().map_or(0, |awaiting| awaiting.turn);
     let session = leased.lease.session.clone();

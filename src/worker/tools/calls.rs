@@ -1,4 +1,4 @@
-//! Stage 6: the tool calls of a reply, each at most as often as its operation allows.
+//! Stage 6: makes the tool calls of a reply, each at most as often as its operation allows.
 
 use super::answers::{self, Made};
 use super::once::outcomes_of;
@@ -38,14 +38,14 @@ use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// What all calls of one reply share.
+/// Values that all calls of one reply share.
 pub(crate) struct Round<'a> {
     pub(crate) worker: &'a Worker,
     pub(super) leased: &'a Leased,
     ground: &'a Ground,
     setting: &'a Setting,
     pub(crate) agent: &'a AgentRecord,
-    /// Results of this round, and their room.
+    /// Results of this round, and the bytes left for them.
     pub(super) results: Results,
     pub(crate) caller: Caller,
     parent: Parent,
@@ -53,18 +53,18 @@ pub(crate) struct Round<'a> {
     /// The turn whose reply has the calls.
     pub(super) reply_turn: ReplyTurn,
     children: usize,
-    /// Places of calls that cause something elsewhere, and what.
+    /// Indices of calls that start something elsewhere, and what.
     causes: Vec<(u32, Causes)>,
-    /// Loads by level, as the calls before leave them.
+    /// Loads by level, as changed by the calls before.
     pub(super) loads: Mutex<Loads>,
-    /// What is known of calls that can't be undone, should the turn be cancelled.
+    /// Outcomes of calls that can't be undone, should the turn be cancelled.
     pub(super) known: Mutex<BTreeMap<u32, CallOutcome>>,
-    /// What the owner wants to be asked about; `None` when these calls are approved.
+    /// Capabilities that need approval; `None` when these calls are approved.
     consents: Option<&'a [Capability]>,
 }
 
-/// Makes the calls of a reply. Calls on the tree run one after the other in the order of the
-/// reply, so that each sees what those before it wrote; the others run beside them.
+/// Makes the calls of a reply. Calls on the workspace run in the order of the reply, so that each sees the writes of
+/// those before it; the others run at the same time.
 pub(crate) async fn make(
     worker: &Worker,
     leased: &Leased,
@@ -92,7 +92,7 @@ pub(crate) async fn make(
             name: format!("agent:{}", setting.session.agent),
             authority,
             operator: false,
-            // What is handed on is bound by the modes of this agent's resources.
+            // Delegates are bound by the modes of this agent's resources.
             envelope: worker.venue.catalog.resources.clamped(request, &setting.config).paid_from(&setting.purse),
             principal: Principal::ANYBODY,
         },
@@ -120,16 +120,16 @@ pub(crate) async fn make(
     Ok(Observed::Called(outcomes))
 }
 
-/// What children of this turn have as their parent.
+/// Returns the parent of jobs that this turn starts.
 fn parent(turn: &Turn) -> Parent {
     let setting = turn.setting();
     Parent { session: setting.session.clone(), job: setting.plan.job().cloned() }
 }
 
-/// Groups of operations that read or write the tree.
+/// Groups of operations that read or write the workspace.
 const TREE: [&str; 4] = ["v/ops/lattice/", "v/ops/asset/", "v/ops/json/", "v/ops/schema/"];
 
-/// A call that can't be made is as good as one on the tree.
+/// Whether a call belongs to the ordered ones; a call that can't be made does.
 fn on_the_tree(catalog: &Catalog, call: &PlannedCall) -> bool {
     let Ok(Resolved { target, arguments }) = &call.what else { return true };
     let Some(path) = target.operation() else { return !matches!(target, ToolTarget::Delegate(_)) };
@@ -150,22 +150,22 @@ impl Round<'_> {
         self.setting
     }
 
-    /// The entities that the request is about, where the agent asks for them.
+    /// Returns the entities of the request, if the agent uses them.
     pub(crate) fn entities(&self) -> Option<Vec<String>> {
         self.setting.config.entities(&self.setting.mandate.session_context)
     }
 
-    /// The number of the turn.
+    /// Returns the number of the turn.
     pub(crate) const fn turn(&self) -> u64 {
         self.turn
     }
 
-    /// What the owner wants to be asked about; `None` when these calls are approved.
+    /// Returns the capabilities that need approval; `None` when these calls are approved.
     pub(crate) const fn consents(&self) -> Option<&[Capability]> {
         self.consents
     }
 
-    /// Later calls of the reply count with a change of the loads.
+    /// Applies a change of the loads, which later calls of the reply see.
     pub(crate) fn change(&self, change: &LoadChange) {
         self.loads.lock().apply(change);
     }
@@ -192,7 +192,7 @@ impl Round<'_> {
         Ok(self.results.fit(outcomes))
     }
 
-    /// Makes a call, and says when it was first made.
+    /// Makes a call, and records when it was first made.
     async fn make_one(&self, index: u32, call: &PlannedCall) -> Result<CallOutcome, Stop> {
         let now = self.worker.venue.now();
         let outcome = self.make_now(index, call).await?;
@@ -202,7 +202,7 @@ impl Round<'_> {
     }
 
     async fn make_now(&self, index: u32, call: &PlannedCall) -> Result<CallOutcome, Stop> {
-        // Sections are handed on as they were shown, by whoever may still read them.
+        // Sections are handed on as they were shown, if the authority still allows to read them.
         let lost = call.scoped.iter().find_map(|scoped| scoped.held(&self.caller.authority).err());
         let outcome = match &call.what {
             Ok(_) if let Some(denied) = &lost => CallOutcome::plain(Outcome::Denied, denied),
@@ -244,7 +244,7 @@ impl Round<'_> {
         } else {
             CallOutcome { text: call.injection.without_values(outcome.text), ..outcome }
         };
-        // What a delegate starts says it with its result.
+        // A delegate reports its sections with its result.
         let is_operation = matches!(&call.what, Ok(Resolved { target: ToolTarget::Operation(_), .. }));
         Ok(match scope::told(&call.scoped).filter(|_| is_operation && outcome.outcome == Outcome::Ok) {
             Some(told) => CallOutcome { text: format!("{}\n{told}", outcome.text), ..outcome },
@@ -252,7 +252,7 @@ impl Round<'_> {
         })
     }
 
-    /// A call with its final arguments, some of them injected or none.
+    /// Runs an operation with its final arguments, bound ones included.
     async fn operation(
         &self,
         index: u32,
@@ -280,14 +280,14 @@ impl Round<'_> {
             Err(OpError::NotFound(text)) => return Ok(CallOutcome::plain(Outcome::Unknown, text)),
             Err(error) => return refused(error),
         };
-        // What it needs is asked for where it is made.
+        // The approval is asked for by the session that makes the call.
         let needs = match settled.needs() {
             Ok(needs) => needs,
             Err(error) => return refused(error),
         };
         let dispatch::Settled { found, arguments, inner, .. } = settled;
         if pinned && causes_of(found.spec.path).is_some() {
-            // How many children a reply starts is known before its first call, when no pin is looked up.
+            // The number of children of a reply is known before its first call, when pins aren't resolved.
             let text = format!(
                 "error: a pin of `{}` isn't run by its path; call that operation, or have the pin among your tools",
                 found.spec.path
@@ -316,7 +316,7 @@ impl Round<'_> {
         Ok(made.by(used))
     }
 
-    /// The capabilities that these needs are met by.
+    /// Returns the capabilities that meet these needs.
     pub(crate) fn used(&self, needs: &[Need]) -> Vec<Capability> {
         needs.iter().filter_map(|need| self.caller.authority.used(need.ability, &need.resource)).collect()
     }
@@ -335,12 +335,12 @@ impl Round<'_> {
         let is_read = self.worker.venue.catalog.resolve(path).is_some_and(|found| found.spec.effect == Effect::Read);
         let rest = |result: &Value| Rest::of(Some(path), arguments, result, is_read);
         let made = self.returned(index, called, &reads, (|| server(path, arguments), rest))?;
-        // What stood beside its arguments, its result may show.
+        // Its result may show the sections beside its arguments.
         let beside = call.scoped.iter().flat_map(ScopedSection::seen);
         Ok(CallOutcome { reads: made.reads.iter().cloned().chain(beside).collect(), ..made })
     }
 
-    /// A call as operations see it.
+    /// Returns the invocation that operations receive.
     pub(crate) fn invocation<'a>(
         &'a self,
         index: u32,
@@ -348,7 +348,7 @@ impl Round<'_> {
         scoped: &'a Map<String, Value>,
         reads: &'a Reads,
     ) -> Invocation<'a> {
-        // Those that calls before this one start count, whatever the order in which they are made.
+        // Children that earlier calls start count, in whatever order the calls are made.
         let before = || self.causes.iter().filter(|(at, _)| *at < index);
         let children = before().filter(|(_, causes)| *causes == Causes::Child).count();
         let started = usize::try_from(self.setting.state.children).unwrap_or(usize::MAX);
@@ -377,8 +377,8 @@ impl Round<'_> {
         }
     }
 
-    /// What the model gets for what an operation returned; `agent` is who serves a child job, `rest` where the rest of
-    /// a large result is.
+    /// Makes the outcome of an operation's result. `agent`: the agent that serves a child job; `rest`: where the rest
+    /// of a large result is.
     pub(crate) fn returned(
         &self,
         index: u32,
@@ -392,20 +392,20 @@ impl Round<'_> {
                 reads: reads.seen(),
                 ..CallOutcome::plain(Outcome::Ok, self.results.show(index, output.value, rest))
             }),
-            // An error may say something of what was read.
+            // An error may reveal what was read.
             Err(error) => Ok(CallOutcome { reads: reads.seen(), ..refused(error)? }),
         }
     }
 }
 
-/// What the model gets instead of a result, or why the turn stops.
+/// Makes the outcome of an error, or stops the turn.
 pub(crate) fn refused(error: OpError) -> Result<CallOutcome, Stop> {
     match error {
         OpError::Fenced => Err(Stop::Lost),
-        // The write that met it wrote nothing, and what was written before it the model can look at: a turn that began
-        // anew could not know either.
+        // The contended write changed nothing, and the model can read what earlier writes left: a turn that began anew
+        // couldn't know either.
         OpError::Store(error @ StoreError::Contended { .. }) => Ok(wrong(Outcome::Error, &error)),
-        // Asking again would not mend what is damaged.
+        // A retry would not repair a damaged value.
         OpError::Store(error) if error.is_transient() => Err(Stop::Store(error)),
         OpError::Store(error @ (StoreError::Over(_) | StoreError::Oversized(_))) => Ok(wrong(Outcome::Limit, &error)),
         OpError::Store(error) => Ok(wrong(Outcome::Error, &error)),
@@ -425,7 +425,7 @@ fn wrong(outcome: Outcome, error: &dyn std::fmt::Display) -> CallOutcome {
     CallOutcome::plain(outcome, told(format!("error: {error}")))
 }
 
-/// Who serves the child job of a call.
+/// Returns the agent that serves the child job of a call.
 fn server(path: &str, arguments: &Value) -> AgentId {
     if path == external::PUBLISH
         && let Some(queue) = arguments["queue"].as_str().and_then(|name| QueueName::new(name).ok())

@@ -1,4 +1,4 @@
-//! Tools without an operation: other agents, and calls that are only answers.
+//! Tools without an operation: delegates, and calls whose arguments are their result.
 
 use super::answers::{self, Made};
 use super::calls::Round;
@@ -13,7 +13,7 @@ use crate::venue::operation::{NOTHING, Need, Reads};
 use crate::worker::lease::Stop;
 use serde_json::Value;
 
-/// A call of a delegate.
+/// Makes a call of a delegate.
 pub(crate) async fn delegate(
     round: &Round<'_>,
     index: u32,
@@ -47,7 +47,7 @@ pub(crate) async fn delegate(
     Ok(made.outward().by(used))
 }
 
-/// A call whose arguments are its result.
+/// Makes a call whose arguments are its result.
 pub(crate) fn latent(
     round: &Round<'_>,
     index: u32,

@@ -1,4 +1,4 @@
-//! Tools of the harness: what an agent does to its own context.
+//! Tools of the harness, by which an agent changes its own context.
 
 use super::calls::Round;
 use crate::domain::agent::tool::tool_name;
@@ -14,10 +14,10 @@ use crate::venue::context::offered;
 use crate::venue::operation::{Catalog, RegisteredOperation, Spec, dispatch};
 use serde_json::{Map, Value, json};
 
-/// Operations that one search adds at most: each costs its schema in every further turn.
+/// Operations that one search adds at most; each costs its schema in every later turn.
 const FOUND: usize = 10;
 
-/// `context_load`: checked against authority now, and again at every render.
+/// Runs `context_load`: authority is checked now, and again at each render.
 pub(crate) fn load(round: &Round<'_>, arguments: &Value) -> CallOutcome {
     if let Some(misfit) = ends::misfits(round.setting(), &ToolTarget::Load, arguments) {
         return misfit;
@@ -42,7 +42,7 @@ pub(crate) fn load(round: &Round<'_>, arguments: &Value) -> CallOutcome {
     changed(round, change, &text)
 }
 
-/// `context_unload`.
+/// Runs `context_unload`: removes a load from the context.
 pub(crate) fn unload(round: &Round<'_>, arguments: &Value) -> CallOutcome {
     if let Some(misfit) = ends::misfits(round.setting(), &ToolTarget::Unload, arguments) {
         return misfit;
@@ -58,7 +58,7 @@ pub(crate) fn unload(round: &Round<'_>, arguments: &Value) -> CallOutcome {
     }
 }
 
-/// `more_tools`: operations whose path or description has all the words, the shortest path first; or those that are named.
+/// Runs `more_tools`: offers operations that match all the words, shortest path first, or those that are named.
 pub(crate) fn more_tools(round: &Round<'_>, arguments: &Value) -> CallOutcome {
     if let Some(misfit) = ends::misfits(round.setting(), &ToolTarget::MoreTools, arguments) {
         return misfit;
@@ -67,7 +67,7 @@ pub(crate) fn more_tools(round: &Round<'_>, arguments: &Value) -> CallOutcome {
     let offered = |path: &str| known.iter().any(|known| known == path);
     let catalog = &round.worker.venue.catalog;
     let entities = round.entities();
-    // What the agent has for some entities is offered for these or not at all.
+    // Operations offered for some entities are found only for those.
     let scoped = round.setting().config.tools.iter().filter(|entry| !entry.entities().is_empty());
     let scoped: Vec<_> = scoped.filter_map(|entry| catalog.resolve(entry.operation()?)).collect();
     let elsewhere = |path: &str| entities.is_some() && scoped.iter().any(|found| found.spec.path == path);
@@ -105,7 +105,7 @@ pub(crate) fn more_tools(round: &Round<'_>, arguments: &Value) -> CallOutcome {
     CallOutcome { change, ..CallOutcome::plain(Outcome::Ok, answer.to_string()) }
 }
 
-/// The operations of these paths as tools, each with why not where it can't be one.
+/// Offers the operations of these paths as tools, or says why one can't be offered.
 fn named_tools(
     catalog: &Catalog,
     named: &[Value],
@@ -142,7 +142,7 @@ fn changed(round: &Round<'_>, change: LoadChange, text: &str) -> CallOutcome {
     CallOutcome { change: Some(change), ..CallOutcome::plain(Outcome::Ok, text) }
 }
 
-/// What is wrong with what it was given.
+/// Makes the outcome of wrong arguments.
 fn refused(error: &str) -> CallOutcome {
     CallOutcome::plain(Outcome::Arguments, format!("error: {error}"))
 }

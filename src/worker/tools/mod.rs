@@ -1,5 +1,5 @@
-//! Stage 6. In come the calls of a reply, out go their outcomes, each call made at most as often as its operation allows.
-//! What they write waits in the turn's tree for its commit, except where an operation takes effect at once.
+//! Stage 6: makes the calls of a reply, each at most as often as its operation allows, and returns their outcomes.
+//! Writes wait in the workspace for the commit, except where an operation takes effect at once.
 
 pub(super) mod calls;
 

@@ -1,5 +1,5 @@
-//! Calls that take effect when they are made: what is recorded before and after them, so that none is made twice and none
-//! is forgotten, whatever becomes of their session.
+//! Calls that take effect at once: what is recorded before and after each, so that none is made twice and none is
+//! forgotten, whatever happens to the session.
 
 use super::calls::Round;
 use crate::domain::authority::Capability;
@@ -19,44 +19,44 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// Most by which the clocks of a worker and of the process that sweeps are apart.
+/// Largest difference between the clocks of a worker and of the process that sweeps.
 const CLOCKS_APART: Duration = Duration::from_secs(10);
 
-/// What is recorded of a call that takes effect when it is made.
+/// Record of a call that takes effect at once.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 enum CallNote {
-    /// It is about to run; an older build has written it.
+    /// The call is about to run; written by an older build.
     Intent,
-    /// It is about to run.
+    /// The call is about to run.
     Begun {
-        /// When it was first so.
+        /// Time of the first try.
         at: Millis,
     },
-    /// It ran.
+    /// The call has ended.
     Outcome(Box<CallOutcome>),
 }
 
 /// A call of this turn that has begun.
 pub(super) struct BegunCall {
     index: u32,
-    /// The entry for operators, should nobody learn its end.
+    /// Id of its unknown outcome, which is listed if its end stays unknown.
     listed: JobId,
-    /// Its record, which is looked at at `due`.
+    /// Key of its record, which the sweep checks at `due`.
     record: DocKey,
     due: Millis,
-    /// When it was first made.
+    /// Time of the first try.
     at: Millis,
-    /// A predecessor has begun it, too.
+    /// An earlier holder has begun it too.
     is_repeated: bool,
 }
 
-/// What is recorded of the calls of a reply: outcomes, and that one is unknown.
+/// Returns the recorded outcomes of a reply's calls; one that only began is unknown.
 pub(crate) fn recorded_outcomes(leased: &Leased, recorded: &Recorded) -> Vec<(u32, CallOutcome)> {
     outcomes_of(leased, (0..).zip(&recorded.calls))
 }
 
-/// The same of calls that wait for a person.
+/// Returns the recorded outcomes of the calls that wait for approval.
 pub(crate) fn recorded_awaiting_outcomes(leased: &Leased) -> Vec<(u32, CallOutcome)> {
     let awaiting = leased.run.state.awaiting.iter().flat_map(|awaiting| &awaiting.calls);
     outcomes_of(leased, awaiting.map(|call| (call.call, &call.planned)))
@@ -82,15 +82,15 @@ pub(super) fn outcomes_of<'c>(
     planned.filter_map(known).collect()
 }
 
-/// What a predecessor has recorded of a call.
+/// Returns the record of a call by an earlier holder.
 fn note(leased: &Leased, index: u32) -> Option<CallNote> {
     let of = |wanted: u32| leased.calls.iter().find(|(at, _)| *at == wanted);
     let (_, bytes) = of(index).or_else(|| of(LOST_CALLS))?;
-    // One that can't be read was begun as well.
+    // An unreadable note counts as begun.
     Some(decode::stored(bytes).unwrap_or(CallNote::Intent))
 }
 
-/// Of a call that was begun.
+/// Makes the outcome of a call that has begun and has no recorded end.
 fn unknown(name: &str) -> CallOutcome {
     let text = format!(
         "outcome unknown: `{name}` was begun and did not end here; it may or may not have happened; \
@@ -100,7 +100,7 @@ fn unknown(name: &str) -> CallOutcome {
 }
 
 impl Round<'_> {
-    /// A call that must not be repeated: intent before it, outcome after it.
+    /// Makes a call that must not be repeated: records the intent before it, the outcome after it.
     pub(super) async fn once(
         &self,
         index: u32,
@@ -121,7 +121,7 @@ impl Round<'_> {
         Ok(outcome)
     }
 
-    /// The outcome of a call that a predecessor has made to its end.
+    /// Returns the outcome of a call that an earlier holder has finished.
     pub(super) fn outcome_before(&self, index: u32) -> Option<CallOutcome> {
         match note(self.leased, index)? {
             CallNote::Outcome(outcome) => Some(*outcome),
@@ -129,7 +129,7 @@ impl Round<'_> {
         }
     }
 
-    /// When a predecessor has made a call first, as far as it is recorded.
+    /// Returns when an earlier holder first made a call, if that is recorded.
     pub(super) fn began_before(&self, index: u32) -> Option<Millis> {
         match note(self.leased, index)? {
             CallNote::Outcome(outcome) => outcome.began,
@@ -138,8 +138,8 @@ impl Round<'_> {
         }
     }
 
-    /// Records that a call is about to be made. `repeatable`: should this worker die, a successor makes it again, under a
-    /// key by which the server knows it again.
+    /// Records that a call is about to be made. `repeatable`: after a crash the next holder makes it again, with the
+    /// same idempotency key.
     pub(super) async fn begin(
         &self,
         index: u32,
@@ -166,7 +166,7 @@ impl Round<'_> {
         Ok(BegunCall { index, listed: id, record, due, at, is_repeated })
     }
 
-    /// Records how a call ended. While its outcome is unknown the record that it has begun stays, until the commit.
+    /// Records how a call ended. If its outcome is unknown, the record of its begin stays until the commit.
     pub(super) async fn end(&self, begun: &BegunCall, outcome: &CallOutcome) -> Result<(), Stop> {
         self.lock().insert(begun.index, outcome.clone());
         let note = CallNote::Outcome(Box::new(outcome.clone()));
@@ -174,7 +174,7 @@ impl Round<'_> {
             return self.write_note(begun.index, &note, Vec::new()).await;
         }
         let (venue, owner) = (&self.worker.venue, &self.leased.lease.owner);
-        // By then a sweep may have moved the record, or listed the call.
+        // A sweep may have moved the record, or listed the call.
         let is_late = begun.is_repeated || venue.now().plus(CLOCKS_APART) >= begun.due;
         let records = if is_late {
             open_calls::record_keys(venue, owner, &begun.listed).await?

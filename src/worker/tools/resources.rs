@@ -1,4 +1,4 @@
-//! Stage 6 for resources: each call with the grants and the mode of its moment.
+//! Stage 6 for resources: each call is made with the grants and the mode of its moment.
 
 use super::answers::{self, Made};
 use super::calls::{Round, refused};
@@ -21,7 +21,7 @@ use crate::worker::lease::Stop;
 use serde_json::Value;
 use std::time::Duration;
 
-/// Which tool of which resource, and where in the reply.
+/// A call of a resource's tool, and its index in the reply.
 pub(crate) struct Called<'a> {
     pub(crate) index: u32,
     pub(crate) call: &'a PlannedCall,
@@ -29,8 +29,8 @@ pub(crate) struct Called<'a> {
     pub(crate) tool: &'a str,
 }
 
-/// A call of a resource's tool. A write that takes effect at once is recorded before it and after it; one that a
-/// predecessor has begun, and whose end nobody has recorded, is made again under its key.
+/// Calls a resource's tool. A write that takes effect at once is recorded before and after it; if an earlier holder has
+/// begun it and not recorded its end, it is made again under its key.
 pub(crate) async fn call(round: &Round<'_>, called: Called<'_>, arguments: &Value) -> Result<CallOutcome, Stop> {
     if let Some(outcome) = round.outcome_before(called.index) {
         return Ok(outcome);
@@ -50,7 +50,7 @@ pub(crate) async fn call(round: &Round<'_>, called: Called<'_>, arguments: &Valu
     Ok(made)
 }
 
-/// With the record of a call that took effect at once.
+/// Makes the call. Returns its outcome, and its record if it took effect at once.
 async fn make(
     round: &Round<'_>,
     called: &Called<'_>,
@@ -59,7 +59,8 @@ async fn make(
     let (made, begun) = match run(round, called, arguments).await {
         Ok(Ran::Done(Ok(value), begun)) => {
             let reads = read(round, called).await;
-            // What was written here can hold earlier results, what comes from elsewhere anything.
+            // The result of a write at once may hold anything and can't be had again; other calls can be repeated for
+            // less.
             let rest = if begun.is_some() { Rest::Lost } else { Rest::Again };
             let text = round.results.show(called.index, decode::shown(value), |_| rest);
             (CallOutcome { reads, ..CallOutcome::plain(Outcome::Ok, text) }, begun)
@@ -71,7 +72,7 @@ async fn make(
     Ok((if begun.is_some() { made.outward() } else { made }, begun))
 }
 
-/// The namespaces that a call has read.
+/// Returns the namespaces that a call has read.
 async fn read(round: &Round<'_>, called: &Called<'_>) -> Vec<Seen> {
     let uses = round.workspace().used().await.into_iter();
     let read = uses.filter(|(index, used)| *index == called.index && used.ability == Ability::Read);
@@ -87,9 +88,9 @@ async fn read(round: &Round<'_>, called: &Called<'_>) -> Vec<Seen> {
 }
 
 enum Ran {
-    /// With its result, and the record of one that took effect already.
+    /// The call was made; with its record if it took effect at once.
     Done(Result<Value, OpError>, Option<BegunCall>),
-    /// Not yet: a person is asked.
+    /// The call waits for approval.
     Asked(Box<CallOutcome>),
 }
 
@@ -101,7 +102,7 @@ async fn run(round: &Round<'_>, called: &Called<'_>, arguments: &Value) -> Resul
     let found = round.worker.venue.catalog.resources.of(declared.kind);
     let found = found.ok_or_else(|| OpError::NotFound(format!("nothing provides the kind `{}`", declared.kind)))?;
     let held = HeldNamespaces::of(&round.caller.authority);
-    // As it was offered: the bound on what is handed on is that of all resources of the kind together.
+    // As it was offered: authority handed on is bound by all resources of the kind together.
     let mode = round.worker.venue.catalog.resources.mode(declared, &setting.mandate.envelope, &held);
     let (arguments, writes) = checked(found, called, mode, arguments)?;
     if writes && let Some(outcome) = ask_person(round, called, &held, &arguments) {
@@ -149,7 +150,7 @@ fn stop_to_error(stop: Stop) -> OpError {
     }
 }
 
-/// Whether a person is asked first: where the owner's policy says so of a namespace that was granted.
+/// Asks for approval where the owner's policy requires it for a granted namespace.
 fn ask_person(round: &Round<'_>, called: &Called<'_>, held: &HeldNamespaces, arguments: &Value) -> Option<CallOutcome> {
     let Called { index, call, resource, tool } = *called;
     let target = ToolTarget::Resource { resource: resource.to_owned(), tool: tool.to_owned() };
@@ -161,7 +162,7 @@ fn ask_person(round: &Round<'_>, called: &Called<'_>, held: &HeldNamespaces, arg
     answers::ask_person(round, &Made { index, call, runs: &call.tool, needs, target, arguments })
 }
 
-/// The final arguments of a call that the mode permits, and whether it writes. No error shows an injected value.
+/// Returns the final arguments of a call that the mode permits, and whether it writes. No error shows a bound value.
 fn checked(
     found: &RegisteredProvider,
     called: &Called<'_>,

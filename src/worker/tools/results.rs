@@ -1,4 +1,4 @@
-//! The results of one round of calls: each is shown alone as they come, and all of them share their room in the end.
+//! Results of one round of calls: each is shown alone as it comes; in the end all of them share the room.
 
 use crate::domain::context::result::{Rest, ResultRoom, shortened, tool_result};
 use crate::domain::turn::CallOutcome;
@@ -6,19 +6,19 @@ use parking_lot::Mutex;
 use serde_json::Value;
 use std::collections::BTreeMap;
 
-/// Results of a round, and their room.
+/// Results of a round, and their room in bytes.
 pub(super) struct Results {
     room: ResultRoom,
-    /// Bytes that each has whatever the others need.
+    /// Bytes that each result has in any case.
     equal: usize,
-    /// Values of those that may have to be shown in less.
+    /// Values of results that may have to be shortened.
     large: Mutex<BTreeMap<u32, LargeResult>>,
 }
 
 struct LargeResult {
     value: Value,
     rest: Rest,
-    /// Bytes of the text that shows it; what stands behind them in an outcome is the venue's.
+    /// Bytes of the result's text; what follows it in an outcome is the venue's.
     shown: usize,
 }
 
@@ -27,7 +27,7 @@ impl Results {
         Self { room, equal: room.equal(calls), large: Mutex::default() }
     }
 
-    /// What the model sees of a result as long as it is the only one.
+    /// Returns the text of a result as if it were the only one.
     pub(super) fn show(&self, index: u32, value: Value, rest: impl FnOnce(&Value) -> Rest) -> String {
         let rest = rest(&value);
         let text = tool_result(&value, self.room.one(), &rest);
@@ -37,7 +37,7 @@ impl Results {
         text
     }
 
-    /// The outcomes in their order, with results that share their room by need.
+    /// Returns the outcomes in order; results share their room by need.
     pub(super) fn fit(&self, outcomes: Vec<(u32, CallOutcome)>) -> Vec<CallOutcome> {
         let needs: Vec<_> = outcomes.iter().map(|(_, outcome)| outcome.text.len()).collect();
         let limit = self.room.share(&needs);
@@ -49,7 +49,7 @@ impl Results {
                 let text = format!("{}{behind}", tool_result(&value, limit.saturating_sub(behind.len()), &rest));
                 CallOutcome { text, ..outcome }
             }
-            // Its value is not here: a predecessor has made the call and recorded what it came to.
+            // The value is not here: an earlier holder has made the call and recorded its text.
             None => CallOutcome { text: shortened(&outcome.text, limit), ..outcome },
         });
         fit.collect()

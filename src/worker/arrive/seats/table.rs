@@ -1,4 +1,4 @@
-//! What each owner has of a worker's slots, and the lines of those whose sessions wait.
+//! Slots taken by each owner, and the lines of owners whose sessions wait.
 
 use crate::bus::Settle;
 use crate::domain::ids::{Owner, OwnerPart, SessionKey};
@@ -12,23 +12,23 @@ use std::sync::Arc;
 #[derive(Debug)]
 pub(super) struct Table {
     pub(super) taken: usize,
-    /// Of all owners.
+    /// Waiting sessions of all owners.
     pub(super) waiting: usize,
     pub(super) held: usize,
     pub(super) tenants: HashMap<OwnerPart, TenantSlots>,
-    /// Tenants of which sessions wait, those first that are called first.
+    /// Tenants with waiting sessions, in the order of their turns.
     pub(super) turns: VecDeque<OwnerPart>,
     pub(super) holds: HoldTable<u64>,
-    /// Slots that were ever taken: the number of the next.
+    /// Number of the next slot that is taken.
     pub(super) numbered: u64,
 }
 
-/// What the users of one tenant have here.
+/// Slots of one tenant and its users.
 #[derive(Debug, Default)]
 pub(super) struct TenantSlots {
     pub(super) taken: usize,
     pub(super) users: HashMap<OwnerPart, OwnerSlots>,
-    /// Users of whom sessions wait, those first that are called first.
+    /// Users with waiting sessions, in the order of their turns.
     pub(super) turns: VecDeque<OwnerPart>,
 }
 
@@ -39,7 +39,7 @@ impl TenantSlots {
 }
 
 impl Table {
-    /// Of nobody yet.
+    /// Makes an empty table.
     pub(super) fn new(clock: Clock) -> Self {
         let (tenants, turns) = (HashMap::new(), VecDeque::new());
         Self { taken: 0, waiting: 0, held: 0, tenants, turns, holds: HoldTable::new(clock), numbered: 0 }
@@ -68,12 +68,12 @@ impl Table {
         TakenPlaces { all: self.taken, tenant: of_tenant, user, long: long.seen_by(owner.tenant()) }
     }
 
-    /// Slots that are held long; it matters only where none of `slots` is free.
+    /// Counts long-held slots; only where none of `slots` is free, else zero.
     pub(super) fn long_holds(&self, slots: usize) -> LongHoldCounts {
         if self.taken < slots { LongHoldCounts::default() } else { self.holds.long() }
     }
 
-    /// The first session of an owner begins to wait.
+    /// Puts an owner at the end of the line when its first session begins to wait.
     pub(super) fn queue_owner(&mut self, owner: &Owner) {
         let tenant = self.tenant_mut(owner);
         tenant.turns.push_back(owner.user().clone());
@@ -82,7 +82,7 @@ impl Table {
         }
     }
 
-    /// Takes the session of a user that has waited longest; those that have more go to the end of their lines.
+    /// Takes the oldest waiting session of a user; a user and a tenant with more go to the end of their lines.
     pub(super) fn take_waiting(&mut self, LinePlace { tenant, user }: LinePlace) -> Option<(Owner, SessionKey)> {
         let of_tenant = self.turns.remove(tenant)?;
         let slots = self.tenants.get_mut(&of_tenant)?;
@@ -101,7 +101,7 @@ impl Table {
         Some((Owner::new(of_tenant, of_user), session))
     }
 
-    /// Removes the entry of an owner without slots and without sessions that wait.
+    /// Removes the entry of an owner without slots and without waiting sessions.
     pub(super) fn forget_gone(&mut self, owner: &Owner) {
         let Some(tenant) = self.tenants.get_mut(owner.tenant()) else { return };
         if tenant.users.get(owner.user()).is_some_and(OwnerSlots::has_nothing) {
@@ -113,32 +113,32 @@ impl Table {
     }
 }
 
-/// Whose turn it is: indices in the lines of tenants, and of the users of that one.
+/// Position in the line of tenants, and in the line of that tenant's users.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct LinePlace {
     pub(super) tenant: usize,
     pub(super) user: usize,
 }
 
-/// What one owner has here.
+/// Slots and waiting sessions of one owner.
 #[derive(Default)]
 pub(super) struct OwnerSlots {
     pub(super) taken: usize,
     pub(super) waiting: VecDeque<SessionKey>,
-    /// More than that may be due in the store.
+    /// More sessions than these may be due in the store.
     pub(super) behind: bool,
-    /// The store is asked for them now.
+    /// A lookup in the store is under way.
     pub(super) asked: bool,
-    /// More became due after the store was asked.
+    /// More became due since the lookup began.
     pub(super) due_since_asked: bool,
-    /// So many were told to other workers since none waited.
+    /// Wakes sent to other workers since no session waited.
     pub(super) told: usize,
-    /// Messages of sessions that wait or waited here, no more than there are.
+    /// Unacknowledged messages of sessions that wait or waited here.
     pub(super) held: Vec<Arc<dyn Settle>>,
 }
 
 impl OwnerSlots {
-    /// More sessions may be due in the store than wait here.
+    /// Records that more sessions may be due in the store than wait here.
     pub(super) fn note_more_due(&mut self) {
         (self.behind, self.due_since_asked) = (true, self.asked);
     }
