@@ -11,7 +11,7 @@ use crate::config::{Config, ResourceKind, SettingFileError, StoreUrl};
 use crate::domain::format::FormatError;
 use crate::domain::identity::NameMismatch;
 use crate::domain::ids::secret::SecretName;
-use crate::domain::secret::Plain;
+use crate::domain::secret::PlainSecret;
 use crate::http;
 use crate::model::Model;
 use crate::model::endpoint::providers;
@@ -29,7 +29,7 @@ use crate::store::embedded::{EmbeddedStore, StoreOpenError};
 use crate::store::{Store, StoreError};
 use crate::upkeep::audit::{journal, tail};
 use crate::upkeep::doctor;
-use crate::upkeep::settings::{self, ToldSettings};
+use crate::upkeep::settings::{self, LoggedSettings};
 use crate::venue::Venue;
 use crate::venue::auth::Auth;
 use crate::venue::auth::jwks::JwksError;
@@ -37,16 +37,16 @@ use crate::venue::clocks::{self, ClockWatch};
 use crate::venue::context::PromptCache;
 use crate::venue::local::LocalWorker;
 use crate::venue::outbound::HttpPolicy;
-use crate::venue::outbound::endpoint::{Credential, Endpoint, EndpointPlace};
+use crate::venue::outbound::endpoint::{Credential, Endpoint, EndpointSettings};
 use crate::venue::outbound::proxy::ProxyRoute;
-use crate::venue::rates::{Meters, Rates};
-use crate::venue::resources::remote::{self, Remote};
-use crate::venue::resources::{Providers, ResourceProvider};
+use crate::venue::rates::{Meters, RateSettings};
+use crate::venue::resources::remote::{self, RemoteProvider};
+use crate::venue::resources::{ResourceProvider, ResourceProviders};
 use crate::venue::roll::FleetCache;
 use crate::venue::secrets::{self, KeyFileError, Vault};
 use crate::worker::{self, WorkerOptions};
 use backends::{OpenBus, OpenStore, ScratchFolder, store_name};
-use introduce::{bus_owner, introduce};
+use introduce::{bus_owner, check_store_identity};
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -183,7 +183,7 @@ pub enum AppError {
 fn away_store(error: &StoreError) -> String {
     match error {
         StoreError::Unavailable { store, reason } if store.starts_with("redis") => {
-            format!("; {}", away::advice(reason, "store.url", store))
+            format!("; {}", away::connection_advice(reason, "store.url", store))
         }
         _ => String::new(),
     }
@@ -218,15 +218,16 @@ impl App {
         let auth = Arc::new(auth(config, role)?);
         let model = models(config)?;
         let opened = backends::open_store(config, role, &metrics).await?;
-        let key = introduce(config, role, &*opened.store, &clock).await?;
+        let key = check_store_identity(config, role, &*opened.store, &clock).await?;
         let owner = key.as_ref().map(|key| bus_owner(config, key));
         let queue = backends::open_bus(config, &opened, &clock, owner).await?;
         let (fsyncs, key) = (opened.fsyncs(), key.unwrap_or_default());
-        let (store, history) = backends::remember(config, role, &opened, &queue, &key).await?;
+        let (store, history) = backends::protect_store(config, role, &opened, &queue, &key).await?;
         let (OpenBus { bus, nats }, OpenStore { scratch, .. }) = (queue, opened);
         let catalog = ops::catalog_with(config.catalog.test, http_policy(config));
-        let catalog =
-            catalog.calling(providers(config.models.endpoints.keys().map(String::as_str))).keeping(kinds(config)?);
+        let catalog = catalog
+            .with_providers(providers(config.models.endpoints.keys().map(String::as_str)))
+            .with_resources(kinds(config)?);
         let secrets = vault(config, role, &*store).await?;
         let (name, boundaries) = (config.venue.name.clone(), config.grants.protected.clone());
         let (spend, quota) = (config.spend.clone(), config.quota);
@@ -286,13 +287,13 @@ pub async fn run(config: &Config, role: Role) -> Result<(), AppError> {
     }
     let app = tokio::select! {
         // Waiting for servers that are away ends with a signal too.
-        () = shutdown.triggered() => return Ok(()),
+        () = shutdown.wait_triggered() => return Ok(()),
         app = App::open(config, role, metrics) => app?,
     };
     let told = guarantees(config, &app).await?;
     match role {
         Role::Up | Role::Serve => listen::serve(config, &app, role, &shutdown).await?,
-        Role::Worker => listen::health(config, &app, &shutdown).await?,
+        Role::Worker => listen::serve_health(config, &app, &shutdown).await?,
         Role::Command | Role::Doctor => {}
     }
     if matches!(role, Role::Up | Role::Worker) {
@@ -301,11 +302,11 @@ pub async fn run(config: &Config, role: Role) -> Result<(), AppError> {
     if role == Role::Serve {
         watch_clocks(config, &app, &shutdown);
     }
-    let (venue, name, ending) = (Arc::clone(&app.venue), worker_options(config).name, shutdown.ending().clone());
-    let (venue_of_journal, end) = (Arc::clone(&app.venue), shutdown.ending().clone());
+    let (venue, name, ending) = (Arc::clone(&app.venue), worker_options(config).name, shutdown.end_token().clone());
+    let (venue_of_journal, end) = (Arc::clone(&app.venue), shutdown.end_token().clone());
     shutdown.spawn_rounds("journal", move || journal::flush(Arc::clone(&venue_of_journal), end.clone()));
     shutdown.spawn_rounds("tail", move || tail::watch(Arc::clone(&venue), name.clone(), ending.clone()));
-    let (venue, ending, mends) = (Arc::clone(&app.venue), shutdown.ending().clone(), role != Role::Serve);
+    let (venue, ending, mends) = (Arc::clone(&app.venue), shutdown.end_token().clone(), role != Role::Serve);
     shutdown.spawn_rounds("settings", move || settings::watch(Arc::clone(&venue), told.clone(), mends, ending.clone()));
     let report = shutdown.run(config.worker.grace).await;
     app.close().await;
@@ -315,7 +316,7 @@ pub async fn run(config: &Config, role: Role) -> Result<(), AppError> {
 /// Compares the clocks in a process without a worker, which does it itself.
 fn watch_clocks(config: &Config, app: &App, shutdown: &Shutdown) {
     let (limit, every) = (config.worker.clock_limit, config.worker.sweep);
-    let (venue, ending) = (Arc::clone(&app.venue), shutdown.ending().clone());
+    let (venue, ending) = (Arc::clone(&app.venue), shutdown.end_token().clone());
     shutdown.spawn_rounds("clocks", move || {
         let (venue, ending) = (Arc::clone(&venue), ending.clone());
         async move {
@@ -335,15 +336,15 @@ pub fn is_held(config: &Config) -> bool {
 }
 
 /// Says at the start which guarantees don't hold, and refuses to go on where they must.
-async fn guarantees(config: &Config, app: &App) -> Result<ToldSettings, AppError> {
+async fn guarantees(config: &Config, app: &App) -> Result<LoggedSettings, AppError> {
     let found = match doctor::examine(&app.venue).await {
         Ok(found) => found,
         Err(error) => {
             tracing::warn!("which guarantees hold isn't known: {error}");
-            return Ok(ToldSettings::default());
+            return Ok(LoggedSettings::default());
         }
     };
-    let (broken, advice) = (found.broken(), found.advice(false));
+    let (broken, advice) = (found.count_broken(), found.advice(false));
     if broken > 0 && config.store.require_durable {
         return Err(AppError::NotDurable { broken, advice: advice.join("; ") });
     }
@@ -353,7 +354,7 @@ async fn guarantees(config: &Config, app: &App) -> Result<ToldSettings, AppError
     for line in &advice {
         tracing::warn!("{line}");
     }
-    Ok(ToldSettings::after_start(&found))
+    Ok(LoggedSettings::after_start(&found))
 }
 
 /// Starts a worker in this process; `shutdown` ends it.
@@ -388,7 +389,7 @@ fn worker_options(config: &Config) -> WorkerOptions {
         audit: c.audit,
         upkeep: Pace::percent(c.upkeep_share),
         retry,
-        rates: Rates { limits: config.models.limits.clone(), hold: c.lease },
+        rates: RateSettings { limits: config.models.limits.clone(), hold: c.lease },
         auth: Arc::default(),
         retention: config.retention,
         clock_limit: c.clock_limit,
@@ -399,7 +400,7 @@ fn auth(config: &Config, role: Role) -> Result<Auth, JwksError> {
     let auth = Auth::open(&config.auth, &config.venue.name)?;
     if role == Role::Worker {
         // It has no address of its own; tokens are made for the API's.
-        auth.did(http::catalog::did(&format!("http://{}", config.http.listen)));
+        auth.audience_did(http::catalog::did(&format!("http://{}", config.http.listen)));
     }
     Ok(auth)
 }
@@ -426,12 +427,12 @@ async fn vault(config: &Config, role: Role, store: &dyn Store) -> Result<Vault, 
 }
 
 /// The kinds of resources that the configuration adds.
-fn kinds(config: &Config) -> Result<Providers, AppError> {
+fn kinds(config: &Config) -> Result<ResourceProviders, AppError> {
     let added = config.resources.kinds.iter().map(|(name, kind)| {
         let provider = provider(config, name, kind);
         provider.map_err(|problem| AppError::Kind { kind: name.clone(), problem })
     });
-    Ok(Providers::with(added.collect::<Result<Vec<_>, _>>()?))
+    Ok(ResourceProviders::new(added.collect::<Result<Vec<_>, _>>()?))
 }
 
 fn provider(config: &Config, name: &str, kind: &ResourceKind) -> Result<Box<dyn ResourceProvider>, String> {
@@ -439,11 +440,11 @@ fn provider(config: &Config, name: &str, kind: &ResourceKind) -> Result<Box<dyn 
         let value = std::env::var(variable);
         let value =
             value.map_err(|_| format!("its key is in the environment variable `{variable}`, which isn't set"))?;
-        let value = Plain::new(value).map_err(|error| format!("its key, in `{variable}`: {error}"))?;
+        let value = PlainSecret::new(value).map_err(|error| format!("its key, in `{variable}`: {error}"))?;
         let shown = SecretName::new(name).map_err(|error| error.to_string())?;
         Ok::<_, String>(Credential { header: kind.header.clone(), prefix: kind.prefix.clone(), value, shown })
     };
-    let endpoint = Endpoint::new(EndpointPlace {
+    let endpoint = Endpoint::new(EndpointSettings {
         url: kind.url.clone(),
         allow_private: kind.allow_private,
         timeout: kind.timeout,
@@ -453,7 +454,7 @@ fn provider(config: &Config, name: &str, kind: &ResourceKind) -> Result<Box<dyn 
         setting: format!("resources.kinds.{name}"),
     })?;
     let (about, verbs, mode) = (kind.about.clone(), kind.operations.clone(), kind.mode);
-    Ok(Box::new(Remote::new(remote::RemoteSettings { kind: name.to_owned(), about, verbs, mode }, endpoint)))
+    Ok(Box::new(RemoteProvider::new(remote::RemoteSettings { kind: name.to_owned(), about, verbs, mode }, endpoint)))
 }
 
 fn http_policy(config: &Config) -> HttpPolicy {
@@ -479,7 +480,7 @@ pub fn models(config: &Config) -> Result<Arc<dyn Model>, AppError> {
     let providers = ProviderOptions {
         endpoints: endpoints.collect(),
         keys: Keys::from_env(),
-        others: http_policy(config),
+        unlisted_hosts: http_policy(config),
         proxy: ProxyRoute::new(&c.proxy, "models.proxy"),
     };
     let (scripted, calls_log) = (c.scripted.clone(), c.calls_log.clone());

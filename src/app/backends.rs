@@ -14,8 +14,8 @@ use crate::store::embedded::EmbeddedStore;
 use crate::store::journaled::{Journal, JournaledStore};
 use crate::store::patient::PatientStore;
 use crate::store::redis::{RedisOptions, RedisStore, RedisTls, Servers};
-use crate::store::tail::TailStore;
-use crate::store::{HistoryCheck, Inspect, Store};
+use crate::store::tail::AckLogStore;
+use crate::store::{HistoryCheck, Store, StoreInspection};
 use crate::venue::history::History;
 use std::convert::Infallible;
 use std::future::pending;
@@ -78,7 +78,7 @@ pub async fn open_store(config: &Config, role: Role, metrics: &Arc<Metrics>) -> 
             if matches!(role, Role::Worker | Role::Serve) {
                 return Err(AppError::NotShared { command: role.command(), store: store_name(config) });
             }
-            let scratch = (role == Role::Doctor && !EmbeddedStore::is_there(dir)).then(ScratchFolder::new);
+            let scratch = (role == Role::Doctor && !EmbeddedStore::exists(dir)).then(ScratchFolder::new);
             let dir = scratch.as_ref().map_or(dir, |scratch| &scratch.0);
             let store = EmbeddedStore::open_within(dir, config.store.max_bytes)?;
             let embedded = Some(Arc::clone(&store));
@@ -92,9 +92,9 @@ pub async fn open_store(config: &Config, role: Role, metrics: &Arc<Metrics>) -> 
             };
             // A missing file is reported without waiting for a server.
             options.files.check()?;
-            let redis = match Box::pin(redis_beside(config, url, role, &options)).await {
+            let redis = match Box::pin(open_redis(config, url, role, &options)).await {
                 Ok(redis) => redis,
-                Err(error) => return Err(Box::pin(with_bus(error, &options, role)).await),
+                Err(error) => return Err(Box::pin(add_bus_error(error, &options, role)).await),
             };
             let store = Arc::clone(&redis) as Arc<dyn Store>;
             Ok(OpenStore { store, redis: Some(redis), embedded: None, nats: Some(options), scratch: None })
@@ -107,7 +107,7 @@ pub async fn open_store(config: &Config, role: Role, metrics: &Arc<Metrics>) -> 
 
 /// Returns the error of a store together with that of the queue, if that can't be reached either, so that an operator
 /// learns of both at once.
-async fn with_bus(error: AppError, options: &NatsOptions, role: Role) -> AppError {
+async fn add_bus_error(error: AppError, options: &NatsOptions, role: Role) -> AppError {
     if role.patience().total.is_none() {
         return error;
     }
@@ -122,15 +122,15 @@ async fn with_bus(error: AppError, options: &NatsOptions, role: Role) -> AppErro
 }
 
 /// Opens the store; while that has to wait, the queue is tried, too, so that an operator learns of both at once.
-async fn redis_beside(config: &Config, url: &str, role: Role, nats: &NatsOptions) -> Result<Arc<RedisStore>, AppError> {
+async fn open_redis(config: &Config, url: &str, role: Role, nats: &NatsOptions) -> Result<Arc<RedisStore>, AppError> {
     let waits = Notify::new();
-    let opening = redis(config, url, role, &waits);
+    let opening = retry_redis(config, url, role, &waits);
     if role.patience().total.is_some() {
         return opening.await;
     }
     let look = async {
         waits.notified().await;
-        look_at_nats(nats).await;
+        log_nats_state(nats).await;
         pending::<Infallible>().await
     };
     tokio::select! {
@@ -141,7 +141,7 @@ async fn redis_beside(config: &Config, url: &str, role: Role, nats: &NatsOptions
 }
 
 /// Logs the state of the queue; while it is away, the connection logs its own lines again and again.
-async fn look_at_nats(options: &NatsOptions) {
+async fn log_nats_state(options: &NatsOptions) {
     let name = mask_url(&options.url);
     match NatsBus::open(&NatsOptions { reads_only: true, ..options.clone() }).await {
         Ok(bus) => {
@@ -155,11 +155,11 @@ async fn look_at_nats(options: &NatsOptions) {
 }
 
 /// Opens the queue; while that takes long, the store is tried, too.
-async fn nats_beside(config: &Config, options: &NatsOptions, store: &OpenStore) -> Result<NatsBus, BusOpenError> {
+async fn open_nats(config: &Config, options: &NatsOptions, store: &OpenStore) -> Result<NatsBus, BusOpenError> {
     let look = async {
         tokio::time::sleep(LOOK_AFTER).await;
         if let Some(redis) = &store.redis {
-            look_at_redis(&store_name(config), redis).await;
+            log_redis_state(&store_name(config), redis).await;
         }
         pending::<Infallible>().await
     };
@@ -171,7 +171,7 @@ async fn nats_beside(config: &Config, options: &NatsOptions, store: &OpenStore) 
 }
 
 /// Logs the state of the store.
-async fn look_at_redis(name: &str, store: &RedisStore) {
+async fn log_redis_state(name: &str, store: &RedisStore) {
     match store.time().await {
         Ok(_) => tracing::info!("Redis at `{name}` answers"),
         Err(error) => tracing::warn!("{}", AppError::from(error)),
@@ -187,11 +187,12 @@ pub async fn open_bus(
 ) -> Result<OpenBus, AppError> {
     match (&store.embedded, &store.nats) {
         (Some(store), _) => {
-            let bus = EmbeddedBus::within(Arc::clone(store), config.worker.lease, clock.clone(), config.bus.max_bytes)?;
+            let bus =
+                EmbeddedBus::with_limit(Arc::clone(store), config.worker.lease, clock.clone(), config.bus.max_bytes)?;
             Ok(OpenBus { bus: Arc::new(bus), nats: None })
         }
         (None, Some(options)) => {
-            let bus = Arc::new(nats_beside(config, &NatsOptions { owner, ..options.clone() }, store).await?);
+            let bus = Arc::new(open_nats(config, &NatsOptions { owner, ..options.clone() }, store).await?);
             Ok(OpenBus { bus: Arc::clone(&bus) as Arc<dyn Bus>, nats: Some(bus) })
         }
         (None, None) => Err(AppError::NotShared { command: "trellis", store: store_name(config) }),
@@ -199,9 +200,9 @@ pub async fn open_bus(
 }
 
 /// Opens the store; `waits` is notified whenever an attempt has failed.
-async fn redis(config: &Config, url: &str, role: Role, waits: &Notify) -> Result<Arc<RedisStore>, AppError> {
+async fn retry_redis(config: &Config, url: &str, role: Role, waits: &Notify) -> Result<Arc<RedisStore>, AppError> {
     let c = &config.store;
-    Servers::of(url).map_err(AppError::StoreUrl)?;
+    Servers::parse(url).map_err(AppError::StoreUrl)?;
     let options = RedisOptions {
         prefix: c.prefix.clone(),
         connections: c.connections,
@@ -225,7 +226,7 @@ async fn redis(config: &Config, url: &str, role: Role, waits: &Notify) -> Result
 
 /// Wraps the store with everything that protects it against a loss of its last seconds, and applies protective changes
 /// to it.
-pub async fn remember(
+pub async fn protect_store(
     config: &Config,
     role: Role,
     opened: &OpenStore,
@@ -237,7 +238,7 @@ pub async fn remember(
     };
     let shards = store.is_cluster().then_some(config.store.shards);
     if role == Role::Doctor {
-        return Ok((Arc::clone(&opened.store), History::of(None, shards)));
+        return Ok((Arc::clone(&opened.store), History::new(None, shards)));
     }
     let journal = Arc::clone(bus) as Arc<dyn Journal>;
     let name = process_name(config);
@@ -246,8 +247,8 @@ pub async fn remember(
     store.set_check(Arc::downgrade(&check));
     let first = || async { check.check_history().await.map_err(AttemptFailure::from) };
     retry(role.patience(), "what protects owners", first).await?;
-    let tail = Arc::new(TailStore::new(Arc::clone(&journaled) as Arc<dyn Store>));
-    let history = History::of(Some(Arc::clone(&tail)), shards).with_journal(journaled);
+    let tail = Arc::new(AckLogStore::new(Arc::clone(&journaled) as Arc<dyn Store>));
+    let history = History::new(Some(Arc::clone(&tail)), shards).with_journal(journaled);
     if role == Role::Serve {
         // A caller gets its error at once, with the time of a retry.
         return Ok((tail, history));

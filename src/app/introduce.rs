@@ -11,7 +11,7 @@ use crate::venue::{self, format};
 
 /// Checks that this build and its settings fit the store. Returns the store's key; `None` if it has none yet and
 /// nothing may be written.
-pub(super) async fn introduce(
+pub(super) async fn check_store_identity(
     config: &Config,
     role: Role,
     store: &dyn Store,
@@ -19,7 +19,7 @@ pub(super) async fn introduce(
 ) -> Result<Option<Vec<u8>>, AppError> {
     let (patience, place) = (role.patience(), format!("store `{}`", store_name(config)));
     let stays = matches!(role, Role::Up | Role::Worker | Role::Serve);
-    let fits = || async { format::agree(store, clock.now(), stays).await.map_err(AttemptFailure::from) };
+    let fits = || async { format::compare_format(store, clock.now(), stays).await.map_err(AttemptFailure::from) };
     retry(patience, &place, fits).await??;
     let names = names(config);
     let then = match (stays, config.venue.adopt) {
@@ -30,7 +30,8 @@ pub(super) async fn introduce(
         (false, false) => Some(NameRule::Compare),
     };
     if let Some(then) = then {
-        let agrees = || async { identity::agree(store, clock.now(), &names, then).await.map_err(AttemptFailure::from) };
+        let agrees =
+            || async { identity::compare_names(store, clock.now(), &names, then).await.map_err(AttemptFailure::from) };
         retry(patience, &place, agrees).await??;
     }
     let key = || async {

@@ -3,7 +3,7 @@
 use super::{App, AppError, Role, store_name};
 use crate::config::{Config, HttpConfig};
 use crate::domain::decode;
-use crate::http::{self, HttpOptions, Room};
+use crate::http::{self, ConnectionLimits, HttpOptions};
 use crate::process::shutdown::Shutdown;
 use crate::venue::auth::Auth;
 use std::net::SocketAddr;
@@ -22,8 +22,8 @@ pub(super) async fn serve(config: &Config, app: &App, role: Role, shutdown: &Shu
     let (venue, shutdown, linger) = (Arc::clone(&app.venue), shutdown.clone(), config.http.linger);
     shutdown.clone().spawn_service("http", async move {
         let over = async move {
-            shutdown.triggered().await;
-            tokio::join!(shutdown.ending().cancelled(), tokio::time::sleep(linger));
+            shutdown.wait_triggered().await;
+            tokio::join!(shutdown.end_token().cancelled(), tokio::time::sleep(linger));
         };
         http::serve(listener, venue, options, over).await;
     });
@@ -32,14 +32,14 @@ pub(super) async fn serve(config: &Config, app: &App, role: Role, shutdown: &Shu
 
 /// Serves the health of a worker, if an address is set, until no turn runs: a supervisor must not take it for dead
 /// while it finishes its work.
-pub(super) async fn health(config: &Config, app: &App, shutdown: &Shutdown) -> Result<(), AppError> {
+pub(super) async fn serve_health(config: &Config, app: &App, shutdown: &Shutdown) -> Result<(), AppError> {
     let Some(address) = config.worker.listen else { return Ok(()) };
     let (listener, url) = bind(address, "worker.listen").await?;
     tracing::info!("health on {url}");
     let options = http_options(&config.http, url, Arc::default(), shutdown);
     let (venue, ending) = (Arc::clone(&app.venue), shutdown.clone());
     shutdown.spawn_service("health", async move {
-        http::serve_health(listener, venue, options, async move { ending.ending().cancelled().await }).await;
+        http::serve_health(listener, venue, options, async move { ending.end_token().cancelled().await }).await;
     });
     Ok(())
 }
@@ -94,8 +94,9 @@ async fn venue_at(address: SocketAddr) -> String {
 }
 
 fn http_options(c: &HttpConfig, url: String, auth: Arc<Auth>, shutdown: &Shutdown) -> HttpOptions {
-    let asked = Room { total: c.connections, per_address: c.connections_per_address, proxies: c.proxies.clone() };
-    let room = asked.within(descriptors());
+    let asked =
+        ConnectionLimits { total: c.connections, per_address: c.connections_per_address, proxies: c.proxies.clone() };
+    let room = asked.limit_to_descriptors(descriptor_limit());
     if room.total < c.connections {
         let (asked, total) = (c.connections, room.total);
         tracing::warn!(
@@ -105,17 +106,17 @@ fn http_options(c: &HttpConfig, url: String, auth: Arc<Auth>, shutdown: &Shutdow
     HttpOptions {
         auth,
         memory: c.memory,
-        room,
+        connection_limits: room,
         header_time: c.header_time,
         body_time: c.body_time,
         idle_time: c.idle_time,
-        leaving: shutdown.stopping().clone(),
+        shutdown_begun: shutdown.stop_token().clone(),
         ..HttpOptions::new(url, c.body_limit)
     }
 }
 
 /// Returns how many file descriptors this process may have, if the system says so.
-fn descriptors() -> Option<usize> {
+fn descriptor_limit() -> Option<usize> {
     let limits = std::fs::read_to_string("/proc/self/limits").ok()?;
     let line = limits.lines().find_map(|line| line.strip_prefix("Max open files"))?;
     line.split_whitespace().next()?.parse().ok()

@@ -1,11 +1,11 @@
 //! Counts calls of a store and of a bus during a measurement, by a layer around each.
 
 use crate::bus::{
-    Alarm, Alarms, Bus, BusError, Delivery, LiveFeed, LiveSubject, Ringing, Settle, Signal, Unreadable, WhenEmpty,
-    Witness,
+    Acknowledge, Alarm, Alarms, Bus, BusError, Delivery, LiveFeed, LiveSubject, RingingAlarm, Signal, UndecodedMessage,
+    WhenEmpty, Witness,
 };
 use crate::domain::ids::{JobId, Owner};
-use crate::domain::message::{Address, Message};
+use crate::domain::message::{BusMessage, MessageAddress};
 use crate::domain::timer::TimerId;
 use crate::store::{BackendSetting, Layer, METHODS, Store, StoreError, StoreMethod};
 use crate::venue::Venue;
@@ -38,7 +38,7 @@ const BUS_CALLS: [&str; 14] = [
 ];
 
 /// Number of calls by method.
-pub(super) type Calls = BTreeMap<&'static str, u64>;
+pub(super) type CallsByMethod = BTreeMap<&'static str, u64>;
 
 /// Counts of calls since the layers were added.
 pub(super) struct CallCounts {
@@ -48,7 +48,7 @@ pub(super) struct CallCounts {
 
 impl CallCounts {
     /// Adds a counting layer to the store and the bus of a venue that nothing else uses yet.
-    pub(super) fn around(venue: &mut Venue) -> Arc<Self> {
+    pub(super) fn count_calls_of(venue: &mut Venue) -> Arc<Self> {
         let counts = Arc::new(Self {
             store: METHODS.iter().map(|_| AtomicU64::new(0)).collect(),
             bus: std::array::from_fn(|_| AtomicU64::new(0)),
@@ -59,7 +59,7 @@ impl CallCounts {
     }
 
     /// Returns the calls of the store so far.
-    pub(super) fn store(&self) -> Calls {
+    pub(super) fn store(&self) -> CallsByMethod {
         let counted = METHODS.iter().zip(&self.store);
         // The fill of the store is mostly known without a call.
         let counted = counted.filter(|(method, _)| method.name != "fill");
@@ -67,7 +67,7 @@ impl CallCounts {
     }
 
     /// Returns the calls of the bus so far.
-    pub(super) fn bus(&self) -> Calls {
+    pub(super) fn bus(&self) -> CallsByMethod {
         BUS_CALLS.iter().zip(&self.bus).map(|(name, count)| (*name, count.load(Ordering::Relaxed))).collect()
     }
 
@@ -106,12 +106,12 @@ struct CountedBus {
 }
 
 struct CountedSettle {
-    inner: Arc<dyn Settle>,
+    inner: Arc<dyn Acknowledge>,
     counts: Arc<CallCounts>,
 }
 
 #[async_trait]
-impl Settle for CountedSettle {
+impl Acknowledge for CountedSettle {
     async fn ack(&self) {
         self.counts.bus_call("ack");
         self.inner.ack().await;
@@ -142,17 +142,17 @@ impl Bus for CountedBus {
         Ok(taken)
     }
 
-    fn unreadable(&self) -> Vec<Unreadable> {
-        self.inner.unreadable()
+    fn take_unreadable(&self) -> Vec<UndecodedMessage> {
+        self.inner.take_unreadable()
     }
 
-    async fn publish(&self, message: &Message) -> Result<(), BusError> {
+    async fn publish(&self, message: &BusMessage) -> Result<(), BusError> {
         self.counts.bus_call("publish");
         self.inner.publish(message).await
     }
 
-    fn outlives(&self, to: &Address) -> bool {
-        self.inner.outlives(to)
+    fn has_outside_listeners(&self, to: &MessageAddress) -> bool {
+        self.inner.has_outside_listeners(to)
     }
 
     async fn signal(&self, to: &LiveSubject, body: Bytes) -> Result<(), BusError> {
@@ -165,19 +165,19 @@ impl Bus for CountedBus {
         self.inner.listen(from).await
     }
 
-    async fn ended(&self, owner: &Owner, job: &JobId) -> Result<BoxFuture<'static, ()>, BusError> {
+    async fn job_end(&self, owner: &Owner, job: &JobId) -> Result<BoxFuture<'static, ()>, BusError> {
         self.counts.bus_call("ended");
-        self.inner.ended(owner, job).await
+        self.inner.job_end(owner, job).await
     }
 
-    async fn control(&self) -> Result<BoxStream<'static, Signal>, BusError> {
+    async fn listen_control(&self) -> Result<BoxStream<'static, Signal>, BusError> {
         self.counts.bus_call("control");
-        self.inner.control().await
+        self.inner.listen_control().await
     }
 
-    fn live(&self) -> &dyn LiveFeed {
+    fn live_feed(&self) -> &dyn LiveFeed {
         self.counts.bus_call("live");
-        self.inner.live()
+        self.inner.live_feed()
     }
 
     async fn in_transit(&self) -> Result<Vec<String>, BusError> {
@@ -217,11 +217,11 @@ impl Alarms for CountedBus {
         self.inner_alarms().clear(owner, timer).await
     }
 
-    async fn ringing(&self) -> Result<BoxStream<'static, Ringing>, BusError> {
-        let (stream, counts) = (self.inner_alarms().ringing().await?, Arc::clone(&self.counts));
-        let counted = stream.map(move |Ringing { alarm, settle }| {
+    async fn listen_ringing(&self) -> Result<BoxStream<'static, RingingAlarm>, BusError> {
+        let (stream, counts) = (self.inner_alarms().listen_ringing().await?, Arc::clone(&self.counts));
+        let counted = stream.map(move |RingingAlarm { alarm, settle }| {
             let settle = Arc::new(CountedSettle { inner: settle, counts: Arc::clone(&counts) });
-            Ringing { alarm, settle }
+            RingingAlarm { alarm, settle }
         });
         Ok(counted.boxed())
     }

@@ -1,11 +1,11 @@
 //! `trellis bench context`: measures how long a prompt takes to build, without a store or a model.
 
-use crate::domain::agent::{AgentConfig, CompletedBy, PromptStyle};
+use crate::domain::agent::{AgentConfig, CompletionRule, PromptStyle};
 use crate::domain::authority::Authority;
 use crate::domain::context::assemble::assemble;
 use crate::domain::context::budget::PromptBudget;
-use crate::domain::context::inputs::{Frame, Inputs, Layout, Moment, Served};
-use crate::domain::context::item::{Content, Item, Section};
+use crate::domain::context::inputs::{Inputs, Layout, Moment, PromptFrame, ServedEvents};
+use crate::domain::context::item::{ItemContent, PromptItem, Section};
 use crate::domain::ids::{AgentId, IdError};
 use crate::domain::render::{RenderOptions, render};
 use crate::domain::tools::ToolTable;
@@ -20,9 +20,9 @@ use std::time::Instant;
 /// Number of paths in the context.
 const PATHS: usize = 40;
 /// Size of the context in bytes.
-const CONTEXT: usize = 180_000;
+const CONTEXT_BYTES: usize = 180_000;
 /// Size of the large value in bytes.
-const LARGE: usize = 10_000_000;
+const LARGE_VALUE_BYTES: usize = 10_000_000;
 /// Repetitions of each measurement; the median is reported.
 const ROUNDS: usize = 201;
 
@@ -45,7 +45,7 @@ pub struct ContextReport {
 pub fn context() -> Result<ContextReport, IdError> {
     let inputs = inputs("bench".parse()?);
     let Ok(built) = assemble(&inputs) else { unreachable!("the budget is twice of what is in it") };
-    let large = large();
+    let large = large_value();
     let rendered = |budget| median(|| render(black_box(&large), RenderOptions { budget, pretty: false }));
     Ok(ContextReport {
         assemble_us: median(|| assemble(black_box(&inputs))),
@@ -70,11 +70,12 @@ fn median<T>(mut work: impl FnMut() -> T) -> f64 {
 
 /// Makes inputs of half texts, half records, together as large as the default budget.
 fn inputs(agent: AgentId) -> Inputs {
-    let each = CONTEXT / PATHS;
+    let each = CONTEXT_BYTES / PATHS;
     let item = |n: usize| {
         let name = format!("w/docs/{n}");
-        let content = if n.is_multiple_of(2) { Content::Text(prose(each)) } else { Content::Value(records(each)) };
-        Item {
+        let content =
+            if n.is_multiple_of(2) { ItemContent::Text(prose(each)) } else { ItemContent::Value(records(each)) };
+        PromptItem {
             section: Section::Context,
             key: format!("context/{name}"),
             label: Some(name.clone()),
@@ -84,7 +85,7 @@ fn inputs(agent: AgentId) -> Inputs {
             priority: Section::Context.priority(),
             required: false,
             unresolved: Vec::new(),
-            tags: crate::domain::context::item::Tags::default(),
+            tags: crate::domain::context::item::HandOffTags::default(),
             origin: crate::domain::origin::Origin::default(),
             content,
             attachments: Vec::new(),
@@ -93,14 +94,14 @@ fn inputs(agent: AgentId) -> Inputs {
     let config = AgentConfig::parse(&json!({"model": {"provider": "scripted", "name": "echo"}}));
     let config = config.unwrap_or_else(|_| unreachable!("the smallest configuration is valid"));
     Inputs {
-        frame: Frame {
+        frame: PromptFrame {
             agent,
             venue: "bench".into(),
             model: config.model.clone(),
             authority: Authority::default(),
             disclosure: None,
             bound: Authority::default(),
-            completion: CompletedBy::Implicit,
+            completion: CompletionRule::Implicit,
             strict: false,
             aliases: false,
             bare: false,
@@ -109,14 +110,14 @@ fn inputs(agent: AgentId) -> Inputs {
         moment: Moment {
             turn: "bench/run/bench/s/1".into(),
             date: "2026-01-01".into(),
-            budget: PromptBudget { bytes: CONTEXT * 2, ..PromptBudget::default() },
+            budget: PromptBudget { bytes: CONTEXT_BYTES * 2, ..PromptBudget::default() },
         },
         system: "You check invoices against the policy.".into(),
         values: KnownValues::default(),
         items: (0..PATHS).map(item).collect(),
         tools: tools(&config).into(),
         transcript: Vec::new(),
-        served: Served::default(),
+        served: ServedEvents::default(),
         layout: Layout::StableFirst(None),
         attachments: Vec::new(),
     }
@@ -124,7 +125,13 @@ fn inputs(agent: AgentId) -> Inputs {
 
 fn tools(config: &AgentConfig) -> ToolTable {
     let catalog = ops::catalog(false);
-    crate::domain::tools::resolve(config, &[], crate::domain::tools::Ends::of(false), &Resolver::default(), &catalog)
+    crate::domain::tools::resolve(
+        config,
+        &[],
+        crate::domain::tools::TurnEnds::for_task(false),
+        &Resolver::default(),
+        &catalog,
+    )
 }
 
 fn prose(bytes: usize) -> String {
@@ -140,7 +147,7 @@ fn records(bytes: usize) -> Value {
     Value::Array((0..bytes / one).map(record).collect())
 }
 
-fn large() -> Value {
-    let part = |n: usize| (format!("part{n}"), records(LARGE / 100));
+fn large_value() -> Value {
+    let part = |n: usize| (format!("part{n}"), records(LARGE_VALUE_BYTES / 100));
     Value::Object((0..100).map(part).collect())
 }

@@ -1,8 +1,8 @@
 //! Cost of a measurement: calls of the store and the bus, fsyncs, and CPU and written bytes of each process.
 
-use super::calls::{CallCounts, Calls};
+use super::calls::{CallCounts, CallsByMethod};
 use super::servers::{BenchServer, Process};
-use super::usage::Usage;
+use super::usage::ProcessUsage;
 use crate::venue::Venue;
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -13,37 +13,37 @@ use std::sync::atomic::{AtomicU64, Ordering};
 pub type Fsyncs = Option<Arc<AtomicU64>>;
 
 /// Takes samples of all that is used.
-pub struct Probe {
+pub struct CostProbe {
     counts: Arc<CallCounts>,
     processes: Vec<Process>,
     fsyncs: Fsyncs,
 }
 
 /// A sample: everything that was used until one moment.
-pub(super) struct Look {
-    store: Calls,
-    bus: Calls,
+pub(super) struct UsageSample {
+    store: CallsByMethod,
+    bus: CallsByMethod,
     fsyncs: Option<u64>,
-    processes: Vec<(String, Option<Usage>)>,
+    processes: Vec<(String, Option<ProcessUsage>)>,
 }
 
 /// Difference of two samples, per task or per second.
-pub(super) struct Spent<'l> {
-    before: &'l Look,
-    after: &'l Look,
+pub(super) struct UsageDelta<'l> {
+    before: &'l UsageSample,
+    after: &'l UsageSample,
     among: f64,
 }
 
-impl Probe {
+impl CostProbe {
     /// Counts calls of the store and the bus of a venue that nothing else uses yet. `fsyncs` are those of a store in
     /// this process.
-    pub fn on(venue: &mut Venue, servers: &[BenchServer], fsyncs: Fsyncs) -> Self {
-        Self { counts: CallCounts::around(venue), processes: Process::all(servers), fsyncs }
+    pub fn for_venue(venue: &mut Venue, servers: &[BenchServer], fsyncs: Fsyncs) -> Self {
+        Self { counts: CallCounts::count_calls_of(venue), processes: Process::list_processes(servers), fsyncs }
     }
 
-    pub(super) fn look(&self) -> Look {
+    pub(super) fn sample(&self) -> UsageSample {
         let processes = self.processes.iter().map(|process| (process.name.clone(), process.usage()));
-        Look {
+        UsageSample {
             store: self.counts.store(),
             bus: self.counts.bus(),
             fsyncs: self.fsyncs.as_ref().map(|count| count.load(Ordering::Relaxed)),
@@ -52,27 +52,27 @@ impl Probe {
     }
 }
 
-impl Look {
+impl UsageSample {
     /// Returns what was used since `before`, per task.
     #[expect(clippy::cast_precision_loss, reason = "a count of tasks")]
-    pub(super) const fn since<'l>(&'l self, before: &'l Self, tasks: usize) -> Spent<'l> {
-        self.during(before, tasks as f64)
+    pub(super) const fn usage_per_task<'l>(&'l self, before: &'l Self, tasks: usize) -> UsageDelta<'l> {
+        self.usage_per_second(before, tasks as f64)
     }
 
     /// Returns what was used since `before`, per second.
-    pub(super) const fn during<'l>(&'l self, before: &'l Self, seconds: f64) -> Spent<'l> {
-        Spent { before, after: self, among: seconds }
+    pub(super) const fn usage_per_second<'l>(&'l self, before: &'l Self, seconds: f64) -> UsageDelta<'l> {
+        UsageDelta { before, after: self, among: seconds }
     }
 }
 
 #[expect(clippy::cast_precision_loss, reason = "counts of calls and of bytes")]
-impl Spent<'_> {
-    fn each(&self, before: u64, after: u64) -> f64 {
+impl UsageDelta<'_> {
+    fn per_unit(&self, before: u64, after: u64) -> f64 {
         after.saturating_sub(before) as f64 / self.among
     }
 
-    fn calls(&self, before: &Calls, after: &Calls) -> BTreeMap<&'static str, f64> {
-        let each = after.iter().map(|(name, after)| (*name, self.each(*before.get(name).unwrap_or(&0), *after)));
+    fn calls(&self, before: &CallsByMethod, after: &CallsByMethod) -> BTreeMap<&'static str, f64> {
+        let each = after.iter().map(|(name, after)| (*name, self.per_unit(*before.get(name).unwrap_or(&0), *after)));
         each.filter(|(_, calls)| *calls > 0.0).collect()
     }
 
@@ -88,7 +88,7 @@ impl Spent<'_> {
 
     /// Returns the fsyncs; `None` if they are unknown.
     pub(super) fn fsyncs(&self) -> Option<f64> {
-        Some(self.each(self.before.fsyncs?, self.after.fsyncs?))
+        Some(self.per_unit(self.before.fsyncs?, self.after.fsyncs?))
     }
 
     /// Returns CPU seconds and written bytes of each process; `None` if it doesn't run on this machine.
@@ -96,7 +96,7 @@ impl Spent<'_> {
         self.before.processes.iter().zip(&self.after.processes).map(|((name, before), (_, after))| {
             let used = before.zip(*after).map(|(before, after)| {
                 let cpu = after.cpu.saturating_sub(before.cpu).as_secs_f64() / self.among;
-                (cpu, self.each(before.written, after.written))
+                (cpu, self.per_unit(before.written, after.written))
             });
             (name.clone(), used)
         })
@@ -130,7 +130,7 @@ pub struct ProcessCost {
 }
 
 impl TaskCost {
-    pub(super) fn of(spent: &Spent<'_>) -> Self {
+    pub(super) fn from_usage(spent: &UsageDelta<'_>) -> Self {
         let by_method = spent.store();
         let processes = spent.processes().map(|(process, used)| ProcessCost {
             process,

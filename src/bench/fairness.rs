@@ -6,7 +6,7 @@ use crate::domain::agent::AgentConfig;
 use crate::domain::authority::Authority;
 use crate::domain::event::Completion;
 use crate::domain::ids::{AgentId, Owner};
-use crate::domain::message::{Address, InKind, Message};
+use crate::domain::message::{BusMessage, InboundKind, MessageAddress};
 use crate::venue::Venue;
 use crate::venue::agents;
 use futures::{StreamExt, TryStreamExt, stream};
@@ -18,20 +18,20 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 /// Publishes of the one owner that are unacknowledged at the same time.
-const WINDOW: usize = 256;
+const UNACKNOWLEDGED_MAX: usize = 256;
 
 /// Time without a completion after which the run fails.
-const PATIENCE: Duration = Duration::from_mins(2);
+const STALL_LIMIT: Duration = Duration::from_mins(2);
 
 /// Owners at most: creating more takes longer than a measurement should.
-const MOST: usize = 100_000;
+const OWNERS_MAX: usize = 100_000;
 
 /// Name of the agent of each owner.
 const AGENT: &str = "bench";
 
 /// Load of `bench fairness`.
 #[derive(Debug, Clone, Copy)]
-pub struct Crowd {
+pub struct FairnessLoad {
     /// Owners that together submit `rate` tasks per second.
     pub owners: usize,
     /// Tasks of one additional owner, as fast as the queue accepts them.
@@ -44,16 +44,16 @@ pub struct Crowd {
     pub model: Duration,
 }
 
-impl Crowd {
+impl FairnessLoad {
     /// Returns the rules of the scripted model.
     pub fn rules(&self) -> String {
         format!("[[rule]]\nthen = {{ text = \"done\", delay_ms = {} }}\n", self.model.as_millis())
     }
 
     /// Returns why this load can't be measured.
-    pub fn problem(&self) -> Option<String> {
-        if !(1..=MOST).contains(&self.owners) {
-            return Some(format!("`--owners`: expected 1 to {MOST}, got {}", self.owners));
+    pub fn find_problem(&self) -> Option<String> {
+        if !(1..=OWNERS_MAX).contains(&self.owners) {
+            return Some(format!("`--owners`: expected 1 to {OWNERS_MAX}, got {}", self.owners));
         }
         (self.backlog == 0 || self.rate == 0 || self.time.is_zero())
             .then(|| "expected at least one task, one task per second and one second".to_owned())
@@ -89,7 +89,7 @@ pub struct TaskWaits {
 }
 
 /// Measures the waits. A worker must be running in this process.
-pub async fn fairness(venue: &Arc<Venue>, owner: &Owner, crowd: Crowd) -> Result<FairnessReport, BenchError> {
+pub async fn fairness(venue: &Arc<Venue>, owner: &Owner, crowd: FairnessLoad) -> Result<FairnessReport, BenchError> {
     let config = json!({
         "systemPrompt": "You answer with what you are asked.",
         "model": {"provider": "scripted", "name": "bench"},
@@ -97,20 +97,20 @@ pub async fn fairness(venue: &Arc<Venue>, owner: &Owner, crowd: Crowd) -> Result
         "mailbox": crowd.backlog,
         "defaultTools": false,
     });
-    let config = AgentConfig::parse(&config).map_err(|e| BenchError::Stuck(e.to_string()))?;
+    let config = AgentConfig::parse(&config).map_err(|e| BenchError::TimedOut(e.to_string()))?;
     let others: Vec<Owner> = (0..crowd.owners).map(|n| user(owner, &format!("fair-{n}"))).collect();
     let one = user(owner, "greedy");
     let making = others
         .iter()
         .chain([&one])
-        .map(async |owner| agents::apply(venue, owner, &agent(), &config, true, &Authority::unlimited()).await);
-    stream::iter(making).buffer_unordered(WINDOW).try_collect::<Vec<_>>().await?;
+        .map(async |owner| agents::apply(venue, owner, &agent(), &config, true, &Authority::without_limits()).await);
+    stream::iter(making).buffer_unordered(UNACKNOWLEDGED_MAX).try_collect::<Vec<_>>().await?;
 
-    let alone = others_wait(venue, &others, crowd).await?;
+    let alone = measure_other_waits(venue, &others, crowd).await?;
     let (published, ended) = (AtomicUsize::new(0), AtomicUsize::new(0));
     let beside = tokio::select! {
-        beside = others_wait(venue, &others, crowd) => beside?,
-        Err(error) = greed(venue, &one, crowd, &published, &ended) => return Err(error),
+        beside = measure_other_waits(venue, &others, crowd) => beside?,
+        Err(error) = submit_backlog(venue, &one, crowd, &published, &ended) => return Err(error),
     };
     let p99_ratio = beside.wait.p99_ms / alone.wait.p99_ms;
     Ok(FairnessReport {
@@ -128,16 +128,20 @@ fn agent() -> AgentId {
     AgentId::new(AGENT).expect("a legal id")
 }
 
-fn task(owner: &Owner, id: &str, inbox: &str) -> Message {
-    Message {
-        to: Address::In { owner: owner.clone(), agent: agent(), kind: InKind::Task },
+fn task(owner: &Owner, id: &str, inbox: &str) -> BusMessage {
+    BusMessage {
+        to: MessageAddress::In { owner: owner.clone(), agent: agent(), kind: InboundKind::Task },
         id: Some(id.to_owned()),
         body: json!({"input": {"id": id}, "replyTo": inbox}),
     }
 }
 
 /// Submits the owners' tasks at an even rate, whatever their delay, and waits for all of them.
-async fn others_wait(venue: &Arc<Venue>, others: &[Owner], crowd: Crowd) -> Result<TaskWaits, BenchError> {
+async fn measure_other_waits(
+    venue: &Arc<Venue>,
+    others: &[Owner],
+    crowd: FairnessLoad,
+) -> Result<TaskWaits, BenchError> {
     let run = crate::ingress::fresh_id();
     let inbox = format!("_INBOX.bench.{run}");
     let mut completions = venue.bus.listen(&LiveSubject::Reply(inbox.clone())).await?;
@@ -156,7 +160,7 @@ async fn others_wait(venue: &Arc<Venue>, others: &[Owner], crowd: Crowd) -> Resu
         }
         let (mut taken, mut times) = (HashMap::with_capacity(tasks), Vec::with_capacity(tasks));
         while let Some(published) = publishes.join_next().await {
-            let (id, before, after) = published.map_err(|e| BenchError::Stuck(e.to_string()))??;
+            let (id, before, after) = published.map_err(|e| BenchError::TimedOut(e.to_string()))??;
             times.push(after.duration_since(before));
             taken.insert(id, after);
         }
@@ -165,10 +169,12 @@ async fn others_wait(venue: &Arc<Venue>, others: &[Owner], crowd: Crowd) -> Resu
     let receiving = async {
         let mut ended = Vec::with_capacity(tasks);
         while ended.len() < tasks {
-            let next = tokio::time::timeout(PATIENCE, completions.next()).await;
+            let next = tokio::time::timeout(STALL_LIMIT, completions.next()).await;
             let Ok(Some(body)) = next else {
                 let ended = ended.len();
-                return Err(BenchError::Stuck(format!("{ended} of {tasks} tasks ended, then none for {PATIENCE:?}")));
+                return Err(BenchError::TimedOut(format!(
+                    "{ended} of {tasks} tasks ended, then none for {STALL_LIMIT:?}"
+                )));
             };
             if let Ok(completion) = serde_json::from_slice::<Completion>(&body) {
                 ended.push((completion.id.to_string(), Instant::now()));
@@ -178,15 +184,15 @@ async fn others_wait(venue: &Arc<Venue>, others: &[Owner], crowd: Crowd) -> Resu
     };
     let ((taken, times), ended) = tokio::try_join!(publishing, receiving)?;
     let wait = |(id, at): &(String, Instant)| Some(at.duration_since(*taken.get(id)?).saturating_sub(crowd.model));
-    let wait = Percentiles::of(ended.iter().filter_map(wait).collect());
-    Ok(TaskWaits { publish: Percentiles::of(times), wait })
+    let wait = Percentiles::from_times(ended.iter().filter_map(wait).collect());
+    Ok(TaskWaits { publish: Percentiles::from_times(times), wait })
 }
 
 /// Submits the one owner's tasks as fast as the queue accepts them, and counts those that end. Returns only an error.
-async fn greed(
+async fn submit_backlog(
     venue: &Arc<Venue>,
     one: &Owner,
-    crowd: Crowd,
+    crowd: FairnessLoad,
     published: &AtomicUsize,
     ended: &AtomicUsize,
 ) -> Result<(), BenchError> {
@@ -196,7 +202,7 @@ async fn greed(
     let publishing = stream::iter(0..crowd.backlog)
         .map(|n| task(one, &format!("{run}-{n}"), &inbox))
         .map(async |message| venue.bus.publish(&message).await)
-        .buffer_unordered(WINDOW)
+        .buffer_unordered(UNACKNOWLEDGED_MAX)
         .try_for_each(async |()| {
             published.fetch_add(1, Ordering::Relaxed);
             Ok(())

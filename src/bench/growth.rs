@@ -1,8 +1,8 @@
 //! `bench growth`: measures the bytes that reach disks per turn of one session whose context grows with every turn.
 
-use super::cost::Spent;
-use super::ledger::{GROWN, line, task};
-use super::{BenchError, Probe};
+use super::cost::UsageDelta;
+use super::ledger::{GROWTH_BYTES, task, unique_line};
+use super::{BenchError, CostProbe};
 use crate::domain::agent::AgentConfig;
 use crate::domain::authority::Authority;
 use crate::domain::ids::{AgentId, Owner, SessionKey};
@@ -22,7 +22,7 @@ use std::sync::Arc;
 /// Turns over which the mean is taken: from four before the turn to five after it.
 const WINDOW: (usize, usize) = (4, 5);
 /// Turns around which the mean is taken, besides the last one.
-const PLACES: [usize; 2] = [10, 100];
+const MEASURED_TURNS: [usize; 2] = [10, 100];
 
 /// Result of `bench growth`.
 #[derive(Debug, Clone, Serialize)]
@@ -61,18 +61,18 @@ pub struct WrittenBytes {
 
 /// Returns why this number of turns can't be measured.
 pub fn growth_problem(turns: usize) -> Option<String> {
-    let least = PLACES[0] + WINDOW.0 + WINDOW.1 + 1;
-    let most = CONTEXT_BYTES_RANGE.end() / 2 / GROWN;
+    let least = MEASURED_TURNS[0] + WINDOW.0 + WINDOW.1 + 1;
+    let most = CONTEXT_BYTES_RANGE.end() / 2 / GROWTH_BYTES;
     let legal = (least..=most).contains(&turns);
     (!legal).then(|| format!("`--turns`: expected {least} to {most}, got {turns}: the last ten are held against the 10th, and a prompt has an end"))
 }
 
 /// Measures the written bytes. A worker must be running in this process; every turn is a task and a commit.
-pub async fn written(
+pub async fn measure_growth(
     venue: &Arc<Venue>,
     owner: &Owner,
     turns: usize,
-    probe: &Probe,
+    probe: &CostProbe,
 ) -> Result<GrowthReport, BenchError> {
     // A store in use has the session and the context of earlier runs.
     let run = ingress::fresh_id();
@@ -85,48 +85,54 @@ pub async fn written(
         "context": [{"ref": context, "budget": CONTEXT_BYTES_RANGE.end()}],
         "contextBudget": {"bytes": CONTEXT_BYTES_RANGE.end()},
     });
-    let config = AgentConfig::parse(&config).map_err(|e| BenchError::Stuck(e.to_string()))?;
-    agents::apply(venue, owner, &session.agent, &config, true, &Authority::unlimited()).await?;
+    let config = AgentConfig::parse(&config).map_err(|e| BenchError::TimedOut(e.to_string()))?;
+    agents::apply(venue, owner, &session.agent, &config, true, &Authority::without_limits()).await?;
     let (before, after) = WINDOW;
     let apart = before + after + 1;
-    let mut places: Vec<usize> = PLACES.into_iter().filter(|place| place + apart <= turns).collect();
+    let mut places: Vec<usize> = MEASURED_TURNS.into_iter().filter(|place| place + apart <= turns).collect();
     places.push(turns);
-    let (mut found, mut begun) = (Vec::new(), probe.look());
+    let (mut found, mut begun) = (Vec::new(), probe.sample());
     for turn in 1..=turns + after {
         if places.iter().any(|place| turn + before == *place) {
-            begun = probe.look();
+            begun = probe.sample();
         }
         grow(venue, owner, &context, turn).await?;
         task(venue, owner, &session, format!("{run}-{turn}")).await?;
         if let Some(place) = places.iter().find(|place| turn == **place + after) {
-            let now = probe.look();
+            let now = probe.sample();
             let record = keys::turn(&session, *place as u64);
             let record: Option<TurnRecord> = venue.store.get(owner, &record).await?;
             let prompt = record.map_or(0, |record| record.usage.input);
-            found.push(at(*place, prompt, &now.since(&begun, apart)));
+            found.push(turn_bytes(*place, prompt, &now.usage_per_task(&begun, apart)));
         }
     }
     let all = || found.iter().map(|turn| turn.written_bytes_per_turn);
     let (largest, smallest) = (all().fold(0.0, f64::max), all().fold(f64::INFINITY, f64::min));
     let largest_to_smallest = (smallest > 0.0).then(|| largest / smallest);
-    Ok(GrowthReport { grown_bytes_per_turn: GROWN, turns: found, largest_to_smallest })
+    Ok(GrowthReport { grown_bytes_per_turn: GROWTH_BYTES, turns: found, largest_to_smallest })
 }
 
-fn at(turn: usize, prompt_tokens: u64, spent: &Spent<'_>) -> TurnBytes {
+fn turn_bytes(turn: usize, prompt_tokens: u64, spent: &UsageDelta<'_>) -> TurnBytes {
     let written = spent
         .processes()
         .map(|(process, used)| WrittenBytes { process, written_bytes_per_turn: used.map(|(_, written)| written) });
     let processes: Vec<_> = written.collect();
     let known = processes.iter().filter_map(|process| process.written_bytes_per_turn);
-    TurnBytes { turn, context_bytes: turn * GROWN, prompt_tokens, written_bytes_per_turn: known.sum(), processes }
+    TurnBytes {
+        turn,
+        context_bytes: turn * GROWTH_BYTES,
+        prompt_tokens,
+        written_bytes_per_turn: known.sum(),
+        processes,
+    }
 }
 
 /// Adds a document to the context; existing ones are not rewritten.
 async fn grow(venue: &Venue, owner: &Owner, context: &str, turn: usize) -> Result<(), BenchError> {
     let tree = Workspace::new(Arc::clone(&venue.store), owner.clone(), Scope::default());
-    let stuck = |error: String| BenchError::Stuck(error);
+    let stuck = |error: String| BenchError::TimedOut(error);
     let path = Path::parse(&format!("{context}/{turn:04}")).map_err(|e| stuck(e.to_string()))?;
-    let op = WriteOp::Write { path, value: line(turn as u64).into(), expect: None };
+    let op = WriteOp::Write { path, value: unique_line(turn as u64).into(), expect: None };
     tree.apply_now(venue.now(), &op).await.map(drop).map_err(|e| stuck(e.to_string()))
 }
 

@@ -1,10 +1,10 @@
 //! `bench idle`: measures what a fleet without work uses.
 
-use super::{BenchError, Probe, raw, usage, user};
+use super::{BenchError, CostProbe, raw, usage, user};
 use crate::domain::agent::AgentConfig;
 use crate::domain::authority::Authority;
 use crate::domain::ids::{AgentId, Owner, SessionKey};
-use crate::store::After;
+use crate::store::LeaseUse;
 use crate::venue::Venue;
 use crate::venue::agents;
 use futures::{StreamExt, TryStreamExt, stream};
@@ -16,19 +16,19 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Agents that are created at the same time.
-const WINDOW: usize = 64;
+const CREATIONS_AT_ONCE: usize = 64;
 
 /// Pause before the first sample, so that work left by the creation is done.
-const REST: Duration = Duration::from_secs(2);
+const SETTLING_PAUSE: Duration = Duration::from_secs(2);
 
 /// Agents, and sessions, at most: creating more takes longer than a measurement should.
-const MOST: usize = 1_000_000;
+const SESSIONS_MAX: usize = 1_000_000;
 
 /// Sleep of the sessions: none wakes during the measurement.
-const SLEEP: Duration = Duration::from_hours(24 * 365);
+const SLEEP_TIME: Duration = Duration::from_hours(24 * 365);
 
 /// Range of the measured time in seconds.
-const SECONDS: RangeInclusive<u64> = 1..=86_400;
+const MEASURED_SECONDS: RangeInclusive<u64> = 1..=86_400;
 
 /// Size of the idle fleet, and the measured time.
 #[derive(Debug, Clone, Copy)]
@@ -80,7 +80,7 @@ pub struct IdleProcess {
 }
 
 /// Measures how long the next process takes to open what this one has left.
-pub async fn opening<T>(open: impl Future<Output = T>) -> (T, Duration) {
+pub async fn time_opening<T>(open: impl Future<Output = T>) -> (T, Duration) {
     let start = Instant::now();
     (open.await, start.elapsed())
 }
@@ -90,16 +90,17 @@ pub fn idle_problem(IdleFleet { owners, agents, sessions, time }: IdleFleet) -> 
     if owners == 0 || agents == 0 {
         return Some("expected at least one owner and one agent of each".to_owned());
     }
-    if owners.saturating_mul(agents) > MOST {
-        return Some(format!("expected at most {MOST} agents in all, got {owners} owners with {agents} each"));
+    if owners.saturating_mul(agents) > SESSIONS_MAX {
+        return Some(format!("expected at most {SESSIONS_MAX} agents in all, got {owners} owners with {agents} each"));
     }
     let all = owners.saturating_mul(agents).saturating_mul(sessions);
-    if all > MOST {
-        return Some(format!("expected at most {MOST} sessions in all, got {all}"));
+    if all > SESSIONS_MAX {
+        return Some(format!("expected at most {SESSIONS_MAX} sessions in all, got {all}"));
     }
     let seconds = time.as_secs();
-    (!SECONDS.contains(&seconds))
-        .then(|| format!("`--seconds`: expected {} to {}, got {seconds}", SECONDS.start(), SECONDS.end()))
+    (!MEASURED_SECONDS.contains(&seconds)).then(|| {
+        format!("`--seconds`: expected {} to {}, got {seconds}", MEASURED_SECONDS.start(), MEASURED_SECONDS.end())
+    })
 }
 
 /// Measures the usage. A worker must be running in this process.
@@ -107,7 +108,7 @@ pub async fn idle(
     venue: &Arc<Venue>,
     owner: &Owner,
     fleet: IdleFleet,
-    probe: &Probe,
+    probe: &CostProbe,
 ) -> Result<IdleReport, BenchError> {
     let config = json!({
         "systemPrompt": "You wait.",
@@ -115,21 +116,22 @@ pub async fn idle(
         // All sessions of the agent hold a lease at once while they are created.
         "concurrency": 100_000,
     });
-    let config = AgentConfig::parse(&config).map_err(|e| BenchError::Stuck(e.to_string()))?;
+    let config = AgentConfig::parse(&config).map_err(|e| BenchError::TimedOut(e.to_string()))?;
     let IdleFleet { owners, agents, sessions, time } = fleet;
-    let making = (0..owners * agents).map(|n| make(venue, owner, &config, (n / agents, n % agents)));
-    stream::iter(making).buffer_unordered(WINDOW).try_collect::<()>().await?;
+    let making = (0..owners * agents).map(|n| create_agent(venue, owner, &config, (n / agents, n % agents)));
+    stream::iter(making).buffer_unordered(CREATIONS_AT_ONCE).try_collect::<()>().await?;
     let awake = usage::resident();
     let all = owners * agents * sessions;
-    let sleeping = (0..all).map(|n| sleep(venue, owner, (n / sessions / agents, n / sessions % agents, n % sessions)));
-    stream::iter(sleeping).buffer_unordered(WINDOW).try_collect::<()>().await?;
-    tokio::time::sleep(REST).await;
+    let sleeping = (0..all)
+        .map(|n| create_sleeping_session(venue, owner, (n / sessions / agents, n / sessions % agents, n % sessions)));
+    stream::iter(sleeping).buffer_unordered(CREATIONS_AT_ONCE).try_collect::<()>().await?;
+    tokio::time::sleep(SETTLING_PAUSE).await;
     let bytes_per_session = usage::resident().saturating_sub(awake).checked_div(all as u64);
 
-    let (start, before) = (Instant::now(), probe.look());
+    let (start, before) = (Instant::now(), probe.sample());
     tokio::time::sleep(time).await;
-    let (seconds, after) = (start.elapsed().as_secs_f64(), probe.look());
-    let spent = after.during(&before, seconds);
+    let (seconds, after) = (start.elapsed().as_secs_f64(), probe.sample());
+    let spent = after.usage_per_second(&before, seconds);
     let (store, bus) = (spent.store(), spent.bus());
     let processes = spent.processes().map(|(process, used)| IdleProcess {
         process,
@@ -151,28 +153,32 @@ pub async fn idle(
 }
 
 /// Creates one agent of one owner.
-async fn make(
+async fn create_agent(
     venue: &Venue,
     owner: &Owner,
     config: &AgentConfig,
     (of, number): (usize, usize),
 ) -> Result<(), BenchError> {
-    agents::apply(venue, &one_of(owner, of), &agent(number), config, true, &Authority::unlimited()).await?;
+    agents::apply(venue, &idle_owner(owner, of), &agent(number), config, true, &Authority::without_limits()).await?;
     Ok(())
 }
 
 /// Creates one session with a pending event and lets it sleep.
-async fn sleep(venue: &Venue, owner: &Owner, (of, of_agent, number): (usize, usize, usize)) -> Result<(), BenchError> {
+async fn create_sleeping_session(
+    venue: &Venue,
+    owner: &Owner,
+    (of, of_agent, number): (usize, usize, usize),
+) -> Result<(), BenchError> {
     let session = format!("s{number}").parse().expect("a legal id");
     let session = SessionKey { agent: agent(of_agent), session };
-    let granted = raw::grant(venue, &one_of(owner, of), session).await?;
+    let granted = raw::grant(venue, &idle_owner(owner, of), session).await?;
     let now = venue.now();
-    let then = After::Release { arrivals: granted.arrivals, due: Some(now.plus(SLEEP)), backoff: false };
+    let then = LeaseUse::Release { arrivals: granted.arrivals, due: Some(now.plus(SLEEP_TIME)), backoff: false };
     venue.store.release(now, &granted.lease, then).await?;
     Ok(())
 }
 
-fn one_of(owner: &Owner, number: usize) -> Owner {
+fn idle_owner(owner: &Owner, number: usize) -> Owner {
     user(owner, &format!("idle-{number}"))
 }
 

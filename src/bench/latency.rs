@@ -1,6 +1,6 @@
 //! `bench latency`: measures one task at a time, from publish to completion.
 
-use super::{BenchError, BenchPlan, Percentiles, Probe, TaskCost, load};
+use super::{BenchError, BenchPlan, CostProbe, Percentiles, TaskCost, load};
 use crate::domain::ids::Owner;
 use crate::venue::Venue;
 use serde::Serialize;
@@ -24,13 +24,13 @@ pub async fn latency(
     venue: &Arc<Venue>,
     owner: &Owner,
     plan: &BenchPlan,
-    probe: &Probe,
+    probe: &CostProbe,
 ) -> Result<LatencyReport, BenchError> {
     load::agents(venue, owner, plan).await?;
     let run = crate::ingress::fresh_id();
-    let before = probe.look();
+    let before = probe.sample();
     let times = load::run(venue, owner, run.as_str(), plan, true).await?;
-    let after = probe.look();
-    let cost = TaskCost::of(&after.since(&before, plan.tasks));
-    Ok(LatencyReport { tasks: plan.tasks, times: Percentiles::of(times), cost })
+    let after = probe.sample();
+    let cost = TaskCost::from_usage(&after.usage_per_task(&before, plan.tasks));
+    Ok(LatencyReport { tasks: plan.tasks, times: Percentiles::from_times(times), cost })
 }

@@ -24,12 +24,12 @@ use std::time::Duration;
 /// every 50 turns counts where it falls into them.
 const WINDOW: (u64, u64) = (4, 5);
 /// Bytes that the context grows by in a turn.
-pub(super) const GROWN: usize = 1_000;
+pub(super) const GROWTH_BYTES: usize = 1_000;
 /// Longest time of a turn.
-const PATIENCE: Duration = Duration::from_mins(1);
+const TURN_TIME_LIMIT: Duration = Duration::from_mins(1);
 /// Durable bytes around one turn: keys and values of turn record, timeline, manifest and parts.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Growth {
+pub struct DurableGrowth {
     /// Number of the turn.
     pub turn: u64,
     /// Mean over the ten turns around it.
@@ -42,7 +42,7 @@ pub struct Growth {
 
 /// Measures the bytes around these turns, which ascend and lie apart. A worker must be running in this process; every
 /// turn is a task and a commit. `owner` should have nothing else.
-pub async fn growth(venue: &Arc<Venue>, owner: &Owner, around: &[u64]) -> Result<Vec<Growth>, BenchError> {
+pub async fn growth(venue: &Arc<Venue>, owner: &Owner, around: &[u64]) -> Result<Vec<DurableGrowth>, BenchError> {
     let agent: AgentId = "bench-growth".parse().expect("a legal id");
     let session = SessionKey { agent, session: "main".parse().expect("a legal id") };
     let config = json!({
@@ -50,25 +50,25 @@ pub async fn growth(venue: &Arc<Venue>, owner: &Owner, around: &[u64]) -> Result
         "model": {"provider": "scripted", "name": "echo"},
         "context": ["w/bench/growth"],
     });
-    let config = AgentConfig::parse(&config).map_err(|e| BenchError::Stuck(e.to_string()))?;
-    agents::apply(venue, owner, &session.agent, &config, true, &Authority::unlimited()).await?;
+    let config = AgentConfig::parse(&config).map_err(|e| BenchError::TimedOut(e.to_string()))?;
+    agents::apply(venue, owner, &session.agent, &config, true, &Authority::without_limits()).await?;
     let (before, after) = WINDOW;
     let run = ingress::fresh_id();
     let (mut found, mut begun) = (Vec::new(), (0, 0));
     for turn in 1..=around.iter().max().map_or(0, |last| last + after) {
         if around.iter().any(|at| turn + before == *at) {
-            begun = durable(venue, owner, &session).await?;
+            begun = durable_bytes(venue, owner, &session).await?;
         }
         grow(venue, owner, turn).await?;
         task(venue, owner, &session, format!("{run}-{turn}")).await?;
         if let Some(at) = around.iter().find(|at| turn == **at + after) {
-            let now = durable(venue, owner, &session).await?;
+            let now = durable_bytes(venue, owner, &session).await?;
             let mean = |now: u64, begun: u64| (now - begun) / (before + after + 1);
-            found.push(Growth {
+            found.push(DurableGrowth {
                 turn: *at,
                 bytes_per_turn: mean(now.0 + now.1, begun.0 + begun.1),
                 ledger_bytes_per_turn: mean(now.1, begun.1),
-                context_bytes: at * GROWN as u64,
+                context_bytes: at * GROWTH_BYTES as u64,
             });
         }
     }
@@ -76,24 +76,24 @@ pub async fn growth(venue: &Arc<Venue>, owner: &Owner, around: &[u64]) -> Result
 }
 
 /// Makes a line of text that no other turn has.
-pub(super) fn line(turn: u64) -> String {
+pub(super) fn unique_line(turn: u64) -> String {
     let mut seed = turn.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
     let mut text = format!("note {turn}:");
-    while text.len() < GROWN {
+    while text.len() < GROWTH_BYTES {
         seed ^= seed << 13;
         seed ^= seed >> 7;
         seed ^= seed << 17;
         let _ = write!(text, " {:x}", seed >> 40);
     }
-    text.truncate(GROWN);
+    text.truncate(GROWTH_BYTES);
     text
 }
 
 async fn grow(venue: &Venue, owner: &Owner, turn: u64) -> Result<(), BenchError> {
     let tree = Workspace::new(Arc::clone(&venue.store), owner.clone(), Scope::default());
-    let stuck = |error: String| BenchError::Stuck(error);
+    let stuck = |error: String| BenchError::TimedOut(error);
     let path = Path::parse("w/bench/growth").map_err(|e| stuck(e.to_string()))?;
-    let op = WriteOp::Append { path, value: line(turn).into() };
+    let op = WriteOp::Append { path, value: unique_line(turn).into() };
     tree.apply_now(venue.now(), &op).await.map(drop).map_err(|e| stuck(e.to_string()))
 }
 
@@ -103,18 +103,18 @@ pub(super) async fn task(
     session: &SessionKey,
     id: String,
 ) -> Result<(), BenchError> {
-    task_with(venue, owner, session, id, json!("go on")).await
+    complete_task(venue, owner, session, id, json!("go on")).await
 }
 
 /// Submits a task and waits for its end.
-pub(super) async fn task_with(
+pub(super) async fn complete_task(
     venue: &Arc<Venue>,
     owner: &Owner,
     session: &SessionKey,
     id: String,
     input: Value,
 ) -> Result<(), BenchError> {
-    let stuck = |what: &str| BenchError::Stuck(format!("task `{id}` {what}"));
+    let stuck = |what: &str| BenchError::TimedOut(format!("task `{id}` {what}"));
     let arrival = Arrival {
         owner: owner.clone(),
         agent: session.agent.clone(),
@@ -127,7 +127,7 @@ pub(super) async fn task_with(
         may_override: false,
     };
     let job = ingress::submit(venue, &arrival).await?.job.ok_or_else(|| stuck("has no job"))?;
-    let job = jobs::wait(venue, owner, &job, PATIENCE).await?;
+    let job = jobs::wait(venue, owner, &job, TURN_TIME_LIMIT).await?;
     match job {
         Some(job) if job.status.is_terminal() => Ok(()),
         Some(_) | None => Err(stuck("has not ended")),
@@ -135,7 +135,7 @@ pub(super) async fn task_with(
 }
 
 /// Returns the bytes of the session's turn records, and of its ledger.
-async fn durable(venue: &Venue, owner: &Owner, session: &SessionKey) -> Result<(u64, u64), BenchError> {
+async fn durable_bytes(venue: &Venue, owner: &Owner, session: &SessionKey) -> Result<(u64, u64), BenchError> {
     let records = bytes(venue, owner, &keys::turns(session)).await?;
     let timeline = bytes(venue, owner, &keys::timeline(&session.agent)).await?;
     let manifests = bytes(venue, owner, &keys::ledgers(session)).await?;

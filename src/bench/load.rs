@@ -6,7 +6,7 @@ use crate::domain::authority::Authority;
 use crate::domain::event::Completion;
 use crate::domain::ids::{AgentId, Owner};
 use crate::domain::job::JobStatus;
-use crate::domain::message::{Address, InKind, Message};
+use crate::domain::message::{BusMessage, InboundKind, MessageAddress};
 use crate::venue::Venue;
 use crate::venue::agents;
 use futures::{StreamExt, stream};
@@ -15,10 +15,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Publishes that are unacknowledged at the same time.
-const WINDOW: usize = 256;
+const UNACKNOWLEDGED_MAX: usize = 256;
 
 /// Time without a completion after which the run fails.
-const PATIENCE: Duration = Duration::from_mins(1);
+const STALL_LIMIT: Duration = Duration::from_mins(1);
 
 /// Returns the name of the `n`th agent.
 pub(super) fn agent(n: usize) -> AgentId {
@@ -26,7 +26,7 @@ pub(super) fn agent(n: usize) -> AgentId {
 }
 
 /// Returns the owner of the `n`th agent.
-pub(super) fn owner_of(owner: &Owner, owners: usize, n: usize) -> Owner {
+pub(super) fn nth_owner(owner: &Owner, owners: usize, n: usize) -> Owner {
     if owners < 2 { owner.clone() } else { user(owner, &format!("bench-{}", n % owners)) }
 }
 
@@ -34,8 +34,15 @@ pub(super) fn owner_of(owner: &Owner, owners: usize, n: usize) -> Owner {
 pub(super) async fn agents(venue: &Venue, owner: &Owner, plan: &BenchPlan) -> Result<(), BenchError> {
     let config = plan.shape.agent(plan.tasks)?;
     for n in 0..plan.agents {
-        agents::apply(venue, &owner_of(owner, plan.owners, n), &agent(n), &config, false, &Authority::unlimited())
-            .await?;
+        agents::apply(
+            venue,
+            &nth_owner(owner, plan.owners, n),
+            &agent(n),
+            &config,
+            false,
+            &Authority::without_limits(),
+        )
+        .await?;
     }
     Ok(())
 }
@@ -53,8 +60,12 @@ pub(super) async fn run(
     let inbox = format!("_INBOX.bench.{run}");
     let mut completions = venue.bus.listen(&LiveSubject::Reply(inbox.clone())).await?;
     let mut started: HashMap<String, Instant> = HashMap::with_capacity(tasks);
-    let message = |n: usize| Message {
-        to: Address::In { owner: owner_of(owner, owners, n % agents), agent: agent(n % agents), kind: InKind::Task },
+    let message = |n: usize| BusMessage {
+        to: MessageAddress::In {
+            owner: nth_owner(owner, owners, n % agents),
+            agent: agent(n % agents),
+            kind: InboundKind::Task,
+        },
         id: Some(format!("{run}-{n}")),
         body: shape.submission(n, &format!("{run}-{n}"), &inbox),
     };
@@ -78,7 +89,7 @@ pub(super) async fn run(
                     bus.publish(&message).await.map(|()| (n, at))
                 }
             })
-            .buffer_unordered(WINDOW);
+            .buffer_unordered(UNACKNOWLEDGED_MAX);
         let mut all = Vec::with_capacity(tasks);
         while let Some(done) = published.next().await {
             all.push(done?);
@@ -88,10 +99,10 @@ pub(super) async fn run(
     let mut arrived: Vec<(String, Instant)> = Vec::with_capacity(tasks);
     let receiving = async {
         while arrived.len() < tasks {
-            let next = tokio::time::timeout(PATIENCE, completions.next()).await;
+            let next = tokio::time::timeout(STALL_LIMIT, completions.next()).await;
             let Ok(Some(body)) = next else {
-                return Err(BenchError::Stuck(format!(
-                    "{} of {tasks} tasks completed, then none for {PATIENCE:?}",
+                return Err(BenchError::TimedOut(format!(
+                    "{} of {tasks} tasks completed, then none for {STALL_LIMIT:?}",
                     arrived.len()
                 )));
             };
@@ -116,9 +127,9 @@ async fn receive(
     until: usize,
 ) -> Result<(), BenchError> {
     while times.len() < until {
-        let next = tokio::time::timeout(PATIENCE, completions.next()).await;
+        let next = tokio::time::timeout(STALL_LIMIT, completions.next()).await;
         let Ok(Some(body)) = next else {
-            return Err(BenchError::Stuck(format!("a task has not completed within {PATIENCE:?}")));
+            return Err(BenchError::TimedOut(format!("a task has not completed within {STALL_LIMIT:?}")));
         };
         if let Ok(completion) = serde_json::from_slice::<Completion>(&body)
             && let Some(at) = started.remove(completion.id.as_str())
@@ -136,5 +147,5 @@ fn complete(Completion { id, result, .. }: Completion) -> Result<String, BenchEr
         return Ok(id.to_string());
     }
     let error = result.error.unwrap_or_default();
-    Err(BenchError::Stuck(format!("task `{id}` is {}: {error}", result.status.as_str())))
+    Err(BenchError::TimedOut(format!("task `{id}` is {}: {error}", result.status.as_str())))
 }

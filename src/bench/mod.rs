@@ -20,16 +20,16 @@ mod turns;
 mod usage;
 
 pub use context::{ContextReport, context};
-pub use cost::{Fsyncs, Probe, ProcessCost, TaskCost};
-pub use fairness::{Crowd, FairnessReport, fairness};
-pub use growth::{GrowthReport, TurnBytes, WrittenBytes, growth_problem, written};
-pub use idle::{IdleFleet, IdleProcess, IdleReport, idle, idle_problem, opening};
+pub use cost::{CostProbe, Fsyncs, ProcessCost, TaskCost};
+pub use fairness::{FairnessLoad, FairnessReport, fairness};
+pub use growth::{GrowthReport, TurnBytes, WrittenBytes, growth_problem, measure_growth};
+pub use idle::{IdleFleet, IdleProcess, IdleReport, idle, idle_problem, time_opening};
 pub use latency::latency;
-pub use ledger::{Growth, growth};
+pub use ledger::{DurableGrowth, growth};
 pub use prefix::{KeptPrefix, PrefixReport, prefix, rules as prefix_rules};
-pub use readers::{ReaderCrowd, ReadersReport, readers};
+pub use readers::{ReadersLoad, ReadersReport, readers};
 pub use servers::BenchServer;
-pub use sessions::{Fleet, RULES as SESSION_RULES, SessionsReport, sessions};
+pub use sessions::{RULES as SESSION_RULES, SessionFleet, SessionsReport, sessions};
 pub use shape::{TaskSession, TaskShape};
 pub use turns::turns;
 
@@ -74,7 +74,7 @@ pub enum BenchError {
     Audit(#[from] crate::upkeep::audit::AuditError),
     /// A step did not end in time, or was not possible.
     #[error("{0}")]
-    Stuck(String),
+    TimedOut(String),
 }
 
 /// Returns another owner of the same tenant.
@@ -94,7 +94,7 @@ pub struct Percentiles {
 }
 
 impl Percentiles {
-    fn of(mut all: Vec<Duration>) -> Self {
+    fn from_times(mut all: Vec<Duration>) -> Self {
         all.sort_unstable();
         let at = |share: usize| all.get((all.len() * share / 1000).min(all.len().saturating_sub(1)));
         let ms = |time: Option<&Duration>| time.map_or(0.0, |t| t.as_secs_f64() * 1000.0);
@@ -108,7 +108,7 @@ mod tests {
 
     #[test]
     fn percentiles_are_those_of_the_sorted_times() {
-        let times = Percentiles::of((1..=100).rev().map(Duration::from_millis).collect());
+        let times = Percentiles::from_times((1..=100).rev().map(Duration::from_millis).collect());
         assert_eq!(times, Percentiles { p50_ms: 51.0, p99_ms: 100.0, p999_ms: 100.0 });
     }
 }

@@ -2,7 +2,7 @@
 //! cache can reuse.
 
 use super::BenchError;
-use super::ledger::task_with;
+use super::ledger::complete_task;
 use crate::domain::agent::AgentConfig;
 use crate::domain::authority::Authority;
 use crate::domain::chat::ModelRequest;
@@ -86,7 +86,7 @@ pub async fn prefix(venue: &Arc<Venue>, owner: &Owner) -> Result<PrefixReport, B
 }
 
 async fn session(venue: &Arc<Venue>, owner: &Owner, name: &str, writes: &str) -> Result<KeptPrefix, BenchError> {
-    let stuck = |error: String| BenchError::Stuck(error);
+    let stuck = |error: String| BenchError::TimedOut(error);
     // A store in use has the sessions of earlier runs.
     let run = ingress::fresh_id();
     let agent: AgentId = "bench-prefix".parse().expect("a legal id");
@@ -97,7 +97,7 @@ async fn session(venue: &Arc<Venue>, owner: &Owner, name: &str, writes: &str) ->
         "context": ["w/bench/policy", {"text": "Amounts are in euros.", "label": "units"}, "w/bench/invoice"],
     });
     let config = AgentConfig::parse(&config).map_err(|e| stuck(e.to_string()))?;
-    agents::apply(venue, owner, &session.agent, &config, true, &Authority::unlimited()).await?;
+    agents::apply(venue, owner, &session.agent, &config, true, &Authority::without_limits()).await?;
     for path in ["w/bench/first", "w/bench/second"] {
         write(venue, owner, path, "A note of last week. ".repeat(12)).await?;
     }
@@ -112,7 +112,7 @@ async fn session(venue: &Arc<Venue>, owner: &Owner, name: &str, writes: &str) ->
         if name == "changing" {
             write(venue, owner, writes, format!("{n}.0 {filler}")).await?;
         }
-        task_with(venue, owner, &session, format!("{run}-{n}"), input).await?;
+        complete_task(venue, owner, &session, format!("{run}-{n}"), input).await?;
     }
     let mut requests = Vec::new();
     for turn in 1..=TURNS * TASKS as u64 {
@@ -122,12 +122,12 @@ async fn session(venue: &Arc<Venue>, owner: &Owner, name: &str, writes: &str) ->
         let built = assemble(&inputs).map_err(|refused| stuck(refused.error.to_string()))?;
         requests.push(bytes(&built.request));
     }
-    Ok(kept(&requests))
+    Ok(common_prefixes(&requests))
 }
 
 async fn write(venue: &Venue, owner: &Owner, path: &str, value: impl Into<Value>) -> Result<(), BenchError> {
     let tree = Workspace::new(Arc::clone(&venue.store), owner.clone(), Scope::default());
-    let stuck = |error: String| BenchError::Stuck(error);
+    let stuck = |error: String| BenchError::TimedOut(error);
     let path = Path::parse(path).map_err(|e| stuck(e.to_string()))?;
     let op = WriteOp::Write { path, value: value.into(), expect: None };
     tree.apply_now(venue.now(), &op).await.map(drop).map_err(|e| stuck(e.to_string()))
@@ -140,7 +140,7 @@ fn bytes(request: &ModelRequest) -> String {
     front.into_iter().chain(messages).collect::<Vec<_>>().join("\n")
 }
 
-fn kept(requests: &[String]) -> KeptPrefix {
+fn common_prefixes(requests: &[String]) -> KeptPrefix {
     let common = |before: &str, now: &str| before.bytes().zip(now.bytes()).take_while(|(a, b)| a == b).count();
     #[expect(clippy::cast_precision_loss, reason = "bytes of a prompt")]
     let percent = |before: &str, now: &str| common(before, now) as f64 * 100.0 / before.len().max(1) as f64;
@@ -163,7 +163,7 @@ mod tests {
     #[test]
     fn the_common_prefix_is_in_percent_of_the_request_before() {
         let requests = ["aaaaaaaaaa", "aaaaaaaabbbbbbbbbbbb", "aaaaaaaabb"].map(str::to_owned);
-        let found = kept(&requests);
+        let found = common_prefixes(&requests);
         assert_eq!(found.percent, [80.0, 50.0]);
         assert_eq!((found.min_percent, found.median_percent, found.last_request_bytes), (50.0, 80.0, 10));
     }

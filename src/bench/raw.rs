@@ -1,13 +1,13 @@
 //! The raw commit rate: commits of the size of a turn's, one after the other per session, without anything around them.
 
 use super::BenchError;
-use crate::domain::event::order;
+use crate::domain::event::mailbox_key;
 use crate::domain::event::{Event, Payload};
 use crate::domain::ids::{EventId, Owner, SessionKey, sha256_hex};
 use crate::domain::priority::Priority;
 use crate::store::{
-    Admit, After, Commit, Committed, DocWrite, EventKind, Grant, Lease, LeaseOutcome, LeaseRequest, NewEvent, Store,
-    keys,
+    Admit, Commit, CommitOutcome, DocWrite, EventKind, Grant, Lease, LeaseOutcome, LeaseRequest, LeaseUse, NewEvent,
+    Store, keys,
 };
 use crate::venue::Venue;
 use bytes::Bytes;
@@ -20,7 +20,7 @@ const RECORD: usize = 900;
 const STATE: usize = 60;
 
 /// Measures the commits per second of `sessions` at the same time.
-pub(super) async fn rate(
+pub(super) async fn measure_rate(
     venue: &Arc<Venue>,
     owner: &Owner,
     sessions: usize,
@@ -37,7 +37,7 @@ pub(super) async fn rate(
         tokio::spawn(async move { commits(&*venue.store, &venue, &lease, end).await })
     });
     let mut total = 0u64;
-    for done in try_join_all(loops).await.map_err(|e| BenchError::Stuck(e.to_string()))? {
+    for done in try_join_all(loops).await.map_err(|e| BenchError::TimedOut(e.to_string()))? {
         total += done?;
     }
     #[expect(clippy::cast_precision_loss, reason = "a count of seconds")]
@@ -61,13 +61,13 @@ pub(super) async fn grant(venue: &Venue, owner: &Owner, session: SessionKey) -> 
         body_hash: sha256_hex(&body),
         kind: EventKind::Message,
         job: None,
-        order: order(EventKind::Message, Priority::Normal, now, 0),
+        order: mailbox_key(EventKind::Message, Priority::Normal, now, 0),
         body,
         open: None,
         finish: None,
         outbox: Vec::new(),
-        within: None,
-        asks_way: false,
+        quota: None,
+        may_replace: false,
     };
     let lease = LeaseRequest {
         token: uuid::Uuid::new_v4().simple().to_string(),
@@ -80,7 +80,7 @@ pub(super) async fn grant(venue: &Venue, owner: &Owner, session: SessionKey) -> 
     let admit = Admit { owner: owner.clone(), session, event: Some(event), lease: Some(lease) };
     match venue.store.admit(now, &admit).await?.lease {
         LeaseOutcome::Run(grant) => Ok(*grant),
-        other => Err(BenchError::Stuck(format!("no lease for a session of the measurement: {other:?}"))),
+        other => Err(BenchError::TimedOut(format!("no lease for a session of the measurement: {other:?}"))),
     }
 }
 
@@ -93,18 +93,18 @@ async fn commits(store: &dyn Store, venue: &Venue, lease: &Lease, end: Instant) 
             consume: Vec::new(),
             writes: vec![
                 DocWrite::put(keys::turn(&lease.session, turn), vec![b'x'; RECORD]),
-                DocWrite::mark(keys::timeline_entry(&lease.session, venue.now(), turn)),
+                DocWrite::index_entry(keys::timeline_entry(&lease.session, venue.now(), turn)),
             ],
             status: None,
             finish: Vec::new(),
             outbox: Vec::new(),
             state: Bytes::from(vec![b'x'; STATE]),
             unless_cancelled: None,
-            then: After::Keep,
+            after_commit: LeaseUse::Keep,
         };
         match store.commit(venue.now(), lease, &commit).await? {
-            Committed::Done(_) => {}
-            other => return Err(BenchError::Stuck(format!("a raw commit was refused: {other:?}"))),
+            CommitOutcome::Done(_) => {}
+            other => return Err(BenchError::TimedOut(format!("a raw commit was refused: {other:?}"))),
         }
     }
     Ok(turn)

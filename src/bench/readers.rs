@@ -27,7 +27,7 @@ const BODY_LIMIT: usize = 1 << 20;
 
 /// Load of `bench readers`.
 #[derive(Debug, Clone, Copy)]
-pub struct ReaderCrowd {
+pub struct ReadersLoad {
     /// Concurrent requests of the one owner.
     pub readers: usize,
     /// Approximate size in bytes of the value that it reads.
@@ -54,8 +54,8 @@ pub struct ReadersReport {
 }
 
 /// Measures small requests alone, and beside the large reads of one owner.
-pub async fn readers(venue: &Arc<Venue>, owner: &Owner, crowd: ReaderCrowd) -> Result<ReadersReport, BenchError> {
-    let stuck = |what: &str, error: io::Error| BenchError::Stuck(format!("{what}: {error}"));
+pub async fn readers(venue: &Arc<Venue>, owner: &Owner, crowd: ReadersLoad) -> Result<ReadersReport, BenchError> {
+    let stuck = |what: &str, error: io::Error| BenchError::TimedOut(format!("{what}: {error}"));
     let one = user(owner, "greedy");
     write_values(venue, &one, crowd.bytes).await?;
     let others: Vec<_> = (0..crowd.owners).map(|n| user(owner, &format!("small-{n}"))).collect();
@@ -67,18 +67,18 @@ pub async fn readers(venue: &Arc<Venue>, owner: &Owner, crowd: ReaderCrowd) -> R
     let end = CancellationToken::new();
     let options = HttpOptions::new(format!("http://{address}"), BODY_LIMIT);
     let serving = tokio::spawn(http::serve(listener, Arc::clone(venue), options, end.clone().cancelled_owned()));
-    let small = |others: Vec<Owner>| apart(move || ask_small(address, others, crowd.time));
+    let small = |others: Vec<Owner>| run_on_own_thread(move || measure_small_reads(address, others, crowd.time));
     let measured = async {
         let alone = small(others.clone()).await?;
         let before = Instant::now();
-        let reading = apart(move || read_large(address, one, crowd));
+        let reading = run_on_own_thread(move || read_large(address, one, crowd));
         let (beside, large) = tokio::try_join!(small(others), reading)?;
         Ok::<_, io::Error>((alone, beside, large, before.elapsed()))
     };
     let (alone, beside, large, took) = measured.await.map_err(|e| stuck("a request failed", e))?;
     end.cancel();
-    serving.await.map_err(|e| BenchError::Stuck(e.to_string()))?;
-    let (alone, beside) = (Percentiles::of(alone), Percentiles::of(beside));
+    serving.await.map_err(|e| BenchError::TimedOut(e.to_string()))?;
+    let (alone, beside) = (Percentiles::from_times(alone), Percentiles::from_times(beside));
     let p99_ratio = beside.p99_ms / alone.p99_ms;
     let (served, large_reads_refused) = large;
     let large_reads_per_second = f64::from(served) / took.as_secs_f64();
@@ -87,9 +87,9 @@ pub async fn readers(venue: &Arc<Venue>, owner: &Owner, crowd: ReaderCrowd) -> R
 
 async fn write(venue: &Venue, owner: &Owner, path: &str, value: Value) -> Result<(), BenchError> {
     let tree = Workspace::new(Arc::clone(&venue.store), owner.clone(), Scope::default());
-    let path = Path::parse(path).map_err(|e| BenchError::Stuck(e.to_string()))?;
+    let path = Path::parse(path).map_err(|e| BenchError::TimedOut(e.to_string()))?;
     let written = tree.apply_now(venue.now(), &WriteOp::Write { path, value, expect: None }).await;
-    written.map(drop).map_err(|e| BenchError::Stuck(e.to_string()))
+    written.map(drop).map_err(|e| BenchError::TimedOut(e.to_string()))
 }
 
 /// Writes a map of about so many bytes, in entries that are written one by one.
@@ -103,7 +103,7 @@ async fn write_values(venue: &Venue, owner: &Owner, bytes: usize) -> Result<(), 
 }
 
 /// Runs clients on a thread of their own, so that they don't wait for the server's threads.
-async fn apart<T: Send + 'static, F: Future<Output = io::Result<T>>>(
+async fn run_on_own_thread<T: Send + 'static, F: Future<Output = io::Result<T>>>(
     clients: impl FnOnce() -> F + Send + 'static,
 ) -> io::Result<T> {
     let run = move || tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(clients());
@@ -111,7 +111,7 @@ async fn apart<T: Send + 'static, F: Future<Output = io::Result<T>>>(
 }
 
 /// Sends small reads for all these owners during `time`. Returns how long each took.
-async fn ask_small(address: SocketAddr, owners: Vec<Owner>, time: Duration) -> io::Result<Vec<Duration>> {
+async fn measure_small_reads(address: SocketAddr, owners: Vec<Owner>, time: Duration) -> io::Result<Vec<Duration>> {
     let (until, mut clients) = (Instant::now() + time, JoinSet::new());
     for owner in owners {
         clients.spawn(async move {
@@ -135,7 +135,7 @@ async fn ask_small(address: SocketAddr, owners: Vec<Owner>, time: Duration) -> i
 }
 
 /// Sends large reads for one owner while the others are measured. Returns how many were served, and refused.
-async fn read_large(address: SocketAddr, owner: Owner, crowd: ReaderCrowd) -> io::Result<(u32, u32)> {
+async fn read_large(address: SocketAddr, owner: Owner, crowd: ReadersLoad) -> io::Result<(u32, u32)> {
     let (until, mut clients) = (Instant::now() + crowd.time, JoinSet::new());
     for _ in 0..crowd.readers {
         let owner = owner.clone();

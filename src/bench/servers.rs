@@ -1,6 +1,6 @@
 //! Processes that are measured: this one, and servers that listen on this machine.
 
-use super::usage::{self, Usage};
+use super::usage::{self, ProcessUsage};
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, ToSocketAddrs, UdpSocket};
 
@@ -17,7 +17,7 @@ pub struct BenchServer {
 
 impl BenchServer {
     /// Parses the servers of a URL with a scheme, or of several with commas between; after the first, hosts are enough.
-    pub fn of_urls(program: &'static str, urls: &str, port: u16) -> Vec<Self> {
+    pub fn parse_urls(program: &'static str, urls: &str, port: u16) -> Vec<Self> {
         let of_url = |url: &str| {
             let url = url.trim();
             let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
@@ -36,14 +36,14 @@ impl BenchServer {
 
     fn pid(&self) -> Option<u32> {
         let places = (self.host.as_str(), self.port).to_socket_addrs().ok()?;
-        let here: Vec<IpAddr> = places.map(|place| place.ip()).filter(|ip| is_here(*ip)).collect();
+        let here: Vec<IpAddr> = places.map(|place| place.ip()).filter(|ip| is_local(*ip)).collect();
         let sockets: Vec<String> = listeners(self.port)
             .into_iter()
             .filter(|(ip, _)| ip.is_unspecified() && !here.is_empty() || here.contains(ip))
             .map(|(_, inode)| format!("socket:[{inode}]"))
             .collect();
         // A proxy of a container listens on the same port and does not do the work.
-        pids().into_iter().find(|pid| is_program(*pid, self.program) && holds(*pid, &sockets))
+        pids().into_iter().find(|pid| is_program(*pid, self.program) && has_socket(*pid, &sockets))
     }
 }
 
@@ -58,20 +58,20 @@ pub(super) struct Process {
 
 impl Process {
     /// Returns this process and the servers.
-    pub(super) fn all(servers: &[BenchServer]) -> Vec<Self> {
+    pub(super) fn list_processes(servers: &[BenchServer]) -> Vec<Self> {
         let own = Self { name: "trellis".to_owned(), pid: Some(std::process::id()) };
         let server = |s: &BenchServer| Self { name: format!("{} at {}:{}", s.program, s.host, s.port), pid: s.pid() };
         std::iter::once(own).chain(servers.iter().map(server)).collect()
     }
 
     /// Returns what the process has used so far.
-    pub(super) fn usage(&self) -> Option<Usage> {
-        self.pid.and_then(usage::of)
+    pub(super) fn usage(&self) -> Option<ProcessUsage> {
+        self.pid.and_then(usage::read_usage)
     }
 }
 
 /// Whether an address belongs to this machine.
-fn is_here(ip: IpAddr) -> bool {
+fn is_local(ip: IpAddr) -> bool {
     UdpSocket::bind((ip, 0)).is_ok()
 }
 
@@ -109,7 +109,7 @@ fn is_program(pid: u32, program: &str) -> bool {
     fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|name| name.contains(program))
 }
 
-fn holds(pid: u32, sockets: &[String]) -> bool {
+fn has_socket(pid: u32, sockets: &[String]) -> bool {
     let Ok(entries) = fs::read_dir(format!("/proc/{pid}/fd")) else { return false };
     let mut targets = entries.flatten().filter_map(|entry| fs::read_link(entry.path()).ok());
     targets.any(|target| sockets.iter().any(|socket| target.as_os_str() == socket.as_str()))
@@ -123,7 +123,7 @@ mod tests {
     #[test]
     fn servers_are_those_of_the_urls() {
         let found = |urls: &str| {
-            let all = BenchServer::of_urls("nats", urls, 4222).into_iter();
+            let all = BenchServer::parse_urls("nats", urls, 4222).into_iter();
             all.map(|server| format!("{} {}", server.host, server.port)).collect::<Vec<_>>().join(", ")
         };
         for (urls, expected) in [

@@ -35,17 +35,17 @@ then = { text = "noted" }
 "#;
 
 /// Bytes of each session's task: some pages of a conversation.
-const TOLD: usize = 3_000;
+const TASK_BYTES: usize = 3_000;
 /// Requests that are unanswered at the same time.
-const WINDOW: usize = 256;
+const UNANSWERED_MAX: usize = 256;
 /// Pause between two reads.
-const LOOK: Duration = Duration::from_millis(50);
+const READ_PAUSE: Duration = Duration::from_millis(50);
 /// Time without any progress after which the run fails.
-const PATIENCE: Duration = Duration::from_mins(2);
+const STALL_LIMIT: Duration = Duration::from_mins(2);
 
 /// Numbers of sessions.
 #[derive(Debug, Clone, Copy)]
-pub struct Fleet {
+pub struct SessionFleet {
     /// Sessions paused with an open task that waits for a person.
     pub sleeping: usize,
     /// Sessions in a model call, all at once.
@@ -82,7 +82,7 @@ pub struct SessionsReport {
 pub async fn sessions(
     venue: &Arc<Venue>,
     owner: &Owner,
-    fleet: Fleet,
+    fleet: SessionFleet,
     calls_log: &Path,
     shutdown: &Shutdown,
 ) -> Result<SessionsReport, BenchError> {
@@ -92,31 +92,31 @@ pub async fn sessions(
     let start = usage::resident();
 
     submit(venue, owner, "bench-sleeper", "sleep", fleet.sleeping, "Pay.").await?;
-    until("parked", fleet.sleeping, async || {
+    wait_until_count("parked", fleet.sleeping, async || {
         let window = Window { reverse: false, skip: 0, limit: 0, values: false };
         Ok(venue.store.page(owner, keys::APPROVALS, window).await?.total)
     })
     .await?;
     // Running sessions have earlier turns as well.
     let told = submit(venue, owner, "bench-runner", "tell", fleet.running, "Remember.").await?;
-    until("told", told.len(), async || ended(venue, owner, &told).await).await?;
-    at_rest(shutdown).await;
+    wait_until_count("told", told.len(), async || count_ended(venue, owner, &told).await).await?;
+    wait_for_idle(shutdown).await;
     let sleeping = usage::resident();
 
     let thinking = submit(venue, owner, "bench-runner", "think", fleet.running, "Think for long.").await?;
-    until("in a model call", fleet.running, async || Ok(in_call(calls_log))).await?;
+    wait_until_count("in a model call", fleet.running, async || Ok(count_running_calls(calls_log))).await?;
     let running = usage::resident();
 
     let cancelling = thinking.iter().map(|job| jobs::cancel(venue, owner, job, None));
-    stream::iter(cancelling.collect::<Vec<_>>()).buffer_unordered(WINDOW).try_collect::<Vec<_>>().await?;
-    at_rest(shutdown).await;
-    let books = audit::owner_books(venue, owner).await?;
+    stream::iter(cancelling.collect::<Vec<_>>()).buffer_unordered(UNANSWERED_MAX).try_collect::<Vec<_>>().await?;
+    wait_for_idle(shutdown).await;
+    let books = audit::audit_owner(venue, owner).await?;
     let mib = |bytes: u64| bytes / (1 << 20);
     let each = |bytes: u64, count: usize| bytes / (count as u64).max(1);
     Ok(SessionsReport {
         sleeping: fleet.sleeping,
         running: fleet.running,
-        told_bytes: TOLD,
+        told_bytes: TASK_BYTES,
         start_mib: mib(start),
         sleeping_mib: mib(sleeping),
         running_mib: mib(running),
@@ -134,9 +134,9 @@ async fn agent(venue: &Venue, owner: &Owner, id: &str, tools: serde_json::Value)
         "tools": tools,
         "concurrency": 100_000,
     });
-    let config = AgentConfig::parse(&config).map_err(|e| BenchError::Stuck(e.to_string()))?;
+    let config = AgentConfig::parse(&config).map_err(|e| BenchError::TimedOut(e.to_string()))?;
     let id: AgentId = id.parse().expect("a legal id");
-    agents::apply(venue, owner, &id, &config, true, &Authority::unlimited()).await?;
+    agents::apply(venue, owner, &id, &config, true, &Authority::without_limits()).await?;
     Ok(())
 }
 
@@ -156,7 +156,7 @@ async fn submit(
             task: true,
             id: format!("{run}-{n}").parse().expect("a legal id"),
             submission: Submission {
-                input: json!({"task": task, "about": "a conversation ".repeat(TOLD / 15)}),
+                input: json!({"task": task, "about": "a conversation ".repeat(TASK_BYTES / 15)}),
                 session_id: Some(format!("s{n}").parse().expect("a legal id")),
                 ..Submission::default()
             },
@@ -166,13 +166,13 @@ async fn submit(
             may_override: false,
         };
         let submitted = ingress::submit(venue, &arrival).await?;
-        submitted.job.ok_or_else(|| BenchError::Stuck(format!("`{run}-{n}` has no job")))
+        submitted.job.ok_or_else(|| BenchError::TimedOut(format!("`{run}-{n}` has no job")))
     });
-    stream::iter(submitting).buffered(WINDOW).try_collect().await
+    stream::iter(submitting).buffered(UNANSWERED_MAX).try_collect().await
 }
 
 /// Waits until `count` returns the wanted number.
-async fn until(
+async fn wait_until_count(
     what: &str,
     wanted: usize,
     count: impl AsyncFn() -> Result<usize, BenchError>,
@@ -186,27 +186,27 @@ async fn until(
         if found > last {
             (last, since) = (found, Instant::now());
         }
-        if since.elapsed() > PATIENCE {
-            return Err(BenchError::Stuck(format!("{found} of {wanted} sessions are {what}, and no more are")));
+        if since.elapsed() > STALL_LIMIT {
+            return Err(BenchError::TimedOut(format!("{found} of {wanted} sessions are {what}, and no more are")));
         }
-        tokio::time::sleep(LOOK).await;
+        tokio::time::sleep(READ_PAUSE).await;
     }
 }
 
-async fn ended(venue: &Venue, owner: &Owner, all: &[JobId]) -> Result<usize, BenchError> {
+async fn count_ended(venue: &Venue, owner: &Owner, all: &[JobId]) -> Result<usize, BenchError> {
     let keys: Vec<_> = all.iter().map(keys::job_result).collect();
     Ok(venue.store.read(owner, &keys).await?.iter().filter(|doc| doc.value.is_some()).count())
 }
 
 /// Counts model calls that have begun and not ended, from their log.
-fn in_call(calls_log: &Path) -> usize {
+fn count_running_calls(calls_log: &Path) -> usize {
     let log = std::fs::read_to_string(calls_log).unwrap_or_default();
     let count = |event: &str| log.lines().filter(|line| line.contains(event)).count();
     count("\"started\"").saturating_sub(count("\"replied\""))
 }
 
-async fn at_rest(shutdown: &Shutdown) {
+async fn wait_for_idle(shutdown: &Shutdown) {
     while shutdown.turns() > 0 {
-        tokio::time::sleep(LOOK).await;
+        tokio::time::sleep(READ_PAUSE).await;
     }
 }

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use std::fmt::Write;
 
 /// Bytes that a call writes.
-const WRITTEN: usize = 180;
+const VALUE_BYTES: usize = 180;
 
 /// In which sessions tasks run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, clap::ValueEnum)]
@@ -34,7 +34,7 @@ pub struct TaskShape {
 
 impl TaskShape {
     /// Returns why there is no such task.
-    pub fn problem(&self) -> Option<&'static str> {
+    pub fn find_problem(&self) -> Option<&'static str> {
         match self {
             Self { turns: 0, .. } => Some("`--turns`: expected at least 1"),
             Self { turns: 2.., tools: 0, .. } => {
@@ -54,7 +54,7 @@ impl TaskShape {
             let between = if self.shared { ["w/bench/", "/{{input.id}}"] } else { ["w/bench-{{input.id}}-", ""] };
             let path = |call: usize| format!("{}{turn}-{call}{}", between[0], between[1]);
             let call = |call: usize| {
-                let (path, value) = (path(call), "x".repeat(WRITTEN));
+                let (path, value) = (path(call), "x".repeat(VALUE_BYTES));
                 format!(r#"{{ tool = "lattice_write", arguments = {{ path = "{path}", value = "{value}" }} }}"#)
             };
             let calls = (0..self.tools).map(call).collect::<Vec<_>>().join(", ");
@@ -77,7 +77,7 @@ impl TaskShape {
             config["tools"] = json!(["v/ops/lattice/write"]);
             config["limits"] = json!({"turns": self.turns});
         }
-        AgentConfig::parse(&config).map_err(|e| BenchError::Stuck(e.to_string()))
+        AgentConfig::parse(&config).map_err(|e| BenchError::TimedOut(e.to_string()))
     }
 
     /// Returns the body of the `n`th submission.
@@ -105,7 +105,7 @@ mod tests {
             (shape(2, 0, false), Some("--tools")),
             (shape(1, 2, true), Some("--shared")),
         ] {
-            let problem = shape.problem();
+            let problem = shape.find_problem();
             assert_eq!(problem.is_some(), expected.is_some(), "{shape:?}");
             assert!(problem.is_none_or(|problem| problem.contains(expected.unwrap())), "{problem:?}");
         }

@@ -1,6 +1,6 @@
 //! `bench turns`: measures as many tasks as the queue delivers, and the ratio to the raw commit rate.
 
-use super::{BenchError, BenchPlan, Percentiles, Probe, TaskCost, TaskShape, load, raw, usage};
+use super::{BenchError, BenchPlan, CostProbe, Percentiles, TaskCost, TaskShape, load, raw, usage};
 use crate::domain::ids::Owner;
 use crate::upkeep::audit;
 use crate::venue::Venue;
@@ -41,17 +41,17 @@ pub async fn turns(
     venue: &Arc<Venue>,
     owner: &Owner,
     plan: &BenchPlan,
-    probe: &Probe,
+    probe: &CostProbe,
 ) -> Result<TurnsReport, BenchError> {
     load::agents(venue, owner, plan).await?;
-    let raw = raw::rate(venue, &load::owner_of(owner, plan.owners, 0), plan.slots, plan.raw).await?;
+    let raw = raw::measure_rate(venue, &load::nth_owner(owner, plan.owners, 0), plan.slots, plan.raw).await?;
     let run = crate::ingress::fresh_id();
-    let (start, before) = (Instant::now(), probe.look());
+    let (start, before) = (Instant::now(), probe.sample());
     let times = load::run(venue, owner, run.as_str(), plan, false).await?;
-    let (seconds, after) = (start.elapsed().as_secs_f64(), probe.look());
+    let (seconds, after) = (start.elapsed().as_secs_f64(), probe.sample());
     let mut unaccounted = 0;
     for n in 0..plan.owners {
-        unaccounted += audit::owner_books(venue, &load::owner_of(owner, plan.owners, n)).await?.unaccounted;
+        unaccounted += audit::audit_owner(venue, &load::nth_owner(owner, plan.owners, n)).await?.unaccounted;
     }
     #[expect(clippy::cast_precision_loss, reason = "a count of tasks")]
     let tasks_per_second = plan.tasks as f64 / seconds;
@@ -62,8 +62,8 @@ pub async fn turns(
         tasks_per_second,
         raw_commits_per_second: raw,
         ratio: tasks_per_second / raw,
-        times: Percentiles::of(times),
-        cost: TaskCost::of(&after.since(&before, plan.tasks)),
+        times: Percentiles::from_times(times),
+        cost: TaskCost::from_usage(&after.usage_per_task(&before, plan.tasks)),
         peak_memory_mib: usage::peak_mib(),
         unaccounted,
     })

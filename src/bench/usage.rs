@@ -7,7 +7,7 @@ const TICKS: u64 = 100;
 
 /// Usage of a process so far, with the children that it has waited for.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Usage {
+pub(super) struct ProcessUsage {
     /// CPU time of user and system.
     pub(super) cpu: Duration,
     /// Bytes written to a disk.
@@ -15,11 +15,11 @@ pub(super) struct Usage {
 }
 
 /// Returns the usage of a process; `None` if `/proc` doesn't have it.
-pub(super) fn of(pid: u32) -> Option<Usage> {
+pub(super) fn read_usage(pid: u32) -> Option<ProcessUsage> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     let io = std::fs::read_to_string(format!("/proc/{pid}/io")).ok()?;
     let line = io.lines().find_map(|line| line.strip_prefix("write_bytes:"))?;
-    Some(Usage { cpu: cpu(&stat)?, written: line.trim().parse().ok()? })
+    Some(ProcessUsage { cpu: cpu(&stat)?, written: line.trim().parse().ok()? })
 }
 
 fn cpu(stat: &str) -> Option<Duration> {

@@ -2,7 +2,7 @@
 
 use super::BusError;
 use crate::domain::ids::{AgentId, Owner};
-use crate::domain::message::InKind;
+use crate::domain::message::InboundKind;
 use crate::domain::time::Millis;
 use crate::store::BackendSetting;
 use async_trait::async_trait;
@@ -28,7 +28,7 @@ pub struct WaitingMessage {
     /// Agent that the message is for.
     pub agent: AgentId,
     /// Kind of the message.
-    pub kind: InKind,
+    pub kind: InboundKind,
     /// Time of its publication.
     pub published: Millis,
 }
@@ -42,7 +42,7 @@ pub trait QueueWatch: Send + Sync {
     }
 
     /// Returns at most `limit` waiting messages of one owner, oldest first.
-    async fn waiting(&self, _owner: &Owner, _limit: usize) -> Result<Vec<WaitingMessage>, BusError> {
+    async fn waiting_messages(&self, _owner: &Owner, _limit: usize) -> Result<Vec<WaitingMessage>, BusError> {
         Ok(Vec::new())
     }
 
@@ -53,7 +53,7 @@ pub trait QueueWatch: Send + Sync {
 
     /// Sets changed settings back and creates missing streams, each with a log line. What can't be set back is among
     /// [`QueueWatch::wrong_settings`].
-    async fn mend(&self) {}
+    async fn repair_settings(&self) {}
 }
 
 impl Backlog {
@@ -63,7 +63,7 @@ impl Backlog {
     }
 
     /// Returns at most `limit` owners with their number of messages, most first.
-    pub fn longest(&self, limit: usize) -> Vec<(&Owner, u64)> {
+    pub fn largest_owners(&self, limit: usize) -> Vec<(&Owner, u64)> {
         let mut owners: Vec<_> = self.owners.iter().map(|(owner, messages)| (owner, *messages)).collect();
         owners.sort_by_key(|(_, messages)| std::cmp::Reverse(*messages));
         owners.truncate(limit);
@@ -76,11 +76,12 @@ impl Backlog {
         if all == 0 {
             return "no message waits".to_owned();
         }
-        let age =
-            self.oldest.map(|oldest| humantime::format_duration(Duration::from_secs(now.since(oldest).as_secs())));
+        let age = self
+            .oldest
+            .map(|oldest| humantime::format_duration(Duration::from_secs(now.elapsed_since(oldest).as_secs())));
         let age = age.map_or_else(String::new, |age| format!(", the oldest for {age}"));
         let mut owners: Vec<_> =
-            self.longest(named).into_iter().map(|(owner, messages)| format!("{owner} {messages}")).collect();
+            self.largest_owners(named).into_iter().map(|(owner, messages)| format!("{owner} {messages}")).collect();
         if self.owners.len() > owners.len() {
             owners.push(format!("{} other owners", self.owners.len() - owners.len()));
         }
@@ -91,9 +92,9 @@ impl Backlog {
     }
 
     /// Counts messages of a kind for an owner; `None` counts them as unreadable.
-    pub(super) fn count(&mut self, owner: Option<Owner>, kind: Option<InKind>, messages: u64) {
+    pub(super) fn count(&mut self, owner: Option<Owner>, kind: Option<InboundKind>, messages: u64) {
         match (owner, kind) {
-            (_, Some(InKind::Wake)) => {}
+            (_, Some(InboundKind::Wake)) => {}
             (Some(owner), _) => *self.owners.entry(owner).or_default() += messages,
             (None, _) => self.unreadable += messages,
         }

@@ -54,7 +54,7 @@ impl NatsFiles {
                     AuthError::new(format!("`bus.creds_file`: file `{}` can't be read: {error}", file.display()))
                 }))
             }),
-            None => login(ConnectOptions::new(), servers),
+            None => with_login(ConnectOptions::new(), servers),
         };
         if let Some(file) = &self.tls.ca {
             settings = settings.add_root_certificates(file.clone());
@@ -80,7 +80,7 @@ fn certificates(file: &Path) -> io::Result<Vec<CertificateDer<'static>>> {
 /// Returns the user of a `.creds` file, with its signature of the server's nonce.
 fn sign(file: &Path, nonce: &[u8]) -> io::Result<Auth> {
     let text = Zeroizing::new(read_text_file(file, SETTINGS_FILE_BYTES)?);
-    let part = |name: &str| part(&text, name).ok_or_else(|| invalid(&format!("no `{name}` in it")));
+    let part = |name: &str| creds_part(&text, name).ok_or_else(|| invalid(&format!("no `{name}` in it")));
     let (jwt, seed) = (part("NATS USER JWT")?, part("USER NKEY SEED")?);
     // The error text could show a part of the seed.
     let key = KeyPair::from_seed(seed).ok().filter(|key| key.key_pair_type() == KeyPairType::User);
@@ -92,7 +92,7 @@ fn sign(file: &Path, nonce: &[u8]) -> io::Result<Auth> {
 }
 
 /// Returns the line that follows `-----BEGIN name-----`.
-fn part<'a>(text: &'a str, name: &str) -> Option<&'a str> {
+fn creds_part<'a>(text: &'a str, name: &str) -> Option<&'a str> {
     let begin = format!("BEGIN {name}-");
     let mut lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
     lines.find(|line| line.starts_with('-') && line.contains(&begin))?;
@@ -101,7 +101,7 @@ fn part<'a>(text: &'a str, name: &str) -> Option<&'a str> {
 
 /// Sets user and password of the first URL that has them; a user alone is a token, as in other clients. The driver
 /// itself ignores the login in a URL.
-fn login(settings: ConnectOptions, servers: &[ServerAddr]) -> ConnectOptions {
+fn with_login(settings: ConnectOptions, servers: &[ServerAddr]) -> ConnectOptions {
     let Some(server) = servers.iter().find(|server| server.has_user_pass()) else { return settings };
     let user = percent_decoded(server.username().unwrap_or_default());
     match server.password() {

@@ -11,20 +11,20 @@ mod queue;
 mod queued;
 mod topics;
 
-use self::ends::Ends;
-use self::pieces::Pieces;
-use self::queue::Queue;
-use self::queued::{Head, Queued};
-use self::topics::Topics;
+use self::ends::JobEnds;
+use self::pieces::LivePieces;
+use self::queue::MessageQueue;
+use self::queued::{QueuedHead, QueuedMessage};
+use self::topics::TopicListeners;
 use super::{
-    Address, Alarms, Backlog, Bus, BusError, Delivery, InKind, LiveFeed, LiveSubject, Message, QueueWatch, Settle,
-    Signal, WaitingMessage, WhenEmpty,
+    Acknowledge, Alarms, Backlog, Bus, BusError, BusMessage, Delivery, InboundKind, LiveFeed, LiveSubject,
+    MessageAddress, QueueWatch, Signal, WaitingMessage, WhenEmpty,
 };
 use crate::domain::ids::{AgentId, JobId, Owner};
 use crate::process::clock::Clock;
 use crate::store::embedded::EmbeddedStore;
-use crate::store::embedded::layout::{Space, end_of, number};
-use crate::store::embedded::tx::{Durable, Fault, Tx, View};
+use crate::store::embedded::layout::{Space, prefix_end, split_number};
+use crate::store::embedded::tx::{DurableState, StoreFault, Tx, View};
 use crate::store::{BackendSetting, StoreError};
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -49,53 +49,53 @@ fn key(sequence: u64) -> Vec<u8> {
     key
 }
 
-struct Inner {
+struct EmbeddedQueue {
     store: Arc<EmbeddedStore>,
     ack_wait: Duration,
     clock: Clock,
-    queue: Mutex<Queue>,
+    queue: Mutex<MessageQueue>,
     /// Notified when a message becomes ready, or will at another time than expected.
     changed: Notify,
-    live: Topics<LiveSubject, Bytes>,
-    control: Topics<(), Signal>,
-    pieces: Pieces,
-    ends: Ends,
+    live: TopicListeners<LiveSubject, Bytes>,
+    control: TopicListeners<(), Signal>,
+    pieces: LivePieces,
+    ends: JobEnds,
     /// Completions for listeners, each as JSON.
-    out: Topics<(), Bytes>,
+    out: TopicListeners<(), Bytes>,
 }
 
 /// The queue of one process, over its embedded store.
 #[derive(Clone)]
-pub struct EmbeddedBus(Arc<Inner>);
+pub struct EmbeddedBus(Arc<EmbeddedQueue>);
 
 impl EmbeddedBus {
     /// Returns the queue in `store`. A delivery that isn't settled within `ack_wait` is delivered again. There must be
     /// one per store: two would each deliver everything. `clock` gives publication times and ends ack waits.
     pub fn new(store: Arc<EmbeddedStore>, ack_wait: Duration, clock: Clock) -> Result<Self, BusError> {
-        Self::within(store, ack_wait, clock, u64::MAX)
+        Self::with_limit(store, ack_wait, clock, u64::MAX)
     }
 
     /// [`EmbeddedBus::new`] with a queue of at most `max_bytes`: a message without room is refused, and nothing of it
     /// stored.
-    pub fn within(
+    pub fn with_limit(
         store: Arc<EmbeddedStore>,
         ack_wait: Duration,
         clock: Clock,
         max_bytes: u64,
     ) -> Result<Self, BusError> {
-        let queue = store.query_now(|state| load(state, max_bytes)).map_err(unavailable)?;
+        let queue = store.query_now(|state| load(state, max_bytes)).map_err(bus_error)?;
         let started = clock.now();
-        Ok(Self(Arc::new(Inner {
+        Ok(Self(Arc::new(EmbeddedQueue {
             store,
             ack_wait,
             clock,
             queue: Mutex::new(queue),
             changed: Notify::new(),
-            live: Topics::new(LISTENER_BEHIND),
-            control: Topics::new(LISTENER_BEHIND),
-            pieces: Pieces::since(started),
-            ends: Ends::default(),
-            out: Topics::new(LISTENER_BEHIND),
+            live: TopicListeners::new(LISTENER_BEHIND),
+            control: TopicListeners::new(LISTENER_BEHIND),
+            pieces: LivePieces::starting_at(started),
+            ends: JobEnds::default(),
+            out: TopicListeners::new(LISTENER_BEHIND),
         })))
     }
 
@@ -105,17 +105,18 @@ impl EmbeddedBus {
     }
 }
 
-fn load(state: &Durable, max_bytes: u64) -> Result<Queue, Fault> {
-    let mut queue = Queue::within(max_bytes);
-    state.walk(Space::Queue, b"q", &end_of(b"q"), &mut |key, value| {
-        let (sequence, _) = number(&key[1..]).ok_or_else(|| Fault::Record("key of a queued message".into()))?;
+fn load(state: &DurableState, max_bytes: u64) -> Result<MessageQueue, StoreFault> {
+    let mut queue = MessageQueue::with_limit(max_bytes);
+    state.walk(Space::Queue, b"q", &prefix_end(b"q"), &mut |key, value| {
+        let (sequence, _) =
+            split_number(&key[1..]).ok_or_else(|| StoreFault::Record("key of a queued message".into()))?;
         queue.load(sequence, value.len() as u64);
         Ok(ControlFlow::Continue(()))
     })?;
     Ok(queue)
 }
 
-fn unavailable(e: StoreError) -> BusError {
+fn bus_error(e: StoreError) -> BusError {
     match e {
         StoreError::Unavailable { store, reason } | StoreError::Corrupt { store, reason } => {
             BusError::Unavailable { bus: store, reason }
@@ -130,34 +131,34 @@ fn unavailable(e: StoreError) -> BusError {
     }
 }
 
-fn json(value: &impl Serialize) -> Result<Bytes, Fault> {
-    serde_json::to_vec(value).map(Bytes::from).map_err(|e| Fault::Record(e.to_string()))
+fn json(value: &impl Serialize) -> Result<Bytes, StoreFault> {
+    serde_json::to_vec(value).map(Bytes::from).map_err(|e| StoreFault::Record(e.to_string()))
 }
 
-impl Inner {
+impl EmbeddedQueue {
     /// Sends a message to listeners of this process; returns owner, agent and kind of a message for a worker instead.
-    fn tell(&self, message: &Message) -> Result<Option<(Owner, AgentId, InKind)>, PublishError> {
+    fn notify_listeners(&self, message: &BusMessage) -> Result<Option<(Owner, AgentId, InboundKind)>, PublishError> {
         match &message.to {
-            Address::In { owner, agent, kind } => return Ok(Some((owner.clone(), agent.clone(), *kind))),
-            Address::Out { owner, job, .. } => {
+            MessageAddress::In { owner, agent, kind } => return Ok(Some((owner.clone(), agent.clone(), *kind))),
+            MessageAddress::Out { owner, job, .. } => {
                 if let Ok(job) = JobId::new(job) {
-                    self.ends.tell(owner, &job);
+                    self.ends.announce(owner, &job);
                 }
-                self.out.send(&(), || json(message))?;
+                self.out.publish_with(&(), || json(message))?;
             }
-            Address::Reply(subject) => {
-                self.live.send(&LiveSubject::Reply(subject.clone()), || json(&message.body))?;
+            MessageAddress::Reply(subject) => {
+                self.live.publish_with(&LiveSubject::Reply(subject.clone()), || json(&message.body))?;
             }
-            Address::Job { .. } => return Err(PublishError::NoWorkers),
+            MessageAddress::Job { .. } => return Err(PublishError::NoWorkers),
         }
         Ok(None)
     }
 
-    async fn publish(self: Arc<Self>, message: &Message) -> Result<(), PublishError> {
-        let Some((owner, agent, kind)) = self.tell(message)? else { return Ok(()) };
-        let head = Head { owner, agent, kind, id: message.id.clone(), published: self.clock.now() };
-        let queued = Queued { head, body: json(&message.body)? };
-        if kind == InKind::Wake {
+    async fn publish(self: Arc<Self>, message: &BusMessage) -> Result<(), PublishError> {
+        let Some((owner, agent, kind)) = self.notify_listeners(message)? else { return Ok(()) };
+        let head = QueuedHead { owner, agent, kind, id: message.id.clone(), published: self.clock.now() };
+        let queued = QueuedMessage { head, body: json(&message.body)? };
+        if kind == InboundKind::Wake {
             self.queue.lock().add_wake(queued);
             self.changed.notify_one();
             return Ok(());
@@ -167,12 +168,12 @@ impl Inner {
         enqueued.unwrap_or_else(|gone| Err(PublishError::Gone(gone)))
     }
 
-    async fn enqueue(&self, queued: Queued) -> Result<(), PublishError> {
+    async fn enqueue(&self, queued: QueuedMessage) -> Result<(), PublishError> {
         let value = queued.encode()?;
         let bytes = value.len() as u64;
         let sequence = self.queue.lock().reserve(bytes)?;
         if let Err(error) = self.write(move |tx| tx.put(Space::Queue, key(sequence), value)).await {
-            self.queue.lock().give_back(bytes);
+            self.queue.lock().release(bytes);
             return Err(error.into());
         }
         self.queue.lock().add(sequence, bytes);
@@ -191,12 +192,12 @@ impl Inner {
 
     fn take(self: &Arc<Self>, max: usize) -> Result<Vec<Delivery>, StoreError> {
         let taken = self.queue.lock().take(self.clock.steady(), max, self.ack_wait);
-        let read = |state: &Durable| {
+        let read = |state: &DurableState| {
             let (mut found, mut damaged) = (Vec::with_capacity(taken.len()), Vec::new());
             for (sequence, delivered, wake) in taken {
                 let queued = match wake {
                     Some(wake) => Some(Ok(wake)),
-                    None => state.get(Space::Queue, &key(sequence))?.map(|stored| Queued::decode(&stored)),
+                    None => state.get(Space::Queue, &key(sequence))?.map(|stored| QueuedMessage::decode(&stored)),
                 };
                 match queued {
                     Some(Ok(queued)) => found.push((sequence, delivered, queued)),
@@ -215,10 +216,10 @@ impl Inner {
         Ok(found.into_iter().map(|(sequence, delivered, queued)| self.delivery(sequence, delivered, queued)).collect())
     }
 
-    fn delivery(self: &Arc<Self>, sequence: u64, delivered: u64, queued: Queued) -> Delivery {
-        let Queued { head: Head { owner, agent, kind, id, published }, body } = queued;
-        let durable = kind != InKind::Wake;
-        let settle = Arc::new(Settlement { bus: self.clone(), sequence, delivered, durable });
+    fn delivery(self: &Arc<Self>, sequence: u64, delivered: u64, queued: QueuedMessage) -> Delivery {
+        let QueuedMessage { head: QueuedHead { owner, agent, kind, id, published }, body } = queued;
+        let durable = kind != InboundKind::Wake;
+        let settle = Arc::new(EmbeddedAck { bus: self.clone(), sequence, delivered, durable });
         // Only this process publishes here, and seals what it publishes for others.
         let authorization = None;
         Delivery { owner, agent, kind, id, authorization, body, sequence, delivered, published, settle }
@@ -231,9 +232,9 @@ enum PublishError {
     #[error(transparent)]
     Store(#[from] StoreError),
     #[error(transparent)]
-    Record(#[from] Fault),
+    Record(#[from] StoreFault),
     #[error(transparent)]
-    Full(#[from] queue::Full),
+    Full(#[from] queue::QueueFull),
     #[error(transparent)]
     Gone(tokio::task::JoinError),
     #[error(
@@ -242,22 +243,22 @@ enum PublishError {
     NoWorkers,
 }
 
-struct Settlement {
-    bus: Arc<Inner>,
+struct EmbeddedAck {
+    bus: Arc<EmbeddedQueue>,
     sequence: u64,
     delivered: u64,
     durable: bool,
 }
 
-impl Settlement {
-    fn again(&self, at: Duration) {
-        self.bus.queue.lock().put_off(self.sequence, self.delivered, at);
+impl EmbeddedAck {
+    fn redeliver_at(&self, at: Duration) {
+        self.bus.queue.lock().delay(self.sequence, self.delivered, at);
         self.bus.changed.notify_one();
     }
 }
 
 #[async_trait]
-impl Settle for Settlement {
+impl Acknowledge for EmbeddedAck {
     async fn ack(&self) {
         if self.durable {
             let sequence = self.sequence;
@@ -266,7 +267,7 @@ impl Settle for Settlement {
                 Ok(())
             };
             // Until the removal is durable, a kill delivers the message again, and the store knows it.
-            if let Err(e) = self.bus.store.call_patiently(forget).await {
+            if let Err(e) = self.bus.store.call_deferred(forget).await {
                 tracing::warn!(error = %e, sequence, "a message was not acknowledged; it will come again");
                 return;
             }
@@ -275,27 +276,27 @@ impl Settle for Settlement {
     }
 
     async fn nak(&self, delay: Duration) {
-        self.again(self.bus.clock.steady() + delay);
+        self.redeliver_at(self.bus.clock.steady() + delay);
     }
 
     async fn progress(&self) {
-        self.again(self.bus.clock.steady() + self.bus.ack_wait);
+        self.redeliver_at(self.bus.clock.steady() + self.bus.ack_wait);
     }
 }
 
 impl EmbeddedBus {
     /// Returns all stored messages without their bodies, in order.
-    async fn heads(&self) -> Result<Vec<Head>, BusError> {
-        let read = |state: &Durable| {
+    async fn heads(&self) -> Result<Vec<QueuedHead>, BusError> {
+        let read = |state: &DurableState| {
             let mut heads = Vec::new();
-            state.walk(Space::Queue, b"q", &end_of(b"q"), &mut |_, value| {
+            state.walk(Space::Queue, b"q", &prefix_end(b"q"), &mut |_, value| {
                 // A damaged message is never delivered, so it isn't counted.
-                heads.extend(Queued::decode(value).ok().map(|queued| queued.head));
+                heads.extend(QueuedMessage::decode(value).ok().map(|queued| queued.head));
                 Ok(ControlFlow::Continue(()))
             })?;
             Ok(heads)
         };
-        self.0.store.query(read).await.map_err(unavailable)
+        self.0.store.query(read).await.map_err(bus_error)
     }
 }
 
@@ -310,9 +311,10 @@ impl QueueWatch for EmbeddedBus {
         Ok(backlog)
     }
 
-    async fn waiting(&self, owner: &Owner, limit: usize) -> Result<Vec<WaitingMessage>, BusError> {
+    async fn waiting_messages(&self, owner: &Owner, limit: usize) -> Result<Vec<WaitingMessage>, BusError> {
         let own = self.heads().await?.into_iter().filter(|head| head.owner == *owner);
-        let waiting = own.map(|Head { id, agent, kind, published, .. }| WaitingMessage { id, agent, kind, published });
+        let waiting =
+            own.map(|QueuedHead { id, agent, kind, published, .. }| WaitingMessage { id, agent, kind, published });
         Ok(waiting.take(limit).collect())
     }
 }
@@ -322,7 +324,7 @@ impl Bus for EmbeddedBus {
     async fn receive(&self, max: usize, when_empty: WhenEmpty) -> Result<Vec<Delivery>, BusError> {
         let mut end = std::pin::pin!(tokio::time::sleep(POLL));
         loop {
-            let taken = self.0.take(max).map_err(unavailable)?;
+            let taken = self.0.take(max).map_err(bus_error)?;
             if !taken.is_empty() || max == 0 || when_empty == WhenEmpty::Return || end.is_elapsed() {
                 if taken.len() == max {
                     // There may be more: another receiver should look.
@@ -330,21 +332,21 @@ impl Bus for EmbeddedBus {
                 }
                 return Ok(taken);
             }
-            let next = self.0.queue.lock().later.first().map_or(Duration::MAX, |(at, _)| *at);
+            let next = self.0.queue.lock().delayed.first().map_or(Duration::MAX, |(at, _)| *at);
             tokio::select! {
                 biased;
                 () = self.0.changed.notified() => {}
-                () = self.0.clock.until(next) => {}
+                () = self.0.clock.wait_until(next) => {}
                 () = &mut end => {}
             }
         }
     }
 
-    async fn publish(&self, message: &Message) -> Result<(), BusError> {
+    async fn publish(&self, message: &BusMessage) -> Result<(), BusError> {
         let name = || self.0.store.name().to_owned();
         match Arc::clone(&self.0).publish(message).await {
             Ok(()) => Ok(()),
-            Err(PublishError::Store(e)) => Err(unavailable(e)),
+            Err(PublishError::Store(e)) => Err(bus_error(e)),
             Err(e @ PublishError::NoWorkers) => Err(BusError::NoStream { bus: name(), reason: e.to_string() }),
             Err(e @ (PublishError::Record(_) | PublishError::Full(_))) => {
                 Err(BusError::Refused { bus: name(), reason: e.to_string() })
@@ -354,10 +356,10 @@ impl Bus for EmbeddedBus {
     }
 
     /// Completions and replies have no listeners outside this process.
-    fn outlives(&self, to: &Address) -> bool {
+    fn has_outside_listeners(&self, to: &MessageAddress) -> bool {
         match to {
-            Address::In { .. } | Address::Job { .. } => true,
-            Address::Out { .. } | Address::Reply(_) => false,
+            MessageAddress::In { .. } | MessageAddress::Job { .. } => true,
+            MessageAddress::Out { .. } | MessageAddress::Reply(_) => false,
         }
     }
 
@@ -366,9 +368,9 @@ impl Bus for EmbeddedBus {
             self.0.pieces.send(job, &body);
         }
         if let LiveSubject::Control(owner) = to {
-            self.0.control.tell(&(), Signal { owner: owner.clone(), body: body.clone() });
+            self.0.control.publish(&(), Signal { owner: owner.clone(), body: body.clone() });
         }
-        self.0.live.tell(to, body);
+        self.0.live.publish(to, body);
         Ok(())
     }
 
@@ -376,15 +378,15 @@ impl Bus for EmbeddedBus {
         Ok(self.0.live.listen(from))
     }
 
-    async fn ended(&self, owner: &Owner, job: &JobId) -> Result<BoxFuture<'static, ()>, BusError> {
+    async fn job_end(&self, owner: &Owner, job: &JobId) -> Result<BoxFuture<'static, ()>, BusError> {
         Ok(self.0.ends.wait(owner, job))
     }
 
-    async fn control(&self) -> Result<BoxStream<'static, Signal>, BusError> {
+    async fn listen_control(&self) -> Result<BoxStream<'static, Signal>, BusError> {
         Ok(self.0.control.listen(&()))
     }
 
-    fn live(&self) -> &dyn LiveFeed {
+    fn live_feed(&self) -> &dyn LiveFeed {
         &self.0.pieces
     }
 

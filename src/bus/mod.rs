@@ -10,10 +10,10 @@ pub mod subject;
 
 pub use backlog::{Backlog, QueueWatch, WaitingMessage};
 
-use crate::domain::epoch::Mark;
+use crate::domain::epoch::GenerationMark;
 use crate::domain::event::Completion;
 use crate::domain::ids::{AgentId, JobId, Owner};
-use crate::domain::message::{Address, InKind, Message};
+use crate::domain::message::{BusMessage, InboundKind, MessageAddress};
 use crate::domain::time::Millis;
 use crate::domain::timer::TimerId;
 use async_trait::async_trait;
@@ -37,7 +37,7 @@ pub struct Delivery {
     /// Agent that the message is for.
     pub agent: AgentId,
     /// Kind of the message.
-    pub kind: InKind,
+    pub kind: InboundKind,
     /// Id that the producer gave, if any.
     pub id: Option<String>,
     /// The header `Authorization`, which is never stored.
@@ -51,12 +51,12 @@ pub struct Delivery {
     /// Time of its publication.
     pub published: Millis,
     /// Handle to acknowledge the delivery.
-    pub settle: Arc<dyn Settle>,
+    pub settle: Arc<dyn Acknowledge>,
 }
 
 /// A message of the queue whose subject names no valid owner, agent or kind. Unsettled ones are delivered again after
 /// the ack wait.
-pub struct Unreadable {
+pub struct UndecodedMessage {
     /// Subject that it was published to.
     pub subject: String,
     /// What is wrong with the message.
@@ -74,12 +74,12 @@ pub struct Unreadable {
     /// Time of its publication.
     pub published: Millis,
     /// Handle to acknowledge the delivery.
-    pub settle: Arc<dyn Settle>,
+    pub settle: Arc<dyn Acknowledge>,
 }
 
 /// Acknowledgement of one delivery. The bus logs errors: a lost acknowledgement means redelivery.
 #[async_trait]
-pub trait Settle: Send + Sync {
+pub trait Acknowledge: Send + Sync {
     /// Acknowledges the message, which is never delivered again.
     async fn ack(&self);
     /// Asks for redelivery after `delay`.
@@ -123,7 +123,7 @@ pub struct JobQuestion {
 
 /// A piece of a job's live text, or of its progress.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Piece {
+pub struct LivePiece {
     /// Its place: later pieces of the job have larger ones.
     pub sequence: u64,
     /// JSON as it was sent, see `worker::live`.
@@ -205,12 +205,12 @@ pub trait Bus: QueueWatch + Send + Sync + 'static {
     async fn receive(&self, max: usize, when_empty: WhenEmpty) -> Result<Vec<Delivery>, BusError>;
 
     /// Returns messages that came with [`Bus::receive`] and can't be delivered, each once.
-    fn unreadable(&self) -> Vec<Unreadable> {
+    fn take_unreadable(&self) -> Vec<UndecodedMessage> {
         Vec::new()
     }
 
     /// Publishes a message, which then survives a kill of any process. A `Reply` goes only to current listeners.
-    async fn publish(&self, message: &Message) -> Result<(), BusError>;
+    async fn publish(&self, message: &BusMessage) -> Result<(), BusError>;
 
     /// Whether a message can be sent now, as far as this process knows.
     fn is_connected(&self) -> bool {
@@ -219,7 +219,7 @@ pub trait Bus: QueueWatch + Send + Sync + 'static {
 
     /// Whether the address has listeners outside this process. A message without them is lost with the process and
     /// needs no place in an outbox.
-    fn outlives(&self, to: &Address) -> bool;
+    fn has_outside_listeners(&self, to: &MessageAddress) -> bool;
 
     /// Publishes to the current listeners.
     async fn signal(&self, to: &LiveSubject, body: Bytes) -> Result<(), BusError>;
@@ -229,13 +229,13 @@ pub trait Bus: QueueWatch + Send + Sync + 'static {
 
     /// Returns a future that ends when the end of a job is announced after this call, unless the message is lost. It is
     /// only a reason to read the job.
-    async fn ended(&self, owner: &Owner, job: &JobId) -> Result<BoxFuture<'static, ()>, BusError>;
+    async fn job_end(&self, owner: &Owner, job: &JobId) -> Result<BoxFuture<'static, ()>, BusError>;
 
     /// Listens to `trellis.ctl.>`: the control subjects of all owners.
-    async fn control(&self) -> Result<BoxStream<'static, Signal>, BusError>;
+    async fn listen_control(&self) -> Result<BoxStream<'static, Signal>, BusError>;
 
     /// Returns the live text of jobs, as it is kept for late readers.
-    fn live(&self) -> &dyn LiveFeed;
+    fn live_feed(&self) -> &dyn LiveFeed;
 
     /// Returns the producer ids of messages that are stored and not acknowledged, for the audit.
     async fn in_transit(&self) -> Result<Vec<String>, BusError>;
@@ -259,7 +259,7 @@ pub trait LiveFeed: Send + Sync {
     /// Returns the pieces of a job from now on, and before them those after the place `after` (`None`: from the first)
     /// that are still kept. A place that the queue hasn't reached belongs to an earlier queue: then all pieces are
     /// returned.
-    async fn follow(&self, job: &JobId, after: Option<u64>) -> Result<BoxStream<'static, Piece>, BusError>;
+    async fn follow(&self, job: &JobId, after: Option<u64>) -> Result<BoxStream<'static, LivePiece>, BusError>;
 
     /// Returns the place of the last piece about a job that is still kept.
     async fn last_piece(&self, job: &JobId) -> Result<Option<u64>, BusError>;
@@ -285,16 +285,16 @@ pub struct Alarm {
 }
 
 /// An alarm whose time has come. Unsettled ones ring again after the ack wait.
-pub struct Ringing {
+pub struct RingingAlarm {
     /// The alarm as it was set: only the store knows whether it still counts.
     pub alarm: Alarm,
     /// Handle to acknowledge the alarm.
-    pub settle: Arc<dyn Settle>,
+    pub settle: Arc<dyn Acknowledge>,
 }
 
 /// A job whose completion is in the queue.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Completed {
+pub struct CompletedJob {
     /// Owner of the job.
     pub owner: Owner,
     /// Agent that served it.
@@ -307,16 +307,16 @@ pub struct Completed {
 #[async_trait]
 pub trait Witness: Send + Sync {
     /// Returns the newest mark; `None` if there is none.
-    async fn mark(&self) -> Result<Option<Mark>, BusError>;
+    async fn mark(&self) -> Result<Option<GenerationMark>, BusError>;
 
     /// Writes a mark in place of the one before it.
-    async fn leave(&self, mark: &Mark) -> Result<(), BusError>;
+    async fn write_mark(&self, mark: &GenerationMark) -> Result<(), BusError>;
 
     /// Returns the jobs whose completions are kept, and refused submissions whose ids look like a job's.
-    async fn completed(&self) -> Result<Vec<Completed>, BusError>;
+    async fn completed_jobs(&self) -> Result<Vec<CompletedJob>, BusError>;
 
     /// Returns the completion of a job; `None` if it isn't kept any more.
-    async fn completion(&self, of: &Completed) -> Result<Option<Completion>, BusError>;
+    async fn completion(&self, of: &CompletedJob) -> Result<Option<Completion>, BusError>;
 
     /// Returns the clock by which the queue rings alarms; `None` if the queue doesn't report it.
     async fn time(&self) -> Result<Option<Millis>, BusError> {
@@ -324,7 +324,7 @@ pub trait Witness: Send + Sync {
     }
 
     /// Removes the completion of a deleted job that ended `age` ago, if it can still be there.
-    async fn forget(&self, of: &Completed, age: Duration) -> Result<(), BusError>;
+    async fn forget(&self, of: &CompletedJob, age: Duration) -> Result<(), BusError>;
 }
 
 /// Wakes one worker of a fleet at the time of a timer. A lost alarm only costs time: the sweep finds what is due.
@@ -338,25 +338,25 @@ pub trait Alarms: Send + Sync {
     async fn clear(&self, owner: &Owner, timer: &TimerId) -> Result<(), BusError>;
 
     /// Returns ringing alarms, each for one listener of the fleet; ends when the connection does.
-    async fn ringing(&self) -> Result<BoxStream<'static, Ringing>, BusError>;
+    async fn listen_ringing(&self) -> Result<BoxStream<'static, RingingAlarm>, BusError>;
 }
 
 /// Returns the headers of a published message.
-pub fn headers(message: &Message) -> BTreeMap<&'static str, String> {
+pub fn headers(message: &BusMessage) -> BTreeMap<&'static str, String> {
     let mut headers = BTreeMap::new();
     if let Some(id) = &message.id {
         headers.insert(ID_HEADER, id.clone());
         match message.to {
             // The stream would drop the same id of another owner. Admission deduplicates by owner.
-            Address::In { .. } | Address::Reply(_) => None,
-            Address::Out { .. } | Address::Job { .. } => headers.insert("Nats-Msg-Id", id.clone()),
+            MessageAddress::In { .. } | MessageAddress::Reply(_) => None,
+            MessageAddress::Out { .. } | MessageAddress::Job { .. } => headers.insert("Nats-Msg-Id", id.clone()),
         };
     }
     headers
 }
 
 /// Returns an error with its causes in one line.
-pub fn chain(error: &dyn std::error::Error) -> String {
+pub fn error_chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut next = error.source();
     while let Some(cause) = next {

@@ -9,7 +9,7 @@ const COUNTS: Duration = Duration::from_secs(10);
 
 /// A refused right, in words.
 #[derive(Debug, Clone)]
-struct Refused {
+struct RefusedRight {
     subject: String,
     words: String,
 }
@@ -18,7 +18,7 @@ struct Refused {
 pub struct Rights {
     /// First token of every subject.
     prefix: String,
-    refused: Mutex<Option<(Instant, Refused)>>,
+    refused: Mutex<Option<(Instant, RefusedRight)>>,
 }
 
 impl Rights {
@@ -28,35 +28,35 @@ impl Rights {
     }
 
     /// Records an error of the server if it is a refusal.
-    pub fn hear(&self, said: &str) {
-        if let Some(refused) = refused(said, &self.prefix) {
+    pub fn record_error(&self, said: &str) {
+        if let Some(refused) = parse_refusal(said, &self.prefix) {
             *self.refused.lock() = Some((Instant::now(), refused));
         }
     }
 
-    fn lately(&self) -> Option<Refused> {
+    fn recent_refusal(&self) -> Option<RefusedRight> {
         self.refused.lock().as_ref().filter(|(at, _)| at.elapsed() < COUNTS).map(|(_, refused)| refused.clone())
     }
 
     /// Returns the recent refusal if it explains the silence of this stream: of a request about it, or of all answers.
-    pub fn refused_of(&self, stream: &str) -> Option<String> {
-        let is_why = |refused: &Refused| {
+    pub fn refusal_for(&self, stream: &str) -> Option<String> {
+        let is_why = |refused: &RefusedRight| {
             refused.subject.starts_with("_INBOX.") || refused.subject.split('.').any(|token| token == stream)
         };
-        self.lately().filter(is_why).map(|refused| refused.words)
+        self.recent_refusal().filter(is_why).map(|refused| refused.words)
     }
 
     /// Returns a reason with the recent refusal appended.
     pub fn explain(&self, reason: String) -> String {
-        match self.lately() {
-            Some(Refused { words, .. }) => format!("{reason}; {words}"),
+        match self.recent_refusal() {
+            Some(RefusedRight { words, .. }) => format!("{reason}; {words}"),
             None => reason,
         }
     }
 }
 
 /// Parses a refusal if it concerns Trellis itself: strangers choose the subjects of replies.
-fn refused(said: &str, prefix: &str) -> Option<Refused> {
+fn parse_refusal(said: &str, prefix: &str) -> Option<RefusedRight> {
     let (_, what) = said.split_once("Permissions Violation for ")?;
     let subject = what.split('"').nth(1)?;
     let to = if what.starts_with("Publish") {
@@ -69,7 +69,7 @@ fn refused(said: &str, prefix: &str) -> Option<Refused> {
         "the server doesn't let this user {to} `{subject}`: give it that right (config/nats-accounts.conf has all that \
          Trellis needs)"
     );
-    Some(Refused { subject: subject.to_owned(), words })
+    Some(RefusedRight { subject: subject.to_owned(), words })
 }
 
 #[cfg(test)]
@@ -90,7 +90,7 @@ mod tests {
             ("maximum connections exceeded", ""),
         ] {
             let rights = Rights::new("trellis");
-            rights.hear(said);
+            rights.record_error(said);
             let told = rights.explain("timed out".to_owned());
             assert!(told.starts_with("timed out") && told.contains(expected), "{said}: {told}");
             assert_eq!(told == "timed out", expected.is_empty(), "{said}: {told}");
@@ -106,8 +106,8 @@ mod tests {
             (r#"Permissions Violation for Subscription to "t.ctl.>""#, false),
         ] {
             let rights = Rights::new("t");
-            rights.hear(said);
-            assert_eq!(rights.refused_of("T_OUT").is_some(), of_out, "{said}");
+            rights.record_error(said);
+            assert_eq!(rights.refusal_for("T_OUT").is_some(), of_out, "{said}");
         }
     }
 }

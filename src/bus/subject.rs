@@ -18,7 +18,7 @@
 //!
 //! Names are percent-encoded, so that a dot or a wildcard in one can't reach another's subject.
 
-use super::{Address, Completed, InKind, LiveSubject, Message};
+use super::{BusMessage, CompletedJob, InboundKind, LiveSubject, MessageAddress};
 use crate::domain::ids::{AgentId, JobId, Owner, OwnerPart, decode_token, encode_token};
 use crate::domain::timer::TimerId;
 use serde_json::Value;
@@ -38,14 +38,14 @@ pub struct SubjectError {
 }
 
 /// Returns the subject of an address.
-pub fn subject(prefix: &str, to: &Address) -> String {
+pub fn for_address(prefix: &str, to: &MessageAddress) -> String {
     match to {
-        Address::In { owner, agent, kind } => inbound_subject(prefix, None, owner, agent, *kind),
-        Address::Out { owner, agent, job } => {
+        MessageAddress::In { owner, agent, kind } => inbound_subject(prefix, None, owner, agent, *kind),
+        MessageAddress::Out { owner, agent, job } => {
             format!("{prefix}.out.{}.{}.{}", owner_tokens(owner), agent.token(), encode_token(job))
         }
-        Address::Job { queue, .. } => format!("{prefix}.jobs.{}", queue.token()),
-        Address::Reply(subject) => subject.clone(),
+        MessageAddress::Job { queue, .. } => format!("{prefix}.jobs.{}", queue.token()),
+        MessageAddress::Reply(subject) => subject.clone(),
     }
 }
 
@@ -59,7 +59,7 @@ pub fn live_subject(prefix: &str, live: &LiveSubject) -> String {
 }
 
 /// Returns the subject of a job's completion, with a wildcard for its agent.
-pub fn end_of(prefix: &str, owner: &Owner, job: &JobId) -> String {
+pub fn completion_pattern(prefix: &str, owner: &Owner, job: &JobId) -> String {
     format!("{prefix}.out.{}.*.{job}", owner_tokens(owner))
 }
 
@@ -103,18 +103,18 @@ pub fn all_live(prefix: &str) -> String {
 
 /// Returns the body of a job for an external worker with the subjects that the worker needs: `answer` for its results,
 /// and `control` for cancellations. `None`: the body stays as it is.
-pub fn told(prefix: &str, message: &Message) -> Option<Value> {
-    let Address::Job { owner, agent, .. } = &message.to else { return None };
-    let answer = Address::In { owner: owner.clone(), agent: agent.clone(), kind: InKind::Result };
+pub fn worker_body(prefix: &str, message: &BusMessage) -> Option<Value> {
+    let MessageAddress::Job { owner, agent, .. } = &message.to else { return None };
+    let answer = MessageAddress::In { owner: owner.clone(), agent: agent.clone(), kind: InboundKind::Result };
     let mut body = message.body.clone();
-    body["answer"] = subject(prefix, &answer).into();
+    body["answer"] = for_address(prefix, &answer).into();
     body["control"] = live_subject(prefix, &LiveSubject::Control(owner.clone())).into();
     Some(body)
 }
 
 /// Returns the valid inbound subjects, of a partition or of the first stream, one for each kind: the stream stores no
 /// others, so that a misspelt one isn't acknowledged.
-pub fn inbound(prefix: &str, part: Option<usize>) -> Vec<String> {
+pub fn inbound_patterns(prefix: &str, part: Option<usize>) -> Vec<String> {
     let head = inbound_head(prefix, part);
     KINDS.into_iter().map(|kind| format!("{head}.*.*.*.{}", kind_token(kind))).collect()
 }
@@ -124,25 +124,25 @@ fn inbound_head(prefix: &str, part: Option<usize>) -> String {
     part.map_or_else(|| format!("{prefix}.in"), |part| format!("{prefix}.part.{part}"))
 }
 
-fn inbound_subject(prefix: &str, part: Option<usize>, owner: &Owner, agent: &AgentId, kind: InKind) -> String {
+fn inbound_subject(prefix: &str, part: Option<usize>, owner: &Owner, agent: &AgentId, kind: InboundKind) -> String {
     format!("{}.{}.{}.{}", inbound_head(prefix, part), owner_tokens(owner), agent.token(), kind_token(kind))
 }
 
 /// Returns the subject of a message for an owner that is spread over so many partitions.
-pub fn spread(prefix: &str, partitions: usize, owner: &Owner, agent: &AgentId, kind: InKind) -> String {
-    let part = part_for(partitions, &owner.tenant().token(), &owner.user().token());
+pub fn partition_subject(prefix: &str, partitions: usize, owner: &Owner, agent: &AgentId, kind: InboundKind) -> String {
+    let part = partition_of(partitions, &owner.tenant().token(), &owner.user().token());
     inbound_subject(prefix, Some(part), owner, agent, kind)
 }
 
 /// Returns the configuration by which a NATS server spreads what others publish.
-pub fn mapping(prefix: &str, partitions: usize) -> String {
+pub fn server_mapping(prefix: &str, partitions: usize) -> String {
     format!(
         "mappings = {{ \"{prefix}.in.*.*.*.*\": \"{prefix}.part.{{{{partition({partitions},1,2)}}}}.{{{{wildcard(1)}}}}.{{{{wildcard(2)}}}}.{{{{wildcard(3)}}}}.{{{{wildcard(4)}}}}\" }}"
     )
 }
 
 /// Returns the partition of an owner with these tokens, as a NATS server's `partition(n,1,2)`: FNV-1a over both.
-pub fn part_for(partitions: usize, tenant: &str, user: &str) -> usize {
+pub fn partition_of(partitions: usize, tenant: &str, user: &str) -> usize {
     let hash = tenant
         .bytes()
         .chain(user.bytes())
@@ -153,7 +153,7 @@ pub fn part_for(partitions: usize, tenant: &str, user: &str) -> usize {
 /// Returns the subjects for a stream that has those in `there`: this build's own, and those of a newer build, which are
 /// under the venue's prefix and match no message of the own ones. A subject that includes some of the own ones is an
 /// older build's.
-pub fn beside(prefix: &str, own: &[String], there: &[String]) -> Vec<String> {
+pub fn merge_subjects(prefix: &str, own: &[String], there: &[String]) -> Vec<String> {
     let venues = format!("{prefix}.");
     let is_newer = |subject: &&String| {
         subject.starts_with(&venues) && !own.iter().any(|own| have_common(own.split('.'), subject.split('.')))
@@ -215,21 +215,21 @@ pub fn all_protections(prefix: &str) -> String {
 }
 
 /// Returns owner, agent and job of a completion's subject; `None` if it names no job.
-pub fn parse_outbound(prefix: &str, subject: &str) -> Option<Completed> {
+pub fn parse_outbound(prefix: &str, subject: &str) -> Option<CompletedJob> {
     let tokens: Vec<&str> = subject.strip_prefix(prefix)?.strip_prefix(".out.")?.split('.').collect();
     let [tenant, user, agent, job] = tokens[..] else { return None };
     let part = |token: &str| OwnerPart::new(decode(token)?).ok();
     let owner = Owner::new(part(tenant)?, part(user)?);
-    Some(Completed { owner, agent: AgentId::new(decode(agent)?).ok()?, job: JobId::new(job).ok()? })
+    Some(CompletedJob { owner, agent: AgentId::new(decode(agent)?).ok()?, job: JobId::new(job).ok()? })
 }
 
 /// Returns the subject of a timer's future alarm.
-pub fn scheduled(prefix: &str, owner: &Owner, timer: &TimerId) -> String {
+pub fn future_alarm(prefix: &str, owner: &Owner, timer: &TimerId) -> String {
     format!("{prefix}.sched.{}.{timer}", owner_tokens(owner))
 }
 
 /// Returns the subject of a timer's ringing alarm.
-pub fn due(prefix: &str, owner: &Owner, timer: &TimerId) -> String {
+pub fn ringing_alarm(prefix: &str, owner: &Owner, timer: &TimerId) -> String {
     format!("{prefix}.due.{}.{timer}", owner_tokens(owner))
 }
 
@@ -252,7 +252,7 @@ pub fn parse_due(prefix: &str, subject: &str) -> Option<(Owner, TimerId)> {
 }
 
 /// Returns what follows `in` in an inbound subject, or the number of its partition.
-fn behind<'s>(prefix: &str, subject: &'s str) -> Option<&'s str> {
+fn strip_inbound_head<'s>(prefix: &str, subject: &'s str) -> Option<&'s str> {
     let rest = subject.strip_prefix(prefix)?;
     let of_part = || {
         let (part, rest) = rest.strip_prefix(".part.")?.split_once('.')?;
@@ -262,13 +262,13 @@ fn behind<'s>(prefix: &str, subject: &'s str) -> Option<&'s str> {
 }
 
 /// Parses owner, agent and kind of an inbound subject, also of a partition.
-pub fn parse_inbound(prefix: &str, subject: &str) -> Result<(Owner, AgentId, InKind), SubjectError> {
+pub fn parse_inbound(prefix: &str, subject: &str) -> Result<(Owner, AgentId, InboundKind), SubjectError> {
     let bad = |reason: String| {
         let (subject, prefix) = (subject.to_owned(), prefix.to_owned());
         SubjectError { subject, prefix, reason, is_of_kind: false }
     };
     let tokens: Vec<&str> =
-        behind(prefix, subject).ok_or_else(|| bad("got another prefix".to_owned()))?.split('.').collect();
+        strip_inbound_head(prefix, subject).ok_or_else(|| bad("got another prefix".to_owned()))?.split('.').collect();
     let [tenant, user, agent, kind] = tokens[..] else {
         return Err(bad(format!("got {} tokens after `in`", tokens.len())));
     };
@@ -290,37 +290,37 @@ fn owner_tokens(owner: &Owner) -> String {
     format!("{}.{}", owner.tenant().token(), owner.user().token())
 }
 
-const fn kind_token(kind: InKind) -> &'static str {
+const fn kind_token(kind: InboundKind) -> &'static str {
     match kind {
-        InKind::Task => "task",
-        InKind::Message => "message",
-        InKind::Result => "result",
-        InKind::Cancel => "cancel",
-        InKind::Pause => "pause",
-        InKind::Resume => "resume",
-        InKind::Decide => "decide",
-        InKind::Wake => "wake",
+        InboundKind::Task => "task",
+        InboundKind::Message => "message",
+        InboundKind::Result => "result",
+        InboundKind::Cancel => "cancel",
+        InboundKind::Pause => "pause",
+        InboundKind::Resume => "resume",
+        InboundKind::Decide => "decide",
+        InboundKind::Wake => "wake",
     }
 }
 
-const KINDS: [InKind; 8] = [
-    InKind::Task,
-    InKind::Message,
-    InKind::Result,
-    InKind::Cancel,
-    InKind::Pause,
-    InKind::Resume,
-    InKind::Decide,
-    InKind::Wake,
+const KINDS: [InboundKind; 8] = [
+    InboundKind::Task,
+    InboundKind::Message,
+    InboundKind::Result,
+    InboundKind::Cancel,
+    InboundKind::Pause,
+    InboundKind::Resume,
+    InboundKind::Decide,
+    InboundKind::Wake,
 ];
 
-fn parse_kind(token: &str) -> Option<InKind> {
+fn parse_kind(token: &str) -> Option<InboundKind> {
     KINDS.into_iter().find(|kind| kind_token(*kind) == token)
 }
 
 /// Returns the owner of a subject with other errors, if it can be read.
 pub fn owner_of(prefix: &str, subject: &str) -> Option<Owner> {
-    let mut tokens = behind(prefix, subject)?.split('.');
+    let mut tokens = strip_inbound_head(prefix, subject)?.split('.');
     let mut part = || OwnerPart::new(decode(tokens.next()?)?).ok();
     Some(Owner::new(part()?, part()?))
 }
@@ -347,30 +347,33 @@ mod tests {
         let agent = AgentId::new("a.b*").unwrap();
         let job = JobId::new("0123456789abcdef0123456789abcdef").unwrap();
         let o = owner("acme/jo@x.org");
-        let address = |kind| Address::In { owner: o.clone(), agent: agent.clone(), kind };
+        let address = |kind| MessageAddress::In { owner: o.clone(), agent: agent.clone(), kind };
         for (got, expected) in [
-            (subject("trellis", &address(InKind::Task)), "trellis.in.acme.jo@x%2Eorg.a%2Eb%2A.task"),
-            (subject("t2", &address(InKind::Wake)), "t2.in.acme.jo@x%2Eorg.a%2Eb%2A.wake"),
+            (for_address("trellis", &address(InboundKind::Task)), "trellis.in.acme.jo@x%2Eorg.a%2Eb%2A.task"),
+            (for_address("t2", &address(InboundKind::Wake)), "t2.in.acme.jo@x%2Eorg.a%2Eb%2A.wake"),
             (
-                subject("trellis", &Address::Out { owner: o.clone(), agent: agent.clone(), job: "e 1".to_owned() }),
+                for_address(
+                    "trellis",
+                    &MessageAddress::Out { owner: o.clone(), agent: agent.clone(), job: "e 1".to_owned() },
+                ),
                 "trellis.out.acme.jo@x%2Eorg.a%2Eb%2A.e%201",
             ),
             (
-                subject(
+                for_address(
                     "trellis",
-                    &Address::Job { queue: "ocr.*".parse().unwrap(), owner: o.clone(), agent: agent.clone() },
+                    &MessageAddress::Job { queue: "ocr.*".parse().unwrap(), owner: o.clone(), agent: agent.clone() },
                 ),
                 "trellis.jobs.ocr%2E%2A",
             ),
-            (subject("trellis", &Address::Reply("_INBOX.x".to_owned())), "_INBOX.x"),
+            (for_address("trellis", &MessageAddress::Reply("_INBOX.x".to_owned())), "_INBOX.x"),
             (live_subject("trellis", &LiveSubject::Job(job.clone())), "trellis.live.0123456789abcdef0123456789abcdef"),
             (live_subject("trellis", &LiveSubject::Control(o.clone())), "trellis.ctl.acme.jo@x%2Eorg"),
-            (end_of("trellis", &o, &job), "trellis.out.acme.jo@x%2Eorg.*.0123456789abcdef0123456789abcdef"),
+            (completion_pattern("trellis", &o, &job), "trellis.out.acme.jo@x%2Eorg.*.0123456789abcdef0123456789abcdef"),
             (all_control("trellis"), "trellis.ctl.>"),
             (all_inbound("p", None), "p.in.>"),
             (all_inbound("p", Some(3)), "p.part.3.>"),
-            (inbound("p", None)[0].clone(), "p.in.*.*.*.task"),
-            (inbound("p", Some(3))[0].clone(), "p.part.3.*.*.*.task"),
+            (inbound_patterns("p", None)[0].clone(), "p.in.*.*.*.task"),
+            (inbound_patterns("p", Some(3))[0].clone(), "p.part.3.*.*.*.task"),
             (all_outbound("p"), "p.out.>"),
             (all_jobs("p"), "p.jobs.>"),
         ] {
@@ -395,19 +398,20 @@ mod tests {
             (&["p.*.>", "p.in.*.*", ">", "q.in.*.fork"], &["p.in.*.task", "p.in.*.wake"]),
         ] {
             let there: Vec<_> = there.iter().map(|&subject| subject.to_owned()).collect();
-            assert_eq!(beside("p", &own, &there), expected, "{there:?}");
+            assert_eq!(merge_subjects("p", &own, &there), expected, "{there:?}");
         }
     }
 
     #[test]
     fn a_job_for_an_external_worker_says_where_its_answers_go() {
-        let to = Address::Job { queue: "ocr".parse().unwrap(), owner: owner("acme/jo"), agent: "a".parse().unwrap() };
-        let message = Message { to, id: None, body: serde_json::json!({"job": "x"}) };
-        let told = told("p", &message).unwrap();
+        let to =
+            MessageAddress::Job { queue: "ocr".parse().unwrap(), owner: owner("acme/jo"), agent: "a".parse().unwrap() };
+        let message = BusMessage { to, id: None, body: serde_json::json!({"job": "x"}) };
+        let told = worker_body("p", &message).unwrap();
         let expected = r#"{"job":"x","answer":"p.in.acme.jo.a.result","control":"p.ctl.acme.jo"}"#;
         assert_eq!(told.to_string(), expected);
-        let to = Address::Reply("_INBOX.x".to_owned());
-        assert_eq!(super::told("p", &Message { to, ..message }), None);
+        let to = MessageAddress::Reply("_INBOX.x".to_owned());
+        assert_eq!(super::worker_body("p", &BusMessage { to, ..message }), None);
     }
 
     #[test]
@@ -415,9 +419,9 @@ mod tests {
         for (o, a) in [("acme/jo", "helper"), ("a.b/c>d", "ünï*"), ("100%/x", "%41")] {
             for kind in KINDS {
                 let (owner, agent) = (owner(o), AgentId::new(a).unwrap());
-                let text = subject("p", &Address::In { owner: owner.clone(), agent: agent.clone(), kind });
+                let text = for_address("p", &MessageAddress::In { owner: owner.clone(), agent: agent.clone(), kind });
                 assert_eq!(parse_inbound("p", &text).unwrap(), (owner.clone(), agent.clone(), kind), "{text}");
-                let text = spread("p", 7, &owner, &agent, kind);
+                let text = partition_subject("p", 7, &owner, &agent, kind);
                 assert_eq!(parse_inbound("p", &text).unwrap(), (owner, agent, kind), "{text}");
             }
         }
@@ -427,8 +431,8 @@ mod tests {
     fn subjects_of_completions_name_their_job() {
         let job = JobId::new("0123456789abcdef0123456789abcdef").unwrap();
         let (owner, agent) = (owner("a.b/c>d"), AgentId::new("ünï*").unwrap());
-        let to = Address::Out { owner: owner.clone(), agent: agent.clone(), job: job.to_string() };
-        assert_eq!(parse_outbound("p", &subject("p", &to)), Some(Completed { owner, agent, job }));
+        let to = MessageAddress::Out { owner: owner.clone(), agent: agent.clone(), job: job.to_string() };
+        assert_eq!(parse_outbound("p", &for_address("p", &to)), Some(CompletedJob { owner, agent, job }));
         for text in ["p.out.t.u.a.my-task", "p.out.t.u.a", "p.in.t.u.a.0123456789abcdef0123456789abcdef"] {
             assert_eq!(parse_outbound("p", text), None, "{text}");
         }
@@ -437,12 +441,16 @@ mod tests {
     #[test]
     fn subjects_of_alarms_round_trip() {
         for o in ["acme/jo", "a.b/c>d", "100%/x"] {
-            let (owner, timer) = (owner(o), TimerId::of(o));
-            assert_eq!(parse_due("p", &due("p", &owner, &timer)), Some((owner.clone(), timer.clone())), "{o}");
-            assert_eq!(parse_due("p", &scheduled("p", &owner, &timer)), None, "{o}");
+            let (owner, timer) = (owner(o), TimerId::from_text(o));
+            assert_eq!(
+                parse_due("p", &ringing_alarm("p", &owner, &timer)),
+                Some((owner.clone(), timer.clone())),
+                "{o}"
+            );
+            assert_eq!(parse_due("p", &future_alarm("p", &owner, &timer)), None, "{o}");
         }
-        let (owner, timer) = (owner("acme/jo@x.org"), TimerId::of("t"));
-        assert_eq!(scheduled("p", &owner, &timer), format!("p.sched.acme.jo@x%2Eorg.{timer}"));
+        let (owner, timer) = (owner("acme/jo@x.org"), TimerId::from_text("t"));
+        assert_eq!(future_alarm("p", &owner, &timer), format!("p.sched.acme.jo@x%2Eorg.{timer}"));
         for text in ["p.due.a.b", "p.due.a.b.c", "p.due.a.b.c.d", "q.due.a.b.00000000000000000000000000000000"] {
             assert_eq!(parse_due("p", text), None, "{text}");
         }

@@ -1,9 +1,9 @@
 //! `trellis approvals`, `approve`, `reject` and `answer`: open approvals, and people's answers.
 
-use super::client::{Client, Server};
+use super::client::{Client, ServerArgs};
 use super::exit::{Exit, Failure};
-use super::output::{field, note, note_next, plain, time};
-use super::{Context, input};
+use super::output::{field, format_plain, note, note_next, time};
+use super::{CliContext, input};
 use crate::domain::ids::JobId;
 use clap::Args;
 use serde_json::{Map, Value, json};
@@ -11,7 +11,7 @@ use serde_json::{Map, Value, json};
 /// What agents wait for.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  trellis approvals\n  trellis approvals --all --output ndjson")]
-pub(crate) struct Approvals {
+pub(crate) struct ApprovalsArgs {
     /// Those that are answered, too
     #[arg(long)]
     all: bool,
@@ -20,7 +20,7 @@ pub(crate) struct Approvals {
     offset: usize,
     /// Which server, and for whom
     #[command(flatten)]
-    server: Server,
+    server: ServerArgs,
 }
 
 /// Approve a call.
@@ -28,7 +28,7 @@ pub(crate) struct Approvals {
 #[command(
     after_help = "Examples:\n  trellis approve 0123456789abcdef0123456789abcdef\n  trellis approve 0123456789abcdef0123456789abcdef --arguments '{\"amount\": 5}'"
 )]
-pub(crate) struct Approve {
+pub(crate) struct ApproveArgs {
     /// Its id, as `trellis approvals` prints it
     #[arg(value_parser = approval_id)]
     id: JobId,
@@ -46,13 +46,13 @@ pub(crate) struct Approve {
     digest: Option<String>,
     /// Which server, and for whom
     #[command(flatten)]
-    server: Server,
+    server: ServerArgs,
 }
 
 /// Reject a call, or decline to answer.
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  trellis reject 0123456789abcdef0123456789abcdef --reason 'too expensive'")]
-pub(crate) struct Reject {
+pub(crate) struct RejectArgs {
     /// Its id, as `trellis approvals` prints it
     #[arg(value_parser = approval_id)]
     id: JobId,
@@ -61,13 +61,13 @@ pub(crate) struct Reject {
     reason: Option<String>,
     /// Which server, and for whom
     #[command(flatten)]
-    server: Server,
+    server: ServerArgs,
 }
 
 /// Answer an agent's questions.
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  trellis answer 0123456789abcdef0123456789abcdef size=L sure=true 'why=it fits'")]
-pub(crate) struct Answer {
+pub(crate) struct AnswerArgs {
     /// Its id, as `trellis approvals` prints it
     #[arg(value_parser = approval_id)]
     id: JobId,
@@ -76,14 +76,14 @@ pub(crate) struct Answer {
     answers: Vec<String>,
     /// Which server, and for whom
     #[command(flatten)]
-    server: Server,
+    server: ServerArgs,
 }
 
-impl Approvals {
-    pub async fn run(self, context: &Context) -> Result<Exit, Failure> {
+impl ApprovalsArgs {
+    pub async fn run(self, context: &CliContext) -> Result<Exit, Failure> {
         let asked = json!({"all": self.all, "offset": self.offset});
         let page = Client::new(&self.server)?.run("v/ops/approval/list", &asked, None).await?;
-        context.out.page(&page, "items", |items| items.iter().map(shown).collect::<Vec<_>>().join("\n\n"))?;
+        context.out.page(&page, "items", |items| items.iter().map(format_approval).collect::<Vec<_>>().join("\n\n"))?;
         if page["total"] == 0 {
             note("nothing waits for a person");
         }
@@ -92,8 +92,8 @@ impl Approvals {
     }
 }
 
-impl Approve {
-    pub async fn run(self, context: &Context) -> Result<Exit, Failure> {
+impl ApproveArgs {
+    pub async fn run(self, context: &CliContext) -> Result<Exit, Failure> {
         let mut asked = json!({"id": self.id});
         if let Some(arguments) = &self.arguments {
             asked["arguments"] = input::value(arguments, false)?;
@@ -108,8 +108,8 @@ impl Approve {
     }
 }
 
-impl Reject {
-    pub async fn run(self, context: &Context) -> Result<Exit, Failure> {
+impl RejectArgs {
+    pub async fn run(self, context: &CliContext) -> Result<Exit, Failure> {
         let mut asked = json!({"id": self.id});
         if let Some(reason) = self.reason {
             asked["reason"] = reason.into();
@@ -118,16 +118,16 @@ impl Reject {
     }
 }
 
-impl Answer {
-    pub async fn run(self, context: &Context) -> Result<Exit, Failure> {
+impl AnswerArgs {
+    pub async fn run(self, context: &CliContext) -> Result<Exit, Failure> {
         let client = Client::new(&self.server)?;
-        let known = asked(&client, &self.id).await?;
+        let known = find_approval(&client, &self.id).await?;
         let mut answers = Map::new();
         for answer in &self.answers {
             let (id, text) = answer
                 .split_once('=')
                 .ok_or_else(|| Failure::usage(format!("`{answer}`: expected `question=answer`, e.g. `size=L`")))?;
-            answers.insert(id.to_owned(), typed(known.as_ref(), id, text));
+            answers.insert(id.to_owned(), convert_answer(known.as_ref(), id, text));
         }
         send(context, &self.server, "answer", &json!({"id": self.id, "answers": answers})).await
     }
@@ -144,7 +144,7 @@ fn approval_id(text: &str) -> Result<JobId, String> {
 }
 
 /// Looks up an approval by its id, on all pages of the list.
-async fn asked(client: &Client, id: &JobId) -> Result<Option<Value>, Failure> {
+async fn find_approval(client: &Client, id: &JobId) -> Result<Option<Value>, Failure> {
     let mut offset = json!(0);
     loop {
         let mut page = client.run("v/ops/approval/list", &json!({"all": true, "offset": offset}), None).await?;
@@ -158,7 +158,7 @@ async fn asked(client: &Client, id: &JobId) -> Result<Option<Value>, Failure> {
 }
 
 /// Converts an answer to the type of its question: yes or no, a list for checkboxes, else text.
-fn typed(approval: Option<&Value>, id: &str, text: &str) -> Value {
+fn convert_answer(approval: Option<&Value>, id: &str, text: &str) -> Value {
     let asks = approval.and_then(|approval| approval["questions"]["asks"].as_array());
     let ask = asks.into_iter().flatten().find(|ask| ask["id"] == id);
     match (ask.and_then(|ask| ask["type"].as_str()), text) {
@@ -170,14 +170,14 @@ fn typed(approval: Option<&Value>, id: &str, text: &str) -> Value {
     }
 }
 
-async fn send(context: &Context, server: &Server, verb: &str, asked: &Value) -> Result<Exit, Failure> {
+async fn send(context: &CliContext, server: &ServerArgs, verb: &str, asked: &Value) -> Result<Exit, Failure> {
     let answered = Client::new(server)?.run(&format!("v/ops/approval/{verb}"), asked, None).await?;
-    context.out.value(&answered, || shown(&answered))?;
+    context.out.value(&answered, || format_approval(&answered))?;
     Ok(Exit::Ok)
 }
 
 /// Formats an approval, with all that its answer is about.
-fn shown(approval: &Value) -> String {
+fn format_approval(approval: &Value) -> String {
     let (call, questions) = (&approval["call"], &approval["questions"]);
     let asks = if call.is_null() {
         format!("asks: {}", field(questions, "title"))
@@ -188,13 +188,13 @@ fn shown(approval: &Value) -> String {
     let mut line =
         |name: &str, text: String| lines.push(format!("  {name:<10} {}", text.replace('\n', "\n             ")));
     if !call["arguments"].is_null() {
-        line("arguments", plain(&call["arguments"]));
+        line("arguments", format_plain(&call["arguments"]));
     }
     for scope in call["scopes"].as_array().into_iter().flatten() {
         line("scope", format!("{} ({} bytes, {})", field(scope, "key"), field(scope, "bytes"), field(scope, "digest")));
     }
     for ask in questions["asks"].as_array().into_iter().flatten() {
-        let choices: Vec<_> = ask["choices"].as_array().into_iter().flatten().map(plain).collect();
+        let choices: Vec<_> = ask["choices"].as_array().into_iter().flatten().map(format_plain).collect();
         let choices = if choices.is_empty() { String::new() } else { format!(": {}", choices.join(", ")) };
         line(&field(ask, "id"), format!("{} ({}{choices})", field(ask, "prompt"), field(ask, "type")));
     }

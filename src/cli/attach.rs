@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 const KEY: &str = "attachments";
 
 /// Stores the files and returns the input with references to them.
-pub(crate) async fn with_files(client: &Client, input: Value, files: &[PathBuf]) -> Result<Value, Failure> {
+pub(crate) async fn attach_files(client: &Client, input: Value, files: &[PathBuf]) -> Result<Value, Failure> {
     if files.len() > ATTACHMENTS {
         return Err(Failure::usage(format!(
             "expected at most {ATTACHMENTS} files after `--attach`, got {}",
@@ -24,7 +24,7 @@ pub(crate) async fn with_files(client: &Client, input: Value, files: &[PathBuf])
     for file in files {
         references.push(store(client, file).await?);
     }
-    refer(input, references)
+    add_references(input, references)
 }
 
 async fn store(client: &Client, file: &Path) -> Result<Value, Failure> {
@@ -34,7 +34,7 @@ async fn store(client: &Client, file: &Path) -> Result<Value, Failure> {
     let Some(found) = sniff(&bytes, true) else {
         return Err(bad("expected png, jpeg, webp, gif, pdf or text, and its bytes are none of these".into()));
     };
-    let asset = AssetId::of(&bytes);
+    let asset = AssetId::of_content(&bytes);
     let name = file.file_name().unwrap_or_default().to_string_lossy();
     let path = format!("assets/{asset}/content?name={}", encode(&name));
     client.put_content(&path, found.media.as_str(), bytes).await?;
@@ -42,7 +42,7 @@ async fn store(client: &Client, file: &Path) -> Result<Value, Failure> {
 }
 
 /// Adds references to an input: a map gets them as a key, any other input is wrapped in a map with them.
-fn refer(input: Value, references: Vec<Value>) -> Result<Value, Failure> {
+fn add_references(input: Value, references: Vec<Value>) -> Result<Value, Failure> {
     Ok(match input {
         Value::Null => json!({KEY: references}),
         Value::Object(mut map) => {
@@ -63,11 +63,12 @@ mod tests {
 
     #[test]
     fn an_input_keeps_its_form_beside_references() {
-        let check = |input: Value, expected: Result<Value, &str>| match (refer(input, vec![json!("r")]), expected) {
-            (Ok(found), Ok(expected)) => assert_eq!(found, expected),
-            (Err(failure), Err(part)) => assert!(failure.text.contains(part), "{failure}"),
-            (found, expected) => panic!("got {found:?}, expected {expected:?}"),
-        };
+        let check =
+            |input: Value, expected: Result<Value, &str>| match (add_references(input, vec![json!("r")]), expected) {
+                (Ok(found), Ok(expected)) => assert_eq!(found, expected),
+                (Err(failure), Err(part)) => assert!(failure.text.contains(part), "{failure}"),
+                (found, expected) => panic!("got {found:?}, expected {expected:?}"),
+            };
         check(json!(null), Ok(json!({"attachments": ["r"]})));
         check(json!("what?"), Ok(json!({"text": "what?", "attachments": ["r"]})));
         check(json!({"id": 7}), Ok(json!({"id": 7, "attachments": ["r"]})));

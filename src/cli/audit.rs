@@ -1,6 +1,6 @@
 //! `trellis audit`: accounts for everything that was accepted.
 
-use super::Context;
+use super::CliContext;
 use super::exit::{Exit, Failure};
 use super::output::{Format, field, note};
 use super::running::RunningArgs;
@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 #[command(
     after_help = "Examples:\n  trellis audit --output json\n  trellis audit --repair\n  trellis audit --after-loss\n  trellis audit --settle"
 )]
-pub(crate) struct Audit {
+pub(crate) struct AuditArgs {
     /// Repair what has been missing for ten minutes: lost tasks are put back into their mailboxes (one whose values are
     /// gone with it fails with `LOST`, and its caller is told), lost results are sent again, lost messages are written
     /// off, lists are put right, and what owners keep is counted anew for their quotas. The books are closed after it. Workers put back lost tasks by themselves within a
@@ -40,7 +40,7 @@ pub(crate) struct Audit {
 }
 
 /// Keys of the totals that are shown, in order.
-const NUMBERS: [&str; 12] = [
+const SHOWN_TOTALS: [&str; 12] = [
     "accepted",
     "completed",
     "failed",
@@ -55,8 +55,8 @@ const NUMBERS: [&str; 12] = [
     "unaccounted",
 ];
 
-impl Audit {
-    pub async fn run(self, context: &Context) -> Result<Exit, Failure> {
+impl AuditArgs {
+    pub async fn run(self, context: &CliContext) -> Result<Exit, Failure> {
         let config = context.load(Vec::new())?.config;
         let input = json!({"repair": self.repair, "settle": self.settle});
         // An audit of an unused venue must not create streams or keys.
@@ -75,12 +75,12 @@ impl Audit {
         let asked = ("v/ops/venue/audit", &input);
         let mut shown = Value::Null;
         if !self.repair && !self.settle {
-            shown = running.clone().ask_or_as(Role::Doctor, &config, asked, untouched).await?;
+            shown = running.clone().call_or_run_as(Role::Doctor, &config, asked, untouched).await?;
         }
         if shown.is_null() {
-            shown = running.ask_or(&config, asked, here).await?;
+            shown = running.call_or_run_here(&config, asked, here).await?;
         }
-        let numbers = if self.after_loss { &NUMBERS[NUMBERS.len() - 2..] } else { &NUMBERS[..] };
+        let numbers = if self.after_loss { &SHOWN_TOTALS[SHOWN_TOTALS.len() - 2..] } else { &SHOWN_TOTALS[..] };
         let line = |name: &&str| format!("{name} = {}", shown[*name].as_u64().unwrap_or_default());
         context.out.value(&shown, || numbers.iter().map(line).collect::<Vec<_>>().join("\n"))?;
         if context.out.format == Format::Text {

@@ -1,6 +1,6 @@
 //! `trellis backup`: copies an embedded store while work goes on.
 
-use super::Context;
+use super::CliContext;
 use super::exit::{Exit, Failure};
 use super::output::field;
 use super::running::RunningArgs;
@@ -21,7 +21,7 @@ use serde_json::json;
 #[command(
     after_help = "Example:\n  trellis backup before-upgrade && cp -a trellis-data/backups/before-upgrade /mnt/safe/"
 )]
-pub(crate) struct Backup {
+pub(crate) struct BackupArgs {
     /// Name of the copy [default: the time, e.g. `20260131T120000Z`]
     name: Option<String>,
     #[command(flatten)]
@@ -29,19 +29,19 @@ pub(crate) struct Backup {
 }
 
 /// Formats a time like `20260131T120000Z`.
-fn stamp(now: Millis) -> String {
+fn time_name(now: Millis) -> String {
     let text = now.rfc3339();
     let digits = text.split('.').next().unwrap_or_default().trim_end_matches('Z');
     format!("{}Z", digits.replace(['-', ':'], ""))
 }
 
-impl Backup {
-    pub async fn run(self, context: &Context) -> Result<Exit, Failure> {
+impl BackupArgs {
+    pub async fn run(self, context: &CliContext) -> Result<Exit, Failure> {
         let config = context.load(Vec::new())?.config;
-        let name = self.name.unwrap_or_else(|| stamp(Clock::system().now()));
+        let name = self.name.unwrap_or_else(|| time_name(Clock::system().now()));
         let input = json!({"name": name});
         let here = async |venue: &Venue| backup::make(venue, &name).await.map_err(|error| Failure::operation(&error));
-        let made = self.running.server(context).ask_or(&config, ("v/ops/venue/backup", &input), here).await?;
+        let made = self.running.server(context).call_or_run_here(&config, ("v/ops/venue/backup", &input), here).await?;
         let [path, records, bytes] = ["path", "records", "bytes"].map(|key| field(&made, key));
         context.out.value(&made, || format!("{path}: {records} records, {bytes} bytes"))?;
         Ok(Exit::Ok)
@@ -54,6 +54,6 @@ mod tests {
 
     #[test]
     fn the_name_of_a_backup_is_its_time() {
-        assert_eq!(stamp(Millis(1_769_860_800_123)), "20260131T120000Z");
+        assert_eq!(time_name(Millis(1_769_860_800_123)), "20260131T120000Z");
     }
 }

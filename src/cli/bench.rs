@@ -2,10 +2,11 @@
 
 use super::exit::{Exit, Failure};
 use super::output::note;
-use super::{Context, role};
+use super::{CliContext, role};
 use crate::app::{self, App, Role};
 use crate::bench::{
-    self, BenchError, BenchPlan, BenchServer, Crowd, Fleet, IdleFleet, Probe, ReaderCrowd, TaskSession, TaskShape,
+    self, BenchError, BenchPlan, BenchServer, CostProbe, FairnessLoad, IdleFleet, ReadersLoad, SessionFleet,
+    TaskSession, TaskShape,
 };
 use crate::config::{BusUrl, Config, StoreUrl};
 use crate::domain::ids::Owner;
@@ -26,10 +27,10 @@ pub(crate) enum Bench {
     #[command(
         after_help = "Examples:\n  trellis bench turns --tasks 5000 --output json\n  trellis bench turns --session same --turns 3 --tools 2 --shared"
     )]
-    Turns(Load),
+    Turns(BenchLoadArgs),
     /// Time from publish to completion, one task at a time
     #[command(after_help = "Example:\n  trellis bench latency --tasks 500")]
-    Latency(Load),
+    Latency(BenchLoadArgs),
     /// What building a prompt costs, and keeping what it was made of
     #[command(after_help = "Example:\n  trellis bench context")]
     Context,
@@ -38,26 +39,26 @@ pub(crate) enum Bench {
     Prefix,
     /// Memory with many sessions that wait, and many that run at once
     #[command(after_help = "Example:\n  trellis bench sessions --sleeping 10000 --running 1000")]
-    Sessions(Sessions),
+    Sessions(SessionsArgs),
     /// CPU, store and bus calls of a fleet that has nothing to do
     #[command(after_help = "Example:\n  trellis bench idle --owners 100 --agents 10 --seconds 30")]
-    Idle(Idle),
+    Idle(IdleArgs),
     /// Bytes that reach disks per turn, while the context of one session grows by 1 KB with every turn
     #[command(after_help = "Example:\n  trellis bench growth --turns 300")]
-    Growth(Growth),
+    Growth(GrowthArgs),
     /// How long tasks of many owners wait while one more submits very many
     #[command(
         after_help = "Example:\n  trellis bench fairness --owners 1000 --backlog 100000\n\nWhat isn't done of the backlog at its end stays in the queue: use a bus and a store of its own."
     )]
-    Fairness(Fairness),
+    Fairness(FairnessArgs),
     /// How long small requests of many owners take over HTTP while one owner reads large values
     #[command(after_help = "Example:\n  trellis bench readers --readers 16 --bytes 3500000")]
-    Readers(Readers),
+    Readers(ReadersArgs),
 }
 
 /// Options of `bench readers`.
 #[derive(Debug, Clone, Copy, Args)]
-pub(crate) struct Readers {
+pub(crate) struct ReadersArgs {
     /// Reads of the one owner at the same time
     #[arg(long = "readers", default_value_t = 16, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
     at_once: u16,
@@ -72,10 +73,10 @@ pub(crate) struct Readers {
     seconds: u16,
 }
 
-impl Readers {
-    fn crowd(self) -> ReaderCrowd {
+impl ReadersArgs {
+    fn crowd(self) -> ReadersLoad {
         let Self { at_once, bytes, owners, seconds } = self;
-        ReaderCrowd {
+        ReadersLoad {
             readers: at_once.into(),
             bytes: usize::try_from(bytes).unwrap_or(usize::MAX),
             owners: owners.into(),
@@ -86,7 +87,7 @@ impl Readers {
 
 /// Options of `bench fairness`.
 #[derive(Debug, Clone, Copy, Args)]
-pub(crate) struct Fairness {
+pub(crate) struct FairnessArgs {
     /// Owners beside the one
     #[arg(long, default_value_t = 100, value_name = "N")]
     owners: usize,
@@ -104,17 +105,17 @@ pub(crate) struct Fairness {
     model_ms: u64,
 }
 
-impl Fairness {
-    const fn crowd(&self) -> Crowd {
+impl FairnessArgs {
+    const fn crowd(&self) -> FairnessLoad {
         let Self { owners, backlog, rate, seconds, model_ms } = *self;
         let (time, model) = (Duration::from_secs(seconds), Duration::from_millis(model_ms));
-        Crowd { owners, backlog, rate, time, model }
+        FairnessLoad { owners, backlog, rate, time, model }
     }
 }
 
 /// Options of `bench idle`.
 #[derive(Debug, Clone, Copy, Args)]
-pub(crate) struct Idle {
+pub(crate) struct IdleArgs {
     /// Owners
     #[arg(long, default_value_t = 100, value_name = "N")]
     owners: usize,
@@ -129,7 +130,7 @@ pub(crate) struct Idle {
     seconds: u64,
 }
 
-impl Idle {
+impl IdleArgs {
     const fn fleet(&self) -> IdleFleet {
         let Self { owners, agents, sessions, seconds } = *self;
         IdleFleet { owners, agents, sessions, time: Duration::from_secs(seconds) }
@@ -138,7 +139,7 @@ impl Idle {
 
 /// Options of `bench growth`.
 #[derive(Debug, Clone, Copy, Args)]
-pub(crate) struct Growth {
+pub(crate) struct GrowthArgs {
     /// Turns; written bytes are told around the 10th, the 100th and the last
     #[arg(long, default_value_t = 300, value_name = "N")]
     turns: usize,
@@ -146,7 +147,7 @@ pub(crate) struct Growth {
 
 /// Options of `bench sessions`.
 #[derive(Debug, Clone, Copy, Args)]
-pub(crate) struct Sessions {
+pub(crate) struct SessionsArgs {
     /// Sessions that wait for a person, each with an open task
     #[arg(long, default_value_t = 10_000, value_name = "N")]
     sleeping: usize,
@@ -157,7 +158,7 @@ pub(crate) struct Sessions {
 
 /// Options of `bench turns` and `bench latency`.
 #[derive(Debug, Clone, Copy, Args)]
-pub(crate) struct Load {
+pub(crate) struct BenchLoadArgs {
     /// Tasks
     #[arg(long, default_value_t = 5000, value_name = "N")]
     tasks: usize,
@@ -181,9 +182,9 @@ pub(crate) struct Load {
     shared: bool,
 }
 
-impl Load {
+impl BenchLoadArgs {
     /// Returns the load of a measurement without tasks.
-    const fn of(tasks: usize, agents: usize) -> Self {
+    const fn without_tasks(tasks: usize, agents: usize) -> Self {
         Self { tasks, agents, owners: 1, session: TaskSession::Fresh, turns: 1, tools: 0, shared: false }
     }
 
@@ -195,22 +196,26 @@ impl Load {
 
 impl Bench {
     /// Returns the name of the measurement, and its numbers of tasks and agents.
-    const fn load(&self) -> (&'static str, Load) {
+    const fn load(&self) -> (&'static str, BenchLoadArgs) {
         match self {
             Self::Turns(load) => ("turns", *load),
             Self::Latency(load) => ("latency", *load),
-            Self::Context => ("context", Load::of(1, 1)),
-            Self::Prefix => ("prefix", Load::of(1, 1)),
-            Self::Sessions(Sessions { sleeping, running }) => ("sessions", Load::of(*sleeping, *running)),
-            Self::Idle(Idle { owners, agents, .. }) => ("idle", Load::of(*owners, *agents)),
-            Self::Growth(Growth { turns }) => ("growth", Load::of(*turns, 1)),
-            Self::Fairness(Fairness { owners, backlog, .. }) => ("fairness", Load::of(*backlog, *owners)),
-            Self::Readers(_) => ("readers", Load::of(1, 1)),
+            Self::Context => ("context", BenchLoadArgs::without_tasks(1, 1)),
+            Self::Prefix => ("prefix", BenchLoadArgs::without_tasks(1, 1)),
+            Self::Sessions(SessionsArgs { sleeping, running }) => {
+                ("sessions", BenchLoadArgs::without_tasks(*sleeping, *running))
+            }
+            Self::Idle(IdleArgs { owners, agents, .. }) => ("idle", BenchLoadArgs::without_tasks(*owners, *agents)),
+            Self::Growth(GrowthArgs { turns }) => ("growth", BenchLoadArgs::without_tasks(*turns, 1)),
+            Self::Fairness(FairnessArgs { owners, backlog, .. }) => {
+                ("fairness", BenchLoadArgs::without_tasks(*backlog, *owners))
+            }
+            Self::Readers(_) => ("readers", BenchLoadArgs::without_tasks(1, 1)),
         }
     }
 
     /// Returns why the measurement is not possible with these options.
-    fn problem(&self) -> Option<String> {
+    fn find_problem(&self) -> Option<String> {
         match self {
             Self::Turns(load) | Self::Latency(load) if load.tasks == 0 || load.agents == 0 => {
                 Some("expected at least one task and one agent".to_owned())
@@ -219,13 +224,13 @@ impl Bench {
                 "`--owners`: expected 1 to {}, as each has one of the agents, got {}",
                 load.agents, load.owners
             )),
-            Self::Turns(load) | Self::Latency(load) => load.shape().problem().map(str::to_owned),
+            Self::Turns(load) | Self::Latency(load) => load.shape().find_problem().map(str::to_owned),
             Self::Context | Self::Prefix | Self::Readers(_) => None,
-            Self::Sessions(Sessions { sleeping, running }) => (*sleeping == 0 || *running == 0)
+            Self::Sessions(SessionsArgs { sleeping, running }) => (*sleeping == 0 || *running == 0)
                 .then(|| "expected at least one session of each, that sleeps and that runs".to_owned()),
             Self::Idle(idle) => bench::idle_problem(idle.fleet()),
-            Self::Growth(Growth { turns }) => bench::growth_problem(*turns),
-            Self::Fairness(fairness) => fairness.crowd().problem(),
+            Self::Growth(GrowthArgs { turns }) => bench::growth_problem(*turns),
+            Self::Fairness(fairness) => fairness.crowd().find_problem(),
         }
     }
 
@@ -240,8 +245,8 @@ impl Bench {
         }
     }
 
-    pub async fn run(self, context: &Context) -> Result<Exit, Failure> {
-        if let Some(problem) = self.problem() {
+    pub async fn run(self, context: &CliContext) -> Result<Exit, Failure> {
+        if let Some(problem) = self.find_problem() {
             return Err(Failure::usage(problem));
         }
         let scratch = Scratch::new().map_err(|e| Failure::internal(format!("no folder for the store: {e}")))?;
@@ -285,12 +290,12 @@ impl Bench {
         let mut app = App::open(config, Role::Up, Arc::clone(&metrics)).await.map_err(|e| role::failure(&e))?;
         let fsyncs = app.fsyncs();
         let venue = Arc::get_mut(&mut app.venue).ok_or_else(|| Failure::internal("the venue is in use already"))?;
-        let probe = Probe::on(venue, &servers(config), fsyncs);
+        let probe = CostProbe::for_venue(venue, &servers(config), fsyncs);
         let shutdown = Shutdown::new(metrics);
         app::start_worker(config, &app, &shutdown);
         let owner = "bench/run".parse().map_err(|_| Failure::internal("an illegal owner"))?;
         match self {
-            Self::Idle(Idle { seconds, .. }) => note(&format!("measuring for {seconds} s")),
+            Self::Idle(IdleArgs { seconds, .. }) => note(&format!("measuring for {seconds} s")),
             _ => note("measuring; this takes about half a minute"),
         }
         let venue = &app.venue;
@@ -299,8 +304,8 @@ impl Bench {
             Self::Turns(_) => bench::turns(venue, &owner, plan, &probe).await.map(|report| json!(report)),
             Self::Context => prompts(&app, &owner).await,
             Self::Prefix => bench::prefix(venue, &owner).await.map(|report| json!(report)),
-            Self::Sessions(Sessions { sleeping, running }) => {
-                let fleet = Fleet { sleeping: *sleeping, running: *running };
+            Self::Sessions(SessionsArgs { sleeping, running }) => {
+                let fleet = SessionFleet { sleeping: *sleeping, running: *running };
                 let calls_log = config.models.calls_log.clone().unwrap_or_default();
                 let report = bench::sessions(venue, &owner, fleet, &calls_log, &shutdown).await;
                 report.map(|report| json!(report))
@@ -310,8 +315,8 @@ impl Bench {
                 bench::fairness(venue, &owner, fairness.crowd()).await.map(|report| json!(report))
             }
             Self::Readers(readers) => bench::readers(venue, &owner, readers.crowd()).await.map(|report| json!(report)),
-            Self::Growth(Growth { turns }) => {
-                bench::written(venue, &owner, *turns, &probe).await.map(|report| json!(report))
+            Self::Growth(GrowthArgs { turns }) => {
+                bench::measure_growth(venue, &owner, *turns, &probe).await.map(|report| json!(report))
             }
         };
         shutdown.trigger();
@@ -322,7 +327,7 @@ impl Bench {
             // This process must release the store before it is opened again.
             drop((app, probe));
             let open = Box::pin(App::open(config, Role::Up, Arc::new(Metrics::new())));
-            let (next, time) = bench::opening(open).await;
+            let (next, time) = bench::time_opening(open).await;
             next.map_err(|e| role::failure(&e))?.close().await;
             measured["open_seconds"] = json!(time.as_secs_f64());
         }
@@ -334,18 +339,18 @@ impl Bench {
 fn servers(config: &Config) -> Vec<BenchServer> {
     let redis = match &config.store.url {
         StoreUrl::Embedded(_) => Vec::new(),
-        StoreUrl::Redis(url) => BenchServer::of_urls("redis", url, 6379),
+        StoreUrl::Redis(url) => BenchServer::parse_urls("redis", url, 6379),
     };
     let nats = match &config.bus.url {
         BusUrl::Embedded => Vec::new(),
-        BusUrl::Nats(urls) => BenchServer::of_urls("nats", urls, 4222),
+        BusUrl::Nats(urls) => BenchServer::parse_urls("nats", urls, 4222),
     };
     [redis, nats].concat()
 }
 
 /// Measures times of the pure part, and durable bytes of real turns.
 async fn prompts(app: &App, owner: &Owner) -> Result<Value, BenchError> {
-    let times = bench::context().map_err(|e| BenchError::Stuck(e.to_string()))?;
+    let times = bench::context().map_err(|e| BenchError::TimedOut(e.to_string()))?;
     let mut report = json!(times);
     report["durable"] = json!(bench::growth(&app.venue, owner, &[10, 100, 300]).await?);
     Ok(report)

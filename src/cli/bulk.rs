@@ -4,8 +4,8 @@
 use super::client::Client;
 use super::confirm::confirm;
 use super::exit::{Exit, Failure};
-use super::filter::JobFilter;
-use super::output::{Out, note, remark};
+use super::filter::JobFilterArgs;
+use super::output::{CommandOutput, note, remark};
 use clap::Args;
 use serde_json::{Value, json};
 
@@ -13,15 +13,15 @@ const OPERATION: &str = "v/ops/job/bulk";
 
 /// Which jobs, where no id is named.
 #[derive(Debug, Args)]
-pub(crate) struct Many {
+pub(crate) struct BulkArgs {
     #[command(flatten)]
-    filter: JobFilter,
+    filter: JobFilterArgs,
     /// Don't ask whether it is meant
     #[arg(long)]
     yes: bool,
 }
 
-impl Many {
+impl BulkArgs {
     /// Whether no filter is given.
     pub fn is_empty(&self) -> bool {
         self.filter.is_empty()
@@ -39,7 +39,7 @@ impl Many {
     pub async fn run(
         &self,
         client: &Client,
-        out: Out,
+        out: CommandOutput,
         (action, words): (&str, &str),
         more: Value,
     ) -> Result<Exit, Failure> {

@@ -1,11 +1,11 @@
 //! `trellis chat`: sends a message and shows the agent's next reply.
 
-use super::client::{Client, Server};
+use super::client::{Client, ServerArgs};
 use super::exit::{Exit, Failure};
 use super::output::{field, remark};
 use super::submit::NO_AGENT;
-use super::wait::{LOOKS, WaitNotes};
-use super::{Context, input};
+use super::wait::{WAIT_READ_PAUSES, WaitNotes};
+use super::{CliContext, input};
 use crate::domain::ids::{AgentId, SessionId};
 use crate::ingress;
 use clap::Args;
@@ -34,11 +34,11 @@ pub(crate) struct Chat {
     timeout: Duration,
     /// Which server, and for whom
     #[command(flatten)]
-    server: Server,
+    server: ServerArgs,
 }
 
 impl Chat {
-    pub async fn run(self, context: &Context) -> Result<Exit, Failure> {
+    pub async fn run(self, context: &CliContext) -> Result<Exit, Failure> {
         let client = Client::new(&self.server)?;
         let mut session = self.session.clone();
         if let Some(text) = &self.text {
@@ -69,14 +69,14 @@ impl Chat {
                 );
                 Failure::new(Exit::NotFound, text)
             }
-            _ => failure.about("no agent `", NO_AGENT),
+            _ => failure.with_advice_on("no agent `", NO_AGENT),
         }
     }
 
     /// Sends a message and shows its reply, in the given session, else in a new one.
     async fn say(
         &self,
-        context: &Context,
+        context: &CliContext,
         client: &Client,
         message: &Value,
         session: &mut Option<SessionId>,
@@ -84,10 +84,10 @@ impl Chat {
         // The same id finds the same message: a long wait is several requests.
         let id = ingress::fresh_id();
         let start = std::time::Instant::now();
-        let (mut reasons, mut look) = (WaitNotes::default(), LOOKS.0);
+        let (mut reasons, mut look) = (WaitNotes::default(), WAIT_READ_PAUSES.0);
         loop {
             let left = self.timeout.saturating_sub(start.elapsed()).min(look);
-            look = (look * 2).min(LOOKS.1);
+            look = (look * 2).min(WAIT_READ_PAUSES.1);
             let millis = u64::try_from(left.as_millis()).unwrap_or(u64::MAX);
             let mut body = json!({"agentId": self.agent, "message": message, "timeout": millis});
             if let Some(session) = &*session {

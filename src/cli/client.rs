@@ -13,16 +13,16 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 /// Longest wait for a connection.
-const CONNECT: Duration = Duration::from_secs(5);
+const CONNECT_TIME: Duration = Duration::from_secs(5);
 /// Longest wait for an answer: one long poll, and time for a slow store.
-const ANSWER: Duration = Duration::from_mins(1);
+const ANSWER_TIME: Duration = Duration::from_mins(1);
 
 const OWNER: HeaderName = HeaderName::from_static("x-trellis-owner");
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 
 /// Which server, and for whom.
 #[derive(Debug, Clone, Default, clap::Args)]
-pub(crate) struct Server {
+pub(crate) struct ServerArgs {
     /// Address of the HTTP API
     #[arg(long, value_name = "URL", env = "TRELLIS_URL", default_value = "http://127.0.0.1:8420")]
     pub url: String,
@@ -38,7 +38,7 @@ pub(crate) struct Server {
     pub token_file: Option<PathBuf>,
 }
 
-impl Server {
+impl ServerArgs {
     /// Returns the value of the header `Authorization`, if there is a token.
     pub fn authorization(&self) -> Result<Option<String>, Failure> {
         let token = match (&self.token, &self.token_file) {
@@ -60,7 +60,7 @@ pub(crate) struct Client {
 
 impl Client {
     /// Checks the address; the first request connects.
-    pub fn new(server: &Server) -> Result<Self, Failure> {
+    pub fn new(server: &ServerArgs) -> Result<Self, Failure> {
         let shown = mask_url(&server.url);
         let bad = |why: &str| Failure::usage(format!("illegal server address `{shown}`: {why}"));
         let scheme = || {
@@ -77,11 +77,11 @@ impl Client {
         if !matches!(url.scheme(), "http" | "https") {
             return Err(scheme());
         }
-        let builder = reqwest::Client::builder().connect_timeout(CONNECT).user_agent("trellis");
+        let builder = reqwest::Client::builder().connect_timeout(CONNECT_TIME).user_agent("trellis");
         let here = matches!(url.host_str(), Some("localhost" | "127.0.0.1" | "[::1]"));
         // A proxy of the environment can't reach this machine's loopback.
         let builder = if here { builder.no_proxy() } else { builder };
-        let http = builder.build().map_err(|e| Failure::internal(format!("no HTTP client: {}", chain(&e))))?;
+        let http = builder.build().map_err(|e| Failure::internal(format!("no HTTP client: {}", cause_chain(&e))))?;
         let owner = server.owner.as_ref().map(|owner| header("owner", &owner.to_string())).transpose()?;
         let base = url.as_str().trim_end_matches('/').trim_end_matches("/api/v1").to_owned();
         let token = server.authorization()?;
@@ -107,13 +107,14 @@ impl Client {
 
     /// Checks that the server answers and can take work.
     pub async fn ready(&self) -> Result<(), Failure> {
-        let asked = self.http.get(format!("{}/readyz", self.base)).timeout(CONNECT).send().await;
-        let answer = asked.map_err(|e| if e.is_timeout() { self.silent(CONNECT) } else { self.unreachable(&e) })?;
+        let asked = self.http.get(format!("{}/readyz", self.base)).timeout(CONNECT_TIME).send().await;
+        let answer = asked
+            .map_err(|e| if e.is_timeout() { self.timeout_failure(CONNECT_TIME) } else { self.unreachable(&e) })?;
         if !answer.status().is_success() {
             return Err(self.refusal(answer).await);
         }
         let said: Value = answer.json().await.unwrap_or_default();
-        if said["status"] == "ready" { Ok(()) } else { Err(self.stranger("its `/readyz` says something else")) }
+        if said["status"] == "ready" { Ok(()) } else { Err(self.no_venue_failure("its `/readyz` says something else")) }
     }
 
     /// Checks that the answer is a venue's: by its header, or for an older build by its status.
@@ -121,14 +122,14 @@ impl Client {
         if answer.headers().contains_key(&VERSION_HEADER) {
             return Ok(answer);
         }
-        let asked = self.http.get(format!("{}/api/v1/status", self.base)).timeout(CONNECT).send().await;
+        let asked = self.http.get(format!("{}/api/v1/status", self.base)).timeout(CONNECT_TIME).send().await;
         let status: Value = match asked {
             Ok(answer) => answer.json().await.unwrap_or_default(),
             Err(_) => Value::Null,
         };
         let is_venue = ["did", "name", "version"].iter().all(|key| status[*key].is_string());
         let why = || format!("it answered {} to a request of the API, and has no `/api/v1/status`", answer.status());
-        if is_venue { Ok(answer) } else { Err(self.stranger(&why())) }
+        if is_venue { Ok(answer) } else { Err(self.no_venue_failure(&why())) }
     }
 
     /// Sends `GET path?query`.
@@ -162,8 +163,8 @@ impl Client {
     }
 
     /// Whether a server accepts connections there.
-    pub async fn is_there(&self) -> bool {
-        let asked = self.request(Method::GET, "status").timeout(ANSWER).send().await;
+    pub async fn accepts_connections(&self) -> bool {
+        let asked = self.request(Method::GET, "status").timeout(ANSWER_TIME).send().await;
         !asked.is_err_and(|error| error.is_connect())
     }
 
@@ -194,33 +195,33 @@ impl Client {
     }
 
     async fn json(&self, request: RequestBuilder) -> Result<Value, Failure> {
-        let response = request.timeout(ANSWER).send().await.map_err(|e| self.unreachable(&e))?;
+        let response = request.timeout(ANSWER_TIME).send().await.map_err(|e| self.unreachable(&e))?;
         let response = self.check_venue(response).await?;
         if !response.status().is_success() {
             return Err(self.refusal(response).await);
         }
         let body = response.bytes().await.map_err(|e| self.unreachable(&e))?;
-        serde_json::from_slice(&body).map_err(|_| self.stranger("its answer is not JSON"))
+        serde_json::from_slice(&body).map_err(|_| self.no_venue_failure("its answer is not JSON"))
     }
 
     async fn refusal(&self, response: Response) -> Failure {
         let status = response.status();
         let body: Value = response.json().await.unwrap_or_default();
         let Some(text) = ["error", "detail", "title"].iter().find_map(|key| body[key].as_str()) else {
-            return self.stranger(&format!("it answered {status} without a reason"));
+            return self.no_venue_failure(&format!("it answered {status} without a reason"));
         };
-        Failure::new(exit_of(status.as_u16()), text)
+        Failure::new(exit_code(status.as_u16()), text)
     }
 
     /// Makes the failure of a request without an answer, or of a broken stream.
     pub fn unreachable(&self, error: &reqwest::Error) -> Failure {
         if error.is_timeout() && !error.is_connect() {
-            return self.silent(ANSWER);
+            return self.timeout_failure(ANSWER_TIME);
         }
         let server = mask_url(&self.base);
         let text = if error.is_connect() {
-            let why = innermost(error);
-            if self.base.starts_with("https:") && is_no_tls(&why) {
+            let why = innermost_cause(error);
+            if self.base.starts_with("https:") && is_plain_text_answer(&why) {
                 let plain = server.replacen("https:", "http:", 1);
                 format!("the server at `{server}` speaks no TLS ({why}); its address may be `{plain}`")
             } else {
@@ -229,17 +230,17 @@ impl Client {
                 )
             }
         } else {
-            format!("the connection to `{server}` broke: {}", innermost(error))
+            format!("the connection to `{server}` broke: {}", innermost_cause(error))
         };
         Failure::new(Exit::Unreachable, text)
     }
 
-    fn silent(&self, limit: Duration) -> Failure {
+    fn timeout_failure(&self, limit: Duration) -> Failure {
         let (server, limit) = (mask_url(&self.base), limit.as_secs());
         Failure::new(Exit::Unreachable, format!("the server at `{server}` did not answer within {limit} s"))
     }
 
-    fn stranger(&self, why: &str) -> Failure {
+    fn no_venue_failure(&self, why: &str) -> Failure {
         let server = mask_url(&self.base);
         Failure::new(
             Exit::Unreachable,
@@ -249,7 +250,7 @@ impl Client {
 }
 
 /// Returns the exit code of an HTTP status.
-const fn exit_of(status: u16) -> Exit {
+const fn exit_code(status: u16) -> Exit {
     match status {
         400 | 405 | 411 | 413 | 414 | 415 | 422 | 431 => Exit::Usage,
         401 | 403 => Exit::Denied,
@@ -280,11 +281,11 @@ pub(crate) fn encode(text: &str) -> String {
 }
 
 /// Whether this message of the TLS library means that the other side answered in plain text.
-pub(crate) fn is_no_tls(why: &str) -> bool {
+pub(crate) fn is_plain_text_answer(why: &str) -> bool {
     why.contains("InvalidContentType")
 }
 
-fn innermost(error: &dyn Error) -> String {
+fn innermost_cause(error: &dyn Error) -> String {
     let mut cause = error;
     while let Some(next) = cause.source() {
         cause = next;
@@ -292,7 +293,7 @@ fn innermost(error: &dyn Error) -> String {
     cause.to_string()
 }
 
-fn chain(error: &dyn Error) -> String {
+fn cause_chain(error: &dyn Error) -> String {
     let mut text = error.to_string();
     let mut next = error.source();
     while let Some(cause) = next {
@@ -307,7 +308,7 @@ mod tests {
     use super::*;
 
     fn client(url: &str) -> Result<Client, Failure> {
-        Client::new(&Server { url: url.into(), ..Server::default() })
+        Client::new(&ServerArgs { url: url.into(), ..ServerArgs::default() })
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! `trellis config show|check`: shows and checks the configuration.
 
-use super::Context;
+use super::CliContext;
 use super::exit::{Exit, Failure};
 use super::output::note;
 use clap::Subcommand;
@@ -22,7 +22,7 @@ pub(crate) enum ConfigCommand {
 }
 
 impl ConfigCommand {
-    pub fn run(&self, context: &Context) -> Result<Exit, Failure> {
+    pub fn run(&self, context: &CliContext) -> Result<Exit, Failure> {
         let loaded = context.load(Vec::new())?;
         match self {
             Self::Check => note(&format!("the configuration is valid ({} settings)", loaded.entries.len())),
@@ -32,9 +32,9 @@ impl ConfigCommand {
                     .iter()
                     .map(|e| {
                         let value = if *origin {
-                            json!({"value": typed(&e.value), "origin": e.origin.to_string()})
+                            json!({"value": toml_to_json(&e.value), "origin": e.origin.to_string()})
                         } else {
-                            typed(&e.value)
+                            toml_to_json(&e.value)
                         };
                         (e.key.clone(), value)
                     })
@@ -54,7 +54,7 @@ impl ConfigCommand {
 }
 
 /// Converts a value in TOML syntax to JSON: integers and booleans have the same syntax in both.
-fn typed(toml: &str) -> Value {
+fn toml_to_json(toml: &str) -> Value {
     format!("x = {toml}")
         .parse::<toml::Table>()
         .ok()

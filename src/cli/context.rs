@@ -1,10 +1,10 @@
 //! `trellis context`: previews an agent's next turn.
 
-use super::client::{Client, Server, encode};
+use super::client::{Client, ServerArgs, encode};
 use super::exit::{Exit, Failure};
 use super::submit::NO_AGENT;
 use super::turn::{ledger_text, prompt_text};
-use super::{Context, input};
+use super::{CliContext, input};
 use crate::domain::ids::{AgentId, SessionId};
 use clap::Args;
 use serde_json::{Value, json};
@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 #[command(
     after_help = "Example:\n  trellis context helper --task '\"Say hello\"' --prompt\n  trellis context helper --session main"
 )]
-pub(crate) struct Preview {
+pub(crate) struct PreviewArgs {
     /// The agent
     agent: AgentId,
     /// Of this session: with its loads, its transcript and what is pending
@@ -40,11 +40,11 @@ pub(crate) struct Preview {
     prompt: bool,
     /// Which server, and for whom
     #[command(flatten)]
-    server: Server,
+    server: ServerArgs,
 }
 
-impl Preview {
-    pub async fn run(self, context: &Context) -> Result<Exit, Failure> {
+impl PreviewArgs {
+    pub async fn run(self, context: &CliContext) -> Result<Exit, Failure> {
         let mut body = json!({});
         if let Some(task) = &self.task {
             body["task"] = input::value(task, false)?;
@@ -63,7 +63,7 @@ impl Preview {
         }
         let client = Client::new(&self.server)?;
         let answer = client.post(&format!("agents/{}/context", encode(self.agent.as_str())), &body).await;
-        let answer = answer.map_err(|e| e.about("no agent `", NO_AGENT))?;
+        let answer = answer.map_err(|e| e.with_advice_on("no agent `", NO_AGENT))?;
         let out = context.out;
         if let Some(error) = answer["error"].as_str() {
             super::output::note(&format!("the turn would fail: {error}"));

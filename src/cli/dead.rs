@@ -1,8 +1,8 @@
 //! `trellis dead list|show|redrive`: tasks that killed too many workers.
 
-use super::Context;
-use super::bulk::Many;
-use super::client::{Client, Server};
+use super::CliContext;
+use super::bulk::BulkArgs;
+use super::client::{Client, ServerArgs};
 use super::exit::{Exit, Failure};
 use super::output::time;
 use super::output::{Format, field, note, pretty, write_line};
@@ -12,7 +12,7 @@ use serde_json::json;
 
 /// Dead letters.
 #[derive(Debug, Subcommand)]
-pub(crate) enum Dead {
+pub(crate) enum DeadCommand {
     /// List dead tasks, the last to die first; and messages whose subject meant nothing
     #[command(after_help = "Example:\n  trellis dead list --output ndjson")]
     List {
@@ -24,7 +24,7 @@ pub(crate) enum Dead {
         limit: usize,
         /// Which server, and for whom
         #[command(flatten)]
-        server: Server,
+        server: ServerArgs,
     },
     /// Show a dead task with its input
     #[command(after_help = "Example:\n  trellis dead show 0123456789abcdef0123456789abcdef")]
@@ -33,7 +33,7 @@ pub(crate) enum Dead {
         id: JobId,
         /// Which server, and for whom
         #[command(flatten)]
-        server: Server,
+        server: ServerArgs,
     },
     /// Drive a task that failed again, whatever its code, as a new job; twice is once
     ///
@@ -46,15 +46,15 @@ pub(crate) enum Dead {
         id: Option<JobId>,
         /// Which ones
         #[command(flatten)]
-        many: Box<Many>,
+        many: Box<BulkArgs>,
         /// Which server, and for whom
         #[command(flatten)]
-        server: Server,
+        server: ServerArgs,
     },
 }
 
-impl Dead {
-    pub async fn run(self, context: &Context) -> Result<Exit, Failure> {
+impl DeadCommand {
+    pub async fn run(self, context: &CliContext) -> Result<Exit, Failure> {
         match self {
             Self::List { offset, limit, server } => {
                 let asked = json!({"offset": offset, "limit": limit});

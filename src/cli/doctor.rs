@@ -1,8 +1,8 @@
 //! `trellis doctor`: checks the guarantees of the configured servers, and advises changes.
 
-use super::Context;
+use super::CliContext;
 use super::exit::{Exit, Failure};
-use super::output::{Out, field};
+use super::output::{CommandOutput, field};
 use super::running::RunningArgs;
 use crate::app::Role;
 use crate::upkeep::doctor;
@@ -16,13 +16,13 @@ use serde_json::{Value, json};
 /// is the server of `--url`.
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  trellis doctor --set store.url=redis://127.0.0.1 --set bus.url=nats://127.0.0.1")]
-pub(crate) struct Doctor {
+pub(crate) struct DoctorArgs {
     #[command(flatten)]
     running: RunningArgs,
 }
 
-impl Doctor {
-    pub async fn run(self, context: &Context) -> Result<Exit, Failure> {
+impl DoctorArgs {
+    pub async fn run(self, context: &CliContext) -> Result<Exit, Failure> {
         let config = context.load(Vec::new())?.config;
         let here = async |venue: &Venue| match doctor::examine(venue).await {
             Ok(found) => Ok(found.to_json()),
@@ -31,7 +31,7 @@ impl Doctor {
         let found = self
             .running
             .server(context)
-            .ask_or_as(Role::Doctor, &config, ("v/ops/venue/doctor", &json!({})), here)
+            .call_or_run_as(Role::Doctor, &config, ("v/ops/venue/doctor", &json!({})), here)
             .await?;
         context.out.value(&found, || text(context.out, &found))?;
         let all = found["guarantees"].as_array().map_or(0, Vec::len);
@@ -52,7 +52,7 @@ fn rows(found: &Value, keys: [&str; 3]) -> Vec<Vec<String>> {
     found.as_array().into_iter().flatten().map(|row| keys.map(|key| field(row, key)).into()).collect()
 }
 
-fn text(out: Out, found: &Value) -> String {
+fn text(out: CommandOutput, found: &Value) -> String {
     let settings = out.table(&["STATE", "SETTING", "VALUE"], &rows(&found["settings"], ["state", "name", "value"]));
     let verdicts = rows(&found["guarantees"], ["verdict", "number", "text"]);
     let text = format!("{settings}\n\n{}", out.table(&["VERDICT", "#", "GUARANTEE"], &verdicts));

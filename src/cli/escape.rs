@@ -10,7 +10,7 @@ use std::fmt::Write;
 const STYLES: [&str; 6] = ["\x1b[0m", "\x1b[1m", "\x1b[2m", "\x1b[31m", "\x1b[32m", "\x1b[33m"];
 
 /// Whether a character is invisible, or changes how its neighbours are shown.
-const fn is_unseen(c: char) -> bool {
+const fn is_invisible(c: char) -> bool {
     matches!(
         c,
         '\0'..='\u{1f}' | '\u{7f}'..='\u{9f}' // control characters, C0 and C1
@@ -24,33 +24,33 @@ const fn is_unseen(c: char) -> bool {
 }
 
 /// Escapes a text for a terminal; lines, tabs and this program's styles stay.
-pub(crate) fn shown(text: &str) -> Cow<'_, str> {
-    written(text, |rest| STYLES.iter().copied().find(|style| rest.starts_with(style)), |c| matches!(c, '\n' | '\t'))
+pub(crate) fn escape_text(text: &str) -> Cow<'_, str> {
+    escape_with(text, |rest| STYLES.iter().copied().find(|style| rest.starts_with(style)), |c| matches!(c, '\n' | '\t'))
 }
 
 /// Escapes a text for a terminal; lines and tabs stay, styles don't.
-pub(crate) fn unstyled(text: &str) -> Cow<'_, str> {
-    written(text, |_| None, |c| matches!(c, '\n' | '\t'))
+pub(crate) fn escape_styles(text: &str) -> Cow<'_, str> {
+    escape_with(text, |_| None, |c| matches!(c, '\n' | '\t'))
 }
 
 /// Escapes the begin of every style in a foreign text.
-pub(crate) fn data(text: &str) -> Cow<'_, str> {
-    written(text, |_| None, |c| c != '\u{1b}' && c != '\u{9b}')
+pub(crate) fn escape_data(text: &str) -> Cow<'_, str> {
+    escape_with(text, |_| None, |c| c != '\u{1b}' && c != '\u{9b}')
 }
 
 /// Escapes a cell of a table to one line.
 pub(crate) fn cell(text: &str) -> Cow<'_, str> {
-    written(text, |_| None, |_| false)
+    escape_with(text, |_| None, |_| false)
 }
 
 /// Escapes JSON for a terminal: the value stays the same, invisible characters become escapes.
 pub(crate) fn json(text: &str) -> Cow<'_, str> {
-    if !text.chars().any(|c| is_unseen(c) && c != '\n') {
+    if !text.chars().any(|c| is_invisible(c) && c != '\n') {
         return text.into();
     }
     let mut out = String::with_capacity(text.len() + 16);
     for c in text.chars() {
-        if is_unseen(c) && c != '\n' {
+        if is_invisible(c) && c != '\n' {
             // Such characters occur only inside strings of JSON.
             for unit in c.encode_utf16(&mut [0; 2]) {
                 let _ = write!(out, "\\u{unit:04x}");
@@ -62,8 +62,8 @@ pub(crate) fn json(text: &str) -> Cow<'_, str> {
     out.into()
 }
 
-fn written(text: &str, style: impl Fn(&str) -> Option<&'static str>, kept: impl Fn(char) -> bool) -> Cow<'_, str> {
-    if !text.chars().any(|c| is_unseen(c) && !kept(c)) {
+fn escape_with(text: &str, style: impl Fn(&str) -> Option<&'static str>, kept: impl Fn(char) -> bool) -> Cow<'_, str> {
+    if !text.chars().any(|c| is_invisible(c) && !kept(c)) {
         return text.into();
     }
     let mut out = String::with_capacity(text.len() + 16);
@@ -77,7 +77,7 @@ fn written(text: &str, style: impl Fn(&str) -> Option<&'static str>, kept: impl 
         match c {
             '\n' if !kept(c) => out.push_str("\\n"),
             '\t' if !kept(c) => out.push_str("\\t"),
-            c if is_unseen(c) && !kept(c) => out.extend(c.escape_unicode()),
+            c if is_invisible(c) && !kept(c) => out.extend(c.escape_unicode()),
             c => out.push(c),
         }
         rest = &rest[c.len_utf8()..];
@@ -104,12 +104,12 @@ mod tests {
             ("\x1b[31mred\x1b[0m", "\x1b[31mred\x1b[0m", "\\u{1b}[31mred\\u{1b}[0m"),
             ("\x1b[31;5mblink", "\\u{1b}[31;5mblink", "\\u{1b}[31;5mblink"),
         ] {
-            assert_eq!(shown(text), on_terminal);
+            assert_eq!(escape_text(text), on_terminal);
             assert_eq!(cell(text), in_cell);
-            assert_eq!(unstyled(text), on_terminal.replace('\x1b', "\\u{1b}"));
+            assert_eq!(escape_styles(text), on_terminal.replace('\x1b', "\\u{1b}"));
         }
-        assert_eq!(data("a\x1b[31mb\u{200b}\n"), "a\\u{1b}[31mb\u{200b}\n");
-        assert_eq!(data("a\u{200b}\n"), "a\u{200b}\n");
+        assert_eq!(escape_data("a\x1b[31mb\u{200b}\n"), "a\\u{1b}[31mb\u{200b}\n");
+        assert_eq!(escape_data("a\u{200b}\n"), "a\u{200b}\n");
     }
 
     #[test]
@@ -117,7 +117,7 @@ mod tests {
         for text in ["\u{1b}[2J", "\u{9b}\u{202e}x", "\u{e0041}\u{feff}", "\\u200b \\ \" 🙂", "\n\r\u{7f}"] {
             let value = serde_json::json!({"k": [text]});
             let written = json(&serde_json::to_string_pretty(&value).unwrap()).into_owned();
-            assert!(written.chars().all(|c| c == '\n' || !is_unseen(c)), "{written}");
+            assert!(written.chars().all(|c| c == '\n' || !is_invisible(c)), "{written}");
             assert_eq!(serde_json::from_str::<serde_json::Value>(&written).unwrap(), value);
         }
     }

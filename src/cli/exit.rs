@@ -80,13 +80,13 @@ impl Failure {
     /// Appends advice if something was not found and the text contains `what`: a missing turn isn't found by looking
     /// for agents.
     #[must_use]
-    pub fn about(self, what: &str, advice: &str) -> Self {
-        if self.text.contains(what) { self.hint(Exit::NotFound, advice) } else { self }
+    pub fn with_advice_on(self, what: &str, advice: &str) -> Self {
+        if self.text.contains(what) { self.with_advice(Exit::NotFound, advice) } else { self }
     }
 
     /// Appends advice if the failure has this exit code.
     #[must_use]
-    pub fn hint(mut self, exit: Exit, advice: &str) -> Self {
+    pub fn with_advice(mut self, exit: Exit, advice: &str) -> Self {
         if self.exit == exit {
             self.text = format!("{}; {advice}", self.text);
         }

@@ -64,7 +64,7 @@ impl Filter {
 
 /// Which jobs are wanted.
 #[derive(Debug, clap::Args)]
-pub(crate) struct JobFilter {
+pub(crate) struct JobFilterArgs {
     /// Served by this agent
     #[arg(long, value_name = "AGENT")]
     agent: Option<AgentId>,
@@ -75,7 +75,7 @@ pub(crate) struct JobFilter {
     filter: Filter,
 }
 
-impl JobFilter {
+impl JobFilterArgs {
     /// Whether no filter is given.
     pub(super) fn is_empty(&self) -> bool {
         self.query().is_empty()
@@ -103,7 +103,7 @@ impl JobFilter {
 
 /// Reads a filtered list until `limit` items are found or it ends: one answer of the API searches at most 1,000
 /// records.
-pub(super) async fn look_on(
+pub(super) async fn read_filtered(
     client: &Client,
     path: &str,
     key: &str,
@@ -132,7 +132,7 @@ pub(super) async fn look_on(
 }
 
 /// Appends a line that says how the list goes on.
-pub(super) fn more(text: String, shown: usize, next: &serde_json::Value) -> String {
+pub(super) fn append_next(text: String, shown: usize, next: &serde_json::Value) -> String {
     match next.as_str() {
         None => text,
         Some(next) if shown == 0 => format!("{text}\n… none so far; `--cursor {next}` looks on"),

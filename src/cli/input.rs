@@ -65,7 +65,7 @@ fn interpret(text: &str, source: &str) -> Result<Value, Failure> {
 pub(crate) fn pair(argument: &str) -> Result<(String, Value), String> {
     match argument.split_once('=') {
         Some((key, value)) if !key.is_empty() => {
-            let value = decode::data(value.as_bytes()).unwrap_or_else(|_| Value::String(value.to_owned()));
+            let value = decode::lenient_json(value.as_bytes()).unwrap_or_else(|_| Value::String(value.to_owned()));
             Ok((key.to_owned(), value))
         }
         Some(_) | None => Err("expected `KEY=VALUE`".into()),

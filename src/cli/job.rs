@@ -1,11 +1,11 @@
 //! `trellis job …`: jobs and unknown outcomes.
 
-use super::bulk::Many;
-use super::client::{Client, Server};
+use super::bulk::BulkArgs;
+use super::client::{Client, ServerArgs};
 use super::exit::{Exit, Failure};
-use super::filter::{JobFilter, look_on, more};
-use super::output::{Out, field, plain, time};
-use super::{Context, input, outcome, spend, wait, watch};
+use super::filter::{JobFilterArgs, append_next, read_filtered};
+use super::output::{CommandOutput, field, format_plain, time};
+use super::{CliContext, input, outcome, spend, wait, watch};
 use crate::domain::ids::{EventId, JobId};
 use crate::ingress;
 use clap::Subcommand;
@@ -19,7 +19,7 @@ const NO_JOB: &str = "`trellis job list` shows which there are, `--owner` whose 
 
 /// Jobs: the handles of tasks.
 #[derive(Debug, Subcommand)]
-pub(crate) enum Job {
+pub(crate) enum JobCommand {
     /// Show a job
     #[command(after_help = "Example:\n  trellis job get 0123456789abcdef0123456789abcdef --output json")]
     Get {
@@ -27,7 +27,7 @@ pub(crate) enum Job {
         id: JobId,
         /// Which server, and for whom
         #[command(flatten)]
-        server: Server,
+        server: ServerArgs,
     },
     /// List jobs, newest first
     ///
@@ -45,7 +45,7 @@ pub(crate) enum Job {
         all: bool,
         /// Which ones
         #[command(flatten)]
-        filter: JobFilter,
+        filter: JobFilterArgs,
         /// Jobs to skip, of the whole list
         #[arg(long, value_name = "N", default_value_t = 0)]
         offset: usize,
@@ -54,7 +54,7 @@ pub(crate) enum Job {
         limit: usize,
         /// Which server, and for whom
         #[command(flatten)]
-        server: Server,
+        server: ServerArgs,
     },
     /// Wait for the end of a job and print its output
     #[command(after_help = "Example:\n  trellis job wait 0123456789abcdef0123456789abcdef --timeout 2m")]
@@ -66,7 +66,7 @@ pub(crate) enum Job {
         timeout: Option<Duration>,
         /// Which server, and for whom
         #[command(flatten)]
-        server: Server,
+        server: ServerArgs,
     },
     /// Cancel a job, or all open ones that a filter takes; a running model call is dropped
     ///
@@ -79,13 +79,13 @@ pub(crate) enum Job {
         id: Option<JobId>,
         /// Which ones
         #[command(flatten)]
-        many: Box<Many>,
+        many: Box<BulkArgs>,
         /// Why, for the record
         #[arg(long, value_name = "TEXT")]
         reason: Option<String>,
         /// Which server, and for whom
         #[command(flatten)]
-        server: Server,
+        server: ServerArgs,
     },
     /// Pause a job, or all open ones of agents that a filter takes: running turns commit, and none begins until `job resume`
     ///
@@ -98,10 +98,10 @@ pub(crate) enum Job {
         id: Option<JobId>,
         /// Which ones
         #[command(flatten)]
-        many: Box<Many>,
+        many: Box<BulkArgs>,
         /// Which server, and for whom
         #[command(flatten)]
-        server: Server,
+        server: ServerArgs,
     },
     /// Let a paused job go on, or all paused ones that a filter takes
     #[command(
@@ -112,10 +112,10 @@ pub(crate) enum Job {
         id: Option<JobId>,
         /// Which ones
         #[command(flatten)]
-        many: Box<Many>,
+        many: Box<BulkArgs>,
         /// Which server, and for whom
         #[command(flatten)]
-        server: Server,
+        server: ServerArgs,
     },
     /// Say something to an open job: its next turn reads it
     #[command(after_help = "Example:\n  trellis job message 0123456789abcdef0123456789abcdef 'only invoices of 2026'")]
@@ -133,7 +133,7 @@ pub(crate) enum Job {
         key: Option<EventId>,
         /// Which server, and for whom
         #[command(flatten)]
-        server: Server,
+        server: ServerArgs,
     },
     /// Say whether a call of unknown outcome has happened
     ///
@@ -141,7 +141,7 @@ pub(crate) enum Job {
     #[command(
         after_help = "Examples:\n  trellis job settle 0123456789abcdef0123456789abcdef --done '{\"refund\": \"re_1\"}'\n  trellis job settle 0123456789abcdef0123456789abcdef --not-done --note 'no such refund in the bank' --tell"
     )]
-    Settle(outcome::Settle),
+    Settle(outcome::SettleArgs),
     /// Follow a job: status changes, and the text as it is written
     #[command(after_help = "Example:\n  trellis job watch 0123456789abcdef0123456789abcdef")]
     Watch {
@@ -149,12 +149,12 @@ pub(crate) enum Job {
         id: JobId,
         /// Which server, and for whom
         #[command(flatten)]
-        server: Server,
+        server: ServerArgs,
     },
 }
 
-impl Job {
-    pub async fn run(self, context: &Context) -> Result<Exit, Failure> {
+impl JobCommand {
+    pub async fn run(self, context: &CliContext) -> Result<Exit, Failure> {
         let out = context.out;
         let done = match self {
             Self::Get { id, server } => show(&Client::new(&server)?, out, &id).await,
@@ -168,7 +168,7 @@ impl Job {
                 list(&Client::new(&server)?, out, filter.query(), offset, limit).await
             }
             Self::Wait { id, timeout, server } => {
-                let record = wait::until_ended(&Client::new(&server)?, &id, timeout).await;
+                let record = wait::wait_until_ended(&Client::new(&server)?, &id, timeout).await;
                 record.and_then(|record| wait::report(out, &record, timeout))
             }
             Self::Cancel { id, many, reason, server } => {
@@ -196,11 +196,11 @@ impl Job {
             Self::Settle(settle) => settle.run(out).await,
             Self::Watch { id, server } => watch::follow(&Client::new(&server)?, out, &id).await,
         };
-        done.map_err(|e| e.about("no job `", NO_JOB))
+        done.map_err(|e| e.with_advice_on("no job `", NO_JOB))
     }
 }
 
-async fn show(client: &Client, out: Out, id: &JobId) -> Result<Exit, Failure> {
+async fn show(client: &Client, out: CommandOutput, id: &JobId) -> Result<Exit, Failure> {
     let record = client.get(&format!("jobs/{id}"), &[]).await?;
     out.value(&record, || details(out, &record))?;
     Ok(Exit::Ok)
@@ -208,7 +208,7 @@ async fn show(client: &Client, out: Out, id: &JobId) -> Result<Exit, Failure> {
 
 async fn list(
     client: &Client,
-    out: Out,
+    out: CommandOutput,
     mut query: Vec<(&'static str, String)>,
     offset: usize,
     limit: usize,
@@ -219,7 +219,7 @@ async fn list(
         query.extend([("limit", limit.to_string()), ("offset", offset.to_string())]);
         client.get("jobs", &query).await?
     } else {
-        look_on(client, "jobs", "items", query, limit).await?
+        read_filtered(client, "jobs", "items", query, limit).await?
     };
     out.page(&page, "items", |items| {
         let rows: Vec<Vec<String>> = items
@@ -242,7 +242,7 @@ async fn list(
         let headings = ["JOB", "STATUS", "AGENT", "PRIORITY", "CREATED", "TOKENS", "COST", "INPUT", "OUTPUT"];
         let table = out.table(&headings, &rows);
         if filtered {
-            return more(table, items.len(), &page["next"]);
+            return append_next(table, items.len(), &page["next"]);
         }
         let total = page["total"].as_u64().unwrap_or(0);
         let shown = offset + items.len();
@@ -252,7 +252,7 @@ async fn list(
     Ok(Exit::Ok)
 }
 
-async fn cancel(client: &Client, out: Out, id: &JobId, reason: Option<String>) -> Result<Exit, Failure> {
+async fn cancel(client: &Client, out: CommandOutput, id: &JobId, reason: Option<String>) -> Result<Exit, Failure> {
     let body = reason.map_or_else(|| json!({}), |reason| json!({"reason": reason}));
     let record = client.put(&format!("jobs/{id}/cancel"), &body).await?;
     out.value(&record, || format!("{id} {}", field(&record, "status")))?;
@@ -261,8 +261,8 @@ async fn cancel(client: &Client, out: Out, id: &JobId, reason: Option<String>) -
 
 async fn hold(
     client: &Client,
-    out: Out,
-    (id, many): (Option<JobId>, &Many),
+    out: CommandOutput,
+    (id, many): (Option<JobId>, &BulkArgs),
     [verb, done]: [&str; 2],
 ) -> Result<Exit, Failure> {
     many.check(id.is_some())?;
@@ -279,19 +279,19 @@ fn server(job: &Value) -> String {
 }
 
 /// Formats a job, one line per field.
-fn details(out: Out, record: &Value) -> String {
-    let Some(map) = record.as_object() else { return plain(record) };
+fn details(out: CommandOutput, record: &Value) -> String {
+    let Some(map) = record.as_object() else { return format_plain(record) };
     let width = map.keys().map(String::len).max().unwrap_or(0);
     let line = |(key, value): (&String, &Value)| {
         let text = match key.as_str() {
             "created" | "updated" => time(value),
-            "spend" => spend::line(value),
+            "spend" => spend::format_spend(value),
             "waiting" => wait::text(record).unwrap_or_default(),
             "running" => {
                 format!("turn {} on worker {} since {}", value["turn"], field(value, "worker"), time(&value["since"]))
             }
             "status" => out.status(&field(record, "status"), &field(record, "status")),
-            _ => plain(value),
+            _ => format_plain(value),
         };
         format!("{key:<width$}  {}", text.replace('\n', &format!("\n{:width$}  ", "")))
     };

@@ -1,9 +1,9 @@
 //! `trellis lattice …`: reads and writes values of the lattice.
 
-use super::client::{Client, Server};
+use super::client::{Client, ServerArgs};
 use super::exit::{Exit, Failure};
-use super::output::{field, note, plain};
-use super::{Context, input};
+use super::output::{field, format_plain, note};
+use super::{CliContext, input};
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 
@@ -15,7 +15,7 @@ pub(crate) enum Lattice {
     Read {
         /// Where
         #[command(flatten)]
-        at: At,
+        at: PathArgs,
         /// Refuse values over so many bytes
         #[arg(long, value_name = "BYTES")]
         max_size: Option<u64>,
@@ -25,10 +25,10 @@ pub(crate) enum Lattice {
     Write {
         /// Where
         #[command(flatten)]
-        at: At,
+        at: PathArgs,
         /// What
         #[command(flatten)]
-        value: Given,
+        value: ValueArgs,
         /// Only if the path has this version (as `read --output json` shows it); 0 = never written
         #[arg(long, value_name = "VERSION")]
         expect: Option<u64>,
@@ -38,17 +38,17 @@ pub(crate) enum Lattice {
     Append {
         /// Where
         #[command(flatten)]
-        at: At,
+        at: PathArgs,
         /// What
         #[command(flatten)]
-        value: Given,
+        value: ValueArgs,
     },
     /// Delete what is at a path; nothing there is no error
     #[command(after_help = "Example:\n  trellis lattice delete w/vendors/acme")]
     Delete {
         /// Where
         #[command(flatten)]
-        at: At,
+        at: PathArgs,
     },
     /// List the keys of a map, or the namespaces when no path is given
     #[command(after_help = "Example:\n  trellis lattice list w/vendors --limit 100")]
@@ -63,7 +63,7 @@ pub(crate) enum Lattice {
         limit: Option<u64>,
         /// Which server, and for whom
         #[command(flatten)]
-        server: Server,
+        server: ServerArgs,
     },
     /// Show values within a budget: a summary of what is large
     #[command(after_help = "Example:\n  trellis lattice inspect w/vendors w/policy --budget 2000")]
@@ -76,23 +76,23 @@ pub(crate) enum Lattice {
         budget: u64,
         /// Which server, and for whom
         #[command(flatten)]
-        server: Server,
+        server: ServerArgs,
     },
 }
 
 /// Where in whose tree.
 #[derive(Debug, Args)]
-pub(crate) struct At {
+pub(crate) struct PathArgs {
     /// Path, e.g. `w/vendors/acme`
     path: String,
     /// Which server, and for whom
     #[command(flatten)]
-    server: Server,
+    server: ServerArgs,
 }
 
 /// A value to write.
 #[derive(Debug, Args)]
-pub(crate) struct Given {
+pub(crate) struct ValueArgs {
     /// Text, JSON, `@file`, or `-` for stdin
     #[arg(allow_hyphen_values = true)]
     value: String,
@@ -102,7 +102,7 @@ pub(crate) struct Given {
 }
 
 impl Lattice {
-    pub async fn run(self, context: &Context) -> Result<Exit, Failure> {
+    pub async fn run(self, context: &CliContext) -> Result<Exit, Failure> {
         match self {
             Self::Read { at, max_size } => read(context, &at, max_size).await,
             Self::Write { at, value, expect } => {
@@ -136,11 +136,11 @@ fn set(body: &mut Value, key: &str, number: Option<u64>) {
     }
 }
 
-async fn call(server: &Server, verb: &str, body: &Value) -> Result<Value, Failure> {
+async fn call(server: &ServerArgs, verb: &str, body: &Value) -> Result<Value, Failure> {
     Client::new(server)?.run(&format!("v/ops/lattice/{verb}"), body, None).await
 }
 
-async fn change(context: &Context, at: &At, verb: &str, body: &Value, done: &str) -> Result<Exit, Failure> {
+async fn change(context: &CliContext, at: &PathArgs, verb: &str, body: &Value, done: &str) -> Result<Exit, Failure> {
     let answer = call(&at.server, verb, body).await?;
     context.out.value(&answer, || match (done, &answer["deleted"]) {
         ("deleted", Value::Bool(false)) => format!("{}: nothing was there", at.path),
@@ -149,12 +149,12 @@ async fn change(context: &Context, at: &At, verb: &str, body: &Value, done: &str
     Ok(Exit::Ok)
 }
 
-async fn read(context: &Context, at: &At, max_size: Option<u64>) -> Result<Exit, Failure> {
+async fn read(context: &CliContext, at: &PathArgs, max_size: Option<u64>) -> Result<Exit, Failure> {
     let mut body = json!({"path": at.path});
     set(&mut body, "maxSize", max_size);
     let answer = call(&at.server, "read", &body).await?;
     if answer["exists"] != true {
-        return Err(nothing(&at.path));
+        return Err(no_value_failure(&at.path));
     }
     if answer["truncated"] == true {
         return Err(Failure::usage(format!(
@@ -163,17 +163,17 @@ async fn read(context: &Context, at: &At, max_size: Option<u64>) -> Result<Exit,
             field(&answer, "size")
         )));
     }
-    context.out.value(&answer, || plain(&answer["value"]))?;
+    context.out.value(&answer, || format_plain(&answer["value"]))?;
     Ok(Exit::Ok)
 }
 
-fn nothing(path: &str) -> Failure {
+fn no_value_failure(path: &str) -> Failure {
     Failure::new(Exit::NotFound, format!("nothing at `{path}`; `trellis lattice list` shows what there is"))
 }
 
-fn list(context: &Context, path: &str, answer: &Value) -> Result<Exit, Failure> {
+fn list(context: &CliContext, path: &str, answer: &Value) -> Result<Exit, Failure> {
     if answer["exists"] != true {
-        return Err(nothing(path));
+        return Err(no_value_failure(path));
     }
     if answer["keys"].is_null() {
         let text = || match answer["count"].as_u64() {
@@ -184,7 +184,7 @@ fn list(context: &Context, path: &str, answer: &Value) -> Result<Exit, Failure> 
         return Ok(Exit::Ok);
     }
     let shown = answer["keys"].as_array().map_or(0, Vec::len) as u64 + answer["offset"].as_u64().unwrap_or(0);
-    context.out.page(answer, "keys", |keys| keys.iter().map(plain).collect::<Vec<_>>().join("\n"))?;
+    context.out.page(answer, "keys", |keys| keys.iter().map(format_plain).collect::<Vec<_>>().join("\n"))?;
     match answer["count"].as_u64() {
         Some(count) if count > shown => note(&format!("{count} keys in all; `--offset {shown}` shows the next")),
         _ => {}
@@ -192,14 +192,14 @@ fn list(context: &Context, path: &str, answer: &Value) -> Result<Exit, Failure> 
     Ok(Exit::Ok)
 }
 
-async fn inspect(context: &Context, server: &Server, paths: &[String], budget: u64) -> Result<Exit, Failure> {
+async fn inspect(context: &CliContext, server: &ServerArgs, paths: &[String], budget: u64) -> Result<Exit, Failure> {
     let answer = call(server, "inspect", &json!({"paths": paths, "budget": budget, "compact": false})).await?;
     context.out.value(&answer, || match &answer["result"] {
-        Value::Object(map) if map.len() == 1 => map.values().map(plain).collect(),
+        Value::Object(map) if map.len() == 1 => map.values().map(format_plain).collect(),
         Value::Object(map) => {
-            map.iter().map(|(path, text)| format!("{path}:\n{}", plain(text))).collect::<Vec<_>>().join("\n\n")
+            map.iter().map(|(path, text)| format!("{path}:\n{}", format_plain(text))).collect::<Vec<_>>().join("\n\n")
         }
-        other => plain(other),
+        other => format_plain(other),
     })?;
     Ok(Exit::Ok)
 }

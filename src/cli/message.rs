@@ -1,11 +1,11 @@
 //! `trellis message`: sends a one-way message.
 
-use super::client::{Client, Server, encode};
+use super::client::{Client, ServerArgs, encode};
 use super::exit::{Exit, Failure};
-use super::{Context, input, queue, submit};
+use super::{CliContext, input, queue, submit};
 use crate::domain::event::Submission;
 use crate::domain::ids::{AgentId, EventId, SessionId};
-use crate::domain::message::InKind;
+use crate::domain::message::InboundKind;
 use crate::ingress;
 use clap::Args;
 use serde_json::{Value, json};
@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 /// Sends an agent a message: it sees it in its next turn and owes no answer.
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  trellis message helper 'The meeting moved to 3 pm' --session planning")]
-pub(crate) struct Message {
+pub(crate) struct MessageArgs {
     /// To which agent
     agent: AgentId,
     /// What to say: text, JSON, `@file`, or `-` for stdin
@@ -40,13 +40,13 @@ pub(crate) struct Message {
     context_ids: Vec<String>,
     /// Which server, and for whom
     #[command(flatten)]
-    server: Server,
+    server: ServerArgs,
     #[command(flatten)]
-    queue: queue::Queue,
+    queue: queue::QueueArgs,
 }
 
-impl Message {
-    pub async fn run(self, context: &Context) -> Result<Exit, Failure> {
+impl MessageArgs {
+    pub async fn run(self, context: &CliContext) -> Result<Exit, Failure> {
         let input = input::value(&self.input, self.text)?;
         submit::check_size(&input)?;
         let id = self.id.unwrap_or_else(ingress::fresh_id);
@@ -64,12 +64,12 @@ impl Message {
             let Some(url) = &self.queue.nats else {
                 let path = format!("agents/{}/messages", encode(self.agent.as_str()));
                 let sent = Client::new(&self.server)?.submit(&path, &submission, &id).await;
-                sent.map_err(|e| e.about("no agent `", submit::NO_AGENT))?;
-                return delivered(context, &self.agent, &id);
+                sent.map_err(|e| e.with_advice_on("no agent `", submit::NO_AGENT))?;
+                return print_delivered(context, &self.agent, &id);
             };
             let bus = context.load(Vec::new())?.config.bus;
             let queue = queue::Publisher::connect(url, bus, &self.server).await?;
-            queue.publish(&queue::owner(&self.server), &self.agent, InKind::Message, &id, &submission).await?;
+            queue.publish(&queue::owner(&self.server), &self.agent, InboundKind::Message, &id, &submission).await?;
         } else {
             let mut body = json!({"agentId": self.agent, "message": input});
             if let Some(session) = &self.session {
@@ -79,13 +79,13 @@ impl Message {
                 body["contextIds"] = json!(self.context_ids);
             }
             let sent = Client::new(&self.server)?.run("v/ops/agent/message", &body, Some(&id)).await;
-            sent.map_err(|e| e.about("no agent `", submit::NO_AGENT))?;
+            sent.map_err(|e| e.with_advice_on("no agent `", submit::NO_AGENT))?;
         }
-        delivered(context, &self.agent, &id)
+        print_delivered(context, &self.agent, &id)
     }
 }
 
-fn delivered(context: &Context, agent: &AgentId, id: &EventId) -> Result<Exit, Failure> {
+fn print_delivered(context: &CliContext, agent: &AgentId, id: &EventId) -> Result<Exit, Failure> {
     let answer = json!({"id": id, "agentId": agent, "delivered": true});
     context.out.value(&answer, || id.to_string())?;
     Ok(Exit::Ok)

@@ -1,6 +1,6 @@
 //! `trellis mock-llm`: serves a rules file as a model provider.
 
-use super::Context;
+use super::CliContext;
 use super::exit::{Exit, Failure};
 use super::output::note;
 use crate::model::calls_log::CallsLog;
@@ -32,7 +32,7 @@ pub(crate) struct MockLlm {
 
 impl MockLlm {
     /// Serves until a signal ends it.
-    pub async fn run(self, _context: &Context) -> Result<Exit, Failure> {
+    pub async fn run(self, _context: &CliContext) -> Result<Exit, Failure> {
         let calls_log = self.calls_log.map(CallsLog::new);
         let script = Script::load(&self.rules, calls_log).map_err(|e| Failure::usage(e.to_string()))?;
         let listener = TcpListener::bind(self.listen).await.map_err(|e| {
@@ -42,7 +42,7 @@ impl MockLlm {
         note(&format!("serving `{}` on http://{address}/v1/", self.rules));
         let shutdown = Shutdown::new(Arc::new(Metrics::new()));
         shutdown.listen_to_signals().map_err(|e| Failure::internal(format!("signals can't be handled: {e}")))?;
-        let closing = async move { shutdown.triggered().await };
+        let closing = async move { shutdown.wait_triggered().await };
         let served = mock_server::serve(listener, Arc::new(script), closing).await;
         served.map_err(|e| Failure::internal(format!("serving failed: {e}")))?;
         Ok(Exit::Ok)

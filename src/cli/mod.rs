@@ -51,11 +51,11 @@ mod watch;
 mod why;
 mod worker;
 
-use crate::config::{Config, Loaded};
+use crate::config::{Config, LoadedConfig};
 use clap::{Args, Parser, Subcommand};
 pub use exit::Exit;
 use exit::Failure;
-use output::{Format, Out};
+use output::{CommandOutput, Format};
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -63,7 +63,7 @@ use tokio::runtime::Runtime;
 
 const ABOUT: &str = "Runs fleets of persistent AI agents from a queue.";
 
-const AFTER: &str = "\
+const HELP_END: &str = "\
 Begin with:
   trellis demo                                 # the whole story in under a minute
   trellis up                                   # everything in one process, no server needed
@@ -75,7 +75,7 @@ job goes on), 5 not found, 6 conflict, 7 denied, 8 backend unreachable.";
 
 /// The whole command line.
 #[derive(Debug, Parser)]
-#[command(name = "trellis", version, about = ABOUT, after_help = AFTER, max_term_width = 100)]
+#[command(name = "trellis", version, about = ABOUT, after_help = HELP_END, max_term_width = 100)]
 #[command(subcommand_required = true, arg_required_else_help = true)]
 pub(crate) struct Cli {
     /// What to do.
@@ -112,31 +112,31 @@ pub(crate) enum Command {
     /// Show the whole story in under a minute: no key, no server, and a worker killed in mid-turn
     Demo(demo::Demo),
     /// Run everything in one process: worker and HTTP API
-    Up(up::Up),
+    Up(up::UpArgs),
     /// Run turns only, as part of a fleet on NATS and Redis; list workers, and tell some to leave
-    Worker(worker::Worker),
+    Worker(worker::WorkerArgs),
     /// Serve the HTTP API only, as part of a fleet on NATS and Redis
     Serve(serve::Serve),
     /// Give an agent a task
     Submit(submit::Submit),
     /// Send an agent a one-way message
-    Message(message::Message),
+    Message(message::MessageArgs),
     /// Send an agent a message and wait for its next reply
     Chat(chat::Chat),
     /// Look at, wait for and cancel jobs
     #[command(subcommand)]
-    Job(job::Job),
+    Job(job::JobCommand),
     /// Create, change and look at agents
     #[command(subcommand)]
     Agent(agent::Agent),
     /// Look at and branch an agent's conversations
     #[command(subcommand)]
-    Session(session::Session),
+    Session(session::SessionCommand),
     /// Show what models saw, and build past prompts again
     #[command(subcommand)]
-    Turn(turn::Turn),
+    Turn(turn::TurnCommand),
     /// Show what an agent's next turn would see, and change nothing
-    Context(context::Preview),
+    Context(context::PreviewArgs),
     /// List the turns in which bytes of a path reached a model
     Why(why::Why),
     /// Read and write the owner's tree of values
@@ -144,42 +144,42 @@ pub(crate) enum Command {
     Lattice(lattice::Lattice),
     /// Store, list and delete secrets, and make and change the keys that seal them
     #[command(subcommand)]
-    Secret(secret::Secret),
+    Secret(secret::SecretCommand),
     /// Show what was spent today, and what caps leave of it
-    Spend(spend::Spend),
+    Spend(spend::SpendArgs),
     /// Show what an owner keeps and may keep, and set other limits
-    Quota(quota::Quota),
+    Quota(quota::QuotaArgs),
     /// List what agents wait for: calls to approve, questions to answer
-    Approvals(approval::Approvals),
+    Approvals(approval::ApprovalsArgs),
     /// Approve a call that waits
-    Approve(approval::Approve),
+    Approve(approval::ApproveArgs),
     /// Reject a call that waits
-    Reject(approval::Reject),
+    Reject(approval::RejectArgs),
     /// Answer an agent's questions
-    Answer(approval::Answer),
+    Answer(approval::AnswerArgs),
     /// Look at tasks that killed too many workers, and drive them again
     #[command(subcommand)]
-    Dead(dead::Dead),
+    Dead(dead::DeadCommand),
     /// Give agents tasks and messages at a time, list and cancel timers
     #[command(subcommand)]
-    Timer(timer::Timer),
+    Timer(timer::TimerCommand),
     /// What agents may do at most, and taking back what was granted
     #[command(subcommand)]
-    Policy(policy::Policy),
+    Policy(policy::PolicyCommand),
     /// Look at and erase what agents keep under a resource namespace
     #[command(subcommand)]
-    Resource(resource::Resource),
+    Resource(resource::ResourceCommand),
     /// Make keys and tokens, and look into a token
     #[command(subcommand)]
     Token(token::Token),
     /// Say which guarantees the configured servers give, and what to change
-    Doctor(doctor::Doctor),
+    Doctor(doctor::DoctorArgs),
     /// Ask a running process whether it can take work, for health checks
     Ready(ready::Ready),
     /// Compare what was accepted with what has ended, is pending or is missing
-    Audit(audit::Audit),
+    Audit(audit::AuditArgs),
     /// Copy an embedded store while work goes on
-    Backup(backup::Backup),
+    Backup(backup::BackupArgs),
     /// Measure turns per second and latency
     #[command(subcommand)]
     Bench(bench::Bench),
@@ -188,7 +188,7 @@ pub(crate) enum Command {
     Config(config::ConfigCommand),
     /// Try a model, and list the providers
     #[command(subcommand)]
-    Model(model::Model),
+    Model(model::ModelCommand),
     /// Serve a rules file as a model provider, for tests without a key
     MockLlm(mock_llm::MockLlm),
     /// Print the completions of a shell
@@ -197,16 +197,16 @@ pub(crate) enum Command {
 
 /// Global options and environment of a command.
 #[derive(Debug, Clone)]
-pub(crate) struct Context {
+pub(crate) struct CliContext {
     /// Output of the command's data.
-    pub out: Out,
+    pub out: CommandOutput,
     global: Global,
     env: BTreeMap<String, String>,
 }
 
-impl Context {
+impl CliContext {
     /// Loads the configuration of all layers; `flags` of the command come last.
-    pub fn load(&self, flags: Vec<(&str, String)>) -> Result<Loaded, Failure> {
+    pub fn load(&self, flags: Vec<(&str, String)>) -> Result<LoadedConfig, Failure> {
         let mut overrides = self.global.set.clone();
         overrides.extend(flags.into_iter().map(|(key, value)| (key.to_owned(), value)));
         Config::load(self.global.config.as_deref(), &self.env, &overrides).map_err(|e| Failure::usage(e.to_string()))
@@ -232,20 +232,20 @@ async fn parse_and_run(args: Vec<OsString>, env: BTreeMap<String, String>) -> Ex
         Err(error) => {
             let exit = if error.use_stderr() { Exit::Usage } else { Exit::Ok };
             let text = error.render().to_string();
-            if let (Some(format), true) = (output::format_of(&given), error.use_stderr()) {
+            if let (Some(format), true) = (output::requested_format(&given), error.use_stderr()) {
                 let text = text.trim().strip_prefix("error: ").unwrap_or(text.trim());
                 output::report(format, &Failure::new(exit, text));
-            } else if escape::data(&text) == text {
+            } else if escape::escape_data(&text) == text {
                 // Without a terminal the error can't be printed.
                 let _ = error.print();
             } else {
-                output::note(escape::data(text.trim_end()).as_ref());
+                output::note(escape::escape_data(text.trim_end()).as_ref());
             }
             return exit;
         }
     };
     let no_color = env.get("NO_COLOR").is_some_and(|value| !value.is_empty());
-    let context = Context { out: Out::new(cli.global.output, no_color), global: cli.global, env };
+    let context = CliContext { out: CommandOutput::new(cli.global.output, no_color), global: cli.global, env };
     // Boxed: the future is as large as that of the largest command.
     match Box::pin(run(&context, cli.command)).await {
         Ok(exit) => exit,
@@ -258,7 +258,7 @@ async fn parse_and_run(args: Vec<OsString>, env: BTreeMap<String, String>) -> Ex
     }
 }
 
-async fn run(context: &Context, command: Command) -> Result<Exit, Failure> {
+async fn run(context: &CliContext, command: Command) -> Result<Exit, Failure> {
     match command {
         Command::Demo(command) => Box::pin(command.run(context)).await,
         Command::Up(command) => command.run(context).await,

@@ -1,8 +1,8 @@
 //! `trellis model`: lists providers and tries models.
 
-use super::Context;
+use super::CliContext;
 use super::exit::{Exit, Failure};
-use super::output::{Out, field, remark};
+use super::output::{CommandOutput, field, remark};
 use crate::app;
 use crate::domain::chat::ModelSettings;
 use crate::domain::decode;
@@ -14,11 +14,11 @@ use serde_json::{Value, json};
 
 /// Models and their providers.
 #[derive(Debug, Subcommand)]
-pub(crate) enum Model {
+pub(crate) enum ModelCommand {
     /// Call a model a few times and show what works: text, streaming, tools, structured output
-    Try(Try),
+    Try(TryArgs),
     /// List the providers with their URLs, the variables of their keys and what is supported
-    Providers(Providers),
+    Providers(ProvidersArgs),
 }
 
 /// Calls a model some four times, with a text, a tool, its result and a typed output, and shows what works. It needs no
@@ -26,7 +26,7 @@ pub(crate) enum Model {
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  trellis model try anthropic/claude-sonnet-4-5\n  \
                         trellis model try llamacpp/any --base-url http://127.0.0.1:8080/v1")]
-pub(crate) struct Try {
+pub(crate) struct TryArgs {
     /// The model
     #[arg(value_name = "PROVIDER/NAME")]
     model: String,
@@ -44,10 +44,10 @@ pub(crate) struct Try {
 /// Lists the providers.
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  trellis model providers")]
-pub(crate) struct Providers {}
+pub(crate) struct ProvidersArgs {}
 
-impl Model {
-    pub async fn run(self, context: &Context) -> Result<Exit, Failure> {
+impl ModelCommand {
+    pub async fn run(self, context: &CliContext) -> Result<Exit, Failure> {
         match self {
             Self::Try(command) => command.run(context).await,
             Self::Providers(_) => providers(context),
@@ -55,8 +55,8 @@ impl Model {
     }
 }
 
-impl Try {
-    async fn run(self, context: &Context) -> Result<Exit, Failure> {
+impl TryArgs {
+    async fn run(self, context: &CliContext) -> Result<Exit, Failure> {
         let (provider, name) = self.model.split_once('/').filter(|(_, name)| !name.is_empty()).ok_or_else(|| {
             Failure::usage(format!("`{}`: expected `PROVIDER/NAME`, as `openai/gpt-5.1`", self.model))
         })?;
@@ -65,7 +65,7 @@ impl Try {
         let flags = flags.into_iter().filter_map(|(key, value)| Some((key, value.clone()?)));
         let config = context.load(flags.collect())?.config;
         let reasoning = self.reasoning.as_ref().map(|effort| effort.parse::<u32>().map_or(json!(effort), Value::from));
-        let reasoning = reasoning.map(decode::typed).transpose();
+        let reasoning = reasoning.map(decode::into_type).transpose();
         let reasoning = reasoning.map_err(|error| Failure::usage(format!("--reasoning: {error}")))?;
         let settings = ModelSettings { reasoning, ..ModelSettings::new(provider, name) };
         let models = app::models(&config).map_err(|error| Failure::usage(error.to_string()))?;
@@ -87,13 +87,13 @@ fn to_json(finding: &TrialFinding) -> Value {
     json!({"feature": finding.feature, "works": works, "detail": finding.detail})
 }
 
-fn table(out: Out, shown: &Value) -> String {
+fn table(out: CommandOutput, shown: &Value) -> String {
     let findings = shown["findings"].as_array().into_iter().flatten();
     let rows: Vec<_> = findings.map(|row| ["feature", "works", "detail"].map(|key| field(row, key)).into()).collect();
     out.table(&["FEATURE", "WORKS", "SEEN"], &rows)
 }
 
-fn providers(context: &Context) -> Result<Exit, Failure> {
+fn providers(context: &CliContext) -> Result<Exit, Failure> {
     let rows: Vec<Value> = DIALECTS.iter().map(features).collect();
     let columns =
         ["provider", "format", "tools", "streaming", "structured", "reasoning", "caching", "images", "key", "url"];

@@ -1,16 +1,16 @@
 //! `trellis job list --outcome unknown` and `job settle`: calls with an unknown outcome.
 
-use super::client::{Client, Server};
+use super::client::{Client, ServerArgs};
 use super::exit::{Exit, Failure};
 use super::input;
-use super::output::{Out, field, note, note_next, plain, time};
+use super::output::{CommandOutput, field, format_plain, note, note_next, time};
 use crate::domain::ids::JobId;
 use clap::Args;
 use serde_json::{Value, json};
 
 /// What a person has found out.
 #[derive(Debug, Args)]
-pub(crate) struct Settle {
+pub(crate) struct SettleArgs {
     /// Its id, as `job list --outcome unknown` prints it
     id: JobId,
     /// It has happened, and returned this if that is known: text, JSON, `@file`, or `-` for stdin
@@ -27,11 +27,11 @@ pub(crate) struct Settle {
     tell: bool,
     /// Which server, and for whom
     #[command(flatten)]
-    server: Server,
+    server: ServerArgs,
 }
 
-impl Settle {
-    pub(super) async fn run(self, out: Out) -> Result<Exit, Failure> {
+impl SettleArgs {
+    pub(super) async fn run(self, out: CommandOutput) -> Result<Exit, Failure> {
         let mut said = json!({"done": !self.not_done, "tell": self.tell});
         if let Some(result) = self.done.filter(|result| !result.is_empty()) {
             said["result"] = input::value(&result, false)?;
@@ -48,7 +48,7 @@ impl Settle {
 /// Prints a page of unknown outcomes.
 pub(super) async fn list(
     client: &Client,
-    out: Out,
+    out: CommandOutput,
     all: bool,
     (offset, limit): (usize, usize),
 ) -> Result<Exit, Failure> {
@@ -85,7 +85,7 @@ fn details(outcome: &Value) -> String {
         line("settled", format!("{done}, by {} at {}", field(settled, "by"), time(&settled["at"])));
         for name in ["result", "note"] {
             if !settled[name].is_null() {
-                line(name, plain(&settled[name]));
+                line(name, format_plain(&settled[name]));
             }
         }
     }

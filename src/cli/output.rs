@@ -22,13 +22,13 @@ pub(crate) enum Format {
 
 /// Output of a command's data.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Out {
+pub(crate) struct CommandOutput {
     /// Form of the data.
     pub format: Format,
     colour: bool,
 }
 
-impl Out {
+impl CommandOutput {
     /// Makes an output; it has colours only if stdout is a terminal and `NO_COLOR` is unset or empty.
     pub fn new(format: Format, no_color: bool) -> Self {
         Self { format, colour: !no_color && std::io::stdout().is_terminal() }
@@ -38,7 +38,7 @@ impl Out {
     pub fn value(self, value: &Value, text: impl FnOnce() -> String) -> Result<(), Failure> {
         match self.format {
             Format::Text => write_line(&text()),
-            Format::Json => write_json(&indented(value)),
+            Format::Json => write_json(&format_indented(value)),
             Format::Ndjson => write_json(&value.to_string()),
         }
     }
@@ -48,7 +48,7 @@ impl Out {
         let items = page[key].as_array().map_or(&[][..], Vec::as_slice);
         match self.format {
             Format::Text => write_line(&text(items)),
-            Format::Json => write_json(&indented(page)),
+            Format::Json => write_json(&format_indented(page)),
             Format::Ndjson => items.iter().try_for_each(|item| write_json(&item.to_string())),
         }
     }
@@ -95,25 +95,25 @@ impl Out {
     }
 }
 
-fn indented(value: &Value) -> String {
+fn format_indented(value: &Value) -> String {
     serde_json::to_string_pretty(value).unwrap_or_else(|_| value.to_string())
 }
 
 /// Formats indented JSON for people.
 pub(crate) fn pretty(value: &Value) -> String {
-    escape::json(&indented(value)).into_owned()
+    escape::json(&format_indented(value)).into_owned()
 }
 
 /// Formats a text unchanged, any other value as indented JSON.
-pub(crate) fn plain(value: &Value) -> String {
-    value.as_str().map_or_else(|| pretty(value), |text| escape::data(text).into_owned())
+pub(crate) fn format_plain(value: &Value) -> String {
+    value.as_str().map_or_else(|| pretty(value), |text| escape::escape_data(text).into_owned())
 }
 
 /// Returns the text of a field, or an empty one.
 pub(crate) fn field(value: &Value, key: &str) -> String {
     match &value[key] {
         Value::Null => String::new(),
-        Value::String(text) => escape::data(text).into_owned(),
+        Value::String(text) => escape::escape_data(text).into_owned(),
         other => compact(other),
     }
 }
@@ -132,15 +132,15 @@ pub(crate) fn write_line(text: &str) -> Result<(), Failure> {
 pub(crate) fn write_json(text: &str) -> Result<(), Failure> {
     let stdout = std::io::stdout();
     let text = if stdout.is_terminal() { escape::json(text) } else { text.into() };
-    put(&format!("{text}\n"))
+    write_stdout(&format!("{text}\n"))
 }
 
 /// Writes text to stdout, unbuffered; for a terminal, control characters are escaped.
 pub(crate) fn write(text: &str) -> Result<(), Failure> {
-    if std::io::stdout().is_terminal() { put(&escape::shown(text)) } else { put(text) }
+    if std::io::stdout().is_terminal() { write_stdout(&escape::escape_text(text)) } else { write_stdout(text) }
 }
 
-fn put(text: &str) -> Result<(), Failure> {
+fn write_stdout(text: &str) -> Result<(), Failure> {
     let mut stdout = std::io::stdout().lock();
     match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
         // The reader, e.g. `head`, has closed the pipe: that is no failure.
@@ -175,7 +175,7 @@ pub(crate) fn note_incomplete(answer: &Value) {
 pub(crate) fn note(text: &str) {
     // Without a stderr the line is lost.
     let mut stderr = std::io::stderr();
-    let text = if stderr.is_terminal() { escape::unstyled(text) } else { text.into() };
+    let text = if stderr.is_terminal() { escape::escape_styles(text) } else { text.into() };
     let _ = writeln!(stderr, "{text}");
 }
 
@@ -185,14 +185,14 @@ pub(crate) fn report(format: Format, failure: &Failure) {
     let text = failure.text.replace("\nerror: ", "\n");
     let document = json!({"error": text, "exit": failure.exit as u8});
     match format {
-        Format::Text => note(&escape::data(&format!("error: {failure}"))),
-        Format::Json => note(&escape::json(&indented(&document))),
+        Format::Text => note(&escape::escape_data(&format!("error: {failure}"))),
+        Format::Json => note(&escape::json(&format_indented(&document))),
         Format::Ndjson => note(&escape::json(&document.to_string())),
     }
 }
 
 /// Returns the output format that arguments ask for, even if they can't be parsed.
-pub(crate) fn format_of(arguments: &[OsString]) -> Option<Format> {
+pub(crate) fn requested_format(arguments: &[OsString]) -> Option<Format> {
     let texts: Vec<&str> = arguments.iter().filter_map(|argument| argument.to_str()).collect();
     let joined = texts.iter().find_map(|text| text.strip_prefix("--output="));
     let apart =
@@ -202,7 +202,7 @@ pub(crate) fn format_of(arguments: &[OsString]) -> Option<Format> {
 
 /// Formats milliseconds as a time, any other value unchanged.
 pub(crate) fn time(value: &Value) -> String {
-    value.as_u64().map_or_else(|| plain(value), |ms| Millis(ms).rfc3339())
+    value.as_u64().map_or_else(|| format_plain(value), |ms| Millis(ms).rfc3339())
 }
 
 #[cfg(test)]
@@ -211,22 +211,22 @@ mod tests {
 
     #[test]
     fn columns_are_as_wide_as_their_widest_cell() {
-        let out = Out { format: Format::Text, colour: false };
+        let out = CommandOutput { format: Format::Text, colour: false };
         let rows = [vec!["a".to_owned(), "COMPLETE".to_owned()], vec!["lönger".to_owned(), String::new()]];
         assert_eq!(out.table(&["ID", "STATUS"], &rows), "ID      STATUS\na       COMPLETE\nlönger");
     }
 
     #[test]
     fn a_cell_is_one_line_and_commands_no_terminal() {
-        let out = Out { format: Format::Text, colour: false };
+        let out = CommandOutput { format: Format::Text, colour: false };
         let rows = [vec!["a\x1b[2J\nb".to_owned(), "\u{202e}x".to_owned()]];
         assert_eq!(out.table(&["A", "B"], &rows), "A              B\na\\u{1b}[2J\\nb  \\u{202e}x");
-        assert_eq!(plain(&"\x1b]0;t\x07".into()), "\\u{1b}]0;t\x07");
+        assert_eq!(format_plain(&"\x1b]0;t\x07".into()), "\\u{1b}]0;t\x07");
     }
 
     #[test]
     fn colours_do_not_count_as_width() {
-        let out = Out { format: Format::Text, colour: true };
+        let out = CommandOutput { format: Format::Text, colour: true };
         let rows = [vec!["FAILED".to_owned(), "x".to_owned()]];
         assert_eq!(out.table(&["S", "T"], &rows), "S       T\n\x1b[31mFAILED\x1b[0m  x");
     }

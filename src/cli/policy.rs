@@ -1,21 +1,21 @@
 //! `trellis policy …`: roots, revocations and approvals of an owner.
 
-use super::client::{Client, Server};
+use super::client::{Client, ServerArgs};
 use super::exit::{Exit, Failure};
 use super::output::{field, note};
-use super::{Context, escape, input};
+use super::{CliContext, escape, input};
 use clap::Subcommand;
 use serde_json::{Value, json};
 
 /// What an owner's agents may do at most, and taking back what was granted.
 #[derive(Debug, Subcommand)]
-pub(crate) enum Policy {
+pub(crate) enum PolicyCommand {
     /// Print the roots and the revocations
     #[command(after_help = "Example:\n  trellis policy show")]
     Show {
         /// Which server, and for whom
         #[command(flatten)]
-        server: Server,
+        server: ServerArgs,
     },
     /// Take something back; all that is named must match
     ///
@@ -38,7 +38,7 @@ pub(crate) enum Policy {
         reason: Option<String>,
         /// Which server, and for whom
         #[command(flatten)]
-        server: Server,
+        server: ServerArgs,
     },
     /// Take a revocation back
     #[command(after_help = "Example:\n  trellis policy restore 0197c8f2-6d1e-7000-8000-000000000000")]
@@ -47,7 +47,7 @@ pub(crate) enum Policy {
         id: String,
         /// Which server, and for whom
         #[command(flatten)]
-        server: Server,
+        server: ServerArgs,
     },
     /// Set what anything of this owner may do at most; `null` = no limit
     #[command(after_help = "Example:\n  trellis policy roots '[{\"with\": \"w\", \"can\": \"crud\"}]'")]
@@ -57,7 +57,7 @@ pub(crate) enum Policy {
         caps: Value,
         /// Which server, and for whom
         #[command(flatten)]
-        server: Server,
+        server: ServerArgs,
     },
     /// Set what calls wait for a person: all that need any of it
     #[command(after_help = "Example:\n  trellis policy approvals '[{\"with\": \"w/prod\", \"can\": \"crud/write\"}]'")]
@@ -67,12 +67,12 @@ pub(crate) enum Policy {
         caps: Value,
         /// Which server, and for whom
         #[command(flatten)]
-        server: Server,
+        server: ServerArgs,
     },
 }
 
-impl Policy {
-    pub async fn run(self, context: &Context) -> Result<Exit, Failure> {
+impl PolicyCommand {
+    pub async fn run(self, context: &CliContext) -> Result<Exit, Failure> {
         let (server, operation, asked) = match self {
             Self::Show { server } => (server, "show", json!({})),
             Self::Revoke { path, holder, grant, reason, server } => {
@@ -89,7 +89,7 @@ impl Policy {
             Self::Roots { caps, server } => (server, "roots", json!({"caps": caps})),
         };
         let policy = Client::new(&server)?.run(&format!("v/ops/policy/{operation}"), &asked, None).await?;
-        context.out.value(&policy, || shown(&policy))?;
+        context.out.value(&policy, || format_policy(&policy))?;
         if operation == "revoke" {
             note(&format!("revoked; `trellis policy restore {}` takes it back", field(&policy, "revoked")));
         }
@@ -115,7 +115,7 @@ fn roots(text: &str) -> Result<Value, String> {
     }
 }
 
-fn shown(policy: &Value) -> String {
+fn format_policy(policy: &Value) -> String {
     let mut lines = Vec::new();
     match policy["roots"].as_array() {
         None => lines.push("roots: no limit".to_owned()),
@@ -129,7 +129,7 @@ fn shown(policy: &Value) -> String {
     }
     for revocation in policy["revocations"].as_array().into_iter().flatten() {
         let part = |key: &str, word: &str| match revocation[key].as_str() {
-            Some(text) => format!("  {word} {}", escape::data(text)),
+            Some(text) => format!("  {word} {}", escape::escape_data(text)),
             None => String::new(),
         };
         lines.push(format!(
@@ -143,13 +143,13 @@ fn shown(policy: &Value) -> String {
         ));
     }
     for verb in ["stops", "narrows"] {
-        lines.extend(reached(verb, &policy[verb]));
+        lines.extend(format_affected(verb, &policy[verb]));
     }
     lines.join("\n")
 }
 
 /// Lists what a revocation affects, one line each.
-fn reached(verb: &str, found: &Value) -> Vec<String> {
+fn format_affected(verb: &str, found: &Value) -> Vec<String> {
     if found.is_null() {
         return Vec::new();
     }

@@ -1,8 +1,8 @@
 //! `--nats`: publishes into the queue, like any NATS client.
 
-use super::client::Server;
+use super::client::ServerArgs;
 use super::exit::{Exit, Failure};
-use super::wait::{LOOKS, WaitNotes};
+use super::wait::{WAIT_READ_PAUSES, WaitNotes};
 use crate::bus::credentials::NatsFiles;
 use crate::bus::rights::Rights;
 use crate::bus::{self, AUTHORIZATION_HEADER, ID_HEADER, subject};
@@ -10,8 +10,8 @@ use crate::config::{BusConfig, mask_url};
 use crate::domain::decode;
 use crate::domain::event::Submission;
 use crate::domain::ids::{AgentId, EventId, Owner, sha256_hex};
-use crate::domain::message::Message;
-use crate::domain::message::{Address, InKind};
+use crate::domain::message::BusMessage;
+use crate::domain::message::{InboundKind, MessageAddress};
 use async_nats::jetstream::{self, context::PublishErrorKind};
 use async_nats::{Client, Event, HeaderMap, Request, RequestErrorKind, ServerAddr, Subscriber};
 use futures::StreamExt;
@@ -24,20 +24,20 @@ use tokio::time::Instant;
 /// Owner of a submission without one.
 const DEFAULT_OWNER: &str = "local/me";
 /// Longest wait for the server's acknowledgement.
-const ACK: Duration = Duration::from_secs(5);
+const ACKNOWLEDGEMENT_TIME: Duration = Duration::from_secs(5);
 /// Longest wait for a worker's answer to a question.
-const ASK: Duration = Duration::from_secs(2);
+const QUESTION_TIME: Duration = Duration::from_secs(2);
 
 /// Where to publish.
 #[derive(Debug, Clone, clap::Args)]
-pub(crate) struct Queue {
+pub(crate) struct QueueArgs {
     /// Publish straight into the queue at this NATS server instead of over HTTP
     #[arg(long, value_name = "URL", env = "TRELLIS_NATS")]
     pub nats: Option<String>,
 }
 
 /// Returns the owner of a submission, which is part of its subject.
-pub(crate) fn owner(server: &Server) -> Owner {
+pub(crate) fn owner(server: &ServerArgs) -> Owner {
     server.owner.clone().unwrap_or_else(|| DEFAULT_OWNER.parse().expect("a legal owner"))
 }
 
@@ -64,7 +64,7 @@ pub(crate) struct Publisher {
 
 impl Publisher {
     /// Connects to `url` with the settings of `bus`; the token of `server` is sent with each message.
-    pub async fn connect(url: &str, bus: BusConfig, server: &Server) -> Result<Self, Failure> {
+    pub async fn connect(url: &str, bus: BusConfig, server: &ServerArgs) -> Result<Self, Failure> {
         let authorization = server.authorization()?;
         let files = NatsFiles { tls: bus.tls, creds: bus.creds_file };
         files.check().map_err(|error| Failure::usage(error.to_string()))?;
@@ -78,18 +78,18 @@ impl Publisher {
         let heard = Arc::clone(&rights);
         let settings = settings.event_callback(move |event| {
             if let Event::ServerError(error) = event {
-                heard.hear(&error.to_string());
+                heard.record_error(&error.to_string());
             }
             ready(())
         });
         let client = settings.connect(addresses).await.map_err(|e| {
             Failure::new(
                 Exit::Unreachable,
-                format!("no NATS at `{masked}`: {}; is `nats-server -js` running?", bus::chain(&e)),
+                format!("no NATS at `{masked}`: {}; is `nats-server -js` running?", bus::error_chain(&e)),
             )
         })?;
         let mut context = jetstream::new(client.clone());
-        context.set_timeout(ACK);
+        context.set_timeout(ACKNOWLEDGEMENT_TIME);
         Ok(Self { client, context, server: masked, prefix: bus.prefix, authorization, rights })
     }
 
@@ -106,16 +106,16 @@ impl Publisher {
         &self,
         owner: &Owner,
         agent: &AgentId,
-        kind: InKind,
+        kind: InboundKind,
         id: &EventId,
         submission: &Submission,
     ) -> Result<(), Failure> {
-        let message = Message {
-            to: Address::In { owner: owner.clone(), agent: agent.clone(), kind },
+        let message = BusMessage {
+            to: MessageAddress::In { owner: owner.clone(), agent: agent.clone(), kind },
             id: Some(id.to_string()),
             body: serde_json::to_value(submission).expect("submissions serialise"),
         };
-        let subject = subject::subject(&self.prefix, &message.to);
+        let subject = subject::for_address(&self.prefix, &message.to);
         let mut headers = HeaderMap::new();
         headers.insert(ID_HEADER, id.as_str());
         if let Some(value) = &self.authorization {
@@ -127,18 +127,18 @@ impl Publisher {
             Ok(ack) => ack.await.map(|_| ()),
             Err(error) => Err(error),
         };
-        acked.map_err(|error| self.refused(&subject, &error))
+        acked.map_err(|error| self.publish_failure(&subject, &error))
     }
 
     /// Asks the workers for `status` and `waiting` of a submission; `None` if none answers.
-    pub async fn ask(&self, owner: &Owner, id: &EventId) -> Option<Value> {
+    pub async fn ask_status(&self, owner: &Owner, id: &EventId) -> Option<Value> {
         let mut headers = HeaderMap::new();
         if let Some(value) = &self.authorization {
             headers.insert(AUTHORIZATION_HEADER, value.as_str());
         }
-        let request = Request::new().headers(headers).payload(id.to_string().into()).timeout(Some(ASK));
+        let request = Request::new().headers(headers).payload(id.to_string().into()).timeout(Some(QUESTION_TIME));
         match self.client.send_request(subject::question(&self.prefix, owner), request).await {
-            Ok(message) => decode::data(&message.payload).ok(),
+            Ok(message) => decode::lenient_json(&message.payload).ok(),
             Err(error) if error.kind() == RequestErrorKind::NoResponders => Some(json!({"waiting": {
                 "kind": "no-worker",
                 "reason": format!("no worker answers at NATS `{}`", self.server),
@@ -148,7 +148,7 @@ impl Publisher {
         }
     }
 
-    fn refused(&self, subject: &str, error: &jetstream::context::PublishError) -> Failure {
+    fn publish_failure(&self, subject: &str, error: &jetstream::context::PublishError) -> Failure {
         let server = &self.server;
         match error.kind() {
             PublishErrorKind::StreamNotFound => Failure::new(
@@ -165,7 +165,7 @@ impl Publisher {
                 Exit::Unreachable,
                 format!(
                     "NATS at `{server}` did not take it: {}; the same `--id` makes it safe to repeat",
-                    self.rights.explain(bus::chain(error))
+                    self.rights.explain(bus::error_chain(error))
                 ),
             ),
         }
@@ -180,24 +180,24 @@ pub(crate) async fn completion(
     limit: Option<Duration>,
 ) -> Result<Option<Value>, Failure> {
     let deadline = limit.map(|limit| Instant::now() + limit);
-    let (mut reasons, mut look) = (WaitNotes::default(), LOOKS.0);
+    let (mut reasons, mut look) = (WaitNotes::default(), WAIT_READ_PAUSES.0);
     loop {
         let left = deadline.map_or(look, |at| at.saturating_duration_since(Instant::now()).min(look));
-        look = (look * 2).min(LOOKS.1);
-        if let Some(record) = answer(answers, left).await? {
+        look = (look * 2).min(WAIT_READ_PAUSES.1);
+        if let Some(record) = next_completion(answers, left).await? {
             return Ok(Some(record));
         }
         if deadline.is_some_and(|at| Instant::now() >= at) {
             return Ok(None);
         }
-        if let Some(record) = publisher.ask(owner, id).await {
+        if let Some(record) = publisher.ask_status(owner, id).await {
             reasons.show(&record);
         }
     }
 }
 
 /// Waits up to `limit` for a completion.
-async fn answer(answers: &mut Subscriber, limit: Duration) -> Result<Option<Value>, Failure> {
+async fn next_completion(answers: &mut Subscriber, limit: Duration) -> Result<Option<Value>, Failure> {
     let Ok(message) = tokio::time::timeout(limit, answers.next()).await else { return Ok(None) };
     let Some(message) = message else {
         return Err(Failure::new(Exit::Unreachable, "the connection to NATS was closed while waiting"));
@@ -210,7 +210,7 @@ async fn answer(answers: &mut Subscriber, limit: Duration) -> Result<Option<Valu
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::domain::event::reply_to_allowed;
+    use crate::domain::event::is_reply_allowed;
 
     #[test]
     fn the_inbox_depends_on_the_submission_alone_and_is_allowed() {
@@ -218,6 +218,6 @@ mod tests {
         let id = EventId::new("x").unwrap();
         assert_eq!(inbox(&one, &id), inbox(&one, &id));
         assert_ne!(inbox(&one, &id), inbox(&other, &id));
-        assert!(reply_to_allowed(&inbox(&one, &id), "a", "b"));
+        assert!(is_reply_allowed(&inbox(&one, &id), "a", "b"));
     }
 }

@@ -1,9 +1,9 @@
 //! `trellis quota [set]`: shows and sets quotas of an owner.
 
-use super::Context;
-use super::client::{Client, Server};
+use super::CliContext;
+use super::client::{Client, ServerArgs};
 use super::exit::{Exit, Failure};
-use super::output::{Out, field};
+use super::output::{CommandOutput, field};
 use crate::domain::ids::Owner;
 use crate::domain::quota::QuotaKind;
 use clap::{Args, Subcommand};
@@ -18,20 +18,20 @@ use serde_json::{Map, Value};
     args_conflicts_with_subcommands = true,
     after_help = "Examples:\n  trellis quota\n  trellis quota acme/ann --output json\n  trellis quota set acme/ann --bytes 1073741824 --jobs 100000"
 )]
-pub(crate) struct Quota {
+pub(crate) struct QuotaArgs {
     #[command(subcommand)]
-    set: Option<Change>,
+    set: Option<QuotaCommand>,
     /// Whose; your own without it
     #[arg(value_name = "TENANT/USER")]
     of: Option<Owner>,
     /// Which server, and for whom
     #[command(flatten)]
-    server: Server,
+    server: ServerArgs,
 }
 
 /// What operators do.
 #[derive(Debug, Subcommand)]
-enum Change {
+enum QuotaCommand {
     /// Set limits of one owner, in the place of the venue's (`[quota]`); 0 = any number, `default` = the venue's again
     #[command(
         after_help = "Examples:\n  trellis quota set acme/ann --documents 100000\n  trellis quota set acme/ann --bytes default"
@@ -54,23 +54,23 @@ enum Change {
         jobs: Option<String>,
         /// Which server
         #[command(flatten)]
-        server: Server,
+        server: ServerArgs,
     },
 }
 
-impl Quota {
-    pub async fn run(self, context: &Context) -> Result<Exit, Failure> {
+impl QuotaArgs {
+    pub async fn run(self, context: &CliContext) -> Result<Exit, Failure> {
         let shown = match self.set {
             None => {
                 let owner = self.of.or(self.server.owner.clone());
-                Client::new(&Server { owner, ..self.server })?.get("quota", &[]).await?
+                Client::new(&ServerArgs { owner, ..self.server })?.get("quota", &[]).await?
             }
-            Some(Change::Set { of, documents, bytes, sessions, jobs, server }) => {
+            Some(QuotaCommand::Set { of, documents, bytes, sessions, jobs, server }) => {
                 let named = QuotaKind::ALL.into_iter().zip([documents, bytes, sessions, jobs]);
                 let limits = named.filter_map(|(kind, text)| Some((kind, text?)));
                 let limits = limits.map(|(kind, text)| Ok((kind.as_str().to_owned(), limit(kind, &text)?)));
                 let limits: Map<String, Value> = limits.collect::<Result<_, Failure>>()?;
-                let server = Server { owner: Some(of), ..server };
+                let server = ServerArgs { owner: Some(of), ..server };
                 Client::new(&server)?.put("quota", &Value::Object(limits)).await?
             }
         };
@@ -87,7 +87,7 @@ fn limit(kind: QuotaKind, text: &str) -> Result<Value, Failure> {
     text.parse::<u64>().map(Value::from).map_err(bad)
 }
 
-fn table(out: Out, shown: &Value) -> String {
+fn table(out: CommandOutput, shown: &Value) -> String {
     let row = |kind: &QuotaKind| {
         let of = &shown[kind.as_str()];
         let limit = if of["limit"].is_null() { "any".to_owned() } else { field(of, "limit") };

@@ -1,7 +1,7 @@
 //! `trellis ready`: asks whether a running process can take work.
 
-use super::Context;
-use super::client::{Client, Server};
+use super::CliContext;
+use super::client::{Client, ServerArgs};
 use super::exit::{Exit, Failure};
 use clap::Args;
 use serde_json::json;
@@ -19,8 +19,8 @@ pub(crate) struct Ready {
 }
 
 impl Ready {
-    pub async fn run(self, context: &Context) -> Result<Exit, Failure> {
-        Client::new(&Server { url: self.url, ..Server::default() })?.ready().await?;
+    pub async fn run(self, context: &CliContext) -> Result<Exit, Failure> {
+        Client::new(&ServerArgs { url: self.url, ..ServerArgs::default() })?.ready().await?;
         context.out.value(&json!({"status": "ready"}), || "ready".to_owned())?;
         Ok(Exit::Ok)
     }

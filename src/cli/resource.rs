@@ -1,7 +1,7 @@
 //! `trellis resource list|purge`: lists and erases what agents keep in resources.
 
-use super::Context;
-use super::client::{Client, Server};
+use super::CliContext;
+use super::client::{Client, ServerArgs};
 use super::exit::{Exit, Failure};
 use super::output::{field, remark};
 use clap::Subcommand;
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 /// What agents keep under resource namespaces: memory, files, scratchpads.
 #[derive(Debug, Subcommand)]
-pub(crate) enum Resource {
+pub(crate) enum ResourceCommand {
     /// List the namespaces under which something is kept
     #[command(after_help = "Example:\n  trellis resource list app/user")]
     List {
@@ -17,7 +17,7 @@ pub(crate) enum Resource {
         namespace: Option<String>,
         /// Which server, and for whom
         #[command(flatten)]
-        server: Server,
+        server: ServerArgs,
     },
     /// Erase what every kind of resource keeps in a namespace; for operators
     ///
@@ -36,17 +36,17 @@ pub(crate) enum Resource {
         yes: bool,
         /// Which server, and for whom
         #[command(flatten)]
-        server: Server,
+        server: ServerArgs,
     },
 }
 
-impl Resource {
-    pub async fn run(self, context: &Context) -> Result<Exit, Failure> {
+impl ResourceCommand {
+    pub async fn run(self, context: &CliContext) -> Result<Exit, Failure> {
         match self {
             Self::List { namespace, server } => {
                 let asked = namespace.map_or_else(|| json!({}), |namespace| json!({"namespace": namespace}));
                 let kept = Client::new(&server)?.run("v/ops/resource/list", &asked, None).await?;
-                context.out.value(&kept, || listed(&kept))?;
+                context.out.value(&kept, || format_list(&kept))?;
             }
             Self::Purge { namespace, recursive, yes, server } => {
                 if !yes {
@@ -56,7 +56,9 @@ impl Resource {
                 }
                 let asked = json!({"namespace": namespace, "recursive": recursive});
                 let purged = Client::new(&server)?.run("v/ops/resource/purge", &asked, None).await?;
-                context.out.value(&purged, || [counted(&purged["purged"]), counted(&purged["erased"])].join("\n"))?;
+                context.out.value(&purged, || {
+                    [format_counts(&purged["purged"]), format_counts(&purged["erased"])].join("\n")
+                })?;
                 remark("`trellis policy revoke --path r/NAMESPACE` keeps running turns from writing there anew");
             }
         }
@@ -64,13 +66,13 @@ impl Resource {
     }
 }
 
-fn listed(kept: &Value) -> String {
+fn format_list(kept: &Value) -> String {
     let rows = kept["resources"].as_array().into_iter().flatten();
     let rows = rows.map(|row| format!("{}  {}  {}", field(row, "namespace"), field(row, "kind"), row["count"]));
     rows.collect::<Vec<_>>().join("\n")
 }
 
-fn counted(purged: &Value) -> String {
+fn format_counts(purged: &Value) -> String {
     let counts = purged.as_object().into_iter().flatten();
     counts.map(|(kind, count)| format!("{kind}  {count}")).collect::<Vec<_>>().join("\n")
 }

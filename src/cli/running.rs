@@ -1,7 +1,7 @@
 //! Requests to a running venue over HTTP, for data that only its own process can read.
 
-use super::Context;
-use super::client::{Client, Server};
+use super::CliContext;
+use super::client::{Client, ServerArgs};
 use super::exit::{Exit, Failure};
 use crate::app::{self, App, Role};
 use crate::config::Config;
@@ -33,7 +33,7 @@ const URL_VARIABLE: &str = "TRELLIS_URL";
 
 /// A server that may be running, from the arguments of a command and its environment.
 #[derive(Debug, Clone)]
-pub(crate) struct Running {
+pub(crate) struct RunningServer {
     args: RunningArgs,
     /// Used only where no store is configured.
     url_of_environment: Option<String>,
@@ -41,13 +41,13 @@ pub(crate) struct Running {
 
 impl RunningArgs {
     /// Returns the server that these arguments and the environment name.
-    pub fn server(self, context: &Context) -> Running {
+    pub fn server(self, context: &CliContext) -> RunningServer {
         let url_of_environment = context.env.get(URL_VARIABLE).filter(|url| !url.is_empty()).cloned();
-        Running { args: self, url_of_environment }
+        RunningServer { args: self, url_of_environment }
     }
 }
 
-impl Running {
+impl RunningServer {
     /// Returns a client of the running server, and whether that server holds the store; `None` if the configured
     /// backends can be opened here.
     fn client(self, config: &Config) -> Result<Option<(Client, bool)>, Failure> {
@@ -60,14 +60,14 @@ impl Running {
             (None, Some(url)) if has_default_store(config) => (url, false),
             (None, _) => return Ok(None),
         };
-        let server = Server { url, owner: None, token, token_file };
+        let server = ServerArgs { url, owner: None, token, token_file };
         Ok(Some((Client::new(&server)?, held)))
     }
 
     /// Whether the running server no longer accepts connections.
-    pub async fn is_gone(&self, config: &Config) -> Result<bool, Failure> {
+    pub async fn has_stopped(&self, config: &Config) -> Result<bool, Failure> {
         match self.clone().client(config)? {
-            Some((client, _)) => Ok(!client.is_there().await),
+            Some((client, _)) => Ok(!client.accepts_connections().await),
             None => Ok(true),
         }
     }
@@ -78,21 +78,21 @@ impl Running {
         let asked = client.run(operation, input, None).await;
         let advice =
             "another process holds the folder of the store and is asked over HTTP; name its address with `--url`";
-        asked.map(Some).map_err(|failure| if held { failure.hint(Exit::Unreachable, advice) } else { failure })
+        asked.map(Some).map_err(|failure| if held { failure.with_advice(Exit::Unreachable, advice) } else { failure })
     }
 
     /// Asks the running server, or else opens the configured backends and calls `here`.
-    pub async fn ask_or(
+    pub async fn call_or_run_here(
         self,
         config: &Config,
         (operation, input): (&str, &Value),
         here: impl AsyncFnOnce(&Venue) -> Result<Value, Failure>,
     ) -> Result<Value, Failure> {
-        self.ask_or_as(Role::Command, config, (operation, input), here).await
+        self.call_or_run_as(Role::Command, config, (operation, input), here).await
     }
 
     /// Asks the running server, or else opens the backends with this role and calls `here`.
-    pub async fn ask_or_as(
+    pub async fn call_or_run_as(
         self,
         role: Role,
         config: &Config,

@@ -1,9 +1,9 @@
 //! `trellis secret …`: stores secrets, and makes the keys that seal them.
 
-use super::client::{Client, Server, encode};
+use super::client::{Client, ServerArgs, encode};
 use super::exit::{Exit, Failure};
-use super::output::{field, note, plain};
-use super::{Context, input, role};
+use super::output::{field, format_plain, note};
+use super::{CliContext, input, role};
 use crate::app::{App, Role};
 use crate::domain::limits::SECRET_BYTES_LEAST;
 use crate::process::telemetry::Metrics;
@@ -16,7 +16,7 @@ use zeroize::Zeroizing;
 
 /// Credentials that operations and model providers use and nobody reads: no command prints a value.
 #[derive(Debug, Subcommand)]
-pub(crate) enum Secret {
+pub(crate) enum SecretCommand {
     /// Store a secret; its value comes from stdin or a file, never from the command line
     #[command(
         after_help = "Examples:\n  trellis secret set STRIPE_KEY --host api.stripe.com < key.txt\n  trellis secret set STRIPE_KEY @key.txt --overwrite"
@@ -35,14 +35,14 @@ pub(crate) enum Secret {
         overwrite: bool,
         /// Which server, and for whom
         #[command(flatten)]
-        server: Server,
+        server: ServerArgs,
     },
     /// List names, hosts and versions
     #[command(after_help = "Example:\n  trellis secret list")]
     List {
         /// Which server, and for whom
         #[command(flatten)]
-        server: Server,
+        server: ServerArgs,
     },
     /// Delete a secret
     #[command(after_help = "Example:\n  trellis secret delete STRIPE_KEY")]
@@ -51,7 +51,7 @@ pub(crate) enum Secret {
         name: String,
         /// Which server, and for whom
         #[command(flatten)]
-        server: Server,
+        server: ServerArgs,
     },
     /// Seal all secrets of all owners again with the first of the configured keys
     ///
@@ -72,8 +72,8 @@ pub(crate) enum Secret {
     },
 }
 
-impl Secret {
-    pub async fn run(self, context: &Context) -> Result<Exit, Failure> {
+impl SecretCommand {
+    pub async fn run(self, context: &CliContext) -> Result<Exit, Failure> {
         match self {
             Self::Set { name, from, hosts, overwrite, server } => {
                 set(context, &server, &name, &from, &hosts, overwrite).await
@@ -91,8 +91,8 @@ impl Secret {
 }
 
 async fn set(
-    context: &Context,
-    server: &Server,
+    context: &CliContext,
+    server: &ServerArgs,
     name: &str,
     from: &str,
     hosts: &[String],
@@ -123,11 +123,11 @@ async fn set(
     }
     let answer = Client::new(server)?.run("v/ops/secret/set", &body, None).await;
     let answer = answer.map_err(|failure| match failure.exit {
-        Exit::Conflict if failure.text.contains("exists") => failure.hint(Exit::Conflict, "pass `--overwrite`"),
+        Exit::Conflict if failure.text.contains("exists") => failure.with_advice(Exit::Conflict, "pass `--overwrite`"),
         _ => failure,
     })?;
     context.out.value(&answer, || {
-        format!("secret {name} stored, version {}, for {}", field(&answer, "version"), hosts_of(&answer))
+        format!("secret {name} stored, version {}, for {}", field(&answer, "version"), format_hosts(&answer))
     })?;
     if answer["hosts"].as_array().is_none_or(Vec::is_empty) {
         note("it may go to no host yet: `--host` with `--overwrite` binds it");
@@ -135,17 +135,21 @@ async fn set(
     Ok(Exit::Ok)
 }
 
-fn hosts_of(secret: &Value) -> String {
-    let hosts: Vec<_> = secret["hosts"].as_array().into_iter().flatten().map(plain).collect();
+fn format_hosts(secret: &Value) -> String {
+    let hosts: Vec<_> = secret["hosts"].as_array().into_iter().flatten().map(format_plain).collect();
     if hosts.is_empty() { "no host".to_owned() } else { hosts.join(", ") }
 }
 
-async fn list(context: &Context, server: &Server) -> Result<Exit, Failure> {
+async fn list(context: &CliContext, server: &ServerArgs) -> Result<Exit, Failure> {
     let answer = Client::new(server)?.run("v/ops/secret/list", &json!({}), None).await?;
     context.out.page(&answer, "secrets", |all| {
         let line = |secret: &Value| {
-            let line =
-                format!("{}  version {}  for {}", field(secret, "name"), field(secret, "version"), hosts_of(secret));
+            let line = format!(
+                "{}  version {}  for {}",
+                field(secret, "name"),
+                field(secret, "version"),
+                format_hosts(secret)
+            );
             if secret["readable"] == false {
                 format!("{line}  CAN'T BE OPENED: sealed with key {}, which isn't here", field(secret, "key"))
             } else {
@@ -157,7 +161,7 @@ async fn list(context: &Context, server: &Server) -> Result<Exit, Failure> {
     Ok(Exit::Ok)
 }
 
-async fn rotate(context: &Context) -> Result<Exit, Failure> {
+async fn rotate(context: &CliContext) -> Result<Exit, Failure> {
     let config = context.load(Vec::new())?.config;
     let app = App::open(&config, Role::Command, Arc::new(Metrics::new())).await.map_err(|e| role::failure(&e))?;
     let venue = &app.venue;
@@ -186,7 +190,7 @@ async fn rotate(context: &Context) -> Result<Exit, Failure> {
     Err(Failure::internal(format!("these secrets can't be sealed anew:\n{}", done.failed.join("\n"))))
 }
 
-fn keygen(context: &Context, file: Option<&std::path::Path>, add: bool) -> Result<Exit, Failure> {
+fn keygen(context: &CliContext, file: Option<&std::path::Path>, add: bool) -> Result<Exit, Failure> {
     let failed = |error: KeyFileError| {
         let exit = match &error {
             KeyFileError::Exists(_) => Exit::Conflict,
@@ -196,7 +200,7 @@ fn keygen(context: &Context, file: Option<&std::path::Path>, add: bool) -> Resul
         Failure::new(exit, error.to_string())
     };
     let Some(path) = file else {
-        let key = secrets::fresh().map_err(failed)?;
+        let key = secrets::fresh_key().map_err(failed)?;
         let line = key.line();
         context.out.value(&json!({"id": key.id(), "key": *line}), || line.to_string())?;
         return Ok(Exit::Ok);

@@ -1,7 +1,7 @@
 //! `trellis serve`: serves the HTTP API without running turns.
 
 use super::exit::{Exit, Failure};
-use super::{Context, role};
+use super::{CliContext, role};
 use crate::app::Role;
 use clap::Args;
 
@@ -19,7 +19,7 @@ pub(crate) struct Serve {
 
 impl Serve {
     /// Serves until a signal ends it.
-    pub async fn run(self, context: &Context) -> Result<Exit, Failure> {
+    pub async fn run(self, context: &CliContext) -> Result<Exit, Failure> {
         let loaded = context.load(self.listen.map(|listen| ("http.listen", listen)).into_iter().collect())?;
         role::run(&loaded.config, Role::Serve).await
     }

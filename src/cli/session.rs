@@ -1,10 +1,10 @@
 //! `trellis session list|show|fork`: sessions of an agent.
 
-use super::client::{Client, Server, encode};
+use super::client::{Client, ServerArgs, encode};
 use super::exit::{Exit, Failure};
 use super::output::time;
-use super::output::{Out, field, plain};
-use super::{Context, wait};
+use super::output::{CommandOutput, field, format_plain};
+use super::{CliContext, wait};
 use crate::domain::ids::{AgentId, SessionId};
 use clap::Subcommand;
 use serde_json::{Value, json};
@@ -13,7 +13,7 @@ const NO_SESSION: &str = "`trellis agent list` shows the agents, `trellis sessio
 
 /// Sessions: the conversations of an agent.
 #[derive(Debug, Subcommand)]
-pub(crate) enum Session {
+pub(crate) enum SessionCommand {
     /// List an agent's sessions
     #[command(after_help = "Example:\n  trellis session list helper --limit 20")]
     List {
@@ -27,7 +27,7 @@ pub(crate) enum Session {
         limit: u64,
         /// Which server, and for whom
         #[command(flatten)]
-        server: Server,
+        server: ServerArgs,
     },
     /// Show the transcript of a session
     #[command(after_help = "Example:\n  trellis session show helper main")]
@@ -44,7 +44,7 @@ pub(crate) enum Session {
         limit: u64,
         /// Which server, and for whom
         #[command(flatten)]
-        server: Server,
+        server: ServerArgs,
     },
     /// Branch a conversation: a new session with the turns of another up to and with one
     ///
@@ -64,12 +64,12 @@ pub(crate) enum Session {
         to: Option<SessionId>,
         /// Which server, and for whom
         #[command(flatten)]
-        server: Server,
+        server: ServerArgs,
     },
 }
 
-impl Session {
-    pub async fn run(self, context: &Context) -> Result<Exit, Failure> {
+impl SessionCommand {
+    pub async fn run(self, context: &CliContext) -> Result<Exit, Failure> {
         let out = context.out;
         let done = match self {
             Self::List { agent, after, limit, server } => {
@@ -87,13 +87,13 @@ impl Session {
                 fork(&Client::new(&server)?, out, &path, &body).await
             }
         };
-        done.map_err(|e| e.hint(Exit::NotFound, NO_SESSION))
+        done.map_err(|e| e.with_advice(Exit::NotFound, NO_SESSION))
     }
 }
 
 async fn list(
     client: &Client,
-    out: Out,
+    out: CommandOutput,
     agent: &AgentId,
     after: Option<&SessionId>,
     limit: u64,
@@ -106,22 +106,22 @@ async fn list(
         let rows: Vec<Vec<String>> =
             sessions.iter().map(|session| columns.iter().map(|key| field(session, key)).collect()).collect();
         let table = out.table(&["SESSION", "STATUS", "TURNS", "TASKS", "MESSAGES", "RESULTS"], &rows);
-        more(table, &page)
+        append_next(table, &page)
     })?;
     Ok(Exit::Ok)
 }
 
 /// Appends a line that says how the list goes on.
-fn more(text: String, page: &Value) -> String {
+fn append_next(text: String, page: &Value) -> String {
     match &page["next"] {
         Value::Null => text,
-        next => format!("{text}\n… `--after {}` shows the next", plain(next)),
+        next => format!("{text}\n… `--after {}` shows the next", format_plain(next)),
     }
 }
 
 async fn show(
     client: &Client,
-    out: Out,
+    out: CommandOutput,
     agent: &AgentId,
     session: &SessionId,
     after: u64,
@@ -132,13 +132,13 @@ async fn show(
     out.page(&page, "turns", |turns| {
         let waits = wait::text(&page).map(|text| out.dim(&format!("waits: {text}")));
         let text: Vec<String> = turns.iter().map(|turn| transcript(out, turn)).chain(waits).collect();
-        more(text.join("\n\n"), &page)
+        append_next(text.join("\n\n"), &page)
     })?;
     Ok(Exit::Ok)
 }
 
 /// Formats a turn for people.
-fn transcript(out: Out, turn: &Value) -> String {
+fn transcript(out: CommandOutput, turn: &Value) -> String {
     let head = format!("turn {}, {}, {}", turn["turn"], time(&turn["start"]), field(turn, "model"));
     let mut lines = vec![out.dim(&head)];
     let mut say = |who: &str, text: &str| {
@@ -163,12 +163,12 @@ fn transcript(out: Out, turn: &Value) -> String {
         }
     }
     for ended in turn["ended"].as_array().into_iter().flatten() {
-        say("ended", &format!("{} {}", plain(&ended[0]), plain(&ended[1])));
+        say("ended", &format!("{} {}", format_plain(&ended[0]), format_plain(&ended[1])));
     }
     lines.join("\n")
 }
 
-async fn fork(client: &Client, out: Out, path: &str, body: &Value) -> Result<Exit, Failure> {
+async fn fork(client: &Client, out: CommandOutput, path: &str, body: &Value) -> Result<Exit, Failure> {
     let answer = client.post(path, body).await?;
     out.value(&answer, || field(&answer, "sessionId"))?;
     Ok(Exit::Ok)

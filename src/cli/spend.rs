@@ -1,10 +1,10 @@
 //! `trellis spend`, and the formatting of usage and cost.
 
-use super::Context;
-use super::client::{Client, Server};
+use super::CliContext;
+use super::client::{Client, ServerArgs};
 use super::exit::{Exit, Failure};
 use super::output::time;
-use super::output::{Out, field};
+use super::output::{CommandOutput, field};
 use crate::domain::ids::{AgentId, SessionId};
 use clap::Args;
 use serde_json::Value;
@@ -14,7 +14,7 @@ use serde_json::Value;
 /// What was spent is what sessions have committed. A cap also counts the calls that run, and those whose worker died.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  trellis spend\n  trellis spend --agent helper --session s1 --output json")]
-pub(crate) struct Spend {
+pub(crate) struct SpendArgs {
     /// The cap of a session of this agent, too
     #[arg(long, value_name = "AGENT", requires = "session")]
     agent: Option<AgentId>,
@@ -29,11 +29,11 @@ pub(crate) struct Spend {
     limit: usize,
     /// Which server, and for whom
     #[command(flatten)]
-    server: Server,
+    server: ServerArgs,
 }
 
-impl Spend {
-    pub async fn run(self, context: &Context) -> Result<Exit, Failure> {
+impl SpendArgs {
+    pub async fn run(self, context: &CliContext) -> Result<Exit, Failure> {
         let mut query = vec![("limit", self.limit.to_string())];
         query.extend(self.agent.map(|agent| ("agentId", agent.to_string())));
         query.extend(self.session.map(|session| ("sessionId", session.to_string())));
@@ -45,13 +45,13 @@ impl Spend {
 }
 
 /// Formats the report of a day.
-fn report(out: Out, shown: &Value) -> String {
+fn report(out: CommandOutput, shown: &Value) -> String {
     let head = format!(
         "{} on {} ({}): {}",
         field(shown, "owner"),
         field(shown, "day"),
         field(shown, "zone"),
-        part(&shown["spent"])
+        format_usage(&shown["spent"])
     );
     let list = |key: &str| shown[key].as_array().map_or(&[][..], Vec::as_slice);
     let mut parts = vec![head];
@@ -98,14 +98,14 @@ fn cap(cap: &Value) -> Vec<String> {
 }
 
 /// Formats calls, tokens and cost in words.
-fn part(of: &Value) -> String {
+fn format_usage(of: &Value) -> String {
     let number = |key: &str| of[key].as_u64().unwrap_or_default();
     let cost = match (of["cost"].as_f64(), number("unpriced")) {
         (None, _) => ", no price".to_owned(),
         (Some(cost), 0) => format!(", {}", dollars(cost)),
         (Some(cost), calls) => format!(", {} and {calls} calls without a price", dollars(cost)),
     };
-    let tokens = in_and_out(of, |number| number.as_u64().unwrap_or_default().to_string());
+    let tokens = format_token_classes(of, |number| number.as_u64().unwrap_or_default().to_string());
     let told = [("estimated", "estimated"), ("fallbacks", "answered by a fallback")];
     let told = told.into_iter().filter(|(key, _)| number(key) > 0);
     let notes = told.map(|(key, what)| format!(", {} {what}", number(key))).collect::<Vec<_>>().concat();
@@ -113,7 +113,7 @@ fn part(of: &Value) -> String {
 }
 
 /// Formats tokens of prompts and replies by class, as `300 tokens in (120 from the cache), 20 out`.
-pub(crate) fn in_and_out(usage: &Value, shown: impl Fn(&Value) -> String) -> String {
+pub(crate) fn format_token_classes(usage: &Value, shown: impl Fn(&Value) -> String) -> String {
     let classes = |classes: &[(&str, &str)]| {
         let told = classes.iter().filter(|(key, _)| usage[key].as_u64().is_some_and(|tokens| tokens > 0));
         let told: Vec<_> = told.map(|(key, what)| format!("{} {what}", shown(&usage[key]))).collect();
@@ -131,13 +131,13 @@ fn dollars(cost: f64) -> String {
 }
 
 /// Returns the sum of a job and the jobs under it; its own where only that is known.
-fn total(spend: &Value) -> &Value {
+fn known_total(spend: &Value) -> &Value {
     if spend["tree"].is_null() { &spend["own"] } else { &spend["tree"] }
 }
 
 /// Formats tokens of prompts and replies; empty if unknown.
 pub(crate) fn tokens(spend: &Value) -> String {
-    let total = total(spend);
+    let total = known_total(spend);
     match (total["input"].as_u64(), total["output"].as_u64()) {
         (Some(input), Some(output)) => format!("{input}+{output}"),
         _ => String::new(),
@@ -146,18 +146,18 @@ pub(crate) fn tokens(spend: &Value) -> String {
 
 /// Formats the cost; empty if unknown, with `>` if some calls have no price.
 pub(crate) fn cost(spend: &Value) -> String {
-    let total = total(spend);
+    let total = known_total(spend);
     let at_least = if total["unpriced"].is_null() && total["partial"] != true { "" } else { ">" };
     total["cost"].as_f64().map(|cost| format!("{at_least}{}", dollars(cost))).unwrap_or_default()
 }
 
 /// Formats the own usage of a job and that of its tree, in one line.
-pub(crate) fn line(spend: &Value) -> String {
-    let own = (!spend["own"].is_null()).then(|| part(&spend["own"]));
+pub(crate) fn format_spend(spend: &Value) -> String {
+    let own = (!spend["own"].is_null()).then(|| format_usage(&spend["own"]));
     let tree = &spend["tree"];
     let jobs = tree["jobs"].as_u64().unwrap_or_default();
     let more = if tree["partial"] == true { "or more " } else { "" };
-    let below = (jobs > 0).then(|| format!("with {jobs} {more}jobs under it: {}", part(tree)));
+    let below = (jobs > 0).then(|| format!("with {jobs} {more}jobs under it: {}", format_usage(tree)));
     own.into_iter().chain(below).collect::<Vec<_>>().join("; ")
 }
 
@@ -199,7 +199,7 @@ mod tests {
                 ["3+2", "", "1 calls, 3 tokens in, 2 out, no price"],
             ),
         ] {
-            assert_eq!([tokens(&spend), cost(&spend), line(&spend)], shown, "{spend}");
+            assert_eq!([tokens(&spend), cost(&spend), format_spend(&spend)], shown, "{spend}");
         }
         assert_eq!(dollars(0.0), "$0");
     }

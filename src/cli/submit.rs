@@ -1,15 +1,15 @@
 //! `trellis submit`: submits a task to an agent.
 
-use super::client::{Client, Server, encode};
+use super::client::{Client, ServerArgs, encode};
 use super::exit::{Exit, Failure};
 use super::output::{field, note, remark};
-use super::{Context, attach, input, queue, wait};
+use super::{CliContext, attach, input, queue, wait};
 use crate::domain::budget::Budget;
 use crate::domain::decode;
 use crate::domain::event::{OUTPUT_OMITTED, Submission};
 use crate::domain::ids::{AgentId, EventId, JobId, SessionId};
 use crate::domain::limits::SUBMISSION_BYTES;
-use crate::domain::message::InKind;
+use crate::domain::message::InboundKind;
 use crate::domain::priority::Priority;
 use crate::ingress;
 use clap::Args;
@@ -68,34 +68,34 @@ pub(crate) struct Submit {
     priority: Priority,
     /// Which server, and for whom
     #[command(flatten)]
-    server: Server,
+    server: ServerArgs,
     #[command(flatten)]
-    queue: queue::Queue,
+    queue: queue::QueueArgs,
 }
 
 impl Submit {
-    pub async fn run(self, context: &Context) -> Result<Exit, Failure> {
+    pub async fn run(self, context: &CliContext) -> Result<Exit, Failure> {
         let input = self.input.as_deref().map_or(Ok(Value::Null), |given| input::value(given, self.text))?;
         let input = match self.attach.as_slice() {
             [] => input,
-            files => attach::with_files(&Client::new(&self.server)?, input, files).await?,
+            files => attach::attach_files(&Client::new(&self.server)?, input, files).await?,
         };
         check_size(&input)?;
         let id = self.id.clone().unwrap_or_else(ingress::fresh_id);
         match &self.queue.nats {
-            Some(url) => self.over_queue(context, url, id, input).await,
-            None => self.over_http(context, &id, input).await,
+            Some(url) => self.submit_over_queue(context, url, id, input).await,
+            None => self.submit_over_http(context, &id, input).await,
         }
     }
 
     fn budget(&self) -> Result<Budget, Failure> {
         let named: Value = self.budget.iter().cloned().collect::<serde_json::Map<_, _>>().into();
-        let budget: Budget = decode::typed(named).map_err(|e| Failure::usage(format!("`--budget`: {e}")))?;
+        let budget: Budget = decode::into_type(named).map_err(|e| Failure::usage(format!("`--budget`: {e}")))?;
         budget.check().map_err(|error| Failure::usage(format!("`--budget`: {error}")))?;
         Ok(budget)
     }
 
-    async fn over_http(&self, context: &Context, id: &EventId, input: Value) -> Result<Exit, Failure> {
+    async fn submit_over_http(&self, context: &CliContext, id: &EventId, input: Value) -> Result<Exit, Failure> {
         let client = Client::new(&self.server)?;
         let budget = self.budget()?;
         let accepted = if self.context.is_empty() && self.grants.is_empty() {
@@ -128,7 +128,7 @@ impl Submit {
             let answer = client.submit(&format!("agents/{}/tasks", encode(self.agent.as_str())), &submission, id).await;
             answer.map(|answer| json!({"agentId": self.agent, "id": answer["job"], "job": answer["job"], "status": answer["status"]}))
         };
-        let accepted = accepted.map_err(|e| e.about("no agent `", NO_AGENT))?;
+        let accepted = accepted.map_err(|e| e.with_advice_on("no agent `", NO_AGENT))?;
         let job: JobId = accepted["id"]
             .as_str()
             .and_then(|id| id.parse().ok())
@@ -140,13 +140,19 @@ impl Submit {
                 Ok(Exit::Ok)
             }
             Some(limit) => {
-                let record = wait::until_ended(&client, &job, limit).await?;
+                let record = wait::wait_until_ended(&client, &job, limit).await?;
                 wait::report(context.out, &record, limit)
             }
         }
     }
 
-    async fn over_queue(&self, context: &Context, url: &str, id: EventId, input: Value) -> Result<Exit, Failure> {
+    async fn submit_over_queue(
+        &self,
+        context: &CliContext,
+        url: &str,
+        id: EventId,
+        input: Value,
+    ) -> Result<Exit, Failure> {
         let bus = context.load(Vec::new())?.config.bus;
         let publisher = queue::Publisher::connect(url, bus, &self.server).await?;
         let owner = queue::owner(&self.server);
@@ -163,7 +169,7 @@ impl Submit {
             ..Submission::default()
         };
         let mut answers = publisher.listen(submission.reply_to.as_deref().unwrap_or_default()).await?;
-        publisher.publish(&owner, &self.agent, InKind::Task, &id, &submission).await?;
+        publisher.publish(&owner, &self.agent, InboundKind::Task, &id, &submission).await?;
         let Some(limit) = self.wait else {
             let answer = json!({"id": id, "agentId": self.agent, "status": "PENDING"});
             context.out.value(&answer, || id.to_string())?;
@@ -178,7 +184,7 @@ impl Submit {
         }
         let waiting = json!({"id": id, "agentId": self.agent, "status": "PENDING"});
         context.out.value(&waiting, || id.to_string())?;
-        let after = wait::shown(limit);
+        let after = wait::format_limit(limit);
         let text = format!("no completion of submission `{id}` after {after}; it goes on; `trellis job list` shows it");
         Err(Failure::new(Exit::TimedOut, text))
     }

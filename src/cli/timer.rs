@@ -1,9 +1,9 @@
 //! `trellis timer set|list|cancel`: tasks and messages at a time, once or repeatedly.
 
-use super::client::{Client, Server, encode};
+use super::client::{Client, ServerArgs, encode};
 use super::exit::{Exit, Failure};
-use super::output::{field, note, note_next, plain};
-use super::{Context, input};
+use super::output::{field, format_plain, note, note_next};
+use super::{CliContext, input};
 use crate::domain::ids::{AgentId, EventId, SessionId};
 use crate::domain::priority::Priority;
 use crate::domain::timer::TimerId;
@@ -13,12 +13,12 @@ use serde_json::{Value, json};
 
 /// Timers of agents.
 #[derive(Debug, Subcommand)]
-pub(crate) enum Timer {
+pub(crate) enum TimerCommand {
     /// Give an agent a task, or a message, at a time: once, every so often, or by a cron expression
     #[command(
         after_help = "Examples:\n  trellis timer set reporter 'Write the daily report' --cron '0 9 * * MON-FRI' --timezone Europe/Berlin --name daily\n  trellis timer set watcher 'Look at the queue' --every 5m --overlap skip\n  trellis timer set helper 'Remind me' --after 30m --kind message"
     )]
-    Set(Box<Set>),
+    Set(Box<SetTimerArgs>),
     /// List timers, the next to fire first
     #[command(
         after_help = "Examples:\n  trellis timer list\n  trellis timer list --agent reporter --all --output ndjson"
@@ -35,7 +35,7 @@ pub(crate) enum Timer {
         offset: usize,
         /// Which server, and for whom
         #[command(flatten)]
-        server: Server,
+        server: ServerArgs,
     },
     /// Cancel a timer; what it has sent goes on
     #[command(after_help = "Example:\n  trellis timer cancel 0123456789abcdef0123456789abcdef")]
@@ -44,13 +44,13 @@ pub(crate) enum Timer {
         id: TimerId,
         /// Which server, and for whom
         #[command(flatten)]
-        server: Server,
+        server: ServerArgs,
     },
 }
 
 /// Sets a timer.
 #[derive(Debug, Args)]
-pub(crate) struct Set {
+pub(crate) struct SetTimerArgs {
     /// Which agent
     agent: AgentId,
     /// What it is given each time: text, JSON, `@file`, or `-` for stdin
@@ -60,19 +60,19 @@ pub(crate) struct Set {
     #[arg(long)]
     text: bool,
     #[command(flatten)]
-    when: When,
+    when: ScheduleArgs,
     /// Time zone of `--cron`, and of `--at` without an offset [default: UTC]
     #[arg(long, value_name = "ZONE")]
     timezone: Option<String>,
     /// What is sent
-    #[arg(long, value_enum, default_value_t = Kind::Task)]
-    kind: Kind,
+    #[arg(long, value_enum, default_value_t = TimerKindArg::Task)]
+    kind: TimerKindArg,
     /// What becomes of the times at which nothing ran: one event for all of them, each, or none
-    #[arg(long, value_enum, default_value_t = CatchUp::One)]
-    catch_up: CatchUp,
+    #[arg(long, value_enum, default_value_t = CatchUpArg::One)]
+    catch_up: CatchUpArg,
     /// While the last one isn't finished: leave this one out, or let it wait
-    #[arg(long, value_enum, default_value_t = Overlap::Queue)]
-    overlap: Overlap,
+    #[arg(long, value_enum, default_value_t = OverlapArg::Queue)]
+    overlap: OverlapArg,
     /// Setting a timer of this name again replaces it
     #[arg(long, value_name = "NAME")]
     name: Option<String>,
@@ -90,12 +90,12 @@ pub(crate) struct Set {
     id: Option<EventId>,
     /// Which server, and for whom
     #[command(flatten)]
-    server: Server,
+    server: ServerArgs,
 }
 
 #[derive(Debug, Args)]
 #[group(required = true, multiple = false)]
-struct When {
+struct ScheduleArgs {
     /// Once, at this time, e.g. 2026-03-29T09:00:00Z
     #[arg(long, value_name = "TIME")]
     at: Option<String>,
@@ -111,30 +111,30 @@ struct When {
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
-enum Kind {
+enum TimerKindArg {
     Task,
     Message,
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
-enum CatchUp {
+enum CatchUpArg {
     One,
     All,
     Skip,
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
-enum Overlap {
+enum OverlapArg {
     Skip,
     Queue,
 }
 
-fn name_of(value: &impl ValueEnum) -> Value {
+fn value_name(value: &impl ValueEnum) -> Value {
     value.to_possible_value().map_or(Value::Null, |value| value.get_name().into())
 }
 
-impl Timer {
-    pub async fn run(self, context: &Context) -> Result<Exit, Failure> {
+impl TimerCommand {
+    pub async fn run(self, context: &CliContext) -> Result<Exit, Failure> {
         match self {
             Self::Set(set) => set.run(context).await,
             Self::List { agent, all, offset, server } => {
@@ -160,14 +160,14 @@ impl Timer {
     }
 }
 
-impl Set {
-    async fn run(self, context: &Context) -> Result<Exit, Failure> {
+impl SetTimerArgs {
+    async fn run(self, context: &CliContext) -> Result<Exit, Failure> {
         let mut asked = json!({
             "agentId": self.agent,
             "input": input::value(&self.input, self.text)?,
-            "kind": name_of(&self.kind),
-            "catchUp": name_of(&self.catch_up),
-            "overlap": name_of(&self.overlap),
+            "kind": value_name(&self.kind),
+            "catchUp": value_name(&self.catch_up),
+            "overlap": value_name(&self.overlap),
             "at": self.when.at,
             "after": self.when.after,
             "every": self.when.every,
@@ -197,12 +197,12 @@ fn row(timer: &Value) -> Vec<String> {
     let when = match (&timer["cron"], &timer["every"], &timer["at"]) {
         (Value::String(cron), _, _) => format!("{cron} {}", field(timer, "timezone")),
         (_, Value::String(every), _) => format!("every {every}"),
-        (_, _, at) => format!("at {}", plain(at)),
+        (_, _, at) => format!("at {}", format_plain(at)),
     };
-    let said = |value: &Value| if value.is_null() { "-".to_owned() } else { plain(value) };
+    let said = |value: &Value| if value.is_null() { "-".to_owned() } else { format_plain(value) };
     let state = match &timer["error"] {
         Value::Null => field(timer, "state"),
-        error => format!("{}: {}", field(timer, "state"), plain(error)),
+        error => format!("{}: {}", field(timer, "state"), format_plain(error)),
     };
     vec![
         field(timer, "timer"),

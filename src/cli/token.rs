@@ -1,16 +1,16 @@
 //! `trellis token keygen|issue|show`: keys and tokens.
 
-use super::client::{Client, Server};
+use super::client::{Client, ServerArgs};
 use super::exit::{Exit, Failure};
-use super::output::{note, plain, write_line};
-use super::{Context, input};
+use super::output::{format_plain, note, write_line};
+use super::{CliContext, input};
 use crate::config::AuthMode;
 use crate::config::files::{SETTINGS_FILE_BYTES, read_file};
-use crate::domain::token::{TokenRefused, TokenSubject};
+use crate::domain::token::{TokenError, TokenSubject};
 use crate::http;
 use crate::process::clock::Clock;
 use crate::venue::auth::signing::SigningKey;
-use crate::venue::auth::{Auth, Verified};
+use crate::venue::auth::{Auth, VerifiedToken};
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use clap::{Args, Subcommand};
@@ -111,7 +111,7 @@ fn capability(text: &str) -> Result<Value, String> {
 }
 
 impl Token {
-    pub async fn run(self, context: &Context) -> Result<Exit, Failure> {
+    pub async fn run(self, context: &CliContext) -> Result<Exit, Failure> {
         match self {
             Self::Keygen(keygen) => keygen.run(context),
             Self::Issue(issue) => issue.run().await,
@@ -121,8 +121,8 @@ impl Token {
 }
 
 impl Keygen {
-    fn run(self, context: &Context) -> Result<Exit, Failure> {
-        let key = SigningKey::generate().map_err(|e| Failure::internal(e.to_string()))?.named(self.kid);
+    fn run(self, context: &CliContext) -> Result<Exit, Failure> {
+        let key = SigningKey::generate().map_err(|e| Failure::internal(e.to_string()))?.with_kid(self.kid);
         let private = key.private_jwk().map_err(|e| Failure::internal(e.to_string()))?;
         let failed = |path: &Path, error: std::io::Error| {
             let exit = if error.kind() == std::io::ErrorKind::AlreadyExists { Exit::Conflict } else { Exit::Usage };
@@ -189,14 +189,14 @@ impl Issue {
 
 /// Returns the DID of a server, the audience of its tokens.
 async fn audience(url: String) -> Result<String, Failure> {
-    let client = Client::new(&Server { url, ..Server::default() })?;
+    let client = Client::new(&ServerArgs { url, ..ServerArgs::default() })?;
     let status =
-        client.get("status", &[]).await.map_err(|failure| failure.hint(Exit::Unreachable, "or give `--aud`"))?;
+        client.get("status", &[]).await.map_err(|failure| failure.with_advice(Exit::Unreachable, "or give `--aud`"))?;
     let did = status["did"].as_str().map(str::to_owned);
     did.ok_or_else(|| Failure::new(Exit::Unreachable, "the server doesn't say its DID; give `--aud`"))
 }
 
-fn show(context: &Context, token: &str) -> Result<Exit, Failure> {
+fn show(context: &CliContext, token: &str) -> Result<Exit, Failure> {
     let part = |at: usize| {
         let bytes = token.split('.').nth(at).and_then(|part| URL_SAFE_NO_PAD.decode(part).ok());
         bytes.and_then(|bytes| serde_json::from_slice::<Value>(&bytes).ok())
@@ -207,22 +207,22 @@ fn show(context: &Context, token: &str) -> Result<Exit, Failure> {
     let config = context.load(Vec::new())?.config;
     let mut shown = json!({"header": header, "claims": claims, "verified": null});
     if config.auth.mode == AuthMode::None {
-        context.out.value(&shown, || format!("{}\n{}", plain(&header), plain(&claims)))?;
+        context.out.value(&shown, || format!("{}\n{}", format_plain(&header), format_plain(&claims)))?;
         note("not verified: `auth.mode` is `none`; `--config` names the venue's configuration");
         return Ok(Exit::Ok);
     }
     let auth = Auth::open(&config.auth, &config.venue.name).map_err(|e| Failure::usage(e.to_string()))?;
-    auth.did(http::catalog::did(&format!("http://{}", config.http.listen)));
+    auth.audience_did(http::catalog::did(&format!("http://{}", config.http.listen)));
     let verified = auth.verify(token, Clock::system().now());
-    shown["verified"] = verdict(&verified);
-    context.out.value(&shown, || format!("{}\n{}", plain(&header), plain(&shown["verified"])))?;
+    shown["verified"] = verification_json(&verified);
+    context.out.value(&shown, || format!("{}\n{}", format_plain(&header), format_plain(&shown["verified"])))?;
     match verified {
         Ok(_) => Ok(Exit::Ok),
         Err(refused) => Err(Failure::new(Exit::Denied, refused.to_string())),
     }
 }
 
-fn verdict(verified: &Result<Verified, TokenRefused>) -> Value {
+fn verification_json(verified: &Result<VerifiedToken, TokenError>) -> Value {
     match verified {
         Err(refused) => json!({"refused": refused.to_string()}),
         Ok(known) => json!({

@@ -1,7 +1,7 @@
 //! `trellis up`: runs worker and HTTP API in one process.
 
 use super::exit::{Exit, Failure};
-use super::{Context, role};
+use super::{CliContext, role};
 use crate::app::Role;
 use clap::Args;
 use std::path::PathBuf;
@@ -12,7 +12,7 @@ use std::path::PathBuf;
 /// exits at once; nothing accepted is lost either way.
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  trellis up --data ./trellis-data --listen 127.0.0.1:8420")]
-pub(crate) struct Up {
+pub(crate) struct UpArgs {
     /// Folder of the embedded store; the same as `--set store.url=embedded:DIR`
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
@@ -23,9 +23,9 @@ pub(crate) struct Up {
     slots: role::Slots,
 }
 
-impl Up {
+impl UpArgs {
     /// Runs until a signal ends it.
-    pub async fn run(self, context: &Context) -> Result<Exit, Failure> {
+    pub async fn run(self, context: &CliContext) -> Result<Exit, Failure> {
         let mut flags = self.slots.flags();
         if let Some(dir) = &self.data {
             flags.push(("store.url", format!("embedded:{}", dir.display())));

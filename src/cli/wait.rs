@@ -3,7 +3,7 @@
 use super::client::Client;
 use super::escape;
 use super::exit::{Exit, Failure};
-use super::output::{Format, Out, field, note, plain, remark, time, write_line};
+use super::output::{CommandOutput, Format, field, format_plain, note, remark, time, write_line};
 use crate::domain::event::OUTPUT_OMITTED;
 use crate::domain::ids::JobId;
 use crate::domain::job::JobStatus;
@@ -13,10 +13,10 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 /// First and longest pause between two reads of why a job waits.
-pub(crate) const LOOKS: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(5));
+pub(crate) const WAIT_READ_PAUSES: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(5));
 
 /// Retries while the server of an awaited job is away: long enough for a restart.
-pub(crate) const AWAY: RetryPolicy = RetryPolicy {
+pub(crate) const RECONNECT_RETRIES: RetryPolicy = RetryPolicy {
     first: Duration::from_millis(100),
     max: Duration::from_secs(2),
     total: Some(Duration::from_secs(30)),
@@ -24,19 +24,19 @@ pub(crate) const AWAY: RetryPolicy = RetryPolicy {
 };
 
 /// Returns the record of a job when it has ended, or as it is after `limit` (`None`: no limit).
-pub(crate) async fn until_ended(client: &Client, job: &JobId, limit: Option<Duration>) -> Result<Value, Failure> {
+pub(crate) async fn wait_until_ended(client: &Client, job: &JobId, limit: Option<Duration>) -> Result<Value, Failure> {
     let deadline = limit.map(|limit| Instant::now() + limit);
-    let mut away = AWAY.waits();
-    let (mut reasons, mut look) = (WaitNotes::default(), LOOKS.0);
+    let mut away = RECONNECT_RETRIES.wait_times();
+    let (mut reasons, mut look) = (WaitNotes::default(), WAIT_READ_PAUSES.0);
     loop {
         let left = deadline.map_or(look, |at| at.saturating_duration_since(Instant::now()).min(look));
-        look = (look * 2).min(LOOKS.1);
+        look = (look * 2).min(WAIT_READ_PAUSES.1);
         let millis = u64::try_from(left.as_millis()).unwrap_or_default();
         match client.run("v/ops/job/result", &json!({"id": job, "wait": millis}), None).await {
             Ok(record) => {
-                away = AWAY.waits();
+                away = RECONNECT_RETRIES.wait_times();
                 reasons.show(&record);
-                if ended(&record) || deadline.is_some_and(|at| Instant::now() >= at) {
+                if is_ended(&record) || deadline.is_some_and(|at| Instant::now() >= at) {
                     return Ok(record);
                 }
             }
@@ -60,7 +60,7 @@ pub(crate) struct WaitNotes(Option<String>);
 impl WaitNotes {
     /// Notes the reason in a record, unless it was the last one or ends within moments.
     pub(crate) fn show(&mut self, record: &Value) {
-        if ended(record) || record["waiting"]["kind"] == "due" {
+        if is_ended(record) || record["waiting"]["kind"] == "due" {
             return;
         }
         let Some(text) = text(record) else { return };
@@ -86,12 +86,12 @@ pub(crate) fn text(record: &Value) -> Option<String> {
 }
 
 /// Whether a job has ended.
-pub(crate) fn ended(record: &Value) -> bool {
+pub(crate) fn is_ended(record: &Value) -> bool {
     record["status"].as_str().and_then(JobStatus::parse).is_some_and(JobStatus::is_terminal)
 }
 
 /// Prints the output of a completed job, else why there is none; the exit code distinguishes them.
-pub(crate) fn report(out: Out, record: &Value, limit: Option<Duration>) -> Result<Exit, Failure> {
+pub(crate) fn report(out: CommandOutput, record: &Value, limit: Option<Duration>) -> Result<Exit, Failure> {
     if out.format != Format::Text {
         out.value(record, String::new)?;
     }
@@ -99,13 +99,13 @@ pub(crate) fn report(out: Out, record: &Value, limit: Option<Duration>) -> Resul
     match record["status"].as_str().and_then(JobStatus::parse) {
         Some(JobStatus::Complete) => {
             if out.format == Format::Text && record[OUTPUT_OMITTED].is_null() {
-                write_line(&plain(&record["output"]))?;
+                write_line(&format_plain(&record["output"]))?;
             }
             Ok(Exit::Ok)
         }
         Some(status) if status.is_terminal() => {
             let exit = if record["errorCode"] == "CONFLICT" { Exit::Conflict } else { Exit::JobFailed };
-            Err(Failure::new(exit, format!("job `{id}` {status_text}", status_text = why(status, record))))
+            Err(Failure::new(exit, format!("job `{id}` {status_text}", status_text = describe_failure(status, record))))
         }
         Some(_) | None => {
             if out.format == Format::Text {
@@ -113,14 +113,14 @@ pub(crate) fn report(out: Out, record: &Value, limit: Option<Duration>) -> Resul
             }
             let status = field(record, "status");
             let why = reason(record).map(|why| format!(" ({why})")).unwrap_or_default();
-            let after = shown(limit);
+            let after = format_limit(limit);
             let text = format!("job `{id}` is still {status}{why} after {after}; it goes on: `trellis job wait {id}`");
             Err(Failure::new(Exit::TimedOut, text))
         }
     }
 }
 
-fn why(status: JobStatus, record: &Value) -> String {
+fn describe_failure(status: JobStatus, record: &Value) -> String {
     let error = field(record, "error");
     let error = if error.is_empty() { String::new() } else { format!(": {error}") };
     let advice = record["advice"].as_str().map(|advice| format!("; {advice}")).unwrap_or_default();
@@ -133,6 +133,6 @@ fn why(status: JobStatus, record: &Value) -> String {
 }
 
 /// Formats a limit in words.
-pub(crate) fn shown(limit: Option<Duration>) -> String {
+pub(crate) fn format_limit(limit: Option<Duration>) -> String {
     limit.map_or_else(|| "a while".to_owned(), |limit| humantime::format_duration(limit).to_string())
 }

@@ -3,18 +3,18 @@
 use super::client::Client;
 use super::escape;
 use super::exit::{Exit, Failure};
-use super::output::{Format, Out, field, plain, pretty, remark, write, write_json, write_line};
+use super::output::{CommandOutput, Format, field, format_plain, pretty, remark, write, write_json, write_line};
 use super::sse::{SseEvent, SseParser};
-use super::wait::{self, AWAY, WaitNotes};
+use super::wait::{self, RECONNECT_RETRIES, WaitNotes};
 use crate::domain::ids::JobId;
 use futures::StreamExt;
 use serde_json::Value;
 
 /// Follows a job to its end.
-pub(crate) async fn follow(client: &Client, out: Out, job: &JobId) -> Result<Exit, Failure> {
+pub(crate) async fn follow(client: &Client, out: CommandOutput, job: &JobId) -> Result<Exit, Failure> {
     let (status, reasons) = (String::new(), WaitNotes::default());
-    let mut shown = Shown { out, status, reasons, in_line: false, last: None };
-    let mut away = AWAY.waits();
+    let mut shown = WatchOutput { out, status, reasons, is_mid_line: false, last_event: None };
+    let mut away = RECONNECT_RETRIES.wait_times();
     loop {
         match stream(client, job, &mut shown).await {
             Ok(Some(record)) => return shown.end(&record),
@@ -31,12 +31,12 @@ pub(crate) async fn follow(client: &Client, out: Out, job: &JobId) -> Result<Exi
         // The server closed the stream; the job may have ended meanwhile.
         let record = client.get(&format!("jobs/{job}"), &[]).await;
         match record {
-            Ok(record) if wait::ended(&record) => {
+            Ok(record) if wait::is_ended(&record) => {
                 // The rest of its text precedes its record.
                 let last = stream(client, job, &mut shown).await.ok().flatten();
                 return shown.end(&last.unwrap_or(record));
             }
-            Ok(_) => tokio::time::sleep(AWAY.first).await,
+            Ok(_) => tokio::time::sleep(RECONNECT_RETRIES.first).await,
             Err(failure) if failure.exit == Exit::Unreachable => {
                 let Some(pause) = away.next_wait() else { return Err(failure) };
                 tokio::time::sleep(pause).await;
@@ -47,8 +47,8 @@ pub(crate) async fn follow(client: &Client, out: Out, job: &JobId) -> Result<Exi
 }
 
 /// Reads one stream; returns the record if the job has ended.
-async fn stream(client: &Client, job: &JobId, shown: &mut Shown) -> Result<Option<Value>, Failure> {
-    let response = client.stream(&format!("jobs/{job}/sse"), shown.last.as_deref()).await?;
+async fn stream(client: &Client, job: &JobId, shown: &mut WatchOutput) -> Result<Option<Value>, Failure> {
+    let response = client.stream(&format!("jobs/{job}/sse"), shown.last_event.as_deref()).await?;
     let mut bytes = response.bytes_stream();
     let mut parser = SseParser::default();
     while let Some(piece) = bytes.next().await {
@@ -62,23 +62,23 @@ async fn stream(client: &Client, job: &JobId, shown: &mut Shown) -> Result<Optio
     Ok(None)
 }
 
-struct Shown {
-    out: Out,
+struct WatchOutput {
+    out: CommandOutput,
     status: String,
     reasons: WaitNotes,
     /// The cursor is behind streamed text, not at the start of a line.
-    in_line: bool,
+    is_mid_line: bool,
     /// Id of the last event: a new stream goes on after it.
-    last: Option<String>,
+    last_event: Option<String>,
 }
 
-impl Shown {
+impl WatchOutput {
     /// Prints an event; returns the record if the job has ended.
     fn event(&mut self, event: &SseEvent) -> Result<Option<Value>, Failure> {
         let data: Value = serde_json::from_str(&event.data).unwrap_or_else(|_| event.data.clone().into());
         if event.name == "job-update" {
             let status = field(&data, "status");
-            if wait::ended(&data) {
+            if wait::is_ended(&data) {
                 return Ok(Some(data));
             }
             if status != self.status {
@@ -96,7 +96,7 @@ impl Shown {
             return Ok(None);
         }
         if event.id.is_some() {
-            self.last.clone_from(&event.id);
+            self.last_event.clone_from(&event.id);
         }
         self.json(&data)?;
         if event.name == "progress" {
@@ -109,8 +109,8 @@ impl Shown {
         let text = data["text"].as_str().or(data.as_str()).unwrap_or_default();
         if self.out.format == Format::Text && !text.is_empty() {
             // A model's text must not use this program's styles.
-            write(&escape::data(text))?;
-            self.in_line = !text.ends_with('\n');
+            write(&escape::escape_data(text))?;
+            self.is_mid_line = !text.ends_with('\n');
         }
         Ok(None)
     }
@@ -124,7 +124,7 @@ impl Shown {
     }
 
     fn end_line(&mut self) -> Result<(), Failure> {
-        if std::mem::take(&mut self.in_line) { write_line("") } else { Ok(()) }
+        if std::mem::take(&mut self.is_mid_line) { write_line("") } else { Ok(()) }
     }
 
     fn end(mut self, record: &Value) -> Result<Exit, Failure> {
@@ -134,13 +134,13 @@ impl Shown {
             write_line(&self.out.status(&status, &status))?;
         }
         let reported = wait::report(self.out, record, None);
-        reported.map_err(|failure| failure.hint(Exit::Conflict, "use a new id for a new request"))
+        reported.map_err(|failure| failure.with_advice(Exit::Conflict, "use a new id for a new request"))
     }
 }
 
 /// Formats the progress of a turn; that of an external worker is shown unchanged.
 fn progress(data: &Value) -> String {
-    let Some(calls) = data["calls"].as_array() else { return plain(data) };
+    let Some(calls) = data["calls"].as_array() else { return format_plain(data) };
     let calls: Vec<_> = calls.iter().filter_map(Value::as_str).collect();
     format!("turn {} calls {}", data["turn"], calls.join(", "))
 }

@@ -1,7 +1,7 @@
 //! `trellis why`: lists the turns in which bytes of a path reached a model.
 
-use super::Context;
-use super::client::{Client, Server};
+use super::CliContext;
+use super::client::{Client, ServerArgs};
 use super::exit::{Exit, Failure};
 use super::output::{self, field};
 use crate::domain::ids::AgentId;
@@ -24,11 +24,11 @@ pub(crate) struct Why {
     agent: Option<AgentId>,
     /// Which server, and for whom
     #[command(flatten)]
-    server: Server,
+    server: ServerArgs,
 }
 
 impl Why {
-    pub async fn run(self, context: &Context) -> Result<Exit, Failure> {
+    pub async fn run(self, context: &CliContext) -> Result<Exit, Failure> {
         let mut query = vec![("path", self.path.clone())];
         query.extend(self.agent.map(|agent| ("agent", agent.to_string())));
         let page = Client::new(&self.server)?.get("why", &query).await?;

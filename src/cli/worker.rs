@@ -1,13 +1,13 @@
 //! `trellis worker`: runs turns; `worker list|drain`: lists workers and stops some.
 
 use super::exit::{Exit, Failure};
-use super::output::{Out, field, note, time};
-use super::running::{self, Running, RunningArgs};
-use super::wait::shown;
-use super::{Context, role};
+use super::output::{CommandOutput, field, note, time};
+use super::running::{self, RunningArgs, RunningServer};
+use super::wait::format_limit;
+use super::{CliContext, role};
 use crate::app::{App, Role};
 use crate::config::Config;
-use crate::domain::roll::Whom;
+use crate::domain::roll::DrainTarget;
 use crate::venue::{Venue, roll};
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
@@ -16,7 +16,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 /// Pause between two reads of the registry.
-const LOOK_EVERY: Duration = Duration::from_millis(500);
+const REGISTRY_READ_PAUSE: Duration = Duration::from_millis(500);
 
 /// Runs turns without an HTTP API. Needs `store.url = "redis://…"` and `bus.url = "nats://…"`.
 /// Start as many as you like: each takes what is free.
@@ -25,7 +25,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(500);
 #[command(
     after_help = "Example:\n  trellis worker --set store.url=redis://127.0.0.1 --set bus.url=nats://127.0.0.1 --slots 32"
 )]
-pub(crate) struct Worker {
+pub(crate) struct WorkerArgs {
     #[command(subcommand)]
     command: Option<WorkerCommand>,
     #[command(flatten)]
@@ -52,12 +52,12 @@ pub(crate) enum WorkerCommand {
     #[command(
         after_help = "Examples:\n  trellis worker drain node7-4711 --wait\n  trellis worker drain --host node7 --wait=5m"
     )]
-    Drain(Drain),
+    Drain(DrainArgs),
 }
 
 /// Options of `worker drain`.
 #[derive(Debug, Args)]
-pub(crate) struct Drain {
+pub(crate) struct DrainArgs {
     /// Their names, as `trellis worker list` shows them
     #[arg(value_name = "WORKER", required_unless_present = "host")]
     workers: Vec<String>,
@@ -72,18 +72,22 @@ pub(crate) struct Drain {
 }
 
 /// Access to the registry of workers.
-enum Place {
+enum RegistryAccess {
     /// A running server, which is asked each time.
-    Elsewhere(Running),
+    Server(RunningServer),
     /// A running server that ends with the drained workers: its own worker is among them.
-    Ending(Running),
+    EndingServer(RunningServer),
     /// The configured store, opened here.
-    Here(App),
+    Store(App),
 }
 
-impl Place {
+impl RegistryAccess {
     /// Orders workers to stop, over HTTP or in the store. Returns the access used, and their names.
-    async fn told(running: Running, config: &Config, whom: Whom) -> Result<(Self, Vec<String>), Failure> {
+    async fn order_drain(
+        running: RunningServer,
+        config: &Config,
+        whom: DrainTarget,
+    ) -> Result<(Self, Vec<String>), Failure> {
         let mut input = json!({"workers": whom.names});
         if let Some(host) = &whom.host {
             input["host"] = host.as_str().into();
@@ -92,12 +96,12 @@ impl Place {
             let names = told["draining"].as_array().into_iter().flatten().filter_map(Value::as_str);
             let names: Vec<_> = names.map(str::to_owned).collect();
             let is_ending = names.iter().all(|name| told["here"] == **name);
-            let place = if is_ending { Self::Ending(running) } else { Self::Elsewhere(running) };
+            let place = if is_ending { Self::EndingServer(running) } else { Self::Server(running) };
             return Ok((place, names));
         }
         let app = running::open(config).await?;
         match roll::drain(&app.venue, &whom, "trellis worker drain").await {
-            Ok(told) => Ok((Self::Here(app), told)),
+            Ok(told) => Ok((Self::Store(app), told)),
             Err(error) => {
                 app.close().await;
                 Err(Failure::operation(&error))
@@ -107,31 +111,31 @@ impl Place {
 
     async fn list(&self, config: &Config) -> Result<Value, Failure> {
         match self {
-            Self::Elsewhere(running) | Self::Ending(running) => {
+            Self::Server(running) | Self::EndingServer(running) => {
                 let list = running.clone().ask(config, "v/ops/worker/list", &json!({})).await;
-                if let (Self::Ending(_), Err(failure)) = (self, &list)
+                if let (Self::EndingServer(_), Err(failure)) = (self, &list)
                     && failure.exit == Exit::Unreachable
-                    && running.is_gone(config).await?
+                    && running.has_stopped(config).await?
                 {
                     return Ok(json!({"workers": []}));
                 }
                 // The server held the store and has ended.
                 Ok(list?.unwrap_or_else(|| json!({"workers": []})))
             }
-            Self::Here(app) => list(&app.venue).await,
+            Self::Store(app) => list(&app.venue).await,
         }
     }
 
     async fn close(self) {
-        if let Self::Here(app) = self {
+        if let Self::Store(app) = self {
             app.close().await;
         }
     }
 }
 
-impl Worker {
+impl WorkerArgs {
     /// Runs until a signal ends it.
-    pub async fn run(self, context: &Context) -> Result<Exit, Failure> {
+    pub async fn run(self, context: &CliContext) -> Result<Exit, Failure> {
         if let Some(command) = self.command {
             return command.run(context).await;
         }
@@ -141,17 +145,19 @@ impl Worker {
 }
 
 impl WorkerCommand {
-    pub async fn run(self, context: &Context) -> Result<Exit, Failure> {
+    pub async fn run(self, context: &CliContext) -> Result<Exit, Failure> {
         let config = context.load(Vec::new())?.config;
         match self {
             Self::List { running } => {
-                let list = running.server(context).ask_or(&config, ("v/ops/worker/list", &json!({})), list).await?;
+                let list =
+                    running.server(context).call_or_run_here(&config, ("v/ops/worker/list", &json!({})), list).await?;
                 context.out.value(&list, || text(context.out, &list))?;
                 Ok(Exit::Ok)
             }
-            Self::Drain(Drain { workers, host, wait, running }) => {
+            Self::Drain(DrainArgs { workers, host, wait, running }) => {
                 let (place, told) =
-                    Place::told(running.server(context), &config, Whom { names: workers, host }).await?;
+                    RegistryAccess::order_drain(running.server(context), &config, DrainTarget { names: workers, host })
+                        .await?;
                 let done = drain(context, &config, &place, told, wait).await;
                 place.close().await;
                 done
@@ -161,32 +167,37 @@ impl WorkerCommand {
 }
 
 async fn list(venue: &Venue) -> Result<Value, Failure> {
-    roll::list(venue).await.map_err(|error| Failure::new(Exit::Unreachable, error.to_string()))
+    roll::workers_json(venue).await.map_err(|error| Failure::new(Exit::Unreachable, error.to_string()))
 }
 
 /// Names the drained workers, and waits for their end if asked to.
 async fn drain(
-    context: &Context,
+    context: &CliContext,
     config: &Config,
-    place: &Place,
+    place: &RegistryAccess,
     told: Vec<String>,
     wait: Option<Duration>,
 ) -> Result<Exit, Failure> {
     note(&format!("told to leave: {}", told.join(", ")));
     let left = match wait {
         None => Vec::new(),
-        Some(limit) => until_gone(config, place, &told, limit).await?,
+        Some(limit) => wait_until_stopped(config, place, &told, limit).await?,
     };
     context.out.value(&json!({"draining": told, "left": left}), String::new)?;
     if left.is_empty() {
         return Ok(Exit::Ok);
     }
-    let text = format!("{} still there after {}; they leave when they can", left.join(", "), shown(wait));
+    let text = format!("{} still there after {}; they leave when they can", left.join(", "), format_limit(wait));
     Err(Failure::new(Exit::TimedOut, text))
 }
 
 /// Waits until the workers have ended, and notes their progress. Returns those that haven't.
-async fn until_gone(config: &Config, place: &Place, told: &[String], limit: Duration) -> Result<Vec<String>, Failure> {
+async fn wait_until_stopped(
+    config: &Config,
+    place: &RegistryAccess,
+    told: &[String],
+    limit: Duration,
+) -> Result<Vec<String>, Failure> {
     let deadline = Instant::now() + limit;
     let mut said = BTreeMap::new();
     loop {
@@ -209,7 +220,7 @@ async fn until_gone(config: &Config, place: &Place, told: &[String], limit: Dura
         if left.is_empty() || Instant::now() >= deadline {
             return Ok(left);
         }
-        tokio::time::sleep(LOOK_EVERY).await;
+        tokio::time::sleep(REGISTRY_READ_PAUSE).await;
     }
 }
 
@@ -225,7 +236,7 @@ fn progress(worker: &Value) -> String {
     }
 }
 
-fn text(out: Out, list: &Value) -> String {
+fn text(out: CommandOutput, list: &Value) -> String {
     let row = |worker: &Value| {
         let [name, host, state, version] = ["name", "host", "state", "version"].map(|key| field(worker, key));
         let slots = format!("{}/{}", field(worker, "busy"), field(worker, "slots"));

@@ -2,7 +2,7 @@
 
 /// Returns advice for the reason of a failed connection, as a clause; `setting` names the address of the server, and
 /// `url` is its value.
-pub fn advice(reason: &str, setting: &str, url: &str) -> String {
+pub fn connection_advice(reason: &str, setting: &str, url: &str) -> String {
     let has = |part: &str| reason.to_lowercase().contains(part);
     let encrypted = ["rediss", "tls", "wss"].iter().any(|scheme| url.starts_with(scheme));
     if has("invalidcontenttype") {
@@ -48,7 +48,7 @@ mod tests {
             ("unexpected EOF", "redis://h", "one that expects TLS"),
             ("timed out", "redis://h", "check that the server runs"),
         ] {
-            let advice = advice(reason, "x.url", url);
+            let advice = connection_advice(reason, "x.url", url);
             assert!(advice.contains(part), "{reason}: {advice}");
         }
     }

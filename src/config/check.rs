@@ -8,7 +8,7 @@ mod spend;
 mod tls;
 mod urls;
 
-use super::layers::{ConfigErrors, ENDPOINTS, Entry, Layers};
+use super::layers::{ConfigErrors, ConfigLayers, ENDPOINTS, LayerEntry};
 use super::{
     AuthMode, BusConfig, BusUrl, CatalogConfig, Config, EndpointConfig, GrantsConfig, HttpClientConfig, HttpConfig,
     LogConfig, LogFormat, ModelsConfig, RetryConfig, SecretsConfig, StoreConfig, StoreUrl, VenueConfig, WorkerConfig,
@@ -17,7 +17,7 @@ use super::{
 use crate::domain::authority::grant::Boundary;
 use crate::domain::hosts::HostRule;
 use crate::domain::limits::{APPROVAL_TIME_MAX, MODEL_CALL_MAX};
-use crate::domain::rate::Limit;
+use crate::domain::rate::RateLimit;
 use crate::domain::retention::RetentionRules;
 use crate::domain::shard::Shards;
 use crate::domain::visible::{check_line, is_unseen};
@@ -38,7 +38,7 @@ const SHORTEST_LEASE: Duration = Duration::from_millis(200);
 
 /// Reads every key. An illegal value is recorded and replaced by a placeholder, which never leaves this function: any
 /// error refuses the whole.
-pub(super) fn config(mut layers: Layers) -> Result<Config, ConfigErrors> {
+pub(super) fn config(mut layers: ConfigLayers) -> Result<Config, ConfigErrors> {
     let l = &mut layers;
     let config = Config {
         store: StoreConfig {
@@ -96,13 +96,13 @@ pub(super) fn config(mut layers: Layers) -> Result<Config, ConfigErrors> {
             max: duration(l, "retry.max", Duration::from_millis(1)..=HOUR),
             total: duration(l, "retry.total", Duration::ZERO..=DAY),
         },
-        retention: RetentionRules { jobs: kept(l, "retention.jobs"), turns: kept(l, "retention.turns") },
+        retention: RetentionRules { jobs: retention(l, "retention.jobs"), turns: retention(l, "retention.turns") },
     };
-    combinations(l, &config);
+    check_combinations(l, &config);
     if layers.errors.is_empty() { Ok(config) } else { Err(ConfigErrors(layers.errors)) }
 }
 
-fn bus(l: &mut Layers) -> BusConfig {
+fn bus(l: &mut ConfigLayers) -> BusConfig {
     BusConfig {
         url: urls::read(l, "bus.url", "`embedded` or `nats://host:port`", bus_url),
         tls: tls::read(l, "bus"),
@@ -119,7 +119,7 @@ fn bus(l: &mut Layers) -> BusConfig {
     }
 }
 
-fn http(l: &mut Layers) -> HttpConfig {
+fn http(l: &mut ConfigLayers) -> HttpConfig {
     HttpConfig {
         listen: parse(l, "http.listen", "an address such as `127.0.0.1:8420`", |text| text.parse().ok().map(Some))
             .unwrap_or_else(|| SocketAddr::from(([127, 0, 0, 1], 0))),
@@ -137,7 +137,7 @@ fn http(l: &mut Layers) -> HttpConfig {
     }
 }
 
-fn grants(l: &mut Layers) -> GrantsConfig {
+fn grants(l: &mut ConfigLayers) -> GrantsConfig {
     GrantsConfig {
         protected: parse(
             l,
@@ -148,7 +148,7 @@ fn grants(l: &mut Layers) -> GrantsConfig {
     }
 }
 
-fn worker(l: &mut Layers) -> WorkerConfig {
+fn worker(l: &mut ConfigLayers) -> WorkerConfig {
     WorkerConfig {
         name: parse(l, "worker.name", WORKER_NAME_RULE, |text| {
             let is_legal = text.chars().count() <= 128 && check_line(text).is_ok() && !text.contains(is_unseen);
@@ -176,7 +176,7 @@ fn worker(l: &mut Layers) -> WorkerConfig {
 }
 
 /// Reads a retention; `None` = for ever.
-fn kept(l: &mut Layers, key: &str) -> Option<Duration> {
+fn retention(l: &mut ConfigLayers, key: &str) -> Option<Duration> {
     let range = Duration::from_mins(1)..=DAY * 36_500;
     parse(l, key, "`never` or a duration from 1m to 100 years such as `30d`", |text| match text {
         "never" | "0" => Some(None),
@@ -184,11 +184,11 @@ fn kept(l: &mut Layers, key: &str) -> Option<Duration> {
     })
 }
 
-fn models(l: &mut Layers) -> ModelsConfig {
+fn models(l: &mut ConfigLayers) -> ModelsConfig {
     let timeout = duration(l, "models.timeout", Duration::from_millis(10)..=MODEL_CALL_MAX);
     let mut errors = Vec::new();
     let mut endpoints = BTreeMap::new();
-    for (name, leaves) in l.named(&ENDPOINTS) {
+    for (name, leaves) in l.free_entries(&ENDPOINTS) {
         let leaf = |leaf: &str| leaves.get(leaf).and_then(|entry| entry.value.as_str()).unwrap_or_default().to_owned();
         let endpoint = EndpointConfig {
             base_url: leaf("base_url"),
@@ -204,10 +204,10 @@ fn models(l: &mut Layers) -> ModelsConfig {
         endpoints.insert(name, endpoint);
     }
     for (key, origin, problem) in errors {
-        l.fail(&key, origin.unwrap_or(super::SettingOrigin::Default), problem);
+        l.add_error(&key, origin.unwrap_or(super::SettingOrigin::Default), problem);
     }
     let rule = "limits with commas between such as `openai:requests=500:tokens=200000, openai/gpt-4o:concurrency=10`";
-    let limits = parse(l, "models.limits", rule, |text| Limit::list(text).map(Some)).unwrap_or_default();
+    let limits = parse(l, "models.limits", rule, |text| RateLimit::list(text).map(Some)).unwrap_or_default();
     let (scripted, calls_log) = (path(l, "models.scripted"), path(l, "models.calls_log"));
     if let Some(path) = scripted.as_ref().filter(|path| !path.exists()) {
         refuse_path(l, "models.scripted", &format!("a file or a folder of rules, and `{}` is neither", path.display()));
@@ -224,14 +224,14 @@ fn models(l: &mut Layers) -> ModelsConfig {
 }
 
 /// Checks values that are legal alone but not together; illegal values are not compared.
-fn combinations(l: &mut Layers, config: &Config) {
+fn check_combinations(l: &mut ConfigLayers, config: &Config) {
     let bad: Vec<String> = l.errors.iter().map(|error| error.key.clone()).collect();
     let mut clash = |keys: [&str; 2], wrong: bool, problem: String| {
         if wrong && !keys.iter().any(|key| bad.iter().any(|other| other == key)) {
             // The error belongs to the key that was set, if only one of them was.
             let key = if l.entry(keys[0]).origin == super::SettingOrigin::Default { keys[1] } else { keys[0] };
             let origin = l.entry(key).origin.clone();
-            l.fail(key, origin, problem);
+            l.add_error(key, origin, problem);
         }
     };
     let (embedded_store, embedded_bus) =
@@ -254,7 +254,7 @@ fn combinations(l: &mut Layers, config: &Config) {
             config.http.listen
         ),
     );
-    auth::combinations(config, &mut clash);
+    auth::check_combinations(config, &mut clash);
     let (linger, grace) = (config.http.linger, config.worker.grace);
     clash(
         ["http.linger", "worker.grace"],
@@ -329,48 +329,48 @@ fn has_level(directive: &str) -> bool {
     directive.contains('=') || (!directive.is_empty() && directive.parse::<LevelFilter>().is_ok())
 }
 
-fn refuse_path(l: &mut Layers, key: &str, expected: &str) {
+fn refuse_path(l: &mut ConfigLayers, key: &str, expected: &str) {
     let origin = l.entry(key).origin.clone();
-    l.fail(key, origin, format!("expected {expected}"));
+    l.add_error(key, origin, format!("expected {expected}"));
 }
 
-fn text(l: &Layers, key: &str) -> String {
+fn text(l: &ConfigLayers, key: &str) -> String {
     l.entry(key).value.as_str().unwrap_or_default().to_owned()
 }
 
-fn path(l: &Layers, key: &str) -> Option<PathBuf> {
+fn path(l: &ConfigLayers, key: &str) -> Option<PathBuf> {
     Some(text(l, key)).filter(|text| !text.is_empty()).map(PathBuf::from)
 }
 
-fn parse<T: Default>(l: &mut Layers, key: &str, expected: &str, read: impl Fn(&str) -> Option<T>) -> T {
-    let Entry { value, origin } = l.entry(key).clone();
+fn parse<T: Default>(l: &mut ConfigLayers, key: &str, expected: &str, read: impl Fn(&str) -> Option<T>) -> T {
+    let LayerEntry { value, origin } = l.entry(key).clone();
     let text = value.as_str().unwrap_or_default();
     read(text).unwrap_or_else(|| {
-        l.fail(key, origin, format!("expected {expected}, got `{}`", error_value(key, text)));
+        l.add_error(key, origin, format!("expected {expected}, got `{}`", error_value(key, text)));
         T::default()
     })
 }
 
-fn number<T: TryFrom<i64> + Default>(l: &mut Layers, key: &str, range: RangeInclusive<i64>) -> T {
-    let Entry { value, origin } = l.entry(key).clone();
+fn number<T: TryFrom<i64> + Default>(l: &mut ConfigLayers, key: &str, range: RangeInclusive<i64>) -> T {
+    let LayerEntry { value, origin } = l.entry(key).clone();
     let given = value.as_integer().unwrap_or_default();
     let number = if range.contains(&given) { T::try_from(given).ok() } else { None };
     number.unwrap_or_else(|| {
-        l.fail(key, origin, format!("expected {} to {}, got `{given}`", range.start(), range.end()));
+        l.add_error(key, origin, format!("expected {} to {}, got `{given}`", range.start(), range.end()));
         T::default()
     })
 }
 
-fn shards(l: &mut Layers, key: &str) -> Shards {
-    let Entry { value, origin } = l.entry(key).clone();
+fn shards(l: &mut ConfigLayers, key: &str) -> Shards {
+    let LayerEntry { value, origin } = l.entry(key).clone();
     let given = value.as_integer().unwrap_or_default();
     Shards::new(u64::try_from(given).unwrap_or_default()).unwrap_or_else(|_| {
-        l.fail(key, origin, format!("expected a power of two from 1 to {}, got `{given}`", Shards::MOST));
+        l.add_error(key, origin, format!("expected a power of two from 1 to {}, got `{given}`", Shards::MOST));
         Shards::default()
     })
 }
 
-fn duration(l: &mut Layers, key: &str, range: RangeInclusive<Duration>) -> Duration {
+fn duration(l: &mut ConfigLayers, key: &str, range: RangeInclusive<Duration>) -> Duration {
     let (from, to) = (humantime::format_duration(*range.start()), humantime::format_duration(*range.end()));
     parse(l, key, &format!("a duration from {from} to {to} such as `30s` or `5m`"), |text| {
         humantime::parse_duration(text).ok().filter(|given| range.contains(given))

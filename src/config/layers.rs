@@ -15,26 +15,26 @@ pub const DEFAULTS: &str = include_str!("../../config/default.toml");
 const ENV_PREFIX: &str = "TRELLIS__";
 
 /// A table with free names, `<prefix><name>.<leaf>`: each name has these leaves.
-pub(super) struct Free {
+pub(super) struct FreeTable {
     pub prefix: &'static str,
     texts: &'static [&'static str],
     switches: &'static [&'static str],
 }
 
 /// Keys `models.endpoints.<name>.<leaf>`.
-pub(super) const ENDPOINTS: Free =
-    Free { prefix: "models.endpoints.", texts: &["base_url", "api_key_env"], switches: &[] };
+pub(super) const ENDPOINTS: FreeTable =
+    FreeTable { prefix: "models.endpoints.", texts: &["base_url", "api_key_env"], switches: &[] };
 /// Keys `resources.kinds.<name>.<leaf>`.
-pub(super) const KINDS: Free = Free {
+pub(super) const KINDS: FreeTable = FreeTable {
     prefix: "resources.kinds.",
     texts: &["url", "operations", "mode", "about", "key_env", "header", "prefix", "timeout"],
     switches: &["allow_private"],
 };
-const FREE: [Free; 2] = [ENDPOINTS, KINDS];
+const FREE: [FreeTable; 2] = [ENDPOINTS, KINDS];
 
-impl Free {
+impl FreeTable {
     /// Returns an empty value of the type of a leaf's key; `None` for other keys.
-    fn type_of(&self, key: &str) -> Option<Value> {
+    fn empty_value(&self, key: &str) -> Option<Value> {
         let (name, leaf) = key.strip_prefix(self.prefix)?.split_once('.')?;
         let typed = match (self.texts.contains(&leaf), self.switches.contains(&leaf)) {
             (true, _) => Value::String(String::new()),
@@ -53,7 +53,7 @@ impl Free {
 }
 
 fn free_type(key: &str) -> Option<Value> {
-    FREE.iter().find_map(|table| table.type_of(key))
+    FREE.iter().find_map(|table| table.empty_value(key))
 }
 
 /// The layer that set a value.
@@ -117,16 +117,16 @@ impl std::error::Error for ConfigErrors {}
 
 /// A value and the layer that set it.
 #[derive(Debug, Clone)]
-pub(super) struct Entry {
+pub(super) struct LayerEntry {
     pub value: Value,
     pub origin: SettingOrigin,
 }
 
 /// All keys after the merge, and the errors.
-pub(super) struct Layers {
+pub(super) struct ConfigLayers {
     /// Keys in the order of the defaults, those of free tables last.
     keys: Vec<String>,
-    entries: BTreeMap<String, Entry>,
+    entries: BTreeMap<String, LayerEntry>,
     /// The environment, for settings that refer to other variables.
     pub variables: BTreeMap<String, String>,
     pub errors: Vec<ConfigError>,
@@ -134,7 +134,7 @@ pub(super) struct Layers {
     file: String,
 }
 
-impl Layers {
+impl ConfigLayers {
     pub fn read(file: Option<&Path>, env: &BTreeMap<String, String>, overrides: &[(String, String)]) -> Self {
         let defaults: Table = DEFAULTS.parse().expect("built in and parsed by a test");
         let mut layers = Self {
@@ -146,7 +146,7 @@ impl Layers {
         };
         for (key, value) in leaves(&defaults) {
             layers.keys.push(key.clone());
-            layers.entries.insert(key, Entry { value, origin: SettingOrigin::Default });
+            layers.entries.insert(key, LayerEntry { value, origin: SettingOrigin::Default });
         }
         if let Some(path) = file {
             layers.add_file(path);
@@ -176,7 +176,7 @@ impl Layers {
                     self.set(&key, value, origin.clone());
                 }
             }
-            Err(problem) => self.fail("", origin, problem),
+            Err(problem) => self.add_error("", origin, problem),
         }
     }
 
@@ -194,28 +194,28 @@ impl Layers {
     fn set(&mut self, key: &str, value: Value, origin: SettingOrigin) {
         if let Some(entry) = self.entries.get_mut(key) {
             if entry.value.same_type(&value) {
-                *entry = Entry { value, origin };
+                *entry = LayerEntry { value, origin };
             } else {
-                let problem = format!("expected {}, got {}", kind(&entry.value), shown(key, &value));
-                self.fail(key, origin, problem);
+                let problem = format!("expected {}, got {}", kind(&entry.value), format_value(key, &value));
+                self.add_error(key, origin, problem);
             }
         } else if let Some(typed) = free_type(key) {
             if typed.same_type(&value) {
                 self.keys.push(key.to_owned());
-                self.entries.insert(key.to_owned(), Entry { value, origin });
+                self.entries.insert(key.to_owned(), LayerEntry { value, origin });
             } else {
-                let problem = format!("expected {}, got {}", kind(&typed), shown(key, &value));
-                self.fail(key, origin, problem);
+                let problem = format!("expected {}, got {}", kind(&typed), format_value(key, &value));
+                self.add_error(key, origin, problem);
             }
         } else {
             let problem = if self.is_section(key) {
-                format!("expected a section with keys, got {}", shown(key, &value))
+                format!("expected a section with keys, got {}", format_value(key, &value))
             } else {
                 let near = self.nearest(key).map(|near| format!("; did you mean `{near}`?"));
                 let near = near.unwrap_or_else(|| "; `trellis config show` lists all".to_owned());
                 format!("is not a setting{near}")
             };
-            self.fail(key, origin, problem);
+            self.add_error(key, origin, problem);
         }
     }
 
@@ -233,7 +233,7 @@ impl Layers {
         nearest(key, &known).map(str::to_owned)
     }
 
-    pub fn fail(&mut self, key: &str, origin: SettingOrigin, mut problem: String) {
+    pub fn add_error(&mut self, key: &str, origin: SettingOrigin, mut problem: String) {
         let steps: Vec<&str> = key.split('.').collect();
         if let (SettingOrigin::File(_), Some(place)) = (&origin, locate(&self.file, &steps)) {
             problem = format!("{problem} ({place})");
@@ -241,7 +241,7 @@ impl Layers {
         self.errors.push(ConfigError { key: key.to_owned(), origin, problem });
     }
 
-    pub fn entry(&self, key: &str) -> &Entry {
+    pub fn entry(&self, key: &str) -> &LayerEntry {
         self.entries.get(key).expect("every key that is read has a default")
     }
 
@@ -251,8 +251,8 @@ impl Layers {
     }
 
     /// Returns the names of a free table, and the entries of each.
-    pub fn named(&self, table: &Free) -> BTreeMap<String, BTreeMap<&str, &Entry>> {
-        let mut named: BTreeMap<String, BTreeMap<&str, &Entry>> = BTreeMap::new();
+    pub fn free_entries(&self, table: &FreeTable) -> BTreeMap<String, BTreeMap<&str, &LayerEntry>> {
+        let mut named: BTreeMap<String, BTreeMap<&str, &LayerEntry>> = BTreeMap::new();
         for (key, entry) in self.entries.range(table.prefix.to_owned()..) {
             let Some((name, leaf)) = key.strip_prefix(table.prefix).and_then(|rest| rest.split_once('.')) else {
                 break;
@@ -262,7 +262,7 @@ impl Layers {
         named
     }
 
-    pub fn shown(&self) -> Vec<ShownKey> {
+    pub fn shown_keys(&self) -> Vec<ShownKey> {
         self.keys
             .iter()
             .map(|key| {
@@ -304,7 +304,7 @@ fn kind(value: &Value) -> &'static str {
 }
 
 /// Formats a value for an error message.
-fn shown(key: &str, value: &Value) -> String {
+fn format_value(key: &str, value: &Value) -> String {
     match value {
         Value::String(text) => format!("`{}`", error_value(key, text)),
         Value::Integer(_) | Value::Float(_) | Value::Boolean(_) | Value::Datetime(_) => format!("`{value}`"),

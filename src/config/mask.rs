@@ -15,7 +15,7 @@ const SENTINEL_LOGIN: &str = "?sentinel_";
 pub fn mask_url(url: &str) -> String {
     let one = |url: &str| match url.split_once("://") {
         Some((scheme, rest)) if scheme.starts_with("redis") => format!("{scheme}://{}", redis_place(rest)),
-        Some((scheme, rest)) => format!("{scheme}://{}", without_query(&place(rest), &['?', '#'])),
+        Some((scheme, rest)) => format!("{scheme}://{}", without_query(&mask_login(rest), &['?', '#'])),
         None => url.to_owned(),
     };
     let mut urls: Vec<String> = Vec::new();
@@ -29,18 +29,18 @@ pub fn mask_url(url: &str) -> String {
 }
 
 /// Returns what follows the scheme, without user and password.
-fn place(rest: &str) -> String {
+fn mask_login(rest: &str) -> String {
     let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
     // A password may contain an unescaped `/`, so the last `@` counts if the authority has none.
     match rest[..end].rfind('@').or_else(|| rest.rfind('@')) {
         Some(at) => format!("{HIDDEN}{}", &rest[at..]),
-        None => format!("{}{}", hosts(&rest[..end]), &rest[end..]),
+        None => format!("{}{}", mask_ports(&rest[..end]), &rest[end..]),
     }
 }
 
 /// Masks hosts with their ports, separated by `,`: text behind a `:` that is no port is a password whose host is
 /// missing.
-fn hosts(text: &str) -> String {
+fn mask_ports(text: &str) -> String {
     let host = |host: &str| match host.rsplit_once(':') {
         Some((name, port)) if port.parse::<u16>().is_err() && !name.starts_with('[') => format!("{name}:{HIDDEN}"),
         Some(_) | None => host.to_owned(),
@@ -54,7 +54,7 @@ fn redis_place(rest: &str) -> String {
     if login.is_some_and(|login| rest[login..].contains('@')) {
         return HIDDEN.to_owned();
     }
-    without_query(&place(rest), &['?', '#', '&', ';'])
+    without_query(&mask_login(rest), &['?', '#', '&', ';'])
 }
 
 fn without_query(place: &str, ends: &[char]) -> String {
@@ -71,7 +71,7 @@ pub fn mask_value(key: &str, value: &str) -> String {
         return HIDDEN.to_owned();
     }
     let is_url = ["url", "proxy"].iter().any(|name| key.ends_with(name));
-    if let Some((_, place)) = value.rsplit_once('@').filter(|_| is_url && !is_spelt(value)) {
+    if let Some((_, place)) = value.rsplit_once('@').filter(|_| is_url && !has_scheme(value)) {
         return format!("{HIDDEN}@{place}");
     }
     if value.contains("://") { mask_url(value) } else { value.to_owned() }
@@ -85,7 +85,7 @@ pub(super) fn error_value(key: &str, value: &str) -> String {
 }
 
 /// Whether a scheme is where [`mask_url`] expects it.
-fn is_spelt(url: &str) -> bool {
+fn has_scheme(url: &str) -> bool {
     let is_scheme = |scheme: &str| scheme.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"+-.".contains(&byte));
     url.starts_with("embedded:") || url.split_once("://").is_some_and(|(scheme, _)| is_scheme(scheme))
 }

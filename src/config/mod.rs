@@ -14,14 +14,14 @@ pub use layers::{ConfigError, ConfigErrors, DEFAULTS, SettingOrigin};
 use mask::error_value;
 pub use mask::{mask_url, mask_value};
 
-use crate::domain::authority::envelope::Mode;
+use crate::domain::authority::envelope::AccessMode;
 use crate::domain::authority::grant::Boundary;
 use crate::domain::cap::SpendSettings;
 use crate::domain::hosts::HostRule;
 use crate::domain::ids::did::DidKey;
 use crate::domain::quota::QuotaSettings;
-use crate::domain::rate::Limit;
-use crate::domain::resource::remote::Verb;
+use crate::domain::rate::RateLimit;
+use crate::domain::resource::remote::RemoteOperation;
 use crate::domain::retention::RetentionRules;
 use crate::domain::shard::Shards;
 use crate::domain::token::TokenSubject;
@@ -301,7 +301,7 @@ pub struct ModelsConfig {
     /// Longest wait for one reply.
     pub timeout: Duration,
     /// Rate limits of providers, fleet-wide.
-    pub limits: Vec<Limit>,
+    pub limits: Vec<RateLimit>,
     /// Own model servers, by name.
     pub endpoints: BTreeMap<String, EndpointConfig>,
     /// Proxy of the calls.
@@ -330,9 +330,9 @@ pub struct ResourceKind {
     /// URL of its server.
     pub url: String,
     /// Operations that the server provides.
-    pub operations: Vec<Verb>,
+    pub operations: Vec<RemoteOperation>,
     /// The mode of a declaration that names none; `None` = `read`.
-    pub mode: Option<Mode>,
+    pub mode: Option<AccessMode>,
     /// What it is, for models.
     pub about: String,
     /// Environment variable with the key; `None` = no key.
@@ -395,7 +395,7 @@ pub struct RetryConfig {
 
 /// A configuration and the origin of each of its values.
 #[derive(Debug, Clone)]
-pub struct Loaded {
+pub struct LoadedConfig {
     /// The validated values.
     pub config: Config,
     /// Every key in the order of `config/default.toml`, for `config show`.
@@ -420,10 +420,10 @@ impl Config {
         file: Option<&Path>,
         env: &BTreeMap<String, String>,
         overrides: &[(String, String)],
-    ) -> Result<Loaded, ConfigErrors> {
-        let layers = layers::Layers::read(file, env, overrides);
-        let entries = layers.shown();
-        check::config(layers).map(|config| Loaded { config, entries })
+    ) -> Result<LoadedConfig, ConfigErrors> {
+        let layers = layers::ConfigLayers::read(file, env, overrides);
+        let entries = layers.shown_keys();
+        check::config(layers).map(|config| LoadedConfig { config, entries })
     }
 }
 

@@ -48,14 +48,14 @@ impl ProxySettings {
         let (http, https, others) = match text {
             "none" => return Ok(Self::default()),
             "environment" => {
-                let all = of_variables(&ALL, variables);
-                let one = |names| of_variables(names, variables).or(all);
+                let all = first_variable(&ALL, variables);
+                let one = |names| first_variable(names, variables).or(all);
                 let is_cgi = variables.contains_key(CGI);
                 let http = if is_cgi { one(&HTTP[1..]) } else { one(&HTTP) };
                 let read = |given: Option<(&str, &str)>| {
-                    given.map(|(name, text)| of_environment(text).map_err(|why| format!("`{name}`: {why}"))).transpose()
+                    given.map(|(name, text)| parse_variable(text).map_err(|why| format!("`{name}`: {why}"))).transpose()
                 };
-                (read(http)?, read(one(&HTTPS))?, of_variables(&NO, variables).map_or("", |(_, text)| text))
+                (read(http)?, read(one(&HTTPS))?, first_variable(&NO, variables).map_or("", |(_, text)| text))
             }
             url => {
                 let url = proxy_url(url)?;
@@ -92,13 +92,13 @@ pub fn check_exceptions(text: &str) -> bool {
 }
 
 /// Returns the first of these variables that is set, with its name; an empty one counts as not set.
-fn of_variables<'v>(names: &[&'v str], variables: &'v BTreeMap<String, String>) -> Option<(&'v str, &'v str)> {
+fn first_variable<'v>(names: &[&'v str], variables: &'v BTreeMap<String, String>) -> Option<(&'v str, &'v str)> {
     let set = names.iter().find_map(|name| Some((*name, variables.get(*name)?.trim())));
     set.filter(|(_, text)| !text.is_empty())
 }
 
 /// Parses a proxy of the environment, which may lack the scheme.
-fn of_environment(text: &str) -> Result<Url, String> {
+fn parse_variable(text: &str) -> Result<Url, String> {
     if text.contains("://") { proxy_url(text) } else { proxy_url(&format!("http://{text}")) }
 }
 

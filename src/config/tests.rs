@@ -1,15 +1,16 @@
 //! Tables: what is set, and the values or errors that come out.
 
 use super::{
-    AuthMode, BusUrl, Config, ConfigErrors, DEFAULTS, DidKeys, Loaded, LogFormat, SettingOrigin, StoreUrl, mask_url,
+    AuthMode, BusUrl, Config, ConfigErrors, DEFAULTS, DidKeys, LoadedConfig, LogFormat, SettingOrigin, StoreUrl,
+    mask_url,
 };
-use crate::domain::authority::envelope::Mode;
+use crate::domain::authority::envelope::AccessMode;
 use crate::domain::ids::did::DidKey;
-use crate::domain::resource::remote::Verb;
+use crate::domain::resource::remote::RemoteOperation;
 use crate::domain::token::TokenSubject;
 use std::{collections::BTreeMap, io::Write, path::PathBuf, time::Duration};
 
-fn load(file: &str, env: &[(&str, &str)], flags: &[(&str, &str)]) -> Result<Loaded, ConfigErrors> {
+fn load(file: &str, env: &[(&str, &str)], flags: &[(&str, &str)]) -> Result<LoadedConfig, ConfigErrors> {
     let pair = |(key, value): &(&str, &str)| ((*key).to_owned(), (*value).to_owned());
     let env: BTreeMap<String, String> = env.iter().map(pair).collect();
     let flags: Vec<(String, String)> = flags.iter().map(pair).collect();
@@ -247,10 +248,13 @@ fn kinds_of_resources_are_read_with_their_defaults() {
     let crm = &config.resources.kinds["crm"];
     assert_eq!((crm.url.as_str(), crm.allow_private, crm.mode), ("http://c:8080", true, None));
     assert_eq!((crm.header.as_str(), crm.prefix.as_str(), crm.timeout), ("X-Key", "", Duration::from_millis(250)));
-    assert_eq!(crm.operations, [Verb::Read, Verb::Search]);
+    assert_eq!(crm.operations, [RemoteOperation::Read, RemoteOperation::Search]);
     let rag = &config.resources.kinds["rag"];
-    assert_eq!((rag.prefix.as_str(), rag.allow_private, rag.mode), ("Bearer ", true, Some(Mode::ReadWrite)));
-    assert_eq!((rag.operations.as_slice(), rag.key_env.as_deref()), (&[Verb::Search, Verb::Put][..], None));
+    assert_eq!((rag.prefix.as_str(), rag.allow_private, rag.mode), ("Bearer ", true, Some(AccessMode::ReadWrite)));
+    assert_eq!(
+        (rag.operations.as_slice(), rag.key_env.as_deref()),
+        (&[RemoteOperation::Search, RemoteOperation::Put][..], None)
+    );
     assert_eq!(rag.timeout, Duration::from_secs(10));
 }
 

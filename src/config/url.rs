@@ -3,7 +3,7 @@
 use reqwest::Url;
 
 /// Returns a URL that can be called, or what is wrong with it.
-pub fn callable(text: &str) -> Result<Url, String> {
+pub fn parse_callable(text: &str) -> Result<Url, String> {
     let url = Url::parse(text).map_err(|error| error.to_string())?;
     check(&url)?;
     match url.fragment() {

@@ -22,19 +22,19 @@ pub fn parse(text: &str) -> Result<Value, String> {
 
 /// Returns the position of the key or element at the end of these steps; if a step is missing, of the last one found.
 pub fn locate(text: &str, steps: &[&str]) -> Option<FilePosition> {
-    let root: Node = serde_saphyr::from_str_with_options(text, options()).ok()?;
+    let root: YamlNode = serde_saphyr::from_str_with_options(text, options()).ok()?;
     let (mut node, mut found) = (&root, None);
     for step in steps {
         let next = match node {
-            Node::Map(entries) => {
+            YamlNode::Map(entries) => {
                 let entry = entries.iter().find(|(key, _)| key.value == *step);
                 entry.map(|(key, value)| (key.referenced, value))
             }
-            Node::List(items) => {
+            YamlNode::List(items) => {
                 let item = step.parse().ok().and_then(|at: usize| items.get(at));
                 item.map(|item| (item.referenced, &item.value))
             }
-            Node::Scalar => None,
+            YamlNode::Scalar => None,
         };
         let Some((place, inner)) = next else { break };
         (node, found) = (inner, Some(place));
@@ -49,13 +49,13 @@ fn options() -> Options {
 }
 
 /// A value with the positions of its keys and elements, without its content.
-enum Node {
+enum YamlNode {
     Scalar,
-    List(Vec<Spanned<Node>>),
-    Map(Vec<(Spanned<String>, Node)>),
+    List(Vec<Spanned<YamlNode>>),
+    Map(Vec<(Spanned<String>, YamlNode)>),
 }
 
-impl<'de> Deserialize<'de> for Node {
+impl<'de> Deserialize<'de> for YamlNode {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         from.deserialize_any(NodeVisitor)
     }
@@ -64,58 +64,58 @@ impl<'de> Deserialize<'de> for Node {
 struct NodeVisitor;
 
 impl<'de> Visitor<'de> for NodeVisitor {
-    type Value = Node;
+    type Value = YamlNode;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("any YAML value")
     }
 
-    fn visit_unit<E>(self) -> Result<Node, E> {
-        Ok(Node::Scalar)
+    fn visit_unit<E>(self) -> Result<YamlNode, E> {
+        Ok(YamlNode::Scalar)
     }
 
-    fn visit_bool<E>(self, _: bool) -> Result<Node, E> {
-        Ok(Node::Scalar)
+    fn visit_bool<E>(self, _: bool) -> Result<YamlNode, E> {
+        Ok(YamlNode::Scalar)
     }
 
-    fn visit_i64<E>(self, _: i64) -> Result<Node, E> {
-        Ok(Node::Scalar)
+    fn visit_i64<E>(self, _: i64) -> Result<YamlNode, E> {
+        Ok(YamlNode::Scalar)
     }
 
-    fn visit_u64<E>(self, _: u64) -> Result<Node, E> {
-        Ok(Node::Scalar)
+    fn visit_u64<E>(self, _: u64) -> Result<YamlNode, E> {
+        Ok(YamlNode::Scalar)
     }
 
-    fn visit_i128<E>(self, _: i128) -> Result<Node, E> {
-        Ok(Node::Scalar)
+    fn visit_i128<E>(self, _: i128) -> Result<YamlNode, E> {
+        Ok(YamlNode::Scalar)
     }
 
-    fn visit_u128<E>(self, _: u128) -> Result<Node, E> {
-        Ok(Node::Scalar)
+    fn visit_u128<E>(self, _: u128) -> Result<YamlNode, E> {
+        Ok(YamlNode::Scalar)
     }
 
-    fn visit_f64<E>(self, _: f64) -> Result<Node, E> {
-        Ok(Node::Scalar)
+    fn visit_f64<E>(self, _: f64) -> Result<YamlNode, E> {
+        Ok(YamlNode::Scalar)
     }
 
-    fn visit_str<E>(self, _: &str) -> Result<Node, E> {
-        Ok(Node::Scalar)
+    fn visit_str<E>(self, _: &str) -> Result<YamlNode, E> {
+        Ok(YamlNode::Scalar)
     }
 
-    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Node, A::Error> {
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<YamlNode, A::Error> {
         let mut list = Vec::new();
         while let Some(item) = items.next_element()? {
             list.push(item);
         }
-        Ok(Node::List(list))
+        Ok(YamlNode::List(list))
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Node, A::Error> {
+    fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<YamlNode, A::Error> {
         let mut map = Vec::new();
         while let Some(entry) = entries.next_entry()? {
             map.push(entry);
         }
-        Ok(Node::Map(map))
+        Ok(YamlNode::Map(map))
     }
 }
 

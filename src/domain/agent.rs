@@ -20,11 +20,11 @@ use crate::authority::{Authority, Capability, ResourcePath};
 use crate::budget::Budget;
 use crate::cap::Ceiling;
 use crate::chat::ModelSettings;
-use crate::decode::{self, Code, Wrong};
+use crate::decode::{self, Code, DataError};
 use crate::expiry::SessionSettings;
 use crate::gate::{BusyPolicy, Gate, GateStatus};
 use crate::ids::AgentId;
-use crate::kept::KeptKeys;
+use crate::kept::UnknownFields;
 use crate::lattice::layout::Scope;
 use crate::limits;
 use crate::load::Load;
@@ -33,7 +33,7 @@ use crate::outputs::Outputs;
 use crate::resource::Resources;
 use crate::time::Millis;
 use crate::values::inject::Bindings;
-use crate::values::mapping::Mapping;
+use crate::values::mapping::ContextMapping;
 use crate::values::{Values, entities, placeholder, written};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -68,7 +68,7 @@ pub struct AgentRecord {
     pub updated: Millis,
     /// Fields that a newer build wrote.
     #[serde(flatten)]
-    pub kept: KeptKeys,
+    pub kept: UnknownFields,
 }
 
 /// State that an agent keeps from turn to turn, in all of its sessions.
@@ -151,10 +151,10 @@ pub struct AgentConfig {
     pub busy: BusyPolicy,
     /// Event that completes a task.
     #[serde(default)]
-    pub completion: CompletedBy,
+    pub completion: CompletionRule,
     /// Relation of the turns to each other: one conversation, or a tree of goals.
     #[serde(default, rename = "loop", skip_serializing_if = "is_default")]
-    pub looping: Looping,
+    pub looping: LoopKind,
     /// Schemas of the results of tasks.
     #[serde(default, skip_serializing_if = "Outputs::is_empty")]
     pub outputs: Outputs,
@@ -168,8 +168,8 @@ pub struct AgentConfig {
     #[serde(default)]
     pub limits: AgentLimits,
     /// Values by key, and their sources.
-    #[serde(default, skip_serializing_if = "Mapping::is_empty")]
-    pub context_mapping: Mapping,
+    #[serde(default, skip_serializing_if = "ContextMapping::is_empty")]
+    pub context_mapping: ContextMapping,
     /// Tool arguments that the runtime fills in and the model doesn't see.
     #[serde(default, skip_serializing_if = "Bindings::is_empty")]
     pub tool_arg_injection: Bindings,
@@ -213,7 +213,7 @@ pub enum PromptStyle {
 /// Event that completes a task.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum CompletedBy {
+pub enum CompletionRule {
     /// A reply with text and without a tool call completes a task.
     #[default]
     Implicit,
@@ -223,7 +223,7 @@ pub enum CompletedBy {
 
 /// Relation of the turns of an agent to each other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-pub enum Looping {
+pub enum LoopKind {
     /// All turns belong to one conversation.
     #[default]
     #[serde(rename = "chat")]
@@ -361,30 +361,30 @@ const KEYS: [&str; 27] = [
 
 /// Keys of the specification that this version doesn't act on. They are refused rather than ignored, because an ignored
 /// limit promises what isn't kept.
-const LATER: [&str; 1] = ["visibility"];
+const UNSUPPORTED_KEYS: [&str; 1] = ["visibility"];
 
 impl AgentConfig {
     /// Reads a configuration from JSON, or from TOML that was turned into JSON.
-    pub fn parse(value: &Value) -> Result<Self, Wrong> {
+    pub fn parse(value: &Value) -> Result<Self, DataError> {
         let Value::Object(map) = value else {
             let found = crate::lattice::value::type_name(value);
             return Err(format!("expected an agent configuration as a map, got {found}").into());
         };
         decode::check(value)?;
-        let mut map = seed::mapped(map)?;
+        let mut map = seed::to_agent_file(map)?;
         for key in map.keys() {
-            if LATER.contains(&key.as_str()) {
-                return Err(Wrong::root(Code::Unknown, format!("key `{key}` is not supported by this version")));
+            if UNSUPPORTED_KEYS.contains(&key.as_str()) {
+                return Err(DataError::root(Code::Unknown, format!("key `{key}` is not supported by this version")));
             }
             if !KEYS.contains(&key.as_str()) {
                 let all = || format!("; known are {}", KEYS.map(|key| format!("`{key}`")).join(", "));
                 let near = Some(did_you_mean(key, &KEYS)).filter(|near| !near.is_empty());
                 let hint = near.unwrap_or_else(all);
-                return Err(Wrong::root(Code::Unknown, format!("unknown key `{key}`{hint}")));
+                return Err(DataError::root(Code::Unknown, format!("unknown key `{key}`{hint}")));
             }
         }
-        written::take(&mut map).map_err(|error| error.to_string())?;
-        let mut config: Self = decode::proposed(&Value::Object(map))?;
+        written::normalise(&mut map).map_err(|error| error.to_string())?;
+        let mut config: Self = decode::typed_with_hint(&Value::Object(map))?;
         config.check()?;
         if config.model.provider == "scripted" && config.model.name.is_empty() {
             "echo".clone_into(&mut config.model.name);
@@ -420,7 +420,7 @@ impl AgentConfig {
     }
 
     /// Whether the tools depend on values, and so on the turn.
-    pub fn injects(&self) -> bool {
+    pub fn has_turn_tools(&self) -> bool {
         self.entity_ids_required || self.hides_values()
     }
 
@@ -434,15 +434,15 @@ impl AgentRecord {
     /// Returns what the agent may do for a request in a session, under the current policy of its owner.
     pub fn authority(&self, policy: &Policy, envelope: &Envelope, home: &Scope) -> Authority {
         let held = policy.effective(self.actor(&format!("agent:{}", self.id), home), envelope);
-        let is_closed = policy.closes(&ResourcePath::agent(&self.id), envelope).is_some();
+        let is_closed = policy.agent_revocation(&ResourcePath::agent(&self.id), envelope).is_some();
         if is_closed { held.intersect(&Authority::new(Some(Vec::new()))) } else { held }
     }
 
     /// Returns why the agent may start nothing for a request, if a revocation forbids it.
-    pub fn stopped(&self, policy: &Policy, envelope: &Envelope, home: &Scope) -> Option<String> {
+    pub fn stop_reason(&self, policy: &Policy, envelope: &Envelope, home: &Scope) -> Option<String> {
         let holder = format!("agent:{}", self.id);
-        let stopped = policy.stops(self.actor(&holder, home), envelope);
-        stopped.or_else(|| policy.closes(&ResourcePath::agent(&self.id), envelope)).map(Revocation::refusal)
+        let stopped = policy.start_revocation(self.actor(&holder, home), envelope);
+        stopped.or_else(|| policy.agent_revocation(&ResourcePath::agent(&self.id), envelope)).map(Revocation::refusal)
     }
 
     fn actor<'a>(&'a self, holder: &'a str, home: &'a Scope) -> Actor<'a> {
@@ -452,14 +452,14 @@ impl AgentRecord {
     /// Returns the agent of a job that names none: this agent's model and authority, with `prompt` as the whole system
     /// prompt.
     #[must_use]
-    pub fn bare(&self, prompt: &str) -> Self {
+    pub fn as_anonymous(&self, prompt: &str) -> Self {
         let config = AgentConfig {
             description: None,
             system_prompt: prompt.to_owned(),
             tools: Vec::new(),
             default_tools: false,
             context: Vec::new(),
-            context_mapping: Mapping::default(),
+            context_mapping: ContextMapping::default(),
             tool_arg_injection: Bindings::default(),
             entity_ids_required: false,
             strict_placeholders: false,

@@ -3,7 +3,7 @@
 use crate::decode;
 use crate::ids::AssetId;
 use crate::limits::{ASSET_BYTES, ASSET_DESCRIPTION_BYTES, ATTACHMENT_BYTES, ATTACHMENT_SIDE};
-use crate::media::{Attachment, MediaType, NAME_CHARS, Sniffed};
+use crate::media::{Attachment, MediaType, NAME_CHARS, SniffedContent};
 use crate::time::Millis;
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
@@ -35,7 +35,7 @@ pub struct AssetRecord {
 impl AssetRecord {
     /// Returns the attachment that a prompt shows. `sniffed` is the type that the first bytes have; an asset that can't
     /// be shown is withheld with a reason.
-    pub fn attachment(&self, asset: AssetId, sniffed: Option<Sniffed>) -> Attachment {
+    pub fn attachment(&self, asset: AssetId, sniffed: Option<SniffedContent>) -> Attachment {
         // Every prompt's record holds the name, so it is cut.
         let name = self.name.as_ref().map(|name| name.chars().take(NAME_CHARS).collect());
         let size = self.size;
@@ -124,7 +124,7 @@ const ASSET_METADATA_BYTES: usize = 64 * 1024;
 #[serde(rename_all = "camelCase")]
 pub struct AssetForm {
     /// Text, or any JSON value.
-    #[serde(default, deserialize_with = "decode::given")]
+    #[serde(default, deserialize_with = "decode::nullable_field")]
     pub content: Option<Value>,
     /// Text, in the place of `content`.
     pub content_text: Option<String>,
@@ -248,17 +248,17 @@ impl Asset {
     }
 
     /// Returns the text that a context shows: the content, else the description.
-    pub fn shown(&self) -> Option<&str> {
+    pub fn context_text(&self) -> Option<&str> {
         self.text().ok().or(self.record.description.as_deref())
     }
 
     /// Returns the content as a value: parsed where its type is JSON, else as text. The error says why it is no text.
     pub fn value(&self) -> Result<Value, String> {
-        let text = self.text().map_err(not_text)?;
+        let text = self.text().map_err(not_utf8_error)?;
         let kind = self.record.content_type.split(';').next().unwrap_or_default().trim();
         if kind == "application/json" || kind.ends_with("+json") {
             // Content of a JSON type that isn't JSON is still text.
-            return Ok(decode::data(text.as_bytes()).unwrap_or_else(|_| text.into()));
+            return Ok(decode::lenient_json(text.as_bytes()).unwrap_or_else(|_| text.into()));
         }
         Ok(text.into())
     }
@@ -270,12 +270,12 @@ impl Asset {
 }
 
 /// Returns the error text for content that is not UTF-8 from byte `at` on.
-pub fn not_text(at: usize) -> String {
+pub fn not_utf8_error(at: usize) -> String {
     format!("the content is not UTF-8 from byte {at} on")
 }
 
 /// Returns the record of an asset as callers see it.
-pub fn shown(id: &AssetId, record: &AssetRecord) -> Value {
+pub fn to_view(id: &AssetId, record: &AssetRecord) -> Value {
     let mut shown = json!({"hash": id.as_str(), "path": format!("a/{id}")});
     if let Some(name) = &record.name {
         shown["name"] = name.as_str().into();
@@ -300,7 +300,7 @@ mod tests {
     use super::*;
 
     fn draft(asked: &Value) -> Result<Draft, String> {
-        let form: AssetForm = decode::typed(asked.clone()).unwrap();
+        let form: AssetForm = decode::into_type(asked.clone()).unwrap();
         form.draft(Millis(5)).map_err(|error| error.to_string())
     }
 
@@ -341,7 +341,7 @@ mod tests {
             let Draft { bytes: found, record } = draft(&asked).unwrap();
             assert_eq!((found.as_slice(), record.content_type.as_str()), (bytes, kind), "{asked}");
             assert_eq!((record.name.as_deref(), record.description.as_deref()), (Some("n"), Some("d")));
-            let shown = shown(&AssetId::of(&found), &record);
+            let shown = to_view(&AssetId::of_content(&found), &record);
             assert_eq!((&shown["type"], &shown["size"]), (&json!("invoice"), &json!(bytes.len())));
         }
         let named = draft(&json!({"content": "x", "name": "n", "description": "d"})).unwrap().record;
@@ -373,12 +373,12 @@ mod tests {
         let asset = |bytes: &[u8], content_type: &str, description: Option<&str>| {
             let about = (None, description.map(str::to_owned));
             let draft = Draft::new(bytes.to_vec(), content_type, about, Millis(1)).unwrap();
-            Asset { id: AssetId::of(bytes), record: draft.record, bytes: draft.bytes }
+            Asset { id: AssetId::of_content(bytes), record: draft.record, bytes: draft.bytes }
         };
         let broken = asset(b"abc\xff", "text/plain", Some("a picture"));
-        assert_eq!((broken.text(), broken.shown()), (Err(3), Some("a picture")));
+        assert_eq!((broken.text(), broken.context_text()), (Err(3), Some("a picture")));
         assert_eq!(broken.value(), Err("the content is not UTF-8 from byte 3 on".to_owned()));
-        assert_eq!(asset(b"\xff", "image/png", None).shown(), None);
+        assert_eq!(asset(b"\xff", "image/png", None).context_text(), None);
         assert_eq!(asset(b"[1]", "application/json", None).value(), Ok(json!([1])));
         assert_eq!(asset(b"[1", "application/ld+json", None).value(), Ok(json!("[1")));
         assert_eq!(asset(b"[1]", "text/plain", Some("d")).value(), Ok(json!("[1]")));
@@ -387,8 +387,9 @@ mod tests {
     #[test]
     fn an_attachment_is_what_its_bytes_are() {
         use crate::media::Pixels;
-        let sniffed = |media, side: u32| Some(Sniffed { media, pixels: Some(Pixels { width: side, height: 1 }) });
-        let check = |kind: &str, size: usize, found: Option<Sniffed>, expected: Option<&str>| {
+        let sniffed =
+            |media, side: u32| Some(SniffedContent { media, pixels: Some(Pixels { width: side, height: 1 }) });
+        let check = |kind: &str, size: usize, found: Option<SniffedContent>, expected: Option<&str>| {
             let record = AssetRecord {
                 name: None,
                 content_type: kind.into(),
@@ -397,7 +398,7 @@ mod tests {
                 created: Millis(1),
                 metadata: None,
             };
-            let withheld = record.attachment(AssetId::of(b"x"), found).withheld;
+            let withheld = record.attachment(AssetId::of_content(b"x"), found).withheld;
             match (&withheld, expected) {
                 (None, None) => {}
                 (Some(reason), Some(part)) => assert!(reason.contains(part), "{kind}: {reason}"),
@@ -408,10 +409,10 @@ mod tests {
         check("IMAGE/PNG; x=y", 9, sniffed(MediaType::Png, 8_000), None);
         check("image/jpg", 9, sniffed(MediaType::Jpeg, 1), None);
         check("application/octet-stream", 9, sniffed(MediaType::Gif, 1), None);
-        check("application/json", 9, Some(Sniffed { media: MediaType::Text, pixels: None }), None);
+        check("application/json", 9, Some(SniffedContent { media: MediaType::Text, pixels: None }), None);
         check("image/png", 9, sniffed(MediaType::Jpeg, 1), Some("says image/png, and its bytes are image/jpeg"));
         check("text/plain", 9, sniffed(MediaType::Png, 1), Some("says text/plain, and its bytes are image/png"));
-        check("image/svg+xml", 9, Some(Sniffed { media: MediaType::Text, pixels: None }), Some("image/svg+xml"));
+        check("image/svg+xml", 9, Some(SniffedContent { media: MediaType::Text, pixels: None }), Some("image/svg+xml"));
         check("image/png", 9, None, Some("none of these"));
         check("image/png", ATTACHMENT_BYTES, sniffed(MediaType::Png, 1), None);
         check("image/png", ATTACHMENT_BYTES + 1, sniffed(MediaType::Png, 1), Some("expected at most 3932160"));

@@ -73,7 +73,7 @@ pub struct AuditFacts {
 /// Totals of an audit, of one owner or of all.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Books {
+pub struct AuditTotals {
     /// Number of jobs accepted.
     pub accepted: u64,
     /// Jobs that ended with an output.
@@ -156,19 +156,19 @@ pub enum Finding {
 }
 
 /// Returns the jobs that will be processed: their task is in a mailbox, or their deadline is watched.
-fn held(facts: &AuditFacts) -> BTreeSet<&JobId> {
+fn watched_jobs(facts: &AuditFacts) -> BTreeSet<&JobId> {
     facts.mailboxes.iter().flat_map(|mailbox| &mailbox.tasks).chain(&facts.watched).collect()
 }
 
 /// Returns the sessions that can't be read: what seems to be missing there may be there.
-fn unreadable(facts: &AuditFacts) -> BTreeSet<&SessionKey> {
+fn unreadable_sessions(facts: &AuditFacts) -> BTreeSet<&SessionKey> {
     facts.mailboxes.iter().filter(|mailbox| mailbox.unreadable).map(|mailbox| &mailbox.session).collect()
 }
 
 /// Returns the defects that are at least `age` old: younger ones may be work in progress.
 pub fn find(facts: &AuditFacts, now: Millis, age: Duration) -> BTreeSet<Finding> {
     let is_old = |at: Millis| at.plus(age) <= now;
-    let (held, unreadable) = (held(facts), unreadable(facts));
+    let (held, unreadable) = (watched_jobs(facts), unreadable_sessions(facts));
     let jobs: BTreeMap<&JobId, &JobFacts> = facts.jobs.iter().map(|job| (&job.job, job)).collect();
     let mut found = BTreeSet::new();
     for job in facts.jobs.iter().filter(|job| is_old(job.updated)) {
@@ -219,17 +219,17 @@ fn lost_results<'f>(
 }
 
 /// Age below which an awaited job may be missing only because it was written after the facts were read.
-const JUST_BEGUN: Duration = Duration::from_secs(5);
+const AWAIT_GRACE: Duration = Duration::from_secs(5);
 
 /// Lines of each list at most.
 pub const LINES: usize = 100;
 
 /// Computes the totals. A job counts once: one that is missing from its mailbox is not counted again as a missing event
 /// of that mailbox.
-pub fn close(facts: &AuditFacts) -> Books {
-    let mut books = Books { accepted: facts.jobs.len() as u64, ..Books::default() };
+pub fn total(facts: &AuditFacts) -> AuditTotals {
+    let mut books = AuditTotals { accepted: facts.jobs.len() as u64, ..AuditTotals::default() };
     let mut lost: BTreeMap<&SessionKey, u64> = BTreeMap::new();
-    let (held, unreadable) = (held(facts), unreadable(facts));
+    let (held, unreadable) = (watched_jobs(facts), unreadable_sessions(facts));
     for job in &facts.jobs {
         match job.status {
             JobStatus::Complete => books.completed += 1,
@@ -259,7 +259,7 @@ pub fn close(facts: &AuditFacts) -> Books {
     let mut unaccounted: u64 = lost.values().sum();
     let jobs: BTreeMap<&JobId, &JobFacts> = facts.jobs.iter().map(|job| (&job.job, job)).collect();
     for mailbox in facts.mailboxes.iter().filter(|mailbox| !mailbox.unreadable) {
-        let results = if mailbox.held { Vec::new() } else { lost_results(facts, &jobs, mailbox, JUST_BEGUN) };
+        let results = if mailbox.held { Vec::new() } else { lost_results(facts, &jobs, mailbox, AWAIT_GRACE) };
         for job in results {
             unaccounted += 1;
             books.missing.push(format!(
@@ -285,7 +285,7 @@ pub fn close(facts: &AuditFacts) -> Books {
     books
 }
 
-impl Books {
+impl AuditTotals {
     /// Adds the totals of another owner.
     pub fn add(&mut self, other: Self) {
         self.accepted += other.accepted;
@@ -315,7 +315,7 @@ impl Books {
     }
 
     /// Whether nothing is missing, nothing is damaged, and the quotas agree with what owners keep.
-    pub const fn are_closed(&self) -> bool {
+    pub const fn are_balanced(&self) -> bool {
         self.unaccounted == 0 && self.damaged == 0 && self.drift.is_empty()
     }
 }
@@ -358,7 +358,7 @@ mod tests {
 
     fn unaccounted(jobs: Vec<JobFacts>, mailbox: MailboxFacts, transit: &[&str]) -> u64 {
         let in_transit = transit.iter().map(|id| (*id).to_owned()).collect();
-        close(&AuditFacts { jobs, mailboxes: vec![mailbox], in_transit, ..AuditFacts::default() }).unaccounted
+        total(&AuditFacts { jobs, mailboxes: vec![mailbox], in_transit, ..AuditFacts::default() }).unaccounted
     }
 
     #[test]
@@ -394,7 +394,7 @@ mod tests {
             watched: watched.iter().map(|n| id(*n)).collect(),
             ..AuditFacts::default()
         };
-        let books = |watched: &[u8]| close(&facts(watched));
+        let books = |watched: &[u8]| total(&facts(watched));
         assert_eq!((books(&[1]).pending, books(&[1]).unaccounted), (1, 0));
         assert_eq!((books(&[2]).pending, books(&[2]).unaccounted), (0, 1));
         assert_eq!(find(&facts(&[1]), Millis(99), Duration::ZERO).len(), 0);
@@ -411,19 +411,19 @@ mod tests {
             read: Millis(read),
             ..AuditFacts::default()
         };
-        assert_eq!(close(&facts(parent(), 60_000)).unaccounted, 1, "its result is nowhere");
-        assert_eq!(close(&facts(parent(), 20)).unaccounted, 0, "it may be on its way");
+        assert_eq!(total(&facts(parent(), 60_000)).unaccounted, 1, "its result is nowhere");
+        assert_eq!(total(&facts(parent(), 20)).unaccounted, 0, "it may be on its way");
         let arrived = MailboxFacts { results: [id(2)].into(), arrivals: 2, pending: 2, ..parent() };
-        assert_eq!(close(&facts(arrived, 60_000)).unaccounted, 0, "it has arrived");
+        assert_eq!(total(&facts(arrived, 60_000)).unaccounted, 0, "it has arrived");
         let moving = AuditFacts { results: [id(2)].into(), ..facts(parent(), 60_000) };
-        assert_eq!(close(&moving).unaccounted, 0, "it is on its way");
+        assert_eq!(total(&moving).unaccounted, 0, "it is on its way");
         // Nothing says what an unreadable session has.
         let unreadable = MailboxFacts { unreadable: true, ..mailbox(0, 0, 0, &[]) };
         let damaged = ["session a/s".to_owned()].into();
         let facts =
             AuditFacts { jobs: vec![job(1, Pending)], mailboxes: vec![unreadable], damaged, ..AuditFacts::default() };
-        let books = close(&facts);
-        assert_eq!((books.unaccounted, books.pending, books.damaged, books.are_closed()), (0, 1, 1, false));
+        let books = total(&facts);
+        assert_eq!((books.unaccounted, books.pending, books.damaged, books.are_balanced()), (0, 1, 1, false));
         assert_eq!(find(&facts, Millis(99_000), Duration::ZERO), BTreeSet::new());
         let told = AuditFacts { statuses: [(id(3), Complete)].into(), ..AuditFacts::default() };
         let status = Finding::LostStatus { job: id(3), status: Complete };

@@ -7,10 +7,10 @@
 //! Money is counted in billionths of a dollar: a price per million tokens is a whole number of them.
 
 use crate::chat::Price;
-use crate::chat::Usage;
+use crate::chat::TokenUsage;
 use crate::chat::per_token;
 use crate::ids::JobId;
-use crate::kept::KeptKeys;
+use crate::kept::UnknownFields;
 use crate::limits::BUDGET_HOLD;
 use crate::time::Millis;
 use schemars::JsonSchema;
@@ -107,7 +107,7 @@ pub struct BudgetUse {
 
 impl BudgetUse {
     /// Returns the use of one call.
-    pub fn call(usage: Usage, price: Option<Price>) -> Self {
+    pub fn of_call(usage: TokenUsage, price: Option<Price>) -> Self {
         let nano = price.map_or(0, |price| price.cost(usage));
         Self { tokens: usage.input.saturating_add(usage.output), nano, turns: 1 }
     }
@@ -135,7 +135,7 @@ pub struct Account {
     pub held: BTreeMap<String, Hold>,
     /// Fields that a newer build wrote.
     #[serde(flatten)]
-    pub kept: KeptKeys,
+    pub kept: UnknownFields,
 }
 
 /// Amounts that a running call holds.
@@ -165,7 +165,7 @@ pub struct BudgetedCall<'a> {
 
 /// Reason why a call is not made.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Short {
+pub enum HoldError {
     /// The rest is too little, whatever other calls release.
     Spent {
         /// Origin of the limits.
@@ -185,7 +185,7 @@ pub enum Short {
 }
 
 /// Spends what dead holders and earlier calls of this session left held: their calls may have been made.
-pub(super) fn reclaim(held: &mut BTreeMap<String, Hold>, spent: &mut BudgetUse, session: &str, now: Millis) {
+pub(super) fn spend_lapsed_holds(held: &mut BTreeMap<String, Hold>, spent: &mut BudgetUse, session: &str, now: Millis) {
     held.retain(|holder, hold| {
         let left = holder == session || now >= hold.until;
         if left {
@@ -196,7 +196,7 @@ pub(super) fn reclaim(held: &mut BTreeMap<String, Hold>, spent: &mut BudgetUse, 
 }
 
 /// Returns the sum of what is spent and held.
-pub(super) fn taken(held: &BTreeMap<String, Hold>, spent: BudgetUse) -> BudgetUse {
+pub(super) fn spent_and_held(held: &BTreeMap<String, Hold>, spent: BudgetUse) -> BudgetUse {
     held.values().fold(spent, |mut sum, held| {
         sum.add(held.used);
         sum
@@ -206,34 +206,34 @@ pub(super) fn taken(held: &BTreeMap<String, Hold>, spent: BudgetUse) -> BudgetUs
 impl Account {
     /// Makes an account of which nothing is used.
     pub fn new(origin: LimitOrigin, limits: Budget) -> Self {
-        let (spent, held, kept) = (BudgetUse::default(), BTreeMap::new(), KeptKeys::default());
+        let (spent, held, kept) = (BudgetUse::default(), BTreeMap::new(), UnknownFields::default());
         Self { origin, limits, spent, held, kept }
     }
 
     fn reclaim(&mut self, session: &str, now: Millis) {
-        reclaim(&mut self.held, &mut self.spent, session, now);
+        spend_lapsed_holds(&mut self.held, &mut self.spent, session, now);
     }
 
-    fn taken(&self) -> BudgetUse {
-        taken(&self.held, self.spent)
+    fn spent_and_held(&self) -> BudgetUse {
+        spent_and_held(&self.held, self.spent)
     }
 
     /// Returns the tokens that the reply of a call may have.
-    fn room(&self, call: BudgetedCall<'_>) -> Result<u64, Short> {
+    fn room(&self, call: BudgetedCall<'_>) -> Result<u64, HoldError> {
         let wanted = call.reply.map_or(REPLY_MOST, u64::from).max(1);
         let least = wanted.min(REPLY_LEAST);
         match room(&self.limits, self.spent, call, wanted) {
-            Ok(most) if most >= least => match room(&self.limits, self.taken(), call, wanted) {
+            Ok(most) if most >= least => match room(&self.limits, self.spent_and_held(), call, wanted) {
                 Ok(most) if most >= least => Ok(most),
-                Ok(_) | Err(_) => Err(Short::Held),
+                Ok(_) | Err(_) => Err(HoldError::Held),
             },
-            Ok(_) => Err(self.spent_up("what is left is too little for another call".into())),
-            Err(reason) => Err(self.spent_up(reason)),
+            Ok(_) => Err(self.spent_error("what is left is too little for another call".into())),
+            Err(reason) => Err(self.spent_error(reason)),
         }
     }
 
-    fn spent_up(&self, reason: String) -> Short {
-        Short::Spent { origin: self.origin, reason }
+    fn spent_error(&self, reason: String) -> HoldError {
+        HoldError::Spent { origin: self.origin, reason }
     }
 
     fn hold(&mut self, call: BudgetedCall<'_>, reply: u64) {
@@ -293,7 +293,7 @@ pub struct Allotment {
 }
 
 /// Holds what a call needs in all accounts, or in none.
-pub fn hold(accounts: &mut [Account], call: BudgetedCall<'_>) -> Result<Allotment, Short> {
+pub fn hold(accounts: &mut [Account], call: BudgetedCall<'_>) -> Result<Allotment, HoldError> {
     for account in accounts.iter_mut() {
         account.reclaim(call.session, call.now);
     }
@@ -303,12 +303,12 @@ pub fn hold(accounts: &mut [Account], call: BudgetedCall<'_>) -> Result<Allotmen
         match account.room(call) {
             Ok(room) if room < reply => (reply, cut_by) = (room, Some(account.origin)),
             Ok(_) => {}
-            Err(Short::Held) => held = true,
+            Err(HoldError::Held) => held = true,
             Err(spent) => return Err(spent),
         }
     }
     if held {
-        return Err(Short::Held);
+        return Err(HoldError::Held);
     }
     for account in accounts {
         account.hold(call, reply);
@@ -317,21 +317,21 @@ pub fn hold(accounts: &mut [Account], call: BudgetedCall<'_>) -> Result<Allotmen
 }
 
 /// Spends what a call has used and releases the rest of its hold. A call that was not made has used nothing.
-pub fn settle(accounts: &mut [Account], session: &str, used: Option<(Usage, Option<Price>)>) {
+pub fn settle(accounts: &mut [Account], session: &str, used: Option<(TokenUsage, Option<Price>)>) {
     for account in accounts {
         // This call was settled before.
         if account.held.remove(session).is_none() {
             continue;
         }
         if let Some((usage, price)) = used {
-            account.spent.add(BudgetUse::call(usage, price));
+            account.spent.add(BudgetUse::of_call(usage, price));
         }
     }
 }
 
 /// Returns the tokens of a call, with estimates where the provider gives no number.
-pub const fn counted(usage: Usage, prompt: u64, reply: u64) -> Usage {
-    Usage {
+pub const fn with_estimates(usage: TokenUsage, prompt: u64, reply: u64) -> TokenUsage {
+    TokenUsage {
         input: if usage.input == 0 { prompt } else { usage.input },
         output: if usage.output == 0 { reply } else { usage.output },
         ..usage
@@ -376,7 +376,7 @@ pub struct Purse {
 impl Purse {
     /// Makes the purse of a task that was accepted at `accepted`: `agent` are the limits of its agent, `request` is its
     /// own budget, `inherited` are the accounts of the requests above, with their deadline.
-    pub fn of_task(
+    pub fn for_task(
         job: &JobId,
         accepted: Millis,
         agent: &Budget,

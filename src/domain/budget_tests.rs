@@ -12,8 +12,8 @@ fn call(session: &str, prompt: u64, reply: u32) -> BudgetedCall<'_> {
     BudgetedCall { session, prompt, reply: Some(reply), price: Some(Price::new(3.0, 15.0)), now: Millis(1) }
 }
 
-fn usage(input: u64, output: u64) -> Usage {
-    Usage::new(input, output)
+fn usage(input: u64, output: u64) -> TokenUsage {
+    TokenUsage::new(input, output)
 }
 
 #[test]
@@ -24,7 +24,7 @@ fn a_call_is_held_in_full_and_pays_what_it_used() {
     // A sibling gets what is left, and no more, and it is known whose limit cuts it off.
     let cut = Allotment { reply: 100, cut_by: Some(LimitOrigin::Request) };
     assert_eq!(hold(&mut accounts, call("b", 200, 300)), Ok(cut));
-    assert_eq!(hold(&mut accounts, call("c", 10, 300)), Err(Short::Held), "they may give it back");
+    assert_eq!(hold(&mut accounts, call("c", 10, 300)), Err(HoldError::Held), "they may give it back");
     settle(&mut accounts, "a", Some((usage(400, 20), None)));
     assert_eq!((accounts[0].spent.tokens, accounts[0].spent.turns), (420, 1));
     assert_eq!(hold(&mut accounts, call("c", 10, 300)).map(|granted| granted.reply), Ok(270));
@@ -63,8 +63,8 @@ fn what_is_spent_never_passes_the_limit_while_calls_keep_to_what_they_were_given
                     refused += 1;
                 }
             }
-            assert!(accounts[0].taken().tokens <= 5_000 && accounts[0].taken().nano <= 50_000_000);
-            assert!(accounts[1].taken().tokens <= 4_000 && accounts[1].taken().turns <= 30);
+            assert!(accounts[0].spent_and_held().tokens <= 5_000 && accounts[0].spent_and_held().nano <= 50_000_000);
+            assert!(accounts[1].spent_and_held().tokens <= 4_000 && accounts[1].spent_and_held().turns <= 30);
         }
     }
     assert!(made > 1_000 && refused > 1_000, "{made} calls were made, {refused} refused");
@@ -78,7 +78,7 @@ fn a_refused_call_says_what_is_used_up_and_holds_nothing() {
         (json!({"cost": 0.0001}), 200, "$0.000000 of $0.0001 are used, the next call needs $0.000600"),
     ] {
         let mut accounts = [account(json!({})), account(limits)];
-        let Err(Short::Spent { reason, origin }) = hold(&mut accounts, call("a", prompt, 100)) else {
+        let Err(HoldError::Spent { reason, origin }) = hold(&mut accounts, call("a", prompt, 100)) else {
             panic!("expected to be refused");
         };
         assert!(reason.contains(part) && origin == LimitOrigin::Request, "{reason}");
@@ -87,10 +87,12 @@ fn a_refused_call_says_what_is_used_up_and_holds_nothing() {
     let mut accounts = [account(json!({"turns": 1}))];
     hold(&mut accounts, call("a", 1, 100)).unwrap();
     settle(&mut accounts, "a", Some((usage(1, 1), None)));
-    let Err(Short::Spent { reason, .. }) = hold(&mut accounts, call("a", 1, 100)) else { panic!("refused") };
+    let Err(HoldError::Spent { reason, .. }) = hold(&mut accounts, call("a", 1, 100)) else { panic!("refused") };
     assert_eq!(reason, "1 model calls were made");
     let free = BudgetedCall { price: None, ..call("a", 1, 100) };
-    let Err(Short::Spent { reason, .. }) = hold(&mut [account(json!({"cost": 1.0}))], free) else { panic!("refused") };
+    let Err(HoldError::Spent { reason, .. }) = hold(&mut [account(json!({"cost": 1.0}))], free) else {
+        panic!("refused")
+    };
     assert!(reason.contains("no `price`"), "{reason}");
 }
 
@@ -137,15 +139,15 @@ fn a_prompt_s_tokens_are_estimated_upwards() {
     assert_eq!(tokens(0, 4_000), 0);
     assert_eq!(tokens(1, 4_000), 1);
     assert_eq!(tokens(4_001, 4_000), 1_001);
-    assert_eq!(counted(usage(0, 0), 7, 9), usage(7, 9));
-    assert_eq!(counted(usage(3, 0), 7, 9), usage(3, 9));
+    assert_eq!(with_estimates(usage(0, 0), 7, 9), usage(7, 9));
+    assert_eq!(with_estimates(usage(3, 0), 7, 9), usage(3, 9));
 }
 
 #[test]
 fn what_nobody_gives_back_is_spent_in_time() {
     let mut accounts = [account(json!({"tokens": 1_000}))];
     hold(&mut accounts, call("a", 500, 400)).unwrap();
-    assert_eq!(hold(&mut accounts, call("b", 500, 400)), Err(Short::Held));
+    assert_eq!(hold(&mut accounts, call("b", 500, 400)), Err(HoldError::Held));
     let later = BudgetedCall { now: Millis(1).plus(BUDGET_HOLD), ..call("b", 50, 400) };
     assert_eq!(hold(&mut accounts, later).map(|granted| granted.reply), Ok(50));
     assert_eq!(accounts[0].spent.tokens, 900);
@@ -157,7 +159,7 @@ fn a_hold_outlives_the_longest_call() {
     hold(&mut accounts, call("a", 500, 400)).unwrap();
     let end = Millis(1).plus(MODEL_CALL_MAX);
     // Others wait as long as it runs: nothing of it counts as spent before it has said what it used.
-    assert_eq!(hold(&mut accounts, BudgetedCall { now: end, ..call("b", 500, 400) }), Err(Short::Held));
+    assert_eq!(hold(&mut accounts, BudgetedCall { now: end, ..call("b", 500, 400) }), Err(HoldError::Held));
     settle(&mut accounts, "a", Some((usage(100, 20), None)));
     assert_eq!(accounts[0].spent.tokens, 120);
     assert_eq!(
@@ -180,11 +182,11 @@ fn a_purse_has_the_accounts_above_and_its_own_and_the_earliest_deadline() {
     let agent: Budget = serde_json::from_value(json!({"tokens": 5, "wallClock": 60})).unwrap();
     let request: Budget = serde_json::from_value(json!({"wallClock": 30})).unwrap();
     let above = vec!["above".to_owned()];
-    let purse = |deadline| Purse::of_task(&job, Millis(1_000), &agent, &request, (&above, deadline));
+    let purse = |deadline| Purse::for_task(&job, Millis(1_000), &agent, &request, (&above, deadline));
     let found = purse(None);
     assert_eq!(found.accounts().cloned().collect::<Vec<_>>(), ["above".to_owned(), format!("{job}-agent")]);
     assert_eq!(found.deadline, Some(Deadline { at: Millis(31_000), origin: LimitOrigin::Request }));
     assert_eq!(purse(Some(Millis(2_000))).deadline, Some(Deadline { at: Millis(2_000), origin: LimitOrigin::Request }));
-    let free = Purse::of_task(&job, Millis(0), &Budget::default(), &Budget::default(), (&[], None));
+    let free = Purse::for_task(&job, Millis(0), &Budget::default(), &Budget::default(), (&[], None));
     assert!(free.is_empty() && free.deadline.is_none());
 }

@@ -1,12 +1,12 @@
 //! Search for bytes in texts, many at a time.
 
 /// Bytes that are compared at once: as many as vector registers take.
-const TOGETHER: usize = 32;
+const CHUNK_BYTES: usize = 32;
 
 /// Returns the position of the first byte that `is` accepts. Every byte of a stretch is compared, which is faster than
 /// to stop at the first where matches are rare.
 pub fn position(bytes: &[u8], is: impl Fn(u8) -> bool) -> Option<usize> {
-    let stretches = (0..).step_by(TOGETHER).zip(bytes.chunks(TOGETHER));
+    let stretches = (0..).step_by(CHUNK_BYTES).zip(bytes.chunks(CHUNK_BYTES));
     for (at, stretch) in stretches {
         if stretch.iter().fold(false, |found, byte| found | is(*byte)) {
             return stretch.iter().position(|byte| is(*byte)).map(|place| at + place);

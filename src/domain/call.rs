@@ -1,7 +1,7 @@
 //! The calls of a reply: target and arguments of each, or the reason why it can't be made, and its outcome.
 
 use crate::external::PUBLISH;
-use crate::lattice::catalog::{catalog_path, runs_another};
+use crate::lattice::catalog::{catalog_path, is_run};
 use crate::limits::JOB_DEPTH;
 use crate::scope::{Delegate, ScopedSection};
 use crate::time::Millis;
@@ -17,7 +17,7 @@ pub struct PlannedCall {
     /// Name by which the model called the tool.
     pub tool: String,
     /// Target and arguments, or why the call can't be made.
-    pub what: Result<Resolved, Unmade>,
+    pub what: Result<ResolvedCall, CallRefusal>,
     /// Arguments that the runtime fills in, as they were when the reply came; the model never sees them.
     #[serde(default, skip_serializing_if = "Injection::is_empty")]
     pub injection: Injection,
@@ -41,7 +41,7 @@ impl PlannedCall {
 
 /// A call that can be made.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Resolved {
+pub struct ResolvedCall {
     /// Target of the call.
     pub target: ToolTarget,
     /// Arguments of the call.
@@ -127,7 +127,7 @@ impl ReplyStart {
     }
 
     /// Returns the start as the ids of the reply's calls contain it, if they do.
-    pub const fn in_ids(self) -> Option<Millis> {
+    pub const fn time_in_ids(self) -> Option<Millis> {
         match self {
             Self::Undated(_) => None,
             Self::Dated(start) => Some(start),
@@ -146,7 +146,7 @@ pub struct ReplyTurn {
 
 /// Effect of a call elsewhere, which counts against the limits of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Causes {
+pub enum CallEffect {
     /// A child job whose result is awaited.
     Child,
     /// A message or a timer.
@@ -154,32 +154,32 @@ pub enum Causes {
 }
 
 /// Returns the effect of a call elsewhere, if it has one.
-pub fn causes(call: &PlannedCall) -> Option<Causes> {
-    let Ok(Resolved { target, arguments }) = &call.what else { return None };
+pub fn call_effect(call: &PlannedCall) -> Option<CallEffect> {
+    let Ok(ResolvedCall { target, arguments }) = &call.what else { return None };
     if matches!(target, ToolTarget::Delegate(_)) {
-        return Some(Causes::Child);
+        return Some(CallEffect::Child);
     }
-    caused_by(target.operation()?, arguments)
+    nested_effect(target.operation()?, arguments)
 }
 
-fn caused_by(path: &str, arguments: &Value) -> Option<Causes> {
+fn nested_effect(path: &str, arguments: &Value) -> Option<CallEffect> {
     let (mut path, mut arguments) = (path.to_owned(), arguments);
     for _ in 0..=JOB_DEPTH {
-        if !runs_another(&path) {
+        if !is_run(&path) {
             break;
         }
         path = catalog_path(arguments["operation"].as_str().unwrap_or_default());
         arguments = &arguments["input"];
     }
-    causes_of(&path)
+    operation_effect(&path)
 }
 
 /// Returns the effect elsewhere of a call of the operation at this path of the catalogue.
-pub fn causes_of(path: &str) -> Option<Causes> {
+pub fn operation_effect(path: &str) -> Option<CallEffect> {
     match path {
-        "v/ops/agent/request" | PUBLISH => Some(Causes::Child),
+        "v/ops/agent/request" | PUBLISH => Some(CallEffect::Child),
         "v/ops/agent/message" | "v/ops/agent/chat" | "v/ops/agent/trigger" | "v/ops/scheduler/schedule" => {
-            Some(Causes::Notice)
+            Some(CallEffect::Notice)
         }
         _ => None,
     }
@@ -243,8 +243,8 @@ impl Outcome {
 
 /// Reason why a call can't be made, as the model gets it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(from = "Kept")]
-pub struct Unmade {
+#[serde(from = "StoredRefusal")]
+pub struct CallRefusal {
     /// Kind of the reason.
     pub outcome: Outcome,
     /// Text that says what is wrong and what to do.
@@ -254,21 +254,21 @@ pub struct Unmade {
 /// Stored form: older builds stored the text alone.
 #[derive(Deserialize)]
 #[serde(untagged)]
-enum Kept {
+enum StoredRefusal {
     Text(String),
     Reason { outcome: Outcome, text: String },
 }
 
-impl From<Kept> for Unmade {
-    fn from(kept: Kept) -> Self {
+impl From<StoredRefusal> for CallRefusal {
+    fn from(kept: StoredRefusal) -> Self {
         match kept {
-            Kept::Text(text) => Self { outcome: Outcome::Unknown, text },
-            Kept::Reason { outcome, text } => Self { outcome, text },
+            StoredRefusal::Text(text) => Self { outcome: Outcome::Unknown, text },
+            StoredRefusal::Reason { outcome, text } => Self { outcome, text },
         }
     }
 }
 
-impl Unmade {
+impl CallRefusal {
     /// Makes a reason of an outcome and a text.
     pub fn new(outcome: Outcome, text: impl Into<String>) -> Self {
         Self { outcome, text: text.into() }
@@ -296,12 +296,12 @@ mod tests {
             (Outcome::Cancelled, "cancelled", "cancelled"),
             (Outcome::Rejected, "rejected", "rejected"),
         ] {
-            let unmade = Unmade::new(outcome, "why");
+            let unmade = CallRefusal::new(outcome, "why");
             assert_eq!((outcome.as_str(), json!(unmade)), (word, json!({"outcome": kept, "text": "why"})));
-            assert_eq!(serde_json::from_value::<Unmade>(json!(unmade)).unwrap(), unmade);
+            assert_eq!(serde_json::from_value::<CallRefusal>(json!(unmade)).unwrap(), unmade);
         }
-        let old: Result<(), Unmade> = serde_json::from_value(json!({"Err": "unknown tool `x`"})).unwrap();
-        assert_eq!(old, Err(Unmade::new(Outcome::Unknown, "unknown tool `x`")));
+        let old: Result<(), CallRefusal> = serde_json::from_value(json!({"Err": "unknown tool `x`"})).unwrap();
+        assert_eq!(old, Err(CallRefusal::new(Outcome::Unknown, "unknown tool `x`")));
     }
 
     #[test]
@@ -312,7 +312,7 @@ mod tests {
         ] {
             assert_eq!(serde_json::to_value(start).unwrap(), stored);
             assert_eq!(serde_json::from_value::<ReplyStart>(stored).unwrap(), start);
-            assert_eq!((start.time(), start.in_ids()), (Millis(7), in_ids));
+            assert_eq!((start.time(), start.time_in_ids()), (Millis(7), in_ids));
         }
     }
 }

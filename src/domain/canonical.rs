@@ -45,12 +45,12 @@ pub fn text(out: &mut Vec<u8>, text: &str) {
 }
 
 fn write(out: &RefCell<Vec<u8>>, value: &(impl Serialize + ?Sized)) -> serde_json::Result<()> {
-    value.serialize(&mut Serializer::with_formatter(Out(out), Canonical { out, objects: Vec::new() }))
+    value.serialize(&mut Serializer::with_formatter(SharedBuffer(out), CanonicalFormatter { out, objects: Vec::new() }))
 }
 
-struct Out<'o>(&'o RefCell<Vec<u8>>);
+struct SharedBuffer<'o>(&'o RefCell<Vec<u8>>);
 
-impl Write for Out<'_> {
+impl Write for SharedBuffer<'_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.0.borrow_mut().extend_from_slice(bytes);
         Ok(bytes.len())
@@ -63,26 +63,26 @@ impl Write for Out<'_> {
 
 /// Formatter that reads back what it wrote. The escapes of `serde_json` are those of the RFC: the short ones, and
 /// `\u00xx` in small letters.
-struct Canonical<'o> {
+struct CanonicalFormatter<'o> {
     out: &'o RefCell<Vec<u8>>,
     /// Objects that are open, outermost first.
-    objects: Vec<Object>,
+    objects: Vec<OpenObject>,
 }
 
 #[derive(Default)]
-struct Object {
-    members: Vec<Member>,
+struct OpenObject {
+    members: Vec<MemberSpan>,
     out_of_order: bool,
 }
 
 /// Position of a member in the output: its key in quotes, and its end.
-struct Member {
+struct MemberSpan {
     key: Range<usize>,
     end: usize,
 }
 
-impl Canonical<'_> {
-    fn here(&self) -> usize {
+impl CanonicalFormatter<'_> {
+    fn position(&self) -> usize {
         self.out.borrow().len()
     }
 
@@ -92,7 +92,7 @@ impl Canonical<'_> {
 }
 
 #[expect(clippy::cast_precision_loss, reason = "every number of the form is a double, the nearest one")]
-impl Formatter for Canonical<'_> {
+impl Formatter for CanonicalFormatter<'_> {
     fn write_i64<W: Write + ?Sized>(&mut self, writer: &mut W, value: i64) -> io::Result<()> {
         Self::number(writer, value as f64)
     }
@@ -118,11 +118,11 @@ impl Formatter for Canonical<'_> {
     }
 
     fn write_raw_fragment<W: Write + ?Sized>(&mut self, _writer: &mut W, fragment: &str) -> io::Result<()> {
-        Ok(write(self.out, &decode::stored::<Value>(fragment.as_bytes())?)?)
+        Ok(write(self.out, &decode::read_stored::<Value>(fragment.as_bytes())?)?)
     }
 
     fn begin_object<W: Write + ?Sized>(&mut self, writer: &mut W) -> io::Result<()> {
-        self.objects.push(Object::default());
+        self.objects.push(OpenObject::default());
         writer.write_all(b"{")
     }
 
@@ -130,14 +130,14 @@ impl Formatter for Canonical<'_> {
         if !first {
             writer.write_all(b",")?;
         }
-        let here = self.here();
+        let here = self.position();
         let object = self.objects.last_mut().expect("a key stands in an object");
-        object.members.push(Member { key: here..here, end: here });
+        object.members.push(MemberSpan { key: here..here, end: here });
         Ok(())
     }
 
     fn end_object_key<W: Write + ?Sized>(&mut self, _writer: &mut W) -> io::Result<()> {
-        let here = self.here();
+        let here = self.position();
         let object = self.objects.last_mut().expect("a key stands in an object");
         let Some((last, before)) = object.members.split_last_mut() else { return Ok(()) };
         last.key.end = here;
@@ -149,7 +149,7 @@ impl Formatter for Canonical<'_> {
     }
 
     fn end_object_value<W: Write + ?Sized>(&mut self, _writer: &mut W) -> io::Result<()> {
-        let here = self.here();
+        let here = self.position();
         if let Some(member) = self.objects.last_mut().and_then(|object| object.members.last_mut()) {
             member.end = here;
         }
@@ -183,7 +183,7 @@ fn by_utf16(a: &[u8], b: &[u8]) -> Ordering {
     if is_plain(a) && is_plain(b) {
         return a[1..inner(a)].cmp(&b[1..inner(b)]);
     }
-    let units = |key| decode::stored::<String>(key).unwrap_or_default().encode_utf16().collect::<Vec<_>>();
+    let units = |key| decode::read_stored::<String>(key).unwrap_or_default().encode_utf16().collect::<Vec<_>>();
     units(a).cmp(&units(b))
 }
 

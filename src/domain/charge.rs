@@ -9,8 +9,8 @@
 //! | was answered, and the provider has counted it to its end | what the provider says |
 //! | was answered, and broke off | what the provider has said, at least what came of it, estimated |
 
-use crate::budget::{counted, tokens};
-use crate::chat::Usage;
+use crate::budget::{tokens, with_estimates};
+use crate::chat::TokenUsage;
 
 /// Stage that a call has reached.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
@@ -34,7 +34,7 @@ pub struct CallProgress {
     /// Last stage that was reached.
     pub stage: CallStage,
     /// Token numbers that the provider has sent so far.
-    pub usage: Usage,
+    pub usage: TokenUsage,
     /// Whether the provider has said why its reply ended.
     pub is_whole: bool,
     /// Bytes of text, calls and reasoning so far.
@@ -45,7 +45,7 @@ pub struct CallProgress {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Charge {
     /// Tokens of prompt and reply.
-    pub usage: Usage,
+    pub usage: TokenUsage,
     /// Whether the provider has not counted all of it.
     pub is_estimate: bool,
 }
@@ -58,8 +58,8 @@ pub const fn is_end_unknown(status: u16) -> bool {
 
 impl Charge {
     /// Returns the charge of a whole reply; `prompt` and `reply` (text, calls and reasoning) are estimated tokens.
-    pub fn of_reply(usage: Usage, prompt: u64, reply: u64) -> Self {
-        let charged = counted(usage, prompt, reply);
+    pub fn of_reply(usage: TokenUsage, prompt: u64, reply: u64) -> Self {
+        let charged = with_estimates(usage, prompt, reply);
         Self { usage: charged, is_estimate: charged != usage }
     }
 }
@@ -77,7 +77,7 @@ impl CallProgress {
                 }
                 let output = told.output.max(tokens(self.said_bytes, ratio));
                 let input = if told.input == 0 { prompt } else { told.input };
-                Some(Charge { usage: Usage { input, output, ..told }, is_estimate: true })
+                Some(Charge { usage: TokenUsage { input, output, ..told }, is_estimate: true })
             }
         }
     }
@@ -93,20 +93,20 @@ mod tests {
             let progress = CallProgress { stage, usage, is_whole, said_bytes };
             progress.charge(100, 4_000).map(|charge| (charge.usage.input, charge.usage.output, charge.is_estimate))
         };
-        let none = Usage::default();
+        let none = TokenUsage::default();
         for (stage, usage, is_whole, said, expected) in [
             (CallStage::NotAsked, none, false, 0, None),
             (CallStage::Asked, none, false, 0, None),
-            (CallStage::Refused, Usage::new(90, 5), true, 40, None),
+            (CallStage::Refused, TokenUsage::new(90, 5), true, 40, None),
             (CallStage::Sent, none, false, 0, Some((100, 0, true))),
             (CallStage::Accepted, none, false, 0, Some((100, 0, true))),
             // It broke off: what has come counts where the provider has said less.
             (CallStage::Accepted, none, false, 41, Some((100, 11, true))),
-            (CallStage::Accepted, Usage::new(90, 1), false, 41, Some((90, 11, true))),
-            (CallStage::Accepted, Usage::new(90, 50), false, 41, Some((90, 50, true))),
+            (CallStage::Accepted, TokenUsage::new(90, 1), false, 41, Some((90, 11, true))),
+            (CallStage::Accepted, TokenUsage::new(90, 50), false, 41, Some((90, 50, true))),
             // A refusal or a filter's end, counted by the provider.
-            (CallStage::Accepted, Usage::new(90, 5), true, 400, Some((90, 5, false))),
-            (CallStage::Accepted, Usage::new(90, 0), true, 40, Some((90, 10, true))),
+            (CallStage::Accepted, TokenUsage::new(90, 5), true, 400, Some((90, 5, false))),
+            (CallStage::Accepted, TokenUsage::new(90, 0), true, 40, Some((90, 10, true))),
             (CallStage::Accepted, none, true, 40, Some((100, 10, true))),
         ] {
             assert_eq!(charge(stage, usage, is_whole, said), expected, "{stage:?} {usage:?} {is_whole} {said}");
@@ -125,9 +125,11 @@ mod tests {
 
     #[test]
     fn a_reply_whose_provider_says_nothing_is_estimated() {
-        for (usage, expected) in
-            [(Usage::new(9, 3), (9, 3, false)), (Usage::new(0, 3), (100, 3, true)), (Usage::new(9, 0), (9, 20, true))]
-        {
+        for (usage, expected) in [
+            (TokenUsage::new(9, 3), (9, 3, false)),
+            (TokenUsage::new(0, 3), (100, 3, true)),
+            (TokenUsage::new(9, 0), (9, 20, true)),
+        ] {
             let charge = Charge::of_reply(usage, 100, 20);
             assert_eq!((charge.usage.input, charge.usage.output, charge.is_estimate), expected, "{usage:?}");
         }

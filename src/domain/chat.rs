@@ -177,7 +177,7 @@ pub enum Arguments {
 
 impl Arguments {
     /// Returns the arguments as a value: JSON, or the malformed text.
-    pub fn shown(&self) -> Value {
+    pub fn to_value(&self) -> Value {
         match self {
             Self::Json(value) => value.clone(),
             Self::Malformed(text) => text.clone().into(),
@@ -193,7 +193,7 @@ pub struct Reply {
     /// Calls that the model asks for, in order.
     pub calls: Vec<ToolCall>,
     /// Tokens of the call.
-    pub usage: Usage,
+    pub usage: TokenUsage,
     /// Whether the limit of tokens cut it off: its text is not whole, and its last call may not be.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub truncated: bool,
@@ -223,7 +223,7 @@ impl ToolCall {
 /// Tokens of one call; absent numbers are 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Usage {
+pub struct TokenUsage {
     /// Prompt tokens, those of the provider's cache included.
     pub input: u64,
     /// Reply tokens, those of reasoning included.
@@ -239,7 +239,7 @@ pub struct Usage {
     pub reasoning: u64,
 }
 
-impl Usage {
+impl TokenUsage {
     /// Makes a usage without classes of tokens.
     pub const fn new(input: u64, output: u64) -> Self {
         Self { input, output, cache_read: 0, cache_write: 0, reasoning: 0 }

@@ -2,7 +2,7 @@
 
 use crate::event::Event;
 use crate::ids::{JobId, Owner, SessionKey};
-use crate::kept::KeptKeys;
+use crate::kept::UnknownFields;
 use crate::time::Millis;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -26,7 +26,7 @@ pub struct Attempt {
 
 /// Returns the error text for the caller of a task that killed its workers: how often, and the workers of the last
 /// `attempts`.
-pub fn verdict(crashes: u32, attempts: &[&Attempt]) -> String {
+pub fn crash_error(crashes: u32, attempts: &[&Attempt]) -> String {
     let mut text = format!("its worker died {crashes} times while serving it");
     let forgotten = attempts.len() < crashes as usize;
     for (nth, attempt) in attempts.iter().enumerate() {
@@ -44,7 +44,7 @@ pub fn verdict(crashes: u32, attempts: &[&Attempt]) -> String {
 /// A message in the queue whose subject names no owner, agent or kind.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Stray {
+pub struct UnreadableMessage {
     /// Subject that the message was published to.
     pub subject: String,
     /// Reason why the subject can't be read.
@@ -90,7 +90,7 @@ pub struct DeadLetter {
     pub redriven: Option<JobId>,
     /// Fields that a newer build wrote.
     #[serde(flatten)]
-    pub kept: KeptKeys,
+    pub kept: UnknownFields,
 }
 
 impl DeadLetter {
@@ -131,7 +131,7 @@ mod tests {
             (2, vec![&a, &b], "its worker died 2 times while serving it: `a`, `b`"),
             (9, vec![&a, &b], "its worker died 9 times while serving it: …, `a`, `b`"),
         ] {
-            assert_eq!(verdict(crashes, &attempts), expected);
+            assert_eq!(crash_error(crashes, &attempts), expected);
         }
     }
 }

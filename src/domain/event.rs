@@ -4,7 +4,7 @@ mod hash;
 mod order;
 
 use crate::job::Parent;
-pub use order::order;
+pub use order::mailbox_key;
 
 use crate::authority::envelope::Envelope;
 use crate::budget::Budget;
@@ -14,7 +14,7 @@ use crate::limits::REPLY_SUBJECT_BYTES;
 use crate::lineage::Lineage;
 use crate::load::Load;
 use crate::priority::Priority;
-use crate::scope::Handed;
+use crate::scope::DelegateContext;
 use crate::time::Millis;
 use crate::values::Values;
 use schemars::JsonSchema;
@@ -94,8 +94,8 @@ pub struct Event {
     #[serde(default, skip_serializing_if = "Budget::is_empty")]
     pub budget: Budget,
     /// Sections of the caller's context that a delegate gets.
-    #[serde(default, skip_serializing_if = "Handed::is_empty")]
-    pub handed: Handed,
+    #[serde(default, skip_serializing_if = "DelegateContext::is_empty")]
+    pub handed: DelegateContext,
     /// Paths that the session shows from its first turn on.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub loads: Vec<Load>,
@@ -166,7 +166,7 @@ pub struct Submission {
     pub reply_to: Option<String>,
     /// Values for the turns of this request, by key.
     #[schemars(with = "Option<Values>")]
-    #[serde(default, deserialize_with = "or_nothing", skip_serializing_if = "Values::is_empty")]
+    #[serde(default, deserialize_with = "null_as_default", skip_serializing_if = "Values::is_empty")]
     pub session_context: Values,
     /// Shared buckets that its turns see, and may write: not handed on, and no access boundary.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -188,8 +188,8 @@ pub struct Submission {
     pub envelope: Envelope,
     /// Sections that a delegate gets. Only the venue's own messages have any.
     #[schemars(skip)]
-    #[serde(default, skip_serializing_if = "Handed::is_empty")]
-    pub handed: Handed,
+    #[serde(default, skip_serializing_if = "DelegateContext::is_empty")]
+    pub handed: DelegateContext,
     /// What the task and everything under it may use at most.
     #[serde(default, skip_serializing_if = "Budget::is_empty")]
     pub budget: Budget,
@@ -222,7 +222,7 @@ pub struct Submission {
 }
 
 /// Reads `null` as an absent value.
-fn or_nothing<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Values, D::Error> {
+fn null_as_default<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Values, D::Error> {
     Ok(Option::<Values>::deserialize(from)?.unwrap_or_default())
 }
 
@@ -288,7 +288,7 @@ impl Event {
             parent: None,
             session_context: Values::new(),
             context_ids: Vec::new(),
-            handed: Handed::default(),
+            handed: DelegateContext::default(),
             envelope: Envelope::default(),
             budget: Budget::default(),
             loads: Vec::new(),
@@ -301,7 +301,7 @@ impl Event {
     }
 
     /// Returns the head of the job that a task opened in `session`; `None` for other events.
-    pub fn head(&self, session: &SessionKey) -> Option<JobHead> {
+    pub fn job_head(&self, session: &SessionKey) -> Option<JobHead> {
         let Payload::Task { job, input } = &self.payload else { return None };
         Some(JobHead {
             id: job.clone(),
@@ -344,7 +344,7 @@ impl Event {
     }
 
     /// Returns the task that opened a job, as it was sent, and the hash of its body; `None` where parts of it are gone.
-    pub fn of_job(head: &JobHead) -> Option<(Self, &str)> {
+    pub fn from_job(head: &JobHead) -> Option<(Self, &str)> {
         let request = head.request.as_deref().filter(|request| head.op.is_none() && !request.had_values)?;
         let payload = Payload::Task { job: head.id.clone(), input: head.input.clone() };
         let event = Self {
@@ -367,7 +367,7 @@ impl Event {
 }
 
 /// Returns the session of a task without `sessionId`: a new one per task.
-pub fn fresh_session(job: &JobId) -> SessionId {
+pub fn new_session_id(job: &JobId) -> SessionId {
     SessionId::new(format!("s-{}", &job.as_str()[..16])).expect("hex digits are a legal id")
 }
 
@@ -392,7 +392,7 @@ pub struct Mandate {
 impl Mandate {
     /// Returns the lineage that its turns hand on.
     pub fn lineage(&self) -> Lineage {
-        self.envelope.lineage.of_turn(self.event.as_ref())
+        self.envelope.lineage.for_turn(self.event.as_ref())
     }
 
     /// Whether a turn caused it.
@@ -401,7 +401,7 @@ impl Mandate {
     }
 
     /// Whether one turn may serve both.
-    pub fn is_same(&self, other: &Self) -> bool {
+    pub fn may_share_turn(&self, other: &Self) -> bool {
         self.session_context == other.session_context
             && self.context_ids == other.context_ids
             && self.envelope.is_same_authority(&other.envelope)
@@ -409,7 +409,7 @@ impl Mandate {
 }
 
 /// Whether a submission may name this `replyTo`: `_INBOX.>` or `trellis.reply.<tenant>.<user>.>`.
-pub fn reply_to_allowed(subject: &str, tenant: &str, user: &str) -> bool {
+pub fn is_reply_allowed(subject: &str, tenant: &str, user: &str) -> bool {
     // A server drops a connection on which a subject is longer than its control line.
     let legal = subject.len() <= REPLY_SUBJECT_BYTES
         && !subject.split('.').any(|token| token.is_empty() || token == "*" || token == ">")
@@ -419,8 +419,8 @@ pub fn reply_to_allowed(subject: &str, tenant: &str, user: &str) -> bool {
 
 /// Whether a submission may name this `replyTo` where callers are identified. `_INBOX.>` is refused: anybody can read
 /// and write there.
-pub fn reply_to_own(subject: &str, tenant: &str, user: &str) -> bool {
-    reply_to_allowed(subject, tenant, user) && !subject.starts_with("_INBOX.")
+pub fn is_own_reply_subject(subject: &str, tenant: &str, user: &str) -> bool {
+    is_reply_allowed(subject, tenant, user) && !subject.starts_with("_INBOX.")
 }
 
 #[cfg(test)]
@@ -440,8 +440,8 @@ mod tests {
             (&format!("_INBOX.{}", "x".repeat(2_000)), false, false),
             ("_INBOX.a b", false, false),
         ] {
-            assert_eq!(reply_to_allowed(subject, "t", "u"), allowed, "{subject}");
-            assert_eq!(reply_to_own(subject, "t", "u"), own, "{subject}");
+            assert_eq!(is_reply_allowed(subject, "t", "u"), allowed, "{subject}");
+            assert_eq!(is_own_reply_subject(subject, "t", "u"), own, "{subject}");
         }
     }
 

@@ -51,26 +51,26 @@ impl From<Ttl> for String {
 impl SessionState {
     /// Makes the state of a session whose conversation of `turns` turns has expired: an empty one.
     #[must_use]
-    pub fn anew(turns: u64) -> Self {
+    pub fn after_expiry(turns: u64) -> Self {
         Self { since: turns, ..Self::default() }
     }
 
     /// Whether nothing in it waits or runs.
-    pub fn rests(&self) -> bool {
-        self.is_at_work().is_none() && self.pending.is_empty()
+    pub fn is_idle(&self) -> bool {
+        self.current_work().is_none() && self.pending.is_empty()
     }
 
     /// Whether it had expired at `at`, when its newest turn ended at `last`.
-    pub fn is_over(&self, ttl: &Ttl, last: Millis, at: Millis) -> bool {
+    pub fn is_expired(&self, ttl: &Ttl, last: Millis, at: Millis) -> bool {
         // The turns of a copy are older than the copy.
         let last = self.copied.map_or(last, |copied| copied.max(last));
-        self.rests() && at >= last.plus(ttl.time)
+        self.is_idle() && at >= last.plus(ttl.time)
     }
 
     /// Returns the number of the last turn that the conversation at `at` doesn't include; the session has `turns`
     /// turns, the newest of which ended at `last`.
-    pub fn begins_after(&self, ttl: Option<&Ttl>, turns: u64, last: Millis, at: Millis) -> u64 {
-        if ttl.is_some_and(|ttl| self.is_over(ttl, last, at)) { turns } else { self.since }
+    pub fn conversation_start(&self, ttl: Option<&Ttl>, turns: u64, last: Millis, at: Millis) -> u64 {
+        if ttl.is_some_and(|ttl| self.is_expired(ttl, last, at)) { turns } else { self.since }
     }
 }
 
@@ -112,13 +112,13 @@ mod tests {
             (&copy, 60, false),
             (&copy, 90, true),
         ] {
-            assert_eq!(state.is_over(&hour, last, at(minutes)), over, "{state:?} after {minutes} minutes");
+            assert_eq!(state.is_expired(&hour, last, at(minutes)), over, "{state:?} after {minutes} minutes");
         }
-        assert!(!rests.is_over(&hour, at(30), last), "a clock that goes back ends nothing");
+        assert!(!rests.is_expired(&hour, at(30), last), "a clock that goes back ends nothing");
         let old = SessionState { since: 3, ..SessionState::default() };
-        assert_eq!(old.begins_after(Some(&hour), 9, last, at(59)), 3);
-        assert_eq!(old.begins_after(Some(&hour), 9, last, at(60)), 9);
-        assert_eq!(old.begins_after(None, 9, last, at(600)), 3);
-        assert_eq!(SessionState::anew(9), SessionState { since: 9, ..SessionState::default() });
+        assert_eq!(old.conversation_start(Some(&hour), 9, last, at(59)), 3);
+        assert_eq!(old.conversation_start(Some(&hour), 9, last, at(60)), 9);
+        assert_eq!(old.conversation_start(None, 9, last, at(600)), 3);
+        assert_eq!(SessionState::after_expiry(9), SessionState { since: 9, ..SessionState::default() });
     }
 }

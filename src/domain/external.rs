@@ -1,6 +1,6 @@
 //! Jobs of external workers: their times, and the answers of their workers.
 
-use crate::event::fresh_session;
+use crate::event::new_session_id;
 use crate::ids::{AgentId, JobId, QueueName, SessionId};
 use crate::job::{ErrorCode, JobResult, JobStatus};
 use crate::limits::{OUTBOUND_BYTES, OUTBOUND_NOTE_BYTES};
@@ -13,13 +13,13 @@ pub const PUBLISH: &str = "v/ops/queue/publish";
 const PREFIX: &str = "queue:";
 
 /// Returns the id that stands for the workers of a queue where the id of an agent is expected.
-pub fn server(queue: &QueueName) -> AgentId {
+pub fn server_id(queue: &QueueName) -> AgentId {
     let fallback = || AgentId::new("queue").expect("a legal id");
     AgentId::new(format!("{PREFIX}{queue}")).unwrap_or_else(|_| fallback())
 }
 
 /// Returns the server of a job in words for people and models: a queue (see [`server`]) or an agent.
-pub fn shown(server: &AgentId) -> String {
+pub fn server_name(server: &AgentId) -> String {
     match server.as_str().strip_prefix(PREFIX) {
         Some(queue) => format!("queue {queue}"),
         None => format!("agent {server}"),
@@ -28,7 +28,7 @@ pub fn shown(server: &AgentId) -> String {
 
 /// Returns the session in the head of an external worker's job; no session serves it.
 pub fn session(job: &JobId) -> SessionId {
-    fresh_session(job)
+    new_session_id(job)
 }
 
 /// An answer of a worker about its job, with the token that permits it.
@@ -39,7 +39,7 @@ pub struct WorkerAnswer {
     /// Token of the job.
     pub token: String,
     /// Content of the answer, or why it is invalid.
-    pub said: Result<WorkerSaid, WorkerAnswerError>,
+    pub report: Result<WorkerReport, WorkerAnswerError>,
 }
 
 /// Reason why a worker's answer is invalid.
@@ -60,7 +60,7 @@ impl From<String> for WorkerAnswerError {
 
 /// Content of a worker's answer.
 #[derive(Debug, Clone, PartialEq)]
-pub enum WorkerSaid {
+pub enum WorkerReport {
     /// The worker has begun, or is still at work.
     Started {
         /// Progress for those who watch the job.
@@ -75,11 +75,11 @@ impl WorkerAnswer {
     pub fn parse(body: &Value) -> Option<Self> {
         let token = body.get("token")?.as_str()?.to_owned();
         let job = JobId::new(body.get("job")?.as_str()?).ok()?;
-        Some(Self { job, token, said: said(body) })
+        Some(Self { job, token, report: parse_content(body) })
     }
 }
 
-fn said(body: &Value) -> Result<WorkerSaid, WorkerAnswerError> {
+fn parse_content(body: &Value) -> Result<WorkerReport, WorkerAnswerError> {
     let bytes = |value: &Value| value.to_string().len();
     match body.get("status").and_then(Value::as_str) {
         Some("STARTED") => {
@@ -88,23 +88,23 @@ fn said(body: &Value) -> Result<WorkerSaid, WorkerAnswerError> {
                 Some(bytes) if bytes > OUTBOUND_NOTE_BYTES => {
                     Err(format!("`progress` has {bytes} bytes, expected at most {OUTBOUND_NOTE_BYTES}").into())
                 }
-                Some(_) | None => Ok(WorkerSaid::Started { progress: progress.cloned() }),
+                Some(_) | None => Ok(WorkerReport::Started { progress: progress.cloned() }),
             }
         }
         Some("COMPLETE") => match body.get("output") {
             None => Err("expected `output` with the status `COMPLETE`; it may be null".to_owned().into()),
-            Some(output) => Ok(WorkerSaid::Ended(completed(output, bytes(output)))),
+            Some(output) => Ok(WorkerReport::Ended(complete_result(output, bytes(output)))),
         },
         Some("FAILED") => {
             let error = match body.get("error") {
                 None | Some(Value::Null) => "the worker failed and said no more".to_owned(),
-                Some(Value::String(text)) => cut(text),
-                Some(other) => cut(&other.to_string()),
+                Some(Value::String(text)) => cut_note(text),
+                Some(other) => cut_note(&other.to_string()),
             };
-            Ok(WorkerSaid::Ended(JobResult::failed(ErrorCode::TaskFailed, error)))
+            Ok(WorkerReport::Ended(JobResult::failure(ErrorCode::TaskFailed, error)))
         }
         Some(other) => {
-            let reason = format!("`status`: expected `STARTED`, `COMPLETE` or `FAILED`, got `{}`", cut(other));
+            let reason = format!("`status`: expected `STARTED`, `COMPLETE` or `FAILED`, got `{}`", cut_note(other));
             Err(WorkerAnswerError { reason, is_of_status: true })
         }
         None => Err("expected `status`: `STARTED`, `COMPLETE` or `FAILED`".to_owned().into()),
@@ -112,17 +112,17 @@ fn said(body: &Value) -> Result<WorkerSaid, WorkerAnswerError> {
 }
 
 /// Returns the result of an output; one that is too large makes a failure, and no other output is awaited.
-fn completed(output: &Value, bytes: usize) -> JobResult {
+fn complete_result(output: &Value, bytes: usize) -> JobResult {
     if bytes <= OUTBOUND_BYTES {
         return JobResult::complete(output.clone());
     }
     let error = format!(
         "the worker's output has {bytes} bytes, expected at most {OUTBOUND_BYTES}; it should keep large values elsewhere and say where"
     );
-    JobResult::failed(ErrorCode::OutputInvalid, error)
+    JobResult::failure(ErrorCode::OutputInvalid, error)
 }
 
-fn cut(text: &str) -> String {
+fn cut_note(text: &str) -> String {
     if text.len() <= OUTBOUND_NOTE_BYTES {
         return text.to_owned();
     }
@@ -131,7 +131,7 @@ fn cut(text: &str) -> String {
 }
 
 /// Returns why a second end of a job is ignored; `None` if it equals the first one.
-pub fn late(known: Option<&JobResult>, status: JobStatus, again: &JobResult) -> Option<String> {
+pub fn second_end_error(known: Option<&JobResult>, status: JobStatus, again: &JobResult) -> Option<String> {
     // Stored results don't distinguish null from an absent output.
     let said = |result: &JobResult| {
         let output = result.output.clone().filter(|output| !output.is_null());
@@ -158,12 +158,12 @@ mod tests {
         let parse = |mut body: Value| {
             body["job"] = json!(job());
             body["token"] = json!("t");
-            WorkerAnswer::parse(&body).unwrap().said
+            WorkerAnswer::parse(&body).unwrap().report
         };
-        assert_eq!(parse(json!({"status": "STARTED"})), Ok(WorkerSaid::Started { progress: None }));
+        assert_eq!(parse(json!({"status": "STARTED"})), Ok(WorkerReport::Started { progress: None }));
         let progress = parse(json!({"status": "STARTED", "progress": {"page": 3}, "extra": 1}));
-        assert_eq!(progress, Ok(WorkerSaid::Started { progress: Some(json!({"page": 3})) }));
-        let done = |output| Ok(WorkerSaid::Ended(JobResult::complete(output)));
+        assert_eq!(progress, Ok(WorkerReport::Started { progress: Some(json!({"page": 3})) }));
+        let done = |output| Ok(WorkerReport::Ended(JobResult::complete(output)));
         assert_eq!(parse(json!({"status": "COMPLETE", "output": {"n": 1}})), done(json!({"n": 1})));
         assert_eq!(parse(json!({"status": "COMPLETE", "output": null})), done(json!(null)));
         for (body, text) in [
@@ -171,7 +171,7 @@ mod tests {
             (json!({"status": "FAILED", "error": {"code": 7}}), "{\"code\":7}"),
             (json!({"status": "FAILED"}), "the worker failed and said no more"),
         ] {
-            assert_eq!(parse(body), Ok(WorkerSaid::Ended(JobResult::failed(ErrorCode::TaskFailed, text))));
+            assert_eq!(parse(body), Ok(WorkerReport::Ended(JobResult::failure(ErrorCode::TaskFailed, text))));
         }
         for (body, part) in [
             (json!({}), "expected `status`"),
@@ -182,12 +182,12 @@ mod tests {
             let error = parse(body).unwrap_err();
             assert!(error.reason.contains(part), "{error}");
         }
-        let Ok(WorkerSaid::Ended(large)) = parse(json!({"status": "COMPLETE", "output": "x".repeat(OUTBOUND_BYTES)}))
+        let Ok(WorkerReport::Ended(large)) = parse(json!({"status": "COMPLETE", "output": "x".repeat(OUTBOUND_BYTES)}))
         else {
             panic!("it is an end")
         };
         assert_eq!((large.error_code, large.output), (Some(ErrorCode::OutputInvalid), None));
-        let Ok(WorkerSaid::Ended(long)) = parse(json!({"status": "FAILED", "error": "ü".repeat(9_000)})) else {
+        let Ok(WorkerReport::Ended(long)) = parse(json!({"status": "FAILED", "error": "ü".repeat(9_000)})) else {
             panic!("it is an end")
         };
         assert_eq!(long.error.unwrap().len(), OUTBOUND_NOTE_BYTES + '…'.len_utf8());
@@ -205,19 +205,19 @@ mod tests {
     #[test]
     fn the_same_end_once_more_is_none_and_any_other_is_told() {
         let done = JobResult::complete(json!(1));
-        assert_eq!(late(Some(&done), JobStatus::Complete, &done), None);
+        assert_eq!(second_end_error(Some(&done), JobStatus::Complete, &done), None);
         let nothing = JobResult { output: None, ..done.clone() };
-        assert_eq!(late(Some(&nothing), JobStatus::Complete, &JobResult::complete(json!(null))), None);
-        let other = late(Some(&done), JobStatus::Complete, &JobResult::complete(json!(2))).unwrap();
+        assert_eq!(second_end_error(Some(&nothing), JobStatus::Complete, &JobResult::complete(json!(null))), None);
+        let other = second_end_error(Some(&done), JobStatus::Complete, &JobResult::complete(json!(2))).unwrap();
         assert_eq!(other, "`COMPLETE` came after the job had ended: it is COMPLETE");
-        assert!(late(None, JobStatus::Cancelled, &done).unwrap().contains("CANCELLED"));
+        assert!(second_end_error(None, JobStatus::Cancelled, &done).unwrap().contains("CANCELLED"));
     }
 
     #[test]
     fn who_serves_a_queue_has_a_name_among_agents() {
-        assert_eq!(server(&"ocr".parse().unwrap()).as_str(), "queue:ocr");
-        assert_eq!(shown(&server(&"ocr".parse().unwrap())), "queue ocr");
-        assert_eq!(shown(&"clerk".parse().unwrap()), "agent clerk");
-        assert_eq!(server(&"q".repeat(128).parse().unwrap()).as_str(), "queue");
+        assert_eq!(server_id(&"ocr".parse().unwrap()).as_str(), "queue:ocr");
+        assert_eq!(server_name(&server_id(&"ocr".parse().unwrap())), "queue ocr");
+        assert_eq!(server_name(&"clerk".parse().unwrap()), "agent clerk");
+        assert_eq!(server_id(&"q".repeat(128).parse().unwrap()).as_str(), "queue");
     }
 }

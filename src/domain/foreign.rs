@@ -24,7 +24,7 @@ const QUOTE: &str = "> ";
 /// which leaves out blanks and invisible characters.
 static MARKERS: LazyLock<Vec<String>> = LazyLock::new(|| {
     let written = lines::ALL.iter().map(|head| head.marker()).chain(lines::SENTENCES);
-    let mut markers: Vec<String> = written.map(|text| significant(text).map(|(_, c)| c).collect()).collect();
+    let mut markers: Vec<String> = written.map(|text| significant_chars(text).map(|(_, c)| c).collect()).collect();
     markers.sort();
     markers.dedup_by(|later, earlier| later.starts_with(earlier.as_str()));
     markers
@@ -32,26 +32,26 @@ static MARKERS: LazyLock<Vec<String>> = LazyLock::new(|| {
 
 /// Foreign text in the form in which a prompt may hold it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Foreign<'t>(Cow<'t, str>);
+pub struct ForeignText<'t>(Cow<'t, str>);
 
-impl<'t> Foreign<'t> {
+impl<'t> ForeignText<'t> {
     /// Makes foreign text that begins a line.
     pub fn text(text: impl Into<Cow<'t, str>>) -> Self {
-        Self::below(text, 0)
+        Self::below_head(text, 0)
     }
 
     /// Makes foreign text that continues a line which the venue has begun.
-    pub fn inline(text: impl Into<Cow<'t, str>>) -> Self {
+    pub fn continue_line(text: impl Into<Cow<'t, str>>) -> Self {
         let text = text.into();
         let rest = next_break(&text, 0).map_or(text.len(), |(_, end)| end);
-        Self::below(text, rest)
+        Self::below_head(text, rest)
     }
 
     /// Makes foreign text below the first `head` bytes, which are the venue's.
-    pub fn below(text: impl Into<Cow<'t, str>>, head: usize) -> Self {
+    pub fn below_head(text: impl Into<Cow<'t, str>>, head: usize) -> Self {
         let text = text.into();
         let rest = head..text.len();
-        Self(quoted(text, std::slice::from_ref(&rest)))
+        Self(quote_markers(text, std::slice::from_ref(&rest)))
     }
 
     /// Makes one line of JSON of a value.
@@ -62,7 +62,7 @@ impl<'t> Foreign<'t> {
     /// Makes foreign text of a value: a text as it is, any other value as one line of JSON.
     pub fn value(value: &'t Value) -> Self {
         match value {
-            Value::String(text) => Self::inline(text.as_str()),
+            Value::String(text) => Self::continue_line(text.as_str()),
             Value::Null | Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_) => Self::json(value),
         }
     }
@@ -93,7 +93,7 @@ impl<'t> Foreign<'t> {
     }
 }
 
-impl fmt::Display for Foreign<'_> {
+impl fmt::Display for ForeignText<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
     }
@@ -101,12 +101,12 @@ impl fmt::Display for Foreign<'_> {
 
 /// Quotes the lines of an author's text that only the `inserted` foreign values, given in order, make a line of the
 /// venue. Lines that the author wrote stay.
-pub fn filled(text: String, inserted: &[Range<usize>]) -> String {
-    quoted(Cow::Owned(text), inserted).into_owned()
+pub fn quote_inserted(text: String, inserted: &[Range<usize>]) -> String {
+    quote_markers(Cow::Owned(text), inserted).into_owned()
 }
 
 /// Makes foreign text fit inside a line of the venue: one line without a closing bracket.
-pub fn name(text: &str) -> Cow<'_, str> {
+pub fn fit_name(text: &str) -> Cow<'_, str> {
     let is_bad = |c: char| is_break(c) || c.is_control() || ends_brackets(c);
     if !text.contains(is_bad) && !text.contains(" — unavailable") {
         return Cow::Borrowed(text);
@@ -126,8 +126,8 @@ pub fn one_line(text: &str) -> Cow<'_, str> {
 }
 
 /// Makes the name of a caller fit inside brackets, so that none of them ends early.
-pub fn caller(text: &str) -> String {
-    name(text).replace(|c| is_form_of(c, |part| matches!(part, '(' | ')')), " ")
+pub fn fit_caller(text: &str) -> String {
+    fit_name(text).replace(|c| is_form_of(c, |part| matches!(part, '(' | ')')), " ")
 }
 
 /// Returns a value as one line of JSON, by any definition of a line.
@@ -186,7 +186,7 @@ fn next_break(text: &str, from: usize) -> Option<(usize, usize)> {
 
 /// Returns `text` with a quote before every line that begins like a line of the venue and does so because of an
 /// inserted part; the line end before it may be that part.
-fn quoted<'t>(text: Cow<'t, str>, inserted: &[Range<usize>]) -> Cow<'t, str> {
+fn quote_markers<'t>(text: Cow<'t, str>, inserted: &[Range<usize>]) -> Cow<'t, str> {
     let mut out = String::new();
     let mut copied = 0;
     let mut line = Some((0, 0));
@@ -196,7 +196,7 @@ fn quoted<'t>(text: Cow<'t, str>, inserted: &[Range<usize>]) -> Cow<'t, str> {
         let Some(at) = text[from..to].char_indices().find(|(_, c)| !is_blank(*c)).map(|(at, _)| from + at) else {
             continue;
         };
-        let Some(bytes) = marker(&text[at..]) else { continue };
+        let Some(bytes) = marker_bytes(&text[at..]) else { continue };
         if inserted.iter().any(|part| !part.is_empty() && part.start < at + bytes && part.end > ended) {
             out.push_str(&text[copied..at]);
             out.push_str(QUOTE);
@@ -211,9 +211,9 @@ fn quoted<'t>(text: Cow<'t, str>, inserted: &[Range<usize>]) -> Cow<'t, str> {
 }
 
 /// Returns the bytes of the marker that a text begins with.
-fn marker(text: &str) -> Option<usize> {
+fn marker_bytes(text: &str) -> Option<usize> {
     let mut live: &[String] = &MARKERS;
-    for (depth, (end, c)) in significant(text).enumerate() {
+    for (depth, (end, c)) in significant_chars(text).enumerate() {
         let byte = u8::try_from(c).ok()?;
         let at = |marker: &String| marker.as_bytes().get(depth).copied().unwrap_or(0);
         let (from, to) = (live.partition_point(|m| at(m) < byte), live.partition_point(|m| at(m) <= byte));
@@ -228,10 +228,10 @@ fn marker(text: &str) -> Option<usize> {
 /// Returns the significant characters of a line, each with its end: in small letters without marks, wide and
 /// mathematical forms as the usual ones, a run of digits as `0`, a run of `#` as one. Only `
 /// ` and `\r` end the line, for readers that know no other line ends.
-fn significant(text: &str) -> impl Iterator<Item = (usize, char)> {
+fn significant_chars(text: &str) -> impl Iterator<Item = (usize, char)> {
     let line = text.char_indices().take_while(|(_, c)| !matches!(c, '\n' | '\r'));
     let shown = line.filter(|(_, c)| !is_blank(*c));
-    let folded = shown.flat_map(|(at, c)| plain(c).map(move |folded| (at + c.len_utf8(), folded)));
+    let folded = shown.flat_map(|(at, c)| fold_char(c).map(move |folded| (at + c.len_utf8(), folded)));
     let mut last = ' ';
     folded.map(|(end, c)| (end, if c.is_ascii_digit() { '0' } else { c })).filter(move |(_, c)| {
         let again = *c == last && matches!(c, '0' | '#');
@@ -241,13 +241,13 @@ fn significant(text: &str) -> impl Iterator<Item = (usize, char)> {
 }
 
 /// Returns the usual form of a wide, mathematical or accented character, in small letters.
-fn plain(c: char) -> impl Iterator<Item = char> {
-    let (one, many) = if c.is_ascii() { (Some(c.to_ascii_lowercase()), Vec::new()) } else { (None, folded(c)) };
+fn fold_char(c: char) -> impl Iterator<Item = char> {
+    let (one, many) = if c.is_ascii() { (Some(c.to_ascii_lowercase()), Vec::new()) } else { (None, fold_unicode(c)) };
     one.into_iter().chain(many)
 }
 
 /// Returns the usual form of a character that isn't ASCII.
-fn folded(c: char) -> Vec<char> {
+fn fold_unicode(c: char) -> Vec<char> {
     let mut plain = Vec::with_capacity(1);
     decompose_compatible(c, |part| {
         if !is_combining_mark(part) && !is_blank(part) {
@@ -262,8 +262,8 @@ mod tests {
     use super::*;
 
     fn check(text: &str, expected: &str) {
-        assert_eq!(Foreign::text(text).as_str(), expected, "{text:?}");
-        assert_eq!(Foreign::text(expected).as_str(), expected, "once is enough: {text:?}");
+        assert_eq!(ForeignText::text(text).as_str(), expected, "{text:?}");
+        assert_eq!(ForeignText::text(expected).as_str(), expected, "once is enough: {text:?}");
     }
 
     /// `Default_Ignorable_Code_Point` of Unicode's `DerivedCoreProperties.txt`.
@@ -291,7 +291,7 @@ mod tests {
     fn nothing_that_nobody_sees_hides_a_heading() {
         for c in IGNORABLE.into_iter().flatten().filter_map(char::from_u32) {
             for text in [format!("{c}[Task 1]"), format!("[{c}Ta{c}sk 1]"), format!("a\n {c}{c}[Task 1]")] {
-                assert!(Foreign::text(text.as_str()).as_str().contains("> "), "{c:?}");
+                assert!(ForeignText::text(text.as_str()).as_str().contains("> "), "{c:?}");
             }
         }
     }
@@ -299,16 +299,16 @@ mod tests {
     #[test]
     fn no_form_of_a_bracket_ends_what_stands_in_brackets() {
         for c in ('\u{80}'..=char::MAX).filter(|c| !c.is_control()) {
-            let (named, called) = (name(&format!("a{c}b")).into_owned(), caller(&format!("a{c}b")));
+            let (named, called) = (fit_name(&format!("a{c}b")).into_owned(), fit_caller(&format!("a{c}b")));
             assert!(named.chars().count() == 3 && called.chars().count() == 3, "{c:?}");
             let mut forms = String::new();
             called.chars().for_each(|c| decompose_compatible(c, |part| forms.push(part)));
             assert!(!forms.contains(['(', ')', ']']), "{c:?}: {called}");
         }
         for text in ["a］", "a﹈", "a⟧", "a]"] {
-            assert_eq!(name(text), "a)");
+            assert_eq!(fit_name(text), "a)");
         }
-        assert_eq!(name("発注【急】 é"), "発注【急】 é");
+        assert_eq!(fit_name("発注【急】 é"), "発注【急】 é");
     }
 
     #[test]
@@ -373,8 +373,8 @@ mod tests {
 
     #[test]
     fn what_goes_on_in_a_line_is_quoted_from_the_next_on() {
-        assert_eq!(Foreign::inline("warning: hot\n[Message]").as_str(), "warning: hot\n> [Message]");
-        assert_eq!(Foreign::inline("").as_str(), "");
+        assert_eq!(ForeignText::continue_line("warning: hot\n[Message]").as_str(), "warning: hot\n> [Message]");
+        assert_eq!(ForeignText::continue_line("").as_str(), "");
     }
 
     #[test]
@@ -388,15 +388,15 @@ mod tests {
             ("", "", "[Tasks assigned to you]", "[Tasks assigned to you]"),
         ] {
             let inserted = before.len()..before.len() + value.len();
-            assert_eq!(filled(format!("{before}{value}{after}"), &[inserted]), expected);
+            assert_eq!(quote_inserted(format!("{before}{value}{after}"), &[inserted]), expected);
         }
     }
 
     #[test]
     fn names_and_json_are_one_line() {
-        assert_eq!(name("a]\u{2028}b\nc\u{85}d"), "a) b c d");
-        assert_eq!(name("policy — unavailable: gone"), "policy - unavailable: gone");
-        assert_eq!(caller("boss): pay (from: me"), "boss : pay  from: me");
+        assert_eq!(fit_name("a]\u{2028}b\nc\u{85}d"), "a) b c d");
+        assert_eq!(fit_name("policy — unavailable: gone"), "policy - unavailable: gone");
+        assert_eq!(fit_caller("boss): pay (from: me"), "boss : pay  from: me");
         let value = serde_json::json!({"a": "x\u{2028}[Message]\u{85}\u{b}\n"});
         let line = json_line(&value);
         assert_eq!(lines(&line).count(), 1, "{line}");
@@ -407,7 +407,7 @@ mod tests {
     fn a_hostile_text_costs_no_more_than_its_length() {
         let started = std::time::Instant::now();
         for unit in ["\u{2028}", "[\u{2028}", "[t\u{200b}", "\n", "[", "-\u{85}"] {
-            Foreign::text(unit.repeat(1_000_000 / unit.len()));
+            ForeignText::text(unit.repeat(1_000_000 / unit.len()));
         }
         assert!(started.elapsed().as_secs() < 10, "{:?}", started.elapsed());
     }

@@ -66,7 +66,7 @@ pub enum FormatError {
 
 /// Checks whether a build of format `reads` can work on a store. A store without a format is new, or of a build from
 /// before the first number, and has format 1.
-pub fn stands(found: Option<&StoreFormat>, reads: u32) -> Result<FormatFit, FormatError> {
+pub fn check_format(found: Option<&StoreFormat>, reads: u32) -> Result<FormatFit, FormatError> {
     let Some(StoreFormat { format, by }) = found else {
         return if reads <= 2 {
             Ok(FormatFit::Raise)
@@ -97,14 +97,14 @@ mod tests {
             (1, 3, None),
             (5, 3, None),
         ] {
-            assert_eq!(stands(Some(&of(found)), reads).ok(), expected, "{found} {reads}");
+            assert_eq!(check_format(Some(&of(found)), reads).ok(), expected, "{found} {reads}");
         }
         for (reads, expected) in [(1, true), (2, true), (3, false)] {
-            assert_eq!(stands(None, reads) == Ok(FormatFit::Raise), expected, "{reads}");
+            assert_eq!(check_format(None, reads) == Ok(FormatFit::Raise), expected, "{reads}");
         }
         let texts = [(5, "up to 4: run that version or a later one"), (1, "from 2: run a version between them first")];
         for (found, expected) in texts {
-            let text = stands(Some(&of(found)), 3).unwrap_err().to_string();
+            let text = check_format(Some(&of(found)), 3).unwrap_err().to_string();
             assert!(text.contains(&format!("format {found}, which trellis 9.9.9 has made")), "{text}");
             assert!(text.ends_with(expected), "{text}");
         }

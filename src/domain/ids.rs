@@ -4,9 +4,9 @@ pub mod did;
 mod event;
 pub mod secret;
 
-pub use event::{EventId, IdOf};
+pub use event::{EventId, VenueIdSubject};
 
-use crate::visible::{self, hidden};
+use crate::visible::{self, first_hidden};
 use hmac::{Hmac, KeyInit, Mac};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -38,7 +38,7 @@ fn check(what: &'static str, text: &str) -> Result<(), IdError> {
         "control characters are not allowed"
     } else if text.chars().any(char::is_whitespace) {
         "whitespace is not allowed"
-    } else if hidden(text).is_some() {
+    } else if first_hidden(text).is_some() {
         visible::RULE
     } else if text.contains('/') {
         "`/` is not allowed"
@@ -229,7 +229,7 @@ pub struct AssetId(String);
 
 impl AssetId {
     /// Returns the name of `content`.
-    pub fn of(content: &[u8]) -> Self {
+    pub fn of_content(content: &[u8]) -> Self {
         Self(sha256_hex(content))
     }
 

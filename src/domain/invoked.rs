@@ -14,7 +14,7 @@ use crate::authority::envelope::Envelope;
 use crate::canonical::canonical;
 use crate::ids::{AgentId, EventId, JobId, Owner, SessionId, SessionKey, hmac_hex};
 use crate::job::{ErrorCode, JobResult};
-use crate::kept::KeptKeys;
+use crate::kept::UnknownFields;
 use crate::principal::Principal;
 use crate::time::Millis;
 use serde::{Deserialize, Serialize};
@@ -29,20 +29,20 @@ const PREFIX: &str = "op-";
 
 /// Returns a mark of an operation's input, with the parts that only the operation may see: equal inputs have equal
 /// marks, and without the venue's key a mark reveals nothing.
-pub fn mark(venue_key: &[u8], owner: &Owner, op: &str, input: &Value) -> String {
+pub fn input_mark(venue_key: &[u8], owner: &Owner, op: &str, input: &Value) -> String {
     hmac_hex(venue_key, &canonical(&json!(["hidden", owner, op, input])))
 }
 
 /// Record of an invoked operation until it has ended. The head of its job holds its path and its input.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Invoked {
+pub struct InvokedOperation {
     /// Id of the job.
     pub job: JobId,
     /// Idempotency key of the run: a second run under the same key has no further effect.
     pub key: EventId,
     /// Caller that invoked it.
-    pub asker: Asker,
+    pub asker: OperationCaller,
     /// Time of the next look at it, by which the index is sorted.
     pub due: Millis,
     /// Number of workers that have begun it.
@@ -57,13 +57,13 @@ pub struct Invoked {
     pub once_operation: Option<String>,
     /// Fields that a newer build wrote.
     #[serde(flatten)]
-    pub kept: KeptKeys,
+    pub kept: UnknownFields,
 }
 
 /// Caller of an operation with its authority at that time: the run may do no more.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct Asker {
+pub struct OperationCaller {
     /// Name for records.
     pub name: String,
     /// Whether the caller is an operator.
@@ -97,7 +97,7 @@ pub struct OperationClaim {
 
 /// Next step for an invoked operation.
 #[derive(Debug, Clone, PartialEq)]
-pub enum InvokedLook {
+pub enum InvokedStep {
     /// A worker has claimed it until this time.
     Later(Millis),
     /// A worker may take it.
@@ -106,22 +106,22 @@ pub enum InvokedLook {
     Over(JobResult),
 }
 
-impl Invoked {
+impl InvokedOperation {
     /// Makes the record of an operation that no worker has begun.
-    pub fn new(job: JobId, key: EventId, asker: Asker, now: Millis) -> Self {
-        Self { job, key, asker, due: now, begun: 0, taken: None, once_operation: None, kept: KeptKeys::default() }
+    pub fn new(job: JobId, key: EventId, asker: OperationCaller, now: Millis) -> Self {
+        Self { job, key, asker, due: now, begun: 0, taken: None, once_operation: None, kept: UnknownFields::default() }
     }
 
     /// Returns the next step at `now`. `limit` is the number of workers that it may kill.
-    pub fn look(&self, now: Millis, op: &str, may_be_repeated: bool, limit: u32) -> InvokedLook {
+    pub fn next_step(&self, now: Millis, op: &str, may_be_repeated: bool, limit: u32) -> InvokedStep {
         match &self.taken {
-            Some(taken) if now < taken.until => InvokedLook::Later(taken.until),
-            Some(taken) if !may_be_repeated => InvokedLook::Over(unknown(op, &taken.worker)),
-            Some(_) if self.begun >= limit => InvokedLook::Over(JobResult::failed(
+            Some(taken) if now < taken.until => InvokedStep::Later(taken.until),
+            Some(taken) if !may_be_repeated => InvokedStep::Over(unknown_outcome(op, &taken.worker)),
+            Some(_) if self.begun >= limit => InvokedStep::Over(JobResult::failure(
                 ErrorCode::Dead,
                 format!("`{op}` was begun by {} workers, and each of them died", self.begun),
             )),
-            Some(_) | None => InvokedLook::Take,
+            Some(_) | None => InvokedStep::Take,
         }
     }
 
@@ -135,36 +135,36 @@ impl Invoked {
 
     /// Renews the claim, for the time of `lease`.
     #[must_use]
-    pub fn renewed(self, now: Millis, lease: Duration) -> Self {
+    pub fn renew(self, now: Millis, lease: Duration) -> Self {
         let until = now.plus(lease);
         Self { due: until, taken: self.taken.map(|taken| OperationClaim { until, ..taken }), ..self }
     }
 
     /// Releases the claim until the next look at `due`. The worker that releases it survived, so it isn't counted.
     #[must_use]
-    pub fn given_back(self, due: Millis) -> Self {
+    pub fn release(self, due: Millis) -> Self {
         Self { due, begun: self.begun.saturating_sub(1), taken: None, once_operation: None, ..self }
     }
 
     /// Postpones the first look to `due`.
     #[must_use]
-    pub fn postponed(self, due: Millis) -> Self {
+    pub fn postpone(self, due: Millis) -> Self {
         Self { due, ..self }
     }
 
     /// Whether the claim with this token is in force.
-    pub fn is_held(&self, token: &str) -> bool {
+    pub fn is_claimed_by(&self, token: &str) -> bool {
         self.taken.as_ref().is_some_and(|taken| taken.token == token)
     }
 }
 
 /// Returns the result of an operation that was begun, must not be repeated, and whose outcome is unknown.
-pub fn unknown(op: &str, worker: &str) -> JobResult {
+pub fn unknown_outcome(op: &str, worker: &str) -> JobResult {
     let text = format!(
         "outcome unknown: worker `{worker}` began `{op}` and did not end it; it may or may not have happened; \
          check before invoking it again"
     );
-    JobResult::failed(ErrorCode::OutcomeUnknown, text)
+    JobResult::failure(ErrorCode::OutcomeUnknown, text)
 }
 
 /// Returns the session in the head of a job that no session serves.
@@ -174,7 +174,7 @@ pub fn session(job: &JobId) -> SessionKey {
 }
 
 /// Returns the job of a name that [`session`] made.
-pub fn job_of(session: &SessionKey) -> Option<JobId> {
+pub fn job_of_session(session: &SessionKey) -> Option<JobId> {
     let job = session.session.as_str().strip_prefix(PREFIX)?;
     JobId::new(job).ok().filter(|_| session.agent.as_str() == NO_AGENT)
 }
@@ -190,23 +190,27 @@ mod tests {
         JobId::new(&"0f".repeat(16)).unwrap()
     }
 
-    fn invoked() -> Invoked {
-        let asker = Asker {
+    fn invoked() -> InvokedOperation {
+        let asker = OperationCaller {
             name: "t/u".into(),
             operator: false,
-            authority: Authority::unlimited(),
+            authority: Authority::without_limits(),
             envelope: Envelope::default(),
             principal: Principal::ANYBODY,
             token_owner: None,
         };
-        Invoked::new(job(), EventId::new("k").unwrap(), asker, T)
+        InvokedOperation::new(job(), EventId::new("k").unwrap(), asker, T)
     }
 
-    fn looked(invoked: &Invoked, now: u64, may_be_repeated: bool) -> Result<Option<Millis>, Option<ErrorCode>> {
-        match invoked.look(Millis(now), "v/ops/x", may_be_repeated, 2) {
-            InvokedLook::Later(until) => Ok(Some(until)),
-            InvokedLook::Take => Ok(None),
-            InvokedLook::Over(result) => Err(result.error_code),
+    fn looked(
+        invoked: &InvokedOperation,
+        now: u64,
+        may_be_repeated: bool,
+    ) -> Result<Option<Millis>, Option<ErrorCode>> {
+        match invoked.next_step(Millis(now), "v/ops/x", may_be_repeated, 2) {
+            InvokedStep::Later(until) => Ok(Some(until)),
+            InvokedStep::Take => Ok(None),
+            InvokedStep::Over(result) => Err(result.error_code),
         }
     }
 
@@ -220,36 +224,36 @@ mod tests {
             (invoked(), 5_000, Ok(None), Ok(None)),
             (once.clone(), 1_029, Ok(Some(Millis(1_030))), Ok(Some(Millis(1_030)))),
             (once.clone(), 1_030, Ok(None), unknown),
-            (once.clone().renewed(Millis(1_020), LEASE), 1_049, Ok(Some(Millis(1_050))), Ok(Some(Millis(1_050)))),
-            (once.clone().renewed(Millis(1_020), LEASE), 1_050, Ok(None), unknown),
+            (once.clone().renew(Millis(1_020), LEASE), 1_049, Ok(Some(Millis(1_050))), Ok(Some(Millis(1_050)))),
+            (once.clone().renew(Millis(1_020), LEASE), 1_050, Ok(None), unknown),
             (twice.clone(), 2_029, Ok(Some(Millis(2_030))), Ok(Some(Millis(2_030)))),
             (twice.clone(), 2_030, dead, unknown),
-            (twice.given_back(Millis(2_010)), 2_010, Ok(None), Ok(None)),
+            (twice.release(Millis(2_010)), 2_010, Ok(None), Ok(None)),
         ] {
             assert_eq!(looked(&invoked, now, true), repeatable, "{invoked:?} at {now}");
             assert_eq!(looked(&invoked, now, false), otherwise, "{invoked:?} at {now}");
         }
-        assert!(once.is_held("a") && !once.is_held("b") && !invoked().is_held("a"));
+        assert!(once.is_claimed_by("a") && !once.is_claimed_by("b") && !invoked().is_claimed_by("a"));
     }
 
     #[test]
     fn its_place_is_where_it_is_looked_at_next() {
         let taken = invoked().take(T, "w", "a", LEASE);
         assert_eq!((taken.due, taken.begun), (Millis(1_030), 1));
-        assert_eq!(taken.clone().renewed(Millis(1_010), LEASE).due, Millis(1_040));
-        let back = taken.given_back(Millis(1_500));
+        assert_eq!(taken.clone().renew(Millis(1_010), LEASE).due, Millis(1_040));
+        let back = taken.release(Millis(1_500));
         assert_eq!((back.due, back.begun, back.taken.is_none()), (Millis(1_500), 0, true));
     }
 
     #[test]
     fn the_session_of_a_job_that_none_serves_is_known_again() {
         let key = session(&job());
-        assert_eq!(job_of(&key), Some(job()));
+        assert_eq!(job_of_session(&key), Some(job()));
         for (agent, session) in
             [("_venue", "_venue"), ("clerk", key.session.as_str()), ("_venue", "op-x"), ("_venue", "s-0")]
         {
             let other = SessionKey { agent: agent.parse().unwrap(), session: session.parse().unwrap() };
-            assert_eq!(job_of(&other), None, "{other}");
+            assert_eq!(job_of_session(&other), None, "{other}");
         }
     }
 
@@ -257,6 +261,6 @@ mod tests {
     fn a_record_reads_back() {
         let taken = invoked().take(T, "w", "a", LEASE);
         let text = serde_json::to_string(&taken).unwrap();
-        assert_eq!(serde_json::from_str::<Invoked>(&text).unwrap(), taken, "{text}");
+        assert_eq!(serde_json::from_str::<InvokedOperation>(&text).unwrap(), taken, "{text}");
     }
 }

@@ -9,11 +9,11 @@ use crate::budget::Budget;
 use crate::decode;
 use crate::ids::SessionKey;
 use crate::ids::{AgentId, EventId, JobId, SessionId};
-use crate::job::watch::Watch;
+use crate::job::watch::ExternalWatch;
 use crate::load::Load;
 use crate::priority::Priority;
-use crate::scope::Handed;
-use crate::spend::{self, Tally, Tree};
+use crate::scope::DelegateContext;
+use crate::spend::{self, JobTreeUse, Tally};
 use crate::time::Millis;
 use crate::wait::{WaitCause, WaitReason};
 use schemars::JsonSchema;
@@ -144,7 +144,7 @@ pub struct JobHead {
     pub principal: Option<String>,
     /// Other parts of the task's submission: from them a task is restored whose mailbox entry was lost.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub request: Option<Box<Request>>,
+    pub request: Option<Box<TaskRequest>>,
     /// Upper bound of what a run of an operation may do. For a task its request holds it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bound: Option<Box<Authority>>,
@@ -160,7 +160,7 @@ pub struct JobHead {
 /// with the task alone, and deleted with it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Request {
+pub struct TaskRequest {
     /// Hash of the body, which identifies a repeated submission.
     pub body_hash: String,
     /// Whether the submission had values, without which it can't be restored.
@@ -176,8 +176,8 @@ pub struct Request {
     #[serde(default, skip_serializing_if = "Budget::is_empty")]
     pub budget: Budget,
     /// Sections of the caller's context that it got.
-    #[serde(default, skip_serializing_if = "Handed::is_empty")]
-    pub handed: Handed,
+    #[serde(default, skip_serializing_if = "DelegateContext::is_empty")]
+    pub handed: DelegateContext,
     /// Paths that its session shows from its first turn on.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub loads: Vec<Load>,
@@ -275,7 +275,7 @@ pub enum ErrorCode {
 impl ErrorCode {
     /// Parses the name of a code, in upper or lower case.
     pub fn parse(text: &str) -> Option<Self> {
-        decode::typed(Value::String(text.to_ascii_uppercase())).ok()
+        decode::into_type(Value::String(text.to_ascii_uppercase())).ok()
     }
 }
 
@@ -291,20 +291,20 @@ pub struct Job {
     /// Result, once the job has ended.
     pub result: Option<JobResult>,
     /// Last note of a worker about why it waits.
-    pub waiting: Option<Waiting>,
+    pub waiting: Option<WaitNote>,
     /// Current reason why it doesn't run, where it was looked for.
     pub wait: Option<WaitReason>,
     /// Watch of a job of an external worker.
-    pub outbound: Option<Watch>,
+    pub outbound: Option<ExternalWatch>,
     /// Amounts that it has used itself; unknown for jobs of older builds.
     pub tally: Option<Tally>,
     /// Sums of what it and the jobs under it have used, where they were computed.
-    pub tree: Option<Tree>,
+    pub tree: Option<JobTreeUse>,
 }
 
 /// Reason why an unfinished job isn't being served.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Waiting {
+pub struct WaitNote {
     /// Reason in words.
     pub reason: String,
     /// Time at which it runs again; absent = when somebody resumes it.
@@ -315,7 +315,7 @@ pub struct Waiting {
     pub cause: WaitCause,
 }
 
-impl Waiting {
+impl WaitNote {
     /// Returns the reason that the note stands for.
     pub fn to_reason(&self) -> WaitReason {
         WaitReason::Noted { cause: self.cause, text: self.reason.clone(), until: self.until }
@@ -324,9 +324,9 @@ impl Waiting {
 
 impl Job {
     /// Sets the reason that the job is shown with.
-    pub fn tell_wait(&mut self, wait: WaitReason) {
+    pub fn set_wait(&mut self, wait: WaitReason) {
         if matches!(wait, WaitReason::Suspended { .. }) {
-            self.waiting = Some(Waiting { reason: wait.to_string(), until: None, cause: WaitCause::Other });
+            self.waiting = Some(WaitNote { reason: wait.to_string(), until: None, cause: WaitCause::Other });
         }
         self.wait = Some(wait);
     }
@@ -364,14 +364,14 @@ impl Job {
         let waits = !self.status.is_terminal() && self.status != JobStatus::Paused;
         // An old note about a pause says nothing of a job that was resumed.
         let noted = self.waiting.as_ref().filter(|note| waits && note.cause != WaitCause::Paused);
-        let noted = noted.map(Waiting::to_reason);
+        let noted = noted.map(WaitNote::to_reason);
         if let Some(wait) = self.wait.as_ref().or(noted.as_ref()) {
             record["waiting"] = wait.to_json();
         }
         if let Some(outbound) = &self.outbound {
-            record["outbound"] = outbound.shown();
+            record["outbound"] = outbound.to_json();
         }
-        if let Some(spend) = spend::shown(self.tally.as_ref(), self.tree.as_ref()) {
+        if let Some(spend) = spend::job_view(self.tally.as_ref(), self.tree.as_ref()) {
             record["spend"] = spend;
         }
         if let Some(result) = &self.result {
@@ -399,13 +399,13 @@ impl JobResult {
     }
 
     /// Makes the result of a job that did not complete.
-    pub fn ended(status: JobStatus, code: ErrorCode, error: impl Into<String>) -> Self {
+    pub fn unsuccessful(status: JobStatus, code: ErrorCode, error: impl Into<String>) -> Self {
         Self { status, output: None, error: Some(error.into()), error_code: Some(code), truncated: false }
     }
 
     /// Makes the result of a failed job.
-    pub fn failed(code: ErrorCode, error: impl Into<String>) -> Self {
-        Self::ended(JobStatus::Failed, code, error)
+    pub fn failure(code: ErrorCode, error: impl Into<String>) -> Self {
+        Self::unsuccessful(JobStatus::Failed, code, error)
     }
 }
 

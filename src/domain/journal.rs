@@ -179,7 +179,7 @@ impl Display for JournaledChange {
 
 /// Returns the entries that say how something must be: the newest of each thing; no pause of a job that has ended, no
 /// turn of a session that was changed or deleted later, and nothing of what was deleted later.
-pub fn current(mut entries: Vec<JournalEntry>) -> Vec<JournalEntry> {
+pub fn current_entries(mut entries: Vec<JournalEntry>) -> Vec<JournalEntry> {
     entries.sort_by_key(|entry| entry.at);
     let (mut seen, mut gone) = (HashSet::new(), HashSet::new());
     let mut found: Vec<JournalEntry> = Vec::new();
@@ -244,7 +244,7 @@ mod tests {
         let hold = JournaledChange::Hold { job: job.clone(), paused: true };
         let end = JournaledChange::End { job: job.clone(), status: JobStatus::Cancelled };
         let shown = |entries: Vec<JournalEntry>| {
-            current(entries).iter().map(|entry| entry.change.to_string()).collect::<Vec<_>>()
+            current_entries(entries).iter().map(|entry| entry.change.to_string()).collect::<Vec<_>>()
         };
         assert_eq!(shown(vec![entry(1, document("x")), entry(2, document("y"))]).len(), 1);
         assert_eq!(shown(vec![entry(1, hold.clone()), entry(2, end.clone())]), [format!("job `{job}` was CANCELLED")]);

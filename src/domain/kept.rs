@@ -12,20 +12,20 @@ use serde_json::{Map, Value};
 /// a session serves, the readers of a summary, calls and jobs that are waited for).
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
 #[serde(transparent)]
-pub struct KeptKeys(Option<Box<Map<String, Value>>>);
+pub struct UnknownFields(Option<Box<Map<String, Value>>>);
 
-impl KeptKeys {
+impl UnknownFields {
     /// Reads the unknown keys of a record with a flattened enum, whose tag serde passes to both: `known` keys are left
     /// out.
-    pub fn besides<'de, D: Deserializer<'de>>(known: &[&str], from: D) -> Result<Self, D::Error> {
+    pub fn except<'de, D: Deserializer<'de>>(known: &[&str], from: D) -> Result<Self, D::Error> {
         let mut keys = Map::deserialize(from)?;
         keys.retain(|key, _| !known.contains(&key.as_str()));
         Ok(Self((!keys.is_empty()).then(|| Box::new(keys))))
     }
 }
 
-impl<'de> Deserialize<'de> for KeptKeys {
+impl<'de> Deserialize<'de> for UnknownFields {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        Self::besides(&[], from)
+        Self::except(&[], from)
     }
 }

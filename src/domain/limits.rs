@@ -399,10 +399,10 @@ pub const ATTEMPTS_KEPT: usize = 20;
 pub const LOSSES_KEPT: usize = 1_000;
 
 /// Messages with an unreadable subject that are kept: enough to recognise their senders.
-pub const STRAYS_KEPT: usize = 1_000;
+pub const UNREADABLE_KEPT: usize = 1_000;
 
 /// Bytes of the body of a message with an unreadable subject that are kept.
-pub const STRAY_BYTES: usize = 1024;
+pub const UNREADABLE_BYTES: usize = 1024;
 
 /// Timers of one agent that will still fire: an agent that sets one in every turn is stopped here.
 pub const TIMERS_PER_AGENT: usize = 100;

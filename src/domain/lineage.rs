@@ -47,20 +47,20 @@ impl Lineage {
 
     /// Returns the lineage for the turns that serve `event`, which is its own origin when nothing is above it.
     #[must_use]
-    pub fn of_turn(&self, event: Option<&EventId>) -> Self {
+    pub fn for_turn(&self, event: Option<&EventId>) -> Self {
         Self { origin: self.origin.clone().or_else(|| event.cloned()), ..self.clone() }
     }
 
     /// Returns the lineage of events that a turn of `agent` causes in another session.
     #[must_use]
-    pub fn below(&self, agent: &AgentId) -> Self {
+    pub fn under_agent(&self, agent: &AgentId) -> Self {
         let mut below = self.clone();
         below.chain.push(agent.clone());
         below
     }
 
     /// Checks that it may reach an agent; `None` = an anonymous delegate, which calls nobody.
-    pub fn admits(&self, to: Option<&AgentId>) -> Result<(), LineageError> {
+    pub fn check_target(&self, to: Option<&AgentId>) -> Result<(), LineageError> {
         if let Some(to) = to.filter(|to| self.chain.contains(to)) {
             return Err(LineageError::Cycle { to: to.clone(), path: self.path(Some(to)) });
         }
@@ -76,7 +76,7 @@ impl Lineage {
     }
 
     /// Returns why a turn with this lineage isn't run: its origin has caused `used` turns, and `limit` are allowed.
-    pub fn exhausted(&self, agent: &AgentId, used: u32, limit: u32) -> Option<String> {
+    pub fn exhaustion_error(&self, agent: &AgentId, used: u32, limit: u32) -> Option<String> {
         if limit == 0 || used < limit {
             return None;
         }
@@ -103,7 +103,7 @@ mod tests {
     }
 
     fn way(agents: &[&str]) -> Lineage {
-        agents.iter().fold(Lineage::default(), |way, agent| way.below(&id(agent)))
+        agents.iter().fold(Lineage::default(), |way, agent| way.under_agent(&id(agent)))
     }
 
     #[test]
@@ -120,7 +120,7 @@ mod tests {
                 Err("a chain of requests may be 5 deep, this one would be deeper: a -> b -> c -> d -> e -> f -> g"),
             ),
         ] {
-            let got = way(chain).admits(to.map(id).as_ref()).map_err(|error| error.to_string());
+            let got = way(chain).check_target(to.map(id).as_ref()).map_err(|error| error.to_string());
             assert_eq!(got, expected.map_err(str::to_owned), "{chain:?} -> {to:?}");
         }
     }
@@ -128,18 +128,18 @@ mod tests {
     #[test]
     fn the_origin_is_the_outermost_event_and_stays_it() {
         let (first, second): (EventId, EventId) = ("e1".parse().unwrap(), "e2".parse().unwrap());
-        let turn = Lineage::default().of_turn(Some(&first));
+        let turn = Lineage::default().for_turn(Some(&first));
         assert_eq!(turn.origin.as_ref(), Some(&first));
-        assert_eq!(turn.below(&id("a")).of_turn(Some(&second)).origin, Some(first));
+        assert_eq!(turn.under_agent(&id("a")).for_turn(Some(&second)).origin, Some(first));
         assert!(Lineage::default().is_outermost() && !turn.is_outermost());
     }
 
     #[test]
     fn at_the_limit_a_turn_is_refused_with_its_path() {
-        let way = way(&["a"]).of_turn(Some(&"e1".parse().unwrap()));
-        assert_eq!(way.exhausted(&id("b"), 9, 10), None);
-        assert_eq!(way.exhausted(&id("b"), 10, 0), None, "no limit");
-        let reason = way.exhausted(&id("b"), 10, 10).unwrap();
+        let way = way(&["a"]).for_turn(Some(&"e1".parse().unwrap()));
+        assert_eq!(way.exhaustion_error(&id("b"), 9, 10), None);
+        assert_eq!(way.exhaustion_error(&id("b"), 10, 0), None, "no limit");
+        let reason = way.exhaustion_error(&id("b"), 10, 10).unwrap();
         assert!(reason.contains("`e1` has caused 10 turns") && reason.ends_with("by a -> b"), "{reason}");
     }
 }

@@ -26,7 +26,7 @@ pub struct Load {
 /// Level at which a path is loaded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Level {
+pub enum LoadLevel {
     /// Loaded for all sessions of the agent.
     Agent,
     /// Loaded for this session.
@@ -37,7 +37,7 @@ pub enum Level {
 
 /// The loads of a turn, by level.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Loads {
+pub struct LoadsByLevel {
     /// Loads of the agent.
     pub agent: Vec<Load>,
     /// Loads of the session.
@@ -46,22 +46,22 @@ pub struct Loads {
     pub frame: Option<Vec<Load>>,
 }
 
-impl Loads {
+impl LoadsByLevel {
     /// Returns the loads of a level.
-    pub fn at(&self, level: Level) -> &[Load] {
+    pub fn of_level(&self, level: LoadLevel) -> &[Load] {
         match level {
-            Level::Agent => &self.agent,
-            Level::Session => &self.session,
-            Level::Frame => self.frame.as_deref().unwrap_or_default(),
+            LoadLevel::Agent => &self.agent,
+            LoadLevel::Session => &self.session,
+            LoadLevel::Frame => self.frame.as_deref().unwrap_or_default(),
         }
     }
 
     /// Applies a change, which counts for later calls of the same reply.
     pub fn apply(&mut self, change: &LoadChange) {
-        change.apply(Level::Agent, &mut self.agent);
-        change.apply(Level::Session, &mut self.session);
+        change.apply(LoadLevel::Agent, &mut self.agent);
+        change.apply(LoadLevel::Session, &mut self.session);
         if let Some(frame) = &mut self.frame {
-            change.apply(Level::Frame, frame);
+            change.apply(LoadLevel::Frame, frame);
         }
     }
 }
@@ -71,9 +71,9 @@ impl Loads {
 #[serde(rename_all = "lowercase")]
 pub enum LoadChange {
     /// The path is shown from the next turn on.
-    Load(Level, Load),
+    Load(LoadLevel, Load),
     /// The path isn't shown any more at that level.
-    Unload(Level, String),
+    Unload(LoadLevel, String),
     /// Operations are offered besides the configured ones.
     Offer(Vec<String>),
 }
@@ -92,8 +92,8 @@ impl Load {
 impl LoadChange {
     /// Returns the change of a call of `context_load`, and the path that its caller must be allowed to read. With
     /// `goal` the default level is the active goal.
-    pub fn load(arguments: &Value, goal: bool) -> Result<(Path, Self), String> {
-        let path = path_of(arguments)?;
+    pub fn from_load_call(arguments: &Value, goal: bool) -> Result<(Path, Self), String> {
+        let path = parse_path(arguments)?;
         let label = match &arguments["label"] {
             Value::Null => None,
             Value::String(label) => Some(label.clone()),
@@ -107,10 +107,10 @@ impl LoadChange {
             },
         };
         let level = match &arguments["level"] {
-            Value::Null if goal => Level::Frame,
-            Value::Null => Level::Session,
+            Value::Null if goal => LoadLevel::Frame,
+            Value::Null => LoadLevel::Session,
             Value::String(level) if level == "frame" && !goal => return Err("`level`: no subgoal is open".into()),
-            given => decode::typed(given.clone())
+            given => decode::into_type(given.clone())
                 .map_err(|_| format!("`level`: expected `session`, `agent` or `frame`, got {given}"))?,
         };
         let load = Load::new(&path, label, budget)?;
@@ -118,11 +118,12 @@ impl LoadChange {
     }
 
     /// Returns the change of a call of `context_unload`: at the innermost level that has the path.
-    pub fn unload(arguments: &Value, loads: &Loads) -> Result<Self, String> {
-        let path = path_of(arguments)?.to_string();
-        let levels = [(Level::Frame, loads.frame.as_deref().unwrap_or_default())];
-        let levels = levels.into_iter().chain([(Level::Session, &*loads.session), (Level::Agent, &*loads.agent)]);
-        let has = |(_, loads): &(Level, &[Load])| loads.iter().any(|load| load.path == path);
+    pub fn from_unload_call(arguments: &Value, loads: &LoadsByLevel) -> Result<Self, String> {
+        let path = parse_path(arguments)?.to_string();
+        let levels = [(LoadLevel::Frame, loads.frame.as_deref().unwrap_or_default())];
+        let levels =
+            levels.into_iter().chain([(LoadLevel::Session, &*loads.session), (LoadLevel::Agent, &*loads.agent)]);
+        let has = |(_, loads): &(LoadLevel, &[Load])| loads.iter().any(|load| load.path == path);
         if let Some((level, _)) = levels.clone().find(has) {
             return Ok(Self::Unload(level, path));
         }
@@ -132,7 +133,7 @@ impl LoadChange {
     }
 
     /// Applies the change to the loads of a level.
-    pub fn apply(&self, of: Level, loads: &mut Vec<Load>) {
+    pub fn apply(&self, of: LoadLevel, loads: &mut Vec<Load>) {
         match self {
             Self::Load(level, load) if *level == of => match loads.iter_mut().find(|known| known.path == load.path) {
                 Some(known) => known.clone_from(load),
@@ -145,12 +146,12 @@ impl LoadChange {
 
     /// Whether it changes the agent's record.
     pub const fn is_of_agent(&self) -> bool {
-        matches!(self, Self::Load(Level::Agent, _) | Self::Unload(Level::Agent, _))
+        matches!(self, Self::Load(LoadLevel::Agent, _) | Self::Unload(LoadLevel::Agent, _))
     }
 }
 
 /// Checks that one more path may be loaded.
-pub fn check_room(loads: &[Load], path: &Path) -> Result<(), String> {
+pub fn check_load_count(loads: &[Load], path: &Path) -> Result<(), String> {
     let path = path.to_string();
     if loads.len() < LOADS || loads.iter().any(|load| load.path == path) {
         return Ok(());
@@ -158,7 +159,7 @@ pub fn check_room(loads: &[Load], path: &Path) -> Result<(), String> {
     Err(format!("{LOADS} paths are loaded already; unload one first (context_unload)"))
 }
 
-fn path_of(arguments: &Value) -> Result<Path, String> {
+fn parse_path(arguments: &Value) -> Result<Path, String> {
     match &arguments["path"] {
         Value::String(path) => Path::parse(path).map_err(|e| format!("`path`: {e}")),
         Value::Null => Err("`path`: expected a lattice path".into()),
@@ -181,14 +182,14 @@ mod tests {
     use serde_json::json;
 
     fn load(path: &str, budget: u64, level: &str) -> LoadChange {
-        LoadChange::load(&json!({"path": path, "budget": budget, "level": level}), false).unwrap().1
+        LoadChange::from_load_call(&json!({"path": path, "budget": budget, "level": level}), false).unwrap().1
     }
 
     #[test]
     fn a_load_has_256_to_10000_bytes_and_500_when_nothing_is_said() {
         for (asked, budget) in [(json!(null), 500), (json!(0), 256), (json!(5_000), 5_000), (json!(99_999), 10_000)] {
-            let (_, change) = LoadChange::load(&json!({"path": "w/a", "budget": asked}), false).unwrap();
-            let LoadChange::Load(Level::Session, load) = change else { panic!("a load of the session") };
+            let (_, change) = LoadChange::from_load_call(&json!({"path": "w/a", "budget": asked}), false).unwrap();
+            let LoadChange::Load(LoadLevel::Session, load) = change else { panic!("a load of the session") };
             assert_eq!(load.budget, budget, "{asked}");
         }
     }
@@ -197,13 +198,13 @@ mod tests {
     fn loading_a_path_again_replaces_it_and_unloading_takes_the_innermost() {
         let (mut agent, mut session) = (Vec::new(), Vec::new());
         for change in [load("w/a", 300, "agent"), load("w/a", 400, "session"), load("w/a", 500, "session")] {
-            change.apply(Level::Agent, &mut agent);
-            change.apply(Level::Session, &mut session);
+            change.apply(LoadLevel::Agent, &mut agent);
+            change.apply(LoadLevel::Session, &mut session);
         }
         assert_eq!((agent.len(), session.len(), session[0].budget), (1, 1, 500));
-        let unload = |loads: &Loads| LoadChange::unload(&json!({"path": "w/a"}), loads);
-        let mut loads = Loads { agent, frame: Some(session.clone()), session };
-        for level in [Level::Frame, Level::Session, Level::Agent] {
+        let unload = |loads: &LoadsByLevel| LoadChange::from_unload_call(&json!({"path": "w/a"}), loads);
+        let mut loads = LoadsByLevel { agent, frame: Some(session.clone()), session };
+        for level in [LoadLevel::Frame, LoadLevel::Session, LoadLevel::Agent] {
             let change = unload(&loads).unwrap();
             assert_eq!(change, LoadChange::Unload(level, "w/a".into()));
             loads.apply(&change);
@@ -224,12 +225,12 @@ mod tests {
             (json!({"path": "w/a", "level": "frame"}), "`level`: no subgoal is open"),
             (json!({"path": "w/a", "label": 7}), "`label`: expected a string, got 7"),
         ] {
-            assert_eq!(LoadChange::load(&arguments, false).unwrap_err(), expected);
+            assert_eq!(LoadChange::from_load_call(&arguments, false).unwrap_err(), expected);
         }
-        assert!(LoadChange::load(&json!({"path": "w/../s"}), false).unwrap_err().starts_with("`path`: "));
+        assert!(LoadChange::from_load_call(&json!({"path": "w/../s"}), false).unwrap_err().starts_with("`path`: "));
         let path = |n: usize| Path::parse(&format!("w/{n}")).unwrap();
         let full: Vec<_> = (0..LOADS).map(|n| Load::new(&path(n), None, None).unwrap()).collect();
-        assert!(check_room(&full, &path(0)).is_ok());
-        assert!(check_room(&full, &path(LOADS)).unwrap_err().contains("unload one first"));
+        assert!(check_load_count(&full, &path(0)).is_ok());
+        assert!(check_load_count(&full, &path(LOADS)).unwrap_err().contains("unload one first"));
     }
 }

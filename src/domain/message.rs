@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 /// Kind of an inbound message, the last token of its subject.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum InKind {
+pub enum InboundKind {
     /// Requests a task. Body: [`crate::event::Submission`].
     Task,
     /// Sends a message. Body: [`crate::event::Submission`].
@@ -29,7 +29,7 @@ pub enum InKind {
 /// Address of a message.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Address {
+pub enum MessageAddress {
     /// `trellis.in.<tenant>.<user>.<agent>.<kind>`: to a worker.
     In {
         /// Owner of the agent.
@@ -37,7 +37,7 @@ pub enum Address {
         /// Agent that gets the message.
         agent: AgentId,
         /// Kind of the message.
-        kind: InKind,
+        kind: InboundKind,
     },
     /// `trellis.out.<tenant>.<user>.<agent>.<job>`: a completion, for any subscriber.
     Out {
@@ -63,9 +63,9 @@ pub enum Address {
 
 /// A message to publish.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Message {
+pub struct BusMessage {
     /// Address of the message.
-    pub to: Address,
+    pub to: MessageAddress,
     /// Deduplication id: the header `Trellis-Id`, and `Nats-Msg-Id` of completions and external jobs; wakes have none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub id: Option<String>,
@@ -73,10 +73,10 @@ pub struct Message {
     pub body: Value,
 }
 
-impl Message {
+impl BusMessage {
     /// Makes a message that wakes a session; if it is lost, the sweep finds the session.
     pub fn wake(owner: &Owner, session: &SessionKey) -> Self {
-        let to = Address::In { owner: owner.clone(), agent: session.agent.clone(), kind: InKind::Wake };
+        let to = MessageAddress::In { owner: owner.clone(), agent: session.agent.clone(), kind: InboundKind::Wake };
         Self { to, id: None, body: json!({"session": session.session}) }
     }
 

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 /// records alone.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Seen {
+pub struct SourceRead {
     /// The path: `w/…`, `j/<job>`, `a/<hash>`, `g/<agent>`, `r/<namespace>`, ….
     pub path: String,
     /// Version of the document that holds it; absent for data without a version.
@@ -51,11 +51,11 @@ impl PathSet {
 
     /// Whether one of its paths equals this one, or lies above or below it.
     pub fn overlaps(&self, path: &str) -> bool {
-        self.overlapping(path).next().is_some()
+        self.find_overlapping(path).next().is_some()
     }
 
     /// Returns its paths that equal this one, or lie above or below it.
-    pub fn overlapping<'s>(&'s self, path: &'s str) -> impl Iterator<Item = &'s str> {
+    pub fn find_overlapping<'s>(&'s self, path: &'s str) -> impl Iterator<Item = &'s str> {
         let path = path.trim_matches('/');
         let above = std::iter::once(path).chain(ancestors(path)).filter_map(|path| self.0.get(path));
         let below = self.0.range(format!("{path}/")..).take_while(move |below| is_below(below, path));
@@ -79,7 +79,7 @@ pub fn ancestors(path: &str) -> impl Iterator<Item = &str> {
 }
 
 /// Returns a path with up to `most` places to which these reads copied its bytes, and whether there are more.
-pub fn with_copies<'s>(path: &str, reads: impl IntoIterator<Item = &'s Seen>, most: usize) -> (PathSet, bool) {
+pub fn with_copies<'s>(path: &str, reads: impl IntoIterator<Item = &'s SourceRead>, most: usize) -> (PathSet, bool) {
     let mut places = PathSet::from_iter([path]);
     for seen in reads {
         let Some(into) = &seen.into else { continue };
@@ -94,7 +94,7 @@ pub fn with_copies<'s>(path: &str, reads: impl IntoIterator<Item = &'s Seen>, mo
     (places, false)
 }
 
-impl Seen {
+impl SourceRead {
     /// Makes a read of a path.
     pub fn new(path: impl Into<String>) -> Self {
         Self { path: path.into(), version: None, through: String::new(), allowed: None, into: None }
@@ -114,7 +114,7 @@ pub struct Origin {
     pub hash: Option<String>,
     /// Reads of the operation that made the piece.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub reads: Vec<Seen>,
+    pub reads: Vec<SourceRead>,
 }
 
 impl Origin {
@@ -129,22 +129,23 @@ const SOURCES: usize = 200;
 
 /// Returns the reads for another party: places without the capabilities, each once. Of too many only the namespaces are
 /// returned.
-pub fn sources(reads: &[Seen]) -> Vec<Seen> {
-    let once = |mut seen: Vec<Seen>| {
+pub fn reads_to_hand_on(reads: &[SourceRead]) -> Vec<SourceRead> {
+    let once = |mut seen: Vec<SourceRead>| {
         seen.sort();
         seen.dedup();
         seen
     };
-    let places = once(reads.iter().map(|seen| Seen { into: seen.into.clone(), ..Seen::new(&seen.path) }).collect());
+    let places =
+        once(reads.iter().map(|seen| SourceRead { into: seen.into.clone(), ..SourceRead::new(&seen.path) }).collect());
     if places.len() <= SOURCES {
         return places;
     }
     let top = |path: &str| path.split('/').next().unwrap_or_default().to_owned();
-    once(places.iter().map(|seen| Seen::new(top(&seen.path))).collect())
+    once(places.iter().map(|seen| SourceRead::new(top(&seen.path))).collect())
 }
 
 /// Returns a path in full: `n/`, `c/` and `t/` are those of the agent and the session. Without an agent it stays.
-pub fn physical(path: &str, agent: &str, session: &str) -> String {
+pub fn full_path(path: &str, agent: &str, session: &str) -> String {
     let path = path.trim_matches('/');
     if agent.is_empty() {
         return path.to_owned();
@@ -173,16 +174,21 @@ mod tests {
 
     #[test]
     fn reads_of_a_text_that_is_handed_on_are_bounded() {
-        let read = |at: usize| Seen { version: Some(3), allowed: Some("x".into()), ..Seen::new(format!("w/{at}")) };
-        let reads: Vec<Seen> = [1, 2, 1].map(read).into();
-        assert_eq!(sources(&reads), [Seen::new("w/1"), Seen::new("w/2")]);
-        let many: Vec<Seen> = (0..1_000).map(read).collect();
-        assert_eq!(sources(&many), [Seen::new("w")], "and `w/7` overlaps it");
+        let read = |at: usize| SourceRead {
+            version: Some(3),
+            allowed: Some("x".into()),
+            ..SourceRead::new(format!("w/{at}"))
+        };
+        let reads: Vec<SourceRead> = [1, 2, 1].map(read).into();
+        assert_eq!(reads_to_hand_on(&reads), [SourceRead::new("w/1"), SourceRead::new("w/2")]);
+        let many: Vec<SourceRead> = (0..1_000).map(read).collect();
+        assert_eq!(reads_to_hand_on(&many), [SourceRead::new("w")], "and `w/7` overlaps it");
     }
 
     #[test]
     fn a_path_has_the_copies_that_were_made_of_it() {
-        let read = |path: &str, into: Option<&str>| Seen { into: into.map(str::to_owned), ..Seen::new(path) };
+        let read =
+            |path: &str, into: Option<&str>| SourceRead { into: into.map(str::to_owned), ..SourceRead::new(path) };
         let reads = [read("w/a", Some("w/b")), read("w/b/1", Some("w/c")), read("w/d", Some("w/e")), read("w/b", None)];
         let copies = |path, most| with_copies(path, &reads, most);
         assert_eq!(copies("w/a/x", 9), (PathSet::from_iter(["w/a/x", "w/b", "w/c"]), false));
@@ -192,9 +198,9 @@ mod tests {
 
     #[test]
     fn copies_of_a_path_are_bounded_and_more_are_told() {
-        let reads: Vec<Seen> = (0..100)
+        let reads: Vec<SourceRead> = (0..100)
             .flat_map(|n| [("w/a".to_owned(), "w/b".to_owned()), ("w/b".to_owned(), format!("w/a/x{n}"))])
-            .map(|(from, into)| Seen { into: Some(into), ..Seen::new(from) })
+            .map(|(from, into)| SourceRead { into: Some(into), ..SourceRead::new(from) })
             .collect();
         let (places, is_cut) = with_copies("w/a", &reads, 10);
         assert!(is_cut && places.len() == 11, "{places:?}");
@@ -209,7 +215,7 @@ mod tests {
         for asked in ["w", "w/a", "w/a/", "w/a/x", "w/a/z", "w/a-b", "w/a-", "w/ab", "j/1", "j/10", "g/k/n/1", "", "x"]
         {
             let expected: BTreeSet<&str> = paths.into_iter().filter(|path| overlap(asked, path)).collect();
-            assert_eq!(set.overlapping(asked).collect::<BTreeSet<_>>(), expected, "{asked}");
+            assert_eq!(set.find_overlapping(asked).collect::<BTreeSet<_>>(), expected, "{asked}");
             assert_eq!(set.overlaps(asked), !expected.is_empty(), "{asked}");
         }
     }

@@ -10,8 +10,8 @@
 //! The record of an open call is stored beside the session whose turn makes it, so that the end of the session doesn't
 //! remove it.
 
-use crate::ids::{EventId, IdOf, JobId, Owner, SessionKey};
-use crate::kept::KeptKeys;
+use crate::ids::{EventId, JobId, Owner, SessionKey, VenueIdSubject};
+use crate::kept::UnknownFields;
 use crate::time::Millis;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -43,16 +43,16 @@ pub struct UnknownOutcome {
     pub at: Millis,
     /// Finding of a person.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub settled: Option<Settlement>,
+    pub settled: Option<OutcomeSettlement>,
     /// Fields that a newer build wrote.
     #[serde(flatten)]
-    pub kept: KeptKeys,
+    pub kept: UnknownFields,
 }
 
 impl UnknownOutcome {
     /// Makes the unsettled entry of an operation, without job, call and caller.
     pub fn new(id: JobId, operation: impl Into<String>, at: Millis) -> Self {
-        let (operation, kept) = (operation.into(), KeptKeys::default());
+        let (operation, kept) = (operation.into(), UnknownFields::default());
         Self { id, job: None, operation, call: None, caller: None, at, settled: None, kept }
     }
 }
@@ -70,7 +70,7 @@ pub struct OpenCall {
     pub repeatable: bool,
     /// Fields that a newer build wrote.
     #[serde(flatten)]
-    pub kept: KeptKeys,
+    pub kept: UnknownFields,
 }
 
 /// Maker of a call that has begun.
@@ -152,7 +152,7 @@ pub struct UnknownCall {
 /// Finding of a person about a call.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Settlement {
+pub struct OutcomeSettlement {
     /// Whether the call took effect.
     pub done: bool,
     /// Result of the call, if the person knows it.
@@ -167,7 +167,7 @@ pub struct Settlement {
     pub at: Millis,
 }
 
-impl Settlement {
+impl OutcomeSettlement {
     /// Whether two findings are equal, apart from their author and time.
     pub fn agrees_with(&self, other: &Self) -> bool {
         (self.done, &self.result, &self.note) == (other.done, &other.result, &other.note)
@@ -188,12 +188,16 @@ pub struct CallPosition {
 /// Returns the id of an unknown outcome; it is the same each time that the outcome is recorded.
 pub fn outcome_id(venue_key: &[u8], owner: &Owner, session: &SessionKey, at: CallPosition) -> JobId {
     let CallPosition { turn, start, index: call } = at;
-    JobId::derive(venue_key, owner, &EventId::of_venue(venue_key, IdOf::Outcome { owner, session, turn, call, start }))
+    JobId::derive(
+        venue_key,
+        owner,
+        &EventId::of_venue(venue_key, VenueIdSubject::Outcome { owner, session, turn, call, start }),
+    )
 }
 
 /// Returns the id that older builds gave it, without the start of the turn.
-pub fn outcome_id_of_old(venue_key: &[u8], owner: &Owner, session: &SessionKey, at: CallPosition) -> JobId {
-    let place = IdOf::Call { owner, session, turn: at.turn, call: at.index, instance: None, start: None };
+pub fn legacy_outcome_id(venue_key: &[u8], owner: &Owner, session: &SessionKey, at: CallPosition) -> JobId {
+    let place = VenueIdSubject::Call { owner, session, turn: at.turn, call: at.index, instance: None, start: None };
     JobId::derive(venue_key, owner, &EventId::of_venue(venue_key, place))
 }
 
@@ -202,8 +206,14 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    fn settlement(done: bool, result: Option<Value>, note: Option<&str>, by: &str) -> Settlement {
-        Settlement { done, result, note: note.map(str::to_owned), by: by.to_owned(), at: Millis(by.len() as u64) }
+    fn settlement(done: bool, result: Option<Value>, note: Option<&str>, by: &str) -> OutcomeSettlement {
+        OutcomeSettlement {
+            done,
+            result,
+            note: note.map(str::to_owned),
+            by: by.to_owned(),
+            at: Millis(by.len() as u64),
+        }
     }
 
     #[test]
@@ -246,7 +256,7 @@ mod tests {
         let id = outcome_id(b"k", &owner, &key, CallPosition { turn: 3, start: Millis(1), index: 0 });
         let listed = UnknownOutcome::new(id, "v/ops/http/post", Millis(5));
         let maker = CallMaker::Turn { number: 3, epoch: 7 };
-        let once = OpenCall { listed, maker, repeatable: false, kept: KeptKeys::default() };
+        let once = OpenCall { listed, maker, repeatable: false, kept: UnknownFields::default() };
         let again = OpenCall { repeatable: true, ..once.clone() };
         let running =
             CallerSession { version: 2, epoch: 7, lease_until: Some(Millis(20)), is_recorded: false, may_resume: true };

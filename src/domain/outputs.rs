@@ -1,12 +1,12 @@
 //! Typed outputs: the schema of a task's result, from its agent's `outputs` or the request's own `responseSchema`.
 
 use crate::limits::SCHEMA_ERRORS;
-use crate::schema::misfits;
+use crate::schema::find_misfits;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 /// Number of misfits that a model gets at once.
-const TOLD: usize = 5;
+const SHOWN_MISFITS: usize = 5;
 
 /// Types of the results of an agent's tasks.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
@@ -50,12 +50,12 @@ pub fn check(schema: &Value) -> Result<(), String> {
     if !schema.is_object() {
         return Err(format!("expected a JSON Schema as a map, got {schema}"));
     }
-    misfits(schema, &Value::Null, 1).map(|_| ()).map_err(|error| error.to_string())
+    find_misfits(schema, &Value::Null, 1).map(|_| ()).map_err(|error| error.to_string())
 }
 
 /// Returns what is wrong with a value, for the model that gave it; `None` if it fits.
-pub fn wrong(schema: &Value, value: &Value) -> Option<String> {
-    let (found, more) = match misfits(schema, value, TOLD.min(SCHEMA_ERRORS)) {
+pub fn misfit_text(schema: &Value, value: &Value) -> Option<String> {
+    let (found, more) = match find_misfits(schema, value, SHOWN_MISFITS.min(SCHEMA_ERRORS)) {
         Ok(found) => found,
         Err(error) => return Some(error.to_string()),
     };
@@ -75,12 +75,12 @@ pub fn input(schema: &Value) -> Value {
     if is_map(schema) {
         return schema.clone();
     }
-    wrapped(schema)
+    wrap_schema(schema)
 }
 
 /// Returns the schema of a map with the value as its `result`. Shared definitions move to the top, where references
 /// look for them.
-pub fn wrapped(schema: &Value) -> Value {
+pub fn wrap_schema(schema: &Value) -> Value {
     let mut inner = schema.clone();
     let mut outer = json!({"type": "object", "properties": {}, "required": ["result"]});
     for key in ["$defs", "definitions"] {
@@ -120,7 +120,7 @@ mod tests {
             (json!({}), Some("\"total\" is a required property")),
             (json!("text"), Some("\"text\" is not of type \"object\"")),
         ] {
-            assert_eq!(wrong(&schema, &given).as_deref(), expected, "{given}");
+            assert_eq!(misfit_text(&schema, &given).as_deref(), expected, "{given}");
         }
     }
 
@@ -138,8 +138,8 @@ mod tests {
     #[test]
     fn references_lead_to_the_same_place_inside_the_map() {
         let list = json!({"type": "array", "items": {"$ref": "#/$defs/item"}, "$defs": {"item": {"type": "integer"}}});
-        assert_eq!(wrong(&input(&list), &json!({"result": [1]})), None);
-        assert!(wrong(&input(&list), &json!({"result": ["x"]})).unwrap().contains("at `/result/0`"));
+        assert_eq!(misfit_text(&input(&list), &json!({"result": [1]})), None);
+        assert!(misfit_text(&input(&list), &json!({"result": ["x"]})).unwrap().contains("at `/result/0`"));
     }
 
     #[test]

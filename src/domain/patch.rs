@@ -38,7 +38,7 @@ impl TryFrom<Value> for Selector {
         let keys: Result<Vec<String>, String> = match selector {
             Value::String(text) if text.is_empty() => Ok(Vec::new()),
             Value::String(text) => match text.strip_prefix('/') {
-                Some(pointer) => pointer.split('/').map(unescaped).collect(),
+                Some(pointer) => pointer.split('/').map(unescape_key).collect(),
                 None => Ok(text.trim_end_matches('/').split('/').map(str::to_owned).collect()),
             },
             Value::Array(keys) => {
@@ -57,12 +57,12 @@ impl TryFrom<Value> for Selector {
 
 impl Selector {
     /// Returns the selected part of a value.
-    pub fn of<'v>(&self, value: &'v Value) -> Option<&'v Value> {
+    pub fn select<'v>(&self, value: &'v Value) -> Option<&'v Value> {
         value::get(value, &self.0)
     }
 }
 
-fn unescaped(key: &str) -> Result<String, String> {
+fn unescape_key(key: &str) -> Result<String, String> {
     let mut out = String::with_capacity(key.len());
     let mut parts = key.split('~');
     out.push_str(parts.next().unwrap_or_default());
@@ -134,7 +134,7 @@ mod tests {
             (json!("foo/2"), None),
             (json!("lines/-"), None),
         ] {
-            let found = Selector::try_from(selector.clone()).unwrap().of(&value).cloned();
+            let found = Selector::try_from(selector.clone()).unwrap().select(&value).cloned();
             assert_eq!(found, expected, "{selector}");
         }
         for (selector, part) in [

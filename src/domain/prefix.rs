@@ -74,7 +74,7 @@ pub struct StablePrefix {
 
 /// A prompt whose pieces of context have no places yet.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Unplaced {
+pub struct UnplacedPrompt {
     /// Same hash as [`StablePrefix::basis`].
     pub basis: String,
     /// Same number as [`StablePrefix::from`].
@@ -88,8 +88,8 @@ pub struct Unplaced {
 impl StablePrefix {
     /// Returns the stable prefix of the next prompt. Pieces keep their places as long as the front stays the same; when
     /// the front changes, all pieces that haven't changed after the last prompt move to it.
-    pub fn next(before: Option<&Self>, now: Unplaced, is_shown: impl Fn(u64) -> bool) -> Self {
-        let Unplaced { basis, from, turn, pieces } = now;
+    pub fn next(before: Option<&Self>, now: UnplacedPrompt, is_shown: impl Fn(u64) -> bool) -> Self {
+        let UnplacedPrompt { basis, from, turn, pieces } = now;
         let hash_of = |key: &str| pieces.iter().find(|(known, _)| known == key).map(|(_, hash)| hash);
         let stands = |(key, piece): (&String, &PlacedPiece)| match piece.place {
             PiecePlace::Front => hash_of(key) == Some(&piece.hash),
@@ -119,7 +119,7 @@ impl StablePrefix {
     }
 
     /// Returns the place of a piece; the tail for an unknown one.
-    pub fn place(&self, key: &str) -> PiecePlace {
+    pub fn place_of(&self, key: &str) -> PiecePlace {
         self.pieces.get(key).map_or(PiecePlace::Tail, |piece| piece.place)
     }
 }
@@ -128,13 +128,13 @@ impl StablePrefix {
 mod tests {
     use super::*;
 
-    fn prompt(turn: u64, basis: &str, from: u64, pieces: &str) -> Unplaced {
+    fn prompt(turn: u64, basis: &str, from: u64, pieces: &str) -> UnplacedPrompt {
         let piece = |word: &str| {
             let (key, hash) = word.split_at(1);
             (key.to_owned(), hash.to_owned())
         };
         let pieces = pieces.split_whitespace().map(piece).collect();
-        Unplaced { basis: basis.into(), from, turn, pieces }
+        UnplacedPrompt { basis: basis.into(), from, turn, pieces }
     }
 
     /// Places after these prompts, each of one turn: `a` key, `1` hash.

@@ -18,16 +18,16 @@ pub enum Priority {
 /// A number that is no priority.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("expected -1 (behind the others), 0 or 1 (before them), got {0}")]
-pub struct NoPriority(i64);
+pub struct PriorityError(i64);
 
 impl TryFrom<i64> for Priority {
-    type Error = NoPriority;
-    fn try_from(number: i64) -> Result<Self, NoPriority> {
+    type Error = PriorityError;
+    fn try_from(number: i64) -> Result<Self, PriorityError> {
         match number {
             -1 => Ok(Self::Low),
             0 => Ok(Self::Normal),
             1 => Ok(Self::High),
-            other => Err(NoPriority(other)),
+            other => Err(PriorityError(other)),
         }
     }
 }
@@ -58,9 +58,9 @@ impl Priority {
 }
 
 /// Prefix of the sort key of a task of high priority. The stores know it.
-pub const HIGH: &str = "25-";
+pub const HIGH_PREFIX: &str = "25-";
 /// Prefix of the sort key of a task of low priority. The stores know it.
-pub const LOW: &str = "4-";
+pub const LOW_PREFIX: &str = "4-";
 
 #[cfg(test)]
 mod tests {
@@ -81,7 +81,7 @@ mod tests {
             (json!(true), None),
             (json!(null), None),
         ] {
-            assert_eq!(decode::typed::<Priority>(said.clone()).ok(), expected, "{said}");
+            assert_eq!(decode::into_type::<Priority>(said.clone()).ok(), expected, "{said}");
             assert_eq!(said.to_string().parse::<Priority>().ok(), expected, "{said}");
         }
         assert_eq!(serde_json::to_value(Priority::Low).unwrap(), json!(-1));

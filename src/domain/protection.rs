@@ -21,7 +21,7 @@ pub struct ProtectionRecord {
     /// Time of the store's acknowledgement.
     pub at: Millis,
     /// State that is restored.
-    pub what: Protection,
+    pub what: ProtectedState,
     /// Code under the venue's key, see [`VenueMac`].
     #[serde(default)]
     pub mac: String,
@@ -44,7 +44,7 @@ impl VenueMac for ProtectionRecord {
 
 impl ProtectionRecord {
     /// Makes a record with the code under this key.
-    pub fn sealed(owner: Owner, at: Millis, what: Protection, key: &[u8]) -> Self {
+    pub fn seal_new(owner: Owner, at: Millis, what: ProtectedState, key: &[u8]) -> Self {
         Self { owner, at, what, mac: String::new() }.seal(key)
     }
 
@@ -57,7 +57,7 @@ impl ProtectionRecord {
 /// States that are restored. Texts are as the store has them.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub enum Protection {
+pub enum ProtectedState {
     /// A document at this version; without a value it is deleted.
     Document {
         /// Key of the document.
@@ -105,7 +105,7 @@ pub enum Protection {
 const LOST_RESULT: &str = "the store lost its last seconds, and with them what this job returned, which was too large for \
                            the queue; it had ended, and isn't run again";
 
-impl Protection {
+impl ProtectedState {
     /// Whether a message of the queue can hold a record of it.
     pub fn fits_message(&self) -> bool {
         serde_json::to_vec(self).is_ok_and(|text| text.len() <= PROTECTION_BYTES)
@@ -159,7 +159,7 @@ impl Protection {
 }
 
 /// Writes the state in words, with the name that operators know.
-impl Display for Protection {
+impl Display for ProtectedState {
     fn fmt(&self, f: &mut Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Document { key, value: Some(_), .. } => write!(f, "`{key}` was written"),
@@ -175,9 +175,9 @@ impl Display for Protection {
 /// Returns the text of an account with the larger amounts of the store's and the queue's. `None` if the store's has
 /// them already, or if one of them can't be read.
 pub fn larger_account(store: Option<&[u8]>, queue: &[u8]) -> Option<String> {
-    let queue: Value = decode::stored(queue).ok()?;
+    let queue: Value = decode::read_stored(queue).ok()?;
     let Some(store) = store else { return Some(queue.to_string()) };
-    let store: Value = decode::stored(store).ok()?;
+    let store: Value = decode::read_stored(store).ok()?;
     let since = |account: &Value| account["since"].as_u64().unwrap_or_default();
     let merged = match since(&store).cmp(&since(&queue)) {
         std::cmp::Ordering::Less => queue,
@@ -216,13 +216,13 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    fn document(key: &str) -> Protection {
-        Protection::Document { key: key.to_owned(), version: 1, value: Some("{}".to_owned()) }
+    fn document(key: &str) -> ProtectedState {
+        ProtectedState::Document { key: key.to_owned(), version: 1, value: Some("{}".to_owned()) }
     }
 
     #[test]
     fn an_end_that_fits_no_message_is_kept_without_its_output() {
-        let end = |bytes: usize| Protection::End {
+        let end = |bytes: usize| ProtectedState::End {
             session: "a/b".to_owned(),
             job: JobId::new(&"0f".repeat(16)).unwrap(),
             status: JobStatus::Complete,
@@ -236,7 +236,7 @@ mod tests {
         let lean = end(bytes).without_output();
         assert!(lean.fits_message());
         assert_eq!(lean.name(), end(1).name());
-        let Protection::End { status, result, outbox, .. } = lean else { panic!("it is another kind") };
+        let ProtectedState::End { status, result, outbox, .. } = lean else { panic!("it is another kind") };
         let result: JobResult = serde_json::from_str(&result).unwrap();
         assert_eq!((status, result.status, outbox.len()), (JobStatus::Complete, JobStatus::Complete, 0));
         assert!(result.error.unwrap().contains("isn't run again"));
@@ -275,8 +275,8 @@ mod tests {
     #[test]
     fn records_of_the_same_thing_have_the_same_name() {
         let job = JobId::new(&"0f".repeat(16)).unwrap();
-        let hold = |paused| Protection::Hold { session: "a/b".to_owned(), job: job.clone(), paused };
-        let deleted = Protection::Document { key: "s/KEY".to_owned(), version: 2, value: None };
+        let hold = |paused| ProtectedState::Hold { session: "a/b".to_owned(), job: job.clone(), paused };
+        let deleted = ProtectedState::Document { key: "s/KEY".to_owned(), version: 2, value: None };
         assert!(deleted.expires());
         assert_eq!(deleted.name(), document("s/KEY").name());
         assert_eq!(hold(true).name(), hold(false).name());

@@ -11,7 +11,7 @@ use std::ops::Add;
 /// A number for each kind that is counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub struct Counts<T: Default> {
+pub struct QuotaCounts<T: Default> {
     /// Documents: values in the lattice, agents, parts of assets, records of jobs and turns.
     pub documents: T,
     /// Bytes of documents with their keys, of the states of sessions, and of events in mailboxes.
@@ -26,13 +26,13 @@ pub struct Counts<T: Default> {
 pub const MOST: u64 = 1 << 50;
 
 /// Amounts that an owner keeps.
-pub type QuotaUsage = Counts<u64>;
+pub type QuotaUsage = QuotaCounts<u64>;
 
 /// Amounts that an owner may keep at most; 0 = any number.
-pub type Quota = Counts<u64>;
+pub type Quota = QuotaCounts<u64>;
 
 /// Limits that operators set for one owner; `None` = the venue's general limit.
-pub type Own = Counts<Option<u64>>;
+pub type OwnLimits = QuotaCounts<Option<u64>>;
 
 /// Kind of things that are counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -49,7 +49,7 @@ pub enum QuotaKind {
 
 /// A quota that has no room for something.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Over {
+pub struct QuotaExceeded {
     /// Kind of the reached limit.
     pub kind: QuotaKind,
     /// Amount that is kept.
@@ -75,7 +75,7 @@ impl QuotaKind {
     }
 
     /// Returns what makes room, in words.
-    const fn freed_by(self) -> &'static str {
+    const fn advice(self) -> &'static str {
         match self {
             Self::Documents | Self::Bytes => "delete values, agents or ended jobs that aren't needed",
             Self::Sessions => "delete sessions that aren't needed, or name one session for many requests",
@@ -84,10 +84,10 @@ impl QuotaKind {
     }
 }
 
-impl Display for Over {
+impl Display for QuotaExceeded {
     fn fmt(&self, f: &mut Formatter<'_>) -> std::fmt::Result {
         let Self { kind, used, adds, allowed } = self;
-        let (name, freed) = (kind.as_str(), kind.freed_by());
+        let (name, freed) = (kind.as_str(), kind.advice());
         write!(
             f,
             "QUOTA_EXCEEDED: this owner's quota of {name} is {allowed}, {used} are used and {adds} would come to it; \
@@ -96,7 +96,7 @@ impl Display for Over {
     }
 }
 
-impl<T: Default + Copy> Counts<T> {
+impl<T: Default + Copy> QuotaCounts<T> {
     /// Returns the number of one kind.
     pub const fn get(&self, kind: QuotaKind) -> T {
         match kind {
@@ -108,7 +108,7 @@ impl<T: Default + Copy> Counts<T> {
     }
 
     /// Makes the number of each kind by a function.
-    pub fn by(of: impl Fn(QuotaKind) -> T) -> Self {
+    pub fn from_fn(of: impl Fn(QuotaKind) -> T) -> Self {
         Self {
             documents: of(QuotaKind::Documents),
             bytes: of(QuotaKind::Bytes),
@@ -118,10 +118,10 @@ impl<T: Default + Copy> Counts<T> {
     }
 }
 
-impl<T: Default + Copy + Add<Output = T>> Add for Counts<T> {
+impl<T: Default + Copy + Add<Output = T>> Add for QuotaCounts<T> {
     type Output = Self;
     fn add(self, more: Self) -> Self {
-        Self::by(|kind| self.get(kind) + more.get(kind))
+        Self::from_fn(|kind| self.get(kind) + more.get(kind))
     }
 }
 
@@ -133,16 +133,16 @@ impl Quota {
 
     /// Returns this quota with the limits that operators set for one owner.
     #[must_use]
-    pub fn of_owner(self, own: Own) -> Self {
-        Self::by(|kind| own.get(kind).unwrap_or(self.get(kind)))
+    pub fn with_own(self, own: OwnLimits) -> Self {
+        Self::from_fn(|kind| own.get(kind).unwrap_or(self.get(kind)))
     }
 
     /// Checks that `adds` has room besides `used`. Nothing always has room.
-    pub fn admits(&self, used: &QuotaUsage, adds: &QuotaUsage) -> Result<(), Over> {
+    pub fn check_room(&self, used: &QuotaUsage, adds: &QuotaUsage) -> Result<(), QuotaExceeded> {
         for kind in QuotaKind::ALL {
             let (used, adds, allowed) = (used.get(kind), adds.get(kind), self.get(kind));
             if allowed > 0 && adds > 0 && used.saturating_add(adds) > allowed {
-                return Err(Over { kind, used, adds, allowed });
+                return Err(QuotaExceeded { kind, used, adds, allowed });
             }
         }
         Ok(())
@@ -155,7 +155,7 @@ pub struct QuotaSettings {
     /// Number of documents; 0 = any number.
     pub documents: u64,
     /// Bytes of all documents.
-    pub bytes: Bytes,
+    pub bytes: ByteLimit,
     /// Number of sessions; 0 = any number.
     pub sessions: u64,
     /// Number of jobs; 0 = any number.
@@ -164,20 +164,20 @@ pub struct QuotaSettings {
 
 /// A number of bytes, or a percentage of the store's limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Bytes {
+pub enum ByteLimit {
     /// Number of bytes; 0 = any number.
     Number(u64),
     /// Percentage of the store's limit; any number in a store without one.
     Share(u64),
 }
 
-impl Default for Bytes {
+impl Default for ByteLimit {
     fn default() -> Self {
         Self::Number(0)
     }
 }
 
-impl Bytes {
+impl ByteLimit {
     /// Reads `1073741824` and `25%`.
     pub fn parse(text: &str) -> Option<Self> {
         let number = |text: &str| text.bytes().all(|c| c.is_ascii_digit()).then(|| text.parse().ok()).flatten();
@@ -190,18 +190,18 @@ impl Bytes {
 
 impl QuotaSettings {
     /// Returns the quota in a store with this limit in bytes.
-    pub fn of(&self, limit: Option<u64>) -> Quota {
+    pub fn for_store(&self, limit: Option<u64>) -> Quota {
         let Self { documents, bytes, sessions, jobs } = *self;
         let bytes = match bytes {
-            Bytes::Number(bytes) => bytes,
+            ByteLimit::Number(bytes) => bytes,
             // A limit of 0 would mean any number.
-            Bytes::Share(share) => limit.map_or(0, |limit| (limit / 100).saturating_mul(share).max(1)),
+            ByteLimit::Share(share) => limit.map_or(0, |limit| (limit / 100).saturating_mul(share).max(1)),
         };
-        Counts { documents, bytes, sessions, jobs }
+        QuotaCounts { documents, bytes, sessions, jobs }
     }
 }
 
-impl Own {
+impl OwnLimits {
     /// Returns the stored line: numbers in the order of [`QuotaKind::ALL`], `-` for the venue's limit. The stores read
     /// it themselves.
     pub fn encode(&self) -> String {
@@ -218,15 +218,15 @@ impl Own {
                 "-" => None,
                 number => Some(number.parse().ok()?),
             };
-            *found.at(kind) = limit;
+            *found.get_mut(kind) = limit;
         }
         words.next().is_none().then_some(found)
     }
 }
 
-impl<T: Default> Counts<T> {
+impl<T: Default> QuotaCounts<T> {
     /// Returns the number of one kind for changes.
-    pub const fn at(&mut self, kind: QuotaKind) -> &mut T {
+    pub const fn get_mut(&mut self, kind: QuotaKind) -> &mut T {
         match kind {
             QuotaKind::Documents => &mut self.documents,
             QuotaKind::Bytes => &mut self.bytes,
@@ -243,10 +243,10 @@ mod tests {
     #[test]
     fn bytes_are_a_number_or_a_share_of_the_stores_limit() {
         for (text, expected) in [
-            ("0", Some(Bytes::Number(0))),
-            ("1024", Some(Bytes::Number(1024))),
-            ("25%", Some(Bytes::Share(25))),
-            ("100%", Some(Bytes::Share(100))),
+            ("0", Some(ByteLimit::Number(0))),
+            ("1024", Some(ByteLimit::Number(1024))),
+            ("25%", Some(ByteLimit::Share(25))),
+            ("100%", Some(ByteLimit::Share(100))),
             ("0%", None),
             ("101%", None),
             ("-1", None),
@@ -256,22 +256,22 @@ mod tests {
             ("%", None),
             ("18446744073709551615", None),
         ] {
-            assert_eq!(Bytes::parse(text), expected, "{text}");
+            assert_eq!(ByteLimit::parse(text), expected, "{text}");
         }
         for (bytes, limit, expected) in [
-            (Bytes::Share(25), Some(1000), 250),
-            (Bytes::Share(25), None, 0),
-            (Bytes::Share(1), Some(5), 1),
-            (Bytes::Number(7), Some(1000), 7),
-            (Bytes::Share(100), Some(u64::MAX), u64::MAX / 100 * 100),
+            (ByteLimit::Share(25), Some(1000), 250),
+            (ByteLimit::Share(25), None, 0),
+            (ByteLimit::Share(1), Some(5), 1),
+            (ByteLimit::Number(7), Some(1000), 7),
+            (ByteLimit::Share(100), Some(u64::MAX), u64::MAX / 100 * 100),
         ] {
             let settings = QuotaSettings { bytes, jobs: 9, ..QuotaSettings::default() };
-            assert_eq!(settings.of(limit), counts(0, expected, 0, 9), "{bytes:?} of {limit:?}");
+            assert_eq!(settings.for_store(limit), counts(0, expected, 0, 9), "{bytes:?} of {limit:?}");
         }
     }
 
     const fn counts(documents: u64, bytes: u64, sessions: u64, jobs: u64) -> QuotaUsage {
-        Counts { documents, bytes, sessions, jobs }
+        QuotaCounts { documents, bytes, sessions, jobs }
     }
 
     #[test]
@@ -289,27 +289,27 @@ mod tests {
             (counts(20, 50, 0, 9), counts(0, 5, 1, 0), None),
             (counts(u64::MAX, 0, 0, 0), counts(u64::MAX, 0, 0, 0), Some(QuotaKind::Documents)),
         ] {
-            let found = quota.admits(&used, &adds).err().map(|over| over.kind);
+            let found = quota.check_room(&used, &adds).err().map(|over| over.kind);
             assert_eq!(found, expected, "{used:?} {adds:?}");
-            assert_eq!(Quota::default().admits(&used, &adds), Ok(()));
+            assert_eq!(Quota::default().check_room(&used, &adds), Ok(()));
         }
     }
 
     #[test]
     fn an_owners_own_numbers_count_before_the_venues_and_lines_are_pinned() {
-        let own = Own { documents: Some(5), bytes: None, sessions: Some(0), jobs: None };
+        let own = OwnLimits { documents: Some(5), bytes: None, sessions: Some(0), jobs: None };
         assert_eq!(own.encode(), "5 - 0 -");
-        assert_eq!(Own::decode(b"5 - 0 -"), Some(own));
+        assert_eq!(OwnLimits::decode(b"5 - 0 -"), Some(own));
         for damaged in ["5 - 0", "5 - 0 - -", "", "a - - -", "-1 - - -"] {
-            assert_eq!(Own::decode(damaged.as_bytes()), None, "{damaged}");
+            assert_eq!(OwnLimits::decode(damaged.as_bytes()), None, "{damaged}");
         }
-        assert_eq!(counts(1, 2, 3, 4).of_owner(own), counts(5, 2, 0, 4));
-        assert_eq!(Own::default().encode(), "- - - -");
+        assert_eq!(counts(1, 2, 3, 4).with_own(own), counts(5, 2, 0, 4));
+        assert_eq!(OwnLimits::default().encode(), "- - - -");
     }
 
     #[test]
     fn a_refusal_names_the_quota_what_is_used_and_what_to_do() {
-        let over = Over { kind: QuotaKind::Sessions, used: 9, adds: 1, allowed: 9 }.to_string();
+        let over = QuotaExceeded { kind: QuotaKind::Sessions, used: 9, adds: 1, allowed: 9 }.to_string();
         for part in ["QUOTA_EXCEEDED", "quota of sessions is 9", "9 are used", "delete", "operator", "--sessions"] {
             assert!(over.contains(part), "{part}: {over}");
         }

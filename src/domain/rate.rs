@@ -8,7 +8,7 @@
 mod turns;
 
 use crate::chat::ModelSettings;
-use crate::kept::KeptKeys;
+use crate::kept::UnknownFields;
 use crate::time::Millis;
 use crate::wait::WaitCause;
 use serde::{Deserialize, Serialize};
@@ -21,39 +21,39 @@ use turns::{PassedTurns, QueuePlace, last_of_most_frequent, owner_of, tenant_of}
 const MINUTE: u64 = 60_000_000;
 
 /// Microseconds ahead of now beyond which a booking was made by a worker with a wrong clock.
-const BOGUS: u64 = 15 * MINUTE;
+const MAX_AHEAD: u64 = 15 * MINUTE;
 
 /// Longest time until a call counts as lost; a later one was booked by a wrong clock, too.
-const LONGEST: Duration = Duration::from_hours(2);
+const MAX_CALL_TIME: Duration = Duration::from_hours(2);
 
 /// Pause of a call that waits for another to end and gets no wake: its worker may have died.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
 /// Number of calls that are woken when a call ends; further ones try again by themselves.
-const LINE: usize = 100;
+const LINE_LENGTH: usize = 100;
 
 /// Calls that hold tokens alone are scanned whenever their number is a multiple of this.
 const PRUNED: usize = 64;
 
 /// Delay after which a call that waits for tokens loses its place.
-const LATE: Duration = Duration::from_secs(15);
+const GRACE: Duration = Duration::from_secs(15);
 
 /// Delay up to which a late call gets its old place back: it may have waited for a slot.
-const REMEMBERED: Duration = Duration::from_mins(10);
+const PLACE_KEPT: Duration = Duration::from_mins(10);
 
 /// Longest pause of a waiting call: a cancelled one keeps its place no longer than this and [`LATE`].
 const LONGEST_PAUSE: Duration = Duration::from_mins(1);
 
 /// Number of calls that have a place among those that wait for tokens; further ones get none until one of these is
 /// made.
-const QUEUE: usize = 200;
+const QUEUE_LENGTH: usize = 200;
 
 /// Number of calls that are woken at most when one ends and releases tokens.
-const TOLD: usize = 4;
+const MAX_WOKEN: usize = 4;
 
 /// Limit of a provider, or of one of its models.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Limit {
+pub struct RateLimit {
     /// Scope of the limit: `provider`, for all of its models together, or `provider/name`.
     pub of: String,
     /// Number of calls at once.
@@ -76,7 +76,7 @@ pub struct Meter {
     tokens: u64,
     /// Calls that run, by id.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    running: BTreeMap<String, Running>,
+    running: BTreeMap<String, RunningCall>,
     /// Ids of the calls that wait for a call to end, the first one first.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     line: Vec<String>,
@@ -88,7 +88,7 @@ pub struct Meter {
     behind: Vec<WaitingCall>,
     /// Fields that a newer build wrote.
     #[serde(flatten)]
-    kept: KeptKeys,
+    kept: UnknownFields,
 }
 
 /// A call that waits for tokens: calls that have waited less leave room for it.
@@ -116,7 +116,7 @@ struct WaitingCall {
 
 /// A call that runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-struct Running {
+struct RunningCall {
     /// Time at which it counts as lost.
     until: Millis,
     /// Time that its own tokens reach, in microseconds.
@@ -157,7 +157,7 @@ impl WaitingCall {
 
 /// A call that has to wait.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Wait {
+pub struct RateWait {
     /// Time of the next try.
     pub until: Millis,
     /// Name of the limit in words.
@@ -168,7 +168,7 @@ pub struct Wait {
     pub cause: WaitCause,
 }
 
-impl fmt::Display for Limit {
+impl fmt::Display for RateLimit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.of)?;
         let (calls, tokens) = (self.concurrency.map(u64::from), self.tokens);
@@ -181,7 +181,7 @@ impl fmt::Display for Limit {
     }
 }
 
-impl Limit {
+impl RateLimit {
     /// Reads `openai:requests=500:tokens=200000, openai/gpt-4o:concurrency=10`.
     pub fn list(text: &str) -> Option<Vec<Self>> {
         let all: Vec<_> =
@@ -214,7 +214,7 @@ impl Limit {
 
     /// Whether a running call holds a part of it that is free when the call ends. Calls per minute are used up when
     /// they are booked.
-    pub const fn holds(&self) -> bool {
+    pub const fn is_held_while_running(&self) -> bool {
         self.concurrency.is_some() || self.tokens.is_some()
     }
 
@@ -222,31 +222,31 @@ impl Limit {
     fn prune(&self, meter: &mut Meter, now: Millis) {
         match (self.concurrency, self.tokens) {
             (Some(limit), _) if !is_full(meter.running.len(), limit) => {}
-            (Some(_), _) | (None, None) => meter.running.retain(|_, running| counts(running.until, now)),
+            (Some(_), _) | (None, None) => meter.running.retain(|_, running| is_current(running.until, now)),
             (None, Some(_)) if !meter.running.len().is_multiple_of(PRUNED) => {}
             // Time that has passed can't be given back.
-            (None, Some(_)) => meter.running.retain(|_, running| ahead(running.tokens, now) > 0),
+            (None, Some(_)) => meter.running.retain(|_, running| micros_ahead(running.tokens, now) > 0),
         }
     }
 
     /// Checks that one more call fits; the error says why it doesn't, and until when it waits.
-    fn check(&self, meter: &Meter, call: &RatedCall, place: QueuePlace<'_>, now: Millis) -> Result<(), Wait> {
+    fn check(&self, meter: &Meter, call: &RatedCall, place: QueuePlace<'_>, now: Millis) -> Result<(), RateWait> {
         let others = meter.running.len() - usize::from(meter.running.contains_key(&call.id));
         if let Some(limit) = self.concurrency
             && is_full(others, limit)
         {
             let reason = format!("rate limit of `{}`: {limit} calls at once", self.of);
             let cause = WaitCause::ProviderLimit;
-            return Err(Wait { until: now.plus(LOOK_AGAIN), reason, told: true, cause });
+            return Err(RateWait { until: now.plus(LOOK_AGAIN), reason, told: true, cause });
         }
-        let kept = meter.kept_for_earlier(place, now);
+        let kept = meter.reserved_before(place, now);
         let shares = [
             (self.requests.map(u64::from), meter.requests, 0, 1, "requests", false),
             (self.tokens, meter.tokens, kept, call.tokens, "tokens", true),
         ];
         for (limit, reached, kept, amount, what, told) in shares {
             let Some(limit) = limit else { continue };
-            let ahead = ahead(reached, now).saturating_add(kept);
+            let ahead = micros_ahead(reached, now).saturating_add(kept);
             // A call larger than a minute's worth was refused before, unless the limits were lowered meanwhile: then it
             // is made when nothing else runs, because it would never be otherwise.
             let over = ahead.saturating_add(share(amount, limit)).saturating_sub(MINUTE);
@@ -254,49 +254,49 @@ impl Limit {
                 let pause = Duration::from_micros(over.min(ahead)).min(LONGEST_PAUSE);
                 let reason = format!("rate limit of `{}`: {limit} {what} per minute", self.of);
                 let (until, cause) = (now.plus(pause.max(Duration::from_millis(1))), WaitCause::ProviderLimit);
-                return Err(Wait { until, reason, told, cause });
+                return Err(RateWait { until, reason, told, cause });
             }
         }
         Ok(())
     }
 
     /// Adds a call that has to wait for another to end to the line, or keeps its place there.
-    fn stand(&self, meter: &mut Meter, call: &RatedCall) {
+    fn join_line(&self, meter: &mut Meter, call: &RatedCall) {
         if self.concurrency.is_none() || meter.line.contains(&call.id) {
             return;
         }
-        if meter.line.len() >= LINE
+        if meter.line.len() >= LINE_LENGTH
             && let Some(at) = last_of_most_frequent(meter.line.iter().map(String::as_str), &call.id)
         {
             meter.line.remove(at);
         }
-        if meter.line.len() < LINE {
+        if meter.line.len() < LINE_LENGTH {
             meter.line.push(call.id.clone());
         }
     }
 
     /// Adds a call that has to wait for tokens to the queue, or keeps its place there, also if it now waits for
     /// something else.
-    fn queue(&self, meter: &mut Meter, call: &RatedCall, wait: &Wait, place: QueuePlace<'_>, now: Millis) {
+    fn queue(&self, meter: &mut Meter, call: &RatedCall, wait: &RateWait, place: QueuePlace<'_>, now: Millis) {
         let Some(limit) = self.tokens else { return };
         let share = share(call.tokens, limit);
-        let kept = meter.kept_for_earlier(place, now);
-        let is_short = ahead(meter.tokens, now).saturating_add(kept).saturating_add(share) > MINUTE;
+        let kept = meter.reserved_before(place, now);
+        let is_short = micros_ahead(meter.tokens, now).saturating_add(kept).saturating_add(share) > MINUTE;
         let mut queue = meter.take_queue(now);
         let known = queue.iter().position(|waiting| waiting.id == call.id);
         if let Some(known) = known {
             queue.remove(known);
         }
-        if queue.len() >= QUEUE {
-            let lost = queue.iter().rposition(|waiting| !counts(waiting.until, now));
+        if queue.len() >= QUEUE_LENGTH {
+            let lost = queue.iter().rposition(|waiting| !is_current(waiting.until, now));
             let ids = queue.iter().map(|waiting| waiting.id.as_str());
             if let Some(lost) = lost.or_else(|| last_of_most_frequent(ids, &call.id)) {
                 queue.remove(lost);
             }
         }
-        if known.is_some() || is_short && queue.len() < QUEUE {
+        if known.is_some() || is_short && queue.len() < QUEUE_LENGTH {
             let QueuePlace { tenant_turn, turn, since, .. } = place;
-            let (until, id) = (wait.until.plus(LATE), call.id.clone());
+            let (until, id) = (wait.until.plus(GRACE), call.id.clone());
             let own = WaitingCall { id, share, until, since, passed: turn, tenant_passed: tenant_turn, told: false };
             queue.insert(queue.partition_point(|other| other.queue_place() < place), own);
         }
@@ -318,13 +318,13 @@ impl Limit {
         }
         meter.line.retain(|id| *id != call.id);
         if let Some(limit) = self.requests {
-            meter.requests = micros(now) + ahead(meter.requests, now) + share(1, u64::from(limit));
+            meter.requests = micros(now) + micros_ahead(meter.requests, now) + share(1, u64::from(limit));
         }
         if let Some(limit) = self.tokens {
-            meter.tokens = micros(now) + ahead(meter.tokens, now) + share(call.tokens, limit);
+            meter.tokens = micros(now) + micros_ahead(meter.tokens, now) + share(call.tokens, limit);
         }
-        if self.holds() {
-            meter.running.insert(call.id.clone(), Running { until: call.until, tokens: meter.tokens });
+        if self.is_held_while_running() {
+            meter.running.insert(call.id.clone(), RunningCall { until: call.until, tokens: meter.tokens });
         }
     }
 
@@ -335,13 +335,13 @@ impl Limit {
         let Some(limit) = self.tokens else { return told };
         let (booked, used) = (share(call.tokens, limit), share(used, limit));
         if used > booked {
-            meter.tokens = micros(now) + ahead(meter.tokens, now) + (used - booked);
+            meter.tokens = micros(now) + micros_ahead(meter.tokens, now) + (used - booked);
         } else {
             // Time that has passed was held from others, and can't be given back.
-            let left = own.map_or(0, |own| ahead(own.tokens, now));
+            let left = own.map_or(0, |own| micros_ahead(own.tokens, now));
             meter.tokens = meter.tokens.saturating_sub((booked - used).min(left));
         }
-        told.extend(meter.tell_those_with_room(now));
+        told.extend(meter.wake_with_room(now));
         told
     }
 }
@@ -358,16 +358,16 @@ impl Meter {
     }
 
     /// Returns the share of a minute that is kept for waiting calls before this place, in microseconds.
-    fn kept_for_earlier(&self, place: QueuePlace<'_>, now: Millis) -> u64 {
+    fn reserved_before(&self, place: QueuePlace<'_>, now: Millis) -> u64 {
         let queue = self.first.iter().chain(&self.behind);
         let earlier = queue.filter(|other| other.id != place.id && other.queue_place() < place);
-        earlier.filter(|other| counts(other.until, now)).fold(0, |sum, other| sum.saturating_add(other.share))
+        earlier.filter(|other| is_current(other.until, now)).fold(0, |sum, other| sum.saturating_add(other.share))
     }
 
     /// Takes the calls that wait for tokens, the longest wait first, with those that lost their place not long ago.
     fn take_queue(&mut self, now: Millis) -> Vec<WaitingCall> {
         let mut queue: Vec<_> = self.first.take().into_iter().chain(std::mem::take(&mut self.behind)).collect();
-        queue.retain(|waiting| counts(waiting.until.plus(REMEMBERED), now));
+        queue.retain(|waiting| is_current(waiting.until.plus(PLACE_KEPT), now));
         queue
     }
 
@@ -378,15 +378,15 @@ impl Meter {
     }
 
     /// Returns the ids of the calls that have waited longest and for which tokens are free, each once.
-    fn tell_those_with_room(&mut self, now: Millis) -> Vec<String> {
+    fn wake_with_room(&mut self, now: Millis) -> Vec<String> {
         if self.first.is_none() {
             return Vec::new();
         }
-        let (mut queue, mut told, mut reached) = (self.take_queue(now), Vec::new(), ahead(self.tokens, now));
-        for waiting in queue.iter_mut().filter(|waiting| counts(waiting.until, now)) {
+        let (mut queue, mut told, mut reached) = (self.take_queue(now), Vec::new(), micros_ahead(self.tokens, now));
+        for waiting in queue.iter_mut().filter(|waiting| is_current(waiting.until, now)) {
             let before = reached;
             reached = reached.saturating_add(waiting.share);
-            if told.len() == TOLD || reached > MINUTE && before > 0 {
+            if told.len() == MAX_WOKEN || reached > MINUTE && before > 0 {
                 break;
             }
             if !waiting.told {
@@ -400,8 +400,8 @@ impl Meter {
 }
 
 /// Whether a time is not over, and was booked by a clock that can be right.
-fn counts(until: Millis, now: Millis) -> bool {
-    until > now && until.since(now) <= LONGEST
+fn is_current(until: Millis, now: Millis) -> bool {
+    until > now && until.elapsed_since(now) <= MAX_CALL_TIME
 }
 
 /// Whether `calls` calls are as many as may run at once.
@@ -410,9 +410,9 @@ fn is_full(calls: usize, limit: u32) -> bool {
 }
 
 /// Returns the microseconds by which a time is ahead of now.
-const fn ahead(reached: u64, now: Millis) -> u64 {
+const fn micros_ahead(reached: u64, now: Millis) -> u64 {
     let ahead = reached.saturating_sub(micros(now));
-    if ahead > BOGUS { 0 } else { ahead }
+    if ahead > MAX_AHEAD { 0 } else { ahead }
 }
 
 const fn micros(at: Millis) -> u64 {
@@ -427,7 +427,7 @@ const fn share(amount: u64, limit: u64) -> u64 {
 /// Returns the tokens that a call is booked with: of its prompt and its longest reply, or `guess` where the reply has
 /// no limit. An error if no minute has room for the call.
 pub fn reserve(
-    limits: &[Limit],
+    limits: &[RateLimit],
     model: &ModelSettings,
     prompt: u64,
     reply: Option<u64>,
@@ -449,7 +449,7 @@ pub fn reserve(
 }
 
 /// Books a call under all of its limits, or under none: then it gets a place among those that wait.
-pub fn book(limits: &[Limit], meters: &mut [Meter], call: &RatedCall, now: Millis) -> Result<(), Wait> {
+pub fn book(limits: &[RateLimit], meters: &mut [Meter], call: &RatedCall, now: Millis) -> Result<(), RateWait> {
     let pairs = || limits.iter().zip(0..);
     for (limit, at) in pairs() {
         limit.prune(&mut meters[at], now);
@@ -458,7 +458,7 @@ pub fn book(limits: &[Limit], meters: &mut [Meter], call: &RatedCall, now: Milli
     let waits = pairs().filter_map(|(limit, at)| limit.check(&meters[at], call, place, now).err());
     if let Some(longest) = waits.max_by_key(|wait| wait.until) {
         for (limit, at) in pairs() {
-            limit.stand(&mut meters[at], call);
+            limit.join_line(&mut meters[at], call);
             limit.queue(&mut meters[at], call, &longest, place, now);
         }
         return Err(longest);
@@ -472,7 +472,7 @@ pub fn book(limits: &[Limit], meters: &mut [Meter], call: &RatedCall, now: Milli
 /// Returns the place of a call. It is the same under all of its limits, so that no two calls wait for each other.
 fn find_queue_place<'c>(meters: &[Meter], call: &'c RatedCall, now: Millis) -> QueuePlace<'c> {
     let waiting = meters.iter().flat_map(|meter| meter.first.iter().chain(&meter.behind));
-    let own = waiting.filter(|waiting| waiting.id == call.id && counts(waiting.until.plus(REMEMBERED), now));
+    let own = waiting.filter(|waiting| waiting.id == call.id && is_current(waiting.until.plus(PLACE_KEPT), now));
     let (mut since, mut passed) = (None, PassedTurns::default());
     for waiting in own {
         since = since.into_iter().chain([waiting.since]).min();
@@ -486,12 +486,12 @@ fn find_queue_place<'c>(meters: &[Meter], call: &'c RatedCall, now: Millis) -> Q
 /// are not released at its end.
 pub fn renew(meters: &mut [Meter], id: &str, until: Millis) {
     for meter in meters {
-        meter.running.entry(id.to_owned()).or_insert(Running { until, tokens: 0 }).until = until;
+        meter.running.entry(id.to_owned()).or_insert(RunningCall { until, tokens: 0 }).until = until;
     }
 }
 
 /// Settles a call that has ended with so many tokens used; returns the ids of calls that may be made now.
-pub fn settle(limits: &[Limit], meters: &mut [Meter], call: &RatedCall, used: u64, now: Millis) -> Vec<String> {
+pub fn settle(limits: &[RateLimit], meters: &mut [Meter], call: &RatedCall, used: u64, now: Millis) -> Vec<String> {
     limits.iter().zip(meters).flat_map(|(limit, meter)| limit.settle(meter, call, used, now)).collect()
 }
 

@@ -4,15 +4,15 @@ use super::*;
 
 const NOW: Millis = Millis(1_000_000);
 
-fn limit(text: &str) -> Limit {
-    Limit::parse(text).unwrap()
+fn limit(text: &str) -> RateLimit {
+    RateLimit::parse(text).unwrap()
 }
 
 fn call(id: &str, tokens: u64) -> RatedCall {
     RatedCall { id: id.to_owned(), tokens, until: NOW.plus(Duration::from_mins(2)) }
 }
 
-fn booked(limit: &Limit, meter: &mut Meter, call: &RatedCall, now: Millis) -> Result<(), (u64, String)> {
+fn booked(limit: &RateLimit, meter: &mut Meter, call: &RatedCall, now: Millis) -> Result<(), (u64, String)> {
     book(std::slice::from_ref(limit), std::slice::from_mut(meter), call, now)
         .map_err(|wait| (wait.until.0 - now.0, wait.reason))
 }
@@ -22,7 +22,7 @@ fn limits_are_read_and_written_in_one_form() {
     for text in ["openai:requests=500:tokens=200000", "openai/gpt-4o:concurrency=10"] {
         assert_eq!(limit(text).to_string(), text);
     }
-    let both = Limit::list("openai:requests=500, openai/gpt-4o:concurrency=10").unwrap();
+    let both = RateLimit::list("openai:requests=500, openai/gpt-4o:concurrency=10").unwrap();
     let model = |provider: &str, name: &str| ModelSettings::new(provider, name);
     let covers = |model: &ModelSettings| both.iter().map(|limit| limit.covers(model)).collect::<Vec<_>>();
     assert_eq!(covers(&model("openai", "gpt-4o")), [true, true]);
@@ -31,7 +31,7 @@ fn limits_are_read_and_written_in_one_form() {
     for bad in
         ["openai", "openai:rpm=1", "openai:requests=0", ":requests=1", "a:requests=1,a:tokens=2", "a b:requests=1"]
     {
-        assert_eq!(Limit::list(bad), None, "{bad}");
+        assert_eq!(RateLimit::list(bad), None, "{bad}");
     }
 }
 
@@ -112,7 +112,7 @@ fn tokens_are_reserved_and_settled_with_what_was_used() {
 
 #[test]
 fn a_call_that_no_minute_has_room_for_is_refused() {
-    let limits = Limit::list("openai:tokens=1000, openai/gpt:tokens=600, openai/o:requests=1").unwrap();
+    let limits = RateLimit::list("openai:tokens=1000, openai/gpt:tokens=600, openai/o:requests=1").unwrap();
     let check = |name: &str, prompt, reply| {
         reserve(&limits, &ModelSettings::new("openai", name), prompt, reply, 500)
             .map_err(|said| said.split(':').next().unwrap_or_default().to_owned())
@@ -164,7 +164,7 @@ fn what_is_larger_than_a_minutes_worth_passes_although_others_come_all_the_time(
 }
 
 /// Makes calls as workers do, each tried again when its wait is over; ids in the order in which they were made.
-fn made(limits: &[Limit], calls: &[(u64, &str, u64)], until: Millis) -> Vec<(u64, String)> {
+fn made(limits: &[RateLimit], calls: &[(u64, &str, u64)], until: Millis) -> Vec<(u64, String)> {
     let mut meters = vec![Meter::default(); limits.len()];
     let mut due: Vec<_> = calls.iter().map(|(at, id, tokens)| (NOW.0 + at, (*id).to_owned(), *tokens)).collect();
     let mut made = Vec::new();
@@ -260,17 +260,17 @@ fn a_full_line_has_a_place_for_an_owner_that_has_none() {
     let limit = limit("openai:concurrency=1");
     let mut meter = Meter::default();
     assert_eq!(booked(&limit, &mut meter, &call("acme/ada/s/1", 1), NOW), Ok(()));
-    for n in 0..2 * LINE {
+    for n in 0..2 * LINE_LENGTH {
         assert!(booked(&limit, &mut meter, &call(&format!("acme/ada/s{n}/1"), 1), NOW).is_err());
     }
     assert!(booked(&limit, &mut meter, &call("bob/b/s/1", 1), NOW).is_err());
-    assert_eq!(meter.line.len(), LINE);
+    assert_eq!(meter.line.len(), LINE_LENGTH);
     let ended = call("acme/ada/s/1", 1);
     assert!(booked(&limit, &mut meter, &call("bob/b/s/2", 1), NOW).is_err());
     let told = settle(std::slice::from_ref(&limit), std::slice::from_mut(&mut meter), &ended, 1, NOW);
     assert_eq!(told, ["acme/ada/s0/1"], "nobody has one that runs: the first goes");
     assert_eq!(booked(&limit, &mut meter, &call("acme/ada/s0/1", 1), NOW), Ok(()));
-    meter.running.insert("acme/ada/x/1".to_owned(), Running { until: NOW.plus(LATE), tokens: 0 });
+    meter.running.insert("acme/ada/x/1".to_owned(), RunningCall { until: NOW.plus(GRACE), tokens: 0 });
     let told =
         settle(std::slice::from_ref(&limit), std::slice::from_mut(&mut meter), &call("acme/ada/s0/1", 1), 1, NOW);
     assert_eq!(told, ["bob/b/s/1"], "whose owner has the fewest that run");
@@ -308,11 +308,11 @@ fn whoever_waits_for_tokens_is_told_once_when_there_are_some() {
 fn places_are_bounded_and_lost_by_calls_that_do_not_come_again() {
     let (limit, mut meter) = (limit("openai:tokens=1000"), Meter::default());
     assert_eq!(booked(&limit, &mut meter, &call("a", 1_000), NOW), Ok(()));
-    for n in 0..QUEUE + 10 {
+    for n in 0..QUEUE_LENGTH + 10 {
         let (pause, _) = booked(&limit, &mut meter, &call(&format!("{n:04}"), 500), NOW).unwrap_err();
         assert!(pause <= 60_000, "{n}: {pause}");
     }
-    assert_eq!(meter.behind.len() + 1, QUEUE);
+    assert_eq!(meter.behind.len() + 1, QUEUE_LENGTH);
     let stored: Meter = serde_json::from_str(&serde_json::to_string(&meter).unwrap()).unwrap();
     assert_eq!(stored, meter);
     let later = NOW.plus(Duration::from_mins(2));
@@ -322,7 +322,7 @@ fn places_are_bounded_and_lost_by_calls_that_do_not_come_again() {
     for id in ["0-new", "0009"] {
         assert!(booked(&limit, &mut meter, &call(id, 1_000), later).is_err());
     }
-    let standing = meter.first.iter().chain(&meter.behind).filter(|other| counts(other.until, later));
+    let standing = meter.first.iter().chain(&meter.behind).filter(|other| is_current(other.until, later));
     assert_eq!(standing.map(|other| other.id.as_str()).collect::<Vec<_>>(), ["0009", "0-new"]);
     let much_later = later.plus(Duration::from_mins(12));
     late.until = much_later.plus(Duration::from_mins(2));
@@ -422,7 +422,7 @@ fn tokens_are_given_back_by_a_call_that_nobody_renews_and_what_has_passed_is_not
     assert_eq!(booked(&limit, &mut meter, &call("b", 10), later), Ok(()));
     settle(std::slice::from_ref(&limit), std::slice::from_mut(&mut meter), &long, 0, later);
     assert_eq!(booked(&limit, &mut meter, &call("c", 900), later), Ok(()), "none of its tokens were used");
-    let (tiny, mut meter) = (Limit { tokens: Some(1_000_000), ..limit }, Meter::default());
+    let (tiny, mut meter) = (RateLimit { tokens: Some(1_000_000), ..limit }, Meter::default());
     for n in 0..10_000_u64 {
         let now = NOW.plus(Duration::from_secs(n));
         assert_eq!(booked(&tiny, &mut meter, &call(&n.to_string(), 1), now), Ok(()));

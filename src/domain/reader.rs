@@ -8,19 +8,19 @@ use crate::session::WITHHELD;
 use serde_json::{Value, json};
 
 /// Keys of a job's record that hold input or output.
-const VEILED: [&str; 4] = ["input", "output", "error", "waiting"];
+const CONTENT_KEYS: [&str; 4] = ["input", "output", "error", "waiting"];
 
 /// Key of a record that says that parts are left out.
-pub const HIDDEN: &str = "hidden";
+pub const HIDDEN_KEY: &str = "hidden";
 
 /// Whether this part of a record is left out for a reader who sees only the status of a job.
-pub fn is_veiled(key: &str) -> bool {
-    VEILED.contains(&key)
+pub fn is_content_key(key: &str) -> bool {
+    CONTENT_KEYS.contains(&key)
 }
 
 /// A reader of jobs.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Reader {
+pub struct JobReader {
     /// Authority of the reader.
     pub authority: Authority,
     /// Mark by which the reader's own jobs are known.
@@ -31,47 +31,47 @@ pub struct Reader {
 
 /// Extent to which a reader sees a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum JobSight {
+pub enum JobVisibility {
     /// All of the record.
     Whole,
     /// Its existence and its status.
-    Veiled,
+    StatusOnly,
     /// Not even its existence.
     Nothing,
 }
 
-impl Reader {
+impl JobReader {
     /// Returns how much of a job the reader sees.
-    pub fn sees(&self, head: &JobHead) -> JobSight {
+    pub fn visibility(&self, head: &JobHead) -> JobVisibility {
         // A revocation also applies to the caller who requested the job.
         let asked = self.mark.is_some()
             && self.mark == head.principal
             && !self.authority.is_revoked(ResourcePath::job(&head.id));
         let own = self.authority.home().job.as_ref() == Some(&head.id);
         if self.operator || asked || own {
-            return JobSight::Whole;
+            return JobVisibility::Whole;
         }
         if self.authority.permits("crud/read", ResourcePath::job(&head.id)).is_err() {
-            return JobSight::Nothing;
+            return JobVisibility::Nothing;
         }
         // The bound of old jobs is unknown, so it counts as unlimited.
         let bound = head.authority().cloned().unwrap_or_default();
-        if self.authority.covers_reading(&bound) { JobSight::Whole } else { JobSight::Veiled }
+        if self.authority.covers_reading(&bound) { JobVisibility::Whole } else { JobVisibility::StatusOnly }
     }
 
     /// Whether the reader may read the records of this agent.
-    pub fn reads_agent(&self, agent: &AgentId) -> bool {
+    pub fn may_read_agent(&self, agent: &AgentId) -> bool {
         self.operator || self.authority.permits("crud/read", ResourcePath::agent(agent)).is_ok()
     }
 
     /// Returns a job's record as the reader sees it.
     pub fn record(&self, job: &Job) -> Value {
         let mut record = job.to_json();
-        if self.sees(&job.head) != JobSight::Whole
+        if self.visibility(&job.head) != JobVisibility::Whole
             && let Some(map) = record.as_object_mut()
         {
-            map.retain(|key, _| !is_veiled(key));
-            map.insert(HIDDEN.to_owned(), json!(WITHHELD));
+            map.retain(|key, _| !is_content_key(key));
+            map.insert(HIDDEN_KEY.to_owned(), json!(WITHHELD));
         }
         record
     }
@@ -116,54 +116,58 @@ mod tests {
         ))
     }
 
-    fn reader(caps: &[(&str, &str)], mark: Option<&str>) -> Reader {
-        Reader { authority: authority(caps), mark: mark.map(str::to_owned), operator: false }
+    fn reader(caps: &[(&str, &str)], mark: Option<&str>) -> JobReader {
+        JobReader { authority: authority(caps), mark: mark.map(str::to_owned), operator: false }
     }
 
     #[test]
     fn who_asked_reads_it_and_others_what_they_could_have_read() {
         let of_a: &[(&str, &str)] = &[("w/a", "crud")];
         let everything: &[(&str, &str)] = &[("", "*")];
-        let all = |mark: Option<&str>| Reader { authority: Authority::unlimited(), ..reader(&[], mark) };
+        let all = |mark: Option<&str>| JobReader { authority: Authority::without_limits(), ..reader(&[], mark) };
         for (reader, bound, expected) in [
-            (reader(&[], Some("ann")), Some(of_a), JobSight::Whole),
-            (reader(&[], Some("bob")), Some(of_a), JobSight::Nothing),
-            (reader(&[], None), Some(of_a), JobSight::Nothing),
-            (reader(&[("w", "crud/read")], Some("bob")), Some(of_a), JobSight::Nothing),
-            (reader(&[("j", "crud/read")], Some("bob")), Some(of_a), JobSight::Veiled),
-            (reader(&[("j", "crud/read"), ("w/b", "crud/read")], None), Some(of_a), JobSight::Veiled),
-            (reader(&[("j", "crud/read"), ("w", "crud/read")], None), Some(of_a), JobSight::Whole),
-            (reader(&[(&format!("j/{ID}"), "crud/read"), ("w/a", "crud/read")], None), Some(of_a), JobSight::Whole),
-            (reader(&[("j", "crud/read"), ("w", "crud/read")], None), Some(everything), JobSight::Veiled),
-            (reader(&[("j", "crud/read"), ("w", "crud/read")], None), None, JobSight::Veiled),
-            (all(None), None, JobSight::Whole),
-            (all(Some("bob")), Some(everything), JobSight::Whole),
-            (all(None), Some(of_a), JobSight::Whole),
+            (reader(&[], Some("ann")), Some(of_a), JobVisibility::Whole),
+            (reader(&[], Some("bob")), Some(of_a), JobVisibility::Nothing),
+            (reader(&[], None), Some(of_a), JobVisibility::Nothing),
+            (reader(&[("w", "crud/read")], Some("bob")), Some(of_a), JobVisibility::Nothing),
+            (reader(&[("j", "crud/read")], Some("bob")), Some(of_a), JobVisibility::StatusOnly),
+            (reader(&[("j", "crud/read"), ("w/b", "crud/read")], None), Some(of_a), JobVisibility::StatusOnly),
+            (reader(&[("j", "crud/read"), ("w", "crud/read")], None), Some(of_a), JobVisibility::Whole),
+            (
+                reader(&[(&format!("j/{ID}"), "crud/read"), ("w/a", "crud/read")], None),
+                Some(of_a),
+                JobVisibility::Whole,
+            ),
+            (reader(&[("j", "crud/read"), ("w", "crud/read")], None), Some(everything), JobVisibility::StatusOnly),
+            (reader(&[("j", "crud/read"), ("w", "crud/read")], None), None, JobVisibility::StatusOnly),
+            (all(None), None, JobVisibility::Whole),
+            (all(Some("bob")), Some(everything), JobVisibility::Whole),
+            (all(None), Some(of_a), JobVisibility::Whole),
         ] {
-            assert_eq!(reader.sees(&job(bound).head), expected, "{reader:?} {bound:?}");
-            let operator = Reader { operator: true, ..reader };
-            assert_eq!(operator.sees(&job(bound).head), JobSight::Whole);
+            assert_eq!(reader.visibility(&job(bound).head), expected, "{reader:?} {bound:?}");
+            let operator = JobReader { operator: true, ..reader };
+            assert_eq!(operator.visibility(&job(bound).head), JobVisibility::Whole);
         }
     }
 
     #[test]
     fn a_job_that_was_revoked_is_read_by_nobody_who_asked_for_it() {
-        let asked = Reader { authority: Authority::unlimited(), ..reader(&[], Some("ann")) };
+        let asked = JobReader { authority: Authority::without_limits(), ..reader(&[], Some("ann")) };
         let id = JobId::new(ID).unwrap();
         for (gone, expected) in [
-            (ResourcePath::job(&id), JobSight::Nothing),
-            (ResourcePath::job(&JobId::new(&"1".repeat(32)).unwrap()), JobSight::Whole),
+            (ResourcePath::job(&id), JobVisibility::Nothing),
+            (ResourcePath::job(&JobId::new(&"1".repeat(32)).unwrap()), JobVisibility::Whole),
         ] {
-            let reader = Reader { authority: asked.authority.clone().without(gone), ..asked.clone() };
-            assert_eq!(reader.sees(&job(Some(&[("w/a", "crud")])).head), expected);
+            let reader = JobReader { authority: asked.authority.clone().except_resource(gone), ..asked.clone() };
+            assert_eq!(reader.visibility(&job(Some(&[("w/a", "crud")])).head), expected);
         }
     }
 
     #[test]
     fn a_turn_reads_its_own_job() {
         let home = Scope { session: None, job: Some(JobId::new(ID).unwrap()) };
-        let turn = Reader { authority: authority(&[]).at(&home), mark: None, operator: false };
-        assert_eq!(turn.sees(&job(None).head), JobSight::Whole);
+        let turn = JobReader { authority: authority(&[]).bind_home(&home), mark: None, operator: false };
+        assert_eq!(turn.visibility(&job(None).head), JobVisibility::Whole);
     }
 
     #[test]

@@ -11,7 +11,7 @@ mod cut;
 mod size;
 
 use crate::bytes;
-pub use cut::cut;
+pub use cut::cut_text;
 use serde_json::{Map, Value};
 use size::Gauge;
 use std::fmt::Write;
@@ -48,14 +48,14 @@ pub fn render(value: &Value, options: RenderOptions) -> String {
 
 /// Renders a value as [`render`] does, and returns whether nothing was left out.
 pub fn render_within(value: &Value, options: RenderOptions) -> (String, bool) {
-    let (renderer, whole) = Renderer::run(value, options);
+    let (renderer, whole) = Renderer::render_value(value, options);
     (renderer.out, whole)
 }
 
 /// Renders a value as [`render`] does, and returns how many characters are shown of the one string that is cut; `None`
 /// where none or several are.
 pub fn render_counted(value: &Value, options: RenderOptions) -> (String, Option<usize>) {
-    let (renderer, _) = Renderer::run(value, options);
+    let (renderer, _) = Renderer::render_value(value, options);
     let characters = renderer.cut_strings.as_slice();
     let characters = if let [characters] = characters { Some(*characters) } else { None };
     (renderer.out, characters)
@@ -63,7 +63,7 @@ pub fn render_counted(value: &Value, options: RenderOptions) -> (String, Option<
 
 /// Returns about how many bytes `value` has in full, without reading all of a large one.
 pub fn size_about(value: &Value) -> usize {
-    size::about(value)
+    size::size_about(value)
 }
 
 struct Renderer {
@@ -76,7 +76,7 @@ struct Renderer {
 
 impl Renderer {
     /// Renders a value; returns whether nothing was left out.
-    fn run(value: &Value, options: RenderOptions) -> (Self, bool) {
+    fn render_value(value: &Value, options: RenderOptions) -> (Self, bool) {
         let RenderOptions { budget, pretty } = options;
         let out = String::with_capacity(budget.min(OUT_MAX));
         let mut renderer = Self { out, pretty, gauge: Gauge::new(budget), cut_strings: Vec::new() };
@@ -87,7 +87,7 @@ impl Renderer {
     /// Renders `value` in about `budget` bytes, inside `depth` containers. Returns whether it is complete.
     fn value(&mut self, value: &Value, budget: usize, depth: usize) -> bool {
         let start = self.out.len();
-        if self.whole(value, start.saturating_add(budget), depth) {
+        if self.write_whole(value, start.saturating_add(budget), depth) {
             return true;
         }
         self.out.truncate(start);
@@ -105,10 +105,10 @@ impl Renderer {
 
     /// Writes `value` in full and returns whether it ends by `limit`; stops as soon as it doesn't, so that no more than
     /// the budget is ever written.
-    fn whole(&mut self, value: &Value, limit: usize, depth: usize) -> bool {
+    fn write_whole(&mut self, value: &Value, limit: usize, depth: usize) -> bool {
         match value {
             Value::Null | Value::Bool(_) | Value::Number(_) => self.scalar(value),
-            Value::String(text) => return self.quoted(text, limit),
+            Value::String(text) => return self.write_quoted(text, limit),
             Value::Array(items) if items.is_empty() => self.out.push_str("[]"),
             Value::Object(map) if map.is_empty() => self.out.push_str("{}"),
             Value::Array(_) | Value::Object(_) if depth >= DEPTH_MAX => return false,
@@ -116,7 +116,7 @@ impl Renderer {
                 self.out.push('[');
                 for (at, item) in items.iter().enumerate() {
                     self.separate(at, depth + 1);
-                    if !self.whole(item, limit, depth + 1) {
+                    if !self.write_whole(item, limit, depth + 1) {
                         return false;
                     }
                 }
@@ -126,7 +126,7 @@ impl Renderer {
                 self.out.push('{');
                 for (at, (key, item)) in map.iter().enumerate() {
                     self.separate(at, depth + 1);
-                    if !self.key(key, limit) || !self.whole(item, limit, depth + 1) {
+                    if !self.key(key, limit) || !self.write_whole(item, limit, depth + 1) {
                         return false;
                     }
                 }
@@ -149,7 +149,7 @@ impl Renderer {
     }
 
     /// Writes a quoted string; returns false if it doesn't end by `limit`.
-    fn quoted(&mut self, text: &str, limit: usize) -> bool {
+    fn write_quoted(&mut self, text: &str, limit: usize) -> bool {
         if self.out.len().saturating_add(text.len() + 2) > limit {
             return false;
         }
@@ -190,7 +190,7 @@ impl Renderer {
                 return false;
             }
             self.out.push_str(key);
-        } else if !self.quoted(key, limit) {
+        } else if !self.write_quoted(key, limit) {
             return false;
         }
         self.out.push_str(": ");
@@ -272,7 +272,7 @@ impl Renderer {
             self.out.truncate(start);
             write!(self.out, "[/* Vec, {} items, {size} */]", items.len()).expect("strings take everything");
         } else {
-            self.end(']', items.len() - shown, &size, depth);
+            self.write_end(']', items.len() - shown, &size, depth);
         }
     }
 
@@ -280,7 +280,7 @@ impl Renderer {
         let size = self.gauge.size(value);
         let room = self.room(budget, depth);
         let separator = self.separator_len(depth + 1);
-        let visible = if depth < DEPTH_MAX { visible(map, room, separator) } else { 0 };
+        let visible = if depth < DEPTH_MAX { shown_entries(map, room, separator) } else { 0 };
         if visible == 0 {
             write!(self.out, "{{/* Map, {} keys, {size} */}}", map.len()).expect("strings take everything");
             return;
@@ -302,7 +302,7 @@ impl Renderer {
             self.value(item, share.min(room - used), depth + 1);
             shown += 1;
         }
-        self.end('}', map.len() - shown, &size, depth);
+        self.write_end('}', map.len() - shown, &size, depth);
     }
 
     /// Returns the bytes that each of `values` may take of `room`: what small ones don't need goes to the large ones.
@@ -330,13 +330,13 @@ impl Renderer {
     /// Returns the bytes of a value in full, if they are at most `limit`; of a larger one no more is read.
     fn full_len(&mut self, value: &Value, limit: usize, depth: usize) -> Option<usize> {
         let start = self.out.len();
-        let fits = self.whole(value, start + limit, depth);
+        let fits = self.write_whole(value, start + limit, depth);
         let bytes = self.out.len() - start;
         self.out.truncate(start);
         fits.then_some(bytes)
     }
 
-    fn end(&mut self, bracket: char, more: usize, size: &str, depth: usize) {
+    fn write_end(&mut self, bracket: char, more: usize, size: &str, depth: usize) {
         if more > 0 {
             self.separate(1, depth + 1);
             write!(self.out, "/* +{more} more, {size} */").expect("strings take everything");
@@ -346,7 +346,7 @@ impl Renderer {
 }
 
 /// Returns how many entries are shown in `room` bytes: as many as have room for their keys and smallest values.
-fn visible(map: &Map<String, Value>, room: usize, separator: usize) -> usize {
+fn shown_entries(map: &Map<String, Value>, room: usize, separator: usize) -> usize {
     let mut spent = 0;
     for (at, key) in map.keys().enumerate() {
         spent += key_len(key, room) + separator + VALUE_MIN;

@@ -1,7 +1,7 @@
 //! Retention: the records of an owner that are purged, and those that stay at any age.
 
 use crate::approval::Approval;
-use crate::context::record::manifest::stretch;
+use crate::context::record::manifest::stretch_start;
 use crate::job::JobStatus;
 use crate::limits::TURNS_KEPT;
 use crate::session::SessionState;
@@ -41,7 +41,7 @@ impl Default for RetentionRules {
 }
 
 /// Whether the retention of something that ended at `at` is over.
-fn is_over(age: Option<Duration>, at: Millis, now: Millis) -> bool {
+fn is_expired(age: Option<Duration>, at: Millis, now: Millis) -> bool {
     age.is_some_and(|age| at.plus(age) <= now)
 }
 
@@ -62,14 +62,18 @@ pub struct JobView {
     pub dead: bool,
     /// Whether a job that it started has not ended, or a timer that it set will still fire: they spend from its
     /// accounts.
-    pub pays: bool,
+    pub is_charged: bool,
     /// Whether its task is still in a mailbox: without the job it would count as open.
     pub in_mailbox: bool,
 }
 
 /// Whether a job is purged.
-pub fn job_goes(rules: RetentionRules, now: Millis, job: &JobView) -> bool {
-    job.status.is_terminal() && is_over(rules.jobs, job.updated, now) && !job.dead && !job.pays && !job.in_mailbox
+pub fn is_job_due(rules: RetentionRules, now: Millis, job: &JobView) -> bool {
+    job.status.is_terminal()
+        && is_expired(rules.jobs, job.updated, now)
+        && !job.dead
+        && !job.is_charged
+        && !job.in_mailbox
 }
 
 /// Facts of a session that retention needs.
@@ -80,7 +84,7 @@ pub struct SessionView {
     /// Time of the last append or commit.
     pub touched: Millis,
     /// Whether it has events, a lease or a due time.
-    pub stirs: bool,
+    pub is_busy: bool,
     /// State of the session.
     pub state: SessionState,
 }
@@ -105,7 +109,7 @@ pub fn session_fate(rules: RetentionRules, now: Millis, session: &SessionView) -
     // Tasks and messages stay in the mailbox until they are finished; the state of a session without events may still
     // name ended ones. Only a job that was started for a message is awaited without an event.
     let awaits = state.pending.values().any(|pending| pending.under.is_some());
-    if !session.stirs && !awaits && is_over(rules.turns, session.touched, now) {
+    if !session.is_busy && !awaits && is_expired(rules.turns, session.touched, now) {
         return Some(SessionFate::Whole);
     }
     let of_task = state.task.as_ref().map_or(0, |task| u64::from(task.turns));
@@ -113,18 +117,18 @@ pub fn session_fate(rules: RetentionRules, now: Millis, session: &SessionView) -
     let asked = state.awaiting.as_ref().map(|awaiting| awaiting.turn);
     let opened = state.goals.frames.iter().map(|frame| frame.turn);
     let first = opened.chain(asked).min().map_or(newest, |first| first.min(newest));
-    let below = stretch(first);
+    let below = stretch_start(first);
     (below > 1).then_some(SessionFate::Turns { below })
 }
 
 /// Whether the retention of a turn that ended at `end` is over.
-pub fn turn_goes(rules: RetentionRules, now: Millis, end: Millis) -> bool {
-    is_over(rules.turns, end, now)
+pub fn is_turn_due(rules: RetentionRules, now: Millis, end: Millis) -> bool {
+    is_expired(rules.turns, end, now)
 }
 
 /// State of the job for which an approval was asked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Asking {
+pub enum ApprovalJobState {
     /// The job exists.
     Kept,
     /// The job was purged.
@@ -136,19 +140,19 @@ pub enum Asking {
 }
 
 /// Whether a closed approval is past its retention, and its job is gone.
-pub fn approval_goes(rules: RetentionRules, now: Millis, approval: &Approval, asking: Asking) -> bool {
+pub fn is_approval_due(rules: RetentionRules, now: Millis, approval: &Approval, asking: ApprovalJobState) -> bool {
     let closed = approval.answer.as_ref().map_or(approval.expires, |answer| answer.at);
-    is_over(rules.jobs, closed, now)
+    is_expired(rules.jobs, closed, now)
         && match asking {
-            Asking::Gone | Asking::Nobody => true,
-            Asking::Kept | Asking::Session => false,
+            ApprovalJobState::Gone | ApprovalJobState::Nobody => true,
+            ApprovalJobState::Kept | ApprovalJobState::Session => false,
         }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::approval::Awaiting;
+    use crate::approval::AwaitingCalls;
     use crate::authority::Authority;
     use crate::event::Mandate;
     use crate::goal::{GoalFrame, LiveTurns};
@@ -162,21 +166,22 @@ mod tests {
     }
 
     fn job(status: JobStatus, ended: u64) -> JobView {
-        JobView { status, updated: days(ended), dead: false, pays: false, in_mailbox: false }
+        JobView { status, updated: days(ended), dead: false, is_charged: false, in_mailbox: false }
     }
 
     #[test]
     fn a_job_goes_some_time_after_its_end_and_never_before() {
         let rules = RetentionRules::default();
         for status in JobStatus::ALL {
-            assert!(!job_goes(rules, NOW, &job(status, 29)), "{status:?}");
-            assert_eq!(job_goes(rules, NOW, &job(status, 30)), status.is_terminal(), "{status:?}");
-            assert!(!job_goes(RetentionRules::NEVER, NOW, &job(status, 900)), "{status:?}");
+            assert!(!is_job_due(rules, NOW, &job(status, 29)), "{status:?}");
+            assert_eq!(is_job_due(rules, NOW, &job(status, 30)), status.is_terminal(), "{status:?}");
+            assert!(!is_job_due(RetentionRules::NEVER, NOW, &job(status, 900)), "{status:?}");
         }
         let old = job(JobStatus::Failed, 900);
-        for stays in [JobView { dead: true, ..old }, JobView { pays: true, ..old }, JobView { in_mailbox: true, ..old }]
+        for stays in
+            [JobView { dead: true, ..old }, JobView { is_charged: true, ..old }, JobView { in_mailbox: true, ..old }]
         {
-            assert!(!job_goes(rules, NOW, &stays), "{stays:?}");
+            assert!(!is_job_due(rules, NOW, &stays), "{stays:?}");
         }
         assert_eq!(job_horizon(rules, NOW), Some(days(30)));
         assert_eq!(job_horizon(rules, Millis(5)), None, "before anything can be so old");
@@ -198,7 +203,8 @@ mod tests {
     }
 
     fn awaiting(turn: u64) -> SessionState {
-        let awaiting = Awaiting { turn, job: None, authority: Authority::default(), all_started: false, calls: vec![] };
+        let awaiting =
+            AwaitingCalls { turn, job: None, authority: Authority::default(), all_started: false, calls: vec![] };
         state(|state| state.awaiting = Some(awaiting))
     }
 
@@ -217,7 +223,7 @@ mod tests {
         assert_eq!(fate(&SessionView { state: of_task, ..session(7, 90) }), Some(SessionFate::Whole));
         let of_message = state(|state| drop(state.pending.insert(id(), child(Some(Mandate::default())))));
         for session in
-            [SessionView { stirs: true, ..session(7, 900) }, SessionView { state: of_message, ..session(7, 900) }]
+            [SessionView { is_busy: true, ..session(7, 900) }, SessionView { state: of_message, ..session(7, 900) }]
         {
             assert_eq!(fate(&session), None, "{session:?}");
         }
@@ -235,9 +241,9 @@ mod tests {
         }
         assert_eq!(session_fate(RetentionRules::default(), NOW, &session(99, 0)), None);
         let long = TaskProgress { turns: 120, ..TaskProgress::new(id()) };
-        let long = SessionView { stirs: true, state: state(|state| state.task = Some(long)), ..session(1_000, 900) };
+        let long = SessionView { is_busy: true, state: state(|state| state.task = Some(long)), ..session(1_000, 900) };
         assert_eq!(below(&long), 851, "all turns of its task");
-        let asks = SessionView { stirs: true, state: awaiting(310), ..session(1_000, 900) };
+        let asks = SessionView { is_busy: true, state: awaiting(310), ..session(1_000, 900) };
         assert_eq!(below(&asks), 301, "the turn whose calls wait");
         let frame = |turn| GoalFrame {
             id: 1,
@@ -255,8 +261,8 @@ mod tests {
 
     #[test]
     fn a_turn_goes_by_its_age() {
-        assert!(turn_goes(RetentionRules::default(), NOW, days(90)));
-        assert!(!turn_goes(RetentionRules::default(), NOW, days(89)));
-        assert!(!turn_goes(RetentionRules::NEVER, NOW, days(900)));
+        assert!(is_turn_due(RetentionRules::default(), NOW, days(90)));
+        assert!(!is_turn_due(RetentionRules::default(), NOW, days(89)));
+        assert!(!is_turn_due(RetentionRules::NEVER, NOW, days(900)));
     }
 }

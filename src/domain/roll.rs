@@ -1,7 +1,7 @@
 //! The worker registry: the record of each worker, and the order to drain one.
 
 use crate::ids::Owner;
-use crate::kept::KeptKeys;
+use crate::kept::UnknownFields;
 use crate::time::Millis;
 use crate::wait::WaitReason;
 use serde::{Deserialize, Serialize};
@@ -9,16 +9,16 @@ use serde_json::{Value, json};
 use std::time::Duration;
 
 /// Longest time between two heartbeats of a worker.
-pub const SIGN_EVERY: Duration = Duration::from_secs(10);
+pub const HEARTBEAT: Duration = Duration::from_secs(10);
 
 /// Time without a heartbeat after which a worker counts as silent: two heartbeats.
-const SILENT: Duration = Duration::from_secs(2 * SIGN_EVERY.as_secs());
+const SILENCE_LIMIT: Duration = Duration::from_secs(2 * HEARTBEAT.as_secs());
 
 /// Number of owners at their share of the slots that a worker names at most.
 pub const AT_SHARE: usize = 64;
 
 /// Time after which the record of a silent worker is deleted.
-const FORGOTTEN: Duration = Duration::from_hours(24);
+const RECORD_KEPT: Duration = Duration::from_hours(24);
 
 /// An order to drain a worker.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -66,23 +66,23 @@ pub struct WorkerRecord {
     pub lists_approvals: bool,
     /// Fields that a newer build wrote.
     #[serde(flatten)]
-    pub kept: KeptKeys,
+    pub kept: UnknownFields,
 }
 
 impl WorkerRecord {
     /// Whether its last heartbeat is recent.
     pub fn is_live(&self, now: Millis) -> bool {
-        now.since(self.seen) < SILENT
+        now.elapsed_since(self.seen) < SILENCE_LIMIT
     }
 
     /// Whether both records are of the same process: another of the same name differs in start or machine.
-    pub fn is_of(&self, other: &Self) -> bool {
+    pub fn is_same_process(&self, other: &Self) -> bool {
         (self.since, &self.host) == (other.since, &other.host)
     }
 
     /// Whether the record is old enough to be deleted.
-    pub fn is_forgotten(&self, now: Millis) -> bool {
-        now.since(self.seen) >= FORGOTTEN
+    pub fn is_expired(&self, now: Millis) -> bool {
+        now.elapsed_since(self.seen) >= RECORD_KEPT
     }
 
     /// Returns the record as operators see it.
@@ -158,16 +158,16 @@ impl FleetState {
 
 /// Workers that an order is for.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Whom {
+pub struct DrainTarget {
     /// Names of the workers.
     pub names: Vec<String>,
     /// Name of a machine, for all workers on it.
     pub host: Option<String>,
 }
 
-impl Whom {
+impl DrainTarget {
     /// Returns the names of the live workers among them; the error lists those that are live.
-    pub fn among(&self, all: &[WorkerRecord], now: Millis) -> Result<Vec<String>, String> {
+    pub fn resolve(&self, all: &[WorkerRecord], now: Millis) -> Result<Vec<String>, String> {
         let live: Vec<&WorkerRecord> = all.iter().filter(|worker| worker.is_live(now)).collect();
         let listed = |mut names: Vec<&str>| {
             names.sort_unstable();
@@ -204,7 +204,7 @@ mod tests {
 
     fn worker(name: &str, host: &str, seen: u64) -> WorkerRecord {
         let (name, host, version) = (name.into(), host.into(), "1.0.0".into());
-        let (since, seen, kept) = (Millis(1), Millis(seen), KeptKeys::default());
+        let (since, seen, kept) = (Millis(1), Millis(seen), UnknownFields::default());
         WorkerRecord {
             name,
             host,
@@ -229,8 +229,9 @@ mod tests {
         let all =
             [worker("a-1", "a", 99_000), worker("a-2", "a", 90_000), worker("b-1", "b", 99_000), worker("c-1", "c", 1)];
         let check = |names: &[&str], host: Option<&str>, expected: Result<&[&str], &str>| {
-            let whom = Whom { names: names.iter().map(ToString::to_string).collect(), host: host.map(str::to_owned) };
-            let found = whom.among(&all, now);
+            let whom =
+                DrainTarget { names: names.iter().map(ToString::to_string).collect(), host: host.map(str::to_owned) };
+            let found = whom.resolve(&all, now);
             match expected {
                 Ok(names) => assert_eq!(found.unwrap(), names.to_vec()),
                 Err(text) => assert_eq!(found, Err(text.to_owned())),
@@ -242,8 +243,8 @@ mod tests {
         check(&["c-1"], None, Err("no worker `c-1` lives; those that do: `a-1`, `a-2`, `b-1`"));
         check(&[], Some("c"), Err("no worker lives on `c`; there are some on `a`, `b`"));
         check(&[], None, Err("name a worker, or a host; those that do: `a-1`, `a-2`, `b-1`"));
-        let none = Whom { names: vec!["x".into()], host: None };
-        assert_eq!(none.among(&[], now), Err("no worker `x` lives; no worker does".to_owned()));
+        let none = DrainTarget { names: vec!["x".into()], host: None };
+        assert_eq!(none.resolve(&[], now), Err("no worker `x` lives; no worker does".to_owned()));
     }
 
     #[test]

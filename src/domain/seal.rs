@@ -6,7 +6,7 @@
 
 use crate::event::Submission;
 use crate::ids::{AgentId, EventId, JobId, Owner, hmac_fits, hmac_hex};
-use crate::message::{Address, InKind, Message};
+use crate::message::{BusMessage, InboundKind, MessageAddress};
 use serde_json::{Value, json};
 
 /// Key of the seal in a body.
@@ -17,7 +17,7 @@ const TOKEN: &str = "token";
 
 /// Sender of a body, by its seal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Sender {
+pub enum SealOrigin {
     /// The seal is the venue's.
     Venue,
     /// The body has no seal.
@@ -26,29 +26,34 @@ pub enum Sender {
     Forger,
 }
 
-const fn is_sealed(kind: InKind) -> bool {
+const fn is_sealed(kind: InboundKind) -> bool {
     match kind {
-        InKind::Result | InKind::Cancel => true,
+        InboundKind::Result | InboundKind::Cancel => true,
         // Submissions have a seal among their own keys, answers have a token; a wake has no content to protect.
-        InKind::Task | InKind::Message | InKind::Pause | InKind::Resume | InKind::Decide | InKind::Wake => false,
+        InboundKind::Task
+        | InboundKind::Message
+        | InboundKind::Pause
+        | InboundKind::Resume
+        | InboundKind::Decide
+        | InboundKind::Wake => false,
     }
 }
 
 /// Adds the seal to a message of a kind that has one. The same message gets the same seal.
 #[must_use]
-pub fn sealed(key: &[u8], mut message: Message) -> Message {
-    if let Address::In { owner, agent, kind } = &message.to
+pub fn seal_message(key: &[u8], mut message: BusMessage) -> BusMessage {
+    if let MessageAddress::In { owner, agent, kind } = &message.to
         && is_sealed(*kind)
     {
-        let seal = hmac_hex(key, said(owner, agent, *kind, &message.body).as_bytes());
+        let seal = hmac_hex(key, sealed_text(owner, agent, *kind, &message.body).as_bytes());
         if let Value::Object(body) = &mut message.body {
             body.insert(SEAL.to_owned(), Value::from(seal));
         }
     }
-    if let Address::Job { owner, .. } = &message.to
+    if let MessageAddress::Job { owner, .. } = &message.to
         && let Some(job) = message.body["job"].as_str().and_then(|job| JobId::new(job).ok())
     {
-        message.body[TOKEN] = hmac_hex(key, of_job(owner, &job).as_bytes()).into();
+        message.body[TOKEN] = hmac_hex(key, token_text(owner, &job).as_bytes()).into();
     }
     message
 }
@@ -56,25 +61,27 @@ pub fn sealed(key: &[u8], mut message: Message) -> Message {
 /// Whether a token is that of a job for an external worker, compared in constant time.
 #[must_use]
 pub fn token_fits(key: &[u8], owner: &Owner, job: &JobId, token: &str) -> bool {
-    hmac_fits(key, of_job(owner, job).as_bytes(), token)
+    hmac_fits(key, token_text(owner, job).as_bytes(), token)
 }
 
 /// Returns the text that a token covers. No seal covers such a text, so that neither can replace the other.
-fn of_job(owner: &Owner, job: &JobId) -> String {
+fn token_text(owner: &Owner, job: &JobId) -> String {
     json!(["outbound", owner.token(), job]).to_string()
 }
 
 /// Removes the seal from a body, and returns its sender.
-pub fn unsealed(key: &[u8], owner: &Owner, agent: &AgentId, kind: InKind, body: &mut Value) -> Sender {
+pub fn take_seal(key: &[u8], owner: &Owner, agent: &AgentId, kind: InboundKind, body: &mut Value) -> SealOrigin {
     let seal = body.as_object_mut().and_then(|body| body.shift_remove(SEAL));
     match seal {
-        None => Sender::Anybody,
-        Some(Value::String(seal)) if hmac_fits(key, said(owner, agent, kind, body).as_bytes(), &seal) => Sender::Venue,
-        Some(_) => Sender::Forger,
+        None => SealOrigin::Anybody,
+        Some(Value::String(seal)) if hmac_fits(key, sealed_text(owner, agent, kind, body).as_bytes(), &seal) => {
+            SealOrigin::Venue
+        }
+        Some(_) => SealOrigin::Forger,
     }
 }
 
-fn said(owner: &Owner, agent: &AgentId, kind: InKind, body: &Value) -> String {
+fn sealed_text(owner: &Owner, agent: &AgentId, kind: InboundKind, body: &Value) -> String {
     let mut said = json!([kind, owner.token(), agent, body]);
     said.sort_all_objects();
     said.to_string()
@@ -82,8 +89,13 @@ fn said(owner: &Owner, agent: &AgentId, kind: InKind, body: &Value) -> String {
 
 /// Seals a submission of the venue, to recognise it in the queue.
 #[must_use]
-pub fn seal_submission(key: &[u8], to: (&Owner, &AgentId, InKind), id: &EventId, submission: Submission) -> Submission {
-    let seal = hmac_hex(key, covered(to, id, &submission).as_bytes());
+pub fn seal_submission(
+    key: &[u8],
+    to: (&Owner, &AgentId, InboundKind),
+    id: &EventId,
+    submission: Submission,
+) -> Submission {
+    let seal = hmac_hex(key, submission_text(to, id, &submission).as_bytes());
     Submission { seal: Some(seal), ..submission }
 }
 
@@ -91,19 +103,23 @@ pub fn seal_submission(key: &[u8], to: (&Owner, &AgentId, InKind), id: &EventId,
 #[must_use]
 pub fn submission_fits(
     key: &[u8],
-    to: (&Owner, &AgentId, InKind),
+    to: (&Owner, &AgentId, InboundKind),
     id: &EventId,
     submission: &Submission,
     seal: &str,
 ) -> bool {
-    hmac_fits(key, covered(to, id, submission).as_bytes(), seal)
+    hmac_fits(key, submission_text(to, id, submission).as_bytes(), seal)
 }
 
 /// Returns the text that a submission's seal covers. It contains the kind, so that a task can't be repeated as a
 /// message and take its id. Submissions of older builds, under ids of another form, have seals without it.
-fn covered((owner, agent, kind): (&Owner, &AgentId, InKind), id: &EventId, submission: &Submission) -> String {
+fn submission_text(
+    (owner, agent, kind): (&Owner, &AgentId, InboundKind),
+    id: &EventId,
+    submission: &Submission,
+) -> String {
     let mut covered = json!(["submission", owner.token(), agent, id, submission]);
-    if let (true, Value::Array(covered)) = (id.is_venues(), &mut covered) {
+    if let (true, Value::Array(covered)) = (id.is_of_venue(), &mut covered) {
         covered.push(json!(kind));
     }
     covered.sort_all_objects();
@@ -116,39 +132,43 @@ mod tests {
 
     const KEY: &[u8] = b"the venue's";
 
-    fn message(kind: InKind) -> Message {
-        let to = Address::In { owner: "t/u".parse().unwrap(), agent: "a".parse().unwrap(), kind };
-        Message { to, id: Some("i".into()), body: json!({"job": "x", "n": 1.5, "deep": {"b": 1, "a": [null]}}) }
+    fn message(kind: InboundKind) -> BusMessage {
+        let to = MessageAddress::In { owner: "t/u".parse().unwrap(), agent: "a".parse().unwrap(), kind };
+        BusMessage { to, id: Some("i".into()), body: json!({"job": "x", "n": 1.5, "deep": {"b": 1, "a": [null]}}) }
     }
 
     #[test]
     fn a_seal_covers_owner_agent_kind_and_body() {
-        let sent = sealed(KEY, message(InKind::Result));
+        let sent = seal_message(KEY, message(InboundKind::Result));
         let text = sent.body.to_string();
-        let taken = |owner: &str, agent: &str, kind: InKind, text: &str| {
+        let taken = |owner: &str, agent: &str, kind: InboundKind, text: &str| {
             let mut body = serde_json::from_str(text).unwrap();
-            (unsealed(KEY, &owner.parse().unwrap(), &agent.parse().unwrap(), kind, &mut body), body)
+            (take_seal(KEY, &owner.parse().unwrap(), &agent.parse().unwrap(), kind, &mut body), body)
         };
-        assert_eq!(taken("t/u", "a", InKind::Result, &text), (Sender::Venue, message(InKind::Result).body));
+        assert_eq!(
+            taken("t/u", "a", InboundKind::Result, &text),
+            (SealOrigin::Venue, message(InboundKind::Result).body)
+        );
         for (owner, agent, kind, text) in [
-            ("t/v", "a", InKind::Result, text.clone()),
-            ("t/u", "b", InKind::Result, text.clone()),
-            ("t/u", "a", InKind::Cancel, text.clone()),
-            ("t/u", "a", InKind::Result, text.replace("1.5", "1.6")),
-            ("t/u", "a", InKind::Result, r#"{"job": "x", "seal": "00"}"#.to_owned()),
-            ("t/u", "a", InKind::Result, r#"{"job": "x", "seal": null}"#.to_owned()),
+            ("t/v", "a", InboundKind::Result, text.clone()),
+            ("t/u", "b", InboundKind::Result, text.clone()),
+            ("t/u", "a", InboundKind::Cancel, text.clone()),
+            ("t/u", "a", InboundKind::Result, text.replace("1.5", "1.6")),
+            ("t/u", "a", InboundKind::Result, r#"{"job": "x", "seal": "00"}"#.to_owned()),
+            ("t/u", "a", InboundKind::Result, r#"{"job": "x", "seal": null}"#.to_owned()),
         ] {
-            assert_eq!(taken(owner, agent, kind, &text).0, Sender::Forger, "{owner} {agent} {kind:?} {text}");
+            assert_eq!(taken(owner, agent, kind, &text).0, SealOrigin::Forger, "{owner} {agent} {kind:?} {text}");
         }
-        assert_eq!(taken("t/u", "a", InKind::Result, r#"{"job": "x"}"#).0, Sender::Anybody);
+        assert_eq!(taken("t/u", "a", InboundKind::Result, r#"{"job": "x"}"#).0, SealOrigin::Anybody);
     }
 
     #[test]
     fn a_token_is_of_one_job_of_one_owner_under_one_key() {
         let job = |byte: &str| JobId::new(&byte.repeat(16)).unwrap();
         let owner = |text: &str| text.parse::<Owner>().unwrap();
-        let to = Address::Job { queue: "ocr".parse().unwrap(), owner: owner("t/u"), agent: "a".parse().unwrap() };
-        let sent = sealed(KEY, Message { to, id: None, body: json!({"job": job("0a")}) });
+        let to =
+            MessageAddress::Job { queue: "ocr".parse().unwrap(), owner: owner("t/u"), agent: "a".parse().unwrap() };
+        let sent = seal_message(KEY, BusMessage { to, id: None, body: json!({"job": job("0a")}) });
         let token = sent.body["token"].as_str().unwrap();
         assert!(token_fits(KEY, &owner("t/u"), &job("0a"), token));
         assert!(!token_fits(b"another", &owner("t/u"), &job("0a"), token));
@@ -157,15 +177,15 @@ mod tests {
         for wrong in ["", "00", &token[1..], &format!("{token}00"), &"0".repeat(64), "not hex"] {
             assert!(!token_fits(KEY, &owner("t/u"), &job("0a"), wrong), "{wrong}");
         }
-        let seal = sealed(KEY, message(InKind::Result)).body["seal"].clone();
+        let seal = seal_message(KEY, message(InboundKind::Result)).body["seal"].clone();
         assert!(!token_fits(KEY, &owner("t/u"), &job("0a"), seal.as_str().unwrap()));
     }
 
     #[test]
     fn what_nobody_has_to_trust_has_no_seal() {
-        assert_eq!(sealed(KEY, message(InKind::Wake)), message(InKind::Wake));
-        let out = Address::Out { owner: "t/u".parse().unwrap(), agent: "a".parse().unwrap(), job: "j".into() };
-        let out = Message { to: out, ..message(InKind::Wake) };
-        assert_eq!(sealed(KEY, out.clone()), out);
+        assert_eq!(seal_message(KEY, message(InboundKind::Wake)), message(InboundKind::Wake));
+        let out = MessageAddress::Out { owner: "t/u".parse().unwrap(), agent: "a".parse().unwrap(), job: "j".into() };
+        let out = BusMessage { to: out, ..message(InboundKind::Wake) };
+        assert_eq!(seal_message(KEY, out.clone()), out);
     }
 }

@@ -1,21 +1,21 @@
 //! Session state between turns, and the record of every turn.
 
-use crate::approval::{Awaiting, DecidedCall};
+use crate::approval::{AwaitingCalls, DecidedCall};
 use crate::authority::{Authority, Capability};
 use crate::budget::Deadline;
 use crate::call::{ReplyStart, ReplyTurn};
-use crate::chat::{ChatMessage, Usage};
+use crate::chat::{ChatMessage, TokenUsage};
 use crate::event::Mandate;
-use crate::goal::Goals;
+use crate::goal::GoalStack;
 use crate::ids::{AgentId, AssetId, EventId, JobId};
 use crate::job::JobStatus;
-use crate::kept::KeptKeys;
+use crate::kept::UnknownFields;
 use crate::lines;
 use crate::load::Load;
-use crate::origin::Seen;
+use crate::origin::SourceRead;
 use crate::prefix::StablePrefix;
-use crate::scope::HandedOn;
-use crate::spend::{Tally, Today};
+use crate::scope::HandOffRecord;
+use crate::spend::{DayUse, Tally};
 use crate::time::Millis;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -53,10 +53,10 @@ pub struct SessionState {
     pub under: Option<Mandate>,
     /// Calls that wait for a person. No model is called while there are any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub awaiting: Option<Awaiting>,
+    pub awaiting: Option<AwaitingCalls>,
     /// Goals of the session, and its compacted turns.
-    #[serde(default, skip_serializing_if = "Goals::is_empty")]
-    pub goals: Goals,
+    #[serde(default, skip_serializing_if = "GoalStack::is_empty")]
+    pub goals: GoalStack,
     /// Number of turns after the last message or the last text, without a task: limits what no task limits.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub loose_turns: u32,
@@ -72,18 +72,18 @@ pub struct SessionState {
     pub children: u32,
     /// Use on the day of its last model call.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub today: Option<Today>,
+    pub today: Option<DayUse>,
     /// Stable part of the last prompt of each open goal frame, by the frame's number.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub prefixes: BTreeMap<u32, StablePrefix>,
     /// Fields that a newer build wrote.
     #[serde(flatten)]
-    pub kept: KeptKeys,
+    pub kept: UnknownFields,
 }
 
 impl SessionState {
     /// Returns the current work of the session in words, if it has any: then its turns must stay as they are.
-    pub const fn is_at_work(&self) -> Option<&'static str> {
+    pub const fn current_work(&self) -> Option<&'static str> {
         if self.task.is_some() {
             return Some("serves a task");
         }
@@ -108,7 +108,7 @@ impl SessionState {
     /// Returns the state of a copy up to and with turn `at`, made at `now`: nothing that another session waits for or
     /// serves, and no summary of later turns.
     #[must_use]
-    pub fn forked(mut self, at: u64, now: Millis) -> Self {
+    pub fn fork(mut self, at: u64, now: Millis) -> Self {
         self.end_task();
         self.goals.segments.retain(|segment| segment.to <= at);
         self.pending.clear();
@@ -199,7 +199,7 @@ pub struct TurnRecord {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub failed_models: Vec<FailedModel>,
     /// Tokens of the model call.
-    pub usage: Usage,
+    pub usage: TokenUsage,
     /// Task that it served.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub job: Option<JobId>,
@@ -208,7 +208,7 @@ pub struct TurnRecord {
     pub events: Vec<EventId>,
     /// Messages of callers, as the transcript shows them; a task only in its first turn.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub heard: Vec<Heard>,
+    pub heard: Vec<CallerMessage>,
     /// Messages of the model and results of its calls.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub said: Vec<ChatMessage>,
@@ -279,14 +279,14 @@ impl TurnRecord {
     }
 
     /// Returns its authority at the time of the model call.
-    pub fn under(&self) -> &Authority {
+    pub fn call_authority(&self) -> &Authority {
         self.wider.as_ref().unwrap_or(&self.authority)
     }
 
     /// Returns the turn as a reader may see it: of a turn with more authority only its times and its use.
     #[must_use]
-    pub fn seen_by(self, reader: &Authority) -> Self {
-        if reader.covers_reading(self.under()) {
+    pub fn visible_to(self, reader: &Authority) -> Self {
+        if reader.covers_reading(self.call_authority()) {
             return self;
         }
         Self {
@@ -306,7 +306,7 @@ impl TurnRecord {
 
     /// Returns the record without the fields of authority: they name what the runtime filled in, which no transcript
     /// shows.
-    fn bare(&self) -> Value {
+    fn without_authority(&self) -> Value {
         let mut turn = json!(self);
         if let Some(map) = turn.as_object_mut() {
             map.retain(|key, _| !["authority", "wider", "bound", "used", "dated"].contains(&key.as_str()));
@@ -325,22 +325,22 @@ impl TurnRecord {
     }
 
     /// Returns the record for readers, with arguments as the model wrote them.
-    pub fn shown(&self) -> Value {
-        self.as_written(self.bare())
+    pub fn to_view(&self) -> Value {
+        self.with_written_arguments(self.without_authority())
     }
 
     /// Returns the whole record, with arguments as the model wrote them.
-    pub fn whole(&self) -> Value {
-        self.as_written(json!(self))
+    pub fn to_record(&self) -> Value {
+        self.with_written_arguments(json!(self))
     }
 
-    fn as_written(&self, mut turn: Value) -> Value {
+    fn with_written_arguments(&self, mut turn: Value) -> Value {
         let said = turn.get_mut("said").and_then(Value::as_array_mut);
         for (said, message) in said.into_iter().flatten().zip(&self.said) {
             let ChatMessage::Assistant { calls, .. } = message else { continue };
             let shown = said.get_mut("calls").and_then(Value::as_array_mut);
             for (shown, call) in shown.into_iter().flatten().zip(calls) {
-                shown["arguments"] = call.arguments.shown();
+                shown["arguments"] = call.arguments.to_value();
             }
         }
         turn
@@ -349,8 +349,11 @@ impl TurnRecord {
     /// Returns the record without its texts: times, use and calls stay.
     #[must_use]
     pub fn erase(self) -> Self {
-        let heard =
-            self.heard.into_iter().map(|heard| Heard { text: ERASED.to_owned(), attachments: Vec::new(), ..heard });
+        let heard = self.heard.into_iter().map(|heard| CallerMessage {
+            text: ERASED.to_owned(),
+            attachments: Vec::new(),
+            ..heard
+        });
         let said = (!self.said.is_empty()).then(|| ChatMessage::assistant(ERASED.to_owned(), Vec::new()));
         let calls = self.calls.into_iter().map(|call| CallRecord {
             instance: None,
@@ -375,7 +378,7 @@ impl TurnRecord {
 
 /// A message of a caller.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Heard {
+pub struct CallerMessage {
     /// Job of the message, if it is a task.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub job: Option<JobId>,
@@ -408,7 +411,7 @@ pub struct CallRecord {
     pub instance: Option<String>,
     /// Sections of the context that went with it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub scoped: Vec<HandedOn>,
+    pub scoped: Vec<HandOffRecord>,
     /// Capabilities that it used, on physical names; without those that are always held.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub needs: Vec<Capability>,
@@ -420,5 +423,5 @@ pub struct CallRecord {
     pub note: Option<String>,
     /// Reads for it; unknown for calls that older builds made.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub reads: Option<Vec<Seen>>,
+    pub reads: Option<Vec<SourceRead>>,
 }

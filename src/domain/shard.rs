@@ -19,7 +19,7 @@ pub struct Shards(u16);
 /// A number of shards that isn't allowed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("{0} shards: expected a power of two from 1 to {max}", max = Shards::MOST)]
-pub struct IllegalShards(u64);
+pub struct ShardCountError(u64);
 
 /// One of a store's shards, from 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -65,7 +65,8 @@ impl Share {
 
     /// Whether an owner is in one of the shards.
     pub fn holds(&self, owner: &Owner) -> bool {
-        self.shards.len() == usize::from(self.of.0) || self.shards.binary_search(&self.of.of(&owner.token())).is_ok()
+        self.shards.len() == usize::from(self.of.0)
+            || self.shards.binary_search(&self.of.shard_of(&owner.token())).is_ok()
     }
 }
 
@@ -93,10 +94,10 @@ impl Shards {
     pub const ONE: Self = Self(1);
 
     /// Makes a number of shards, if it is allowed.
-    pub fn new(count: u64) -> Result<Self, IllegalShards> {
+    pub fn new(count: u64) -> Result<Self, ShardCountError> {
         match u16::try_from(count) {
             Ok(number) if number.is_power_of_two() && count <= Self::MOST => Ok(Self(number)),
-            Ok(_) | Err(_) => Err(IllegalShards(count)),
+            Ok(_) | Err(_) => Err(ShardCountError(count)),
         }
     }
 
@@ -111,16 +112,16 @@ impl Shards {
     }
 
     /// Returns the shard of an owner, by its token.
-    pub fn of(self, owner: &str) -> Shard {
+    pub fn shard_of(self, owner: &str) -> Shard {
         let place = hash(&[owner.as_bytes()]) % u64::from(self.0);
         Shard(u16::try_from(place).unwrap_or_default())
     }
 
     /// Returns a token in each shard, in ascending order: the first of `token(0)`, `token(1)`, … that is in it.
-    pub fn one_in_each(self, token: impl Fn(u32) -> String) -> Vec<String> {
+    pub fn token_per_shard(self, token: impl Fn(u32) -> String) -> Vec<String> {
         let (mut found, mut left) = (vec![None; usize::from(self.0)], self.0);
         for token in (0..).map(token) {
-            let place = &mut found[usize::from(self.of(&token).0)];
+            let place = &mut found[usize::from(self.shard_of(&token).0)];
             if place.is_none() {
                 (*place, left) = (Some(token), left - 1);
             }
@@ -160,20 +161,20 @@ mod tests {
     #[test]
     fn an_owner_lies_where_it_always_did() {
         let shards = Shards::default();
-        assert_eq!(shards.of("local/me").to_string(), "0aa");
-        let used: BTreeSet<_> = (0..10_000).map(|n| shards.of(&format!("acme/u{n}"))).collect();
+        assert_eq!(shards.shard_of("local/me").to_string(), "0aa");
+        let used: BTreeSet<_> = (0..10_000).map(|n| shards.shard_of(&format!("acme/u{n}"))).collect();
         assert_eq!(used.len(), 256, "no shard is left out");
-        assert_eq!(Shards::new(1).unwrap().of("local/me"), Shard(0));
+        assert_eq!(Shards::new(1).unwrap().shard_of("local/me"), Shard(0));
     }
 
     #[test]
     fn there_is_a_name_in_each() {
         for shards in [Shards::ONE, Shards::default(), Shards::new(4096).unwrap()] {
-            let names = shards.one_in_each(|n| format!("n{n}"));
-            let places: Vec<_> = names.iter().map(|name| shards.of(name)).collect();
+            let names = shards.token_per_shard(|n| format!("n{n}"));
+            let places: Vec<_> = names.iter().map(|name| shards.shard_of(name)).collect();
             assert_eq!(places, (0..shards.count()).map(Shard).collect::<Vec<_>>());
         }
-        assert_eq!(Shards::ONE.one_in_each(|n| format!("n{n}")), ["n0"]);
+        assert_eq!(Shards::ONE.token_per_shard(|n| format!("n{n}")), ["n0"]);
     }
 
     #[test]

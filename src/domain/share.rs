@@ -8,7 +8,7 @@ use std::ops::SubAssign;
 use std::time::Duration;
 
 /// Divisor of the places that are reserved for holders without a place: an eighth, and one at least.
-const RESERVED: usize = 8;
+const RESERVED_DIVISOR: usize = 8;
 
 /// Time after which a held place mostly waits for a model or a remote server: it makes room for others.
 pub const LONG_HOLD: Duration = Duration::from_secs(1);
@@ -17,11 +17,11 @@ pub const LONG_HOLD: Duration = Duration::from_secs(1);
 const BEGIN_PER_LONG_HOLD: usize = 2;
 
 /// Places beyond the shared ones at most, as a multiple of those: the bound on simultaneous work.
-const BEYOND: usize = 10;
+const MAX_EXTRA: usize = 10;
 
 /// Places beyond the shared ones for users of a tenant that holds places already, as a multiple of those; the rest is
 /// for tenants that hold none.
-const BEYOND_OF_TENANT: usize = 5;
+const MAX_EXTRA_OF_TENANT: usize = 5;
 
 /// Holders that share the places.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -83,9 +83,9 @@ impl PlaceShares {
     /// Whether a user without a place begins beyond the places, because many of them are held long.
     fn has_first_place(&self, taken: TakenPlaces, sharers: Sharers) -> bool {
         let (long, beyond) = match (sharers.tenants, sharers.users) {
-            (true, _) if taken.tenant == 0 => (taken.long.all, BEYOND),
-            (true, true) => (taken.long.tenant, BEYOND_OF_TENANT),
-            (false, true) => (taken.long.all, BEYOND),
+            (true, _) if taken.tenant == 0 => (taken.long.all, MAX_EXTRA),
+            (true, true) => (taken.long.tenant, MAX_EXTRA_OF_TENANT),
+            (false, true) => (taken.long.all, MAX_EXTRA),
             (_, false) => return false,
         };
         let beyond = (long * BEGIN_PER_LONG_HOLD).min(self.places.saturating_mul(beyond));
@@ -121,7 +121,7 @@ impl SharePart {
         if percent >= 100 {
             return Self { places, most: places, reserved: 0 };
         }
-        let reserved = if places < 3 { 0 } else { (places / RESERVED).max(1) };
+        let reserved = if places < 3 { 0 } else { (places / RESERVED_DIVISOR).max(1) };
         let part = places.saturating_mul(usize::try_from(percent).unwrap_or(usize::MAX)) / 100;
         Self { places, most: part.clamp(1, places.saturating_sub(1 + reserved).max(1)), reserved }
     }

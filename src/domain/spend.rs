@@ -4,7 +4,7 @@
 //! builds began.
 
 use super::budget::dollars;
-use super::chat::Usage;
+use super::chat::TokenUsage;
 use super::time::Millis;
 use crate::charge::Charge;
 use crate::chat::Price;
@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 /// Use of a number of calls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub struct Spent {
+pub struct ModelUse {
     /// Number of model calls.
     pub calls: u32,
     /// Tokens of their prompts.
@@ -40,9 +40,9 @@ pub struct Spent {
     pub estimated: u32,
 }
 
-impl Spent {
+impl ModelUse {
     /// Returns the use of one call.
-    pub fn call(usage: Usage, price: Option<Price>) -> Self {
+    pub fn of_call(usage: TokenUsage, price: Option<Price>) -> Self {
         Self {
             calls: 1,
             input: usage.input,
@@ -57,8 +57,8 @@ impl Spent {
     }
 
     /// Returns the use of one call as it is charged.
-    pub fn charge(charge: Charge, price: Option<Price>) -> Self {
-        Self { estimated: u32::from(charge.is_estimate), ..Self::call(charge.usage, price) }
+    pub fn of_charge(charge: Charge, price: Option<Price>) -> Self {
+        Self { estimated: u32::from(charge.is_estimate), ..Self::of_call(charge.usage, price) }
     }
 
     /// Returns the sum of both.
@@ -121,18 +121,18 @@ const fn is_zero(tokens: &u64) -> bool {
 
 /// Use of a session on one day.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Today {
+pub struct DayUse {
     /// Date as `YYYY-MM-DD`, in the venue's time zone.
     pub date: String,
     /// Time of its first use: a session that is deleted and begins anew has another.
     pub since: Millis,
     /// Use by model, `provider/name`.
-    pub models: BTreeMap<String, Spent>,
+    pub models: BTreeMap<String, ModelUse>,
 }
 
-impl Today {
+impl DayUse {
     /// Returns a session's day after another turn. A new day begins with nothing.
-    pub fn after(before: Option<&Self>, date: &str, now: Millis, model: &str, spent: Spent) -> Self {
+    pub fn after_turn(before: Option<&Self>, date: &str, now: Millis, model: &str, spent: ModelUse) -> Self {
         let same = before.filter(|before| before.date == date).cloned();
         let mut today = same.unwrap_or_else(|| Self { date: date.to_owned(), since: now, models: BTreeMap::new() });
         let sum = today.models.entry(model.to_owned()).or_default();
@@ -145,7 +145,7 @@ impl Today {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Tally {
     /// Use of its model calls.
-    pub spent: Spent,
+    pub spent: ModelUse,
     /// Whether it may have started other jobs.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub started: bool,
@@ -161,9 +161,9 @@ const fn is_none(number: &u32) -> bool {
 
 /// Use of a job and of the jobs under it together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Tree {
+pub struct JobTreeUse {
     /// Use of all, as far as it is known.
-    pub spent: Spent,
+    pub spent: ModelUse,
     /// Number of jobs under it.
     pub jobs: u32,
     /// Whether more jobs are under it than were read.
@@ -171,7 +171,7 @@ pub struct Tree {
 }
 
 /// Returns the use of a job and of those under it, as people see it; `None` = nothing is known.
-pub fn shown(own: Option<&Tally>, tree: Option<&Tree>) -> Option<Value> {
+pub fn job_view(own: Option<&Tally>, tree: Option<&JobTreeUse>) -> Option<Value> {
     let below = tree.filter(|tree| tree.jobs > 0);
     if own.is_none() && below.is_none() {
         return None;
@@ -199,18 +199,18 @@ mod tests {
 
     const PRICE: Price = Price::new(3.0, 15.0);
 
-    fn call(input: u64, output: u64, price: Option<Price>) -> Spent {
-        Spent::call(Usage::new(input, output), price)
+    fn call(input: u64, output: u64, price: Option<Price>) -> ModelUse {
+        ModelUse::of_call(TokenUsage::new(input, output), price)
     }
 
     #[test]
     fn what_is_not_known_is_absent_and_never_nothing() {
         let priced = call(1_000, 100, Some(PRICE));
         for (spent, expected) in [
-            (Spent::default(), json!({"calls": 0, "input": 0, "output": 0, "cost": 0.0})),
+            (ModelUse::default(), json!({"calls": 0, "input": 0, "output": 0, "cost": 0.0})),
             (priced, json!({"calls": 1, "input": 1_000, "output": 100, "cost": 0.0045})),
             (
-                Spent::charge(Charge { usage: Usage::new(5, 6), is_estimate: true }, Some(PRICE)),
+                ModelUse::of_charge(Charge { usage: TokenUsage::new(5, 6), is_estimate: true }, Some(PRICE)),
                 json!({"calls": 1, "input": 5, "output": 6, "cost": 0.000_105, "estimated": 1}),
             ),
             (call(5, 6, None), json!({"calls": 1, "input": 5, "output": 6, "unpriced": 1})),
@@ -225,41 +225,45 @@ mod tests {
 
     #[test]
     fn classes_of_tokens_are_shown_where_there_are_any_and_priced() {
-        let usage = Usage { input: 1_000, output: 100, cache_read: 800, cache_write: 100, reasoning: 40 };
+        let usage = TokenUsage { input: 1_000, output: 100, cache_read: 800, cache_write: 100, reasoning: 40 };
         let price = Price { cache_read: Some(0.3), cache_write: Some(3.75), ..PRICE };
-        let spent = Spent::call(usage, Some(price));
+        let spent = ModelUse::of_call(usage, Some(price));
         let expected = json!({
             "calls": 1, "input": 1_000, "output": 100, "cacheRead": 800, "cacheWrite": 100, "reasoning": 40,
             // 100 × 3 + 800 × 0.3 + 100 × 3.75 + 100 × 15
             "cost": 0.002_415,
         });
         assert_eq!(spent.to_json(), expected);
-        assert_eq!(Spent::call(usage, Some(PRICE)).nano, 4_500_000, "a class without a price costs as the prompt");
+        assert_eq!(
+            ModelUse::of_call(usage, Some(PRICE)).nano,
+            4_500_000,
+            "a class without a price costs as the prompt"
+        );
         assert_eq!(spent.plus(spent).cache_read, 1_600);
     }
 
     #[test]
     fn a_job_shows_its_own_and_that_of_its_tree() {
         let own = Tally { spent: call(1, 2, Some(PRICE)), started: true, fallbacks: 0 };
-        let tree = Tree { spent: own.spent.plus(call(3, 4, Some(PRICE))), jobs: 1, partial: false };
-        let both = shown(Some(&own), Some(&tree)).unwrap();
+        let tree = JobTreeUse { spent: own.spent.plus(call(3, 4, Some(PRICE))), jobs: 1, partial: false };
+        let both = job_view(Some(&own), Some(&tree)).unwrap();
         assert_eq!(
             (&both["own"]["input"], &both["tree"]["input"], &both["tree"]["jobs"]),
             (&json!(1), &json!(4), &json!(1))
         );
         assert_eq!(both["tree"].get("partial"), None);
-        assert_eq!(shown(None, Some(&tree)).unwrap().get("own"), None, "before its first commit");
-        assert_eq!(shown(None, Some(&Tree::default())), None, "an old job says nothing");
-        assert_eq!(shown(Some(&Tally::default()), None).unwrap()["own"]["calls"], 0);
+        assert_eq!(job_view(None, Some(&tree)).unwrap().get("own"), None, "before its first commit");
+        assert_eq!(job_view(None, Some(&JobTreeUse::default())), None, "an old job says nothing");
+        assert_eq!(job_view(Some(&Tally::default()), None).unwrap()["own"]["calls"], 0);
     }
 
     #[test]
     fn a_day_of_a_session_adds_up_by_model_and_a_new_one_begins_with_nothing() {
-        let first = Today::after(None, "2026-11-22", Millis(5), "a/x", call(1, 2, None));
-        let second = Today::after(Some(&first), "2026-11-22", Millis(9), "a/x", call(1, 2, None));
-        let third = Today::after(Some(&second), "2026-11-22", Millis(9), "a/y", call(7, 7, None));
+        let first = DayUse::after_turn(None, "2026-11-22", Millis(5), "a/x", call(1, 2, None));
+        let second = DayUse::after_turn(Some(&first), "2026-11-22", Millis(9), "a/x", call(1, 2, None));
+        let third = DayUse::after_turn(Some(&second), "2026-11-22", Millis(9), "a/y", call(7, 7, None));
         assert_eq!((third.since, third.models["a/x"].calls, third.models["a/y"].input), (Millis(5), 2, 7));
-        let next = Today::after(Some(&third), "2026-11-23", Millis(11), "a/x", call(1, 1, None));
+        let next = DayUse::after_turn(Some(&third), "2026-11-23", Millis(11), "a/x", call(1, 1, None));
         assert_eq!((next.since, next.models.len(), next.models["a/x"].calls), (Millis(11), 1, 1));
     }
 

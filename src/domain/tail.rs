@@ -56,7 +56,7 @@ pub struct SafePoint {
 
 impl SafePoint {
     /// Whether every one of these histories existed at the safe point.
-    pub fn is_of(&self, names: &[String]) -> bool {
+    pub fn covers(&self, names: &[String]) -> bool {
         names.iter().all(|name| self.names.contains(name))
     }
 }

@@ -39,7 +39,7 @@ impl Millis {
     }
 
     /// Returns the time from `earlier` to this instant; zero if `earlier` is later.
-    pub fn since(self, earlier: Self) -> Duration {
+    pub fn elapsed_since(self, earlier: Self) -> Duration {
         Duration::from_millis(self.0.saturating_sub(earlier.0))
     }
 

@@ -9,21 +9,21 @@ mod outline;
 pub mod unknown;
 mod resource;
 
-use self::binding::names_of;
+use self::binding::binding_names;
 use self::guard::{GuardRule, Guards};
-pub use self::harness::Ends;
-pub(crate) use self::name::misnamed;
-use self::name::{missing, unusable};
+pub use self::harness::TurnEnds;
+pub(crate) use self::name::naming_errors;
+use self::name::{missing_reason, name_error};
 pub use self::outline::outline;
 pub use self::resource::ResourceTool;
 use crate::agent::AgentConfig;
 use crate::agent::tool::HARNESS_TOOLS;
-use crate::agent::tool::{DEFAULT_TOOLS, NamedTool, Runs, ToolEntry, covia_name, tool_name};
+use crate::agent::tool::{DEFAULT_TOOLS, EntryTarget, NamedTool, ToolEntry, covia_name, tool_name};
 use crate::call::ToolTarget;
 use crate::chat::{OutputFormat, ToolSpec};
 use crate::ids::sha256_hex;
 use crate::lattice::catalog::{RUN, catalog_path};
-use crate::scope::{Reach, Scopes};
+use crate::scope::{Scopes, ToolContext};
 use crate::values::entities;
 use crate::values::inject::Injection;
 use crate::values::resolver::Resolver;
@@ -31,13 +31,13 @@ use serde_json::{Value, json};
 use std::sync::Arc;
 
 /// Why a request can't use an operation.
-const ELSEWHERE: &str = "it carries none of the entities of this request";
+const OTHER_ENTITIES: &str = "it carries none of the entities of this request";
 
 /// An operation as the catalogue describes it.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Described {
+pub struct OperationInfo {
     /// Path in the configuration; if it is an alias, the tool is named by the alias.
-    pub asked: String,
+    pub requested_path: String,
     /// Path of the operation itself.
     pub path: String,
     /// What the operation does.
@@ -51,33 +51,33 @@ pub struct Described {
 }
 
 /// The catalogue as tool resolution needs it.
-pub trait Directory {
+pub trait OperationDirectory {
     /// Finds the operation of a path or an alias.
-    fn find(&self, path: &str) -> Option<Described>;
+    fn find(&self, path: &str) -> Option<OperationInfo>;
 
     /// Returns every operation once, by its own path.
-    fn all(&self) -> Vec<Described>;
+    fn all(&self) -> Vec<OperationInfo>;
 }
 
 /// A list of operations serves as a catalogue.
-impl Directory for [Described] {
-    fn find(&self, path: &str) -> Option<Described> {
+impl OperationDirectory for [OperationInfo] {
+    fn find(&self, path: &str) -> Option<OperationInfo> {
         let full = catalog_path(path);
         let found = self.iter().find(|found| found.path == full || found.aliases.contains(&full))?;
-        Some(Described { asked: path.to_owned(), ..found.clone() })
+        Some(OperationInfo { requested_path: path.to_owned(), ..found.clone() })
     }
 
-    fn all(&self) -> Vec<Described> {
+    fn all(&self) -> Vec<OperationInfo> {
         self.to_vec()
     }
 }
 
 /// A tool that is offered to a model.
-struct Offered {
+struct OfferedTool {
     spec: ToolSpec,
     target: ToolTarget,
     injection: Injection,
-    reach: Reach,
+    reach: ToolContext,
 }
 
 /// Tools of an agent's turns, and those that could not be offered, with the reason.
@@ -92,7 +92,7 @@ pub struct ToolTable {
     /// Arguments that the runtime fills into calls of each tool.
     pub injections: Vec<Injection>,
     /// Sections of the context that go with calls of each tool.
-    pub reaches: Vec<Reach>,
+    pub reaches: Vec<ToolContext>,
     /// Rules for operations that a call runs by their path.
     pub guards: Guards,
     /// Tools with a note: an ambiguity of `_auto`, or a likely mistake in a binding.
@@ -103,14 +103,14 @@ pub struct ToolTable {
     pub hash: String,
 }
 
-struct Builder<'a> {
+struct ToolTableBuilder<'a> {
     config: &'a AgentConfig,
     values: &'a Resolver,
     /// Entities of the request, if the agent requires them.
     entities: Option<Vec<String>>,
     /// Names that a binding may use: tools and operations, offered or not.
     names: Vec<String>,
-    offered: Vec<Offered>,
+    offered: Vec<OfferedTool>,
     refused: Vec<(String, String)>,
     /// Operations whose bindings can't be kept, with the reason; no call can reach them in another way.
     unbound: Vec<(String, String)>,
@@ -122,9 +122,9 @@ struct Builder<'a> {
 pub fn resolve(
     config: &AgentConfig,
     found: &[String],
-    ends: Ends<'_>,
+    ends: TurnEnds<'_>,
     values: &Resolver,
-    catalog: &(impl Directory + ?Sized),
+    catalog: &(impl OperationDirectory + ?Sized),
 ) -> ToolTable {
     resolve_with(config, found, ends, values, catalog, &[])
 }
@@ -133,14 +133,14 @@ pub fn resolve(
 pub fn resolve_with(
     config: &AgentConfig,
     found: &[String],
-    ends: Ends<'_>,
+    ends: TurnEnds<'_>,
     values: &Resolver,
-    catalog: &(impl Directory + ?Sized),
+    catalog: &(impl OperationDirectory + ?Sized),
     resources: &[ResourceTool],
 ) -> ToolTable {
     let entities = config.entities(&values.tiers.session);
     let (names, offered, refused, unbound, reports) = Default::default();
-    let mut table = Builder { config, values, entities, names, offered, refused, unbound, reports };
+    let mut table = ToolTableBuilder { config, values, entities, names, offered, refused, unbound, reports };
     for entry in &config.tools {
         if matches!(entry, ToolEntry::Path(name) if HARNESS_TOOLS.contains(&name.as_str())) {
             continue;
@@ -149,8 +149,8 @@ pub fn resolve_with(
         let tool = if let ToolEntry::Named(tool) = entry { tool } else { &plain };
         match entry.operation().map(|path| (path, catalog.find(path))) {
             Some((_, Some(found))) => table.offer(&found, tool),
-            Some((path, None)) => table.refused.push((path.to_owned(), missing(path).into())),
-            None => table.own(tool),
+            Some((path, None)) => table.refused.push((path.to_owned(), missing_reason(path).into())),
+            None => table.offer_without_operation(tool),
         }
     }
     if config.default_tools {
@@ -175,24 +175,24 @@ pub fn resolve_with(
         let Some(found) = catalog.find(path) else { continue };
         match table.unbound.iter().find(|(unbound, _)| *unbound == found.path) {
             None => table.offer(&found, &NamedTool::default()),
-            Some((_, reason)) => table.refused.push((found.asked.clone(), reason.clone())),
+            Some((_, reason)) => table.refused.push((found.requested_path.clone(), reason.clone())),
         }
     }
     // An operation that is offered as a tool for these entities is bound like that tool.
     let offered = &table.offered;
     let is_offered = |path: &String| offered.iter().any(|one| one.target == ToolTarget::Operation(path.clone()));
-    table.unbound.retain(|(path, reason)| reason != ELSEWHERE || !is_offered(path));
-    table.check_strangers(catalog);
-    table.offered.extend(harness::offered(config, ends));
+    table.unbound.retain(|(path, reason)| reason != OTHER_ENTITIES || !is_offered(path));
+    table.check_unknown_bindings(catalog);
+    table.offered.extend(harness::tools(config, ends));
     let guards = table.guards(catalog);
     table.build(guards)
 }
 
-impl Builder<'_> {
+impl ToolTableBuilder<'_> {
     fn build(self, guards: Guards) -> ToolTable {
         let mut specs = Vec::with_capacity(self.offered.len());
         let (mut targets, mut injections, mut reaches) = (Vec::new(), Vec::new(), Vec::new());
-        for Offered { spec, target, injection, reach } in self.offered {
+        for OfferedTool { spec, target, injection, reach } in self.offered {
             specs.push(spec);
             targets.push(target);
             injections.push(injection);
@@ -207,26 +207,27 @@ impl Builder<'_> {
     }
 
     /// Returns the rules for all operations, if the model can call them by their path.
-    fn guards(&self, catalog: &(impl Directory + ?Sized)) -> Guards {
+    fn guards(&self, catalog: &(impl OperationDirectory + ?Sized)) -> Guards {
         let mut guards = Guards::default();
         let run = ToolTarget::Operation(RUN.to_owned());
-        if !self.config.injects() || !self.offered.iter().any(|offered| offered.target == run) {
+        if !self.config.has_turn_tools() || !self.offered.iter().any(|offered| offered.target == run) {
             return guards;
         }
         for found in catalog.all() {
-            guards.add(&found.path, &found.aliases, self.rule(&found));
+            guards.add(&found.path, &found.aliases, self.guard_rule(&found));
         }
         guards
     }
 
     /// Returns the rule of an operation. If it is offered as a tool it is bound like the tool, so that its path can't
     /// circumvent a binding that names the tool; otherwise it is bound by its paths.
-    fn rule(&self, found: &Described) -> GuardRule {
+    fn guard_rule(&self, found: &OperationInfo) -> GuardRule {
         if self.is_elsewhere(&found.entities) {
-            return GuardRule::Refuse(ELSEWHERE.into());
+            return GuardRule::Refuse(OTHER_ENTITIES.into());
         }
-        let is_it = |offered: &&Offered| matches!(&offered.target, ToolTarget::Operation(path) if *path == found.path);
-        let tools: Vec<&Offered> = self.offered.iter().filter(is_it).collect();
+        let is_it =
+            |offered: &&OfferedTool| matches!(&offered.target, ToolTarget::Operation(path) if *path == found.path);
+        let tools: Vec<&OfferedTool> = self.offered.iter().filter(is_it).collect();
         if let Some(first) = tools.first() {
             if tools.iter().all(|tool| tool.injection == first.injection) {
                 return GuardRule::Inject(first.injection.clone());
@@ -237,15 +238,15 @@ impl Builder<'_> {
         if let Some((_, reason)) = self.unbound.iter().find(|(path, _)| *path == found.path) {
             return GuardRule::Refuse(reason.clone());
         }
-        let names = names_of(self.config, None, found);
+        let names = binding_names(self.config, None, found);
         let names: Vec<&str> = names.iter().map(String::as_str).collect();
         let planned = self.config.tool_arg_injection.plan(&names, &found.input, self.values);
         planned.map_or_else(GuardRule::Refuse, |planned| GuardRule::Inject(planned.injection))
     }
 
     /// Whether a tool can have this name; if not, the reason is recorded under `what`.
-    fn takes(&mut self, what: &str, name: &str) -> bool {
-        let reason = if let Some(unusable) = unusable(self.config, name) {
+    fn check_name(&mut self, what: &str, name: &str) -> bool {
+        let reason = if let Some(unusable) = name_error(self.config, name) {
             unusable
         } else if let Some(first) = self.offered.iter().find(|o| o.spec.name == name) {
             format!("the name `{name}` is taken by {:?}", first.target)
@@ -257,29 +258,29 @@ impl Builder<'_> {
     }
 
     /// Offers an operation with the options of its entry.
-    fn offer(&mut self, found: &Described, tool: &NamedTool) {
-        let name = tool.name.clone().unwrap_or_else(|| tool_name(&found.asked));
-        let names = names_of(self.config, Some(&name), found);
+    fn offer(&mut self, found: &OperationInfo, tool: &NamedTool) {
+        let name = tool.name.clone().unwrap_or_else(|| tool_name(&found.requested_path));
+        let names = binding_names(self.config, Some(&name), found);
         self.names.extend(names.iter().cloned());
-        if !self.takes(&found.asked, &name) {
+        if !self.check_name(&found.requested_path, &name) {
             return;
         }
         if self.is_elsewhere(&found.entities) || self.is_elsewhere(&tool.entities) {
-            self.refused.push((found.asked.clone(), ELSEWHERE.into()));
-            self.unbound.push((found.path.clone(), ELSEWHERE.into()));
+            self.refused.push((found.requested_path.clone(), OTHER_ENTITIES.into()));
+            self.unbound.push((found.path.clone(), OTHER_ENTITIES.into()));
             return;
         }
         let names: Vec<&str> = names.iter().map(String::as_str).collect();
         match self.config.tool_arg_injection.plan(&names, &found.input, self.values) {
             Err(reason) => {
                 self.unbound.push((found.path.clone(), reason.clone()));
-                self.refused.push((found.asked.clone(), reason));
+                self.refused.push((found.requested_path.clone(), reason));
             }
             Ok(planned) => {
                 self.reports.extend(planned.reports.into_iter().map(|report| (name.clone(), report)));
                 let text = tool.description.as_ref().unwrap_or(&found.description);
-                let description = format!("Operation: {}. {text}", found.asked);
-                let reach = Reach { scopes: tool.scopes.clone(), input: None, instanced: tool.scopes.is_some() };
+                let description = format!("Operation: {}. {text}", found.requested_path);
+                let reach = ToolContext { scopes: tool.scopes.clone(), input: None, instanced: tool.scopes.is_some() };
                 let target = ToolTarget::Operation(found.path.clone());
                 self.add(name, description, target, &found.input, planned.injection, reach);
             }
@@ -287,35 +288,35 @@ impl Builder<'_> {
     }
 
     /// Offers a tool without an operation.
-    fn own(&mut self, tool: &NamedTool) {
+    fn offer_without_operation(&mut self, tool: &NamedTool) {
         let schema = tool.input.clone().unwrap_or_else(|| json!({"type": "object"}));
         let mut description = tool.description.clone().unwrap_or_default();
-        let (name, target) = match tool.runs() {
-            Ok(Runs::Delegate(delegate)) => {
+        let (name, target) = match tool.target() {
+            Ok(EntryTarget::Delegate(delegate)) => {
                 if let Some(agent) = &delegate.agent {
                     format!("Agent: {agent}. {description}").trim_end().clone_into(&mut description);
                 }
                 let name = delegate.agent.as_ref().map(|agent| tool_name(agent.as_str()));
                 (tool.name.clone().or(name).unwrap_or_default(), ToolTarget::Delegate(delegate))
             }
-            Ok(Runs::Latent | Runs::Operation(_)) => {
+            Ok(EntryTarget::Latent | EntryTarget::Operation(_)) => {
                 if let Some(Scopes::Const { names }) = tool.scopes.as_ref().filter(|scopes| !scopes.names().is_empty())
                 {
-                    description = format!("{description} {}", Scopes::focus(names));
+                    description = format!("{description} {}", Scopes::focus_text(names));
                 }
                 (tool.name.clone().unwrap_or_default(), ToolTarget::Latent(Vec::new()))
             }
             Err(reason) => return self.refused.push((tool.name.clone().unwrap_or_default(), reason)),
         };
         self.names.push(name.clone());
-        if !self.takes(&name, &name) {
+        if !self.check_name(&name, &name) {
             return;
         }
         match self.config.tool_arg_injection.plan(&[name.as_str()], &schema, self.values) {
             Err(reason) => self.refused.push((name, reason)),
             Ok(planned) => {
                 self.reports.extend(planned.reports.into_iter().map(|report| (name.clone(), report)));
-                let reach = Reach { scopes: tool.scopes.clone(), input: tool.input.clone(), instanced: true };
+                let reach = ToolContext { scopes: tool.scopes.clone(), input: tool.input.clone(), instanced: true };
                 self.add(name, description, target, &schema, planned.injection, reach);
             }
         }
@@ -328,17 +329,17 @@ impl Builder<'_> {
         target: ToolTarget,
         input: &Value,
         injection: Injection,
-        reach: Reach,
+        reach: ToolContext,
     ) {
-        let schema = if injection.hides() { injection.reduce(input) } else { input.clone() };
+        let schema = if injection.changes_schema() { injection.reduce(input) } else { input.clone() };
         let spec = ToolSpec { name, description, schema: reach.extend(schema) };
-        self.offered.push(Offered { spec, target, injection, reach });
+        self.offered.push(OfferedTool { spec, target, injection, reach });
     }
 }
 
-impl Described {
+impl OperationInfo {
     fn paths(&self) -> impl Iterator<Item = &str> {
-        [self.asked.as_str(), self.path.as_str()].into_iter().chain(self.aliases.iter().map(String::as_str))
+        [self.requested_path.as_str(), self.path.as_str()].into_iter().chain(self.aliases.iter().map(String::as_str))
     }
 }
 
@@ -350,7 +351,7 @@ impl ToolTable {
             bytes: specs.iter().map(|t| t.name.len() + t.description.len() + t.schema.to_string().len()).sum(),
             hash: sha256_hex(&json),
             injections: vec![Injection::default(); specs.len()],
-            reaches: vec![Reach::default(); specs.len()],
+            reaches: vec![ToolContext::default(); specs.len()],
             guards: Guards::default(),
             specs: specs.into(),
             targets,
@@ -382,7 +383,7 @@ impl ToolTable {
     }
 
     /// Returns the sections of the context that go with a call of `name`.
-    pub fn reach(&self, name: &str) -> Option<&Reach> {
+    pub fn reach(&self, name: &str) -> Option<&ToolContext> {
         let at = self.specs.iter().position(|spec| spec.name == name)?;
         self.reaches.get(at)
     }
@@ -403,8 +404,9 @@ impl ToolTable {
     }
 
     /// Returns the tools of a job without an agent of its own: only those that end it.
-    pub fn bare(ends: Ends<'_>) -> Self {
-        let (specs, targets) = harness::endings(ends).into_iter().map(|offered| (offered.spec, offered.target)).unzip();
+    pub fn for_anonymous_job(ends: TurnEnds<'_>) -> Self {
+        let (specs, targets) =
+            harness::ending_tools(ends).into_iter().map(|offered| (offered.spec, offered.target)).unzip();
         Self::new(specs, targets, Vec::new())
     }
 

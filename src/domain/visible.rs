@@ -6,7 +6,7 @@ pub const RULE: &str = "characters that can't be seen are not allowed";
 /// Returns the first invisible character: zero-width, direction and format characters, separators of lines, the byte
 /// order mark. Joiners and variation selectors are part of scripts and emoji, and are allowed between characters that
 /// aren't ASCII.
-pub fn hidden(text: &str) -> Option<char> {
+pub fn first_hidden(text: &str) -> Option<char> {
     let mut before = None;
     let mut rest = text.chars().peekable();
     while let Some(c) = rest.next() {
@@ -29,7 +29,7 @@ pub fn check_line(name: &str) -> Result<(), &'static str> {
     if name.chars().any(|c| c.is_control() || matches!(c, '\u{2028}' | '\u{2029}')) {
         return Err("control characters and line breaks are not allowed");
     }
-    if hidden(name).is_some() { Err(RULE) } else { Ok(()) }
+    if first_hidden(name).is_some() { Err(RULE) } else { Ok(()) }
 }
 
 /// Whether a character takes no visible place in a line: Unicode's `Default_Ignorable_Code_Point` as a whole, the marks
@@ -64,7 +64,7 @@ pub const fn is_unseen(c: char) -> bool {
 const ERROR_BYTES: usize = 2048;
 
 /// Cuts the text of an error, which may contain a caller's text of any length.
-pub fn told(text: String) -> String {
+pub fn cut_error(text: String) -> String {
     beginning(text, ERROR_BYTES)
 }
 
@@ -104,7 +104,7 @@ pub fn is_secret_name(name: &str) -> bool {
 }
 
 /// Returns a caller's text for a message: short, and harmless in a terminal or a log.
-pub fn quoted(text: &str) -> String {
+pub fn quote_foreign(text: &str) -> String {
     const CHARACTERS: usize = 80;
     let mut rest = text.chars();
     let shown: String = rest.by_ref().take(CHARACTERS).flat_map(char::escape_debug).collect();
@@ -113,19 +113,19 @@ pub fn quoted(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{hidden, is_secret_name, quoted, told};
+    use super::{cut_error, first_hidden, is_secret_name, quote_foreign};
 
     #[test]
     fn an_error_has_no_more_than_two_kilobytes_also_in_json() {
-        assert_eq!(told("short".into()), "short");
-        assert_eq!(told("x".repeat(2048)), "x".repeat(2048));
+        assert_eq!(cut_error("short".into()), "short");
+        assert_eq!(cut_error("x".repeat(2048)), "x".repeat(2048));
         for text in ["x".repeat(300_000), "é".repeat(300_000), format!("x{}", "𝔘".repeat(9_000))] {
-            let told = told(text.clone());
+            let told = cut_error(text.clone());
             assert!(told.len() <= 2048 && told.len() > 2040 && told.ends_with('…'), "{}", told.len());
             assert!(text.starts_with(told.trim_end_matches('…')));
         }
         for text in ["\"", "\\", "\n", "\u{1}", "\u{7f}", "é\u{c}"].map(|text| text.repeat(9_000)) {
-            let json = serde_json::to_string(&told(text)).unwrap();
+            let json = serde_json::to_string(&cut_error(text)).unwrap();
             assert!(json.len() <= 2050 && json.len() > 2034, "{}", json.len());
         }
     }
@@ -143,10 +143,10 @@ mod tests {
     #[test]
     fn what_a_stranger_wrote_is_shown_short_and_without_its_control_characters() {
         for (text, expected) in [("a b/ü", "a b/ü"), ("a\u{1b}[31m\n", "a\\u{1b}[31m\\n"), ("", "")] {
-            assert_eq!(quoted(text), expected);
+            assert_eq!(quote_foreign(text), expected);
         }
-        assert_eq!(quoted(&"é".repeat(80)), "é".repeat(80));
-        assert_eq!(quoted(&"é".repeat(50_000)), "é".repeat(80) + "…");
+        assert_eq!(quote_foreign(&"é".repeat(80)), "é".repeat(80));
+        assert_eq!(quote_foreign(&"é".repeat(50_000)), "é".repeat(80) + "…");
     }
 
     #[test]
@@ -168,7 +168,7 @@ mod tests {
             ("a\u{ad}b", Some('\u{ad}')),
             ("a\u{e0041}", Some('\u{e0041}')),
         ] {
-            assert_eq!(hidden(text), found, "{text:?}");
+            assert_eq!(first_hidden(text), found, "{text:?}");
         }
     }
 }

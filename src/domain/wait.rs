@@ -2,7 +2,7 @@
 
 use crate::ids::{AgentId, JobId};
 use crate::time::Millis;
-use crate::visible::told;
+use crate::visible::cut_error;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::{Value, json};
 use std::fmt::{self, Display, Formatter};
@@ -210,7 +210,7 @@ impl WaitReason {
     }
 
     /// Returns when the work continues by itself; `None` if an event must happen.
-    pub const fn until(&self) -> Option<Millis> {
+    pub const fn resume_time(&self) -> Option<Millis> {
         match self {
             Self::Timer { until } => Some(*until),
             Self::Noted { until, .. } => *until,
@@ -244,7 +244,7 @@ impl WaitReason {
     /// Returns the reason for a reader who may read neither the job nor the agent that waits: reasons that concern all
     /// work of the owner stay, others lose every name and text.
     #[must_use]
-    pub fn withheld(self) -> Self {
+    pub fn withhold(self) -> Self {
         match self {
             Self::NotAdmitted
             | Self::Due
@@ -320,7 +320,7 @@ impl WaitReason {
                 shown[key] = value;
             }
         };
-        put("until", self.until().map(|until| json!(until)));
+        put("until", self.resume_time().map(|until| json!(until)));
         put("advice", self.advice().map(Value::from));
         match self {
             Self::AgentLimit { agent, limit, .. } => {
@@ -366,7 +366,12 @@ impl Display for WaitReason {
             Self::Due => f.write_str("a worker takes it next"),
             Self::NoWorker { last: None } => f.write_str("no worker runs"),
             Self::NoWorker { last: Some((name, seen)) } => {
-                write!(f, "no worker runs; `{}` gave the last sign of life at {}", told(name.clone()), seen.rfc3339())
+                write!(
+                    f,
+                    "no worker runs; `{}` gave the last sign of life at {}",
+                    cut_error(name.clone()),
+                    seen.rfc3339()
+                )
             }
             Self::SlotsTaken { slots } => write!(f, "other sessions hold all {slots} slots of the workers"),
             Self::OwnerShare => {
@@ -382,11 +387,11 @@ impl Display for WaitReason {
             }
             Self::Suspended { agent, why: None } => write!(f, "agent `{agent}` is suspended"),
             Self::Suspended { agent, why: Some(why) } => write!(f, "agent `{agent}` is suspended: {why}"),
-            Self::Paused { by: Some(by), job } => write!(f, "job `{job}` was paused by {}", told(by.clone())),
+            Self::Paused { by: Some(by), job } => write!(f, "job `{job}` was paused by {}", cut_error(by.clone())),
             Self::Paused { by: None, job } => write!(f, "job `{job}` is paused"),
             Self::Behind { job, wait } => {
                 write!(f, "job `{job}` of its session comes first")?;
-                nested(f, wait.as_deref())
+                write_nested(f, wait.as_deref())
             }
             Self::Person { approvals } => match approvals.as_slice() {
                 [one] => write!(f, "a person must answer approval `{one}`"),
@@ -400,7 +405,7 @@ impl Display for WaitReason {
                 if *others > 0 {
                     write!(f, ", nor have {others} others")?;
                 }
-                nested(f, wait.as_deref())
+                write_nested(f, wait.as_deref())
             }
             Self::ResultDue { job } => {
                 write!(f, "job `{job}`, which it has started, has ended, and its result is on its way")
@@ -422,7 +427,7 @@ impl Display for WaitReason {
     }
 }
 
-fn nested(f: &mut Formatter<'_>, wait: Option<&WaitReason>) -> fmt::Result {
+fn write_nested(f: &mut Formatter<'_>, wait: Option<&WaitReason>) -> fmt::Result {
     wait.map_or(Ok(()), |wait| write!(f, ": {wait}"))
 }
 

@@ -68,7 +68,7 @@ fn a_withheld_reason_has_its_kind_and_no_name() {
     for (reason, kind, root, needs_person) in [
         (person.clone(), "person", "person", true),
         (child(boxed(person.clone())), "child", "person", true),
-        (child(boxed(child(boxed(person.clone())).withheld())), "child", "person", true),
+        (child(boxed(child(boxed(person.clone())).withhold())), "child", "person", true),
         (child(None), "child", "child", false),
         (WaitReason::Behind { job: job("1"), wait: boxed(noted(WaitCause::Other)) }, "behind", "other", false),
         (WaitReason::Paused { job: job("1"), by: Some("secret name".into()) }, "paused", "paused", true),
@@ -89,7 +89,7 @@ fn a_withheld_reason_has_its_kind_and_no_name() {
         ),
         (WaitReason::Timer { until: Millis(7) }, "timer", "timer", false),
     ] {
-        let withheld = reason.clone().withheld();
+        let withheld = reason.clone().withhold();
         assert_eq!((withheld.kind(), withheld.needs_person()), (kind, needs_person), "{reason}");
         let shown = withheld.to_json();
         let end = shown.get("waiting").map_or(kind, |waiting| waiting["kind"].as_str().unwrap());
@@ -98,10 +98,10 @@ fn a_withheld_reason_has_its_kind_and_no_name() {
         for secret in ["secret", job("1").as_str(), job("2").as_str(), "until", "tries", "advice"] {
             assert!(!text.contains(secret), "`{secret}` in {text}");
         }
-        assert_eq!(withheld.clone().withheld(), withheld);
+        assert_eq!(withheld.clone().withhold(), withheld);
     }
     for public in [WaitReason::NoWorker { last: None }, WaitReason::Due, WaitReason::OwnerShare] {
-        assert_eq!(public.clone().withheld(), public);
+        assert_eq!(public.clone().withhold(), public);
     }
 }
 

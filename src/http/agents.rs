@@ -1,7 +1,7 @@
 //! `agents`: list, read, apply; tasks and messages to an agent.
 
 use super::Api;
-use super::extract::{Asked, Json, Raw, Who};
+use super::extract::{JsonBody, QueryParams, RawBody, RequestCaller};
 use super::jobs::{wait_for, with_location};
 use super::problem::Problem;
 use super::runs::operate;
@@ -9,11 +9,11 @@ use crate::domain::agent::{AgentConfig, own, schema};
 use crate::domain::authority::ResourcePath;
 use crate::domain::event::Submission;
 use crate::domain::ids::{AgentId, EventId};
-use crate::domain::message::InKind;
-use crate::ingress::{self, Arrival, Submitted};
+use crate::domain::message::InboundKind;
+use crate::ingress::{self, Arrival, SubmitReceipt};
 use crate::ops::agent::send::with_ignored;
 use crate::venue::agents::keys_needed;
-use crate::venue::agents::{self, Applied};
+use crate::venue::agents::{self, ApplyOutcome};
 use axum::extract::{Path, State};
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
@@ -24,7 +24,7 @@ fn agent_id(text: &str) -> Result<AgentId, Problem> {
 }
 
 /// `GET agents`: lists agents; terminated ones only with `includeTerminated=true`.
-pub(super) async fn list(State(api): State<Api>, who: Who, asked: Asked) -> Result<Response, Problem> {
+pub(super) async fn list(State(api): State<Api>, who: RequestCaller, asked: QueryParams) -> Result<Response, Problem> {
     let all = asked.flag("includeTerminated")?;
     let mut page = json!({});
     if let Some(limit) = asked.number("limit")? {
@@ -41,16 +41,16 @@ pub(super) async fn list(State(api): State<Api>, who: Who, asked: Asked) -> Resu
 }
 
 /// `GET agent-schema`: returns the JSON Schema of agent files.
-pub(super) async fn described() -> Response {
+pub(super) async fn agent_schema() -> Response {
     ([(header::CONTENT_TYPE, "application/schema+json")], schema::TEXT).into_response()
 }
 
 /// `GET agents/{id}/sessions/{session}`: returns the transcript, turn by turn.
 pub(super) async fn session(
     State(api): State<Api>,
-    who: Who,
+    who: RequestCaller,
     Path((id, session)): Path<(String, String)>,
-    asked: Asked,
+    asked: QueryParams,
 ) -> Result<Response, Problem> {
     let mut arguments = json!({"agentId": id, "sessionId": session, "after": asked.number("after")?.unwrap_or(0)});
     if let Some(limit) = asked.number("limit")? {
@@ -64,33 +64,33 @@ pub(super) async fn session(
 /// configuration's keys, refuses names that the venue doesn't know.
 pub(super) async fn apply(
     State(api): State<Api>,
-    who: Who,
+    who: RequestCaller,
     Path(id): Path<String>,
-    asked: Asked,
-    Json(mut body): Json,
+    asked: QueryParams,
+    JsonBody(mut body): JsonBody,
 ) -> Result<Response, Problem> {
     let id = agent_id(&id)?;
     let strict = asked.flag("strict")? | take_strict(&mut body)?;
     own::localise(Some(who.owner()), &mut body).map_err(|error| Problem::denied(error.to_string()))?;
-    let config = AgentConfig::parse(&body).map_err(Problem::wrong)?;
+    let config = AgentConfig::parse(&body).map_err(Problem::invalid_data)?;
     api.venue.catalog.resources.check(&config).map_err(Problem::bad_request)?;
-    let warnings = agents::names::checked(&api.venue, who.owner(), &config, strict);
+    let warnings = agents::names::check(&api.venue, who.owner(), &config, strict);
     let mut warnings = warnings.map_err(Problem::bad_request)?;
     warnings.extend(agents::names::missing_keys(&api.venue, who.owner(), &config).await?);
     for need in keys_needed(&json!(config)) {
         let permitted = who.caller.authority.permits(need.ability, &need.resource);
-        permitted.map_err(|denied| Problem::denied(denied.text("applying an agent with `model.key`")))?;
+        permitted.map_err(|denied| Problem::denied(denied.model_text("applying an agent with `model.key`")))?;
     }
     let (record, applied) = agents::apply(&api.venue, who.owner(), &id, &config, true, &who.caller).await?;
     let (status, result) = match applied {
-        Applied::Created => (StatusCode::CREATED, "created"),
-        Applied::Updated => (StatusCode::OK, "updated"),
-        Applied::Unchanged => (StatusCode::OK, "unchanged"),
+        ApplyOutcome::Created => (StatusCode::CREATED, "created"),
+        ApplyOutcome::Updated => (StatusCode::OK, "updated"),
+        ApplyOutcome::Unchanged => (StatusCode::OK, "unchanged"),
     };
     let body = json!({
         "agentId": id,
         "result": result,
-        "status": agents::doing(&api.venue, who.owner(), (&id, record.status)).await?,
+        "status": agents::current_status(&api.venue, who.owner(), (&id, record.status)).await?,
         "configVersion": record.config_version,
         "warnings": warnings,
     });
@@ -108,10 +108,10 @@ fn take_strict(body: &mut Value) -> Result<bool, Problem> {
 /// `POST agents/{id}/tasks`: submits a task; 202 with the job, 200 and `duplicate` for a repeated submission.
 pub(super) async fn task(
     State(api): State<Api>,
-    who: Who,
+    who: RequestCaller,
     Path(id): Path<String>,
-    asked: Asked,
-    Raw(body): Raw,
+    asked: QueryParams,
+    RawBody(body): RawBody,
 ) -> Result<Response, Problem> {
     let wait = asked.wait()?;
     let submitted = submit(&api, &who, &id, true, &body).await?;
@@ -130,19 +130,19 @@ pub(super) async fn task(
 /// `POST agents/{id}/messages`: sends a message; 202, or 200 and `duplicate` for a repeated submission.
 pub(super) async fn message(
     State(api): State<Api>,
-    who: Who,
+    who: RequestCaller,
     Path(id): Path<String>,
-    Raw(body): Raw,
+    RawBody(body): RawBody,
 ) -> Result<Response, Problem> {
     let submitted = submit(&api, &who, &id, false, &body).await?;
     Ok((status(&submitted), axum::Json(receipt(&submitted))).into_response())
 }
 
-const fn status(submitted: &Submitted) -> StatusCode {
+const fn status(submitted: &SubmitReceipt) -> StatusCode {
     if submitted.duplicate { StatusCode::OK } else { StatusCode::ACCEPTED }
 }
 
-fn receipt(submitted: &Submitted) -> Value {
+fn receipt(submitted: &SubmitReceipt) -> Value {
     let mut receipt = json!({
         "id": submitted.id,
         "event": submitted.id,
@@ -158,23 +158,29 @@ fn receipt(submitted: &Submitted) -> Value {
     with_ignored(receipt, &submitted.ignored)
 }
 
-async fn submit(api: &Api, who: &Who, agent: &str, task: bool, body: &[u8]) -> Result<Submitted, Problem> {
+async fn submit(
+    api: &Api,
+    who: &RequestCaller,
+    agent: &str,
+    task: bool,
+    body: &[u8],
+) -> Result<SubmitReceipt, Problem> {
     // Parsed as it was sent, so that the store sees the same submission sent over the queue as a duplicate.
     let submission = ingress::parse(body)?;
     let agent = agent_id(agent)?;
     let named = who.key.as_ref().map(EventId::as_str);
-    let to = (who.owner(), &agent, if task { InKind::Task } else { InKind::Message });
-    let (id, submission) = ingress::unsealed(&api.venue, to, named, ingress::fresh_id, submission)?;
+    let to = (who.owner(), &agent, if task { InboundKind::Task } else { InboundKind::Message });
+    let (id, submission) = ingress::open_seal(&api.venue, to, named, ingress::fresh_id, submission)?;
     if api.options.auth.is_required() && !who.caller.operator {
         ingress::check_reply(who.owner(), &submission)?;
     }
     if let Some(job) = &submission.job {
         // The message is read with the authority of that job's request, so the caller needs a capability on the job.
         let permitted = who.caller.authority.permits("job/message", ResourcePath::job(job));
-        permitted.map_err(|denied| Problem::denied(denied.text("this message")))?;
+        permitted.map_err(|denied| Problem::denied(denied.model_text("this message")))?;
     }
     let caller = Some(who.caller.name.clone());
-    let submission = Submission { envelope: who.caller.request(), caller, ..submission };
+    let submission = Submission { envelope: who.caller.request_envelope(), caller, ..submission };
     let arrival = Arrival {
         owner: who.owner().clone(),
         agent,

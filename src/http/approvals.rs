@@ -1,7 +1,7 @@
 //! `approvals`: answers of people, by the operations `v/ops/approval/*`.
 
 use super::Api;
-use super::extract::{Json, Who};
+use super::extract::{JsonBody, RequestCaller};
 use super::problem::Problem;
 use super::runs::operate;
 use crate::domain::decode;
@@ -16,9 +16,9 @@ use serde_json::{Map, Value, json};
 /// what was shown: answers an approval.
 pub(super) async fn answer(
     State(api): State<Api>,
-    who: Who,
+    who: RequestCaller,
     Path(id): Path<String>,
-    Json(body): Json,
+    JsonBody(body): JsonBody,
 ) -> Result<Response, Problem> {
     let (verb, mut arguments) = arguments(&body)?;
     arguments["id"] = id.into();
@@ -62,7 +62,7 @@ struct Reject {
 
 fn arguments(body: &Value) -> Result<(&'static str, Value), Problem> {
     let expected = "expected a body `{\"approve\": {}}`, `{\"reject\": {}}` or `{\"answers\": {…}}`";
-    let given: Answer = decode::proposed(body)
+    let given: Answer = decode::typed_with_hint(body)
         .map_err(|error| Problem::bad_request(format!("{expected}, perhaps with a `digest`: {error}")))?;
     let (verb, mut arguments) = match (given.approve, given.reject, given.answers) {
         (Some(approve), None, None) => ("approve", json!(approve)),

@@ -1,7 +1,7 @@
 //! `assets`: immutable content under its SHA-256.
 
 use super::Api;
-use super::extract::{Asked, Json, Raw, Who};
+use super::extract::{JsonBody, QueryParams, RawBody, RequestCaller};
 use super::problem::Problem;
 use super::runs::operate;
 use crate::domain::asset::Draft;
@@ -20,11 +20,11 @@ use serde_json::{Map, Value, json};
 const CONTENT: &str = "/content";
 
 /// Keys of a body that `v/ops/asset/store` accepts unchanged.
-const FORM: [&str; 4] = ["content", "contentText", "contentBase64", "metadata"];
+const STORE_KEYS: [&str; 4] = ["content", "contentText", "contentBase64", "metadata"];
 
 /// `GET assets`: a page of hashes, or of metadata with `details=true`. `kind` is `operation` or `data`, as in Covia's
 /// API.
-pub(super) async fn list(State(api): State<Api>, who: Who, asked: Asked) -> Result<Response, Problem> {
+pub(super) async fn list(State(api): State<Api>, who: RequestCaller, asked: QueryParams) -> Result<Response, Problem> {
     let (offset, limit) = (asked.number("offset")?.unwrap_or(0), asked.number("limit")?.unwrap_or(1_000));
     let mut input = json!({"offset": offset, "limit": limit});
     for key in ["kind", "type"] {
@@ -43,8 +43,13 @@ pub(super) async fn list(State(api): State<Api>, who: Who, asked: Asked) -> Resu
 
 /// `POST assets`: stores as `v/ops/asset/store` does; a body without content is metadata. The answer is the hash as a
 /// JSON string.
-pub(super) async fn store(State(api): State<Api>, who: Who, Json(body): Json) -> Result<Response, Problem> {
-    let is_metadata = |body: &Map<String, Value>| !body.is_empty() && !FORM.iter().any(|key| body.contains_key(*key));
+pub(super) async fn store(
+    State(api): State<Api>,
+    who: RequestCaller,
+    JsonBody(body): JsonBody,
+) -> Result<Response, Problem> {
+    let is_metadata =
+        |body: &Map<String, Value>| !body.is_empty() && !STORE_KEYS.iter().any(|key| body.contains_key(*key));
     let body = match body {
         Value::Object(metadata) if is_metadata(&metadata) => json!({"metadata": metadata}),
         body => body,
@@ -55,32 +60,36 @@ pub(super) async fn store(State(api): State<Api>, who: Who, Json(body): Json) ->
 }
 
 /// `GET assets/{id}` returns metadata, `GET assets/{id}/content` the bytes.
-pub(super) async fn get(State(api): State<Api>, who: Who, Path(path): Path<String>) -> Result<Response, Problem> {
+pub(super) async fn get(
+    State(api): State<Api>,
+    who: RequestCaller,
+    Path(path): Path<String>,
+) -> Result<Response, Problem> {
     if let Some(id) = path.strip_suffix(CONTENT) {
         return content(&api, &who, &asset_id(id)?).await;
     }
     let id = asset_id(&path)?;
     let mut output = operate(&api, &who, "v/ops/asset/get", json!({"id": id.as_str()})).await?;
     if output.value["exists"] == false {
-        return Err(missing(&id));
+        return Err(missing_asset(&id));
     }
     if let Value::Object(map) = &mut output.value {
         map.shift_remove("exists");
     }
-    Ok(([tag(&id)], axum::Json(output.value)).into_response())
+    Ok(([etag(&id)], axum::Json(output.value)).into_response())
 }
 
 /// Returns the bytes with headers that keep browsers from showing them as a page of this API, whatever their type.
-async fn content(api: &Api, who: &Who, id: &AssetId) -> Result<Response, Problem> {
+async fn content(api: &Api, who: &RequestCaller, id: &AssetId) -> Result<Response, Problem> {
     let permitted = who.caller.authority.permits("crud/read", ResourcePath::asset(id));
-    permitted.map_err(|denied| OpError::Denied(denied.text("v/ops/asset/content")))?;
-    let asset = assets::content(&api.venue, who.owner(), id).await?.ok_or_else(|| missing(id))?;
+    permitted.map_err(|denied| OpError::Denied(denied.model_text("v/ops/asset/content")))?;
+    let asset = assets::read_content(&api.venue, who.owner(), id).await?.ok_or_else(|| missing_asset(id))?;
     let bytes = HeaderValue::from_static("application/octet-stream");
     let headers = [
         (header::CONTENT_TYPE, HeaderValue::from_str(&asset.record.content_type).unwrap_or(bytes)),
         (header::CONTENT_DISPOSITION, HeaderValue::from_static("attachment")),
         (header::CONTENT_SECURITY_POLICY, HeaderValue::from_static("sandbox; default-src 'none'")),
-        tag(id),
+        etag(id),
     ];
     Ok((headers, asset.bytes).into_response())
 }
@@ -88,35 +97,35 @@ async fn content(api: &Api, who: &Who, id: &AssetId) -> Result<Response, Problem
 /// `PUT assets/{id}/content`: stores the bytes whose SHA-256 is the id.
 pub(super) async fn put(
     State(api): State<Api>,
-    who: Who,
+    who: RequestCaller,
     Path(path): Path<String>,
     headers: HeaderMap,
-    asked: Asked,
-    Raw(body): Raw,
+    asked: QueryParams,
+    RawBody(body): RawBody,
 ) -> Result<Response, Problem> {
     let Some(id) = path.strip_suffix(CONTENT) else {
         return Err(Problem::not_found(format!("no route `PUT /api/v1/assets/{path}`, expected `…/content`")));
     };
-    let (id, actual) = (asset_id(id)?, AssetId::of(&body));
+    let (id, actual) = (asset_id(id)?, AssetId::of_content(&body));
     if id != actual {
         return Err(Problem::bad_request(format!("expected content with the SHA-256 `{id}`, got `{actual}`")));
     }
-    let permitted = who.caller.authority.permits("asset/store", ResourcePath::all(Namespace::Assets));
-    permitted.map_err(|denied| OpError::Denied(denied.text("v/ops/asset/store")))?;
+    let permitted = who.caller.authority.permits("asset/store", ResourcePath::whole_namespace(Namespace::Assets));
+    permitted.map_err(|denied| OpError::Denied(denied.model_text("v/ops/asset/store")))?;
     let given = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
     let about = (asked.text("name").map(str::to_owned), None);
     let draft = Draft::new(body.to_vec(), given.unwrap_or("application/octet-stream"), about, api.venue.now());
     let draft = draft.map_err(Problem::bad_request)?;
     let (_, _, existed) = assets::put(&api.venue, who.owner(), &draft).await?;
     let status = if existed { StatusCode::OK } else { StatusCode::CREATED };
-    Ok((status, [tag(&id)], axum::Json(json!(id.as_str()))).into_response())
+    Ok((status, [etag(&id)], axum::Json(json!(id.as_str()))).into_response())
 }
 
-fn missing(id: &AssetId) -> Problem {
+fn missing_asset(id: &AssetId) -> Problem {
     Problem::not_found(format!("no asset `{id}`"))
 }
 
-fn tag(id: &AssetId) -> (header::HeaderName, HeaderValue) {
+fn etag(id: &AssetId) -> (header::HeaderName, HeaderValue) {
     let tag = HeaderValue::from_str(&format!("\"0x{id}\""));
     (header::ETAG, tag.expect("hex digits are legal"))
 }

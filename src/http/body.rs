@@ -12,14 +12,14 @@ use bytes::BytesMut;
 use futures::StreamExt;
 
 /// Error of a body that was not read.
-pub(super) struct Unread {
+pub(super) struct BodyError {
     pub(super) problem: Problem,
     /// The whole body has arrived, so the connection can be used again.
-    pub(super) arrived: bool,
+    pub(super) is_received: bool,
 }
 
 /// Reads a body of at most `limit` bytes.
-pub(super) async fn read(body: Body, options: &HttpOptions, limit: usize) -> Result<Bytes, Unread> {
+pub(super) async fn read(body: Body, options: &HttpOptions, limit: usize) -> Result<Bytes, BodyError> {
     if body.is_end_stream() {
         return Ok(Bytes::new());
     }
@@ -47,10 +47,10 @@ pub(super) async fn read(body: Body, options: &HttpOptions, limit: usize) -> Res
             // A client that is still sending reads the answer only after its body was read.
             let arrived = discard(Body::from_stream(stream), limit).await;
             let text = format!("the body has more than {limit} bytes; put large values into `w/` piece by piece");
-            Err(Unread { problem: Problem::new(StatusCode::PAYLOAD_TOO_LARGE, text), arrived })
+            Err(BodyError { problem: Problem::new(StatusCode::PAYLOAD_TOO_LARGE, text), is_received: arrived })
         }
-        Ok(Err(problem)) => Err(Unread { problem, arrived: false }),
-        Err(_) => Err(Unread { problem: late(), arrived: false }),
+        Ok(Err(problem)) => Err(BodyError { problem, is_received: false }),
+        Err(_) => Err(BodyError { problem: late(), is_received: false }),
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::Api;
 use super::problem::Problem;
-use crate::venue::operation::dispatch::resolve;
+use crate::venue::operation::dispatch::find_operation;
 use crate::venue::operation::{Effect, RegisteredOperation};
 use crate::venue::tree::virtuals::describe;
 use axum::extract::{Path, State};
@@ -17,7 +17,7 @@ pub(super) async fn status(State(api): State<Api>, headers: HeaderMap) -> Result
     let access = if api.options.auth.is_required() {
         json!({"mode": "jwt"})
     } else {
-        json!({"mode": "none", "owner": api.recognised(&headers)?.caller.owner})
+        json!({"mode": "none", "owner": api.identify(&headers)?.caller.owner})
     };
     Ok(axum::Json(json!({
         "status": "OK",
@@ -34,7 +34,7 @@ pub(super) async fn status(State(api): State<Api>, headers: HeaderMap) -> Result
 impl Api {
     /// Returns the venue's DID, the audience of tokens.
     fn did(&self) -> String {
-        self.options.auth.did(did(&self.options.url))
+        self.options.auth.audience_did(did(&self.options.url))
     }
 }
 
@@ -60,7 +60,7 @@ fn info(path: &str, found: &RegisteredOperation) -> Value {
 }
 
 /// Iterates over every operation under its path, then over every alias.
-fn all(api: &Api) -> impl Iterator<Item = (&'static str, &RegisteredOperation)> {
+fn operations_and_aliases(api: &Api) -> impl Iterator<Item = (&'static str, &RegisteredOperation)> {
     let catalog = &api.venue.catalog;
     let aliases = catalog.aliases().filter_map(|(alias, _)| Some((alias, catalog.resolve(alias)?)));
     catalog.operations().map(|found| (found.spec.path, found)).chain(aliases)
@@ -68,19 +68,19 @@ fn all(api: &Api) -> impl Iterator<Item = (&'static str, &RegisteredOperation)> 
 
 /// `GET operations`: lists operations and aliases.
 pub(super) async fn operations(State(api): State<Api>) -> Response {
-    axum::Json(all(&api).map(|(path, found)| info(path, found)).collect::<Vec<_>>()).into_response()
+    axum::Json(operations_and_aliases(&api).map(|(path, found)| info(path, found)).collect::<Vec<_>>()).into_response()
 }
 
 /// `GET operations/{name}`: describes one operation.
 pub(super) async fn operation(State(api): State<Api>, Path(name): Path<String>) -> Result<Response, Problem> {
-    let found = resolve(&api.venue.catalog, &name)?;
+    let found = find_operation(&api.venue.catalog, &name)?;
     Ok(axum::Json(info(&name, found)).into_response())
 }
 
 /// `GET adapters/{name}/operations`: returns the metadata of a group's operations, by path.
 pub(super) async fn adapter(State(api): State<Api>, Path(name): Path<String>) -> Result<Response, Problem> {
     let prefix = format!("v/ops/{name}/");
-    let group: Map<String, Value> = all(&api)
+    let group: Map<String, Value> = operations_and_aliases(&api)
         .filter(|(path, _)| path.starts_with(&prefix))
         .map(|(path, found)| (path.to_owned(), describe(path, found)))
         .collect();

@@ -19,7 +19,7 @@ const KEPT_DESCRIPTORS: usize = 512;
 
 /// Limits of open connections.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Room {
+pub struct ConnectionLimits {
     /// Connections in all.
     pub total: usize,
     /// Connections of one address, or of one IPv6 network of 64 bits.
@@ -28,16 +28,16 @@ pub struct Room {
     pub proxies: Vec<IpAddr>,
 }
 
-impl Default for Room {
+impl Default for ConnectionLimits {
     fn default() -> Self {
         Self { total: 512, per_address: 256, proxies: Vec::new() }
     }
 }
 
-impl Room {
+impl ConnectionLimits {
     /// Lowers the total to what the process's file descriptors leave: at least half of them, or all but a reserve.
     #[must_use]
-    pub fn within(self, descriptors: Option<usize>) -> Self {
+    pub fn limit_to_descriptors(self, descriptors: Option<usize>) -> Self {
         let free = descriptors.map_or(usize::MAX, |all| all.saturating_sub(KEPT_DESCRIPTORS).max(all / 2).max(1));
         Self { total: self.total.min(free), ..self }
     }
@@ -49,7 +49,7 @@ impl Room {
 
 /// Decision about a new connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Admission {
+pub(super) enum ConnectionDecision {
     /// It is open; the other connection, if any, is closed for it.
     Open { number: u64, instead_of: Option<u64> },
     /// All connections work: refused.
@@ -69,17 +69,17 @@ pub(super) enum Requester {
 
 /// Refusal of a request: its requester, or its tenant, has as many at work as connections are free.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct NoShare {
+pub(super) struct ShareExceeded {
     /// True if the limit of its address was reached, false if the total was.
-    pub(super) is_of_address: bool,
+    pub(super) is_address_limit: bool,
 }
 
 /// State of an open connection.
-struct Open {
-    from: IpAddr,
+struct OpenConnection {
+    address: IpAddr,
     is_proxy: bool,
     /// Number of the event at which it began to wait; `None` while it works.
-    waits: Option<u64>,
+    waiting_since: Option<u64>,
     /// Account of its request, while it works.
     requester: Option<Requester>,
 }
@@ -103,14 +103,14 @@ impl Requester {
 
 /// Counts of requests at work.
 #[derive(Default)]
-struct Working {
+struct WorkCounts {
     total: usize,
     of_address: HashMap<IpAddr, usize>,
     /// Counts by sharer, from one address and (`None`) from all.
     of_sharer: HashMap<(Option<IpAddr>, Sharer), usize>,
 }
 
-impl Working {
+impl WorkCounts {
     fn add(&mut self, from: IpAddr, requester: &Requester) {
         self.total += 1;
         *self.of_address.entry(from).or_default() += 1;
@@ -130,7 +130,7 @@ impl Working {
     }
 
     /// Counts the working connections, of one address or of all, that a request of this requester shares with.
-    fn taken_beside(&self, from: Option<IpAddr>, requester: &Requester) -> TakenPlaces {
+    fn count_taken(&self, from: Option<IpAddr>, requester: &Requester) -> TakenPlaces {
         let all = from.map_or(self.total, |from| self.of_address.get(&from).copied().unwrap_or(0));
         let count = |sharer| self.of_sharer.get(&(from, sharer)).copied().unwrap_or(0);
         match requester {
@@ -145,32 +145,32 @@ impl Working {
 
 /// All open connections.
 pub(super) struct Connections {
-    room: Room,
-    open: BTreeMap<u64, Open>,
+    room: ConnectionLimits,
+    open: BTreeMap<u64, OpenConnection>,
     of_address: HashMap<IpAddr, usize>,
-    working: Working,
+    working: WorkCounts,
     events: u64,
 }
 
 impl Connections {
-    pub(super) fn new(room: Room) -> Self {
-        let (open, of_address, working) = (BTreeMap::new(), HashMap::new(), Working::default());
+    pub(super) fn new(room: ConnectionLimits) -> Self {
+        let (open, of_address, working) = (BTreeMap::new(), HashMap::new(), WorkCounts::default());
         Self { room, open, of_address, working, events: 0 }
     }
 
     /// Adds a connection, if there is room or one that waits can be closed for it.
-    pub(super) fn accept(&mut self, address: IpAddr) -> Admission {
+    pub(super) fn accept(&mut self, address: IpAddr) -> ConnectionDecision {
         let from = network(address);
         let own = self.of_address.get(&from).copied().unwrap_or(0);
         let is_proxy = self.room.has_proxy(address);
         let instead_of = if !is_proxy && own >= self.room.per_address {
-            match self.oldest_that_waits(Some(from)) {
-                None => return Admission::FullOfAddress,
+            match self.longest_waiting(Some(from)) {
+                None => return ConnectionDecision::FullOfAddress,
                 other => other,
             }
         } else if self.open.len() >= self.room.total {
-            match self.oldest_that_waits(None) {
-                None => return Admission::Full,
+            match self.longest_waiting(None) {
+                None => return ConnectionDecision::Full,
                 other => other,
             }
         } else {
@@ -179,41 +179,47 @@ impl Connections {
         if let Some(other) = instead_of {
             self.remove(other);
         }
-        let number = self.next();
-        self.open.insert(number, Open { from, is_proxy, waits: Some(number), requester: None });
+        let number = self.next_event();
+        self.open
+            .insert(number, OpenConnection { address: from, is_proxy, waiting_since: Some(number), requester: None });
         *self.of_address.entry(from).or_default() += 1;
-        Admission::Open { number, instead_of }
+        ConnectionDecision::Open { number, instead_of }
     }
 
     /// Marks a connection with a whole request as working, unless its requester has used its share; then it waits as
     /// before.
     /// `sharers`: levels at which owners share.
-    pub(super) fn start_work(&mut self, number: u64, requester: Requester, sharers: Sharers) -> Result<(), NoShare> {
+    pub(super) fn start_work(
+        &mut self,
+        number: u64,
+        requester: Requester,
+        sharers: Sharers,
+    ) -> Result<(), ShareExceeded> {
         // A connection closed meanwhile is answered nonetheless.
         let Some(open) = self.open.get_mut(&number) else { return Ok(()) };
-        let there = self.working.taken_beside(Some(open.from), &requester);
-        let mut everywhere = self.working.taken_beside(None, &requester);
+        let there = self.working.count_taken(Some(open.address), &requester);
+        let mut everywhere = self.working.count_taken(None, &requester);
         if requester == Requester::Unknown {
             // Unidentified callers of other addresses count as others.
             everywhere.user = there.user;
         }
         let is_short_there = !open.is_proxy && !has_free_place(self.room.per_address, there, sharers);
         if is_short_there || !has_free_place(self.room.total, everywhere, sharers) {
-            return Err(NoShare { is_of_address: is_short_there });
+            return Err(ShareExceeded { is_address_limit: is_short_there });
         }
-        self.working.add(open.from, &requester);
+        self.working.add(open.address, &requester);
         open.requester = Some(requester);
-        open.waits = None;
+        open.waiting_since = None;
         Ok(())
     }
 
     /// Marks a connection as waiting after its answer.
     pub(super) fn mark_idle(&mut self, number: u64) {
-        let event = self.next();
+        let event = self.next_event();
         if let Some(open) = self.open.get_mut(&number) {
-            open.waits = Some(event);
+            open.waiting_since = Some(event);
             if let Some(requester) = open.requester.take() {
-                self.working.remove(open.from, &requester);
+                self.working.remove(open.address, &requester);
             }
         }
     }
@@ -221,21 +227,22 @@ impl Connections {
     /// Removes a closed connection.
     pub(super) fn remove(&mut self, number: u64) {
         let Some(open) = self.open.remove(&number) else { return };
-        subtract_count(&mut self.of_address, &open.from, 1);
+        subtract_count(&mut self.of_address, &open.address, 1);
         if let Some(requester) = open.requester {
-            self.working.remove(open.from, &requester);
+            self.working.remove(open.address, &requester);
         }
     }
 
     /// Returns the connection that has waited longest; among all addresses, one of the address that has the most.
-    fn oldest_that_waits(&self, of: Option<IpAddr>) -> Option<u64> {
-        let waiting = self.open.iter().filter_map(|(number, open)| Some((number, open, open.waits?)));
-        let wanted = waiting.filter(|(_, open, _)| of.is_none_or(|from| open.from == from));
-        let key = |open: &Open, since: u64| (self.of_address.get(&open.from).copied(), std::cmp::Reverse(since));
+    fn longest_waiting(&self, of: Option<IpAddr>) -> Option<u64> {
+        let waiting = self.open.iter().filter_map(|(number, open)| Some((number, open, open.waiting_since?)));
+        let wanted = waiting.filter(|(_, open, _)| of.is_none_or(|from| open.address == from));
+        let key =
+            |open: &OpenConnection, since: u64| (self.of_address.get(&open.address).copied(), std::cmp::Reverse(since));
         wanted.max_by_key(|(_, open, since)| key(open, *since)).map(|(number, ..)| *number)
     }
 
-    const fn next(&mut self) -> u64 {
+    const fn next_event(&mut self) -> u64 {
         self.events += 1;
         self.events
     }
@@ -268,13 +275,13 @@ mod tests {
     }
 
     fn with(total: usize, per_address: usize, proxies: &[&str]) -> Connections {
-        Connections::new(Room { total, per_address, proxies: proxies.iter().map(|p| address(p)).collect() })
+        Connections::new(ConnectionLimits { total, per_address, proxies: proxies.iter().map(|p| address(p)).collect() })
     }
 
     #[track_caller]
     fn opens(all: &mut Connections, from: &str) -> (u64, Option<u64>) {
         match all.accept(address(from)) {
-            Admission::Open { number, instead_of } => (number, instead_of),
+            ConnectionDecision::Open { number, instead_of } => (number, instead_of),
             refused => panic!("{refused:?}"),
         }
     }
@@ -304,8 +311,8 @@ mod tests {
         for number in all.open.keys().copied().collect::<Vec<_>>() {
             works(&mut all, number);
         }
-        assert_eq!(all.accept(address("10.0.0.1")), Admission::FullOfAddress);
-        assert_eq!(all.accept(address("10.0.0.2")), Admission::Full);
+        assert_eq!(all.accept(address("10.0.0.1")), ConnectionDecision::FullOfAddress);
+        assert_eq!(all.accept(address("10.0.0.2")), ConnectionDecision::Full);
     }
 
     #[test]
@@ -316,9 +323,9 @@ mod tests {
             works(&mut all, number);
         }
         for (from, expected) in [
-            ("10.0.0.1", Admission::FullOfAddress),
-            ("::ffff:10.0.0.1", Admission::FullOfAddress),
-            ("2001:db8::2:1", Admission::FullOfAddress),
+            ("10.0.0.1", ConnectionDecision::FullOfAddress),
+            ("::ffff:10.0.0.1", ConnectionDecision::FullOfAddress),
+            ("2001:db8::2:1", ConnectionDecision::FullOfAddress),
         ] {
             assert_eq!(all.accept(address(from)), expected, "{from}");
         }
@@ -326,7 +333,7 @@ mod tests {
             let (number, _) = opens(&mut all, "10.0.0.9");
             works(&mut all, number);
         }
-        assert_eq!(all.accept(address("10.0.0.9")), Admission::Full);
+        assert_eq!(all.accept(address("10.0.0.9")), ConnectionDecision::Full);
     }
 
     #[test]
@@ -349,7 +356,7 @@ mod tests {
 
     fn fill_among(sharers: Sharers, all: &mut Connections, from: &str, requester: &Requester) -> Vec<u64> {
         let mut at_work = Vec::new();
-        while let Admission::Open { number, .. } = all.accept(address(from)) {
+        while let ConnectionDecision::Open { number, .. } = all.accept(address(from)) {
             if all.start_work(number, requester.clone(), sharers).is_err() {
                 all.remove(number);
                 break;
@@ -365,7 +372,7 @@ mod tests {
         let counts: Vec<_> =
             (0..7).map(|n| fill(&mut all, &format!("10.0.0.{n}"), &owner(&format!("o/{n}"))).len()).collect();
         assert_eq!(counts, [32, 16, 8, 4, 2, 1, 1], "the next has half of what is left");
-        assert_eq!(all.accept(address("10.0.0.9")), Admission::Full);
+        assert_eq!(all.accept(address("10.0.0.9")), ConnectionDecision::Full);
         for number in all.open.keys().copied().collect::<Vec<_>>() {
             all.mark_idle(number);
         }
@@ -373,7 +380,7 @@ mod tests {
         for number in all.open.keys().copied().collect::<Vec<_>>() {
             all.remove(number);
         }
-        let Working { total, of_address, of_sharer } = &all.working;
+        let WorkCounts { total, of_address, of_sharer } = &all.working;
         assert_eq!((*total, of_address.len(), of_sharer.len()), (0, 0, 0));
     }
 
@@ -401,14 +408,16 @@ mod tests {
         assert_eq!(fill(&mut all, "10.0.0.1", &Requester::Unknown).len(), 4);
         assert_eq!(fill(&mut all, "10.0.0.2", &owner("o/a")).len(), 8);
         assert_eq!(fill(&mut all, "10.0.0.2", &Requester::Unknown).len(), 4, "others of another address");
-        let Admission::Open { number, .. } = all.accept(address("10.0.0.1")) else { panic!("it is full") };
-        assert_eq!(all.start_work(number, owner("o/a"), ONE_TENANT), Err(NoShare { is_of_address: true }));
+        let ConnectionDecision::Open { number, .. } = all.accept(address("10.0.0.1")) else { panic!("it is full") };
+        assert_eq!(all.start_work(number, owner("o/a"), ONE_TENANT), Err(ShareExceeded { is_address_limit: true }));
         assert_eq!(fill(&mut all, "10.0.0.9", &owner("o/a")).len(), 12, "28 in all, and 28 are free");
     }
 
     #[test]
     fn descriptors_bound_the_room() {
-        let of = |descriptors| Room { total: 2000, ..Room::default() }.within(descriptors).total;
+        let of = |descriptors| {
+            ConnectionLimits { total: 2000, ..ConnectionLimits::default() }.limit_to_descriptors(descriptors).total
+        };
         for (descriptors, expected) in
             [(None, 2000), (Some(20_000), 2000), (Some(2048), 1536), (Some(1024), 512), (Some(256), 128), (Some(0), 1)]
         {

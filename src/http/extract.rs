@@ -1,20 +1,20 @@
 //! Extractors of handlers: caller, idempotency key, body, query.
 
 use super::Api;
-use super::load::Load;
+use super::load::MemoryCharge;
 use super::problem::Problem;
-use super::route::{Admits, BodyRule};
+use super::route::{BodyRule, RouteRules};
 use crate::bus::AUTHORIZATION_HEADER;
 use crate::domain::authority::Authority;
-use crate::domain::decode::{self, Wrong};
+use crate::domain::decode::{self, DataError};
 use crate::domain::ids::{EventId, Owner};
 use crate::domain::job::{ErrorCode, JobStatus};
 use crate::domain::nearest::did_you_mean;
-use crate::domain::schema::integer;
+use crate::domain::schema::integer_from_float;
 use crate::domain::time::Millis;
-use crate::domain::visible::quoted;
+use crate::domain::visible::quote_foreign;
 use crate::venue::auth::Auth;
-use crate::venue::auth::caller::Recognised;
+use crate::venue::auth::caller::AuthenticatedCaller;
 use crate::venue::is_reserved;
 use crate::venue::operation::Caller;
 use axum::extract::{FromRequest, FromRequestParts, Query, Request};
@@ -39,7 +39,7 @@ const DEFAULT_OWNER: &str = "local/me";
 pub(super) const MAX_WAIT: Duration = Duration::from_mins(2);
 
 /// The caller of a request, and the headers that go with it.
-pub(super) struct Who {
+pub(super) struct RequestCaller {
     pub(super) caller: Caller,
     /// The caller may set values of claims that its token has.
     pub(super) may_override: bool,
@@ -50,16 +50,16 @@ pub(super) struct Who {
     /// The task in scope, from the header.
     pub(super) task: Option<String>,
     /// Memory that the request is charged for.
-    load: Option<Arc<Load>>,
+    memory: Option<Arc<MemoryCharge>>,
 }
 
-impl Who {
+impl RequestCaller {
     pub(super) const fn owner(&self) -> &Owner {
         &self.caller.owner
     }
 
-    fn of(headers: &HeaderMap, known: Recognised) -> Result<Self, Problem> {
-        let key = match single(headers, KEY_HEADER)? {
+    fn from_headers(headers: &HeaderMap, known: AuthenticatedCaller) -> Result<Self, Problem> {
+        let key = match single_header(headers, KEY_HEADER)? {
             None => None,
             Some(text) => {
                 // The draft of the header has the key quoted; common clients send it bare.
@@ -68,45 +68,45 @@ impl Who {
                 Some(key.map_err(|e| Problem::bad_request(format!("header `{KEY_HEADER}`: {e}")))?)
             }
         };
-        let Recognised { caller, may_override, token_owner } = known;
-        let task = single(headers, TASK_HEADER)?.map(str::to_owned);
-        Ok(Self { caller, may_override, key, token_owner, task, load: None })
+        let AuthenticatedCaller { caller, may_override, token_owner } = known;
+        let task = single_header(headers, TASK_HEADER)?.map(str::to_owned);
+        Ok(Self { caller, may_override, key, token_owner, task, memory: None })
     }
 
     /// Frees the memory of a request whose body was handed on, while it waits.
-    pub(super) fn waits(&self) {
-        if let Some(load) = &self.load {
-            load.takes(0);
+    pub(super) fn release_memory(&self) {
+        if let Some(load) = &self.memory {
+            load.set_cost(0);
         }
     }
 
     /// Reduces the request's memory to that of its body: it reads nothing large.
-    pub(super) fn reads_nothing(&self) {
-        if let Some(load) = &self.load {
-            load.reads_nothing();
+    pub(super) fn release_read_memory(&self) {
+        if let Some(load) = &self.memory {
+            load.release_read_memory();
         }
     }
 }
 
 impl Api {
     /// Verifies the sender of a request.
-    pub(super) fn recognised(&self, headers: &HeaderMap) -> Result<Recognised, Problem> {
-        recognised(&self.options.auth, self.venue.now(), headers)
+    pub(super) fn identify(&self, headers: &HeaderMap) -> Result<AuthenticatedCaller, Problem> {
+        identify_caller(&self.options.auth, self.venue.now(), headers)
     }
 }
 
-fn recognised(auth: &Auth, now: Millis, headers: &HeaderMap) -> Result<Recognised, Problem> {
-    let named: Option<Owner> = match single(headers, OWNER_HEADER)? {
+fn identify_caller(auth: &Auth, now: Millis, headers: &HeaderMap) -> Result<AuthenticatedCaller, Problem> {
+    let named: Option<Owner> = match single_header(headers, OWNER_HEADER)? {
         None => None,
         Some(text) => Some(text.parse().map_err(|e| Problem::bad_request(format!("header `{OWNER_HEADER}`: {e}")))?),
     };
-    let token = single(headers, AUTHORIZATION_HEADER);
-    let known = match auth.header(token.as_ref().ok().copied().flatten(), now) {
+    let token = single_header(headers, AUTHORIZATION_HEADER);
+    let known = match auth.verify_header(token.as_ref().ok().copied().flatten(), now) {
         None => {
             let owner = named.unwrap_or_else(|| DEFAULT_OWNER.parse().expect("a legal owner"));
             let name = owner.to_string();
-            let caller = Caller { operator: true, ..Caller::new(owner, name, Authority::unlimited()) };
-            Recognised { caller, may_override: false, token_owner: None }
+            let caller = Caller { operator: true, ..Caller::new(owner, name, Authority::without_limits()) };
+            AuthenticatedCaller { caller, may_override: false, token_owner: None }
         }
         Some(verified) => {
             token?;
@@ -120,7 +120,7 @@ fn recognised(auth: &Auth, now: Millis, headers: &HeaderMap) -> Result<Recognise
     Ok(known)
 }
 
-fn single<'h>(headers: &'h HeaderMap, name: &str) -> Result<Option<&'h str>, Problem> {
+fn single_header<'h>(headers: &'h HeaderMap, name: &str) -> Result<Option<&'h str>, Problem> {
     let mut values = headers.get_all(name).iter();
     let Some(value) = values.next() else { return Ok(None) };
     if values.next().is_some() {
@@ -130,37 +130,37 @@ fn single<'h>(headers: &'h HeaderMap, name: &str) -> Result<Option<&'h str>, Pro
     text.map(Some).map_err(|_| Problem::bad_request(format!("header `{name}` is not UTF-8")))
 }
 
-impl FromRequestParts<Api> for Who {
+impl FromRequestParts<Api> for RequestCaller {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, api: &Api) -> Result<Self, Problem> {
         // The guard has verified the caller, except at open routes and where no token is required.
-        let known = match parts.extensions.get::<Recognised>() {
+        let known = match parts.extensions.get::<AuthenticatedCaller>() {
             Some(known) => known.clone(),
-            None => api.recognised(&parts.headers)?,
+            None => api.identify(&parts.headers)?,
         };
-        let load = parts.extensions.get::<Arc<Load>>().cloned();
-        Ok(Self { load, ..Self::of(&parts.headers, known)? })
+        let load = parts.extensions.get::<Arc<MemoryCharge>>().cloned();
+        Ok(Self { memory: load, ..Self::from_headers(&parts.headers, known)? })
     }
 }
 
 /// The body as it was sent; the guard has read it.
-pub(super) struct Raw(pub(super) Bytes);
+pub(super) struct RawBody(pub(super) Bytes);
 
-impl FromRequest<Api> for Raw {
+impl FromRequest<Api> for RawBody {
     type Rejection = Problem;
 
     async fn from_request(request: Request, api: &Api) -> Result<Self, Problem> {
-        let rule = request.extensions().get().map_or(BodyRule::Taken, |admits: &Admits| admits.body);
+        let rule = request.extensions().get().map_or(BodyRule::Optional, |admits: &RouteRules| admits.body);
         let read = axum::body::to_bytes(request.into_body(), rule.limit(api.options.body_limit)).await;
         read.map(Self).map_err(|e| Problem::bad_request(format!("the body didn't arrive: {e}")))
     }
 }
 
 /// A JSON body; `null` if it is empty.
-pub(super) struct Json(pub(super) Value);
+pub(super) struct JsonBody(pub(super) Value);
 
-impl FromRequest<Api> for Json {
+impl FromRequest<Api> for JsonBody {
     type Rejection = Problem;
 
     async fn from_request(request: Request, api: &Api) -> Result<Self, Problem> {
@@ -169,9 +169,9 @@ impl FromRequest<Api> for Json {
 }
 
 /// A JSON5 body, where Covia accepts one; `null` if it is empty.
-pub(super) struct Json5(pub(super) Value);
+pub(super) struct Json5Body(pub(super) Value);
 
-impl FromRequest<Api> for Json5 {
+impl FromRequest<Api> for Json5Body {
     type Rejection = Problem;
 
     async fn from_request(request: Request, api: &Api) -> Result<Self, Problem> {
@@ -182,10 +182,10 @@ impl FromRequest<Api> for Json5 {
 async fn body_value(
     request: Request,
     api: &Api,
-    read: impl Fn(&[u8]) -> Result<Value, Wrong>,
+    read: impl Fn(&[u8]) -> Result<Value, DataError>,
 ) -> Result<Value, Problem> {
-    let needed = request.extensions().get().is_some_and(|admits: &Admits| admits.body == BodyRule::Needed);
-    let Raw(bytes) = Raw::from_request(request, api).await?;
+    let needed = request.extensions().get().is_some_and(|admits: &RouteRules| admits.body == BodyRule::Required);
+    let RawBody(bytes) = RawBody::from_request(request, api).await?;
     let value = if bytes.is_empty() { Ok(Value::Null) } else { read(&bytes) };
     if needed && value == Ok(Value::Null) {
         return Err(Problem::bad_request("expected a JSON body; `GET /api/v1/openapi.json` describes it"));
@@ -197,26 +197,26 @@ async fn body_value(
 }
 
 /// Decodes a body; the default if it is empty. The error names the place in the body.
-pub(super) fn typed<T: DeserializeOwned + Default>(body: Value) -> Result<T, Problem> {
+pub(super) fn decode_body<T: DeserializeOwned + Default>(body: Value) -> Result<T, Problem> {
     match body {
         Value::Null => Ok(T::default()),
-        body => decode::proposed(&body).map_err(Problem::wrong),
+        body => decode::typed_with_hint(&body).map_err(Problem::invalid_data),
     }
 }
 
 /// The query; each name occurs at most once.
-pub(super) struct Asked(BTreeMap<String, String>);
+pub(super) struct QueryParams(BTreeMap<String, String>);
 
-impl FromRequestParts<Api> for Asked {
+impl FromRequestParts<Api> for QueryParams {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, _api: &Api) -> Result<Self, Problem> {
-        let known = parts.extensions.get::<Admits>().map_or(&[][..], |admits| admits.query);
+        let known = parts.extensions.get::<RouteRules>().map_or(&[][..], |admits| admits.query);
         let pairs: Query<Vec<(String, String)>> = Query::try_from_uri(&parts.uri).map_err(Problem::bad_request)?;
         let mut asked = BTreeMap::new();
         for (name, value) in pairs.0 {
             if !known.contains(&name) {
-                return Err(Problem::bad_request(unknown(&name, known)));
+                return Err(Problem::bad_request(unknown_parameter(&name, known)));
             }
             if asked.insert(name.clone(), value).is_some() {
                 return Err(Problem::bad_request(format!("query `{name}` is given more than once")));
@@ -227,14 +227,14 @@ impl FromRequestParts<Api> for Asked {
 }
 
 /// Returns the error of an unknown query parameter: if a misspelt filter were ignored, the list would be another one.
-fn unknown(name: &str, known: &[String]) -> String {
+fn unknown_parameter(name: &str, known: &[String]) -> String {
     let known: Vec<&str> = known.iter().map(String::as_str).collect();
     let hint = did_you_mean(name, &known);
     let some = if known.is_empty() { "none".to_owned() } else { format!("some of {}", known.join(", ")) };
-    format!("unknown query parameter `{}`{hint}; expected {some}", quoted(name))
+    format!("unknown query parameter `{}`{hint}; expected {some}", quote_foreign(name))
 }
 
-impl Asked {
+impl QueryParams {
     /// Returns a number of at least 0.
     pub(super) fn number(&self, name: &str) -> Result<Option<u64>, Problem> {
         self.0.get(name).map(|text| number(name, text)).transpose()
@@ -310,9 +310,9 @@ fn flag(name: &str, text: &str) -> Result<bool, Problem> {
 }
 
 /// Returns an integer of at least 0; `250.0` is one.
-fn whole(number: &Number) -> Option<u64> {
+fn whole_number(number: &Number) -> Option<u64> {
     let float = || number.as_f64().filter(|float| float.is_sign_positive() && float.fract() == 0.0);
-    number.as_u64().or_else(|| integer(float()?)?.as_u64())
+    number.as_u64().or_else(|| integer_from_float(float()?)?.as_u64())
 }
 
 /// Parses how long to wait for a job: `true`, milliseconds, or either as text; at most [`MAX_WAIT`].
@@ -321,7 +321,7 @@ pub(super) fn wait(value: &Value) -> Result<Duration, Problem> {
     let millis = match value {
         Value::Null | Value::Bool(false) => 0,
         Value::Bool(true) => u64::MAX,
-        Value::Number(number) => whole(number).ok_or_else(bad)?,
+        Value::Number(number) => whole_number(number).ok_or_else(bad)?,
         Value::String(text) => match text.as_str() {
             "true" => u64::MAX,
             "false" => 0,
@@ -337,13 +337,15 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    fn who(entries: &[(&'static str, &'static str)]) -> Result<Who, String> {
+    fn who(entries: &[(&'static str, &'static str)]) -> Result<RequestCaller, String> {
         let mut headers = HeaderMap::new();
         for (name, value) in entries {
             headers.append(*name, value.parse().unwrap());
         }
-        let known = recognised(&Auth::none(), Millis(0), &headers);
-        known.and_then(|known| Who::of(&headers, known)).map_err(|p| format!("{} {}", p.status.as_u16(), p.detail))
+        let known = identify_caller(&Auth::none(), Millis(0), &headers);
+        known
+            .and_then(|known| RequestCaller::from_headers(&headers, known))
+            .map_err(|p| format!("{} {}", p.status.as_u16(), p.detail))
     }
 
     #[test]
@@ -386,7 +388,7 @@ mod tests {
     fn a_query_takes_the_types_of_the_schema() {
         let schema = json!({"properties": {"limit": {"type": "integer"}, "compact": {"type": "boolean"}, "path": {}}});
         let asked = |pairs: &[(&str, &str)]| {
-            Asked(pairs.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect()).arguments(&schema)
+            QueryParams(pairs.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect()).arguments(&schema)
         };
         assert_eq!(
             asked(&[("limit", "5"), ("compact", "true"), ("path", "w/7")]).unwrap(),

@@ -1,20 +1,20 @@
 //! The guard around every request: authentication, limits of time and memory, and one form of errors.
 
 use super::Api;
-use super::body::{self, Unread};
-use super::connections::{NoShare, Requester};
+use super::body::{self, BodyError};
+use super::connections::{Requester, ShareExceeded};
 use super::health;
-use super::holding::Holding;
-use super::load::{Cost, Payer};
+use super::holding::HoldingBody;
+use super::load::{MemoryCost, Payer};
 use super::problem::{PROBLEM_JSON, Problem};
-use super::route::{Access, BodyRule, On};
+use super::route::{AccessTarget, BodyRule, RouteAccess};
 use super::routes::{self, methods};
-use super::seat::Seat;
+use super::seat::ConnectionHandle;
 use crate::domain::authority::ResourcePath;
 use crate::domain::ids::Owner;
 use crate::domain::limits::HTTP_ROOM_TIME;
 use crate::domain::share::Sharers;
-use crate::venue::auth::caller::Recognised;
+use crate::venue::auth::caller::AuthenticatedCaller;
 use crate::venue::policy;
 use axum::body::{Body, HttpBody};
 use axum::extract::{FromRequestParts, MatchedPath, RawPathParams, Request, State};
@@ -34,8 +34,8 @@ const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
 /// The middleware of all routes.
 pub(super) async fn guard(State(api): State<Api>, request: Request, next: Next) -> Response {
-    let seat = request.extensions().get::<Arc<Seat>>().cloned();
-    let (mut request, cost) = match arrived(&api, request).await {
+    let seat = request.extensions().get::<Arc<ConnectionHandle>>().cloned();
+    let (mut request, cost) = match receive_request(&api, request).await {
         Ok(arrived) => arrived,
         Err(response) => return response,
     };
@@ -48,7 +48,7 @@ pub(super) async fn guard(State(api): State<Api>, request: Request, next: Next) 
         && let Some(requester) = requester(&request, owner.as_ref())
         && let Err(no_share) = seat.start_work(requester, sharers)
     {
-        return too_many(owner.as_ref(), no_share).into_response();
+        return share_exceeded_problem(owner.as_ref(), no_share).into_response();
     }
     let payer = Payer::new(owner, sharers);
     let Some(load) = api.scales.load(&payer, cost, HTTP_ROOM_TIME).await else {
@@ -90,14 +90,14 @@ pub(super) async fn guard(State(api): State<Api>, request: Request, next: Next) 
     tracing::debug!(%method, path, status = response.status().as_u16(), "request");
     let response = as_problem(response, method.as_str(), &path, route.as_deref());
     // An answer is charged for its bytes until they are sent; a stream has one piece at a time.
-    load.takes(response.body().size_hint().exact().unwrap_or(0));
-    response.map(|body| Holding::body(body, load))
+    load.set_cost(response.body().size_hint().exact().unwrap_or(0));
+    response.map(|body| HoldingBody::body(body, load))
 }
 
 /// Returns the owner that a request is charged to; `None` where the caller is unidentified.
 fn owner(api: &Api, request: &Request) -> Option<Owner> {
-    let known = request.extensions().get::<Recognised>().map(|known| known.caller.owner.clone());
-    known.or_else(|| Some(api.recognised(request.headers()).ok()?.caller.owner))
+    let known = request.extensions().get::<AuthenticatedCaller>().map(|known| known.caller.owner.clone());
+    known.or_else(|| Some(api.identify(request.headers()).ok()?.caller.owner))
 }
 
 /// Returns the account that a request's connection counts for. Health and metrics count for none, and their connections
@@ -109,12 +109,12 @@ fn requester(request: &Request, owner: Option<&Owner>) -> Option<Requester> {
     Some(owner.cloned().map_or(Requester::Unknown, Requester::Owner))
 }
 
-fn too_many(owner: Option<&Owner>, no_share: NoShare) -> Problem {
+fn share_exceeded_problem(owner: Option<&Owner>, no_share: ShareExceeded) -> Problem {
     let (whose, whom) = owner.map_or_else(
         || ("requests without a token".to_owned(), ""),
         |owner| (format!("requests of owner `{owner}`"), " for it, or for its tenant"),
     );
-    let (place, setting) = if no_share.is_of_address {
+    let (place, setting) = if no_share.is_address_limit {
         (" from this address", "http.connections_per_address")
     } else {
         ("", "http.connections")
@@ -127,27 +127,27 @@ fn too_many(owner: Option<&Owner>, no_share: NoShare) -> Problem {
 }
 
 /// Checks a request and reads its body. Returns it with the memory that it may take, or the answer that refuses it.
-async fn arrived(api: &Api, request: Request) -> Result<(Request, Cost), Response> {
+async fn receive_request(api: &Api, request: Request) -> Result<(Request, MemoryCost), Response> {
     let (parts, body) = request.into_parts();
-    let admits = routes::admits(parts.method.as_str(), parts.extensions.get().map(MatchedPath::as_str));
+    let admits = routes::route_rules(parts.method.as_str(), parts.extensions.get().map(MatchedPath::as_str));
     // A client that sends `Expect` holds its body back, so a refused request must not wait for it.
     let kept_back = parts.headers.contains_key(header::EXPECT);
-    let unread = match admitted(api, parts, admits.access).await {
+    let unread = match authorise_request(api, parts, admits.access).await {
         Ok(mut parts) => match body::read(body, &api.options, admits.body.limit(api.options.body_limit)).await {
             // Some clients send an empty map where there is no body.
             Ok(read) if admits.body == BodyRule::Refused && !matches!(read.trim_ascii(), b"" | b"{}" | b"null") => {
                 let problem = Problem::bad_request(
                     "this route takes no body; leave it out: what it takes stands in its path and its query",
                 );
-                Unread { problem, arrived: true }
+                BodyError { problem, is_received: true }
             }
             Ok(read) => {
-                let counts = matches!(admits.body, BodyRule::Taken | BodyRule::Needed | BodyRule::Content);
+                let counts = matches!(admits.body, BodyRule::Optional | BodyRule::Required | BodyRule::Content);
                 let bytes = if counts { read } else { Bytes::new() };
                 let cost = match admits.body {
-                    BodyRule::Content => Cost::of_content(bytes.len()),
-                    BodyRule::Ignored | BodyRule::Refused | BodyRule::Taken | BodyRule::Needed => {
-                        Cost::of(bytes.len(), admits.reads)
+                    BodyRule::Content => MemoryCost::content_cost(bytes.len()),
+                    BodyRule::Ignored | BodyRule::Refused | BodyRule::Optional | BodyRule::Required => {
+                        MemoryCost::request_cost(bytes.len(), admits.reads)
                     }
                 };
                 parts.extensions.insert(admits);
@@ -157,11 +157,11 @@ async fn arrived(api: &Api, request: Request) -> Result<(Request, Cost), Respons
         },
         Err(problem) => {
             let arrived = !kept_back && body::discard(body, api.options.body_limit).await;
-            Unread { problem, arrived }
+            BodyError { problem, is_received: arrived }
         }
     };
     let mut response = unread.problem.into_response();
-    if !unread.arrived {
+    if !unread.is_received {
         response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
     }
     Err(response)
@@ -169,35 +169,35 @@ async fn arrived(api: &Api, request: Request) -> Result<(Request, Cost), Respons
 
 /// Checks that a request may be handled, and adds its verified caller. Without tokens, the origin is checked instead: a
 /// web page of another origin has no token to send.
-async fn admitted(api: &Api, mut parts: Parts, access: Access) -> Result<Parts, Problem> {
+async fn authorise_request(api: &Api, mut parts: Parts, access: RouteAccess) -> Result<Parts, Problem> {
     if !api.options.auth.is_required() {
         check_origin(parts.uri.authority(), &parts.headers)?;
-        if access != Access::Open {
+        if access != RouteAccess::Public {
             // Also on routes that don't use the owner: an illegal one is an error everywhere.
-            parts.extensions.insert(api.recognised(&parts.headers)?);
+            parts.extensions.insert(api.identify(&parts.headers)?);
         }
         return Ok(parts);
     }
-    if access == Access::Open {
+    if access == RouteAccess::Public {
         return Ok(parts);
     }
-    let caller = policy::held(&*api.venue.store, api.recognised(&parts.headers)?).await??;
+    let caller = policy::apply_revocations(&*api.venue.store, api.identify(&parts.headers)?).await??;
     match access {
-        Access::Open | Access::Caller => {}
-        Access::Operator if caller.caller.operator => {}
-        Access::Operator => return Err(Problem::denied("only operators of the venue may ask this")),
-        Access::Holder(ability, on) => {
+        RouteAccess::Public | RouteAccess::AnyCaller => {}
+        RouteAccess::Operator if caller.caller.operator => {}
+        RouteAccess::Operator => return Err(Problem::denied("only operators of the venue may ask this")),
+        RouteAccess::Holder(ability, on) => {
             let given = RawPathParams::from_request_parts(&mut parts, &()).await.map_err(Problem::bad_request)?;
             let resource = match on {
-                On::All(namespace) => ResourcePath::all(namespace),
-                On::Id(namespace) => {
+                AccessTarget::All(namespace) => ResourcePath::whole_namespace(namespace),
+                AccessTarget::Id(namespace) => {
                     let id = given.iter().find(|(name, _)| *name == "id").map(|(_, id)| id);
-                    ResourcePath::within(namespace, id)
+                    ResourcePath::at_keys(namespace, id)
                 }
             };
             let denied = caller.caller.authority.permits(ability, resource).err();
             if let Some(denied) = denied {
-                return Err(Problem::denied(denied.text(&format!("`{} {}`", parts.method, parts.uri.path()))));
+                return Err(Problem::denied(denied.model_text(&format!("`{} {}`", parts.method, parts.uri.path()))));
             }
         }
     }

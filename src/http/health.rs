@@ -14,10 +14,10 @@ use serde_json::json;
 use std::time::Duration;
 
 /// Time limit of the store's answer.
-const READY: Duration = Duration::from_secs(1);
+const STORE_TIME_LIMIT: Duration = Duration::from_secs(1);
 
 /// Time limit of the counts of store and queue.
-const MEASURED: Duration = Duration::from_secs(3);
+const COUNTS_TIME_LIMIT: Duration = Duration::from_secs(3);
 
 /// Paths for supervisors, which are answered even when no connection is free.
 const PATHS: [&str; 4] = ["/livez", "/readyz", "/metrics", "/work"];
@@ -31,10 +31,10 @@ pub(super) fn has_route(path: &str) -> bool {
 /// nothing about owners.
 pub(super) fn router(api: Api) -> Router {
     let routes = Router::new().route("/livez", get(livez)).route("/readyz", get(worker_readyz));
-    routes.route("/metrics", get(metrics)).route("/work", get(work)).fallback(nowhere).with_state(api)
+    routes.route("/metrics", get(metrics)).route("/work", get(work)).fallback(not_found).with_state(api)
 }
 
-async fn nowhere(method: Method, uri: Uri) -> Problem {
+async fn not_found(method: Method, uri: Uri) -> Problem {
     let path = uri.path();
     Problem::not_found(format!("no route `{method} {path}`: a worker has `/livez`, `/readyz`, `/metrics` and `/work`"))
 }
@@ -47,30 +47,30 @@ pub(super) async fn livez() -> Response {
 /// `GET /readyz`: answers 200 if work can be accepted, else what is missing.
 pub(super) async fn readyz(State(api): State<Api>) -> Result<Response, Problem> {
     let missing = |what: String| Problem::new(StatusCode::SERVICE_UNAVAILABLE, what).retry_after(1);
-    if api.options.leaving.is_cancelled() || api.closing.is_cancelled() {
+    if api.options.shutdown_begun.is_cancelled() || api.closing.is_cancelled() {
         return Err(missing("not ready: the process shuts down".into()));
     }
     let (owner, keys) = (venue_owner(), ["key".to_owned()]);
     let read = api.venue.store.read(&owner, &keys);
-    match tokio::time::timeout(READY, read).await {
-        Ok(Ok(_)) if api.venue.fill().await.is_full() => {
+    match tokio::time::timeout(STORE_TIME_LIMIT, read).await {
+        Ok(Ok(_)) if api.venue.store_fill().await.is_full() => {
             Err(missing("not ready: the store takes no writes; `trellis doctor` says why".into()))
         }
-        Ok(Ok(_)) => match without_worker(&api).await {
+        Ok(Ok(_)) => match no_worker_reason(&api).await {
             Some(reason) => Err(missing(format!("not ready: {reason}; what is submitted waits for a worker"))),
             None => Ok(axum::Json(json!({"status": "ready"})).into_response()),
         },
         Ok(Err(error)) => Err(missing(format!("not ready: {error}"))),
-        Err(_) => Err(missing(format!("not ready: the store didn't answer within {} s", READY.as_secs()))),
+        Err(_) => Err(missing(format!("not ready: the store didn't answer within {} s", STORE_TIME_LIMIT.as_secs()))),
     }
 }
 
 /// Returns why no worker would run what is accepted here; `None` also if the registry can't be read in time.
-async fn without_worker(api: &Api) -> Option<String> {
+async fn no_worker_reason(api: &Api) -> Option<String> {
     if !api.options.needs_worker {
         return None;
     }
-    let fleet = tokio::time::timeout(READY, roll::fleet(&api.venue)).await.ok()?.ok()?;
+    let fleet = tokio::time::timeout(STORE_TIME_LIMIT, roll::fleet_state(&api.venue)).await.ok()?.ok()?;
     Some(fleet.no_worker()?.to_string())
 }
 
@@ -85,8 +85,8 @@ async fn worker_readyz(state: State<Api>) -> Result<Response, Problem> {
 
 /// `GET /metrics`: returns all metrics for Prometheus.
 pub(super) async fn metrics(State(api): State<Api>) -> Response {
-    api.venue.fill().await;
-    if let Err(error) = measured(&api).await {
+    api.venue.store_fill().await;
+    if let Err(error) = measure_work(&api).await {
         tracing::debug!("what waits isn't counted: {error}");
     }
     let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -96,12 +96,12 @@ pub(super) async fn metrics(State(api): State<Api>) -> Response {
 /// `GET /work`: returns counts of waiting and running work in the venue, for autoscalers.
 pub(super) async fn work(State(api): State<Api>) -> Result<Response, Problem> {
     let unknown = |reason| Problem::new(StatusCode::SERVICE_UNAVAILABLE, format!("not counted: {reason}"));
-    Ok(axum::Json(measured(&api).await.map_err(unknown)?).into_response())
+    Ok(axum::Json(measure_work(&api).await.map_err(unknown)?).into_response())
 }
 
-async fn measured(api: &Api) -> Result<Work, String> {
-    match tokio::time::timeout(MEASURED, api.venue.work()).await {
+async fn measure_work(api: &Api) -> Result<Work, String> {
+    match tokio::time::timeout(COUNTS_TIME_LIMIT, api.venue.measure_work()).await {
         Ok(measured) => measured.map_err(|error| error.to_string()),
-        Err(_) => Err(format!("store and queue didn't answer within {} s", MEASURED.as_secs())),
+        Err(_) => Err(format!("store and queue didn't answer within {} s", COUNTS_TIME_LIMIT.as_secs())),
     }
 }

@@ -6,19 +6,19 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 /// A body that drops a value when it ends.
-pub(super) struct Holding<T> {
+pub(super) struct HoldingBody<T> {
     _held: T,
     body: Body,
 }
 
-impl<T: Unpin + Send + 'static> Holding<T> {
+impl<T: Unpin + Send + 'static> HoldingBody<T> {
     /// Wraps a body so that it keeps `held` while it lasts.
     pub(super) fn body(body: Body, held: T) -> Body {
         Body::new(Self { _held: held, body })
     }
 }
 
-impl<T: Unpin> HttpBody for Holding<T> {
+impl<T: Unpin> HttpBody for HoldingBody<T> {
     type Data = Bytes;
     type Error = axum::Error;
 

@@ -1,18 +1,18 @@
 //! `jobs`: list, read, wait, cancel, delete, message.
 
 use super::Api;
-use super::extract::{Asked, Json, Who, typed};
+use super::extract::{JsonBody, QueryParams, RequestCaller, decode_body};
 use super::problem::Problem;
 use super::runs::operate;
 use crate::domain::authority::ResourcePath;
 use crate::domain::ids::{AgentId, JobId, SessionId};
 use crate::domain::job::{Job, JobStatus};
 use crate::domain::lattice::Namespace;
-use crate::domain::reader::JobSight;
-use crate::upkeep::retention::{self, Deleted};
+use crate::domain::reader::JobVisibility;
+use crate::upkeep::retention::{self, DeletionOutcome};
 use crate::venue::job_view;
-use crate::venue::jobs::list::{self, Cursor, JobFilter};
-use crate::venue::jobs::{self, Cancelled, queued};
+use crate::venue::jobs::list::{self, Cursor, JobListFilter};
+use crate::venue::jobs::{self, CancelOutcome, queued};
 use axum::extract::{Path, State};
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
@@ -25,11 +25,11 @@ use std::time::Duration;
 const FILTERED_PAGE: u64 = 100;
 
 /// Tries, 50 ms apart, of a deletion while a worker still has the job in its mailbox.
-const LETS_GO: u32 = 40;
+const DELETION_TRIES: u32 = 40;
 
 /// Jobs read in one step, and number of steps, for a caller who may not read all jobs.
-const SEEN_PAGE: usize = 100;
-const SEEN_LOOKS: usize = 20;
+const VISIBLE_PAGE: usize = 100;
+const VISIBLE_STEPS: usize = 20;
 
 /// Largest page of jobs.
 const PAGE: u64 = 1_000;
@@ -48,14 +48,19 @@ pub(super) fn with_location(status: StatusCode, id: &JobId, body: &Value) -> Res
 }
 
 /// Waits for the end of a job, or of the venue.
-pub(super) async fn wait_for(api: &Api, who: &Who, id: &JobId, wait: Duration) -> Result<Option<Job>, Problem> {
+pub(super) async fn wait_for(
+    api: &Api,
+    who: &RequestCaller,
+    id: &JobId,
+    wait: Duration,
+) -> Result<Option<Job>, Problem> {
     let owner = who.owner();
     // The body has been handed on.
-    who.waits();
+    who.release_memory();
     let waiting = api.closing.run_until_cancelled(jobs::wait(&api.venue, owner, id, wait)).await;
     match waiting {
         Some(job) => Ok(job?),
-        None => Ok(jobs::shown(&api.venue, owner, id).await?),
+        None => Ok(jobs::read_for_people(&api.venue, owner, id).await?),
     }
 }
 
@@ -63,38 +68,42 @@ pub(super) fn job_id(text: &str) -> Result<JobId, Problem> {
     JobId::new(text).map_err(Problem::bad_request)
 }
 
-pub(super) fn unknown(id: &JobId) -> Problem {
+pub(super) fn unknown_job(id: &JobId) -> Problem {
     Problem::not_found(format!("no job `{id}`"))
 }
 
 /// Returns how much of a job the caller may see. Whether a job exists is not told to a caller who may see nothing of
 /// it.
-pub(super) async fn sight(api: &Api, who: &Who, id: &JobId) -> Result<JobSight, Problem> {
+pub(super) async fn check_sight(api: &Api, who: &RequestCaller, id: &JobId) -> Result<JobVisibility, Problem> {
     let head = jobs::head(&api.venue, who.owner(), id).await?;
     let denied = who.caller.authority.permits("crud/read", ResourcePath::job(id)).err();
-    let seen = head.map_or(JobSight::Nothing, |head| who.caller.reader().sees(&head));
+    let seen = head.map_or(JobVisibility::Nothing, |head| who.caller.reader().visibility(&head));
     match (seen, denied) {
-        (JobSight::Nothing, None) => Err(Problem::not_found(queued::missing(&api.venue, who.owner(), id).await)),
-        (JobSight::Nothing, Some(denied)) => Err(Problem::denied(denied.text(&format!("`GET /api/v1/jobs/{id}`")))),
+        (JobVisibility::Nothing, None) => {
+            Err(Problem::not_found(queued::missing_reason(&api.venue, who.owner(), id).await))
+        }
+        (JobVisibility::Nothing, Some(denied)) => {
+            Err(Problem::denied(denied.model_text(&format!("`GET /api/v1/jobs/{id}`"))))
+        }
         (seen, _) => Ok(seen),
     }
 }
 
-async fn known(api: &Api, who: &Who, id: &JobId) -> Result<Job, Problem> {
-    jobs::shown(&api.venue, who.owner(), id).await?.ok_or_else(|| unknown(id))
+async fn load_job(api: &Api, who: &RequestCaller, id: &JobId) -> Result<Job, Problem> {
+    jobs::read_for_people(&api.venue, who.owner(), id).await?.ok_or_else(|| unknown_job(id))
 }
 
 /// Query parameters that make a list a filtered one.
 const FILTERS: [&str; 8] = ["status", "code", "agent", "session", "since", "until", "q", "cursor"];
 
 /// `GET jobs` with filters: returns a page of at most `limit`, and `next`, the `cursor` of the next page.
-async fn filtered(api: &Api, who: &Who, asked: &Asked) -> Result<Response, Problem> {
+async fn list_filtered(api: &Api, who: &RequestCaller, asked: &QueryParams) -> Result<Response, Problem> {
     if asked.text("offset").is_some() {
         return Err(Problem::bad_request(
             "query `offset`: a filtered list goes on with `cursor`, the `next` of a page",
         ));
     }
-    let filter = JobFilter {
+    let filter = JobListFilter {
         statuses: asked.statuses("status")?,
         codes: asked.codes("code")?,
         agent: asked.text("agent").map(AgentId::new).transpose().map_err(Problem::bad_request)?,
@@ -117,18 +126,24 @@ async fn filtered(api: &Api, who: &Who, asked: &Asked) -> Result<Response, Probl
     Ok(axum::Json(json!({"items": items, "next": next, "lookedBackTo": back, "limit": limit})).into_response())
 }
 
-fn items(who: &Who, jobs: &[Job], details: bool) -> Vec<Value> {
+fn items(who: &RequestCaller, jobs: &[Job], details: bool) -> Vec<Value> {
     let reader = who.caller.reader();
     jobs.iter().map(|job| if details { reader.record(job) } else { job.head.id.as_str().into() }).collect()
 }
 
 /// Lists the jobs of a caller who may not read all: those that it asked for or may read by name. A bounded number of
 /// the newest jobs is read; `total` counts those found up to the next page.
-async fn seen(api: &Api, who: &Who, offset: usize, limit: usize, details: bool) -> Result<Response, Problem> {
-    let filter = JobFilter { reader: Some(who.caller.reader()), ..JobFilter::default() };
+async fn list_visible(
+    api: &Api,
+    who: &RequestCaller,
+    offset: usize,
+    limit: usize,
+    details: bool,
+) -> Result<Response, Problem> {
+    let filter = JobListFilter { reader: Some(who.caller.reader()), ..JobListFilter::default() };
     let (mut page, mut total, mut after) = (Vec::new(), 0, None);
-    for _ in 0..SEEN_LOOKS {
-        let found = list::find(&api.venue, who.owner(), &filter, after.as_ref(), SEEN_PAGE).await?;
+    for _ in 0..VISIBLE_STEPS {
+        let found = list::find(&api.venue, who.owner(), &filter, after.as_ref(), VISIBLE_PAGE).await?;
         for job in items(who, &found.jobs, details) {
             if (offset..offset.saturating_add(limit)).contains(&total) {
                 page.push(job);
@@ -149,23 +164,23 @@ async fn seen(api: &Api, who: &Who, offset: usize, limit: usize, details: bool) 
 }
 
 /// `GET jobs`: lists ids, newest first, or records with `details=true`.
-pub(super) async fn all(State(api): State<Api>, who: Who, asked: Asked) -> Result<Response, Problem> {
+pub(super) async fn list(State(api): State<Api>, who: RequestCaller, asked: QueryParams) -> Result<Response, Problem> {
     if FILTERS.iter().any(|name| asked.text(name).is_some()) {
-        return filtered(&api, &who, &asked).await;
+        return list_filtered(&api, &who, &asked).await;
     }
     let offset = asked.number("offset")?.unwrap_or(0);
     let limit = asked.number("limit")?.unwrap_or(PAGE).clamp(1, PAGE);
     let size = |n: u64| usize::try_from(n).unwrap_or(usize::MAX);
     let (offset, limit) = (size(offset), size(limit));
     let details = asked.flag("details")?;
-    if who.caller.authority.permits("crud/read", ResourcePath::all(Namespace::Jobs)).is_err() {
-        return seen(&api, &who, offset, limit, details).await;
+    if who.caller.authority.permits("crud/read", ResourcePath::whole_namespace(Namespace::Jobs)).is_err() {
+        return list_visible(&api, &who, offset, limit, details).await;
     }
     let (items, total, next) = if details {
         let page = jobs::list(&api.venue, who.owner(), offset, limit).await?;
         (items(&who, &page.items, true), page.total, page.next)
     } else {
-        let page = jobs::ids(&api.venue, who.owner(), offset, limit).await?;
+        let page = jobs::list_ids(&api.venue, who.owner(), offset, limit).await?;
         (page.items.iter().map(|id| json!(id)).collect::<Vec<_>>(), page.total, page.next)
     };
     let next = (next < total).then_some(next);
@@ -176,14 +191,14 @@ pub(super) async fn all(State(api): State<Api>, who: Who, asked: Asked) -> Resul
 /// `GET jobs/{id}`: returns a job; with `wait`, when it has ended or the time is over.
 pub(super) async fn get(
     State(api): State<Api>,
-    who: Who,
+    who: RequestCaller,
     Path(id): Path<String>,
-    asked: Asked,
+    asked: QueryParams,
 ) -> Result<Response, Problem> {
     let id = job_id(&id)?;
-    sight(&api, &who, &id).await?;
+    check_sight(&api, &who, &id).await?;
     let job = wait_for(&api, &who, &id, asked.wait()?.unwrap_or_default()).await?;
-    let job = job.ok_or_else(|| unknown(&id))?;
+    let job = job.ok_or_else(|| unknown_job(&id))?;
     Ok(axum::Json(job_view::record_for(&api.venue, &who.caller, &job).await?).into_response())
 }
 
@@ -198,46 +213,50 @@ pub(super) struct Reason {
 /// `PUT jobs/{id}/cancel`, with `{"reason": …}` or no body: cancels a job.
 pub(super) async fn cancel(
     State(api): State<Api>,
-    who: Who,
+    who: RequestCaller,
     Path(id): Path<String>,
-    Json(body): Json,
+    JsonBody(body): JsonBody,
 ) -> Result<Response, Problem> {
     let id = job_id(&id)?;
-    let reason = typed::<Reason>(body)?.reason;
+    let reason = decode_body::<Reason>(body)?.reason;
     match jobs::cancel(&api.venue, who.owner(), &id, reason.as_deref()).await? {
-        Cancelled::Unknown => Err(unknown(&id)),
-        Cancelled::Done(job) => Ok(axum::Json(who.caller.reader().record(&job)).into_response()),
-        Cancelled::Already(job) if job.status == JobStatus::Cancelled => {
+        CancelOutcome::Unknown => Err(unknown_job(&id)),
+        CancelOutcome::Done(job) => Ok(axum::Json(who.caller.reader().record(&job)).into_response()),
+        CancelOutcome::Already(job) if job.status == JobStatus::Cancelled => {
             Ok(axum::Json(who.caller.reader().record(&job)).into_response())
         }
-        Cancelled::Already(job) => {
+        CancelOutcome::Already(job) => {
             Err(Problem::conflict(format!("job `{id}` is {} and can't be cancelled any more", job.status.as_str())))
         }
     }
 }
 
 /// `PUT jobs/{id}/delete`: forgets an ended job and returns its last record.
-pub(super) async fn delete(State(api): State<Api>, who: Who, Path(id): Path<String>) -> Result<Response, Problem> {
-    let job = known(&api, &who, &job_id(&id)?).await?;
+pub(super) async fn delete(
+    State(api): State<Api>,
+    who: RequestCaller,
+    Path(id): Path<String>,
+) -> Result<Response, Problem> {
+    let job = load_job(&api, &who, &job_id(&id)?).await?;
     let (id, status) = (&job.head.id, job.status.as_str());
     let mut deleted = retention::delete(&api.venue, who.owner(), &job).await?;
-    for _ in 0..LETS_GO {
+    for _ in 0..DELETION_TRIES {
         // A client that waited for the end may be faster than the worker, which consumes the event just after.
-        if deleted != Deleted::InMailbox {
+        if deleted != DeletionOutcome::InMailbox {
             break;
         }
         tokio::time::sleep(Duration::from_millis(50)).await;
         deleted = retention::delete(&api.venue, who.owner(), &job).await?;
     }
     let refused = match deleted {
-        Deleted::Done => return Ok(axum::Json(who.caller.reader().record(&job)).into_response()),
-        Deleted::Open => format!("job `{id}` is {status}: cancel it before deleting it"),
-        Deleted::Spending => {
+        DeletionOutcome::Done => return Ok(axum::Json(who.caller.reader().record(&job)).into_response()),
+        DeletionOutcome::Open => format!("job `{id}` is {status}: cancel it before deleting it"),
+        DeletionOutcome::Spending => {
             format!(
                 "a job that job `{id}` started has not ended, or a timer that it set still fires: cancel that, or wait for it"
             )
         }
-        Deleted::InMailbox => {
+        DeletionOutcome::InMailbox => {
             format!("job `{id}` is {status}, and its worker has not let go of it yet: try again in a moment")
         }
     };
@@ -247,9 +266,9 @@ pub(super) async fn delete(State(api): State<Api>, who: Who, Path(id): Path<Stri
 /// `POST jobs/{id}`: sends a message in any JSON to an open job, which reads it in its next turn.
 pub(super) async fn message(
     State(api): State<Api>,
-    who: Who,
+    who: RequestCaller,
     Path(id): Path<String>,
-    Json(body): Json,
+    JsonBody(body): JsonBody,
 ) -> Result<Response, Problem> {
     let arguments = json!({"id": job_id(&id)?, "message": body});
     let output = operate(&api, &who, "v/ops/job/message", arguments).await?;

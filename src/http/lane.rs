@@ -1,7 +1,7 @@
 //! Lanes: large requests run apart from all others, on a part of the processors for each tenant, one after the other
 //! within it. So large requests of one tenant don't delay the others.
 
-use super::load::{Cost, Load, Payer, Scales};
+use super::load::{MemoryCharge, MemoryCost, MemoryLimiter, Payer};
 use crate::process::large::{HandledBytes, run_apart};
 use crate::process::telemetry::Metrics;
 use futures::future::BoxFuture;
@@ -12,23 +12,23 @@ use std::thread::available_parallelism;
 use std::time::Duration;
 
 /// Cost of one lane.
-const LANE: Cost = Cost { all: 1, brought: 1 };
+const LANE: MemoryCost = MemoryCost { total: 1, body: 1 };
 
 /// The lanes of a server: one per processor, half of them for one tenant.
-pub(super) struct Lanes {
-    lanes: Arc<Scales>,
+pub(super) struct RequestLanes {
+    lanes: Arc<MemoryLimiter>,
     metrics: Arc<Metrics>,
 }
 
-impl Lanes {
+impl RequestLanes {
     /// Makes one lane per processor of this machine, at least two.
     pub(super) fn new(metrics: &Arc<Metrics>) -> Self {
         let processors = available_parallelism().map_or(2, |count| count.get().max(2));
-        Self::of_count(processors as u64, metrics)
+        Self::with_count(processors as u64, metrics)
     }
 
-    fn of_count(lanes: u64, metrics: &Arc<Metrics>) -> Self {
-        Self { lanes: Scales::new(lanes), metrics: Arc::clone(metrics) }
+    fn with_count(lanes: u64, metrics: &Arc<Metrics>) -> Self {
+        Self { lanes: MemoryLimiter::new(lanes), metrics: Arc::clone(metrics) }
     }
 
     /// Runs a request with a body of `body` bytes: in a lane as soon as it is large.
@@ -45,11 +45,11 @@ impl Lanes {
 pub(super) struct LaneFuture<F> {
     work: Pin<Box<F>>,
     handled: HandledBytes,
-    lanes: Arc<Scales>,
+    lanes: Arc<MemoryLimiter>,
     metrics: Arc<Metrics>,
     payer: Payer,
     is_large: bool,
-    next: Option<BoxFuture<'static, Option<Arc<Load>>>>,
+    next: Option<BoxFuture<'static, Option<Arc<MemoryCharge>>>>,
 }
 
 impl<F: Future + Send> Future for LaneFuture<F> {
@@ -57,7 +57,7 @@ impl<F: Future + Send> Future for LaneFuture<F> {
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<F::Output> {
         let Self { work, handled, lanes, metrics, payer, is_large, next } = self.get_mut();
-        if !handled.are_large() {
+        if !handled.is_large() {
             return handled.count(|| work.as_mut().poll(cx));
         }
         if !std::mem::replace(is_large, true) {
@@ -87,7 +87,12 @@ mod tests {
 
     const PATIENCE: Duration = Duration::from_mins(1);
 
-    fn spawn<F: Future + Send + 'static>(lanes: &Lanes, user: &str, body: usize, work: F) -> JoinHandle<F::Output>
+    fn spawn<F: Future + Send + 'static>(
+        lanes: &RequestLanes,
+        user: &str,
+        body: usize,
+        work: F,
+    ) -> JoinHandle<F::Output>
     where
         F::Output: Send,
     {
@@ -98,7 +103,7 @@ mod tests {
     #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
     async fn one_owner_has_half_of_the_lanes_and_small_requests_need_none() {
         let metrics = Arc::new(Metrics::new());
-        let lanes = Lanes::of_count(4, &metrics);
+        let lanes = RequestLanes::with_count(4, &metrics);
         let (at_work, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
         let large = |_| {
             let (at_work, most) = (Arc::clone(&at_work), Arc::clone(&most));
@@ -119,7 +124,7 @@ mod tests {
     #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
     async fn while_one_owners_large_requests_work_all_others_are_served() {
         let metrics = Arc::new(Metrics::new());
-        let lanes = Lanes::of_count(2, &metrics);
+        let lanes = RequestLanes::with_count(2, &metrics);
         let (end, ends) = channel();
         let first = spawn(&lanes, "loud", LARGE_BYTES, async move { ends.recv_timeout(PATIENCE).is_ok() });
         let second = spawn(&lanes, "loud", LARGE_BYTES, async {});
@@ -135,7 +140,7 @@ mod tests {
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
     async fn a_request_that_waits_for_something_holds_no_lane() {
-        let lanes = Lanes::of_count(2, &Arc::new(Metrics::new()));
+        let lanes = RequestLanes::with_count(2, &Arc::new(Metrics::new()));
         let (tell, told) = tokio::sync::oneshot::channel::<()>();
         let first = spawn(&lanes, "loud", LARGE_BYTES, told);
         spawn(&lanes, "loud", LARGE_BYTES, async {}).await.unwrap();

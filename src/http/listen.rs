@@ -1,10 +1,10 @@
 //! Accepts connections and serves each within its limits, until the venue shuts down.
 
-use super::connections::Admission;
-use super::holding::Holding;
+use super::connections::ConnectionDecision;
+use super::holding::HoldingBody;
 use super::problem::Problem;
-use super::refused::Refused;
-use super::seat::{Answering, Seat, Table, Wire};
+use super::refused::RefusedConnections;
+use super::seat::{AnswerGuard, ConnectionHandle, ConnectionStream, ConnectionTable};
 use super::{Api, HttpOptions, body, health};
 use crate::domain::limits::{HTTP_HEADER_BYTES, HTTP_REFUSAL_TIME};
 use axum::Router;
@@ -26,14 +26,14 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 /// Pause after the system refused a connection, e.g. for want of file descriptors.
-const PAUSE: Duration = Duration::from_millis(100);
+const REFUSED_CONNECTION_PAUSE: Duration = Duration::from_millis(100);
 /// Time that connections get beyond the drain of requests.
-const LAST_WORDS: Duration = Duration::from_secs(1);
+const CLOSING_TIME: Duration = Duration::from_secs(1);
 
 /// Serves until the venue shuts down and its connections have ended, or their time is over.
 pub(super) async fn listen(listener: TcpListener, api: Api, router: Router) {
-    let table = Table::new(api.options.room.clone());
-    let refused = Arc::new(Refused::default());
+    let table = ConnectionTable::new(api.options.connection_limits.clone());
+    let refused = Arc::new(RefusedConnections::default());
     let (tasks, all) = (TaskTracker::new(), CancellationToken::new());
     loop {
         let (stream, from) = tokio::select! {
@@ -41,7 +41,7 @@ pub(super) async fn listen(listener: TcpListener, api: Api, router: Router) {
             got = listener.accept() => match got {
                 Ok(got) => got,
                 Err(error) => {
-                    rest(&error).await;
+                    pause_after_error(&error).await;
                     continue;
                 }
             },
@@ -50,9 +50,9 @@ pub(super) async fn listen(listener: TcpListener, api: Api, router: Router) {
         if let Err(error) = stream.set_nodelay(true) {
             tracing::debug!(%error, "TCP_NODELAY not set");
         }
-        match table.seat(from.ip(), &all) {
+        match table.add_connection(from.ip(), &all) {
             Ok(seat) => {
-                tasks.spawn(attend(stream, seat, all.clone(), api.clone(), router.clone()));
+                tasks.spawn(serve_connection(stream, seat, all.clone(), api.clone(), router.clone()));
             }
             Err(why) => {
                 tracing::debug!(%from, ?why, "connection refused");
@@ -68,7 +68,7 @@ pub(super) async fn listen(listener: TcpListener, api: Api, router: Router) {
     }
     drop(listener);
     tasks.close();
-    if tokio::time::timeout(api.options.drain + LAST_WORDS, tasks.wait()).await.is_err() {
+    if tokio::time::timeout(api.options.drain + CLOSING_TIME, tasks.wait()).await.is_err() {
         tracing::debug!("closing {} connections that don't end", tasks.len());
         all.cancel();
         tasks.wait().await;
@@ -76,18 +76,24 @@ pub(super) async fn listen(listener: TcpListener, api: Api, router: Router) {
 }
 
 /// Pauses after an error that may last; an aborted connection says nothing about the next.
-async fn rest(error: &io::Error) {
+async fn pause_after_error(error: &io::Error) {
     use io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset};
     if !matches!(error.kind(), ConnectionAborted | ConnectionRefused | ConnectionReset) {
         tracing::error!(%error, "no connection can be taken");
-        tokio::time::sleep(PAUSE).await;
+        tokio::time::sleep(REFUSED_CONNECTION_PAUSE).await;
     }
 }
 
 /// Serves one connection from its first byte to its end.
-async fn attend(stream: TcpStream, seat: Arc<Seat>, all: CancellationToken, api: Api, router: Router) {
+async fn serve_connection(
+    stream: TcpStream,
+    seat: Arc<ConnectionHandle>,
+    all: CancellationToken,
+    api: Api,
+    router: Router,
+) {
     let HttpOptions { header_time, idle_time, stall_time, .. } = api.options;
-    let (close, closing, leaving) = (seat.close.clone(), api.closing.clone(), api.options.leaving.clone());
+    let (close, closing, leaving) = (seat.close.clone(), api.closing.clone(), api.options.shutdown_begun.clone());
     let api_service = TowerToHyperService::new(router);
     let sitting = Arc::clone(&seat);
     let service = service_fn(move |mut request: Request<Incoming>| {
@@ -102,12 +108,12 @@ async fn attend(stream: TcpStream, seat: Arc<Seat>, all: CancellationToken, api:
                 // The caller's next request should go to another process.
                 response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
             }
-            Ok::<_, Infallible>(response.map(|body| Holding::body(body, Answering(seat))))
+            Ok::<_, Infallible>(response.map(|body| HoldingBody::body(body, AnswerGuard(seat))))
         }
     });
-    let wire = TokioIo::new(Wire::new(stream, Arc::clone(&seat), stall_time));
+    let wire = TokioIo::new(ConnectionStream::new(stream, Arc::clone(&seat), stall_time));
     let mut connection = pin!(http().serve_connection(wire, service));
-    let mut overdue = pin!(seat.overdue(header_time, idle_time));
+    let mut overdue = pin!(seat.wait_until_overdue(header_time, idle_time));
     let (mut told, mut evicted) = (false, false);
     loop {
         tokio::select! {
@@ -147,7 +153,7 @@ fn http() -> http1::Builder {
 
 /// Answers that there is no connection free, after reading the request. Health and metrics are answered as usual, so
 /// that no supervisor restarts a busy process.
-async fn refuse(stream: TcpStream, why: Admission, limit: usize, router: Router) {
+async fn refuse(stream: TcpStream, why: ConnectionDecision, limit: usize, router: Router) {
     let api_service = TowerToHyperService::new(router);
     let service = service_fn(move |request: Request<Incoming>| {
         let answered = health::has_route(request.uri().path()).then(|| api_service.clone());
@@ -167,13 +173,13 @@ async fn refuse(stream: TcpStream, why: Admission, limit: usize, router: Router)
     let _ = tokio::time::timeout(HTTP_REFUSAL_TIME, builder.serve_connection(TokioIo::new(stream), service)).await;
 }
 
-fn refusal(why: Admission) -> Response<Body> {
+fn refusal(why: ConnectionDecision) -> Response<Body> {
     let (status, text) = match why {
-        Admission::FullOfAddress => (
+        ConnectionDecision::FullOfAddress => (
             StatusCode::TOO_MANY_REQUESTS,
             "too many requests are open from this address (`http.connections_per_address`); use fewer connections, or name a reverse proxy in `http.proxies`",
         ),
-        Admission::Full | Admission::Open { .. } => (
+        ConnectionDecision::Full | ConnectionDecision::Open { .. } => (
             StatusCode::SERVICE_UNAVAILABLE,
             "as many requests are open as the venue takes (`http.connections`); try again in a moment",
         ),

@@ -26,7 +26,7 @@ mod secrets;
 mod sse;
 mod turns;
 
-pub use connections::Room;
+pub use connections::ConnectionLimits;
 
 use crate::domain::limits::OPERATION_TIME;
 use crate::venue::Venue;
@@ -36,8 +36,8 @@ use axum::Router;
 use axum::http::{HeaderName, HeaderValue};
 use axum::middleware::map_response;
 use axum::response::Response;
-use lane::Lanes;
-use load::Scales;
+use lane::RequestLanes;
+use load::MemoryLimiter;
 use std::future::Future;
 use std::ops::Deref;
 use std::sync::Arc;
@@ -57,7 +57,7 @@ pub struct HttpOptions {
     /// Verification of callers.
     pub auth: Arc<Auth>,
     /// Limits of open connections.
-    pub room: Room,
+    pub connection_limits: ConnectionLimits,
     /// Longest time for the header of a request to arrive.
     pub header_time: Duration,
     /// Longest time for a body to arrive.
@@ -73,7 +73,7 @@ pub struct HttpOptions {
     /// Time between two comments on a quiet stream, which keep it open through proxies.
     pub heartbeat: Duration,
     /// Cancelled when the process is about to end: requests are still accepted, and `/readyz` reports the shutdown.
-    pub leaving: CancellationToken,
+    pub shutdown_begun: CancellationToken,
     /// The process runs no turns: it is ready only while a worker is alive elsewhere.
     pub needs_worker: bool,
 }
@@ -86,7 +86,7 @@ impl HttpOptions {
             url: url.into(),
             memory: 256 << 20,
             auth: Arc::new(Auth::none()),
-            room: Room::default(),
+            connection_limits: ConnectionLimits::default(),
             header_time: Duration::from_secs(10),
             body_time: Duration::from_secs(30),
             idle_time: Duration::from_mins(2),
@@ -94,7 +94,7 @@ impl HttpOptions {
             request_time: OPERATION_TIME + Duration::from_secs(10),
             drain: Duration::from_secs(3),
             heartbeat: Duration::from_secs(15),
-            leaving: CancellationToken::new(),
+            shutdown_begun: CancellationToken::new(),
             needs_worker: false,
         }
     }
@@ -102,13 +102,13 @@ impl HttpOptions {
 
 /// State shared by all handlers.
 #[derive(Clone)]
-struct Api(Arc<Shared>);
+struct Api(Arc<ApiState>);
 
-struct Shared {
+struct ApiState {
     venue: Arc<Venue>,
     options: HttpOptions,
-    scales: Arc<Scales>,
-    lanes: Lanes,
+    scales: Arc<MemoryLimiter>,
+    lanes: RequestLanes,
     /// Owners among whom connections and memory are shared.
     census: OwnerCensus,
     /// Cancelled when the shutdown begins; ends streams and waits.
@@ -116,9 +116,9 @@ struct Shared {
 }
 
 impl Deref for Api {
-    type Target = Shared;
+    type Target = ApiState;
 
-    fn deref(&self) -> &Shared {
+    fn deref(&self) -> &ApiState {
         &self.0
     }
 }
@@ -132,7 +132,7 @@ pub async fn serve(
     shutdown: impl Future<Output = ()> + Send + 'static,
 ) {
     // Tokens may have the address as audience, before the first request as well.
-    let did = options.auth.did(catalog::did(&options.url));
+    let did = options.auth.audience_did(catalog::did(&options.url));
     venue.catalog.add_own_names([did, options.url.trim_end_matches('/').to_owned(), venue.name.clone()]);
     run(listener, venue, options, routes::router, shutdown).await;
 }
@@ -163,14 +163,14 @@ async fn run(
     shutdown: impl Future<Output = ()> + Send + 'static,
 ) {
     let closing = CancellationToken::new();
-    let (scales, lanes) = (Scales::new(options.memory), Lanes::new(&venue.metrics));
+    let (scales, lanes) = (MemoryLimiter::new(options.memory), RequestLanes::new(&venue.metrics));
     let census = OwnerCensus::default();
-    let api = Api(Arc::new(Shared { venue, options, scales, lanes, census, closing: closing.clone() }));
+    let api = Api(Arc::new(ApiState { venue, options, scales, lanes, census, closing: closing.clone() }));
     let signal = async {
         shutdown.await;
         closing.cancel();
     };
     let router = router(api.clone()).layer(map_response(tell_version));
-    let census = closing.run_until_cancelled(api.census.follow(&api.venue));
+    let census = closing.run_until_cancelled(api.census.follow_store(&api.venue));
     tokio::join!(listen::listen(listener, api.clone(), router), census, signal);
 }

@@ -2,13 +2,13 @@
 
 use super::Api;
 use super::describe::queries::{self, VALUES};
-use super::extract::{Asked, Json, Json5, Who, wait};
-use super::jobs::{created, unknown, wait_for};
+use super::extract::{Json5Body, JsonBody, QueryParams, RequestCaller, wait};
+use super::jobs::{created, unknown_job, wait_for};
 use super::problem::Problem;
 use super::runs::{begin_call, operate, operate_unlisted};
 use crate::domain::decode;
-use crate::domain::ids::{EventId, IdOf, JobId, SessionKey};
-use crate::domain::invoked::{self as rules, Asker, Invoked};
+use crate::domain::ids::{EventId, JobId, SessionKey, VenueIdSubject};
+use crate::domain::invoked::{self as rules, InvokedOperation, OperationCaller};
 use crate::domain::job::{Job, JobHead};
 use crate::domain::lattice::layout::Scope;
 use crate::domain::limits::{INVOKED_HERE, INVOKED_OPEN};
@@ -17,9 +17,9 @@ use crate::ingress;
 use crate::ops::agent::task::is_of_task;
 use crate::venue::invoked::{self, InvokedAdmission};
 use crate::venue::jobs;
-use crate::venue::operation::dispatch::{hide, permitted, resolve};
+use crate::venue::operation::dispatch::{find_operation, hide, permit_call};
 use crate::venue::operation::pin::PinReader;
-use crate::venue::operation::{Caller, Effect, OpError, Output};
+use crate::venue::operation::{Caller, Effect, OpError, OpOutput};
 use crate::venue::request_call::RequestCall;
 use crate::venue::workspace::Workspace;
 use axum::extract::{Path, State};
@@ -38,11 +38,16 @@ const REQUEST: &str = "v/ops/agent/request";
 const RETRY_AFTER: u32 = 5;
 
 /// Replaces a pin or a definition by the operation that it stands for, also inside an operation that runs another one.
-async fn resolve_pins(api: &Api, who: &Who, operation: &mut String, input: &mut Value) -> Result<(), OpError> {
+async fn resolve_pins(
+    api: &Api,
+    who: &RequestCaller,
+    operation: &mut String,
+    input: &mut Value,
+) -> Result<(), OpError> {
     let workspace = Workspace::new(Arc::clone(&api.venue.store), who.owner().clone(), Scope::default());
     let authority = &who.caller.authority;
     let pins = PinReader { venue: &api.venue, owner: who.owner(), authority, workspace: &workspace };
-    *operation = pins.operation_of(operation).await?;
+    *operation = pins.resolve_pin(operation).await?;
     pins.resolve_inner(operation, input).await.map(drop)
 }
 
@@ -81,7 +86,7 @@ pub(super) struct Invoke {
     private: bool,
     /// `true` (120 s) or milliseconds.
     #[serde(default)]
-    #[schemars(schema_with = "queries::wait_said")]
+    #[schemars(schema_with = "queries::wait_body_schema")]
     wait: Option<Value>,
 }
 
@@ -90,15 +95,19 @@ fn order<T: DeserializeOwned>(body: &Value) -> Result<T, Problem> {
     if !body.is_object() {
         return Err(Problem::bad_request("expected a body `{\"operation\": …, \"input\": …}`"));
     }
-    decode::proposed(body).map_err(Problem::wrong)
+    decode::typed_with_hint(body).map_err(Problem::invalid_data)
 }
 
 /// `POST run`: runs an operation; its output is the body of the answer.
-pub(super) async fn run(State(api): State<Api>, who: Who, Json5(body): Json5) -> Result<Response, Problem> {
+pub(super) async fn run(
+    State(api): State<Api>,
+    who: RequestCaller,
+    Json5Body(body): Json5Body,
+) -> Result<Response, Problem> {
     // Proofs (`ucans`) add authority; without authentication there is nothing to add to.
     let mut order: Run = order(&body)?;
     resolve_pins(&api, &who, &mut order.operation, &mut order.input).await?;
-    let found = resolve(&api.venue.catalog, &order.operation)?;
+    let found = find_operation(&api.venue.catalog, &order.operation)?;
     if order.private && found.spec.path == REQUEST {
         return Err(Problem::bad_request("a request to an agent can't be `private`: its job is always recorded"));
     }
@@ -121,9 +130,9 @@ pub(super) async fn run(State(api): State<Api>, who: Who, Json5(body): Json5) ->
 /// here and are recorded when they have ended.
 pub(super) async fn invoke(
     State(api): State<Api>,
-    who: Who,
-    asked: Asked,
-    Json(body): Json,
+    who: RequestCaller,
+    asked: QueryParams,
+    JsonBody(body): JsonBody,
 ) -> Result<Response, Problem> {
     let mut order: Invoke = order(&body)?;
     resolve_pins(&api, &who, &mut order.operation, &mut order.input).await?;
@@ -131,29 +140,29 @@ pub(super) async fn invoke(
     if order.private {
         return Err(Problem::bad_request("a job can't be `private`: use `run`"));
     }
-    let path = resolve(&api.venue.catalog, &order.operation)?.spec.path;
+    let path = find_operation(&api.venue.catalog, &order.operation)?.spec.path;
     if path == REQUEST {
         return request(&api, &who, order.input, wait.unwrap_or_default()).await;
     }
     // Checked before an earlier run is mentioned: only callers who may run the operation may know of it.
     let is_quick = {
-        let call = permitted(&api.venue, &who.caller, (path, path), order.input.clone()).await?;
+        let call = permit_call(&api.venue, &who.caller, (path, path), order.input.clone()).await?;
         call.found.spec.effect == Effect::Read && call.parsed.destination().is_none()
     };
     let mut shown = order.input.clone();
     hide(&api.venue.catalog, path, &mut shown);
     let is_hidden = shown != order.input;
-    let hidden = is_hidden.then(|| rules::mark(&api.venue.key, who.owner(), path, &order.input));
+    let hidden = is_hidden.then(|| rules::input_mark(&api.venue.key, who.owner(), path, &order.input));
     let (head, key) = head(&api, &who, path, shown, hidden);
     let id = head.id.clone();
     if let Some(known) = jobs::get(&api.venue, who.owner(), &id).await? {
-        same(known, head)?;
+        check_same_request(known, head)?;
         return answer(&api, &who, &id, wait, true).await;
     }
-    ingress::room(&api.venue).await.map_err(OpError::from)?;
+    ingress::check_room(&api.venue).await.map_err(OpError::from)?;
     if is_hidden || is_quick {
         // The record is written at the end, so its room is checked before the run.
-        api.venue.room(who.owner(), invoked::least_record(&head)).await?;
+        api.venue.check_room(who.owner(), invoked::least_record(&head)).await?;
     }
     let begun = if is_hidden { begin_call(&api, &who, path, &order.input, Some(&id)).await? } else { None };
     let ran = if is_hidden {
@@ -165,14 +174,14 @@ pub(super) async fn invoke(
         drop(order.input);
         None
     };
-    let is_new = match ran.map(|ran| done(&api, head.clone(), ran)) {
+    let is_new = match ran.map(|ran| ended_job(&api, head.clone(), ran)) {
         // A run that isn't recorded is listed as unknown, by dropping `begun`.
         Some(Ok(job)) => invoked::record(&api.venue, who.owner(), &job).await?,
         Some(Err(refused)) => {
             end_call(begun).await;
             return Err(refused);
         }
-        None => admitted(&api, &who, &head, key).await?,
+        None => admit_operation(&api, &who, &head, key).await?,
     };
     end_call(begun).await;
     if is_new {
@@ -181,7 +190,7 @@ pub(super) async fn invoke(
         // Another request with the same key was faster.
         let known = jobs::get(&api.venue, who.owner(), &id).await?;
         let gone = || Problem::conflict("this `Idempotency-Key` belongs to a job that was deleted; use a new one");
-        same(known.ok_or_else(gone)?, head)?;
+        check_same_request(known.ok_or_else(gone)?, head)?;
     }
     answer(&api, &who, &id, wait, !is_new).await
 }
@@ -194,13 +203,19 @@ async fn end_call(begun: Option<RequestCall>) {
 }
 
 /// Waits for the job and returns its record. Nothing of the request's body is kept meanwhile.
-async fn answer(api: &Api, who: &Who, id: &JobId, wait: Option<Duration>, is_known: bool) -> Result<Response, Problem> {
-    let job = wait_for(api, who, id, wait.unwrap_or(INVOKED_HERE)).await?.ok_or_else(|| unknown(id))?;
+async fn answer(
+    api: &Api,
+    who: &RequestCaller,
+    id: &JobId,
+    wait: Option<Duration>,
+    is_known: bool,
+) -> Result<Response, Problem> {
+    let job = wait_for(api, who, id, wait.unwrap_or(INVOKED_HERE)).await?.ok_or_else(|| unknown_job(id))?;
     let in_time = wait.is_some() && job.status.is_terminal();
     Ok(created(if is_known || in_time { StatusCode::OK } else { StatusCode::CREATED }, &job))
 }
 
-async fn request(api: &Api, who: &Who, mut input: Value, wait: Duration) -> Result<Response, Problem> {
+async fn request(api: &Api, who: &RequestCaller, mut input: Value, wait: Duration) -> Result<Response, Problem> {
     if let Value::Object(map) = &mut input {
         // The route's own `wait` counts.
         map.shift_remove("wait");
@@ -217,9 +232,9 @@ async fn request(api: &Api, who: &Who, mut input: Value, wait: Duration) -> Resu
 
 /// Makes the head of an operation's job, and the id under which it runs. The job's id is derived like that of any job,
 /// from an event id that no submission can have: a hash of the caller's key, or a fresh one.
-fn head(api: &Api, who: &Who, path: &str, input: Value, hidden: Option<String>) -> (JobHead, EventId) {
+fn head(api: &Api, who: &RequestCaller, path: &str, input: Value, hidden: Option<String>) -> (JobHead, EventId) {
     let key = who.key.clone().unwrap_or_else(ingress::fresh_id);
-    let event = EventId::of_venue(&api.venue.key, IdOf::Operation { owner: who.owner(), key: &key });
+    let event = EventId::of_venue(&api.venue.key, VenueIdSubject::Operation { owner: who.owner(), key: &key });
     let id = JobId::derive(&api.venue.key, who.owner(), &event);
     let SessionKey { agent, session } = rules::session(&id);
     let head = JobHead {
@@ -238,7 +253,7 @@ fn head(api: &Api, who: &Who, path: &str, input: Value, hidden: Option<String>) 
         priority: Priority::Normal,
         principal: who.caller.principal.mark().map(str::to_owned),
         request: None,
-        bound: Some(Box::new(who.caller.request().bound)),
+        bound: Some(Box::new(who.caller.request_envelope().bound)),
         ignored: Vec::new(),
         under: who.caller.trail(),
     };
@@ -246,12 +261,12 @@ fn head(api: &Api, who: &Who, path: &str, input: Value, hidden: Option<String>) 
 }
 
 /// Makes the job of a run that has ended here. A run that was refused makes no job.
-fn done(api: &Api, head: JobHead, ran: Result<Output, OpError>) -> Result<Job, Problem> {
+fn ended_job(api: &Api, head: JobHead, ran: Result<OpOutput, OpError>) -> Result<Job, Problem> {
     use OpError::{Arguments, Denied, Fenced, Invalid, Store};
     if let Err(error @ (Invalid(_) | Arguments { .. } | Denied(_) | Fenced | Store(_))) = ran {
         return Err(error.into());
     }
-    let result = invoked::ended(ran);
+    let result = invoked::result_of(ran);
     let (status, updated) = (result.status, api.venue.now());
     Ok(Job {
         status,
@@ -267,10 +282,11 @@ fn done(api: &Api, head: JobHead, ran: Result<Output, OpError>) -> Result<Job, P
 }
 
 /// Creates the job of an operation that a worker runs. Returns `false` if a job of that id exists.
-async fn admitted(api: &Api, who: &Who, head: &JobHead, key: EventId) -> Result<bool, Problem> {
+async fn admit_operation(api: &Api, who: &RequestCaller, head: &JobHead, key: EventId) -> Result<bool, Problem> {
     let Caller { name, authority, operator, envelope, principal, owner } = who.caller.clone();
-    let asker = Asker { name, operator, authority, envelope, principal, token_owner: who.token_owner.clone() };
-    let invoked = Invoked::new(head.id.clone(), key, asker, head.created);
+    let asker =
+        OperationCaller { name, operator, authority, envelope, principal, token_owner: who.token_owner.clone() };
+    let invoked = InvokedOperation::new(head.id.clone(), key, asker, head.created);
     match invoked::admit(&api.venue, &owner, head, &invoked).await? {
         InvokedAdmission::Done => Ok(true),
         InvokedAdmission::Known => Ok(false),
@@ -282,7 +298,7 @@ async fn admitted(api: &Api, who: &Who, head: &JobHead, key: EventId) -> Result<
 }
 
 /// Checks that a job with the same key is of the same request. Nothing is said about another caller's request.
-fn same(known: Job, asked: JobHead) -> Result<(), Problem> {
+fn check_same_request(known: Job, asked: JobHead) -> Result<(), Problem> {
     // A job of an earlier version has no mark of hidden arguments.
     let fits = known.head.hidden.is_none() || known.head.hidden == asked.hidden;
     let what = |head: JobHead| (head.op, head.input, head.principal);
@@ -297,14 +313,14 @@ fn same(known: Job, asked: JobHead) -> Result<(), Problem> {
 /// `GET values/{op}`: reads from the lattice without a job.
 pub(super) async fn values(
     State(api): State<Api>,
-    who: Who,
+    who: RequestCaller,
     Path(name): Path<String>,
-    asked: Asked,
+    asked: QueryParams,
 ) -> Result<Response, Problem> {
     if !VALUES.contains(&name.as_str()) {
         return Err(Problem::not_found(format!("no `values/{name}`, expected one of {}", VALUES.join(", "))));
     }
-    let found = resolve(&api.venue.catalog, &format!("v/ops/lattice/{name}"))?;
+    let found = find_operation(&api.venue.catalog, &format!("v/ops/lattice/{name}"))?;
     let arguments = asked.arguments(&found.spec.input)?;
     let output = operate(&api, &who, found.spec.path, arguments).await?;
     Ok(axum::Json(output.value).into_response())

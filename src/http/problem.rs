@@ -1,8 +1,8 @@
 //! Errors as RFC 9457 problem details, with Covia's `error` string added.
 
-use crate::domain::decode::Wrong;
-use crate::domain::quota::Over;
-use crate::domain::token::TokenRefused;
+use crate::domain::decode::DataError;
+use crate::domain::quota::QuotaExceeded;
+use crate::domain::token::TokenError;
 use crate::domain::visible::beginning;
 use crate::ingress::{SubmissionError, SubmitError};
 use crate::store::{Refusal, StoreError};
@@ -33,7 +33,7 @@ pub(super) struct Problem {
     /// `WWW-Authenticate` challenge to a caller without a valid token.
     challenge: Option<String>,
     /// Faults of the data that was sent, with their places.
-    wrong: Vec<Wrong>,
+    faults: Vec<DataError>,
 }
 
 impl Problem {
@@ -45,7 +45,7 @@ impl Problem {
             retry_after: None,
             code: None,
             challenge: None,
-            wrong: Vec::new(),
+            faults: Vec::new(),
         }
     }
 
@@ -55,8 +55,8 @@ impl Problem {
     }
 
     /// 400, with the fault as a fact.
-    pub(super) fn wrong(wrong: Wrong) -> Self {
-        Self { wrong: vec![wrong.clone()], ..Self::bad_request(wrong) }
+    pub(super) fn invalid_data(wrong: DataError) -> Self {
+        Self { faults: vec![wrong.clone()], ..Self::bad_request(wrong) }
     }
 
     /// 403: the caller isn't allowed to do this.
@@ -75,7 +75,7 @@ impl Problem {
     }
 
     /// 507: the quota of the owner is reached. Not 429, after which clients try again: that would not help.
-    fn over(over: Over) -> Self {
+    fn quota_reached(over: QuotaExceeded) -> Self {
         Self { code: Some("QUOTA_EXCEEDED"), ..Self::new(StatusCode::INSUFFICIENT_STORAGE, over) }
     }
 
@@ -91,14 +91,14 @@ impl Problem {
     }
 }
 
-impl From<TokenRefused> for Problem {
+impl From<TokenError> for Problem {
     /// 401: the token is missing or invalid. RFC 6750 defines the challenge.
-    fn from(refused: TokenRefused) -> Self {
+    fn from(refused: TokenError) -> Self {
         let text = refused.to_string();
         let plain = |c: char| if (c == ' ' || c.is_ascii_graphic()) && !matches!(c, '"' | '\\') { c } else { '\'' };
         let told: String = text.chars().map(plain).collect();
         let challenge = match refused {
-            TokenRefused::Missing => "Bearer realm=\"trellis\"".to_owned(),
+            TokenError::Missing => "Bearer realm=\"trellis\"".to_owned(),
             _ => format!("Bearer realm=\"trellis\", error=\"invalid_token\", error_description=\"{told}\""),
         };
         Self { challenge: Some(challenge), ..Self::new(StatusCode::UNAUTHORIZED, text) }
@@ -113,7 +113,7 @@ impl From<StoreError> for Problem {
             }
             // Operators free memory; that takes more than a second.
             StoreError::Full { .. } => Self::new(StatusCode::SERVICE_UNAVAILABLE, error).retry_after(30),
-            StoreError::Over(over) => Self::over(*over),
+            StoreError::Over(over) => Self::quota_reached(*over),
             StoreError::Oversized(_) => Self::new(StatusCode::PAYLOAD_TOO_LARGE, error),
             StoreError::Corrupt { .. } => {
                 tracing::error!(%error, "request failed");
@@ -127,7 +127,7 @@ impl From<OpError> for Problem {
     fn from(error: OpError) -> Self {
         match error {
             OpError::Invalid(text) => Self::bad_request(text),
-            OpError::Arguments { ref wrong, .. } => Self { wrong: wrong.clone(), ..Self::bad_request(&error) },
+            OpError::Arguments { ref wrong, .. } => Self { faults: wrong.clone(), ..Self::bad_request(&error) },
             OpError::Denied(text) => Self::denied(text),
             OpError::NotFound(text) => Self::not_found(text),
             OpError::Conflict(text) | OpError::Limit(text) => Self::conflict(text),
@@ -144,7 +144,7 @@ impl From<OpError> for Problem {
 impl From<SubmissionError> for Problem {
     fn from(error: SubmissionError) -> Self {
         match &error {
-            SubmissionError::Malformed(wrong) => Self { wrong: vec![wrong.clone()], ..Self::bad_request(&error) },
+            SubmissionError::Malformed(wrong) => Self { faults: vec![wrong.clone()], ..Self::bad_request(&error) },
             SubmissionError::ReplyTo(_)
             | SubmissionError::ReplyToOther { .. }
             | SubmissionError::Grant(_)
@@ -178,7 +178,7 @@ impl From<SubmitError> for Problem {
             SubmitError::Conflict(_) | SubmitError::Refused { refusal: Refusal::Terminated | Refusal::Busy, .. } => {
                 Self::conflict(error)
             }
-            SubmitError::Refused { refusal: Refusal::Quota(over), .. } => Self::over(over),
+            SubmitError::Refused { refusal: Refusal::Quota(over), .. } => Self::quota_reached(over),
             SubmitError::Refused { refusal: Refusal::MailboxFull { .. }, .. } => {
                 Self::new(StatusCode::TOO_MANY_REQUESTS, error).retry_after(5)
             }
@@ -197,7 +197,7 @@ impl IntoResponse for Problem {
             "error": self.detail,
         });
         let mut left = FACTS_BYTES;
-        let facts = self.wrong.iter().map(|wrong| json!(wrong)).take_while(|fact| {
+        let facts = self.faults.iter().map(|wrong| json!(wrong)).take_while(|fact| {
             let fits = left.checked_sub(fact.to_string().len());
             left = fits.unwrap_or_default();
             fits.is_some()
@@ -234,7 +234,7 @@ mod tests {
         let unavailable = StoreError::Unavailable { store: store(), reason: reason() };
         let full = StoreError::Full { store: store(), reason: reason() };
         let corrupt = StoreError::Corrupt { store: store(), reason: reason() };
-        let over = Over { kind: QuotaKind::Jobs, used: 1, adds: 1, allowed: 1 };
+        let over = QuotaExceeded { kind: QuotaKind::Jobs, used: 1, adds: 1, allowed: 1 };
         let refused = |refusal| SubmitError::Refused { agent: "a".parse().unwrap(), refusal };
         for (problem, status, retry) in [
             (Problem::from(unavailable), 503, Some(1)),

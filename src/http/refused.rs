@@ -7,24 +7,24 @@ use tokio_util::sync::CancellationToken;
 
 /// Connections that are being refused, in order of arrival.
 #[derive(Default)]
-pub(super) struct Refused(Mutex<Places>);
+pub(super) struct RefusedConnections(Mutex<RefusalSlots>);
 
 #[derive(Default)]
-struct Places {
+struct RefusalSlots {
     count: u64,
     taken: BTreeMap<u64, CancellationToken>,
 }
 
 /// A place among them, until it is dropped.
-pub(super) struct Place<'a> {
-    refused: &'a Refused,
+pub(super) struct RefusalSlot<'a> {
+    refused: &'a RefusedConnections,
     number: u64,
 }
 
-impl Refused {
+impl RefusedConnections {
     /// Takes a place. Returns it with a token that is cancelled when a newer connection takes it: clients that send
     /// nothing keep nobody out, so a health check always gets a place.
-    pub(super) fn enter(&self) -> (Place<'_>, CancellationToken) {
+    pub(super) fn enter(&self) -> (RefusalSlot<'_>, CancellationToken) {
         let mut places = self.0.lock();
         if places.taken.len() >= HTTP_REFUSALS
             && let Some((_, oldest)) = places.taken.pop_first()
@@ -34,11 +34,11 @@ impl Refused {
         places.count += 1;
         let (number, lost) = (places.count, CancellationToken::new());
         places.taken.insert(number, lost.clone());
-        (Place { refused: self, number }, lost)
+        (RefusalSlot { refused: self, number }, lost)
     }
 }
 
-impl Drop for Place<'_> {
+impl Drop for RefusalSlot<'_> {
     fn drop(&mut self) {
         self.refused.0.lock().taken.remove(&self.number);
     }
@@ -50,7 +50,7 @@ mod tests {
 
     #[test]
     fn the_oldest_goes_for_the_next() {
-        let refused = Refused::default();
+        let refused = RefusedConnections::default();
         let mut all: Vec<_> = (0..HTTP_REFUSALS).map(|_| refused.enter()).collect();
         all.remove(5);
         all.push(refused.enter());

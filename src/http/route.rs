@@ -10,37 +10,37 @@ use schemars::{JsonSchema, Schema, SchemaGenerator};
 const JSON: &str = "application/json";
 
 /// Names of the operation's arguments that path parameters fill, by parameter.
-pub(super) type Given = &'static [(&'static str, &'static str)];
+pub(super) type ArgumentNames = &'static [(&'static str, &'static str)];
 
 /// A route of the API.
 pub(super) struct Route {
     pub(super) method: &'static str,
     pub(super) path: &'static str,
     /// Access rule of the route.
-    pub(super) access: Access,
+    pub(super) access: RouteAccess,
     /// It reads values named by its caller, which may be large.
     pub(super) reads: bool,
     pub(super) handler: MethodRouter<Api>,
     /// Description of the route for its callers.
-    pub(super) about: About,
+    pub(super) about: RouteDescription,
 }
 
 /// Access rule of a route, where callers are authenticated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Access {
+pub(super) enum RouteAccess {
     /// Everybody: information needed before there is a token, and health checks.
-    Open,
+    Public,
     /// Any caller with a token; the operation that it runs checks more.
-    Caller,
+    AnyCaller,
     /// Callers that hold an ability on a resource.
-    Holder(&'static str, On),
+    Holder(&'static str, AccessTarget),
     /// Operators of the venue.
     Operator,
 }
 
 /// Resource on which an ability is required.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum On {
+pub(super) enum AccessTarget {
     /// All of a namespace.
     All(Namespace),
     /// The resource in the namespace that the route's `{id}` names.
@@ -49,8 +49,8 @@ pub(super) enum On {
 
 /// Access and input rules of a route.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Admits {
-    pub(super) access: Access,
+pub(super) struct RouteRules {
+    pub(super) access: RouteAccess,
     /// It reads values named by its caller, which may be large.
     pub(super) reads: bool,
     /// Rule for its body.
@@ -66,8 +66,8 @@ pub(super) enum BodyRule {
     Ignored,
     /// None is described: a body that isn't empty is refused.
     Refused,
-    Taken,
-    Needed,
+    Optional,
+    Required,
     /// Stored byte for byte: it may be as long as an asset.
     Content,
 }
@@ -77,18 +77,18 @@ impl BodyRule {
     pub(super) fn limit(self, limit: usize) -> usize {
         match self {
             Self::Content => limit.max(ASSET_BYTES),
-            Self::Ignored | Self::Refused | Self::Taken | Self::Needed => limit,
+            Self::Ignored | Self::Refused | Self::Optional | Self::Required => limit,
         }
     }
 }
 
 /// Source of a schema.
 #[derive(Clone, Copy)]
-pub(super) enum Shape {
+pub(super) enum RouteSchema {
     /// The schema of a type.
-    Of(fn(&mut SchemaGenerator) -> Schema),
+    Type(fn(&mut SchemaGenerator) -> Schema),
     /// Arguments of an operation, without those that the path gives; the last list is required.
-    Arguments(&'static str, Given, &'static [&'static str]),
+    Arguments(&'static str, ArgumentNames, &'static [&'static str]),
     /// The schema of an agent file.
     Agent,
     /// A submission that is a message.
@@ -98,95 +98,95 @@ pub(super) enum Shape {
     /// Any JSON value.
     Any,
     /// Any JSON value but null.
-    Something,
+    NotNull,
 }
 
 /// Media type and schema of a body or an answer.
-pub(super) type Content = (&'static str, Shape);
+pub(super) type MediaSchema = (&'static str, RouteSchema);
 
 /// Description of a route, beside its access rule.
 #[derive(Default)]
-pub(super) struct About {
+pub(super) struct RouteDescription {
     pub(super) id: &'static str,
     pub(super) summary: &'static str,
-    pub(super) query: Option<Shape>,
+    pub(super) query: Option<RouteSchema>,
     /// It accepts an `Idempotency-Key`.
-    pub(super) keyed: bool,
+    pub(super) has_idempotency_key: bool,
     /// It accepts a task in a header.
-    pub(super) tasked: bool,
+    pub(super) has_task_header: bool,
     /// Its body, and whether it is required.
-    pub(super) body: Option<(Content, bool)>,
-    pub(super) answers: Vec<(u16, &'static str, Vec<Content>)>,
+    pub(super) body: Option<(MediaSchema, bool)>,
+    pub(super) answers: Vec<(u16, &'static str, Vec<MediaSchema>)>,
     /// Statuses of refusals to be expected.
-    pub(super) fails: &'static [u16],
+    pub(super) refusals: &'static [u16],
 }
 
 /// Makes the shape of a type.
-pub(super) fn of<T: JsonSchema>() -> Shape {
-    Shape::Of(SchemaGenerator::subschema_for::<T>)
+pub(super) fn schema_of<T: JsonSchema>() -> RouteSchema {
+    RouteSchema::Type(SchemaGenerator::subschema_for::<T>)
 }
 
 impl Route {
     /// Marks a route that reads values named by its caller.
-    pub(super) fn reads(self) -> Self {
+    pub(super) fn with_value_reads(self) -> Self {
         Self { reads: true, ..self }
     }
 
     /// Sets the operation id and the summary.
-    pub(super) fn says(mut self, id: &'static str, summary: &'static str) -> Self {
+    pub(super) fn with_summary(mut self, id: &'static str, summary: &'static str) -> Self {
         (self.about.id, self.about.summary) = (id, summary);
         self
     }
 
     /// Sets the query.
-    pub(super) fn asks(mut self, shape: Shape) -> Self {
+    pub(super) fn with_query(mut self, shape: RouteSchema) -> Self {
         self.about.query = Some(shape);
         self
     }
 
     /// Sets a required JSON body.
-    pub(super) fn takes(self, shape: Shape) -> Self {
-        self.takes_as(JSON, shape)
+    pub(super) fn with_body(self, shape: RouteSchema) -> Self {
+        self.with_media_body(JSON, shape)
     }
 
     /// Sets a required body of this media type.
-    pub(super) fn takes_as(mut self, media: &'static str, shape: Shape) -> Self {
+    pub(super) fn with_media_body(mut self, media: &'static str, shape: RouteSchema) -> Self {
         self.about.body = Some(((media, shape), true));
         self
     }
 
     /// Sets an optional JSON body.
-    pub(super) fn may_take(mut self, shape: Shape) -> Self {
+    pub(super) fn with_optional_body(mut self, shape: RouteSchema) -> Self {
         self.about.body = Some(((JSON, shape), false));
         self
     }
 
     /// Marks a route that accepts an idempotency key.
-    pub(super) fn keyed(mut self) -> Self {
-        self.about.keyed = true;
+    pub(super) fn with_idempotency_key(mut self) -> Self {
+        self.about.has_idempotency_key = true;
         self
     }
 
     /// Marks a route that accepts the task in scope in a header.
-    pub(super) fn tasked(mut self) -> Self {
-        self.about.tasked = true;
+    pub(super) fn with_task_header(mut self) -> Self {
+        self.about.has_task_header = true;
         self
     }
 
     /// Adds a JSON answer.
-    pub(super) fn answers(self, status: u16, text: &'static str, shape: Shape) -> Self {
-        self.sends(status, text, vec![(JSON, shape)])
+    pub(super) fn with_answer(self, status: u16, text: &'static str, shape: RouteSchema) -> Self {
+        self.with_media_answer(status, text, vec![(JSON, shape)])
     }
 
     /// Adds an answer with these media types.
-    pub(super) fn sends(mut self, status: u16, text: &'static str, content: Vec<Content>) -> Self {
+    pub(super) fn with_media_answer(mut self, status: u16, text: &'static str, content: Vec<MediaSchema>) -> Self {
         self.about.answers.push((status, text, content));
         self
     }
 
     /// Sets the statuses of refusals to be expected.
-    pub(super) fn fails(mut self, statuses: &'static [u16]) -> Self {
-        self.about.fails = statuses;
+    pub(super) fn with_refusals(mut self, statuses: &'static [u16]) -> Self {
+        self.about.refusals = statuses;
         self
     }
 }

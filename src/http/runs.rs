@@ -1,13 +1,13 @@
 //! Routes that run one operation: path, query and body give its arguments, its output is the answer.
 
 use super::Api;
-use super::extract::{Asked, Json, Who};
+use super::extract::{JsonBody, QueryParams, RequestCaller};
 use super::problem::Problem;
-use super::route::Given;
+use super::route::ArgumentNames;
 use crate::domain::ids::JobId;
 use crate::venue::invoked;
-use crate::venue::operation::dispatch::{permitted, resolve};
-use crate::venue::operation::{Effect, OpError, Output};
+use crate::venue::operation::dispatch::{find_operation, permit_call};
+use crate::venue::operation::{Effect, OpError, OpOutput};
 use crate::venue::request_call::RequestCall;
 use axum::extract::{RawPathParams, State};
 use axum::http::StatusCode;
@@ -15,12 +15,12 @@ use axum::response::{IntoResponse, Response};
 use serde_json::{Map, Value};
 
 /// Operations, or groups of them, that read or change values named by the caller, and don't wait.
-const HEAVY: [&str; 6] =
+const HEAVY_GROUPS: [&str; 6] =
     ["v/ops/lattice/", "v/ops/json/", "v/ops/schema/", "v/ops/asset/", "v/ops/resource/", "v/ops/agent/context"];
 
 /// Runs an operation outside turns. If it must not be repeated and its end is unknown, it is listed, even if the client
 /// is gone.
-pub(super) async fn operate(api: &Api, who: &Who, path: &str, input: Value) -> Result<Output, OpError> {
+pub(super) async fn operate(api: &Api, who: &RequestCaller, path: &str, input: Value) -> Result<OpOutput, OpError> {
     let begun = begin_call(api, who, path, &input, None).await?;
     let ran = operate_unlisted(api, who, path, input).await;
     match (begun, &ran) {
@@ -32,9 +32,14 @@ pub(super) async fn operate(api: &Api, who: &Who, path: &str, input: Value) -> R
 }
 
 /// Runs an operation whose end the caller records.
-pub(super) async fn operate_unlisted(api: &Api, who: &Who, path: &str, input: Value) -> Result<Output, OpError> {
-    if !HEAVY.iter().any(|group| path.starts_with(group)) {
-        who.reads_nothing();
+pub(super) async fn operate_unlisted(
+    api: &Api,
+    who: &RequestCaller,
+    path: &str,
+    input: Value,
+) -> Result<OpOutput, OpError> {
+    if !HEAVY_GROUPS.iter().any(|group| path.starts_with(group)) {
+        who.release_read_memory();
     }
     invoked::operate(&api.venue, &who.caller, who.key.clone(), path, input).await
 }
@@ -42,16 +47,16 @@ pub(super) async fn operate_unlisted(api: &Api, who: &Who, path: &str, input: Va
 /// Records the begin of an operation that must not be repeated, if the caller may run it; `job` will record its end.
 pub(super) async fn begin_call(
     api: &Api,
-    who: &Who,
+    who: &RequestCaller,
     path: &str,
     input: &Value,
     job: Option<&JobId>,
 ) -> Result<Option<RequestCall>, OpError> {
     let is_once = |effect| matches!(effect, Effect::Once);
-    if !is_once(resolve(&api.venue.catalog, path)?.spec.effect) {
+    if !is_once(find_operation(&api.venue.catalog, path)?.spec.effect) {
         return Ok(None);
     }
-    let call = permitted(&api.venue, &who.caller, (path, path), input.clone()).await?;
+    let call = permit_call(&api.venue, &who.caller, (path, path), input.clone()).await?;
     if !is_once(call.found.spec.effect) {
         return Ok(None);
     }
@@ -60,20 +65,20 @@ pub(super) async fn begin_call(
 
 /// The operation that a route runs.
 #[derive(Clone, Copy)]
-pub(super) struct Runs {
+pub(super) struct RouteOperation {
     pub(super) operation: &'static str,
-    pub(super) given: Given,
+    pub(super) given: ArgumentNames,
     pub(super) status: StatusCode,
 }
 
 /// Runs the operation of a route.
 pub(super) async fn run(
     State(api): State<Api>,
-    who: Who,
+    who: RequestCaller,
     path: RawPathParams,
-    asked: Asked,
-    Json(body): Json,
-    Runs { operation, given, status }: Runs,
+    asked: QueryParams,
+    JsonBody(body): JsonBody,
+    RouteOperation { operation, given, status }: RouteOperation,
 ) -> Result<Response, Problem> {
     let mut arguments = match body {
         Value::Null => Map::new(),
@@ -82,7 +87,7 @@ pub(super) async fn run(
             return Err(Problem::bad_request("expected a JSON object as the body, or none"));
         }
     };
-    let schema = &resolve(&api.venue.catalog, operation)?.spec.input;
+    let schema = &find_operation(&api.venue.catalog, operation)?.spec.input;
     if let Value::Object(mut asked) = asked.arguments(schema)? {
         // A flag is set if the query or the body sets it; `false` counts as absent.
         asked.retain(|name, value| *value != false || !arguments.contains_key(name));

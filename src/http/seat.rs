@@ -1,6 +1,6 @@
 //! One connection: its phase, its time limits, and its bytes.
 
-use super::connections::{Admission, Connections, NoShare, Requester, Room};
+use super::connections::{ConnectionDecision, ConnectionLimits, Connections, Requester, ShareExceeded};
 use crate::domain::share::Sharers;
 use parking_lot::{Mutex, MutexGuard};
 use std::collections::HashMap;
@@ -19,7 +19,7 @@ use tokio_util::sync::CancellationToken;
 
 /// Phase of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Phase {
+enum ConnectionPhase {
     /// The last request is answered.
     Idle,
     /// Waits for a header, or the rest of one.
@@ -31,81 +31,91 @@ enum Phase {
 }
 
 /// All connections of a server.
-pub(super) struct Table(Mutex<Seats>);
+pub(super) struct ConnectionTable(Mutex<ConnectionState>);
 
-struct Seats {
+struct ConnectionState {
     connections: Connections,
     close: HashMap<u64, CancellationToken>,
 }
 
-impl Table {
-    pub(super) fn new(room: Room) -> Arc<Self> {
-        Arc::new(Self(Mutex::new(Seats { connections: Connections::new(room), close: HashMap::new() })))
+impl ConnectionTable {
+    pub(super) fn new(room: ConnectionLimits) -> Arc<Self> {
+        Arc::new(Self(Mutex::new(ConnectionState { connections: Connections::new(room), close: HashMap::new() })))
     }
 
-    fn lock(&self) -> MutexGuard<'_, Seats> {
+    fn lock(&self) -> MutexGuard<'_, ConnectionState> {
         self.0.lock()
     }
 
     /// Adds a connection, which may close another one; the error says why it is refused.
-    pub(super) fn seat(self: &Arc<Self>, from: IpAddr, all: &CancellationToken) -> Result<Arc<Seat>, Admission> {
+    pub(super) fn add_connection(
+        self: &Arc<Self>,
+        from: IpAddr,
+        all: &CancellationToken,
+    ) -> Result<Arc<ConnectionHandle>, ConnectionDecision> {
         let mut seats = self.lock();
         match seats.connections.accept(from) {
-            Admission::Open { number, instead_of } => {
+            ConnectionDecision::Open { number, instead_of } => {
                 if let Some(other) = instead_of.and_then(|other| seats.close.remove(&other)) {
                     other.cancel();
                 }
                 let close = all.child_token();
                 seats.close.insert(number, close.clone());
-                let (phase, _) = watch::channel(Phase::Header);
-                Ok(Arc::new(Seat { table: Arc::clone(self), number, close, phase, stuck: AtomicBool::new(false) }))
+                let (phase, _) = watch::channel(ConnectionPhase::Header);
+                Ok(Arc::new(ConnectionHandle {
+                    table: Arc::clone(self),
+                    number,
+                    close,
+                    phase,
+                    stuck: AtomicBool::new(false),
+                }))
             }
-            refused @ (Admission::Full | Admission::FullOfAddress) => Err(refused),
+            refused @ (ConnectionDecision::Full | ConnectionDecision::FullOfAddress) => Err(refused),
         }
     }
 }
 
 /// An open connection; dropping this removes it from the table.
-pub(super) struct Seat {
-    table: Arc<Table>,
+pub(super) struct ConnectionHandle {
+    table: Arc<ConnectionTable>,
     number: u64,
     /// Cancelled when the connection must end.
     pub(super) close: CancellationToken,
-    phase: watch::Sender<Phase>,
+    phase: watch::Sender<ConnectionPhase>,
     /// The client reads nothing of what is written.
     stuck: AtomicBool,
 }
 
-impl Seat {
+impl ConnectionHandle {
     /// Marks the connection as working on a whole request, unless the requester has used its share of the connections.
-    pub(super) fn start_work(&self, requester: Requester, sharers: Sharers) -> Result<(), NoShare> {
+    pub(super) fn start_work(&self, requester: Requester, sharers: Sharers) -> Result<(), ShareExceeded> {
         self.table.lock().connections.start_work(self.number, requester, sharers)?;
-        self.phase.send_replace(Phase::Work);
+        self.phase.send_replace(ConnectionPhase::Work);
         Ok(())
     }
 
     /// Marks the connection as waiting for a body.
     pub(super) fn await_body(&self) {
-        self.end_work(Phase::Body);
+        self.end_work(ConnectionPhase::Body);
     }
 
-    fn end_work(&self, phase: Phase) {
-        if self.phase.send_replace(phase) == Phase::Work {
+    fn end_work(&self, phase: ConnectionPhase) {
+        if self.phase.send_replace(phase) == ConnectionPhase::Work {
             self.table.lock().connections.mark_idle(self.number);
         }
     }
 
     /// Whether a request is being handled.
     pub(super) fn is_working(&self) -> bool {
-        *self.phase.borrow() == Phase::Work
+        *self.phase.borrow() == ConnectionPhase::Work
     }
 
     /// Records that bytes have come; after an answer they begin the next request.
-    fn arrived(&self) {
+    fn note_bytes_received(&self) {
         self.phase.send_if_modified(|phase| {
-            let begins = *phase == Phase::Idle;
+            let begins = *phase == ConnectionPhase::Idle;
             if begins {
-                *phase = Phase::Header;
+                *phase = ConnectionPhase::Header;
             }
             begins
         });
@@ -113,21 +123,21 @@ impl Seat {
 
     /// Resolves when the connection was idle, or at its header, for too long. Body and work have the limits of their
     /// request.
-    pub(super) async fn overdue(&self, header: Duration, idle: Duration) {
+    pub(super) async fn wait_until_overdue(&self, header: Duration, idle: Duration) {
         let mut phase = self.phase.subscribe();
         loop {
             let now = *phase.borrow_and_update();
             let time = match now {
-                Phase::Idle => idle,
-                Phase::Header => header,
-                Phase::Body | Phase::Work => Duration::MAX,
+                ConnectionPhase::Idle => idle,
+                ConnectionPhase::Header => header,
+                ConnectionPhase::Body | ConnectionPhase::Work => Duration::MAX,
             };
             tokio::select! {
                 // The sender lives as long as this value.
                 _ = phase.changed() => {}
                 () = sleep(time) => {
                     // The end of a long answer may still be on its way.
-                    if now != Phase::Idle || !self.stuck.load(Ordering::Relaxed) {
+                    if now != ConnectionPhase::Idle || !self.stuck.load(Ordering::Relaxed) {
                         tracing::debug!(?now, "connection closed: it sent nothing for too long");
                         return;
                     }
@@ -137,7 +147,7 @@ impl Seat {
     }
 }
 
-impl Drop for Seat {
+impl Drop for ConnectionHandle {
     fn drop(&mut self) {
         let mut seats = self.table.lock();
         seats.connections.remove(self.number);
@@ -146,28 +156,28 @@ impl Drop for Seat {
 }
 
 /// Keeps a connection working until its answer is sent.
-pub(super) struct Answering(pub(super) Arc<Seat>);
+pub(super) struct AnswerGuard(pub(super) Arc<ConnectionHandle>);
 
-impl Drop for Answering {
+impl Drop for AnswerGuard {
     fn drop(&mut self) {
-        self.0.end_work(Phase::Idle);
+        self.0.end_work(ConnectionPhase::Idle);
     }
 }
 
 /// The bytes of a connection; it ends with an error if the client reads nothing for `stall`.
-pub(super) struct Wire {
+pub(super) struct ConnectionStream {
     stream: TcpStream,
-    seat: Arc<Seat>,
+    seat: Arc<ConnectionHandle>,
     stall: Duration,
     stuck: Option<Pin<Box<Sleep>>>,
 }
 
-impl Wire {
-    pub(super) const fn new(stream: TcpStream, seat: Arc<Seat>, stall: Duration) -> Self {
+impl ConnectionStream {
+    pub(super) const fn new(stream: TcpStream, seat: Arc<ConnectionHandle>, stall: Duration) -> Self {
         Self { stream, seat, stall, stuck: None }
     }
 
-    fn within_time(&mut self, cx: &mut Context<'_>, wrote: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
+    fn check_write_time(&mut self, cx: &mut Context<'_>, wrote: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
         self.seat.stuck.store(wrote.is_pending(), Ordering::Relaxed);
         if wrote.is_ready() {
             self.stuck = None;
@@ -180,21 +190,21 @@ impl Wire {
     }
 }
 
-impl AsyncRead for Wire {
+impl AsyncRead for ConnectionStream {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let before = buf.filled().len();
         ready!(Pin::new(&mut self.stream).poll_read(cx, buf))?;
         if buf.filled().len() > before {
-            self.seat.arrived();
+            self.seat.note_bytes_received();
         }
         Poll::Ready(Ok(()))
     }
 }
 
-impl AsyncWrite for Wire {
+impl AsyncWrite for ConnectionStream {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
         let wrote = Pin::new(&mut self.stream).poll_write(cx, buf);
-        self.within_time(cx, wrote)
+        self.check_write_time(cx, wrote)
     }
 
     fn poll_write_vectored(
@@ -203,7 +213,7 @@ impl AsyncWrite for Wire {
         bufs: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let wrote = Pin::new(&mut self.stream).poll_write_vectored(cx, bufs);
-        self.within_time(cx, wrote)
+        self.check_write_time(cx, wrote)
     }
 
     fn is_write_vectored(&self) -> bool {

@@ -1,7 +1,7 @@
 //! `secrets`: lists names and stores values, by the operations `v/ops/secret/*` under Covia's routes.
 
 use super::Api;
-use super::extract::{Json, Who};
+use super::extract::{JsonBody, RequestCaller};
 use super::problem::Problem;
 use super::runs::operate;
 use axum::extract::{Path, State};
@@ -9,7 +9,7 @@ use axum::response::{IntoResponse, Response};
 use serde_json::{Value, json};
 
 /// `GET secrets`: returns `{items: [name]}`.
-pub(super) async fn list(State(api): State<Api>, who: Who) -> Result<Response, Problem> {
+pub(super) async fn list(State(api): State<Api>, who: RequestCaller) -> Result<Response, Problem> {
     let output = operate(&api, &who, "v/ops/secret/list", json!({})).await?;
     let names: Vec<&Value> = output.value["secrets"].as_array().into_iter().flatten().map(|s| &s["name"]).collect();
     Ok(axum::Json(json!({"items": names})).into_response())
@@ -19,9 +19,9 @@ pub(super) async fn list(State(api): State<Api>, who: Who) -> Result<Response, P
 /// false.
 pub(super) async fn store(
     State(api): State<Api>,
-    who: Who,
+    who: RequestCaller,
     Path(name): Path<String>,
-    Json(body): Json,
+    JsonBody(body): JsonBody,
 ) -> Result<Response, Problem> {
     let Value::Object(mut map) = body else {
         return Err(Problem::bad_request("expected a body `{\"value\": …, \"hosts\": […]}`"));
@@ -33,7 +33,11 @@ pub(super) async fn store(
 }
 
 /// `DELETE secrets/{name}`: deletes a secret.
-pub(super) async fn delete(State(api): State<Api>, who: Who, Path(name): Path<String>) -> Result<Response, Problem> {
+pub(super) async fn delete(
+    State(api): State<Api>,
+    who: RequestCaller,
+    Path(name): Path<String>,
+) -> Result<Response, Problem> {
     let output = operate(&api, &who, "v/ops/secret/delete", json!({"name": name})).await?;
     if output.value["deleted"] != true {
         return Err(Problem::not_found(format!("no secret `{name}`")));

@@ -4,13 +4,13 @@
 //! goes on after it; without it, it gets all text that still exists. The final record is the last event.
 
 use super::Api;
-use super::extract::Who;
-use super::jobs::{job_id, sight};
+use super::extract::RequestCaller;
+use super::jobs::{check_sight, job_id};
 use super::problem::Problem;
-use crate::bus::Piece;
+use crate::bus::LivePiece;
 use crate::domain::ids::{JobId, Owner};
 use crate::domain::job::{Job, JobStatus};
-use crate::domain::reader::{JobSight, Reader};
+use crate::domain::reader::{JobReader, JobVisibility};
 use crate::domain::time::Millis;
 use crate::domain::wait::WaitReason;
 use crate::store::StoreError;
@@ -27,27 +27,27 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 /// First and longest pause between two reads of the job.
-const POLL: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(1));
+const JOB_READ_PAUSES: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(1));
 
 /// Pause between two reads of why a job waits.
-const WAIT_LOOK: Duration = Duration::from_secs(2);
+const WAIT_READ_PAUSE: Duration = Duration::from_secs(2);
 
 /// Longest wait of the final record for text that the queue has not delivered yet.
-const DRAIN: Duration = Duration::from_secs(2);
+const TEXT_DELIVERY_TIME: Duration = Duration::from_secs(2);
 
 /// Opens the event stream of a job.
 pub(super) async fn stream(
     State(api): State<Api>,
-    who: Who,
+    who: RequestCaller,
     Path(id): Path<String>,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
     let id = job_id(&id)?;
-    let after = after(&headers)?;
-    let seen = sight(&api, &who, &id).await?;
+    let after = last_event_id(&headers)?;
+    let seen = check_sight(&api, &who, &id).await?;
     // The subscription begins before the first read, so that no text is missed between the two.
-    let live = match api.venue.bus.live().follow(&id, after).await {
-        Ok(live) if seen == JobSight::Whole => Some(live),
+    let live = match api.venue.bus.live_feed().follow(&id, after).await {
+        Ok(live) if seen == JobVisibility::Whole => Some(live),
         // A reader who may not see the output gets no text either.
         Ok(_) => None,
         Err(error) => {
@@ -57,69 +57,69 @@ pub(super) async fn stream(
     };
     let has_text = live.is_some();
     let alive = KeepAlive::new().interval(api.options.heartbeat).text("alive");
-    let watch = Watch {
+    let watch = JobStream {
         owner: who.owner().clone(),
         reader: who.caller.reader(),
         job: id,
         live: live.unwrap_or_else(|| stream::pending().boxed()),
         has_text,
-        place: after,
+        last_sent: after,
         is_new: true,
-        held: None,
+        held_text: None,
         last: None,
-        seen: None,
+        last_status: None,
         wait: None,
-        known: None,
-        wait_look: Instant::now(),
+        last_job: None,
+        next_wait_check: Instant::now(),
         pause: Duration::ZERO,
-        look: Instant::now(),
-        ended: false,
+        next_check: Instant::now(),
+        is_ended: false,
         api,
     };
     Ok(Sse::new(watch.events()).keep_alive(alive).into_response())
 }
 
 /// Parses the sequence number after which a client goes on.
-fn after(headers: &HeaderMap) -> Result<Option<u64>, Problem> {
+fn last_event_id(headers: &HeaderMap) -> Result<Option<u64>, Problem> {
     let Some(given) = headers.get("last-event-id") else { return Ok(None) };
     let number = given.to_str().ok().and_then(|text| text.trim().parse().ok());
     number.map(Some).ok_or_else(|| Problem::bad_request("header `Last-Event-ID`: expected the `id` of an event"))
 }
 
 /// State of an open event stream.
-struct Watch {
+struct JobStream {
     api: Api,
     owner: Owner,
-    reader: Reader,
+    reader: JobReader,
     job: JobId,
-    live: BoxStream<'static, Piece>,
+    live: BoxStream<'static, LivePiece>,
     /// False for a reader who may see no text.
     has_text: bool,
     /// Sequence number of the last piece that was sent, at first the one that the client named.
-    place: Option<u64>,
+    last_sent: Option<u64>,
     /// Nothing was sent yet after the piece that the client named.
     is_new: bool,
     /// Text to send after the record that precedes it.
-    held: Option<Piece>,
+    held_text: Option<LivePiece>,
     last: Option<LastRecord>,
     /// Status and time of the last record that was sent.
-    seen: Option<(JobStatus, Millis)>,
+    last_status: Option<(JobStatus, Millis)>,
     /// Why the job waits, as in the last record.
     wait: Option<WaitReason>,
     /// The job of the last record, without its input.
-    known: Option<Job>,
+    last_job: Option<Job>,
     /// Time from which the reason of its wait is read again.
-    wait_look: Instant,
+    next_wait_check: Instant,
     pause: Duration,
-    look: Instant,
-    ended: bool,
+    next_check: Instant,
+    is_ended: bool,
 }
 
 /// The final record, while text that was written before it is on its way.
 struct LastRecord {
     record: Value,
     /// Sequence number of the job's last piece; `None`: there is none, or it is unknown.
-    behind: Option<u64>,
+    last_text: Option<u64>,
     deadline: Instant,
 }
 
@@ -127,44 +127,44 @@ impl LastRecord {
     /// Whether all text before it was sent, or its wait is over. A new stream whose number is past all text comes from
     /// before the queue began anew.
     fn is_due(&self, place: Option<u64>, is_new: bool) -> bool {
-        let is_sent = if is_new { place == self.behind } else { place >= self.behind };
-        self.behind.is_none() || is_sent || self.deadline <= Instant::now()
+        let is_sent = if is_new { place == self.last_text } else { place >= self.last_text };
+        self.last_text.is_none() || is_sent || self.deadline <= Instant::now()
     }
 }
 
-impl Watch {
+impl JobStream {
     fn events(self) -> impl Stream<Item = Result<Event, Infallible>> {
         stream::unfold(self, |mut watch| async move { watch.next().await.map(|event| (Ok(event), watch)) })
     }
 
     async fn next(&mut self) -> Option<Event> {
-        if let Some(text) = self.held.take() {
+        if let Some(text) = self.held_text.take() {
             return Some(self.send(&text));
         }
-        while !self.ended {
-            if let Some(last) = self.last.take_if(|last| last.is_due(self.place, self.is_new)) {
-                self.ended = true;
+        while !self.is_ended {
+            if let Some(last) = self.last.take_if(|last| last.is_due(self.last_sent, self.is_new)) {
+                self.is_ended = true;
                 return Some(event("job-update", &last.record));
             }
             let closing = self.api.closing.clone();
-            let wake = self.last.as_ref().map_or(self.look, |last| last.deadline);
+            let wake = self.last.as_ref().map_or(self.next_check, |last| last.deadline);
             tokio::select! {
                 biased;
                 () = closing.cancelled() => return None,
                 // The first event is the job's record or, if the job has ended, its text.
-                Some(text) = self.live.next(), if self.seen.is_some() => {
+                Some(text) = self.live.next(), if self.last_status.is_some() => {
                     // The start of the job is sent before its first text.
-                    if self.seen.is_some_and(|(status, _)| status == JobStatus::Pending)
-                        && let Some(record) = self.look().await
+                    if self.last_status.is_some_and(|(status, _)| status == JobStatus::Pending)
+                        && let Some(record) = self.read_record().await
                     {
-                        self.held = Some(text);
+                        self.held_text = Some(text);
                         return Some(event("job-update", &record));
                     }
                     self.pause = Duration::ZERO;
                     return Some(self.send(&text));
                 }
                 () = tokio::time::sleep_until(wake) => {
-                    if self.last.is_none() && let Some(record) = self.look().await {
+                    if self.last.is_none() && let Some(record) = self.read_record().await {
                         return Some(event("job-update", &record));
                     }
                 }
@@ -173,31 +173,31 @@ impl Watch {
         None
     }
 
-    fn send(&mut self, text: &Piece) -> Event {
-        (self.place, self.is_new) = (Some(text.sequence), false);
-        live(text)
+    fn send(&mut self, text: &LivePiece) -> Event {
+        (self.last_sent, self.is_new) = (Some(text.sequence), false);
+        text_event(text)
     }
 
     /// Returns the record if it has changed since the last read; a final record waits in `last`.
-    async fn look(&mut self) -> Option<Value> {
-        self.pause = (self.pause * 3 / 2).clamp(POLL.0, POLL.1);
-        self.look = Instant::now() + self.pause;
-        let state = jobs::state(&self.api.venue, &self.owner, &self.job).await;
-        let is_same = state.is_ok_and(|state| state.is_some() && state == self.seen);
-        if is_same && Instant::now() < self.wait_look {
+    async fn read_record(&mut self) -> Option<Value> {
+        self.pause = (self.pause * 3 / 2).clamp(JOB_READ_PAUSES.0, JOB_READ_PAUSES.1);
+        self.next_check = Instant::now() + self.pause;
+        let state = jobs::read_state(&self.api.venue, &self.owner, &self.job).await;
+        let is_same = state.is_ok_and(|state| state.is_some() && state == self.last_status);
+        if is_same && Instant::now() < self.next_wait_check {
             return None;
         }
-        self.wait_look = Instant::now() + WAIT_LOOK;
+        self.next_wait_check = Instant::now() + WAIT_READ_PAUSE;
         if is_same
-            && let Some(known) = self.known.clone()
+            && let Some(known) = self.last_job.clone()
             && reason_of(&self.api, &self.owner, &self.reader, known).await.is_ok_and(|reason| reason == self.wait)
         {
             return None;
         }
-        let mut job: Job = match jobs::shown(&self.api.venue, &self.owner, &self.job).await {
+        let mut job: Job = match jobs::read_for_people(&self.api.venue, &self.owner, &self.job).await {
             Ok(Some(job)) => job,
             Ok(None) => {
-                self.ended = true;
+                self.is_ended = true;
                 return None;
             }
             Err(error) => {
@@ -209,40 +209,45 @@ impl Watch {
             tracing::debug!(%error, job = %self.job, "why the job waits isn't known");
         }
         let now = Some((job.status, job.updated));
-        if self.seen == now && self.wait == job.wait {
+        if self.last_status == now && self.wait == job.wait {
             return None;
         }
-        self.seen = now;
+        self.last_status = now;
         self.wait.clone_from(&job.wait);
         self.pause = Duration::ZERO;
         let record = self.reader.record(&job);
         if !job.status.is_terminal() {
             job.head.input = Value::Null;
-            self.known = Some(job);
+            self.last_job = Some(job);
             return Some(record);
         }
         let behind = if self.has_text { last_place(&self.api, &self.job).await } else { None };
-        self.last = Some(LastRecord { record, behind, deadline: Instant::now() + DRAIN });
+        self.last = Some(LastRecord { record, last_text: behind, deadline: Instant::now() + TEXT_DELIVERY_TIME });
         None
     }
 }
 
 /// Returns why a job of unchanged status waits, without reading its input and its children.
-async fn reason_of(api: &Api, owner: &Owner, reader: &Reader, mut job: Job) -> Result<Option<WaitReason>, StoreError> {
+async fn reason_of(
+    api: &Api,
+    owner: &Owner,
+    reader: &JobReader,
+    mut job: Job,
+) -> Result<Option<WaitReason>, StoreError> {
     jobs::reload_notes(&api.venue, owner, &mut job).await?;
     waits::explain(&api.venue, owner, reader, &mut job).await?;
     Ok(job.wait)
 }
 
 async fn last_place(api: &Api, job: &JobId) -> Option<u64> {
-    api.venue.bus.live().last_piece(job).await.unwrap_or_else(|error| {
+    api.venue.bus.live_feed().last_piece(job).await.unwrap_or_else(|error| {
         tracing::debug!(%error, %job, "the place of the last text isn't known");
         None
     })
 }
 
 /// Makes the event of a piece: text or progress.
-fn live(piece: &Piece) -> Event {
+fn text_event(piece: &LivePiece) -> Event {
     let said = serde_json::from_slice::<Value>(&piece.body).unwrap_or_default();
     let (name, data) = match said.get("progress") {
         Some(progress) => ("progress", progress.clone()),

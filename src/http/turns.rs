@@ -1,18 +1,18 @@
 //! `agents/{id}/turns`, `why`: turn records with their prompts, and replays.
 
 use super::Api;
-use super::extract::{Asked, Json, Who, typed};
+use super::extract::{JsonBody, QueryParams, RequestCaller, decode_body};
 use super::problem::Problem;
 use crate::domain::ids::{AgentId, SessionId, SessionKey};
 use crate::domain::values::protected;
 use crate::ops::agent::send::with_ignored;
 use crate::venue::agents;
 use crate::venue::context::preview::{self, Preview};
-use crate::venue::ledger::experiment::{Experiment, TurnFacts, run};
+use crate::venue::ledger::experiment::{Experiment, TurnFacts, assemble_prompt};
 use crate::venue::ledger::find::{TurnFilter, find};
 use crate::venue::ledger::sent::PromptDetail;
 use crate::venue::ledger::show::{self, ReplayError};
-use crate::venue::ledger::why::{self, PathUse, Traced};
+use crate::venue::ledger::why::{self, PathUse, TraceResult};
 use crate::venue::ledger::{self, PastTurn};
 use crate::venue::operation::OpError;
 use axum::extract::{Path, State};
@@ -21,9 +21,9 @@ use serde_json::json;
 use std::sync::Arc;
 
 /// Turns of a list by default, and at most.
-const LIST: (usize, usize) = (50, 1_000);
+const LIST_LIMITS: (usize, usize) = (50, 1_000);
 
-async fn agent(api: &Api, who: &Who, id: &str) -> Result<AgentId, Problem> {
+async fn parse_agent(api: &Api, who: &RequestCaller, id: &str) -> Result<AgentId, Problem> {
     let id = AgentId::new(id).map_err(Problem::bad_request)?;
     match agents::get(&api.venue, who.owner(), &id).await? {
         Some(_) => Ok(id),
@@ -31,8 +31,8 @@ async fn agent(api: &Api, who: &Who, id: &str) -> Result<AgentId, Problem> {
     }
 }
 
-fn limit(asked: &Asked) -> Result<usize, Problem> {
-    let (default, most) = LIST;
+fn parse_limit(asked: &QueryParams) -> Result<usize, Problem> {
+    let (default, most) = LIST_LIMITS;
     let asked = asked.number("limit")?.map_or(default, |n| usize::try_from(n).unwrap_or(most));
     Ok(asked.min(most))
 }
@@ -42,11 +42,11 @@ fn limit(asked: &Asked) -> Result<usize, Problem> {
 /// next page.
 pub(super) async fn list(
     State(api): State<Api>,
-    who: Who,
+    who: RequestCaller,
     Path(id): Path<String>,
-    asked: Asked,
+    asked: QueryParams,
 ) -> Result<Response, Problem> {
-    let agent = agent(&api, &who, &id).await?;
+    let agent = parse_agent(&api, &who, &id).await?;
     let filter = TurnFilter {
         statuses: asked.statuses("status")?,
         session: asked.text("session").map(SessionId::new).transpose().map_err(Problem::bad_request)?,
@@ -54,27 +54,34 @@ pub(super) async fn list(
         until: asked.time("until")?,
         text: asked.text("q").map(str::to_owned),
     };
-    let (cursor, limit) = (asked.text("cursor"), limit(&asked)?);
-    let found = find(&*api.venue.store, (who.owner(), &who.caller.reads()), &agent, &filter, cursor, limit).await?;
+    let (cursor, limit) = (asked.text("cursor"), parse_limit(&asked)?);
+    let found =
+        find(&*api.venue.store, (who.owner(), &who.caller.reading_authority()), &agent, &filter, cursor, limit).await?;
     let shown = found.turns.iter().map(|(session, record)| {
-        let mut shown = record.shown();
+        let mut shown = record.to_view();
         shown["name"] = format!("{agent}/{session}/{}", record.turn).into();
         shown["session"] = session.as_str().into();
         shown
     });
-    let back = found.looked_back_to(&filter);
+    let back = found.searched_since(&filter);
     let turns: Vec<_> = shown.collect();
     Ok(axum::Json(json!({"turns": turns, "next": found.next, "lookedBackTo": back})).into_response())
 }
 
-async fn past(api: &Api, who: &Who, id: &str, session: &str, turn: u64) -> Result<(SessionKey, PastTurn), Problem> {
-    let agent = agent(api, who, id).await?;
+async fn load_turn(
+    api: &Api,
+    who: &RequestCaller,
+    id: &str,
+    session: &str,
+    turn: u64,
+) -> Result<(SessionKey, PastTurn), Problem> {
+    let agent = parse_agent(api, who, id).await?;
     let session = SessionKey { agent, session: SessionId::new(session).map_err(Problem::bad_request)? };
     let store = &*api.venue.store;
     if let Some(past) = ledger::load(store, who.owner(), &session, turn).await? {
-        return Ok((session, past.seen_by(&who.caller.reads())));
+        return Ok((session, past.visible_to(&who.caller.reading_authority())));
     }
-    let newest = ledger::turns(store, who.owner(), &session.agent, Some(&session), 1).await?;
+    let newest = ledger::list_turns(store, who.owner(), &session.agent, Some(&session), 1).await?;
     let known = match newest.first() {
         Some((_, record)) => format!("its newest turn is {}", record.turn),
         None => "it has no turns".to_owned(),
@@ -85,16 +92,16 @@ async fn past(api: &Api, who: &Who, id: &str, session: &str, turn: u64) -> Resul
 /// `GET agents/{id}/turns/{session}/{turn}`: returns a turn; with `prompt=true` also the exact model request.
 pub(super) async fn get(
     State(api): State<Api>,
-    who: Who,
+    who: RequestCaller,
     Path((id, session, turn)): Path<(String, String, u64)>,
-    asked: Asked,
+    asked: QueryParams,
 ) -> Result<Response, Problem> {
     let prompt = asked.flag("prompt")?;
-    let (session, past) = past(&api, &who, &id, &session, turn).await?;
-    let reader = who.caller.reads();
-    let mut shown = show::turn(&session, &past, prompt.then_some(&*reader));
+    let (session, past) = load_turn(&api, &who, &id, &session, turn).await?;
+    let reader = who.caller.reading_authority();
+    let mut shown = show::turn_json(&session, &past, prompt.then_some(&*reader));
     if let Some(detail) = PromptDetail::for_turn(&api.venue, who.owner(), &past).await? {
-        detail.show(&mut shown["ledger"]);
+        detail.add_to(&mut shown["ledger"]);
     }
     Ok(axum::Json(shown).into_response())
 }
@@ -102,7 +109,7 @@ pub(super) async fn get(
 /// Loads what an experiment needs of a turn beside its record.
 async fn turn_facts(
     api: &Api,
-    who: &Who,
+    who: &RequestCaller,
     (session, past): (&SessionKey, &PastTurn),
     experiment: &Experiment,
 ) -> Result<TurnFacts, Problem> {
@@ -116,15 +123,15 @@ async fn turn_facts(
         let _permit = api.venue.prompts.trails.acquire().await;
         let all = agents_from(api, who, Some(&session.agent)).await?;
         let turn = (session, past.turn);
-        let found = why::copies(&*api.venue.store, (who.owner(), &all), &experiment.without, turn).await?;
+        let found = why::trace_copies(&*api.venue.store, (who.owner(), &all), &experiment.without, turn).await?;
         (facts.copies, facts.incomplete) = (found.places, found.incomplete);
     }
     Ok(facts)
 }
 
 /// Lists all agents of an owner, with `first` before the others.
-async fn agents_from(api: &Api, who: &Who, first: Option<&AgentId>) -> Result<Vec<AgentId>, Problem> {
-    let mut all = agents::all(&api.venue, who.owner()).await?;
+async fn agents_from(api: &Api, who: &RequestCaller, first: Option<&AgentId>) -> Result<Vec<AgentId>, Problem> {
+    let mut all = agents::all_ids(&api.venue, who.owner()).await?;
     all.sort_by_key(|agent| first != Some(agent));
     Ok(all)
 }
@@ -132,15 +139,15 @@ async fn agents_from(api: &Api, who: &Who, first: Option<&AgentId>) -> Result<Ve
 /// `POST agents/{id}/turns/{session}/{turn}/replay`: replays a turn, with an experiment or without a body.
 pub(super) async fn replay(
     State(api): State<Api>,
-    who: Who,
+    who: RequestCaller,
     Path((id, session, turn)): Path<(String, String, u64)>,
-    Json(body): Json,
+    JsonBody(body): JsonBody,
 ) -> Result<Response, Problem> {
-    let experiment: Experiment = typed(body)?;
+    let experiment: Experiment = decode_body(body)?;
     experiment.check().map_err(Problem::bad_request)?;
-    let (session, past) = past(&api, &who, &id, &session, turn).await?;
+    let (session, past) = load_turn(&api, &who, &id, &session, turn).await?;
     let facts = turn_facts(&api, &who, (&session, &past), &experiment).await?;
-    let (venue, reader) = (Arc::clone(&api.venue), who.caller.reads().into_owned());
+    let (venue, reader) = (Arc::clone(&api.venue), who.caller.reading_authority().into_owned());
     // On a blocking thread: it searches the whole prompt for each path.
     let work = move || show::replay(&session, (&past, &reader), (&experiment, &facts), &venue.catalog);
     let stopped = |error| Problem::new(axum::http::StatusCode::INTERNAL_SERVER_ERROR, error);
@@ -163,22 +170,22 @@ fn traced_path(path: &str) -> Result<String, Problem> {
 }
 
 /// `GET why?path=…`: lists the turns in which bytes of a path reached a model, of one `agent` or of all.
-pub(super) async fn why(State(api): State<Api>, who: Who, asked: Asked) -> Result<Response, Problem> {
+pub(super) async fn why(State(api): State<Api>, who: RequestCaller, asked: QueryParams) -> Result<Response, Problem> {
     let path = asked.text("path").ok_or_else(|| Problem::bad_request("expected `path`, e.g. `w/invoices/17`"))?;
     let path = traced_path(path)?;
     let one = asked.text("agent").map(AgentId::new).transpose().map_err(Problem::bad_request)?;
     let _permit = api.venue.prompts.trails.acquire().await;
     let all = agents_from(&api, &who, one.as_ref()).await?;
-    let Traced { mut turns, incomplete } = why::trace(&*api.venue.store, who.owner(), &all, &path).await?;
+    let TraceResult { mut turns, incomplete } = why::trace(&*api.venue.store, who.owner(), &all, &path).await?;
     if let Some(one) = &one {
         turns.retain(|reached| reached.agent == one.as_str());
         if turns.is_empty() {
             // A removed agent has no record, but may have turns.
-            agent(&api, &who, one.as_str()).await?;
+            parse_agent(&api, &who, one.as_str()).await?;
         }
     }
     let found = turns.len();
-    turns.retain(|reached| reached.may_be_named_to(&who.caller.reads()));
+    turns.retain(|reached| reached.may_be_named_to(&who.caller.reading_authority()));
     let hidden = found - turns.len();
     Ok(axum::Json(WhyAnswer { path, turns, hidden, incomplete }).into_response())
 }
@@ -197,26 +204,26 @@ struct WhyAnswer {
 /// `POST agents/{id}/context`: previews the next turn of a session, by default the first of a new one.
 pub(super) async fn context(
     State(api): State<Api>,
-    who: Who,
+    who: RequestCaller,
     Path(id): Path<String>,
-    Json(body): Json,
+    JsonBody(body): JsonBody,
 ) -> Result<Response, Problem> {
     let agent = AgentId::new(id.as_str()).map_err(Problem::bad_request)?;
-    let mut asked = typed::<Preview>(body)?;
+    let mut asked = decode_body::<Preview>(body)?;
     let is_identified = who.caller.envelope.claims.contains_key(protected::USER_ID) && !who.may_override;
     let ignored = if is_identified { protected::take_identity(&mut asked.session_context) } else { Vec::new() };
     let caller = Some(who.caller.name.clone());
-    let asked = Preview { envelope: who.caller.request(), caller, ..asked };
+    let asked = Preview { envelope: who.caller.request_envelope(), caller, ..asked };
     let inputs = preview::inputs(&api.venue, who.owner(), &agent, asked).await.map_err(OpError::from)?;
-    let answer = match run(&inputs) {
+    let answer = match assemble_prompt(&inputs) {
         Ok(assembled) => {
-            let mut ledger = show::ledger(&assembled.ledger);
+            let mut ledger = show::ledger_json(&assembled.ledger);
             PromptDetail::for_prompt(&api.venue, who.owner(), (&inputs, &assembled), (None, None))
                 .await?
-                .show(&mut ledger);
+                .add_to(&mut ledger);
             json!({"ledger": ledger, "request": assembled.request})
         }
-        Err(refused) => json!({"ledger": show::ledger(&refused.ledger), "error": refused.error.to_string()}),
+        Err(refused) => json!({"ledger": show::ledger_json(&refused.ledger), "error": refused.error.to_string()}),
     };
     Ok(axum::Json(with_ignored(answer, &ignored)).into_response())
 }

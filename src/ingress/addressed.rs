@@ -9,7 +9,7 @@ use crate::venue::Venue;
 use crate::venue::jobs;
 
 /// Checks that a job takes messages.
-pub fn hears(job: &Job) -> Result<(), SubmissionError> {
+pub fn check_accepts_message(job: &Job) -> Result<(), SubmissionError> {
     let why = if job.head.op.is_some() {
         "is no agent's and takes no message".to_owned()
     } else if job.status.is_terminal() {
@@ -25,7 +25,7 @@ pub fn hears(job: &Job) -> Result<(), SubmissionError> {
 }
 
 /// Returns a message to a job as one to the job's session.
-pub(super) async fn addressed(
+pub(super) async fn as_job_message(
     venue: &Venue,
     arrival: &Arrival,
     to: &JobId,
@@ -44,5 +44,5 @@ pub(super) async fn addressed(
         return not("has another session: leave `sessionId` out");
     }
     let submission = Submission { session_id: Some(job.head.session.clone()), ..arrival.submission.clone() };
-    Ok(hears(&job).map(|()| Arrival { submission, ..arrival.clone() }))
+    Ok(check_accepts_message(&job).map(|()| Arrival { submission, ..arrival.clone() }))
 }

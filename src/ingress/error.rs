@@ -1,7 +1,7 @@
 //! Errors of submissions.
 
 use crate::domain::authority::grant::GrantError;
-use crate::domain::decode::Wrong;
+use crate::domain::decode::DataError;
 use crate::domain::ids::{IdError, JobId};
 use crate::domain::job::ErrorCode;
 use crate::domain::limits::SESSION_CONTEXT_BYTES;
@@ -13,7 +13,7 @@ use crate::domain::values::protected;
 pub enum SubmissionError {
     /// The body isn't JSON of the right shape.
     #[error("malformed submission: {0}")]
-    Malformed(Wrong),
+    Malformed(DataError),
     /// The body is larger than the limit.
     #[error(
         "the submission has {bytes} bytes, expected at most {limit}; put large values into `w/` and name their path"

@@ -8,15 +8,16 @@ pub mod timers;
 
 use crate::domain::authority::envelope::Envelope;
 use crate::domain::authority::grant;
-use crate::domain::decode::{self, Wrong};
-use crate::domain::event::order;
+use crate::domain::decode::{self, DataError};
+use crate::domain::event::mailbox_key;
 use crate::domain::event::{
-    DEFAULT_SESSION, Event, Payload, ResultBody, Submission, body_hash, fresh_session, reply_to_allowed, reply_to_own,
+    DEFAULT_SESSION, Event, Payload, ResultBody, Submission, body_hash, is_own_reply_subject, is_reply_allowed,
+    new_session_id,
 };
-use crate::domain::ids::{AgentId, EventId, IdOf, JobId, Owner, SessionId, SessionKey, sha256_hex};
-use crate::domain::job::{JobHead, Request};
+use crate::domain::ids::{AgentId, EventId, JobId, Owner, SessionId, SessionKey, VenueIdSubject, sha256_hex};
+use crate::domain::job::{JobHead, TaskRequest};
 use crate::domain::limits::{MESSAGE_DEPTH, SESSION_CONTEXT_BYTES, SUBMISSION_BYTES};
-use crate::domain::message::InKind;
+use crate::domain::message::InboundKind;
 use crate::domain::outputs;
 use crate::domain::principal::Principal;
 use crate::domain::priority::Priority;
@@ -29,11 +30,11 @@ use crate::domain::values::{Values, protected};
 use crate::store::{Admit, EventKind, Intake, NewEvent, NewJob, Refusal, StoreError};
 use crate::venue::Venue;
 use crate::venue::agents;
-use crate::venue::local::Brought;
-pub use addressed::hears;
+use crate::venue::local::HandoverOutcome;
+pub use addressed::check_accepts_message;
 use bytes::Bytes;
 pub use error::SubmissionError;
-pub use replace::take;
+pub use replace::admit;
 
 /// A submission with its sender, its target and its time.
 #[derive(Debug, Clone, PartialEq)]
@@ -84,7 +85,7 @@ fn is_identified(arrival: &Arrival) -> bool {
 }
 
 /// Returns the ignored keys of the `sessionContext` of a submission.
-pub fn ignored(arrival: &Arrival) -> Vec<String> {
+pub fn ignored_keys(arrival: &Arrival) -> Vec<String> {
     if arrival.may_override || !is_identified(arrival) {
         return Vec::new();
     }
@@ -92,7 +93,7 @@ pub fn ignored(arrival: &Arrival) -> Vec<String> {
 }
 
 /// Checks that a message names entities, if its agent requires them. For a task the check is made for its job.
-pub async fn heard(venue: &Venue, arrival: &Arrival) -> Result<Result<(), SubmissionError>, StoreError> {
+pub async fn check_entities(venue: &Venue, arrival: &Arrival) -> Result<Result<(), SubmissionError>, StoreError> {
     if arrival.task {
         return Ok(Ok(()));
     }
@@ -136,7 +137,7 @@ fn check_response(arrival: &Arrival) -> Result<(), SubmissionError> {
 
 /// Answer to a direct submission.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Submitted {
+pub struct SubmitReceipt {
     /// Job of a task; `None` for a message.
     pub job: Option<JobId>,
     /// Session that serves it.
@@ -179,22 +180,22 @@ pub fn parse(body: &[u8]) -> Result<Submission, SubmissionError> {
         return Err(SubmissionError::TooLarge { bytes: body.len(), limit: SUBMISSION_BYTES });
     }
     let malformed = SubmissionError::Malformed;
-    let value = decode::message(body, MESSAGE_DEPTH).map_err(malformed)?;
+    let value = decode::message_json(body, MESSAGE_DEPTH).map_err(malformed)?;
     // What a turn passes on may be deeper than its input. Whether the seal is valid is checked later.
     if value.get("seal").is_none_or(serde_json::Value::is_null) {
         decode::check(&value).map_err(malformed)?;
     }
     // The body is read again only to describe what is wrong with it.
-    let again = |wrong: Wrong| {
-        decode::message(body, MESSAGE_DEPTH).map_or(wrong.clone(), |value| wrong.proposing::<Submission>(&value))
+    let again = |wrong: DataError| {
+        decode::message_json(body, MESSAGE_DEPTH).map_or(wrong.clone(), |value| wrong.with_hint::<Submission>(&value))
     };
-    decode::typed(value).map_err(|wrong| malformed(again(wrong)))
+    decode::into_type(value).map_err(|wrong| malformed(again(wrong)))
 }
 
 /// Checks that, where callers are authenticated, an answer goes to an inbox of their owner.
 pub fn check_reply(owner: &Owner, submission: &Submission) -> Result<(), SubmissionError> {
     let (tenant, user) = (owner.tenant().token(), owner.user().token());
-    match submission.reply_to.clone().filter(|subject| !reply_to_own(subject, &tenant, &user)) {
+    match submission.reply_to.clone().filter(|subject| !is_own_reply_subject(subject, &tenant, &user)) {
         None => Ok(()),
         Some(subject) => Err(SubmissionError::ReplyToOther { subject, tenant, user }),
     }
@@ -205,7 +206,7 @@ pub fn admission(venue: &Venue, arrival: &Arrival) -> Result<Admit, SubmissionEr
     let Arrival { owner, agent, submission, id, .. } = arrival;
     let key = &venue.key;
     if let Some(subject) = &submission.reply_to
-        && !reply_to_allowed(subject, &owner.tenant().token(), &owner.user().token())
+        && !is_reply_allowed(subject, &owner.tenant().token(), &owner.user().token())
     {
         return Err(SubmissionError::ReplyTo(subject.clone()));
     }
@@ -215,18 +216,18 @@ pub fn admission(venue: &Venue, arrival: &Arrival) -> Result<Admit, SubmissionEr
     check_response(arrival)?;
     check_priority(arrival)?;
     options::check_loads(&submission.loads).map_err(SubmissionError::Loads)?;
-    let context_ids = scratchpad::buckets(&submission.context_ids).map_err(SubmissionError::ContextIds)?;
+    let context_ids = scratchpad::check_buckets(&submission.context_ids).map_err(SubmissionError::ContextIds)?;
     let job = arrival.task.then(|| JobId::derive(key, owner, id));
     let session = submission.session_id.clone().unwrap_or_else(|| {
-        job.as_ref().map_or_else(|| SessionId::new(DEFAULT_SESSION).expect("a legal id"), fresh_session)
+        job.as_ref().map_or_else(|| SessionId::new(DEFAULT_SESSION).expect("a legal id"), new_session_id)
     });
     let input = submission.input.clone();
-    let envelope = submission.envelope.clone().granted(grants);
+    let envelope = submission.envelope.clone().narrow_to_grants(grants);
     if let Some(path) = &submission.output_path {
         options::check_output(path, arrival.task, &envelope.bound).map_err(SubmissionError::OutputPath)?;
     }
     // A session of its own has no earlier task.
-    let asks_way = job.as_ref().is_some_and(|job| session != fresh_session(job));
+    let asks_way = job.as_ref().is_some_and(|job| session != new_session_id(job));
     let open = job.as_ref().map(|job| new_job(&job_head(arrival, job, &session, &envelope)));
     let payload = match &job {
         Some(job) => Payload::Task { job: job.clone(), input },
@@ -254,45 +255,45 @@ pub fn admission(venue: &Venue, arrival: &Arrival) -> Result<Admit, SubmissionEr
         body_hash: body_hash(agent, kind, submission, &arrival.by),
         kind,
         job: job.or_else(|| submission.job.clone()),
-        order: order(kind, submission.priority, arrival.received, arrival.sequence),
+        order: mailbox_key(kind, submission.priority, arrival.received, arrival.sequence),
         body: encode(&event),
         open,
         finish: None,
         outbox: Vec::new(),
-        within: None,
-        asks_way,
+        quota: None,
+        may_replace: asks_way,
     };
     let session = SessionKey { agent: agent.clone(), session };
     Ok(Admit { owner: owner.clone(), session, event: Some(event), lease: None })
 }
 
 /// Refuses new work if the store has no room for it; everything that creates a job calls this first.
-pub async fn room(venue: &Venue) -> Result<(), StoreError> {
-    venue.fill().await.admits(&venue.name)
+pub async fn check_room(venue: &Venue) -> Result<(), StoreError> {
+    venue.store_fill().await.check_room(&venue.name)
 }
 
 /// Makes the admission of a submission, after all checks of its agent and its job.
-pub async fn let_in(venue: &Venue, arrival: &Arrival) -> Result<Result<Admit, SubmissionError>, StoreError> {
+pub async fn prepare_admission(venue: &Venue, arrival: &Arrival) -> Result<Result<Admit, SubmissionError>, StoreError> {
     // What a turn has begun is admitted whatever the quota: its job exists already, and its caller waits for it.
     let is_new = arrival.submission.parent.is_none();
     let quota = if is_new { Some(venue.quota().await) } else { None };
     let within = |mut admit: Admit| {
         if let Some(event) = &mut admit.event {
-            event.within = quota;
+            event.quota = quota;
         }
         admit
     };
     if is_new {
-        room(venue).await?;
+        check_room(venue).await?;
     }
     if let Some(to) = &arrival.submission.job {
-        return Ok(addressed::addressed(venue, arrival, to)
+        return Ok(addressed::as_job_message(venue, arrival, to)
             .await?
             .and_then(|arrival| admission(venue, &arrival))
             .map(within));
     }
     let admission = admission(venue, arrival).map(within);
-    Ok(match heard(venue, arrival).await? {
+    Ok(match check_entities(venue, arrival).await? {
         Ok(()) => admission,
         Err(error) => admission.and(Err(error)),
     })
@@ -306,7 +307,7 @@ pub fn result_admission(
     received: Millis,
     sequence: u64,
 ) -> Admit {
-    let id = EventId::of_venue(venue_key, IdOf::Result(&body.job));
+    let id = EventId::of_venue(venue_key, VenueIdSubject::Result(&body.job));
     let body_hash = sha256_hex(&serde_json::to_vec(&body).unwrap_or_default());
     let session = SessionKey { agent: agent.clone(), session: body.session_id };
     let job = body.job.clone();
@@ -316,13 +317,13 @@ pub fn result_admission(
         body_hash,
         kind: EventKind::Result,
         job: Some(job),
-        order: order(EventKind::Result, Priority::Normal, received, sequence),
+        order: mailbox_key(EventKind::Result, Priority::Normal, received, sequence),
         body: encode(&event),
         open: None,
         finish: None,
         outbox: Vec::new(),
-        within: None,
-        asks_way: false,
+        quota: None,
+        may_replace: false,
     };
     Admit { owner: owner.clone(), session, event: Some(event), lease: None }
 }
@@ -331,7 +332,7 @@ pub fn result_admission(
 pub fn job_head(arrival: &Arrival, job: &JobId, session: &SessionId, envelope: &Envelope) -> JobHead {
     let Submission { session_context, context_ids, budget, handed, response_schema, .. } = &arrival.submission;
     let Submission { loads, output_path, .. } = &arrival.submission;
-    let request = Request {
+    let request = TaskRequest {
         body_hash: body_hash(&arrival.agent, EventKind::Task, &arrival.submission, &arrival.by),
         had_values: !session_context.is_empty(),
         context_ids: context_ids.clone(),
@@ -359,26 +360,26 @@ pub fn job_head(arrival: &Arrival, job: &JobId, session: &SessionId, envelope: &
         principal: arrival.by.mark().map(str::to_owned),
         request: Some(Box::new(request)),
         bound: None,
-        ignored: ignored(arrival),
+        ignored: ignored_keys(arrival),
         under: arrival.submission.envelope.trail(),
     }
 }
 
 /// Makes the admission of a task whose mailbox entry was lost; `None` if it can't be made again.
 pub fn readmission(owner: &Owner, head: &JobHead) -> Option<Admit> {
-    let (event, body_hash) = Event::of_job(head)?;
+    let (event, body_hash) = Event::from_job(head)?;
     let event = NewEvent {
         id: head.event.clone(),
         body_hash: body_hash.to_owned(),
         kind: EventKind::Task,
         job: Some(head.id.clone()),
-        order: order(EventKind::Task, head.priority, head.created, 0),
+        order: mailbox_key(EventKind::Task, head.priority, head.created, 0),
         body: encode(&event),
         open: None,
         finish: None,
         outbox: Vec::new(),
-        within: None,
-        asks_way: false,
+        quota: None,
+        may_replace: false,
     };
     let session = SessionKey { agent: head.agent.clone(), session: head.session.clone() };
     Some(Admit { owner: owner.clone(), session, event: Some(event), lease: None })
@@ -396,49 +397,49 @@ fn encode<T: serde::Serialize>(value: &T) -> Bytes {
 
 /// Accepts a submission into the store at once, and runs it here if a slot is free, else wakes a worker. The job can be
 /// read at once; if the wake is lost, the session is due within 5 s.
-pub async fn submit(venue: &Venue, arrival: &Arrival) -> Result<Submitted, SubmitError> {
+pub async fn submit(venue: &Venue, arrival: &Arrival) -> Result<SubmitReceipt, SubmitError> {
     let bytes = serde_json::to_vec(&arrival.submission).map_or(0, |b| b.len());
     if bytes > SUBMISSION_BYTES {
         return Err(SubmissionError::TooLarge { bytes, limit: SUBMISSION_BYTES }.into());
     }
-    let admit = let_in(venue, arrival).await??;
-    let session = admit.session.clone();
-    let job = admit.event.as_ref().and_then(|event| event.open.as_ref()).map(|open| open.job.clone());
-    let (intake, is_asked) = match venue.local.admit(admit).await {
-        Brought::Asked(intake) => (intake?, true),
-        Brought::Back(mut admit) => (take(venue, &mut admit).await?.intake, false),
+    let request = prepare_admission(venue, arrival).await??;
+    let session = request.session.clone();
+    let job = request.event.as_ref().and_then(|event| event.open.as_ref()).map(|open| open.job.clone());
+    let (intake, is_asked) = match venue.local.admit(request).await {
+        HandoverOutcome::Stored(intake) => (intake?, true),
+        HandoverOutcome::Returned(mut request) => (admit(venue, &mut request).await?.intake, false),
     };
     let kind = if arrival.task { "task" } else { "message" };
     let duplicate = match intake {
-        Intake::New | Intake::Nothing | Intake::Replaces => false,
+        Intake::New | Intake::Nothing | Intake::ReplaceRunning => false,
         Intake::Duplicate => true,
         Intake::Conflict => {
-            venue.metrics.admitted(kind, "conflict");
+            venue.metrics.count_admitted(kind, "conflict");
             return Err(SubmitError::Conflict(arrival.id.clone()));
         }
         Intake::Refused(refusal) => {
-            venue.metrics.admitted(kind, "refused");
+            venue.metrics.count_admitted(kind, "refused");
             return Err(SubmitError::Refused { agent: arrival.agent.clone(), refusal });
         }
     };
-    venue.metrics.admitted(kind, if duplicate { "duplicate" } else { "new" });
+    venue.metrics.count_admitted(kind, if duplicate { "duplicate" } else { "new" });
     if !duplicate && !is_asked {
         venue.wake(&arrival.owner, &session).await;
     }
-    Ok(Submitted { job, session, id: arrival.id.clone(), duplicate, ignored: ignored(arrival) })
+    Ok(SubmitReceipt { job, session, id: arrival.id.clone(), duplicate, ignored: ignored_keys(arrival) })
 }
 
 /// Returns the id and the submission of a published message. What only the venue may set, including ids of its own,
 /// counts only under its seal. `named` is the id as it arrived; without one `place` makes it.
-pub fn unsealed(
+pub fn open_seal(
     venue: &Venue,
-    to: (&Owner, &AgentId, InKind),
+    to: (&Owner, &AgentId, InboundKind),
     named: Option<&str>,
     place: impl FnOnce() -> EventId,
     mut submission: Submission,
 ) -> Result<(EventId, Submission), SubmissionError> {
     if let Some(given) = submission.seal.take() {
-        let id = named.map_or_else(|| Ok(place()), EventId::kept)?;
+        let id = named.map_or_else(|| Ok(place()), EventId::from_stored)?;
         let fits = seal::submission_fits(&venue.key, to, &id, &submission, &given);
         return if fits { Ok((id, submission)) } else { Err(SubmissionError::Forged("seal")) };
     }

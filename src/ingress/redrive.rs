@@ -10,7 +10,7 @@ use crate::domain::principal::Principal;
 use crate::ingress::{self, Arrival, SubmitError};
 use crate::store::StoreError;
 use crate::venue::Venue;
-use crate::venue::dead::{get, id_of, kept};
+use crate::venue::dead::{get, letter_write, redrive_id};
 use crate::venue::jobs;
 
 /// Why a task isn't redriven.
@@ -21,7 +21,7 @@ pub enum RedriveError {
     Unknown(JobId),
     /// The task can't be sent again.
     #[error("job `{job}` can't be driven again: {why}")]
-    Not {
+    Refused {
         /// Id of the job.
         job: JobId,
         /// Reason of the refusal.
@@ -37,7 +37,7 @@ pub enum RedriveError {
 
 impl RedriveError {
     /// Returns the error of the store, if it is one; otherwise the error itself.
-    pub(crate) fn store(self) -> Result<StoreError, Self> {
+    pub(crate) fn into_store(self) -> Result<StoreError, Self> {
         match self {
             Self::Store(error) | Self::Submit(SubmitError::Store(error)) => Ok(error),
             other => Err(other),
@@ -47,7 +47,7 @@ impl RedriveError {
 
 /// Returns the task of a failed job.
 fn task_of(job: &Job) -> Result<Event, RedriveError> {
-    let not = |why| RedriveError::Not { job: job.head.id.clone(), why };
+    let not = |why| RedriveError::Refused { job: job.head.id.clone(), why };
     match job.status {
         JobStatus::Failed => {}
         JobStatus::Cancelled => {
@@ -64,7 +64,7 @@ fn task_of(job: &Job) -> Result<Event, RedriveError> {
     if job.head.op.is_some() {
         return Err(not("it is the run of an operation; run that again"));
     }
-    let task = Event::of_job(&job.head).map(|(event, _)| event);
+    let task = Event::from_job(&job.head).map(|(event, _)| event);
     task.ok_or_else(|| not("its values (`sessionContext`) were kept with its task and are gone; submit it again"))
 }
 
@@ -74,23 +74,23 @@ pub async fn redrive(venue: &Venue, owner: &Owner, id: &JobId) -> Result<(JobId,
     let Some((letter, version)) = get(venue, owner, id).await? else {
         let Some(job) = jobs::get(venue, owner, id).await? else { return Err(RedriveError::Unknown(id.clone())) };
         let session = SessionKey { agent: job.head.agent.clone(), session: job.head.session.clone() };
-        let submitted = ingress::submit(venue, &again(venue, owner, (id, &session), &task_of(&job)?)).await?;
+        let submitted = ingress::submit(venue, &redrive_arrival(venue, owner, (id, &session), &task_of(&job)?)).await?;
         let next = submitted.job.unwrap_or_else(|| JobId::derive(&venue.key, owner, &submitted.id));
         return Ok((next, submitted.duplicate));
     };
-    let arrival = again(venue, owner, (id, &letter.session), &letter.event);
+    let arrival = redrive_arrival(venue, owner, (id, &letter.session), &letter.event);
     let submitted = ingress::submit(venue, &arrival).await?;
     let job = submitted.job.unwrap_or_else(|| JobId::derive(&venue.key, owner, &arrival.id));
     if letter.redriven.is_none() {
         let noted = DeadLetter { redriven: Some(job.clone()), ..letter };
         // On a conflict another process redrives it at the same time, as the same job.
-        venue.store.write(venue.now(), owner, &[kept(&noted).at(version)]).await?;
+        venue.store.write(venue.now(), owner, &[letter_write(&noted).at_version(version)]).await?;
     }
     Ok((job, submitted.duplicate))
 }
 
 /// Returns the submission that redrives a task. A caller that waited for it has its answer already.
-fn again(venue: &Venue, owner: &Owner, (job, session): (&JobId, &SessionKey), event: &Event) -> Arrival {
+fn redrive_arrival(venue: &Venue, owner: &Owner, (job, session): (&JobId, &SessionKey), event: &Event) -> Arrival {
     let Event { caller, reply_to, session_context, context_ids, envelope, budget, handed, response_schema, .. } = event;
     // What was revoked from the failed job is revoked from the new one.
     let failed = Trail { grants: vec![job.to_string()], ..Trail::default() };
@@ -103,7 +103,7 @@ fn again(venue: &Venue, owner: &Owner, (job, session): (&JobId, &SessionKey), ev
         owner: owner.clone(),
         agent: session.agent.clone(),
         task: true,
-        id: id_of(venue, job),
+        id: redrive_id(venue, job),
         submission: Submission {
             input,
             session_id: Some(session.session.clone()),
@@ -112,7 +112,7 @@ fn again(venue: &Venue, owner: &Owner, (job, session): (&JobId, &SessionKey), ev
             context_ids: context_ids.clone(),
             caller: caller.clone(),
             // The deadline of the request is over; authority and budget stay as they were.
-            envelope: Envelope { deadline: None, ..envelope.clone() }.under(&failed),
+            envelope: Envelope { deadline: None, ..envelope.clone() }.with_trail(&failed),
             handed: handed.clone(),
             budget: *budget,
             loads,

@@ -4,7 +4,7 @@ use crate::domain::decode;
 use crate::domain::job::{JobHead, JobStatus};
 use crate::domain::quota::QuotaUsage;
 use crate::store::keys::{BusyPolicy, Gate, GateStatus};
-use crate::store::{Admit, Admitted, Intake, MailboxEntry, StoreError, keys};
+use crate::store::{AdmissionOutcome, Admit, Intake, MailboxEntry, StoreError, keys};
 use crate::venue::Venue;
 use crate::venue::agents::sessions;
 use crate::venue::jobs;
@@ -13,21 +13,21 @@ use crate::venue::jobs;
 const CANCELLED_BYTES: u64 = 512;
 
 /// Admits an event; first cancels another task, if the agent's policy says so.
-pub async fn take(venue: &Venue, admit: &mut Admit) -> Result<Admitted, StoreError> {
-    let answer = venue.store.admit(venue.now(), admit).await?;
-    if answer.intake != Intake::Replaces {
+pub async fn admit(venue: &Venue, request: &mut Admit) -> Result<AdmissionOutcome, StoreError> {
+    let answer = venue.store.admit(venue.now(), request).await?;
+    if answer.intake != Intake::ReplaceRunning {
         return Ok(answer);
     }
-    make_way(venue, admit).await?;
-    venue.store.admit(venue.now(), admit).await
+    cancel_replaced(venue, request).await?;
+    venue.store.admit(venue.now(), request).await
 }
 
 /// Cancels the oldest open task of the session, and lets the new task be admitted without asking again. Later tasks
 /// stay. Nothing is cancelled if the task was admitted before, or if its id is of a task in another session. A crash
 /// between this and the admission cancels the next one, too.
-async fn make_way(venue: &Venue, admit: &mut Admit) -> Result<(), StoreError> {
+async fn cancel_replaced(venue: &Venue, admit: &mut Admit) -> Result<(), StoreError> {
     let Some(event) = &mut admit.event else { return Ok(()) };
-    event.asks_way = false;
+    event.may_replace = false;
     let (event, Some(job)) = (&*event, &event.job) else { return Ok(()) };
     let keys = [keys::agent_gate(&admit.session.agent), keys::job_status(job), keys::job_head(job)];
     let docs = venue.store.read(&admit.owner, &keys).await?;
@@ -42,7 +42,7 @@ async fn make_way(venue: &Venue, admit: &mut Admit) -> Result<(), StoreError> {
         return Ok(());
     }
     // A job of this id in another session makes the task a conflict.
-    let head = head.value.as_ref().and_then(|bytes| decode::stored::<JobHead>(bytes).ok());
+    let head = head.value.as_ref().and_then(|bytes| decode::read_stored::<JobHead>(bytes).ok());
     if head.is_some_and(|head| (&head.agent, &head.session) != (&admit.session.agent, &admit.session.session)) {
         return Ok(());
     }
@@ -52,10 +52,10 @@ async fn make_way(venue: &Venue, admit: &mut Admit) -> Result<(), StoreError> {
         return Ok(());
     }
     if let Some(replaced) = session.mailbox.iter().find_map(MailboxEntry::open_task) {
-        let adds = event.adds(false);
+        let adds = event.added_usage(false);
         // The cancelled task leaves a result.
         let adds = QuotaUsage { documents: adds.documents + 1, bytes: adds.bytes + CANCELLED_BYTES, ..adds };
-        if event.within.is_some() && venue.room(&admit.owner, adds).await.is_err() {
+        if event.quota.is_some() && venue.check_room(&admit.owner, adds).await.is_err() {
             // The task or the next one would be refused, so no task is cancelled for it.
             return Ok(());
         }

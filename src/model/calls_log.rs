@@ -34,12 +34,12 @@ impl CallsLog {
     }
 
     /// Logs that a call has begun.
-    pub async fn started(&self, entry: &LoggedCall) -> Result<(), LogError> {
+    pub async fn log_start(&self, entry: &LoggedCall) -> Result<(), LogError> {
         self.append(entry, "started").await
     }
 
     /// Logs that a call has ended, with a reply or without.
-    pub async fn ended(&self, entry: &LoggedCall, replied: bool) -> Result<(), LogError> {
+    pub async fn log_end(&self, entry: &LoggedCall, replied: bool) -> Result<(), LogError> {
         self.append(entry, if replied { "replied" } else { "failed" }).await
     }
 

@@ -1,14 +1,14 @@
 //! Resolution of a model's endpoint: the URL to call, and its key. Keys of the environment go only where they belong.
 
 use crate::domain::chat::ModelSettings;
-use crate::domain::wire::dialect::{COMPATIBLE, Dialect, dialect, providers as dialects};
+use crate::domain::wire::dialect::{COMPATIBLE, Dialect, find_dialect, providers as dialects};
 use crate::model::headers;
 pub use crate::model::keys::Keys;
 pub use crate::model::target_error::TargetError;
 use crate::venue::operation::OpError;
 use crate::venue::outbound::HttpPolicy;
 use crate::venue::outbound::proxy::ProxyRoute;
-use crate::venue::secrets::Secret;
+use crate::venue::secrets::OpenedSecret;
 use reqwest::Url;
 use reqwest::header::HeaderMap;
 use std::collections::{BTreeMap, BTreeSet};
@@ -29,7 +29,7 @@ pub struct ProviderOptions {
     /// Source of API keys.
     pub keys: Keys,
     /// Rules for URLs that the configuration doesn't name; they are called only with an owner's secret.
-    pub others: HttpPolicy,
+    pub unlisted_hosts: HttpPolicy,
     /// Proxy for the calls.
     pub proxy: ProxyRoute,
 }
@@ -40,7 +40,7 @@ impl Default for ProviderOptions {
         ProviderOptions {
             endpoints: BTreeMap::new(),
             keys: Keys::from_env(),
-            others: HttpPolicy::default(),
+            unlisted_hosts: HttpPolicy::default(),
             proxy: ProxyRoute::default(),
         }
     }
@@ -67,12 +67,12 @@ pub struct CallTarget {
     /// Headers of the agent's configuration.
     pub headers: HeaderMap,
     /// Only an agent's configuration names the URL: it has the network rules of `http/*`.
-    pub strange: bool,
+    pub is_unlisted: bool,
 }
 
 impl CallTarget {
     fn new(dialect: Dialect, base_url: Url, key: String) -> Self {
-        Self { dialect, base_url, key, headers: HeaderMap::new(), strange: false }
+        Self { dialect, base_url, key, headers: HeaderMap::new(), is_unlisted: false }
     }
 }
 
@@ -92,7 +92,7 @@ pub fn providers<'e>(endpoints: impl Iterator<Item = &'e str>) -> Vec<String> {
 /// Resolves the destination of a call of `settings`, with the secrets that were opened for it.
 pub fn resolve(
     settings: &ModelSettings,
-    secrets: &[Secret],
+    secrets: &[OpenedSecret],
     options: &ProviderOptions,
 ) -> Result<CallTarget, TargetError> {
     let target = resolve_key(settings, secrets, options)?;
@@ -102,7 +102,7 @@ pub fn resolve(
 
 fn resolve_key(
     settings: &ModelSettings,
-    secrets: &[Secret],
+    secrets: &[OpenedSecret],
     options: &ProviderOptions,
 ) -> Result<CallTarget, TargetError> {
     let dialect = dialect_of(&settings.provider, options)?;
@@ -123,14 +123,14 @@ fn resolve_key(
         None => Ok(KEYLESS.to_owned()),
     };
     let own = options.endpoints.get(&settings.provider);
-    let at = |url: &str, key: String| Ok(CallTarget::new(dialect, place(url, &dialect)?, key));
+    let at = |url: &str, key: String| Ok(CallTarget::new(dialect, parse_base_url(url, &dialect)?, key));
     let Some(asked) = &settings.base_url else {
         return match own {
             Some(endpoint) => at(&endpoint.base_url, key_of(endpoint)?),
             None => at(default_url(&dialect)?, default_key()?),
         };
     };
-    let url = place(asked, &dialect)?;
+    let url = parse_base_url(asked, &dialect)?;
     let mut same_host = false;
     for endpoint in own.into_iter().chain(options.endpoints.values()) {
         let named = parse(&endpoint.base_url)?;
@@ -148,7 +148,7 @@ fn resolve_key(
     if default_url(&dialect).is_ok_and(|default| parse(default).is_ok_and(|default| default == url)) {
         return at(asked, default_key()?);
     }
-    Err(TargetError::NotNamed(asked.clone()))
+    Err(TargetError::UnlistedHost(asked.clone()))
 }
 
 /// Resolves a call with an owner's own key, which may go only to the hosts it is bound to. A URL that the configuration
@@ -156,27 +156,27 @@ fn resolve_key(
 fn with_secret(
     settings: &ModelSettings,
     dialect: Dialect,
-    secret: &Secret,
+    secret: &OpenedSecret,
     options: &ProviderOptions,
 ) -> Result<CallTarget, TargetError> {
     let own = options.endpoints.get(&settings.provider).map(|endpoint| endpoint.base_url.as_str());
     let url = match settings.base_url.as_deref().or(own) {
-        Some(url) => place(url, &dialect)?,
+        Some(url) => parse_base_url(url, &dialect)?,
         None => parse(default_url(&dialect)?)?,
     };
     headers::check_bound(secret, &url)?;
     let mut named = options.endpoints.values().map(|endpoint| endpoint.base_url.as_str()).chain(dialect.base_url);
     let strange = !named.any(|named| parse(named).is_ok_and(|named| named.origin() == url.origin()));
     if strange {
-        let refused = |error: OpError| TargetError::Refused { url: url.to_string(), reason: error.to_string() };
-        options.others.check(&url).map_err(refused)?;
+        let refused = |error: OpError| TargetError::HostRefused { url: url.to_string(), reason: error.to_string() };
+        options.unlisted_hosts.check(&url).map_err(refused)?;
     }
-    Ok(CallTarget { strange, ..CallTarget::new(dialect, url, secret.value.reveal().to_owned()) })
+    Ok(CallTarget { is_unlisted: strange, ..CallTarget::new(dialect, url, secret.value.reveal().to_owned()) })
 }
 
 /// Returns the dialect of a provider; a name that only the venue's configuration has uses Chat Completions.
 fn dialect_of(provider: &str, options: &ProviderOptions) -> Result<Dialect, TargetError> {
-    match dialect(provider) {
+    match find_dialect(provider) {
         Some(dialect) => Ok(dialect),
         None if options.endpoints.contains_key(provider) => Ok(COMPATIBLE),
         None => Err(TargetError::UnknownProvider {
@@ -216,7 +216,7 @@ fn is_plain(name: &str) -> bool {
 }
 
 /// Parses the URL of an endpoint. Ollama's own URL may lack the path of its Chat Completions.
-fn place(text: &str, dialect: &Dialect) -> Result<Url, TargetError> {
+fn parse_base_url(text: &str, dialect: &Dialect) -> Result<Url, TargetError> {
     let mut url = parse(text)?;
     if dialect.provider.starts_with("ollama") && url.path() == "/" {
         url.set_path("/v1/");
@@ -254,7 +254,7 @@ fn parse(text: &str) -> Result<Url, TargetError> {
 mod tests {
     use super::*;
     use crate::domain::hosts::HostRule;
-    use crate::domain::secret::{Binding, Plain};
+    use crate::domain::secret::{Binding, PlainSecret};
     use reqwest::header::{HeaderName, HeaderValue};
     use serde_json::{Value, json};
 
@@ -270,7 +270,7 @@ mod tests {
             keys: Keys::new(
                 [("OPENAI_API_KEY", "sk-env"), ("GATEWAY", "gk")].map(|(n, k)| (n.to_owned(), k.to_owned())),
             ),
-            others: HttpPolicy {
+            unlisted_hosts: HttpPolicy {
                 hosts: HostRule::list("models.example.com, 127.0.0.1:9").unwrap(),
                 ..HttpPolicy::default()
             },
@@ -372,7 +372,7 @@ mod tests {
         let target = resolve(&settings, std::slice::from_ref(&secret), &options());
         let target = target.map_err(|error| error.to_string())?;
         assert_eq!(target.key, "sk-owners-own", "never the venue's");
-        Ok((target.base_url.into(), target.strange))
+        Ok((target.base_url.into(), target.is_unlisted))
     }
 
     #[test]
@@ -408,11 +408,11 @@ mod tests {
         assert!(!shown.contains("sk-env") && !shown.contains("gk"), "{shown}");
     }
 
-    fn opened(name: &str, value: &str, hosts: &[&str]) -> Secret {
+    fn opened(name: &str, value: &str, hosts: &[&str]) -> OpenedSecret {
         let hosts: Vec<String> = hosts.iter().map(|host| (*host).to_owned()).collect();
-        Secret {
+        OpenedSecret {
             name: name.parse().unwrap(),
-            value: Plain::new(value.into()).unwrap(),
+            value: PlainSecret::new(value.into()).unwrap(),
             hosts: Binding::parse(&hosts).unwrap(),
         }
     }
@@ -420,7 +420,7 @@ mod tests {
     fn check_headers(
         base_url: Option<&str>,
         given: Value,
-        secrets: &[Secret],
+        secrets: &[OpenedSecret],
     ) -> Result<Vec<(String, String)>, String> {
         let settings = ModelSettings {
             base_url: base_url.map(Into::into),

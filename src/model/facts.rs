@@ -5,15 +5,15 @@ use crate::model::json5;
 use serde_json::Value;
 
 /// Heading of the tasks in a prompt.
-const TASKS: &str = "[Tasks assigned to you]";
+const TASKS_HEADING: &str = "[Tasks assigned to you]";
 /// Begin of reference data, which is not a user's text.
-const REFERENCE: &str = "The following is reference data";
+const REFERENCE_START: &str = "The following is reference data";
 /// Heading of the context map.
-const MAP: &str = "[Context Map]";
+const CONTEXT_MAP_HEADING: &str = "[Context Map]";
 /// Words at the end of a prompt about an open task whose text precedes.
-const ABOVE: [&str; 2] = ["the task above", "You work on the current goal above"];
+const OPEN_TASK_ENDS: [&str; 2] = ["the task above", "You work on the current goal above"];
 /// Begins of the end of a plain prompt, which says how its task ends; not a user's text either.
-const ENDS: [&str; 3] = [
+const PLAIN_PROMPT_ENDS: [&str; 3] = [
     "A text that is JSON of the type of its result,",
     "Answer with text to complete the task above",
     "Call complete_task to complete the task above",
@@ -51,10 +51,10 @@ pub struct RequestFacts {
 
 impl RequestFacts {
     /// Reads the facts of a request.
-    pub fn of(request: &ModelRequest) -> RequestFacts {
+    pub fn from_request(request: &ModelRequest) -> RequestFacts {
         let messages = &request.messages;
-        let (from, said) = last_said(messages);
-        let user_text = without_map(said.join("\n\n"));
+        let (from, said) = last_user_messages(messages);
+        let user_text = remove_map(said.join("\n\n"));
         let task = &messages[task_start(messages, from, &user_text)..];
         let last = messages.last();
         RequestFacts {
@@ -65,7 +65,7 @@ impl RequestFacts {
             last_role: last.map_or("none", role),
             input: input_of(&said, &user_text),
             user_text,
-            last_text: without_map(last.map_or("", text).to_owned()),
+            last_text: remove_map(last.map_or("", text).to_owned()),
             tool: task.iter().rev().find_map(|message| match message {
                 ChatMessage::Tool { name, text, .. } => Some((name.clone(), text.clone())),
                 ChatMessage::User { .. } | ChatMessage::Assistant { .. } => None,
@@ -117,14 +117,14 @@ fn text(message: &ChatMessage) -> &str {
 }
 
 /// Returns the index of the first of the last user messages, and their texts with that of the open task.
-fn last_said(messages: &[ChatMessage]) -> (usize, Vec<&str>) {
+fn last_user_messages(messages: &[ChatMessage]) -> (usize, Vec<&str>) {
     let is_user = |message: &ChatMessage| matches!(message, ChatMessage::User { .. });
     let Some(last) = messages.iter().rposition(is_user) else { return (0, Vec::new()) };
     let from = messages[..last].iter().rposition(|message| !is_user(message)).map_or(0, |before| before + 1);
-    let said = |message: &ChatMessage| !text(message).starts_with(REFERENCE);
+    let said = |message: &ChatMessage| !text(message).starts_with(REFERENCE_START);
     let mut texts: Vec<&str> = messages[from..=last].iter().filter(|message| said(message)).map(text).collect();
     if !texts.iter().any(|text| !tasks(text).is_empty())
-        && ABOVE.iter().any(|above| texts.last().is_some_and(|text| text.contains(above)))
+        && OPEN_TASK_ENDS.iter().any(|above| texts.last().is_some_and(|text| text.contains(above)))
     {
         let before = messages[..from].iter().rev().filter(|message| is_user(message)).map(text);
         texts.splice(0..0, before.into_iter().find(|text| !tasks(text).is_empty()));
@@ -133,8 +133,8 @@ fn last_said(messages: &[ChatMessage]) -> (usize, Vec<&str>) {
 }
 
 /// Removes the context map from a text: it is not a user's text.
-fn without_map(text: String) -> String {
-    let Some(from) = line_start(&text, MAP) else { return text };
+fn remove_map(text: String) -> String {
+    let Some(from) = line_start(&text, CONTEXT_MAP_HEADING) else { return text };
     let to = text[from..].find("\n\n").map_or(text.len(), |end| from + end + 2);
     format!("{}{}", &text[..from], &text[to..])
 }
@@ -162,14 +162,14 @@ fn task_start(messages: &[ChatMessage], last: usize, shown: &str) -> usize {
     last - open.count()
 }
 
-struct Task<'t> {
+struct PromptTask<'t> {
     id: &'t str,
     input: &'t str,
 }
 
 /// Parses the tasks that a text lists, each as `- Task ID (from: CALLER): INPUT`; an input ends at the next task.
-fn tasks(text: &str) -> Vec<Task<'_>> {
-    let Some(list) = after_line(text, TASKS) else {
+fn tasks(text: &str) -> Vec<PromptTask<'_>> {
+    let Some(list) = after_line(text, TASKS_HEADING) else {
         return Vec::new();
     };
     let mut found = Vec::new();
@@ -181,7 +181,7 @@ fn tasks(text: &str) -> Vec<Task<'_>> {
         if let Some((id, tail)) = line.split_once(" (from: ")
             && let Some((_, input)) = tail.split_once("): ")
         {
-            found.push(Task { id, input });
+            found.push(PromptTask { id, input });
         }
     }
     found
@@ -208,16 +208,16 @@ fn line_start(text: &str, prefix: &str) -> Option<usize> {
 
 fn input_of(said: &[&str], user_text: &str) -> Value {
     if let Some(task) = tasks(user_text).last() {
-        return value_of_task(task.input);
+        return parse_task_input(task.input);
     }
-    let is_end = |text: &&str| ENDS.iter().any(|end| text.starts_with(end));
-    let plain = without_map(said.iter().copied().filter(|text| !is_end(text)).collect::<Vec<_>>().join("\n\n"));
+    let is_end = |text: &&str| PLAIN_PROMPT_ENDS.iter().any(|end| text.starts_with(end));
+    let plain = remove_map(said.iter().copied().filter(|text| !is_end(text)).collect::<Vec<_>>().join("\n\n"));
     let body = said.iter().rev().find_map(|text| message_body(text)).unwrap_or(&plain).trim();
     json5::read(body).unwrap_or_else(|| Value::String(body.to_owned()))
 }
 
 /// Parses a value that ends at the end of a line; else takes the text up to the first empty line.
-fn value_of_task(input: &str) -> Value {
+fn parse_task_input(input: &str) -> Value {
     match json5::read_prefix(input) {
         Some((value, rest)) if rest.trim_start_matches([' ', '\t', '\r']).is_empty() => value,
         Some((value, rest)) if rest.trim_start_matches([' ', '\t', '\r']).starts_with('\n') => value,

@@ -71,7 +71,7 @@ fn the_input_is_read_from_what_the_prompt_shows() {
         ("", json!(""), ""),
     ];
     for (text, input, echo) in table {
-        let facts = RequestFacts::of(&request(vec![user(text)]));
+        let facts = RequestFacts::from_request(&request(vec![user(text)]));
         assert_eq!(facts.input, input, "{text}");
         assert_eq!(facts.echo(), echo, "{text}");
     }
@@ -85,7 +85,7 @@ fn how_a_plain_task_ends_is_no_part_of_its_input() {
         "Call complete_task to complete the task above; call fail_task if it can't be done.",
         "Answer with text to complete the task above, or call complete_task.",
     ] {
-        let facts = RequestFacts::of(&request(vec![user(r#"{"n": 1}"#), user(end)]));
+        let facts = RequestFacts::from_request(&request(vec![user(r#"{"n": 1}"#), user(end)]));
         assert_eq!(facts.input, json!({"n": 1}), "{end}");
     }
 }
@@ -107,7 +107,7 @@ fn turns_and_results_are_counted_from_the_task() {
         ),
     ];
     for (name, messages, turn, tool) in table {
-        let facts = RequestFacts::of(&request(messages));
+        let facts = RequestFacts::from_request(&request(messages));
         assert_eq!((facts.turn, facts.tool.as_ref().map(|(_, text)| text.as_str())), (turn, tool), "{name}");
     }
 }
@@ -149,7 +149,7 @@ fn a_task_is_read_from_a_message_of_its_own() {
         ),
     ];
     for (name, messages, input, turn) in table {
-        let facts = RequestFacts::of(&request(messages));
+        let facts = RequestFacts::from_request(&request(messages));
         assert!(!facts.user_text.contains("loaded") && !facts.user_text.contains("[Context: x]"), "{name}");
         assert_eq!((facts.input, facts.turn), (input, turn), "{name}");
     }
@@ -157,6 +157,6 @@ fn a_task_is_read_from_a_message_of_its_own() {
 
 #[test]
 fn who_asks_is_read_from_the_right() {
-    let facts = RequestFacts::of(&request(vec![call("a"), result("a", "A")]));
+    let facts = RequestFacts::from_request(&request(vec![call("a"), result("a", "A")]));
     assert_eq!((facts.agent.as_str(), facts.last_role, facts.last_text.as_str()), ("clerk", "tool", "A"));
 }

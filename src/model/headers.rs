@@ -2,13 +2,13 @@
 
 use crate::domain::chat::{HeaderText, ModelSettings};
 use crate::model::target_error::TargetError;
-use crate::venue::outbound::destination;
-use crate::venue::secrets::Secret;
+use crate::venue::outbound::url_destination;
+use crate::venue::secrets::OpenedSecret;
 use reqwest::Url;
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 
 /// Resolves the headers of a call to `url`, with the secrets that were opened for it.
-pub(super) fn resolve(settings: &ModelSettings, secrets: &[Secret], url: &Url) -> Result<HeaderMap, TargetError> {
+pub(super) fn resolve(settings: &ModelSettings, secrets: &[OpenedSecret], url: &Url) -> Result<HeaderMap, TargetError> {
     let mut headers = HeaderMap::new();
     for (name, text) in &settings.headers {
         let bad = || TargetError::BadHeader(name.clone());
@@ -29,12 +29,12 @@ pub(super) fn resolve(settings: &ModelSettings, secrets: &[Secret], url: &Url) -
 }
 
 /// Checks that a secret may be sent to this URL.
-pub(super) fn check_bound(secret: &Secret, url: &Url) -> Result<(), TargetError> {
-    let to = destination(url);
+pub(super) fn check_bound(secret: &OpenedSecret, url: &Url) -> Result<(), TargetError> {
+    let to = url_destination(url);
     if secret.hosts.permits(&to) {
         return Ok(());
     }
     let hosts: Vec<_> = secret.hosts.hosts().iter().map(|host| format!("`{host}`")).collect();
     let hosts = if hosts.is_empty() { "no host".to_owned() } else { hosts.join(", ") };
-    Err(TargetError::NotBound { name: secret.name.to_string(), place: to.place(), hosts })
+    Err(TargetError::NotBound { name: secret.name.to_string(), place: to.origin(), hosts })
 }

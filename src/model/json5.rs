@@ -1,6 +1,6 @@
 //! Parser of the JSON5 in prompts, for scripted models.
 
-use crate::domain::decode::number;
+use crate::domain::decode::parse_number;
 use crate::domain::limits::VALUE_DEPTH;
 use serde_json::{Map, Value};
 
@@ -13,7 +13,7 @@ const DEPTH_MAX: usize = VALUE_DEPTH;
 /// which
 /// JSON lacks.
 pub fn read_prefix(text: &str) -> Option<(Value, &str)> {
-    let mut reader = Reader { rest: text };
+    let mut reader = Json5Reader { rest: text };
     let value = reader.value(0)?;
     Some((value, reader.rest))
 }
@@ -21,16 +21,16 @@ pub fn read_prefix(text: &str) -> Option<(Value, &str)> {
 /// Parses a text that is one value and nothing else.
 pub fn read(text: &str) -> Option<Value> {
     let (value, rest) = read_prefix(text)?;
-    let mut reader = Reader { rest };
+    let mut reader = Json5Reader { rest };
     reader.skip_blank()?;
     reader.rest.is_empty().then_some(value)
 }
 
-struct Reader<'t> {
+struct Json5Reader<'t> {
     rest: &'t str,
 }
 
-impl<'t> Reader<'t> {
+impl<'t> Json5Reader<'t> {
     fn value(&mut self, depth: usize) -> Option<Value> {
         if depth > DEPTH_MAX {
             return None;
@@ -40,7 +40,7 @@ impl<'t> Reader<'t> {
             '{' => self.map(depth),
             '[' => self.list(depth),
             '"' | '\'' => self.string().map(Value::String),
-            _ => self.word(),
+            _ => self.read_word(),
         }
     }
 
@@ -54,12 +54,12 @@ impl<'t> Reader<'t> {
             }
             let key = match self.rest.chars().next()? {
                 '"' | '\'' => self.string()?,
-                _ => self.bare()?.to_owned(),
+                _ => self.take_bare_word()?.to_owned(),
             };
             self.skip_blank()?;
             self.take(":").then_some(())?;
             map.insert(key, self.value(depth + 1)?);
-            self.separator('}')?;
+            self.skip_separator('}')?;
         }
     }
 
@@ -72,12 +72,12 @@ impl<'t> Reader<'t> {
                 return Some(Value::Array(list));
             }
             list.push(self.value(depth + 1)?);
-            self.separator(']')?;
+            self.skip_separator(']')?;
         }
     }
 
     /// Skips a comma; a closing bracket is left for the caller.
-    fn separator(&mut self, close: char) -> Option<()> {
+    fn skip_separator(&mut self, close: char) -> Option<()> {
         self.skip_blank()?;
         (self.take(",") || self.rest.starts_with(close)).then_some(())
     }
@@ -106,16 +106,16 @@ impl<'t> Reader<'t> {
         serde_json::from_str(&format!("\"{}\"", inner.replace("\\'", "'").replace('"', "\\\""))).ok()
     }
 
-    fn word(&mut self) -> Option<Value> {
-        match self.bare()? {
+    fn read_word(&mut self) -> Option<Value> {
+        match self.take_bare_word()? {
             "true" => Some(Value::Bool(true)),
             "false" => Some(Value::Bool(false)),
             "null" | "NaN" | "Infinity" | "-Infinity" => Some(Value::Null),
-            text => number(text).map(Value::Number),
+            text => parse_number(text).map(Value::Number),
         }
     }
 
-    fn bare(&mut self) -> Option<&'t str> {
+    fn take_bare_word(&mut self) -> Option<&'t str> {
         let end = self
             .rest
             .find(|c: char| !(c.is_alphanumeric() || matches!(c, '_' | '$' | '-' | '+' | '.')))

@@ -1,7 +1,7 @@
 //! Progress of a model call, known even after it was aborted.
 
 use crate::domain::charge::{CallProgress, CallStage};
-use crate::domain::chat::Usage;
+use crate::domain::chat::TokenUsage;
 use parking_lot::Mutex;
 
 /// Progress of one call: written by the model, read after the call has ended or was dropped.
@@ -15,7 +15,7 @@ impl CallMeter {
     }
 
     /// Whether the call was begun.
-    pub fn is_asked(&self) -> bool {
+    pub fn is_begun(&self) -> bool {
         self.progress().stage > CallStage::NotAsked
     }
 
@@ -32,7 +32,7 @@ impl CallMeter {
 
     /// Records the reply so far: the provider's usage, bytes of text, calls and reasoning, and whether the reply is
     /// complete.
-    pub fn record(&self, usage: Usage, said_bytes: usize, is_whole: bool) {
+    pub fn record(&self, usage: TokenUsage, said_bytes: usize, is_whole: bool) {
         let mut progress = self.0.lock();
         *progress = CallProgress { stage: progress.stage, usage, said_bytes, is_whole };
     }

@@ -27,7 +27,7 @@ pub mod mock_server;
 
 use crate::domain::chat::{ModelRequest, ModelSettings, Reply};
 use crate::model::meter::CallMeter;
-use crate::venue::secrets::Secret;
+use crate::venue::secrets::OpenedSecret;
 use async_trait::async_trait;
 use std::sync::Arc;
 use std::time::Duration;
@@ -43,14 +43,14 @@ pub struct LiveText {
 
 impl LiveText {
     /// Makes a sender for a call with this meter, and the receiver of its pieces.
-    pub fn metered(meter: Arc<CallMeter>) -> (Self, UnboundedReceiver<String>) {
+    pub fn with_meter(meter: Arc<CallMeter>) -> (Self, UnboundedReceiver<String>) {
         let (texts, pieces) = unbounded_channel();
         (Self { texts, meter }, pieces)
     }
 
     /// Makes a sender for a call that is not charged.
     pub fn channel() -> (Self, UnboundedReceiver<String>) {
-        Self::metered(Arc::default())
+        Self::with_meter(Arc::default())
     }
 
     /// Sends a piece of the text. The receiver may be gone: the reply is complete without it.
@@ -112,7 +112,12 @@ pub trait Model: Send + Sync + 'static {
     /// Returns one reply; `secrets` are those that `request.model` names. Dropping the future aborts the call; the
     /// meter of
     /// `live` then has its progress. After a crash before it returns, the call is made again: no reply was received.
-    async fn complete(&self, request: &ModelRequest, secrets: &[Secret], live: &LiveText) -> Result<Reply, ModelError>;
+    async fn complete(
+        &self,
+        request: &ModelRequest,
+        secrets: &[OpenedSecret],
+        live: &LiveText,
+    ) -> Result<Reply, ModelError>;
 
     /// Returns why no call of this model is possible for want of a key in the environment; `None` if no key is known to
     /// miss.

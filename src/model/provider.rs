@@ -4,15 +4,15 @@ use crate::domain::charge::{CallStage, is_end_unknown};
 use crate::domain::chat::{self, Arguments, ChatMessage, ModelRequest, ModelSettings, Reply};
 use crate::domain::ids::secret::SecretName;
 use crate::domain::media::Attachment;
-use crate::domain::secret::{Mask, Plain};
+use crate::domain::secret::{Mask, PlainSecret};
 use crate::domain::wire::dialect::KeyHeader;
-use crate::domain::wire::{self, DecodeError, Decoder, Encoded};
+use crate::domain::wire::{self, DecodeError, Decoder, EncodedRequest};
 use crate::model::endpoint::{CallTarget, ProviderOptions, resolve};
-use crate::model::provider_error::{AnswerHead, decoding, network, not_carried, refusal};
+use crate::model::provider_error::{AnswerHead, decoding, network, proxy_error, refusal};
 use crate::model::target_error::TargetError;
 use crate::model::{LiveText, Model, ModelError};
 use crate::venue::outbound::departure::WatchedBody;
-use crate::venue::secrets::Secret;
+use crate::venue::secrets::OpenedSecret;
 use async_trait::async_trait;
 use reqwest::header::CONTENT_TYPE;
 use std::sync::Arc;
@@ -26,9 +26,9 @@ const IDLE_CONNECTIONS: usize = 8;
 /// lost.
 const IDLE_TIME: Duration = Duration::from_secs(4);
 /// Longest wait for the end of a connection whose reply is complete, so that it can be reused.
-const DRAIN: Duration = Duration::from_millis(100);
+const CONNECTION_END_TIME: Duration = Duration::from_millis(100);
 /// Longest wait for data after the end of a reply: its usage, in most formats.
-const REST: Duration = Duration::from_secs(3);
+const TRAILER_TIME: Duration = Duration::from_secs(3);
 /// Bytes of a refusal that are read at most.
 const REFUSAL_BYTES: usize = 64 * 1024;
 /// Name that replaces the key of a call in errors.
@@ -39,9 +39,9 @@ const VENUE_KEY: &str = "model-key";
 pub struct ModelProvider {
     client: reqwest::Client,
     /// Client for URLs that the configuration doesn't name: it reaches only addresses that `http/*` may.
-    guarded: reqwest::Client,
+    guarded_client: reqwest::Client,
     /// Client for calls through the proxy.
-    proxied: reqwest::Client,
+    proxied_client: reqwest::Client,
     options: ProviderOptions,
 }
 
@@ -60,14 +60,14 @@ impl ModelProvider {
         };
         let client = builder().build()?;
         // Most venues allow no hosts: one client is enough.
-        let guarded = if options.others.hosts.is_empty() {
+        let guarded = if options.unlisted_hosts.hosts.is_empty() {
             client.clone()
         } else {
-            builder().dns_resolver(options.others.resolver()).build()?
+            builder().dns_resolver(options.unlisted_hosts.resolver()).build()?
         };
         let proxied =
-            if options.proxy.is_direct() { client.clone() } else { options.proxy.apply(builder())?.build()? };
-        Ok(ModelProvider { client, guarded, proxied, options })
+            if options.proxy.is_direct() { client.clone() } else { options.proxy.configure(builder())?.build()? };
+        Ok(ModelProvider { client, guarded_client: guarded, proxied_client: proxied, options })
     }
 
     async fn call(
@@ -81,28 +81,29 @@ impl ModelProvider {
         let encoded = wire::encode(request, &target.dialect, &wire::cache_key(request))
             .map_err(|error| ModelError::Permanent { model: model.clone(), reason: error.to_string() })?;
         let proxy = &self.options.proxy;
-        if target.strange && proxy.carries(&target.base_url) {
-            let checked = self.options.others.check_name(&target.base_url).await;
+        if target.is_unlisted && proxy.carries(&target.base_url) {
+            let checked = self.options.unlisted_hosts.check_name(&target.base_url).await;
             checked.map_err(|error| ModelError::Unusable { model: model.clone(), reason: error.to_string() })?;
         }
         let answer =
             self.send(target, &encoded, live).await.map_err(|error| match proxy.failure(&target.base_url, &error) {
-                Some(failure) => not_carried(&failure, &model),
+                Some(failure) => proxy_error(&failure, &model),
                 None => network(&error, &model),
             })?;
         if let Some(failure) = proxy.refusal(&target.base_url, answer.status()) {
             live.meter.mark(CallStage::Refused);
-            return Err(not_carried(&failure, &model));
+            return Err(proxy_error(&failure, &model));
         }
-        let head = AnswerHead::of(&answer);
+        let head = AnswerHead::from_answer(&answer);
         if !answer.status().is_success() {
             if !is_end_unknown(answer.status().as_u16()) {
                 live.meter.mark(CallStage::Refused);
             }
-            return Err(refusal(&head, &beginning(answer).await, &model, masks.errors));
+            return Err(refusal(&head, &read_beginning(answer).await, &model, masks.errors));
         }
         live.meter.mark(CallStage::Accepted);
-        let decoder = Decoder::new(&target.dialect, &encoded, &request.model.reasoner(), request.model.max_tokens);
+        let decoder =
+            Decoder::new(&target.dialect, &encoded, &request.model.reasoning_identity(), request.model.max_tokens);
         self.read(answer, decoder, masks.replies, live).await.map_err(|failure| match failure {
             ReadFailure::Decode(error) => decoding(error, &head, &model, masks.errors),
             ReadFailure::Network(error) => network(&error, &model),
@@ -112,12 +113,12 @@ impl ModelProvider {
     async fn send(
         &self,
         target: &CallTarget,
-        encoded: &Encoded,
+        encoded: &EncodedRequest,
         live: &LiveText,
     ) -> Result<reqwest::Response, reqwest::Error> {
-        let client = match (self.options.proxy.carries(&target.base_url), target.strange) {
-            (true, _) => &self.proxied,
-            (false, true) => &self.guarded,
+        let client = match (self.options.proxy.carries(&target.base_url), target.is_unlisted) {
+            (true, _) => &self.proxied_client,
+            (false, true) => &self.guarded_client,
             (false, false) => &self.client,
         };
         // The base ends with `/`, and no path of a codec leaves it.
@@ -155,7 +156,7 @@ impl ModelProvider {
         };
         let feed = |decoder: &mut Decoder, bytes: &[u8]| {
             let fed = decoder.feed(bytes);
-            live.meter.record(decoder.usage(), decoder.said_bytes(), decoder.is_whole());
+            live.meter.record(decoder.usage(), decoder.content_bytes(), decoder.is_whole());
             fed
         };
         while !decoder.is_whole() {
@@ -172,13 +173,13 @@ impl ModelProvider {
                 let Ok(text) = feed(&mut decoder, &bytes) else { return };
                 show(text);
             }
-            let _ = tokio::time::timeout(DRAIN, answer.chunk()).await;
+            let _ = tokio::time::timeout(CONNECTION_END_TIME, answer.chunk()).await;
         };
-        let _ = tokio::time::timeout(REST, rest).await;
+        let _ = tokio::time::timeout(TRAILER_TIME, rest).await;
         let (rest, reply) = decoder.end()?;
         show(rest);
         if !mask.is_empty() {
-            live.send(shown.end());
+            live.send(shown.finish());
         }
         Ok(reply)
     }
@@ -197,7 +198,7 @@ impl From<DecodeError> for ReadFailure {
 }
 
 /// Reads the beginning of a refusal, as far as it came.
-async fn beginning(mut answer: reqwest::Response) -> String {
+async fn read_beginning(mut answer: reqwest::Response) -> String {
     let mut bytes = Vec::new();
     while bytes.len() < REFUSAL_BYTES {
         let Ok(Some(more)) = answer.chunk().await else { break };
@@ -209,14 +210,19 @@ async fn beginning(mut answer: reqwest::Response) -> String {
 
 #[async_trait]
 impl Model for ModelProvider {
-    async fn complete(&self, request: &ModelRequest, secrets: &[Secret], live: &LiveText) -> Result<Reply, ModelError> {
+    async fn complete(
+        &self,
+        request: &ModelRequest,
+        secrets: &[OpenedSecret],
+        live: &LiveText,
+    ) -> Result<Reply, ModelError> {
         let mut mask = Mask::default();
         for secret in secrets {
             mask.add(&secret.name, &secret.value);
         }
         let target = resolve(&request.model, secrets, &self.options)
             .map_err(|error| ModelError::Unusable { model: request.model.id(), reason: error.to_string() })?;
-        let errors = with_key(&mask, &target.key);
+        let errors = mask_key(&mask, &target.key);
         let masks = Masks { replies: &mask, errors: &errors };
         let mut outcome = self.call(&target, request, masks, live).await;
         // A model without sight would refuse every later request of the session.
@@ -229,7 +235,7 @@ impl Model for ModelProvider {
             live.meter.restart();
             outcome = self.call(&target, &plain, masks, live).await;
         }
-        outcome.map(|reply| masked(reply, &mask)).map_err(|error| without_key(error, &errors))
+        outcome.map(|reply| mask_reply(reply, &mask)).map_err(|error| mask_error(error, &errors))
     }
 
     fn missing_key(&self, model: &ModelSettings) -> Option<String> {
@@ -283,16 +289,16 @@ struct Masks<'m> {
 
 /// Adds the sent key to a mask. The dummy of an endpoint without a key is too short for a secret: it may occur in any
 /// text.
-fn with_key(mask: &Mask, key: &str) -> Mask {
+fn mask_key(mask: &Mask, key: &str) -> Mask {
     let mut mask = mask.clone();
-    if let (Ok(name), Ok(value)) = (SecretName::new(VENUE_KEY), Plain::new(key.to_owned())) {
+    if let (Ok(name), Ok(value)) = (SecretName::new(VENUE_KEY), PlainSecret::new(key.to_owned())) {
         mask.add(&name, &value);
     }
     mask
 }
 
 /// Masks the parts of an error that aren't the provider's words.
-fn without_key(error: ModelError, mask: &Mask) -> ModelError {
+fn mask_error(error: ModelError, mask: &Mask) -> ModelError {
     let hide = |reason: String| mask.text(&reason).into_owned();
     match error {
         ModelError::Transient { model, reason, retry_after } => {
@@ -306,7 +312,7 @@ fn without_key(error: ModelError, mask: &Mask) -> ModelError {
 }
 
 /// Masks the owner's secrets in a reply, which goes into transcripts.
-fn masked(reply: Reply, mask: &Mask) -> Reply {
+fn mask_reply(reply: Reply, mask: &Mask) -> Reply {
     if mask.is_empty() {
         return reply;
     }

@@ -2,10 +2,10 @@
 
 use crate::domain::decode;
 use crate::domain::secret::Mask;
-use crate::domain::wire::frames::TooMuch;
+use crate::domain::wire::frames::ReplyLimitError;
 use crate::domain::wire::{DecodeError, ProviderReport};
 use crate::model::ModelError;
-use crate::venue::outbound::causes;
+use crate::venue::outbound::error_causes;
 use crate::venue::outbound::proxy::ProxyFailure;
 use reqwest::StatusCode;
 use reqwest::header::{CONTENT_ENCODING, CONTENT_TYPE, DATE, HeaderMap, HeaderName, RETRY_AFTER};
@@ -46,7 +46,7 @@ pub struct AnswerHead {
 
 impl AnswerHead {
     /// Copies the head of an answer whose body is still to be read.
-    pub fn of(answer: &reqwest::Response) -> Self {
+    pub fn from_answer(answer: &reqwest::Response) -> Self {
         Self { status: answer.status(), headers: answer.headers().clone() }
     }
 
@@ -66,10 +66,12 @@ impl AnswerHead {
 /// Makes the error of an unsuccessful status. `body` may be cut; `mask` removes the key that it repeats.
 pub fn refusal(head: &AnswerHead, body: &str, model: &str, mask: &Mask) -> ModelError {
     let body = &mask.cut_text(body);
-    let report = ProviderReport::of(&decode::data(body.as_bytes()).unwrap_or_else(|_| Value::String(body.to_owned())));
+    let report = ProviderReport::from_body(
+        &decode::lenient_json(body.as_bytes()).unwrap_or_else(|_| Value::String(body.to_owned())),
+    );
     let said = if report.message.is_empty() { "no reason given" } else { &report.message };
     let reason = format!("{}: {said}", head.status.as_u16());
-    if is_unusable(head.status) || is_of_unusable(&report) {
+    if is_unusable(head.status) || reports_unusable(&report) {
         unusable(model, reason)
     } else if is_transient(head.status) {
         transient(model, reason, retry_after(&head.headers))
@@ -80,11 +82,11 @@ pub fn refusal(head: &AnswerHead, body: &str, model: &str, mask: &Mask) -> Model
 
 /// Makes the error of a body that is no reply. `mask` removes the key that it repeats, before anything is cut.
 pub fn decoding(error: DecodeError, head: &AnswerHead, model: &str, mask: &Mask) -> ModelError {
-    let error = error.map_words(|words| short(&mask.cut_text(words)));
+    let error = error.map_words(|words| shorten(&mask.cut_text(words)));
     match &error {
-        DecodeError::Reported(report) => reported(report, head, model),
+        DecodeError::Reported(report) => reported_error(report, head, model),
         // Sampled again, the model may write a valid reply.
-        DecodeError::Cut | DecodeError::Unfinished(_) => transient(model, error.to_string(), None),
+        DecodeError::Incomplete | DecodeError::Unfinished(_) => transient(model, error.to_string(), None),
         DecodeError::Foreign(beginning) => {
             let begin =
                 if beginning.trim().is_empty() { String::new() } else { format!(", it begins `{}`", beginning.trim()) };
@@ -92,45 +94,45 @@ pub fn decoding(error: DecodeError, head: &AnswerHead, model: &str, mask: &Mask)
                 "its answer is no stream of events ({}{begin}): is the URL of the endpoint right?",
                 head.describe(mask)
             );
-            transient(model, short(&reason), None)
+            transient(model, shorten(&reason), None)
         }
         DecodeError::Refused(words) => ModelError::Declined { model: model.to_owned(), reason: words.clone() },
-        DecodeError::Filtered { .. } | DecodeError::TooMuch(_) => {
+        DecodeError::Filtered { .. } | DecodeError::Limit(_) => {
             ModelError::Unbounded { model: model.to_owned(), reason: error.to_string() }
         }
     }
 }
 
 /// Makes the error of an event inside a reply that began well.
-fn reported(report: &ProviderReport, head: &AnswerHead, model: &str) -> ModelError {
+fn reported_error(report: &ProviderReport, head: &AnswerHead, model: &str) -> ModelError {
     let reason = report.message.clone();
     let status = report.status.and_then(|status| StatusCode::from_u16(status).ok());
-    if is_of_unusable(report) || status.is_some_and(is_unusable) {
+    if reports_unusable(report) || status.is_some_and(is_unusable) {
         unusable(model, reason)
-    } else if is_of(report, &PERMANENT_TYPES) || status.is_some_and(|status| !is_transient(status)) {
+    } else if has_type(report, &PERMANENT_TYPES) || status.is_some_and(|status| !is_transient(status)) {
         permanent(model, reason)
     } else {
         transient(model, reason, retry_after(&head.headers))
     }
 }
 
-fn is_of_unusable(report: &ProviderReport) -> bool {
+fn reports_unusable(report: &ProviderReport) -> bool {
     // Only at the beginning: further on, providers may quote the request.
     let message = report.message.trim_start().to_lowercase();
-    is_of(report, &UNUSABLE_TYPES) || UNUSABLE_BEGINNINGS.iter().any(|words| message.starts_with(words))
+    has_type(report, &UNUSABLE_TYPES) || UNUSABLE_BEGINNINGS.iter().any(|words| message.starts_with(words))
 }
 
-fn is_of(report: &ProviderReport, types: &[&str]) -> bool {
+fn has_type(report: &ProviderReport, types: &[&str]) -> bool {
     report.kinds.iter().any(|kind| types.contains(&kind.as_str()))
 }
 
 /// Makes the error of a reply over a limit of bytes or tokens.
-pub fn too_much(model: &str, limit: &TooMuch) -> ModelError {
+pub fn unbounded_error(model: &str, limit: &ReplyLimitError) -> ModelError {
     ModelError::Unbounded { model: model.to_owned(), reason: limit.to_string() }
 }
 
 /// Makes the error of a call over its time limit.
-pub fn too_long(model: &str, limit: Duration) -> ModelError {
+pub fn timeout_error(model: &str, limit: Duration) -> ModelError {
     transient(model, format!("no complete reply within {} s", limit.as_secs_f64()), None)
 }
 
@@ -164,17 +166,17 @@ pub fn network(error: &reqwest::Error, model: &str) -> ModelError {
     // The chain has more than the outermost error: `connection refused` is its last link. The URL is removed: readers
     // of a job must not see where a venue's endpoints are.
     let place = error.url().map(|url| format!(" for url ({url})")).unwrap_or_default();
-    let mut links = causes(error);
+    let mut links = error_causes(error);
     if let (Some(outermost), false) = (links.first_mut(), place.is_empty()) {
         *outermost = outermost.replace(&place, "");
     }
     let reason = links.join(": ");
-    if error.is_builder() { permanent(model, short(&reason)) } else { transient(model, short(&reason), None) }
+    if error.is_builder() { permanent(model, shorten(&reason)) } else { transient(model, shorten(&reason), None) }
 }
 
 /// Makes the error of a call that the proxy did not carry.
-pub fn not_carried(failure: &ProxyFailure, model: &str) -> ModelError {
-    let reason = short(&failure.to_string());
+pub fn proxy_error(failure: &ProxyFailure, model: &str) -> ModelError {
+    let reason = shorten(&failure.to_string());
     match failure {
         ProxyFailure::Login { .. } => unusable(model, reason),
         ProxyFailure::Unreachable { .. } | ProxyFailure::NoConnection { .. } | ProxyFailure::Beyond { .. } => {
@@ -183,7 +185,7 @@ pub fn not_carried(failure: &ProxyFailure, model: &str) -> ModelError {
     }
 }
 
-fn short(text: &str) -> String {
+fn shorten(text: &str) -> String {
     text.trim().chars().take(REASON_CHARS_MAX).collect()
 }
 
@@ -300,7 +302,8 @@ mod tests {
             (json!("odd"), "again", "odd"),
         ];
         for (body, expected, reason) in table {
-            let error = decoding(DecodeError::Reported(ProviderReport::of(&body)), &head(200), "m", &Mask::default());
+            let error =
+                decoding(DecodeError::Reported(ProviderReport::from_body(&body)), &head(200), "m", &Mask::default());
             assert_eq!(class(error), (expected, reason.to_owned()), "{body}");
         }
     }

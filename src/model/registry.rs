@@ -6,10 +6,10 @@ use crate::model::calls_log::{CallsLog, LogError, LoggedCall};
 use crate::model::endpoint::ProviderOptions;
 use crate::model::endpoint::SCRIPTED;
 use crate::model::provider::ModelProvider;
-use crate::model::provider_error::{too_long, too_much};
-use crate::model::scripted::{Scripted, ScriptedOptions};
+use crate::model::provider_error::{timeout_error, unbounded_error};
+use crate::model::scripted::{ScriptedModel, ScriptedOptions};
 use crate::model::{LiveText, Model, ModelError};
-use crate::venue::secrets::Secret;
+use crate::venue::secrets::OpenedSecret;
 use async_trait::async_trait;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -43,7 +43,7 @@ impl Default for ModelOptions {
 /// All models, by provider.
 #[derive(Debug)]
 pub struct Models {
-    scripted: Scripted,
+    scripted: ScriptedModel,
     provider: ModelProvider,
     timeout: Duration,
     log: Option<CallsLog>,
@@ -58,10 +58,15 @@ impl Models {
         let scripted = ScriptedOptions { place: options.scripted, calls_log: log.clone() };
         let provider = ModelProvider::new(options.providers)?;
         let (timeout, calls) = (options.timeout, AtomicU64::new(0));
-        Ok(Models { scripted: Scripted::new(scripted), provider, timeout, log, calls })
+        Ok(Models { scripted: ScriptedModel::new(scripted), provider, timeout, log, calls })
     }
 
-    async fn answer(&self, request: &ModelRequest, secrets: &[Secret], live: &LiveText) -> Result<Reply, ModelError> {
+    async fn answer(
+        &self,
+        request: &ModelRequest,
+        secrets: &[OpenedSecret],
+        live: &LiveText,
+    ) -> Result<Reply, ModelError> {
         // `scripted` logs its calls itself, with the rules that answer them.
         if request.model.provider == SCRIPTED {
             return self.scripted.complete(request, secrets, live).await;
@@ -70,20 +75,25 @@ impl Models {
         let call = self.calls.fetch_add(1, Ordering::Relaxed) + 1;
         let entry = LoggedCall { turn: request.turn.clone(), model: request.model.id(), rule: 0, call };
         let failed = |error: LogError| ModelError::Permanent { model: request.model.id(), reason: error.to_string() };
-        log.started(&entry).await.map_err(failed)?;
+        log.log_start(&entry).await.map_err(failed)?;
         let outcome = self.provider.complete(request, secrets, live).await;
-        log.ended(&entry, outcome.is_ok()).await.map_err(failed)?;
+        log.log_end(&entry, outcome.is_ok()).await.map_err(failed)?;
         outcome
     }
 }
 
 #[async_trait]
 impl Model for Models {
-    async fn complete(&self, request: &ModelRequest, secrets: &[Secret], live: &LiveText) -> Result<Reply, ModelError> {
+    async fn complete(
+        &self,
+        request: &ModelRequest,
+        secrets: &[OpenedSecret],
+        live: &LiveText,
+    ) -> Result<Reply, ModelError> {
         let model = || request.model.id();
         let answer = tokio::time::timeout(self.timeout, self.answer(request, secrets, live)).await;
-        let reply = answer.unwrap_or_else(|_| Err(too_long(&model(), self.timeout)))?;
-        check_size(request.model.max_tokens, &reply).map_err(|limit| too_much(&model(), &limit))?;
+        let reply = answer.unwrap_or_else(|_| Err(timeout_error(&model(), self.timeout)))?;
+        check_size(request.model.max_tokens, &reply).map_err(|limit| unbounded_error(&model(), &limit))?;
         Ok(reply)
     }
 

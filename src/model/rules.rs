@@ -32,7 +32,7 @@
 //! (number of the call in this process) and `{{turn}}`.
 
 use crate::config::position::FilePosition;
-use crate::domain::chat::{Arguments, Reply, ToolCall, Usage};
+use crate::domain::chat::{Arguments, Reply, TokenUsage, ToolCall};
 use crate::domain::decode;
 use crate::domain::nearest::nearest;
 use crate::model::facts::{RequestFacts, tokens};
@@ -68,14 +68,14 @@ pub struct ScriptRules {
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct ScriptRule {
     /// Conditions under which it answers.
-    pub when: When,
+    pub when: RuleConditions,
     /// Answer of the rule.
-    pub then: Then,
+    pub then: RuleReply,
 }
 
 /// Conditions of a rule; an absent one always holds.
 #[derive(Debug, Clone, PartialEq, Default, Deserialize)]
-pub struct When {
+pub struct RuleConditions {
     /// Name of the model.
     pub model: Option<String>,
     /// Number of model calls of this task, this one included.
@@ -108,7 +108,7 @@ pub enum LastRole {
 
 /// Answer of a rule, before its templates are filled.
 #[derive(Debug, Clone, PartialEq, Default, Deserialize)]
-pub struct Then {
+pub struct RuleReply {
     /// Text of the reply.
     #[serde(default)]
     pub text: String,
@@ -127,7 +127,7 @@ pub struct Then {
     #[serde(default)]
     pub truncated: bool,
     /// Fault instead of a reply.
-    pub fault: Option<Fault>,
+    pub fault: Option<ScriptFault>,
     /// Pause in milliseconds that `rate_limit` and `overloaded` ask for.
     pub retry_after_ms: Option<u64>,
     /// Number of this rule's first calls in this process that fail.
@@ -164,7 +164,7 @@ pub struct UsageRule {
     pub reasoning: u64,
 }
 
-impl From<UsageRule> for Usage {
+impl From<UsageRule> for TokenUsage {
     fn from(rule: UsageRule) -> Self {
         let UsageRule { input, output, cache_read, cache_write, reasoning } = rule;
         Self { input, output, cache_read, cache_write, reasoning }
@@ -174,7 +174,7 @@ impl From<UsageRule> for Usage {
 /// Fault of a scripted call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Fault {
+pub enum ScriptFault {
     /// Status 429: too many requests.
     RateLimit,
     /// Status 503, or 529 of Anthropic.
@@ -201,7 +201,7 @@ pub struct RuleAnswer {
     /// The reply; with `cut_stream` the one that is cut.
     pub reply: Reply,
     /// Fault instead of the reply; `bad_json` is already in the reply.
-    pub fault: Option<Fault>,
+    pub fault: Option<ScriptFault>,
     /// Pause that a 429 or 503 asks for.
     pub retry_after: Option<Duration>,
 }
@@ -232,13 +232,13 @@ impl ScriptRules {
     }
 
     /// Whether some rule tests the whole prompt.
-    pub fn want_prompt(&self) -> bool {
+    pub fn needs_prompt(&self) -> bool {
         self.rules.iter().any(|rule| rule.when.prompt.is_some())
     }
 
     /// Returns the first rule that matches, and its index.
     pub fn find(&self, facts: &RequestFacts) -> Option<(usize, &ScriptRule)> {
-        self.rules.iter().enumerate().find(|(_, rule)| rule.when.holds(facts))
+        self.rules.iter().enumerate().find(|(_, rule)| rule.when.matches(facts))
     }
 }
 
@@ -270,7 +270,7 @@ impl ScriptRule {
     pub fn answer(&self, facts: &RequestFacts, call: u64, hit: u64) -> Result<RuleAnswer, TemplateError> {
         let then = &self.then;
         let fault = then.fault.filter(|_| then.times.is_none_or(|times| hit <= times));
-        let needs_reply = matches!(fault, None | Some(Fault::CutStream | Fault::BadJson));
+        let needs_reply = matches!(fault, None | Some(ScriptFault::CutStream | ScriptFault::BadJson));
         let reply = if needs_reply { then.reply(facts, call, fault)? } else { Reply::default() };
         Ok(RuleAnswer {
             delay: Duration::from_millis(then.delay_ms),
@@ -282,8 +282,8 @@ impl ScriptRule {
     }
 }
 
-impl When {
-    fn holds(&self, facts: &RequestFacts) -> bool {
+impl RuleConditions {
+    fn matches(&self, facts: &RequestFacts) -> bool {
         let is = |wanted: &Option<String>, given: &str| wanted.as_deref().is_none_or(|wanted| wanted == given);
         let has = |wanted: &Option<String>, given: &[&str]| {
             wanted.as_deref().is_none_or(|wanted| given.iter().any(|text| text.contains(wanted)))
@@ -310,18 +310,20 @@ impl LastRole {
     }
 }
 
-impl Then {
+impl RuleReply {
     fn check(&self) -> Result<(), String> {
         if self.text.is_empty() && self.calls.is_empty() && self.fault.is_none() {
             return Err("expected `text`, `calls` or `fault`, got none of them".into());
         }
-        if self.fault == Some(Fault::BadJson) && self.calls.is_empty() {
+        if self.fault == Some(ScriptFault::BadJson) && self.calls.is_empty() {
             return Err("`fault = \"bad_json\"` needs `calls`".into());
         }
         if self.times.is_some() && self.fault.is_none() {
             return Err("`times` needs a `fault`".into());
         }
-        if self.retry_after_ms.is_some() && !matches!(self.fault, Some(Fault::RateLimit | Fault::Overloaded)) {
+        if self.retry_after_ms.is_some()
+            && !matches!(self.fault, Some(ScriptFault::RateLimit | ScriptFault::Overloaded))
+        {
             return Err("`retry_after_ms` needs `fault = \"rate_limit\"` or `\"overloaded\"`".into());
         }
         check_text(&self.text).map_err(|error| error.to_string())?;
@@ -334,7 +336,7 @@ impl Then {
         Ok(())
     }
 
-    fn reply(&self, facts: &RequestFacts, call: u64, fault: Option<Fault>) -> Result<Reply, TemplateError> {
+    fn reply(&self, facts: &RequestFacts, call: u64, fault: Option<ScriptFault>) -> Result<Reply, TemplateError> {
         let text = fill_text(&self.text, facts, call)?;
         // Ids depend on the turn only: workers number their calls independently.
         let turn = facts.turn_name.rsplit('/').next().filter(|turn| !turn.is_empty());
@@ -343,13 +345,14 @@ impl Then {
         for (at, rule) in self.calls.iter().enumerate() {
             let arguments = fill_value(&rule.arguments, facts, call)?;
             let arguments = match fault {
-                Some(Fault::BadJson) if at == 0 => Arguments::Malformed(cut_json(&arguments)),
+                Some(ScriptFault::BadJson) if at == 0 => Arguments::Malformed(cut_json(&arguments)),
                 _ => Arguments::Json(arguments),
             };
             calls.push(ToolCall { id: format!("call_{prefix}_{at}"), name: rule.tool.clone(), arguments });
         }
-        let usage =
-            self.usage.map_or_else(|| Usage::new(facts.prompt_tokens, reply_tokens(&text, &calls)), Usage::from);
+        let usage = self
+            .usage
+            .map_or_else(|| TokenUsage::new(facts.prompt_tokens, reply_tokens(&text, &calls)), TokenUsage::from);
         Ok(Reply { text, calls, usage, truncated: self.truncated, reasoning: None })
     }
 }
@@ -394,7 +397,7 @@ fn check_keys(table: &Map<String, Value>, place: &RulesPlace, known: &[&'static 
 }
 
 fn read<T: DeserializeOwned>(place: &RulesPlace, value: &Value) -> Result<T, RulesError> {
-    decode::typed(value.clone()).map_err(|error| invalid(&place.child(error.steps()), error.to_string()))
+    decode::into_type(value.clone()).map_err(|error| invalid(&place.child(error.steps()), error.to_string()))
 }
 
 fn invalid(place: &RulesPlace, reason: impl Into<String>) -> RulesError {

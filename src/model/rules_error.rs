@@ -36,7 +36,7 @@ pub enum RulesError {
 impl RulesError {
     /// Whether the file may be one that was never meant to hold rules.
     #[must_use]
-    pub fn is_of_another_file(&self) -> bool {
+    pub fn may_be_other_file(&self) -> bool {
         match self {
             Self::Syntax(_) => true,
             Self::UnknownKey { place, nearest, .. } => *place == RulesPlace::default() && nearest.is_none(),
@@ -70,7 +70,7 @@ pub struct RulesPlace {
     /// The key in it.
     pub key: Option<&'static str>,
     /// Steps from there, keys and indices.
-    pub inner: Vec<String>,
+    pub steps: Vec<String>,
 }
 
 impl RulesPlace {
@@ -89,14 +89,14 @@ impl RulesPlace {
     #[must_use]
     pub fn child(&self, steps: impl IntoIterator<Item = String>) -> Self {
         let mut place = self.clone();
-        place.inner.extend(steps);
+        place.steps.extend(steps);
         place
     }
 
     fn position(&self, text: &str, more: &[&str]) -> Option<FilePosition> {
         let index = self.rule.map(|number| (number - 1).to_string());
         let rule = index.iter().flat_map(|index| ["rule", index.as_str()]);
-        let inner = self.inner.iter().map(String::as_str);
+        let inner = self.steps.iter().map(String::as_str);
         // Calls and usage are keys of the answer.
         let outer = self.key.filter(|key| matches!(*key, "calls" | "usage")).map(|_| "then");
         let steps: Vec<&str> = rule.chain(outer).chain(self.key).chain(inner).chain(more.iter().copied()).collect();

@@ -79,7 +79,7 @@ fn the_first_match_answers_and_its_templates_are_filled() {
                 call("call_t3_0", "pay", Arguments::Json(json!({"id": 7}))),
                 call("call_t3_1", "log", Arguments::Json(json!({}))),
             ],
-            usage: Usage::new(11, 2 + 1 + 2 + 1 + 1),
+            usage: TokenUsage::new(11, 2 + 1 + 2 + 1 + 1),
             ..Reply::default()
         }
     );
@@ -96,8 +96,8 @@ fn a_fault_ends_after_its_times() {
         (answer.fault, answer.retry_after, answer.reply.text)
     };
     let after = Some(Duration::from_millis(20));
-    assert_eq!(faults(1), (Some(Fault::RateLimit), after, String::new()));
-    assert_eq!(faults(2), (Some(Fault::RateLimit), after, String::new()));
+    assert_eq!(faults(1), (Some(ScriptFault::RateLimit), after, String::new()));
+    assert_eq!(faults(2), (Some(ScriptFault::RateLimit), after, String::new()));
     assert_eq!(faults(3), (None, None, "ok".into()));
 }
 

@@ -11,7 +11,7 @@ const FOLDER_ENTRIES: usize = 10_000;
 const FOLDER_LEVELS: usize = 4;
 
 /// Extensions of rules files; a file of another name is read only when an agent names it.
-const ENDINGS: [&str; 3] = ["toml", "json", "rules"];
+const RULES_EXTENSIONS: [&str; 3] = ["toml", "json", "rules"];
 
 /// Error of rules that can't be loaded; a repetition doesn't help. Nothing is said about files outside the place.
 #[derive(Debug, thiserror::Error)]
@@ -20,7 +20,7 @@ pub enum PlaceError {
     #[error(
         "the provider `scripted` has no model `{0}` here, only `echo` and `never`; who runs this venue names a file or a folder of rules in `models.scripted`"
     )]
-    None(String),
+    NoRules(String),
     /// The name is not that of a file in the folder.
     #[error("there is no rules file `{0}` in the folder that `models.scripted` names")]
     Unknown(String),
@@ -51,7 +51,7 @@ pub struct FoundRules {
     /// Name of the rules in messages.
     pub name: String,
     /// Whether they answer for every name of a model.
-    pub every: bool,
+    pub answers_all_names: bool,
     /// Parsed rules of the file.
     pub rules: ScriptRules,
     /// Log that the file names.
@@ -60,14 +60,14 @@ pub struct FoundRules {
 
 /// Loads the rules of a model's name. It blocks.
 pub fn find(place: Option<&Path>, name: &str) -> Result<FoundRules, PlaceError> {
-    let place = place.ok_or_else(|| PlaceError::None(name.to_owned()))?;
+    let place = place.ok_or_else(|| PlaceError::NoRules(name.to_owned()))?;
     if !place.is_dir() {
         return file(place);
     }
     let unknown = || PlaceError::Unknown(name.to_owned());
     let folder = place.canonicalize().map_err(|_| unknown())?;
     // A link in the folder may lead to another file of it, as where a cluster mounts its configuration.
-    let path = inside(&folder, Path::new(name)).and_then(|path| path.canonicalize().ok());
+    let path = join_inside(&folder, Path::new(name)).and_then(|path| path.canonicalize().ok());
     let path = path.filter(|path| path.starts_with(&folder) && path.is_file()).ok_or_else(unknown)?;
     read(&path, name.to_owned(), &folder, false)
 }
@@ -85,14 +85,14 @@ pub fn check(place: &Path) -> Result<(), PlaceError> {
         return file(place).map(drop);
     }
     let mut left = FOLDER_ENTRIES;
-    rules_files(place, FOLDER_LEVELS, &mut left).iter().try_for_each(|path| check_one(place, path))
+    rules_files(place, FOLDER_LEVELS, &mut left).iter().try_for_each(|path| check_file(place, path))
 }
 
-fn check_one(folder: &Path, path: &Path) -> Result<(), PlaceError> {
+fn check_file(folder: &Path, path: &Path) -> Result<(), PlaceError> {
     // The folder may hold other files, and files whose name no agent can write.
     let Ok(text) = read_text_file(path, SETTINGS_FILE_BYTES) else { return Ok(()) };
     match read(path, path.display().to_string(), folder, false) {
-        Err(PlaceError::Rules { error, .. }) if error.is_of_another_file() && !mentions_rules(&text) => Ok(()),
+        Err(PlaceError::Rules { error, .. }) if error.may_be_other_file() && !mentions_rules(&text) => Ok(()),
         read => read.map(drop),
     }
 }
@@ -110,7 +110,8 @@ fn rules_files(folder: &Path, levels: usize, left: &mut usize) -> Vec<PathBuf> {
         let is_folder = path.symlink_metadata().is_ok_and(|found| found.is_dir());
         if is_folder && !is_hidden && levels > 1 {
             found.append(&mut rules_files(&path, levels - 1, left));
-        } else if path.is_file() && path.extension().is_some_and(|ending| ENDINGS.iter().any(|known| ending == *known))
+        } else if path.is_file()
+            && path.extension().is_some_and(|ending| RULES_EXTENSIONS.iter().any(|known| ending == *known))
         {
             found.push(path);
         }
@@ -130,20 +131,20 @@ fn read(path: &Path, name: String, folder: &Path, every: bool) -> Result<FoundRu
         ScriptRules::parse(&text).map_err(|error| PlaceError::Rules { file: name.clone(), error: Box::new(error) })?;
     let log = match rules.calls_log.take() {
         None => None,
-        Some(log) => Some(log_in(folder, &log).ok_or_else(|| PlaceError::LogOutside(name.clone()))?),
+        Some(log) => Some(open_log(folder, &log).ok_or_else(|| PlaceError::LogOutside(name.clone()))?),
     };
-    Ok(FoundRules { name, every, rules, log })
+    Ok(FoundRules { name, answers_all_names: every, rules, log })
 }
 
 /// Joins a path to a folder that its name can't leave.
-fn inside(folder: &Path, name: &Path) -> Option<PathBuf> {
+fn join_inside(folder: &Path, name: &Path) -> Option<PathBuf> {
     let mut parts = name.components().peekable();
     parts.peek()?;
     parts.all(|part| matches!(part, Component::Normal(_))).then(|| folder.join(name))
 }
 
 /// Makes a log in the folder, at a regular file or one that doesn't exist yet.
-fn log_in(folder: &Path, log: &Path) -> Option<CallsLog> {
+fn open_log(folder: &Path, log: &Path) -> Option<CallsLog> {
     let folder = folder.canonicalize().ok()?;
     let path = folder.join(log);
     let path = path.parent()?.canonicalize().ok()?.join(path.file_name()?);

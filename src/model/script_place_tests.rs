@@ -31,7 +31,7 @@ fn names_reach_regular_files_of_the_folder_alone() {
     let beside = dir.path().join("beside.toml").display().to_string();
     for name in ["r.toml", "sub/s.toml", "link.toml"] {
         let found = find(Some(&folder), name).unwrap();
-        assert_eq!((found.name.as_str(), found.every), (name, false));
+        assert_eq!((found.name.as_str(), found.answers_all_names), (name, false));
     }
     let refused = [
         "",

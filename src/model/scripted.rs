@@ -1,14 +1,14 @@
 //! Scripted models, without a network: the built-in names `echo` and `never`, or rules of the venue.
 
 use crate::domain::charge::CallStage;
-use crate::domain::chat::{ModelRequest, Reply, Usage};
+use crate::domain::chat::{ModelRequest, Reply, TokenUsage};
 use crate::model::calls_log::{CallsLog, LogError, LoggedCall};
 use crate::model::facts::{RequestFacts, tokens};
-use crate::model::rules::{Fault, RuleAnswer, ScriptRules};
+use crate::model::rules::{RuleAnswer, ScriptFault, ScriptRules};
 use crate::model::script_place::{self, FoundRules, PlaceError};
 use crate::model::template::TemplateError;
 use crate::model::{LiveText, Model, ModelError};
-use crate::venue::secrets::Secret;
+use crate::venue::secrets::OpenedSecret;
 use async_trait::async_trait;
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
@@ -23,10 +23,10 @@ pub const ECHO: &str = "echo";
 pub const NEVER: &str = "never";
 
 /// Key of the configured rules file; no file can have this name.
-const CONFIGURED: &str = "";
+const CONFIGURED_KEY: &str = "";
 
 /// Files of a folder that stay loaded.
-const SCRIPTS: usize = 1_000;
+const LOADED_SCRIPTS_MAX: usize = 1_000;
 
 /// Characters of one piece of a streamed text.
 const CHUNK_CHARS: usize = 12;
@@ -42,7 +42,7 @@ pub struct ScriptedOptions {
 
 /// Answers behind a name.
 #[derive(Debug)]
-enum Source {
+enum ScriptSource {
     Echo,
     Never,
     Rules(ScriptRules),
@@ -52,7 +52,7 @@ enum Source {
 #[derive(Debug)]
 pub struct Script {
     name: String,
-    source: Source,
+    source: ScriptSource,
     hits: Vec<AtomicU64>,
     calls: Arc<AtomicU64>,
     log: Option<CallsLog>,
@@ -65,7 +65,9 @@ pub enum ScriptError {
     #[error(transparent)]
     Place(#[from] PlaceError),
     /// Too many files of the folder are in use.
-    #[error("more than {SCRIPTS} rules files are in use; put their rules into fewer, told apart by `when.agent`")]
+    #[error(
+        "more than {LOADED_SCRIPTS_MAX} rules files are in use; put their rules into fewer, told apart by `when.agent`"
+    )]
     TooMany,
     /// No rule matches the request.
     #[error("no rule of `{file}` answers turn {turn} of agent `{agent}`, last role {last_role}, text `{text}`{}", .tool.as_ref().map(|tool| format!(", result of `{tool}`")).unwrap_or_default())]
@@ -100,7 +102,7 @@ pub enum ScriptError {
 
 /// A call that a script has answered and that has not ended.
 #[derive(Debug)]
-pub struct TakenCall {
+pub struct ScriptCall {
     /// Answer to the call.
     pub answer: RuleAnswer,
     log: Option<CallsLog>,
@@ -113,40 +115,40 @@ impl Script {
         let calls = Arc::default();
         Ok(match built_in(name) {
             Some(source) => Script::new(name, source, calls_log, calls),
-            None => Script::found(script_place::file(Path::new(name))?, calls_log, calls),
+            None => Script::from_found(script_place::file(Path::new(name))?, calls_log, calls),
         })
     }
 
     /// Makes a script of rules that are no file; `name` is for messages.
-    pub fn of(name: &str, rules: ScriptRules) -> Script {
-        Script::new(name, Source::Rules(rules), None, Arc::default())
+    pub fn from_rules(name: &str, rules: ScriptRules) -> Script {
+        Script::new(name, ScriptSource::Rules(rules), None, Arc::default())
     }
 
-    fn found(found: FoundRules, log: Option<CallsLog>, calls: Arc<AtomicU64>) -> Script {
-        Script::new(&found.name, Source::Rules(found.rules), found.log.or(log), calls)
+    fn from_found(found: FoundRules, log: Option<CallsLog>, calls: Arc<AtomicU64>) -> Script {
+        Script::new(&found.name, ScriptSource::Rules(found.rules), found.log.or(log), calls)
     }
 
-    fn new(name: &str, source: Source, log: Option<CallsLog>, calls: Arc<AtomicU64>) -> Script {
+    fn new(name: &str, source: ScriptSource, log: Option<CallsLog>, calls: Arc<AtomicU64>) -> Script {
         let hits = match &source {
-            Source::Rules(rules) => rules.rules.len(),
-            Source::Echo | Source::Never => 0,
+            ScriptSource::Rules(rules) => rules.rules.len(),
+            ScriptSource::Echo | ScriptSource::Never => 0,
         };
         let hits = std::iter::repeat_with(AtomicU64::default).take(hits).collect();
         Script { name: name.to_owned(), source, hits, calls, log }
     }
 
     /// Counts a call, logs it as started and returns its answer.
-    pub async fn take(&self, request: &ModelRequest) -> Result<TakenCall, ScriptError> {
-        let mut facts = RequestFacts::of(request);
-        if matches!(&self.source, Source::Rules(rules) if rules.want_prompt()) {
+    pub async fn take(&self, request: &ModelRequest) -> Result<ScriptCall, ScriptError> {
+        let mut facts = RequestFacts::from_request(request);
+        if matches!(&self.source, ScriptSource::Rules(rules) if rules.needs_prompt()) {
             facts = facts.with_prompt(request);
         }
         let call = self.calls.fetch_add(1, Ordering::Relaxed) + 1;
         let (rule, answer) = match &self.source {
-            Source::Echo => (0, echo(&facts)),
-            Source::Never => (0, RuleAnswer { fault: Some(Fault::Hang), ..echo(&facts) }),
-            Source::Rules(rules) => {
-                let (at, rule) = rules.find(&facts).ok_or_else(|| self.no_rule(&facts))?;
+            ScriptSource::Echo => (0, echo(&facts)),
+            ScriptSource::Never => (0, RuleAnswer { fault: Some(ScriptFault::Hang), ..echo(&facts) }),
+            ScriptSource::Rules(rules) => {
+                let (at, rule) = rules.find(&facts).ok_or_else(|| self.no_rule_error(&facts))?;
                 let hit = self.hits[at].fetch_add(1, Ordering::Relaxed) + 1;
                 let answer = rule.answer(&facts, call, hit).map_err(|error| ScriptError::Template {
                     file: self.name.clone(),
@@ -158,16 +160,16 @@ impl Script {
         };
         let entry = LoggedCall { turn: request.turn.clone(), model: request.model.id(), rule, call };
         if let Some(log) = &self.log {
-            log.started(&entry).await?;
+            log.log_start(&entry).await?;
         }
-        Ok(TakenCall { answer, log: self.log.clone(), entry })
+        Ok(ScriptCall { answer, log: self.log.clone(), entry })
     }
 
     /// Returns the name of the script, then the models that its rules name, sorted.
     pub fn models(&self) -> Vec<&str> {
         let rules = match &self.source {
-            Source::Rules(rules) => rules.rules.as_slice(),
-            Source::Echo | Source::Never => &[],
+            ScriptSource::Rules(rules) => rules.rules.as_slice(),
+            ScriptSource::Echo | ScriptSource::Never => &[],
         };
         let mut named: Vec<&str> = rules.iter().filter_map(|rule| rule.when.model.as_deref()).collect();
         named.sort_unstable();
@@ -176,7 +178,7 @@ impl Script {
         named
     }
 
-    fn no_rule(&self, facts: &RequestFacts) -> ScriptError {
+    fn no_rule_error(&self, facts: &RequestFacts) -> ScriptError {
         ScriptError::NoRule {
             file: self.name.clone(),
             turn: facts.turn,
@@ -188,20 +190,20 @@ impl Script {
     }
 }
 
-impl TakenCall {
+impl ScriptCall {
     /// Logs the call as `replied` or `failed`.
     pub async fn finish(&self, replied: bool) -> Result<(), ScriptError> {
         match &self.log {
-            Some(log) => Ok(log.ended(&self.entry, replied).await?),
+            Some(log) => Ok(log.log_end(&self.entry, replied).await?),
             None => Ok(()),
         }
     }
 }
 
-fn built_in(name: &str) -> Option<Source> {
+fn built_in(name: &str) -> Option<ScriptSource> {
     match name {
-        ECHO => Some(Source::Echo),
-        NEVER => Some(Source::Never),
+        ECHO => Some(ScriptSource::Echo),
+        NEVER => Some(ScriptSource::Never),
         _ => None,
     }
 }
@@ -214,7 +216,7 @@ pub fn chunks(text: &str) -> Vec<String> {
 
 fn echo(facts: &RequestFacts) -> RuleAnswer {
     let text = facts.echo();
-    let usage = Usage::new(facts.prompt_tokens, tokens(&text));
+    let usage = TokenUsage::new(facts.prompt_tokens, tokens(&text));
     RuleAnswer {
         delay: Duration::ZERO,
         chunk_delay: Duration::ZERO,
@@ -226,25 +228,25 @@ fn echo(facts: &RequestFacts) -> RuleAnswer {
 
 /// The provider `scripted`. Files are read once and stay loaded.
 #[derive(Debug, Default)]
-pub struct Scripted {
+pub struct ScriptedModel {
     options: ScriptedOptions,
     calls: Arc<AtomicU64>,
-    scripts: Mutex<Scripts>,
+    scripts: Mutex<ScriptCache>,
 }
 
-type Scripts = BTreeMap<String, Arc<Script>>;
+type ScriptCache = BTreeMap<String, Arc<Script>>;
 
-impl Scripted {
+impl ScriptedModel {
     /// Makes the provider with its options.
-    pub fn new(options: ScriptedOptions) -> Scripted {
-        Scripted { options, ..Scripted::default() }
+    pub fn new(options: ScriptedOptions) -> ScriptedModel {
+        ScriptedModel { options, ..ScriptedModel::default() }
     }
 
     async fn script(&self, name: &str) -> Result<Arc<Script>, ScriptError> {
         // All names that the configured file answers share one script, which counts their calls together.
-        let known = |scripts: &Scripts| match built_in(name) {
+        let known = |scripts: &ScriptCache| match built_in(name) {
             Some(_) => scripts.get(name).cloned(),
-            None => scripts.get(CONFIGURED).or_else(|| scripts.get(name)).cloned(),
+            None => scripts.get(CONFIGURED_KEY).or_else(|| scripts.get(name)).cloned(),
         };
         if let Some(script) = known(&self.scripts.lock()) {
             return Ok(script);
@@ -257,10 +259,10 @@ impl Scripted {
             let found = tokio::task::spawn_blocking(move || script_place::find(place.as_deref(), &asked)).await;
             let broken = |reason: String| PlaceError::Unreadable { file: name.to_owned(), reason };
             let found = found.unwrap_or_else(|error| Err(broken(error.to_string())))?;
-            (if found.every { CONFIGURED } else { name }, Script::found(found, log, calls))
+            (if found.answers_all_names { CONFIGURED_KEY } else { name }, Script::from_found(found, log, calls))
         };
         let mut scripts = self.scripts.lock();
-        if scripts.len() >= SCRIPTS && !scripts.contains_key(key) {
+        if scripts.len() >= LOADED_SCRIPTS_MAX && !scripts.contains_key(key) {
             return Err(ScriptError::TooMany);
         }
         // Another call may have been faster: its script is used.
@@ -269,11 +271,11 @@ impl Scripted {
 }
 
 #[async_trait]
-impl Model for Scripted {
+impl Model for ScriptedModel {
     async fn complete(
         &self,
         request: &ModelRequest,
-        _secrets: &[Secret],
+        _secrets: &[OpenedSecret],
         live: &LiveText,
     ) -> Result<Reply, ModelError> {
         let model = || format!("{}/{}", request.model.provider, request.model.name);
@@ -281,13 +283,13 @@ impl Model for Scripted {
         let unusable = |error: ScriptError| ModelError::Unusable { model: model(), reason: error.to_string() };
         let script = self.script(&request.model.name).await.map_err(unusable)?;
         let taken = script.take(request).await.map_err(permanent)?;
-        let outcome = perform(&taken.answer, model(), live).await;
+        let outcome = play_answer(&taken.answer, model(), live).await;
         taken.finish(outcome.is_ok()).await.map_err(permanent)?;
         outcome
     }
 }
 
-async fn perform(answer: &RuleAnswer, model: String, live: &LiveText) -> Result<Reply, ModelError> {
+async fn play_answer(answer: &RuleAnswer, model: String, live: &LiveText) -> Result<Reply, ModelError> {
     live.meter.mark(CallStage::Sent);
     // Even the shortest sleep lasts a tick of the timer.
     if !answer.delay.is_zero() {
@@ -298,24 +300,26 @@ async fn perform(answer: &RuleAnswer, model: String, live: &LiveText) -> Result<
     };
     let pieces = chunks(&answer.reply.text);
     live.meter.mark(match answer.fault {
-        None | Some(Fault::BadJson | Fault::CutStream) => CallStage::Accepted,
-        Some(Fault::RateLimit | Fault::Overloaded | Fault::Unauthorized | Fault::BadRequest) => CallStage::Refused,
-        Some(Fault::Hang) => CallStage::Sent,
+        None | Some(ScriptFault::BadJson | ScriptFault::CutStream) => CallStage::Accepted,
+        Some(
+            ScriptFault::RateLimit | ScriptFault::Overloaded | ScriptFault::Unauthorized | ScriptFault::BadRequest,
+        ) => CallStage::Refused,
+        Some(ScriptFault::Hang) => CallStage::Sent,
     });
     match answer.fault {
-        None | Some(Fault::BadJson) => {
+        None | Some(ScriptFault::BadJson) => {
             stream(&pieces, answer.chunk_delay, live).await;
             Ok(answer.reply.clone())
         }
-        Some(Fault::CutStream) => {
+        Some(ScriptFault::CutStream) => {
             stream(&pieces[..pieces.len() / 2], answer.chunk_delay, live).await;
             transient(model, "the reply ended in the middle")
         }
-        Some(Fault::RateLimit) => transient(model, "429: too many requests"),
-        Some(Fault::Overloaded) => transient(model, "503: overloaded"),
-        Some(Fault::Unauthorized) => Err(ModelError::Unusable { model, reason: "401: no such key".into() }),
-        Some(Fault::BadRequest) => Err(ModelError::Permanent { model, reason: "400: bad request".into() }),
-        Some(Fault::Hang) => std::future::pending().await,
+        Some(ScriptFault::RateLimit) => transient(model, "429: too many requests"),
+        Some(ScriptFault::Overloaded) => transient(model, "503: overloaded"),
+        Some(ScriptFault::Unauthorized) => Err(ModelError::Unusable { model, reason: "401: no such key".into() }),
+        Some(ScriptFault::BadRequest) => Err(ModelError::Permanent { model, reason: "400: bad request".into() }),
+        Some(ScriptFault::Hang) => std::future::pending().await,
     }
 }
 
@@ -326,7 +330,7 @@ async fn stream(pieces: &[String], delay: Duration, live: &LiveText) {
             tokio::time::sleep(delay).await;
         }
         said_bytes += piece.len();
-        live.meter.record(Usage::default(), said_bytes, false);
+        live.meter.record(TokenUsage::default(), said_bytes, false);
         live.send(piece.clone());
     }
 }

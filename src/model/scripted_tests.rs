@@ -16,12 +16,12 @@ fn request(name: &str, text: &str) -> ModelRequest {
     }
 }
 
-fn with_rules(rules: &str) -> (tempfile::TempDir, Scripted) {
+fn with_rules(rules: &str) -> (tempfile::TempDir, ScriptedModel) {
     let dir = tempfile::tempdir().unwrap();
     let log = dir.path().join("calls.jsonl");
     std::fs::write(dir.path().join("r.toml"), format!("calls_log = {:?}\n{rules}", log.display().to_string())).unwrap();
     let options = ScriptedOptions { place: Some(dir.path().to_owned()), ..ScriptedOptions::default() };
-    (dir, Scripted::new(options))
+    (dir, ScriptedModel::new(options))
 }
 
 fn log_of(dir: &tempfile::TempDir) -> Vec<serde_json::Value> {
@@ -33,7 +33,7 @@ fn log_of(dir: &tempfile::TempDir) -> Vec<serde_json::Value> {
 async fn echo_answers_the_task_and_streams_it() {
     let (live, mut pieces) = LiveText::channel();
     let task = "[Tasks assigned to you]\n- Task 1 (from: ann): {message: \"hello, hello, hello\"}";
-    let reply = Scripted::default().complete(&request(ECHO, task), &[], &live).await.unwrap();
+    let reply = ScriptedModel::default().complete(&request(ECHO, task), &[], &live).await.unwrap();
     assert_eq!(reply.text, "hello, hello, hello");
     drop(live);
     let mut streamed = Vec::new();
@@ -46,7 +46,7 @@ async fn echo_answers_the_task_and_streams_it() {
 #[tokio::test(start_paused = true)]
 async fn never_hangs_until_it_is_dropped() {
     let (live, _pieces) = LiveText::channel();
-    let model = Scripted::default();
+    let model = ScriptedModel::default();
     let request = request(NEVER, "x");
     let call = model.complete(&request, &[], &live);
     assert!(tokio::time::timeout(Duration::from_hours(1), call).await.is_err());
@@ -101,7 +101,7 @@ async fn one_file_can_answer_for_every_name() {
         "[[rule]]\nwhen = { model = 'small' }\nthen = { text = 'small {{call}}' }\n[[rule]]\nthen = { text = 'other {{call}}' }",
     );
     let options = ScriptedOptions { place: Some(dir.path().join("r.toml")), ..ScriptedOptions::default() };
-    let model = Scripted::new(options);
+    let model = ScriptedModel::new(options);
     let (live, _pieces) = LiveText::channel();
     for (name, expected) in [("small", "small 1"), ("/etc/passwd", "other 2"), (ECHO, "x"), ("", "other 4")] {
         assert_eq!(model.complete(&request(name, "x"), &[], &live).await.unwrap().text, expected, "{name}");

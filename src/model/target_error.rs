@@ -24,10 +24,10 @@ pub enum TargetError {
     },
     /// The configuration names no such host.
     #[error("base URL `{0}` is not an endpoint that the venue's configuration names, and the model has no `key`")]
-    NotNamed(String),
+    UnlistedHost(String),
     /// The configuration names no such host, and `http/*` may not call it.
     #[error("base URL `{url}`: {reason}")]
-    Refused {
+    HostRefused {
         /// URL as given.
         url: String,
         /// Rule that refuses it.

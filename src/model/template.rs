@@ -23,8 +23,8 @@ pub fn fill_text(text: &str, facts: &RequestFacts, call: u64) -> Result<String, 
     let mut filled = String::with_capacity(text.len());
     for piece in pieces(text)? {
         match piece {
-            Piece::Plain(plain) => filled.push_str(plain),
-            Piece::Name(name) => match lookup(name, facts, call)? {
+            TemplatePiece::Plain(plain) => filled.push_str(plain),
+            TemplatePiece::Name(name) => match lookup(name, facts, call)? {
                 Value::String(text) => filled.push_str(&text),
                 other => filled.push_str(&other.to_string()),
             },
@@ -37,7 +37,7 @@ pub fn fill_text(text: &str, facts: &RequestFacts, call: u64) -> Result<String, 
 pub fn fill_value(value: &Value, facts: &RequestFacts, call: u64) -> Result<Value, TemplateError> {
     Ok(match value {
         Value::String(text) => match pieces(text)?.as_slice() {
-            [Piece::Name(name)] => lookup(name, facts, call)?,
+            [TemplatePiece::Name(name)] => lookup(name, facts, call)?,
             _ => Value::String(fill_text(text, facts, call)?),
         },
         Value::Array(items) => {
@@ -55,7 +55,7 @@ pub fn fill_value(value: &Value, facts: &RequestFacts, call: u64) -> Result<Valu
 /// Checks that every template of a text has a known name.
 pub fn check_text(text: &str) -> Result<(), TemplateError> {
     for piece in pieces(text)? {
-        if let Piece::Name(name) = piece {
+        if let TemplatePiece::Name(name) = piece {
             let (root, path) = split(name);
             match (root, path) {
                 ("input" | "tool_result", _) | ("call" | "turn", None) => {}
@@ -76,24 +76,24 @@ pub fn check_value(value: &Value) -> Result<(), TemplateError> {
     }
 }
 
-enum Piece<'t> {
+enum TemplatePiece<'t> {
     Plain(&'t str),
     Name(&'t str),
 }
 
-fn pieces(text: &str) -> Result<Vec<Piece<'_>>, TemplateError> {
+fn pieces(text: &str) -> Result<Vec<TemplatePiece<'_>>, TemplateError> {
     let mut found = Vec::new();
     let mut rest = text;
     while let Some((plain, tail)) = rest.split_once("{{") {
         let (name, after) = tail.split_once("}}").ok_or_else(|| TemplateError::Open(text.to_owned()))?;
         if !plain.is_empty() {
-            found.push(Piece::Plain(plain));
+            found.push(TemplatePiece::Plain(plain));
         }
-        found.push(Piece::Name(name.trim()));
+        found.push(TemplatePiece::Name(name.trim()));
         rest = after;
     }
     if !rest.is_empty() {
-        found.push(Piece::Plain(rest));
+        found.push(TemplatePiece::Plain(rest));
     }
     Ok(found)
 }

@@ -4,7 +4,7 @@ use crate::domain::chat::{Arguments, ChatMessage, ModelRequest, ModelSettings, O
 use crate::domain::decode;
 use crate::domain::outputs;
 use crate::model::{LiveText, Model, ModelError};
-use crate::venue::secrets::Secret;
+use crate::venue::secrets::OpenedSecret;
 use serde_json::{Value, json};
 
 /// Tokens of a reply where the settings give none: enough for a short answer after some reasoning.
@@ -12,7 +12,7 @@ const REPLY_TOKENS: u32 = 1_024;
 /// Characters of a reply that a finding shows.
 const SHOWN_CHARS: usize = 80;
 /// The tool that the model is asked to call.
-const TOOL: &str = "add_numbers";
+const TRIAL_TOOL: &str = "add_numbers";
 
 /// Result of a trial for one feature.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -29,12 +29,12 @@ pub struct TrialFinding {
 pub async fn run(
     model: &dyn Model,
     settings: &ModelSettings,
-    secrets: &[Secret],
+    secrets: &[OpenedSecret],
 ) -> Result<Vec<TrialFinding>, ModelError> {
     let trial = Trial { model, settings, secrets };
     let (reply, pieces) = trial.ask(trial.request(vec![user("Say hello in one short sentence.")])).await?;
     let mut findings = vec![
-        finding("text", Some(!reply.text.trim().is_empty()), shown(&reply)),
+        finding("text", Some(!reply.text.trim().is_empty()), format_reply(&reply)),
         finding("streaming", (pieces > 1).then_some(true), format!("{pieces} pieces")),
         usage(&reply),
     ];
@@ -53,7 +53,7 @@ pub async fn run(
 struct Trial<'t> {
     model: &'t dyn Model,
     settings: &'t ModelSettings,
-    secrets: &'t [Secret],
+    secrets: &'t [OpenedSecret],
 }
 
 impl Trial<'_> {
@@ -86,7 +86,7 @@ impl Trial<'_> {
     async fn tools(&self) -> Vec<TrialFinding> {
         let number = json!({"type": "integer"});
         let tool = ToolSpec {
-            name: TOOL.into(),
+            name: TRIAL_TOOL.into(),
             description: "Adds two numbers.".into(),
             schema: json!({"type": "object", "properties": {"a": number, "b": number}, "required": ["a", "b"]}),
         };
@@ -97,11 +97,11 @@ impl Trial<'_> {
             Err(error) => return vec![finding("tools", Some(false), error.to_string())],
         };
         let Some(call) = reply.calls.first().cloned() else {
-            return vec![finding("tools", Some(false), format!("no call, but the text {}", shown(&reply)))];
+            return vec![finding("tools", Some(false), format!("no call, but the text {}", format_reply(&reply)))];
         };
-        let fits = call.name == TOOL
+        let fits = call.name == TRIAL_TOOL
             && matches!(&call.arguments, Arguments::Json(given) if given["a"] == 1_712 && given["b"] == 2_543);
-        let detail = format!("called `{}` with {}", call.name, call.arguments.shown());
+        let detail = format!("called `{}` with {}", call.name, call.arguments.to_value());
         let mut found = vec![finding("tools", Some(fits), detail)];
         let Reply { text, calls, reasoning, .. } = reply;
         let results = calls.iter().map(|call| ChatMessage::Tool {
@@ -116,7 +116,7 @@ impl Trial<'_> {
             Ok((reply, _)) => {
                 let read = reply.usage.cache_read;
                 let cached = format!("; {read} of {} prompt tokens from the cache", reply.usage.input);
-                finding("results", Some(true), format!("{}{cached}", shown(&reply)))
+                finding("results", Some(true), format!("{}{cached}", format_reply(&reply)))
             }
             Err(error) => finding("results", Some(false), error.to_string()),
         });
@@ -135,8 +135,12 @@ impl Trial<'_> {
         let request = ModelRequest { output, ..self.request(vec![user(asked)]) };
         match self.ask(request).await {
             Ok((reply, _)) => {
-                let value = decode::data(reply.text.trim().as_bytes()).unwrap_or(Value::Null);
-                finding("structured output", Some(outputs::wrong(&schema, &value).is_none()), shown(&reply))
+                let value = decode::lenient_json(reply.text.trim().as_bytes()).unwrap_or(Value::Null);
+                finding(
+                    "structured output",
+                    Some(outputs::misfit_text(&schema, &value).is_none()),
+                    format_reply(&reply),
+                )
             }
             Err(error) => finding("structured output", Some(false), error.to_string()),
         }
@@ -158,7 +162,7 @@ fn usage(reply: &Reply) -> TrialFinding {
 }
 
 /// Returns the beginning of a reply's text, in one line.
-fn shown(reply: &Reply) -> String {
+fn format_reply(reply: &Reply) -> String {
     let text = reply.text.split_whitespace().collect::<Vec<_>>().join(" ");
     let begin: String = text.chars().take(SHOWN_CHARS).collect();
     let more = if begin.len() < text.len() { "…" } else { "" };

@@ -1,12 +1,12 @@
 //! `v/ops/approval/*`: list approvals and answer them. No turn can answer.
 
-use crate::domain::approval::Verdict;
+use crate::domain::approval::ApprovalVerdict;
 use crate::domain::authority::ResourcePath;
 use crate::domain::ids::JobId;
 use crate::domain::lattice::Namespace;
 use crate::domain::limits::LIST_PAGE;
 use crate::venue::approvals;
-use crate::venue::operation::{Effect, Invocation, Need, OpError, Operation, Output, RegisteredOperation, operation};
+use crate::venue::operation::{Effect, Invocation, Need, OpError, OpOutput, Operation, RegisteredOperation, operation};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Map, Value};
@@ -14,10 +14,10 @@ use serde_json::{Map, Value};
 /// Returns the operations of this group.
 pub fn operations() -> Vec<RegisteredOperation> {
     vec![
-        operation::<List>(),
-        operation::<Approve>(),
-        operation::<Reject>(),
-        operation::<Answer>(),
+        operation::<ListApprovals>(),
+        operation::<ApproveCall>(),
+        operation::<RejectCall>(),
+        operation::<AnswerQuestions>(),
         operation::<Respond>(),
     ]
 }
@@ -26,16 +26,16 @@ pub fn operations() -> Vec<RegisteredOperation> {
 async fn decide<T: Operation>(
     call: &Invocation<'_>,
     (id, digest): (JobId, Option<String>),
-    verdict: Verdict,
-) -> Result<Output, OpError> {
-    call.for_people::<T>("people")?;
+    verdict: ApprovalVerdict,
+) -> Result<OpOutput, OpError> {
+    call.refuse_agents::<T>("people")?;
     let decided = approvals::decide(call.venue, call.caller, &id, verdict, digest.as_deref()).await?;
-    Ok(approvals::seen_by(call.caller, &decided).into())
+    Ok(approvals::view_for(call.caller, &decided).into())
 }
 
 /// What agents are waiting for: calls to approve and questions to answer, the newest first.
 #[derive(Deserialize, JsonSchema)]
-struct List {
+struct ListApprovals {
     /// those that are answered too
     #[serde(default)]
     all: bool,
@@ -45,25 +45,25 @@ struct List {
     limit: Option<usize>,
 }
 
-impl Operation for List {
+impl Operation for ListApprovals {
     const PATH: &'static str = "v/ops/approval/list";
     const EFFECT: Effect = Effect::Read;
 
     fn needs(&self) -> Result<Vec<Need>, OpError> {
-        Need::only("crud/read", ResourcePath::all(Namespace::Jobs))
+        Need::only("crud/read", ResourcePath::whole_namespace(Namespace::Jobs))
     }
 
-    async fn run(self, call: &Invocation<'_>) -> Result<Output, OpError> {
-        call.for_people::<Self>("people")?;
+    async fn run(self, call: &Invocation<'_>) -> Result<OpOutput, OpError> {
+        call.refuse_agents::<Self>("people")?;
         let (offset, limit) = (self.offset, self.limit.unwrap_or(LIST_PAGE).clamp(1, LIST_PAGE));
         let page = approvals::list(call.venue, &call.caller.owner, self.all, offset, limit).await?;
-        Ok(page.to_json(offset, |approval| approvals::seen_by(call.caller, approval)).into())
+        Ok(page.to_json(offset, |approval| approvals::view_for(call.caller, approval)).into())
     }
 }
 
 /// Approve a call, perhaps with other arguments or fewer sections of the caller's context.
 #[derive(Deserialize, JsonSchema)]
-struct Approve {
+struct ApproveCall {
     /// as `approval/list` shows it
     id: JobId,
     /// what the answer is about, as it was shown; refused when it is something else by now
@@ -75,7 +75,7 @@ struct Approve {
     scopes: Option<Vec<String>>,
 }
 
-impl Operation for Approve {
+impl Operation for ApproveCall {
     const PATH: &'static str = "v/ops/approval/approve";
     const EFFECT: Effect = Effect::Idempotent;
 
@@ -83,15 +83,15 @@ impl Operation for Approve {
         Need::none()
     }
 
-    async fn run(self, call: &Invocation<'_>) -> Result<Output, OpError> {
+    async fn run(self, call: &Invocation<'_>) -> Result<OpOutput, OpError> {
         let Self { id, digest, arguments, scopes } = self;
-        decide::<Self>(call, (id, digest), Verdict::Approved { arguments, scopes }).await
+        decide::<Self>(call, (id, digest), ApprovalVerdict::Approved { arguments, scopes }).await
     }
 }
 
 /// Reject a call, or decline to answer.
 #[derive(Deserialize, JsonSchema)]
-struct Reject {
+struct RejectCall {
     /// as `approval/list` shows it
     id: JobId,
     /// what the answer is about, as it was shown; refused when it is something else by now
@@ -100,7 +100,7 @@ struct Reject {
     reason: Option<String>,
 }
 
-impl Operation for Reject {
+impl Operation for RejectCall {
     const PATH: &'static str = "v/ops/approval/reject";
     const EFFECT: Effect = Effect::Idempotent;
 
@@ -108,14 +108,14 @@ impl Operation for Reject {
         Need::none()
     }
 
-    async fn run(self, call: &Invocation<'_>) -> Result<Output, OpError> {
-        decide::<Self>(call, (self.id, self.digest), Verdict::Rejected { reason: self.reason }).await
+    async fn run(self, call: &Invocation<'_>) -> Result<OpOutput, OpError> {
+        decide::<Self>(call, (self.id, self.digest), ApprovalVerdict::Rejected { reason: self.reason }).await
     }
 }
 
 /// Answer an agent's questions.
 #[derive(Deserialize, JsonSchema)]
-struct Answer {
+struct AnswerQuestions {
     /// as `approval/list` shows it
     id: JobId,
     /// what the answer is about, as it was shown; refused when it is something else by now
@@ -124,7 +124,7 @@ struct Answer {
     answers: Map<String, Value>,
 }
 
-impl Operation for Answer {
+impl Operation for AnswerQuestions {
     const PATH: &'static str = "v/ops/approval/answer";
     const EFFECT: Effect = Effect::Idempotent;
 
@@ -132,8 +132,8 @@ impl Operation for Answer {
         Need::none()
     }
 
-    async fn run(self, call: &Invocation<'_>) -> Result<Output, OpError> {
-        decide::<Self>(call, (self.id, self.digest), Verdict::Answered { answers: self.answers }).await
+    async fn run(self, call: &Invocation<'_>) -> Result<OpOutput, OpError> {
+        decide::<Self>(call, (self.id, self.digest), ApprovalVerdict::Answered { answers: self.answers }).await
     }
 }
 
@@ -165,20 +165,20 @@ impl Operation for Respond {
         Need::none()
     }
 
-    async fn run(self, call: &Invocation<'_>) -> Result<Output, OpError> {
+    async fn run(self, call: &Invocation<'_>) -> Result<OpOutput, OpError> {
         let verdict = match (self.outcome, self.answers) {
             (RespondOutcome::Answer, _) if self.comment.is_some() => {
                 return Err(OpError::Invalid(
                     "`comment`: an answer has none; leave it out, or answer a question with it".into(),
                 ));
             }
-            (RespondOutcome::Answer, Some(answers)) => Verdict::Answered { answers },
+            (RespondOutcome::Answer, Some(answers)) => ApprovalVerdict::Answered { answers },
             (RespondOutcome::Answer, None) => {
                 return Err(OpError::Invalid(
                     "`answers`: missing; a call is approved by `v/ops/approval/approve`".into(),
                 ));
             }
-            (RespondOutcome::Reject, None) => Verdict::Rejected { reason: self.comment },
+            (RespondOutcome::Reject, None) => ApprovalVerdict::Rejected { reason: self.comment },
             (RespondOutcome::Reject, Some(_)) => {
                 return Err(OpError::Invalid("`answers`: a rejection has none, leave them out".into()));
             }

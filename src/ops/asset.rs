@@ -1,13 +1,13 @@
 //! `v/ops/asset/*`: immutable content under `a/<hash>`, and pins of it under `o/`.
 
-use super::lattice::{change, need};
-use crate::domain::asset::{AssetError, AssetForm, AssetRecord, not_text, shown};
+use super::lattice::{change_tree, need};
+use crate::domain::asset::{AssetError, AssetForm, AssetRecord, not_utf8_error, to_view};
 use crate::domain::authority::ResourcePath;
 use crate::domain::ids::AssetId;
 use crate::domain::lattice::{Namespace, Path};
 use crate::domain::limits::READ_BYTES;
 use crate::venue::assets;
-use crate::venue::operation::{Effect, Invocation, Need, OpError, Operation, Output, RegisteredOperation, operation};
+use crate::venue::operation::{Effect, Invocation, Need, OpError, OpOutput, Operation, RegisteredOperation, operation};
 use crate::venue::tree::value_at;
 use crate::venue::workspace::WriteOp;
 use schemars::JsonSchema;
@@ -21,19 +21,25 @@ const LOOKED: usize = 10_000;
 
 /// Returns the operations of this group.
 pub fn operations() -> Vec<RegisteredOperation> {
-    vec![operation::<Store>(), operation::<Get>(), operation::<List>(), operation::<GetContent>(), operation::<Pin>()]
+    vec![
+        operation::<StoreAsset>(),
+        operation::<GetAsset>(),
+        operation::<ListAssets>(),
+        operation::<GetContent>(),
+        operation::<PinValue>(),
+    ]
 }
 
 /// What `id` names.
 #[derive(Deserialize)]
 #[serde(try_from = "String")]
-enum Reference {
+enum AssetReference {
     Asset(AssetId),
     /// A pin, which names an asset.
     Pin(Path),
 }
 
-impl TryFrom<String> for Reference {
+impl TryFrom<String> for AssetReference {
     type Error = String;
 
     fn try_from(text: String) -> Result<Self, String> {
@@ -44,7 +50,7 @@ impl TryFrom<String> for Reference {
     }
 }
 
-impl Reference {
+impl AssetReference {
     fn needs(&self) -> Result<Vec<Need>, OpError> {
         match self {
             Self::Asset(id) => Need::only("crud/read", ResourcePath::asset(id)),
@@ -67,7 +73,7 @@ impl Reference {
         };
         let id = asset_id(name)?;
         call.permit("crud/read", ResourcePath::asset(&id))?;
-        call.reads.kept(ResourcePath::asset(&id), format!("a/{id}"));
+        call.reads.note_kept(ResourcePath::asset(&id), format!("a/{id}"));
         Ok(Some(id))
     }
 }
@@ -86,20 +92,20 @@ fn invalid(error: &AssetError) -> OpError {
 /// `metadata` alone is its own content. Returns its `hash` and `path` (a/<hash>). Content that is there already keeps what is
 /// said of it.
 #[derive(Deserialize, JsonSchema)]
-struct Store(AssetForm);
+struct StoreAsset(AssetForm);
 
-impl Operation for Store {
+impl Operation for StoreAsset {
     const PATH: &'static str = "v/ops/asset/store";
     const EFFECT: Effect = Effect::Idempotent;
 
     fn needs(&self) -> Result<Vec<Need>, OpError> {
-        Need::only("asset/store", ResourcePath::all(Namespace::Assets))
+        Need::only("asset/store", ResourcePath::whole_namespace(Namespace::Assets))
     }
 
-    async fn run(self, call: &Invocation<'_>) -> Result<Output, OpError> {
+    async fn run(self, call: &Invocation<'_>) -> Result<OpOutput, OpError> {
         let draft = self.0.draft(call.venue.now()).map_err(|e| invalid(&e))?;
         let (id, record, existed) = assets::put(call.venue, &call.caller.owner, &draft).await?;
-        let mut answer = shown(&id, &record);
+        let mut answer = to_view(&id, &record);
         answer["id"] = id.as_str().into();
         answer["stored"] = true.into();
         answer["existed"] = existed.into();
@@ -109,13 +115,13 @@ impl Operation for Store {
 
 /// What is known about an asset: name, contentType, description, size, created.
 #[derive(Deserialize, JsonSchema)]
-struct Get {
+struct GetAsset {
     /// 64 hex digits, a/<hash>, or a pin o/<name>
     #[schemars(with = "String")]
-    id: Reference,
+    id: AssetReference,
 }
 
-impl Operation for Get {
+impl Operation for GetAsset {
     const PATH: &'static str = "v/ops/asset/get";
     const EFFECT: Effect = Effect::Read;
 
@@ -123,11 +129,11 @@ impl Operation for Get {
         self.id.needs()
     }
 
-    async fn run(self, call: &Invocation<'_>) -> Result<Output, OpError> {
+    async fn run(self, call: &Invocation<'_>) -> Result<OpOutput, OpError> {
         let absent = || Ok(json!({"exists": false}).into());
         let Some(id) = self.id.resolve(call).await? else { return absent() };
         let Some(record) = assets::get(call.venue, &call.caller.owner, &id).await? else { return absent() };
-        let mut answer = shown(&id, &record);
+        let mut answer = to_view(&id, &record);
         answer["exists"] = true.into();
         Ok(answer.into())
     }
@@ -135,7 +141,7 @@ impl Operation for Get {
 
 /// List the assets, page by page; with `type` or `kind` those of which that is said, among the first ten thousand.
 #[derive(Deserialize, JsonSchema)]
-struct List {
+struct ListAssets {
     limit: Option<usize>,
     #[serde(default)]
     offset: usize,
@@ -154,9 +160,9 @@ enum AssetKind {
     Data,
 }
 
-impl List {
+impl ListAssets {
     /// Whether an asset passes the filter.
-    fn fits(&self, record: &AssetRecord) -> bool {
+    fn passes_filter(&self, record: &AssetRecord) -> bool {
         let said = |key: &str| record.metadata.as_ref().and_then(|metadata| metadata.get(key));
         let is_of_type = |wanted: &String| said("type").and_then(Value::as_str) == Some(wanted);
         let is_of_kind = |kind: AssetKind| said("operation").is_some() == (kind == AssetKind::Operation);
@@ -164,17 +170,17 @@ impl List {
     }
 
     /// Returns a page of the assets that pass the filter. All are read, because the answer has their number.
-    async fn filtered(&self, call: &Invocation<'_>, limit: usize) -> Result<Value, OpError> {
+    async fn list_filtered(&self, call: &Invocation<'_>, limit: usize) -> Result<Value, OpError> {
         let (mut items, mut total, mut looked) = (Vec::new(), 0, 0);
         loop {
             let page = assets::list(call.venue, &call.caller.owner, looked, PAGE).await?;
-            for (id, record) in page.items.iter().filter(|(_, record)| self.fits(record)) {
+            for (id, record) in page.items.iter().filter(|(_, record)| self.passes_filter(record)) {
                 if total >= self.offset && items.len() < limit {
-                    items.push(shown(id, record));
+                    items.push(to_view(id, record));
                 }
                 total += 1;
             }
-            match page.behind(looked) {
+            match page.next_offset(looked) {
                 Some(next) if next < LOOKED => looked = next,
                 _ => break,
             }
@@ -184,22 +190,22 @@ impl List {
     }
 }
 
-impl Operation for List {
+impl Operation for ListAssets {
     const PATH: &'static str = "v/ops/asset/list";
     const EFFECT: Effect = Effect::Read;
 
     fn needs(&self) -> Result<Vec<Need>, OpError> {
-        Need::only("crud/read", ResourcePath::all(Namespace::Assets))
+        Need::only("crud/read", ResourcePath::whole_namespace(Namespace::Assets))
     }
 
-    async fn run(self, call: &Invocation<'_>) -> Result<Output, OpError> {
+    async fn run(self, call: &Invocation<'_>) -> Result<OpOutput, OpError> {
         let (offset, limit) = (self.offset, self.limit.unwrap_or(PAGE).min(PAGE));
         if self.of_type.is_some() || self.kind.is_some() {
-            return self.filtered(call, limit).await.map(Into::into);
+            return self.list_filtered(call, limit).await.map(Into::into);
         }
         let page = assets::list(call.venue, &call.caller.owner, offset, limit).await?;
-        let items: Vec<_> = page.items.iter().map(|(id, record)| shown(id, record)).collect();
-        Ok(json!({"items": items, "total": page.total, "offset": offset, "limit": limit, "next": page.behind(offset)})
+        let items: Vec<_> = page.items.iter().map(|(id, record)| to_view(id, record)).collect();
+        Ok(json!({"items": items, "total": page.total, "offset": offset, "limit": limit, "next": page.next_offset(offset)})
             .into())
     }
 }
@@ -210,7 +216,7 @@ impl Operation for List {
 struct GetContent {
     /// 64 hex digits, a/<hash>, or a pin o/<name>
     #[schemars(with = "String")]
-    id: Reference,
+    id: AssetReference,
     max_size: Option<usize>,
     encoding: Option<Encoding>,
 }
@@ -231,7 +237,7 @@ impl Operation for GetContent {
         self.id.needs()
     }
 
-    async fn run(self, call: &Invocation<'_>) -> Result<Output, OpError> {
+    async fn run(self, call: &Invocation<'_>) -> Result<OpOutput, OpError> {
         let (owner, absent) = (&call.caller.owner, || Ok(json!({"exists": false}).into()));
         let Some(id) = self.id.resolve(call).await? else { return absent() };
         let Some(record) = assets::get(call.venue, owner, &id).await? else { return absent() };
@@ -241,16 +247,16 @@ impl Operation for GetContent {
             answer["truncated"] = true.into();
             return Ok(answer.into());
         }
-        let Some(asset) = assets::content(call.venue, owner, &id).await? else { return absent() };
+        let Some(asset) = assets::read_content(call.venue, owner, &id).await? else { return absent() };
         match (self.encoding, asset.text()) {
             (Some(Encoding::Base64), _) => answer["contentBase64"] = asset.base64().into(),
             (_, Ok(text)) => answer["content"] = text.into(),
             (Some(Encoding::Utf8), Err(at)) => {
-                return Err(OpError::Invalid(format!("{}; ask for `encoding` `base64`", not_text(at))));
+                return Err(OpError::Invalid(format!("{}; ask for `encoding` `base64`", not_utf8_error(at))));
             }
             (None, Err(at)) => {
                 answer["contentBase64"] = asset.base64().into();
-                answer["note"] = not_text(at).into();
+                answer["note"] = not_utf8_error(at).into();
             }
         }
         Ok(answer.into())
@@ -260,14 +266,14 @@ impl Operation for GetContent {
 /// Keep the value at a path as it is now: it becomes an asset, and o/<name> refers to it (name: the last key of the path
 /// unless given). Pinning an operation (v/ops/…) keeps its description.
 #[derive(Deserialize, JsonSchema)]
-struct Pin {
+struct PinValue {
     path: Path,
     name: Option<String>,
 }
 
-impl Pin {
+impl PinValue {
     /// Returns the path of the pin: the given name, else the last key of the pinned path.
-    fn place(&self) -> Result<Path, OpError> {
+    fn pin_path(&self) -> Result<Path, OpError> {
         let name = self.name.as_ref().or(self.path.segments().last()).cloned().unwrap_or_default();
         if name.contains('/') {
             return Err(OpError::Invalid(format!("expected a `name` without `/` for the pin, got `{name}`")));
@@ -276,41 +282,41 @@ impl Pin {
     }
 }
 
-impl Operation for Pin {
+impl Operation for PinValue {
     const PATH: &'static str = "v/ops/asset/pin";
     const EFFECT: Effect = Effect::Buffered;
 
     fn needs(&self) -> Result<Vec<Need>, OpError> {
-        let mut needs = vec![need("crud/read", &self.path), need("crud/write", &self.place()?)];
+        let mut needs = vec![need("crud/read", &self.path), need("crud/write", &self.pin_path()?)];
         if self.path.namespace() != Namespace::Assets {
-            needs.push(Need::new("asset/store", ResourcePath::all(Namespace::Assets)));
+            needs.push(Need::new("asset/store", ResourcePath::whole_namespace(Namespace::Assets)));
         }
         Ok(needs)
     }
 
-    async fn run(self, call: &Invocation<'_>) -> Result<Output, OpError> {
-        let (from, to) = (&self.path, self.place()?);
-        let id = pinned(call, from).await?;
+    async fn run(self, call: &Invocation<'_>) -> Result<OpOutput, OpError> {
+        let (from, to) = (&self.path, self.pin_path()?);
+        let id = asset_to_pin(call, from).await?;
         let mut value = json!({"asset": format!("a/{id}"), "from": from.to_string()});
         let operation = Some(from).filter(|from| from.namespace() == Namespace::Venue);
         if let Some(found) = operation.and_then(|from| call.venue.catalog.resolve(&from.to_string())) {
             value["operation"] = found.spec.path.into();
         }
         let path = to.to_string();
-        call.reads.went(&[path.clone(), format!("a/{id}")]);
-        change(call, WriteOp::Write { path: to, value, expect: None }).await?;
+        call.reads.note_copies(&[path.clone(), format!("a/{id}")]);
+        change_tree(call, WriteOp::Write { path: to, value, expect: None }).await?;
         Ok(json!({"path": path, "hash": id.as_str(), "asset": format!("a/{id}")}).into())
     }
 }
 
 /// Returns the asset that a path names, or stores its value as one.
-async fn pinned(call: &Invocation<'_>, from: &Path) -> Result<AssetId, OpError> {
+async fn asset_to_pin(call: &Invocation<'_>, from: &Path) -> Result<AssetId, OpError> {
     let owner = &call.caller.owner;
     let missing = || OpError::NotFound(format!("nothing is at `{from}`"));
     if let (Namespace::Assets, [id]) = (from.namespace(), from.segments()) {
         let id = asset_id(id)?;
         assets::get(call.venue, owner, &id).await?.ok_or_else(missing)?;
-        call.reads.kept(ResourcePath::asset(&id), format!("a/{id}"));
+        call.reads.note_kept(ResourcePath::asset(&id), format!("a/{id}"));
         return Ok(id);
     }
     let value = value_at(call, from).await?.ok_or_else(missing)?;

@@ -2,7 +2,7 @@
 
 use crate::domain::ids::did::DidKey;
 use crate::venue::operation::{
-    Effect, Invocation, Need, OpError, Operation, Output, RegisteredOperation, Site, operation,
+    Effect, Invocation, Need, OpError, OpOutput, Operation, RegisteredOperation, Site, operation,
 };
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -26,7 +26,7 @@ impl Operation for WhoAmI {
         Need::none()
     }
 
-    async fn run(self, call: &Invocation<'_>) -> Result<Output, OpError> {
+    async fn run(self, call: &Invocation<'_>) -> Result<OpOutput, OpError> {
         let caller = call.caller;
         let mut answer = json!({
             "caller": caller.name,

@@ -7,14 +7,14 @@ use crate::domain::ids::{AgentId, EventId, JobId, SessionKey};
 use crate::domain::job::{Job, JobStatus};
 use crate::domain::limits::{RUN_CHILDREN, SESSION_CHILDREN};
 use crate::domain::lineage::Lineage;
-use crate::domain::message::Message;
+use crate::domain::message::BusMessage;
 use crate::domain::quota::QuotaUsage;
 use crate::domain::scope::ScopedSection;
 use crate::outbox;
 use crate::store::{Checkpoint, LeaseCheck, NewJob, keys};
 use crate::venue::Venue;
 use crate::venue::agents::sessions;
-use crate::venue::operation::{Invocation, OpError, Output, TurnSite};
+use crate::venue::operation::{Invocation, OpError, OpOutput, TurnSite};
 use serde_json::{Value, json};
 use std::time::Duration;
 
@@ -32,24 +32,24 @@ pub(crate) fn call_id(venue: &Venue, site: &TurnSite<'_>) -> EventId {
 }
 
 /// Returns the result of a call whose child is still running; `whose` names the child.
-pub(crate) fn still_running(site: &TurnSite<'_>, mut whose: Value, job: JobId) -> Output {
+pub(crate) fn still_running(site: &TurnSite<'_>, mut whose: Value, job: JobId) -> OpOutput {
     whose["job"] = json!(job);
     whose["status"] = JobStatus::Started.as_str().into();
-    Output { value: with_handed(whose, site), started: Some(job) }
+    OpOutput { value: with_handed(whose, site), started: Some(job) }
 }
 
 /// Returns an answer with the sections of the caller's context that went with a call, and why others didn't.
 pub(crate) fn with_handed(mut answer: Value, site: &TurnSite<'_>) -> Value {
     if !site.handed.is_empty() {
-        answer["scoped"] = json!(site.handed.iter().map(ScopedSection::note).collect::<Vec<_>>());
+        answer["scoped"] = json!(site.handed.iter().map(ScopedSection::to_record).collect::<Vec<_>>());
     }
     answer
 }
 
 /// Checks that the turn may send something to an agent under this lineage; `None` is an agent without a name. Refused
 /// calls of the same reply count as calls before it.
-pub(crate) fn check_way(site: &TurnSite<'_>, lineage: &Lineage, to: Option<&AgentId>) -> Result<(), OpError> {
-    lineage.admits(to).map_err(|error| OpError::Limit(error.to_string()))?;
+pub(crate) fn check_lineage(site: &TurnSite<'_>, lineage: &Lineage, to: Option<&AgentId>) -> Result<(), OpError> {
+    lineage.check_target(to).map_err(|error| OpError::Limit(error.to_string()))?;
     if site.run_children >= RUN_CHILDREN {
         return Err(OpError::Limit(format!(
             "{RUN_CHILDREN} requests, messages and timers were begun for this task already, at most {RUN_CHILDREN} may be; \
@@ -61,7 +61,7 @@ pub(crate) fn check_way(site: &TurnSite<'_>, lineage: &Lineage, to: Option<&Agen
 
 /// Checks that the turn may start one more job.
 pub(crate) fn check_limits(site: &TurnSite<'_>, lineage: &Lineage, to: Option<&AgentId>) -> Result<(), OpError> {
-    check_way(site, lineage, to)?;
+    check_lineage(site, lineage, to)?;
     if site.children >= SESSION_CHILDREN {
         return Err(OpError::Limit(format!(
             "{SESSION_CHILDREN} requests are running already, at most {SESSION_CHILDREN} may; wait for their results"
@@ -72,18 +72,18 @@ pub(crate) fn check_limits(site: &TurnSite<'_>, lineage: &Lineage, to: Option<&A
 
 /// Writes the message and the job it opens as an effect of the running turn, and publishes it. The caller has checked
 /// [`room`].
-pub(crate) async fn start(
+pub(crate) async fn start_effect(
     call: &Invocation<'_>,
     site: &TurnSite<'_>,
     id: &EventId,
-    message: &Message,
+    message: &BusMessage,
     open: Vec<NewJob>,
 ) -> Result<(), OpError> {
-    let entries = vec![outbox::entry(id.to_string(), message)];
+    let entries = vec![outbox::make_entry(id.to_string(), message)];
     let write = Checkpoint { turn: site.turn, open, outbox: entries.clone(), ..Checkpoint::default() };
     match call.venue.store.checkpoint(call.venue.now(), site.lease, &write).await? {
         LeaseCheck::Fenced => Err(OpError::Fenced),
-        LeaseCheck::Yes { .. } => {
+        LeaseCheck::Held { .. } => {
             Box::pin(call.venue.relay_at_once(&call.caller.owner, &entries)).await;
             Ok(())
         }
@@ -92,7 +92,7 @@ pub(crate) async fn start(
 
 /// Checks that the owner's quota has room for what a turn starts, and for the session that it goes to, if that is new.
 /// What the turn has started before needs no room.
-pub(crate) async fn room(
+pub(crate) async fn check_room(
     call: &Invocation<'_>,
     adds: QuotaUsage,
     open: &[NewJob],
@@ -100,7 +100,7 @@ pub(crate) async fn room(
 ) -> Result<(), OpError> {
     let (venue, owner) = (call.venue, &call.caller.owner);
     let all = QuotaUsage { sessions: u64::from(to.is_some()), ..adds };
-    let Err(refused) = venue.room(owner, all).await else { return Ok(()) };
+    let Err(refused) = venue.check_room(owner, all).await else { return Ok(()) };
     let heads: Vec<_> = open.iter().map(|open| keys::job_head(&open.job)).collect();
     let known = venue.store.read(owner, &heads).await?;
     if !known.is_empty() && known.iter().all(|head| head.value.is_some()) {
@@ -109,13 +109,13 @@ pub(crate) async fn room(
     if let Some(to) = to
         && sessions::find(venue, owner, to).await?.is_some()
     {
-        return Ok(venue.room(owner, adds).await?);
+        return Ok(venue.check_room(owner, adds).await?);
     }
     Err(refused.into())
 }
 
 /// Returns an ended job as its turn sees it.
-pub(crate) fn answer(job: &Job) -> Value {
+pub(crate) fn ended_answer(job: &Job) -> Value {
     let mut value = job.to_json();
     if let Some(map) = value.as_object_mut() {
         for key in ["op", "input", "event", "created", "updated", "caller", "parent", "agent", "session", "spend"] {

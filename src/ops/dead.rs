@@ -3,13 +3,13 @@
 use crate::domain::authority::ResourcePath;
 use crate::domain::ids::JobId;
 use crate::domain::lattice::Namespace;
-use crate::domain::reader::{HIDDEN, JobSight};
+use crate::domain::reader::{HIDDEN_KEY, JobVisibility};
 use crate::domain::session::WITHHELD;
 use crate::ingress::SubmitError;
 use crate::ingress::redrive::{RedriveError, redrive};
 use crate::venue::dead;
 use crate::venue::jobs;
-use crate::venue::operation::{Effect, Invocation, Need, OpError, Operation, Output, RegisteredOperation, operation};
+use crate::venue::operation::{Effect, Invocation, Need, OpError, OpOutput, Operation, RegisteredOperation, operation};
 use crate::venue::strays;
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -23,33 +23,33 @@ const PAGE: usize = 500;
 
 /// Returns the operations of this group.
 pub fn operations() -> Vec<RegisteredOperation> {
-    vec![operation::<List>(), operation::<Show>(), operation::<Redrive>()]
+    vec![operation::<ListDeadLetters>(), operation::<ShowDeadLetter>(), operation::<RedriveTask>()]
 }
 
 /// Tasks that killed too many workers, the last to die first; and messages whose subject meant nothing.
 #[derive(Deserialize, JsonSchema)]
-struct List {
+struct ListDeadLetters {
     #[serde(default)]
     offset: usize,
     limit: Option<usize>,
 }
 
-impl Operation for List {
+impl Operation for ListDeadLetters {
     const PATH: &'static str = "v/ops/dead/list";
     const EFFECT: Effect = Effect::Read;
 
     fn needs(&self) -> Result<Vec<Need>, OpError> {
-        Need::only("crud/read", ResourcePath::all(Namespace::Jobs))
+        Need::only("crud/read", ResourcePath::whole_namespace(Namespace::Jobs))
     }
 
-    async fn run(self, call: &Invocation<'_>) -> Result<Output, OpError> {
+    async fn run(self, call: &Invocation<'_>) -> Result<OpOutput, OpError> {
         let (venue, owner) = (call.venue, &call.caller.owner);
         let (offset, limit) = (self.offset, self.limit.unwrap_or(50).min(PAGE));
         let page = dead::list(venue, owner, offset, limit).await?;
         let items: Vec<_> = page.items.iter().map(|letter| letter.to_json(false)).collect();
         let (strays, unreadable) = strays::list(venue, Some(owner), STRAYS).await?;
         Ok(json!({
-            "items": items, "total": page.total, "offset": offset, "limit": limit, "next": page.behind(offset),
+            "items": items, "total": page.total, "offset": offset, "limit": limit, "next": page.next_offset(offset),
             "unreadable": {"total": unreadable, "items": strays},
         })
         .into())
@@ -58,12 +58,12 @@ impl Operation for List {
 
 /// A dead task with its input.
 #[derive(Deserialize, JsonSchema)]
-struct Show {
+struct ShowDeadLetter {
     /// the job
     id: JobId,
 }
 
-impl Operation for Show {
+impl Operation for ShowDeadLetter {
     const PATH: &'static str = "v/ops/dead/show";
     const EFFECT: Effect = Effect::Read;
 
@@ -71,15 +71,15 @@ impl Operation for Show {
         Need::only("crud/read", ResourcePath::job(&self.id))
     }
 
-    async fn run(self, call: &Invocation<'_>) -> Result<Output, OpError> {
+    async fn run(self, call: &Invocation<'_>) -> Result<OpOutput, OpError> {
         let (venue, owner, id) = (call.venue, &call.caller.owner, self.id);
         let found = dead::get(venue, owner, &id).await?;
         let (letter, _) = found.ok_or_else(|| OpError::NotFound(RedriveError::Unknown(id.clone()).to_string()))?;
         let head = jobs::head(venue, owner, &id).await?;
-        let whole = head.is_some_and(|head| call.caller.reader().sees(&head) == JobSight::Whole);
+        let whole = head.is_some_and(|head| call.caller.reader().visibility(&head) == JobVisibility::Whole);
         let mut shown = letter.to_json(whole);
         if !whole {
-            shown[HIDDEN] = WITHHELD.into();
+            shown[HIDDEN_KEY] = WITHHELD.into();
         }
         Ok(shown.into())
     }
@@ -87,12 +87,12 @@ impl Operation for Show {
 
 /// Drive a task that failed again, whatever its code: as a new job in the same session. Twice is once.
 #[derive(Deserialize, JsonSchema)]
-struct Redrive {
+struct RedriveTask {
     /// the job
     id: JobId,
 }
 
-impl Operation for Redrive {
+impl Operation for RedriveTask {
     const PATH: &'static str = "v/ops/dead/redrive";
     const EFFECT: Effect = Effect::Idempotent;
 
@@ -100,11 +100,11 @@ impl Operation for Redrive {
         Need::only("job/redrive", ResourcePath::job(&self.id))
     }
 
-    async fn run(self, call: &Invocation<'_>) -> Result<Output, OpError> {
+    async fn run(self, call: &Invocation<'_>) -> Result<OpOutput, OpError> {
         let (job, already) = redrive(call.venue, &call.caller.owner, &self.id).await.map_err(|error| match error {
             RedriveError::Unknown(_) => OpError::NotFound(error.to_string()),
             RedriveError::Store(error) | RedriveError::Submit(SubmitError::Store(error)) => OpError::Store(error),
-            RedriveError::Submit(_) | RedriveError::Not { .. } => OpError::Conflict(error.to_string()),
+            RedriveError::Submit(_) | RedriveError::Refused { .. } => OpError::Conflict(error.to_string()),
         })?;
         Ok(json!({"job": job, "redriveOf": self.id, "duplicate": already}).into())
     }

@@ -2,10 +2,10 @@
 
 use crate::domain::decode;
 use crate::domain::secret::{Destination, reference};
-use crate::venue::operation::{Effect, Invocation, Need, OpError, Operation, Output, RegisteredOperation, operation};
+use crate::venue::operation::{Effect, Invocation, Need, OpError, OpOutput, Operation, RegisteredOperation, operation};
 use crate::venue::outbound::endpoint::IDEMPOTENCY_KEY;
-use crate::venue::outbound::send::{self, Ask};
-use crate::venue::outbound::{check_url, destination, resource};
+use crate::venue::outbound::send::{self, OutgoingRequest};
+use crate::venue::outbound::{check_url, url_destination, url_resource};
 use reqwest::header::HeaderValue;
 use reqwest::{Method, Url};
 use schemars::JsonSchema;
@@ -15,15 +15,15 @@ use std::time::Duration;
 
 /// Returns the operations of this group.
 pub fn operations() -> Vec<RegisteredOperation> {
-    vec![operation::<Get>(), operation::<Post>()]
+    vec![operation::<HttpGet>(), operation::<HttpPost>()]
 }
 
 /// A URL that may be called as far as its form goes.
 #[derive(Deserialize)]
 #[serde(try_from = "String")]
-struct Target(Url);
+struct TargetUrl(Url);
 
-impl TryFrom<String> for Target {
+impl TryFrom<String> for TargetUrl {
     type Error = String;
 
     fn try_from(text: String) -> Result<Self, String> {
@@ -41,20 +41,20 @@ fn headers(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
 }
 
 /// Makes a call if the caller has this ability on the URL, within the time of the operation.
-async fn send(call: &Invocation<'_>, ability: &'static str, ask: Ask) -> Result<Output, OpError> {
-    let time = ask.timeout.map_or_else(|| call.time(), |asked| asked.min(call.time()));
-    let ask = Ask { timeout: Some(time), ..ask };
+async fn send_request(call: &Invocation<'_>, ability: &'static str, ask: OutgoingRequest) -> Result<OpOutput, OpError> {
+    let time = ask.timeout.map_or_else(|| call.time_limit(), |asked| asked.min(call.time_limit()));
+    let ask = OutgoingRequest { timeout: Some(time), ..ask };
     // A capability for one URL doesn't cover the target of its redirect.
-    let permitted = |url: &Url| call.permit(ability, resource(url));
+    let permitted = |url: &Url| call.permit(ability, url_resource(url));
     call.venue.catalog.hosts.send(ask, &permitted).await.map(Into::into)
 }
 
 /// Get a URL of a host that this venue allows. Returns status, headers, and the body: JSON parsed, text as `body`, bytes as
 /// `bodyBase64`. Any status is a result.
 #[derive(Deserialize, JsonSchema)]
-struct Get {
+struct HttpGet {
     #[schemars(with = "String", length(max = 8192))]
-    url: Target,
+    url: TargetUrl,
     #[serde(default)]
     #[schemars(schema_with = "headers")]
     headers: Map<String, Value>,
@@ -63,28 +63,35 @@ struct Get {
     timeout: Option<u64>,
 }
 
-impl Operation for Get {
+impl Operation for HttpGet {
     const PATH: &'static str = "v/ops/http/get";
     const EFFECT: Effect = Effect::Read;
 
     fn needs(&self) -> Result<Vec<Need>, OpError> {
-        Need::only("http/get", resource(&self.url.0))
+        Need::only("http/get", url_resource(&self.url.0))
     }
 
     fn destination(&self) -> Option<Destination> {
-        Some(destination(&self.url.0))
+        Some(url_destination(&self.url.0))
     }
 
     fn secrets(&mut self) -> Vec<&mut Value> {
         self.headers.values_mut().collect()
     }
 
-    async fn run(self, call: &Invocation<'_>) -> Result<Output, OpError> {
-        let headers = send::headers(&self.headers)?;
+    async fn run(self, call: &Invocation<'_>) -> Result<OpOutput, OpError> {
+        let headers = send::parse_headers(&self.headers)?;
         let timeout = self.timeout.map(Duration::from_millis);
-        let ask =
-            Ask { method: Method::GET, url: self.url.0, headers, body: None, timeout, repeatable: true, shown: None };
-        send(call, "http/get", ask).await
+        let ask = OutgoingRequest {
+            method: Method::GET,
+            url: self.url.0,
+            headers,
+            body: None,
+            timeout,
+            repeatable: true,
+            shown: None,
+        };
+        send_request(call, "http/get", ask).await
     }
 }
 
@@ -93,14 +100,14 @@ impl Operation for Get {
 /// yours or of the venue.
 #[derive(Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-struct Post {
+struct HttpPost {
     #[schemars(with = "String", length(max = 8192))]
-    url: Target,
+    url: TargetUrl,
     #[serde(default)]
     #[schemars(schema_with = "headers")]
     headers: Map<String, Value>,
     /// JSON may hold secrets, as headers do
-    #[serde(default, deserialize_with = "decode::given")]
+    #[serde(default, deserialize_with = "decode::nullable_field")]
     #[schemars(extend("x-secret" = true))]
     body: Option<Value>,
     content_type: Option<String>,
@@ -109,24 +116,24 @@ struct Post {
     timeout: Option<u64>,
 }
 
-impl Operation for Post {
+impl Operation for HttpPost {
     const PATH: &'static str = "v/ops/http/post";
     const EFFECT: Effect = Effect::Once;
 
     fn needs(&self) -> Result<Vec<Need>, OpError> {
-        Need::only("http/post", resource(&self.url.0))
+        Need::only("http/post", url_resource(&self.url.0))
     }
 
     fn destination(&self) -> Option<Destination> {
-        Some(destination(&self.url.0))
+        Some(url_destination(&self.url.0))
     }
 
     fn secrets(&mut self) -> Vec<&mut Value> {
         self.headers.values_mut().chain(&mut self.body).collect()
     }
 
-    async fn run(self, call: &Invocation<'_>) -> Result<Output, OpError> {
-        let mut headers = send::headers(&self.headers)?;
+    async fn run(self, call: &Invocation<'_>) -> Result<OpOutput, OpError> {
+        let mut headers = send::parse_headers(&self.headers)?;
         if !headers.contains_key(&IDEMPOTENCY_KEY)
             && let Some(key) = call.idempotency_key()
         {
@@ -141,7 +148,15 @@ impl Operation for Post {
             (bytes.into(), kind.unwrap_or_else(|| HeaderValue::from_static(default)))
         });
         let timeout = self.timeout.map(Duration::from_millis);
-        let ask = Ask { method: Method::POST, url: self.url.0, headers, body, timeout, repeatable: false, shown: None };
-        send(call, "http/post", ask).await
+        let ask = OutgoingRequest {
+            method: Method::POST,
+            url: self.url.0,
+            headers,
+            body,
+            timeout,
+            repeatable: false,
+            shown: None,
+        };
+        send_request(call, "http/post", ask).await
     }
 }

@@ -5,7 +5,7 @@ use crate::domain::approval::Question;
 use crate::domain::ids::Owner;
 use crate::domain::ids::did::DidKey;
 use crate::domain::limits::{APPROVAL_TIME_MAX, QUESTIONS};
-use crate::venue::operation::{Effect, Invocation, Need, OpError, Operation, Output, RegisteredOperation, operation};
+use crate::venue::operation::{Effect, Invocation, Need, OpError, OpOutput, Operation, RegisteredOperation, operation};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -71,7 +71,7 @@ impl Operation for AskPerson {
         Need::none()
     }
 
-    async fn run(self, _call: &Invocation<'_>) -> Result<Output, OpError> {
+    async fn run(self, _call: &Invocation<'_>) -> Result<OpOutput, OpError> {
         Err(OpError::Invalid(format!("`{ASK}` is for agents: in a turn it waits for a person")))
     }
 }

@@ -11,12 +11,12 @@ use crate::domain::lattice::catalog::RUN;
 use crate::venue::job_view;
 use crate::venue::jobs::{self, queued};
 use crate::venue::operation::{
-    Effect, Invocation, Need, OpError, Operation, Output, RegisteredOperation, dispatch, operation,
+    Effect, Invocation, Need, OpError, OpOutput, Operation, RegisteredOperation, dispatch, operation,
 };
 pub use batch::BatchAction;
-use bulk::Bulk;
+use bulk::BulkJobs;
 use hold::{MessageJob, PauseJob, ResumeJob};
-use outcomes::{Outcomes, Settle};
+use outcomes::{ListOutcomes, SettleOutcome};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
@@ -38,21 +38,21 @@ const MAX_WAIT: Duration = Duration::from_mins(2);
 /// Returns the operations of this group.
 pub fn operations() -> Vec<RegisteredOperation> {
     vec![
-        operation::<Run>(),
-        operation::<Look>(),
-        operation::<Bulk>(),
+        operation::<RunOperation>(),
+        operation::<ReadJob>(),
+        operation::<BulkJobs>(),
         operation::<PauseJob>(),
         operation::<ResumeJob>(),
         operation::<MessageJob>(),
-        operation::<Outcomes>(),
-        operation::<Settle>(),
+        operation::<ListOutcomes>(),
+        operation::<SettleOutcome>(),
     ]
 }
 
 /// Run an operation of the catalog (v/ops lists them) with `input` and wait for its output. It needs what that operation
 /// needs.
 #[derive(Deserialize, JsonSchema)]
-struct Run {
+struct RunOperation {
     /// catalog path, e.g. v/ops/json/merge, or what stands for an operation: o/<pin>, a definition w/…, a/<hash>
     operation: String,
     /// the operation's arguments
@@ -65,7 +65,7 @@ struct Run {
 
 /// Runs another operation under a name that every agent has. It never needs less than that operation, which
 /// [`dispatch::settle`] finds.
-impl Operation for Run {
+impl Operation for RunOperation {
     const PATH: &'static str = RUN;
     // A call has the effect of the operation that it runs; this one is for callers that don't resolve it.
     const EFFECT: Effect = Effect::Once;
@@ -74,14 +74,14 @@ impl Operation for Run {
         Need::none()
     }
 
-    async fn run(self, call: &Invocation<'_>) -> Result<Output, OpError> {
+    async fn run(self, call: &Invocation<'_>) -> Result<OpOutput, OpError> {
         Box::pin(dispatch::invoke(call, &self.operation, self.input)).await
     }
 }
 
 /// Status of a job, and its output or error once it has ended; `wait` ms at most for that.
 #[derive(Deserialize, JsonSchema)]
-struct Look {
+struct ReadJob {
     id: JobId,
     wait: Option<u64>,
     /// the same as `wait`
@@ -90,7 +90,7 @@ struct Look {
     venue: Option<String>,
 }
 
-impl Operation for Look {
+impl Operation for ReadJob {
     const PATH: &'static str = "v/ops/job/result";
     const EFFECT: Effect = Effect::Read;
 
@@ -102,12 +102,12 @@ impl Operation for Look {
         Some(self.id.clone())
     }
 
-    async fn run(self, call: &Invocation<'_>) -> Result<Output, OpError> {
+    async fn run(self, call: &Invocation<'_>) -> Result<OpOutput, OpError> {
         call.venue.catalog.check_venue(self.venue.map(Value::from).as_ref())?;
         let wait = Duration::from_millis(self.wait.or(self.timeout).unwrap_or(0)).min(MAX_WAIT);
         let job = jobs::wait(call.venue, &call.caller.owner, &self.id, wait).await?;
         let Some(job) = job else {
-            return Err(OpError::NotFound(queued::missing(call.venue, &call.caller.owner, &self.id).await));
+            return Err(OpError::NotFound(queued::missing_reason(call.venue, &call.caller.owner, &self.id).await));
         };
         Ok(job_view::record_for(call.venue, call.caller, &job).await?.into())
     }

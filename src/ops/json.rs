@@ -3,10 +3,10 @@
 use super::lattice::need;
 use crate::domain::decode;
 use crate::domain::lattice::Path;
-use crate::domain::lattice::path::{MAX_SEGMENTS, keys};
+use crate::domain::lattice::path::{MAX_SEGMENTS, keys_schema};
 use crate::domain::lattice::value::set;
 use crate::domain::patch::{Selector, merge};
-use crate::venue::operation::{Effect, Invocation, Need, OpError, Operation, Output, RegisteredOperation, operation};
+use crate::venue::operation::{Effect, Invocation, Need, OpError, OpOutput, Operation, RegisteredOperation, operation};
 use crate::venue::tree::value_at;
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -21,7 +21,7 @@ pub fn operations() -> Vec<RegisteredOperation> {
 }
 
 /// Returns the value of a call: `value` as given, or the one at `path`; `None` if nothing is there.
-pub(super) async fn subject(
+pub(super) async fn call_value(
     call: &Invocation<'_>,
     value: Option<Value>,
     path: Option<&Path>,
@@ -51,7 +51,7 @@ impl Operation for Merge {
         Need::none()
     }
 
-    async fn run(self, _call: &Invocation<'_>) -> Result<Output, OpError> {
+    async fn run(self, _call: &Invocation<'_>) -> Result<OpOutput, OpError> {
         let mut values = self.values.into_iter();
         // The first value is the target: its nulls are values.
         let mut merged = values.next().unwrap_or_default();
@@ -65,10 +65,10 @@ impl Operation for Merge {
 /// `default`, as `result`.
 #[derive(Deserialize, JsonSchema)]
 struct Pick {
-    #[serde(default, deserialize_with = "decode::given")]
+    #[serde(default, deserialize_with = "decode::nullable_field")]
     value: Option<Value>,
     path: Option<Path>,
-    #[schemars(schema_with = "keys")]
+    #[schemars(schema_with = "keys_schema")]
     #[serde(default)]
     select: Option<Selector>,
     /// which of `cases`
@@ -77,7 +77,7 @@ struct Pick {
     #[schemars(length(max = CASES))]
     cases: Option<Map<String, Value>>,
     /// the result when no case has the key; null when absent
-    #[serde(default, deserialize_with = "decode::given")]
+    #[serde(default, deserialize_with = "decode::nullable_field")]
     default: Option<Value>,
 }
 
@@ -89,7 +89,7 @@ impl Operation for Pick {
         Ok(self.path.iter().map(|path| need("crud/read", path)).collect())
     }
 
-    async fn run(self, call: &Invocation<'_>) -> Result<Output, OpError> {
+    async fn run(self, call: &Invocation<'_>) -> Result<OpOutput, OpError> {
         let Self { value, path, select, key, cases, default } = self;
         let select = match (select, key, cases, default) {
             (Some(select), None, None, None) => select,
@@ -102,8 +102,8 @@ impl Operation for Pick {
                 return Err(OpError::Invalid(forms.to_owned()));
             }
         };
-        let value = subject(call, value, path.as_ref()).await?;
-        Ok(match value.as_ref().and_then(|value| select.of(value)) {
+        let value = call_value(call, value, path.as_ref()).await?;
+        Ok(match value.as_ref().and_then(|value| select.select(value)) {
             Some(found) => json!({"exists": true, "value": found}).into(),
             None => json!({"exists": false}).into(),
         })
@@ -136,7 +136,7 @@ impl Operation for Choose {
         Need::none()
     }
 
-    async fn run(self, _call: &Invocation<'_>) -> Result<Output, OpError> {
+    async fn run(self, _call: &Invocation<'_>) -> Result<OpOutput, OpError> {
         let holds = |case: &Case| !matches!(case.when, Value::Null | Value::Bool(false));
         let chosen = self.cases.into_iter().find(holds).map_or(self.default, |case| case.then);
         Ok(json!({"result": chosen}).into())
@@ -149,7 +149,7 @@ impl Operation for Choose {
 struct Assoc {
     #[serde(default)]
     target: Map<String, Value>,
-    #[schemars(schema_with = "keys")]
+    #[schemars(schema_with = "keys_schema")]
     path: Value,
     #[serde(default)]
     value: Value,
@@ -163,7 +163,7 @@ impl Operation for Assoc {
         Need::none()
     }
 
-    async fn run(self, _call: &Invocation<'_>) -> Result<Output, OpError> {
+    async fn run(self, _call: &Invocation<'_>) -> Result<OpOutput, OpError> {
         let keys = match self.path {
             Value::Array(keys) => keys,
             key => vec![key],

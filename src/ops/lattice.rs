@@ -4,21 +4,21 @@ mod slice;
 
 use crate::domain::decode;
 use crate::domain::lattice::path::MAX_SEGMENTS;
-use crate::domain::lattice::value::below;
+use crate::domain::lattice::value::values_at_depth;
 use crate::domain::lattice::{Namespace, Path};
 use crate::domain::limits::READ_BYTES;
 use crate::domain::patch::Selector;
 use crate::domain::render::{RenderOptions, render};
 use crate::venue::operation::{
-    Effect, Invocation, Need, OpError, Operation, Output, RegisteredOperation, Site, operation,
+    Effect, Invocation, Need, OpError, OpOutput, Operation, RegisteredOperation, Site, operation,
 };
 use crate::venue::tree::{shared, value_at, virtuals};
-use crate::venue::workspace::{TreePage, WriteOp, page};
+use crate::venue::workspace::{TreePage, WriteOp, page_of_value};
 use schemars::JsonSchema;
 use serde::de::Error;
 use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value, json};
-use slice::Slice;
+use slice::SliceValue;
 
 /// Covia's names of these operations.
 pub const ALIASES: [(&str, &str); 10] = [
@@ -40,13 +40,13 @@ const PATHS: usize = 100;
 /// Returns the operations of this group.
 pub fn operations() -> Vec<RegisteredOperation> {
     vec![
-        operation::<Read>(),
-        operation::<Write>(),
-        operation::<Delete>(),
-        operation::<Append>(),
-        operation::<List>(),
-        operation::<Slice>(),
-        operation::<Inspect>(),
+        operation::<ReadValue>(),
+        operation::<WriteValue>(),
+        operation::<DeleteValue>(),
+        operation::<AppendValue>(),
+        operation::<ListKeys>(),
+        operation::<SliceValue>(),
+        operation::<InspectValues>(),
         operation::<CopyValue>(),
         operation::<Count>(),
         operation::<Aggregate>(),
@@ -60,7 +60,7 @@ pub(super) fn need(ability: &'static str, path: &Path) -> Need {
 }
 
 /// Returns the paths of a call with `path` or `paths`.
-fn several<'a>(path: Option<&'a Path>, paths: Option<&'a Vec<Path>>) -> Result<&'a [Path], OpError> {
+fn paths_of<'a>(path: Option<&'a Path>, paths: Option<&'a Vec<Path>>) -> Result<&'a [Path], OpError> {
     match (path, paths) {
         (None, Some(paths)) => Ok(paths),
         (Some(path), None) => Ok(std::slice::from_ref(path)),
@@ -71,7 +71,7 @@ fn several<'a>(path: Option<&'a Path>, paths: Option<&'a Vec<Path>>) -> Result<&
 }
 
 /// Returns the answer if nothing is at the path.
-fn absent() -> Output {
+fn absent_answer() -> OpOutput {
     json!({"exists": false}).into()
 }
 
@@ -86,14 +86,14 @@ async fn page_at(
     let found = if path.namespace().is_writable() {
         call.workspace.page(path, offset, limit, values).await?
     } else {
-        virtuals::get(call, path).await?.map(|value| page(value, offset, limit))
+        virtuals::get(call, path).await?.map(|value| page_of_value(value, offset, limit))
     };
     call.reads.note(path, None, found.is_some());
     Ok(found)
 }
 
 /// Changes the tree: in a turn with its commit, otherwise at once.
-pub(super) async fn change(call: &Invocation<'_>, op: WriteOp) -> Result<Value, OpError> {
+pub(super) async fn change_tree(call: &Invocation<'_>, op: WriteOp) -> Result<Value, OpError> {
     let path = op.target();
     if path.namespace() == Namespace::Venue && path.segments().first().is_some_and(|first| first == shared::CONTEXT) {
         return shared::change(call, op).await;
@@ -108,7 +108,7 @@ pub(super) async fn change(call: &Invocation<'_>, op: WriteOp) -> Result<Value, 
     }
     if let WriteOp::Copy { from, to } = &op {
         let found = call.workspace.read(from).await?;
-        call.reads.copied(from, found.as_ref().map(|(version, _)| *version), to, found.is_some());
+        call.reads.note_copy(from, found.as_ref().map(|(version, _)| *version), to, found.is_some());
     }
     Ok(match &call.site {
         Site::Turn(site) => call.workspace.apply(site.call, op).await?,
@@ -119,9 +119,9 @@ pub(super) async fn change(call: &Invocation<'_>, op: WriteOp) -> Result<Value, 
 /// Copies a value that the venue shows: it is read once and then written.
 async fn copy_kept(call: &Invocation<'_>, from: &Path, path: Path) -> Result<Value, OpError> {
     let found = virtuals::get(call, from).await?;
-    call.reads.copied(from, None, &path, found.is_some());
+    call.reads.note_copy(from, None, &path, found.is_some());
     let Some(value) = found else { return Ok(json!({"copied": false, "exists": false})) };
-    let mut answer = Box::pin(change(call, WriteOp::Write { path, value, expect: None })).await?;
+    let mut answer = Box::pin(change_tree(call, WriteOp::Write { path, value, expect: None })).await?;
     if let Value::Object(map) = &mut answer {
         map.shift_remove("written");
         map.shift_insert(0, "copied".to_owned(), true.into());
@@ -132,36 +132,36 @@ async fn copy_kept(call: &Invocation<'_>, from: &Path, path: Path) -> Result<Val
 /// Read the value at a path, or (`paths`) the values at several. A value over maxSize bytes is not returned but its size.
 #[derive(Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-struct Read {
+struct ReadValue {
     path: Option<Path>,
     #[schemars(length(max = PATHS))]
     paths: Option<Vec<Path>>,
     max_size: Option<usize>,
 }
 
-impl Operation for Read {
+impl Operation for ReadValue {
     const PATH: &'static str = "v/ops/lattice/read";
     const EFFECT: Effect = Effect::Read;
 
     fn needs(&self) -> Result<Vec<Need>, OpError> {
-        let paths = several(self.path.as_ref(), self.paths.as_ref())?;
+        let paths = paths_of(self.path.as_ref(), self.paths.as_ref())?;
         Ok(paths.iter().map(|path| need("crud/read", path)).collect())
     }
 
-    async fn run(self, call: &Invocation<'_>) -> Result<Output, OpError> {
+    async fn run(self, call: &Invocation<'_>) -> Result<OpOutput, OpError> {
         if let Some(path) = &self.path {
-            return self.one(call, path).await.map(Into::into);
+            return self.read_one(call, path).await.map(Into::into);
         }
         let mut values = Map::new();
         for path in self.paths.iter().flatten() {
-            values.insert(path.to_string(), self.one(call, path).await?);
+            values.insert(path.to_string(), self.read_one(call, path).await?);
         }
         Ok(json!({"values": values}).into())
     }
 }
 
-impl Read {
-    async fn one(&self, call: &Invocation<'_>, path: &Path) -> Result<Value, OpError> {
+impl ReadValue {
+    async fn read_one(&self, call: &Invocation<'_>, path: &Path) -> Result<Value, OpError> {
         let Some(value) = value_at(call, path).await? else { return Ok(json!({"exists": false})) };
         let size = serde_json::to_vec(&value).map_or(0, |b| b.len());
         if size > self.max_size.unwrap_or(READ_BYTES) {
@@ -177,13 +177,13 @@ impl Read {
 
 /// Write a value at a path; intermediate maps are created, siblings stay. `expect` makes it compare-and-set on the version.
 #[derive(Deserialize, JsonSchema)]
-struct Write {
+struct WriteValue {
     path: Path,
     value: Value,
     expect: Option<u64>,
 }
 
-impl Operation for Write {
+impl Operation for WriteValue {
     const PATH: &'static str = "v/ops/lattice/write";
     const EFFECT: Effect = Effect::Buffered;
 
@@ -191,19 +191,19 @@ impl Operation for Write {
         Ok(vec![need("crud/write", &self.path)])
     }
 
-    async fn run(self, call: &Invocation<'_>) -> Result<Output, OpError> {
+    async fn run(self, call: &Invocation<'_>) -> Result<OpOutput, OpError> {
         let Self { path, value, expect } = self;
-        change(call, WriteOp::Write { path, value, expect }).await.map(Into::into)
+        change_tree(call, WriteOp::Write { path, value, expect }).await.map(Into::into)
     }
 }
 
 /// Delete what is at a path; nothing there is no error.
 #[derive(Deserialize, JsonSchema)]
-struct Delete {
+struct DeleteValue {
     path: Path,
 }
 
-impl Operation for Delete {
+impl Operation for DeleteValue {
     const PATH: &'static str = "v/ops/lattice/delete";
     const EFFECT: Effect = Effect::Buffered;
 
@@ -211,19 +211,19 @@ impl Operation for Delete {
         Ok(vec![need("crud/delete", &self.path)])
     }
 
-    async fn run(self, call: &Invocation<'_>) -> Result<Output, OpError> {
-        change(call, WriteOp::Delete { path: self.path }).await.map(Into::into)
+    async fn run(self, call: &Invocation<'_>) -> Result<OpOutput, OpError> {
+        change_tree(call, WriteOp::Delete { path: self.path }).await.map(Into::into)
     }
 }
 
 /// Append a value to the array at a path, creating it when absent.
 #[derive(Deserialize, JsonSchema)]
-struct Append {
+struct AppendValue {
     path: Path,
     value: Value,
 }
 
-impl Operation for Append {
+impl Operation for AppendValue {
     const PATH: &'static str = "v/ops/lattice/append";
     const EFFECT: Effect = Effect::Buffered;
 
@@ -231,8 +231,8 @@ impl Operation for Append {
         Ok(vec![need("crud/append", &self.path)])
     }
 
-    async fn run(self, call: &Invocation<'_>) -> Result<Output, OpError> {
-        change(call, WriteOp::Append { path: self.path, value: self.value }).await.map(Into::into)
+    async fn run(self, call: &Invocation<'_>) -> Result<OpOutput, OpError> {
+        change_tree(call, WriteOp::Append { path: self.path, value: self.value }).await.map(Into::into)
     }
 }
 
@@ -251,21 +251,21 @@ impl Operation for CopyValue {
         Ok(vec![need("crud/read", &self.from), need("crud/write", &self.to)])
     }
 
-    async fn run(self, call: &Invocation<'_>) -> Result<Output, OpError> {
-        change(call, WriteOp::Copy { from: self.from, to: self.to }).await.map(Into::into)
+    async fn run(self, call: &Invocation<'_>) -> Result<OpOutput, OpError> {
+        change_tree(call, WriteOp::Copy { from: self.from, to: self.to }).await.map(Into::into)
     }
 }
 
 /// List the keys of the map (or the size of the array) at a path, page by page; with `paths` where a key has a slash in it.
 #[derive(Deserialize, JsonSchema)]
-struct List {
+struct ListKeys {
     path: Option<Path>,
     limit: Option<usize>,
     #[serde(default)]
     offset: usize,
 }
 
-impl Operation for List {
+impl Operation for ListKeys {
     const PATH: &'static str = "v/ops/lattice/list";
     const EFFECT: Effect = Effect::Read;
 
@@ -273,7 +273,7 @@ impl Operation for List {
         Ok(self.path.iter().map(|path| need("crud/read", path)).collect())
     }
 
-    async fn run(self, call: &Invocation<'_>) -> Result<Output, OpError> {
+    async fn run(self, call: &Invocation<'_>) -> Result<OpOutput, OpError> {
         let Some(path) = &self.path else {
             let keys: Vec<_> = Namespace::ALL.iter().map(|n| n.prefix()).collect();
             return Ok(json!({"exists": true, "type": "map", "count": keys.len(), "keys": keys, "offset": 0}).into());
@@ -298,7 +298,7 @@ impl Operation for List {
 
 /// Render one or more values as JSON5 within a byte budget: a summary of what is large.
 #[derive(Deserialize, JsonSchema)]
-struct Inspect {
+struct InspectValues {
     path: Option<Path>,
     #[serde(default, deserialize_with = "one_or_more")]
     #[schemars(length(max = PATHS), extend("type" = ["array", "string"]))]
@@ -313,22 +313,22 @@ fn one_or_more<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Vec<Path>>, 
         Some(Value::String(path)) => Some(json!([path])),
         given => given,
     };
-    given.map(decode::typed).transpose().map_err(D::Error::custom)
+    given.map(decode::into_type).transpose().map_err(D::Error::custom)
 }
 
-impl Operation for Inspect {
+impl Operation for InspectValues {
     const PATH: &'static str = "v/ops/lattice/inspect";
     const EFFECT: Effect = Effect::Read;
 
     fn needs(&self) -> Result<Vec<Need>, OpError> {
-        let paths = several(self.path.as_ref(), self.paths.as_ref())?;
+        let paths = paths_of(self.path.as_ref(), self.paths.as_ref())?;
         Ok(paths.iter().map(|path| need("crud/read", path)).collect())
     }
 
-    async fn run(self, call: &Invocation<'_>) -> Result<Output, OpError> {
+    async fn run(self, call: &Invocation<'_>) -> Result<OpOutput, OpError> {
         let options = RenderOptions { budget: self.budget.unwrap_or(500), pretty: !self.compact.unwrap_or(true) };
         let mut rendered = Map::new();
-        for path in several(self.path.as_ref(), self.paths.as_ref())? {
+        for path in paths_of(self.path.as_ref(), self.paths.as_ref())? {
             let text = match value_at(call, path).await? {
                 Some(value) => render(&value, options),
                 None => "null /* missing */".to_owned(),
@@ -359,12 +359,12 @@ impl Operation for Count {
         Ok(vec![need("crud/read", &self.path)])
     }
 
-    async fn run(self, call: &Invocation<'_>) -> Result<Output, OpError> {
+    async fn run(self, call: &Invocation<'_>) -> Result<OpOutput, OpError> {
         let count = match self.depth {
             None | Some(1) => page_at(call, &self.path, 0, 0, false).await?.map(|page| page.count.unwrap_or(1)),
-            Some(depth) => value_at(call, &self.path).await?.map(|value| below(&value, depth).len()),
+            Some(depth) => value_at(call, &self.path).await?.map(|value| values_at_depth(&value, depth).len()),
         };
-        let Some(count) = count else { return Ok(absent()) };
+        let Some(count) = count else { return Ok(absent_answer()) };
         Ok(json!({"exists": true, "count": count}).into())
     }
 }
@@ -389,15 +389,15 @@ impl Operation for Aggregate {
         Ok(vec![need("crud/read", &self.path)])
     }
 
-    async fn run(self, call: &Invocation<'_>) -> Result<Output, OpError> {
-        let Some(value) = value_at(call, &self.path).await? else { return Ok(absent()) };
-        let entries = below(&value, self.depth.unwrap_or(1));
+    async fn run(self, call: &Invocation<'_>) -> Result<OpOutput, OpError> {
+        let Some(value) = value_at(call, &self.path).await? else { return Ok(absent_answer()) };
+        let entries = values_at_depth(&value, self.depth.unwrap_or(1));
         let count = if entries.is_empty() && !value.is_object() && !value.is_array() { 1 } else { entries.len() };
         let mut answer = json!({"exists": true, "count": count});
         if let Some(field) = self.group_by {
             let mut groups: Map<String, Value> = Map::new();
             for entry in entries {
-                let key = match field.of(entry) {
+                let key = match field.select(entry) {
                     None | Some(Value::Null) => "null".to_owned(),
                     Some(Value::String(text)) => text.clone(),
                     Some(other) => other.to_string(),

@@ -60,7 +60,7 @@ pub fn catalog_with(test: bool, http: HttpPolicy) -> Catalog {
         if test { test::operations() } else { Vec::new() },
     ];
     let aliases = lattice::ALIASES.into_iter().chain(job::ALIASES).chain(schema::ALIASES).chain(human::ALIASES);
-    Catalog::of(groups.into_iter().flatten(), aliases).calling(providers(std::iter::empty())).reaching(http)
+    Catalog::new(groups.into_iter().flatten(), aliases).with_providers(providers(std::iter::empty())).with_hosts(http)
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use crate::domain::authority::capability::{Capability, RESOURCES};
 use crate::domain::authority::policy::{MAX_REVOCATIONS, Policy, Revocation};
 use crate::domain::bounds::{REVOKED_NAME_BYTES, cut_reason};
 use crate::domain::lattice::{Namespace, Path};
-use crate::venue::operation::{Effect, Invocation, Need, OpError, Operation, Output, RegisteredOperation, operation};
+use crate::venue::operation::{Effect, Invocation, Need, OpError, OpOutput, Operation, RegisteredOperation, operation};
 use crate::venue::policy;
 use crate::venue::revoked;
 use schemars::JsonSchema;
@@ -16,40 +16,40 @@ use serde_json::{Map, Value, json};
 /// Returns the operations of this group.
 pub fn operations() -> Vec<RegisteredOperation> {
     vec![
-        operation::<Show>(),
-        operation::<Revoke>(),
-        operation::<Restore>(),
-        operation::<Roots>(),
-        operation::<Approvals>(),
+        operation::<ShowPolicy>(),
+        operation::<RevokeGrant>(),
+        operation::<RestoreGrant>(),
+        operation::<SetRoots>(),
+        operation::<SetRequiredApprovals>(),
     ]
 }
 
 /// Refuses agents: the operations are for people and services.
 fn for_people<T: Operation>(call: &Invocation<'_>) -> Result<(), OpError> {
-    call.for_people::<T>("people and services")
+    call.refuse_agents::<T>("people and services")
 }
 
 /// Refuses all but operators: the operations may widen what others hold.
 fn for_operators<T: Operation>(call: &Invocation<'_>) -> Result<(), OpError> {
     for_people::<T>(call)?;
-    call.for_operators::<T>(": it may widen what others hold; ask an operator of the venue")
+    call.require_operator::<T>(": it may widen what others hold; ask an operator of the venue")
 }
 
 /// What anything of this owner may do at most, and what was revoked.
 #[derive(Deserialize, JsonSchema)]
-struct Show {}
+struct ShowPolicy {}
 
-impl Operation for Show {
+impl Operation for ShowPolicy {
     const PATH: &'static str = "v/ops/policy/show";
     const EFFECT: Effect = Effect::Read;
 
     fn needs(&self) -> Result<Vec<Need>, OpError> {
-        Need::only("policy/show", ResourcePath::kept("policy"))
+        Need::only("policy/show", ResourcePath::owner_document("policy"))
     }
 
-    async fn run(self, call: &Invocation<'_>) -> Result<Output, OpError> {
+    async fn run(self, call: &Invocation<'_>) -> Result<OpOutput, OpError> {
         for_people::<Self>(call)?;
-        Ok(shown(&policy::load(&*call.venue.store, &call.caller.owner).await?.0).into())
+        Ok(policy_json(&policy::load(&*call.venue.store, &call.caller.owner).await?.0).into())
     }
 }
 
@@ -58,11 +58,11 @@ impl Operation for Show {
 /// within a second. Without a path nothing starts any more under it: `stops` lists the agents that were made, the
 /// timers that were set and the jobs that are open.
 #[derive(Deserialize, JsonSchema)]
-struct Revoke {
+struct RevokeGrant {
     /// a lattice path (text, or an array of keys) or a resource namespace `r/…`, with everything below
     #[serde(default)]
     #[schemars(with = "Value", extend("type" = ["string", "array"], "items" = {"type": ["string", "integer"]}))]
-    path: Revoked,
+    path: RevokedPath,
     /// a caller, or `agent:<id>` and what it handed on
     #[serde(default)]
     holder: String,
@@ -78,9 +78,9 @@ struct Revoke {
 /// these.
 #[derive(Default, Deserialize)]
 #[serde(try_from = "Value")]
-struct Revoked(Option<ResourcePath>);
+struct RevokedPath(Option<ResourcePath>);
 
-impl TryFrom<Value> for Revoked {
+impl TryFrom<Value> for RevokedPath {
     type Error = String;
 
     fn try_from(given: Value) -> Result<Self, String> {
@@ -91,7 +91,7 @@ impl TryFrom<Value> for Revoked {
             && (text.split('/').next() == Some(RESOURCES) || text.contains("://"))
         {
             let cap = Capability { with: text.clone(), can: "*".into() };
-            return cap.check().map(|()| Self(Some(ResourcePath::of(&cap))));
+            return cap.check().map(|()| Self(Some(ResourcePath::from_capability(&cap))));
         }
         let path = Path::from_json(&given).map_err(|error| error.to_string())?;
         if matches!(path.namespace(), Namespace::Session | Namespace::Job) {
@@ -103,18 +103,18 @@ impl TryFrom<Value> for Revoked {
     }
 }
 
-impl Operation for Revoke {
+impl Operation for RevokeGrant {
     const PATH: &'static str = "v/ops/policy/revoke";
     const EFFECT: Effect = Effect::Idempotent;
 
     fn needs(&self) -> Result<Vec<Need>, OpError> {
-        Need::only("policy/revoke", ResourcePath::kept("policy"))
+        Need::only("policy/revoke", ResourcePath::owner_document("policy"))
     }
 
-    async fn run(self, call: &Invocation<'_>) -> Result<Output, OpError> {
+    async fn run(self, call: &Invocation<'_>) -> Result<OpOutput, OpError> {
         // A revocation only narrows; the other operations may widen.
         for_people::<Self>(call)?;
-        let Self { path: Revoked(path), holder, grant, reason } = self;
+        let Self { path: RevokedPath(path), holder, grant, reason } = self;
         let text = |text: String| Some(text).filter(|text| !text.is_empty());
         let (holder, grant) = (text(holder), text(grant));
         if path.is_none() && holder.is_none() && grant.is_none() {
@@ -140,7 +140,7 @@ impl Operation for Revoke {
         }
         let revoked = policy::revoke(call.venue, &call.caller.owner, revocation.clone()).await?;
         let policy = revoked.ok_or_else(full)?;
-        let mut told = told(call, &policy, &revocation).await?;
+        let mut told = revocation_answer(call, &policy, &revocation).await?;
         told["everyOwner"] = everywhere.into();
         Ok(told.into())
     }
@@ -148,30 +148,30 @@ impl Operation for Revoke {
 
 /// Take a revocation back: for operators, since it may widen what others hold.
 #[derive(Deserialize, JsonSchema)]
-struct Restore {
+struct RestoreGrant {
     /// as `policy/show` lists it
     id: String,
 }
 
-impl Operation for Restore {
+impl Operation for RestoreGrant {
     const PATH: &'static str = "v/ops/policy/restore";
     const EFFECT: Effect = Effect::Idempotent;
 
     fn needs(&self) -> Result<Vec<Need>, OpError> {
-        Need::only("policy/restore", ResourcePath::kept("policy"))
+        Need::only("policy/restore", ResourcePath::owner_document("policy"))
     }
 
-    async fn run(self, call: &Invocation<'_>) -> Result<Output, OpError> {
+    async fn run(self, call: &Invocation<'_>) -> Result<OpOutput, OpError> {
         for_operators::<Self>(call)?;
         let restored = policy::restore(call.venue, &call.caller.owner, &self.id, call.caller.operator).await?;
         let policy = restored.ok_or_else(|| OpError::NotFound(format!("no revocation `{}`", self.id)))?;
-        Ok(shown(&policy).into())
+        Ok(policy_json(&policy).into())
     }
 }
 
 /// Set what anything of this owner may do at most; null = no limit.
 #[derive(Deserialize, JsonSchema)]
-struct Roots {
+struct SetRoots {
     #[serde(deserialize_with = "Deserialize::deserialize")]
     #[schemars(with = "Maps", extend("nullable" = true, "type" = ["array", "null"]))]
     caps: Option<Vec<Capability>>,
@@ -180,42 +180,42 @@ struct Roots {
 /// Capabilities, as schemas for models show them.
 type Maps = Vec<Map<String, Value>>;
 
-impl Operation for Roots {
+impl Operation for SetRoots {
     const PATH: &'static str = "v/ops/policy/roots";
     const EFFECT: Effect = Effect::Idempotent;
 
     fn needs(&self) -> Result<Vec<Need>, OpError> {
-        Need::only("policy/roots", ResourcePath::kept("policy"))
+        Need::only("policy/roots", ResourcePath::owner_document("policy"))
     }
 
-    async fn run(self, call: &Invocation<'_>) -> Result<Output, OpError> {
+    async fn run(self, call: &Invocation<'_>) -> Result<OpOutput, OpError> {
         for_operators::<Self>(call)?;
         check(self.caps.as_deref().unwrap_or_default())?;
         let roots = policy::set_roots(call.venue, &call.caller.owner, self.caps).await?;
-        Ok(shown(&roots.unwrap_or_default()).into())
+        Ok(policy_json(&roots.unwrap_or_default()).into())
     }
 }
 
 /// Set what calls wait for a person: all that need any of it.
 #[derive(Deserialize, JsonSchema)]
-struct Approvals {
+struct SetRequiredApprovals {
     #[schemars(with = "Maps")]
     caps: Vec<Capability>,
 }
 
-impl Operation for Approvals {
+impl Operation for SetRequiredApprovals {
     const PATH: &'static str = "v/ops/policy/approvals";
     const EFFECT: Effect = Effect::Idempotent;
 
     fn needs(&self) -> Result<Vec<Need>, OpError> {
-        Need::only("policy/approvals", ResourcePath::kept("policy"))
+        Need::only("policy/approvals", ResourcePath::owner_document("policy"))
     }
 
-    async fn run(self, call: &Invocation<'_>) -> Result<Output, OpError> {
+    async fn run(self, call: &Invocation<'_>) -> Result<OpOutput, OpError> {
         for_operators::<Self>(call)?;
         check(&self.caps)?;
         let policy = policy::set_approvals(call.venue, &call.caller.owner, self.caps).await?;
-        Ok(shown(&policy.unwrap_or_default()).into())
+        Ok(policy_json(&policy.unwrap_or_default()).into())
     }
 }
 
@@ -228,18 +228,18 @@ fn is_of_own_token(call: &Invocation<'_>, revocation: &Revocation) -> bool {
 
 /// Returns the policy, and what the revocation reaches: all of that stops if everything is revoked, and may do less if
 /// the revocation names a path.
-async fn told(call: &Invocation<'_>, policy: &Policy, revocation: &Revocation) -> Result<Value, OpError> {
-    let mut answer = shown(policy);
+async fn revocation_answer(call: &Invocation<'_>, policy: &Policy, revocation: &Revocation) -> Result<Value, OpError> {
+    let mut answer = policy_json(policy);
     answer["revoked"] = revocation.id.as_str().into();
-    if revocation.names_some() {
-        let reached = revoked::reached(call.venue, &call.caller.owner, revocation).await?;
-        let reached = reached.to(&call.caller.authority).shown();
-        answer[if revocation.ends() { "stops" } else { "narrows" }] = reached;
+    if revocation.has_subject() {
+        let reached = revoked::find_reach(call.venue, &call.caller.owner, revocation).await?;
+        let reached = reached.visible_to(&call.caller.authority).to_json();
+        answer[if revocation.revokes_everything() { "stops" } else { "narrows" }] = reached;
     }
     Ok(answer)
 }
 
-fn shown(policy: &Policy) -> Value {
+fn policy_json(policy: &Policy) -> Value {
     let mut revocations = json!(policy.revocations);
     for (shown, revocation) in revocations.as_array_mut().into_iter().flatten().zip(&policy.revocations) {
         if let Some(path) = &revocation.path {

@@ -6,20 +6,20 @@ use crate::domain::authority::ResourcePath;
 use crate::domain::external as rules;
 use crate::domain::external::PUBLISH;
 use crate::domain::ids::{JobId, QueueName};
-use crate::domain::job::watch::{ExternalTimes, Watch};
+use crate::domain::job::watch::{ExternalTimes, ExternalWatch};
 use crate::domain::job::{Job, JobHead};
 use crate::domain::limits::{
     CHILD_WAIT, OUTBOUND_BYTES, OUTBOUND_DEADLINE, OUTBOUND_DEADLINE_MAX, OUTBOUND_HEARTBEAT, OUTBOUND_START,
     QUEUE_NAME_BYTES,
 };
-use crate::domain::message::{Address, Message};
+use crate::domain::message::{BusMessage, MessageAddress};
 use crate::domain::priority::Priority;
 use crate::domain::quota::QuotaUsage;
 use crate::ingress;
 use crate::venue::external;
 use crate::venue::jobs;
 use crate::venue::operation::{
-    Effect, Invocation, Need, OpError, Operation, Output, RegisteredOperation, Site, TurnSite, operation,
+    Effect, Invocation, Need, OpError, OpOutput, Operation, RegisteredOperation, Site, TurnSite, operation,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -32,7 +32,7 @@ pub fn operations() -> Vec<RegisteredOperation> {
 }
 
 /// Returns the description of an argument in seconds.
-fn seconds(about: &str, default: Duration) -> String {
+fn describe_seconds(about: &str, default: Duration) -> String {
     format!("seconds {about}; {} when absent", default.as_secs())
 }
 
@@ -51,15 +51,15 @@ struct Publish {
     wait: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = OUTBOUND_DEADLINE_MAX.as_secs()))]
-    #[schemars(description = seconds("until a worker must have begun", OUTBOUND_START))]
+    #[schemars(description = describe_seconds("until a worker must have begun", OUTBOUND_START))]
     start_timeout: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = OUTBOUND_DEADLINE_MAX.as_secs()))]
-    #[schemars(description = seconds("that the worker may give no sign", OUTBOUND_HEARTBEAT))]
+    #[schemars(description = describe_seconds("that the worker may give no sign", OUTBOUND_HEARTBEAT))]
     heartbeat_timeout: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = OUTBOUND_DEADLINE_MAX.as_secs()))]
-    #[schemars(description = seconds("until it must have ended", OUTBOUND_DEADLINE))]
+    #[schemars(description = describe_seconds("until it must have ended", OUTBOUND_DEADLINE))]
     deadline: Option<u64>,
 }
 
@@ -75,23 +75,23 @@ impl Operation for Publish {
         Need::only("queue/publish", ResourcePath::queue(&self.queue))
     }
 
-    async fn run(self, call: &Invocation<'_>) -> Result<Output, OpError> {
+    async fn run(self, call: &Invocation<'_>) -> Result<OpOutput, OpError> {
         let Site::Turn(site) = &call.site else {
             return Err(OpError::Invalid(format!(
                 "`{PUBLISH}` is for agents: its result goes to the session of the turn that calls it; give the work to an agent with `v/ops/agent/request`"
             )));
         };
-        let job = start(call, site, &self).await?;
+        let job = start_job(call, site, &self).await?;
         let done = jobs::wait(call.venue, &call.caller.owner, &job, millis(self.wait, CHILD_WAIT)).await?;
         Ok(match done.filter(|job| job.status.is_terminal()) {
-            Some(done) => answer(&self.queue, &done).into(),
+            Some(done) => queue_answer(&self.queue, &done).into(),
             None => child::still_running(site, json!({"queue": self.queue}), job),
         })
     }
 }
 
-fn answer(queue: &QueueName, job: &Job) -> Value {
-    let mut value = child::answer(job);
+fn queue_answer(queue: &QueueName, job: &Job) -> Value {
+    let mut value = child::ended_answer(job);
     value["job"] = value["id"].clone();
     value["queue"] = json!(queue);
     if let Some(map) = value.as_object_mut() {
@@ -101,14 +101,14 @@ fn answer(queue: &QueueName, job: &Job) -> Value {
 }
 
 /// Opens the job and publishes its message. The watch is stored before the message can be published.
-async fn start(call: &Invocation<'_>, site: &TurnSite<'_>, asked: &Publish) -> Result<JobId, OpError> {
-    let lineage = call.caller.envelope.lineage.below(&site.lease.session.agent);
+async fn start_job(call: &Invocation<'_>, site: &TurnSite<'_>, asked: &Publish) -> Result<JobId, OpError> {
+    let lineage = call.caller.envelope.lineage.under_agent(&site.lease.session.agent);
     child::check_limits(site, &lineage, None)?;
     let (venue, owner, now) = (call.venue, &call.caller.owner, call.venue.now());
     let event = call_id(venue, site);
     let job = JobId::derive(&venue.key, owner, &event);
-    let times = ExternalTimes::of(asked.start_timeout, asked.heartbeat_timeout, asked.deadline);
-    let watch = Watch::new(job.clone(), asked.queue.clone(), now, times, call.caller.envelope.deadline);
+    let times = ExternalTimes::with_defaults(asked.start_timeout, asked.heartbeat_timeout, asked.deadline);
+    let watch = ExternalWatch::new(job.clone(), asked.queue.clone(), now, times, call.caller.envelope.deadline);
     let bytes = message(call, site, &watch, &asked.input).body.to_string().len();
     if bytes > OUTBOUND_BYTES {
         return Err(OpError::Invalid(format!(
@@ -131,7 +131,7 @@ async fn start(call: &Invocation<'_>, site: &TurnSite<'_>, asked: &Publish) -> R
         priority: Priority::Normal,
         principal: None,
         request: None,
-        bound: Some(Box::new(call.caller.authority.clone().nowhere())),
+        bound: Some(Box::new(call.caller.authority.clone().without_home())),
         ignored: Vec::new(),
         under: call.caller.trail(),
     };
@@ -139,17 +139,17 @@ async fn start(call: &Invocation<'_>, site: &TurnSite<'_>, asked: &Publish) -> R
     // The job has a head, a status and an entry in the list; the watch has a document and an entry among those that are
     // due.
     let adds = QuotaUsage { documents: 5, bytes: (bytes + open[0].head.len()) as u64, sessions: 0, jobs: 1 };
-    child::room(call, adds, &open, None).await?;
+    child::check_room(call, adds, &open, None).await?;
     // A turn that is run again sends the same message as before, whatever the time is.
     let watch = external::watch(venue, owner, watch).await?;
     head.created = watch.created;
     let message = message(call, site, &watch, &asked.input);
-    child::start(call, site, &event, &message, vec![ingress::new_job(&head)]).await?;
+    child::start_effect(call, site, &event, &message, vec![ingress::new_job(&head)]).await?;
     Ok(job)
 }
 
 /// Returns the message to the worker, without its token and its subjects, which are added when it is published.
-fn message(call: &Invocation<'_>, site: &TurnSite<'_>, watch: &Watch, input: &Value) -> Message {
+fn message(call: &Invocation<'_>, site: &TurnSite<'_>, watch: &ExternalWatch, input: &Value) -> BusMessage {
     let (owner, session) = (&call.caller.owner, &site.lease.session);
     let mut body = json!({
         "job": watch.job,
@@ -166,8 +166,8 @@ fn message(call: &Invocation<'_>, site: &TurnSite<'_>, watch: &Watch, input: &Va
     if !call.scoped.is_empty() {
         body["scoped"] = Value::Object(call.scoped.clone());
     }
-    let to = Address::Job { queue: watch.queue.clone(), owner: owner.clone(), agent: session.agent.clone() };
+    let to = MessageAddress::Job { queue: watch.queue.clone(), owner: owner.clone(), agent: session.agent.clone() };
     // If a store has lost the turn and its watch, the job is sent again; with the same id the queue would drop it as a
     // duplicate.
-    Message { to, id: Some(format!("{}-{}", watch.job, watch.created.0)), body }
+    BusMessage { to, id: Some(format!("{}-{}", watch.job, watch.created.0)), body }
 }

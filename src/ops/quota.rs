@@ -3,56 +3,56 @@
 use crate::domain::authority::ResourcePath;
 use crate::domain::decode;
 use crate::domain::quota::{MOST, QuotaKind};
-use crate::venue::operation::{Effect, Invocation, Need, OpError, Operation, Output, RegisteredOperation, operation};
+use crate::venue::operation::{Effect, Invocation, Need, OpError, OpOutput, Operation, RegisteredOperation, operation};
 use crate::venue::quotas;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
 /// Returns the operations of this group.
 pub fn operations() -> Vec<RegisteredOperation> {
-    vec![operation::<Show>(), operation::<Set>()]
+    vec![operation::<ShowQuota>(), operation::<SetQuota>()]
 }
 
 /// What this owner keeps, and what it may keep: documents, bytes, sessions, jobs.
 #[derive(Deserialize, JsonSchema)]
-struct Show {}
+struct ShowQuota {}
 
-impl Operation for Show {
+impl Operation for ShowQuota {
     const PATH: &'static str = "v/ops/quota/show";
     const EFFECT: Effect = Effect::Read;
 
     fn needs(&self) -> Result<Vec<Need>, OpError> {
-        Need::only("quota/show", ResourcePath::kept("quota"))
+        Need::only("quota/show", ResourcePath::owner_document("quota"))
     }
 
-    async fn run(self, call: &Invocation<'_>) -> Result<Output, OpError> {
-        Ok(quotas::shown(call.venue, &call.caller.owner).await?.into())
+    async fn run(self, call: &Invocation<'_>) -> Result<OpOutput, OpError> {
+        Ok(quotas::usage_json(call.venue, &call.caller.owner).await?.into())
     }
 }
 
 /// Set what this owner may keep at most; 0 = any number, null = as the venue says of all owners.
 #[derive(Deserialize, JsonSchema)]
-struct Set {
-    #[serde(default, deserialize_with = "decode::given")]
+struct SetQuota {
+    #[serde(default, deserialize_with = "decode::nullable_field")]
     #[schemars(range(max = MOST), extend("nullable" = true))]
-    documents: Option<Limit>,
-    #[serde(default, deserialize_with = "decode::given")]
+    documents: Option<QuotaLimit>,
+    #[serde(default, deserialize_with = "decode::nullable_field")]
     #[schemars(range(max = MOST), extend("nullable" = true))]
-    bytes: Option<Limit>,
-    #[serde(default, deserialize_with = "decode::given")]
+    bytes: Option<QuotaLimit>,
+    #[serde(default, deserialize_with = "decode::nullable_field")]
     #[schemars(range(max = MOST), extend("nullable" = true))]
-    sessions: Option<Limit>,
-    #[serde(default, deserialize_with = "decode::given")]
+    sessions: Option<QuotaLimit>,
+    #[serde(default, deserialize_with = "decode::nullable_field")]
     #[schemars(range(max = MOST), extend("nullable" = true))]
-    jobs: Option<Limit>,
+    jobs: Option<QuotaLimit>,
 }
 
 /// At most so many; null = as the venue says of all.
 #[derive(Clone, Copy, Deserialize, JsonSchema)]
 #[schemars(description = "")]
-struct Limit(Option<u64>);
+struct QuotaLimit(Option<u64>);
 
-impl Set {
+impl SetQuota {
     /// Returns the limits that are named; `None` restores the venue's.
     fn limits(&self) -> Vec<(QuotaKind, Option<u64>)> {
         let limit = |kind| match kind {
@@ -65,7 +65,7 @@ impl Set {
     }
 }
 
-impl Operation for Set {
+impl Operation for SetQuota {
     const PATH: &'static str = "v/ops/quota/set";
     const EFFECT: Effect = Effect::Idempotent;
 
@@ -73,13 +73,13 @@ impl Operation for Set {
         if self.limits().is_empty() {
             return Err(OpError::Invalid("expected `documents`, `bytes`, `sessions` or `jobs`".into()));
         }
-        Need::only("quota/set", ResourcePath::kept("quota"))
+        Need::only("quota/set", ResourcePath::owner_document("quota"))
     }
 
-    async fn run(self, call: &Invocation<'_>) -> Result<Output, OpError> {
-        call.for_operators::<Self>("")?;
+    async fn run(self, call: &Invocation<'_>) -> Result<OpOutput, OpError> {
+        call.require_operator::<Self>("")?;
         let owner = &call.caller.owner;
-        quotas::set(call.venue, owner, &self.limits()).await?;
-        Ok(quotas::shown(call.venue, owner).await?.into())
+        quotas::set_limits(call.venue, owner, &self.limits()).await?;
+        Ok(quotas::usage_json(call.venue, owner).await?.into())
     }
 }

@@ -4,7 +4,7 @@
 use crate::domain::authority::ResourcePath;
 use crate::domain::authority::grant::check_namespace;
 use crate::venue::erase::{self, Erasure};
-use crate::venue::operation::{Effect, Invocation, Need, OpError, Operation, Output, RegisteredOperation, operation};
+use crate::venue::operation::{Effect, Invocation, Need, OpError, OpOutput, Operation, RegisteredOperation, operation};
 use crate::venue::resources::purge;
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -13,15 +13,15 @@ use serde_json::{Value, json};
 /// Returns the operations of this group. Their capabilities aren't on `r/…`, which only requests are granted: an
 /// operator acts on everything of the owner.
 pub fn operations() -> Vec<RegisteredOperation> {
-    vec![operation::<List>(), operation::<Purge>()]
+    vec![operation::<ListResources>(), operation::<PurgeNamespace>()]
 }
 
 /// A resource namespace, without `r/`.
 #[derive(Deserialize)]
 #[serde(try_from = "String")]
-struct Name(String);
+struct NamespaceName(String);
 
-impl TryFrom<String> for Name {
+impl TryFrom<String> for NamespaceName {
     type Error = String;
 
     fn try_from(text: String) -> Result<Self, String> {
@@ -33,24 +33,24 @@ impl TryFrom<String> for Name {
 
 /// The namespaces under which something is kept, with how much by kind.
 #[derive(Deserialize, JsonSchema)]
-struct List {
+struct ListResources {
     /// resource namespace, e.g. app/user/u1
     #[schemars(with = "Option<String>")]
-    namespace: Option<Name>,
+    namespace: Option<NamespaceName>,
 }
 
-impl Operation for List {
+impl Operation for ListResources {
     const PATH: &'static str = "v/ops/resource/list";
     const EFFECT: Effect = Effect::Read;
 
     fn needs(&self) -> Result<Vec<Need>, OpError> {
-        Need::only("resource/list", ResourcePath::kept("resource"))
+        Need::only("resource/list", ResourcePath::owner_document("resource"))
     }
 
-    async fn run(self, call: &Invocation<'_>) -> Result<Output, OpError> {
-        call.for_operators::<Self>("")?;
-        let under = self.namespace.as_ref().map(|Name(name)| name.as_str());
-        let kept = purge::list(&*call.venue.store, &call.caller.owner, under).await?;
+    async fn run(self, call: &Invocation<'_>) -> Result<OpOutput, OpError> {
+        call.require_operator::<Self>("")?;
+        let under = self.namespace.as_ref().map(|NamespaceName(name)| name.as_str());
+        let kept = purge::count_stored(&*call.venue.store, &call.caller.owner, under).await?;
         let shown = kept
             .into_iter()
             .map(|((namespace, kind), count)| json!({"namespace": namespace, "kind": kind, "count": count}));
@@ -62,27 +62,27 @@ impl Operation for List {
 /// that ran under it, with their prompts, inputs and outputs. `notPurged` names kinds of other servers that can't be asked
 /// to.
 #[derive(Deserialize, JsonSchema)]
-struct Purge {
+struct PurgeNamespace {
     /// resource namespace, e.g. app/user/u1
     #[schemars(with = "String")]
-    namespace: Name,
+    namespace: NamespaceName,
     #[serde(default)]
     recursive: bool,
 }
 
-impl Operation for Purge {
+impl Operation for PurgeNamespace {
     const PATH: &'static str = "v/ops/resource/purge";
     const EFFECT: Effect = Effect::Idempotent;
 
     fn needs(&self) -> Result<Vec<Need>, OpError> {
-        Need::only("resource/purge", ResourcePath::kept("resource"))
+        Need::only("resource/purge", ResourcePath::owner_document("resource"))
     }
 
-    async fn run(self, call: &Invocation<'_>) -> Result<Output, OpError> {
-        call.for_operators::<Self>("")?;
-        let Self { namespace: Name(namespace), recursive } = &self;
+    async fn run(self, call: &Invocation<'_>) -> Result<OpOutput, OpError> {
+        call.require_operator::<Self>("")?;
+        let Self { namespace: NamespaceName(namespace), recursive } = &self;
         let (owner, recursive) = (&call.caller.owner, *recursive);
-        let purge::Purged { counts, not_asked } = purge::purge(call.venue, owner, namespace, recursive).await?;
+        let purge::PurgeCounts { counts, not_asked } = purge::purge(call.venue, owner, namespace, recursive).await?;
         let erased = erase::erase(call.venue, owner, Erasure { namespace, recursive }).await?;
         let mut done = json!({
             "namespace": namespace, "recursive": recursive, "purged": counts,

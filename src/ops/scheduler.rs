@@ -9,7 +9,7 @@ use crate::domain::limits::LIST_PAGE;
 use crate::domain::timer::{Timer, TimerId, TimerKind};
 use crate::ingress;
 use crate::venue::operation::{
-    Effect, Invocation, Need, OpError, Operation, Output, RegisteredOperation, Site, operation,
+    Effect, Invocation, Need, OpError, OpOutput, Operation, RegisteredOperation, Site, operation,
 };
 use crate::venue::timers;
 use schemars::JsonSchema;
@@ -70,7 +70,7 @@ impl ScheduleOperation {
         for (key, time) in [("at", self.time), ("after", self.after)] {
             said.extend(time.map(|time| (key.to_owned(), Value::from(time))));
         }
-        decode::typed(Value::Object(said)).map_err(|wrong| OpError::Invalid(format!("`input`: {wrong}")))
+        decode::into_type(Value::Object(said)).map_err(|wrong| OpError::Invalid(format!("`input`: {wrong}")))
     }
 }
 
@@ -82,8 +82,8 @@ impl Operation for ScheduleOperation {
         self.trigger()?.needs()
     }
 
-    async fn run(self, call: &Invocation<'_>) -> Result<Output, OpError> {
-        let timer = timer::set(call, &self.trigger()?.request(call)?).await?;
+    async fn run(self, call: &Invocation<'_>) -> Result<OpOutput, OpError> {
+        let timer = timer::set_timer(call, &self.trigger()?.request(call)?).await?;
         Ok(json!({"handle": timer.id, "time": timer.next}).into())
     }
 }
@@ -95,7 +95,7 @@ struct ListScheduled {
     offset: usize,
 }
 
-fn event(timer: &Timer) -> Value {
+fn event_json(timer: &Timer) -> Value {
     let op = match timer.kind {
         TimerKind::Task => REQUEST,
         TimerKind::Message => MESSAGE,
@@ -108,13 +108,13 @@ impl Operation for ListScheduled {
     const EFFECT: Effect = Effect::Read;
 
     fn needs(&self) -> Result<Vec<Need>, OpError> {
-        Need::only("crud/read", ResourcePath::all(Namespace::Agents))
+        Need::only("crud/read", ResourcePath::whole_namespace(Namespace::Agents))
     }
 
-    async fn run(self, call: &Invocation<'_>) -> Result<Output, OpError> {
+    async fn run(self, call: &Invocation<'_>) -> Result<OpOutput, OpError> {
         let page = timers::list(call.venue, &call.caller.owner, (None, false), self.offset, LIST_PAGE).await?;
-        let events: Vec<_> = page.items.iter().map(event).collect();
-        Ok(json!({"events": events, "next": page.behind(self.offset)}).into())
+        let events: Vec<_> = page.items.iter().map(event_json).collect();
+        Ok(json!({"events": events, "next": page.next_offset(self.offset)}).into())
     }
 }
 
@@ -133,8 +133,8 @@ impl Operation for CancelScheduled {
         Need::none()
     }
 
-    async fn run(self, call: &Invocation<'_>) -> Result<Output, OpError> {
-        match (timer::Cancel { timer: self.handle }).run(call).await {
+    async fn run(self, call: &Invocation<'_>) -> Result<OpOutput, OpError> {
+        match (timer::CancelTimer { timer: self.handle }).run(call).await {
             Ok(_) => Ok(json!({"cancelled": true}).into()),
             Err(OpError::NotFound(_)) => Ok(json!({"cancelled": false}).into()),
             Err(error) => Err(error),
@@ -158,7 +158,7 @@ impl Operation for TriggerScheduled {
         Need::none()
     }
 
-    async fn run(self, call: &Invocation<'_>) -> Result<Output, OpError> {
+    async fn run(self, call: &Invocation<'_>) -> Result<OpOutput, OpError> {
         let (venue, owner) = (call.venue, &call.caller.owner);
         if let Site::Turn(_) = &call.site {
             // The pause before a timer of a turn keeps the turn from setting the next one at once.
@@ -168,7 +168,7 @@ impl Operation for TriggerScheduled {
             return Ok(json!({"triggered": false}).into());
         };
         call.permit("agent/trigger", ResourcePath::agent(&timer.agent))?;
-        let fired = ingress::timers::hurry_one(venue, owner, &self.handle).await?;
+        let fired = ingress::timers::fire_one_early(venue, owner, &self.handle).await?;
         Ok(json!({"triggered": fired}).into())
     }
 }

@@ -1,14 +1,14 @@
 //! `v/ops/schema/*`: check a value against a JSON Schema or coerce it, check a schema, infer one from samples.
 
-use super::json::subject;
+use super::json::call_value;
 use super::lattice::need;
 use crate::domain::decode;
 use crate::domain::lattice::Path;
 use crate::domain::limits::SCHEMA_ERRORS;
 use crate::domain::schema::coerce::coerce;
+use crate::domain::schema::find_misfits;
 use crate::domain::schema::infer::infer;
-use crate::domain::schema::misfits;
-use crate::venue::operation::{Effect, Invocation, Need, OpError, Operation, Output, RegisteredOperation, operation};
+use crate::venue::operation::{Effect, Invocation, Need, OpError, OpOutput, Operation, RegisteredOperation, operation};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -26,12 +26,12 @@ pub fn operations() -> Vec<RegisteredOperation> {
 }
 
 /// Runs pure work on the value of a call. It can take a second, so it runs on a thread for blocking work.
-async fn with(
+async fn run_on_value(
     call: &Invocation<'_>,
     (value, path): (Option<Value>, Option<Path>),
     work: impl FnOnce(Value) -> Result<Value, OpError> + Send + 'static,
-) -> Result<Output, OpError> {
-    let value = subject(call, value, path.as_ref()).await?;
+) -> Result<OpOutput, OpError> {
+    let value = call_value(call, value, path.as_ref()).await?;
     let value = value
         .ok_or_else(|| OpError::NotFound(path.map(|path| format!("nothing is at \"{path}\"")).unwrap_or_default()))?;
     let work = tokio::task::spawn_blocking(move || work(value));
@@ -45,7 +45,7 @@ async fn with(
 struct Validate {
     #[schemars(extend("type" = ["object", "boolean"]))]
     schema: Value,
-    #[serde(default, deserialize_with = "decode::given")]
+    #[serde(default, deserialize_with = "decode::nullable_field")]
     value: Option<Value>,
     path: Option<Path>,
     #[schemars(range(min = 1, max = SCHEMA_ERRORS))]
@@ -60,10 +60,10 @@ impl Operation for Validate {
         Ok(self.path.iter().map(|path| need("crud/read", path)).collect())
     }
 
-    async fn run(self, call: &Invocation<'_>) -> Result<Output, OpError> {
+    async fn run(self, call: &Invocation<'_>) -> Result<OpOutput, OpError> {
         let (schema, limit) = (self.schema, self.max_errors.unwrap_or(ERRORS));
         let validate = move |value| {
-            let found = misfits(&schema, &value, limit);
+            let found = find_misfits(&schema, &value, limit);
             let (errors, more) = found.map_err(|error| OpError::Invalid(error.to_string()))?;
             let mut answer = json!({"valid": errors.is_empty(), "errors": errors});
             if more {
@@ -71,7 +71,7 @@ impl Operation for Validate {
             }
             Ok(answer)
         };
-        with(call, (self.value, self.path), validate).await
+        run_on_value(call, (self.value, self.path), validate).await
     }
 }
 
@@ -79,7 +79,7 @@ impl Operation for Validate {
 /// are samples of one thing. Properties in all samples are required.
 #[derive(Deserialize, JsonSchema)]
 struct Infer {
-    #[serde(default, deserialize_with = "decode::given")]
+    #[serde(default, deserialize_with = "decode::nullable_field")]
     value: Option<Value>,
     path: Option<Path>,
     #[serde(default)]
@@ -94,7 +94,7 @@ impl Operation for Infer {
         Ok(self.path.iter().map(|path| need("crud/read", path)).collect())
     }
 
-    async fn run(self, call: &Invocation<'_>) -> Result<Output, OpError> {
+    async fn run(self, call: &Invocation<'_>) -> Result<OpOutput, OpError> {
         let each = self.each;
         let found = move |value| {
             let schema = match (each, &value) {
@@ -107,7 +107,7 @@ impl Operation for Infer {
             };
             Ok(json!({"schema": schema}))
         };
-        with(call, (self.value, self.path), found).await
+        run_on_value(call, (self.value, self.path), found).await
     }
 }
 
@@ -117,7 +117,7 @@ impl Operation for Infer {
 struct Coerce {
     #[schemars(extend("type" = ["object", "boolean"]))]
     schema: Value,
-    #[serde(default, deserialize_with = "decode::given")]
+    #[serde(default, deserialize_with = "decode::nullable_field")]
     value: Option<Value>,
     path: Option<Path>,
 }
@@ -130,13 +130,13 @@ impl Operation for Coerce {
         Ok(self.path.iter().map(|path| need("crud/read", path)).collect())
     }
 
-    async fn run(self, call: &Invocation<'_>) -> Result<Output, OpError> {
+    async fn run(self, call: &Invocation<'_>) -> Result<OpOutput, OpError> {
         let schema = self.schema;
         let work = move |value| {
-            misfits(&schema, &Value::Null, 0).map_err(|error| OpError::Invalid(format!("`schema`: {error}")))?;
+            find_misfits(&schema, &Value::Null, 0).map_err(|error| OpError::Invalid(format!("`schema`: {error}")))?;
             Ok(json!({"value": coerce(&schema, value)}))
         };
-        with(call, (self.value, self.path), work).await
+        run_on_value(call, (self.value, self.path), work).await
     }
 }
 
@@ -154,11 +154,11 @@ impl Operation for CheckSchema {
         Need::none()
     }
 
-    async fn run(self, call: &Invocation<'_>) -> Result<Output, OpError> {
-        let check = |schema: Value| match misfits(&schema, &Value::Null, 0) {
+    async fn run(self, call: &Invocation<'_>) -> Result<OpOutput, OpError> {
+        let check = |schema: Value| match find_misfits(&schema, &Value::Null, 0) {
             Ok(_) => Ok(json!({"valid": true})),
             Err(error) => Ok(json!({"valid": false, "error": error.to_string()})),
         };
-        with(call, (Some(self.schema), None), check).await
+        run_on_value(call, (Some(self.schema), None), check).await
     }
 }

@@ -3,8 +3,8 @@
 use crate::domain::authority::ResourcePath;
 use crate::domain::ids::secret::SecretName;
 use crate::domain::lattice::Namespace;
-use crate::domain::secret::{Binding, Plain};
-use crate::venue::operation::{Effect, Invocation, Need, OpError, Operation, Output, RegisteredOperation, operation};
+use crate::domain::secret::{Binding, PlainSecret};
+use crate::venue::operation::{Effect, Invocation, Need, OpError, OpOutput, Operation, RegisteredOperation, operation};
 use crate::venue::secrets::{self, SetSecret};
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer};
@@ -12,7 +12,12 @@ use serde_json::{Value, json};
 
 /// Returns the operations of this group.
 pub fn operations() -> Vec<RegisteredOperation> {
-    vec![operation::<Set>(), operation::<List>(), operation::<Delete>(), operation::<Extract>()]
+    vec![
+        operation::<StoreSecret>(),
+        operation::<ListSecrets>(),
+        operation::<DeleteSecret>(),
+        operation::<ExtractSecret>(),
+    ]
 }
 
 /// Reads a name, or `s/NAME`, as other operations name it.
@@ -25,12 +30,12 @@ fn name<'de, D: Deserializer<'de>>(from: D) -> Result<SecretName, D::Error> {
 /// nowhere. It is offered to no agent unless its tools name it: a model that calls it writes the value into its reply.
 /// Records and transcripts hide it; the model's provider has seen it.
 #[derive(Deserialize, JsonSchema)]
-struct Set {
+struct StoreSecret {
     /// 1 to 64 of [A-Za-z0-9_.-]
     #[serde(deserialize_with = "name")]
     name: SecretName,
     #[schemars(with = "String", extend("writeOnly" = true))]
-    value: Plain,
+    value: PlainSecret,
     /// such as api.example.com, *.example.com, 10.0.0.7:8080
     #[schemars(with = "Option<Vec<String>>")]
     hosts: Option<Binding>,
@@ -38,7 +43,7 @@ struct Set {
     overwrite: bool,
 }
 
-impl Operation for Set {
+impl Operation for StoreSecret {
     const PATH: &'static str = "v/ops/secret/set";
     const EFFECT: Effect = Effect::Once;
 
@@ -46,7 +51,7 @@ impl Operation for Set {
         Need::only("secret/set", ResourcePath::secret(&self.name))
     }
 
-    async fn run(self, call: &Invocation<'_>) -> Result<Output, OpError> {
+    async fn run(self, call: &Invocation<'_>) -> Result<OpOutput, OpError> {
         let Self { name, value, hosts, overwrite } = self;
         let (venue, owner) = (call.venue, &call.caller.owner);
         let set = SetSecret { name, value, hosts, overwrite, within: venue.quota().await };
@@ -60,18 +65,18 @@ impl Operation for Set {
 
 /// The names of the owner's secrets, with the hosts that they may go to. No values.
 #[derive(Deserialize, JsonSchema)]
-struct List {}
+struct ListSecrets {}
 
-impl Operation for List {
+impl Operation for ListSecrets {
     const PATH: &'static str = "v/ops/secret/list";
     const EFFECT: Effect = Effect::Read;
 
     fn needs(&self) -> Result<Vec<Need>, OpError> {
-        Need::only("secret/list", ResourcePath::all(Namespace::Secrets))
+        Need::only("secret/list", ResourcePath::whole_namespace(Namespace::Secrets))
     }
 
-    async fn run(self, call: &Invocation<'_>) -> Result<Output, OpError> {
-        let all = secrets::stamps(&*call.venue.store, &call.caller.owner).await?;
+    async fn run(self, call: &Invocation<'_>) -> Result<OpOutput, OpError> {
+        let all = secrets::list_stamps(&*call.venue.store, &call.caller.owner).await?;
         let known = call.venue.secrets.keys().ids();
         let shown = all.iter().map(|(name, stamp, key)| {
             json!({
@@ -85,13 +90,13 @@ impl Operation for List {
 
 /// Delete a secret; nothing there is no error.
 #[derive(Deserialize, JsonSchema)]
-struct Delete {
+struct DeleteSecret {
     /// 1 to 64 of [A-Za-z0-9_.-]
     #[serde(deserialize_with = "name")]
     name: SecretName,
 }
 
-impl Operation for Delete {
+impl Operation for DeleteSecret {
     const PATH: &'static str = "v/ops/secret/delete";
     const EFFECT: Effect = Effect::Idempotent;
 
@@ -99,7 +104,7 @@ impl Operation for Delete {
         Need::only("secret/delete", ResourcePath::secret(&self.name))
     }
 
-    async fn run(self, call: &Invocation<'_>) -> Result<Output, OpError> {
+    async fn run(self, call: &Invocation<'_>) -> Result<OpOutput, OpError> {
         let venue = call.venue;
         let deleted = secrets::delete(&*venue.store, venue.now(), &call.caller.owner, &self.name).await?;
         Ok(json!({"deleted": deleted}).into())
@@ -108,13 +113,13 @@ impl Operation for Delete {
 
 /// Always refused: no value of a secret leaves this venue but to a host that it is bound to.
 #[derive(Deserialize, JsonSchema)]
-struct Extract {
+struct ExtractSecret {
     /// 1 to 64 of [A-Za-z0-9_.-]
     #[serde(deserialize_with = "name")]
     name: SecretName,
 }
 
-impl Operation for Extract {
+impl Operation for ExtractSecret {
     const PATH: &'static str = "v/ops/secret/extract";
     const EFFECT: Effect = Effect::Read;
 
@@ -123,7 +128,7 @@ impl Operation for Extract {
         Need::none()
     }
 
-    async fn run(self, _call: &Invocation<'_>) -> Result<Output, OpError> {
+    async fn run(self, _call: &Invocation<'_>) -> Result<OpOutput, OpError> {
         Err(OpError::Denied(format!(
             "`s/{}` is not given out: a secret's value goes to the hosts that it is bound to and nowhere else; \
              reference it as {{\"$secret\": \"s/NAME\"}} in a header or body of `v/ops/http/*`",

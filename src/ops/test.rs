@@ -1,7 +1,7 @@
 //! `v/ops/test/*`: operations for trials, only with `catalog.test = true`. They need no capability and accept any
 //! arguments.
 
-use crate::venue::operation::{Effect, Invocation, Need, OpError, Operation, Output, RegisteredOperation, operation};
+use crate::venue::operation::{Effect, Invocation, Need, OpError, OpOutput, Operation, RegisteredOperation, operation};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
@@ -34,7 +34,7 @@ macro_rules! test {
                 Need::none()
             }
 
-            async fn run(self, call: &Invocation<'_>) -> Result<Output, OpError> {
+            async fn run(self, call: &Invocation<'_>) -> Result<OpOutput, OpError> {
                 $run(self.0, call).await.map(Into::into)
             }
         }

@@ -4,7 +4,7 @@
 //! is run again sets nothing twice.
 
 use super::agent::ask::priorities;
-use super::agent::send::submission;
+use super::agent::send::build_submission;
 use super::child::{self, call_id};
 use crate::domain::authority::ResourcePath;
 use crate::domain::event::Submission;
@@ -14,14 +14,15 @@ use crate::domain::limits::{LIST_PAGE, TIMER_EVERY, TIMER_FARTHEST, TIMER_GRACE,
 use crate::domain::priority::Priority;
 use crate::domain::time::Millis;
 use crate::domain::timer::{
-    CatchUp, Overlap, Schedule, Timer, TimerId, TimerKind, TimerOrigin, TimerRequest, duration, instant,
+    CatchUpPolicy, OverlapPolicy, Schedule, Timer, TimerId, TimerKind, TimerOrigin, TimerRequest, parse_duration,
+    parse_instant,
 };
 use crate::domain::visible::check_line;
 use crate::ingress;
 use crate::store::{Checkpoint, LeaseCheck};
 use crate::venue::agents;
 use crate::venue::operation::{
-    Caller, Effect, Invocation, Need, OpError, Operation, Output, RegisteredOperation, Site, TurnSite, operation,
+    Caller, Effect, Invocation, Need, OpError, OpOutput, Operation, RegisteredOperation, Site, TurnSite, operation,
 };
 use crate::venue::timers;
 use schemars::JsonSchema;
@@ -39,7 +40,7 @@ const NOTE: &str = "It is the time at which you wanted to be woken.";
 
 /// Returns the operations of this group.
 pub fn operations() -> Vec<RegisteredOperation> {
-    vec![operation::<Trigger>(), operation::<Wake>(), operation::<List>(), operation::<Cancel>()]
+    vec![operation::<Trigger>(), operation::<ScheduleWake>(), operation::<ListTimers>(), operation::<CancelTimer>()]
 }
 
 /// Give an agent a task, or a message, at a time: once (`at`, `after`), `every` so often, or by `cron`. With `agentId` and
@@ -67,9 +68,9 @@ pub(super) struct Trigger {
     /// a task is a job each time; task by default
     kind: Option<TimerKind>,
     /// what becomes of times at which nothing ran: one event for all (the default), each, none
-    catch_up: Option<CatchUp>,
+    catch_up: Option<CatchUpPolicy>,
     /// while the last one isn't finished: leave this one out, or let it wait (the default)
-    overlap: Option<Overlap>,
+    overlap: Option<OverlapPolicy>,
     /// conversation to use
     session_id: Option<SessionId>,
     /// 1 goes before the other tasks of the agent, -1 behind them; 0 by default
@@ -109,10 +110,10 @@ impl Operation for Trigger {
         Ok(vec![on("agent/trigger"), on(sends)])
     }
 
-    async fn run(self, call: &Invocation<'_>) -> Result<Output, OpError> {
+    async fn run(self, call: &Invocation<'_>) -> Result<OpOutput, OpError> {
         if self.is_now() {
             let wait = quiet_time(self.wait.as_ref())?;
-            return now(call, &self.agent_id, wait).await.map(Into::into);
+            return fire_now(call, &self.agent_id, wait).await.map(Into::into);
         }
         if self.wait.is_some() || self.force.is_some() {
             return Err(OpError::Invalid(
@@ -122,13 +123,13 @@ impl Operation for Trigger {
         if self.input.is_none() {
             return Err(OpError::Invalid("expected `input`, what is sent at that time".into()));
         }
-        Ok(receipt(&set(call, &self.request(call)?).await?).into())
+        Ok(receipt(&set_timer(call, &self.request(call)?).await?).into())
     }
 }
 
 impl Trigger {
     /// Returns the given arguments by name.
-    fn said(&self) -> Map<String, Value> {
+    fn given_arguments(&self) -> Map<String, Value> {
         let mut said = json!(self);
         let all = said.as_object_mut().map(std::mem::take).unwrap_or_default();
         all.into_iter().filter(|(_, value)| !value.is_null()).collect()
@@ -137,7 +138,7 @@ impl Trigger {
     /// Whether neither an input nor a time is given.
     fn is_now(&self) -> bool {
         let is_of_now = |key: &String| ["agentId", "sessionId", "wait", "force"].contains(&key.as_str());
-        self.input.is_none() && self.said().keys().all(is_of_now)
+        self.input.is_none() && self.given_arguments().keys().all(is_of_now)
     }
 
     pub(super) fn request(self, call: &Invocation<'_>) -> Result<TimerRequest, OpError> {
@@ -146,7 +147,7 @@ impl Trigger {
             Site::Api { key } => key.clone().unwrap_or_else(ingress::fresh_id),
         };
         let asked = match &call.site {
-            Site::Api { key: Some(_) } => Some(asked(call.caller, &self.said())),
+            Site::Api { key: Some(_) } => Some(request_hash(call.caller, &self.given_arguments())),
             Site::Turn(_) | Site::Api { key: None } => None,
         };
         if let Some(name) = &self.name {
@@ -158,7 +159,7 @@ impl Trigger {
         };
         let cron = self.cron.map(Value::from);
         let keys = [("at", &self.at), ("after", &self.after), ("every", &self.every), ("cron", &cron)];
-        let schedule = schedule(call, &keys.map(|(key, named)| (key, named.as_ref())), self.timezone.as_deref())?;
+        let schedule = parse_schedule(call, &keys.map(|(key, named)| (key, named.as_ref())), self.timezone.as_deref())?;
         let kind = self.kind.unwrap_or_default();
         let said = Submission {
             input: self.input.unwrap_or_default(),
@@ -168,13 +169,13 @@ impl Trigger {
             ..Submission::default()
         };
         Ok(TimerRequest {
-            id: TimerId::of(&id),
+            id: TimerId::from_text(&id),
             name: self.name,
             origin,
             asked,
             place: None,
             kind,
-            submission: sent(call, &self.agent_id, kind, submission(call, self.context, said)?)?,
+            submission: prepare_submission(call, &self.agent_id, kind, build_submission(call, self.context, said)?)?,
             agent: self.agent_id,
             schedule,
             catch_up: self.catch_up.unwrap_or_default(),
@@ -202,7 +203,7 @@ fn quiet_time(wait: Option<&Value>) -> Result<Duration, OpError> {
 }
 
 /// Fires the agent's timers now and wakes its sessions; returns when the agent is quiet, or after `wait`.
-async fn now(call: &Invocation<'_>, agent: &AgentId, wait: Duration) -> Result<Value, OpError> {
+async fn fire_now(call: &Invocation<'_>, agent: &AgentId, wait: Duration) -> Result<Value, OpError> {
     let (venue, owner) = (call.venue, &call.caller.owner);
     if let Site::Turn(_) = &call.site {
         // The pause before a timer of a turn keeps the turn from setting the next one at once.
@@ -211,11 +212,11 @@ async fn now(call: &Invocation<'_>, agent: &AgentId, wait: Duration) -> Result<V
     let Some((record, _)) = agents::get(venue, owner, agent).await? else {
         return Err(OpError::NotFound(format!("no agent `{agent}`")));
     };
-    let fired = ingress::timers::hurry(venue, owner, agent).await?;
+    let fired = ingress::timers::fire_early(venue, owner, agent).await?;
     let woken = agents::wake(venue, owner, agent).await?;
     let deadline = venue.clock.steady() + wait;
     loop {
-        let status = agents::doing(venue, owner, (agent, record.status)).await?;
+        let status = agents::current_status(venue, owner, (agent, record.status)).await?;
         let is_quiet = status != "RUNNING" && agents::is_idle(venue, owner, agent).await?;
         if is_quiet || venue.clock.steady() >= deadline {
             return Ok(json!({"agentId": agent, "status": status, "fired": fired, "woken": woken}));
@@ -229,7 +230,7 @@ fn receipt(timer: &Timer) -> Value {
 }
 
 /// Sets a timer; in a turn only while the turn holds its lease.
-pub(super) async fn set(call: &Invocation<'_>, wanted: &TimerRequest) -> Result<Timer, OpError> {
+pub(super) async fn set_timer(call: &Invocation<'_>, wanted: &TimerRequest) -> Result<Timer, OpError> {
     if let Site::Turn(site) = &call.site {
         let mark = Checkpoint { turn: site.turn, ..Checkpoint::default() };
         if call.venue.store.checkpoint(call.venue.now(), site.lease, &mark).await? == LeaseCheck::Fenced {
@@ -240,7 +241,7 @@ pub(super) async fn set(call: &Invocation<'_>, wanted: &TimerRequest) -> Result<
 }
 
 /// Returns a hash of a request under an id of the caller, by which a repetition is recognised.
-fn asked(caller: &Caller, said: &Map<String, Value>) -> String {
+fn request_hash(caller: &Caller, said: &Map<String, Value>) -> String {
     let mut said = json!(["timer", said, caller.principal.mark()]);
     said.sort_all_objects();
     sha256_hex(said.to_string().as_bytes())
@@ -248,7 +249,12 @@ fn asked(caller: &Caller, said: &Map<String, Value>) -> String {
 
 /// Checks what a timer sends, and sets its lineage. A timer of an agent for itself has the lineage of its turn; one for
 /// another agent is a step deeper, like a request.
-fn sent(call: &Invocation<'_>, agent: &AgentId, kind: TimerKind, mut sent: Submission) -> Result<Submission, OpError> {
+fn prepare_submission(
+    call: &Invocation<'_>,
+    agent: &AgentId,
+    kind: TimerKind,
+    mut sent: Submission,
+) -> Result<Submission, OpError> {
     if !sent.priority.is_normal() && kind == TimerKind::Message {
         return Err(OpError::Invalid("`priority`: a message has none, set a timer that sends a task".into()));
     }
@@ -256,17 +262,17 @@ fn sent(call: &Invocation<'_>, agent: &AgentId, kind: TimerKind, mut sent: Submi
         let own = (site.lease.session.agent == *agent).then(|| call.caller.envelope.lineage.clone());
         match own {
             Some(own) => {
-                child::check_way(site, &own, None)?;
+                child::check_lineage(site, &own, None)?;
                 sent.envelope.lineage = own;
             }
-            None => child::check_way(site, &sent.envelope.lineage, Some(agent))?,
+            None => child::check_lineage(site, &sent.envelope.lineage, Some(agent))?,
         }
     }
     Ok(sent)
 }
 
 /// Returns the schedule of exactly one of these keys.
-fn schedule(
+fn parse_schedule(
     call: &Invocation<'_>,
     keys: &[(&str, Option<&Value>)],
     timezone: Option<&str>,
@@ -295,17 +301,17 @@ fn schedule(
     };
     match *key {
         "at" => {
-            let at = instant(named, timezone).map_err(invalid)?;
-            if now.since(at) > TIMER_GRACE {
+            let at = parse_instant(named, timezone).map_err(invalid)?;
+            if now.elapsed_since(at) > TIMER_GRACE {
                 let (at, now) = (at.rfc3339(), now.rfc3339());
                 return Err(invalid(format!("{at} has passed, it is {now}; name a time in the future")));
             }
-            within(at.since(now), Duration::ZERO)?;
+            within(at.elapsed_since(now), Duration::ZERO)?;
             Ok(Schedule::At(at.max(now.plus(once))))
         }
-        "after" => Ok(Schedule::At(now.plus(within(duration(named).map_err(invalid)?, once)?))),
+        "after" => Ok(Schedule::At(now.plus(within(parse_duration(named).map_err(invalid)?, once)?))),
         "every" => {
-            let every = within(duration(named).map_err(invalid)?, again)?;
+            let every = within(parse_duration(named).map_err(invalid)?, again)?;
             Ok(Schedule::Every { every: u64::try_from(every.as_millis()).unwrap_or(u64::MAX), start: now })
         }
         _ => {
@@ -313,7 +319,7 @@ fn schedule(
                 expression: named.as_str().unwrap_or_default().to_owned(),
                 timezone: timezone.map(str::to_owned),
             };
-            cron.times().map_err(OpError::Invalid)?;
+            cron.parse().map_err(OpError::Invalid)?;
             Ok(cron)
         }
     }
@@ -321,7 +327,7 @@ fn schedule(
 
 /// Be woken in this conversation at a time, once. It replaces the wake that is set before.
 #[derive(Deserialize, JsonSchema)]
-struct Wake {
+struct ScheduleWake {
     /// a time, such as 2026-03-29T09:00:00Z; without an offset it is in `timezone`
     #[schemars(extend("type" = ["string", "integer"]))]
     at: Option<Value>,
@@ -334,7 +340,7 @@ struct Wake {
     note: Option<String>,
 }
 
-impl Operation for Wake {
+impl Operation for ScheduleWake {
     const PATH: &'static str = "v/ops/agent/wake";
     const EFFECT: Effect = Effect::Idempotent;
 
@@ -343,12 +349,12 @@ impl Operation for Wake {
         Need::none()
     }
 
-    async fn run(self, call: &Invocation<'_>) -> Result<Output, OpError> {
-        Ok(receipt(&set(call, &self.request(call)?).await?).into())
+    async fn run(self, call: &Invocation<'_>) -> Result<OpOutput, OpError> {
+        Ok(receipt(&set_timer(call, &self.request(call)?).await?).into())
     }
 }
 
-impl Wake {
+impl ScheduleWake {
     /// Makes the timer of the session that calls.
     fn request(self, call: &Invocation<'_>) -> Result<TimerRequest, OpError> {
         let Site::Turn(site) = &call.site else {
@@ -357,7 +363,7 @@ impl Wake {
         let TurnSite { lease, turn, call: index, mandate, start, .. } = site;
         let session = &lease.session;
         Ok(TimerRequest {
-            id: TimerId::of(&format!("wake/{}", session.token())),
+            id: TimerId::from_text(&format!("wake/{}", session.token())),
             name: Some("wake".into()),
             origin: call_id(call.venue, site),
             asked: None,
@@ -370,16 +376,16 @@ impl Wake {
                 caller: Some(call.caller.name.clone()),
                 session_context: mandate.session_context.clone(),
                 context_ids: mandate.context_ids.clone(),
-                envelope: call.caller.envelope.clone().under(&call.caller.trail()),
+                envelope: call.caller.envelope.clone().with_trail(&call.caller.trail()),
                 ..Submission::default()
             },
-            schedule: schedule(
+            schedule: parse_schedule(
                 call,
                 &[("at", self.at.as_ref()), ("after", self.after.as_ref())],
                 self.timezone.as_deref(),
             )?,
-            catch_up: CatchUp::One,
-            overlap: Overlap::Queue,
+            catch_up: CatchUpPolicy::One,
+            overlap: OverlapPolicy::Queue,
         })
     }
 }
@@ -387,7 +393,7 @@ impl Wake {
 /// Timers, the next to fire first.
 #[derive(Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-struct List {
+struct ListTimers {
     /// those of one agent
     agent_id: Option<AgentId>,
     /// those that fire no more, too
@@ -399,31 +405,31 @@ struct List {
     limit: Option<usize>,
 }
 
-impl Operation for List {
+impl Operation for ListTimers {
     const PATH: &'static str = "v/ops/timer/list";
     const EFFECT: Effect = Effect::Read;
 
     fn needs(&self) -> Result<Vec<Need>, OpError> {
-        let all = || ResourcePath::all(Namespace::Agents);
+        let all = || ResourcePath::whole_namespace(Namespace::Agents);
         Need::only("crud/read", self.agent_id.as_ref().map_or_else(all, ResourcePath::agent))
     }
 
-    async fn run(self, call: &Invocation<'_>) -> Result<Output, OpError> {
+    async fn run(self, call: &Invocation<'_>) -> Result<OpOutput, OpError> {
         let (offset, limit) = (self.offset, self.limit.unwrap_or(LIST_PAGE).clamp(1, LIST_PAGE));
         let which = (self.agent_id.as_ref(), self.all);
         let page = timers::list(call.venue, &call.caller.owner, which, offset, limit).await?;
-        Ok(page.to_json(offset, Timer::shown).into())
+        Ok(page.to_json(offset, Timer::to_json).into())
     }
 }
 
 /// Cancel a timer; what it has sent goes on.
 #[derive(Deserialize, JsonSchema)]
-pub(super) struct Cancel {
+pub(super) struct CancelTimer {
     /// as `timer/list` shows it
     pub(super) timer: TimerId,
 }
 
-impl Operation for Cancel {
+impl Operation for CancelTimer {
     const PATH: &'static str = "v/ops/timer/cancel";
     const EFFECT: Effect = Effect::Idempotent;
 
@@ -432,7 +438,7 @@ impl Operation for Cancel {
         Need::none()
     }
 
-    async fn run(self, call: &Invocation<'_>) -> Result<Output, OpError> {
+    async fn run(self, call: &Invocation<'_>) -> Result<OpOutput, OpError> {
         let (owner, id) = (&call.caller.owner, self.timer);
         let missing = || OpError::NotFound(format!("no timer `{id}`; `timer/list` shows those that there are"));
         let known = timers::get(call.venue, owner, &id).await?.0.ok_or_else(missing)?;
@@ -445,6 +451,6 @@ impl Operation for Cancel {
             call.permit("agent/trigger", ResourcePath::agent(&known.agent))?;
         }
         let timer = timers::cancel(call.venue, owner, &id).await?.ok_or_else(missing)?;
-        Ok(timer.shown().into())
+        Ok(timer.to_json().into())
     }
 }

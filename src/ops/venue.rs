@@ -4,18 +4,18 @@ use crate::domain::authority::ResourcePath;
 use crate::upkeep::audit::{self, AuditError};
 use crate::upkeep::backup;
 use crate::upkeep::doctor;
-use crate::venue::operation::{Effect, Invocation, Need, OpError, Operation, Output, RegisteredOperation, operation};
+use crate::venue::operation::{Effect, Invocation, Need, OpError, OpOutput, Operation, RegisteredOperation, operation};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
 /// Returns the operations of this group.
 pub fn operations() -> Vec<RegisteredOperation> {
-    vec![operation::<Audit>(), operation::<Doctor>(), operation::<Backup>()]
+    vec![operation::<AuditVenue>(), operation::<ExamineVenue>(), operation::<BackupVenue>()]
 }
 
 /// Compare everything that was accepted, by all owners, with what has ended, is pending, or is missing.
 #[derive(Deserialize, JsonSchema)]
-struct Audit {
+struct AuditVenue {
     /// first give what was lost its place or its end
     #[serde(default)]
     repair: bool,
@@ -24,16 +24,16 @@ struct Audit {
     settle: bool,
 }
 
-impl Operation for Audit {
+impl Operation for AuditVenue {
     const PATH: &'static str = "v/ops/venue/audit";
     const EFFECT: Effect = Effect::Idempotent;
 
     fn needs(&self) -> Result<Vec<Need>, OpError> {
-        Need::only("venue/audit", ResourcePath::kept("policy"))
+        Need::only("venue/audit", ResourcePath::owner_document("policy"))
     }
 
-    async fn run(self, call: &Invocation<'_>) -> Result<Output, OpError> {
-        call.for_operators::<Self>("")?;
+    async fn run(self, call: &Invocation<'_>) -> Result<OpOutput, OpError> {
+        call.require_operator::<Self>("")?;
         let report = async {
             if self.settle {
                 audit::settle(call.venue, &call.caller.name).await?;
@@ -50,18 +50,18 @@ impl Operation for Audit {
 
 /// Say which guarantees hold with the settings of the servers, and what to change.
 #[derive(Deserialize, JsonSchema)]
-struct Doctor {}
+struct ExamineVenue {}
 
-impl Operation for Doctor {
+impl Operation for ExamineVenue {
     const PATH: &'static str = "v/ops/venue/doctor";
     const EFFECT: Effect = Effect::Read;
 
     fn needs(&self) -> Result<Vec<Need>, OpError> {
-        Need::only("venue/doctor", ResourcePath::kept("policy"))
+        Need::only("venue/doctor", ResourcePath::owner_document("policy"))
     }
 
-    async fn run(self, call: &Invocation<'_>) -> Result<Output, OpError> {
-        call.for_operators::<Self>("")?;
+    async fn run(self, call: &Invocation<'_>) -> Result<OpOutput, OpError> {
+        call.require_operator::<Self>("")?;
         let found = doctor::examine(call.venue).await;
         Ok(found.map_err(|error| OpError::Failed(error.to_string()))?.to_json().into())
     }
@@ -70,21 +70,21 @@ impl Operation for Doctor {
 /// Copy the whole store, as it stands at one moment, while work goes on: into a folder of this name below `backups` in
 /// the store's own. A store on servers is copied by their own tools.
 #[derive(Deserialize, JsonSchema)]
-struct Backup {
+struct BackupVenue {
     /// letters, digits, `.`, `_` and `-`
     name: String,
 }
 
-impl Operation for Backup {
+impl Operation for BackupVenue {
     const PATH: &'static str = "v/ops/venue/backup";
     const EFFECT: Effect = Effect::Once;
 
     fn needs(&self) -> Result<Vec<Need>, OpError> {
-        Need::only("venue/backup", ResourcePath::kept("policy"))
+        Need::only("venue/backup", ResourcePath::owner_document("policy"))
     }
 
-    async fn run(self, call: &Invocation<'_>) -> Result<Output, OpError> {
-        call.for_operators::<Self>("")?;
+    async fn run(self, call: &Invocation<'_>) -> Result<OpOutput, OpError> {
+        call.require_operator::<Self>("")?;
         Ok(backup::make(call.venue, &self.name).await?.into())
     }
 }

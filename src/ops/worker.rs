@@ -1,8 +1,8 @@
 //! `v/ops/worker/*`: list workers, and order some to drain.
 
 use crate::domain::authority::ResourcePath;
-use crate::domain::roll::Whom;
-use crate::venue::operation::{Effect, Invocation, Need, OpError, Operation, Output, RegisteredOperation, operation};
+use crate::domain::roll::DrainTarget;
+use crate::venue::operation::{Effect, Invocation, Need, OpError, OpOutput, Operation, RegisteredOperation, operation};
 use crate::venue::roll;
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -10,30 +10,30 @@ use serde_json::json;
 
 /// Returns the operations of this group.
 pub fn operations() -> Vec<RegisteredOperation> {
-    vec![operation::<List>(), operation::<Drain>()]
+    vec![operation::<ListWorkers>(), operation::<DrainWorkers>()]
 }
 
 /// Workers of the venue: what each says of itself, and whether it was told to leave.
 #[derive(Deserialize, JsonSchema)]
-struct List {}
+struct ListWorkers {}
 
-impl Operation for List {
+impl Operation for ListWorkers {
     const PATH: &'static str = "v/ops/worker/list";
     const EFFECT: Effect = Effect::Read;
 
     fn needs(&self) -> Result<Vec<Need>, OpError> {
-        Need::only("worker/list", ResourcePath::kept("policy"))
+        Need::only("worker/list", ResourcePath::owner_document("policy"))
     }
 
-    async fn run(self, call: &Invocation<'_>) -> Result<Output, OpError> {
-        call.for_operators::<Self>("")?;
-        Ok(roll::list(call.venue).await?.into())
+    async fn run(self, call: &Invocation<'_>) -> Result<OpOutput, OpError> {
+        call.require_operator::<Self>("")?;
+        Ok(roll::workers_json(call.venue).await?.into())
     }
 }
 
 /// Tell workers to leave, as SIGTERM does: they take nothing new, end or hand back what they have, and end.
 #[derive(Deserialize, JsonSchema)]
-struct Drain {
+struct DrainWorkers {
     /// their names
     #[serde(default)]
     workers: Vec<String>,
@@ -41,17 +41,17 @@ struct Drain {
     host: Option<String>,
 }
 
-impl Operation for Drain {
+impl Operation for DrainWorkers {
     const PATH: &'static str = "v/ops/worker/drain";
     const EFFECT: Effect = Effect::Idempotent;
 
     fn needs(&self) -> Result<Vec<Need>, OpError> {
-        Need::only("worker/drain", ResourcePath::kept("policy"))
+        Need::only("worker/drain", ResourcePath::owner_document("policy"))
     }
 
-    async fn run(self, call: &Invocation<'_>) -> Result<Output, OpError> {
-        call.for_operators::<Self>("")?;
-        let whom = Whom { names: self.workers, host: self.host };
+    async fn run(self, call: &Invocation<'_>) -> Result<OpOutput, OpError> {
+        call.require_operator::<Self>("")?;
+        let whom = DrainTarget { names: self.workers, host: self.host };
         let told = roll::drain(call.venue, &whom, &call.caller.name).await?;
         // A local worker ends this process, so that a caller who waits for the end must ask elsewhere.
         let here = call.venue.local.name().filter(|name| told.contains(name));

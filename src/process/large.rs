@@ -26,7 +26,7 @@ impl HandledBytes {
     }
 
     /// Whether the request is large.
-    pub fn are_large(&self) -> bool {
+    pub fn is_large(&self) -> bool {
         self.0.load(Ordering::Relaxed) >= LARGE_BYTES
     }
 
@@ -66,14 +66,14 @@ mod tests {
     fn a_request_pauses_once_when_it_becomes_large() {
         let handled = HandledBytes::new(0);
         let note = |bytes| handled.count(|| note_large(bytes).now_or_never());
-        assert_eq!((note(LARGE_BYTES - 1), handled.are_large()), (Some(()), false));
+        assert_eq!((note(LARGE_BYTES - 1), handled.is_large()), (Some(()), false));
         let mut pausing = Box::pin(note_large(1));
         assert_eq!(handled.count(|| (&mut pausing).now_or_never()), None, "it may be put aside now");
-        assert!(handled.are_large());
+        assert!(handled.is_large());
         assert_eq!(handled.count(|| (&mut pausing).now_or_never()), Some(()));
         assert_eq!(note(LARGE_BYTES), Some(()), "it was put aside already");
         assert_eq!(note_large(LARGE_BYTES).now_or_never(), Some(()), "nobody runs it apart");
-        assert!(HandledBytes::new(LARGE_BYTES).are_large());
+        assert!(HandledBytes::new(LARGE_BYTES).is_large());
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 1)]

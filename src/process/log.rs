@@ -54,7 +54,7 @@ fn write_field(writer: &mut Writer<'_>, field: &Field, value: &dyn Debug) -> fmt
 
 /// Escapes characters that end the line, control a terminal or hide text.
 fn one_line(text: &str) -> String {
-    let text = shortened(text);
+    let text = shorten(text);
     let is_odd = |c: char| c.is_control() || is_unseen(c) || matches!(c, '\u{2028}' | '\u{2029}');
     let mut line = String::with_capacity(text.len());
     for c in text.chars() {
@@ -63,7 +63,7 @@ fn one_line(text: &str) -> String {
     line
 }
 
-fn shortened(text: &str) -> String {
+fn shorten(text: &str) -> String {
     match text.char_indices().nth(FIELD_CHARS) {
         Some((end, _)) => format!("{}…", &text[..end]),
         None => text.to_owned(),
@@ -117,11 +117,11 @@ impl Visit for JsonLine {
     }
 
     fn record_str(&mut self, field: &Field, value: &str) {
-        self.set(field, shortened(value).into());
+        self.set(field, shorten(value).into());
     }
 
     fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
-        self.set(field, shortened(&format!("{value:?}")).into());
+        self.set(field, shorten(&format!("{value:?}")).into());
     }
 }
 

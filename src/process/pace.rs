@@ -27,7 +27,7 @@ impl Pace {
         let now = clock.steady();
         let pause = self.pause(now.saturating_sub(began));
         if !pause.is_zero() {
-            clock.until(now + pause).await;
+            clock.wait_until(now + pause).await;
         }
     }
 

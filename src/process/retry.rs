@@ -36,8 +36,8 @@ impl RetryPolicy {
     pub const JITTER: u32 = 50;
 
     /// Returns the waits of one operation, in order.
-    pub fn waits(self) -> Waits {
-        Waits(
+    pub fn wait_times(self) -> RetryWaits {
+        RetryWaits(
             ExponentialBackoffBuilder::new()
                 .with_initial_interval(self.first)
                 .with_multiplier(2.0)
@@ -51,7 +51,7 @@ impl RetryPolicy {
 
 /// The waits of one operation, with jitter.
 #[derive(Debug)]
-pub struct Waits(ExponentialBackoff<Timers>);
+pub struct RetryWaits(ExponentialBackoff<Timers>);
 
 /// The time by which the waits are counted, that of tokio's timers.
 #[derive(Debug, Default)]
@@ -63,7 +63,7 @@ impl Clock for Timers {
     }
 }
 
-impl Waits {
+impl RetryWaits {
     /// Returns the next wait; `None` when the total time is used up.
     pub fn next_wait(&mut self) -> Option<Duration> {
         self.0.next_backoff()
@@ -76,7 +76,7 @@ pub struct LogPace(Option<Instant>);
 
 impl LogPace {
     /// Whether the failure is logged now; if so, not within the next ten seconds.
-    pub fn is_due(&mut self) -> bool {
+    pub fn claim_due(&mut self) -> bool {
         let due = self.0.is_none_or(|at| at.elapsed() >= LOG_EVERY);
         if due {
             self.0 = Some(Instant::now());
@@ -111,7 +111,7 @@ where
     E: Display,
     F: Future<Output = Result<T, AttemptFailure<E>>>,
 {
-    let mut waits = policy.waits();
+    let mut waits = policy.wait_times();
     let start = Instant::now();
     let (mut pace, mut logged) = (LogPace::default(), false);
     loop {
@@ -125,7 +125,7 @@ where
             Err(AttemptFailure::Permanent(error)) => return Err(error),
             Err(AttemptFailure::Transient(error)) => error,
         };
-        if pace.is_due() {
+        if pace.claim_due() {
             tracing::warn!("waiting for {what}: {error}");
             logged = true;
         }
@@ -176,16 +176,16 @@ mod tests {
     #[test]
     fn a_failure_that_comes_again_at_once_is_logged_once() {
         let mut pace = LogPace::default();
-        assert_eq!([pace.is_due(), pace.is_due(), pace.is_due()], [true, false, false]);
+        assert_eq!([pace.claim_due(), pace.claim_due(), pace.claim_due()], [true, false, false]);
         let mut later = LogPace(Instant::now().checked_sub(LOG_EVERY));
-        assert!(later.is_due() && !later.is_due());
+        assert!(later.claim_due() && !later.claim_due());
     }
 
     #[test]
     fn waits_grow_to_the_maximum_and_differ_by_chance() {
         let policy = RetryPolicy { max: Duration::from_secs(1), ..RetryPolicy::CONNECT };
         let waits = || {
-            let mut waits = policy.waits();
+            let mut waits = policy.wait_times();
             (0..12).filter_map(|_| waits.next_wait()).collect::<Vec<_>>()
         };
         let (one, other) = (waits(), waits());

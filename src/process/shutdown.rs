@@ -31,9 +31,9 @@ const LONGEST_PAUSE: Duration = Duration::from_mins(1);
 
 /// Tokens of the stages and the tasks that they end. Clones are the same shutdown.
 #[derive(Clone)]
-pub struct Shutdown(Arc<Inner>);
+pub struct Shutdown(Arc<ShutdownState>);
 
-struct Inner {
+struct ShutdownState {
     stop: CancellationToken,
     cancel: CancellationToken,
     end: CancellationToken,
@@ -46,7 +46,7 @@ struct Inner {
 
 /// How a task ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Ended {
+enum TaskEnd {
     /// The task ended by itself, or the shutdown dropped it.
     ByItself,
     Panicked,
@@ -64,7 +64,7 @@ pub struct ShutdownReport {
 impl Shutdown {
     /// Returns a shutdown in no stage. Panics of tasks are counted in `metrics`.
     pub fn new(metrics: Arc<Metrics>) -> Self {
-        Self(Arc::new(Inner {
+        Self(Arc::new(ShutdownState {
             stop: CancellationToken::new(),
             cancel: CancellationToken::new(),
             end: CancellationToken::new(),
@@ -77,17 +77,17 @@ impl Shutdown {
     }
 
     /// Returns the token of the stage in which no more work is taken; child tokens and `select!` arms may use it.
-    pub fn stopping(&self) -> &CancellationToken {
+    pub fn stop_token(&self) -> &CancellationToken {
         &self.0.stop
     }
 
     /// Returns the token of the stage in which turns end, without a commit if necessary.
-    pub fn cancelling(&self) -> &CancellationToken {
+    pub fn cancel_token(&self) -> &CancellationToken {
         &self.0.cancel
     }
 
     /// Returns the token of the stage in which no turn runs: publish what is left and end.
-    pub fn ending(&self) -> &CancellationToken {
+    pub fn end_token(&self) -> &CancellationToken {
         &self.0.end
     }
 
@@ -97,21 +97,21 @@ impl Shutdown {
     }
 
     /// Returns a future that resolves when the first stage has begun.
-    pub fn triggered(&self) -> WaitForCancellationFuture<'_> {
+    pub fn wait_triggered(&self) -> WaitForCancellationFuture<'_> {
         self.0.stop.cancelled()
     }
 
     /// Starts the task of a turn: the shutdown waits for its commit.
     pub fn spawn_turn(&self, name: &str, task: impl Future<Output = ()> + Send + 'static) {
-        self.0.turns.spawn(self.guarded(name.to_owned(), task));
+        self.0.turns.spawn(self.guard(name.to_owned(), task));
     }
 
     /// Starts a task that runs until a stage ends it, such as a server. The process is useless without it: a panic
     /// begins the shutdown, so that a supervisor starts another process.
     pub fn spawn_service(&self, name: &str, task: impl Future<Output = ()> + Send + 'static) {
-        let (shutdown, name, task) = (self.clone(), name.to_owned(), self.guarded(name.to_owned(), task));
+        let (shutdown, name, task) = (self.clone(), name.to_owned(), self.guard(name.to_owned(), task));
         self.0.services.spawn(async move {
-            if task.await == Ended::Panicked && !shutdown.0.stop.is_cancelled() {
+            if task.await == TaskEnd::Panicked && !shutdown.0.stop.is_cancelled() {
                 tracing::error!("without its task `{name}` this process is no use; it stops");
                 shutdown.trigger();
             }
@@ -126,7 +126,7 @@ impl Shutdown {
         let shutdown = self.clone();
         self.0.services.spawn(async move {
             let (mut pause, mut begun) = (PAUSE, Instant::now());
-            while shutdown.guarded(name.to_owned(), make()).await == Ended::Panicked {
+            while shutdown.guard(name.to_owned(), make()).await == TaskEnd::Panicked {
                 if begun.elapsed() > LONGEST_PAUSE {
                     pause = PAUSE;
                 }
@@ -145,7 +145,7 @@ impl Shutdown {
     }
 
     /// Wraps a task so that a panic is logged and counted when it happens.
-    fn guarded<F>(&self, name: String, task: F) -> impl Future<Output = Ended> + Send + 'static + use<F>
+    fn guard<F>(&self, name: String, task: F) -> impl Future<Output = TaskEnd> + Send + 'static + use<F>
     where
         F: Future<Output = ()> + Send + 'static,
     {
@@ -154,11 +154,11 @@ impl Shutdown {
         // Boxed: each adapter around a future has room for it twice, as its argument and as what it polls.
         let task = AssertUnwindSafe(Box::pin(task)).catch_unwind();
         async move {
-            let Some(Err(panic)) = abort.run_until_cancelled(task).await else { return Ended::ByItself };
+            let Some(Err(panic)) = abort.run_until_cancelled(task).await else { return TaskEnd::ByItself };
             inner.panics.fetch_add(1, Ordering::Relaxed);
             inner.metrics.task_panics.inc();
             tracing::error!("task `{name}` panicked: {}", panic_text(&*panic));
-            Ended::Panicked
+            TaskEnd::Panicked
         }
     }
 
@@ -186,9 +186,9 @@ impl Shutdown {
 
     /// Waits for the trigger, then goes through the stages within `grace`.
     pub async fn run(&self, grace: Duration) -> ShutdownReport {
-        self.triggered().await;
+        self.wait_triggered().await;
         let start = Instant::now();
-        let Inner { cancel, end, abort, turns, services, .. } = &*self.0;
+        let ShutdownState { cancel, end, abort, turns, services, .. } = &*self.0;
         turns.close();
         services.close();
         if !turns.is_empty() {
@@ -246,7 +246,7 @@ mod tests {
         let (took, committed, relayed) = (note("stopped taking"), note("committed"), note("relayed"));
         let s = shutdown.clone();
         shutdown.spawn_service("receiver", async move {
-            s.stopping().cancelled().await;
+            s.stop_token().cancelled().await;
             took();
         });
         shutdown.spawn_turn("turn", async move {
@@ -255,7 +255,7 @@ mod tests {
         });
         let s = shutdown.clone();
         shutdown.spawn_service("relay", async move {
-            s.ending().cancelled().await;
+            s.end_token().cancelled().await;
             relayed();
         });
         shutdown.trigger();
@@ -267,7 +267,7 @@ mod tests {
     async fn a_long_turn_is_cancelled_and_a_deaf_one_is_aborted() {
         let shutdown = new();
         let s = shutdown.clone();
-        shutdown.spawn_turn("obedient", async move { s.cancelling().cancelled().await });
+        shutdown.spawn_turn("obedient", async move { s.cancel_token().cancelled().await });
         shutdown.spawn_turn("deaf", std::future::pending());
         shutdown.trigger();
         assert_eq!(shutdown.run(Duration::from_millis(200)).await, ShutdownReport { aborted: 1, panics: 0 });
@@ -285,7 +285,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn rounds_that_panic_go_on_and_a_service_that_does_ends_the_process() {
         let (shutdown, begun) = (new(), Arc::new(AtomicU64::new(0)));
-        let (times, ending) = (Arc::clone(&begun), shutdown.ending().clone());
+        let (times, ending) = (Arc::clone(&begun), shutdown.end_token().clone());
         shutdown.spawn_rounds("rounds", move || {
             let (time, ending) = (times.fetch_add(1, Ordering::Relaxed), ending.clone());
             async move {
@@ -294,7 +294,7 @@ mod tests {
             }
         });
         tokio::time::sleep(Duration::from_secs(10)).await;
-        assert_eq!((begun.load(Ordering::Relaxed), shutdown.stopping().is_cancelled()), (3, false));
+        assert_eq!((begun.load(Ordering::Relaxed), shutdown.stop_token().is_cancelled()), (3, false));
         shutdown.spawn_service("service", async { panic!("on purpose") });
         assert_eq!(shutdown.run(Duration::from_secs(5)).await, ShutdownReport { aborted: 0, panics: 3 });
     }

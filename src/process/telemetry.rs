@@ -180,33 +180,33 @@ impl Metrics {
 
     /// Counts an event: `kind` task, message, result, cancel or wake; `outcome` new, duplicate, conflict, refused or
     /// error.
-    pub fn admitted(&self, kind: &'static str, outcome: &'static str) {
+    pub fn count_admitted(&self, kind: &'static str, outcome: &'static str) {
         self.events_admitted.get_or_create(&[("kind", kind), ("outcome", outcome)]).inc();
     }
 
     /// Sets the seconds that this machine's clock is ahead of the one of the `store` or the `queue`.
-    pub fn clock_ahead(&self, of: &'static str, seconds: f64) {
+    pub fn set_clock_ahead(&self, of: &'static str, seconds: f64) {
         self.clock_ahead_seconds.get_or_create(&[("of", of)]).set(seconds);
     }
 
     /// Counts a slot as busy until the returned guard is dropped.
-    pub fn slot_taken(&self) -> SlotTaken {
+    pub fn mark_slot_busy(&self) -> BusySlot {
         self.slots_busy.inc();
-        SlotTaken(self.slots_busy.clone())
+        BusySlot(self.slots_busy.clone())
     }
 
     /// Counts a model call: `outcome` ok, transient, permanent or cancelled.
-    pub fn model_call(&self, outcome: &'static str) {
+    pub fn count_model_call(&self, outcome: &'static str) {
         self.model_calls.get_or_create(&[("outcome", outcome)]).inc();
     }
 
     /// Counts a tool call: `outcome` ok, error, denied, started or unknown.
-    pub fn tool_call(&self, outcome: &'static str) {
+    pub fn count_tool_call(&self, outcome: &'static str) {
         self.tool_calls.get_or_create(&[("outcome", outcome)]).inc();
     }
 
     /// Counts a call with an unknown outcome: `of` a turn (`call`) or of an invocation (`operation`).
-    pub fn outcome_unknown(&self, of: &'static str) {
+    pub fn count_unknown_outcome(&self, of: &'static str) {
         self.outcomes_unknown.get_or_create(&[("of", of)]).inc();
     }
 
@@ -221,9 +221,9 @@ impl Metrics {
 /// A slot that is counted as busy until it is dropped.
 #[derive(Debug)]
 #[must_use]
-pub struct SlotTaken(Gauge);
+pub struct BusySlot(Gauge);
 
-impl Drop for SlotTaken {
+impl Drop for BusySlot {
     fn drop(&mut self) {
         self.0.dec();
     }
@@ -236,11 +236,11 @@ mod tests {
     #[test]
     fn what_was_counted_is_in_the_text() {
         let metrics = Metrics::new();
-        metrics.admitted("task", "new");
-        metrics.admitted("task", "new");
-        metrics.tool_call("error");
+        metrics.count_admitted("task", "new");
+        metrics.count_admitted("task", "new");
+        metrics.count_tool_call("error");
         metrics.sweeps.inc();
-        let (_one, other) = (metrics.slot_taken(), metrics.slot_taken());
+        let (_one, other) = (metrics.mark_slot_busy(), metrics.mark_slot_busy());
         drop(other);
         metrics.commit_seconds.observe(0.003);
         let text = metrics.encode();

@@ -9,9 +9,9 @@ pub struct Amend {
     /// Turns that the session had when it was read.
     pub version: u64,
     /// Session state when it was read.
-    pub was: Option<Bytes>,
+    pub expected_state: Option<Bytes>,
     /// The change to make.
-    pub then: Amendment,
+    pub amendment: Amendment,
     /// Documents that are written with it; of their conditions only those of checks count: where one doesn't hold, the
     /// session counts as changed.
     pub writes: Vec<DocWrite>,
@@ -23,7 +23,7 @@ pub enum Amendment {
     /// The new session state; a session without a turn has none, and is refused as changed.
     State(Bytes),
     /// The session is removed with its mailbox, if no more than these events were ever appended.
-    Gone {
+    Remove {
         /// Events ever appended when it was read.
         arrivals: u64,
     },
@@ -31,11 +31,11 @@ pub enum Amendment {
 
 /// The answer of [`super::Store::amend`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Amended {
+pub enum AmendOutcome {
     /// All was changed.
     Done,
     /// Nothing was changed: a worker holds the session, or let its lease lapse unreleased.
     Held,
     /// Nothing was changed: the session differs from what the caller read.
-    Stirred,
+    Changed,
 }

@@ -39,7 +39,7 @@ pub enum FaultPlan {
 }
 
 impl FaultPlan {
-    fn fails(self, call: u64, method: &str, has_failed: bool) -> Option<FaultAt> {
+    fn fault_for(self, call: u64, method: &str, has_failed: bool) -> Option<FaultAt> {
         match self {
             Self::EachOf(each) => (method == each).then_some(FaultAt::Before),
             Self::FromMethod(first) => (has_failed || method == first).then_some(FaultAt::Before),
@@ -53,7 +53,7 @@ impl FaultPlan {
 
 /// A mutating call that failed on purpose.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Hit {
+pub struct InjectedFault {
     /// Number of the call, counted from 1.
     pub call: u64,
     /// Name of the method.
@@ -62,31 +62,31 @@ pub struct Hit {
     pub at: FaultAt,
 }
 
-struct State {
+struct FaultState {
     plan: FaultPlan,
     calls: Vec<&'static str>,
-    hits: Vec<Hit>,
+    hits: Vec<InjectedFault>,
 }
 
 /// Passes calls to another store and fails some of them; reads always pass.
 pub struct FaultyStore {
     inner: Arc<dyn Store>,
-    state: Mutex<State>,
+    state: Mutex<FaultState>,
 }
 
 impl FaultyStore {
     /// Returns a store that fails calls of `inner` as planned.
     pub fn new(inner: Arc<dyn Store>, plan: FaultPlan) -> Arc<Self> {
-        Arc::new(Self { inner, state: Mutex::new(State { plan, calls: Vec::new(), hits: Vec::new() }) })
+        Arc::new(Self { inner, state: Mutex::new(FaultState { plan, calls: Vec::new(), hits: Vec::new() }) })
     }
 
     /// Replaces the plan; counting starts again.
-    pub fn plan(&self, plan: FaultPlan) {
-        *self.state.lock() = State { plan, calls: Vec::new(), hits: Vec::new() };
+    pub fn set_plan(&self, plan: FaultPlan) {
+        *self.state.lock() = FaultState { plan, calls: Vec::new(), hits: Vec::new() };
     }
 
     /// Returns the number of mutating calls, failed ones included.
-    pub fn count(&self) -> u64 {
+    pub fn count_calls(&self) -> u64 {
         self.state.lock().calls.len() as u64
     }
 
@@ -96,7 +96,7 @@ impl FaultyStore {
     }
 
     /// Returns the calls that failed on purpose.
-    pub fn hits(&self) -> Vec<Hit> {
+    pub fn injected_faults(&self) -> Vec<InjectedFault> {
         self.state.lock().hits.clone()
     }
 }
@@ -118,8 +118,8 @@ impl Layer for FaultyStore {
             let mut state = self.state.lock();
             state.calls.push(method);
             let nth = state.calls.len() as u64;
-            let fails = state.plan.fails(nth, method, !state.hits.is_empty());
-            state.hits.extend(fails.map(|at| Hit { call: nth, method, at }));
+            let fails = state.plan.fault_for(nth, method, !state.hits.is_empty());
+            state.hits.extend(fails.map(|at| InjectedFault { call: nth, method, at }));
             fails
         };
         let lost = |reason: &str| {

@@ -33,7 +33,7 @@ impl Fill {
     }
 
     /// Refuses new work with [`StoreError::Full`] if the store is tight.
-    pub fn admits(self, store: &str) -> Result<(), StoreError> {
+    pub fn check_room(self, store: &str) -> Result<(), StoreError> {
         if !self.is_tight() {
             return Ok(());
         }
@@ -63,7 +63,7 @@ pub struct FillLevel {
 impl FillLevel {
     /// Returns the level measured less than `STORE_LOOK` ago, or measures it by `look`. Callers don't wait for each
     /// other: the first that finds the level too old measures, and the others get the old one meanwhile.
-    pub async fn of(&self, now: Duration, store: &str, look: impl Future<Output = Fill>) -> Fill {
+    pub async fn measure(&self, now: Duration, store: &str, look: impl Future<Output = Fill>) -> Fill {
         let before = {
             let mut last = self.last.lock();
             match *last {
@@ -105,9 +105,9 @@ mod tests {
         ] {
             let fill = Fill { used, limit };
             assert_eq!((fill.percent(), fill.is_tight()), (percent, tight), "{fill:?}");
-            assert_eq!(fill.admits("s").is_err(), tight);
+            assert_eq!(fill.check_room("s").is_err(), tight);
         }
-        let error = Fill { used: 85, limit: Some(100) }.admits("redis://h").unwrap_err().to_string();
+        let error = Fill { used: 85, limit: Some(100) }.check_room("redis://h").unwrap_err().to_string();
         assert!(error.contains("85 % of 100 bytes") && error.contains("from 80 %"), "{error}");
     }
 
@@ -116,7 +116,7 @@ mod tests {
         let level = FillLevel::default();
         let fill = |used| Fill { used, limit: Some(100) };
         for (looks, said, expected) in [(0, 1, 1), (0, 2, 1), (1, 90, 90), (1, 4, 90), (2, 3, 3)] {
-            assert_eq!(level.of(STORE_LOOK * looks, "s", async { fill(said) }).await, fill(expected));
+            assert_eq!(level.measure(STORE_LOOK * looks, "s", async { fill(said) }).await, fill(expected));
         }
     }
 }

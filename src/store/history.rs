@@ -18,10 +18,10 @@ pub trait HistoryCheck: Send + Sync + 'static {
 
 /// The histories seen so far; empty at first.
 #[derive(Debug, Default)]
-pub struct KnownHistory(Mutex<Known>);
+pub struct KnownHistory(Mutex<SeenHistories>);
 
 #[derive(Debug, Default)]
-struct Known {
+struct SeenHistories {
     names: HashSet<String>,
     /// Servers that answered when a name was last new.
     servers: usize,
@@ -40,7 +40,7 @@ impl KnownHistory {
     }
 
     /// Adds `names` to the known ones.
-    pub fn know(&self, names: Vec<String>) {
+    pub fn note_names(&self, names: Vec<String>) {
         let mut known = self.0.lock();
         if known.names.len() > NAMES {
             known.names.clear();
@@ -71,7 +71,7 @@ mod tests {
         ] {
             let names: Vec<_> = names.iter().map(ToString::to_string).collect();
             assert_eq!(known.is_whole(&names), is_whole, "{names:?}");
-            known.know(names);
+            known.note_names(names);
         }
     }
 
@@ -90,7 +90,7 @@ mod tests {
         ] {
             let names: Vec<_> = names.iter().map(ToString::to_string).collect();
             assert_eq!(known.is_another(&names), is_another, "{names:?}");
-            known.know(names);
+            known.note_names(names);
         }
     }
 }

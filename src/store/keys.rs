@@ -91,11 +91,11 @@ mod spend;
 pub use claims::{MARKER, agent_claim, session_claim};
 pub use history::*;
 pub use marks::*;
-pub use parts::{PARTS, PARTS_LOOKED, part, part_of, parts, parts_looked, period_looked, period_of_part};
-pub use reads::{READS, outside_copy, reads, reads_of, session_reads};
+pub use parts::{PART_SCANS, PARTS, part, part_name, part_scan, parts, period_of_part, period_of_scan};
+pub use reads::{READS, agent_reads, outside_copy, reads, session_reads};
 pub use spend::{
-    MODEL_BOOKS, OWNER_BOOKS, SESSION_DAYS, account, is_spending, job_spend, keeps_work_going, model_book, owner_book,
-    rate, session_book, session_day, session_days, session_of_day, session_wait, user_book,
+    MODEL_CAPS, OWNER_CAPS, SESSION_DAYS, account, is_needed_by_work, is_spending, job_spend, model_cap, owner_cap,
+    rate, session_cap, session_day, session_days, session_of_day, session_wait, user_cap,
 };
 
 /// Key of an owner's policy.
@@ -195,7 +195,7 @@ pub fn secret(name: &SecretName) -> String {
 
 /// Returns the name in the key of a secret.
 pub fn secret_name(key: &str) -> Option<SecretName> {
-    SecretName::of_path(key).ok()
+    SecretName::from_path(key).ok()
 }
 
 /// Prefix of asset records.
@@ -270,7 +270,7 @@ pub fn job_of_due(prefix: &str, key: &str) -> Option<(Millis, JobId)> {
 }
 
 /// Returns the key of an invoked operation that has not ended.
-pub fn invoked(job: &JobId) -> String {
+pub fn invocation(job: &JobId) -> String {
     format!("i/{job}")
 }
 
@@ -455,7 +455,7 @@ mod tests {
             assert_eq!(timeline_turn(&key.agent, &entry), Some((key.session.token().as_ref(), turn(key, 7))));
         }
         assert_eq!(agent_gate(&key.agent), "g/a%2Eb/gate");
-        let asset_id = AssetId::of(b"");
+        let asset_id = AssetId::of_content(b"");
         assert_eq!(asset(&asset_id), "a/e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
         assert_eq!(asset_chunk(&asset_id, 7), format!("a.c/{asset_id}/0007"));
         assert_eq!(job_status(&job), format!("j/{job}/s"));
@@ -476,7 +476,7 @@ mod tests {
         assert_eq!(outbound(&job), format!("q/{job}"));
         assert_eq!(outbound_due(Millis(5), &job), format!("q.due/0000000000000005-{job}"));
         assert_eq!(job_of_due(OUTBOUND_DUE, &outbound_due(Millis(5), &job)), Some((Millis(5), job.clone())));
-        assert_eq!(invoked(&job), format!("i/{job}"));
+        assert_eq!(invocation(&job), format!("i/{job}"));
         assert_eq!(invoked_due(Millis(5), &job), format!("i.due/0000000000000005-{job}"));
         assert_eq!(job_of_due(INVOKED_DUE, &invoked_due(Millis(5), &job)), Some((Millis(5), job.clone())));
         assert_eq!(stray(Millis(5), 7), "stray/0000000000000005-00000000000000000007");

@@ -1,6 +1,6 @@
 //! The size of what a read returns: a request that reads much is run on its own.
 
-use super::{Doc, DocKey, Page, SessionFacts};
+use super::{Doc, DocKey, DocPage, SessionFacts};
 use crate::process::large::note_large;
 
 /// An answer of a read that has a size.
@@ -21,7 +21,7 @@ impl ReadAnswer for Vec<(DocKey, Doc)> {
     }
 }
 
-impl ReadAnswer for Page {
+impl ReadAnswer for DocPage {
     fn value_bytes(&self) -> usize {
         self.docs.value_bytes()
     }

@@ -39,9 +39,9 @@ mod types;
 mod usage;
 
 use crate::domain::bounds::OversizedDocument;
-use crate::domain::decode::stored;
+use crate::domain::decode::read_stored;
 use crate::domain::ids::{AgentId, JobId, Owner, SessionKey};
-use crate::domain::quota::{Over, Quota, QuotaUsage};
+use crate::domain::quota::{Quota, QuotaExceeded, QuotaUsage};
 use crate::domain::time::Millis;
 use crate::process::retry::AttemptFailure;
 use async_trait::async_trait;
@@ -49,7 +49,7 @@ use layer::seam;
 use std::time::Duration;
 
 pub use crate::domain::event::EventKind;
-pub use crate::domain::lease::After;
+pub use crate::domain::lease::LeaseUse;
 pub use amend::*;
 pub use docs::*;
 pub use fill::{Fill, FillLevel};
@@ -57,7 +57,7 @@ pub use forget::*;
 pub use history::{HistoryCheck, KnownHistory};
 pub use layer::{Repeat, StoreMethod};
 pub use outside::*;
-pub use swept::{DueOwners, Swept};
+pub use swept::{DueOwners, SweepResult};
 pub use types::*;
 pub use usage::*;
 
@@ -83,7 +83,7 @@ pub enum StoreError {
     },
     /// The owner's quota has no room for the write; it was not applied, and a second call won't help.
     #[error("{0}")]
-    Over(Over),
+    Over(QuotaExceeded),
     /// A document that protects an owner, such as its policy, is over the size limit; the call was not applied, and a
     /// second one won't help.
     #[error("{0}")]
@@ -119,7 +119,7 @@ impl From<StoreError> for AttemptFailure<StoreError> {
 
 /// Decodes the document at `key`; [`StoreError::Corrupt`] names the key.
 pub fn decode<T: serde::de::DeserializeOwned>(key: &str, bytes: &[u8]) -> Result<T, StoreError> {
-    stored(bytes).map_err(|error| corrupt(key, &error))
+    read_stored(bytes).map_err(|error| corrupt(key, &error))
 }
 
 /// Returns the error for a document at `key` that can't be decoded.
@@ -129,7 +129,7 @@ pub(crate) fn corrupt(key: &str, error: &impl std::fmt::Display) -> StoreError {
 
 seam! {
 /// Every durable step of an event's path.
-pub trait Store: DocumentStore + Accounts + Inspect {
+pub trait Store: DocumentStore + Accounts + StoreInspection {
     /// Admits an event into its session's mailbox, once per (owner, event id), and tries to acquire the lease.
     ///
     /// After it the event is durable, its job is `PENDING` and the session is due within 5 s. After a crash
@@ -143,7 +143,7 @@ pub trait Store: DocumentStore + Accounts + Inspect {
     /// a new time to live, everything else as it is stored, and no crash counted. The same holds for a lapsed lease
     /// that was neither released nor acquired by another worker.
     #[repeat(Idempotent)]
-    async fn admit(&self, now: Millis, request: &Admit) -> Result<Admitted, StoreError>;
+    async fn admit(&self, now: Millis, request: &Admit) -> Result<AdmissionOutcome, StoreError>;
 
     /// Extends a lease. After a crash before it the lease lapses, and another worker continues.
     #[repeat(Idempotent)]
@@ -162,7 +162,7 @@ pub trait Store: DocumentStore + Accounts + Inspect {
     /// and the holder or a sweep publishes the outbox. A release also wakes sessions that wait for the slot.
     /// A second call by the holder returns `Done` without the wakes of the first.
     #[repeat(Idempotent)]
-    async fn commit(&self, now: Millis, lease: &Lease, commit: &Commit) -> Result<Committed, StoreError>;
+    async fn commit(&self, now: Millis, lease: &Lease, commit: &Commit) -> Result<CommitOutcome, StoreError>;
 
     /// Releases a lease without a commit (idle, parked, backing off, shutting down), and wakes sessions that wait for
     /// the slot.
@@ -173,12 +173,12 @@ pub trait Store: DocumentStore + Accounts + Inspect {
     /// `Fenced` takes back the crash that the lapse of this lease counted, if that is the last one counted: a holder
     /// that calls has not crashed.
     #[repeat(Idempotent)]
-    async fn release(&self, now: Millis, lease: &Lease, then: After) -> Result<Released, StoreError>;
+    async fn release(&self, now: Millis, lease: &Lease, then: LeaseUse) -> Result<ReleaseOutcome, StoreError>;
 
     /// Removes published outbox entries; absent ones are ignored. After a crash before it they are published again,
     /// under the same ids.
     #[repeat(Idempotent)]
-    async fn published(&self, owner: &Owner, ids: &[String]) -> Result<(), StoreError>;
+    async fn remove_published(&self, owner: &Owner, ids: &[String]) -> Result<(), StoreError>;
 
     /// Ends a job from outside its turn (cancel, pause timeout, refusal with `open`).
     ///
@@ -195,7 +195,7 @@ pub trait Store: DocumentStore + Accounts + Inspect {
         finish: &JobFinish,
         open: Option<&NewJob>,
         outbox: &[OutboxEntry],
-    ) -> Result<Finished, StoreError>;
+    ) -> Result<FinishOutcome, StoreError>;
 
     /// Pauses an open job, or resumes a paused one.
     ///
@@ -204,14 +204,14 @@ pub trait Store: DocumentStore + Accounts + Inspect {
     /// live lease holds the session, it is due when that lease ends. A crash before it changes nothing. A second call
     /// returns `Already`.
     #[repeat(Idempotent)]
-    async fn park(
+    async fn set_job_paused(
         &self,
         now: Millis,
         owner: &Owner,
         session: &SessionKey,
         job: &JobId,
         pause: bool,
-    ) -> Result<Parked, StoreError>;
+    ) -> Result<ParkOutcome, StoreError>;
 
     /// Puts a session without turns and events at a turn with a state, or (`None`) removes a session: its turn count,
     /// state, mailbox and place in the queue go; its jobs and documents stay.
@@ -220,14 +220,14 @@ pub trait Store: DocumentStore + Accounts + Inspect {
     /// Where one of `checks` ([`DocWrite::check`]) doesn't hold, nothing changes. The removal of an absent session
     /// returns `Done`.
     #[repeat(Idempotent)]
-    async fn seat(
+    async fn set_session(
         &self,
         now: Millis,
         owner: &Owner,
         session: &SessionKey,
-        seat: Option<&Seat>,
+        seat: Option<&SessionSnapshot>,
         checks: &[DocWrite],
-    ) -> Result<Seated, StoreError>;
+    ) -> Result<SetSessionOutcome, StoreError>;
 
     /// Replaces the state of a session, or removes the session, together with documents, between its turns.
     ///
@@ -241,7 +241,7 @@ pub trait Store: DocumentStore + Accounts + Inspect {
         owner: &Owner,
         session: &SessionKey,
         amend: &Amend,
-    ) -> Result<Amended, StoreError>;
+    ) -> Result<AmendOutcome, StoreError>;
 
     /// Forgets what retention is over for: deletes documents, makes event ids count as never seen, drops resting
     /// sessions (no mail, lease, due time or place in a queue, and the same arrivals as the caller read), and writes
@@ -252,7 +252,7 @@ pub trait Store: DocumentStore + Accounts + Inspect {
     /// behind the highest fencing token ever forgotten. After a crash before it everything is still there and is found
     /// again. A second call also forgets what was written again in between.
     #[repeat(Once)]
-    async fn forget(&self, now: Millis, owner: &Owner, forget: &Forget) -> Result<Forgotten, StoreError>;
+    async fn forget(&self, now: Millis, owner: &Owner, forget: &ForgetRequest) -> Result<ForgetOutcome, StoreError>;
 
     /// Returns one owner's overdue work; also wakes the next waiting session of agents with free capacity.
     ///
@@ -261,14 +261,14 @@ pub trait Store: DocumentStore + Accounts + Inspect {
     /// to do costs one call. [`Store::due`] doesn't name the owner until [`Swept::next`], or until a write makes
     /// it due earlier.
     #[repeat(Once)]
-    async fn sweep(&self, now: Millis, owner: &Owner, grace: Duration, limit: u32) -> Result<Swept, StoreError>;
+    async fn sweep(&self, now: Millis, owner: &Owner, grace: Duration, limit: u32) -> Result<SweepResult, StoreError>;
 
     /// Registers `worker` as alive for 1.5 times `horizon` (at most 30 s), and returns the owners in its share of the
     /// shards at which something is due within `horizon`, at most `limit` per shard.
     ///
     /// The write that makes something due also makes its owner due, so that owners with nothing to do cost nothing.
     #[repeat(Idempotent)]
-    async fn due(&self, now: Millis, worker: &str, horizon: Duration, limit: u32) -> Result<DueOwners, StoreError>;
+    async fn due_owners(&self, now: Millis, worker: &str, horizon: Duration, limit: u32) -> Result<DueOwners, StoreError>;
 
     /// Removes `worker` from the registry: with their next [`Store::due`] the other workers take its share. After a
     /// crash before it they take the share when the registration expires.
@@ -297,14 +297,14 @@ pub trait DocumentStore {
     /// Returns a page of the present documents whose key starts with `prefix`, and how many there are, of one
     /// consistent state. It reads no bytes of documents outside the page.
     #[repeat(Reads)]
-    async fn page(&self, owner: &Owner, prefix: &str, window: Window) -> Result<Page, StoreError>;
+    async fn page(&self, owner: &Owner, prefix: &str, window: Window) -> Result<DocPage, StoreError>;
 
     /// Writes documents, all or none; the first write that puts something registers the owner.
     ///
     /// A second call meets the versions that the first wrote: expected versions conflict, and unconditional writes
     /// overwrite whatever was written in between.
     #[repeat(Once)]
-    async fn write(&self, now: Millis, owner: &Owner, writes: &[DocWrite]) -> Result<OutsideWrite, StoreError>;
+    async fn write(&self, now: Millis, owner: &Owner, writes: &[DocWrite]) -> Result<WriteOutcome, StoreError>;
 
     /// [`DocumentStore::write`] under a quota: refused with [`StoreError::Over`] when the owner would keep more than
     /// its quota allows. A quota that operators set for the owner takes precedence over `quota`.
@@ -315,18 +315,18 @@ pub trait DocumentStore {
         owner: &Owner,
         writes: &[DocWrite],
         quota: &Quota,
-    ) -> Result<OutsideWrite, StoreError>;
+    ) -> Result<WriteOutcome, StoreError>;
 }
 
 /// What owners keep, their quotas, and how full the store is.
 pub trait Accounts {
     /// Returns the usage of an owner, as writes and deletions have counted it, and the quota that operators set for it.
     #[repeat(Reads)]
-    async fn usage(&self, owner: &Owner) -> Result<Standing, StoreError>;
+    async fn usage(&self, owner: &Owner) -> Result<OwnerUsage, StoreError>;
 
     /// Returns the usage of several owners, in the order of `owners`; each is read by itself.
     #[repeat(Reads)]
-    async fn kept(&self, owners: &[Owner]) -> Result<Vec<QuotaUsage>, StoreError>;
+    async fn usages(&self, owners: &[Owner]) -> Result<Vec<QuotaUsage>, StoreError>;
 
     /// Runs one step of a recount of what an owner keeps, exact under concurrent writes; the last step returns the
     /// result and, with `mend`, stores it. The store counts on its own what was written before it had counters.
@@ -343,7 +343,7 @@ pub trait Accounts {
 }
 
 /// Reads of everything that is stored, for sweeps, audits, doctors and operators. No step of an event needs it.
-pub trait Inspect {
+pub trait StoreInspection {
     /// Returns known owners after `after`, sorted, at most `limit`. A shorter page is the last.
     #[repeat(Reads)]
     async fn owners(&self, after: Option<&Owner>, limit: usize) -> Result<Vec<Owner>, StoreError>;
@@ -363,7 +363,7 @@ pub trait Inspect {
     /// [`GRANT_EVENTS`](crate::domain::limits::GRANT_EVENTS), up to
     /// [`GRANT_BYTES`](crate::domain::limits::GRANT_BYTES).
     #[repeat(Reads)]
-    async fn mail(&self, owner: &Owner, session: &SessionKey) -> Result<Vec<MailboxEntry>, StoreError>;
+    async fn pending_events(&self, owner: &Owner, session: &SessionKey) -> Result<Vec<MailboxEntry>, StoreError>;
 
     /// Returns all unpublished outbox entries of an owner.
     #[repeat(Reads)]
@@ -392,6 +392,6 @@ pub trait Inspect {
     /// The copy is complete and durable. After a crash before the end no copy of that name exists. A second call
     /// returns `Exists`.
     #[repeat(Once)]
-    async fn backup(&self, name: &str) -> Result<BackedUp, StoreError>;
+    async fn backup(&self, name: &str) -> Result<BackupOutcome, StoreError>;
 }
 }

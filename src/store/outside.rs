@@ -8,7 +8,7 @@ use bytes::Bytes;
 
 /// A write outside turns, by an operator or an API caller.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum OutsideWrite {
+pub enum WriteOutcome {
     /// All documents were written.
     Done,
     /// No document was written; these have other versions.
@@ -17,7 +17,7 @@ pub enum OutsideWrite {
 
 /// The answer of [`crate::store::Store::finish`].
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Finished {
+pub enum FinishOutcome {
     /// The job has the requested status.
     Done,
     /// The job already had a terminal status.
@@ -28,7 +28,7 @@ pub enum Finished {
 
 /// The answer of [`crate::store::Store::park`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Parked {
+pub enum ParkOutcome {
     /// The job was paused or resumed.
     Done,
     /// The job has ended, or was paused or open already.
@@ -39,18 +39,18 @@ pub enum Parked {
 
 /// The turn and state that a session is put at from outside its turns.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Seat {
+pub struct SessionSnapshot {
     /// Number of its turns, at least 1.
     pub version: u64,
     /// Session state that the next turn finds.
     pub state: Bytes,
     /// The owner's quota, above which the call fails with [`crate::store::StoreError::Over`]; `None`: no quota.
-    pub within: Option<Quota>,
+    pub quota: Option<Quota>,
 }
 
 /// The answer of [`crate::store::Store::seat`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Seated {
+pub enum SetSessionOutcome {
     /// The session is at that turn, or removed.
     Done,
     /// A worker holds the session until this time.

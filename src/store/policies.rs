@@ -40,7 +40,7 @@ pub async fn read_policy(store: &dyn Store, owner: &Owner) -> Result<[StoredPoli
 }
 
 /// Returns the policy in force and the version that a commit compares; 0 without one.
-pub fn in_force(policy: StoredPolicy, copy: StoredPolicy) -> Result<(Policy, u64), StoreError> {
+pub fn select_effective(policy: StoredPolicy, copy: StoredPolicy) -> Result<(Policy, u64), StoreError> {
     let value = match (policy.value, copy.value) {
         (Ok(Some(policy)), _) | (Ok(None) | Err(_), Ok(Some(policy))) => policy,
         (Ok(None), Ok(None)) => Policy::default(),

@@ -19,18 +19,18 @@ pub struct Steps {
     /// Documents, or groups of them, in the next step.
     pub count: usize,
     /// Bytes left for the read.
-    pub left: usize,
+    pub bytes_left: usize,
 }
 
 impl Steps {
     /// Returns the first step of a read of at most `bytes`.
-    pub const fn within(bytes: usize) -> Self {
-        Self { count: FIRST, left: bytes }
+    pub const fn with_budget(bytes: usize) -> Self {
+        Self { count: FIRST, bytes_left: bytes }
     }
 
     /// Notes a finished step of `count` groups and `bytes`; sizes the next step by their mean size.
-    pub fn took(&mut self, count: usize, bytes: usize) {
-        self.left = self.left.saturating_sub(bytes);
+    pub fn note_step(&mut self, count: usize, bytes: usize) {
+        self.bytes_left = self.bytes_left.saturating_sub(bytes);
         let mean = bytes / count.max(1);
         self.count = (STEP_BYTES / mean.max(1)).clamp(1, self.count.saturating_mul(8).min(MOST));
     }
@@ -38,7 +38,7 @@ impl Steps {
 
 /// The result of a bounded scan.
 #[derive(Debug)]
-pub struct Scanned {
+pub struct BoundedScan {
     /// Documents in key order.
     pub docs: Vec<(DocKey, Doc)>,
     /// Whether there are no more documents.
@@ -55,21 +55,21 @@ pub async fn scan(
     reverse: bool,
     limit: usize,
     bytes: usize,
-) -> Result<Scanned, StoreError> {
-    let mut steps = Steps::within(bytes);
+) -> Result<BoundedScan, StoreError> {
+    let mut steps = Steps::with_budget(bytes);
     let mut docs: Vec<(DocKey, Doc)> = Vec::new();
-    while docs.len() < limit && (steps.left > 0 || docs.is_empty()) {
+    while docs.len() < limit && (steps.bytes_left > 0 || docs.is_empty()) {
         let count = steps.count.min(limit - docs.len());
         let place = docs.last().map_or(after, |(key, _)| Some(key.as_str()));
         let mut page = store.scan(owner, prefix, place, reverse, count).await?;
-        steps.took(page.len(), page.iter().map(|(_, doc)| weight(doc)).sum());
+        steps.note_step(page.len(), page.iter().map(|(_, doc)| value_bytes(doc)).sum());
         let full = page.len() == count;
         docs.append(&mut page);
         if !full {
-            return Ok(Scanned { docs, ended: true });
+            return Ok(BoundedScan { docs, ended: true });
         }
     }
-    Ok(Scanned { docs, ended: false })
+    Ok(BoundedScan { docs, ended: false })
 }
 
 /// [`DocumentStore::read`](super::DocumentStore::read) of the first of these groups of documents: as many as fit in
@@ -98,7 +98,7 @@ pub async fn read<const N: usize>(
             }
         });
     }
-    let left = bytes.saturating_sub(docs.iter().map(weight).sum());
+    let left = bytes.saturating_sub(docs.iter().map(value_bytes).sum());
     Ok((vec![docs], left))
 }
 
@@ -109,23 +109,23 @@ pub async fn read_whole<const N: usize>(
     groups: &[[DocKey; N]],
     bytes: usize,
 ) -> Result<(Vec<Vec<Doc>>, usize), StoreError> {
-    let mut steps = Steps::within(bytes);
+    let mut steps = Steps::with_budget(bytes);
     let mut found: Vec<Vec<Doc>> = Vec::new();
-    while found.len() < groups.len() && (steps.left > 0 || found.is_empty()) {
+    while found.len() < groups.len() && (steps.bytes_left > 0 || found.is_empty()) {
         let step = &groups[found.len()..groups.len().min(found.len() + steps.count)];
         let mut docs = store.read(owner, step.as_flattened()).await?.into_iter();
         let mut taken = 0;
         for _ in step {
             let group: Vec<Doc> = docs.by_ref().take(N).collect();
-            taken += group.iter().map(weight).sum::<usize>();
+            taken += group.iter().map(value_bytes).sum::<usize>();
             found.push(group);
         }
-        steps.took(step.len(), taken);
+        steps.note_step(step.len(), taken);
     }
-    Ok((found, steps.left))
+    Ok((found, steps.bytes_left))
 }
 
-fn weight(doc: &Doc) -> usize {
+fn value_bytes(doc: &Doc) -> usize {
     doc.value.as_ref().map_or(0, bytes::Bytes::len)
 }
 
@@ -156,16 +156,16 @@ mod tests {
 
     #[test]
     fn large_documents_come_one_by_one_and_small_ones_by_dozens() {
-        let mut steps = Steps::within(10 << 20);
-        steps.took(8, 800);
-        assert_eq!((steps.count, steps.left), (MOST, (10 << 20) - 800));
-        steps.took(MOST, 2 << 20);
+        let mut steps = Steps::with_budget(10 << 20);
+        steps.note_step(8, 800);
+        assert_eq!((steps.count, steps.bytes_left), (MOST, (10 << 20) - 800));
+        steps.note_step(MOST, 2 << 20);
         assert_eq!(steps.count, 16);
-        steps.took(16, 16 << 16);
+        steps.note_step(16, 16 << 16);
         assert_eq!(steps.count, 16);
-        steps.took(4, 8 << 20);
-        assert_eq!((steps.count, steps.left), (1, 0));
-        steps.took(0, 0);
+        steps.note_step(4, 8 << 20);
+        assert_eq!((steps.count, steps.bytes_left), (1, 0));
+        steps.note_step(0, 0);
         assert_eq!(steps.count, 8);
     }
 }

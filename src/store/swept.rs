@@ -8,7 +8,7 @@ use std::time::Duration;
 
 /// The result of one owner's sweep.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Swept {
+pub struct SweepResult {
     /// Sessions to wake. Their due time moved on by the grace of the sweep.
     pub due: Vec<SessionKey>,
     /// Outbox entries that their holder didn't publish.
@@ -32,7 +32,7 @@ pub struct DueOwners {
     pub share: Share,
 }
 
-impl Swept {
+impl SweepResult {
     /// Returns the first document under one of [`keys::SWEPT`].
     pub fn first(&self, prefix: &str) -> Option<&DocKey> {
         let place = keys::SWEPT.iter().position(|swept| *swept == prefix)?;

@@ -6,8 +6,9 @@
 //! documents can't be made again without a model or a person, so they are reported.
 
 use super::{
-    Admit, Admitted, Change, Commit, Committed, DocKey, DocWrite, EventKind, Finished, Forget, Forgotten, Intake,
-    JobFinish, KnownHistory, Layer, Lease, NewJob, OutboxEntry, OutsideWrite, Store, StoreError, keys,
+    AdmissionOutcome, Admit, Commit, CommitOutcome, DocEffect, DocKey, DocWrite, EventKind, FinishOutcome,
+    ForgetOutcome, ForgetRequest, Intake, JobFinish, KnownHistory, Layer, Lease, NewJob, OutboxEntry, Store,
+    StoreError, WriteOutcome, keys,
 };
 use crate::domain::ids::{JobId, Owner, SessionKey};
 use crate::domain::quota::Quota;
@@ -23,9 +24,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// Age after which a change is on every replica, or was lost with more than one server.
-const SPAN: Duration = Duration::from_secs(15);
+const REPLICATION_SPAN: Duration = Duration::from_secs(15);
 /// Age while a server is away, since it may have been cut off for longer.
-const LONG: Duration = Duration::from_mins(2);
+const OUTAGE_SPAN: Duration = Duration::from_mins(2);
 /// Wait of a job's end for its job to be submitted again by the process that has it.
 const JOB_WAIT: Duration = Duration::from_secs(10);
 /// Most changes remembered; the oldest go first.
@@ -38,17 +39,17 @@ const FIXED: usize = 500;
 const AT_ONCE: usize = 16;
 
 /// A store that remembers its last acknowledged changes.
-pub struct TailStore {
+pub struct AckLogStore {
     inner: Arc<dyn Store>,
-    tail: Mutex<Tail>,
+    tail: Mutex<AckLog>,
     history: KnownHistory,
     /// Changes to compare, each with the time since which it waits.
-    pending: Mutex<Vec<(Arc<Acknowledged>, Millis)>>,
+    pending: Mutex<Vec<(Arc<AckLogEntry>, Millis)>>,
 }
 
 /// The result of a comparison with the store.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Compared {
+pub struct AckLogReport {
     /// Whether the history is another since the last comparison.
     pub is_another: bool,
     /// Missing changes, in the order of their acknowledgement.
@@ -59,20 +60,20 @@ pub struct Compared {
 
 /// The remembered changes, newest last.
 #[derive(Default)]
-struct Tail {
-    kept: VecDeque<Arc<Acknowledged>>,
+struct AckLog {
+    kept: VecDeque<Arc<AckLogEntry>>,
     bytes: usize,
 }
 
 #[derive(Debug)]
-struct Acknowledged {
+struct AckLogEntry {
     at: Millis,
     owner: Owner,
-    what: What,
+    what: AckedChange,
 }
 
 #[derive(Debug)]
-enum What {
+enum AckedChange {
     /// An event, which is submitted again.
     Event(Box<Admit>),
     /// The end of a job, which is finished again.
@@ -84,7 +85,7 @@ enum What {
 }
 
 /// State of an acknowledged change in the store: present, restored, lost, or not known yet.
-enum Look {
+enum AckComparison {
     There,
     PutBack,
     /// Lost, with what the store has instead.
@@ -93,7 +94,7 @@ enum Look {
     Unknown(String),
 }
 
-impl What {
+impl AckedChange {
     fn bytes(&self) -> usize {
         let head = |open: &Option<NewJob>| open.as_ref().map_or(0, |open| open.head.len());
         let messages = |outbox: &[OutboxEntry]| outbox.iter().map(|entry| entry.message.len()).sum::<usize>();
@@ -109,7 +110,7 @@ impl What {
     }
 
     /// Returns the job that the change created.
-    fn opens(&self) -> Option<&JobId> {
+    fn opened_job(&self) -> Option<&JobId> {
         let open = match self {
             Self::Event(admit) => admit.event.as_ref()?.open.as_ref(),
             Self::End { open, .. } => open.as_ref(),
@@ -134,7 +135,7 @@ impl What {
 }
 
 /// The change in words, with its id.
-impl Display for What {
+impl Display for AckedChange {
     fn fmt(&self, f: &mut Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Event(admit) => {
@@ -149,14 +150,14 @@ impl Display for What {
     }
 }
 
-impl Tail {
-    fn push(&mut self, new: Acknowledged) {
+impl AckLog {
+    fn push(&mut self, new: AckLogEntry) {
         self.bytes += new.what.bytes();
         self.kept.push_back(Arc::new(new));
         self.drop_while(|tail, _| tail.kept.len() > MOST || tail.bytes > BYTES);
     }
 
-    fn drop_while(&mut self, is_over: impl Fn(&Self, &Acknowledged) -> bool) {
+    fn drop_while(&mut self, is_over: impl Fn(&Self, &AckLogEntry) -> bool) {
         while let Some(oldest) = self.kept.front().cloned()
             && is_over(self, &oldest)
         {
@@ -165,22 +166,22 @@ impl Tail {
         }
     }
 
-    fn keep(&mut self, is_kept: impl Fn(&Arc<Acknowledged>) -> bool) {
+    fn retain(&mut self, is_kept: impl Fn(&Arc<AckLogEntry>) -> bool) {
         self.kept.retain(|one| is_kept(one));
         self.bytes = self.kept.iter().map(|one| one.what.bytes()).sum();
     }
 
     /// Returns the changes without documents that were overwritten later, also by the creation of a job.
-    fn current(&self) -> Vec<Arc<Acknowledged>> {
+    fn current_changes(&self) -> Vec<Arc<AckLogEntry>> {
         let mut written = HashSet::new();
         let mut found = Vec::with_capacity(self.kept.len());
         for one in self.kept.iter().rev() {
-            if let What::Document { key, .. } = &one.what
+            if let AckedChange::Document { key, .. } = &one.what
                 && !written.insert((&one.owner, key.clone()))
             {
                 continue;
             }
-            if let Some(job) = one.what.opens() {
+            if let Some(job) = one.what.opened_job() {
                 written.insert((&one.owner, keys::job_head(job)));
             }
             found.push(Arc::clone(one));
@@ -191,13 +192,13 @@ impl Tail {
 }
 
 /// Returns a hash by which this process recognises a value.
-fn mark(value: &[u8]) -> u64 {
+fn value_hash(value: &[u8]) -> u64 {
     let mut hasher = DefaultHasher::new();
     value.hash(&mut hasher);
     hasher.finish()
 }
 
-impl TailStore {
+impl AckLogStore {
     /// Remembers what `inner` acknowledges.
     pub fn new(inner: Arc<dyn Store>) -> Self {
         Self { inner, tail: Mutex::default(), history: KnownHistory::default(), pending: Mutex::default() }
@@ -207,18 +208,18 @@ impl TailStore {
     /// reports missing ones. `None`: the history is the same and nothing is left to compare.
     ///
     /// `is_another` is called before the comparison. Call this every second: it also drops old changes.
-    pub async fn compare(&self, now: Millis, is_another: impl FnOnce()) -> Result<Option<Compared>, StoreError> {
+    pub async fn compare(&self, now: Millis, is_another: impl FnOnce()) -> Result<Option<AckLogReport>, StoreError> {
         let names = self.inner.history().await?;
-        let mut compared = Compared { is_another: self.history.is_another(&names), ..Compared::default() };
+        let mut compared = AckLogReport { is_another: self.history.is_another(&names), ..AckLogReport::default() };
         if compared.is_another {
             is_another();
             let mut pending = self.pending.lock();
             let known: HashSet<_> = pending.iter().map(|(one, _)| Arc::as_ptr(one)).collect();
-            let new = self.tail.lock().current().into_iter().filter(|one| !known.contains(&Arc::as_ptr(one)));
+            let new = self.tail.lock().current_changes().into_iter().filter(|one| !known.contains(&Arc::as_ptr(one)));
             pending.extend(new.map(|one| (one, now)));
         }
-        let span = if self.history.is_whole(&names) { SPAN } else { LONG };
-        self.history.know(names);
+        let span = if self.history.is_whole(&names) { REPLICATION_SPAN } else { OUTAGE_SPAN };
+        self.history.note_names(names);
         self.tail.lock().drop_while(|_, oldest| oldest.at.plus(span) < now);
         // Changes stay pending until they are compared: the comparison may be interrupted.
         let pending = self.pending.lock().clone();
@@ -229,7 +230,7 @@ impl TailStore {
         let (events, others): (Vec<_>, Vec<_>) = pending.into_iter().partition(|(one, _)| one.what.is_event());
         let mut left = Vec::new();
         for some in [events, others] {
-            left.extend(self.look_at(now, some, &mut compared).await);
+            left.extend(self.compare_all(now, some, &mut compared).await);
         }
         compared.left = left.len();
         *self.pending.lock() = left;
@@ -238,82 +239,86 @@ impl TailStore {
     }
 
     /// Compares changes with the store; returns those that can't be compared yet.
-    async fn look_at(
+    async fn compare_all(
         &self,
         now: Millis,
-        some: Vec<(Arc<Acknowledged>, Millis)>,
-        compared: &mut Compared,
-    ) -> Vec<(Arc<Acknowledged>, Millis)> {
-        let looks: Vec<_> = some.iter().map(|(one, since)| self.look(now, one, *since)).collect();
-        let found: Vec<Look> = stream::iter(looks).buffered(AT_ONCE).collect().await;
+        some: Vec<(Arc<AckLogEntry>, Millis)>,
+        compared: &mut AckLogReport,
+    ) -> Vec<(Arc<AckLogEntry>, Millis)> {
+        let looks: Vec<_> = some.iter().map(|(one, since)| self.compare_one(now, one, *since)).collect();
+        let found: Vec<AckComparison> = stream::iter(looks).buffered(AT_ONCE).collect().await;
         let (mut left, mut told) = (Vec::new(), HashSet::new());
         for ((one, since), look) in some.into_iter().zip(found) {
             let lost = match look {
-                Look::There => continue,
-                Look::Unknown(_) if since.plus(LONG) > now => {
+                AckComparison::There => continue,
+                AckComparison::Unknown(_) if since.plus(OUTAGE_SPAN) > now => {
                     left.push((one, since));
                     continue;
                 }
-                Look::PutBack => None,
-                Look::Lost(why) | Look::Unknown(why) => Some(why),
+                AckComparison::PutBack => None,
+                AckComparison::Lost(why) | AckComparison::Unknown(why) => Some(why),
             };
             let (owner, acknowledged, what) = (one.owner.clone(), one.at, one.what.to_string());
             let kind = one.what.kind().to_owned();
             compared.losses.push(Loss { owner, acknowledged, kind, what, lost });
             // Reported changes aren't reported again; restored ones may be lost again with the next server.
-            if matches!(one.what, What::Turn { .. } | What::Document { .. }) {
+            if matches!(one.what, AckedChange::Turn { .. } | AckedChange::Document { .. }) {
                 told.insert(Arc::as_ptr(&one));
             }
         }
         if !told.is_empty() {
-            self.tail.lock().keep(|one| !told.contains(&Arc::as_ptr(one)));
+            self.tail.lock().retain(|one| !told.contains(&Arc::as_ptr(one)));
         }
         left
     }
 
-    async fn look(&self, now: Millis, one: &Acknowledged, since: Millis) -> Look {
-        self.try_look(now, one, since).await.unwrap_or_else(|error| {
-            if error.is_transient() { Look::Unknown(error.to_string()) } else { Look::Lost(error.to_string()) }
+    async fn compare_one(&self, now: Millis, one: &AckLogEntry, since: Millis) -> AckComparison {
+        self.try_compare(now, one, since).await.unwrap_or_else(|error| {
+            if error.is_transient() {
+                AckComparison::Unknown(error.to_string())
+            } else {
+                AckComparison::Lost(error.to_string())
+            }
         })
     }
 
-    async fn try_look(&self, now: Millis, one: &Acknowledged, since: Millis) -> Result<Look, StoreError> {
-        let lost = |how: &str| Look::Lost(how.to_owned());
+    async fn try_compare(&self, now: Millis, one: &AckLogEntry, since: Millis) -> Result<AckComparison, StoreError> {
+        let lost = |how: &str| AckComparison::Lost(how.to_owned());
         let doc = async |key: &str| self.inner.doc(&one.owner, key).await;
         Ok(match &one.what {
             // If the result were admitted before its job exists, it would be served as an unsolicited one.
-            What::Event(admit) if let Some(job) = self.lacks(&one.owner, admit).await? => {
+            AckedChange::Event(admit) if let Some(job) = self.find_missing_job(&one.owner, admit).await? => {
                 let unknown = format!("the store doesn't know the job `{job}` of which it is the result");
-                if since.plus(JOB_WAIT) > now { Look::Unknown(unknown) } else { Look::Lost(unknown) }
+                if since.plus(JOB_WAIT) > now { AckComparison::Unknown(unknown) } else { AckComparison::Lost(unknown) }
             }
             // Uses the time of then: deletions since are newer.
-            What::Event(admit) => match self.inner.admit(one.at, admit).await?.intake {
-                Intake::Duplicate | Intake::Nothing => Look::There,
-                Intake::New => Look::PutBack,
-                Intake::Refused(refusal) => Look::Lost(refusal.to_string()),
+            AckedChange::Event(admit) => match self.inner.admit(one.at, admit).await?.intake {
+                Intake::Duplicate | Intake::Nothing => AckComparison::There,
+                Intake::New => AckComparison::PutBack,
+                Intake::Refused(refusal) => AckComparison::Lost(refusal.to_string()),
                 Intake::Conflict => lost("another event has its id"),
-                Intake::Replaces => lost("another task is in its place"),
+                Intake::ReplaceRunning => lost("another task is in its place"),
             },
-            What::End { session, finish, open, outbox } => {
+            AckedChange::End { session, finish, open, outbox } => {
                 let unknown = "the store doesn't know the job".to_owned();
                 match self.inner.finish(one.at, &one.owner, session, finish, open.as_ref(), outbox).await? {
-                    Finished::Already(_) => Look::There,
-                    Finished::Done => Look::PutBack,
+                    FinishOutcome::Already(_) => AckComparison::There,
+                    FinishOutcome::Done => AckComparison::PutBack,
                     // Another process may be about to submit the job again.
-                    Finished::Unknown if since.plus(JOB_WAIT) > now => Look::Unknown(unknown),
-                    Finished::Unknown => Look::Lost(unknown),
+                    FinishOutcome::Unknown if since.plus(JOB_WAIT) > now => AckComparison::Unknown(unknown),
+                    FinishOutcome::Unknown => AckComparison::Lost(unknown),
                 }
             }
-            What::Turn { session, turn, record } => match doc(&keys::turn(session, *turn)).await?.value {
-                Some(bytes) if mark(&bytes) == *record => Look::There,
+            AckedChange::Turn { session, turn, record } => match doc(&keys::turn(session, *turn)).await?.value {
+                Some(bytes) if value_hash(&bytes) == *record => AckComparison::There,
                 Some(_) => lost("another was run in its place, or it was erased"),
                 None => lost("its session is as before it, or gone"),
             },
-            What::Document { key, value, version } => {
+            AckedChange::Document { key, value, version } => {
                 let there = doc(key).await?;
                 match version {
-                    _ if there.value.as_ref().map(|bytes| mark(bytes)) == *value => Look::There,
-                    Some(version) if there.version > *version => Look::There,
+                    _ if there.value.as_ref().map(|bytes| value_hash(bytes)) == *value => AckComparison::There,
+                    Some(version) if there.version > *version => AckComparison::There,
                     Some(_) => lost("it is as before or otherwise"),
                     None if value.is_none() => lost("it is there again"),
                     None => lost("unless somebody else has changed it since"),
@@ -323,41 +328,41 @@ impl TailStore {
     }
 
     /// Returns the job of a result if the store doesn't know it.
-    async fn lacks<'a>(&self, owner: &Owner, admit: &'a Admit) -> Result<Option<&'a JobId>, StoreError> {
+    async fn find_missing_job<'a>(&self, owner: &Owner, admit: &'a Admit) -> Result<Option<&'a JobId>, StoreError> {
         let result = admit.event.as_ref().filter(|event| event.kind == EventKind::Result);
         let Some(job) = result.and_then(|event| event.job.as_ref()) else { return Ok(None) };
         let head = self.inner.doc(owner, &keys::job_head(job)).await?;
         Ok(head.value.is_none().then_some(job))
     }
 
-    fn note(&self, at: Millis, owner: &Owner, what: What) {
-        self.tail.lock().push(Acknowledged { at, owner: owner.clone(), what });
+    fn note(&self, at: Millis, owner: &Owner, what: AckedChange) {
+        self.tail.lock().push(AckLogEntry { at, owner: owner.clone(), what });
     }
 }
 
-impl Layer for TailStore {
+impl Layer for AckLogStore {
     fn inner(&self) -> &dyn Store {
         &*self.inner
     }
 
-    async fn admit(&self, now: Millis, request: &Admit) -> Result<Admitted, StoreError> {
+    async fn admit(&self, now: Millis, request: &Admit) -> Result<AdmissionOutcome, StoreError> {
         let admitted = self.inner.admit(now, request).await?;
         // A duplicate may be the repetition of a call whose answer was lost.
         if matches!(admitted.intake, Intake::New | Intake::Duplicate) && request.event.is_some() {
-            self.note(now, &request.owner, What::Event(Box::new(Admit { lease: None, ..request.clone() })));
+            self.note(now, &request.owner, AckedChange::Event(Box::new(Admit { lease: None, ..request.clone() })));
         }
         Ok(admitted)
     }
 
-    async fn commit(&self, now: Millis, lease: &Lease, commit: &Commit) -> Result<Committed, StoreError> {
+    async fn commit(&self, now: Millis, lease: &Lease, commit: &Commit) -> Result<CommitOutcome, StoreError> {
         let committed = self.inner.commit(now, lease, commit).await?;
-        if matches!(committed, Committed::Done(_)) {
+        if matches!(committed, CommitOutcome::Done(_)) {
             let (session, turn) = (lease.session.clone(), commit.turn);
             let key = keys::turn(&session, turn);
             // A commit without a model call leaves no record; its events are settled again.
-            let record = commit.writes.iter().find(|write| write.key == key).and_then(value);
+            let record = commit.writes.iter().find(|write| write.key == key).and_then(put_bytes);
             if let Some(record) = record {
-                self.note(now, &lease.owner, What::Turn { session, turn, record: mark(record) });
+                self.note(now, &lease.owner, AckedChange::Turn { session, turn, record: value_hash(record) });
             }
         }
         Ok(committed)
@@ -371,18 +376,18 @@ impl Layer for TailStore {
         finish: &JobFinish,
         open: Option<&NewJob>,
         outbox: &[OutboxEntry],
-    ) -> Result<Finished, StoreError> {
+    ) -> Result<FinishOutcome, StoreError> {
         let finished = self.inner.finish(now, owner, session, finish, open, outbox).await?;
-        if finished == Finished::Done || finished == Finished::Already(finish.status) {
+        if finished == FinishOutcome::Done || finished == FinishOutcome::Already(finish.status) {
             let (session, finish, outbox) = (session.clone(), finish.clone(), outbox.to_vec());
-            self.note(now, owner, What::End { session, finish, open: open.cloned(), outbox });
+            self.note(now, owner, AckedChange::End { session, finish, open: open.cloned(), outbox });
         }
         Ok(finished)
     }
 
-    async fn write(&self, now: Millis, owner: &Owner, writes: &[DocWrite]) -> Result<OutsideWrite, StoreError> {
+    async fn write(&self, now: Millis, owner: &Owner, writes: &[DocWrite]) -> Result<WriteOutcome, StoreError> {
         let written = self.inner.write(now, owner, writes).await?;
-        self.written(now, owner, writes, &written);
+        self.note_writes(now, owner, writes, &written);
         Ok(written)
     }
 
@@ -392,50 +397,54 @@ impl Layer for TailStore {
         owner: &Owner,
         writes: &[DocWrite],
         quota: &Quota,
-    ) -> Result<OutsideWrite, StoreError> {
+    ) -> Result<WriteOutcome, StoreError> {
         let written = self.inner.write_within(now, owner, writes, quota).await?;
-        self.written(now, owner, writes, &written);
+        self.note_writes(now, owner, writes, &written);
         Ok(written)
     }
 
     /// An event whose id is free again isn't submitted again, and the remembered end of a job goes with the job.
-    async fn forget(&self, now: Millis, owner: &Owner, forget: &Forget) -> Result<Forgotten, StoreError> {
+    async fn forget(&self, now: Millis, owner: &Owner, forget: &ForgetRequest) -> Result<ForgetOutcome, StoreError> {
         let forgotten = self.inner.forget(now, owner, forget).await?;
         let jobs: HashSet<JobId> = forget.documents.iter().filter_map(|key| keys::job_of_head(key)).collect();
-        if forgotten == Forgotten::Done && !(forget.events.is_empty() && jobs.is_empty()) {
-            let is_forgotten = |what: &What| match what {
-                What::Event(admit) => admit.event.as_ref().is_some_and(|event| forget.events.contains(&event.id)),
-                What::End { finish, .. } => jobs.contains(&finish.job),
-                What::Turn { .. } | What::Document { .. } => false,
+        if forgotten == ForgetOutcome::Done && !(forget.events.is_empty() && jobs.is_empty()) {
+            let is_forgotten = |what: &AckedChange| match what {
+                AckedChange::Event(admit) => {
+                    admit.event.as_ref().is_some_and(|event| forget.events.contains(&event.id))
+                }
+                AckedChange::End { finish, .. } => jobs.contains(&finish.job),
+                AckedChange::Turn { .. } | AckedChange::Document { .. } => false,
             };
-            self.tail.lock().keep(|one| one.owner != *owner || !is_forgotten(&one.what));
+            self.tail.lock().retain(|one| one.owner != *owner || !is_forgotten(&one.what));
         }
-        if forgotten == Forgotten::Done
-            && forget.asked
+        if forgotten == ForgetOutcome::Done
+            && forget.requested_by_user
             && let Some(key) = forget.documents.first().cloned()
         {
-            self.note(now, owner, What::Document { key, value: None, version: None });
+            self.note(now, owner, AckedChange::Document { key, value: None, version: None });
         }
         Ok(forgotten)
     }
 }
 
-impl TailStore {
-    fn written(&self, now: Millis, owner: &Owner, writes: &[DocWrite], written: &OutsideWrite) {
-        if *written != OutsideWrite::Done {
+impl AckLogStore {
+    fn note_writes(&self, now: Millis, owner: &Owner, writes: &[DocWrite], written: &WriteOutcome) {
+        if *written != WriteOutcome::Done {
             return;
         }
-        for write in writes.iter().filter(|write| keys::is_of_people(&write.key) && write.change != Change::Check) {
+        for write in
+            writes.iter().filter(|write| keys::is_user_document(&write.key) && write.change != DocEffect::Check)
+        {
             let (key, version) = (write.key.clone(), write.expect.next_version());
-            let value = value(write).map(|bytes| mark(bytes));
-            self.note(now, owner, What::Document { key, value, version });
+            let value = put_bytes(write).map(|bytes| value_hash(bytes));
+            self.note(now, owner, AckedChange::Document { key, value, version });
         }
     }
 }
 
-fn value(write: &DocWrite) -> Option<&Bytes> {
+fn put_bytes(write: &DocWrite) -> Option<&Bytes> {
     match &write.change {
-        Change::Put(bytes) => Some(bytes),
-        Change::Delete | Change::Check => None,
+        DocEffect::Put(bytes) => Some(bytes),
+        DocEffect::Delete | DocEffect::Check => None,
     }
 }

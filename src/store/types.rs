@@ -4,8 +4,8 @@ use crate::domain::dead::Attempt;
 use crate::domain::event::EventKind;
 use crate::domain::ids::{EventId, JobId, Owner, SessionKey};
 use crate::domain::job::JobStatus;
-use crate::domain::lease::After;
-use crate::domain::quota::{Over, Quota, QuotaUsage};
+use crate::domain::lease::LeaseUse;
+use crate::domain::quota::{Quota, QuotaExceeded, QuotaUsage};
 use crate::domain::time::Millis;
 use bytes::Bytes;
 use std::time::Duration;
@@ -38,7 +38,7 @@ pub struct Window {
 
 /// A part of the documents under a prefix.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Page {
+pub struct DocPage {
     /// Present documents under the prefix, those outside the page included.
     pub total: usize,
     /// Documents of the page, in its order.
@@ -53,7 +53,7 @@ pub struct DocWrite {
     /// Condition on its version.
     pub expect: Expect,
     /// Effect on the document.
-    pub change: Change,
+    pub change: DocEffect,
 }
 
 /// Condition on a document's version.
@@ -77,7 +77,7 @@ impl Expect {
 
 /// Effect on a document.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Change {
+pub enum DocEffect {
     /// Replaces the bytes; version + 1.
     Put(Bytes),
     /// Deletes the document; version + 1. Deleting an absent document changes nothing and is no conflict.
@@ -148,16 +148,16 @@ pub struct NewEvent {
     /// Messages published with the admission, e.g. the wake of an HTTP submission.
     pub outbox: Vec<OutboxEntry>,
     /// The owner's quota; `None` admits the event whatever the owner keeps.
-    pub within: Option<Quota>,
+    pub quota: Option<Quota>,
     /// Whether the task asks to replace a running one, where the agent's policy is `replace`.
-    pub asks_way: bool,
+    pub may_replace: bool,
 }
 
 impl NewEvent {
     /// What the event adds to its owner's usage, in an existing or a new session. A job is a head, a status and a place
     /// in the list. A message leaves documents too when its turn commits, so it needs room for at least one; a result
     /// belongs to work that is already counted.
-    pub fn adds(&self, is_new_session: bool) -> QuotaUsage {
+    pub fn added_usage(&self, is_new_session: bool) -> QuotaUsage {
         let (jobs, head) = self.open.as_ref().map_or((0, 0), |open| (1, open.head.len()));
         let documents = if self.kind == EventKind::Result { 0 } else { (3 * jobs).max(1) };
         QuotaUsage { documents, bytes: (self.body.len() + head) as u64, sessions: u64::from(is_new_session), jobs }
@@ -207,7 +207,7 @@ pub enum Intake {
     /// The event was admitted before, with another body; nothing changed.
     Conflict,
     /// The event asks to replace a running task, and the agent's policy is `replace`; nothing changed or was recorded.
-    Replaces,
+    ReplaceRunning,
     /// The event was refused; nothing changed or was recorded.
     Refused(Refusal),
 }
@@ -232,7 +232,7 @@ pub enum Refusal {
     Busy,
     /// The owner's quota is reached.
     #[error("{0}")]
-    Quota(Over),
+    Quota(QuotaExceeded),
 }
 
 /// What became of the lease request.
@@ -256,7 +256,7 @@ pub enum LeaseOutcome {
 
 /// The answer of [`crate::store::Store::admit`].
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Admitted {
+pub struct AdmissionOutcome {
     /// What became of the event.
     pub intake: Intake,
     /// What became of the lease request.
@@ -299,11 +299,11 @@ pub struct Grant {
     /// Time at which the lease lapses.
     pub until: Millis,
     /// Versions of the documents that the turn depends on.
-    pub ground: Versions,
+    pub versions: Versions,
     /// Turns committed in this session.
     pub version: u64,
     /// Epoch and turn of the last commit: no two commits have the same.
-    pub last: Option<(u64, u64)>,
+    pub last_commit: Option<(u64, u64)>,
     /// The session state of the last commit.
     pub state: Option<Bytes>,
     /// The recorded reply of a turn that was not committed.
@@ -365,7 +365,7 @@ pub struct Checkpoint {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LeaseCheck {
     /// The lease is still held.
-    Yes {
+    Held {
         /// Whether the served task's job was ended from outside: cancelled, completed or failed by another.
         cancelled: bool,
         /// Version of the owner's policy, as in [`Versions`].
@@ -395,12 +395,12 @@ pub struct Commit {
     /// The job whose cancellation must stop this commit; `None` if the cancellation is already known.
     pub unless_cancelled: Option<JobId>,
     /// What happens to the lease.
-    pub then: After,
+    pub after_commit: LeaseUse,
 }
 
 /// The answer of [`crate::store::Store::commit`].
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Committed {
+pub enum CommitOutcome {
     /// The turn is committed, by this call or an earlier one of this holder.
     Done(Continuation),
     /// Another worker has the lease.
@@ -421,7 +421,7 @@ pub enum Continuation {
         /// Events ever appended.
         arrivals: u64,
         /// Versions of the documents that the next turn depends on.
-        ground: Versions,
+        versions: Versions,
     },
     /// The lease was released.
     Released {
@@ -443,7 +443,7 @@ impl Continuation {
 
 /// The answer of [`crate::store::Store::release`].
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Released {
+pub enum ReleaseOutcome {
     /// The lease was released or kept, as requested.
     Done(Continuation),
     /// Another worker has the lease.

@@ -1,15 +1,15 @@
 //! The usage of an owner, a recount of it, and the result of a backup.
 
-use crate::domain::quota::{Own, QuotaUsage};
+use crate::domain::quota::{OwnLimits, QuotaUsage};
 use std::path::PathBuf;
 
 /// The answer of [`crate::store::Accounts::usage`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Standing {
+pub struct OwnerUsage {
     /// What the owner keeps.
     pub used: QuotaUsage,
     /// The quota that operators set for this owner.
-    pub own: Own,
+    pub operator_quota: OwnLimits,
 }
 
 /// The answer of [`crate::store::Accounts::recount`].
@@ -20,17 +20,17 @@ pub enum Recount {
     /// Everything is counted.
     Done {
         /// The stored usage before the recount.
-        was: QuotaUsage,
+        stored: QuotaUsage,
         /// The counted usage.
-        is: QuotaUsage,
+        counted: QuotaUsage,
     },
 }
 
 /// The answer of [`crate::store::Inspect::backup`].
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum BackedUp {
+pub enum BackupOutcome {
     /// The copy is complete.
-    Made(BackupMade),
+    Made(BackupFacts),
     /// A copy of that name exists in this folder; it is left unchanged.
     Exists(PathBuf),
     /// The store lies on servers, whose own tools make backups.
@@ -39,7 +39,7 @@ pub enum BackedUp {
 
 /// A finished copy of a store.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct BackupMade {
+pub struct BackupFacts {
     /// Folder of the new store.
     pub path: PathBuf,
     /// Number of its records.

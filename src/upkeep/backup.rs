@@ -1,6 +1,6 @@
 //! Backup of an embedded store while it works, for `trellis backup` and `v/ops/venue/backup`.
 
-use crate::store::{BackedUp, BackupMade};
+use crate::store::{BackupFacts, BackupOutcome};
 use crate::venue::Venue;
 use crate::venue::failure::OpError;
 use serde_json::{Value, json};
@@ -18,13 +18,13 @@ pub async fn make(venue: &Venue, name: &str) -> Result<Value, OpError> {
         )));
     }
     match venue.store.backup(name).await? {
-        BackedUp::Made(BackupMade { path, records, bytes }) => {
+        BackupOutcome::Made(BackupFacts { path, records, bytes }) => {
             Ok(json!({"path": path, "records": records, "bytes": bytes}))
         }
-        BackedUp::Exists(path) => {
+        BackupOutcome::Exists(path) => {
             Err(OpError::Conflict(format!("there is a backup `{}`: give another name, or delete it", path.display())))
         }
-        BackedUp::OnServers => Err(OpError::Conflict(
+        BackupOutcome::OnServers => Err(OpError::Conflict(
             "the store lies on servers, which are copied by their own tools: `redis-cli --rdb FILE`; see \
              src/guide/backup.md"
                 .to_owned(),

@@ -47,7 +47,7 @@ const REACH: [(&str, &[u8]); 16] = [
 ];
 
 /// Values of settings that a server doesn't disclose.
-const UNTOLD: [&str; 2] = ["unknown", "not shown to clients"];
+const UNDISCLOSED: [&str; 2] = ["unknown", "not shown to clients"];
 
 /// State of one guarantee.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -62,7 +62,7 @@ pub enum GuaranteeVerdict {
 
 impl GuaranteeVerdict {
     /// Returns the state as one word.
-    pub const fn word(self) -> &'static str {
+    pub const fn as_str(self) -> &'static str {
         match self {
             Self::Holds => "holds",
             Self::Unknown => "unknown",
@@ -72,12 +72,12 @@ impl GuaranteeVerdict {
 }
 
 /// A setting with the guarantees that depend on it.
-type Reached = (BackendSetting, &'static [u8]);
+type SettingReach = (BackendSetting, &'static [u8]);
 
 /// Result of an examination.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Examination {
-    settings: Vec<Reached>,
+    settings: Vec<SettingReach>,
     /// Number, text and state of each guarantee.
     pub verdicts: Vec<(u8, &'static str, GuaranteeVerdict)>,
     /// Whether the store has lost changes that no operator has settled: a fact of the past, not a setting.
@@ -88,34 +88,35 @@ pub struct Examination {
 pub async fn examine(venue: &Venue) -> Result<Examination, Box<dyn Error + Send + Sync>> {
     let store = venue.store.settings().await?;
     let bus = venue.bus.settings().await?;
-    let mut own = vec![policies()];
-    let (history, unsettled) = history(venue).await?;
+    let mut own = vec![policy_setting()];
+    let (history, unsettled) = history_setting(venue).await?;
     own.extend(history);
-    own.extend(journal(venue));
-    own.push(quotas(venue).await);
-    own.extend(backlog(venue).await);
-    own.push(clock(venue).await?);
+    own.extend(journal_setting(venue));
+    own.push(quota_setting(venue).await);
+    own.extend(backlog_setting(venue).await);
+    own.push(clock_setting(venue).await?);
     let own = with_reach(own, &[]);
-    let settings: Vec<Reached> = with_reach(store, DURABLE).chain(with_reach(bus, QUEUED)).chain(own).collect();
+    let settings: Vec<SettingReach> = with_reach(store, DURABLE).chain(with_reach(bus, QUEUED)).chain(own).collect();
     let verdicts = GUARANTEES.iter().map(|(n, text)| (*n, *text, judge(*n, &settings))).collect();
     Ok(Examination { settings, verdicts, unsettled })
 }
 
 /// Returns the settings that break a guarantee, by name, each with what to change: those of the store and of the
 /// streams that keep messages. It may be called often.
-pub async fn wrong(venue: &Venue) -> Result<BTreeMap<String, String>, Box<dyn Error + Send + Sync>> {
+pub async fn wrong_settings(venue: &Venue) -> Result<BTreeMap<String, String>, Box<dyn Error + Send + Sync>> {
     let store = venue.store.settings().await?;
     let bus = venue.bus.wrong_settings().await?;
-    Ok(breaking(with_reach(store, DURABLE).chain(with_reach(bus, QUEUED))))
+    Ok(breaking_settings(with_reach(store, DURABLE).chain(with_reach(bus, QUEUED))))
 }
 
-fn breaking(settings: impl Iterator<Item = Reached>) -> BTreeMap<String, String> {
-    let breaks = |(setting, reach): &Reached| !reach.is_empty() && setting.problem.is_some() && !is_untold(setting);
-    settings.filter(breaks).filter_map(|(setting, _)| line(&setting).map(|line| (setting.name, line))).collect()
+fn breaking_settings(settings: impl Iterator<Item = SettingReach>) -> BTreeMap<String, String> {
+    let breaks =
+        |(setting, reach): &SettingReach| !reach.is_empty() && setting.problem.is_some() && !is_undisclosed(setting);
+    settings.filter(breaks).filter_map(|(setting, _)| advice_line(&setting).map(|line| (setting.name, line))).collect()
 }
 
 /// Describes how old a policy may be under which a turn runs.
-fn policies() -> BackendSetting {
+fn policy_setting() -> BackendSetting {
     let value = "read when a turn begins and before its calls, and compared by its commit: none is stale";
     BackendSetting { name: "policies".to_owned(), value: value.to_owned(), problem: None }
 }
@@ -127,10 +128,10 @@ const UNTAKEN: Duration = Duration::from_mins(1);
 const OWNERS_NAMED: usize = 5;
 
 /// Describes the messages that wait in the queue, by owner, and the age of the oldest.
-async fn backlog(venue: &Venue) -> Option<BackendSetting> {
+async fn backlog_setting(venue: &Venue) -> Option<BackendSetting> {
     // A queue that doesn't answer reports that among its own settings.
     let found = venue.bus.backlog().await.ok()?;
-    let age = found.oldest.map(|oldest| venue.now().since(oldest));
+    let age = found.oldest.map(|oldest| venue.now().elapsed_since(oldest));
     let problem = age.is_some_and(|age| age > UNTAKEN).then(|| {
         "no worker takes them: start workers, or see in their log and in `trellis worker list` what keeps them"
             .to_owned()
@@ -139,9 +140,9 @@ async fn backlog(venue: &Venue) -> Option<BackendSetting> {
 }
 
 /// Describes whether one owner can fill a store that has a limit.
-async fn quotas(venue: &Venue) -> BackendSetting {
+async fn quota_setting(venue: &Venue) -> BackendSetting {
     let quota = venue.quota().await;
-    let limited = venue.fill().await.limit.is_some();
+    let limited = venue.store_fill().await.limit.is_some();
     let named = QuotaKind::ALL.into_iter().filter(|kind| quota.get(*kind) > 0);
     let words: Vec<_> = named.map(|kind| format!("{} {}", quota.get(kind), kind.as_str())).collect();
     let value = if words.is_empty() { "none".to_owned() } else { words.join(", ") };
@@ -152,7 +153,7 @@ async fn quotas(venue: &Venue) -> BackendSetting {
 }
 
 /// Describes how far this machine's clock is from those of the servers.
-async fn clock(venue: &Venue) -> Result<BackendSetting, StoreError> {
+async fn clock_setting(venue: &Venue) -> Result<BackendSetting, StoreError> {
     let report = clocks::compare(venue).await?;
     let problem = report.is_far().then(|| {
         "set the clocks by NTP: a worker whose clock is farther from the store's than `worker.clock_limit` begins nothing"
@@ -162,7 +163,7 @@ async fn clock(venue: &Venue) -> Result<BackendSetting, StoreError> {
 }
 
 /// Describes whether the store still has what the queue knows of it.
-async fn history(venue: &Venue) -> Result<(Option<BackendSetting>, bool), AuditError> {
+async fn history_setting(venue: &Venue) -> Result<(Option<BackendSetting>, bool), AuditError> {
     if venue.bus.witness().is_none() {
         return Ok((None, false));
     }
@@ -182,7 +183,7 @@ async fn history(venue: &Venue) -> Result<(Option<BackendSetting>, bool), AuditE
 }
 
 /// Describes how far the journal of this process is behind.
-fn journal(venue: &Venue) -> Option<BackendSetting> {
+fn journal_setting(venue: &Venue) -> Option<BackendSetting> {
     venue.bus.witness()?;
     // Only a process that changes something has waiting entries.
     let lag = venue.history.journal().map(|journaled| journaled.lag(venue.now()));
@@ -198,7 +199,7 @@ fn journal(venue: &Venue) -> Option<BackendSetting> {
 
 impl Examination {
     /// Returns the number of broken guarantees.
-    pub fn broken(&self) -> usize {
+    pub fn count_broken(&self) -> usize {
         self.verdicts.iter().filter(|(_, _, verdict)| *verdict == GuaranteeVerdict::Broken).count()
     }
 
@@ -206,24 +207,24 @@ impl Examination {
     pub fn advice(&self, all: bool) -> Vec<String> {
         let matters = |reach: &[u8]| all || !reach.is_empty();
         let lines = self.settings.iter().filter(|(_, reach)| matters(reach));
-        lines.filter_map(|(s, _)| line(s)).collect()
+        lines.filter_map(|(s, _)| advice_line(s)).collect()
     }
 
     /// Returns the settings that break a guarantee, by name, each with what to change.
-    pub fn wrong(&self) -> BTreeMap<String, String> {
-        breaking(self.settings.iter().cloned())
+    pub fn wrong_settings(&self) -> BTreeMap<String, String> {
+        breaking_settings(self.settings.iter().cloned())
     }
 
     /// Returns the JSON for HTTP and for `--output json`.
     pub fn to_json(&self) -> Value {
         json!({
             "settings": self.settings.iter().map(|(s, reach)| json!({
-                "name": s.name, "value": s.value, "state": state(s), "problem": s.problem, "guarantees": reach,
+                "name": s.name, "value": s.value, "state": setting_state(s), "problem": s.problem, "guarantees": reach,
             })).collect::<Value>(),
             "guarantees": self.verdicts.iter().map(|(n, text, verdict)| json!({
-                "number": n, "text": text, "verdict": verdict.word(),
+                "number": n, "text": text, "verdict": verdict.as_str(),
             })).collect::<Value>(),
-            "broken": self.broken(),
+            "broken": self.count_broken(),
             "unsettled": self.unsettled,
             "advice": self.advice(true),
         })
@@ -231,7 +232,7 @@ impl Examination {
 }
 
 /// Describes a setting and what to change; `None` if it is right.
-fn line(setting: &BackendSetting) -> Option<String> {
+fn advice_line(setting: &BackendSetting) -> Option<String> {
     Some(format!("{} is `{}`: {}", setting.name, setting.value, setting.problem.as_ref()?))
 }
 
@@ -254,7 +255,7 @@ fn judge(guarantee: u8, settings: &[(BackendSetting, &[u8])]) -> GuaranteeVerdic
         if setting.problem.is_none() || !reach.contains(&guarantee) {
             continue;
         }
-        if !is_untold(setting) {
+        if !is_undisclosed(setting) {
             return GuaranteeVerdict::Broken;
         }
         verdict = GuaranteeVerdict::Unknown;
@@ -262,14 +263,14 @@ fn judge(guarantee: u8, settings: &[(BackendSetting, &[u8])]) -> GuaranteeVerdic
     verdict
 }
 
-fn is_untold(setting: &BackendSetting) -> bool {
-    UNTOLD.contains(&setting.value.as_str())
+fn is_undisclosed(setting: &BackendSetting) -> bool {
+    UNDISCLOSED.contains(&setting.value.as_str())
 }
 
-fn state(setting: &BackendSetting) -> &'static str {
+fn setting_state(setting: &BackendSetting) -> &'static str {
     match &setting.problem {
         None => "ok",
-        Some(_) if is_untold(setting) => "unknown",
+        Some(_) if is_undisclosed(setting) => "unknown",
         Some(_) => "problem",
     }
 }

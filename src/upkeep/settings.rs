@@ -13,17 +13,17 @@ const LOOK_EVERY: Duration = Duration::from_secs(20);
 
 /// Names of wrong settings that were logged.
 #[derive(Debug, Clone, Default)]
-pub struct ToldSettings {
+pub struct LoggedSettings {
     names: BTreeSet<String>,
     /// Whether the next check is the first: it covers less than the start did, so that a setting which it doesn't find
     /// may still be wrong.
     is_first: bool,
 }
 
-impl ToldSettings {
+impl LoggedSettings {
     /// Makes the names from the settings that the start of the process has logged.
     pub fn after_start(found: &Examination) -> Self {
-        Self { names: found.wrong().into_keys().collect(), is_first: true }
+        Self { names: found.wrong_settings().into_keys().collect(), is_first: true }
     }
 
     /// Notes which settings are wrong. Returns what to log: settings that weren't wrong before, and names of those that
@@ -41,24 +41,24 @@ impl ToldSettings {
 }
 
 /// Checks the settings until `stop`; with `mends` the queue corrects what it can.
-pub async fn watch(venue: Arc<Venue>, mut told: ToldSettings, mends: bool, stop: CancellationToken) {
-    tell_lost_secrets(&venue).await;
+pub async fn watch(venue: Arc<Venue>, mut told: LoggedSettings, mends: bool, stop: CancellationToken) {
+    log_lost_secrets(&venue).await;
     loop {
         tokio::select! {
             biased;
             () = stop.cancelled() => return,
-            () = venue.clock.until(venue.clock.steady() + LOOK_EVERY) => {}
+            () = venue.clock.wait_until(venue.clock.steady() + LOOK_EVERY) => {}
         }
         tokio::select! {
             biased;
             () = stop.cancelled() => return,
-            () = look(&venue, &mut told, mends) => {}
+            () = check_settings(&venue, &mut told, mends) => {}
         }
     }
 }
 
 /// Logs secrets that no key opens, once: a missing key can't arrive while a process runs.
-async fn tell_lost_secrets(venue: &Venue) {
+async fn log_lost_secrets(venue: &Venue) {
     // A process without any key serves no secret.
     if venue.secrets.keys().is_empty() {
         return;
@@ -70,9 +70,9 @@ async fn tell_lost_secrets(venue: &Venue) {
     }
 }
 
-async fn look(venue: &Venue, told: &mut ToldSettings, mends: bool) {
+async fn check_settings(venue: &Venue, told: &mut LoggedSettings, mends: bool) {
     // The check comes before the correction, so that it is logged, too.
-    let wrong = match doctor::wrong(venue).await {
+    let wrong = match doctor::wrong_settings(venue).await {
         Ok(wrong) => wrong,
         Err(error) => {
             return tracing::debug!(%error, "the settings of the servers aren't known; they are asked for again");
@@ -88,6 +88,6 @@ async fn look(venue: &Venue, told: &mut ToldSettings, mends: bool) {
         tracing::info!("{name} is right again");
     }
     if mends {
-        venue.bus.mend().await;
+        venue.bus.repair_settings().await;
     }
 }

@@ -16,7 +16,7 @@ const BETWEEN: u64 = 1_500;
 /// The first scan runs without pauses. After it the scan continues where it would be, by the wall clock, if it had
 /// always run, so that no owner is left out where processes start often.
 #[derive(Debug)]
-pub struct Stroll {
+pub struct PacedOwnerScan {
     /// Time of one scan in milliseconds; longer for very many pages.
     cycle: u64,
     /// When due pages were counted last.
@@ -33,7 +33,7 @@ pub struct Stroll {
     ends: Vec<Owner>,
 }
 
-impl Stroll {
+impl PacedOwnerScan {
     /// Makes a scan that takes `cycle`, at least a second. With more than 100 owners per 1.5 s of the cycle it takes
     /// longer.
     pub fn new(cycle: Duration) -> Self {
@@ -49,7 +49,7 @@ impl Stroll {
     }
 
     /// Makes the whole list due.
-    pub fn begin_anew(&mut self) {
+    pub fn restart(&mut self) {
         *self = Self::new(Duration::from_millis(self.cycle));
     }
 
@@ -59,56 +59,56 @@ impl Stroll {
     }
 
     /// Counts the pages that have become due, at most the whole list. A clock that was set back makes none due.
-    pub fn count(&mut self, now: Millis) {
+    pub fn count_due(&mut self, now: Millis) {
         let looked = self.looked.replace(now).unwrap_or(now);
         let Some(pages) = self.pages else { return };
-        let came = u64::try_from(now.since(looked).as_millis()).unwrap_or(u64::MAX);
-        self.credit = self.credit.saturating_add(came.saturating_mul(pages)).min(self.whole());
+        let came = u64::try_from(now.elapsed_since(looked).as_millis()).unwrap_or(u64::MAX);
+        self.credit = self.credit.saturating_add(came.saturating_mul(pages)).min(self.full_credit());
     }
 
     /// Returns the next due page; `None` if none is due. After an error the page is returned again.
     pub async fn next(&mut self, store: &dyn Store) -> Result<Option<Vec<Owner>>, StoreError> {
         // Owners that were added after the counted end are due at once: the scan keeps up however fast the list grows.
-        if self.pages.is_some_and(|pages| self.passed < pages) && self.credit < self.length() {
+        if self.pages.is_some_and(|pages| self.passed < pages) && self.credit < self.cycle_length() {
             return Ok(None);
         }
         let first = self.is_first();
         // The first scan ends with the list.
         if first && self.passed > 0 && self.after.is_none() {
-            self.take_place();
+            self.resume_by_clock();
             return Ok(None);
         }
-        let mut owners = store.all_owners().after(self.after.clone()).of(PAGE);
+        let mut owners = store.all_owners().start_after(self.after.clone()).page_size(PAGE);
         let page = owners.next().await?.unwrap_or_default();
         self.passed += 1;
-        self.after = owners.place();
+        self.after = owners.last_place();
         if first {
             self.ends.extend(self.after.clone());
         } else {
-            self.credit = self.credit.saturating_sub(self.length());
+            self.credit = self.credit.saturating_sub(self.cycle_length());
             if self.after.is_none() {
                 self.pages = Some(self.passed);
                 self.passed = 0;
-                self.credit = self.credit.min(self.whole());
+                self.credit = self.credit.min(self.full_credit());
             }
         }
         Ok(Some(page))
     }
 
     /// Returns the credit that makes the whole list due.
-    fn whole(&self) -> u64 {
-        self.pages.unwrap_or_default().saturating_mul(self.length())
+    fn full_credit(&self) -> u64 {
+        self.pages.unwrap_or_default().saturating_mul(self.cycle_length())
     }
 
-    fn length(&self) -> u64 {
+    fn cycle_length(&self) -> u64 {
         self.cycle.max(self.pages.unwrap_or_default().saturating_mul(BETWEEN))
     }
 
     /// Moves the scan, after the first one, to where it would be by the clock.
-    fn take_place(&mut self) {
+    fn resume_by_clock(&mut self) {
         let (pages, now) = (self.passed, self.looked.unwrap_or_default());
         self.pages = Some(pages);
-        let length = self.length();
+        let length = self.cycle_length();
         let way = u128::from(now.0 % length) * u128::from(pages);
         let at = usize::try_from(way / u128::from(length)).unwrap_or_default();
         self.credit = u64::try_from(way % u128::from(length)).unwrap_or_default();

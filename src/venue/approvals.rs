@@ -4,16 +4,16 @@
 //! itself after the deadline. With a person's answer goes a mark that stays until the session has the answer: the
 //! process that took it may die in between, and the person sees it answered.
 
-use crate::domain::approval::{Answer, Approval, ApprovalSubject, Verdict};
+use crate::domain::approval::{Approval, ApprovalAnswer, ApprovalSubject, ApprovalVerdict};
 use crate::domain::authority::ResourcePath;
-use crate::domain::event::order;
+use crate::domain::event::mailbox_key;
 use crate::domain::event::{Event, Payload};
-use crate::domain::ids::{EventId, IdOf, JobId, Owner, SessionKey, sha256_hex};
+use crate::domain::ids::{EventId, JobId, Owner, SessionKey, VenueIdSubject, sha256_hex};
 use crate::domain::job::JobStatus;
 use crate::domain::limits::LIST_PAGE;
 use crate::domain::priority::Priority;
 use crate::domain::session::WITHHELD;
-use crate::domain::values::inject::reserved;
+use crate::domain::values::inject::trusted_arguments;
 use crate::store::{Admit, DocKey, DocWrite, Edit, EventKind, Intake, NewEvent, Store, StoreError, keys, steps};
 use crate::venue::Venue;
 use crate::venue::agents::sessions;
@@ -36,7 +36,7 @@ const PAGE: usize = 64;
 
 /// Returns an approval and the version of its document.
 pub async fn get(store: &dyn Store, owner: &Owner, id: &JobId) -> Result<Option<(Approval, u64)>, StoreError> {
-    let (approval, version) = store.versioned(owner, &keys::approval(id)).await?;
+    let (approval, version) = store.get_versioned(owner, &keys::approval(id)).await?;
     Ok(approval.map(|approval| (approval, version)))
 }
 
@@ -56,9 +56,9 @@ pub async fn list(
         }
     };
     if all {
-        each(venue, owner, &mut look).await?;
+        for_each(venue, owner, &mut look).await?;
     } else {
-        each_open(venue, owner, &mut look).await?;
+        for_each_open(venue, owner, &mut look).await?;
     }
     known.sort_by_key(|(asked, index, ..)| std::cmp::Reverse((*asked, *index)));
     let mut places = Vec::with_capacity(known.len());
@@ -78,7 +78,7 @@ pub async fn list(
 }
 
 /// Calls `look` with each approval that an owner keeps.
-pub async fn each(venue: &Venue, owner: &Owner, look: &mut (dyn FnMut(Approval) + Send)) -> Result<(), StoreError> {
+pub async fn for_each(venue: &Venue, owner: &Owner, look: &mut (dyn FnMut(Approval) + Send)) -> Result<(), StoreError> {
     let mut approvals = venue.store.docs(owner, keys::APPROVALS);
     while let Some(page) = approvals.records().await? {
         for (_, approval) in page {
@@ -89,12 +89,16 @@ pub async fn each(venue: &Venue, owner: &Owner, look: &mut (dyn FnMut(Approval) 
 }
 
 /// Calls `look` with each unanswered approval that has an entry.
-async fn each_open(venue: &Venue, owner: &Owner, look: &mut (dyn FnMut(Approval) + Send)) -> Result<(), StoreError> {
+async fn for_each_open(
+    venue: &Venue,
+    owner: &Owner,
+    look: &mut (dyn FnMut(Approval) + Send),
+) -> Result<(), StoreError> {
     list_older(venue, owner).await?;
-    let mut entries = venue.store.entries(owner, keys::OPEN_APPROVALS).of(PAGE);
+    let mut entries = venue.store.entries(owner, keys::OPEN_APPROVALS).page_size(PAGE);
     while let Some(page) = entries.keys().await? {
         let ids: Vec<JobId> = page.iter().filter_map(|key| keys::approval_of_open(key)).collect();
-        unanswered(venue, owner, &ids).await?.into_iter().for_each(&mut *look);
+        list_unanswered(venue, owner, &ids).await?.into_iter().for_each(&mut *look);
     }
     Ok(())
 }
@@ -102,8 +106,8 @@ async fn each_open(venue: &Venue, owner: &Owner, look: &mut (dyn FnMut(Approval)
 /// Writes entries for approvals of builds that knew no entries: once for an owner, and with each call while a worker of
 /// such a build lives, which may ask at any time.
 async fn list_older(venue: &Venue, owner: &Owner) -> Result<(), StoreError> {
-    let has_older = roll::fleet(venue).await?.has_older;
-    let is_listed = venue.store.doc(owner, keys::APPROVALS_LISTED).await?.value.is_some();
+    let has_older = roll::fleet_state(venue).await?.has_older;
+    let is_listed = venue.store.doc(owner, keys::OPEN_APPROVALS_COMPLETE).await?.value.is_some();
     if is_listed && !has_older {
         return Ok(());
     }
@@ -113,18 +117,18 @@ async fn list_older(venue: &Venue, owner: &Owner) -> Result<(), StoreError> {
             open.push(approval.id);
         }
     };
-    each(venue, owner, &mut look).await?;
+    for_each(venue, owner, &mut look).await?;
     for some in open.chunks(PAGE) {
         list_unlisted(venue, owner, some).await?;
     }
-    let key = keys::APPROVALS_LISTED.to_owned();
+    let key = keys::OPEN_APPROVALS_COMPLETE.to_owned();
     let write = if has_older {
         // Approvals that the older worker makes from now on are looked for after its end.
         is_listed.then(|| DocWrite::delete(key))
     } else {
         // A look doesn't give documents to an owner without approvals.
         let has_some = !open.is_empty() || !venue.store.scan(owner, keys::APPROVALS, None, false, 1).await?.is_empty();
-        has_some.then(|| DocWrite::mark(key))
+        has_some.then(|| DocWrite::index_entry(key))
     };
     let Some(write) = write else { return Ok(()) };
     venue.store.write(venue.now(), owner, &[write]).await.map(|_| ())
@@ -137,21 +141,21 @@ pub async fn list_unlisted(venue: &Venue, owner: &Owner, ids: &[JobId]) -> Resul
     let entries: Vec<_> = ids.iter().map(keys::open_approval).collect();
     let docs = venue.store.read(owner, &entries).await?;
     let missing = entries.into_iter().zip(docs).filter(|(_, doc)| doc.value.is_none());
-    let writes: Vec<_> = missing.map(|(entry, _)| DocWrite::mark(entry)).collect();
+    let writes: Vec<_> = missing.map(|(entry, _)| DocWrite::index_entry(entry)).collect();
     if writes.is_empty() { Ok(()) } else { venue.store.write(venue.now(), owner, &writes).await.map(|_| ()) }
 }
 
 /// Returns the writes by which a commit stores an approval.
-pub fn asking_writes(approval: &Approval) -> [DocWrite; 2] {
-    [DocWrite::json(keys::approval(&approval.id), approval), DocWrite::mark(keys::open_approval(&approval.id))]
+pub fn creation_writes(approval: &Approval) -> [DocWrite; 2] {
+    [DocWrite::json(keys::approval(&approval.id), approval), DocWrite::index_entry(keys::open_approval(&approval.id))]
 }
 
 /// Shows an approval to a caller. If the asking turn may do more than the caller, the question is shown only to a
 /// caller who may answer it.
-pub fn seen_by(caller: &Caller, approval: &Approval) -> Value {
+pub fn view_for(caller: &Caller, approval: &Approval) -> Value {
     let mut shown = json!(approval);
-    let may_answer = || caller.authority.permits("job/approve", about(approval)).is_ok();
-    let hidden = !caller.reads().covers_reading(&approval.under) && !may_answer();
+    let may_answer = || caller.authority.permits("job/approve", required_resource(approval)).is_ok();
+    let hidden = !caller.reading_authority().covers_reading(&approval.under) && !may_answer();
     if let Some(map) = shown.as_object_mut() {
         map.shift_remove("under");
         if hidden {
@@ -166,7 +170,7 @@ pub fn seen_by(caller: &Caller, approval: &Approval) -> Value {
 }
 
 /// Returns the resource on which an answer needs `job/approve`.
-fn about(approval: &Approval) -> ResourcePath {
+fn required_resource(approval: &Approval) -> ResourcePath {
     match &approval.job {
         Some(job) => ResourcePath::job(job),
         None => ResourcePath::agent(&approval.session.agent),
@@ -174,19 +178,19 @@ fn about(approval: &Approval) -> ResourcePath {
 }
 
 /// Returns the approvals that a session awaits, answered ones included.
-pub(super) async fn awaited(venue: &Venue, owner: &Owner, session: &SessionKey) -> Result<Vec<JobId>, StoreError> {
+pub(super) async fn list_awaited(venue: &Venue, owner: &Owner, session: &SessionKey) -> Result<Vec<JobId>, StoreError> {
     let Some(facts) = sessions::find(venue, owner, session).await? else { return Ok(Vec::new()) };
     let calls = sessions::state(&facts).awaiting.map(|awaiting| awaiting.calls).unwrap_or_default();
     Ok(calls.into_iter().map(|call| call.approval).collect())
 }
 
 /// Returns those of these approvals that can still be answered.
-pub async fn unanswered(venue: &Venue, owner: &Owner, ids: &[JobId]) -> Result<Vec<Approval>, StoreError> {
-    Ok(unanswered_docs(venue, owner, ids).await?.into_iter().map(|(approval, _)| approval).collect())
+pub async fn list_unanswered(venue: &Venue, owner: &Owner, ids: &[JobId]) -> Result<Vec<Approval>, StoreError> {
+    Ok(read_unanswered(venue, owner, ids).await?.into_iter().map(|(approval, _)| approval).collect())
 }
 
 /// Like [`unanswered`], with the versions of the documents.
-async fn unanswered_docs(venue: &Venue, owner: &Owner, ids: &[JobId]) -> Result<Vec<(Approval, u64)>, StoreError> {
+async fn read_unanswered(venue: &Venue, owner: &Owner, ids: &[JobId]) -> Result<Vec<(Approval, u64)>, StoreError> {
     if ids.is_empty() {
         return Ok(Vec::new());
     }
@@ -208,9 +212,9 @@ async fn status_writes(venue: &Venue, owner: &Owner, answered: &Approval) -> Res
     if status.status().is_none_or(|(status, _)| status != JobStatus::InputRequired) {
         return Ok(Vec::new());
     }
-    let mut others = awaited(venue, owner, &answered.session).await?;
+    let mut others = list_awaited(venue, owner, &answered.session).await?;
     others.retain(|other| *other != answered.id);
-    let open = unanswered_docs(venue, owner, &others).await?;
+    let open = read_unanswered(venue, owner, &others).await?;
     if !open.is_empty() {
         return Ok(open
             .into_iter()
@@ -218,7 +222,7 @@ async fn status_writes(venue: &Venue, owner: &Owner, answered: &Approval) -> Res
             .collect());
     }
     let started = keys::encode_status(JobStatus::Started, venue.now());
-    Ok(vec![DocWrite::put(key, started).at(status.version)])
+    Ok(vec![DocWrite::put(key, started).at_version(status.version)])
 }
 
 fn is_unanswered(venue: &Venue, approval: &Approval) -> bool {
@@ -232,18 +236,20 @@ async fn has_ended(venue: &Venue, owner: &Owner, approval: &Approval) -> Result<
 
 /// Returns the answer to an approval, for the session that waits for it. Without an answer the approval is closed with
 /// `close`, if given. An approval whose document is gone counts as withdrawn.
-pub async fn answer(
+pub async fn answer_or_close(
     venue: &Venue,
     owner: &Owner,
     id: &JobId,
-    close: Option<Verdict>,
-) -> Result<Option<Answer>, StoreError> {
+    close: Option<ApprovalVerdict>,
+) -> Result<Option<ApprovalAnswer>, StoreError> {
     let attempt = || async {
-        let by_venue = |verdict| Answer { by: VENUE.to_owned(), at: venue.now(), verdict };
+        let by_venue = |verdict| ApprovalAnswer { by: VENUE.to_owned(), at: venue.now(), verdict };
         let Some((approval, version)) = get(&*venue.store, owner, id).await? else {
-            return Ok(Edit::nothing(Some(by_venue(Verdict::Withdrawn))));
+            return Ok(Edit::without_writes(Some(by_venue(ApprovalVerdict::Withdrawn))));
         };
-        let (None, Some(verdict)) = (&approval.answer, &close) else { return Ok(Edit::nothing(approval.answer)) };
+        let (None, Some(verdict)) = (&approval.answer, &close) else {
+            return Ok(Edit::without_writes(approval.answer));
+        };
         let closed = Approval { answer: Some(by_venue(verdict.clone())), ..approval };
         Ok(Edit::write(answer_writes(&closed, version), closed.answer))
     };
@@ -252,7 +258,7 @@ pub async fn answer(
 
 /// Returns the writes of an answer to an approval of this version.
 fn answer_writes(answered: &Approval, version: u64) -> [DocWrite; 2] {
-    let record = DocWrite::json(keys::approval(&answered.id), answered).at(version);
+    let record = DocWrite::json(keys::approval(&answered.id), answered).at_version(version);
     [record, DocWrite::delete(keys::open_approval(&answered.id))]
 }
 
@@ -262,7 +268,7 @@ pub async fn decide(
     venue: &Venue,
     caller: &Caller,
     id: &JobId,
-    verdict: Verdict,
+    verdict: ApprovalVerdict,
     digest: Option<&str>,
 ) -> Result<Approval, OpError> {
     let owner = &caller.owner;
@@ -274,8 +280,8 @@ pub async fn decide(
         };
         check(venue, caller, &approval, &verdict, digest)?;
         match &approval.answer {
-            Some(answer) if answer.verdict == verdict => Ok(Edit::nothing(approval)),
-            Some(answer) => Err(answered(id, answer)),
+            Some(answer) if answer.verdict == verdict => Ok(Edit::without_writes(approval)),
+            Some(answer) => Err(already_answered(id, answer)),
             None if venue.now() >= approval.expires => {
                 Err(OpError::Conflict(format!("approval `{id}` has expired: the call was not made")))
             }
@@ -283,51 +289,51 @@ pub async fn decide(
                 Err(OpError::Conflict(format!("approval `{id}`: the task that asked for it has ended")))
             }
             None => {
-                let answer = Answer { by: caller.name.clone(), at: venue.now(), verdict: verdict.clone() };
-                let mark = DocWrite::put(mark_of(id, &answer), "");
+                let answer = ApprovalAnswer { by: caller.name.clone(), at: venue.now(), verdict: verdict.clone() };
+                let mark = DocWrite::put(answer_mark_key(id, &answer), "");
                 let decided = Approval { answer: Some(answer), ..approval };
                 let status = status_writes(venue, owner, &decided).await?;
                 let writes = answer_writes(&decided, version).into_iter().chain([mark]).chain(status);
-                Ok(Edit::write(writes.collect::<Vec<_>>(), decided).within(venue.quota_to_end(bytes).await))
+                Ok(Edit::write(writes.collect::<Vec<_>>(), decided).with_quota(venue.quota_to_end(bytes).await))
             }
         }
     };
     let decided = venue.store.edit(venue.now(), owner, ("approval", id), attempt).await?;
-    let told = tell(venue, owner, &decided).await?;
+    let told = deliver_answer(venue, owner, &decided).await?;
     if let Some(answer) = &decided.answer
-        && let Err(error) = heard(venue, owner, mark_of(id, answer)).await
+        && let Err(error) = clear_mark(venue, owner, answer_mark_key(id, answer)).await
     {
         tracing::debug!(%owner, approval = %id, %error, "the session is told of its answer once more");
     }
     match told {
         Intake::Refused(refusal) => Err(OpError::Conflict(format!("agent `{}`: {refusal}", decided.session.agent))),
-        Intake::New | Intake::Duplicate | Intake::Conflict | Intake::Replaces | Intake::Nothing => Ok(decided),
+        Intake::New | Intake::Duplicate | Intake::Conflict | Intake::ReplaceRunning | Intake::Nothing => Ok(decided),
     }
 }
 
 /// Returns the key of the mark of an answer that its session has not received.
-fn mark_of(id: &JobId, answer: &Answer) -> DocKey {
+fn answer_mark_key(id: &JobId, answer: &ApprovalAnswer) -> DocKey {
     keys::answer_due(answer.at.plus(HEARD_WITHIN), id)
 }
 
-async fn heard(venue: &Venue, owner: &Owner, mark: DocKey) -> Result<(), StoreError> {
+async fn clear_mark(venue: &Venue, owner: &Owner, mark: DocKey) -> Result<(), StoreError> {
     venue.store.write(venue.now(), owner, &[DocWrite::delete(mark)]).await.map(|_| ())
 }
 
 /// Delivers answers that sessions may not have received; returns whether there are more. Any process may do it at any
 /// time, and several at once.
-pub async fn look(venue: &Venue, owner: &Owner) -> Result<bool, StoreError> {
+pub async fn deliver_answers(venue: &Venue, owner: &Owner) -> Result<bool, StoreError> {
     let now = venue.now();
-    let found = venue.store.scan(owner, keys::ANSWERED, None, false, PAGE).await?;
+    let found = venue.store.scan(owner, keys::ANSWERS_DUE, None, false, PAGE).await?;
     let mut told = 0;
     for (mark, _) in found {
-        let Some((due, id)) = keys::job_of_due(keys::ANSWERED, &mark) else { continue };
+        let Some((due, id)) = keys::job_of_due(keys::ANSWERS_DUE, &mark) else { continue };
         if due > now {
             return Ok(false);
         }
         match get(&*venue.store, owner, &id).await {
             Ok(Some((approval, _))) => {
-                tell(venue, owner, &approval).await?;
+                deliver_answer(venue, owner, &approval).await?;
             }
             // The approval was deleted with its job.
             Ok(None) => {}
@@ -336,19 +342,19 @@ pub async fn look(venue: &Venue, owner: &Owner) -> Result<bool, StoreError> {
             }
             Err(error) => return Err(error),
         }
-        heard(venue, owner, mark).await?;
+        clear_mark(venue, owner, mark).await?;
         told += 1;
     }
     Ok(told == PAGE)
 }
 
-fn answered(id: &JobId, answer: &Answer) -> OpError {
+fn already_answered(id: &JobId, answer: &ApprovalAnswer) -> OpError {
     let how = match answer.verdict {
-        Verdict::Approved { .. } => "approved",
-        Verdict::Rejected { .. } => "rejected",
-        Verdict::Answered { .. } => "answered",
-        Verdict::Expired => "closed as expired",
-        Verdict::Withdrawn => "withdrawn",
+        ApprovalVerdict::Approved { .. } => "approved",
+        ApprovalVerdict::Rejected { .. } => "rejected",
+        ApprovalVerdict::Answered { .. } => "answered",
+        ApprovalVerdict::Expired => "closed as expired",
+        ApprovalVerdict::Withdrawn => "withdrawn",
     };
     OpError::Conflict(format!("approval `{id}` was {how} before, by {}; an answer counts once", answer.by))
 }
@@ -358,28 +364,31 @@ fn check(
     venue: &Venue,
     caller: &Caller,
     approval: &Approval,
-    verdict: &Verdict,
+    verdict: &ApprovalVerdict,
     digest: Option<&str>,
 ) -> Result<(), OpError> {
     caller
         .authority
-        .permits("job/approve", about(approval))
-        .map_err(|denied| OpError::Denied(denied.text("answering an approval")))?;
+        .permits("job/approve", required_resource(approval))
+        .map_err(|denied| OpError::Denied(denied.model_text("answering an approval")))?;
     approval.accepts(verdict, digest).map_err(|error| match error {
         crate::domain::approval::AnswerError::Digest { .. } => OpError::Conflict(error.to_string()),
         _ => OpError::Invalid(error.to_string()),
     })?;
-    if let (ApprovalSubject::Call { operation, arguments, .. }, Verdict::Approved { arguments: Some(edited), .. }) =
-        (&approval.subject, verdict)
+    if let (
+        ApprovalSubject::Call { operation, arguments, .. },
+        ApprovalVerdict::Approved { arguments: Some(edited), .. },
+    ) = (&approval.subject, verdict)
     {
-        let trusted = venue.catalog.resolve(operation).map(|found| reserved(&found.spec.input)).unwrap_or_default();
+        let trusted =
+            venue.catalog.resolve(operation).map(|found| trusted_arguments(&found.spec.input)).unwrap_or_default();
         if let Some(name) = trusted.into_iter().find(|name| edited.get(*name) != arguments.get(*name)) {
             return Err(OpError::Invalid(format!("argument `{name}` of `{operation}` can't be given in an approval")));
         }
         // A delegate's task and the arguments of a tool that is no operation may be any map.
         if venue.catalog.resolve(operation).is_some() {
             // The caller has seen the arguments and writes others, so an error may show them.
-            dispatch::settle(&venue.catalog, operation, edited.clone(), false)?.needs()?;
+            dispatch::resolve_call(&venue.catalog, operation, edited.clone(), false)?.needs()?;
         }
         if dispatch::hides(&venue.catalog, operation, edited) {
             return Err(OpError::Invalid(
@@ -391,9 +400,9 @@ fn check(
 }
 
 /// Puts the answer into the mailbox of the session that waits, and wakes it.
-async fn tell(venue: &Venue, owner: &Owner, approval: &Approval) -> Result<Intake, StoreError> {
+async fn deliver_answer(venue: &Venue, owner: &Owner, approval: &Approval) -> Result<Intake, StoreError> {
     let now = venue.now();
-    let id = EventId::of_venue(&venue.key, IdOf::Answer(&approval.id));
+    let id = EventId::of_venue(&venue.key, VenueIdSubject::Answer(&approval.id));
     let event = Event {
         caller: approval.answer.as_ref().map(|answer| answer.by.clone()),
         ..Event::new(id.clone(), now, Payload::Decision { approval: approval.id.clone() })
@@ -403,13 +412,13 @@ async fn tell(venue: &Venue, owner: &Owner, approval: &Approval) -> Result<Intak
         id,
         kind: EventKind::Result,
         job: None,
-        order: order(EventKind::Result, Priority::Normal, now, 0),
+        order: mailbox_key(EventKind::Result, Priority::Normal, now, 0),
         body: Bytes::from(serde_json::to_vec(&event).expect("events serialise")),
         open: None,
         finish: None,
         outbox: Vec::new(),
-        within: None,
-        asks_way: false,
+        quota: None,
+        may_replace: false,
     };
     let admit = Admit { owner: owner.clone(), session: approval.session.clone(), event: Some(event), lease: None };
     let intake = venue.store.admit(now, &admit).await?.intake;

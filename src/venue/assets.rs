@@ -3,9 +3,9 @@
 use crate::domain::asset::{Asset, AssetRecord, Draft};
 use crate::domain::ids::{AssetId, Owner};
 use crate::domain::limits::LIST_BYTES;
-use crate::domain::media::{Sniffed, sniff};
+use crate::domain::media::{SniffedContent, sniff};
 use crate::domain::quota::QuotaUsage;
-use crate::store::{DocKey, DocWrite, OutsideWrite, StoreError, Window, decode, keys, steps};
+use crate::store::{DocKey, DocWrite, StoreError, Window, WriteOutcome, decode, keys, steps};
 use crate::venue::Venue;
 use crate::venue::jobs::ListPage;
 
@@ -21,18 +21,18 @@ const TRIES: usize = 8;
 /// that is listed is complete. Each write counts against the quota by itself, so that concurrent uploads share what is
 /// left of it; an upload that exceeds it deletes its chunks. After a crash chunks stay, and the next try uses them.
 pub async fn put(venue: &Venue, owner: &Owner, draft: &Draft) -> Result<(AssetId, AssetRecord, bool), StoreError> {
-    let id = AssetId::of(&draft.bytes);
+    let id = AssetId::of_content(&draft.bytes);
     let mut upload = Upload { venue, owner, id: id.clone(), found: Vec::new(), written: Vec::new() };
     for _ in 0..TRIES {
         if let Some(known) = get(venue, owner, &id).await? {
             return Ok((id, known, true));
         }
         match upload.run(draft).await {
-            Ok(OutsideWrite::Done) => return Ok((id, draft.record.clone(), false)),
+            Ok(WriteOutcome::Done) => return Ok((id, draft.record.clone(), false)),
             // Others store the same content, and may have finished.
-            Ok(OutsideWrite::Conflict(_)) => upload.found.clear(),
+            Ok(WriteOutcome::Conflict(_)) => upload.found.clear(),
             Err(error @ StoreError::Over(_)) => {
-                upload.take_away().await?;
+                upload.delete_chunks().await?;
                 return match get(venue, owner, &id).await? {
                     Some(known) => Ok((id, known, true)),
                     None => Err(error),
@@ -57,25 +57,25 @@ struct Upload<'a> {
 
 impl Upload<'_> {
     /// Writes all chunks and then the record.
-    async fn run(&mut self, draft: &Draft) -> Result<OutsideWrite, StoreError> {
+    async fn run(&mut self, draft: &Draft) -> Result<WriteOutcome, StoreError> {
         let (chunks, bytes) = (draft.bytes.len().div_ceil(CHUNK) as u64, draft.bytes.len() as u64);
-        self.venue.room(self.owner, QuotaUsage { documents: chunks + 1, bytes, ..QuotaUsage::default() }).await?;
+        self.venue.check_room(self.owner, QuotaUsage { documents: chunks + 1, bytes, ..QuotaUsage::default() }).await?;
         for (number, chunk) in draft.bytes.chunks(CHUNK).enumerate() {
             self.put_chunk(keys::asset_chunk(&self.id, number), chunk).await?;
         }
-        let record = DocWrite::json(keys::asset(&self.id), &draft.record).at(0);
+        let record = DocWrite::json(keys::asset(&self.id), &draft.record).at_version(0);
         let writes: Vec<_> = self.found.iter().cloned().chain([record]).collect();
-        self.venue.keep(self.owner, &writes).await
+        self.venue.write_within_quota(self.owner, &writes).await
     }
 
     /// Writes a chunk unless the store has it.
     async fn put_chunk(&mut self, key: DocKey, chunk: &[u8]) -> Result<(), StoreError> {
         let mut version = 0;
         for _ in 0..TRIES {
-            let write = DocWrite::put(key.clone(), chunk.to_vec()).at(version);
-            if self.venue.keep(self.owner, &[write]).await? == OutsideWrite::Done {
+            let write = DocWrite::put(key.clone(), chunk.to_vec()).at_version(version);
+            if self.venue.write_within_quota(self.owner, &[write]).await? == WriteOutcome::Done {
                 self.found.push(DocWrite::check(key.clone(), version + 1));
-                self.written.push(DocWrite::delete(key).at(version + 1));
+                self.written.push(DocWrite::delete(key).at_version(version + 1));
                 return Ok(());
             }
             let doc = self.venue.store.doc(self.owner, &key).await?;
@@ -89,7 +89,7 @@ impl Upload<'_> {
     }
 
     /// Deletes the chunks of this upload, unless another one has made an asset of them or rewritten them.
-    async fn take_away(self) -> Result<(), StoreError> {
+    async fn delete_chunks(self) -> Result<(), StoreError> {
         if !self.written.is_empty() {
             let no_record = DocWrite::check(keys::asset(&self.id), 0);
             let writes: Vec<_> = self.written.into_iter().chain([no_record]).collect();
@@ -105,11 +105,11 @@ pub async fn get(venue: &Venue, owner: &Owner, id: &AssetId) -> Result<Option<As
 }
 
 /// Returns the record of an asset and the media type that its first bytes show; `None` if there is no such asset.
-pub async fn head(
+pub async fn read_head(
     venue: &Venue,
     owner: &Owner,
     id: &AssetId,
-) -> Result<Option<(AssetRecord, Option<Sniffed>)>, StoreError> {
+) -> Result<Option<(AssetRecord, Option<SniffedContent>)>, StoreError> {
     let Some(record) = get(venue, owner, id).await? else { return Ok(None) };
     let sniffed = first_bytes(venue, owner, id, record.size).await?;
     Ok(Some((record, sniffed)))
@@ -121,7 +121,7 @@ async fn first_bytes(
     owner: &Owner,
     asset: &AssetId,
     size: usize,
-) -> Result<Option<Sniffed>, StoreError> {
+) -> Result<Option<SniffedContent>, StoreError> {
     if let Some(known) = venue.prompts.sniffed.get(asset) {
         return Ok(known);
     }
@@ -135,7 +135,7 @@ async fn first_bytes(
 }
 
 /// Returns an asset with its content, which is checked against its hash.
-pub async fn content(venue: &Venue, owner: &Owner, id: &AssetId) -> Result<Option<Asset>, StoreError> {
+pub async fn read_content(venue: &Venue, owner: &Owner, id: &AssetId) -> Result<Option<Asset>, StoreError> {
     let Some(record) = get(venue, owner, id).await? else { return Ok(None) };
     let keys: Vec<_> = (0..record.size.div_ceil(CHUNK)).map(|number| [keys::asset_chunk(id, number)]).collect();
     let mut bytes = Vec::with_capacity(record.size);
@@ -143,7 +143,7 @@ pub async fn content(venue: &Venue, owner: &Owner, id: &AssetId) -> Result<Optio
     for doc in chunks.into_iter().flatten() {
         bytes.extend_from_slice(&doc.value.unwrap_or_default());
     }
-    if AssetId::of(&bytes) != *id {
+    if AssetId::of_content(&bytes) != *id {
         let reason = format!("the content of `{}` is not what its name says", keys::asset(id));
         return Err(StoreError::Corrupt { store: "documents".into(), reason });
     }

@@ -15,7 +15,7 @@ use std::time::Duration;
 const TENANTS: usize = 16_384;
 
 /// Most tenants that one look at the store checks.
-const LOOKED_UP: usize = 64;
+const LOOKUPS_MAX: usize = 64;
 
 /// Pause between two looks where no sweep makes them.
 const PAUSE: Duration = Duration::from_secs(2);
@@ -127,7 +127,7 @@ impl OwnerCensus {
             OwnerSpread::Users => Sharers { tenants: false, users: true },
             OwnerSpread::Tenants => {
                 let several = self.has_several.get(tenant);
-                if several != Some(true) && known.in_doubt.len() < LOOKED_UP {
+                if several != Some(true) && known.in_doubt.len() < LOOKUPS_MAX {
                     known.in_doubt.insert(tenant.clone());
                 }
                 Sharers { tenants: true, users: several.unwrap_or(true) }
@@ -154,17 +154,17 @@ impl OwnerCensus {
     }
 
     /// Takes over what the store lists, plus the owners that were met since the last look.
-    fn note_look(&self, listed: OwnerSpread) {
+    fn note_listed(&self, listed: OwnerSpread) {
         let mut known = self.known.lock();
         let met = std::mem::take(&mut known.met);
         known.spread = listed.max(met.spread);
     }
 
     /// Looks at the store every two seconds if a share was computed since the last look.
-    pub async fn follow(&self, venue: &Venue) -> Infallible {
+    pub async fn follow_store(&self, venue: &Venue) -> Infallible {
         loop {
             if std::mem::take(&mut self.known.lock().is_asked)
-                && let Err(error) = self.look(venue).await
+                && let Err(error) = self.refresh(venue).await
             {
                 tracing::debug!(%error, "among whom places are shared isn't known anew; it is as it was");
             }
@@ -173,8 +173,8 @@ impl OwnerCensus {
     }
 
     /// Reads the spread of owners from the store, and checks a few tenants.
-    pub async fn look(&self, venue: &Venue) -> Result<(), StoreError> {
-        self.note_look(venue.owner_spread().await?);
+    pub async fn refresh(&self, venue: &Venue) -> Result<(), StoreError> {
+        self.note_listed(venue.owner_spread().await?);
         let (spread, in_doubt) = {
             let mut known = self.known.lock();
             (known.spread, std::mem::take(&mut known.in_doubt))
@@ -211,7 +211,7 @@ impl Venue {
 
     /// Returns the first owner after `after`, in the order of the store, without the venue's and the tenants' own.
     pub async fn next_owner(&self, after: Option<&Owner>) -> Result<Option<Owner>, StoreError> {
-        let mut owners = self.store.all_owners().after(after.cloned()).of(PAGE);
+        let mut owners = self.store.all_owners().start_after(after.cloned()).page_size(PAGE);
         // Owners of the parts of a store stand together and may be many.
         let last_part = self.history.parts().iter().max();
         while let Some(page) = owners.next().await? {
@@ -220,7 +220,7 @@ impl Venue {
             }
             let is_within = |last: &Owner| self.history.parts().contains(last) && Some(last) < last_part;
             if page.last().is_some_and(is_within) {
-                owners = self.store.all_owners().after(last_part.cloned()).of(PAGE);
+                owners = self.store.all_owners().start_after(last_part.cloned()).page_size(PAGE);
             }
         }
         Ok(None)
@@ -283,9 +283,9 @@ mod tests {
             let grows = met.iter().filter(|name| census.meet(&owner(name))).count();
             assert_eq!(census.known.lock().spread, expected, "{met:?}");
             assert_eq!(grows > 0, expected != OwnerSpread::Alone, "{met:?}");
-            census.note_look(OwnerSpread::Alone);
+            census.note_listed(OwnerSpread::Alone);
             assert_eq!(census.known.lock().spread, expected, "{met:?}: the store is behind");
-            census.note_look(OwnerSpread::Alone);
+            census.note_listed(OwnerSpread::Alone);
             assert_eq!(census.known.lock().spread, OwnerSpread::Alone, "{met:?}: they are gone");
         }
         let census = OwnerCensus::default();
@@ -300,10 +300,10 @@ mod tests {
     #[test]
     fn so_many_tenants_are_looked_up_at_a_time() {
         let census = OwnerCensus::default();
-        for n in 0..2 * LOOKED_UP {
+        for n in 0..2 * LOOKUPS_MAX {
             census.sharers(&part(&format!("t{n}")));
         }
-        assert_eq!(census.known.lock().in_doubt.len(), LOOKED_UP);
+        assert_eq!(census.known.lock().in_doubt.len(), LOOKUPS_MAX);
     }
 
     #[test]

@@ -12,13 +12,13 @@ use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
 /// Difference above which a warning is logged.
-const NOTED: Duration = Duration::from_secs(1);
+const WARN_ABOVE: Duration = Duration::from_secs(1);
 
 /// Longest round trip whose answer is used; a longer one says too little of the time.
-const SLOWEST: Duration = Duration::from_secs(1);
+const ROUND_TRIP_MAX: Duration = Duration::from_secs(1);
 
 /// Longest wait for the first comparison of a process.
-const FIRST: Duration = Duration::from_secs(5);
+const FIRST_WAIT: Duration = Duration::from_secs(5);
 
 /// Slack of rounding to milliseconds.
 const ROUNDING: Duration = Duration::from_millis(2);
@@ -35,7 +35,7 @@ pub struct ClockGap {
 impl ClockGap {
     /// Returns the gap between two readings that were taken within `exact_to` of each other.
     fn between(machine: Millis, other: Millis, exact_to: Duration) -> Self {
-        let (is_ahead, apart) = (machine > other, machine.since(other).max(other.since(machine)));
+        let (is_ahead, apart) = (machine > other, machine.elapsed_since(other).max(other.elapsed_since(machine)));
         Self { apart: apart.saturating_sub(exact_to), is_ahead }
     }
 
@@ -69,7 +69,7 @@ pub struct ClockReport {
 impl ClockReport {
     /// Whether a gap is large enough for a warning.
     pub fn is_far(&self) -> bool {
-        self.store.iter().chain(&self.bus).any(|gap| gap.apart > NOTED)
+        self.store.iter().chain(&self.bus).any(|gap| gap.apart > WARN_ABOVE)
     }
 }
 
@@ -89,9 +89,9 @@ pub async fn follow_store(venue: &Venue) -> Result<Option<ClockGap>, StoreError>
     let reading = venue.store.time().await?.and_then(|time| Reading::new(clock, asked, time));
     if let Some(reading) = &reading {
         let expected = clock.now();
-        let apart = expected.since(reading.other).max(reading.other.since(expected));
+        let apart = expected.elapsed_since(reading.other).max(reading.other.elapsed_since(expected));
         if apart > reading.exact_to {
-            clock.set_by(reading.at, reading.other);
+            clock.set_reference(reading.at, reading.other);
         }
     }
     Ok(reading.map(Reading::gap))
@@ -130,9 +130,9 @@ impl Reading {
         let at = clock.steady();
         let took = at.saturating_sub(asked);
         let half = took / 2;
-        (took <= SLOWEST).then(|| Self {
+        (took <= ROUND_TRIP_MAX).then(|| Self {
             at,
-            machine: clock.of_machine(),
+            machine: clock.machine_now(),
             other: other.plus(half),
             exact_to: half + ROUNDING,
         })
@@ -159,21 +159,21 @@ impl ClockWatch {
 
     /// Makes the first comparison of a process, before it begins anything; gives up after five seconds.
     pub async fn start(&mut self, venue: &Venue) {
-        if tokio::time::timeout(FIRST, self.look(venue)).await.is_err() {
+        if tokio::time::timeout(FIRST_WAIT, self.check(venue)).await.is_err() {
             tracing::debug!("clocks not compared yet; the servers take too long");
         }
     }
 
     /// Compares the clocks every `every` until `end` is cancelled.
     pub async fn run(mut self, venue: &Venue, every: Duration, end: &CancellationToken) {
-        let next = || venue.clock.until(venue.clock.steady() + every);
+        let next = || venue.clock.wait_until(venue.clock.steady() + every);
         while end.run_until_cancelled(next()).await.is_some()
-            && end.run_until_cancelled(self.look(venue)).await.is_some()
+            && end.run_until_cancelled(self.check(venue)).await.is_some()
         {}
     }
 
     /// Compares the clocks, warns of what is new, and sets or clears [`Clock::is_wrong`].
-    pub async fn look(&mut self, venue: &Venue) {
+    pub async fn check(&mut self, venue: &Venue) {
         let report = match compare(venue).await {
             Ok(report) => report,
             Err(error) => return tracing::debug!(%error, "clocks not compared; it comes again"),
@@ -181,8 +181,8 @@ impl ClockWatch {
         let peers = [("store", report.store), ("queue", report.bus)];
         for ((peer, gap), told) in peers.into_iter().zip(&mut self.told) {
             let Some(gap) = gap else { continue };
-            venue.metrics.clock_ahead(peer, gap.seconds());
-            let is_far = gap.apart > NOTED;
+            venue.metrics.set_clock_ahead(peer, gap.seconds());
+            let is_far = gap.apart > WARN_ABOVE;
             if is_far && !*told {
                 tracing::warn!(
                     "the clock of this machine is {gap} that of the {peer}; times are the store's; set the clocks by NTP"

@@ -1,14 +1,14 @@
 //! Dead letters as operators see them: list, show. [`crate::ingress::redrive`] runs them again.
 
 use crate::domain::dead::DeadLetter;
-use crate::domain::ids::{EventId, IdOf, JobId, Owner};
+use crate::domain::ids::{EventId, JobId, Owner, VenueIdSubject};
 use crate::domain::job::{ErrorCode, Job};
 use crate::store::{DocKey, DocWrite, StoreError, Window, keys, steps};
 use crate::venue::Venue;
 use crate::venue::jobs::{self, ListPage};
 
 /// Returns the write that keeps a dead letter, in the commit that removes its task from the mailbox.
-pub fn kept(letter: &DeadLetter) -> DocWrite {
+pub fn letter_write(letter: &DeadLetter) -> DocWrite {
     DocWrite::json(keys::dead_letter(letter.died, &letter.job), letter)
 }
 
@@ -34,25 +34,25 @@ pub async fn get(venue: &Venue, owner: &Owner, id: &JobId) -> Result<Option<(Dea
     if result.error_code != Some(ErrorCode::Dead) {
         return Ok(None);
     }
-    let (letter, version) = venue.store.versioned(owner, &keys::dead_letter(updated, id)).await?;
+    let (letter, version) = venue.store.get_versioned(owner, &keys::dead_letter(updated, id)).await?;
     Ok(letter.map(|letter| (letter, version)))
 }
 
 /// Returns the event id under which a job is redriven: one for each job, however often it is redriven.
-pub(crate) fn id_of(venue: &Venue, job: &JobId) -> EventId {
-    EventId::of_venue(&venue.key, IdOf::Redrive(job))
+pub(crate) fn redrive_id(venue: &Venue, job: &JobId) -> EventId {
+    EventId::of_venue(&venue.key, VenueIdSubject::Redrive(job))
 }
 
 /// Returns the job as which this one was redriven, if it was.
-pub async fn driven_as(venue: &Venue, owner: &Owner, job: &JobId) -> Result<Option<JobId>, StoreError> {
-    let again = JobId::derive(&venue.key, owner, &id_of(venue, job));
+pub async fn redriven_job(venue: &Venue, owner: &Owner, job: &JobId) -> Result<Option<JobId>, StoreError> {
+    let again = JobId::derive(&venue.key, owner, &redrive_id(venue, job));
     let status = venue.store.doc(owner, &keys::job_status(&again)).await?;
     Ok(status.value.is_some().then_some(again))
 }
 
 /// Returns for each of these jobs whether it was redriven.
-pub async fn driven(venue: &Venue, owner: &Owner, jobs: &[JobId]) -> Result<Vec<bool>, StoreError> {
+pub async fn were_redriven(venue: &Venue, owner: &Owner, jobs: &[JobId]) -> Result<Vec<bool>, StoreError> {
     let heads: Vec<DocKey> =
-        jobs.iter().map(|job| keys::job_status(&JobId::derive(&venue.key, owner, &id_of(venue, job)))).collect();
+        jobs.iter().map(|job| keys::job_status(&JobId::derive(&venue.key, owner, &redrive_id(venue, job)))).collect();
     Ok(venue.store.read(owner, &heads).await?.iter().map(|doc| doc.value.is_some()).collect())
 }

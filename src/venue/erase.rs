@@ -4,9 +4,9 @@
 use crate::domain::approval::Approval;
 use crate::domain::authority::Authority;
 use crate::domain::authority::capability::covers;
-use crate::domain::context::record::Parts;
-use crate::domain::context::record::erase::{named, without};
-use crate::domain::context::record::manifest::{Base, Manifest};
+use crate::domain::context::record::PartContents;
+use crate::domain::context::record::erase::{named_parts, replace_lines};
+use crate::domain::context::record::manifest::{BaseManifest, Manifest};
 use crate::domain::context::record::period::Period;
 use crate::domain::dead::DeadLetter;
 use crate::domain::ids::{AgentId, JobId, Owner};
@@ -18,7 +18,7 @@ use crate::store::{DocWrite, Store, StoreError, corrupt, keys};
 use crate::venue::Venue;
 use crate::venue::agents;
 use crate::venue::approvals;
-use crate::venue::ledger::fetch;
+use crate::venue::ledger::fetch_parts;
 use crate::venue::timers;
 use serde_json::Value;
 use std::collections::{BTreeSet, HashSet};
@@ -41,7 +41,7 @@ pub struct Erasure<'a> {
 
 /// Numbers of what was erased.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Erased {
+pub struct ErasureCounts {
     /// Erased turns.
     pub turns: usize,
     /// Jobs whose inputs and outputs were erased.
@@ -53,53 +53,53 @@ pub struct Erased {
 }
 
 impl Erasure<'_> {
-    fn is_of(&self, namespace: &str) -> bool {
+    fn covers_namespace(&self, namespace: &str) -> bool {
         namespace == self.namespace || (self.recursive && covers(self.namespace, namespace))
     }
 
     /// Whether a turn or a request had a grant on the namespace: anything in it may come from there.
     fn concerns(&self, authority: &Authority) -> bool {
         let granted = [Ability::Read, Ability::Write].map(|ability| authority.namespaces(ability.as_str()));
-        granted.iter().flatten().any(|namespace| self.is_of(namespace))
+        granted.iter().flatten().any(|namespace| self.covers_namespace(namespace))
     }
 }
 
 /// Erases the turns of an owner that ran under a namespace, their prompts, and their jobs. Deletes the dead letters and
 /// the timers of requests under it.
-pub async fn erase(venue: &Venue, owner: &Owner, erasure: Erasure<'_>) -> Result<Erased, StoreError> {
-    let mut erased = Erased::default();
-    for agent in agents::all(venue, owner).await? {
-        let found = concerned(venue, owner, &agent, erasure).await?;
-        prompts(venue, owner, &agent, &found.places, erasure).await?;
+pub async fn erase(venue: &Venue, owner: &Owner, erasure: Erasure<'_>) -> Result<ErasureCounts, StoreError> {
+    let mut erased = ErasureCounts::default();
+    for agent in agents::all_ids(venue, owner).await? {
+        let found = find_concerned(venue, owner, &agent, erasure).await?;
+        erase_prompts(venue, owner, &agent, &found.places, erasure).await?;
         for job in &found.jobs {
-            for outbound in outbound(venue, owner, job).await? {
-                erased.jobs += usize::from(self::job(venue, owner, &outbound).await?);
+            for outbound in outbound_jobs(venue, owner, job).await? {
+                erased.jobs += usize::from(self::erase_job(venue, owner, &outbound).await?);
             }
-            erased.jobs += usize::from(self::job(venue, owner, job).await?);
+            erased.jobs += usize::from(self::erase_job(venue, owner, job).await?);
         }
         if !found.jobs.is_empty() {
-            erase_asked(venue, owner, &found.jobs).await?;
+            delete_approvals(venue, owner, &found.jobs).await?;
         }
         // The records go last: after an interruption the turn is found again by its record.
         erased.turns += found.records.len();
         if !found.records.is_empty() {
-            write(venue, owner, found.records).await?;
-            mark(venue, owner).await?;
+            write_all(venue, owner, found.records).await?;
+            mark_erasure(venue, owner).await?;
         }
     }
     // Marked again, in case an earlier erasure was interrupted before its mark.
-    mark(venue, owner).await?;
-    erased.dead = dead_letters(venue, owner, erasure, &mut erased.jobs).await?;
-    erased.timers = timers(venue, owner, erasure).await?;
+    mark_erasure(venue, owner).await?;
+    erased.dead = delete_dead_letters(venue, owner, erasure, &mut erased.jobs).await?;
+    erased.timers = delete_timers(venue, owner, erasure).await?;
     Ok(erased)
 }
 
 /// Marks the erasure, so that workers read the turns again that they have cached.
-async fn mark(venue: &Venue, owner: &Owner) -> Result<(), StoreError> {
-    write(venue, owner, vec![DocWrite::mark(keys::ERASURES)]).await
+async fn mark_erasure(venue: &Venue, owner: &Owner) -> Result<(), StoreError> {
+    write_all(venue, owner, vec![DocWrite::index_entry(keys::ERASURES)]).await
 }
 
-async fn dead_letters(
+async fn delete_dead_letters(
     venue: &Venue,
     owner: &Owner,
     erasure: Erasure<'_>,
@@ -112,22 +112,22 @@ async fn dead_letters(
             if !erasure.concerns(&letter.event.envelope.bound) {
                 continue;
             }
-            *jobs += usize::from(job(venue, owner, &letter.job).await?);
-            write(venue, owner, vec![DocWrite::delete(key)]).await?;
+            *jobs += usize::from(erase_job(venue, owner, &letter.job).await?);
+            write_all(venue, owner, vec![DocWrite::delete(key)]).await?;
             count += 1;
         }
     }
     Ok(count)
 }
 
-async fn timers(venue: &Venue, owner: &Owner, erasure: Erasure<'_>) -> Result<usize, StoreError> {
+async fn delete_timers(venue: &Venue, owner: &Owner, erasure: Erasure<'_>) -> Result<usize, StoreError> {
     let mut concerned = Vec::new();
     let mut look = |timer: Timer| {
         if erasure.concerns(&timer.submission.envelope.bound) {
             concerned.push(timer.id);
         }
     };
-    timers::each(venue, owner, &mut look).await?;
+    timers::for_each(venue, owner, &mut look).await?;
     for timer in &concerned {
         timers::erase(venue, owner, timer).await?;
     }
@@ -137,14 +137,19 @@ async fn timers(venue: &Venue, owner: &Owner, erasure: Erasure<'_>) -> Result<us
 /// Turns of an agent under the namespace: their keys, their erased records that are still to be written, and their
 /// jobs.
 #[derive(Default)]
-struct Found {
+struct ConcernedTurns {
     places: HashSet<String>,
     records: Vec<DocWrite>,
     jobs: BTreeSet<JobId>,
 }
 
-async fn concerned(venue: &Venue, owner: &Owner, agent: &AgentId, erasure: Erasure<'_>) -> Result<Found, StoreError> {
-    let mut found = Found::default();
+async fn find_concerned(
+    venue: &Venue,
+    owner: &Owner,
+    agent: &AgentId,
+    erasure: Erasure<'_>,
+) -> Result<ConcernedTurns, StoreError> {
+    let mut found = ConcernedTurns::default();
     let prefix = keys::agent_turns(agent);
     let mut turns = venue.store.docs(owner, prefix.as_str());
     while let Some(page) = turns.records::<TurnRecord>().await? {
@@ -162,7 +167,7 @@ async fn concerned(venue: &Venue, owner: &Owner, agent: &AgentId, erasure: Erasu
     Ok(found)
 }
 
-async fn write(venue: &Venue, owner: &Owner, writes: Vec<DocWrite>) -> Result<(), StoreError> {
+async fn write_all(venue: &Venue, owner: &Owner, writes: Vec<DocWrite>) -> Result<(), StoreError> {
     for writes in writes.chunks(WRITES) {
         venue.store.write(venue.now(), owner, writes).await?;
     }
@@ -170,7 +175,7 @@ async fn write(venue: &Venue, owner: &Owner, writes: Vec<DocWrite>) -> Result<()
 }
 
 /// Erases the contents from the manifests of these turns' prompts. `places` are `<session>/<turn>`.
-async fn prompts(
+async fn erase_prompts(
     venue: &Venue,
     owner: &Owner,
     agent: &AgentId,
@@ -178,9 +183,10 @@ async fn prompts(
     erasure: Erasure<'_>,
 ) -> Result<(), StoreError> {
     let store: &dyn Store = &*venue.store;
-    let is_source = |source: &str| source.strip_prefix("r/").is_some_and(|namespace| erasure.is_of(namespace));
+    let is_source =
+        |source: &str| source.strip_prefix("r/").is_some_and(|namespace| erasure.covers_namespace(namespace));
     let prefix = keys::agent_ledgers(agent);
-    let mut last: Option<(String, Base)> = None;
+    let mut last: Option<(String, BaseManifest)> = None;
     let mut manifests = store.docs(owner, prefix.as_str());
     while let Some(page) = manifests.next().await? {
         for (key, doc) in &page {
@@ -190,9 +196,9 @@ async fn prompts(
             let bytes = doc.value.clone().unwrap_or_default();
             let stored = std::str::from_utf8(&bytes).map_err(|error| corrupt(key, &error))?;
             let before = last.take().filter(|(of, _)| of == session).map(|(_, base)| base);
-            let Ok(base) = Base::read(before.as_ref(), turn, stored) else { continue };
+            let Ok(base) = BaseManifest::read(before.as_ref(), turn, stored) else { continue };
             if places.contains(place) {
-                strip(venue, owner, (key, base.period), stored, &base.manifest.contents_of(is_source)).await?;
+                erase_parts(venue, owner, (key, base.period), stored, &base.manifest.contents_of(is_source)).await?;
             }
             last = Some((session.to_owned(), base));
         }
@@ -200,7 +206,7 @@ async fn prompts(
     Ok(())
 }
 
-async fn strip(
+async fn erase_parts(
     venue: &Venue,
     owner: &Owner,
     (key, period): (&str, Period),
@@ -210,31 +216,31 @@ async fn strip(
     if lines.is_empty() {
         return Ok(());
     }
-    let (mut gone, lists) = named(lines);
-    let mut parts = Parts::new();
-    fetch(&*venue.store, owner, period, lists.iter().cloned(), &mut parts).await?;
-    gone.extend(Manifest::listed(&parts, lists));
+    let (mut gone, lists) = named_parts(lines);
+    let mut parts = PartContents::new();
+    fetch_parts(&*venue.store, owner, period, lists.iter().cloned(), &mut parts).await?;
+    gone.extend(Manifest::listed_parts(&parts, lists));
     let mut writes: Vec<_> = gone.iter().map(|name| DocWrite::delete(keys::part(period, name))).collect();
     // The manifest goes last: after an interruption its lines lead to the parts.
-    writes.push(DocWrite::put(key, without(stored, lines)));
-    write(venue, owner, writes).await
+    writes.push(DocWrite::put(key, replace_lines(stored, lines)));
+    write_all(venue, owner, writes).await
 }
 
 /// Deletes the answered approvals of these jobs, which contain the arguments of calls. An unanswered one belongs to a
 /// turn that has not ended.
-async fn erase_asked(venue: &Venue, owner: &Owner, jobs: &BTreeSet<JobId>) -> Result<(), StoreError> {
+async fn delete_approvals(venue: &Venue, owner: &Owner, jobs: &BTreeSet<JobId>) -> Result<(), StoreError> {
     let mut deletes = Vec::new();
     let mut look = |asked: Approval| {
         if asked.answer.is_some() && asked.job.as_ref().is_some_and(|job| jobs.contains(job)) {
             deletes.push(DocWrite::delete(keys::approval(&asked.id)));
         }
     };
-    approvals::each(venue, owner, &mut look).await?;
-    write(venue, owner, deletes).await
+    approvals::for_each(venue, owner, &mut look).await?;
+    write_all(venue, owner, deletes).await
 }
 
 /// Returns the jobs of external workers that a job has started: no turn of their own records their inputs.
-async fn outbound(venue: &Venue, owner: &Owner, job: &JobId) -> Result<Vec<JobId>, StoreError> {
+async fn outbound_jobs(venue: &Venue, owner: &Owner, job: &JobId) -> Result<Vec<JobId>, StoreError> {
     let prefix = keys::job_children(job);
     let children = venue.store.scan(owner, &prefix, None, false, RECORDS).await?;
     let ids: Vec<_> = children.iter().filter_map(|(key, _)| JobId::new(key.strip_prefix(&prefix)?).ok()).collect();
@@ -244,14 +250,14 @@ async fn outbound(venue: &Venue, owner: &Owner, job: &JobId) -> Result<Vec<JobId
 }
 
 /// Erases a job's input and output. Returns whether there was anything to erase.
-async fn job(venue: &Venue, owner: &Owner, job: &JobId) -> Result<bool, StoreError> {
+async fn erase_job(venue: &Venue, owner: &Owner, job: &JobId) -> Result<bool, StoreError> {
     let places = [(keys::job_head(job), "input"), (keys::job_result(job), "output"), (keys::job_result(job), "error")];
     let mut changed = false;
     for (key, field) in places {
         let Some(mut value) = venue.store.get::<Value>(owner, &key).await? else { continue };
         let Some(place) = value.get_mut(field).filter(|place| !place.is_null() && *place != ERASED) else { continue };
         *place = ERASED.into();
-        write(venue, owner, vec![DocWrite::json(key, &value)]).await?;
+        write_all(venue, owner, vec![DocWrite::json(key, &value)]).await?;
         changed = true;
     }
     Ok(changed)

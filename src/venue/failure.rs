@@ -1,6 +1,6 @@
 //! Errors of operations and of what they call.
 
-use crate::domain::decode::Wrong;
+use crate::domain::decode::DataError;
 use crate::store::StoreError;
 use crate::venue::secrets::SecretError;
 use crate::venue::workspace::WorkspaceError;
@@ -12,12 +12,12 @@ pub enum OpError {
     #[error("{0}")]
     Invalid(String),
     /// Arguments don't fit the operation's schema.
-    #[error("arguments of `{path}` are not valid: {}", listed(.wrong))]
+    #[error("arguments of `{path}` are not valid: {}", list_misfits(.wrong))]
     Arguments {
         /// Path of the operation.
         path: &'static str,
         /// The first few violations.
-        wrong: Vec<Wrong>,
+        wrong: Vec<DataError>,
     },
     /// A capability is missing; the text is complete.
     #[error("{0}")]
@@ -51,8 +51,8 @@ pub enum OpError {
     Store(#[from] StoreError),
 }
 
-fn listed(wrong: &[Wrong]) -> String {
-    let one = |Wrong { pointer, fact, .. }: &Wrong| match pointer.as_str() {
+fn list_misfits(wrong: &[DataError]) -> String {
+    let one = |DataError { pointer, fact, .. }: &DataError| match pointer.as_str() {
         "" => fact.to_string(),
         place => format!("at `{place}`: {fact}"),
     };

@@ -1,29 +1,33 @@
 //! Format of the store: each build compares it at its start, and the first process of a newer build raises it.
 
 use super::{Venue, venue_owner};
-use crate::domain::format::{FORMAT, FormatError, FormatFit, StoreFormat, stands};
+use crate::domain::format::{FORMAT, FormatError, FormatFit, StoreFormat, check_format};
 use crate::domain::time::Millis;
 use crate::store::{DocWrite, Store, StoreError, keys};
 use std::time::Duration;
 
 /// Pause after which a message that this build can't read is delivered again, for a newer build to take it.
-pub const LEFT: Duration = Duration::from_secs(5);
+pub const NEWER_MESSAGE_DELAY: Duration = Duration::from_secs(5);
 
 /// Age from which no newer build is expected to take such a message: until then it takes room in the queue.
-pub const LEFT_AT_MOST: Duration = Duration::from_hours(24);
+pub const NEWER_MESSAGE_AGE: Duration = Duration::from_hours(24);
 
 /// Compares the store's format with this build's. With `raise` the store gets this build's format if that is newer. A
 /// conflict means that another process has raised it, and it is read again.
-pub async fn agree(store: &dyn Store, now: Millis, raise: bool) -> Result<Result<FormatFit, FormatError>, StoreError> {
+pub async fn compare_format(
+    store: &dyn Store,
+    now: Millis,
+    raise: bool,
+) -> Result<Result<FormatFit, FormatError>, StoreError> {
     let owner = venue_owner();
     loop {
-        let (found, version) = store.versioned::<StoreFormat>(&owner, keys::FORMAT).await?;
-        let fit = stands(found.as_ref(), FORMAT);
+        let (found, version) = store.get_versioned::<StoreFormat>(&owner, keys::FORMAT).await?;
+        let fit = check_format(found.as_ref(), FORMAT);
         if !raise || fit != Ok(FormatFit::Raise) {
             return Ok(fit);
         }
         let new = StoreFormat { format: FORMAT, by: env!("CARGO_PKG_VERSION").to_owned() };
-        store.write(now, &owner, &[DocWrite::json(keys::FORMAT, &new).at(version)]).await?;
+        store.write(now, &owner, &[DocWrite::json(keys::FORMAT, &new).at_version(version)]).await?;
     }
 }
 

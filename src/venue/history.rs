@@ -4,14 +4,14 @@ use crate::domain::ids::Owner;
 use crate::domain::shard::Shards;
 use crate::store::StoreError;
 use crate::store::journaled::JournaledStore;
-use crate::store::tail::{Compared, TailStore};
+use crate::store::tail::{AckLogReport, AckLogStore};
 use crate::venue::{Venue, venue_owner};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// What a process knows of the store's history.
 pub struct History {
-    tail: Option<Arc<TailStore>>,
+    tail: Option<Arc<AckLogStore>>,
     /// One of the venue's own owners in each part of the store that can be set back by itself.
     parts: Vec<Owner>,
     changes: AtomicU64,
@@ -21,17 +21,17 @@ pub struct History {
 /// History of a store that is one part and has no log of its last changes.
 impl Default for History {
     fn default() -> Self {
-        Self::of(None, None)
+        Self::new(None, None)
     }
 }
 
 impl History {
     /// Makes the history of a store whose last changes are in `tail`; `shards` are those of a cluster, each on one
     /// node.
-    pub fn of(tail: Option<Arc<TailStore>>, shards: Option<Shards>) -> Self {
+    pub fn new(tail: Option<Arc<AckLogStore>>, shards: Option<Shards>) -> Self {
         let owner =
             |n: u32| if n == 0 { venue_owner().to_string() } else { format!("_venue{n}/{}", super::VENUE_USER) };
-        let parts = shards.unwrap_or(Shards::ONE).one_in_each(owner);
+        let parts = shards.unwrap_or(Shards::ONE).token_per_shard(owner);
         let parts = parts.iter().map(|owner| owner.parse().expect("a legal owner")).collect();
         Self { tail, parts, changes: AtomicU64::new(0), journaled: None }
     }
@@ -58,7 +58,7 @@ impl History {
     }
 
     /// Returns the log of the last acknowledged changes.
-    pub fn tail(&self) -> Option<&TailStore> {
+    pub fn tail(&self) -> Option<&AckLogStore> {
         self.tail.as_deref()
     }
 }
@@ -66,11 +66,11 @@ impl History {
 impl Venue {
     /// Compares the last acknowledged changes with the store, if its generation is another; see [`TailStore::compare`].
     /// Then caches that depend on versions of documents are cleared.
-    pub async fn compare_history(&self) -> Result<Option<Compared>, StoreError> {
+    pub async fn compare_history(&self) -> Result<Option<AckLogReport>, StoreError> {
         let Some(tail) = self.history.tail() else { return Ok(None) };
         let found = tail.compare(self.now(), || {
             self.history.changes.fetch_add(1, Ordering::Relaxed);
-            self.prompts.forget();
+            self.prompts.clear();
         });
         found.await
     }

@@ -17,7 +17,7 @@ pub enum NameRule {
 }
 
 /// Compares the names of this process with the store's.
-pub async fn agree(
+pub async fn compare_names(
     store: &dyn Store,
     now: Millis,
     names: &VenueNames,
@@ -25,7 +25,7 @@ pub async fn agree(
 ) -> Result<Result<(), NameMismatch>, StoreError> {
     let owner = venue_owner();
     let attempt = || async {
-        let (found, version) = store.versioned::<VenueNames>(&owner, keys::NAMES).await?;
+        let (found, version) = store.get_versioned::<VenueNames>(&owner, keys::NAMES).await?;
         let compared = found.as_ref().map_or(Ok(()), |found| found.compare(names));
         // A store that holds its queue has no prefix of a bus, and there is none to compare.
         let is_written = found.is_some_and(|found| found == *names || names.bus_prefix.is_none());
@@ -38,8 +38,8 @@ pub async fn agree(
                 (true, Ok(()))
             }
         };
-        let write = DocWrite::json(keys::NAMES, names).at(version);
-        Ok(if writes { Edit::write([write], answer) } else { Edit::nothing(answer) })
+        let write = DocWrite::json(keys::NAMES, names).at_version(version);
+        Ok(if writes { Edit::write([write], answer) } else { Edit::without_writes(answer) })
     };
     store.edit(now, &owner, ("document", &keys::NAMES), attempt).await
 }

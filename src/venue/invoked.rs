@@ -6,19 +6,19 @@
 //! operation.
 
 use crate::domain::ids::{EventId, JobId, Owner};
-use crate::domain::invoked::{self as rules, Asker, Invoked, InvokedLook};
+use crate::domain::invoked::{self as rules, InvokedOperation, InvokedStep, OperationCaller};
 use crate::domain::job::{ErrorCode, Job, JobHead, JobResult, JobStatus};
 use crate::domain::lattice::layout::Scope;
 use crate::domain::limits::{END_BYTES, INVOKED_GRACE, INVOKED_OPEN, INVOKED_ROOM};
 use crate::domain::quota::QuotaUsage;
 use crate::domain::time::Millis;
-use crate::domain::visible::told;
-use crate::store::{Change, DocWrite, Edit, OutsideWrite, StoreError, Window, keys};
+use crate::domain::visible::cut_error;
+use crate::store::{DocEffect, DocWrite, Edit, StoreError, Window, WriteOutcome, keys};
 use crate::venue::Venue;
-use crate::venue::auth::caller::Recognised;
-use crate::venue::operation::NOTHING;
-use crate::venue::operation::dispatch::{self, Settled};
-use crate::venue::operation::{Caller, Effect, Invocation, OpError, Output, Reads, Site};
+use crate::venue::auth::caller::AuthenticatedCaller;
+use crate::venue::operation::NO_SECTIONS;
+use crate::venue::operation::dispatch::{self, ResolvedOperation};
+use crate::venue::operation::{Caller, Effect, Invocation, OpError, OpOutput, Reads, Site};
 use crate::venue::outcomes;
 use crate::venue::policy;
 use serde_json::Value;
@@ -34,30 +34,30 @@ pub async fn operate(
     key: Option<EventId>,
     path: &str,
     input: Value,
-) -> Result<Output, OpError> {
+) -> Result<OpOutput, OpError> {
     let workspace = venue.workspace(&caller.owner, Scope::default()).await;
     let call = Invocation {
         named: path,
         venue,
         caller,
         workspace: &workspace,
-        scoped: &NOTHING,
+        scoped: &NO_SECTIONS,
         site: Site::Api { key },
         reads: &Reads::default(),
     };
     dispatch::invoke(&call, path, input).await
 }
 
-fn line(job: &JobId, status: JobStatus, now: Millis) -> DocWrite {
+fn status_write(job: &JobId, status: JobStatus, now: Millis) -> DocWrite {
     DocWrite::put(keys::job_status(job), keys::encode_status(status, now))
 }
 
 /// Returns the writes that create a job in this status; they fail if it exists.
-fn opened(head: &JobHead, status: JobStatus, at: Millis) -> Vec<DocWrite> {
+fn creation_writes(head: &JobHead, status: JobStatus, at: Millis) -> Vec<DocWrite> {
     vec![
-        DocWrite::json(keys::job_head(&head.id), head).at(0),
-        line(&head.id, status, at),
-        DocWrite::mark(keys::job_list_entry(head.created, &head.id)),
+        DocWrite::json(keys::job_head(&head.id), head).at_version(0),
+        status_write(&head.id, status, at),
+        DocWrite::index_entry(keys::job_list_entry(head.created, &head.id)),
     ]
 }
 
@@ -78,16 +78,16 @@ pub async fn admit(
     venue: &Venue,
     owner: &Owner,
     head: &JobHead,
-    invoked: &Invoked,
+    invoked: &InvokedOperation,
 ) -> Result<InvokedAdmission, StoreError> {
     let count = Window { reverse: false, skip: 0, limit: 0, values: false };
     if venue.store.page(owner, keys::INVOKED_DUE, count).await?.total >= INVOKED_OPEN {
         return Ok(InvokedAdmission::Full);
     }
-    let mut writes = opened(head, JobStatus::Pending, head.created);
-    writes.push(DocWrite::json(keys::invoked(&head.id), invoked));
-    writes.push(DocWrite::mark(keys::invoked_due(invoked.due, &head.id)));
-    if venue.keep(owner, &writes).await? != OutsideWrite::Done {
+    let mut writes = creation_writes(head, JobStatus::Pending, head.created);
+    writes.push(DocWrite::json(keys::invocation(&head.id), invoked));
+    writes.push(DocWrite::index_entry(keys::invoked_due(invoked.due, &head.id)));
+    if venue.write_within_quota(owner, &writes).await? != WriteOutcome::Done {
         return Ok(InvokedAdmission::Known);
     }
     venue.wake(owner, &rules::session(&head.id)).await;
@@ -97,22 +97,22 @@ pub async fn admit(
 /// Returns the write that lists an operation whose outcome is unknown; `None` if it is known.
 fn outcome_listing(head: &JobHead, result: &JobResult, now: Millis) -> Option<DocWrite> {
     let is_unknown = result.error_code == Some(ErrorCode::OutcomeUnknown);
-    is_unknown.then(|| outcomes::listing_of_job(&head.id, head.op.as_deref().unwrap_or_default(), now))
+    is_unknown.then(|| outcomes::job_listing_write(&head.id, head.op.as_deref().unwrap_or_default(), now))
 }
 
 fn count_outcome(venue: &Venue, result: &JobResult) {
     if result.error_code == Some(ErrorCode::OutcomeUnknown) {
-        venue.metrics.outcome_unknown("operation");
+        venue.metrics.count_unknown_outcome("operation");
     }
 }
 
 /// Returns the least that the record of a job takes: its head, its status, its entry in the list and its result.
 pub fn least_record(head: &JobHead) -> QuotaUsage {
     let size = |write: &DocWrite| match &write.change {
-        Change::Put(value) => (write.key.len() + value.len()) as u64,
-        Change::Delete | Change::Check => 0,
+        DocEffect::Put(value) => (write.key.len() + value.len()) as u64,
+        DocEffect::Delete | DocEffect::Check => 0,
     };
-    let writes = opened(head, JobStatus::Pending, head.created);
+    let writes = creation_writes(head, JobStatus::Pending, head.created);
     QuotaUsage { documents: 4, jobs: 1, bytes: writes.iter().map(size).sum(), ..QuotaUsage::default() }
 }
 
@@ -120,16 +120,16 @@ pub fn least_record(head: &JobHead) -> QuotaUsage {
 /// something is recorded whatever the quota; the output of one that only reads can be had again, and needs room within
 /// the quota.
 pub async fn record(venue: &Venue, owner: &Owner, job: &Job) -> Result<bool, StoreError> {
-    let mut writes = opened(&job.head, job.status, job.updated);
+    let mut writes = creation_writes(&job.head, job.status, job.updated);
     writes.extend(job.result.as_ref().map(|result| DocWrite::json(keys::job_result(&job.head.id), result)));
     writes.extend(job.result.as_ref().and_then(|result| outcome_listing(&job.head, result, job.updated)));
-    let written = match effect(venue, &job.head) {
-        Some(Effect::Read) => venue.keep(owner, &writes).await?,
+    let written = match effect_of(venue, &job.head) {
+        Some(Effect::Read) => venue.write_within_quota(owner, &writes).await?,
         Some(Effect::Idempotent | Effect::Buffered | Effect::Once) | None => {
             venue.store.write(venue.now(), owner, &writes).await?
         }
     };
-    let is_new = written == OutsideWrite::Done;
+    let is_new = written == WriteOutcome::Done;
     if let Some(result) = job.result.as_ref().filter(|_| is_new) {
         count_outcome(venue, result);
     }
@@ -137,20 +137,20 @@ pub async fn record(venue: &Venue, owner: &Owner, job: &Job) -> Result<bool, Sto
 }
 
 /// The documents of a job, with the versions that a change must find.
-struct Known {
-    invoked: Invoked,
+struct OperationJob {
+    invoked: InvokedOperation,
     version: u64,
     head: Option<JobHead>,
     status: JobStatus,
     status_version: u64,
 }
 
-async fn known(venue: &Venue, owner: &Owner, job: &JobId) -> Result<Option<Known>, StoreError> {
-    let wanted = [keys::invoked(job), keys::job_head(job), keys::job_status(job)];
+async fn read_operation(venue: &Venue, owner: &Owner, job: &JobId) -> Result<Option<OperationJob>, StoreError> {
+    let wanted = [keys::invocation(job), keys::job_head(job), keys::job_status(job)];
     let docs = venue.store.read(owner, &wanted).await?;
     let [record, head, status] = &docs[..] else { return Ok(None) };
     let Some(invoked) = record.decode(&wanted[0])? else { return Ok(None) };
-    Ok(Some(Known {
+    Ok(Some(OperationJob {
         invoked,
         version: record.version,
         head: head.decode(&wanted[1])?,
@@ -160,24 +160,24 @@ async fn known(venue: &Venue, owner: &Owner, job: &JobId) -> Result<Option<Known
 }
 
 /// Returns the writes that replace a record of this version, with its entry in the index.
-fn moved(before: &Invoked, version: u64, after: &Invoked) -> Vec<DocWrite> {
-    let mut writes = vec![DocWrite::json(keys::invoked(&after.job), after).at(version)];
+fn replacement_writes(before: &InvokedOperation, version: u64, after: &InvokedOperation) -> Vec<DocWrite> {
+    let mut writes = vec![DocWrite::json(keys::invocation(&after.job), after).at_version(version)];
     if before.due != after.due {
         writes.push(DocWrite::delete(keys::invoked_due(before.due, &after.job)));
-        writes.push(DocWrite::mark(keys::invoked_due(after.due, &after.job)));
+        writes.push(DocWrite::index_entry(keys::invoked_due(after.due, &after.job)));
     }
     writes
 }
 
 /// Returns the writes that delete a record and its entry.
-fn left(invoked: &Invoked, version: u64) -> [DocWrite; 2] {
+fn deletion_writes(invoked: &InvokedOperation, version: u64) -> [DocWrite; 2] {
     [
-        DocWrite::delete(keys::invoked(&invoked.job)).at(version),
+        DocWrite::delete(keys::invocation(&invoked.job)).at_version(version),
         DocWrite::delete(keys::invoked_due(invoked.due, &invoked.job)),
     ]
 }
 
-impl Known {
+impl OperationJob {
     /// Whether the job has ended or was deleted.
     const fn has_ended(&self) -> bool {
         self.head.is_none() || self.status.is_terminal()
@@ -187,23 +187,23 @@ impl Known {
 /// Deletes the record of an operation whose job was ended by others or deleted: an end by its worker deletes the
 /// record, too. An operation that was running then and must not be repeated may have happened, so it is listed as
 /// unknown.
-async fn clear(venue: &Venue, owner: &Owner, known: &Known) -> Result<(), StoreError> {
-    let Known { invoked, version, head, .. } = known;
-    let mut writes = left(invoked, *version).to_vec();
+async fn clear_record(venue: &Venue, owner: &Owner, known: &OperationJob) -> Result<(), StoreError> {
+    let OperationJob { invoked, version, head, .. } = known;
+    let mut writes = deletion_writes(invoked, *version).to_vec();
     // For an operation that an older build has begun, only the head names it.
     let by_head = || head.as_ref().filter(|head| !may_be_repeated(venue, head))?.op.clone();
     let begun = invoked.once_operation.clone().or_else(by_head).filter(|_| invoked.taken.is_some());
-    writes.extend(begun.as_ref().map(|op| outcomes::listing_of_job(&invoked.job, op, venue.now())));
+    writes.extend(begun.as_ref().map(|op| outcomes::job_listing_write(&invoked.job, op, venue.now())));
     let written = venue.store.write(venue.now(), owner, &writes).await?;
-    if begun.is_some() && written == OutsideWrite::Done {
-        venue.metrics.outcome_unknown("operation");
+    if begun.is_some() && written == WriteOutcome::Done {
+        venue.metrics.count_unknown_outcome("operation");
     }
     Ok(())
 }
 
 /// How a worker runs operations.
 #[derive(Debug, Clone, Copy)]
-pub struct Terms<'a> {
+pub struct RunTerms<'a> {
     /// Name of the worker.
     pub worker: &'a str,
     /// Lease of an operation: the worker renews it three times within it, or another worker continues.
@@ -214,8 +214,8 @@ pub struct Terms<'a> {
 
 /// An operation whose lease this worker holds.
 #[derive(Debug, Clone)]
-pub struct HeldOperation {
-    invoked: Invoked,
+pub struct LeasedOperation {
+    invoked: InvokedOperation,
     version: u64,
     head: JobHead,
     status_version: u64,
@@ -223,19 +223,19 @@ pub struct HeldOperation {
 }
 
 /// Resolves what a job runs; `None` if it can't be run.
-fn settle<'c>(venue: &'c Venue, head: &JobHead) -> Option<Settled<'c>> {
+fn resolve_operation<'c>(venue: &'c Venue, head: &JobHead) -> Option<ResolvedOperation<'c>> {
     let op = head.op.as_deref().unwrap_or_default();
-    dispatch::settle(&venue.catalog, op, head.input.clone(), true).ok()
+    dispatch::resolve_call(&venue.catalog, op, head.input.clone(), true).ok()
 }
 
 /// Returns the effect of the operation of a job; `None` if it can't be run.
-fn effect(venue: &Venue, head: &JobHead) -> Option<Effect> {
-    settle(venue, head).map(|settled| settled.found.spec.effect)
+fn effect_of(venue: &Venue, head: &JobHead) -> Option<Effect> {
+    resolve_operation(venue, head).map(|settled| settled.found.spec.effect)
 }
 
 /// Whether running the operation again does no more than running it once.
 fn may_be_repeated(venue: &Venue, head: &JobHead) -> bool {
-    match effect(venue, head) {
+    match effect_of(venue, head) {
         // An operation that can't be run does nothing.
         Some(Effect::Read | Effect::Idempotent) | None => true,
         // Outside a turn, writes aren't buffered until a commit.
@@ -246,11 +246,11 @@ fn may_be_repeated(venue: &Venue, head: &JobHead) -> bool {
 /// Whether an operation waits until its owner has room: one that must not be repeated and calls another server, because
 /// its answer may be large and must be kept.
 async fn awaits_room(venue: &Venue, owner: &Owner, head: &JobHead) -> Result<bool, StoreError> {
-    let settled = settle(venue, head);
+    let settled = resolve_operation(venue, head);
     if !settled.is_some_and(|settled| settled.found.spec.effect == Effect::Once && settled.goes_outside()) {
         return Ok(false);
     }
-    match venue.room_to_end(owner, END_BYTES + 1).await {
+    match venue.check_end_room(owner, END_BYTES + 1).await {
         Err(StoreError::Over(_)) => Ok(true),
         room => room.map(|()| false),
     }
@@ -258,27 +258,27 @@ async fn awaits_room(venue: &Venue, owner: &Owner, head: &JobHead) -> Result<boo
 
 /// Acquires the lease of an operation to run it; `None` if it has ended, ends here, or another worker holds it. The
 /// lease records that the operation has begun.
-pub async fn take(
+pub async fn acquire(
     venue: &Venue,
     owner: &Owner,
     job: &JobId,
-    by: Terms<'_>,
-) -> Result<Option<HeldOperation>, StoreError> {
+    by: RunTerms<'_>,
+) -> Result<Option<LeasedOperation>, StoreError> {
     let mark = uuid::Uuid::new_v4().simple().to_string();
     let attempt = || async {
-        let Some(known) = known(venue, owner, job).await? else { return Ok(Edit::nothing(None)) };
+        let Some(known) = read_operation(venue, owner, job).await? else { return Ok(Edit::without_writes(None)) };
         if known.has_ended() {
-            clear(venue, owner, &known).await?;
-            return Ok(Edit::nothing(None));
+            clear_record(venue, owner, &known).await?;
+            return Ok(Edit::without_writes(None));
         }
-        let Known { invoked, version, head: Some(head), status_version, .. } = known else {
-            return Ok(Edit::nothing(None));
+        let OperationJob { invoked, version, head: Some(head), status_version, .. } = known else {
+            return Ok(Edit::without_writes(None));
         };
         let now = venue.now();
         let op = head.op.clone().unwrap_or_default();
-        if invoked.is_held(&mark) {
+        if invoked.is_claimed_by(&mark) {
             // The write succeeded, and only its answer was lost.
-            return Ok(Edit::nothing(Some(HeldOperation {
+            return Ok(Edit::without_writes(Some(LeasedOperation {
                 invoked,
                 version,
                 head,
@@ -287,29 +287,29 @@ pub async fn take(
             })));
         }
         let repeatable = may_be_repeated(venue, &head);
-        let looked = invoked.look(now, &op, repeatable, by.crash_limit);
-        if looked == InvokedLook::Take && awaits_room(venue, owner, &head).await? {
-            let later = invoked.clone().postponed(now.plus(INVOKED_ROOM));
-            return Ok(Edit::write(moved(&invoked, version, &later), None));
+        let looked = invoked.next_step(now, &op, repeatable, by.crash_limit);
+        if looked == InvokedStep::Take && awaits_room(venue, owner, &head).await? {
+            let later = invoked.clone().postpone(now.plus(INVOKED_ROOM));
+            return Ok(Edit::write(replacement_writes(&invoked, version, &later), None));
         }
-        let right = |invoked| HeldOperation { invoked, version, head, status_version, token: mark.clone() };
+        let right = |invoked| LeasedOperation { invoked, version, head, status_version, token: mark.clone() };
         Ok(match looked {
-            InvokedLook::Later(_) => Edit::nothing(None),
-            InvokedLook::Over(result) => {
+            InvokedStep::Later(_) => Edit::without_writes(None),
+            InvokedStep::Over(result) => {
                 count_outcome(venue, &result);
                 tracing::warn!(%owner, %job, op, error = result.error.as_deref(), "an operation that was begun is given up");
-                Edit::write(ending(&right(invoked), &result, now), None)
+                Edit::write(end_writes(&right(invoked), &result, now), None)
             }
-            InvokedLook::Take => {
+            InvokedStep::Take => {
                 let once_operation = (!repeatable).then_some(op);
                 let taken = invoked.clone().take(now, by.worker, &mark, by.lease + INVOKED_GRACE);
-                let taken = Invoked { once_operation, ..taken };
-                let mut writes = moved(&invoked, version, &taken);
-                writes.push(line(job, JobStatus::Started, now).at(status_version));
+                let taken = InvokedOperation { once_operation, ..taken };
+                let mut writes = replacement_writes(&invoked, version, &taken);
+                writes.push(status_write(job, JobStatus::Started, now).at_version(status_version));
                 let right = right(taken);
                 Edit::write(
                     writes,
-                    Some(HeldOperation { version: version + 1, status_version: status_version + 1, ..right }),
+                    Some(LeasedOperation { version: version + 1, status_version: status_version + 1, ..right }),
                 )
             }
         })
@@ -318,43 +318,47 @@ pub async fn take(
 }
 
 /// Re-reads the operation; `None` if its lease is lost.
-async fn still(venue: &Venue, owner: &Owner, held: &HeldOperation) -> Result<Option<HeldOperation>, StoreError> {
-    let Some(known) = known(venue, owner, &held.invoked.job).await? else { return Ok(None) };
+async fn reload_if_leased(
+    venue: &Venue,
+    owner: &Owner,
+    held: &LeasedOperation,
+) -> Result<Option<LeasedOperation>, StoreError> {
+    let Some(known) = read_operation(venue, owner, &held.invoked.job).await? else { return Ok(None) };
     if known.has_ended() {
-        clear(venue, owner, &known).await?;
+        clear_record(venue, owner, &known).await?;
         return Ok(None);
     }
-    let Known { invoked, version, status_version, .. } = known;
-    Ok(invoked.is_held(&held.token).then(|| HeldOperation { invoked, version, status_version, ..held.clone() }))
+    let OperationJob { invoked, version, status_version, .. } = known;
+    Ok(invoked.is_claimed_by(&held.token).then(|| LeasedOperation { invoked, version, status_version, ..held.clone() }))
 }
 
 /// Deletes the record of an operation that others have ended while it ran here.
-pub async fn clear_if_ended(venue: &Venue, owner: &Owner, held: &HeldOperation) -> Result<(), StoreError> {
-    still(venue, owner, held).await.map(drop)
+pub async fn clear_if_ended(venue: &Venue, owner: &Owner, held: &LeasedOperation) -> Result<(), StoreError> {
+    reload_if_leased(venue, owner, held).await.map(drop)
 }
 
 /// Renews the lease; `None` if the operation was cancelled or another worker holds it.
 pub async fn renew(
     venue: &Venue,
     owner: &Owner,
-    held: &HeldOperation,
+    held: &LeasedOperation,
     lease: Duration,
-) -> Result<Option<HeldOperation>, StoreError> {
-    let Some(held) = still(venue, owner, held).await? else { return Ok(None) };
+) -> Result<Option<LeasedOperation>, StoreError> {
+    let Some(held) = reload_if_leased(venue, owner, held).await? else { return Ok(None) };
     let now = venue.now();
-    let renewed = held.invoked.clone().renewed(now, lease + INVOKED_GRACE);
-    let done = venue.store.write(now, owner, &moved(&held.invoked, held.version, &renewed)).await?;
-    if done == OutsideWrite::Done {
-        return Ok(Some(HeldOperation { invoked: renewed, version: held.version + 1, ..held }));
+    let renewed = held.invoked.clone().renew(now, lease + INVOKED_GRACE);
+    let done = venue.store.write(now, owner, &replacement_writes(&held.invoked, held.version, &renewed)).await?;
+    if done == WriteOutcome::Done {
+        return Ok(Some(LeasedOperation { invoked: renewed, version: held.version + 1, ..held }));
     }
-    still(venue, owner, &held).await
+    reload_if_leased(venue, owner, &held).await
 }
 
 /// Returns the writes that end an operation with this result.
-fn ending(held: &HeldOperation, result: &JobResult, now: Millis) -> Vec<DocWrite> {
+fn end_writes(held: &LeasedOperation, result: &JobResult, now: Millis) -> Vec<DocWrite> {
     let job = &held.invoked.job;
-    let mut writes = left(&held.invoked, held.version).to_vec();
-    writes.push(line(job, result.status, now).at(held.status_version));
+    let mut writes = deletion_writes(&held.invoked, held.version).to_vec();
+    writes.push(status_write(job, result.status, now).at_version(held.status_version));
     writes.push(DocWrite::json(keys::job_result(job), result));
     writes.extend(outcome_listing(&held.head, result, now));
     writes
@@ -362,30 +366,32 @@ fn ending(held: &HeldOperation, result: &JobResult, now: Millis) -> Vec<DocWrite
 
 /// Ends an operation with this result; `false` if it had ended or another worker holds it, and then this end doesn't
 /// count.
-pub async fn end(venue: &Venue, owner: &Owner, held: &HeldOperation, result: &JobResult) -> Result<bool, StoreError> {
+pub async fn end(venue: &Venue, owner: &Owner, held: &LeasedOperation, result: &JobResult) -> Result<bool, StoreError> {
     match try_end(venue, owner, held, result).await {
         Err(StoreError::Over(over)) => {
-            let failed = JobResult::failed(ErrorCode::QuotaExceeded, over.to_string());
+            let failed = JobResult::failure(ErrorCode::QuotaExceeded, over.to_string());
             try_end(venue, owner, held, &failed).await
         }
         ended => ended,
     }
 }
 
-async fn try_end(venue: &Venue, owner: &Owner, held: &HeldOperation, result: &JobResult) -> Result<bool, StoreError> {
-    let (now, writes) = (venue.now(), ending(held, result, venue.now()));
+async fn try_end(venue: &Venue, owner: &Owner, held: &LeasedOperation, result: &JobResult) -> Result<bool, StoreError> {
+    let (now, writes) = (venue.now(), end_writes(held, result, venue.now()));
     // An operation that only reads fails if there is no room for its output.
-    let is_read = effect(venue, &held.head) == Some(Effect::Read);
+    let is_read = effect_of(venue, &held.head) == Some(Effect::Read);
     let bytes = if is_read { serde_json::to_vec(result).map_or(0, |bytes| bytes.len()) } else { 0 };
     let quota = venue.quota_to_end(bytes).await;
-    let written = venue.store.write_under(now, owner, &writes, quota.as_ref()).await?;
+    let written = venue.store.write_with_quota(now, owner, &writes, quota.as_ref()).await?;
     let attempt = || async {
-        let held = still(venue, owner, held).await?;
-        Ok(held.map_or(Edit::nothing(false), |held| Edit::write(ending(&held, result, now), true).within(quota)))
+        let held = reload_if_leased(venue, owner, held).await?;
+        Ok(held.map_or(Edit::without_writes(false), |held| {
+            Edit::write(end_writes(&held, result, now), true).with_quota(quota)
+        }))
     };
     // Mostly nothing has changed, and the first write succeeds.
     let has_ended =
-        written == OutsideWrite::Done || venue.store.edit(now, owner, ("job", &held.invoked.job), attempt).await?;
+        written == WriteOutcome::Done || venue.store.edit(now, owner, ("job", &held.invoked.job), attempt).await?;
     if has_ended {
         count_outcome(venue, result);
     }
@@ -394,60 +400,60 @@ async fn try_end(venue: &Venue, owner: &Owner, held: &HeldOperation, result: &Jo
 
 /// Releases the lease before the end, to be tried again after `pause`. An operation that must not be repeated ends
 /// instead, with an unknown outcome.
-pub async fn give_back(venue: &Venue, owner: &Owner, held: &HeldOperation, pause: Duration) -> Result<(), StoreError> {
+pub async fn release(venue: &Venue, owner: &Owner, held: &LeasedOperation, pause: Duration) -> Result<(), StoreError> {
     if !may_be_repeated(venue, &held.head) {
         let worker = held.invoked.taken.as_ref().map_or("", |taken| taken.worker.as_str());
-        let result = rules::unknown(held.head.op.as_deref().unwrap_or_default(), worker);
+        let result = rules::unknown_outcome(held.head.op.as_deref().unwrap_or_default(), worker);
         end(venue, owner, held, &result).await?;
         return Ok(());
     }
-    let Some(held) = still(venue, owner, held).await? else { return Ok(()) };
+    let Some(held) = reload_if_leased(venue, owner, held).await? else { return Ok(()) };
     let now = venue.now();
-    let back = held.invoked.clone().given_back(now.plus(pause));
+    let back = held.invoked.clone().release(now.plus(pause));
     // On a conflict the lease expires by itself.
-    venue.store.write(now, owner, &moved(&held.invoked, held.version, &back)).await?;
+    venue.store.write(now, owner, &replacement_writes(&held.invoked, held.version, &back)).await?;
     Ok(())
 }
 
 /// Result of a run.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Ran {
+pub enum RunOutcome {
     /// The job ends with this result.
     Ended(JobResult),
     /// The store didn't answer: the operation is run again later, if it may be repeated.
-    Again,
+    Retry,
 }
 
 /// Runs the operation for the caller who invoked it, with what is left of his authority.
-pub async fn run(venue: &Venue, owner: &Owner, held: &HeldOperation) -> Result<Ran, StoreError> {
-    let Asker { name, operator, authority, envelope, principal, token_owner } = held.invoked.asker.clone();
+pub async fn run(venue: &Venue, owner: &Owner, held: &LeasedOperation) -> Result<RunOutcome, StoreError> {
+    let OperationCaller { name, operator, authority, envelope, principal, token_owner } = held.invoked.asker.clone();
     let caller = Caller { owner: owner.clone(), name, authority, operator, envelope, principal };
-    let known = Recognised { caller, may_override: false, token_owner };
-    let mut caller = match policy::held(&*venue.store, known).await? {
+    let known = AuthenticatedCaller { caller, may_override: false, token_owner };
+    let mut caller = match policy::apply_revocations(&*venue.store, known).await? {
         Ok(known) => known.caller,
-        Err(refused) => return Ok(Ran::Ended(JobResult::failed(ErrorCode::CapDenied, refused.to_string()))),
+        Err(refused) => return Ok(RunOutcome::Ended(JobResult::failure(ErrorCode::CapDenied, refused.to_string()))),
     };
     let (policy, _) = policy::load_in_force(&*venue.store, owner).await?;
     let mut trail = held.head.under.clone();
     trail.grants.push(held.invoked.job.to_string());
-    for revocation in policy.revocations.iter().filter(|revocation| revocation.follows(&trail)) {
+    for revocation in policy.revocations.iter().filter(|revocation| revocation.applies_to(&trail)) {
         let Some(path) = &revocation.path else {
-            return Ok(Ran::Ended(JobResult::failed(ErrorCode::CapDenied, revocation.refusal())));
+            return Ok(RunOutcome::Ended(JobResult::failure(ErrorCode::CapDenied, revocation.refusal())));
         };
-        caller.authority = caller.authority.without(path);
+        caller.authority = caller.authority.except_resource(path);
     }
     let op = held.head.op.as_deref().unwrap_or_default();
     let ran = operate(venue, &caller, Some(held.invoked.key.clone()), op, held.head.input.clone()).await;
     Ok(match ran {
-        Err(OpError::Store(error)) if error.is_transient() => Ran::Again,
-        Err(OpError::Fenced) => Ran::Again,
-        ran => Ran::Ended(ended(ran)),
+        Err(OpError::Store(error)) if error.is_transient() => RunOutcome::Retry,
+        Err(OpError::Fenced) => RunOutcome::Retry,
+        ran => RunOutcome::Ended(result_of(ran)),
     })
 }
 
 /// Returns the end of a job from the result of its operation.
-pub fn ended(ran: Result<Output, OpError>) -> JobResult {
-    let coded = |code, text| JobResult::failed(code, told(text));
+pub fn result_of(ran: Result<OpOutput, OpError>) -> JobResult {
+    let coded = |code, text| JobResult::failure(code, cut_error(text));
     let failed = |text| JobResult { error_code: None, ..coded(ErrorCode::Internal, text) };
     match ran {
         Ok(output) => JobResult::complete(output.value),
@@ -467,7 +473,7 @@ pub fn ended(ran: Result<Output, OpError>) -> JobResult {
 }
 
 /// Returns the operations of an owner that are due, at most one page. Deletes entries without a record.
-pub async fn due(venue: &Venue, owner: &Owner) -> Result<Vec<JobId>, StoreError> {
+pub async fn list_due(venue: &Venue, owner: &Owner) -> Result<Vec<JobId>, StoreError> {
     let now = venue.now();
     let found = venue.store.scan(owner, keys::INVOKED_DUE, None, false, PAGE).await?;
     let places = found.iter().filter_map(|(key, _)| keys::job_of_due(keys::INVOKED_DUE, key));
@@ -475,11 +481,11 @@ pub async fn due(venue: &Venue, owner: &Owner) -> Result<Vec<JobId>, StoreError>
     if due.is_empty() {
         return Ok(Vec::new());
     }
-    let records: Vec<_> = due.iter().map(|(_, job)| keys::invoked(job)).collect();
+    let records: Vec<_> = due.iter().map(|(_, job)| keys::invocation(job)).collect();
     let docs = venue.store.read(owner, &records).await?;
     let mut jobs = Vec::with_capacity(due.len());
     for ((at, job), doc) in due.into_iter().zip(docs) {
-        let record: Option<Invoked> = match doc.decode(&keys::invoked(&job)) {
+        let record: Option<InvokedOperation> = match doc.decode(&keys::invocation(&job)) {
             Ok(record) => record,
             // A damaged record must not keep others from being run.
             Err(error) => {
@@ -490,7 +496,7 @@ pub async fn due(venue: &Venue, owner: &Owner) -> Result<Vec<JobId>, StoreError>
         if record.is_some_and(|record| record.due == at) {
             jobs.push(job);
         } else {
-            let check = DocWrite::check(keys::invoked(&job), doc.version);
+            let check = DocWrite::check(keys::invocation(&job), doc.version);
             venue.store.write(now, owner, &[check, DocWrite::delete(keys::invoked_due(at, &job))]).await?;
         }
     }

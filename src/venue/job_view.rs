@@ -2,7 +2,7 @@
 
 use crate::domain::ids::SessionKey;
 use crate::domain::job::{ErrorCode, Job, JobStatus};
-use crate::domain::reader::JobSight;
+use crate::domain::reader::JobVisibility;
 use crate::store::StoreError;
 use crate::venue::operation::Caller;
 use crate::venue::{Venue, approvals, dead, outcomes, waits};
@@ -23,12 +23,12 @@ pub async fn record_for(venue: &Venue, caller: &Caller, job: &Job) -> Result<Val
     if job.status == JobStatus::InputRequired {
         let session = SessionKey { agent: job.head.agent.clone(), session: job.head.session.clone() };
         let mut waiting =
-            approvals::unanswered(venue, owner, &approvals::awaited(venue, owner, &session).await?).await?;
+            approvals::list_unanswered(venue, owner, &approvals::list_awaited(venue, owner, &session).await?).await?;
         waiting.retain(|approval| approval.job.as_ref() == Some(&job.head.id));
         waiting.sort_by_key(|approval| std::cmp::Reverse((approval.asked, approval.index)));
-        record["approvals"] = waiting.iter().map(|approval| approvals::seen_by(caller, approval)).collect();
+        record["approvals"] = waiting.iter().map(|approval| approvals::view_for(caller, approval)).collect();
     }
-    if caller.reader().sees(&job.head) == JobSight::Whole
+    if caller.reader().visibility(&job.head) == JobVisibility::Whole
         && let Some(running) = waits::running_turn(venue, owner, &job).await?
     {
         record["running"] = json!({"turn": running.turn, "worker": running.worker, "since": running.since});
@@ -36,7 +36,7 @@ pub async fn record_for(venue: &Venue, caller: &Caller, job: &Job) -> Result<Val
     let is_task = job.head.op.is_none();
     if is_task
         && job.status == JobStatus::Failed
-        && let Some(again) = dead::driven_as(venue, owner, &job.head.id).await?
+        && let Some(again) = dead::redriven_job(venue, owner, &job.head.id).await?
     {
         record["redrivenAs"] = json!(again);
     }

@@ -8,11 +8,11 @@ use parking_lot::RwLock;
 use std::sync::{Arc, Weak};
 
 /// Result of handing a submission directly to a worker.
-pub enum Brought {
+pub enum HandoverOutcome {
     /// The store was asked, and the session runs if it granted the lease.
-    Asked(Result<Intake, StoreError>),
+    Stored(Result<Intake, StoreError>),
     /// No slot is free, and nothing was done.
-    Back(Box<Admit>),
+    Returned(Box<Admit>),
 }
 
 /// A worker that takes submissions directly.
@@ -23,7 +23,7 @@ pub trait DirectWorker: Send + Sync {
     ///
     /// After it: as after [`crate::store::Store::admit`]; the session needs no wake. A crash before it: nothing, or the
     /// event is admitted and its session is due when the lease expires.
-    async fn admit(&self, admit: Admit) -> Brought;
+    async fn admit(&self, admit: Admit) -> HandoverOutcome;
 
     /// Returns why this worker has no API key for a model, if the key would have to come from its environment.
     fn missing_key(&self, model: &ModelSettings) -> Option<String>;
@@ -35,7 +35,7 @@ pub struct LocalWorker(RwLock<Option<(String, Weak<dyn DirectWorker>)>>);
 
 impl LocalWorker {
     /// Registers the worker under this name, until it is dropped.
-    pub fn is(&self, name: &str, worker: &Arc<dyn DirectWorker>) {
+    pub fn register(&self, name: &str, worker: &Arc<dyn DirectWorker>) {
         *self.0.write() = Some((name.to_owned(), Arc::downgrade(worker)));
     }
 
@@ -51,11 +51,11 @@ impl LocalWorker {
     }
 
     /// Hands an event to the worker; without one the event comes back.
-    pub async fn admit(&self, admit: Admit) -> Brought {
+    pub async fn admit(&self, admit: Admit) -> HandoverOutcome {
         let worker = self.0.read().as_ref().and_then(|(_, worker)| worker.upgrade());
         match worker {
             Some(worker) => worker.admit(admit).await,
-            None => Brought::Back(Box::new(admit)),
+            None => HandoverOutcome::Returned(Box::new(admit)),
         }
     }
 }

@@ -54,14 +54,14 @@ use crate::domain::cap::SpendSettings;
 use crate::domain::ids::{Owner, OwnerPart, SessionKey};
 use crate::domain::lattice::layout::Scope;
 use crate::domain::limits::END_BYTES;
-use crate::domain::message::Message;
+use crate::domain::message::BusMessage;
 use crate::domain::quota::{Quota, QuotaSettings, QuotaUsage};
 use crate::domain::time::Millis;
-use crate::outbox::{self, Outgoing, Outlet, Relayed, Unsendable};
+use crate::outbox::{self, Outgoing, PublishTarget, RelayReport, Unsendable};
 use crate::process::clock::Clock;
 use crate::process::telemetry::Metrics;
 pub use crate::store::keys::venue_owner;
-use crate::store::{DocWrite, Fill, OutboxEntry, OutsideWrite, Standing, Store, StoreError, Window};
+use crate::store::{DocWrite, Fill, OutboxEntry, OwnerUsage, Store, StoreError, Window, WriteOutcome};
 use crate::venue::operation::Catalog;
 use crate::venue::secrets::Vault;
 use crate::venue::workspace::Workspace;
@@ -128,7 +128,7 @@ impl Venue {
     }
 
     /// Returns how full the store is, and sets the metric of it.
-    pub async fn fill(&self) -> Fill {
+    pub async fn store_fill(&self) -> Fill {
         let fill = self.store.fill(self.clock.steady()).await.unwrap_or_default();
         self.metrics.store_fill.set(fill.percent().and_then(|percent| i64::try_from(percent).ok()).unwrap_or(0));
         fill
@@ -136,16 +136,16 @@ impl Venue {
 
     /// Returns the quota of an owner for whom operators have set none.
     pub async fn quota(&self) -> Quota {
-        self.quota.of(self.fill().await.limit)
+        self.quota.for_store(self.store_fill().await.limit)
     }
 
     /// Returns the tree of an owner; writes there must fit its quota.
     pub async fn workspace(&self, owner: &Owner, scope: Scope) -> Workspace {
-        Workspace::new(Arc::clone(&self.store), owner.clone(), scope).within(self.quota().await)
+        Workspace::new(Arc::clone(&self.store), owner.clone(), scope).with_quota(self.quota().await)
     }
 
     /// Writes documents for an owner, within the quota.
-    pub async fn keep(&self, owner: &Owner, writes: &[DocWrite]) -> Result<OutsideWrite, StoreError> {
+    pub async fn write_within_quota(&self, owner: &Owner, writes: &[DocWrite]) -> Result<WriteOutcome, StoreError> {
         self.store.write_within(self.now(), owner, writes, &self.quota().await).await
     }
 
@@ -165,18 +165,18 @@ impl Venue {
 
     /// Checks that an owner's quota has room for `adds`. For what several writes make: concurrent writes may exceed the
     /// quota by as much as they add.
-    pub async fn room(&self, owner: &Owner, adds: QuotaUsage) -> Result<(), StoreError> {
-        let Standing { used, own } = self.store.usage(owner).await?;
-        self.quota().await.of_owner(own).admits(&used, &adds).map_err(StoreError::Over)
+    pub async fn check_room(&self, owner: &Owner, adds: QuotaUsage) -> Result<(), StoreError> {
+        let OwnerUsage { used, operator_quota: own } = self.store.usage(owner).await?;
+        self.quota().await.with_own(own).check_room(&used, &adds).map_err(StoreError::Over)
     }
 
     /// Checks that an owner's quota has room for a result, a reason or an answer of so many bytes, which ends accepted
     /// work. Up to [`END_BYTES`] it always has.
-    pub async fn room_to_end(&self, owner: &Owner, bytes: usize) -> Result<(), StoreError> {
+    pub async fn check_end_room(&self, owner: &Owner, bytes: usize) -> Result<(), StoreError> {
         if bytes <= END_BYTES {
             return Ok(());
         }
-        self.room(owner, QuotaUsage { bytes: bytes as u64, ..QuotaUsage::default() }).await
+        self.check_room(owner, QuotaUsage { bytes: bytes as u64, ..QuotaUsage::default() }).await
     }
 
     /// Returns the quota for a write of such a result, reason or answer; `None` up to [`END_BYTES`].
@@ -186,21 +186,21 @@ impl Venue {
 
     /// Returns the entries that the outbox holds until they are published: those of `messages` that are kept, and
     /// `more`.
-    pub fn lasting(&self, messages: &[Outgoing], more: &[OutboxEntry]) -> Vec<OutboxEntry> {
-        let mut entries = outbox::lasting(&*self.bus, messages);
+    pub fn lasting_entries(&self, messages: &[Outgoing], more: &[OutboxEntry]) -> Vec<OutboxEntry> {
+        let mut entries = outbox::durable_entries(&*self.bus, messages);
         entries.extend_from_slice(more);
         entries
     }
 
-    fn outlet(&self) -> Outlet<'_> {
-        Outlet { store: &*self.store, bus: &*self.bus, metrics: &self.metrics, key: self.key.as_slice() }
+    fn outlet(&self) -> PublishTarget<'_> {
+        PublishTarget { store: &*self.store, bus: &*self.bus, metrics: &self.metrics, key: self.key.as_slice() }
     }
 
     /// Publishes outbox entries and deletes them; what fails is left to the sweep, with a log line.
     pub async fn relay(&self, owner: &Owner, entries: &[OutboxEntry]) {
         if !entries.is_empty() {
             let relayed = outbox::relay(self.outlet(), owner, entries).await;
-            self.relayed(owner, relayed).await;
+            self.finish_relay(owner, relayed).await;
         }
     }
 
@@ -208,31 +208,32 @@ impl Venue {
     pub async fn send(&self, owner: &Owner, messages: Vec<Outgoing>) {
         if !messages.is_empty() {
             let relayed = outbox::send(self.outlet(), owner, messages).await;
-            self.relayed(owner, relayed).await;
+            self.finish_relay(owner, relayed).await;
         }
     }
 
-    async fn relayed(&self, owner: &Owner, relayed: Relayed) {
-        let done = self.noted(owner, relayed).await;
-        outbox::cross_off(&*self.store, owner, &done).await;
+    async fn finish_relay(&self, owner: &Owner, relayed: RelayReport) {
+        let done = self.update_external_jobs(owner, relayed).await;
+        outbox::remove_published(&*self.store, owner, &done).await;
     }
 
     /// Publishes like [`Venue::relay`], but deletes the entries in a task of its own, for callers that can't wait for
     /// it.
     pub async fn relay_at_once(&self, owner: &Owner, entries: &[OutboxEntry]) {
         let relayed = outbox::relay(self.outlet(), owner, entries).await;
-        let (done, store, owner) = (self.noted(owner, relayed).await, Arc::clone(&self.store), owner.clone());
-        tokio::spawn(async move { outbox::cross_off(&*store, &owner, &done).await });
+        let (done, store, owner) =
+            (self.update_external_jobs(owner, relayed).await, Arc::clone(&self.store), owner.clone());
+        tokio::spawn(async move { outbox::remove_published(&*store, &owner, &done).await });
     }
 
     /// Handles the results of publishing, and returns the ids of the entries to delete.
-    async fn noted(&self, owner: &Owner, relayed: Relayed) -> Vec<String> {
+    async fn update_external_jobs(&self, owner: &Owner, relayed: RelayReport) -> Vec<String> {
         if let Err(error) = relayed.outcome {
             tracing::warn!(%owner, %error, "outbox not published yet; the sweep will do it");
         }
         for job in &relayed.jobs {
             // Boxed, because the end of a job sends messages of its own.
-            if let Err(error) = Box::pin(crate::venue::external::relayed(self, owner, job)).await {
+            if let Err(error) = Box::pin(crate::venue::external::note_publication(self, owner, job)).await {
                 tracing::warn!(%owner, job = %job.job, %error, "job of an external worker not brought up to date; the sweep will do it");
             }
         }
@@ -248,15 +249,15 @@ impl Venue {
 
     /// Wakes a worker for a session that is due; a wake that fails is left to the sweep, with a log line.
     pub async fn wake(&self, owner: &Owner, session: &SessionKey) {
-        self.call(owner, session, &Message::wake(owner, session)).await;
+        self.publish_wake(owner, session, &BusMessage::wake(owner, session)).await;
     }
 
     /// Wakes a worker like [`Venue::wake`], and says that more sessions of the owner are due.
     pub async fn wake_of_many(&self, owner: &Owner, session: &SessionKey) {
-        self.call(owner, session, &Message::wake_of_many(owner, session)).await;
+        self.publish_wake(owner, session, &BusMessage::wake_of_many(owner, session)).await;
     }
 
-    async fn call(&self, owner: &Owner, session: &SessionKey, wake: &Message) {
+    async fn publish_wake(&self, owner: &Owner, session: &SessionKey, wake: &BusMessage) {
         if let Err(error) = self.bus.publish(wake).await {
             tracing::debug!(%owner, %session, %error, "wake not published; the sweep will find the session");
         }
@@ -278,11 +279,11 @@ pub fn is_reserved(owner: &Owner) -> bool {
 
 /// Returns the store's key of job ids; `None` if there is none yet. If the key is missing or damaged, its copy is used.
 pub async fn load_key(store: &dyn Store) -> Result<Option<Vec<u8>>, StoreError> {
-    Ok(stored_key(store).await?.map(|(key, _)| key))
+    Ok(read_key(store).await?.map(|(key, _)| key))
 }
 
 /// Returns the key, and whether both documents have it.
-async fn stored_key(store: &dyn Store) -> Result<Option<(Vec<u8>, bool)>, StoreError> {
+async fn read_key(store: &dyn Store) -> Result<Option<(Vec<u8>, bool)>, StoreError> {
     let owner = venue_owner();
     let read = async |place: &str| match store.doc(&owner, place).await {
         Ok(doc) => Ok(Ok(doc.value)),
@@ -304,16 +305,16 @@ async fn stored_key(store: &dyn Store) -> Result<Option<(Vec<u8>, bool)>, StoreE
 }
 
 /// Whether one of the first owners has jobs.
-async fn have_jobs(store: &dyn Store) -> Result<bool, StoreError> {
+async fn any_jobs(store: &dyn Store) -> Result<bool, StoreError> {
     let mut owners = store.owners(None, KEY_OWNERS).await?;
     owners.retain(|owner| !is_reserved(owner));
-    Ok(!owners.is_empty() && store.kept(&owners).await?.iter().any(|kept| kept.jobs > 0))
+    Ok(!owners.is_empty() && store.usages(&owners).await?.iter().any(|kept| kept.jobs > 0))
 }
 
 /// Returns the store's key of job ids; made on first use, and then the same for all processes.
 pub async fn load_or_make_key(store: &dyn Store, now: Millis) -> Result<Vec<u8>, StoreError> {
     let owner = venue_owner();
-    if let Some((key, is_at_both)) = stored_key(store).await? {
+    if let Some((key, is_at_both)) = read_key(store).await? {
         let written = [KEY_DOC, KEY_COPY].map(|place| DocWrite::put(place, key.clone()));
         // A full store takes nothing new, and a worker must be able to start with it.
         if !is_at_both && let Err(error) = store.write(now, &owner, &written).await {
@@ -321,14 +322,16 @@ pub async fn load_or_make_key(store: &dyn Store, now: Millis) -> Result<Vec<u8>,
         }
         return Ok(key);
     }
-    if have_jobs(store).await? && stored_key(store).await?.is_none() {
+    if any_jobs(store).await? && read_key(store).await?.is_none() {
         let reason = "the venue's key is gone, and owners have jobs: with another key, messages that are delivered again \
                       would be other jobs and run twice; restore a backup of the store";
         return Err(StoreError::Corrupt { store: "documents".into(), reason: reason.into() });
     }
     let fresh = format!("{}{}", uuid::Uuid::now_v7().simple(), uuid::Uuid::new_v4().simple());
     // A conflict means that another process has made the key.
-    store.write(now, &owner, &[DocWrite::put(KEY_DOC, fresh.clone()).at(0), DocWrite::put(KEY_COPY, fresh)]).await?;
+    store
+        .write(now, &owner, &[DocWrite::put(KEY_DOC, fresh.clone()).at_version(0), DocWrite::put(KEY_COPY, fresh)])
+        .await?;
     load_key(store).await?.ok_or_else(|| StoreError::Corrupt {
         store: "documents".into(),
         reason: "the venue key is missing after it was written".into(),

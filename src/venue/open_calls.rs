@@ -5,11 +5,11 @@ use crate::domain::agent::AgentStatus;
 use crate::domain::call::Outcome;
 use crate::domain::ids::{JobId, Owner};
 use crate::domain::job::JobStatus;
-use crate::domain::kept::KeptKeys;
+use crate::domain::kept::UnknownFields;
 use crate::domain::outcome::{CallMaker, CallerSession, OpenCall, OpenCallFate, UnknownCall, UnknownOutcome};
 use crate::domain::session::TurnRecord;
 use crate::domain::time::Millis;
-use crate::store::{Doc, DocKey, DocWrite, OutsideWrite, StoreError, keys};
+use crate::store::{Doc, DocKey, DocWrite, StoreError, WriteOutcome, keys};
 use crate::venue::Venue;
 use crate::venue::agents;
 use crate::venue::agents::sessions;
@@ -41,26 +41,26 @@ pub async fn record_keys(venue: &Venue, owner: &Owner, id: &JobId) -> Result<Vec
 }
 
 /// Removes a call from the list after its end became known, unless a person has settled it.
-pub async fn withdraw(venue: &Venue, owner: &Owner, id: &JobId) -> Result<(), StoreError> {
+pub async fn delist(venue: &Venue, owner: &Owner, id: &JobId) -> Result<(), StoreError> {
     let key = keys::outcome(id);
-    let (listed, version) = venue.store.versioned::<UnknownOutcome>(owner, &key).await?;
+    let (listed, version) = venue.store.get_versioned::<UnknownOutcome>(owner, &key).await?;
     if listed.is_some_and(|listed| listed.settled.is_none()) {
         // On a conflict a person has settled it.
-        venue.store.write(venue.now(), owner, &[DocWrite::delete(key).at(version)]).await?;
+        venue.store.write(venue.now(), owner, &[DocWrite::delete(key).at_version(version)]).await?;
     }
     Ok(())
 }
 
 /// Lists the calls of an owner that are due and whose end nobody can record any more.
 pub async fn sweep(venue: &Venue, owner: &Owner) -> Result<(), StoreError> {
-    let mut pages = venue.store.docs(owner, keys::OPEN_CALLS).of(PAGE);
+    let mut pages = venue.store.docs(owner, keys::OPEN_CALLS).page_size(PAGE);
     while let Some(page) = pages.next().await? {
         for (key, doc) in page {
             let Some((due, id)) = keys::job_of_due(keys::OPEN_CALLS, &key) else { continue };
             if due > venue.now() {
                 return Ok(());
             }
-            match look(venue, owner, &id, (&key, &doc)).await {
+            match check_record(venue, owner, &id, (&key, &doc)).await {
                 Ok(()) => {}
                 Err(error) if error.is_transient() => return Err(error),
                 // A damaged record doesn't keep others from being checked.
@@ -71,7 +71,7 @@ pub async fn sweep(venue: &Venue, owner: &Owner) -> Result<(), StoreError> {
     Ok(())
 }
 
-async fn look(venue: &Venue, owner: &Owner, id: &JobId, (key, doc): (&str, &Doc)) -> Result<(), StoreError> {
+async fn check_record(venue: &Venue, owner: &Owner, id: &JobId, (key, doc): (&str, &Doc)) -> Result<(), StoreError> {
     let open = match doc.decode::<OpenCall>(key) {
         Ok(Some(open)) => open,
         // An unreadable record shows only that a call has begun.
@@ -81,29 +81,29 @@ async fn look(venue: &Venue, owner: &Owner, id: &JobId, (key, doc): (&str, &Doc)
         (CallMaker::Turn { .. }, Some(call)) => caller_session(venue, owner, &open, call).await?,
         (CallMaker::Turn { .. }, None) | (CallMaker::Request, _) => None,
     };
-    let gone = DocWrite::delete(key).at(doc.version);
+    let gone = DocWrite::delete(key).at_version(doc.version);
     match open.fate(venue.now(), session) {
         OpenCallFate::Pending(until) => {
             let (_, moved) = record_write(&open, until);
             venue.store.write(venue.now(), owner, &[gone, moved]).await?;
         }
         OpenCallFate::Recorded => drop(venue.store.write(venue.now(), owner, &[gone]).await?),
-        OpenCallFate::Unknown => list(venue, owner, &open, gone).await?,
+        OpenCallFate::Unknown => list_unknown(venue, owner, &open, gone).await?,
     }
     Ok(())
 }
 
 /// Lists a call, unless it is listed already, and deletes its record by the write `gone`.
-pub async fn list(venue: &Venue, owner: &Owner, open: &OpenCall, gone: DocWrite) -> Result<(), StoreError> {
+pub async fn list_unknown(venue: &Venue, owner: &Owner, open: &OpenCall, gone: DocWrite) -> Result<(), StoreError> {
     let listed = &open.listed;
     let before = venue.store.doc(owner, &keys::outcome(&listed.id)).await?;
     let is_new = before.value.is_none();
     let entry = UnknownOutcome { at: venue.now(), ..listed.clone() };
     let mut writes = vec![gone];
-    writes.extend(is_new.then(|| outcomes::listing(&entry, before.version)));
+    writes.extend(is_new.then(|| outcomes::listing_write(&entry, before.version)));
     let written = venue.store.write(venue.now(), owner, &writes).await?;
-    if is_new && written == OutsideWrite::Done {
-        venue.metrics.outcome_unknown(if listed.call.is_some() { "call" } else { "operation" });
+    if is_new && written == WriteOutcome::Done {
+        venue.metrics.count_unknown_outcome(if listed.call.is_some() { "call" } else { "operation" });
         tracing::warn!(
             %owner, outcome = %listed.id, operation = listed.operation,
             "a call was begun and nobody has recorded its end; it is listed with those of unknown outcome"
@@ -114,7 +114,7 @@ pub async fn list(venue: &Venue, owner: &Owner, open: &OpenCall, gone: DocWrite)
 
 fn unreadable_call(id: JobId, at: Millis) -> OpenCall {
     let listed = UnknownOutcome::new(id, UNREADABLE, at);
-    OpenCall { listed, maker: CallMaker::Request, repeatable: false, kept: KeptKeys::default() }
+    OpenCall { listed, maker: CallMaker::Request, repeatable: false, kept: UnknownFields::default() }
 }
 
 /// Returns the session of a call as it is; `None` if it is gone or unreadable.

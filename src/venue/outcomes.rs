@@ -6,7 +6,7 @@
 use crate::domain::authority::ResourcePath;
 use crate::domain::ids::{JobId, Owner};
 use crate::domain::limits::{INPUT_BYTES, SETTLEMENT_NOTE_CHARS};
-use crate::domain::outcome::{Settlement, UnknownOutcome};
+use crate::domain::outcome::{OutcomeSettlement, UnknownOutcome};
 use crate::domain::time::Millis;
 use crate::store::{DocWrite, Edit, StoreError, keys, steps};
 use crate::venue::Venue;
@@ -18,14 +18,14 @@ use std::cmp::Reverse;
 const SETTLE: &str = "job/settle";
 
 /// Returns the write that lists a call which isn't listed yet; `version` is that of the document.
-pub fn listing(outcome: &UnknownOutcome, version: u64) -> DocWrite {
-    DocWrite::json(keys::outcome(&outcome.id), outcome).at(version)
+pub fn listing_write(outcome: &UnknownOutcome, version: u64) -> DocWrite {
+    DocWrite::json(keys::outcome(&outcome.id), outcome).at_version(version)
 }
 
 /// Returns the write that lists an operation which was invoked as a job.
-pub fn listing_of_job(job: &JobId, operation: &str, at: Millis) -> DocWrite {
+pub fn job_listing_write(job: &JobId, operation: &str, at: Millis) -> DocWrite {
     let outcome = UnknownOutcome { job: Some(job.clone()), ..UnknownOutcome::new(job.clone(), operation, at) };
-    listing(&outcome, 0)
+    listing_write(&outcome, 0)
 }
 
 /// Returns one unknown outcome, settled or not.
@@ -60,12 +60,12 @@ pub async fn settle(
     venue: &Venue,
     caller: &Caller,
     id: &JobId,
-    settlement: Settlement,
+    settlement: OutcomeSettlement,
 ) -> Result<UnknownOutcome, OpError> {
     let bytes = check(&settlement)?;
     let owner = &caller.owner;
     let attempt = || async {
-        let (found, version) = venue.store.versioned::<UnknownOutcome>(owner, &keys::outcome(id)).await?;
+        let (found, version) = venue.store.get_versioned::<UnknownOutcome>(owner, &keys::outcome(id)).await?;
         let Some(outcome) = found else {
             return Err(OpError::NotFound(format!("no unknown outcome `{id}`; `job/outcomes` lists them")));
         };
@@ -75,9 +75,9 @@ pub async fn settle(
             (None, None) => ResourcePath::job(id),
         };
         let permitted = caller.authority.permits(SETTLE, about);
-        permitted.map_err(|denied| OpError::Denied(denied.text(SETTLE)))?;
+        permitted.map_err(|denied| OpError::Denied(denied.model_text(SETTLE)))?;
         match &outcome.settled {
-            Some(before) if before.agrees_with(&settlement) => Ok(Edit::nothing(outcome)),
+            Some(before) if before.agrees_with(&settlement) => Ok(Edit::without_writes(outcome)),
             Some(before) => Err(OpError::Conflict(format!(
                 "outcome `{id}` was settled as {} by `{}`",
                 if before.done { "done" } else { "not done" },
@@ -85,8 +85,8 @@ pub async fn settle(
             ))),
             None => {
                 let settled = UnknownOutcome { settled: Some(settlement.clone()), ..outcome };
-                let write = DocWrite::json(keys::outcome(id), &settled).at(version);
-                Ok(Edit::write([write], settled).within(venue.quota_to_end(bytes).await))
+                let write = DocWrite::json(keys::outcome(id), &settled).at_version(version);
+                Ok(Edit::write([write], settled).with_quota(venue.quota_to_end(bytes).await))
             }
         }
     };
@@ -99,7 +99,7 @@ pub async fn settle(
 }
 
 /// Checks a settlement, and returns the bytes of its texts.
-fn check(settlement: &Settlement) -> Result<usize, OpError> {
+fn check(settlement: &OutcomeSettlement) -> Result<usize, OpError> {
     if !settlement.done && settlement.result.is_some() {
         return Err(OpError::Invalid("what was not done has no result".into()));
     }

@@ -7,21 +7,21 @@
 use crate::domain::authority::capability::Capability;
 use crate::domain::authority::policy::{MAX_REVOCATIONS, Policy, Revocation};
 use crate::domain::ids::Owner;
-use crate::domain::token::TokenRefused;
+use crate::domain::token::TokenError;
 use crate::store::policies::{self, StoredPolicy};
-use crate::store::{DocWrite, Edit, OutsideWrite, Store, StoreError, keys};
-use crate::venue::auth::caller::Recognised;
+use crate::store::{DocWrite, Edit, Store, StoreError, WriteOutcome, keys};
+use crate::venue::auth::caller::AuthenticatedCaller;
 use crate::venue::{Venue, venue_owner};
 use futures::{StreamExt, TryStreamExt, stream};
 
 /// Returns the policy of an owner, and the version that a commit compares; 0 if there is none.
 pub async fn load(store: &dyn Store, owner: &Owner) -> Result<(Policy, u64), StoreError> {
     let [policy, copy] = policies::read_policy(store, owner).await?;
-    policies::in_force(policy, copy)
+    policies::select_effective(policy, copy)
 }
 
 /// Returns what is wrong with a policy or its copy, as a text.
-pub async fn damage(store: &dyn Store, owner: &Owner) -> Result<Option<String>, StoreError> {
+pub async fn find_damage(store: &dyn Store, owner: &Owner) -> Result<Option<String>, StoreError> {
     let [policy, copy] = policies::read_policy(store, owner).await?;
     Ok(describe_damage(owner, &policy, &copy))
 }
@@ -42,7 +42,7 @@ fn describe_damage(owner: &Owner, policy: &StoredPolicy, copy: &StoredPolicy) ->
 }
 
 /// Writes a policy or a copy again that is missing or can't be read. Returns what was wrong, if it did.
-pub async fn mend(venue: &Venue, owner: &Owner) -> Result<Option<String>, StoreError> {
+pub async fn repair(venue: &Venue, owner: &Owner) -> Result<Option<String>, StoreError> {
     let store = &*venue.store;
     let [policy, copy] = policies::read_policy(store, owner).await?;
     let found = describe_damage(owner, &policy, &copy);
@@ -58,11 +58,11 @@ pub async fn mend(venue: &Venue, owner: &Owner) -> Result<Option<String>, StoreE
     let write = async |version: Option<u64>| {
         let write = DocWrite::json(key, &value);
         let write = match version {
-            Some(version) => write.at(version),
+            Some(version) => write.at_version(version),
             None => write,
         };
         let writes = [DocWrite::check(of.0, of.1), write];
-        Ok::<_, StoreError>(store.write(venue.now(), owner, &writes).await? == OutsideWrite::Done)
+        Ok::<_, StoreError>(store.write(venue.now(), owner, &writes).await? == WriteOutcome::Done)
     };
     if !write(version).await? {
         return Ok(None);
@@ -88,22 +88,25 @@ pub async fn operator_revocations(store: &dyn Store) -> Result<Vec<Revocation>, 
 /// Returns a caller without what its own owner, and the owner that it acts for, have revoked from it by its name or by
 /// the id of a grant. [`TokenRefused::Revoked`] if everything is revoked. A caller without a token has no grant that
 /// could be revoked.
-pub async fn held(store: &dyn Store, mut known: Recognised) -> Result<Result<Recognised, TokenRefused>, StoreError> {
+pub async fn apply_revocations(
+    store: &dyn Store,
+    mut known: AuthenticatedCaller,
+) -> Result<Result<AuthenticatedCaller, TokenError>, StoreError> {
     let Some(own) = known.token_owner.clone() else { return Ok(Ok(known)) };
     let other = (known.caller.owner != own).then(|| known.caller.owner.clone());
     for owner in std::iter::once(own).chain(other) {
         let (policy, _) = load(store, &owner).await?;
         let caller = &mut known.caller;
-        for revocation in policy.taken_from(&caller.name, &caller.envelope) {
-            let Some(path) = &revocation.path else { return Ok(Err(TokenRefused::Revoked)) };
-            caller.authority = caller.authority.clone().without(path);
+        for revocation in policy.caller_revocations(&caller.name, &caller.envelope) {
+            let Some(path) = &revocation.path else { return Ok(Err(TokenError::Revoked)) };
+            caller.authority = caller.authority.clone().except_resource(path);
         }
     }
     Ok(Ok(known))
 }
 
 /// Returns the part of a commit that holds only at this version of the policy.
-pub fn unchanged(version: u64) -> DocWrite {
+pub fn version_check(version: u64) -> DocWrite {
     DocWrite::check(keys::POLICY, version)
 }
 
@@ -173,16 +176,16 @@ async fn change(
     owner: &Owner,
     change: impl Fn(&mut Policy) -> bool + Send + Sync,
 ) -> Result<Option<Policy>, StoreError> {
-    mend(venue, owner).await?;
+    repair(venue, owner).await?;
     let attempt = || async {
         let (before, version) = load(&*venue.store, owner).await?;
         let mut policy = before.clone().with_cut_reasons();
         if !change(&mut policy) {
-            return Ok(Edit::nothing(None));
+            return Ok(Edit::without_writes(None));
         }
         policy.check_size(&before, &owner.to_string()).map_err(StoreError::Oversized)?;
         let copy = DocWrite::json(keys::POLICY_COPY, &policy);
-        Ok(Edit::write([DocWrite::json(keys::POLICY, &policy).at(version), copy], Some(policy)))
+        Ok(Edit::write([DocWrite::json(keys::POLICY, &policy).at_version(version), copy], Some(policy)))
     };
     venue.store.edit(venue.now(), owner, ("the policy of", owner), attempt).await
 }

@@ -2,10 +2,10 @@
 
 use crate::domain::chat::ModelSettings;
 use crate::domain::ids::{Owner, SessionKey};
-use crate::domain::rate::{self, Limit, Meter, RatedCall, Wait};
+use crate::domain::rate::{self, Meter, RateLimit, RateWait, RatedCall};
 use crate::domain::time::Millis;
 use crate::domain::wait::WaitCause;
-use crate::store::{Doc, DocKey, GroupEdit, Grouped, StoreError, keys};
+use crate::store::{Doc, DocKey, EditBatcher, GroupEdit, StoreError, keys};
 use crate::venue::own_records;
 use crate::venue::{Venue, venue_owner};
 use std::convert::Infallible;
@@ -19,9 +19,9 @@ const SHORTEST: Duration = Duration::from_millis(10);
 
 /// Rate limits of a venue's models.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Rates {
+pub struct RateSettings {
     /// Limits of providers and models.
-    pub limits: Vec<Limit>,
+    pub limits: Vec<RateLimit>,
     /// Time after which a call that isn't renewed counts as lost: that of a session's lease, after which another worker
     /// repeats the call of a killed one.
     pub hold: Duration,
@@ -29,8 +29,8 @@ pub struct Rates {
 
 /// A booked model call.
 #[derive(Debug)]
-pub struct Booked {
-    limits: Vec<Limit>,
+pub struct BookedCall {
+    limits: Vec<RateLimit>,
     call: RatedCall,
 }
 
@@ -40,16 +40,16 @@ pub struct Booked {
 /// counts.
 pub async fn book(
     venue: &Venue,
-    rates: &Rates,
+    rates: &RateSettings,
     model: &ModelSettings,
     id: String,
     tokens: u64,
-) -> Result<Result<Booked, Wait>, StoreError> {
+) -> Result<Result<BookedCall, RateWait>, StoreError> {
     let limits: Vec<_> = rates.limits.iter().filter(|limit| limit.covers(model)).cloned().collect();
     let now = venue.now();
     let call = RatedCall { id, tokens, until: now.plus(rates.hold) };
-    let booked = change(venue, &limits, Step::Book(call.clone())).await;
-    let place = Booked { limits, call };
+    let booked = change_meters(venue, &limits, MeterStep::Book(call.clone())).await;
+    let place = BookedCall { limits, call };
     match booked {
         Ok(booked) => Ok(booked.map(|_nobody| place)),
         Err(error) => {
@@ -63,7 +63,7 @@ pub async fn book(
 }
 
 /// Renews the booking of a running call three times per `hold`, until the future is dropped.
-pub async fn keep(venue: &Venue, booked: &Booked, hold: Duration) -> Infallible {
+pub async fn renew_booking(venue: &Venue, booked: &BookedCall, hold: Duration) -> Infallible {
     let limits: Vec<_> = booked.limits.iter().filter(|limit| limit.concurrency.is_some()).cloned().collect();
     if limits.is_empty() {
         return std::future::pending().await;
@@ -72,23 +72,23 @@ pub async fn keep(venue: &Venue, booked: &Booked, hold: Duration) -> Infallible 
     loop {
         tokio::time::sleep((hold / 3).max(SHORTEST)).await;
         let until = venue.now().plus(hold);
-        if let Err(error) = change(venue, &limits, Step::Renew { id: id.clone(), until }).await {
+        if let Err(error) = change_meters(venue, &limits, MeterStep::Renew { id: id.clone(), until }).await {
             tracing::debug!(id, %error, "the place of a model call is not renewed; others may take it");
         }
     }
 }
 
 /// Settles a call that has ended, with the tokens that it used.
-pub async fn settle(venue: &Venue, booked: Booked, used: u64) -> Result<(), StoreError> {
-    let Booked { limits, call } = booked;
-    let limits: Vec<_> = limits.into_iter().filter(Limit::holds).collect();
+pub async fn settle(venue: &Venue, booked: BookedCall, used: u64) -> Result<(), StoreError> {
+    let BookedCall { limits, call } = booked;
+    let limits: Vec<_> = limits.into_iter().filter(RateLimit::is_held_while_running).collect();
     let id = call.id.clone();
-    let Ok(told) = change(venue, &limits, Step::Settle { call, used }).await? else {
+    let Ok(told) = change_meters(venue, &limits, MeterStep::Settle { call, used }).await? else {
         tracing::debug!(id, "a model call is not settled: others were always faster; it counts as it was booked");
         return Ok(());
     };
     for id in told {
-        if let Some((owner, session)) = of(&id) {
+        if let Some((owner, session)) = parse_call_id(&id) {
             venue.wake(&owner, &session).await;
         }
     }
@@ -96,12 +96,12 @@ pub async fn settle(venue: &Venue, booked: Booked, used: u64) -> Result<(), Stor
 }
 
 /// Returns the name of a call, after its turn.
-pub fn id(owner: &Owner, session: &SessionKey, turn: u64) -> String {
+pub fn call_id(owner: &Owner, session: &SessionKey, turn: u64) -> String {
     format!("{}/{}/{turn}", owner.token(), session.token())
 }
 
 /// Returns the owner and session in the name of a call.
-fn of(id: &str) -> Option<(Owner, SessionKey)> {
+fn parse_call_id(id: &str) -> Option<(Owner, SessionKey)> {
     let (place, _turn) = id.rsplit_once('/')?;
     let (at, _) = place.match_indices('/').nth(1)?;
     Some((Owner::from_token(&place[..at]).ok()?, SessionKey::from_token(&place[at + 1..]).ok()?))
@@ -110,26 +110,26 @@ fn of(id: &str) -> Option<(Owner, SessionKey)> {
 /// Change that a call makes to the meters of its limits.
 #[derive(Debug)]
 pub struct Metering {
-    limits: Vec<Limit>,
+    limits: Vec<RateLimit>,
     meters: Vec<DocKey>,
     now: Millis,
-    step: Step,
+    step: MeterStep,
 }
 
 #[derive(Debug, Clone)]
-enum Step {
+enum MeterStep {
     Book(RatedCall),
     Renew { id: String, until: Millis },
     Settle { call: RatedCall, used: u64 },
 }
 
 /// Groups the changes of all calls of one process.
-pub type Meters = Grouped<Metering>;
+pub type Meters = EditBatcher<Metering>;
 
 impl GroupEdit for Metering {
-    type Sheet = Meter;
+    type Value = Meter;
     /// Calls to wake because a place is free; a call that waits changes the meters if it is the first in line.
-    type Answer = Result<Vec<String>, Wait>;
+    type Answer = Result<Vec<String>, RateWait>;
 
     fn keys(&self) -> &[DocKey] {
         &self.meters
@@ -139,16 +139,16 @@ impl GroupEdit for Metering {
         doc.decode(&self.meters[at])
     }
 
-    fn make(&self, sheets: &mut [Option<Meter>]) -> Self::Answer {
+    fn apply(&self, sheets: &mut [Option<Meter>]) -> Self::Answer {
         let were_there: Vec<_> = sheets.iter().map(Option::is_some).collect();
         let mut meters: Vec<Meter> = sheets.iter_mut().map(|sheet| sheet.take().unwrap_or_default()).collect();
         let answer = match &self.step {
-            Step::Book(call) => rate::book(&self.limits, &mut meters, call, self.now).map(|()| Vec::new()),
-            Step::Renew { id, until } => {
+            MeterStep::Book(call) => rate::book(&self.limits, &mut meters, call, self.now).map(|()| Vec::new()),
+            MeterStep::Renew { id, until } => {
                 rate::renew(&mut meters, id, *until);
                 Ok(Vec::new())
             }
-            Step::Settle { call, used } => Ok(rate::settle(&self.limits, &mut meters, call, *used, self.now)),
+            MeterStep::Settle { call, used } => Ok(rate::settle(&self.limits, &mut meters, call, *used, self.now)),
         };
         for ((sheet, meter), was_there) in sheets.iter_mut().zip(meters).zip(were_there) {
             *sheet = Some(meter).filter(|meter| was_there || *meter != Meter::default());
@@ -159,19 +159,23 @@ impl GroupEdit for Metering {
 
 /// Changes all meters or none, together with the changes of other calls of the same provider. If other processes were
 /// always faster, the call has to wait.
-async fn change(venue: &Venue, limits: &[Limit], step: Step) -> Result<Result<Vec<String>, Wait>, StoreError> {
+async fn change_meters(
+    venue: &Venue,
+    limits: &[RateLimit],
+    step: MeterStep,
+) -> Result<Result<Vec<String>, RateWait>, StoreError> {
     let Some(first) = limits.first() else { return Ok(Ok(Vec::new())) };
     let provider = first.of.split('/').next().unwrap_or_default();
     let (now, meters): (_, Vec<_>) = (venue.now(), limits.iter().map(|limit| keys::rate(&limit.of)).collect());
     let owner = venue_owner();
     let change = || {
         let metering = Metering { limits: limits.to_vec(), meters: meters.clone(), now, step: step.clone() };
-        venue.meters.make(&venue.store, now, &owner, provider, metering)
+        venue.meters.apply(&venue.store, now, &owner, provider, metering)
     };
     match own_records::change_or_reset::<Meter, _, _>(venue, &meters, change).await {
         Err(StoreError::Contended { .. }) => {
             let (reason, cause) = ("many calls begin at once".into(), WaitCause::ProviderLimit);
-            Ok(Err(Wait { until: now.plus(PAUSE), reason, told: false, cause }))
+            Ok(Err(RateWait { until: now.plus(PAUSE), reason, told: false, cause }))
         }
         changed => changed,
     }
@@ -186,8 +190,8 @@ mod tests {
         for (owner, agent, session) in [("acme/ann", "clerk", "s1"), ("a%b/c.d", "x.y", "ü*1")] {
             let owner: Owner = owner.parse().unwrap();
             let key = SessionKey { agent: agent.parse().unwrap(), session: session.parse().unwrap() };
-            assert_eq!(of(&id(&owner, &key, 7)), Some((owner, key)));
+            assert_eq!(parse_call_id(&call_id(&owner, &key, 7)), Some((owner, key)));
         }
-        assert_eq!((of(""), of("a/b/c"), of("/////")), (None, None, None));
+        assert_eq!((parse_call_id(""), parse_call_id("a/b/c"), parse_call_id("/////")), (None, None, None));
     }
 }

@@ -1,8 +1,8 @@
 //! A call of an API request that must not be repeated: its end may stay unknown, if the client disconnects or the
 //! process dies.
 
-use crate::domain::ids::{EventId, IdOf, JobId, Owner};
-use crate::domain::kept::KeptKeys;
+use crate::domain::ids::{EventId, JobId, Owner, VenueIdSubject};
+use crate::domain::kept::UnknownFields;
 use crate::domain::limits::OPERATION_TIME;
 use crate::domain::outcome::{CallMaker, OpenCall, UnknownOutcome};
 use crate::store::{DocKey, DocWrite, StoreError};
@@ -38,14 +38,18 @@ impl RequestCall {
         let owner = &caller.owner;
         let fresh = || {
             let key = EventId::new(Uuid::now_v7().to_string()).expect("a UUID is a legal id");
-            JobId::derive(&venue.key, owner, &EventId::of_venue(&venue.key, IdOf::Operation { owner, key: &key }))
+            JobId::derive(
+                &venue.key,
+                owner,
+                &EventId::of_venue(&venue.key, VenueIdSubject::Operation { owner, key: &key }),
+            )
         };
         let listed = UnknownOutcome {
             job: job.cloned(),
             caller: Some(caller.name.clone()).filter(|_| job.is_none()),
             ..UnknownOutcome::new(job.cloned().unwrap_or_else(fresh), operation, venue.now())
         };
-        let open = OpenCall { listed, maker: CallMaker::Request, repeatable: false, kept: KeptKeys::default() };
+        let open = OpenCall { listed, maker: CallMaker::Request, repeatable: false, kept: UnknownFields::default() };
         let (record, write) = open_calls::record_write(&open, venue.now().plus(OPERATION_TIME + GRACE));
         if let Err(error) = venue.store.write(venue.now(), owner, &[write]).await {
             // The record may be written although the answer is lost, so it is deleted: the call isn't made.
@@ -68,7 +72,7 @@ impl RequestCall {
     /// Lists the call, because its end is unknown; if the store is away, the sweep lists it.
     pub async fn end_unknown(mut self) {
         let Some(record) = self.record.take() else { return };
-        list(&self.venue, &self.owner, &self.open, record).await;
+        list_unknown(&self.venue, &self.owner, &self.open, record).await;
     }
 }
 
@@ -76,12 +80,12 @@ impl Drop for RequestCall {
     fn drop(&mut self) {
         let (Some(record), Ok(runtime)) = (self.record.take(), Handle::try_current()) else { return };
         let (venue, owner, open) = (Arc::clone(&self.venue), self.owner.clone(), self.open.clone());
-        runtime.spawn(async move { list(&venue, &owner, &open, record).await });
+        runtime.spawn(async move { list_unknown(&venue, &owner, &open, record).await });
     }
 }
 
-async fn list(venue: &Venue, owner: &Owner, open: &OpenCall, record: DocKey) {
-    if let Err(error) = open_calls::list(venue, owner, open, DocWrite::delete(record)).await {
+async fn list_unknown(venue: &Venue, owner: &Owner, open: &OpenCall, record: DocKey) {
+    if let Err(error) = open_calls::list_unknown(venue, owner, open, DocWrite::delete(record)).await {
         let (outcome, operation) = (&open.listed.id, &open.listed.operation);
         tracing::warn!(%owner, %outcome, operation, %error, "a call of unknown outcome is not listed yet; a sweep will");
     }

@@ -11,7 +11,7 @@ use crate::domain::timer::{Timer, TimerId};
 use crate::store::StoreError;
 use crate::venue::Venue;
 use crate::venue::agents;
-use crate::venue::jobs::list::{JobFilter, find};
+use crate::venue::jobs::list::{JobListFilter, find};
 use crate::venue::timers;
 use serde_json::{Value, json};
 
@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 #[derive(Debug, Default)]
 pub struct RevocationReach {
     agents: Vec<AgentId>,
-    timers: Vec<Waits>,
+    timers: Vec<ReachedTimer>,
     jobs: Vec<Job>,
     /// Operations that a worker runs, or that an external worker may have: their effects may have happened.
     running: Vec<Job>,
@@ -29,7 +29,7 @@ pub struct RevocationReach {
 
 /// A timer that would have fired.
 #[derive(Debug)]
-struct Waits {
+struct ReachedTimer {
     timer: TimerId,
     agent: AgentId,
     next: Option<Millis>,
@@ -37,35 +37,36 @@ struct Waits {
 
 /// Returns the agents that were made, the timers that were set and the jobs that are open under what a revocation
 /// names. Returns nothing if it names only a path, which is revoked from everybody.
-pub async fn reached(venue: &Venue, owner: &Owner, revocation: &Revocation) -> Result<RevocationReach, StoreError> {
+pub async fn find_reach(venue: &Venue, owner: &Owner, revocation: &Revocation) -> Result<RevocationReach, StoreError> {
     let mut reached = RevocationReach::default();
-    if !revocation.names_some() {
+    if !revocation.has_subject() {
         return Ok(reached);
     }
     let is_agent = |id: &AgentId| revocation.holder == Some(format!("agent:{id}")) && revocation.grant.is_none();
-    for id in agents::all(venue, owner).await? {
+    for id in agents::all_ids(venue, owner).await? {
         let Some((record, _)) = agents::get(venue, owner, &id).await? else { continue };
-        if revocation.follows(&record.made_under) || is_agent(&id) {
+        if revocation.applies_to(&record.made_under) || is_agent(&id) {
             reached.agents.push(id);
         }
     }
     let known = reached.agents.clone();
-    let under = |timer: &Timer| revocation.follows(&timer.submission.envelope.trail()) || known.contains(&timer.agent);
+    let under =
+        |timer: &Timer| revocation.applies_to(&timer.submission.envelope.trail()) || known.contains(&timer.agent);
     let mut look = |timer: Timer| {
         if timer.is_active() && under(&timer) {
-            reached.timers.push(Waits { timer: timer.id, agent: timer.agent, next: timer.next });
+            reached.timers.push(ReachedTimer { timer: timer.id, agent: timer.agent, next: timer.next });
         }
     };
-    timers::each(venue, owner, &mut look).await?;
+    timers::for_each(venue, owner, &mut look).await?;
     let open = JobStatus::ALL.into_iter().filter(|status| !status.is_terminal());
-    let open = JobFilter { statuses: open.collect(), ..JobFilter::default() };
+    let open = JobListFilter { statuses: open.collect(), ..JobListFilter::default() };
     let mut after = None;
     for _ in 0..REVOKED_LOOKS {
         let page = find(venue, owner, &open, after.as_ref(), REVOKED_LISTED).await?;
         let served = |job: &Job| job.head.op.is_none() && known.contains(&job.head.agent);
         let is_it = |job: &Job| revocation.grant.as_deref() == Some(job.head.id.as_str());
         let granted = |job: &Job| revocation.holder.is_none() && is_it(job);
-        let under = |job: &Job| revocation.follows(&job.head.under) || served(job) || granted(job);
+        let under = |job: &Job| revocation.applies_to(&job.head.under) || served(job) || granted(job);
         let (running, jobs): (Vec<_>, Vec<_>) = page.jobs.into_iter().filter(under).partition(is_running);
         reached.jobs.extend(jobs);
         reached.running.extend(running);
@@ -97,7 +98,7 @@ impl RevocationReach {
 
     /// Returns the reach without what this authority may not read.
     #[must_use]
-    pub fn to(mut self, authority: &Authority) -> Self {
+    pub fn visible_to(mut self, authority: &Authority) -> Self {
         let reads = |resource: ResourcePath| authority.permits("crud/read", resource).is_ok();
         let all = self.counts();
         self.agents.retain(|id| reads(ResourcePath::agent(id)));
@@ -110,9 +111,9 @@ impl RevocationReach {
     }
 
     /// Returns the reach for callers, at most [`REVOKED_LISTED`] of each.
-    pub fn shown(&self) -> Value {
+    pub fn to_json(&self) -> Value {
         let full = self.counts().into_iter().any(|n| n > REVOKED_LISTED);
-        let timer = |timer: &Waits| json!({"timer": timer.timer, "agentId": timer.agent, "next": timer.next.map(Millis::rfc3339)});
+        let timer = |timer: &ReachedTimer| json!({"timer": timer.timer, "agentId": timer.agent, "next": timer.next.map(Millis::rfc3339)});
         let job = |job: &Job| {
             let mut shown = json!({"job": job.head.id, "status": job.status});
             match &job.head.op {

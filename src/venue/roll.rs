@@ -4,7 +4,7 @@
 //! can't give one. It takes an operator of the API, or the store's own password.
 
 use super::{Venue, venue_owner};
-use crate::domain::roll::{DrainOrder, FleetState, Whom, WorkerRecord};
+use crate::domain::roll::{DrainOrder, DrainTarget, FleetState, WorkerRecord};
 use crate::store::{DocWrite, Edit, StoreError, keys};
 use crate::venue::failure::OpError;
 use parking_lot::Mutex;
@@ -29,18 +29,18 @@ impl FleetCache {
 /// doesn't replace another one that has begun under its name.
 ///
 /// After it: the worker is in the registry. A crash before it: the registry is as it was.
-pub async fn sign(venue: &Venue, me: &WorkerRecord) -> Result<Option<DrainOrder>, StoreError> {
+pub async fn register(venue: &Venue, me: &WorkerRecord) -> Result<Option<DrainOrder>, StoreError> {
     let (owner, key) = (venue_owner(), keys::worker(&me.name));
     let attempt = || async {
-        let (before, version) = venue.store.versioned::<WorkerRecord>(&owner, &key).await?;
-        if me.leaving && before.as_ref().is_some_and(|before| !before.is_of(me)) {
-            return Ok(Edit::nothing(None));
+        let (before, version) = venue.store.get_versioned::<WorkerRecord>(&owner, &key).await?;
+        if me.leaving && before.as_ref().is_some_and(|before| !before.is_same_process(me)) {
+            return Ok(Edit::without_writes(None));
         }
         // An older order was meant for another worker of this name.
         let drain = before.as_ref().and_then(|before| before.drain.clone()).filter(|drain| drain.at >= me.since);
         let kept = before.map(|before| before.kept).unwrap_or_default();
         let now = WorkerRecord { drain: drain.clone(), kept, ..me.clone() };
-        Ok::<_, StoreError>(Edit::write([DocWrite::json(key.as_str(), &now).at(version)], drain))
+        Ok::<_, StoreError>(Edit::write([DocWrite::json(key.as_str(), &now).at_version(version)], drain))
     };
     let signed = venue.store.edit(venue.now(), &owner, ("worker", &me.name), attempt).await;
     venue.fleet.clear();
@@ -48,20 +48,20 @@ pub async fn sign(venue: &Venue, me: &WorkerRecord) -> Result<Option<DrainOrder>
 }
 
 /// Returns the order to a worker, if there is one.
-pub async fn order_to(venue: &Venue, me: &WorkerRecord) -> Result<Option<DrainOrder>, StoreError> {
+pub async fn read_order(venue: &Venue, me: &WorkerRecord) -> Result<Option<DrainOrder>, StoreError> {
     let found = venue.store.get::<WorkerRecord>(&venue_owner(), &keys::worker(&me.name)).await?;
     Ok(found.and_then(|found| found.drain).filter(|drain| drain.at >= me.since))
 }
 
 /// Removes a worker that has ended. The record of another worker under its name stays.
-pub async fn strike(venue: &Venue, me: &WorkerRecord) -> Result<(), StoreError> {
+pub async fn unregister(venue: &Venue, me: &WorkerRecord) -> Result<(), StoreError> {
     let (owner, key) = (venue_owner(), keys::worker(&me.name));
     let attempt = || async {
-        let (found, version) = venue.store.versioned::<WorkerRecord>(&owner, &key).await?;
-        if !found.is_some_and(|found| found.is_of(me)) {
-            return Ok(Edit::nothing(()));
+        let (found, version) = venue.store.get_versioned::<WorkerRecord>(&owner, &key).await?;
+        if !found.is_some_and(|found| found.is_same_process(me)) {
+            return Ok(Edit::without_writes(()));
         }
-        Ok::<_, StoreError>(Edit::write([DocWrite::delete(key.as_str()).at(version)], ()))
+        Ok::<_, StoreError>(Edit::write([DocWrite::delete(key.as_str()).at_version(version)], ()))
     };
     let struck = venue.store.edit(venue.now(), &owner, ("worker", &me.name), attempt).await;
     venue.fleet.clear();
@@ -69,14 +69,14 @@ pub async fn strike(venue: &Venue, me: &WorkerRecord) -> Result<(), StoreError> 
 }
 
 /// Returns all registered workers by name. Deletes records that are past their retention.
-pub async fn all(venue: &Venue) -> Result<Vec<WorkerRecord>, StoreError> {
+pub async fn list_workers(venue: &Venue) -> Result<Vec<WorkerRecord>, StoreError> {
     let (owner, now) = (venue_owner(), venue.now());
     let (mut workers, mut gone) = (Vec::new(), Vec::new());
     let mut docs = venue.store.docs(&owner, keys::WORKERS);
     while let Some(page) = docs.next().await? {
         for (key, doc) in page {
             match doc.decode::<WorkerRecord>(&key)? {
-                Some(worker) if worker.is_forgotten(now) => gone.push(DocWrite::delete(key)),
+                Some(worker) if worker.is_expired(now) => gone.push(DocWrite::delete(key)),
                 worker => workers.extend(worker),
             }
         }
@@ -88,39 +88,41 @@ pub async fn all(venue: &Venue) -> Result<Vec<WorkerRecord>, StoreError> {
 }
 
 /// Returns the state of the live workers together, at most a second old; changes by this process are in it at once.
-pub async fn fleet(venue: &Venue) -> Result<Arc<FleetState>, StoreError> {
+pub async fn fleet_state(venue: &Venue) -> Result<Arc<FleetState>, StoreError> {
     let now = venue.clock.steady();
     let known = venue.fleet.0.lock().clone();
     if let Some((_, fleet)) = known.filter(|(read, _)| now.checked_sub(*read).is_some_and(|age| age < FLEET_AGE)) {
         return Ok(fleet);
     }
-    let fleet = Arc::new(FleetState::new(&all(venue).await?, venue.now()));
+    let fleet = Arc::new(FleetState::new(&list_workers(venue).await?, venue.now()));
     *venue.fleet.0.lock() = Some((now, Arc::clone(&fleet)));
     Ok(fleet)
 }
 
 /// Returns the registry as operators see it.
-pub async fn list(venue: &Venue) -> Result<Value, StoreError> {
+pub async fn workers_json(venue: &Venue) -> Result<Value, StoreError> {
     let now = venue.now();
-    Ok(json!({"workers": all(venue).await?.iter().map(|worker| worker.to_json(now)).collect::<Vec<_>>()}))
+    Ok(json!({"workers": list_workers(venue).await?.iter().map(|worker| worker.to_json(now)).collect::<Vec<_>>()}))
 }
 
 /// Orders workers to drain: each takes nothing new, finishes or hands back what it has, and ends, as with SIGTERM.
 /// Returns their names.
 ///
 /// After it: they read the order with their next sweep. Repeated, the first order stands.
-pub async fn drain(venue: &Venue, whom: &Whom, by: &str) -> Result<Vec<String>, OpError> {
-    let names = whom.among(&all(venue).await?, venue.now()).map_err(OpError::NotFound)?;
+pub async fn drain(venue: &Venue, whom: &DrainTarget, by: &str) -> Result<Vec<String>, OpError> {
+    let names = whom.resolve(&list_workers(venue).await?, venue.now()).map_err(OpError::NotFound)?;
     let owner = venue_owner();
     for name in &names {
         let key = keys::worker(name);
         let attempt = || async {
-            let (found, version) = venue.store.versioned::<WorkerRecord>(&owner, &key).await?;
+            let (found, version) = venue.store.get_versioned::<WorkerRecord>(&owner, &key).await?;
             let writes = match found {
                 Some(found) if found.drain.is_none() => {
                     // By the worker's own clock the order must not be older than its beginning.
                     let drain = DrainOrder { at: venue.now().max(found.since), by: by.to_owned() };
-                    vec![DocWrite::json(key.as_str(), &WorkerRecord { drain: Some(drain), ..found }).at(version)]
+                    vec![
+                        DocWrite::json(key.as_str(), &WorkerRecord { drain: Some(drain), ..found }).at_version(version),
+                    ]
                 }
                 // The worker has an order already, or has ended meanwhile.
                 Some(_) | None => Vec::new(),

@@ -4,10 +4,10 @@
 //! The two may differ a little: a cap also counts calls that run, and calls of dead workers, whose costs are unknown.
 
 use crate::domain::budget::dollars;
-use crate::domain::cap::{Book, Cap, Ceiling, Of};
+use crate::domain::cap::{Cap, CapScope, CapUse, Ceiling};
 use crate::domain::ids::{Owner, SessionKey};
 use crate::domain::limits::{LIST_BYTES, LIST_LOOKS};
-use crate::domain::spend::Spent;
+use crate::domain::spend::ModelUse;
 use crate::store::{StoreError, decode, keys, steps};
 use crate::venue::agents;
 use crate::venue::{Venue, venue_owner};
@@ -16,19 +16,19 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 /// Returns what an owner has spent today, by the commits of its sessions; of the first [`LIST_LOOKS`] of them.
-pub async fn today(venue: &Venue, owner: &Owner, limit: usize) -> Result<Value, StoreError> {
+pub async fn today_json(venue: &Venue, owner: &Owner, limit: usize) -> Result<Value, StoreError> {
     let day = venue.spend.zone.day(venue.now());
     let prefix = keys::session_days(&day.date);
     let found = steps::scan(&*venue.store, owner, &prefix, None, false, LIST_LOOKS, LIST_BYTES).await?;
-    let mut models: BTreeMap<String, Spent> = BTreeMap::new();
-    let mut sessions: BTreeMap<String, (SessionKey, Spent)> = BTreeMap::new();
-    let mut all = Spent::default();
+    let mut models: BTreeMap<String, ModelUse> = BTreeMap::new();
+    let mut sessions: BTreeMap<String, (SessionKey, ModelUse)> = BTreeMap::new();
+    let mut all = ModelUse::default();
     for (key, doc) in found.docs {
         let (Some(session), Some(bytes)) = (keys::session_of_day(&key), doc.value) else { continue };
-        for (model, spent) in decode::<BTreeMap<String, Spent>>(&key, &bytes)? {
+        for (model, spent) in decode::<BTreeMap<String, ModelUse>>(&key, &bytes)? {
             let of_model = models.entry(model).or_default();
             *of_model = of_model.plus(spent);
-            let (_, of_session) = sessions.entry(session.token()).or_insert((session.clone(), Spent::default()));
+            let (_, of_session) = sessions.entry(session.token()).or_insert((session.clone(), ModelUse::default()));
             *of_session = of_session.plus(spent);
             all = all.plus(spent);
         }
@@ -54,7 +54,7 @@ pub async fn today(venue: &Venue, owner: &Owner, limit: usize) -> Result<Value, 
 
 /// Returns the caps of an owner's day, of a user's day, of a session and of the models, with what is used of them. Only
 /// operators see how much all owners together have used of a model.
-pub async fn caps(
+pub async fn caps_json(
     venue: &Venue,
     (owner, user): (&Owner, &str),
     session: Option<&SessionKey>,
@@ -65,42 +65,42 @@ pub async fn caps(
         let agent = agents::get(venue, owner, &session.agent).await?;
         let config = agent.map(|(agent, _)| agent.config);
         let own = config.as_ref().map_or_else(Ceiling::default, |config| config.limits.session);
-        if let Some(cap) = venue.spend.of_session(own) {
+        if let Some(cap) = venue.spend.session_cap(own) {
             let ttl = config.as_ref().and_then(|config| config.session.ttl.as_ref());
-            let since = agents::sessions::over(venue, owner, session, ttl).await?;
-            shown.push(one(venue, owner, (&keys::session_book(session), since), &cap, true).await?);
+            let since = agents::sessions::last_expired_turn(venue, owner, session, ttl).await?;
+            shown.push(cap_json(venue, owner, (&keys::session_cap(session), since), &cap, true).await?);
         }
     }
-    if let Some(cap) = venue.spend.of_day(owner, venue.now()) {
+    if let Some(cap) = venue.spend.owner_cap(owner, venue.now()) {
         let date = cap.day.as_ref().map(|day| day.date.clone()).unwrap_or_default();
-        shown.push(one(venue, owner, (&keys::owner_book(&date), 0), &cap, true).await?);
+        shown.push(cap_json(venue, owner, (&keys::owner_cap(&date), 0), &cap, true).await?);
     }
-    if let Some(cap) = venue.spend.of_user(user, venue.now()) {
+    if let Some(cap) = venue.spend.user_cap(user, venue.now()) {
         let date = cap.day.as_ref().map(|day| day.date.clone()).unwrap_or_default();
-        shown.push(one(venue, owner, (&keys::user_book(&date, user), 0), &cap, true).await?);
+        shown.push(cap_json(venue, owner, (&keys::user_cap(&date, user), 0), &cap, true).await?);
     }
-    for cap in venue.spend.of_models(venue.now()) {
-        let (Of::Model(name), Some(day)) = (&cap.of, &cap.day) else { continue };
-        shown.push(one(venue, &venue_owner(), (&keys::model_book(&day.date, name), 0), &cap, sees_all).await?);
+    for cap in venue.spend.model_caps(venue.now()) {
+        let (CapScope::Model(name), Some(day)) = (&cap.of, &cap.day) else { continue };
+        shown.push(cap_json(venue, &venue_owner(), (&keys::model_cap(&day.date, name), 0), &cap, sees_all).await?);
     }
     Ok(shown)
 }
 
 /// Returns one cap with its account, which begins after turn `since` of the session.
-async fn one(
+async fn cap_json(
     venue: &Venue,
     owner: &Owner,
     (key, since): (&str, u64),
     cap: &Cap,
     whole: bool,
 ) -> Result<Value, StoreError> {
-    let book = venue.store.get::<Book>(owner, key).await?.unwrap_or_default().begun(since);
-    let (spent, taken) = (book.spent, book.taken());
+    let book = venue.store.get::<CapUse>(owner, key).await?.unwrap_or_default().for_conversation(since);
+    let (spent, taken) = (book.spent, book.spent_and_held());
     let mut shown = match &cap.of {
-        Of::Session => json!({"of": "session"}),
-        Of::Owner => json!({"of": "owner"}),
-        Of::User(user) => json!({"of": "user", "user": user}),
-        Of::Model(name) => json!({"of": "model", "model": name}),
+        CapScope::Session => json!({"of": "session"}),
+        CapScope::Owner => json!({"of": "owner"}),
+        CapScope::User(user) => json!({"of": "user", "user": user}),
+        CapScope::Model(name) => json!({"of": "model", "model": name}),
     };
     if let Some(day) = &cap.day {
         shown["resets"] = json!(day.ends);

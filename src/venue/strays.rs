@@ -1,10 +1,10 @@
 //! Messages with an unreadable subject, which no consumer gets: they are kept for operators.
 
-use crate::bus::subject::subject;
-use crate::domain::dead::Stray;
+use crate::bus::subject::for_address;
+use crate::domain::dead::UnreadableMessage;
 use crate::domain::ids::Owner;
-use crate::domain::limits::{STRAY_BYTES, STRAYS_KEPT};
-use crate::domain::message::{Address, Message};
+use crate::domain::limits::{UNREADABLE_BYTES, UNREADABLE_KEPT};
+use crate::domain::message::{BusMessage, MessageAddress};
 use crate::domain::seal::SEAL;
 use crate::domain::visible::beginning;
 use crate::store::{DocWrite, StoreError, Window, keys};
@@ -14,47 +14,58 @@ use crate::venue::{Venue, venue_owner};
 /// owner doesn't create that owner.
 ///
 /// After it: the message is counted once, however often it is delivered.
-pub async fn keep(venue: &Venue, stray: &Stray, sequence: u64) -> Result<(), StoreError> {
+pub async fn keep(venue: &Venue, stray: &UnreadableMessage, sequence: u64) -> Result<(), StoreError> {
     let new = DocWrite::json(keys::stray(stray.received, sequence), stray);
-    venue.keep_newest(keys::STRAYS, STRAYS_KEPT, new).await
+    venue.keep_newest(keys::STRAYS, UNREADABLE_KEPT, new).await
 }
 
 /// Returns the subject of an address below the prefix, which only the queue knows.
-pub fn subject_below_prefix(to: &Address) -> String {
-    subject("", to).trim_start_matches('.').to_owned()
+pub fn subject_below_prefix(to: &MessageAddress) -> String {
+    for_address("", to).trim_start_matches('.').to_owned()
 }
 
 /// Keeps the message of an agent that the queue will never take.
-pub async fn keep_unsendable(venue: &Venue, owner: &Owner, message: &Message, reason: &str) -> Result<(), StoreError> {
+pub async fn keep_unsendable(
+    venue: &Venue,
+    owner: &Owner,
+    message: &BusMessage,
+    reason: &str,
+) -> Result<(), StoreError> {
     let subject = subject_below_prefix(&message.to);
     let mut body = message.body.clone();
     body.as_object_mut().and_then(|body| body.shift_remove(SEAL));
     let body = body.to_string();
     tracing::warn!(%owner, subject, reason, bytes = body.len(), "a message that can't be sent is kept for `dead list`");
     let reason = match &message.to {
-        Address::In { agent, .. } => format!("a message to agent `{agent}` was never sent: {reason}"),
-        Address::Out { .. } | Address::Reply(_) | Address::Job { .. } => format!("it was never sent: {reason}"),
+        MessageAddress::In { agent, .. } => format!("a message to agent `{agent}` was never sent: {reason}"),
+        MessageAddress::Out { .. } | MessageAddress::Reply(_) | MessageAddress::Job { .. } => {
+            format!("it was never sent: {reason}")
+        }
     };
-    let stray = Stray {
+    let stray = UnreadableMessage {
         subject,
         reason,
         owner: Some(owner.clone()),
         id: message.id.clone(),
         received: venue.now(),
         bytes: body.len(),
-        body: beginning(body, STRAY_BYTES),
+        body: beginning(body, UNREADABLE_BYTES),
         told: Vec::new(),
     };
     keep(venue, &stray, 0).await
 }
 
 /// Lists the newest of an owner, or of all, and returns their number.
-pub async fn list(venue: &Venue, of: Option<&Owner>, limit: usize) -> Result<(Vec<Stray>, usize), StoreError> {
-    let window = Window { reverse: true, skip: 0, limit: STRAYS_KEPT, values: true };
+pub async fn list(
+    venue: &Venue,
+    of: Option<&Owner>,
+    limit: usize,
+) -> Result<(Vec<UnreadableMessage>, usize), StoreError> {
+    let window = Window { reverse: true, skip: 0, limit: UNREADABLE_KEPT, values: true };
     let page = venue.store.page(&venue_owner(), keys::STRAYS, window).await?;
     let mut strays = Vec::with_capacity(page.docs.len());
     for (key, doc) in &page.docs {
-        strays.extend(doc.decode::<Stray>(key)?);
+        strays.extend(doc.decode::<UnreadableMessage>(key)?);
     }
     strays.retain(|stray| of.is_none() || stray.owner.as_ref() == of);
     let total = strays.len();

@@ -6,14 +6,14 @@
 use crate::bus::Alarm;
 use crate::domain::ids::{AgentId, Owner};
 use crate::domain::time::Millis;
-use crate::domain::timer::{Phase, Timer, TimerId};
-use crate::store::{DocWrite, Edit, OutsideWrite, StoreError, keys, steps};
+use crate::domain::timer::{Timer, TimerId, TimerPhase};
+use crate::store::{DocWrite, Edit, StoreError, WriteOutcome, keys, steps};
 use crate::venue::Venue;
 use crate::venue::jobs::ListPage;
 
 /// Returns a timer, and the version of its document, which also exists without a timer.
 pub async fn get(venue: &Venue, owner: &Owner, id: &TimerId) -> Result<(Option<Timer>, u64), StoreError> {
-    venue.store.versioned(owner, &keys::timer(id)).await
+    venue.store.get_versioned(owner, &keys::timer(id)).await
 }
 
 /// Lists a page of the timers of an owner, or of one agent, by their next time: the active ones, or all that are kept.
@@ -31,7 +31,7 @@ pub async fn list(
             known.push((timer.next.is_none(), timer.due, timer.id.as_str().to_owned(), [keys::timer(&timer.id)]));
         }
     };
-    each(venue, owner, &mut look).await?;
+    for_each(venue, owner, &mut look).await?;
     known.sort();
     let places: Vec<_> = known.into_iter().map(|(.., key)| key).collect();
     let (items, next) = steps::page(&*venue.store, owner, &places, offset, limit).await?;
@@ -39,7 +39,7 @@ pub async fn list(
 }
 
 /// Calls `look` with each timer that an owner keeps.
-pub async fn each(venue: &Venue, owner: &Owner, look: &mut (dyn FnMut(Timer) + Send)) -> Result<(), StoreError> {
+pub async fn for_each(venue: &Venue, owner: &Owner, look: &mut (dyn FnMut(Timer) + Send)) -> Result<(), StoreError> {
     let mut timers = venue.store.docs(owner, keys::TIMERS);
     while let Some(page) = timers.records().await? {
         for (_, timer) in page {
@@ -51,12 +51,12 @@ pub async fn each(venue: &Venue, owner: &Owner, look: &mut (dyn FnMut(Timer) + S
 
 /// Cancels a timer. A timer that isn't active stays as it is.
 pub async fn cancel(venue: &Venue, owner: &Owner, id: &TimerId) -> Result<Option<Timer>, StoreError> {
-    end(venue, owner, id, &Phase::Cancelled).await
+    end_timer(venue, owner, id, &TimerPhase::Cancelled).await
 }
 
 /// Returns a cancelled timer and the writes that cancel it, for a larger write. `None` if it isn't active, or its
 /// record can't be read.
-pub(crate) async fn cancellation(
+pub(crate) async fn cancel_writes(
     venue: &Venue,
     owner: &Owner,
     id: &TimerId,
@@ -66,10 +66,10 @@ pub(crate) async fn cancellation(
         found => found?,
     };
     let Some(known) = known.filter(Timer::is_active) else { return Ok(None) };
-    let timer = known.clone().ended(Phase::Cancelled, venue.now());
+    let timer = known.clone().end(TimerPhase::Cancelled, venue.now());
     // The larger write has no conditions except checks.
     let mut writes = vec![DocWrite::check(keys::timer(id), version)];
-    writes.extend(moved(Some(&known), version, &timer));
+    writes.extend(replacement_writes(Some(&known), version, &timer));
     Ok(Some((timer, writes)))
 }
 
@@ -77,15 +77,15 @@ pub(crate) async fn cancellation(
 pub async fn erase(venue: &Venue, owner: &Owner, id: &TimerId) -> Result<(), StoreError> {
     let attempt = || async {
         let (known, version) = get(venue, owner, id).await?;
-        Ok(known.map_or(Edit::nothing(()), |known| Edit::write(gone(&known, version), ())))
+        Ok(known.map_or(Edit::without_writes(()), |known| Edit::write(deletion_writes(&known, version), ())))
     };
     venue.store.edit(venue.now(), owner, ("timer", id), attempt).await
 }
 
 /// Returns the writes that delete the timer of this version with its entries in the indexes.
-pub(crate) fn gone(timer: &Timer, version: u64) -> [DocWrite; 3] {
+pub(crate) fn deletion_writes(timer: &Timer, version: u64) -> [DocWrite; 3] {
     [
-        DocWrite::delete(keys::timer(&timer.id)).at(version),
+        DocWrite::delete(keys::timer(&timer.id)).at_version(version),
         DocWrite::delete(keys::timer_due(timer.due, &timer.id)),
         DocWrite::delete(keys::agent_timer(&timer.agent, &timer.id)),
     ]
@@ -99,28 +99,33 @@ pub async fn fail_all(
     error: &str,
 ) -> Result<(), StoreError> {
     let prefix = keys::agent_timers(agent);
-    let failed = Phase::Failed { error: error.to_owned() };
+    let failed = TimerPhase::Failed { error: error.to_owned() };
     let mut places = venue.store.entries(owner, &prefix);
     while let Some(page) = places.keys().await? {
         for id in page.iter().filter_map(|key| TimerId::new(key.strip_prefix(&prefix)?).ok()) {
             let (timer, _) = get(venue, owner, &id).await?;
             if timer.is_some_and(|timer| timer.agent_created <= created) {
-                end(venue, owner, &id, &failed).await?;
+                end_timer(venue, owner, &id, &failed).await?;
             }
         }
     }
     Ok(())
 }
 
-async fn end(venue: &Venue, owner: &Owner, id: &TimerId, phase: &Phase) -> Result<Option<Timer>, StoreError> {
+async fn end_timer(
+    venue: &Venue,
+    owner: &Owner,
+    id: &TimerId,
+    phase: &TimerPhase,
+) -> Result<Option<Timer>, StoreError> {
     let attempt = || async {
         let (known, version) = get(venue, owner, id).await?;
         let known = match known {
             Some(known) if known.is_active() => known,
-            known => return Ok(Edit::nothing((known, false))),
+            known => return Ok(Edit::without_writes((known, false))),
         };
-        let timer = known.clone().ended(phase.clone(), venue.now());
-        Ok(Edit::write(moved(Some(&known), version, &timer), (Some(timer), true)))
+        let timer = known.clone().end(phase.clone(), venue.now());
+        Ok(Edit::write(replacement_writes(Some(&known), version, &timer), (Some(timer), true)))
     };
     let (timer, changed) = venue.store.edit(venue.now(), owner, ("timer", id), attempt).await?;
     if let Some(timer) = timer.as_ref().filter(|_| changed) {
@@ -130,14 +135,15 @@ async fn end(venue: &Venue, owner: &Owner, id: &TimerId, phase: &Phase) -> Resul
 }
 
 /// Replaces `before` by a timer, unless it has another version. Returns whether it did.
-pub(crate) async fn put(
+pub(crate) async fn replace(
     venue: &Venue,
     owner: &Owner,
     before: &Timer,
     version: u64,
     timer: &Timer,
 ) -> Result<bool, StoreError> {
-    let done = venue.store.write(venue.now(), owner, &moved(Some(before), version, timer)).await? == OutsideWrite::Done;
+    let done = venue.store.write(venue.now(), owner, &replacement_writes(Some(before), version, timer)).await?
+        == WriteOutcome::Done;
     if done {
         arm(venue, owner, timer).await;
     }
@@ -145,8 +151,8 @@ pub(crate) async fn put(
 }
 
 /// Returns the writes that replace `before` of this version by a timer, with its entries in the indexes.
-pub(crate) fn moved(before: Option<&Timer>, version: u64, timer: &Timer) -> Vec<DocWrite> {
-    let mut writes = vec![DocWrite::json(keys::timer(&timer.id), timer).at(version)];
+pub(crate) fn replacement_writes(before: Option<&Timer>, version: u64, timer: &Timer) -> Vec<DocWrite> {
+    let mut writes = vec![DocWrite::json(keys::timer(&timer.id), timer).at_version(version)];
     if let Some(before) = before {
         if before.due != timer.due {
             writes.push(DocWrite::delete(keys::timer_due(before.due, &timer.id)));
@@ -155,9 +161,9 @@ pub(crate) fn moved(before: Option<&Timer>, version: u64, timer: &Timer) -> Vec<
             writes.push(DocWrite::delete(keys::agent_timer(&before.agent, &timer.id)));
         }
     }
-    writes.push(DocWrite::mark(keys::timer_due(timer.due, &timer.id)));
+    writes.push(DocWrite::index_entry(keys::timer_due(timer.due, &timer.id)));
     if timer.is_active() && !before.is_some_and(|before| before.is_active() && before.agent == timer.agent) {
-        writes.push(DocWrite::mark(keys::agent_timer(&timer.agent, &timer.id)));
+        writes.push(DocWrite::index_entry(keys::agent_timer(&timer.agent, &timer.id)));
     }
     writes
 }
@@ -167,14 +173,14 @@ pub(crate) fn moved(before: Option<&Timer>, version: u64, timer: &Timer) -> Vec<
 pub(crate) async fn arm(venue: &Venue, owner: &Owner, timer: &Timer) {
     let Some(alarms) = venue.bus.alarms() else { return };
     let armed = match timer.phase {
-        Phase::Active => {
+        TimerPhase::Active => {
             let Timer { id, generation, due, .. } = timer;
             let alarm = Alarm { owner: owner.clone(), timer: id.clone(), generation: *generation, at: *due };
             alarms.set(&alarm).await
         }
         // An alarm that has fired is gone.
-        Phase::Fired => Ok(()),
-        Phase::Cancelled | Phase::Failed { .. } => alarms.clear(owner, &timer.id).await,
+        TimerPhase::Fired => Ok(()),
+        TimerPhase::Cancelled | TimerPhase::Failed { .. } => alarms.clear(owner, &timer.id).await,
     };
     if let Err(error) = armed {
         tracing::debug!(%owner, timer = %timer.id, %error, "alarm not set; the sweep will find the timer");

@@ -6,9 +6,9 @@ use crate::domain::event::EventKind;
 use crate::domain::gate::Gate;
 use crate::domain::ids::{AgentId, JobId, Owner, SessionKey};
 use crate::domain::invoked::NO_AGENT;
-use crate::domain::job::{Job, JobStatus, Waiting};
+use crate::domain::job::{Job, JobStatus, WaitNote};
 use crate::domain::lease::DUE_AFTER;
-use crate::domain::reader::{JobSight, Reader};
+use crate::domain::reader::{JobReader, JobVisibility};
 use crate::domain::session::SessionState;
 use crate::domain::time::Millis;
 use crate::domain::wait::{WaitCause, WaitReason};
@@ -30,9 +30,9 @@ const SESSIONS: usize = 1_000;
 const EXPLAINED: usize = 24;
 
 /// Sets why a job waits, as far as this reader may know it.
-pub async fn explain(venue: &Venue, owner: &Owner, reader: &Reader, job: &mut Job) -> Result<(), StoreError> {
-    match WaitLook::new(venue, owner, reader).job(job).await? {
-        Some(wait) => job.tell_wait(wait),
+pub async fn explain(venue: &Venue, owner: &Owner, reader: &JobReader, job: &mut Job) -> Result<(), StoreError> {
+    match WaitSearch::new(venue, owner, reader).job_reason(job).await? {
+        Some(wait) => job.set_wait(wait),
         // The job runs: its old reason is removed.
         None if !job.status.is_terminal() => (job.wait, job.waiting) = (None, None),
         None => {}
@@ -44,11 +44,11 @@ pub async fn explain(venue: &Venue, owner: &Owner, reader: &Reader, job: &mut Jo
 pub async fn session_reason(
     venue: &Venue,
     owner: &Owner,
-    reader: &Reader,
+    reader: &JobReader,
     key: &SessionKey,
 ) -> Result<Option<WaitReason>, StoreError> {
     let Some(facts) = sessions::find(venue, owner, key).await? else { return Ok(None) };
-    WaitLook::new(venue, owner, reader).entry(&facts).await
+    WaitSearch::new(venue, owner, reader).visible_reason(&facts).await
 }
 
 /// What an agent waits for.
@@ -65,22 +65,22 @@ pub struct AgentWait {
 pub async fn agent_reason(
     venue: &Venue,
     owner: &Owner,
-    reader: &Reader,
+    reader: &JobReader,
     id: &AgentId,
 ) -> Result<AgentWait, StoreError> {
     let mut found = AgentWait::default();
     let Some((agent, _)) = agents::get(venue, owner, id).await? else { return Ok(found) };
-    let mut look = WaitLook::new(venue, owner, reader);
+    let mut look = WaitSearch::new(venue, owner, reader);
     if agent.status == AgentStatus::Suspended {
-        found.reason = Some(look.withhold(jobs::suspended(&agent), id));
+        found.reason = Some(look.withhold(jobs::suspension_reason(&agent), id));
         return Ok(found);
     }
-    let mut pages = venue.store.all_sessions(owner, Some(id)).of(SESSIONS_STEP);
+    let mut pages = venue.store.all_sessions(owner, Some(id)).page_size(SESSIONS_STEP);
     let (mut read, mut explained) = (0, 0);
     while let Some(page) = pages.next().await? {
         read += page.len();
         for facts in page.iter().filter(|facts| !facts.mailbox.is_empty() && !is_leased(facts, venue.now())) {
-            let Some(reason) = look.entry(facts).await? else { continue };
+            let Some(reason) = look.visible_reason(facts).await? else { continue };
             explained += 1;
             let needs_person = reason.needs_person();
             if needs_person || found.reason.is_none() {
@@ -126,10 +126,10 @@ fn is_leased(facts: &SessionFacts, now: Millis) -> bool {
 }
 
 /// Search for the reasons of one reader.
-struct WaitLook<'v> {
+struct WaitSearch<'v> {
     venue: &'v Venue,
     owner: &'v Owner,
-    reader: &'v Reader,
+    reader: &'v JobReader,
     /// Sessions that may still be read.
     left: usize,
 }
@@ -137,8 +137,8 @@ struct WaitLook<'v> {
 /// Why a session waits, and the job of the task that it serves next; `None` if it has nothing to do.
 type SessionWait = Option<(Option<WaitReason>, Option<JobId>)>;
 
-impl<'v> WaitLook<'v> {
-    const fn new(venue: &'v Venue, owner: &'v Owner, reader: &'v Reader) -> Self {
+impl<'v> WaitSearch<'v> {
+    const fn new(venue: &'v Venue, owner: &'v Owner, reader: &'v JobReader) -> Self {
         Self { venue, owner, reader, left: LOOKS }
     }
 
@@ -163,33 +163,33 @@ impl<'v> WaitLook<'v> {
             | WaitReason::Noted { .. }
             | WaitReason::Withheld { .. } => false,
         };
-        if is_agents && self.reader.reads_agent(agent) { reason } else { reason.withheld() }
+        if is_agents && self.reader.may_read_agent(agent) { reason } else { reason.withhold() }
     }
 
     /// Returns how much the reader sees of a job that is known by its id; nothing of a job without a record.
-    async fn sight(&self, job: &JobId) -> Result<JobSight, StoreError> {
+    async fn job_sight(&self, job: &JobId) -> Result<JobVisibility, StoreError> {
         if self.reader.operator {
-            return Ok(JobSight::Whole);
+            return Ok(JobVisibility::Whole);
         }
         let head = jobs::head(self.venue, self.owner, job).await?;
-        Ok(head.map_or(JobSight::Nothing, |head| self.reader.sees(&head)))
+        Ok(head.map_or(JobVisibility::Nothing, |head| self.reader.visibility(&head)))
     }
 
     /// Returns why a session waits, for a reader who has asked for it.
-    async fn entry(&mut self, facts: &SessionFacts) -> Result<Option<WaitReason>, StoreError> {
-        let Some((Some(reason), task)) = self.session(facts).await? else { return Ok(None) };
+    async fn visible_reason(&mut self, facts: &SessionFacts) -> Result<Option<WaitReason>, StoreError> {
+        let Some((Some(reason), task)) = self.session_wait(facts).await? else { return Ok(None) };
         let agent = &facts.key.agent;
         let is_readable = match &task {
-            Some(job) => self.sight(job).await? == JobSight::Whole,
-            None => self.reader.reads_agent(agent),
+            Some(job) => self.job_sight(job).await? == JobVisibility::Whole,
+            None => self.reader.may_read_agent(agent),
         };
         Ok(Some(if is_readable { reason } else { self.withhold(reason, agent) }))
     }
 
     /// Returns why an open job waits; `None` while it runs, and if it has ended.
-    async fn job(&mut self, job: &Job) -> Result<Option<WaitReason>, StoreError> {
+    async fn job_reason(&mut self, job: &Job) -> Result<Option<WaitReason>, StoreError> {
         let reason = self.whole_reason(job).await?;
-        let is_whole = self.reader.sees(&job.head) == JobSight::Whole;
+        let is_whole = self.reader.visibility(&job.head) == JobVisibility::Whole;
         Ok(reason.map(|reason| if is_whole { reason } else { self.withhold(reason, &job.head.agent) }))
     }
 
@@ -200,13 +200,13 @@ impl<'v> WaitLook<'v> {
             return Ok(None);
         }
         if job.status == JobStatus::Paused {
-            return Ok(Some(paused(id, job.waiting.as_ref())));
+            return Ok(Some(paused_reason(id, job.waiting.as_ref())));
         }
         if job.head.op.is_some() {
-            return self.operation(job).await;
+            return self.operation_reason(job).await;
         }
         if self.left == 0 {
-            return Ok(job.waiting.as_ref().map(Waiting::to_reason));
+            return Ok(job.waiting.as_ref().map(WaitNote::to_reason));
         }
         self.left -= 1;
         let key = SessionKey { agent: job.head.agent.clone(), session: job.head.session.clone() };
@@ -215,7 +215,7 @@ impl<'v> WaitLook<'v> {
         let Some(facts) = facts.filter(is_admitted) else {
             return Ok((job.status == JobStatus::Pending).then_some(WaitReason::NotAdmitted));
         };
-        Ok(match Box::pin(self.session(&facts)).await? {
+        Ok(match Box::pin(self.session_wait(&facts)).await? {
             Some((wait, Some(first))) if first != *id => Some(self.earlier_task_reason(first, wait, &key.agent).await?),
             Some((wait, _)) => wait,
             None => None,
@@ -229,26 +229,26 @@ impl<'v> WaitLook<'v> {
         wait: Option<WaitReason>,
         agent: &AgentId,
     ) -> Result<WaitReason, StoreError> {
-        let sight = self.sight(&first).await?;
-        let wait = wait.map(|wait| if sight == JobSight::Whole { wait } else { self.withhold(wait, agent) });
+        let sight = self.job_sight(&first).await?;
+        let wait = wait.map(|wait| if sight == JobVisibility::Whole { wait } else { self.withhold(wait, agent) });
         let behind = WaitReason::Behind { job: first, wait: wait.map(Box::new) };
-        Ok(if sight == JobSight::Nothing { behind.withheld() } else { behind })
+        Ok(if sight == JobVisibility::Nothing { behind.withhold() } else { behind })
     }
 
     /// Returns why a job waits that is no task: an external worker's, or an operation.
-    async fn operation(&mut self, job: &Job) -> Result<Option<WaitReason>, StoreError> {
+    async fn operation_reason(&mut self, job: &Job) -> Result<Option<WaitReason>, StoreError> {
         let begun = job.status != JobStatus::Pending;
         if let Some(watch) = &job.outbound {
-            let noted = job.waiting.as_ref().filter(|_| !begun).map(Waiting::to_reason);
+            let noted = job.waiting.as_ref().filter(|_| !begun).map(WaitNote::to_reason);
             return Ok(Some(noted.unwrap_or(WaitReason::External { queue: watch.queue.to_string(), begun })));
         }
         if begun || job.head.agent.as_str() != NO_AGENT {
             return Ok(None);
         }
-        Ok(Some(roll::fleet(self.venue).await?.no_worker().unwrap_or(WaitReason::Due)))
+        Ok(Some(roll::fleet_state(self.venue).await?.no_worker().unwrap_or(WaitReason::Due)))
     }
 
-    async fn session(&mut self, facts: &SessionFacts) -> Result<SessionWait, StoreError> {
+    async fn session_wait(&mut self, facts: &SessionFacts) -> Result<SessionWait, StoreError> {
         let now = self.venue.now();
         if facts.mailbox.is_empty() && !is_leased(facts, now) {
             return Ok(None);
@@ -256,11 +256,11 @@ impl<'v> WaitLook<'v> {
         let state = sessions::state(facts);
         let task = next_task(facts, &state);
         let first = task.and_then(|task| task.job.clone());
-        let wait = self.served(facts, &state, task).await?;
+        let wait = self.serving_reason(facts, &state, task).await?;
         Ok(Some((wait, first)))
     }
 
-    async fn served(
+    async fn serving_reason(
         &mut self,
         facts: &SessionFacts,
         state: &SessionState,
@@ -269,38 +269,38 @@ impl<'v> WaitLook<'v> {
         let now = self.venue.now();
         let agent = agents::get(self.venue, self.owner, &facts.key.agent).await?.map(|(agent, _)| agent);
         if let Some(agent) = agent.as_ref().filter(|agent| agent.status == AgentStatus::Suspended) {
-            return Ok(Some(jobs::suspended(agent)));
+            return Ok(Some(jobs::suspension_reason(agent)));
         }
         if is_leased(facts, now) {
             return Ok(None);
         }
         let job = task.and_then(|task| task.job.as_ref());
-        let note = self.note(facts, job).await?;
+        let note = self.read_note(facts, job).await?;
         if let Some(job) = job.filter(|_| task.is_some_and(|task| task.job_status == Some(JobStatus::Paused))) {
-            return Ok(Some(paused(job, note.as_ref())));
+            return Ok(Some(paused_reason(job, note.as_ref())));
         }
-        if let Some(person) = self.person(&facts.key.agent, state, job).await? {
+        if let Some(person) = self.person_reason(&facts.key.agent, state, job).await? {
             return Ok(Some(person));
         }
         // A session that was given back until a time is due at that time; another time shows that something has
         // happened.
-        let is_valid = |note: &Waiting| note.until.is_some_and(|until| until > now && facts.due == Some(until));
+        let is_valid = |note: &WaitNote| note.until.is_some_and(|until| until > now && facts.due == Some(until));
         if let Some(note) = note.filter(is_valid) {
             return Ok(Some(note.to_reason()));
         }
         let has_news = facts.mailbox.iter().any(|entry| entry.kind != EventKind::Task);
         if state.parked
             && !has_news
-            && let Some(child) = self.child(state).await?
+            && let Some(child) = self.child_reason(state).await?
         {
             return Ok(Some(child));
         }
-        self.slot(facts, agent.as_ref()).await.map(Some)
+        self.slot_reason(facts, agent.as_ref()).await.map(Some)
     }
 
     /// Returns why a session that needs a slot waits.
-    async fn slot(&self, facts: &SessionFacts, agent: Option<&AgentRecord>) -> Result<WaitReason, StoreError> {
-        let fleet = roll::fleet(self.venue).await?;
+    async fn slot_reason(&self, facts: &SessionFacts, agent: Option<&AgentRecord>) -> Result<WaitReason, StoreError> {
+        let fleet = roll::fleet_state(self.venue).await?;
         if let Some(none) = fleet.no_worker() {
             return Ok(none);
         }
@@ -321,14 +321,14 @@ impl<'v> WaitLook<'v> {
     }
 
     /// Returns the note of the last worker that gave the session back.
-    async fn note(&self, facts: &SessionFacts, job: Option<&JobId>) -> Result<Option<Waiting>, StoreError> {
+    async fn read_note(&self, facts: &SessionFacts, job: Option<&JobId>) -> Result<Option<WaitNote>, StoreError> {
         let key = job.map_or_else(|| keys::session_wait(&facts.key), keys::job_wait);
         self.venue.store.get(self.owner, &key).await
     }
 
     /// Returns the unanswered approvals of the session. It names those of the task that it serves, and those of an
     /// agent that the reader may read.
-    async fn person(
+    async fn person_reason(
         &self,
         agent: &AgentId,
         state: &SessionState,
@@ -336,51 +336,51 @@ impl<'v> WaitLook<'v> {
     ) -> Result<Option<WaitReason>, StoreError> {
         let Some(awaiting) = &state.awaiting else { return Ok(None) };
         let ids: Vec<JobId> = awaiting.calls.iter().map(|call| call.approval.clone()).collect();
-        let approvals = approvals::unanswered(self.venue, self.owner, &ids).await?;
+        let approvals = approvals::list_unanswered(self.venue, self.owner, &ids).await?;
         let is_open = !approvals.is_empty();
-        let is_named = |job: Option<&JobId>| self.reader.reads_agent(agent) || job.is_some() && job == task;
+        let is_named = |job: Option<&JobId>| self.reader.may_read_agent(agent) || job.is_some() && job == task;
         let named = approvals.into_iter().filter(|approval| is_named(approval.job.as_ref()));
         Ok(is_open.then(|| WaitReason::Person { approvals: named.map(|approval| approval.id).collect() }))
     }
 
     /// Returns the child that the session waits for: preferably one that needs a person, else one that waits; an ended
     /// child if no other is open.
-    async fn child(&mut self, state: &SessionState) -> Result<Option<WaitReason>, StoreError> {
+    async fn child_reason(&mut self, state: &SessionState) -> Result<Option<WaitReason>, StoreError> {
         let pending: Vec<JobId> = state.pending.keys().cloned().collect();
-        let ended = jobs::cancelled(self.venue, self.owner, &pending).await?;
+        let ended = jobs::list_ended(self.venue, self.owner, &pending).await?;
         let rest: Vec<JobId> = pending.into_iter().filter(|id| !ended.contains(id)).collect();
         let Some(first) = rest.first() else { return self.ended_child(ended).await };
         let open = jobs::read_states(self.venue, self.owner, &rest).await?;
         let others = rest.len() - 1;
         let mut found: Option<(&Job, Option<WaitReason>)> = None;
         for child in &open {
-            let wait = Box::pin(self.job(child)).await?;
+            let wait = Box::pin(self.job_reason(child)).await?;
             let rank = |wait: Option<&WaitReason>| wait.map_or(0, |wait| 1 + u8::from(wait.needs_person()));
             if found.as_ref().is_none_or(|(_, known)| rank(wait.as_ref()) > rank(known.as_ref())) {
                 found = Some((child, wait));
             }
         }
         let Some((child, wait)) = found else { return Ok(self.unadmitted_child(state, first, others)) };
-        let is_named = self.reader.sees(&child.head) != JobSight::Nothing;
+        let is_named = self.reader.visibility(&child.head) != JobVisibility::Nothing;
         let (job, agent) = (child.head.id.clone(), child.head.agent.clone());
         let child = WaitReason::Child { job, agent, wait: wait.map(Box::new), others };
-        Ok(Some(if is_named { child } else { child.withheld() }))
+        Ok(Some(if is_named { child } else { child.withhold() }))
     }
 
     /// Returns the reason for a child without a record: its message is in the queue.
     fn unadmitted_child(&self, state: &SessionState, job: &JobId, others: usize) -> Option<WaitReason> {
         let agent = state.pending.get(job)?.agent.clone();
-        let is_named = self.reader.reads_agent(&agent);
+        let is_named = self.reader.may_read_agent(&agent);
         let wait = Some(Box::new(WaitReason::NotAdmitted));
         let child = WaitReason::Child { job: job.clone(), agent, wait, others };
-        Some(if is_named { child } else { child.withheld() })
+        Some(if is_named { child } else { child.withhold() })
     }
 
     async fn ended_child(&self, ended: Vec<JobId>) -> Result<Option<WaitReason>, StoreError> {
         let Some(job) = ended.into_iter().next() else { return Ok(None) };
-        let sight = self.sight(&job).await?;
+        let sight = self.job_sight(&job).await?;
         let due = WaitReason::ResultDue { job };
-        Ok(Some(if sight == JobSight::Nothing { due.withheld() } else { due }))
+        Ok(Some(if sight == JobVisibility::Nothing { due.withhold() } else { due }))
     }
 }
 
@@ -391,7 +391,7 @@ fn next_task<'f>(facts: &'f SessionFacts, state: &SessionState) -> Option<&'f Ma
     open().find(|entry| entry.job.as_ref() == begun && begun.is_some()).or_else(|| open().next())
 }
 
-fn paused(job: &JobId, note: Option<&Waiting>) -> WaitReason {
+fn paused_reason(job: &JobId, note: Option<&WaitNote>) -> WaitReason {
     let by = note.filter(|note| note.cause == WaitCause::Paused).map(|note| note.reason.clone());
     WaitReason::Paused { job: job.clone(), by }
 }

@@ -35,13 +35,13 @@ pub enum WorkError {
 
 impl Venue {
     /// Counts the work that waits and the work that runs, and sets the metrics.
-    pub async fn work(&self) -> Result<Work, WorkError> {
+    pub async fn measure_work(&self) -> Result<Work, WorkError> {
         let (now, metrics) = (self.clock.steady(), &self.metrics);
         let is_fresh = metrics.work_measured.lock().is_some_and(|last| now < last + MEASURED_FOR);
         if !is_fresh {
             let backlog = self.bus.backlog().await?;
             let sessions = self.store.busy_sessions().await?;
-            let age = backlog.oldest.map_or(Duration::ZERO, |oldest| self.now().since(oldest));
+            let age = backlog.oldest.map_or(Duration::ZERO, |oldest| self.now().elapsed_since(oldest));
             let gauge = |number: u64| i64::try_from(number).unwrap_or(i64::MAX);
             metrics.queue_messages.set(gauge(backlog.messages()));
             metrics.queue_oldest.set(gauge(age.as_secs()));

@@ -3,7 +3,7 @@
 use crate::venue::workspace::Workspace;
 
 /// The workspace that a turn reads and writes, and the version of its policy.
-pub(super) struct Ground {
+pub(super) struct TurnBase {
     pub(super) workspace: Workspace,
     /// Version of the owner's policy when the turn began.
     pub(super) policy: u64,

@@ -31,7 +31,7 @@ impl<K: Eq + Hash> HoldTable<K> {
     }
 
     /// Counts the slots held longer than `LONG_HOLD`.
-    pub(super) fn long(&self) -> LongHoldCounts {
+    pub(super) fn count_long(&self) -> LongHoldCounts {
         let now = self.clock.steady();
         let mut counts = LongHoldCounts::default();
         for (begun, owner) in self.begun.values() {
@@ -53,7 +53,7 @@ pub(super) struct LongHoldCounts {
 
 impl LongHoldCounts {
     /// Returns the counts of all tenants and of this one.
-    pub(super) fn seen_by(&self, tenant: &OwnerPart) -> LongHolds {
+    pub(super) fn counts_for(&self, tenant: &OwnerPart) -> LongHolds {
         LongHolds { all: self.all, tenant: self.tenants.get(tenant).copied().unwrap_or_default() }
     }
 }
@@ -69,12 +69,12 @@ mod tests {
         let mut holds = HoldTable::new(clock.clone());
         let tenant = |name: &str| name.parse::<OwnerPart>().unwrap();
         holds.begin(1, "a/x".parse().unwrap());
-        assert_eq!(holds.long().seen_by(&tenant("a")), LongHolds::default());
+        assert_eq!(holds.count_long().counts_for(&tenant("a")), LongHolds::default());
         clock.advance(LONG_HOLD + Duration::from_millis(1));
         holds.begin(2, "a/y".parse().unwrap());
-        assert_eq!(holds.long().seen_by(&tenant("a")), LongHolds { all: 1, tenant: 1 });
-        assert_eq!(holds.long().seen_by(&tenant("b")), LongHolds { all: 1, tenant: 0 });
+        assert_eq!(holds.count_long().counts_for(&tenant("a")), LongHolds { all: 1, tenant: 1 });
+        assert_eq!(holds.count_long().counts_for(&tenant("b")), LongHolds { all: 1, tenant: 0 });
         holds.end(&1);
-        assert_eq!(holds.long().seen_by(&tenant("a")), LongHolds::default());
+        assert_eq!(holds.count_long().counts_for(&tenant("a")), LongHolds::default());
     }
 }

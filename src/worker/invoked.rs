@@ -9,7 +9,7 @@ use crate::domain::share::{LONG_HOLD, PlaceShares, TakenPlaces, first_with_fewes
 use crate::process::clock::Clock;
 use crate::store::StoreError;
 use crate::venue::census::OwnerCensus;
-use crate::venue::invoked::{self, HeldOperation, Ran, Terms};
+use crate::venue::invoked::{self, LeasedOperation, RunOutcome, RunTerms};
 use parking_lot::Mutex;
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
@@ -17,18 +17,18 @@ use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
 /// Operations remembered while all slots are taken; the sweep finds the others.
-const REMEMBERED: usize = 1_000;
+const WAITING_MAX: usize = 1_000;
 
 /// Delay before an operation runs again whose run ended with a store error.
-const PAUSE: Duration = Duration::from_secs(1);
+const RERUN_PAUSE: Duration = Duration::from_secs(1);
 
 /// Pause between two tries to write the end of an operation.
-const AGAIN: Duration = Duration::from_millis(500);
+const END_RETRY_PAUSE: Duration = Duration::from_millis(500);
 
 /// Slots for operations. No tenant may take all of them, and some are reserved for tenants that hold none; users of one
 /// tenant share its slots in the same way.
 #[derive(Debug)]
-pub(super) struct Places {
+pub(super) struct OperationSlots {
     shares: PlaceShares,
     census: Arc<OwnerCensus>,
     taken: Mutex<OperationCounts>,
@@ -50,10 +50,10 @@ impl OperationCounts {
         Self { tenants, owners, known: HashSet::new(), waiting: VecDeque::new(), holds: HoldTable::new(clock) }
     }
 
-    fn taken_beside(&self, owner: &Owner, long: &LongHoldCounts) -> TakenPlaces {
+    fn count_taken(&self, owner: &Owner, long: &LongHoldCounts) -> TakenPlaces {
         let of = |counts: Option<&usize>| counts.copied().unwrap_or(0);
         let (tenant, user) = (of(self.tenants.get(owner.tenant())), of(self.owners.get(owner)));
-        TakenPlaces { all: self.tenants.values().sum(), tenant, user, long: long.seen_by(owner.tenant()) }
+        TakenPlaces { all: self.tenants.values().sum(), tenant, user, long: long.counts_for(owner.tenant()) }
     }
 
     fn add(&mut self, owner: &Owner, job: &JobId) {
@@ -69,7 +69,7 @@ impl OperationCounts {
     }
 }
 
-impl Places {
+impl OperationSlots {
     /// Makes `count` slots, of which one tenant, or one user of a tenant, may take `percent`.
     pub(super) fn new(count: usize, percent: u32, census: Arc<OwnerCensus>, clock: &Clock) -> Self {
         let taken = Mutex::new(OperationCounts::new(clock.clone()));
@@ -81,19 +81,19 @@ impl Places {
     }
 
     /// Takes a slot for the operation. Returns `false` if none is free, then it is remembered, or if it is known here.
-    fn enter(&self, owner: &Owner, job: &JobId) -> bool {
+    fn try_take(&self, owner: &Owner, job: &JobId) -> bool {
         self.census.meet(owner);
         let mut taken = self.taken.lock();
         if taken.known.contains(job) {
             return false;
         }
-        let long = taken.holds.long();
-        if self.has_room(taken.taken_beside(owner, &long), owner) {
+        let long = taken.holds.count_long();
+        if self.has_room(taken.count_taken(owner, &long), owner) {
             taken.known.insert(job.clone());
             taken.add(owner, job);
             return true;
         }
-        if taken.waiting.len() < REMEMBERED {
+        if taken.waiting.len() < WAITING_MAX {
             taken.known.insert(job.clone());
             taken.waiting.push_back((owner.clone(), job.clone()));
         }
@@ -102,7 +102,7 @@ impl Places {
 
     /// Releases a slot and gives it to the operation that waits next: of the tenants that have room the one with the
     /// fewest slots, of its users the one with the fewest, of its operations the oldest.
-    fn leave(&self, owner: &Owner, job: &JobId) -> Option<(Owner, JobId)> {
+    fn release(&self, owner: &Owner, job: &JobId) -> Option<(Owner, JobId)> {
         let mut taken = self.taken.lock();
         taken.known.remove(job);
         taken.remove(owner, job);
@@ -115,9 +115,9 @@ impl Places {
     }
 
     fn take_next(&self, taken: &mut OperationCounts) -> Option<(Owner, JobId)> {
-        let long = taken.holds.long();
+        let long = taken.holds.count_long();
         let waiting = taken.waiting.iter().map(|(owner, _)| {
-            let now = taken.taken_beside(owner, &long);
+            let now = taken.count_taken(owner, &long);
             ((now.tenant, now.user), self.has_room(now, owner))
         });
         let next = first_with_fewest(waiting)?;
@@ -128,15 +128,15 @@ impl Places {
 }
 
 /// A slot for an operation; dropping it starts the operation that waits next.
-struct Place {
+struct OperationSlot {
     worker: Arc<Worker>,
     owner: Owner,
     job: JobId,
 }
 
-impl Drop for Place {
+impl Drop for OperationSlot {
     fn drop(&mut self) {
-        if let Some((owner, job)) = self.worker.places.leave(&self.owner, &self.job) {
+        if let Some((owner, job)) = self.worker.operation_slots.release(&self.owner, &self.job) {
             start(&self.worker, owner, job);
         }
     }
@@ -144,25 +144,25 @@ impl Drop for Place {
 
 /// Runs the operation here as soon as a slot is free, if it is due.
 pub(super) fn offer(worker: &Arc<Worker>, owner: &Owner, job: &JobId) {
-    if worker.takes_work() && worker.places.enter(owner, job) {
+    if worker.takes_work() && worker.operation_slots.try_take(owner, job) {
         start(worker, owner.clone(), job.clone());
     }
 }
 
 /// Starts waiting operations every `LONG_HOLD`, as long-held slots make room for them.
-pub(super) async fn call_waiting(worker: Arc<Worker>) {
-    let (clock, stop) = (&worker.venue.clock, worker.shutdown.stopping());
-    while stop.run_until_cancelled(clock.until(clock.steady() + LONG_HOLD)).await.is_some() {
-        while let Some((owner, job)) = worker.places.start_next() {
+pub(super) async fn start_waiting(worker: Arc<Worker>) {
+    let (clock, stop) = (&worker.venue.clock, worker.shutdown.stop_token());
+    while stop.run_until_cancelled(clock.wait_until(clock.steady() + LONG_HOLD)).await.is_some() {
+        while let Some((owner, job)) = worker.operation_slots.start_next() {
             start(&worker, owner, job);
         }
     }
 }
 
 fn start(worker: &Arc<Worker>, owner: Owner, job: JobId) {
-    let place = Place { worker: Arc::clone(worker), owner, job };
+    let place = OperationSlot { worker: Arc::clone(worker), owner, job };
     worker.shutdown.spawn_turn("operation", async move {
-        let Place { worker, owner, job } = &place;
+        let OperationSlot { worker, owner, job } = &place;
         if !worker.takes_work() {
             return;
         }
@@ -174,27 +174,27 @@ fn start(worker: &Arc<Worker>, owner: Owner, job: JobId) {
 
 /// Offers the due operations of an owner.
 pub(super) async fn sweep(worker: &Arc<Worker>, owner: &Owner) -> Result<(), StoreError> {
-    for job in invoked::due(&worker.venue, owner).await? {
+    for job in invoked::list_due(&worker.venue, owner).await? {
         offer(worker, owner, &job);
     }
     Ok(())
 }
 
 /// Reason for the end of a run.
-enum End {
-    Ran(Ran),
+enum OperationEnd {
+    Finished(RunOutcome),
     /// The operation was cancelled, or another worker has it.
-    Gone,
+    NotOurs,
     /// This worker is stopping.
     Stopped,
 }
 
 async fn run_job(worker: &Worker, owner: &Owner, job: &JobId) -> Result<(), StoreError> {
     let (venue, options) = (&worker.venue, &worker.options);
-    let terms = Terms { worker: &options.name, lease: options.lease, crash_limit: options.crash_limit };
-    let Some(mut held) = invoked::take(venue, owner, job, terms).await? else { return Ok(()) };
+    let terms = RunTerms { worker: &options.name, lease: options.lease, crash_limit: options.crash_limit };
+    let Some(mut held) = invoked::acquire(venue, owner, job, terms).await? else { return Ok(()) };
     let cancelled = CancellationToken::new();
-    let _served = worker.control.serve(owner, job, &cancelled);
+    let _served = worker.tasks.serve(owner, job, &cancelled);
     let end = {
         let taken = held.clone();
         let run = invoked::run(venue, owner, &taken);
@@ -202,20 +202,20 @@ async fn run_job(worker: &Worker, owner: &Owner, job: &JobId) -> Result<(), Stor
         renew_until_end(worker, owner, &mut held, &cancelled, run).await
     };
     match end {
-        Ok(End::Ran(Ran::Ended(result))) => {
+        Ok(OperationEnd::Finished(RunOutcome::Ended(result))) => {
             if !record_end(worker, owner, &held, &result).await? {
                 tracing::info!(%owner, %job, "operation had ended otherwise, or another worker has it; this end counts for nothing");
             }
             Ok(())
         }
-        Ok(End::Gone) => {
+        Ok(OperationEnd::NotOurs) => {
             tracing::info!(%owner, %job, "operation stopped: it was cancelled, or another worker has it");
             invoked::clear_if_ended(venue, owner, &held).await
         }
-        Ok(End::Stopped) => invoked::give_back(venue, owner, &held, Duration::ZERO).await,
-        Ok(End::Ran(Ran::Again)) => invoked::give_back(venue, owner, &held, PAUSE).await,
+        Ok(OperationEnd::Stopped) => invoked::release(venue, owner, &held, Duration::ZERO).await,
+        Ok(OperationEnd::Finished(RunOutcome::Retry)) => invoked::release(venue, owner, &held, RERUN_PAUSE).await,
         Err(error) => {
-            invoked::give_back(venue, owner, &held, PAUSE).await?;
+            invoked::release(venue, owner, &held, RERUN_PAUSE).await?;
             Err(error)
         }
     }
@@ -225,23 +225,23 @@ async fn run_job(worker: &Worker, owner: &Owner, job: &JobId) -> Result<(), Stor
 async fn renew_until_end(
     worker: &Worker,
     owner: &Owner,
-    held: &mut HeldOperation,
+    held: &mut LeasedOperation,
     cancelled: &CancellationToken,
-    mut run: std::pin::Pin<&mut impl Future<Output = Result<Ran, StoreError>>>,
-) -> Result<End, StoreError> {
+    mut run: std::pin::Pin<&mut impl Future<Output = Result<RunOutcome, StoreError>>>,
+) -> Result<OperationEnd, StoreError> {
     let lease = worker.options.lease;
     let pause = (lease / 3).max(Duration::from_millis(10));
     loop {
         tokio::select! {
             biased;
-            ran = &mut run => return ran.map(End::Ran),
-            () = cancelled.cancelled() => return Ok(End::Gone),
-            () = worker.shutdown.cancelling().cancelled() => return Ok(End::Stopped),
+            ran = &mut run => return ran.map(OperationEnd::Finished),
+            () = cancelled.cancelled() => return Ok(OperationEnd::NotOurs),
+            () = worker.shutdown.cancel_token().cancelled() => return Ok(OperationEnd::Stopped),
             () = tokio::time::sleep(pause) => {}
         }
         match invoked::renew(&worker.venue, owner, held, lease).await {
             Ok(Some(renewed)) => *held = renewed,
-            Ok(None) => return Ok(End::Gone),
+            Ok(None) => return Ok(OperationEnd::NotOurs),
             Err(error) => tracing::warn!(%owner, %error, "an operation's lease is not renewed yet"),
         }
     }
@@ -251,7 +251,7 @@ async fn renew_until_end(
 async fn record_end(
     worker: &Worker,
     owner: &Owner,
-    held: &HeldOperation,
+    held: &LeasedOperation,
     result: &JobResult,
 ) -> Result<bool, StoreError> {
     let until = worker.venue.clock.steady() + worker.options.lease;
@@ -259,7 +259,7 @@ async fn record_end(
         match invoked::end(&worker.venue, owner, held, result).await {
             Err(error) if error.is_transient() && worker.venue.clock.steady() < until => {
                 tracing::warn!(%owner, %error, "end of an operation not written yet");
-                tokio::time::sleep(AGAIN).await;
+                tokio::time::sleep(END_RETRY_PAUSE).await;
             }
             done => return done,
         }
@@ -281,32 +281,35 @@ mod tests {
     }
 
     /// Places that are shared so.
-    fn places(count: usize, percent: u32, spread: OwnerSpread) -> Places {
+    fn places(count: usize, percent: u32, spread: OwnerSpread) -> OperationSlots {
         places_by(&Clock::system(), count, percent, spread)
     }
 
-    fn places_by(clock: &Clock, count: usize, percent: u32, spread: OwnerSpread) -> Places {
+    fn places_by(clock: &Clock, count: usize, percent: u32, spread: OwnerSpread) -> OperationSlots {
         let census = OwnerCensus::default();
         census.set_spread(spread);
-        Places::new(count, percent, Arc::new(census), clock)
+        OperationSlots::new(count, percent, Arc::new(census), clock)
     }
 
     #[test]
     fn an_owner_has_its_share_and_what_waits_goes_in_turn() {
         let (places, [a, b, c, d]) = (places(4, 50, OwnerSpread::Users), ["a", "b", "c", "d"].map(owner));
-        assert!(places.enter(&a, &job(1)) && places.enter(&a, &job(2)));
-        assert!(!places.enter(&a, &job(3)), "it has its share, also alone");
-        assert!(!places.enter(&a, &job(1)) && !places.enter(&a, &job(3)), "known");
-        assert!(places.enter(&b, &job(4)) && !places.enter(&b, &job(5)), "one is left for an owner that has none");
-        assert!(places.enter(&c, &job(7)));
-        assert!(!places.enter(&b, &job(6)) && !places.enter(&d, &job(8)), "full");
-        assert_eq!(places.leave(&b, &job(4)), Some((b.clone(), job(5))), "the first of those that have none");
-        assert_eq!(places.leave(&a, &job(1)), Some((d.clone(), job(8))), "the owner with the fewest");
-        assert_eq!(places.leave(&a, &job(2)), Some((a.clone(), job(3))));
-        assert_eq!(places.leave(&a, &job(3)), None, "it is left for others");
-        assert_eq!(places.leave(&c, &job(7)), Some((b.clone(), job(6))));
+        assert!(places.try_take(&a, &job(1)) && places.try_take(&a, &job(2)));
+        assert!(!places.try_take(&a, &job(3)), "it has its share, also alone");
+        assert!(!places.try_take(&a, &job(1)) && !places.try_take(&a, &job(3)), "known");
+        assert!(
+            places.try_take(&b, &job(4)) && !places.try_take(&b, &job(5)),
+            "one is left for an owner that has none"
+        );
+        assert!(places.try_take(&c, &job(7)));
+        assert!(!places.try_take(&b, &job(6)) && !places.try_take(&d, &job(8)), "full");
+        assert_eq!(places.release(&b, &job(4)), Some((b.clone(), job(5))), "the first of those that have none");
+        assert_eq!(places.release(&a, &job(1)), Some((d.clone(), job(8))), "the owner with the fewest");
+        assert_eq!(places.release(&a, &job(2)), Some((a.clone(), job(3))));
+        assert_eq!(places.release(&a, &job(3)), None, "it is left for others");
+        assert_eq!(places.release(&c, &job(7)), Some((b.clone(), job(6))));
         for (owner, n) in [(&b, 5), (&b, 6), (&d, 8)] {
-            assert_eq!(places.leave(owner, &job(n)), None);
+            assert_eq!(places.release(owner, &job(n)), None);
         }
         let taken = places.taken.lock();
         assert!(taken.owners.is_empty() && taken.known.is_empty() && taken.waiting.is_empty());
@@ -316,24 +319,24 @@ mod tests {
     fn places_that_are_held_long_make_room_for_an_owner_that_holds_none() {
         let clock = Clock::manual(Millis(1));
         let (places, [a, b, c]) = (places_by(&clock, 1, 75, OwnerSpread::Users), ["a", "b", "c"].map(owner));
-        assert!(places.enter(&a, &job(1)) && !places.enter(&a, &job(2)) && !places.enter(&b, &job(3)));
+        assert!(places.try_take(&a, &job(1)) && !places.try_take(&a, &job(2)) && !places.try_take(&b, &job(3)));
         assert_eq!(places.start_next(), None);
         clock.advance(LONG_HOLD * 2);
         assert_eq!(places.start_next(), Some((b.clone(), job(3))));
-        assert!(places.enter(&c, &job(4)));
+        assert!(places.try_take(&c, &job(4)));
         assert_eq!(places.start_next(), None, "it has one");
         for (owner, n) in [(&b, 3), (&c, 4)] {
-            assert_eq!(places.leave(owner, &job(n)), None);
+            assert_eq!(places.release(owner, &job(n)), None);
         }
-        assert_eq!(places.leave(&a, &job(1)), Some((a.clone(), job(2))));
+        assert_eq!(places.release(&a, &job(1)), Some((a.clone(), job(2))));
     }
 
     #[test]
     fn one_place_is_a_place_for_everybody() {
         let (places, a) = (places(1, 75, OwnerSpread::Users), owner("a"));
-        assert!(places.enter(&a, &job(1)));
-        assert!(!places.enter(&owner("b"), &job(2)));
-        assert_eq!(places.leave(&a, &job(1)), Some((owner("b"), job(2))));
+        assert!(places.try_take(&a, &job(1)));
+        assert!(!places.try_take(&owner("b"), &job(2)));
+        assert_eq!(places.release(&a, &job(1)), Some((owner("b"), job(2))));
     }
 
     #[test]
@@ -344,12 +347,12 @@ mod tests {
             let owner: Owner = name.parse().unwrap();
             let mut enters = || {
                 number += 1;
-                places.enter(&owner, &job(number))
+                places.try_take(&owner, &job(number))
             };
             (0..16).filter(|_| enters()).count()
         };
         assert_eq!(["a/1", "a/2", "a/3", "a/4", "b/1", "c/1"].map(&mut fill), [9, 2, 1, 0, 1, 1]);
-        let next = places.leave(&"a/1".parse().unwrap(), &job(1)).expect("one waits");
+        let next = places.release(&"a/1".parse().unwrap(), &job(1)).expect("one waits");
         assert_eq!(next.0, "a/4".parse().unwrap(), "no other tenant has room, and no other user of this one fewer");
     }
 }

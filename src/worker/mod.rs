@@ -37,7 +37,7 @@ use crate::venue::Venue;
 use crate::venue::auth::Auth;
 use crate::venue::census::OwnerCensus;
 use crate::venue::local::DirectWorker;
-use crate::venue::rates::Rates;
+use crate::venue::rates::RateSettings;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -74,7 +74,7 @@ pub struct WorkerOptions {
     /// Backoff and total time of calls to a provider that is unavailable.
     pub retry: RetryPolicy,
     /// Rate limits of model providers.
-    pub rates: Rates,
+    pub rates: RateSettings,
     /// Verification of the senders of submissions.
     pub auth: Arc<Auth>,
     /// Retention of jobs, turns and sessions.
@@ -90,27 +90,27 @@ pub(crate) struct Worker {
     pub(crate) options: WorkerOptions,
     pub(crate) shutdown: Shutdown,
     /// Tasks that are being served here: a cancellation stops them through this table.
-    control: lease::control::Control,
+    tasks: lease::control::TaskRegistry,
     /// Cache of agents and policies.
-    known: lease::known::Known,
+    record_cache: lease::known::RecordCache,
     /// Cache of sessions that were served here.
-    memory: lease::memory::Memory,
+    session_cache: lease::memory::SessionCache,
     /// Cache of prompt records.
-    books: context::books::Books,
+    prompt_records: context::books::PromptRecordCache,
     /// Cache of the accounts that model calls are charged to.
     payments: model::Payments,
     /// Counts of the turns that one request causes.
-    counts: model::Counts,
+    origin_counts: model::OriginCounts,
     /// Queue of messages that commits decided and that are not published yet.
     relay: outbox::Relay,
     /// Owners among whom slots and operations are shared.
     census: Arc<OwnerCensus>,
     /// Slots of this worker, and the sessions that wait for one.
-    seats: Arc<arrive::seats::Seats>,
+    slots: Arc<arrive::seats::SlotTable>,
     /// Slots for operations.
-    places: invoked::Places,
+    operation_slots: invoked::OperationSlots,
     /// Sessions whose last runs ended with a store error.
-    failing: lease::outage::Failing,
+    store_failures: lease::outage::StoreFailures,
     /// The one slot for events that may have killed workers.
     quarantine: lease::quarantine::Quarantine,
     /// Result of [`Worker::share`], set by each sweep.
@@ -125,7 +125,7 @@ impl Worker {
 
     /// Whether it may start anything: it isn't stopping, and its clock is right.
     pub(crate) fn takes_work(&self) -> bool {
-        !self.shutdown.stopping().is_cancelled() && !self.venue.clock.is_wrong()
+        !self.shutdown.stop_token().is_cancelled() && !self.venue.clock.is_wrong()
     }
 
     /// Starts a periodic task that ends with the worker.
@@ -151,12 +151,12 @@ impl Worker {
 }
 
 /// Starts the tasks that run beside the sessions.
-fn start_rounds(worker: &Arc<Worker>, pending: outbox::Pending) {
+fn start_rounds(worker: &Arc<Worker>, pending: outbox::OutboundQueue) {
     worker.shutdown.spawn_service("relay", outbox::run(Arc::clone(worker), pending));
     worker.spawn_rounds("clocks", rounds::clocks::run);
     worker.spawn_rounds("sweep", rounds::sweep::run);
     worker.spawn_rounds("alarms", rounds::alarms::run);
-    worker.spawn_rounds("waiting operations", invoked::call_waiting);
+    worker.spawn_rounds("waiting operations", invoked::start_waiting);
     worker.spawn_rounds("auditor", rounds::auditor::run);
     worker.spawn_rounds("tidy", rounds::tidy::run);
     worker.spawn_rounds("roll", rounds::roll::run);
@@ -168,34 +168,35 @@ fn start_rounds(worker: &Arc<Worker>, pending: outbox::Pending) {
 pub async fn run(venue: Arc<Venue>, model: Arc<dyn Model>, options: WorkerOptions, shutdown: Shutdown) {
     let (relay, pending) = outbox::Relay::new();
     let census = Arc::new(OwnerCensus::default());
-    let seats = arrive::seats::Seats::new(options.slots, options.owner_share, Arc::clone(&census), &venue.clock);
-    let places = invoked::Places::new(options.operations, options.owner_share, Arc::clone(&census), &venue.clock);
+    let seats = arrive::seats::SlotTable::new(options.slots, options.owner_share, Arc::clone(&census), &venue.clock);
+    let places =
+        invoked::OperationSlots::new(options.operations, options.owner_share, Arc::clone(&census), &venue.clock);
     let worker = Arc::new(Worker {
         venue,
         model,
         options,
         shutdown: shutdown.clone(),
-        control: lease::control::Control::default(),
-        known: lease::known::Known::default(),
-        memory: lease::memory::Memory::default(),
-        books: context::books::Books::default(),
+        tasks: lease::control::TaskRegistry::default(),
+        record_cache: lease::known::RecordCache::default(),
+        session_cache: lease::memory::SessionCache::default(),
+        prompt_records: context::books::PromptRecordCache::default(),
         payments: model::Payments::default(),
-        counts: model::Counts::default(),
+        origin_counts: model::OriginCounts::default(),
         relay,
         census,
-        seats,
-        places,
-        failing: lease::outage::Failing::default(),
+        slots: seats,
+        operation_slots: places,
+        store_failures: lease::outage::StoreFailures::default(),
         quarantine: lease::quarantine::Quarantine::default(),
         share: parking_lot::Mutex::default(),
     });
     rounds::clocks::start(&worker).await;
     // Before the first delivery: a session that finds no slot because owners aren't known yet waits for a sweep.
-    if let Err(error) = worker.census.look(&worker.venue).await {
+    if let Err(error) = worker.census.refresh(&worker.venue).await {
         tracing::debug!(%error, "among whom slots are shared isn't known yet; the sweep asks again");
     }
-    let direct: Arc<dyn DirectWorker> = Arc::new(arrive::direct::Direct(Arc::clone(&worker)));
-    worker.venue.local.is(&worker.options.name, &direct);
+    let direct: Arc<dyn DirectWorker> = Arc::new(arrive::direct::DirectAdmission(Arc::clone(&worker)));
+    worker.venue.local.register(&worker.options.name, &direct);
     start_rounds(&worker, pending);
     arrive::receive::run(&worker).await;
 }

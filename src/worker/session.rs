@@ -2,188 +2,206 @@
 
 mod expiry;
 
-use super::lease::{Leased, Stop, keeper, known, outage, quarantine};
-use crate::bus::Settle;
+use super::lease::{LeasedSession, RunStop, keeper, known, outage, quarantine};
+use crate::bus::Acknowledge;
 use crate::domain::agent::{AgentRecord, AgentStatus};
 use crate::domain::ids::JobId;
 use crate::domain::job::JobResult;
 use crate::domain::time::Millis;
-use crate::domain::turn::run::{Next, Pending};
-use crate::store::{After, Grant, StoreError};
+use crate::domain::turn::run::{NextStep, PendingEvent};
+use crate::store::{Grant, LeaseUse, StoreError};
 use crate::venue::jobs;
 use crate::worker::stage::Stage;
 use crate::worker::tools::answers;
-use crate::worker::turn::{self, Start};
+use crate::worker::turn::{self, TurnStart};
 use crate::worker::{Worker, commit};
 use std::time::Duration;
 
 /// Crashes from which on an event runs in the quarantine slot, one at a time.
-const QUARANTINE: u32 = 2;
+const QUARANTINE_CRASHES: u32 = 2;
 
 /// End of a session's run.
 #[derive(Debug)]
-pub(crate) enum End {
+pub(crate) enum SessionEnd {
     /// The lease is released; what is left has a due time.
     Idle,
     /// Another worker has the lease, or it must expire.
-    Lost,
+    LeaseLost,
     /// A store error: the lease is released when the store answers, or expires; another run goes on.
     Failed(StoreError),
 }
 
 /// Runs a granted session to its end. `asked`: when the grant was requested, on the steady clock.
-pub(crate) async fn run(worker: &Worker, grant: Grant, asked: Duration, settle: &dyn Settle) -> End {
-    let past = worker.memory.take(&grant, worker.venue.history.changes(), asked);
+pub(crate) async fn run(worker: &Worker, grant: Grant, asked: Duration, settle: &dyn Acknowledge) -> SessionEnd {
+    let past = worker.session_cache.take(&grant, worker.venue.history.changes(), asked);
     let (lease, version) = (grant.lease.clone(), grant.version);
-    let mut leased = match Leased::open(grant, past, asked) {
+    let mut leased = match LeasedSession::open(grant, past, asked) {
         Ok(leased) => leased,
         Err(error) => {
-            outage::give_back(worker, &lease, worker.failing.again(&lease, version, outage::pause(&error)));
-            return End::Failed(error);
+            outage::release_in_background(
+                worker,
+                &lease,
+                worker.store_failures.record_failure(&lease, version, outage::pause(&error)),
+            );
+            return SessionEnd::Failed(error);
         }
     };
     Stage::Lease.enter(&leased.lease.session);
     let stops = leased.stops.clone();
     let ended = tokio::select! {
         biased;
-        () = keeper::keep(worker, &lease, settle, &stops) => End::Lost,
+        () = keeper::renew_until_lost(worker, &lease, settle, &stops) => SessionEnd::LeaseLost,
         ended = turns(worker, &mut leased) => ended,
-        () = worker.shutdown.cancelling().cancelled() => give_back(worker, &leased).await,
+        () = worker.shutdown.cancel_token().cancelled() => release_now(worker, &leased).await,
     };
     // Pause before the lease is released after a store error, an outage, or a stored value that can't be read.
     let pause = match &ended {
-        End::Failed(error) => Some(outage::pause(error)),
-        End::Lost if stops.is_away(worker.venue.clock.steady(), keeper::patience(worker)) => Some(outage::SHORT),
-        End::Lost | End::Idle => None,
+        SessionEnd::Failed(error) => Some(outage::pause(error)),
+        SessionEnd::LeaseLost if stops.is_unreachable(worker.venue.clock.steady(), keeper::patience(worker)) => {
+            Some(outage::FIRST_PAUSE)
+        }
+        SessionEnd::LeaseLost | SessionEnd::Idle => None,
     };
-    call_next(worker).await;
+    wake_next_quarantined(worker).await;
     if let Some(first) = pause {
-        outage::give_back(worker, &lease, worker.failing.again(&lease, leased.run.version, first));
+        outage::release_in_background(
+            worker,
+            &lease,
+            worker.store_failures.record_failure(&lease, leased.run.version, first),
+        );
     }
-    if matches!(ended, End::Idle) {
-        worker.failing.is_well(&lease);
+    if matches!(ended, SessionEnd::Idle) {
+        worker.store_failures.clear(&lease);
     }
     // An expired session is not cached: its state is empty and its old turns stay in the store until the commit.
-    if matches!(ended, End::Idle) && !leased.expired {
-        worker.memory.keep(leased, worker.venue.history.changes());
+    if matches!(ended, SessionEnd::Idle) && !leased.is_expired {
+        worker.session_cache.insert(leased, worker.venue.history.changes());
     }
     ended
 }
 
 /// Wakes the next session that waits for the quarantine slot.
-async fn call_next(worker: &Worker) {
-    if let Some((owner, next)) = worker.quarantine.next() {
+async fn wake_next_quarantined(worker: &Worker) {
+    if let Some((owner, next)) = worker.quarantine.take_next() {
         worker.venue.wake(&owner, &next).await;
     }
 }
 
 /// Releases the lease at once, so that another worker takes the session.
-async fn give_back(worker: &Worker, leased: &Leased) -> End {
+async fn release_now(worker: &Worker, leased: &LeasedSession) -> SessionEnd {
     let now = worker.venue.now();
-    let then = After::Release { arrivals: u64::MAX, due: Some(now), backoff: false };
+    let then = LeaseUse::Release { arrivals: u64::MAX, due: Some(now), backoff: false };
     match leased.release(worker, now, then).await {
-        Ok(_) | Err(Stop::Lost) => End::Lost,
-        Err(Stop::Store(error)) => End::Failed(error),
+        Ok(_) | Err(RunStop::Lost) => SessionEnd::LeaseLost,
+        Err(RunStop::Store(error)) => SessionEnd::Failed(error),
     }
 }
 
-async fn turns(worker: &Worker, leased: &mut Leased) -> End {
-    let suspect = leased.run.inbox.iter().any(|pending| pending.crashes >= QUARANTINE);
+async fn turns(worker: &Worker, leased: &mut LeasedSession) -> SessionEnd {
+    let suspect = leased.run.inbox.iter().any(|pending| pending.crashes >= QUARANTINE_CRASHES);
     let place = if suspect { worker.quarantine.enter(&leased.lease.owner, &leased.lease.session) } else { None };
     if suspect && place.is_none() {
-        return wait_outside(worker, leased).await;
+        return wait_without_lease(worker, leased).await;
     }
     loop {
         if !worker.takes_work() {
-            return give_back(worker, leased).await;
+            return release_now(worker, leased).await;
         }
         match step(worker, leased).await {
             Ok(true) => {}
-            Ok(false) => return End::Idle,
-            Err(Stop::Lost) => return End::Lost,
-            Err(Stop::Store(error)) => return End::Failed(error),
+            Ok(false) => return SessionEnd::Idle,
+            Err(RunStop::Lost) => return SessionEnd::LeaseLost,
+            Err(RunStop::Store(error)) => return SessionEnd::Failed(error),
         }
     }
 }
 
 /// Releases the lease, and with it every slot, until the quarantine slot is free. If it expired instead, that would
 /// count as another crash.
-async fn wait_outside(worker: &Worker, leased: &Leased) -> End {
+async fn wait_without_lease(worker: &Worker, leased: &LeasedSession) -> SessionEnd {
     let now = worker.venue.now();
-    let then = After::Release { arrivals: u64::MAX, due: Some(now.plus(quarantine::AGAIN)), backoff: false };
+    let then =
+        LeaseUse::Release { arrivals: u64::MAX, due: Some(now.plus(quarantine::QUARANTINE_DELAY)), backoff: false };
     match leased.release(worker, now, then).await {
-        Ok(_) => End::Idle,
-        Err(Stop::Lost) => End::Lost,
-        Err(Stop::Store(error)) => End::Failed(error),
+        Ok(_) => SessionEnd::Idle,
+        Err(RunStop::Lost) => SessionEnd::LeaseLost,
+        Err(RunStop::Store(error)) => SessionEnd::Failed(error),
     }
 }
 
 /// Takes one step of the session. Returns whether the lease is still held.
-async fn step(worker: &Worker, leased: &mut Leased) -> Result<bool, Stop> {
+async fn step(worker: &Worker, leased: &mut LeasedSession) -> Result<bool, RunStop> {
     let owner = leased.lease.owner.clone();
     let agent = leased.lease.session.agent.clone();
-    let Some(record) = known::agent(worker, &owner, &agent, leased.ground.gate).await? else {
+    let Some(record) = known::agent(worker, &owner, &agent, leased.versions.gate).await? else {
         tracing::warn!(%owner, %agent, "agent is gone; its session waits");
-        return rest(worker, leased, None).await;
+        return release_until(worker, leased, None).await;
     };
     let limits = record.config.limits.budget();
-    if let Some((job, result)) = leased.run.too_late(&limits, worker.venue.now()) {
-        return Box::pin(end_too_late(worker, leased, &job, &result)).await;
+    if let Some((job, result)) = leased.run.find_overdue_task(&limits, worker.venue.now()) {
+        return Box::pin(end_overdue_task(worker, leased, &job, &result)).await;
     }
     let start = match &leased.checkpoint {
         Some(recorded) if leased.run.is_paused(recorded.job.as_ref()) => {
-            let due = leased.run.look_at(&limits);
-            return rest(worker, leased, due).await;
+            let due = leased.run.next_deadline(&limits);
+            return release_until(worker, leased, due).await;
         }
-        Some(_) => Start::Mailbox,
+        Some(_) => TurnStart::Mailbox,
         None => match next_start(worker, leased, &record).await? {
-            Begin::Turn(start) => start,
-            Begin::Settle(settled) => return Box::pin(commit::settle(worker, leased, &settled)).await,
-            Begin::Rest(due) => return rest(worker, leased, due).await,
+            SessionStep::Turn(start) => start,
+            SessionStep::Settle(settled) => return Box::pin(commit::consume_settled(worker, leased, &settled)).await,
+            SessionStep::WaitUntil(due) => return release_until(worker, leased, due).await,
         },
     };
-    if matches!(start, Start::Mailbox) {
-        expiry::begin_anew(worker, leased, &record.config).await?;
+    if matches!(start, TurnStart::Mailbox) {
+        expiry::empty_expired(worker, leased, &record.config).await?;
     }
     run_turn(worker, leased, &record, start).await
 }
 
 /// Next step of a session without a checkpoint.
-enum Begin {
-    Turn(Start),
-    Settle(Vec<Pending>),
+enum SessionStep {
+    Turn(TurnStart),
+    Settle(Vec<PendingEvent>),
     /// Nothing is due before this time.
-    Rest(Option<Millis>),
+    WaitUntil(Option<Millis>),
 }
 
-async fn next_start(worker: &Worker, leased: &Leased, agent: &AgentRecord) -> Result<Begin, Stop> {
+async fn next_start(worker: &Worker, leased: &LeasedSession, agent: &AgentRecord) -> Result<SessionStep, RunStop> {
     let active = agent.status == AgentStatus::Active;
     let now = worker.venue.now();
     let run = &leased.run;
     // Due at once: the session joins those that wait until the agent is resumed.
-    let suspended = Begin::Rest(Some(now));
+    let suspended = SessionStep::WaitUntil(Some(now));
     if run.has_answers(now) {
         if !active {
             return Ok(suspended);
         }
-        let decided = answers::decided(worker, leased).await?;
+        let decided = answers::decided_calls(worker, leased).await?;
         if !decided.is_empty() {
-            return Ok(Begin::Turn(Start::Answers(decided)));
+            return Ok(SessionStep::Turn(TurnStart::Answers(decided)));
         }
     }
     let overdue = run.deadline().is_some_and(|deadline| now >= deadline);
-    let due = run.look_at(&agent.config.limits.budget());
+    let due = run.next_deadline(&agent.config.limits.budget());
     let first = |until: Millis| Some(due.map_or(until, |due| due.min(until)));
     Ok(match run.next(worker.options.crash_limit) {
-        Next::Settle(settled) => Begin::Settle(settled),
-        Next::Rest if !overdue => Begin::Rest(due),
-        Next::Await { until, .. } if !overdue => Begin::Rest(first(until)),
-        Next::Rest | Next::Await { .. } | Next::Turn(_) | Next::GiveUp(_) if !active => suspended,
-        Next::Rest | Next::Await { .. } | Next::Turn(_) | Next::GiveUp(_) => Begin::Turn(Start::Mailbox),
+        NextStep::Settle(settled) => SessionStep::Settle(settled),
+        NextStep::Rest if !overdue => SessionStep::WaitUntil(due),
+        NextStep::Await { until, .. } if !overdue => SessionStep::WaitUntil(first(until)),
+        NextStep::Rest | NextStep::Await { .. } | NextStep::Turn(_) | NextStep::GiveUp(_) if !active => suspended,
+        NextStep::Rest | NextStep::Await { .. } | NextStep::Turn(_) | NextStep::GiveUp(_) => {
+            SessionStep::Turn(TurnStart::Mailbox)
+        }
     })
 }
 
-async fn run_turn(worker: &Worker, leased: &mut Leased, agent: &AgentRecord, start: Start) -> Result<bool, Stop> {
+async fn run_turn(
+    worker: &Worker,
+    leased: &mut LeasedSession,
+    agent: &AgentRecord,
+    start: TurnStart,
+) -> Result<bool, RunStop> {
     let clock = &worker.venue.clock;
     let started = clock.steady();
     let held = Box::pin(turn::run(worker, leased, agent, start)).await;
@@ -192,15 +210,20 @@ async fn run_turn(worker: &Worker, leased: &mut Leased, agent: &AgentRecord, sta
 }
 
 /// Releases the lease until `due`, unless events arrived meanwhile.
-async fn rest(worker: &Worker, leased: &mut Leased, due: Option<Millis>) -> Result<bool, Stop> {
-    let then = After::Release { arrivals: leased.arrivals, due, backoff: false };
+async fn release_until(worker: &Worker, leased: &mut LeasedSession, due: Option<Millis>) -> Result<bool, RunStop> {
+    let then = LeaseUse::Release { arrivals: leased.arrivals, due, backoff: false };
     let next = leased.release(worker, worker.venue.now(), then).await?;
     Ok(leased.take_over(next)?)
 }
 
 /// Ends a task that is past its deadline and that no turn can end; keeps the lease to see what is left.
-async fn end_too_late(worker: &Worker, leased: &mut Leased, job: &JobId, result: &JobResult) -> Result<bool, Stop> {
-    jobs::hold::over(&worker.venue, &leased.lease.owner, job, result).await?;
-    let next = leased.release(worker, worker.venue.now(), After::Keep).await?;
+async fn end_overdue_task(
+    worker: &Worker,
+    leased: &mut LeasedSession,
+    job: &JobId,
+    result: &JobResult,
+) -> Result<bool, RunStop> {
+    jobs::hold::fail_overdue(&worker.venue, &leased.lease.owner, job, result).await?;
+    let next = leased.release(worker, worker.venue.now(), LeaseUse::Keep).await?;
     Ok(leased.take_over(next)?)
 }

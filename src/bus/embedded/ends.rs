@@ -7,19 +7,19 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use tokio::sync::Notify;
 
-type Waiting = Mutex<HashMap<(Owner, JobId), (usize, Arc<Notify>)>>;
+type EndWaiters = Mutex<HashMap<(Owner, JobId), (usize, Arc<Notify>)>>;
 
 /// Jobs whose end is waited for, with the number of waiters.
 #[derive(Debug, Default)]
-pub(super) struct Ends(Arc<Waiting>);
+pub(super) struct JobEnds(Arc<EndWaiters>);
 
 /// One waiter; dropping it ends the wait.
-struct Waiter {
-    waiting: Arc<Waiting>,
+struct EndWaiter {
+    waiting: Arc<EndWaiters>,
     of: (Owner, JobId),
 }
 
-impl Drop for Waiter {
+impl Drop for EndWaiter {
     fn drop(&mut self) {
         let mut waiting = self.waiting.lock();
         if let Some((waiters, _)) = waiting.get_mut(&self.of) {
@@ -31,7 +31,7 @@ impl Drop for Waiter {
     }
 }
 
-impl Ends {
+impl JobEnds {
     /// Returns a future that ends with the job, if the end is announced after this call.
     pub(super) fn wait(&self, owner: &Owner, job: &JobId) -> BoxFuture<'static, ()> {
         let of = (owner.clone(), job.clone());
@@ -41,7 +41,7 @@ impl Ends {
             *waiters += 1;
             Arc::clone(notify).notified_owned()
         };
-        let waiter = Waiter { waiting: Arc::clone(&self.0), of };
+        let waiter = EndWaiter { waiting: Arc::clone(&self.0), of };
         Box::pin(async move {
             told.await;
             drop(waiter);
@@ -49,7 +49,7 @@ impl Ends {
     }
 
     /// Announces the end of a job.
-    pub(super) fn tell(&self, owner: &Owner, job: &JobId) {
+    pub(super) fn announce(&self, owner: &Owner, job: &JobId) {
         if let Some((_, notify)) = self.0.lock().get(&(owner.clone(), job.clone())) {
             notify.notify_waiters();
         }
@@ -63,17 +63,18 @@ mod tests {
 
     #[test]
     fn all_who_wait_are_told_and_nobody_is_remembered() {
-        let (ends, owner, other): (_, Owner, Owner) = (Ends::default(), "t/u".parse().unwrap(), "t/v".parse().unwrap());
+        let (ends, owner, other): (_, Owner, Owner) =
+            (JobEnds::default(), "t/u".parse().unwrap(), "t/v".parse().unwrap());
         let job = JobId::new(&"0f".repeat(16)).unwrap();
         let (first, second) = (ends.wait(&owner, &job), ends.wait(&owner, &job));
         let stranger = ends.wait(&other, &job);
         let given_up = ends.wait(&owner, &job);
         drop(given_up);
-        ends.tell(&owner, &job);
+        ends.announce(&owner, &job);
         assert_eq!((first.now_or_never(), second.now_or_never()), (Some(()), Some(())));
         assert_eq!(stranger.now_or_never(), None, "another owner's job of that id");
         assert!(ends.0.lock().is_empty());
-        ends.tell(&owner, &job);
+        ends.announce(&owner, &job);
         assert_eq!(ends.wait(&owner, &job).now_or_never(), None, "told before it waited");
     }
 }

@@ -1,7 +1,7 @@
 //! Live text of jobs with its places, kept for a while so that a watcher whose connection broke can continue.
 
-use super::super::{BusError, LiveFeed, Piece};
-use super::topics::Topics;
+use super::super::{BusError, LiveFeed, LivePiece};
+use super::topics::TopicListeners;
 use crate::domain::ids::JobId;
 use crate::domain::time::Millis;
 use async_trait::async_trait;
@@ -18,32 +18,32 @@ const BYTES: usize = 16 * 1024 * 1024;
 /// Pieces that a watcher may be behind before it loses the oldest.
 const BEHIND: usize = 4_096;
 
-pub(super) struct Pieces {
-    kept: Mutex<Kept>,
-    watched: Topics<JobId, Piece>,
+pub(super) struct LivePieces {
+    kept: Mutex<PieceBuffer>,
+    watched: TopicListeners<JobId, LivePiece>,
 }
 
-struct Kept {
+struct PieceBuffer {
     /// Place of the newest piece.
     last: u64,
     bytes: usize,
-    pieces: VecDeque<(JobId, Piece)>,
+    pieces: VecDeque<(JobId, LivePiece)>,
 }
 
-impl Pieces {
+impl LivePieces {
     /// Returns an empty feed. Places begin with the time in microseconds, so that they grow over restarts, too.
-    pub(super) fn since(now: Millis) -> Self {
+    pub(super) fn starting_at(now: Millis) -> Self {
         let last = now.0.saturating_mul(1_000);
-        let kept = Mutex::new(Kept { last, bytes: 0, pieces: VecDeque::new() });
-        Self { kept, watched: Topics::new(BEHIND) }
+        let kept = Mutex::new(PieceBuffer { last, bytes: 0, pieces: VecDeque::new() });
+        Self { kept, watched: TopicListeners::new(BEHIND) }
     }
 
     pub(super) fn send(&self, job: &JobId, body: &Bytes) {
         let mut kept = self.kept.lock();
         kept.last += 1;
-        let piece = Piece { sequence: kept.last, body: body.clone() };
+        let piece = LivePiece { sequence: kept.last, body: body.clone() };
         // Under the lock: a new follower gets the piece from the store or from the topic, and only once.
-        self.watched.tell(job, piece.clone());
+        self.watched.publish(job, piece.clone());
         kept.bytes += body.len();
         kept.pieces.push_back((job.clone(), piece));
         while kept.pieces.len() > PIECES || kept.bytes > BYTES {
@@ -54,8 +54,8 @@ impl Pieces {
 }
 
 #[async_trait]
-impl LiveFeed for Pieces {
-    async fn follow(&self, job: &JobId, after: Option<u64>) -> Result<BoxStream<'static, Piece>, BusError> {
+impl LiveFeed for LivePieces {
+    async fn follow(&self, job: &JobId, after: Option<u64>) -> Result<BoxStream<'static, LivePiece>, BusError> {
         let kept = self.kept.lock();
         let new = self.watched.listen(job);
         let from = after.filter(|after| *after <= kept.last).unwrap_or_default();

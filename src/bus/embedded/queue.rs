@@ -1,6 +1,6 @@
 //! The state of the queue: which messages are ready, delivered or put off, and how many bytes they take.
 
-use super::queued::Queued;
+use super::queued::QueuedMessage;
 use crate::bus::RECEIVE_BYTES;
 use crate::domain::ids::{AgentId, Owner};
 use bytes::Bytes;
@@ -8,11 +8,11 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use std::time::Duration;
 
 /// Messages of the queue, by sequence.
-pub(super) struct Queue {
-    entries: HashMap<u64, Entry>,
+pub(super) struct MessageQueue {
+    entries: HashMap<u64, QueueEntry>,
     ready: BTreeSet<u64>,
     /// Delivered and put-off messages, by the steady time at which they are ready again.
-    pub(super) later: BTreeSet<(Duration, u64)>,
+    pub(super) delayed: BTreeSet<(Duration, u64)>,
     /// Owner, agent and body of ready wakes: one of each is enough.
     wakes: HashSet<(Owner, AgentId, Bytes)>,
     last: u64,
@@ -22,13 +22,13 @@ pub(super) struct Queue {
 }
 
 #[derive(Default)]
-struct Entry {
+struct QueueEntry {
     /// Bytes in the store; a wake takes none.
     bytes: u64,
     delivered: u64,
     again: Option<Duration>,
     /// A wake's own content; other messages are read from the store.
-    wake: Option<Queued>,
+    wake: Option<QueuedMessage>,
 }
 
 /// The queue has no room for a message.
@@ -36,19 +36,19 @@ struct Entry {
 #[error(
     "it has {bytes} bytes, of the queue's `bus.max_bytes` = {max_bytes} are {used} taken; it waits in the outbox until workers have taken others, or raise the limit"
 )]
-pub(super) struct Full {
+pub(super) struct QueueFull {
     bytes: u64,
     used: u64,
     max_bytes: u64,
 }
 
-impl Queue {
+impl MessageQueue {
     /// Returns an empty queue with room for `max_bytes` of messages.
-    pub(super) fn within(max_bytes: u64) -> Self {
+    pub(super) fn with_limit(max_bytes: u64) -> Self {
         Self {
             entries: HashMap::new(),
             ready: BTreeSet::new(),
-            later: BTreeSet::new(),
+            delayed: BTreeSet::new(),
             wakes: HashSet::new(),
             last: 0,
             bytes: 0,
@@ -65,29 +65,29 @@ impl Queue {
 
     /// Reserves room for a message that will be stored, and returns its sequence. It is [added](Self::add) then, or its
     /// room [given back](Self::give_back).
-    pub(super) fn reserve(&mut self, bytes: u64) -> Result<u64, Full> {
+    pub(super) fn reserve(&mut self, bytes: u64) -> Result<u64, QueueFull> {
         let used = self.bytes;
         if used.saturating_add(bytes) > self.max_bytes {
-            return Err(Full { bytes, used, max_bytes: self.max_bytes });
+            return Err(QueueFull { bytes, used, max_bytes: self.max_bytes });
         }
         self.bytes += bytes;
         Ok(self.next())
     }
 
-    pub(super) fn give_back(&mut self, bytes: u64) {
+    pub(super) fn release(&mut self, bytes: u64) {
         self.bytes = self.bytes.saturating_sub(bytes);
     }
 
     /// Adds a stored message whose room is reserved.
     pub(super) fn add(&mut self, sequence: u64, bytes: u64) {
-        self.insert(sequence, Entry { bytes, ..Entry::default() });
+        self.insert(sequence, QueueEntry { bytes, ..QueueEntry::default() });
     }
 
     /// Adds a wake, unless an equal one is ready.
-    pub(super) fn add_wake(&mut self, wake: Queued) {
+    pub(super) fn add_wake(&mut self, wake: QueuedMessage) {
         if self.wakes.insert(wake_key(&wake)) {
             let sequence = self.next();
-            self.insert(sequence, Entry { wake: Some(wake), ..Entry::default() });
+            self.insert(sequence, QueueEntry { wake: Some(wake), ..QueueEntry::default() });
         }
     }
 
@@ -96,29 +96,29 @@ impl Queue {
         self.last
     }
 
-    fn insert(&mut self, sequence: u64, entry: Entry) {
+    fn insert(&mut self, sequence: u64, entry: QueueEntry) {
         self.entries.insert(sequence, entry);
         self.ready.insert(sequence);
     }
 
     /// Puts off a message if `delivered` is its latest delivery: earlier ones may not move the time of the next.
-    pub(super) fn put_off(&mut self, sequence: u64, delivered: u64, until: Duration) {
+    pub(super) fn delay(&mut self, sequence: u64, delivered: u64, until: Duration) {
         if self.entries.get(&sequence).is_some_and(|entry| entry.delivered == delivered) {
-            self.set(sequence, Some(until));
+            self.set_ready_at(sequence, Some(until));
         }
     }
 
     /// Puts a message off, or makes it ready if `again` is `None`.
-    fn set(&mut self, sequence: u64, again: Option<Duration>) {
+    fn set_ready_at(&mut self, sequence: u64, again: Option<Duration>) {
         let Some(entry) = self.entries.get_mut(&sequence) else { return };
         if let Some(before) = entry.again.take() {
-            self.later.remove(&(before, sequence));
+            self.delayed.remove(&(before, sequence));
         }
         entry.again = again;
         match again {
             Some(again) => {
                 self.ready.remove(&sequence);
-                self.later.insert((again, sequence));
+                self.delayed.insert((again, sequence));
             }
             None => {
                 self.ready.insert(sequence);
@@ -128,9 +128,9 @@ impl Queue {
 
     pub(super) fn remove(&mut self, sequence: u64) {
         if let Some(entry) = self.entries.remove(&sequence) {
-            self.give_back(entry.bytes);
+            self.release(entry.bytes);
             if let Some(again) = entry.again {
-                self.later.remove(&(again, sequence));
+                self.delayed.remove(&(again, sequence));
             }
         }
         self.ready.remove(&sequence);
@@ -138,10 +138,15 @@ impl Queue {
 
     /// Takes up to `max` ready messages in order; they are ready again after `ack_wait`. Returns sequence, number of
     /// the delivery, and a wake's content.
-    pub(super) fn take(&mut self, now: Duration, max: usize, ack_wait: Duration) -> Vec<(u64, u64, Option<Queued>)> {
-        while let Some((at, sequence)) = self.later.first().copied().filter(|(at, _)| *at <= now) {
-            self.later.remove(&(at, sequence));
-            self.set(sequence, None);
+    pub(super) fn take(
+        &mut self,
+        now: Duration,
+        max: usize,
+        ack_wait: Duration,
+    ) -> Vec<(u64, u64, Option<QueuedMessage>)> {
+        while let Some((at, sequence)) = self.delayed.first().copied().filter(|(at, _)| *at <= now) {
+            self.delayed.remove(&(at, sequence));
+            self.set_ready_at(sequence, None);
         }
         let (mut chosen, mut bytes) = (Vec::new(), 0);
         for sequence in self.ready.iter().take(max) {
@@ -153,7 +158,7 @@ impl Queue {
         }
         let mut taken = Vec::with_capacity(chosen.len());
         for sequence in chosen {
-            self.set(sequence, Some(now + ack_wait));
+            self.set_ready_at(sequence, Some(now + ack_wait));
             let Some(entry) = self.entries.get_mut(&sequence) else { continue };
             entry.delivered += 1;
             if let Some(wake) = &entry.wake {
@@ -175,15 +180,15 @@ impl Queue {
     }
 }
 
-fn wake_key(wake: &Queued) -> (Owner, AgentId, Bytes) {
+fn wake_key(wake: &QueuedMessage) -> (Owner, AgentId, Bytes) {
     (wake.head.owner.clone(), wake.head.agent.clone(), wake.body.clone())
 }
 
 #[cfg(test)]
 mod tests {
-    use super::Queue;
+    use super::MessageQueue;
     use crate::bus::embedded::EmbeddedBus;
-    use crate::bus::{Address, Bus, BusError, InKind, Message, WhenEmpty};
+    use crate::bus::{Bus, BusError, BusMessage, InboundKind, MessageAddress, WhenEmpty};
     use crate::process::clock::Clock;
     use crate::store::embedded::EmbeddedStore;
     use serde_json::json;
@@ -191,11 +196,11 @@ mod tests {
 
     #[test]
     fn what_has_no_room_takes_none_and_what_leaves_gives_its_back() {
-        let mut queue = Queue::within(100);
+        let mut queue = MessageQueue::with_limit(100);
         queue.load(7, 40);
         assert_eq!(queue.reserve(60).unwrap(), 8);
         assert!(queue.reserve(1).unwrap_err().to_string().contains("`bus.max_bytes` = 100 are 100 taken"));
-        queue.give_back(60);
+        queue.release(60);
         assert_eq!(queue.reserve(50).unwrap(), 9);
         queue.add(9, 50);
         assert!(queue.reserve(11).is_err());
@@ -211,31 +216,31 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let open = || {
             let store = EmbeddedStore::open(dir.path()).unwrap();
-            EmbeddedBus::within(store, Duration::from_hours(1), Clock::system(), 1000).unwrap()
+            EmbeddedBus::with_limit(store, Duration::from_hours(1), Clock::system(), 1000).unwrap()
         };
-        let message = |kind, id: &str| Message {
-            to: Address::In { owner: "acme/ann".parse().unwrap(), agent: "a".parse().unwrap(), kind },
+        let message = |kind, id: &str| BusMessage {
+            to: MessageAddress::In { owner: "acme/ann".parse().unwrap(), agent: "a".parse().unwrap(), kind },
             id: Some(id.into()),
             body: json!({ "session": "x".repeat(300) }),
         };
         let mut bus = open();
         for id in ["e1", "e2"] {
-            bus.publish(&message(InKind::Task, id)).await.unwrap();
+            bus.publish(&message(InboundKind::Task, id)).await.unwrap();
         }
         for restart in [false, true] {
             if restart {
                 drop(bus);
                 bus = open();
             }
-            let refused = bus.publish(&message(InKind::Task, "e3")).await.unwrap_err();
+            let refused = bus.publish(&message(InboundKind::Task, "e3")).await.unwrap_err();
             assert!(matches!(refused, BusError::Refused { .. }), "{refused}");
-            bus.publish(&message(InKind::Wake, "w")).await.unwrap();
+            bus.publish(&message(InboundKind::Wake, "w")).await.unwrap();
         }
         let taken = bus.receive(3, WhenEmpty::Wait).await.unwrap();
         assert_eq!(taken.len(), 3);
         for delivery in taken {
             delivery.settle.ack().await;
         }
-        bus.publish(&message(InKind::Task, "e3")).await.unwrap();
+        bus.publish(&message(InboundKind::Task, "e3")).await.unwrap();
     }
 }

@@ -1,18 +1,18 @@
 //! A message as it is stored in the queue.
 
-use crate::bus::InKind;
+use crate::bus::InboundKind;
 use crate::domain::ids::{AgentId, Owner};
 use crate::domain::time::Millis;
-use crate::store::embedded::tx::Fault;
+use crate::store::embedded::tx::StoreFault;
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
 /// A queued message without its body.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub(super) struct Head {
+pub(super) struct QueuedHead {
     pub(super) owner: Owner,
     pub(super) agent: AgentId,
-    pub(super) kind: InKind,
+    pub(super) kind: InboundKind,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) id: Option<String>,
     pub(super) published: Millis,
@@ -20,21 +20,21 @@ pub(super) struct Head {
 
 /// A queued message. In storage: the head as one line of JSON, a line feed, the body.
 #[derive(Debug, Clone)]
-pub(super) struct Queued {
-    pub(super) head: Head,
+pub(super) struct QueuedMessage {
+    pub(super) head: QueuedHead,
     pub(super) body: Bytes,
 }
 
-impl Queued {
-    pub(super) fn encode(&self) -> Result<Vec<u8>, Fault> {
-        let mut out = serde_json::to_vec(&self.head).map_err(|e| Fault::Record(e.to_string()))?;
+impl QueuedMessage {
+    pub(super) fn encode(&self) -> Result<Vec<u8>, StoreFault> {
+        let mut out = serde_json::to_vec(&self.head).map_err(|e| StoreFault::Record(e.to_string()))?;
         out.push(b'\n');
         out.extend_from_slice(&self.body);
         Ok(out)
     }
 
-    pub(super) fn decode(bytes: &[u8]) -> Result<Self, Fault> {
-        let bad = |why: String| Fault::Record(format!("queued message: {why}"));
+    pub(super) fn decode(bytes: &[u8]) -> Result<Self, StoreFault> {
+        let bad = |why: String| StoreFault::Record(format!("queued message: {why}"));
         let end = bytes.iter().position(|b| *b == b'\n').ok_or_else(|| bad("it has no head".into()))?;
         let head = serde_json::from_slice(&bytes[..end]).map_err(|e| bad(e.to_string()))?;
         Ok(Self { head, body: Bytes::copy_from_slice(&bytes[end + 1..]) })
@@ -44,7 +44,7 @@ impl Queued {
 #[cfg(test)]
 mod tests {
     use crate::bus::embedded::{EmbeddedBus, key};
-    use crate::bus::{Address, Bus, InKind, Message, WhenEmpty};
+    use crate::bus::{Bus, BusMessage, InboundKind, MessageAddress, WhenEmpty};
     use crate::process::clock::Clock;
     use crate::store::embedded::EmbeddedStore;
     use crate::store::embedded::layout::Space;
@@ -52,8 +52,12 @@ mod tests {
     use std::time::Duration;
 
     async fn publish(bus: &EmbeddedBus, id: &str) {
-        let to = Address::In { owner: "acme/ann".parse().unwrap(), agent: "a".parse().unwrap(), kind: InKind::Task };
-        bus.publish(&Message { to, id: Some(id.into()), body: json!({}) }).await.unwrap();
+        let to = MessageAddress::In {
+            owner: "acme/ann".parse().unwrap(),
+            agent: "a".parse().unwrap(),
+            kind: InboundKind::Task,
+        };
+        bus.publish(&BusMessage { to, id: Some(id.into()), body: json!({}) }).await.unwrap();
     }
 
     #[tokio::test]

@@ -8,22 +8,22 @@ use std::hash::Hash;
 use tokio::sync::broadcast;
 
 /// Sends to listeners without storage; a listener that is more than `behind` values late loses the oldest.
-pub(super) struct Topics<K, V> {
+pub(super) struct TopicListeners<K, V> {
     behind: usize,
     senders: Mutex<HashMap<K, broadcast::Sender<V>>>,
 }
 
-impl<K: Clone + Eq + Hash, V: Clone + Send + 'static> Topics<K, V> {
+impl<K: Clone + Eq + Hash, V: Clone + Send + 'static> TopicListeners<K, V> {
     pub(super) fn new(behind: usize) -> Self {
         Self { behind, senders: Mutex::new(HashMap::new()) }
     }
 
-    pub(super) fn tell(&self, topic: &K, said: V) {
-        let _ = self.send(topic, || Ok::<_, Infallible>(said));
+    pub(super) fn publish(&self, topic: &K, said: V) {
+        let _ = self.publish_with(topic, || Ok::<_, Infallible>(said));
     }
 
     /// Sends a value that is made only if the topic has listeners.
-    pub(super) fn send<E>(&self, topic: &K, make: impl FnOnce() -> Result<V, E>) -> Result<(), E> {
+    pub(super) fn publish_with<E>(&self, topic: &K, make: impl FnOnce() -> Result<V, E>) -> Result<(), E> {
         let mut senders = self.senders.lock();
         if let Some(sender) = senders.get(topic)
             && (sender.receiver_count() == 0 || sender.send(make()?).is_err())

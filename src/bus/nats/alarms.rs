@@ -3,8 +3,8 @@
 //! A schedule is the only message of its timer's subject; at its time the server publishes its body on the subject of
 //! due timers, in the same stream, and removes it.
 
-use super::super::{Alarm, Alarms, BusError, Ringing, subject};
-use super::receive::{NatsSettle, settle};
+use super::super::{Alarm, Alarms, BusError, RingingAlarm, subject};
+use super::receive::{NatsAck, acknowledge};
 use super::{NatsBus, streams};
 use crate::domain::ids::Owner;
 use crate::domain::time::Millis;
@@ -41,25 +41,25 @@ struct Body {
 #[async_trait]
 impl Alarms for NatsBus {
     async fn set(&self, alarm: &Alarm) -> Result<(), BusError> {
-        self.connected().await?;
+        self.connected_line().await?;
         let Alarm { owner, timer, generation, at } = alarm;
         let mut headers = HeaderMap::new();
         headers.insert(NATS_SCHEDULE, format!("@at {}", at.rfc3339()));
-        headers.insert(NATS_SCHEDULE_TARGET, subject::due(self.prefix(), owner, timer));
+        headers.insert(NATS_SCHEDULE_TARGET, subject::ringing_alarm(self.prefix(), owner, timer));
         let body = serde_json::to_vec(&Body { generation: *generation, at: *at }).expect("numbers serialise");
-        self.publish_stored(subject::scheduled(self.prefix(), owner, timer), headers, body.into(), false).await
+        self.publish_stored(subject::future_alarm(self.prefix(), owner, timer), headers, body.into(), false).await
     }
 
     async fn clear(&self, owner: &Owner, timer: &TimerId) -> Result<(), BusError> {
-        let line = self.connected().await?;
+        let line = self.connected_line().await?;
         let name = streams::timers_name(self.prefix());
         let stream = line.context.get_stream_no_info(name).await.map_err(|error| self.unavailable(&error))?;
-        let purge = stream.purge().filter(subject::scheduled(self.prefix(), owner, timer));
+        let purge = stream.purge().filter(subject::future_alarm(self.prefix(), owner, timer));
         purge.await.map(|_| ()).map_err(|error| self.unavailable(&error))
     }
 
-    async fn ringing(&self) -> Result<BoxStream<'static, Ringing>, BusError> {
-        let line = self.line().await?;
+    async fn listen_ringing(&self) -> Result<BoxStream<'static, RingingAlarm>, BusError> {
+        let line = self.working_line().await?;
         let mut lost = line.fresh_link();
         let consumer = streams::ensure_timers(&line.context, &self.name, &self.options).await;
         let consumer = consumer.map_err(|error| self.unavailable(&error))?;
@@ -68,7 +68,7 @@ impl Alarms for NatsBus {
         let messages = messages.map_err(|error| self.unavailable(&error))?;
         let prefix = self.prefix().to_owned();
         let ringing = stream::unfold((messages, prefix), |(mut messages, prefix)| async {
-            let ringing = next(&mut messages, &prefix).await?;
+            let ringing = next_alarm(&mut messages, &prefix).await?;
             Some((ringing, (messages, prefix)))
         });
         // After a loss of the connection the server has forgotten the request.
@@ -76,7 +76,7 @@ impl Alarms for NatsBus {
     }
 }
 
-async fn next(messages: &mut pull::Stream, prefix: &str) -> Option<Ringing> {
+async fn next_alarm(messages: &mut pull::Stream, prefix: &str) -> Option<RingingAlarm> {
     loop {
         let message = match messages.next().await? {
             Ok(message) => message,
@@ -85,15 +85,15 @@ async fn next(messages: &mut pull::Stream, prefix: &str) -> Option<Ringing> {
                 return None;
             }
         };
-        if let Some(alarm) = alarm(prefix, &message) {
-            return Some(Ringing { alarm, settle: Arc::new(NatsSettle(message)) });
+        if let Some(alarm) = parse_alarm(prefix, &message) {
+            return Some(RingingAlarm { alarm, settle: Arc::new(NatsAck(message)) });
         }
         tracing::warn!("dropping an unreadable timer on `{}`", message.subject);
-        settle(&message, AckKind::Term).await;
+        acknowledge(&message, AckKind::Term).await;
     }
 }
 
-fn alarm(prefix: &str, message: &Message) -> Option<Alarm> {
+fn parse_alarm(prefix: &str, message: &Message) -> Option<Alarm> {
     let (owner, timer) = subject::parse_due(prefix, &message.subject)?;
     let Body { generation, at } = serde_json::from_slice(&message.payload).ok()?;
     Some(Alarm { owner, timer, generation, at })

@@ -1,6 +1,6 @@
 //! The meaning of a failed publish: whether the message may be stored, and whether a repetition can succeed.
 
-use super::super::{BusError, chain};
+use super::super::{BusError, error_chain};
 use super::TIMEOUT;
 use async_nats::jetstream::context::{PublishError, PublishErrorKind};
 use async_nats::jetstream::{self, ErrorCode};
@@ -12,7 +12,7 @@ const IN_FLIGHT: [ErrorCode; 2] =
     [ErrorCode::STREAM_WRONG_LAST_SEQUENCE_CONSTANT, ErrorCode::STREAM_DUPLICATE_MESSAGE_CONFLICT];
 
 /// Converts the error of a publish for the caller.
-pub(super) fn failed(bus: &str, error: &PublishError, subject: &str, is_job: bool) -> BusError {
+pub(super) fn publish_error(bus: &str, error: &PublishError, subject: &str, is_job: bool) -> BusError {
     let bus = bus.to_owned();
     let reason = match error.kind() {
         PublishErrorKind::MaxPayloadExceeded => {
@@ -28,26 +28,26 @@ pub(super) fn failed(bus: &str, error: &PublishError, subject: &str, is_job: boo
             TIMEOUT.as_secs()
         ),
         _ => {
-            if let Some(answer) = answer(error) {
-                return answered(bus, answer, is_job);
+            if let Some(answer) = server_answer(error) {
+                return answer_error(bus, answer, is_job);
             }
-            chain(error)
+            error_chain(error)
         }
     };
     BusError::Unavailable { bus, reason }
 }
 
-fn answer(error: &PublishError) -> Option<&jetstream::Error> {
+fn server_answer(error: &PublishError) -> Option<&jetstream::Error> {
     error.source().and_then(|source| source.downcast_ref())
 }
 
 pub(super) fn is_in_flight(error: &PublishError) -> bool {
-    answer(error).is_some_and(|answer| IN_FLIGHT.contains(&answer.error_code()))
+    server_answer(error).is_some_and(|answer| IN_FLIGHT.contains(&answer.error_code()))
 }
 
 /// Converts an answer of the server: with a 4xx code or from a full stream the message is not stored, except for
 /// passing errors.
-fn answered(bus: String, answer: &jetstream::Error, is_job: bool) -> BusError {
+fn answer_error(bus: String, answer: &jetstream::Error, is_job: bool) -> BusError {
     let (code, reason) = (answer.error_code(), answer.to_string());
     // The code alone also means that a disk is full or a server shuts down.
     let is_full = code == ErrorCode::STREAM_STORE_FAILED && reason.starts_with("maximum ");
@@ -84,7 +84,7 @@ mod tests {
         ] {
             let answer = json!({"code": code, "err_code": error_code, "description": text});
             let answer: jetstream::Error = serde_json::from_value(answer).unwrap();
-            let kinds = [false, true].map(|is_job| match answered("b".to_owned(), &answer, is_job) {
+            let kinds = [false, true].map(|is_job| match answer_error("b".to_owned(), &answer, is_job) {
                 BusError::Refused { .. } => "refused",
                 BusError::Full { .. } => "full",
                 BusError::TooLarge { .. } => "too large",

@@ -10,7 +10,7 @@ use futures::TryStreamExt;
 #[async_trait]
 impl QueueWatch for NatsBus {
     async fn backlog(&self) -> Result<Backlog, BusError> {
-        let line = self.line().await?;
+        let line = self.working_line().await?;
         let mut backlog = Backlog::default();
         for inbound in line.inbound().iter() {
             let filter = inbound.filter(self.prefix());
@@ -24,7 +24,7 @@ impl QueueWatch for NatsBus {
             }
             // An acknowledged message may still be stored.
             let first = self.ack_floor(inbound).await? + 1;
-            let oldest = self.stored(inbound, first, &filter).await?.map(|stored| stored.published);
+            let oldest = self.read_stored(inbound, first, &filter).await?.map(|stored| stored.published);
             backlog.oldest = backlog.oldest.into_iter().chain(oldest).min();
         }
         if backlog.messages() == 0 {
@@ -33,14 +33,14 @@ impl QueueWatch for NatsBus {
         Ok(backlog)
     }
 
-    async fn waiting(&self, owner: &Owner, limit: usize) -> Result<Vec<WaitingMessage>, BusError> {
-        let line = self.line().await?;
+    async fn waiting_messages(&self, owner: &Owner, limit: usize) -> Result<Vec<WaitingMessage>, BusError> {
+        let line = self.working_line().await?;
         let mut all = Vec::new();
         for inbound in line.inbound().iter() {
             let filter = subject::all_inbound_of(self.prefix(), inbound.part, owner);
             let mut next = self.ack_floor(inbound).await? + 1;
             while all.len() < limit
-                && let Some(stored) = self.stored(inbound, next, &filter).await?
+                && let Some(stored) = self.read_stored(inbound, next, &filter).await?
             {
                 next = stored.sequence + 1;
                 if let Ok((_, agent, kind)) = subject::parse_inbound(self.prefix(), stored.subject()) {
@@ -56,13 +56,13 @@ impl QueueWatch for NatsBus {
     async fn wrong_settings(&self) -> Result<Vec<BackendSetting>, BusError> {
         let mut all = self.stream_settings().await?;
         let inbound = streams::inbound_name(self.prefix(), None);
-        if let Ok(found) = self.line().await?.context.get_stream(inbound).await {
+        if let Ok(found) = self.working_line().await?.context.get_stream(inbound).await {
             all.extend(self.owner_setting(&found.cached_info().config));
         }
         Ok(all.into_iter().filter(|setting| setting.problem.is_some()).collect())
     }
 
-    async fn mend(&self) {
+    async fn repair_settings(&self) {
         let line = self.last_line();
         match streams::ensure(&line.context, &self.name, &self.options).await {
             Ok(inbound) => line.set_inbound(inbound),

@@ -5,12 +5,12 @@
 //! They are read over the JSON API, which doesn't parse headers, put aside with the other unreadable messages, and
 //! deleted when those are handled.
 
-use super::super::{BusError, Settle, Unreadable, subject};
-use super::partitions::Inbound;
+use super::super::{Acknowledge, BusError, UndecodedMessage, subject};
+use super::partitions::InboundStream;
 use super::receive::producer_id;
-use super::{ASIDE, NatsBus};
+use super::{MOST_UNDELIVERABLE, NatsBus};
 use crate::domain::time::Millis;
-use crate::domain::visible::quoted;
+use crate::domain::visible::quote_foreign;
 use async_nats::HeaderMap;
 use async_nats::header::{HeaderName, HeaderValue};
 use async_nats::jetstream::response::Response;
@@ -40,8 +40,8 @@ const LOSSES: u64 = 2;
 
 /// State of the search for broken messages.
 #[derive(Default)]
-pub(super) struct Watch {
-    last: Mutex<Look>,
+pub(super) struct BrokenSearch {
+    last: Mutex<SearchState>,
     /// Earliest time of the next search, after a stream didn't answer.
     rests_until: Mutex<Option<Instant>>,
     /// Sequences that were read and are readable or handled, by the name of their stream.
@@ -50,7 +50,7 @@ pub(super) struct Watch {
 
 /// Result of the last search.
 #[derive(Default, Clone, Copy)]
-struct Look {
+struct SearchState {
     /// Losses of the connection up to it.
     losses: u64,
     /// Whether it ended before its end was reached.
@@ -58,7 +58,7 @@ struct Look {
 }
 
 /// A message as the stream stores it.
-pub(super) struct Stored {
+pub(super) struct StoredMessage {
     pub(super) sequence: u64,
     subject: String,
     /// The headers, or what is wrong with them.
@@ -68,34 +68,35 @@ pub(super) struct Stored {
 }
 
 #[derive(Deserialize)]
-struct Got {
+struct GetMessageReply {
     message: RawMessage,
 }
 
 impl NatsBus {
     /// Returns the first message from `sequence` on whose subject matches `filter`, from the stream's leader (a direct
     /// read may be behind); `None` if there is none.
-    pub(super) async fn stored(
+    pub(super) async fn read_stored(
         &self,
-        inbound: &Inbound,
+        inbound: &InboundStream,
         sequence: u64,
         filter: &str,
-    ) -> Result<Option<Stored>, BusError> {
-        let line = self.line().await?;
+    ) -> Result<Option<StoredMessage>, BusError> {
+        let line = self.working_line().await?;
         let api = format!("STREAM.MSG.GET.{}", inbound.name());
         let asked = serde_json::json!({"seq": sequence, "next_by_subj": filter});
-        let got: Response<Got> = line.context.request(api, &asked).await.map_err(|error| self.unavailable(&error))?;
+        let got: Response<GetMessageReply> =
+            line.context.request(api, &asked).await.map_err(|error| self.unavailable(&error))?;
         match got {
-            Response::Ok(Got { message }) => Ok(Some(Stored::from(message))),
+            Response::Ok(GetMessageReply { message }) => Ok(Some(StoredMessage::from(message))),
             Response::Err { error } if error.error_code() == ErrorCode::NO_MESSAGE_FOUND => Ok(None),
             Response::Err { error } => Err(self.unavailable(&error)),
         }
     }
 
     /// Searches for broken messages after repeated losses of the connection; returns whether some were put aside.
-    pub(super) async fn look_for_broken(&self) -> bool {
+    pub(super) async fn search_broken(&self) -> bool {
         // The line may be a new one, whose streams are searched.
-        let Ok(line) = self.line().await else { return false };
+        let Ok(line) = self.working_line().await else { return false };
         let losses = *line.link.borrow();
         let last = *self.broken.last.lock();
         let rests = self.broken.rests_until.lock().is_some_and(|until| until > Instant::now());
@@ -103,17 +104,17 @@ impl NatsBus {
             return false;
         }
         let (found, cut_short) = self.read_pending(&line.inbound()).await;
-        *self.broken.last.lock() = Look { losses, cut_short };
+        *self.broken.last.lock() = SearchState { losses, cut_short };
         found
     }
 
     /// Makes the next search due, because a message may stop the driver.
-    pub(super) fn suspect(&self) {
-        *self.broken.last.lock() = Look { losses: 0, cut_short: true };
+    pub(super) fn force_search(&self) {
+        *self.broken.last.lock() = SearchState { losses: 0, cut_short: true };
     }
 
     /// Searches each stream; returns whether some messages were put aside, and whether there may be more.
-    async fn read_pending(&self, all: &[Inbound]) -> (bool, bool) {
+    async fn read_pending(&self, all: &[InboundStream]) -> (bool, bool) {
         let (mut found, mut cut_short) = (false, false);
         for inbound in all {
             // A silent stream must not delay the others.
@@ -133,34 +134,34 @@ impl NatsBus {
 
     /// Reads what is not acknowledged, and further as long as broken messages follow; returns whether some were put
     /// aside, and whether there may be more.
-    async fn read_pending_of(&self, inbound: &Inbound) -> Result<(bool, bool), BusError> {
+    async fn read_pending_of(&self, inbound: &InboundStream) -> Result<(bool, bool), BusError> {
         let info = inbound.consumer.get_info().await.map_err(|error| self.unavailable(&error))?;
         let delivered = info.delivered.stream_sequence;
         let (mut next, mut ahead, mut found) = (info.ack_floor.stream_sequence + 1, AHEAD, false);
         let name = inbound.name();
-        self.seen(name, |seen| {
+        self.with_seen(name, |seen| {
             // The sequences of a recreated stream begin again.
             let is_older = seen.last().is_some_and(|last| *last > info.delivered.stream_sequence + LOOKS as u64);
             *seen = if is_older { BTreeSet::new() } else { seen.split_off(&next) };
         });
         for _ in 0..LOOKS {
-            while self.seen(name, |seen| seen.contains(&next)) {
+            while self.with_seen(name, |seen| seen.contains(&next)) {
                 next += 1;
             }
-            let Some(stored) = self.stored(inbound, next, ">").await? else { return Ok((found, false)) };
+            let Some(stored) = self.read_stored(inbound, next, ">").await? else { return Ok((found, false)) };
             let sequence = stored.sequence;
             next = sequence + 1;
             if sequence > delivered {
                 ahead -= 1;
             }
-            let is_new = self.seen(name, |seen| seen.insert(sequence));
+            let is_new = self.with_seen(name, |seen| seen.insert(sequence));
             if let (true, Err(reason)) = (is_new, &stored.headers) {
                 tracing::warn!(
                     subject = %stored.subject, sequence, reason,
                     "NATS at `{}`: a message breaks the connection of whoever is given it, it is taken out", self.name
                 );
-                if !self.put_aside(self.unreadable(inbound, stored)) {
-                    self.seen(name, |seen| seen.remove(&sequence));
+                if !self.put_aside(self.to_unreadable(inbound, stored)) {
+                    self.with_seen(name, |seen| seen.remove(&sequence));
                     return Ok((found, true));
                 }
                 (ahead, found) = (AHEAD, true);
@@ -172,30 +173,30 @@ impl NatsBus {
         Ok((found, true))
     }
 
-    fn seen<T>(&self, stream: &str, look: impl FnOnce(&mut BTreeSet<u64>) -> T) -> T {
+    fn with_seen<T>(&self, stream: &str, look: impl FnOnce(&mut BTreeSet<u64>) -> T) -> T {
         look(self.broken.seen.lock().entry(stream.to_owned()).or_default())
     }
 
-    fn unreadable(&self, inbound: &Inbound, stored: Stored) -> Unreadable {
-        let Stored { sequence, subject, headers, body, published } = stored;
-        let settle = Removal { stream: inbound.stream.clone(), sequence, seen: Arc::clone(&self.broken.seen) };
-        Unreadable {
+    fn to_unreadable(&self, inbound: &InboundStream, stored: StoredMessage) -> UndecodedMessage {
+        let StoredMessage { sequence, subject, headers, body, published } = stored;
+        let settle = DeletionAck { stream: inbound.stream.clone(), sequence, seen: Arc::clone(&self.broken.seen) };
+        UndecodedMessage {
             owner: subject::owner_of(self.prefix(), &subject),
             subject,
             reason: headers.err().unwrap_or_default(),
             has_unknown_kind: false,
             id: None,
             body: body.into(),
-            sequence: inbound.place(sequence),
+            sequence: inbound.message_place(sequence),
             published,
             settle: Arc::new(settle),
         }
     }
 
     /// Puts a message aside; returns whether there was room for it.
-    pub(super) fn put_aside(&self, unreadable: Unreadable) -> bool {
-        let mut aside = self.aside.lock();
-        let has_room = aside.len() < ASIDE;
+    pub(super) fn put_aside(&self, unreadable: UndecodedMessage) -> bool {
+        let mut aside = self.undeliverable.lock();
+        let has_room = aside.len() < MOST_UNDELIVERABLE;
         if has_room {
             self.options.metrics.messages_unreadable.inc();
             aside.push(unreadable);
@@ -204,11 +205,11 @@ impl NatsBus {
     }
 }
 
-impl From<RawMessage> for Stored {
+impl From<RawMessage> for StoredMessage {
     fn from(message: RawMessage) -> Self {
         let headers = match message.headers.as_ref().map(|text| STANDARD.decode(text)) {
             None => Ok(HeaderMap::new()),
-            Some(Ok(bytes)) => parse(&bytes),
+            Some(Ok(bytes)) => parse_headers(&bytes),
             Some(Err(error)) => Err(format!("its headers can't be read: {error}")),
         };
         let published = u64::try_from(message.time.unix_timestamp_nanos() / 1_000_000).unwrap_or_default();
@@ -222,7 +223,7 @@ impl From<RawMessage> for Stored {
     }
 }
 
-impl Stored {
+impl StoredMessage {
     /// Returns the subject that the message was published to.
     pub(super) fn subject(&self) -> &str {
         &self.subject
@@ -235,20 +236,20 @@ impl Stored {
 }
 
 /// Parses headers as async-nats 0.51 does (`Connection::try_read_op`); the server removes a status after the version.
-fn parse(bytes: &[u8]) -> Result<HeaderMap, String> {
+fn parse_headers(bytes: &[u8]) -> Result<HeaderMap, String> {
     const VERSION: &str = "NATS/1.0";
     let text = std::str::from_utf8(bytes).map_err(|_| "its headers are not UTF-8".to_owned())?;
     let mut lines = text.lines().peekable();
     let version = lines.next().unwrap_or_default();
     if version.trim_end() != VERSION {
-        return Err(format!("its headers begin with `{}`, expected `{VERSION}`", quoted(version)));
+        return Err(format!("its headers begin with `{}`, expected `{VERSION}`", quote_foreign(version)));
     }
     let mut headers = HeaderMap::new();
     while let Some(line) = lines.next() {
         if line.is_empty() {
             continue;
         }
-        let illegal = || format!("`{}` is no header, expected `Name: value`", quoted(line));
+        let illegal = || format!("`{}` is no header, expected `Name: value`", quote_foreign(line));
         let (name, value) = line.split_once(':').ok_or_else(illegal)?;
         let name = HeaderName::from_str(name).map_err(|_| illegal())?;
         let mut value = value.trim_start().to_owned();
@@ -262,14 +263,14 @@ fn parse(bytes: &[u8]) -> Result<HeaderMap, String> {
 }
 
 /// Deletes a message from the stream: it can't be acknowledged, since no client could receive it.
-struct Removal {
+struct DeletionAck {
     stream: Stream,
     sequence: u64,
     seen: Arc<Mutex<BTreeMap<String, BTreeSet<u64>>>>,
 }
 
 #[async_trait]
-impl Settle for Removal {
+impl Acknowledge for DeletionAck {
     async fn ack(&self) {
         let Err(error) = self.stream.delete_message(self.sequence).await else { return };
         // Another worker was faster.
@@ -311,12 +312,12 @@ mod tests {
             ("NATS/1.0\r\nno colon\r\n\r\n", Err("`no colon` is no header, expected `Name: value`")),
             ("NATS/1.0\r\na b: x\r\n\r\n", Err("`a b: x` is no header, expected `Name: value`")),
         ] {
-            match (parse(text.as_bytes()), expected) {
+            match (parse_headers(text.as_bytes()), expected) {
                 (Ok(headers), Ok(id)) => assert_eq!(producer_id(&headers).as_deref(), id, "{text:?}"),
                 (Err(reason), Err(expected)) => assert!(reason.starts_with(expected), "{text:?}: {reason}"),
                 (got, _) => panic!("{text:?}: {got:?}"),
             }
         }
-        assert_eq!(parse(b"NATS/1.0\r\na: \xff\r\n\r\n").unwrap_err(), "its headers are not UTF-8");
+        assert_eq!(parse_headers(b"NATS/1.0\r\na: \xff\r\n\r\n").unwrap_err(), "its headers are not UTF-8");
     }
 }

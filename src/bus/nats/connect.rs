@@ -1,9 +1,9 @@
 //! The connection: made with retries, its changes logged.
 
-use super::super::chain;
+use super::super::error_chain;
 use super::{BusOpenError, NatsOptions, PING_EVERY, TIMEOUT};
 use crate::bus::rights::Rights;
-use crate::config::away::advice;
+use crate::config::away::connection_advice;
 use crate::process::retry::{AttemptFailure, retry};
 use async_nats::rustls;
 use async_nats::{Client, ConnectError, ConnectErrorKind, Event, ServerAddr};
@@ -47,12 +47,12 @@ pub(super) async fn connect(
 
 /// Adds to the reason of a failure what an operator can do about it.
 fn with_advice(failure: AttemptFailure<String>, name: &str) -> AttemptFailure<String> {
-    failure.map(|reason| format!("{reason}; {}", advice(&reason, "bus.url", name)))
+    failure.map(|reason| format!("{reason}; {}", connection_advice(&reason, "bus.url", name)))
 }
 
 /// Converts an error: what is wrong, which setting is to blame, and whether a retry can help.
 fn failure(error: &ConnectError, options: &NatsOptions) -> AttemptFailure<String> {
-    let reason = chain(error);
+    let reason = error_chain(error);
     if let Some(tls) = tls_error(error) {
         return AttemptFailure::Permanent(match tls {
             rustls::Error::InvalidCertificate(_) => {
@@ -110,7 +110,7 @@ fn log_events(
             Event::ServerError(error) => {
                 let said = error.to_string();
                 tracing::warn!("NATS at `{name}`: {said}");
-                rights.hear(&said);
+                rights.record_error(&said);
             }
             Event::ClientError(error) if !complained.swap(true, Ordering::Relaxed) => {
                 tracing::warn!("NATS at `{name}`: {error}");

@@ -15,14 +15,14 @@ pub(super) enum Consequence {
     /// The configuration has another value: a start sets it.
     Configured,
     /// An operator changed it: a start sets it back, and says what may have been lost.
-    Mended(&'static str),
+    Repaired(&'static str),
     /// It can't be changed in place, or only an operator knows why it was set: nothing starts.
     Fatal(&'static str),
     /// It can't be changed in place and loses nothing: it is only reported.
-    Told(&'static str),
+    Reported(&'static str),
 }
 
-use Consequence::{Configured, Fatal, Mended, Told};
+use Consequence::{Configured, Fatal, Repaired, Reported};
 
 /// A setting whose value differs from the expected one.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -41,17 +41,17 @@ const STREAM: [(&str, Consequence); 28] = [
     ("discard", Configured),
     ("num_replicas", Configured),
     ("max_bytes", Configured),
-    ("max_age", Mended("it deletes messages by their age")),
+    ("max_age", Repaired("it deletes messages by their age")),
     ("duplicate_window", Configured),
-    ("max_msgs", Mended("it drops or refuses messages by their number")),
-    ("max_msgs_per_subject", Mended("it drops or refuses messages of an agent that has others waiting")),
-    ("max_msg_size", Mended("it refuses longer messages")),
-    ("discard_new_per_subject", Mended("it refuses messages of an agent that has others waiting")),
-    ("no_ack", Mended("it acknowledges nothing, so that no publisher knows what is stored")),
-    ("allow_rollup_hdrs", Mended("a publisher can delete messages of others with `Nats-Rollup`")),
-    ("subject_transform", Mended("it stores messages under subjects that nobody reads")),
-    ("consumer_limits", Mended("it limits the consumers of workers")),
-    ("subject_delete_marker_ttl", Mended("it puts markers among the messages")),
+    ("max_msgs", Repaired("it drops or refuses messages by their number")),
+    ("max_msgs_per_subject", Repaired("it drops or refuses messages of an agent that has others waiting")),
+    ("max_msg_size", Repaired("it refuses longer messages")),
+    ("discard_new_per_subject", Repaired("it refuses messages of an agent that has others waiting")),
+    ("no_ack", Repaired("it acknowledges nothing, so that no publisher knows what is stored")),
+    ("allow_rollup_hdrs", Repaired("a publisher can delete messages of others with `Nats-Rollup`")),
+    ("subject_transform", Repaired("it stores messages under subjects that nobody reads")),
+    ("consumer_limits", Repaired("it limits the consumers of workers")),
+    ("subject_delete_marker_ttl", Repaired("it puts markers among the messages")),
     ("retention", Fatal("it keeps or drops messages by another rule")),
     ("storage", Fatal("it keeps messages elsewhere")),
     ("sealed", Fatal("it takes no messages")),
@@ -63,29 +63,29 @@ const STREAM: [(&str, Consequence); 28] = [
     ("allow_msg_counter", Fatal("it takes nothing but counters")),
     ("allow_msg_ttl", Fatal("a message TTL deletes accepted work")),
     ("allow_msg_schedules", Fatal("schedules reach other owners' subjects")),
-    ("template_owner", Told("it belongs to a template of streams")),
-    ("max_consumers", Told("it limits how many can watch, or take jobs, at the same time")),
+    ("template_owner", Reported("it belongs to a template of streams")),
+    ("max_consumers", Reported("it limits how many can watch, or take jobs, at the same time")),
 ];
 
 /// Settings of a shared consumer. Others are the operator's choice: description, sampling, metadata.
 const CONSUMER: [(&str, Consequence); 25] = [
     ("ack_wait", Configured),
-    ("max_deliver", Mended("it gives up messages after some deliveries, and they stay where nobody gets them")),
-    ("filter_subject", Mended("messages on other subjects are delivered to nobody")),
-    ("filter_subjects", Mended("messages on other subjects are delivered to nobody")),
-    ("max_ack_pending", Mended("it limits the turns of the whole fleet")),
-    ("headers_only", Mended("it delivers messages without their bodies")),
-    ("max_batch", Mended("it refuses what workers ask for")),
-    ("max_bytes", Mended("it refuses what workers ask for")),
-    ("max_expires", Mended("it refuses what workers ask for")),
-    ("inactive_threshold", Mended("it is deleted while no worker runs")),
-    ("num_replicas", Mended("its acknowledgements have other copies than its messages")),
-    ("backoff", Mended("it delivers again before a turn can be over")),
-    ("pause_until", Mended("it delivers nothing")),
-    ("priority_groups", Mended("it delivers to some workers only")),
-    ("priority_policy", Mended("it delivers to some workers only")),
-    ("priority_timeout", Mended("it delivers to some workers only")),
-    ("rate_limit_bps", Mended("it delivers more slowly than workers take")),
+    ("max_deliver", Repaired("it gives up messages after some deliveries, and they stay where nobody gets them")),
+    ("filter_subject", Repaired("messages on other subjects are delivered to nobody")),
+    ("filter_subjects", Repaired("messages on other subjects are delivered to nobody")),
+    ("max_ack_pending", Repaired("it limits the turns of the whole fleet")),
+    ("headers_only", Repaired("it delivers messages without their bodies")),
+    ("max_batch", Repaired("it refuses what workers ask for")),
+    ("max_bytes", Repaired("it refuses what workers ask for")),
+    ("max_expires", Repaired("it refuses what workers ask for")),
+    ("inactive_threshold", Repaired("it is deleted while no worker runs")),
+    ("num_replicas", Repaired("its acknowledgements have other copies than its messages")),
+    ("backoff", Repaired("it delivers again before a turn can be over")),
+    ("pause_until", Repaired("it delivers nothing")),
+    ("priority_groups", Repaired("it delivers to some workers only")),
+    ("priority_policy", Repaired("it delivers to some workers only")),
+    ("priority_timeout", Repaired("it delivers to some workers only")),
+    ("rate_limit_bps", Repaired("it delivers more slowly than workers take")),
     ("durable_name", Fatal("it is not durable")),
     ("deliver_subject", Fatal("it pushes messages to whoever listens")),
     ("deliver_policy", Fatal("it passes over messages")),
@@ -93,12 +93,12 @@ const CONSUMER: [(&str, Consequence); 25] = [
     ("opt_start_time", Fatal("it passes over messages")),
     ("ack_policy", Fatal("messages count as done before they are")),
     ("replay_policy", Fatal("it delivers at the pace of the publishers")),
-    ("max_waiting", Told("it limits how many workers can wait for messages")),
+    ("max_waiting", Reported("it limits how many workers can wait for messages")),
 ];
 
 /// Returns how a stream differs from the expected one. `prefix` is the first token of the venue's subjects.
-pub(super) fn of_stream(prefix: &str, found: &stream::Config, expected: &stream::Config) -> Vec<Difference> {
-    let subjects = subject::beside(prefix, &expected.subjects, &found.subjects);
+pub(super) fn compare_streams(prefix: &str, found: &stream::Config, expected: &stream::Config) -> Vec<Difference> {
+    let subjects = subject::merge_subjects(prefix, &expected.subjects, &found.subjects);
     let expected = stream::Config { subjects, ..expected.clone() };
     let is_queue = expected.retention == stream::RetentionPolicy::WorkQueue;
     let ages = expected.max_age > Duration::ZERO;
@@ -108,7 +108,7 @@ pub(super) fn of_stream(prefix: &str, found: &stream::Config, expected: &stream:
             // Only an age that the configuration doesn't have loses messages.
             "max_age" if ages => Configured,
             // For streams that only the venue publishes to; and a stream of an earlier version has no schedules yet.
-            "allow_msg_ttl" if !is_queue => Told("it lets messages say when they expire"),
+            "allow_msg_ttl" if !is_queue => Reported("it lets messages say when they expire"),
             "allow_msg_schedules" if expected.allow_message_schedules => Configured,
             _ => difference.consequence,
         };
@@ -117,22 +117,25 @@ pub(super) fn of_stream(prefix: &str, found: &stream::Config, expected: &stream:
 }
 
 /// Returns how a shared consumer differs from the expected one.
-pub(super) fn of_consumer(found: &consumer::Config, expected: &consumer::Config) -> Vec<Difference> {
+pub(super) fn compare_consumers(found: &consumer::Config, expected: &consumer::Config) -> Vec<Difference> {
     compare(&CONSUMER, found, expected)
 }
 
 /// Returns the settings to write: those that can be set back are as expected, all others as found.
-pub(super) fn mended<T: Serialize + DeserializeOwned>(found: &T, all: &[Difference]) -> Result<T, decode::Wrong> {
+pub(super) fn repaired_settings<T: Serialize + DeserializeOwned>(
+    found: &T,
+    all: &[Difference],
+) -> Result<T, decode::DataError> {
     let mut settings = object(found);
-    for difference in all.iter().filter(|difference| difference.is_mended()) {
+    for difference in all.iter().filter(|difference| difference.is_repaired()) {
         settings.insert(difference.setting.to_owned(), difference.expected.clone());
     }
     settings.retain(|_, value| !value.is_null());
-    decode::typed(Value::Object(settings))
+    decode::into_type(Value::Object(settings))
 }
 
 /// Returns the differences that stop a start, in words; `None` if there are none.
-pub(super) fn fatal(all: &[Difference]) -> Option<String> {
+pub(super) fn describe_fatal(all: &[Difference]) -> Option<String> {
     let fatal: Vec<_> = all.iter().filter(|one| matches!(one.consequence, Fatal(_))).map(ToString::to_string).collect();
     (!fatal.is_empty()).then(|| fatal.join("; "))
 }
@@ -142,7 +145,7 @@ fn compare<T: Serialize>(rules: &[(&'static str, Consequence)], found: &T, expec
     let differs = |(setting, consequence): &(&'static str, Consequence)| {
         let value = |settings: &Map<String, Value>| settings.get(*setting).cloned().unwrap_or_default();
         let (found, expected) = (value(&found), value(&expected));
-        let differs = normal(setting, &found) != normal(setting, &expected);
+        let differs = without_default(setting, &found) != without_default(setting, &expected);
         differs.then_some(Difference { setting, found, expected, consequence: *consequence })
     };
     rules.iter().filter_map(differs).collect()
@@ -156,7 +159,7 @@ fn object<T: Serialize>(settings: &T) -> Map<String, Value> {
 }
 
 /// Returns a value without its default, which a server may leave out or state.
-fn normal(setting: &str, value: &Value) -> Value {
+fn without_default(setting: &str, value: &Value) -> Value {
     let is_default = match value {
         Value::Null | Value::Bool(false) => true,
         Value::Number(number) => number.as_i64() == Some(0),
@@ -172,8 +175,8 @@ fn normal(setting: &str, value: &Value) -> Value {
 
 impl Difference {
     /// Whether a start sets the setting back.
-    pub(super) const fn is_mended(&self) -> bool {
-        matches!(self.consequence, Configured | Mended(_))
+    pub(super) const fn is_repaired(&self) -> bool {
+        matches!(self.consequence, Configured | Repaired(_))
     }
 }
 
@@ -183,7 +186,7 @@ impl fmt::Display for Difference {
         write!(f, "`{}` is {found}, expected {expected}", self.setting)?;
         match self.consequence {
             Configured => Ok(()),
-            Mended(why) | Fatal(why) | Told(why) => write!(f, ": {why}"),
+            Repaired(why) | Fatal(why) | Reported(why) => write!(f, ": {why}"),
         }
     }
 }
@@ -208,7 +211,7 @@ fn value_text(setting: &str, value: &Value) -> String {
         Some(nanos) if TIMES.contains(&setting) && nanos > 0 => {
             humantime::format_duration(Duration::from_nanos(nanos)).to_string()
         }
-        _ if *value == Value::Null || normal(setting, value) == Value::Null => "not set".to_owned(),
+        _ if *value == Value::Null || without_default(setting, value) == Value::Null => "not set".to_owned(),
         _ => value.to_string().chars().take(SHOWN).collect(),
     }
 }
@@ -231,9 +234,9 @@ mod tests {
     #[test]
     fn what_is_as_by_default_differs_from_nothing() {
         let found = Config { max_messages: 0, sources: Some(Vec::new()), ..expected() };
-        assert_eq!(of_stream("p", &found, &expected()), []);
+        assert_eq!(compare_streams("p", &found, &expected()), []);
         let free = Config { description: Some("ours".to_owned()), allow_direct: true, ..expected() };
-        assert_eq!(of_stream("p", &free, &expected()), []);
+        assert_eq!(compare_streams("p", &free, &expected()), []);
     }
 
     #[test]
@@ -245,20 +248,20 @@ mod tests {
             description: Some("ours".to_owned()),
             ..expected()
         };
-        let all = of_stream("p", &found, &expected());
-        assert!(fatal(&all).is_none() && all.iter().all(Difference::is_mended), "{all:?}");
+        let all = compare_streams("p", &found, &expected());
+        assert!(describe_fatal(&all).is_none() && all.iter().all(Difference::is_repaired), "{all:?}");
         let said: Vec<_> = all.iter().map(ToString::to_string).collect();
         assert!(said.contains(&"`max_bytes` is 8, expected 9".to_owned()), "{said:?}");
         assert!(said[1].starts_with("`max_age` is 1m 30s, expected not set: it deletes"), "{said:?}");
-        let mended = mended(&found, &all).unwrap();
+        let mended = repaired_settings(&found, &all).unwrap();
         assert_eq!(mended.description.as_deref(), Some("ours"));
-        assert_eq!(of_stream("p", &mended, &expected()), []);
+        assert_eq!(compare_streams("p", &mended, &expected()), []);
     }
 
     #[test]
     fn what_cannot_be_mended_stops_a_start() {
         let found = Config { retention: RetentionPolicy::Limits, deny_purge: true, ..expected() };
-        let said = fatal(&of_stream("p", &found, &expected())).unwrap();
+        let said = describe_fatal(&compare_streams("p", &found, &expected())).unwrap();
         assert!(said.contains("`retention` is \"limits\", expected \"workqueue\": it keeps"), "{said}");
         assert!(said.contains("; `deny_purge` is true, expected not set: "), "{said}");
     }

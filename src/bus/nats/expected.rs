@@ -1,7 +1,7 @@
 //! The expected settings of each stream and shared consumer.
 
 use super::super::subject;
-use super::partitions::spread_over;
+use super::partitions::partition_streams;
 use super::streams::{
     CONSUMER, TIMER_CONSUMER, epoch_name, inbound_name, jobs_name, journal_name, live_name, outbound_name,
     protection_name, timers_name,
@@ -43,7 +43,7 @@ const JOURNAL_BYTES: u64 = 256 << 20;
 
 /// Returns every stream that a start creates, with the consumer that workers share.
 pub(super) fn all_streams(options: &NatsOptions) -> Vec<(Config, Option<pull::Config>)> {
-    let spread = (0..spread_over(options.partitions)).map(Some);
+    let spread = (0..partition_streams(options.partitions)).map(Some);
     let inbound = std::iter::once(None).chain(spread);
     let mut all: Vec<_> = inbound.map(|part| (inbound_of(options, part), Some(consumer(options)))).collect();
     all.push((timers(options), Some(timer_consumer(options))));
@@ -55,7 +55,7 @@ pub(super) fn inbound_of(options: &NatsOptions, part: Option<usize>) -> Config {
     let prefix = &options.prefix;
     Config {
         name: inbound_name(prefix, part),
-        subjects: subject::inbound(prefix, part),
+        subjects: subject::inbound_patterns(prefix, part),
         retention: RetentionPolicy::WorkQueue,
         // Accepted work must never be dropped to make room: new work is refused.
         discard: DiscardPolicy::New,

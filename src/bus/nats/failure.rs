@@ -25,7 +25,7 @@ pub enum BusOpenError {
     #[error(
         "NATS at `{bus}` belongs to another store: its stream `{stream}` was made for {owner}, and this process works on {own}; set the `store.url` and `store.prefix` of that store, or another `bus.prefix` or `bus.url`; if that store is gone for good, start one process with `venue.adopt = true`"
     )]
-    Stranger {
+    ForeignStore {
         /// Address of the queue, without credentials.
         bus: String,
         /// Name of the stream whose metadata name the store.

@@ -1,8 +1,8 @@
 //! Reads for operators: messages in transit, stuck messages, settings of the server.
 
-use super::super::{BusError, chain, subject};
-use super::partitions::Inbound;
-use super::{NatsBus, is_due, monitor, streams};
+use super::super::{BusError, error_chain, subject};
+use super::partitions::InboundStream;
+use super::{NatsBus, claim_due, monitor, streams};
 use crate::domain::limits::SUBMISSION_BYTES;
 use crate::store::BackendSetting;
 use async_nats::jetstream::stream::Info;
@@ -20,14 +20,14 @@ const LEAST_PAYLOAD: usize = SUBMISSION_BYTES + 100_000;
 impl NatsBus {
     /// Implements [`super::Bus::in_transit`]: reads every stored message above the acknowledged ones. Messages without
     /// an id aren't listed.
-    pub(super) async fn unacknowledged(&self) -> Result<Vec<String>, BusError> {
-        let line = self.line().await?;
+    pub(super) async fn list_unacknowledged(&self) -> Result<Vec<String>, BusError> {
+        let line = self.working_line().await?;
         let mut ids = Vec::new();
         let mut left = MAX_LISTED;
         for inbound in line.inbound().iter() {
             let mut next = self.ack_floor(inbound).await? + 1;
             let filter = inbound.filter(self.prefix());
-            while let Some(message) = self.stored(inbound, next, &filter).await? {
+            while let Some(message) = self.read_stored(inbound, next, &filter).await? {
                 if left == 0 {
                     let bus = &self.name;
                     tracing::warn!(
@@ -43,15 +43,15 @@ impl NatsBus {
         Ok(ids)
     }
 
-    pub(super) async fn ack_floor(&self, inbound: &Inbound) -> Result<u64, BusError> {
+    pub(super) async fn ack_floor(&self, inbound: &InboundStream) -> Result<u64, BusError> {
         let info = inbound.consumer.get_info().await.map_err(|error| self.unavailable(&error))?;
         Ok(info.ack_floor.stream_sequence)
     }
 
     /// Removes messages that are acknowledged and still stored, and returns how many. A killed server can leave such
     /// messages, which count against the stream's size limit.
-    pub async fn janitor(&self) -> Result<u64, BusError> {
-        let line = self.line().await?;
+    pub async fn remove_stuck(&self) -> Result<u64, BusError> {
+        let line = self.working_line().await?;
         let mut purged = 0;
         for inbound in line.inbound().iter() {
             let floor = self.ack_floor(inbound).await?;
@@ -67,10 +67,10 @@ impl NatsBus {
 
     /// Runs [`NatsBus::janitor`] if it is due.
     pub(super) async fn clean_when_due(&self) {
-        if !is_due(&self.janitor_due, JANITOR_EVERY) {
+        if !claim_due(&self.janitor_due, JANITOR_EVERY) {
             return;
         }
-        match self.janitor().await {
+        match self.remove_stuck().await {
             Ok(0) => {}
             Ok(n) => {
                 tracing::info!("NATS at `{}`: removed {n} acknowledged messages that were still stored", self.name);
@@ -90,7 +90,7 @@ impl NatsBus {
                 } else {
                     "it can't be asked, and jobs for external workers wait: most of the servers that have it must be up"
                 };
-                return BackendSetting { name, value: chain(&error), problem: Some(problem.to_owned()) };
+                return BackendSetting { name, value: error_chain(&error), problem: Some(problem.to_owned()) };
             }
         };
         let info = stream.cached_info();
@@ -111,7 +111,7 @@ impl NatsBus {
 
     /// Implements [`super::Bus::settings`] by the server's answers.
     pub(super) async fn server_settings(&self) -> Result<Vec<BackendSetting>, BusError> {
-        let line = self.line().await?;
+        let line = self.working_line().await?;
         let server = line.client.server_info();
         let account = line.context.query_account().await.map_err(|error| self.unavailable(&error))?;
         let tested = line.client.is_server_compatible(2, 15, 0);
@@ -136,7 +136,7 @@ impl NatsBus {
             Err(error) => return Err(self.unavailable(&error)),
         };
         let replicas = inbound.as_ref().map_or(self.options.replicas, |found| found.cached_info().config.num_replicas);
-        all.push(monitor::sync(self.options.monitor.as_deref(), replicas, &server.server_id).await);
+        all.push(monitor::sync_setting(self.options.monitor.as_deref(), replicas, &server.server_id).await);
         all.extend(self.stream_settings().await?);
         if let Some(inbound) = inbound {
             all.extend(self.inbound_settings(inbound.cached_info()).await);
@@ -150,7 +150,8 @@ impl NatsBus {
         let limit = u64::try_from(config.max_bytes).unwrap_or(u64::MAX);
         let full = config.max_bytes > 0 && state.bytes > limit / 10 * 9;
         let there = &config.subjects;
-        let is_wrong = subject::beside(self.prefix(), &subject::inbound(self.prefix(), None), there) != *there;
+        let is_wrong =
+            subject::merge_subjects(self.prefix(), &subject::inbound_patterns(self.prefix(), None), there) != *there;
         let mut all = Vec::from_iter(self.owner_setting(config));
         all.extend([
             setting(
@@ -173,7 +174,7 @@ impl NatsBus {
         }
         // A stream that stores any subject would store the probes.
         if !is_wrong {
-            all.extend(self.partitions().await);
+            all.extend(self.partition_setting().await);
         }
         all.extend(self.replicas(inbound).await);
         all

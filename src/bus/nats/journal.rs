@@ -2,7 +2,7 @@
 //! acknowledged changes.
 
 use super::super::{BusError, subject};
-use super::{NatsBus, chain, streams};
+use super::{NatsBus, error_chain, streams};
 use crate::domain::decode;
 use crate::domain::journal::JournalBatch;
 use crate::domain::protection::ProtectionRecord;
@@ -43,7 +43,7 @@ impl NatsBus {
             let next = next.map_err(|error| self.unavailable(&error))?;
             let Some(message) = next else { return Ok(bodies) };
             let message = message.map_err(|error| self.unavailable(&error))?;
-            let pending = message.info().map_err(|error| self.no_answer(error.to_string()))?.pending;
+            let pending = message.info().map_err(|error| self.unavailable_reason(error.to_string()))?.pending;
             bodies.push(message.payload.clone());
             if pending == 0 {
                 return Ok(bodies);
@@ -63,7 +63,7 @@ impl NatsBus {
 #[async_trait]
 impl Journal for NatsBus {
     async fn protect(&self, record: &ProtectionRecord) -> Result<(), JournalError> {
-        let body = serde_json::to_vec(record).map_err(|error| self.refused(error.to_string()))?;
+        let body = serde_json::to_vec(record).map_err(|error| self.refused_error(error.to_string()))?;
         let mut headers = HeaderMap::new();
         if record.what.expires() {
             headers.insert(NATS_MESSAGE_TTL, RECORD_TTL);
@@ -75,26 +75,26 @@ impl Journal for NatsBus {
     async fn protections(&self) -> Result<Vec<ProtectionRecord>, JournalError> {
         let bodies = self.read_stream(streams::protection_name(self.prefix()), DeliverPolicy::All).await?;
         // A record that can't be decoded is of a newer build, which applies it.
-        Ok(bodies.iter().filter_map(|body| decode::stored(body).ok()).collect())
+        Ok(bodies.iter().filter_map(|body| decode::read_stored(body).ok()).collect())
     }
 
-    async fn newest(&self, of: &ProtectionRecord) -> Result<Option<ProtectionRecord>, JournalError> {
+    async fn newest_record(&self, of: &ProtectionRecord) -> Result<Option<ProtectionRecord>, JournalError> {
         let stream = self.stream(streams::protection_name(self.prefix())).await?;
         let subject = subject::protection(self.prefix(), &of.owner, &of.what.name());
-        Ok(self.last_body(&stream, &subject).await?.and_then(|body| decode::stored(&body).ok()))
+        Ok(self.last_body(&stream, &subject).await?.and_then(|body| decode::read_stored(&body).ok()))
     }
 
     async fn append(&self, batch: &JournalBatch) -> Result<(), JournalError> {
-        let body = serde_json::to_vec(batch).map_err(|error| self.refused(error.to_string()))?;
+        let body = serde_json::to_vec(batch).map_err(|error| self.refused_error(error.to_string()))?;
         Ok(self.publish_stored(subject::journal(self.prefix()), HeaderMap::new(), body.into(), false).await?)
     }
 
-    async fn since(&self, at: Millis) -> Result<JournalPart, JournalError> {
+    async fn batches_since(&self, at: Millis) -> Result<JournalPart, JournalError> {
         let start_time = async_nats::datetime::from_nanos(i128::from(at.0) * 1_000_000);
-        let start_time = start_time.map_err(|error| self.refused(chain(&*error)))?;
+        let start_time = start_time.map_err(|error| self.refused_error(error_chain(&*error)))?;
         let begins = self.begin_of_journal().await?;
         let policy = DeliverPolicy::ByStartTime { start_time };
         let bodies = self.read_stream(streams::journal_name(self.prefix()), policy).await?;
-        Ok(JournalPart { batches: bodies.iter().filter_map(|body| decode::stored(body).ok()).collect(), begins })
+        Ok(JournalPart { batches: bodies.iter().filter_map(|body| decode::read_stored(body).ok()).collect(), begins })
     }
 }

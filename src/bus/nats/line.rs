@@ -3,7 +3,7 @@
 //! which ends its task.
 
 use super::connect::connect;
-use super::partitions::Inbound;
+use super::partitions::InboundStream;
 use super::{BusOpenError, NatsBus, NatsOptions, TIMEOUT, streams};
 use crate::bus::BusError;
 use crate::bus::rights::Rights;
@@ -17,17 +17,17 @@ use std::sync::Arc;
 use tokio::sync::watch;
 
 /// One connection, whose streams were created or checked.
-pub(super) struct Line {
+pub(super) struct NatsLine {
     pub(super) client: Client,
     pub(super) context: Context,
-    inbound: RwLock<Arc<[Inbound]>>,
+    inbound: RwLock<Arc<[InboundStream]>>,
     /// What the server refuses this user.
     pub(super) rights: Arc<Rights>,
     /// Grows with every loss of the connection, which ends pending requests for messages.
     pub(super) link: watch::Receiver<u64>,
 }
 
-impl Line {
+impl NatsLine {
     /// Connects, with retries as the policy says, and creates the streams and the consumer.
     pub(super) async fn open(options: &NatsOptions, name: &str) -> Result<Self, BusOpenError> {
         let (link_sender, link) = watch::channel(0);
@@ -42,11 +42,11 @@ impl Line {
             // A server that dies after the connection was made is waited for like one that isn't there yet: it never
             // answers what was sent to it.
             let ask = || async move {
-                let mut lost = fresh(link);
+                let mut lost = unchanged_receiver(link);
                 let made = tokio::select! {
                     made = async {
                         if options.reads_only {
-                            streams::look(context, name, options).await
+                            streams::find_inbound(context, name, options).await
                         } else {
                             streams::ensure(context, name, options).await
                         }
@@ -58,7 +58,7 @@ impl Line {
                 };
                 made.map_err(|error| match (client.connection_state(), &error) {
                     (State::Connected, BusOpenError::NotYet { stream, is_silent: true, .. })
-                        if let Some(reason) = rights.refused_of(stream) =>
+                        if let Some(reason) = rights.refusal_for(stream) =>
                     {
                         let (bus, stream) = (name.to_owned(), stream.clone());
                         AttemptFailure::Permanent(BusOpenError::Setup { bus, stream, reason })
@@ -81,22 +81,22 @@ impl Line {
     }
 
     /// Returns the streams of messages to agents; the one that isn't spread comes first.
-    pub(super) fn inbound(&self) -> Arc<[Inbound]> {
+    pub(super) fn inbound(&self) -> Arc<[InboundStream]> {
         Arc::clone(&self.inbound.read())
     }
 
     /// Replaces the streams after they were checked again.
-    pub(super) fn set_inbound(&self, inbound: Vec<Inbound>) {
+    pub(super) fn set_inbound(&self, inbound: Vec<InboundStream>) {
         *self.inbound.write() = inbound.into();
     }
 
     /// Returns a receiver of connection losses from now on.
     pub(super) fn fresh_link(&self) -> watch::Receiver<u64> {
-        fresh(&self.link)
+        unchanged_receiver(&self.link)
     }
 }
 
-fn fresh(link: &watch::Receiver<u64>) -> watch::Receiver<u64> {
+fn unchanged_receiver(link: &watch::Receiver<u64>) -> watch::Receiver<u64> {
     let mut link = link.clone();
     link.mark_unchanged();
     link
@@ -104,12 +104,12 @@ fn fresh(link: &watch::Receiver<u64>) -> watch::Receiver<u64> {
 
 impl NatsBus {
     /// Returns the current line, whether it still works or not.
-    pub(super) fn last_line(&self) -> Arc<Line> {
+    pub(super) fn last_line(&self) -> Arc<NatsLine> {
         Arc::clone(&self.line.read())
     }
 
     /// Returns a working line: the current one, or a new one if its task has ended.
-    pub(super) async fn line(&self) -> Result<Arc<Line>, BusError> {
+    pub(super) async fn working_line(&self) -> Result<Arc<NatsLine>, BusError> {
         let line = self.last_line();
         if !line.is_gone() || self.is_closed() {
             return Ok(line);
@@ -125,16 +125,16 @@ impl NatsBus {
             ..self.options.clone()
         };
         // Boxed: it is rarely needed, and every use of the bus would carry its size.
-        let opened = Box::pin(Line::open(&once, &self.name)).await;
+        let opened = Box::pin(NatsLine::open(&once, &self.name)).await;
         let fresh = Arc::new(opened.map_err(|error| self.unavailable(&error))?);
         *self.line.write() = Arc::clone(&fresh);
-        self.suspect();
+        self.force_search();
         Ok(fresh)
     }
 
     /// Returns a working line that has a connection.
-    pub(super) async fn connected(&self) -> Result<Arc<Line>, BusError> {
-        let line = self.line().await?;
+    pub(super) async fn connected_line(&self) -> Result<Arc<NatsLine>, BusError> {
+        let line = self.working_line().await?;
         match line.client.connection_state() {
             // The driver would keep a request until the server is back, and its caller would wait until the timeout.
             State::Disconnected => {

@@ -1,6 +1,6 @@
 //! Live text of jobs, from the stream that keeps it for some minutes; and questions about jobs.
 
-use super::super::{AUTHORIZATION_HEADER, BusError, JobQuestion, LiveFeed, LiveSubject, Piece, subject};
+use super::super::{AUTHORIZATION_HEADER, BusError, JobQuestion, LiveFeed, LivePiece, LiveSubject, subject};
 use super::{NatsBus, streams};
 use crate::domain::ids::JobId;
 use async_nats::jetstream::consumer::{DeliverPolicy, pull};
@@ -13,7 +13,7 @@ const QUEUE_GROUP: &str = "trellis";
 
 #[async_trait]
 impl LiveFeed for NatsBus {
-    async fn follow(&self, job: &JobId, after: Option<u64>) -> Result<BoxStream<'static, Piece>, BusError> {
+    async fn follow(&self, job: &JobId, after: Option<u64>) -> Result<BoxStream<'static, LivePiece>, BusError> {
         let stream = self.stream(streams::live_name(self.prefix())).await?;
         // The stream is in memory: after a restart of the server its places begin again.
         let last = stream.cached_info().state.last_sequence;
@@ -28,7 +28,7 @@ impl LiveFeed for NatsBus {
         let piece = |message: Result<async_nats::jetstream::Message, _>| async move {
             let message = message.ok()?;
             let sequence = message.info().ok()?.stream_sequence;
-            Some(Piece { sequence, body: message.payload.clone() })
+            Some(LivePiece { sequence, body: message.payload.clone() })
         };
         Ok(messages.filter_map(piece).boxed())
     }
@@ -45,7 +45,7 @@ impl LiveFeed for NatsBus {
 
     async fn questions(&self) -> Result<BoxStream<'static, JobQuestion>, BusError> {
         let prefix = self.prefix().to_owned();
-        let client = self.line().await?.client.clone();
+        let client = self.working_line().await?.client.clone();
         let subscribed = client.queue_subscribe(subject::all_questions(&prefix), QUEUE_GROUP.to_owned()).await;
         let question = move |message: async_nats::Message| {
             let owner = subject::parse_question(&prefix, &message.subject);

@@ -27,8 +27,8 @@ mod witness;
 
 use super::credentials::NatsFiles;
 use super::{
-    Address, Alarms, Bus, BusError, Delivery, LiveFeed, LiveSubject, Message, Signal, Unreadable, WhenEmpty, Witness,
-    chain, headers, subject,
+    Alarms, Bus, BusError, BusMessage, Delivery, LiveFeed, LiveSubject, MessageAddress, Signal, UndecodedMessage,
+    WhenEmpty, Witness, error_chain, headers, subject,
 };
 use crate::config::{Config, mask_url};
 use crate::domain::identity::BusOwner;
@@ -43,7 +43,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 pub use failure::BusOpenError;
 use futures::{StreamExt, future::BoxFuture, stream::BoxStream};
-use line::Line;
+use line::NatsLine;
 use parking_lot::{Mutex, RwLock};
 use std::{
     error::Error,
@@ -132,22 +132,22 @@ impl NatsOptions {
 }
 
 /// Most undeliverable messages that wait to be collected.
-const ASIDE: usize = 100;
+const MOST_UNDELIVERABLE: usize = 100;
 
 /// The bus over one NATS server or cluster.
 pub struct NatsBus {
     /// Address of the queue, without credentials.
     name: String,
     options: NatsOptions,
-    line: RwLock<Arc<Line>>,
+    line: RwLock<Arc<NatsLine>>,
     /// Held while a new line is opened.
     reopening: tokio::sync::Mutex<()>,
     closed: AtomicBool,
-    pulling: tokio::sync::Mutex<receive::Pulling>,
+    pulling: tokio::sync::Mutex<receive::PullState>,
     /// Received messages that can't be delivered.
-    aside: Mutex<Vec<Unreadable>>,
+    undeliverable: Mutex<Vec<UndecodedMessage>>,
     /// Search for messages that break connections.
-    broken: broken::Watch,
+    broken: broken::BrokenSearch,
     /// Time of the next search for stuck messages.
     janitor_due: Mutex<Instant>,
     /// Earliest time at which missing streams are created again.
@@ -158,7 +158,7 @@ impl NatsBus {
     /// Connects, with retries as the policy says, and creates the streams and the consumer.
     pub async fn open(options: &NatsOptions) -> Result<Self, BusOpenError> {
         let name = mask_url(&options.url);
-        let line = Line::open(options, &name).await?;
+        let line = NatsLine::open(options, &name).await?;
         Ok(Self {
             name,
             options: options.clone(),
@@ -166,8 +166,8 @@ impl NatsBus {
             reopening: tokio::sync::Mutex::default(),
             closed: AtomicBool::new(false),
             pulling: tokio::sync::Mutex::default(),
-            aside: Mutex::default(),
-            broken: broken::Watch::default(),
+            undeliverable: Mutex::default(),
+            broken: broken::BrokenSearch::default(),
             janitor_due: Mutex::new(Instant::now()),
             repair_due: Mutex::new(Instant::now()),
         })
@@ -181,7 +181,7 @@ impl NatsBus {
     /// Creates missing streams and consumers again after an error that they can have caused, at most once in
     /// `REPAIR_EVERY`. An operator may have deleted them, or a server lost its disk.
     async fn repair(&self) {
-        if self.options.reads_only || !is_due(&self.repair_due, REPAIR_EVERY) {
+        if self.options.reads_only || !claim_due(&self.repair_due, REPAIR_EVERY) {
             return;
         }
         let line = self.last_line();
@@ -219,15 +219,15 @@ impl NatsBus {
     }
 
     fn unavailable(&self, error: &dyn Error) -> BusError {
-        self.no_answer(chain(error))
+        self.unavailable_reason(error_chain(error))
     }
 
     /// Returns the error of a call that may have been executed, with what is known of the reason.
-    fn no_answer(&self, reason: String) -> BusError {
+    fn unavailable_reason(&self, reason: String) -> BusError {
         BusError::Unavailable { bus: self.name.clone(), reason: self.last_line().rights.explain(reason) }
     }
 
-    fn refused(&self, reason: impl Into<String>) -> BusError {
+    fn refused_error(&self, reason: impl Into<String>) -> BusError {
         BusError::Refused { bus: self.name.clone(), reason: reason.into() }
     }
 
@@ -248,7 +248,7 @@ impl NatsBus {
     ) -> Result<(), BusError> {
         let (mut tries, mut leaderless) = (0, 0);
         loop {
-            let line = self.line().await?;
+            let line = self.working_line().await?;
             let mut lost = line.fresh_link();
             let sent = line.context.publish_with_headers(subject.clone(), headers.clone(), body.clone()).await;
             let acked = match sent {
@@ -282,15 +282,15 @@ impl NatsBus {
                     return Err(self.no_stream());
                 }
             }
-            return Err(match answers::failed(&self.name, &error, &subject, is_job) {
-                BusError::Unavailable { reason, .. } => self.no_answer(reason),
+            return Err(match answers::publish_error(&self.name, &error, &subject, is_job) {
+                BusError::Unavailable { reason, .. } => self.unavailable_reason(reason),
                 other => other,
             });
         }
     }
 
-    async fn subscribed(&self, subject: String) -> Result<async_nats::Subscriber, BusError> {
-        let line = self.line().await?;
+    async fn subscribe_confirmed(&self, subject: String) -> Result<async_nats::Subscriber, BusError> {
+        let line = self.working_line().await?;
         let messages = line.client.subscribe(subject).await.map_err(|error| self.unavailable(&error))?;
         // A connection is served in order: the answer to a request means that the server has the subscription, so that
         // no later message is missed. Other servers of a cluster learn of it a moment later.
@@ -305,34 +305,36 @@ impl Bus for NatsBus {
         self.take(max, when_empty).await
     }
 
-    fn unreadable(&self) -> Vec<Unreadable> {
-        std::mem::take(&mut *self.aside.lock())
+    fn take_unreadable(&self) -> Vec<UndecodedMessage> {
+        std::mem::take(&mut *self.undeliverable.lock())
     }
 
     fn is_connected(&self) -> bool {
         self.last_line().client.connection_state() == State::Connected
     }
 
-    async fn publish(&self, message: &Message) -> Result<(), BusError> {
-        let line = self.connected().await?;
-        let headers = header_map(message).map_err(|reason| self.refused(reason))?;
-        let body = match subject::told(self.prefix(), message) {
+    async fn publish(&self, message: &BusMessage) -> Result<(), BusError> {
+        let line = self.connected_line().await?;
+        let headers = header_map(message).map_err(|reason| self.refused_error(reason))?;
+        let body = match subject::worker_body(self.prefix(), message) {
             Some(body) => serde_json::to_vec(&body),
             None => serde_json::to_vec(&message.body),
         };
-        let body = body.map_err(|error| self.refused(error.to_string()))?.into();
+        let body = body.map_err(|error| self.refused_error(error.to_string()))?.into();
         let subject = self.subject(&message.to);
         match message.to {
-            Address::In { .. } | Address::Out { .. } => self.publish_stored(subject, headers, body, false).await,
-            Address::Job { .. } => self.publish_stored(subject, headers, body, true).await,
-            Address::Reply(_) => {
+            MessageAddress::In { .. } | MessageAddress::Out { .. } => {
+                self.publish_stored(subject, headers, body, false).await
+            }
+            MessageAddress::Job { .. } => self.publish_stored(subject, headers, body, true).await,
+            MessageAddress::Reply(_) => {
                 let sent = line.client.publish_with_headers(subject, headers, body).await;
                 sent.map_err(|error| match error.kind() {
                     PlainErrorKind::MaxPayloadExceeded => {
                         let reason = "it exceeds the server's `max_payload`".to_owned();
                         BusError::TooLarge { bus: self.name.clone(), reason }
                     }
-                    _ => self.refused(chain(&error)),
+                    _ => self.refused_error(error_chain(&error)),
                 })?;
                 let flushed = tokio::time::timeout(TIMEOUT, line.client.flush()).await;
                 let flushed = flushed.map_err(|error| self.unavailable(&error))?;
@@ -341,23 +343,24 @@ impl Bus for NatsBus {
         }
     }
 
-    fn outlives(&self, _to: &Address) -> bool {
+    fn has_outside_listeners(&self, _to: &MessageAddress) -> bool {
         true
     }
 
     async fn signal(&self, to: &LiveSubject, body: Bytes) -> Result<(), BusError> {
         let subject = subject::live_subject(self.prefix(), to);
-        self.line().await?.client.publish(subject, body).await.map_err(|error| self.unavailable(&error))
+        self.working_line().await?.client.publish(subject, body).await.map_err(|error| self.unavailable(&error))
     }
 
     async fn listen(&self, from: &LiveSubject) -> Result<BoxStream<'static, Bytes>, BusError> {
-        let messages = self.subscribed(subject::live_subject(self.prefix(), from)).await?;
+        let messages = self.subscribe_confirmed(subject::live_subject(self.prefix(), from)).await?;
         Ok(messages.map(|message| message.payload).boxed())
     }
 
-    async fn ended(&self, owner: &Owner, job: &JobId) -> Result<BoxFuture<'static, ()>, BusError> {
-        let subject = subject::end_of(self.prefix(), owner, job);
-        let told = self.connected().await?.client.subscribe(subject).await.map_err(|error| self.unavailable(&error))?;
+    async fn job_end(&self, owner: &Owner, job: &JobId) -> Result<BoxFuture<'static, ()>, BusError> {
+        let subject = subject::completion_pattern(self.prefix(), owner, job);
+        let told =
+            self.connected_line().await?.client.subscribe(subject).await.map_err(|error| self.unavailable(&error))?;
         Ok(Box::pin(async move {
             let mut told = told;
             if told.next().await.is_none() {
@@ -367,9 +370,9 @@ impl Bus for NatsBus {
         }))
     }
 
-    async fn control(&self) -> Result<BoxStream<'static, Signal>, BusError> {
+    async fn listen_control(&self) -> Result<BoxStream<'static, Signal>, BusError> {
         let prefix = self.prefix().to_owned();
-        let messages = self.subscribed(subject::all_control(&prefix)).await?;
+        let messages = self.subscribe_confirmed(subject::all_control(&prefix)).await?;
         let signal = move |message: async_nats::Message| {
             let owner = subject::parse_control(&prefix, &message.subject);
             std::future::ready(owner.map(|owner| Signal { owner, body: message.payload }))
@@ -377,12 +380,12 @@ impl Bus for NatsBus {
         Ok(messages.filter_map(signal).boxed())
     }
 
-    fn live(&self) -> &dyn LiveFeed {
+    fn live_feed(&self) -> &dyn LiveFeed {
         self
     }
 
     async fn in_transit(&self) -> Result<Vec<String>, BusError> {
-        self.unacknowledged().await
+        self.list_unacknowledged().await
     }
 
     async fn settings(&self) -> Result<Vec<BackendSetting>, BusError> {
@@ -399,7 +402,7 @@ impl Bus for NatsBus {
 }
 
 /// Returns whether the time has come, and sets the next one `every` later.
-fn is_due(due: &Mutex<Instant>, every: Duration) -> bool {
+fn claim_due(due: &Mutex<Instant>, every: Duration) -> bool {
     let mut due = due.lock();
     let now = Instant::now();
     let yes = *due <= now;
@@ -409,7 +412,7 @@ fn is_due(due: &Mutex<Instant>, every: Duration) -> bool {
     yes
 }
 
-fn header_map(message: &Message) -> Result<HeaderMap, String> {
+fn header_map(message: &BusMessage) -> Result<HeaderMap, String> {
     let mut map = HeaderMap::new();
     for (name, value) in headers(message) {
         if value.chars().any(char::is_control) {

@@ -17,7 +17,7 @@ const SHOWN: usize = 80;
 const SYNC_INTERVAL: &str = "nats sync_interval";
 
 /// Value of a setting that the server doesn't report to clients.
-const UNTOLD: &str = "not shown to clients";
+const UNKNOWN_VALUE: &str = "not shown to clients";
 
 const ALONE: &str = "with one replica an acknowledged submission survives a power failure only with `sync_interval: always` (config/nats.conf has it)";
 
@@ -40,11 +40,14 @@ struct JszConfig {
 }
 
 /// Returns how often the server with this id syncs what it stores, judged for a stream with `replicas`.
-pub(super) async fn sync(monitor: Option<&str>, replicas: usize, server: &str) -> BackendSetting {
+pub(super) async fn sync_setting(monitor: Option<&str>, replicas: usize, server: &str) -> BackendSetting {
     let Some(monitor) = monitor else {
-        return untold(replicas, "the server's monitoring port says it: start it with `-m 8222` and set `bus.monitor`");
+        return unknown_setting(
+            replicas,
+            "the server's monitoring port says it: start it with `-m 8222` and set `bus.monitor`",
+        );
     };
-    match ask(monitor).await {
+    match fetch(monitor).await {
         Ok(found) if found.server_id != server => {
             let other: String = found.server_id.chars().take(SHOWN).collect();
             let why = format!(
@@ -52,19 +55,19 @@ pub(super) async fn sync(monitor: Option<&str>, replicas: usize, server: &str) -
                  monitoring port of that one",
                 other.escape_debug()
             );
-            untold(replicas, &why)
+            unknown_setting(replicas, &why)
         }
-        Ok(found) => judge(&found.config, replicas),
-        Err(error) => untold(replicas, &format!("`{monitor}/jsz` (`bus.monitor`) doesn't say it: {error}")),
+        Ok(found) => check_interval(&found.config, replicas),
+        Err(error) => unknown_setting(replicas, &format!("`{monitor}/jsz` (`bus.monitor`) doesn't say it: {error}")),
     }
 }
 
-fn untold(replicas: usize, why: &str) -> BackendSetting {
+fn unknown_setting(replicas: usize, why: &str) -> BackendSetting {
     let problem = (replicas == 1).then(|| format!("{ALONE}; {why}"));
-    BackendSetting { name: SYNC_INTERVAL.to_owned(), value: UNTOLD.to_owned(), problem }
+    BackendSetting { name: SYNC_INTERVAL.to_owned(), value: UNKNOWN_VALUE.to_owned(), problem }
 }
 
-fn judge(found: &JszConfig, replicas: usize) -> BackendSetting {
+fn check_interval(found: &JszConfig, replicas: usize) -> BackendSetting {
     let value = if found.sync_always {
         "always".to_owned()
     } else {
@@ -74,7 +77,7 @@ fn judge(found: &JszConfig, replicas: usize) -> BackendSetting {
     BackendSetting { name: SYNC_INTERVAL.to_owned(), value, problem }
 }
 
-async fn ask(monitor: &str) -> Result<Jsz, String> {
+async fn fetch(monitor: &str) -> Result<Jsz, String> {
     let client = reqwest::Client::builder().timeout(TIMEOUT).no_proxy().build().map_err(|error| error.to_string())?;
     let mut answer = client.get(format!("{monitor}/jsz")).send().await.map_err(|error| error.to_string())?;
     let mut body = Vec::new();
@@ -99,7 +102,7 @@ mod tests {
             (r#"{"config": {"sync_interval": 120000000000}}"#, 3, "2m", true),
         ] {
             let found: Jsz = decode::from_json(answer.as_bytes()).unwrap();
-            let setting = judge(&found.config, replicas);
+            let setting = check_interval(&found.config, replicas);
             assert_eq!((setting.value.as_str(), setting.problem.is_none()), (value, fine), "{answer}");
         }
     }

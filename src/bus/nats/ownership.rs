@@ -40,5 +40,5 @@ pub(super) fn check(bus: &str, found: &Config, options: &NatsOptions) -> Result<
         return Ok(());
     }
     let (bus, stream) = (bus.to_owned(), found.name.clone());
-    Err(BusOpenError::Stranger { bus, stream, owner: Box::new(owner), own: Box::new(own.clone()) })
+    Err(BusOpenError::ForeignStore { bus, stream, owner: Box::new(owner), own: Box::new(own.clone()) })
 }

@@ -2,9 +2,9 @@
 //! those over which owners are spread (`bus.partitions`). A server's mapping spreads what others publish; what it
 //! doesn't spread is in the first one, and is received all the same.
 
-use super::super::{BusError, chain, subject};
+use super::super::{BusError, error_chain, subject};
 use super::{NatsBus, streams};
-use crate::domain::message::Address;
+use crate::domain::message::MessageAddress;
 use crate::store::BackendSetting;
 use async_nats::jetstream::consumer::PullConsumer;
 use async_nats::jetstream::stream::Stream;
@@ -27,21 +27,21 @@ const PROBE_KIND: &str = "probe";
 
 /// One stream of messages to agents, with its consumer.
 #[derive(Debug, Clone)]
-pub(super) struct Inbound {
+pub(super) struct InboundStream {
     /// Number of the partition; `None` = messages that aren't spread.
     pub(super) part: Option<usize>,
     pub(super) stream: Stream,
     pub(super) consumer: PullConsumer,
 }
 
-impl Inbound {
+impl InboundStream {
     /// Returns a filter for all its messages.
     pub(super) fn filter(&self, prefix: &str) -> String {
         subject::all_inbound(prefix, self.part)
     }
 
     /// Returns the place of a message, unique over all these streams.
-    pub(super) fn place(&self, sequence: u64) -> u64 {
+    pub(super) fn message_place(&self, sequence: u64) -> u64 {
         let part = self.part.map_or(0, |part| part as u64 + 1);
         (part << PART_BITS) | sequence
     }
@@ -53,7 +53,7 @@ impl Inbound {
 
 /// What the server does with a message that others publish.
 #[derive(Debug, PartialEq, Eq)]
-enum Mapping {
+enum ServerMapping {
     /// It keeps the subject.
     None,
     /// It maps the subject as Trellis does.
@@ -66,37 +66,37 @@ enum Mapping {
 
 impl NatsBus {
     /// Returns the subject for an address, spread over partitions if there are some.
-    pub(super) fn subject(&self, to: &Address) -> String {
+    pub(super) fn subject(&self, to: &MessageAddress) -> String {
         match (to, self.options.partitions) {
-            (Address::In { owner, agent, kind }, partitions @ 2..) => {
-                subject::spread(self.prefix(), partitions, owner, agent, *kind)
+            (MessageAddress::In { owner, agent, kind }, partitions @ 2..) => {
+                subject::partition_subject(self.prefix(), partitions, owner, agent, *kind)
             }
-            (to, _) => subject::subject(self.prefix(), to),
+            (to, _) => subject::for_address(self.prefix(), to),
         }
     }
 
     /// Returns a setting if messages are spread or a mapping exists.
-    pub(super) async fn partitions(&self) -> Option<BackendSetting> {
+    pub(super) async fn partition_setting(&self) -> Option<BackendSetting> {
         let wanted = self.options.partitions;
         let there = self.last_line().inbound().iter().filter(|inbound| inbound.part.is_some()).count();
-        let mapping = match self.mapping().await {
+        let mapping = match self.probe_mapping().await {
             Ok(mapping) => mapping,
-            Err(error) => Mapping::Unknown(chain(&error)),
+            Err(error) => ServerMapping::Unknown(error_chain(&error)),
         };
-        if wanted == 1 && there == 0 && !matches!(mapping, Mapping::Other(_)) {
+        if wanted == 1 && there == 0 && !matches!(mapping, ServerMapping::Other(_)) {
             return None;
         }
         Some(setting(self.prefix(), (wanted, there), &mapping))
     }
 
     /// Publishes probes of some owners, and compares the subjects on which they arrive.
-    async fn mapping(&self) -> Result<Mapping, BusError> {
+    async fn probe_mapping(&self) -> Result<ServerMapping, BusError> {
         let prefix = self.prefix();
-        let client = self.line().await?.client.clone();
+        let client = self.working_line().await?.client.clone();
         // A unique name: several doctors may probe at the same time.
         let name = client.new_inbox().replace('.', "-");
-        let mut mapped = self.subscribed(format!("{prefix}.part.*.*.*.{name}.{PROBE_KIND}")).await?;
-        let mut plain = self.subscribed(format!("{prefix}.in.*.*.{name}.{PROBE_KIND}")).await?;
+        let mut mapped = self.subscribe_confirmed(format!("{prefix}.part.*.*.*.{name}.{PROBE_KIND}")).await?;
+        let mut plain = self.subscribe_confirmed(format!("{prefix}.in.*.*.{name}.{PROBE_KIND}")).await?;
         // With one partition there is no expected place, and any probe shows whether there is a mapping.
         let probes = if self.options.partitions == 1 { 1 } else { PROBES };
         for n in 0..probes {
@@ -104,7 +104,7 @@ impl NatsBus {
             client.publish(probe, bytes::Bytes::new()).await.map_err(|error| self.unavailable(&error))?;
         }
         let expected = |n| {
-            let part = subject::part_for(self.options.partitions, &format!("t{n}"), &format!("u{n}"));
+            let part = subject::partition_of(self.options.partitions, &format!("t{n}"), &format!("u{n}"));
             format!("{prefix}.part.{part}.t{n}.u{n}.{name}.{PROBE_KIND}")
         };
         let expected: BTreeSet<String> = (0..probes).filter(|_| self.options.partitions > 1).map(expected).collect();
@@ -113,56 +113,56 @@ impl NatsBus {
                 tokio::select! {
                     Some(probe) = mapped.next() => {
                         if !expected.contains(probe.subject.as_str()) {
-                            return Mapping::Other(probe.subject.replace(&name, "x"));
+                            return ServerMapping::Other(probe.subject.replace(&name, "x"));
                         }
                     }
-                    Some(_) = plain.next() => return Mapping::None,
+                    Some(_) = plain.next() => return ServerMapping::None,
                     else => break,
                 }
             }
-            Mapping::Same
+            ServerMapping::Same
         };
-        let silence = |_| Mapping::Unknown("no probe came back".to_owned());
+        let silence = |_| ServerMapping::Unknown("no probe came back".to_owned());
         Ok(tokio::time::timeout(PROBE, came).await.unwrap_or_else(silence))
     }
 }
 
 /// Returns the setting for the configured number of partitions and the number of existing streams.
-fn setting(prefix: &str, (wanted, there): (usize, usize), mapping: &Mapping) -> BackendSetting {
+fn setting(prefix: &str, (wanted, there): (usize, usize), mapping: &ServerMapping) -> BackendSetting {
     let by_server = match mapping {
-        Mapping::None => "the server spreads nothing".to_owned(),
-        Mapping::Same => "the server spreads as Trellis does".to_owned(),
-        Mapping::Other(subject) => format!("the server spreads otherwise, e.g. to `{subject}`"),
-        Mapping::Unknown(reason) => format!("whether the server spreads is unknown: {reason}"),
+        ServerMapping::None => "the server spreads nothing".to_owned(),
+        ServerMapping::Same => "the server spreads as Trellis does".to_owned(),
+        ServerMapping::Other(subject) => format!("the server spreads otherwise, e.g. to `{subject}`"),
+        ServerMapping::Unknown(reason) => format!("whether the server spreads is unknown: {reason}"),
     };
-    let is_more = there > spread_over(wanted);
+    let is_more = there > partition_streams(wanted);
     let problem = match mapping {
-        Mapping::Other(_) if wanted == 1 => Some(
+        ServerMapping::Other(_) if wanted == 1 => Some(
             "it has a mapping, and `bus.partitions` is 1: what has no stream is refused; take the mapping away"
                 .to_owned(),
         ),
-        Mapping::Other(_) => Some(format!(
+        ServerMapping::Other(_) => Some(format!(
             "what goes elsewhere than Trellis puts it has no stream, or another owner's place: its mapping shall be `{}`",
-            subject::mapping(prefix, wanted)
+            subject::server_mapping(prefix, wanted)
         )),
         _ if is_more => Some(format!(
             "`{}` is only emptied, as `bus.partitions` is lower than it was: delete it when it is empty, the last one first",
             streams::inbound_name(prefix, Some(there - 1))
         )),
-        Mapping::None => Some(format!(
+        ServerMapping::None => Some(format!(
             "what others publish goes through `{}` alone: put `{}` into the server's configuration, for the account of \
              Trellis, and give users who may publish to `{prefix}.in.…` the same behind `{prefix}.part.*.`",
             streams::inbound_name(prefix, None),
-            subject::mapping(prefix, wanted)
+            subject::server_mapping(prefix, wanted)
         )),
-        Mapping::Same | Mapping::Unknown(_) => None,
+        ServerMapping::Same | ServerMapping::Unknown(_) => None,
     };
     let value = format!("{there} streams beside `{}`; {by_server}", streams::inbound_name(prefix, None));
     BackendSetting { name: "nats partitions".to_owned(), value, problem }
 }
 
 /// Returns the number of streams beside the first one.
-pub(super) const fn spread_over(partitions: usize) -> usize {
+pub(super) const fn partition_streams(partitions: usize) -> usize {
     if partitions == 1 { 0 } else { partitions }
 }
 
@@ -172,15 +172,15 @@ mod tests {
 
     #[test]
     fn what_is_wrong_with_partitions_is_said() {
-        let other = || Mapping::Other("p.part.7.t1.u1.x.probe".to_owned());
+        let other = || ServerMapping::Other("p.part.7.t1.u1.x.probe".to_owned());
         for (wanted, there, mapping, value, problem) in [
-            (4, 4, Mapping::Same, "the server spreads as Trellis does", ""),
+            (4, 4, ServerMapping::Same, "the server spreads as Trellis does", ""),
             (2, 2, other(), "the server spreads otherwise, e.g. to `p.part.7.t1.u1.x.probe`", "{{partition(2,1,2)}}"),
             (1, 0, other(), "the server spreads otherwise, e.g. to `p.part.7.t1.u1.x.probe`", "take the mapping away"),
-            (2, 3, Mapping::Same, "the server spreads as Trellis does", "`P_PART_2` is only emptied"),
-            (1, 2, Mapping::None, "the server spreads nothing", "`P_PART_1` is only emptied"),
-            (2, 2, Mapping::None, "the server spreads nothing", "{{partition(2,1,2)}}"),
-            (2, 2, Mapping::Unknown("x".into()), "whether the server spreads is unknown: x", ""),
+            (2, 3, ServerMapping::Same, "the server spreads as Trellis does", "`P_PART_2` is only emptied"),
+            (1, 2, ServerMapping::None, "the server spreads nothing", "`P_PART_1` is only emptied"),
+            (2, 2, ServerMapping::None, "the server spreads nothing", "{{partition(2,1,2)}}"),
+            (2, 2, ServerMapping::Unknown("x".into()), "whether the server spreads is unknown: x", ""),
         ] {
             let setting = setting("p", (wanted, there), &mapping);
             let said = setting.problem.unwrap_or_default();

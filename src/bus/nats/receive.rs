@@ -1,11 +1,12 @@
 //! Reception of messages from the shared consumers, never more than asked for.
 
 use super::super::{
-    AUTHORIZATION_HEADER, BusError, Delivery, ID_HEADER, RECEIVE_BYTES, Settle, Unreadable, WhenEmpty, subject,
+    AUTHORIZATION_HEADER, Acknowledge, BusError, Delivery, ID_HEADER, RECEIVE_BYTES, UndecodedMessage, WhenEmpty,
+    subject,
 };
 use super::NatsBus;
-use super::line::Line;
-use super::partitions::Inbound;
+use super::line::NatsLine;
+use super::partitions::InboundStream;
 use crate::domain::time::Millis;
 use crate::process::retry::LogPace;
 use async_nats::{
@@ -47,15 +48,15 @@ const SHORT: Duration = Duration::from_millis(50);
 /// Requests and received messages, by stream. It is kept in the bus: when the caller of `receive` drops its future, the
 /// next call continues, and no message waits for the ack wait.
 #[derive(Default)]
-pub(super) struct Pulling {
-    pulls: Vec<Pull>,
+pub(super) struct PullState {
+    pulls: Vec<StreamPull>,
     /// Stream that is asked first: with fewer messages wanted than there are streams, each has its turn.
     first: usize,
 }
 
 /// Request and messages of one stream.
-struct Pull {
-    request: Option<Request>,
+struct StreamPull {
+    request: Option<PullRequest>,
     taken: VecDeque<jetstream::Message>,
     /// Most messages of the next answer, by the size of the last ones.
     most: usize,
@@ -68,7 +69,7 @@ struct Pull {
     pace: LogPace,
 }
 
-struct Request {
+struct PullRequest {
     batch: Batch,
     lost: watch::Receiver<u64>,
     deadline: Instant,
@@ -76,21 +77,21 @@ struct Request {
     is_waiting: bool,
 }
 
-impl Default for Pull {
+impl Default for StreamPull {
     fn default() -> Self {
         let (request, taken, problem) = (None, VecDeque::new(), None);
         Self { request, taken, most: FIRST, is_busy: false, problem, rests_until: None, pace: LogPace::default() }
     }
 }
 
-impl Pull {
+impl StreamPull {
     fn may_be_asked(&self) -> bool {
         self.request.is_none() && self.problem.is_none() && self.rests_until.is_none_or(|until| until <= Instant::now())
     }
 
     /// Waits for a message of its request, or for the request's end.
     async fn next(&mut self) {
-        let Some(Request { batch, lost, deadline, .. }) = &mut self.request else { return };
+        let Some(PullRequest { batch, lost, deadline, .. }) = &mut self.request else { return };
         let problem = tokio::select! {
             biased;
             next = batch.next() => match next {
@@ -126,7 +127,7 @@ impl Pull {
 
     /// Sets the size of the next answer: as many of the largest message received as fit into `bytes`, but not much more
     /// than in this answer, since others may be larger.
-    fn learn(&mut self, bytes: usize) {
+    fn set_next_size(&mut self, bytes: usize) {
         let largest = self.taken.iter().map(|message| message.payload.len()).max();
         self.is_busy = largest.is_some();
         if let Some(largest) = largest {
@@ -135,7 +136,7 @@ impl Pull {
     }
 }
 
-impl Pulling {
+impl PullState {
     fn len(&self) -> usize {
         self.pulls.iter().map(|pull| pull.taken.len()).sum()
     }
@@ -144,10 +145,10 @@ impl Pulling {
     /// later.
     async fn drain(&mut self) {
         let limit = if self.pulls.len() == 1 { Duration::MAX } else { SLOW };
-        let _ = tokio::time::timeout(limit, join_all(self.pulls.iter_mut().map(Pull::drain))).await;
+        let _ = tokio::time::timeout(limit, join_all(self.pulls.iter_mut().map(StreamPull::drain))).await;
         let bytes = RECEIVE_BYTES / self.pulls.len().max(1);
         for pull in &mut self.pulls {
-            pull.learn(bytes);
+            pull.set_next_size(bytes);
             // What arrives later is taken when it arrives.
             if let Some(request) = &mut pull.request {
                 request.is_waiting = true;
@@ -156,7 +157,7 @@ impl Pulling {
     }
 
     /// Returns a future for the next message of any request; `None` if there is no request.
-    fn waits(&mut self) -> Option<impl Future<Output = ()>> {
+    fn next_message(&mut self) -> Option<impl Future<Output = ()>> {
         let waits = self.pulls.iter_mut().filter(|pull| pull.request.is_some());
         let waits: Vec<_> = waits.map(|pull| Box::pin(pull.next())).collect();
         (!waits.is_empty()).then(|| select_all(waits).map(drop))
@@ -164,7 +165,7 @@ impl Pulling {
 
     /// Divides a request for `max` messages over the streams: those without messages last time get a small share, so
     /// that a busy stream is emptied nearly as fast as alone.
-    fn shares(&mut self, max: usize) -> Vec<(usize, usize)> {
+    fn divide(&mut self, max: usize) -> Vec<(usize, usize)> {
         let count = self.pulls.len();
         let mut left = max.saturating_sub(self.len());
         self.first = (self.first + 1) % count.max(1);
@@ -202,15 +203,15 @@ impl NatsBus {
             return Ok(self.take_outstanding().await);
         }
         self.clean_when_due().await;
-        if self.look_for_broken().await {
+        if self.search_broken().await {
             // They are handled before a request for messages brings more of them.
             return Ok(Vec::new());
         }
-        let line = self.line().await?;
+        let line = self.working_line().await?;
         let all = line.inbound();
         let mut pulling = self.pulling.lock().await;
-        pulling.pulls.resize_with(all.len(), Pull::default);
-        pulling.pulls.iter_mut().for_each(Pull::collect);
+        pulling.pulls.resize_with(all.len(), StreamPull::default);
+        pulling.pulls.iter_mut().for_each(StreamPull::collect);
         self.ask_for_present(&line, &all, &mut pulling, max).await?;
         pulling.drain().await;
         if pulling.len() == 0 && when_empty == WhenEmpty::Wait {
@@ -223,13 +224,13 @@ impl NatsBus {
                 pulling.drain().await;
             }
         }
-        self.see_to_problems(&all, &mut pulling).await?;
+        self.handle_problems(&all, &mut pulling).await?;
         self.put_back(&all, &mut pulling, max).await;
         // Nothing is awaited from here on: the caller settles the deliveries.
         Ok(self.deliveries(&all, &mut pulling))
     }
 
-    fn deliveries(&self, all: &[Inbound], pulling: &mut Pulling) -> Vec<Delivery> {
+    fn deliveries(&self, all: &[InboundStream], pulling: &mut PullState) -> Vec<Delivery> {
         let taken = pulling.pulls.iter_mut().zip(all);
         let deliveries = taken.flat_map(|(pull, inbound)| {
             pull.taken.drain(..).filter_map(|message| delivery(self.prefix(), inbound, message).ok())
@@ -242,7 +243,7 @@ impl NatsBus {
         let all = self.last_line().inbound();
         let mut pulling = self.pulling.lock().await;
         while pulling.len() == 0 {
-            let Some(waits) = pulling.waits() else { break };
+            let Some(waits) = pulling.next_message() else { break };
             waits.await;
         }
         self.deliveries(&all, &mut pulling)
@@ -251,23 +252,28 @@ impl NatsBus {
     /// Requests present messages, up to `max` with those that are here.
     async fn ask_for_present(
         &self,
-        line: &Line,
-        all: &[Inbound],
-        pulling: &mut Pulling,
+        line: &NatsLine,
+        all: &[InboundStream],
+        pulling: &mut PullState,
         max: usize,
     ) -> Result<(), BusError> {
-        for (at, share) in pulling.shares(max) {
+        for (at, share) in pulling.divide(max) {
             let lost = line.fresh_link();
             let batch = all[at].consumer.fetch().max_messages(share).messages().await;
             let batch = batch.map_err(|error| self.unavailable(&error))?;
             let deadline = Instant::now() + FETCH_TIMEOUT;
-            pulling.pulls[at].request = Some(Request { batch, lost, deadline, is_waiting: false });
+            pulling.pulls[at].request = Some(PullRequest { batch, lost, deadline, is_waiting: false });
         }
         Ok(())
     }
 
     /// Waits for the first message of any stream, or until all streams have failed.
-    async fn wait_for_one(&self, line: &Line, all: &[Inbound], pulling: &mut Pulling) -> Result<(), BusError> {
+    async fn wait_for_one(
+        &self,
+        line: &NatsLine,
+        all: &[InboundStream],
+        pulling: &mut PullState,
+    ) -> Result<(), BusError> {
         let end = Instant::now() + self.options.poll;
         while pulling.len() == 0 && pulling.pulls.iter().any(|pull| pull.problem.is_none()) {
             let left = end.saturating_duration_since(Instant::now());
@@ -279,11 +285,11 @@ impl NatsBus {
                 let batch = inbound.consumer.batch().max_messages(1).expires(left).messages().await;
                 let batch = batch.map_err(|error| self.unavailable(&error))?;
                 let deadline = Instant::now() + left + FETCH_TIMEOUT;
-                pull.request = Some(Request { batch, lost, deadline, is_waiting: true });
+                pull.request = Some(PullRequest { batch, lost, deadline, is_waiting: true });
             }
             let rested =
                 pulling.pulls.iter().filter_map(|pull| pull.rests_until).filter(|at| *at > Instant::now()).min();
-            match pulling.waits() {
+            match pulling.next_message() {
                 Some(waits) => drop(tokio::time::timeout_at(rested.unwrap_or(end).min(end), waits).await),
                 None => tokio::time::sleep(SHORT).await,
             }
@@ -293,7 +299,7 @@ impl NatsBus {
     }
 
     /// Pauses streams that failed; returns an error if all failed and no message came.
-    async fn see_to_problems(&self, all: &[Inbound], pulling: &mut Pulling) -> Result<(), BusError> {
+    async fn handle_problems(&self, all: &[InboundStream], pulling: &mut PullState) -> Result<(), BusError> {
         let count = pulling.pulls.iter().filter(|pull| pull.problem.is_some()).count();
         if count == 0 {
             return Ok(());
@@ -302,10 +308,10 @@ impl NatsBus {
         let mut first = None;
         for (pull, inbound) in pulling.pulls.iter_mut().zip(all) {
             let Some(problem) = pull.problem.take() else { continue };
-            let reason = words(inbound.name(), &problem);
+            let reason = describe_failure(inbound.name(), &problem);
             if !all_failed {
                 pull.rests_until = Some(Instant::now() + REST_AFTER_ERROR);
-                if pull.pace.is_due() {
+                if pull.pace.claim_due() {
                     tracing::warn!("NATS at `{}`: stream `{}`: {reason}", self.name, inbound.name());
                 }
             }
@@ -319,30 +325,30 @@ impl NatsBus {
             let _ = tokio::time::timeout(REST_AFTER_ERROR, Box::pin(self.repair())).await;
         }
         match first {
-            Some(reason) if all_failed && pulling.len() == 0 => Err(self.no_answer(reason)),
+            Some(reason) if all_failed && pulling.len() == 0 => Err(self.unavailable_reason(reason)),
             Some(_) | None => Ok(()),
         }
     }
 
     /// Returns surplus messages to the server (an earlier call asked for more) and puts aside those that can't be
     /// delivered.
-    async fn put_back(&self, all: &[Inbound], pulling: &mut Pulling, max: usize) {
+    async fn put_back(&self, all: &[InboundStream], pulling: &mut PullState, max: usize) {
         let mut left = max;
         for (pull, inbound) in pulling.pulls.iter_mut().zip(all) {
             let (readable, unreadable): (VecDeque<_>, VecDeque<_>) =
                 pull.taken.drain(..).partition(|message| delivery(self.prefix(), inbound, message.clone()).is_ok());
             pull.taken = readable;
             for message in unreadable {
-                match stray(self.prefix(), inbound, message.clone()) {
+                match to_unreadable(self.prefix(), inbound, message.clone()) {
                     // Messages beyond the room stay with the server until the ack wait is over.
                     Some(unreadable) => drop(self.put_aside(unreadable)),
                     // Without an acknowledgement subject it isn't a message of the stream.
-                    None => settle(&message, AckKind::Term).await,
+                    None => acknowledge(&message, AckKind::Term).await,
                 }
             }
             while pull.taken.len() > left {
                 let Some(message) = pull.taken.pop_back() else { break };
-                settle(&message, AckKind::Nak(None)).await;
+                acknowledge(&message, AckKind::Nak(None)).await;
             }
             left -= pull.taken.len();
         }
@@ -355,14 +361,14 @@ impl NatsBus {
             pull.collect();
             pull.request = None;
             for message in pull.taken.drain(..) {
-                settle(&message, AckKind::Nak(None)).await;
+                acknowledge(&message, AckKind::Nak(None)).await;
             }
         }
     }
 }
 
 /// Describes a failed request for messages; the driver reports a number.
-fn words(stream: &str, error: &str) -> String {
+fn describe_failure(stream: &str, error: &str) -> String {
     if !error.contains(": 503") {
         return error.to_owned();
     }
@@ -372,10 +378,10 @@ fn words(stream: &str, error: &str) -> String {
 }
 
 /// Returns a message that can't be delivered, with the reason.
-fn stray(prefix: &str, inbound: &Inbound, message: jetstream::Message) -> Option<Unreadable> {
+fn to_unreadable(prefix: &str, inbound: &InboundStream, message: jetstream::Message) -> Option<UndecodedMessage> {
     let error = subject::parse_inbound(prefix, &message.subject).err()?;
-    let (sequence, published) = place(inbound, &message).ok()?;
-    Some(Unreadable {
+    let (sequence, published) = place_and_time(inbound, &message).ok()?;
+    Some(UndecodedMessage {
         subject: message.subject.to_string(),
         reason: error.to_string(),
         has_unknown_kind: error.is_of_kind,
@@ -384,27 +390,27 @@ fn stray(prefix: &str, inbound: &Inbound, message: jetstream::Message) -> Option
         body: message.payload.clone(),
         sequence,
         published,
-        settle: Arc::new(NatsSettle(message)),
+        settle: Arc::new(NatsAck(message)),
     })
 }
 
 /// Returns place and publication time of a message.
-fn place(inbound: &Inbound, message: &jetstream::Message) -> Result<(u64, Millis), String> {
+fn place_and_time(inbound: &InboundStream, message: &jetstream::Message) -> Result<(u64, Millis), String> {
     let info = message.info().map_err(|error| format!("no acknowledgement subject: {error}"))?;
     let published = u64::try_from(info.published.unix_timestamp_nanos() / 1_000_000).unwrap_or_default();
-    Ok((inbound.place(info.stream_sequence), Millis(published)))
+    Ok((inbound.message_place(info.stream_sequence), Millis(published)))
 }
 
 /// Converts a message to a delivery, or returns what is wrong with it.
-fn delivery(prefix: &str, inbound: &Inbound, message: jetstream::Message) -> Result<Delivery, String> {
+fn delivery(prefix: &str, inbound: &InboundStream, message: jetstream::Message) -> Result<Delivery, String> {
     let (owner, agent, kind) = subject::parse_inbound(prefix, &message.subject).map_err(|error| error.to_string())?;
-    let (sequence, published) = place(inbound, &message)?;
+    let (sequence, published) = place_and_time(inbound, &message)?;
     let delivered = message.info().map_or(1, |info| u64::try_from(info.delivered).unwrap_or(1));
     let id = message.headers.as_ref().and_then(producer_id);
     let token = message.headers.as_ref().and_then(|headers| headers.get(AUTHORIZATION_HEADER));
     let authorization = token.map(|value| value.as_str().to_owned());
     let body = message.payload.clone();
-    let settle = Arc::new(NatsSettle(message));
+    let settle = Arc::new(NatsAck(message));
     Ok(Delivery { owner, agent, kind, id, authorization, body, sequence, delivered, published, settle })
 }
 
@@ -414,9 +420,9 @@ pub(super) fn producer_id(headers: &HeaderMap) -> Option<String> {
     headers.get(ID_HEADER).map(|value| value.as_str().to_owned())
 }
 
-pub(super) struct NatsSettle(pub(super) jetstream::Message);
+pub(super) struct NatsAck(pub(super) jetstream::Message);
 
-pub(super) async fn settle(message: &jetstream::Message, kind: AckKind) {
+pub(super) async fn acknowledge(message: &jetstream::Message, kind: AckKind) {
     if let Err(error) = message.ack_with(kind).await {
         let subject = &message.subject;
         tracing::warn!("acknowledgement of a message on `{subject}` was lost, it will be delivered again: {error}");
@@ -424,17 +430,17 @@ pub(super) async fn settle(message: &jetstream::Message, kind: AckKind) {
 }
 
 #[async_trait]
-impl Settle for NatsSettle {
+impl Acknowledge for NatsAck {
     async fn ack(&self) {
-        settle(&self.0, AckKind::Ack).await;
+        acknowledge(&self.0, AckKind::Ack).await;
     }
 
     async fn nak(&self, delay: Duration) {
         // A zero delay would be sent as "no delay given", which means the same.
-        settle(&self.0, AckKind::Nak(Some(delay).filter(|delay| !delay.is_zero()))).await;
+        acknowledge(&self.0, AckKind::Nak(Some(delay).filter(|delay| !delay.is_zero()))).await;
     }
 
     async fn progress(&self) {
-        settle(&self.0, AckKind::Progress).await;
+        acknowledge(&self.0, AckKind::Progress).await;
     }
 }

@@ -1,6 +1,6 @@
 //! The copies of a stream and of its consumer: where they are, and what their number and state mean.
 
-use super::{NatsBus, chain, streams};
+use super::{NatsBus, error_chain, streams};
 use crate::store::BackendSetting;
 use async_nats::jetstream::stream::{ClusterInfo, Info, PeerInfo, StorageType};
 use std::time::Duration;
@@ -9,7 +9,7 @@ use std::time::Duration;
 const SILENT: Duration = Duration::from_secs(8);
 
 /// Copies of a stream or a consumer.
-struct Copies {
+struct ReplicaSet {
     /// Name of the stream or consumer.
     name: String,
     /// Number of copies that it is configured with.
@@ -38,15 +38,15 @@ impl NatsBus {
         for (name, consumer) in shared.chain(streams::other_streams(self.prefix())) {
             match line.context.get_stream(&name).await {
                 Ok(stream) => {
-                    let copies = Copies::of(stream.cached_info(), wanted);
+                    let copies = ReplicaSet::from_info(stream.cached_info(), wanted);
                     all.push(copies.setting());
                     let Some(consumer) = consumer else { continue };
                     all.push(match stream.consumer_info(consumer).await {
                         Ok(info) => copies.consumer(consumer, info.cluster).setting(),
-                        Err(error) => silent(&format!("{name}, consumer `{consumer}`"), &error),
+                        Err(error) => silent_setting(&format!("{name}, consumer `{consumer}`"), &error),
                     });
                 }
-                Err(error) => all.push(silent(&name, &error)),
+                Err(error) => all.push(silent_setting(&name, &error)),
             }
         }
         all
@@ -57,13 +57,13 @@ fn row(name: &str) -> String {
     format!("nats replicas of {name}")
 }
 
-fn silent(name: &str, error: &dyn std::error::Error) -> BackendSetting {
+fn silent_setting(name: &str, error: &dyn std::error::Error) -> BackendSetting {
     let problem = Some("it can't be asked: most of the servers that have it must be up".to_owned());
-    BackendSetting { name: row(name), value: chain(error), problem }
+    BackendSetting { name: row(name), value: error_chain(error), problem }
 }
 
-impl Copies {
-    fn of(info: &Info, wanted: usize) -> Self {
+impl ReplicaSet {
+    fn from_info(info: &Info, wanted: usize) -> Self {
         Self {
             name: info.config.name.clone(),
             count: info.config.num_replicas,
@@ -88,7 +88,7 @@ impl Copies {
     fn setting(&self) -> BackendSetting {
         let leader = self.cluster.leader.as_ref();
         let leader = leader.map_or_else(|| "no leader".to_owned(), |name| format!("{name} leads"));
-        let peers = self.cluster.replicas.iter().map(state);
+        let peers = self.cluster.replicas.iter().map(peer_state);
         let value = format!("{}: {}", self.count, std::iter::once(leader).chain(peers).collect::<Vec<_>>().join(", "));
         let problems = self.problems();
         let problem = (!problems.is_empty()).then(|| problems.join("; "));
@@ -115,13 +115,13 @@ impl Copies {
             problems
                 .push("the other copies are still being made: until then the server that leads must stay".to_owned());
         } else {
-            problems.extend(self.missing(majority));
+            problems.extend(self.describe_missing(majority));
         }
         problems
     }
 
     /// Describes how many copies are missing, and how many more may be lost.
-    fn missing(&self, majority: usize) -> Option<String> {
+    fn describe_missing(&self, majority: usize) -> Option<String> {
         let missing =
             self.cluster.replicas.iter().filter(|peer| peer.offline || !peer.current || is_silent(peer)).count();
         let count = self.count;
@@ -140,7 +140,7 @@ fn is_silent(peer: &PeerInfo) -> bool {
     peer.active > SILENT
 }
 
-fn state(peer: &PeerInfo) -> String {
+fn peer_state(peer: &PeerInfo) -> String {
     let name = &peer.name;
     match (peer.offline, peer.current, peer.lag.unwrap_or_default()) {
         (true, _, _) => format!("{name} is offline"),
@@ -166,7 +166,7 @@ mod tests {
     }
 
     fn check(count: usize, wanted: usize, found: &ClusterInfo, expected: &str, problem: &str) {
-        let copies = Copies { name: "T".into(), count, wanted, is_kept: true, cluster: found.clone() };
+        let copies = ReplicaSet { name: "T".into(), count, wanted, is_kept: true, cluster: found.clone() };
         let setting = copies.setting();
         assert_eq!((setting.value.as_str(), setting.problem.as_deref().unwrap_or_default()), (expected, problem));
     }

@@ -1,7 +1,7 @@
 //! Reports for operators on the settings of streams and consumers, and on the store that they belong to.
 
 use super::differences::{self, Consequence, Difference};
-use super::{NatsBus, chain, expected, ownership, streams};
+use super::{NatsBus, error_chain, expected, ownership, streams};
 use crate::bus::BusError;
 use crate::store::BackendSetting;
 use async_nats::jetstream::consumer::{IntoConsumerConfig, pull};
@@ -19,7 +19,7 @@ struct Findings {
 impl NatsBus {
     /// Returns one row if all settings are right, else one for each stream or consumer that differs.
     pub(super) async fn stream_settings(&self) -> Result<Vec<BackendSetting>, BusError> {
-        let line = self.line().await?;
+        let line = self.working_line().await?;
         let mut findings = Findings::default();
         for (config, consumer) in expected::all_streams(&self.options) {
             match line.context.get_stream(&config.name).await {
@@ -27,7 +27,7 @@ impl NatsBus {
                 Err(error) if streams::is_missing(&error) => findings.missing.push(format!("stream `{}`", config.name)),
                 Err(error) => findings.rows.push(row(
                     &format!("settings of {}", config.name),
-                    chain(&error),
+                    error_chain(&error),
                     Some("it can't be asked: most of the servers that have it must be up".to_owned()),
                 )),
             }
@@ -56,24 +56,27 @@ impl Findings {
     async fn compare(&mut self, prefix: &str, stream: &Stream, expected: &Config, consumer: Option<pull::Config>) {
         let name = &expected.name;
         self.streams += 1;
-        let found = differences::of_stream(prefix, &stream.cached_info().config, expected);
-        self.rows.extend(differing(name, &found));
+        let found = differences::compare_streams(prefix, &stream.cached_info().config, expected);
+        self.rows.extend(difference_rows(name, &found));
         let Some(consumer) = consumer else { return };
         let own = consumer.durable_name.clone().unwrap_or_default();
         let what = format!("{name}, consumer `{own}`");
-        match streams::consumer_there(stream, &own).await {
+        match streams::find_consumer_config(stream, &own).await {
             Ok(Some(found)) => {
                 self.consumers += 1;
-                self.rows.extend(differing(&what, &differences::of_consumer(&found, &consumer.into_consumer_config())));
+                self.rows.extend(difference_rows(
+                    &what,
+                    &differences::compare_consumers(&found, &consumer.into_consumer_config()),
+                ));
             }
             Ok(None) => self.missing.push(format!("consumer `{own}` of stream `{name}`")),
             Err(error) => {
                 let problem = "it can't be asked: most of the servers that have it must be up".to_owned();
-                self.rows.push(row(&format!("settings of {what}"), chain(&error), Some(problem)));
+                self.rows.push(row(&format!("settings of {what}"), error_chain(&error), Some(problem)));
             }
         }
         if expected.retention == RetentionPolicy::WorkQueue {
-            for other in streams::strangers(stream, &own).await {
+            for other in streams::foreign_consumers(stream, &own).await {
                 let problem = format!(
                     "it takes messages that no worker gets then, and no worker starts: delete it (`nats consumer rm {name} {other}`)"
                 );
@@ -103,13 +106,13 @@ fn row(name: &str, value: String, problem: Option<String>) -> BackendSetting {
 }
 
 /// Returns rows of differences: one for those that lose or stop something, one for the rest.
-fn differing(what: &str, found: &[Difference]) -> Vec<BackendSetting> {
-    let is_grave = |one: &&Difference| matches!(one.consequence, Consequence::Mended(_) | Consequence::Fatal(_));
+fn difference_rows(what: &str, found: &[Difference]) -> Vec<BackendSetting> {
+    let is_grave = |one: &&Difference| matches!(one.consequence, Consequence::Repaired(_) | Consequence::Fatal(_));
     let (grave, light): (Vec<_>, Vec<_>) = found.iter().partition(is_grave);
     let said = |some: &[&Difference]| some.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ");
     let mut rows = Vec::new();
     if !grave.is_empty() {
-        let stops = grave.iter().any(|one| !one.is_mended());
+        let stops = grave.iter().any(|one| !one.is_repaired());
         let problem = if stops {
             "no worker starts: change it back, or empty it, delete it and let a worker make it anew"
         } else {

@@ -2,8 +2,8 @@
 
 use super::differences::{self, Consequence, Difference};
 use super::expected::{self, epoch, inbound_of, jobs, journal, live, outbound, protection, timers};
-use super::partitions::{Inbound, spread_over};
-use super::{BusOpenError, NatsOptions, chain, ownership};
+use super::partitions::{InboundStream, partition_streams};
+use super::{BusOpenError, NatsOptions, error_chain, ownership};
 use async_nats::jetstream::{
     Context, ErrorCode,
     consumer::{self as js_consumer, FromConsumer, IntoConsumerConfig, PullConsumer, pull},
@@ -68,7 +68,11 @@ pub(super) fn other_streams(prefix: &str) -> [(String, Option<&'static str>); 7]
 }
 
 /// Creates or updates the streams and consumers; returns the streams of messages to agents.
-pub(super) async fn ensure(context: &Context, bus: &str, options: &NatsOptions) -> Result<Vec<Inbound>, BusOpenError> {
+pub(super) async fn ensure(
+    context: &Context,
+    bus: &str,
+    options: &NatsOptions,
+) -> Result<Vec<InboundStream>, BusOpenError> {
     check_owner(context, bus, options).await?;
     ensure_stream(context, bus, options, outbound(options)).await?;
     ensure_stream(context, bus, options, live(options)).await?;
@@ -79,7 +83,7 @@ pub(super) async fn ensure(context: &Context, bus: &str, options: &NatsOptions) 
     ensure_stream(context, bus, options, journal(options)).await?;
     let mut all = vec![ensure_inbound(context, bus, options, None).await?];
     for part in 0.. {
-        if part >= spread_over(options.partitions) && !was_made(context, bus, options, part).await? {
+        if part >= partition_streams(options.partitions) && !partition_exists(context, bus, options, part).await? {
             break;
         }
         all.push(ensure_inbound(context, bus, options, Some(part)).await?);
@@ -93,12 +97,16 @@ async fn check_owner(context: &Context, bus: &str, options: &NatsOptions) -> Res
     match context.get_stream(&name).await {
         Ok(stream) => ownership::check(bus, &stream.cached_info().config, options),
         Err(error) if is_missing(&error) => Ok(()),
-        Err(error) => Err(get_failed(bus, &name, &error)),
+        Err(error) => Err(get_error(bus, &name, &error)),
     }
 }
 
 /// Returns the inbound streams that exist; creates nothing.
-pub(super) async fn look(context: &Context, bus: &str, options: &NatsOptions) -> Result<Vec<Inbound>, BusOpenError> {
+pub(super) async fn find_inbound(
+    context: &Context,
+    bus: &str,
+    options: &NatsOptions,
+) -> Result<Vec<InboundStream>, BusOpenError> {
     let mut all = Vec::new();
     for part in std::iter::once(None).chain((0..MOST_PARTITIONS).map(Some)) {
         let name = inbound_name(&options.prefix, part);
@@ -106,24 +114,29 @@ pub(super) async fn look(context: &Context, bus: &str, options: &NatsOptions) ->
             Ok(stream) => stream,
             Err(error) if is_missing(&error) && part.is_none() => continue,
             Err(_) if part.is_some() => break,
-            Err(error) => return Err(get_failed(bus, &name, &error)),
+            Err(error) => return Err(get_error(bus, &name, &error)),
         };
         if let Ok(consumer) = stream.get_consumer(CONSUMER).await {
-            all.push(Inbound { part, stream, consumer });
+            all.push(InboundStream { part, stream, consumer });
         }
     }
     Ok(all)
 }
 
 /// Whether a partition exists beyond the configured ones: its messages are received, too.
-async fn was_made(context: &Context, bus: &str, options: &NatsOptions, part: usize) -> Result<bool, BusOpenError> {
+async fn partition_exists(
+    context: &Context,
+    bus: &str,
+    options: &NatsOptions,
+    part: usize,
+) -> Result<bool, BusOpenError> {
     let name = inbound_name(&options.prefix, Some(part));
     match context.get_stream(&name).await {
         Ok(_) => Ok(true),
         Err(error) if is_missing(&error) => Ok(false),
         // A configuration without partitions doesn't need the right to ask.
         Err(_) if options.partitions == 1 && part == 0 => Ok(false),
-        Err(error) => Err(get_failed(bus, &name, &error)),
+        Err(error) => Err(get_error(bus, &name, &error)),
     }
 }
 
@@ -132,12 +145,12 @@ async fn ensure_inbound(
     bus: &str,
     options: &NatsOptions,
     part: Option<usize>,
-) -> Result<Inbound, BusOpenError> {
+) -> Result<InboundStream, BusOpenError> {
     let stream = ensure_stream(context, bus, options, inbound_of(options, part)).await?;
     // Two stores may have created it at the same moment.
     ownership::check(bus, &stream.cached_info().config, options)?;
     let consumer = ensure_consumer(&stream, bus, expected::consumer(options)).await?;
-    Ok(Inbound { part, stream, consumer })
+    Ok(InboundStream { part, stream, consumer })
 }
 
 /// Creates or updates the stream of timers and its consumer.
@@ -159,42 +172,46 @@ async fn ensure_consumer(stream: &Stream, bus: &str, wanted: pull::Config) -> Re
         consumer: name.clone(),
         reason,
     };
-    let found = consumer_there(stream, &name).await.map_err(|error| consumer_failed(stream, bus, &name, &error))?;
+    let found =
+        find_consumer_config(stream, &name).await.map_err(|error| consumer_error(stream, bus, &name, &error))?;
     let own = usize::from(found.is_some());
     if stream.cached_info().state.consumer_count > own {
-        check_strangers(stream, bus, &name).await?;
+        check_foreign_consumers(stream, bus, &name).await?;
     }
     let wanted = match found {
         None => wanted,
         Some(found) => {
-            let all = differences::of_consumer(&found, &wanted.into_consumer_config());
-            if let Some(reason) = differences::fatal(&all) {
+            let all = differences::compare_consumers(&found, &wanted.into_consumer_config());
+            if let Some(reason) = differences::describe_fatal(&all) {
                 return Err(unfit(reason));
             }
-            report(bus, &format!("consumer `{name}` of stream `{}`", stream.cached_info().config.name), &all);
+            log_differences(bus, &format!("consumer `{name}` of stream `{}`", stream.cached_info().config.name), &all);
             if found.pause_until.is_some() {
                 // An update doesn't end a pause.
                 let resumed = stream.resume_consumer(&name).await;
-                resumed.map_err(|error| consumer_failed(stream, bus, &name, &error))?;
+                resumed.map_err(|error| consumer_error(stream, bus, &name, &error))?;
             }
-            let mended = differences::mended(&found, &all).map_err(|error| unfit(error.to_string()))?;
+            let mended = differences::repaired_settings(&found, &all).map_err(|error| unfit(error.to_string()))?;
             pull::Config::try_from_consumer_config(mended).map_err(|error| unfit(error.to_string()))?
         }
     };
-    stream.create_consumer(wanted).await.map_err(|error| consumer_failed(stream, bus, &name, &error))
+    stream.create_consumer(wanted).await.map_err(|error| consumer_error(stream, bus, &name, &error))
 }
 
-fn consumer_failed(stream: &Stream, bus: &str, name: &str, error: &ConsumerError) -> BusOpenError {
+fn consumer_error(stream: &Stream, bus: &str, name: &str, error: &ConsumerError) -> BusOpenError {
     let refusal = match error.kind() {
-        ConsumerErrorKind::JetStream(answer) => Refusal::Said(answer.error_code()),
-        ConsumerErrorKind::TimedOut => Refusal::Silence,
-        _ => Refusal::Other,
+        ConsumerErrorKind::JetStream(answer) => StreamRefusal::Code(answer.error_code()),
+        ConsumerErrorKind::TimedOut => StreamRefusal::Silence,
+        _ => StreamRefusal::Other,
     };
-    refusal.of(bus, &stream.cached_info().config.name, format!("consumer `{name}`: {}", chain(error)))
+    refusal.into_error(bus, &stream.cached_info().config.name, format!("consumer `{name}`: {}", error_chain(error)))
 }
 
 /// Returns the settings of a consumer; `None` if it doesn't exist.
-pub(super) async fn consumer_there(stream: &Stream, name: &str) -> Result<Option<js_consumer::Config>, ConsumerError> {
+pub(super) async fn find_consumer_config(
+    stream: &Stream,
+    name: &str,
+) -> Result<Option<js_consumer::Config>, ConsumerError> {
     match stream.consumer_info(name).await {
         Ok(info) => Ok(Some(info.config)),
         Err(error) => match error.kind() {
@@ -207,15 +224,15 @@ pub(super) async fn consumer_there(stream: &Stream, name: &str) -> Result<Option
 }
 
 /// Returns consumers beside the workers' of a stream that gives each message to only one of them.
-pub(super) async fn strangers(stream: &Stream, own: &str) -> Vec<String> {
+pub(super) async fn foreign_consumers(stream: &Stream, own: &str) -> Vec<String> {
     // Stops at an error: the driver would ask again and again.
     let names = stream.consumer_names().take_while(|name| std::future::ready(name.is_ok()));
     let names = names.filter_map(|name| std::future::ready(name.ok()));
     names.filter(|name| std::future::ready(name != own)).take(STRANGERS_NAMED).collect().await
 }
 
-async fn check_strangers(stream: &Stream, bus: &str, own: &str) -> Result<(), BusOpenError> {
-    let Some(consumer) = strangers(stream, own).await.into_iter().next() else { return Ok(()) };
+async fn check_foreign_consumers(stream: &Stream, bus: &str, own: &str) -> Result<(), BusOpenError> {
+    let Some(consumer) = foreign_consumers(stream, own).await.into_iter().next() else { return Ok(()) };
     let (bus, stream) = (bus.to_owned(), stream.cached_info().config.name.clone());
     Err(BusOpenError::Consumer {
         bus,
@@ -226,14 +243,14 @@ async fn check_strangers(stream: &Stream, bus: &str, own: &str) -> Result<(), Bu
 }
 
 /// Logs what was set back, and what can't be.
-fn report(bus: &str, what: &str, all: &[Difference]) {
+fn log_differences(bus: &str, what: &str, all: &[Difference]) {
     for difference in all {
         match difference.consequence {
             Consequence::Configured => tracing::info!("NATS at `{bus}`: {what}: {difference}; it is set"),
-            Consequence::Mended(_) => tracing::warn!(
+            Consequence::Repaired(_) => tracing::warn!(
                 "NATS at `{bus}`: {what} was changed: {difference}; it is put right, and what it has done meanwhile isn't: see `trellis audit`"
             ),
-            Consequence::Told(_) | Consequence::Fatal(_) => {
+            Consequence::Reported(_) | Consequence::Fatal(_) => {
                 tracing::warn!("NATS at `{bus}`: {what}: {difference}; it stays so");
             }
         }
@@ -241,20 +258,20 @@ fn report(bus: &str, what: &str, all: &[Difference]) {
 }
 
 /// Why a server refuses a request for a stream.
-enum Refusal {
+enum StreamRefusal {
     /// The error code of its answer.
-    Said(ErrorCode),
+    Code(ErrorCode),
     /// The server doesn't answer.
     Silence,
     Other,
 }
 
-impl Refusal {
-    fn of(self, bus: &str, stream: &str, reason: String) -> BusOpenError {
+impl StreamRefusal {
+    fn into_error(self, bus: &str, stream: &str, reason: String) -> BusOpenError {
         let (bus, stream, is_silent) = (bus.to_owned(), stream.to_owned(), matches!(self, Self::Silence));
         match self {
             Self::Silence
-            | Self::Said(
+            | Self::Code(
                 ErrorCode::CLUSTER_NOT_AVAILABLE
                 | ErrorCode::CLUSTER_NOT_LEADER
                 | ErrorCode::CLUSTER_NOT_ACTIVE
@@ -264,38 +281,38 @@ impl Refusal {
                 let reason = format!("{reason}; most servers of the cluster must be up");
                 BusOpenError::NotYet { bus, stream, reason, is_silent }
             }
-            Self::Said(ErrorCode::CLUSTER_NO_PEERS) => {
+            Self::Code(ErrorCode::CLUSTER_NO_PEERS) => {
                 let reason = format!("{reason}; `bus.replicas` needs so many servers that are up and have room");
                 BusOpenError::NotYet { bus, stream, reason, is_silent }
             }
-            Self::Said(ErrorCode::STREAM_REPLICAS_NOT_SUPPORTED) => {
+            Self::Code(ErrorCode::STREAM_REPLICAS_NOT_SUPPORTED) => {
                 let reason = format!(
                     "{reason}; set `bus.replicas = 1`, or run three servers as a cluster (config/nats-cluster.conf)"
                 );
                 BusOpenError::Setup { bus, stream, reason }
             }
-            Self::Said(_) | Self::Other => BusOpenError::Setup { bus, stream, reason },
+            Self::Code(_) | Self::Other => BusOpenError::Setup { bus, stream, reason },
         }
     }
 }
 
-fn get_failed(bus: &str, stream: &str, error: &GetStreamError) -> BusOpenError {
+fn get_error(bus: &str, stream: &str, error: &GetStreamError) -> BusOpenError {
     let silent = error.source().and_then(|source| source.downcast_ref::<RequestError>());
     let refusal = match error.kind() {
-        GetStreamErrorKind::JetStream(answer) => Refusal::Said(answer.error_code()),
-        _ if silent.is_some_and(|request| request.kind() == RequestErrorKind::TimedOut) => Refusal::Silence,
-        _ => Refusal::Other,
+        GetStreamErrorKind::JetStream(answer) => StreamRefusal::Code(answer.error_code()),
+        _ if silent.is_some_and(|request| request.kind() == RequestErrorKind::TimedOut) => StreamRefusal::Silence,
+        _ => StreamRefusal::Other,
     };
-    refusal.of(bus, stream, chain(error))
+    refusal.into_error(bus, stream, error_chain(error))
 }
 
-fn make_failed(bus: &str, stream: &str, error: &CreateStreamError) -> BusOpenError {
+fn create_error(bus: &str, stream: &str, error: &CreateStreamError) -> BusOpenError {
     let refusal = match error.kind() {
-        CreateStreamErrorKind::JetStream(answer) => Refusal::Said(answer.error_code()),
-        CreateStreamErrorKind::TimedOut => Refusal::Silence,
-        _ => Refusal::Other,
+        CreateStreamErrorKind::JetStream(answer) => StreamRefusal::Code(answer.error_code()),
+        CreateStreamErrorKind::TimedOut => StreamRefusal::Silence,
+        _ => StreamRefusal::Other,
     };
-    refusal.of(bus, stream, chain(error))
+    refusal.into_error(bus, stream, error_chain(error))
 }
 
 /// Returns the name of the stream of the store's epoch.
@@ -329,9 +346,9 @@ async fn ensure_stream(
         Ok(stream) => stream,
         Err(error) if is_missing(&error) => {
             // Another process may create it at the same moment: the same request twice makes one stream.
-            return context.create_stream(wanted).await.map_err(|error| make_failed(bus, &name, &error));
+            return context.create_stream(wanted).await.map_err(|error| create_error(bus, &name, &error));
         }
-        Err(error) => return Err(get_failed(bus, &name, &error)),
+        Err(error) => return Err(get_error(bus, &name, &error)),
     };
     let actual = existing.cached_info().config.clone();
     if !wanted.metadata.is_empty() {
@@ -339,12 +356,12 @@ async fn ensure_stream(
         ownership::check(bus, &actual, options)?;
     }
     let incompatible = |reason| BusOpenError::Incompatible { bus: bus.to_owned(), stream: name.clone(), reason };
-    let all = differences::of_stream(&options.prefix, &actual, &wanted);
-    if let Some(reason) = differences::fatal(&all) {
+    let all = differences::compare_streams(&options.prefix, &actual, &wanted);
+    if let Some(reason) = differences::describe_fatal(&all) {
         return Err(incompatible(reason));
     }
     // What an operator added (placement, compression, …) stays.
-    let mut updated = differences::mended(&actual, &all).map_err(|error| incompatible(error.to_string()))?;
+    let mut updated = differences::repaired_settings(&actual, &all).map_err(|error| incompatible(error.to_string()))?;
     updated.metadata.extend(wanted.metadata.clone());
     if updated == actual {
         return Ok(existing);
@@ -353,14 +370,14 @@ async fn ensure_stream(
         let (subjects, metadata) = (actual.subjects.clone(), actual.metadata.clone());
         let only_said = Config { subjects, metadata, ..updated } == actual;
         if !only_said {
-            return Err(make_failed(bus, &name, &error));
+            return Err(create_error(bus, &name, &error));
         }
         // The stream stores too many subjects: unknown ones are recorded, and `doctor` reports it.
-        tracing::warn!("NATS at `{bus}`: stream `{name}` keeps its subjects and metadata: {}", chain(&error));
+        tracing::warn!("NATS at `{bus}`: stream `{name}` keeps its subjects and metadata: {}", error_chain(&error));
         return Ok(existing);
     }
-    report(bus, &format!("stream `{name}`"), &all);
-    context.get_stream(&name).await.map_err(|error| get_failed(bus, &name, &error))
+    log_differences(bus, &format!("stream `{name}`"), &all);
+    context.get_stream(&name).await.map_err(|error| get_error(bus, &name, &error))
 }
 
 pub(super) fn is_missing(error: &GetStreamError) -> bool {

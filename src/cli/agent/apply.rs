@@ -2,8 +2,8 @@
 
 use super::super::client::{Client, encode};
 use super::super::exit::{Exit, Failure};
-use super::super::output::{Format, Out, write_line};
-use super::diff::{Changed, diff};
+use super::super::output::{CommandOutput, Format, write_line};
+use super::diff::{KeyChange, diff};
 use super::files::{read_all, without_owners};
 use super::warn;
 use crate::domain::agent::AgentConfig;
@@ -13,14 +13,19 @@ use std::path::PathBuf;
 
 /// Options of `agent apply`.
 #[derive(Clone, Copy)]
-pub(super) struct Mode {
+pub(super) struct ApplyOptions {
     pub(super) dry_run: bool,
     pub(super) strict: bool,
 }
 
 /// Applies each agent of the files, one after the other, and shows what changes.
-pub(super) async fn apply(client: &Client, out: Out, files: &[PathBuf], mode: Mode) -> Result<Exit, Failure> {
-    let Mode { dry_run, strict } = mode;
+pub(super) async fn apply(
+    client: &Client,
+    out: CommandOutput,
+    files: &[PathBuf],
+    mode: ApplyOptions,
+) -> Result<Exit, Failure> {
+    let ApplyOptions { dry_run, strict } = mode;
     let agents = read_all(files)?;
     for (id, (config, file)) in agents.iter().filter(|_| strict) {
         // Checked for all files before any is applied.
@@ -30,7 +35,7 @@ pub(super) async fn apply(client: &Client, out: Out, files: &[PathBuf], mode: Mo
     }
     let mut answers = Vec::new();
     for (id, (config, file)) in &agents {
-        let answer = one(client, id, config, dry_run).await.map_err(|failure| {
+        let answer = apply_agent(client, id, config, dry_run).await.map_err(|failure| {
             let done = answers.len();
             let rest = if done > 0 { format!(" ({done} of {} are applied)", agents.len()) } else { String::new() };
             Failure::new(failure.exit, format!("agent `{id}` of `{}`{rest}: {failure}", file.display()))
@@ -52,14 +57,14 @@ pub(super) async fn apply(client: &Client, out: Out, files: &[PathBuf], mode: Mo
 }
 
 /// Result for one agent.
-struct Answer {
+struct AppliedAgent {
     result: &'static str,
-    changes: Vec<Changed>,
+    changes: Vec<KeyChange>,
     version: Value,
     json: Value,
 }
 
-async fn one(client: &Client, id: &AgentId, config: &Value, dry_run: bool) -> Result<Answer, Failure> {
+async fn apply_agent(client: &Client, id: &AgentId, config: &Value, dry_run: bool) -> Result<AppliedAgent, Failure> {
     let before = match client.get(&format!("agents/{}", encode(id.as_str())), &[]).await {
         Ok(info) => Some(info),
         Err(failure) if failure.exit == Exit::NotFound => None,
@@ -86,13 +91,13 @@ async fn one(client: &Client, id: &AgentId, config: &Value, dry_run: bool) -> Re
         (result, answer)
     };
     json["result"] = result.into();
-    json["changes"] = changes.iter().map(Changed::json).collect();
+    json["changes"] = changes.iter().map(KeyChange::json).collect();
     let version = json["configVersion"].clone();
-    Ok(Answer { result, changes, version, json })
+    Ok(AppliedAgent { result, changes, version, json })
 }
 
 /// Returns the keys that change. A terminated agent begins again.
-fn changes(info: &Value, after: &Value) -> Vec<Changed> {
+fn changes(info: &Value, after: &Value) -> Vec<KeyChange> {
     let mut changes = diff(&info["config"], after);
     if info["status"] == "TERMINATED" {
         changes.extend(diff(&json!({"status": "TERMINATED"}), &json!({"status": "SLEEPING"})));
@@ -100,7 +105,7 @@ fn changes(info: &Value, after: &Value) -> Vec<Changed> {
     changes
 }
 
-fn show(id: &AgentId, answer: &Answer, dry_run: bool) -> Result<(), Failure> {
+fn show(id: &AgentId, answer: &AppliedAgent, dry_run: bool) -> Result<(), Failure> {
     let head = match (dry_run, answer.result) {
         (true, "unchanged") => format!("{id} would stay unchanged"),
         (true, result) => format!("{id} would be {result}"),

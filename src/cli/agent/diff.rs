@@ -4,13 +4,13 @@ use serde_json::{Value, json};
 
 /// A changed key: its dotted path, and its values before and after; `null` if absent.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Changed {
+pub(super) struct KeyChange {
     path: String,
     before: Value,
     after: Value,
 }
 
-impl Changed {
+impl KeyChange {
     /// Formats the change as one line.
     pub(super) fn line(&self) -> String {
         let shown = |value: &Value| if value.is_null() { "(none)".to_owned() } else { value.to_string() };
@@ -24,16 +24,16 @@ impl Changed {
 }
 
 /// Returns every key that differs; maps are compared key by key, lists as a whole.
-pub(super) fn diff(before: &Value, after: &Value) -> Vec<Changed> {
+pub(super) fn diff(before: &Value, after: &Value) -> Vec<KeyChange> {
     let mut changes = Vec::new();
     compare("", before, after, &mut changes);
     changes
 }
 
-fn compare(path: &str, before: &Value, after: &Value, changes: &mut Vec<Changed>) {
+fn compare(path: &str, before: &Value, after: &Value, changes: &mut Vec<KeyChange>) {
     let (Value::Object(old), Value::Object(new)) = (before, after) else {
         if before != after {
-            changes.push(Changed { path: path.to_owned(), before: before.clone(), after: after.clone() });
+            changes.push(KeyChange { path: path.to_owned(), before: before.clone(), after: after.clone() });
         }
         return;
     };
@@ -60,7 +60,7 @@ mod tests {
             ),
             (json!({"a": 1, "m": 3, "gone": true}), vec![r#"  m: {"x":1,"y":[1]} -> 3"#]),
         ] {
-            let lines: Vec<_> = diff(&before, &after).iter().map(Changed::line).collect();
+            let lines: Vec<_> = diff(&before, &after).iter().map(KeyChange::line).collect();
             assert_eq!(lines, expected, "{after}");
         }
     }

@@ -5,7 +5,7 @@ use super::super::input;
 use crate::config::position::locate;
 use crate::config::yaml;
 use crate::domain::agent::{AgentConfig, own};
-use crate::domain::decode::{self, Wrong};
+use crate::domain::decode::{self, DataError};
 use crate::domain::ids::AgentId;
 use crate::venue::resources;
 use serde_json::Value;
@@ -13,13 +13,13 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 /// Configurations by agent, with their files.
-pub(super) type Agents = BTreeMap<AgentId, (Value, PathBuf)>;
+pub(super) type AgentFiles = BTreeMap<AgentId, (Value, PathBuf)>;
 
 /// Reads every agent of the files and folders; returns all errors together.
-pub(super) fn read_all(files: &[PathBuf]) -> Result<Agents, Failure> {
-    let mut agents = Agents::new();
+pub(super) fn read_all(files: &[PathBuf]) -> Result<AgentFiles, Failure> {
+    let mut agents = AgentFiles::new();
     let mut errors = Vec::new();
-    for file in expand(files)? {
+    for file in list_files(files)? {
         match read(&file) {
             Err(problem) => errors.push(format!("`{}`: {problem}", file.display())),
             Ok((id, config)) => {
@@ -32,7 +32,7 @@ pub(super) fn read_all(files: &[PathBuf]) -> Result<Agents, Failure> {
     if errors.is_empty() { Ok(agents) } else { Err(Failure::usage(errors.join("\nerror: "))) }
 }
 
-fn expand(paths: &[PathBuf]) -> Result<Vec<PathBuf>, Failure> {
+fn list_files(paths: &[PathBuf]) -> Result<Vec<PathBuf>, Failure> {
     let mut files = Vec::new();
     for path in paths {
         if !path.is_dir() {
@@ -53,23 +53,23 @@ fn expand(paths: &[PathBuf]) -> Result<Vec<PathBuf>, Failure> {
 }
 
 #[derive(Clone, Copy)]
-enum Kind {
+enum AgentFileFormat {
     Toml,
     Json,
     Yaml,
 }
 
-fn kind(path: &Path) -> Option<Kind> {
+fn kind(path: &Path) -> Option<AgentFileFormat> {
     match path.extension()?.to_str()? {
-        "toml" => Some(Kind::Toml),
-        "json" => Some(Kind::Json),
-        "yaml" | "yml" => Some(Kind::Yaml),
+        "toml" => Some(AgentFileFormat::Toml),
+        "json" => Some(AgentFileFormat::Json),
+        "yaml" | "yml" => Some(AgentFileFormat::Yaml),
         _ => None,
     }
 }
 
 /// Reads and checks the configuration of an agent file.
-pub(crate) fn config_of(path: &Path) -> Result<Value, String> {
+pub(crate) fn read_config(path: &Path) -> Result<Value, String> {
     read(path).map(|(_, config)| config)
 }
 
@@ -88,7 +88,7 @@ fn read(path: &Path) -> Result<(AgentId, Value), String> {
     let kind = kind(path).ok_or("expected a file that ends in `.toml`, `.json` or `.yaml`")?;
     let text = input::file(path).map_err(|failure| failure.text)?;
     let mut config = parse(kind, &text)?;
-    let wrong = |wrong: &Wrong| with_position(kind, &text, wrong);
+    let wrong = |wrong: &DataError| with_position(kind, &text, wrong);
     let id = match config.as_object_mut().and_then(|map| map.shift_remove("id")) {
         Some(Value::String(id)) => id,
         Some(other) => return Err(wrong(&format!("`id`: expected text, got `{other}`").into())),
@@ -102,21 +102,21 @@ fn read(path: &Path) -> Result<(AgentId, Value), String> {
 }
 
 /// Formats an error with its position in the file, if known.
-fn with_position(kind: Kind, text: &str, wrong: &Wrong) -> String {
+fn with_position(kind: AgentFileFormat, text: &str, wrong: &DataError) -> String {
     let steps = wrong.steps();
     let steps: Vec<&str> = steps.iter().map(String::as_str).collect();
     let found = match kind {
-        Kind::Toml | Kind::Json => locate(text, &steps),
-        Kind::Yaml => yaml::locate(text, &steps),
+        AgentFileFormat::Toml | AgentFileFormat::Json => locate(text, &steps),
+        AgentFileFormat::Yaml => yaml::locate(text, &steps),
     };
     found.map_or_else(|| wrong.to_string(), |place| format!("{wrong} ({place})"))
 }
 
-fn parse(kind: Kind, text: &str) -> Result<Value, String> {
+fn parse(kind: AgentFileFormat, text: &str) -> Result<Value, String> {
     match kind {
-        Kind::Json => decode::json(text.as_bytes()).map_err(|e| format!("malformed JSON: {e}")),
-        Kind::Yaml => yaml::parse(text).map_err(|e| format!("malformed YAML: {e}")),
-        Kind::Toml => decode::toml(text).map_err(|e| format!("malformed TOML: {e}")),
+        AgentFileFormat::Json => decode::json(text.as_bytes()).map_err(|e| format!("malformed JSON: {e}")),
+        AgentFileFormat::Yaml => yaml::parse(text).map_err(|e| format!("malformed YAML: {e}")),
+        AgentFileFormat::Toml => decode::toml(text).map_err(|e| format!("malformed TOML: {e}")),
     }
 }
 

@@ -4,17 +4,17 @@ mod apply;
 mod diff;
 mod files;
 
-use super::client::{Client, Server, encode};
+use super::client::{Client, ServerArgs, encode};
 use super::confirm::confirm;
 use super::exit::{Exit, Failure};
-use super::output::{Out, field, note, pretty};
+use super::output::{CommandOutput, field, note, pretty};
 use super::submit::NO_AGENT;
-use super::{Context, input};
+use super::{CliContext, input};
 use crate::domain::agent::schema;
 use crate::domain::ids::AgentId;
-use apply::Mode;
+use apply::ApplyOptions;
 use clap::Subcommand;
-pub(crate) use files::config_of;
+pub(crate) use files::read_config;
 use serde_json::{Value, json};
 use std::path::PathBuf;
 
@@ -39,7 +39,7 @@ pub(crate) enum Agent {
         strict: bool,
         /// Which server, and for whom
         #[command(flatten)]
-        server: Server,
+        server: ServerArgs,
     },
     /// Change keys of an agent's configuration
     ///
@@ -60,7 +60,7 @@ pub(crate) enum Agent {
         strict: bool,
         /// Which server, and for whom
         #[command(flatten)]
-        server: Server,
+        server: ServerArgs,
     },
     /// Stop an agent from running; it takes work, and nothing that waits is lost
     #[command(after_help = "Example:\n  trellis agent suspend helper --reason 'the model is being changed'")]
@@ -72,7 +72,7 @@ pub(crate) enum Agent {
         reason: Option<String>,
         /// Which server, and for whom
         #[command(flatten)]
-        server: Server,
+        server: ServerArgs,
     },
     /// Let a suspended agent run again, with everything that has waited
     #[command(after_help = "Example:\n  trellis agent resume helper")]
@@ -81,7 +81,7 @@ pub(crate) enum Agent {
         id: AgentId,
         /// Which server, and for whom
         #[command(flatten)]
-        server: Server,
+        server: ServerArgs,
     },
     /// Make a new agent with the configuration and state of another
     #[command(after_help = "Example:\n  trellis agent fork helper helper-2 --timeline")]
@@ -98,7 +98,7 @@ pub(crate) enum Agent {
         overwrite: bool,
         /// Which server, and for whom
         #[command(flatten)]
-        server: Server,
+        server: ServerArgs,
     },
     /// End an agent: unfinished tasks are cancelled, new work is refused
     ///
@@ -115,7 +115,7 @@ pub(crate) enum Agent {
         yes: bool,
         /// Which server, and for whom
         #[command(flatten)]
-        server: Server,
+        server: ServerArgs,
     },
     /// Show an agent: status, configuration, open tasks
     #[command(after_help = "Example:\n  trellis agent get helper")]
@@ -124,7 +124,7 @@ pub(crate) enum Agent {
         id: AgentId,
         /// Which server, and for whom
         #[command(flatten)]
-        server: Server,
+        server: ServerArgs,
     },
     /// Print the JSON Schema of agent files, for editors
     #[command(after_help = "Example:\n  trellis agent schema > agent.schema.json")]
@@ -137,19 +137,19 @@ pub(crate) enum Agent {
         after: Option<AgentId>,
         /// Which server, and for whom
         #[command(flatten)]
-        server: Server,
+        server: ServerArgs,
     },
 }
 
 impl Agent {
-    pub async fn run(self, context: &Context) -> Result<Exit, Failure> {
+    pub async fn run(self, context: &CliContext) -> Result<Exit, Failure> {
         match self {
             Self::Apply { files, dry_run, strict, server } => {
-                apply::apply(&Client::new(&server)?, context.out, &files, Mode { dry_run, strict }).await
+                apply::apply(&Client::new(&server)?, context.out, &files, ApplyOptions { dry_run, strict }).await
             }
             Self::Get { id, server } => {
                 let info = Client::new(&server)?.get(&format!("agents/{}", encode(id.as_str())), &[]).await;
-                let info = info.map_err(|e| e.about("no agent `", NO_AGENT))?;
+                let info = info.map_err(|e| e.with_advice_on("no agent `", NO_AGENT))?;
                 context.out.value(&info, || pretty(&info))?;
                 Ok(Exit::Ok)
             }
@@ -164,7 +164,7 @@ impl Agent {
                 // A dotted key is merged into its map, a whole key replaces the value.
                 let (deep, whole): (Vec<_>, Vec<_>) = keys.into_iter().partition(|(key, _)| key.contains('.'));
                 input["config"] = Value::Object(whole.into_iter().collect());
-                input["state"] = json!({"config": nested(deep)});
+                input["state"] = json!({"config": nest_keys(deep)});
                 input["expect"] = expect.map_or(Value::Null, Value::from);
                 input["strict"] = strict.then_some(true).into();
                 run(&Client::new(&server)?, context.out, "update", input, |answer| {
@@ -200,7 +200,7 @@ impl Agent {
     }
 }
 
-async fn list(client: &Client, out: Out, after: Option<AgentId>) -> Result<Exit, Failure> {
+async fn list(client: &Client, out: CommandOutput, after: Option<AgentId>) -> Result<Exit, Failure> {
     let asked = after.map_or_else(|| json!({}), |after| json!({"after": after}));
     let page = client.run("v/ops/agent/list", &asked, None).await?;
     out.page(&page, "agents", |agents| {
@@ -219,7 +219,7 @@ async fn list(client: &Client, out: Out, after: Option<AgentId>) -> Result<Exit,
 /// Runs `v/ops/agent/<verb>`; keys without a value are left out.
 async fn run(
     client: &Client,
-    out: Out,
+    out: CommandOutput,
     verb: &str,
     mut input: Value,
     text: impl FnOnce(&Value) -> String,
@@ -228,7 +228,7 @@ async fn run(
         map.retain(|_, value| !value.is_null());
     }
     let answer = client.run(&format!("v/ops/agent/{verb}"), &input, None).await;
-    let answer = answer.map_err(|e| e.about("no agent `", NO_AGENT))?;
+    let answer = answer.map_err(|e| e.with_advice_on("no agent `", NO_AGENT))?;
     warn(&answer);
     out.value(&answer, || text(&answer))?;
     Ok(Exit::Ok)
@@ -248,7 +248,7 @@ fn status_line(answer: &Value) -> String {
 }
 
 /// Converts `a.b=1` to `{a: {b: 1}}`.
-fn nested(keys: Vec<(String, Value)>) -> Value {
+fn nest_keys(keys: Vec<(String, Value)>) -> Value {
     let mut whole = json!({});
     for (key, value) in keys {
         let mut place = &mut whole;
@@ -271,6 +271,6 @@ mod tests {
     fn dotted_keys_are_maps_in_maps() {
         let keys = [("a.b", json!(1)), ("a.c.d", json!(null)), ("x.y", json!("t"))];
         let keys = keys.map(|(key, value)| (key.to_owned(), value)).into();
-        assert_eq!(nested(keys), json!({"a": {"b": 1, "c": {"d": null}}, "x": {"y": "t"}}));
+        assert_eq!(nest_keys(keys), json!({"a": {"b": 1, "c": {"d": null}}, "x": {"y": "t"}}));
     }
 }

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 #[derive(Debug, Clone, Deserialize)]
-struct Line {
+struct CallLine {
     /// Name of the turn, `tenant/user/agent/session/turn`.
     turn: String,
     pid: u32,
@@ -14,9 +14,9 @@ struct Line {
 
 /// All calls so far, in the order of the log.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Calls(Vec<Line>);
+pub(super) struct LoggedCalls(Vec<CallLine>);
 
-impl Calls {
+impl LoggedCalls {
     /// Reads the log; an incomplete last line is left out.
     pub(super) fn read(path: &Path) -> Self {
         Self::parse(&std::fs::read_to_string(path).unwrap_or_default())
@@ -31,17 +31,17 @@ impl Calls {
         self.0.len()
     }
 
-    fn turns<'c>(&'c self, event: &'c str) -> impl Iterator<Item = &'c Line> {
+    fn turns<'c>(&'c self, event: &'c str) -> impl Iterator<Item = &'c CallLine> {
         self.0.iter().filter(move |line| line.event == event)
     }
 
     /// Counts the calls that were begun.
-    pub(super) fn made(&self) -> usize {
+    pub(super) fn count_started(&self) -> usize {
         self.turns("started").count()
     }
 
     /// Returns the turns with an unfinished call of this process.
-    pub(super) fn running(&self, pid: u32) -> BTreeSet<String> {
+    pub(super) fn running_turns(&self, pid: u32) -> BTreeSet<String> {
         let mut open: BTreeSet<String> = BTreeSet::new();
         for line in self.0.iter().filter(|line| line.pid == pid) {
             if line.event == "started" {
@@ -54,12 +54,12 @@ impl Calls {
     }
 
     /// Returns the turns for which this process got a reply.
-    pub(super) fn replied(&self, pid: u32) -> BTreeSet<String> {
+    pub(super) fn replied_turns(&self, pid: u32) -> BTreeSet<String> {
         self.turns("replied").filter(|line| line.pid == pid).map(|line| line.turn.clone()).collect()
     }
 
     /// Returns the turns that called more than once.
-    pub(super) fn repeated(&self) -> BTreeSet<String> {
+    pub(super) fn repeated_turns(&self) -> BTreeSet<String> {
         let mut asked: BTreeMap<&str, u32> = BTreeMap::new();
         for line in self.turns("started") {
             *asked.entry(&line.turn).or_default() += 1;
@@ -78,12 +78,12 @@ mod tests {
             format!("{}\n", serde_json::json!({"turn": turn, "rule": 1, "call": 1, "pid": pid, "event": event}))
         };
         let before = [line("a/1", 7, "started"), line("b/1", 7, "started"), line("a/1", 7, "replied")].concat();
-        let calls = Calls::parse(&format!("{before}{{\"turn\": \"c/1\""));
-        assert_eq!(calls.running(7), BTreeSet::from(["b/1".to_owned()]));
-        assert_eq!(calls.replied(7), BTreeSet::from(["a/1".to_owned()]));
-        assert_eq!((calls.made(), calls.repeated().len()), (2, 0));
-        let after = Calls::parse(&format!("{before}{}{}", line("b/1", 8, "started"), line("b/1", 8, "replied")));
-        assert_eq!(after.repeated(), BTreeSet::from(["b/1".to_owned()]));
-        assert!(after.running(8).is_empty());
+        let calls = LoggedCalls::parse(&format!("{before}{{\"turn\": \"c/1\""));
+        assert_eq!(calls.running_turns(7), BTreeSet::from(["b/1".to_owned()]));
+        assert_eq!(calls.replied_turns(7), BTreeSet::from(["a/1".to_owned()]));
+        assert_eq!((calls.count_started(), calls.repeated_turns().len()), (2, 0));
+        let after = LoggedCalls::parse(&format!("{before}{}{}", line("b/1", 8, "started"), line("b/1", 8, "replied")));
+        assert_eq!(after.repeated_turns(), BTreeSet::from(["b/1".to_owned()]));
+        assert!(after.running_turns(8).is_empty());
     }
 }

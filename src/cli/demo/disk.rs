@@ -2,13 +2,13 @@
 
 use super::super::exit::Failure;
 use super::super::role;
-use super::folder::{CLERK, Folder, HELPER};
-use super::turns::Turn;
+use super::folder::{CLERK_AGENT, DemoFolder, HELPER_AGENT};
+use super::turns::DemoTurn;
 use crate::app::{App, Role};
 use crate::config::Config;
-use crate::domain::audit::Books;
+use crate::domain::audit::AuditTotals;
 use crate::domain::authority::Authority;
-use crate::domain::context::record::Restored;
+use crate::domain::context::record::RestoredRecord;
 use crate::domain::ids::{AgentId, Owner};
 use crate::domain::job::Job;
 use crate::process::telemetry::Metrics;
@@ -22,23 +22,23 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// A limit above the turns and jobs of the demo.
-const MANY: usize = 1_000;
+const LIST_LIMIT: usize = 1_000;
 
 /// All records in the store.
-pub(super) struct Disk {
+pub(super) struct StoreContents {
     /// Committed turns, oldest first.
-    pub(super) turns: Vec<Turn>,
+    pub(super) turns: Vec<DemoTurn>,
     /// Restored prompts of the clerk's turns, by [`Turn::place`].
-    pub(super) seen: BTreeMap<String, Restored>,
+    pub(super) seen: BTreeMap<String, RestoredRecord>,
     /// All jobs, ended and open.
     pub(super) jobs: Vec<Job>,
     /// Result of the audit.
-    pub(super) books: Books,
+    pub(super) books: AuditTotals,
 }
 
-impl Disk {
+impl StoreContents {
     /// Opens the store in this process, reads it and closes it again.
-    pub(super) async fn read(folder: &Folder) -> Result<Self, Failure> {
+    pub(super) async fn read(folder: &DemoFolder) -> Result<Self, Failure> {
         let settings = [
             ("store.url".to_owned(), format!("embedded:{}", folder.data().display())),
             ("bus.url".to_owned(), "embedded".to_owned()),
@@ -46,31 +46,32 @@ impl Disk {
         let loaded = Config::load(None, &BTreeMap::new(), &settings).map_err(|e| Failure::internal(e.to_string()))?;
         let app = App::open(&loaded.config, Role::Command, Arc::new(Metrics::new())).await;
         let app = app.map_err(|e| role::failure(&e))?;
-        let disk = Self::of(&app.venue).await;
+        let disk = Self::read_venue(&app.venue).await;
         app.close().await;
         disk
     }
 
-    async fn of(venue: &Venue) -> Result<Self, Failure> {
+    async fn read_venue(venue: &Venue) -> Result<Self, Failure> {
         let store = |e: StoreError| Failure::internal(e.to_string());
         let owner: Owner = "local/me".parse().expect("a legal owner");
         let mut turns = Vec::new();
-        for name in [CLERK, HELPER] {
+        for name in [CLERK_AGENT, HELPER_AGENT] {
             let agent = AgentId::new(name).expect("a legal agent id");
-            for shown in
-                agents::timeline(venue, (&owner, &Authority::unlimited()), &agent, 0, MANY).await.map_err(store)?
+            for shown in agents::timeline(venue, (&owner, &Authority::without_limits()), &agent, 0, LIST_LIMIT)
+                .await
+                .map_err(store)?
             {
-                turns.push(Turn::parse(name, shown)?);
+                turns.push(DemoTurn::parse(name, shown)?);
             }
         }
         let mut seen = BTreeMap::new();
-        for turn in turns.iter().filter(|turn| turn.agent == CLERK) {
+        for turn in turns.iter().filter(|turn| turn.agent == CLERK_AGENT) {
             let session = turn.key()?;
             let past = ledger::load(&*venue.store, &owner, &session, turn.record.turn).await.map_err(store)?;
             seen.extend(past.and_then(|past| past.seen).map(|seen| (turn.place(), seen)));
         }
-        let jobs = jobs::list(venue, &owner, 0, MANY).await.map_err(store)?.items;
-        let books = audit::all(venue).await.map_err(|e| Failure::internal(e.to_string()))?;
+        let jobs = jobs::list(venue, &owner, 0, LIST_LIMIT).await.map_err(store)?.items;
+        let books = audit::audit_all(venue).await.map_err(|e| Failure::internal(e.to_string()))?;
         Ok(Self { turns, seen, jobs, books })
     }
 }

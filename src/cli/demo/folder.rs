@@ -11,32 +11,32 @@ const TROUBLE: &str = include_str!("../../../config/examples/demo-trouble-rules.
 const SEED: &str = include_str!("../../../config/examples/seed.json");
 
 /// Name of the agent that gets the tasks.
-pub(super) const CLERK: &str = "accounts-payable";
+pub(super) const CLERK_AGENT: &str = "accounts-payable";
 /// Name of the agent that the clerk asks.
-pub(super) const HELPER: &str = "vendor-enrichment";
+pub(super) const HELPER_AGENT: &str = "vendor-enrichment";
 
 const AGENTS: [(&str, &str); 2] = [
-    (CLERK, include_str!("../../../config/examples/accounts-payable.toml")),
-    (HELPER, include_str!("../../../config/examples/vendor-enrichment.toml")),
+    (CLERK_AGENT, include_str!("../../../config/examples/accounts-payable.toml")),
+    (HELPER_AGENT, include_str!("../../../config/examples/vendor-enrichment.toml")),
 ];
 
 /// Text of the model's delay in the rules file.
 const DELAY: &str = "delay_ms = 200";
 
 /// A temporary folder, deleted when dropped unless it is kept.
-pub(super) struct Folder {
+pub(super) struct DemoFolder {
     path: PathBuf,
-    kept: bool,
+    is_kept: bool,
 }
 
-impl Folder {
+impl DemoFolder {
     /// Creates a folder with the rules file; `delay` is the time that the model takes to answer.
     pub(super) fn make(delay: Duration) -> Result<Self, Failure> {
         let name = format!("trellis-demo-{}", &uuid::Uuid::new_v4().simple().to_string()[..8]);
         let path = std::env::temp_dir().join(name);
         let cannot = |e: std::io::Error| Failure::internal(format!("folder `{}` can't be made: {e}", path.display()));
         std::fs::create_dir(&path).map_err(cannot)?;
-        let folder = Self { path: path.clone(), kept: false };
+        let folder = Self { path: path.clone(), is_kept: false };
         let rules = format!("{RULES}\n{TROUBLE}").replace(DELAY, &format!("delay_ms = {}", delay.as_millis()));
         std::fs::write(folder.rules(), rules).map_err(cannot)?;
         Ok(folder)
@@ -64,13 +64,13 @@ impl Folder {
 
     /// Keeps the folder when this value is dropped.
     pub(super) fn keep(&mut self) {
-        self.kept = true;
+        self.is_kept = true;
     }
 }
 
-impl Drop for Folder {
+impl Drop for DemoFolder {
     fn drop(&mut self) {
-        if !self.kept {
+        if !self.is_kept {
             // A killed process may still write its last line: another try deletes it.
             for _ in 0..3 {
                 if std::fs::remove_dir_all(&self.path).is_ok() {
@@ -107,7 +107,7 @@ mod tests {
     fn the_material_is_legal_and_every_answer_takes_the_time_that_was_asked_for() {
         assert_eq!(seed().unwrap()["w/invoices"].as_object().unwrap().len(), 6);
         assert_eq!(agents().unwrap().len(), 2);
-        let folder = Folder::make(Duration::from_millis(901)).unwrap();
+        let folder = DemoFolder::make(Duration::from_millis(901)).unwrap();
         let rules = std::fs::read_to_string(folder.rules()).unwrap();
         ScriptRules::parse(&rules).unwrap();
         assert!(rules.matches("delay_ms = 901").count() >= 10 && !rules.contains(DELAY));

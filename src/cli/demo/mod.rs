@@ -12,40 +12,40 @@ mod report;
 mod trouble;
 mod turns;
 
-use super::Context;
+use super::CliContext;
 use super::exit::{Exit, Failure};
 use super::output::{Format, note};
-use calls::Calls;
+use calls::LoggedCalls;
 use clap::Args;
-use disk::Disk;
-use folder::{CLERK, Folder};
+use disk::StoreContents;
+use folder::{CLERK_AGENT, DemoFolder};
 use printer::Printer;
-use process::Up;
+use process::DemoServer;
 use serde_json::json;
 use std::collections::BTreeSet;
 use std::time::Duration;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::{Instant, sleep};
-use turns::{HEADING, Ledger};
+use turns::{HEADING, TurnPrinter};
 
 /// Time that the model takes to answer: long enough to watch, and for the kill.
-const DELAY: Duration = Duration::from_millis(900);
-const DELAY_FAST: Duration = Duration::from_millis(800);
+const MODEL_DELAY: Duration = Duration::from_millis(900);
+const MODEL_DELAY_FAST: Duration = Duration::from_millis(800);
 
 /// Committed turns before the kill, so that there is something to lose.
 const TURNS_BEFORE_KILL: usize = 9;
 /// Model calls that the kill should interrupt.
 const CALLS_TO_CUT: usize = 2;
 /// Time without log lines after which replies are recorded and all sessions wait for the model.
-const QUIET: Duration = Duration::from_millis(80);
+const QUIET_TIME: Duration = Duration::from_millis(80);
 
 /// Longest time for all tasks, which take some seconds.
-const PATIENCE: Duration = Duration::from_mins(3);
-const LOOK: Duration = Duration::from_millis(30);
+const TASKS_TIME_LIMIT: Duration = Duration::from_mins(3);
+const READ_PAUSE: Duration = Duration::from_millis(30);
 /// Reads of the calls' log between two reads of the turns, which take long on a busy machine.
-const LOOKS: usize = 20;
+const LOG_READS: usize = 20;
 /// Pause for reading a paragraph.
-const READ: Duration = Duration::from_secs(2);
+const PARAGRAPH_PAUSE: Duration = Duration::from_secs(2);
 
 /// Seeds a workspace, creates two agents, submits six tasks, shows every turn as it is committed,
 /// kills the server with SIGKILL in the middle of turns, and starts it again. Then shows what goes
@@ -70,9 +70,9 @@ struct Kill {
     /// Id of the killed process.
     pid: u32,
     /// Turns whose model call was running.
-    cut: BTreeSet<String>,
+    interrupted: BTreeSet<String>,
     /// Turns that had received their reply.
-    replied: BTreeSet<String>,
+    with_reply: BTreeSet<String>,
     /// Turns that were on disk.
     committed: BTreeSet<String>,
     /// Tasks that had begun and not ended.
@@ -83,12 +83,12 @@ struct Kill {
 
 impl Demo {
     /// Runs the demo; no process outlives it.
-    pub async fn run(self, context: &Context) -> Result<Exit, Failure> {
-        let mut folder = Folder::make(if self.fast { DELAY_FAST } else { DELAY })?;
+    pub async fn run(self, context: &CliContext) -> Result<Exit, Failure> {
+        let mut folder = DemoFolder::make(if self.fast { MODEL_DELAY_FAST } else { MODEL_DELAY })?;
         let printer = Printer::new(context.out, self.fast);
         let told = tokio::select! {
             told = tell(&folder, &printer) => told,
-            stopped = interrupted() => return Err(stopped),
+            stopped = wait_for_interrupt() => return Err(stopped),
         };
         let failed = match &told {
             Ok(told) => !told.problems.is_empty(),
@@ -104,14 +104,14 @@ impl Demo {
         }
         if self.keep {
             folder.keep();
-            report::go_on(&printer, &folder)?;
+            report::print_next_steps(&printer, &folder)?;
         }
         if told.problems.is_empty() { Ok(Exit::Ok) } else { Err(Failure::internal(told.problems.join("\nerror: "))) }
     }
 }
 
 /// Resolves at a signal that ends the demo; dropping the demo kills the child.
-async fn interrupted() -> Failure {
+async fn wait_for_interrupt() -> Failure {
     let listen = |kind| signal(kind).map_err(|e| Failure::internal(format!("signals can't be handled: {e}")));
     let listened = (listen(SignalKind::interrupt()), listen(SignalKind::terminate()), listen(SignalKind::hangup()));
     let (Ok(mut int), Ok(mut term), Ok(mut hup)) = listened else {
@@ -125,39 +125,39 @@ async fn interrupted() -> Failure {
     Failure::internal("interrupted; the server is stopped and its folder removed")
 }
 
-async fn tell(folder: &Folder, printer: &Printer) -> Result<report::Told, Failure> {
+async fn tell(folder: &DemoFolder, printer: &Printer) -> Result<report::DemoResult, Failure> {
     printer.line(&printer.out.bold("Trellis runs fleets of persistent AI agents from a queue."))?;
     printer.line("Here two agents check six invoices, and the process that runs them is killed while they do.")?;
-    let mut ledger = Ledger::default();
+    let mut ledger = TurnPrinter::default();
     let first = open(folder, printer).await?;
     submit(&first, printer).await?;
-    printer.pause(READ).await;
+    printer.pause(PARAGRAPH_PAUSE).await;
     printer.caption("Each line is a turn, the moment it is committed: one model call and its tool calls")?;
     printer.line(&printer.out.dim(HEADING))?;
-    until_killable(&first, folder, &mut ledger, printer).await?;
+    wait_until_killable(&first, folder, &mut ledger, printer).await?;
     let kill = kill(first, folder, &mut ledger, printer).await?;
-    let second = Up::start(folder, "up-2").await?;
+    let second = DemoServer::start(folder, "up-2").await?;
     printer.text(&format!(
         "Started again as process {}, on the same folder. Nobody submits anything again:",
         second.pid
     ))?;
-    printer.pause(READ).await;
+    printer.pause(PARAGRAPH_PAUSE).await;
     printer.line(&printer.out.dim(HEADING))?;
-    until_done(&second, &mut ledger, printer).await?;
-    let tree = report::Tree::read(&second.client).await?;
-    let calls = Calls::read(&folder.calls());
+    wait_until_done(&second, &mut ledger, printer).await?;
+    let tree = report::WorkspaceValues::read(&second.client).await?;
+    let calls = LoggedCalls::read(&folder.calls());
     report::decisions(printer, &tree)?;
-    printer.pause(READ).await;
+    printer.pause(PARAGRAPH_PAUSE).await;
     let (last, trouble) = trouble::tell(second, folder, printer).await?;
     last.stop().await?;
-    let disk = Disk::read(folder).await?;
+    let disk = StoreContents::read(folder).await?;
     report::tell(printer, &ledger, &kill, &calls, &tree, &disk, trouble).await
 }
 
 /// Step 1: starts a server and creates a workspace and two agents.
-async fn open(folder: &Folder, printer: &Printer) -> Result<Up, Failure> {
+async fn open(folder: &DemoFolder, printer: &Printer) -> Result<DemoServer, Failure> {
     printer.caption("One process on an empty folder; a workspace and two agents are put in")?;
-    let up = Up::start(folder, "up-1").await?;
+    let up = DemoServer::start(folder, "up-1").await?;
     printer.entry("process", &format!("{}: `trellis up`, HTTP API on {}", up.pid, up.url))?;
     printer.entry("folder", &folder.data().display().to_string())?;
     let seed = folder::seed()?;
@@ -176,14 +176,14 @@ async fn open(folder: &Folder, printer: &Printer) -> Result<Up, Failure> {
 }
 
 /// Step 2: submits the tasks.
-async fn submit(up: &Up, printer: &Printer) -> Result<(), Failure> {
+async fn submit(up: &DemoServer, printer: &Printer) -> Result<(), Failure> {
     let seed = folder::seed()?;
     let invoices = seed["w/invoices"].as_object().into_iter().flatten();
     printer.caption("Six invoices are submitted as tasks; four of them run at a time")?;
     for (id, invoice) in invoices {
         let input = json!({"invoice": id, "vendor": invoice["vendor"]});
         let key = format!("invoice-{id}").parse().map_err(|e| Failure::internal(format!("{e}")))?;
-        let body = json!({"agentId": CLERK, "input": input, "timeout": 0});
+        let body = json!({"agentId": CLERK_AGENT, "input": input, "timeout": 0});
         let job = up.client.run("v/ops/agent/request", &body, Some(&key)).await?;
         let short: String = super::output::field(&job, "id").chars().take(8).collect();
         printer.line(&format!("   {id:<12} {:<52}  is job {short}…", input.to_string()))?;
@@ -192,47 +192,67 @@ async fn submit(up: &Up, printer: &Printer) -> Result<(), Failure> {
 }
 
 /// Shows turns until enough are committed and others are in a model call.
-async fn until_killable(up: &Up, folder: &Folder, ledger: &mut Ledger, printer: &Printer) -> Result<(), Failure> {
+async fn wait_until_killable(
+    up: &DemoServer,
+    folder: &DemoFolder,
+    ledger: &mut TurnPrinter,
+    printer: &Printer,
+) -> Result<(), Failure> {
     let start = Instant::now();
     let (mut lines, mut changed) = (0, Instant::now());
     loop {
         ledger.update(&up.client, printer).await?;
-        let looks = if ledger.len() >= TURNS_BEFORE_KILL { LOOKS } else { 0 };
+        let looks = if ledger.len() >= TURNS_BEFORE_KILL { LOG_READS } else { 0 };
         for _ in 0..looks {
-            let calls = Calls::read(&folder.calls());
+            let calls = LoggedCalls::read(&folder.calls());
             if calls.lines() != lines {
                 (lines, changed) = (calls.lines(), Instant::now());
             }
-            if calls.running(up.pid).len() >= CALLS_TO_CUT && changed.elapsed() >= QUIET {
+            if calls.running_turns(up.pid).len() >= CALLS_TO_CUT && changed.elapsed() >= QUIET_TIME {
                 return Ok(());
             }
-            sleep(LOOK).await;
+            sleep(READ_PAUSE).await;
         }
         patience(start, ledger)?;
-        sleep(LOOK).await;
+        sleep(READ_PAUSE).await;
     }
 }
 
 /// Step 4: kills the server and shows what it left.
-async fn kill(up: Up, folder: &Folder, ledger: &mut Ledger, printer: &Printer) -> Result<Kill, Failure> {
+async fn kill(
+    up: DemoServer,
+    folder: &DemoFolder,
+    ledger: &mut TurnPrinter,
+    printer: &Printer,
+) -> Result<Kill, Failure> {
     let (pid, calls) = (up.pid, folder.calls());
     up.kill().await?;
-    let calls = Calls::read(&calls);
-    let disk = Disk::read(folder).await?;
+    let calls = LoggedCalls::read(&calls);
+    let disk = StoreContents::read(folder).await?;
     let records: Vec<_> = disk.jobs.iter().map(crate::domain::job::Job::to_json).collect();
-    ledger.jobs(&records);
-    let committed = disk.turns.iter().map(turns::Turn::place).collect();
+    ledger.record_jobs(&records);
+    let committed = disk.turns.iter().map(turns::DemoTurn::place).collect();
     ledger.show(disk.turns, printer)?;
     let ended = disk.jobs.iter().filter(|job| job.status.is_terminal()).count();
     let started = disk.jobs.iter().filter(|job| job.status == crate::domain::job::JobStatus::Started).count();
-    let kill = Kill { pid, cut: calls.running(pid), replied: calls.replied(pid), committed, started, ended };
-    printer.caption(&format!("kill -9 {pid}, in the middle of {} turns", kill.cut.len()))?;
-    for (at, place) in kill.cut.iter().enumerate() {
-        printer.entry(if at == 0 { "cut off" } else { "" }, &format!("the model call of {}", ledger.named(place)))?;
+    let kill = Kill {
+        pid,
+        interrupted: calls.running_turns(pid),
+        with_reply: calls.replied_turns(pid),
+        committed,
+        started,
+        ended,
+    };
+    printer.caption(&format!("kill -9 {pid}, in the middle of {} turns", kill.interrupted.len()))?;
+    for (at, place) in kill.interrupted.iter().enumerate() {
+        printer.entry(
+            if at == 0 { "cut off" } else { "" },
+            &format!("the model call of {}", ledger.describe_turn(place)),
+        )?;
     }
-    for (at, place) in kill.replied.difference(&kill.committed).enumerate() {
+    for (at, place) in kill.with_reply.difference(&kill.committed).enumerate() {
         let name = if at == 0 { "in its tools" } else { "" };
-        printer.entry(name, &format!("{}; the model's reply had arrived", ledger.named(place)))?;
+        printer.entry(name, &format!("{}; the model's reply had arrived", ledger.describe_turn(place)))?;
     }
     let (turns, tasks) = (kill.committed.len(), disk.jobs.len());
     let delegated = disk.jobs.iter().filter(|job| job.head.parent.is_some()).count();
@@ -241,11 +261,11 @@ async fn kill(up: Up, folder: &Folder, ledger: &mut Ledger, printer: &Printer) -
         &format!("{turns} committed turns, and the {tasks} tasks, {delegated} of them from agent to agent:"),
     )?;
     printer.entry("", &format!("{ended} are done, {started} are begun, {} still wait", tasks - ended - started))?;
-    printer.pause(READ).await;
+    printer.pause(PARAGRAPH_PAUSE).await;
     Ok(kill)
 }
 
-async fn until_done(up: &Up, ledger: &mut Ledger, printer: &Printer) -> Result<(), Failure> {
+async fn wait_until_done(up: &DemoServer, ledger: &mut TurnPrinter, printer: &Printer) -> Result<(), Failure> {
     let start = Instant::now();
     loop {
         ledger.update(&up.client, printer).await?;
@@ -255,14 +275,14 @@ async fn until_done(up: &Up, ledger: &mut Ledger, printer: &Printer) -> Result<(
             return ledger.update(&up.client, printer).await;
         }
         patience(start, ledger)?;
-        sleep(LOOK).await;
+        sleep(READ_PAUSE).await;
     }
 }
 
-fn patience(start: Instant, ledger: &Ledger) -> Result<(), Failure> {
-    if start.elapsed() < PATIENCE {
+fn patience(start: Instant, ledger: &TurnPrinter) -> Result<(), Failure> {
+    if start.elapsed() < TASKS_TIME_LIMIT {
         return Ok(());
     }
     let (turns, jobs) = (ledger.len(), ledger.statuses.join(", "));
-    Err(Failure::internal(format!("no progress within {PATIENCE:?}: {turns} turns, tasks {jobs}")))
+    Err(Failure::internal(format!("no progress within {TASKS_TIME_LIMIT:?}: {turns} turns, tasks {jobs}")))
 }

@@ -1,7 +1,7 @@
 //! Printer of captions, paragraphs and lines of at most 100 columns.
 
 use super::super::exit::Failure;
-use super::super::output::{Format, Out, write_line};
+use super::super::output::{CommandOutput, Format, write_line};
 use std::cell::Cell;
 use std::time::Duration;
 
@@ -10,14 +10,14 @@ pub(super) const WIDTH: usize = 100;
 
 /// Output of the demo: stdout for text, nothing for JSON.
 pub(super) struct Printer {
-    pub(super) out: Out,
+    pub(super) out: CommandOutput,
     fast: bool,
     steps: Cell<u32>,
 }
 
 impl Printer {
     /// Makes a printer; `fast`: without pauses for a reader.
-    pub(super) const fn new(out: Out, fast: bool) -> Self {
+    pub(super) const fn new(out: CommandOutput, fast: bool) -> Self {
         Self { out, fast, steps: Cell::new(0) }
     }
 

@@ -3,28 +3,28 @@
 use super::super::client::Client;
 use super::super::exit::Failure;
 use super::super::output::field;
-use super::calls::Calls;
-use super::disk::Disk;
-use super::folder::{self, CLERK, Folder, HELPER};
+use super::calls::LoggedCalls;
+use super::disk::StoreContents;
+use super::folder::{self, CLERK_AGENT, DemoFolder, HELPER_AGENT};
 use super::printer::{Printer, WIDTH, cut, wrap};
 use super::trouble::Trouble;
-use super::turns::{Ledger, Turn};
-use super::{Kill, READ, process};
+use super::turns::{DemoTurn, TurnPrinter};
+use super::{Kill, PARAGRAPH_PAUSE, process};
 use crate::domain::chat::{Arguments, ChatMessage};
 use crate::domain::context::assemble::assemble;
 use crate::domain::context::ledger::Row;
-use crate::domain::context::record::Restored;
+use crate::domain::context::record::RestoredRecord;
 use crate::domain::job::{Job, JobStatus};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Columns before the reason of a decision.
-const BEFORE_REASON: usize = 55;
+const REASON_COLUMN: usize = 55;
 /// Columns before an entry's text.
-const BEFORE_ENTRY: usize = 16;
+const ENTRY_COLUMN: usize = 16;
 
 /// Result of the demo.
-pub(super) struct Told {
+pub(super) struct DemoResult {
     /// Summary for JSON output.
     pub(super) summary: Value,
     /// What was lost, doubled or is missing.
@@ -32,12 +32,12 @@ pub(super) struct Told {
 }
 
 /// Values that the agents wrote.
-pub(super) struct Tree {
+pub(super) struct WorkspaceValues {
     decisions: Value,
     ledger: Vec<Value>,
 }
 
-impl Tree {
+impl WorkspaceValues {
     /// Reads the values over HTTP.
     pub(super) async fn read(client: &Client) -> Result<Self, Failure> {
         let read = async |path: &str| {
@@ -51,65 +51,66 @@ impl Tree {
 }
 
 /// Counts of model calls.
-struct Asked {
-    made: usize,
+struct ModelCallCounts {
+    count: usize,
     /// Turns that called the model twice.
     repeated: BTreeSet<String>,
     /// Repeated turns whose reply had arrived and was not on disk yet.
     unrecorded: usize,
     /// Repeated turns without a reason: their reply or their commit was on disk.
-    wrongly: Vec<String>,
+    unexplained: Vec<String>,
     /// Turns whose reply was on disk without their commit, and which the second process continued.
     reused: Vec<String>,
 }
 
-impl Asked {
-    fn count(calls: &Calls, kill: &Kill) -> Self {
-        let repeated = calls.repeated();
+impl ModelCallCounts {
+    fn count(calls: &LoggedCalls, kill: &Kill) -> Self {
+        let repeated = calls.repeated_turns();
         let (lost, reused): (BTreeSet<_>, BTreeSet<_>) =
-            kill.replied.difference(&kill.committed).cloned().partition(|place| repeated.contains(place));
-        let excused = |place: &&String| kill.cut.contains(*place) || lost.contains(*place);
+            kill.with_reply.difference(&kill.committed).cloned().partition(|place| repeated.contains(place));
+        let excused = |place: &&String| kill.interrupted.contains(*place) || lost.contains(*place);
         let wrongly = repeated.iter().filter(|place| !excused(place)).cloned().collect();
         let reused = reused.into_iter().collect();
-        Self { made: calls.made(), unrecorded: lost.len(), repeated, wrongly, reused }
+        Self { count: calls.count_started(), unrecorded: lost.len(), repeated, unexplained: wrongly, reused }
     }
 
-    fn words(&self, kill: &Kill, ledger: &Ledger) -> String {
-        let mut cut = format!("the {} that the kill cut off", kill.cut.len());
+    fn describe(&self, kill: &Kill, ledger: &TurnPrinter) -> String {
+        let mut cut = format!("the {} that the kill cut off", kill.interrupted.len());
         if self.unrecorded > 0 {
             cut = format!("{cut}, and {} whose reply was not on disk yet", self.unrecorded);
         }
         let went_on = "had its reply recorded before the kill and went on from it.";
-        let reused: Vec<_> = self.reused.iter().map(|place| format!("{} {went_on} ", ledger.named(place))).collect();
-        let rest = match self.wrongly.len() {
+        let reused: Vec<_> =
+            self.reused.iter().map(|place| format!("{} {went_on} ", ledger.describe_turn(place))).collect();
+        let rest = match self.unexplained.len() {
             0 => format!("Of the {} turns committed before the kill, none was asked for again.", kill.committed.len()),
             n => format!("Asked for again without a reason: {n}."),
         };
-        format!("{} in all. Made twice: {cut}. {}{rest}", self.made, reused.concat())
+        format!("{} in all. Made twice: {cut}. {}{rest}", self.count, reused.concat())
     }
 }
 
 /// Prints the rest of the demo.
 pub(super) async fn tell(
     printer: &Printer,
-    ledger: &Ledger,
+    ledger: &TurnPrinter,
     kill: &Kill,
-    calls: &Calls,
-    tree: &Tree,
-    disk: &Disk,
+    calls: &LoggedCalls,
+    tree: &WorkspaceValues,
+    disk: &StoreContents,
     trouble: Trouble,
-) -> Result<Told, Failure> {
-    let asked = Asked::count(calls, kill);
+) -> Result<DemoResult, Failure> {
+    let asked = ModelCallCounts::count(calls, kill);
     printer.caption("Nothing is lost, and nothing is done twice")?;
-    printer.entry("model calls", &asked.words(kill, ledger))?;
+    printer.entry("model calls", &asked.describe(kill, ledger))?;
     printer.entry("turns", &turns(disk))?;
     let lines: Vec<String> = tree.ledger.iter().map(|line| field(line, "invoice")).collect();
-    let before = seeded_lines()?;
+    let before = count_seeded_lines()?;
     let ours = lines.iter().skip(before).cloned().collect::<Vec<_>>().join(", ");
     printer.entry("w/ledger", &format!("{before} lines from before, and appended by the turns: {ours}"))?;
-    printer.pause(READ).await;
+    printer.pause(PARAGRAPH_PAUSE).await;
     turn(printer, ledger, kill, disk)?;
-    printer.pause(READ).await;
+    printer.pause(PARAGRAPH_PAUSE).await;
     printer.caption("The audit: every task that was accepted, from the jobs and the mailboxes on disk")?;
     let b = &disk.books;
     printer.line(&format!(
@@ -128,18 +129,18 @@ pub(super) async fn tell(
     let summary = json!({
         "decisions": tree.decisions,
         "ledger": tree.ledger,
-        "kill": {"pid": kill.pid, "cut": kill.cut, "committed": kill.committed.len(), "ended": kill.ended},
-        "calls": {"made": asked.made, "repeated": asked.repeated, "repeatedWithoutReason": asked.wrongly, "repliesReused": asked.reused},
+        "kill": {"pid": kill.pid, "cut": kill.interrupted, "committed": kill.committed.len(), "ended": kill.ended},
+        "calls": {"made": asked.count, "repeated": asked.repeated, "repeatedWithoutReason": asked.unexplained, "repliesReused": asked.reused},
         "turns": disk.turns.len(),
         "trouble": trouble.summary,
         "audit": b,
         "problems": problems,
     });
-    Ok(Told { summary, problems })
+    Ok(DemoResult { summary, problems })
 }
 
 /// Describes the turns, by their numbers in each session.
-fn turns(disk: &Disk) -> String {
+fn turns(disk: &StoreContents) -> String {
     let mut last: BTreeMap<&str, u64> = BTreeMap::new();
     for turn in &disk.turns {
         let last = last.entry(&turn.session).or_default();
@@ -154,12 +155,12 @@ fn turns(disk: &Disk) -> String {
     }
 }
 
-fn seeded_lines() -> Result<usize, Failure> {
+fn count_seeded_lines() -> Result<usize, Failure> {
     Ok(folder::seed()?["w/ledger"].as_array().map_or(0, Vec::len))
 }
 
 /// Prints the decisions of the agents.
-pub(super) fn decisions(printer: &Printer, tree: &Tree) -> Result<(), Failure> {
+pub(super) fn decisions(printer: &Printer, tree: &WorkspaceValues) -> Result<(), Failure> {
     printer.caption("What came of it: w/decisions")?;
     let heading = format!("   {:<8}  {:<18}  {:>9}  {:<9}  BECAUSE", "INVOICE", "VENDOR", "EUR", "DECISION");
     printer.line(&printer.out.dim(&heading))?;
@@ -169,8 +170,8 @@ pub(super) fn decisions(printer: &Printer, tree: &Tree) -> Result<(), Failure> {
         let (vendor, total) = (field(invoice, "vendor"), invoice["total"].as_f64().unwrap_or_default());
         let word = if decision.is_null() { "none".to_owned() } else { field(decision, "decision") };
         let start = format!("   {id:<8}  {vendor:<18}  {total:>9.2}  {word:<9}  ");
-        for (at, line) in wrap(&field(decision, "reason"), WIDTH - BEFORE_REASON).iter().enumerate() {
-            let before = if at == 0 { start.clone() } else { " ".repeat(BEFORE_REASON) };
+        for (at, line) in wrap(&field(decision, "reason"), WIDTH - REASON_COLUMN).iter().enumerate() {
+            let before = if at == 0 { start.clone() } else { " ".repeat(REASON_COLUMN) };
             printer.line(format!("{before}{line}").trim_end())?;
         }
     }
@@ -178,27 +179,27 @@ pub(super) fn decisions(printer: &Printer, tree: &Tree) -> Result<(), Failure> {
 }
 
 /// Prints one recorded turn, preferably one that was interrupted and repeated.
-fn turn(printer: &Printer, ledger: &Ledger, kill: &Kill, disk: &Disk) -> Result<(), Failure> {
-    let ours: Vec<&Turn> = disk.turns.iter().filter(|turn| turn.agent == CLERK).collect();
-    let again = |turn: &&&Turn| kill.cut.contains(&turn.place());
+fn turn(printer: &Printer, ledger: &TurnPrinter, kill: &Kill, disk: &StoreContents) -> Result<(), Failure> {
+    let ours: Vec<&DemoTurn> = disk.turns.iter().filter(|turn| turn.agent == CLERK_AGENT).collect();
+    let again = |turn: &&&DemoTurn| kill.interrupted.contains(&turn.place());
     let best = ours.iter().filter(again).max_by_key(|turn| turn.record.calls.len());
     let Some(turn) = best.or(ours.first()) else { return Ok(()) };
     let place = ours.iter().position(|other| other.place() == turn.place()).unwrap_or_default();
-    let name = ledger.named(&turn.place());
-    let again = if kill.cut.contains(&turn.place()) { ", cut off by the kill and made again" } else { "" };
+    let name = ledger.describe_turn(&turn.place());
+    let again = if kill.interrupted.contains(&turn.place()) { ", cut off by the kill and made again" } else { "" };
     printer.caption(&format!("One turn closely: {name}{again}"))?;
     match disk.seen.get(&turn.place()) {
-        Some(seen) => saw(printer, seen)?,
+        Some(seen) => print_ledger(printer, seen)?,
         None => printer.entry("it saw", "nothing: it ended before there was a prompt")?,
     }
-    said(printer, turn)?;
+    print_messages(printer, turn)?;
     let (record, usage) = (&turn.record, &turn.record.usage);
     printer.entry("model", &format!("{}, {} tokens in, {} out", record.model, usage.input, usage.output))?;
-    printer.entry("it is at", &format!("g/{CLERK}/timeline/{place}"))
+    printer.entry("it is at", &format!("g/{CLERK_AGENT}/timeline/{place}"))
 }
 
 /// Prints the ledger of a prompt, and whether the prompt can be rebuilt.
-fn saw(printer: &Printer, seen: &Restored) -> Result<(), Failure> {
+fn print_ledger(printer: &Printer, seen: &RestoredRecord) -> Result<(), Failure> {
     let ledger = &seen.ledger;
     let row = |row: &Row| {
         let text = |text: &Option<String>| text.clone().unwrap_or_default();
@@ -214,7 +215,7 @@ fn saw(printer: &Printer, seen: &Restored) -> Result<(), Failure> {
     let table = printer.out.table(&["PART", "FROM", "BYTES", "STATUS", "WHY"], &rows);
     for (at, line) in table.lines().enumerate() {
         let name = printer.out.dim(&format!("{:<12}", if at == 0 { "it saw" } else { "" }));
-        let line: String = line.chars().take(WIDTH - BEFORE_ENTRY).collect();
+        let line: String = line.chars().take(WIDTH - ENTRY_COLUMN).collect();
         printer.line(format!("   {name} {line}").trim_end())?;
     }
     let (used, budget, tools) = (ledger.used, ledger.budget.bytes, ledger.tools.len());
@@ -226,7 +227,7 @@ fn saw(printer: &Printer, seen: &Restored) -> Result<(), Failure> {
     printer.entry("prompt", &format!("sha256 {}… {words}", &ledger.prompt[..16.min(ledger.prompt.len())]))
 }
 
-fn said(printer: &Printer, turn: &Turn) -> Result<(), Failure> {
+fn print_messages(printer: &Printer, turn: &DemoTurn) -> Result<(), Failure> {
     let width = WIDTH - 17;
     // Only the first of several equal names is shown.
     let mut named = "";
@@ -255,31 +256,36 @@ fn said(printer: &Printer, turn: &Turn) -> Result<(), Failure> {
 }
 
 /// Lists everything that must not be.
-fn problems(kill: &Kill, asked: &Asked, tree: &Tree, disk: &Disk) -> Result<Vec<String>, Failure> {
+fn problems(
+    kill: &Kill,
+    asked: &ModelCallCounts,
+    tree: &WorkspaceValues,
+    disk: &StoreContents,
+) -> Result<Vec<String>, Failure> {
     let mut problems = Vec::new();
     let mut must = |holds: bool, problem: String| {
         if !holds {
             problems.push(problem);
         }
     };
-    must(!kill.cut.is_empty(), format!("the kill of process {} met no running model call", kill.pid));
+    must(!kill.interrupted.is_empty(), format!("the kill of process {} met no running model call", kill.pid));
     must(kill.started > 0, "the kill met no task that had begun".to_owned());
     must(
-        asked.wrongly.is_empty(),
-        format!("turns asked for again although they were on disk: {}", asked.wrongly.join(", ")),
+        asked.unexplained.is_empty(),
+        format!("turns asked for again although they were on disk: {}", asked.unexplained.join(", ")),
     );
     let seed = folder::seed()?;
-    let before = seeded_lines()?;
+    let before = count_seeded_lines()?;
     for id in seed["w/invoices"].as_object().into_iter().flatten().map(|(id, _)| id) {
         must(tree.decisions[id]["decision"].is_string(), format!("`w/decisions/{id}` is missing"));
         let lines = tree.ledger.iter().skip(before).filter(|line| line["invoice"] == **id).count();
         must(lines == 1, format!("expected one line of {id} in `w/ledger`, got {lines}"));
     }
-    let ours = |job: &&Job| [CLERK, HELPER].contains(&job.head.agent.as_str());
+    let ours = |job: &&Job| [CLERK_AGENT, HELPER_AGENT].contains(&job.head.agent.as_str());
     for job in disk.jobs.iter().filter(ours).filter(|job| job.status != JobStatus::Complete) {
         must(false, format!("job {} is {}", job.head.id, job.status.as_str()));
     }
-    let places: BTreeSet<String> = disk.turns.iter().map(Turn::place).collect();
+    let places: BTreeSet<String> = disk.turns.iter().map(DemoTurn::place).collect();
     must(places.len() == disk.turns.len(), "a turn is recorded twice".to_owned());
     must(kill.committed.is_subset(&places), "a turn that was committed before the kill is gone".to_owned());
     must(disk.books.unaccounted == 0, format!("unaccounted: {}", disk.books.missing.join("; ")));
@@ -287,7 +293,7 @@ fn problems(kill: &Kill, asked: &Asked, tree: &Tree, disk: &Disk) -> Result<Vec<
 }
 
 /// Prints how to continue with a folder that was kept.
-pub(super) fn go_on(printer: &Printer, folder: &Folder) -> Result<(), Failure> {
+pub(super) fn print_next_steps(printer: &Printer, folder: &DemoFolder) -> Result<(), Failure> {
     let program = std::env::current_exe().unwrap_or_else(|_| "trellis".into());
     let here = std::env::current_dir().unwrap_or_default();
     let program = program.strip_prefix(here).unwrap_or(&program).display();
@@ -298,9 +304,9 @@ pub(super) fn go_on(printer: &Printer, folder: &Folder) -> Result<(), Failure> {
     printer.text("and in another terminal:")?;
     for command in [
         "lattice read w/decisions".to_owned(),
-        format!("turn list {CLERK}"),
-        format!("lattice inspect g/{CLERK}/timeline/0"),
-        format!("submit {CLERK} '{{\"invoice\": \"INV-1001\", \"vendor\": \"acme-office\"}}' --wait"),
+        format!("turn list {CLERK_AGENT}"),
+        format!("lattice inspect g/{CLERK_AGENT}/timeline/0"),
+        format!("submit {CLERK_AGENT} '{{\"invoice\": \"INV-1001\", \"vendor\": \"acme-office\"}}' --wait"),
     ] {
         printer.line(&format!("   {program} {command}"))?;
     }

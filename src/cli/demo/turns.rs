@@ -3,7 +3,7 @@
 use super::super::client::Client;
 use super::super::exit::Failure;
 use super::super::output::field;
-use super::folder::{CLERK, HELPER};
+use super::folder::{CLERK_AGENT, HELPER_AGENT};
 use super::printer::{Printer, WIDTH, cut};
 use crate::domain::chat::ChatMessage;
 use crate::domain::ids::{AgentId, SessionId, SessionKey};
@@ -19,13 +19,13 @@ pub(super) const HEADING: &str = "     TIME  INVOICE   AGENT              TURN  
 
 /// A turn with its agent and session.
 #[derive(Debug, Clone)]
-pub(super) struct Turn {
+pub(super) struct DemoTurn {
     pub(super) agent: &'static str,
     pub(super) session: String,
     pub(super) record: TurnRecord,
 }
 
-impl Turn {
+impl DemoTurn {
     /// Parses an element of `g/<agent>/timeline`.
     pub(super) fn parse(agent: &'static str, mut shown: Value) -> Result<Self, Failure> {
         let session = field(&shown, "session");
@@ -63,7 +63,7 @@ impl Turn {
     }
 
     /// Returns what it called, e.g. `read ×3`, with every outcome that isn't `ok`.
-    pub(super) fn called(&self) -> String {
+    pub(super) fn describe_calls(&self) -> String {
         let mut calls: Vec<(String, u32)> = Vec::new();
         for call in &self.record.calls {
             let name = call.operation.rsplit('/').next().unwrap_or_default();
@@ -81,7 +81,7 @@ impl Turn {
 
 /// Turns that were shown so far.
 #[derive(Debug, Default)]
-pub(super) struct Ledger {
+pub(super) struct TurnPrinter {
     seen: BTreeSet<String>,
     /// Invoice by `agent/session`.
     invoices: BTreeMap<String, String>,
@@ -91,7 +91,7 @@ pub(super) struct Ledger {
     start: Option<u64>,
 }
 
-impl Ledger {
+impl TurnPrinter {
     /// Returns the number of turns that were shown.
     pub(super) fn len(&self) -> usize {
         self.seen.len()
@@ -100,20 +100,20 @@ impl Ledger {
     /// Reads the turns and jobs of the server and shows new turns.
     pub(super) async fn update(&mut self, client: &Client, printer: &Printer) -> Result<(), Failure> {
         let mut turns = Vec::new();
-        for agent in [CLERK, HELPER] {
+        for agent in [CLERK_AGENT, HELPER_AGENT] {
             let path = json!({"path": format!("g/{agent}/timeline")});
             let mut answer = client.run("v/ops/lattice/read", &path, None).await?;
             for shown in answer["value"].as_array_mut().map(std::mem::take).unwrap_or_default() {
-                turns.push(Turn::parse(agent, shown)?);
+                turns.push(DemoTurn::parse(agent, shown)?);
             }
         }
         let page = client.get("jobs", &[("details", "true".to_owned())]).await?;
-        self.jobs(page["items"].as_array().map_or(&[][..], Vec::as_slice));
+        self.record_jobs(page["items"].as_array().map_or(&[][..], Vec::as_slice));
         self.show(turns, printer)
     }
 
     /// Records statuses, and which session works on which invoice.
-    pub(super) fn jobs(&mut self, jobs: &[Value]) {
+    pub(super) fn record_jobs(&mut self, jobs: &[Value]) {
         self.statuses = jobs.iter().map(|job| field(job, "status")).collect();
         for job in jobs {
             let session = format!("{}/{}", field(job, "agent"), field(job, "session"));
@@ -122,19 +122,19 @@ impl Ledger {
     }
 
     /// Shows new turns, in the order in which they ended.
-    pub(super) fn show(&mut self, mut turns: Vec<Turn>, printer: &Printer) -> Result<(), Failure> {
+    pub(super) fn show(&mut self, mut turns: Vec<DemoTurn>, printer: &Printer) -> Result<(), Failure> {
         turns.sort_by_key(|turn| turn.record.end);
         let first = turns.iter().map(|turn| turn.record.start.0).min();
         self.start = self.start.or(first);
         for turn in turns {
             if self.seen.insert(turn.place()) {
-                self.line(&turn, printer)?;
+                self.print_turn(&turn, printer)?;
             }
         }
         Ok(())
     }
 
-    fn line(&self, turn: &Turn, printer: &Printer) -> Result<(), Failure> {
+    fn print_turn(&self, turn: &DemoTurn, printer: &Printer) -> Result<(), Failure> {
         let record = &turn.record;
         let after = record.end.0.saturating_sub(self.start.unwrap_or_default());
         let tokens = format!("{}+{}", record.usage.input, record.usage.output);
@@ -145,7 +145,7 @@ impl Ledger {
             self.invoice(turn.agent, &turn.session),
             turn.agent,
             record.turn,
-            turn.called()
+            turn.describe_calls()
         );
         printer.line(cut_line(&line).trim_end())?;
         if turn.text().is_empty() {
@@ -161,7 +161,7 @@ impl Ledger {
     }
 
     /// Describes a turn, given its name in the log of model calls.
-    pub(super) fn named(&self, place: &str) -> String {
+    pub(super) fn describe_turn(&self, place: &str) -> String {
         let parts: Vec<&str> = place.split('/').collect();
         match parts.as_slice() {
             [.., agent, session, turn] => format!("{} turn {turn} of {agent}", self.invoice(agent, session)),

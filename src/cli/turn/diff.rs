@@ -1,17 +1,17 @@
 //! Differences of two prompts: parts of the ledger, and lines of the text.
 
 use super::super::exit::{Exit, Failure};
-use super::super::output::{Out, field};
+use super::super::output::{CommandOutput, field};
 use super::table::prompt;
 use serde_json::{Value, json};
 
 /// Unchanged lines shown around a change.
-const AROUND: usize = 2;
+const CONTEXT_LINES: usize = 2;
 /// Lines at most that are compared one by one; changes of more lines are shown as a replacement.
-const SEARCHED: usize = 4_000;
+const COMPARED_LINES_MAX: usize = 4_000;
 
-pub(super) fn show(out: Out, before: &Value, after: &Value) -> Result<Exit, Failure> {
-    let rows = rows(&before["ledger"], &after["ledger"]);
+pub(super) fn show(out: CommandOutput, before: &Value, after: &Value) -> Result<Exit, Failure> {
+    let rows = changed_parts(&before["ledger"], &after["ledger"]);
     let lines = match (&before["request"], &after["request"]) {
         (Value::Object(_), Value::Object(_)) => Some(changes(&prompt(&before["request"]), &prompt(&after["request"]))),
         _ => None,
@@ -25,7 +25,7 @@ pub(super) fn show(out: Out, before: &Value, after: &Value) -> Result<Exit, Fail
     Ok(Exit::Ok)
 }
 
-fn text(out: Out, before: &Value, after: &Value, rows: &[Value], lines: Option<&[String]>) -> String {
+fn text(out: CommandOutput, before: &Value, after: &Value, rows: &[Value], lines: Option<&[String]>) -> String {
     let head = out.bold(&format!("{} → {}", field(before, "name"), field(after, "name")));
     let parts = table(out, rows);
     let lines = match lines {
@@ -37,7 +37,7 @@ fn text(out: Out, before: &Value, after: &Value, rows: &[Value], lines: Option<&
 }
 
 /// Formats the parts that differ as a table.
-pub(super) fn table(out: Out, rows: &[Value]) -> String {
+pub(super) fn table(out: CommandOutput, rows: &[Value]) -> String {
     if rows.is_empty() {
         return "no part has another size or status".to_owned();
     }
@@ -52,7 +52,7 @@ pub(super) fn table(out: Out, rows: &[Value]) -> String {
 }
 
 /// Returns the parts that differ: `{key, before, after}`, absent ones null.
-pub(super) fn rows(before: &Value, after: &Value) -> Vec<Value> {
+pub(super) fn changed_parts(before: &Value, after: &Value) -> Vec<Value> {
     let of = |ledger: &Value| ledger["rows"].as_array().cloned().unwrap_or_default();
     let (before, after) = (of(before), of(after));
     let find = |rows: &[Value], key: &Value| rows.iter().find(|row| row["key"] == *key).cloned();
@@ -84,8 +84,8 @@ pub(super) fn changes(before: &str, after: &str) -> Vec<String> {
     let changed: Vec<usize> = (0..all.len()).filter(|at| all[*at].0 != ' ').collect();
     let near = |at: usize| {
         let next = changed.partition_point(|changed| *changed < at);
-        let after = changed.get(next).is_some_and(|changed| changed - at <= AROUND);
-        after || next.checked_sub(1).is_some_and(|before| at - changed[before] <= AROUND)
+        let after = changed.get(next).is_some_and(|changed| changed - at <= CONTEXT_LINES);
+        after || next.checked_sub(1).is_some_and(|before| at - changed[before] <= CONTEXT_LINES)
     };
     let mut shown: Vec<String> = Vec::new();
     for (at, (sign, line)) in all.iter().enumerate() {
@@ -103,7 +103,7 @@ pub(super) fn changes(before: &str, after: &str) -> Vec<String> {
 
 /// Returns the fewest changed lines, by the longest common subsequence.
 fn steps<'t>(a: &[&'t str], b: &[&'t str]) -> Vec<(char, &'t str)> {
-    if a.len() > SEARCHED || b.len() > SEARCHED {
+    if a.len() > COMPARED_LINES_MAX || b.len() > COMPARED_LINES_MAX {
         return a.iter().map(|line| ('-', *line)).chain(b.iter().map(|line| ('+', *line))).collect();
     }
     let width = b.len() + 1;
@@ -152,11 +152,11 @@ mod tests {
     fn parts_that_differ_are_named() {
         let ledger = |rows: Value| json!({"rows": rows});
         let row = |key: &str, rendered: u32| json!({"key": key, "rendered": rendered, "status": "full"});
-        let found = rows(
+        let found = changed_parts(
             &ledger(json!([row("a", 1), row("b", 2), row("c", 3)])),
             &ledger(json!([row("a", 1), row("b", 5), row("d", 4)])),
         );
-        let out = Out::new(super::super::super::output::Format::Text, true);
+        let out = CommandOutput::new(super::super::super::output::Format::Text, true);
         assert_eq!(
             table(out, &found),
             "PART  BEFORE  AFTER\nb     2 full  5 full\nc     3 full  –\nd     –       4 full"

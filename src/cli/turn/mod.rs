@@ -4,12 +4,12 @@ mod diff;
 mod replay;
 mod table;
 
-use super::Context;
-use super::client::{Client, Server, encode};
+use super::CliContext;
+use super::client::{Client, ServerArgs, encode};
 use super::exit::{Exit, Failure};
-use super::filter::{Filter, look_on, more};
+use super::filter::{Filter, append_next, read_filtered};
 use super::output::time;
-use super::output::{Out, field};
+use super::output::{CommandOutput, field};
 use super::submit::NO_AGENT;
 use crate::domain::ids::AgentId;
 use clap::Subcommand;
@@ -20,11 +20,11 @@ use std::str::FromStr;
 pub(crate) use table::{ledger_text, prompt as prompt_text};
 
 /// Turns that are searched for the session of a turn without one.
-const LOOKED_AT: &str = "1000";
+const SEARCHED_TURNS: &str = "1000";
 
 /// Turns: one context, one model call, its tool calls, one commit.
 #[derive(Debug, Subcommand)]
-pub(crate) enum Turn {
+pub(crate) enum TurnCommand {
     /// List an agent's turns, newest first
     ///
     /// One call looks at no more than 1,000 turns, and says where to go on. `--state` asks for turns
@@ -44,30 +44,30 @@ pub(crate) enum Turn {
         limit: usize,
         /// Which server, and for whom
         #[command(flatten)]
-        server: Server,
+        server: ServerArgs,
     },
     /// Show what a turn's model saw, part by part: where it came from and why it was cut
     #[command(after_help = "Example:\n  trellis turn show helper/main/3 --prompt")]
     Show {
         /// `AGENT/SESSION/TURN`; `AGENT/TURN` when one session has that turn
-        turn: Name,
+        turn: TurnName,
         /// The exact prompt instead; with `--output json` the exact model request
         #[arg(long)]
         prompt: bool,
         /// Which server, and for whom
         #[command(flatten)]
-        server: Server,
+        server: ServerArgs,
     },
     /// Show what changed between the prompts of two turns
     #[command(after_help = "Example:\n  trellis turn diff helper/main/2 helper/main/3")]
     Diff {
         /// The earlier turn
-        before: Name,
+        before: TurnName,
         /// The later one
-        after: Name,
+        after: TurnName,
         /// Which server, and for whom
         #[command(flatten)]
-        server: Server,
+        server: ServerArgs,
     },
     /// Build past prompts again from their records and compare the hashes
     ///
@@ -86,22 +86,22 @@ pub(crate) enum Turn {
         all: bool,
         /// What the experiment changes
         #[command(flatten)]
-        change: replay::Change,
+        change: replay::ExperimentArgs,
         /// Which server, and for whom
         #[command(flatten)]
-        server: Server,
+        server: ServerArgs,
     },
 }
 
 /// Name of a turn on the command line.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Name {
+pub(crate) struct TurnName {
     agent: AgentId,
     session: Option<String>,
     turn: u64,
 }
 
-impl FromStr for Name {
+impl FromStr for TurnName {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
@@ -119,7 +119,7 @@ impl FromStr for Name {
     }
 }
 
-impl fmt::Display for Name {
+impl fmt::Display for TurnName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.session {
             Some(session) => write!(f, "{}/{session}/{}", self.agent, self.turn),
@@ -128,14 +128,14 @@ impl fmt::Display for Name {
     }
 }
 
-impl Name {
+impl TurnName {
     /// Returns the API path of the turn; finds the session if none is named.
     async fn address(&self, client: &Client) -> Result<String, Failure> {
         let agent = encode(self.agent.as_str());
         if let Some(session) = &self.session {
             return Ok(format!("agents/{agent}/turns/{}/{}", encode(session), self.turn));
         }
-        let page = client.get(&format!("agents/{agent}/turns"), &[("limit", LOOKED_AT.to_owned())]).await?;
+        let page = client.get(&format!("agents/{agent}/turns"), &[("limit", SEARCHED_TURNS.to_owned())]).await?;
         let turns = page["turns"].as_array().map_or(&[][..], Vec::as_slice);
         let found: Vec<&Value> = turns.iter().filter(|turn| turn["turn"] == self.turn).collect();
         match found.as_slice() {
@@ -164,8 +164,8 @@ impl Name {
     }
 }
 
-impl Turn {
-    pub async fn run(self, context: &Context) -> Result<Exit, Failure> {
+impl TurnCommand {
+    pub async fn run(self, context: &CliContext) -> Result<Exit, Failure> {
         let out = context.out;
         let done = match self {
             Self::List { agent, session, filter, limit, server } => {
@@ -183,21 +183,22 @@ impl Turn {
                 replay::run(context, &Client::new(&server)?, &turns, all, change).await
             }
         };
-        done.map_err(|e| e.about("no agent `", NO_AGENT))
+        done.map_err(|e| e.with_advice_on("no agent `", NO_AGENT))
     }
 }
 
 async fn list(
     client: &Client,
-    out: Out,
+    out: CommandOutput,
     agent: &AgentId,
     (query, limit): (Vec<(&'static str, String)>, usize),
 ) -> Result<Exit, Failure> {
-    let page = look_on(client, &format!("agents/{}/turns", encode(agent.as_str())), "turns", query, limit).await?;
+    let page =
+        read_filtered(client, &format!("agents/{}/turns", encode(agent.as_str())), "turns", query, limit).await?;
     out.page(&page, "turns", |turns| {
         let rows: Vec<_> = turns.iter().map(row).collect();
         let table = out.table(&["TURN", "BEGAN", "MODEL", "TOKENS IN", "OUT", "CALLS", "ENDED"], &rows);
-        more(table, turns.len(), &page["next"])
+        append_next(table, turns.len(), &page["next"])
     })?;
     Ok(Exit::Ok)
 }
@@ -216,7 +217,7 @@ fn row(turn: &Value) -> Vec<String> {
     ]
 }
 
-async fn show(client: &Client, out: Out, name: &Name, prompt: bool) -> Result<Exit, Failure> {
+async fn show(client: &Client, out: CommandOutput, name: &TurnName, prompt: bool) -> Result<Exit, Failure> {
     let turn = name.get(client, prompt).await?;
     if !prompt {
         out.value(&turn, || table::turn(out, &turn))?;
@@ -238,10 +239,10 @@ mod tests {
     #[test]
     fn turns_have_names() {
         for text in ["helper/main/3", "helper/3", "a.b/s-1/12"] {
-            assert_eq!(text.parse::<Name>().map(|name| name.to_string()), Ok(text.to_owned()));
+            assert_eq!(text.parse::<TurnName>().map(|name| name.to_string()), Ok(text.to_owned()));
         }
         for text in ["helper", "helper/main", "helper/main/0", "a/b/c/1", "helper//1", ""] {
-            assert!(text.parse::<Name>().unwrap_err().contains("expected `AGENT/SESSION/TURN`"), "{text}");
+            assert!(text.parse::<TurnName>().unwrap_err().contains("expected `AGENT/SESSION/TURN`"), "{text}");
         }
     }
 }

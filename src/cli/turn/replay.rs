@@ -2,9 +2,9 @@
 
 use super::super::client::{Client, encode};
 use super::super::exit::{Exit, Failure};
-use super::super::output::{Out, field, write_line};
-use super::super::{Context, agent, output, role};
-use super::{LOOKED_AT, Name, diff, table};
+use super::super::output::{CommandOutput, field, write_line};
+use super::super::{CliContext, agent, output, role};
+use super::{SEARCHED_TURNS, TurnName, diff, table};
 use crate::app;
 use crate::domain::chat::ModelRequest;
 use crate::domain::decode;
@@ -16,7 +16,7 @@ use std::path::PathBuf;
 
 /// What an experiment changes.
 #[derive(Debug, Clone, Args)]
-pub(crate) struct Change {
+pub(crate) struct ExperimentArgs {
     /// Leave out what was read at or below this path, results of tools and copies included
     #[arg(long, value_name = "PATH")]
     without: Vec<String>,
@@ -36,7 +36,7 @@ pub(crate) struct Change {
     ask: bool,
 }
 
-impl Change {
+impl ExperimentArgs {
     fn body(&self) -> Result<Value, Failure> {
         let mut body = Map::new();
         if !self.without.is_empty() {
@@ -58,7 +58,7 @@ impl Change {
             body.insert("model".into(), json!(model));
         }
         if let Some(file) = &self.agent_config {
-            let config = agent::config_of(file);
+            let config = agent::read_config(file);
             body.insert("config".into(), config.map_err(|e| Failure::usage(format!("`{}`: {e}", file.display())))?);
         }
         Ok(Value::Object(body))
@@ -66,11 +66,11 @@ impl Change {
 }
 
 pub(super) async fn run(
-    context: &Context,
+    context: &CliContext,
     client: &Client,
     turns: &[String],
     all: bool,
-    change: Change,
+    change: ExperimentArgs,
 ) -> Result<Exit, Failure> {
     let body = change.body()?;
     let addresses = addresses(client, turns, all).await?;
@@ -95,14 +95,14 @@ pub(super) async fn run(
     let out = context.out;
     let experiment = body.as_object().is_some_and(|body| !body.is_empty());
     if single && let [answer] = answers.as_slice() {
-        out.value(answer, || if experiment { compared(out, answer) } else { verdict(answer) })?;
+        out.value(answer, || if experiment { format_comparison(out, answer) } else { format_verdict(answer) })?;
     } else {
         let page = json!({"replayed": answers});
-        out.page(&page, "replayed", |answers| answers.iter().map(verdict).collect::<Vec<_>>().join("\n"))?;
+        out.page(&page, "replayed", |answers| answers.iter().map(format_verdict).collect::<Vec<_>>().join("\n"))?;
     }
     if change.ask {
         for answer in &answers {
-            ask(context, answer).await?;
+            call_model(context, answer).await?;
         }
     }
     let different = answers.iter().filter(|answer| answer["same"] != true).count();
@@ -118,7 +118,7 @@ async fn addresses(client: &Client, turns: &[String], all: bool) -> Result<Vec<S
         if all {
             let agent = AgentId::new(text.as_str()).map_err(|e| Failure::usage(e.to_string()))?;
             let agent = encode(agent.as_str());
-            let page = client.get(&format!("agents/{agent}/turns"), &[("limit", LOOKED_AT.to_owned())]).await?;
+            let page = client.get(&format!("agents/{agent}/turns"), &[("limit", SEARCHED_TURNS.to_owned())]).await?;
             let turns = page["turns"].as_array().cloned().unwrap_or_default();
             addresses.extend(
                 turns
@@ -126,14 +126,14 @@ async fn addresses(client: &Client, turns: &[String], all: bool) -> Result<Vec<S
                     .map(|turn| format!("agents/{agent}/turns/{}/{}", encode(&field(turn, "session")), turn["turn"])),
             );
         } else {
-            let name: Name = text.parse().map_err(Failure::usage)?;
+            let name: TurnName = text.parse().map_err(Failure::usage)?;
             addresses.push(name.address(client).await?);
         }
     }
     Ok(addresses)
 }
 
-fn verdict(answer: &Value) -> String {
+fn format_verdict(answer: &Value) -> String {
     let word = if answer["same"] == true { "same" } else { "DIFFERENT" };
     format!(
         "{}  {word}  recorded {}  now {}",
@@ -143,20 +143,20 @@ fn verdict(answer: &Value) -> String {
     )
 }
 
-fn compared(out: Out, answer: &Value) -> String {
-    let rows = diff::rows(&answer["before"], &answer["ledger"]);
+fn format_comparison(out: CommandOutput, answer: &Value) -> String {
+    let rows = diff::changed_parts(&answer["before"], &answer["ledger"]);
     let error =
         answer["error"].as_str().map(|_| format!("\n\nno prompt: {}", field(answer, "error"))).unwrap_or_default();
     format!(
         "{}\n\n{}\n\n{}{error}",
-        verdict(answer),
+        format_verdict(answer),
         diff::table(out, &rows),
         table::ledger_text(out, &answer["ledger"])
     )
 }
 
 /// Calls the model in this process, with the models of this configuration.
-async fn ask(context: &Context, answer: &Value) -> Result<(), Failure> {
+async fn call_model(context: &CliContext, answer: &Value) -> Result<(), Failure> {
     let request: ModelRequest = serde_json::from_value(answer["request"].clone()).map_err(|_| {
         Failure::new(Exit::Conflict, format!("turn `{}` has no prompt to ask with", field(answer, "name")))
     })?;
@@ -166,7 +166,7 @@ async fn ask(context: &Context, answer: &Value) -> Result<(), Failure> {
     let reply = model.complete(&request, &[], &live).await;
     let reply = reply.map_err(|error| Failure::new(Exit::Unreachable, error.to_string()))?;
     let calls: Vec<_> =
-        reply.calls.iter().map(|call| format!("[calls {} {}]", call.name, call.arguments.shown())).collect();
+        reply.calls.iter().map(|call| format!("[calls {} {}]", call.name, call.arguments.to_value())).collect();
     let tokens = format!("{} tokens in, {} out", reply.usage.input, reply.usage.output);
     let text = std::iter::once(reply.text.clone()).filter(|text| !text.is_empty()).chain(calls);
     write_line(&format!("\n=== reply ({tokens}) ===\n{}", text.collect::<Vec<_>>().join("\n")))

@@ -1,15 +1,15 @@
 //! Formats a turn's ledger as tables, and its prompt as text.
 
 use super::super::output::time;
-use super::super::output::{Out, compact, field, plain};
-use super::super::spend::in_and_out;
+use super::super::output::{CommandOutput, compact, field, format_plain};
+use super::super::spend::format_token_classes;
 use serde_json::Value;
 
 /// Characters of the budget bar.
-const BAR: usize = 40;
+const BAR_CHARS: usize = 40;
 
 /// Formats a number like `12,345`.
-fn grouped(value: &Value) -> String {
+fn group_digits(value: &Value) -> String {
     let digits = value.as_u64().unwrap_or(0).to_string();
     let mut text = String::new();
     for (at, digit) in digits.chars().enumerate() {
@@ -26,11 +26,13 @@ fn list(value: &Value) -> &[Value] {
 }
 
 /// Formats a section that was handed on with a call.
-fn handed(section: &Value) -> String {
+fn format_handed_section(section: &Value) -> String {
     let key = field(section, "key");
     match (section["missing"].as_str(), section["of"].as_u64()) {
         (Some(_), _) => format!("{key} (nothing: {})", field(section, "missing")),
-        (None, Some(_)) => format!("{key} ({} of {} bytes)", grouped(&section["bytes"]), grouped(&section["of"])),
+        (None, Some(_)) => {
+            format!("{key} ({} of {} bytes)", group_digits(&section["bytes"]), group_digits(&section["of"]))
+        }
         (None, None) => key,
     }
 }
@@ -42,7 +44,7 @@ fn reply(record: &Value) -> Option<String> {
 }
 
 /// Formats a whole turn.
-pub(super) fn turn(out: Out, turn: &Value) -> String {
+pub(super) fn turn(out: CommandOutput, turn: &Value) -> String {
     let record = &turn["record"];
     let mut lines = vec![out.bold(&format!("turn {}", field(turn, "name")))];
     if !record.is_null() {
@@ -50,7 +52,7 @@ pub(super) fn turn(out: Out, turn: &Value) -> String {
         let by = record["worker"].as_str().map(|worker| format!(", on worker {worker}")).unwrap_or_default();
         lines.push(format!("began     {} and took {took} ms{by}", time(&record["start"])));
         let usage = &record["usage"];
-        let counted = in_and_out(usage, grouped);
+        let counted = format_token_classes(usage, group_digits);
         lines.push(format!("model     {}: {counted}", field(record, "model")));
         for failed in list(&record["failedModels"]) {
             lines.push(format!("failed    {}: {}", field(failed, "model"), field(failed, "reason")));
@@ -63,7 +65,7 @@ pub(super) fn turn(out: Out, turn: &Value) -> String {
             ));
         }
         for call in list(&record["calls"]) {
-            let handed: Vec<_> = list(&call["scoped"]).iter().map(handed).collect();
+            let handed: Vec<_> = list(&call["scoped"]).iter().map(format_handed_section).collect();
             let handed = if handed.is_empty() { String::new() } else { format!(", with {}", handed.join(", ")) };
             let began = (!call["began"].is_null()).then(|| format!(", first made {}", time(&call["began"])));
             let began = began.unwrap_or_default();
@@ -82,7 +84,7 @@ pub(super) fn turn(out: Out, turn: &Value) -> String {
         Value::Null => lines.push("This turn ended before there was a prompt.".into()),
         ledger => lines.push(format!("\n{}", ledger_text(out, ledger))),
     }
-    let gone: Vec<_> = list(&turn["erased"]).iter().map(plain).collect();
+    let gone: Vec<_> = list(&turn["erased"]).iter().map(format_plain).collect();
     if !gone.is_empty() {
         lines.push(format!("erased    {}: the prompt can't be built again", gone.join(", ")));
     }
@@ -90,36 +92,37 @@ pub(super) fn turn(out: Out, turn: &Value) -> String {
 }
 
 /// Formats a ledger: the budget, every part, tools, placeholders, hashes.
-pub(crate) fn ledger_text(out: Out, ledger: &Value) -> String {
+pub(crate) fn ledger_text(out: CommandOutput, ledger: &Value) -> String {
     let (used, bytes) = (ledger["used"].as_u64().unwrap_or(0), ledger["budget"]["bytes"].as_u64().unwrap_or(1).max(1));
-    let filled =
-        usize::try_from(used.saturating_mul(BAR as u64) / bytes).unwrap_or(BAR).clamp(usize::from(used > 0), BAR);
-    let bar = format!("[{}{}]", "#".repeat(filled), "-".repeat(BAR - filled));
+    let filled = usize::try_from(used.saturating_mul(BAR_CHARS as u64) / bytes)
+        .unwrap_or(BAR_CHARS)
+        .clamp(usize::from(used > 0), BAR_CHARS);
+    let bar = format!("[{}{}]", "#".repeat(filled), "-".repeat(BAR_CHARS - filled));
     let mut lines = vec![
         format!("context   {bar} {}%", ledger["percent"]),
         format!(
             "          {} of {} bytes used, about {} tokens; {} left",
-            grouped(&ledger["used"]),
-            grouped(&ledger["budget"]["bytes"]),
-            grouped(&ledger["tokens"]),
-            grouped(&ledger["left"])
+            group_digits(&ledger["used"]),
+            group_digits(&ledger["budget"]["bytes"]),
+            group_digits(&ledger["tokens"]),
+            group_digits(&ledger["left"])
         ),
         String::new(),
         parts_table(out, ledger),
         String::new(),
     ];
-    lines.extend(sent_line(&ledger["sent"]));
-    let tools: Vec<_> = list(&ledger["tools"]).iter().map(plain).collect();
+    lines.extend(format_sent_size(&ledger["sent"]));
+    let tools: Vec<_> = list(&ledger["tools"]).iter().map(format_plain).collect();
     lines.push(format!(
         "tools     {} offered: {}",
         tools.len(),
         if tools.is_empty() { "none".into() } else { tools.join(", ") }
     ));
     for pair in list(&ledger["refused"]) {
-        lines.push(format!("          not {}: {}", field_at(pair, 0), field_at(pair, 1)));
+        lines.push(format!("          not {}: {}", format_item(pair, 0), format_item(pair, 1)));
     }
     for pair in list(&ledger["reports"]) {
-        lines.push(format!("bindings  {}: {}", field_at(pair, 0), field_at(pair, 1)));
+        lines.push(format!("bindings  {}: {}", format_item(pair, 0), format_item(pair, 1)));
     }
     let tier = |value: &Value| {
         let source = value["source"].as_str().map(|source| format!(": {source}{}", version(value))).unwrap_or_default();
@@ -128,8 +131,8 @@ pub(crate) fn ledger_text(out: Out, ledger: &Value) -> String {
     let used: Vec<_> = list(&ledger["values"]).iter().map(tier).collect();
     for (name, texts) in [
         ("filled in", used),
-        ("no value", list(&ledger["unresolved"]).iter().map(plain).collect()),
-        ("cut", list(&ledger["cut"]).iter().map(plain).collect()),
+        ("no value", list(&ledger["unresolved"]).iter().map(format_plain).collect()),
+        ("cut", list(&ledger["cut"]).iter().map(format_plain).collect()),
     ] {
         if !texts.is_empty() {
             lines.push(format!("{name:<9} {}", texts.join(", ")));
@@ -145,14 +148,15 @@ pub(crate) fn ledger_text(out: Out, ledger: &Value) -> String {
 }
 
 /// Formats the parts, all sizes in bytes: ROOM of the budget, TEXT in the prompt, SENT in the body of the request.
-fn parts_table(out: Out, ledger: &Value) -> String {
+fn parts_table(out: CommandOutput, ledger: &Value) -> String {
     let parts = list(&ledger["rows"]);
     let sum = |key: &str| parts.iter().filter_map(|row| row[key].as_u64()).sum::<u64>();
     let mut rows: Vec<_> = parts.iter().map(row).collect();
     let mut total = vec![String::new(); COLUMNS.len()];
     "total".clone_into(&mut total[0]);
-    total[TEXT] = grouped(&sum("rendered").into());
-    total[TEXT + 1] = if ledger["sent"]["bytes"].is_null() { "–".to_owned() } else { grouped(&sum("sent").into()) };
+    total[TEXT_COLUMN] = group_digits(&sum("rendered").into());
+    total[TEXT_COLUMN + 1] =
+        if ledger["sent"]["bytes"].is_null() { "–".to_owned() } else { group_digits(&sum("sent").into()) };
     rows.push(total);
     out.table(&COLUMNS, &rows)
 }
@@ -161,10 +165,10 @@ fn parts_table(out: Out, ledger: &Value) -> String {
 const COLUMNS: [&str; 9] =
     ["PART", "FROM", "ALLOWED BY", "ROOM ASKED (B)", "ROOM GIVEN (B)", "TEXT (B)", "SENT (B)", "STATUS", "WHY"];
 /// Index of the column with the bytes of the texts.
-const TEXT: usize = 5;
+const TEXT_COLUMN: usize = 5;
 
 /// Formats the size and format of the request's body.
-fn sent_line(sent: &Value) -> Option<String> {
+fn format_sent_size(sent: &Value) -> Option<String> {
     if sent.is_null() {
         return None;
     }
@@ -172,7 +176,7 @@ fn sent_line(sent: &Value) -> Option<String> {
     if let Some(error) = sent["error"].as_str() {
         return Some(format!("sent      nothing to {model}: {error}"));
     }
-    let (bytes, format) = (grouped(&sent["bytes"]), field(sent, "format"));
+    let (bytes, format) = (group_digits(&sent["bytes"]), field(sent, "format"));
     Some(if sent["made"] == true {
         format!("sent      {bytes} bytes to {model} as {format}")
     } else {
@@ -180,18 +184,18 @@ fn sent_line(sent: &Value) -> Option<String> {
     })
 }
 
-fn field_at(pair: &Value, at: usize) -> String {
-    plain(&pair[at])
+fn format_item(pair: &Value, at: usize) -> String {
+    format_plain(&pair[at])
 }
 
 /// Characters of a hash in a table.
-const HASH: usize = 8;
+const HASH_CHARS: usize = 8;
 
 /// Formats `@VERSION`, else the beginning of a hash: `#0a1b2c3d`.
 fn version(of: &Value) -> String {
     match (of["version"].as_u64(), of["hash"].as_str()) {
         (Some(version), _) => format!("@{version}"),
-        (None, Some(hash)) => format!("#{}", hash.get(..HASH).unwrap_or(hash)),
+        (None, Some(hash)) => format!("#{}", hash.get(..HASH_CHARS).unwrap_or(hash)),
         (None, None) => String::new(),
     }
 }
@@ -208,10 +212,10 @@ fn row(row: &Value) -> Vec<String> {
         field(row, "key"),
         origin(row),
         field(row, "allowed"),
-        grouped(&row["asked"]),
-        grouped(&row["given"]),
-        grouped(&row["rendered"]),
-        if row["sent"].is_null() { "–".to_owned() } else { grouped(&row["sent"]) },
+        group_digits(&row["asked"]),
+        group_digits(&row["given"]),
+        group_digits(&row["rendered"]),
+        if row["sent"].is_null() { "–".to_owned() } else { group_digits(&row["sent"]) },
         field(row, "status"),
         field(row, "reason"),
     ]
@@ -273,7 +277,7 @@ mod tests {
                 "values": [{"key": "user.name", "tier": "user", "source": "v/context/users/u"}], "unresolved": ["city"], "prefix": "aa", "prompt": "bb"
             },
         });
-        let out = Out::new(Format::Text, true);
+        let out = CommandOutput::new(Format::Text, true);
         let expected = "\
 turn helper/main/2
 began     1970-01-01T00:00:00.000Z and took 12 ms

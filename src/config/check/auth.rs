@@ -1,6 +1,6 @@
 //! `auth.*`: names and keys as lists in one text, and settings that belong together.
 
-use super::super::layers::Layers;
+use super::super::layers::ConfigLayers;
 use super::super::{AuthConfig, AuthMode, Config, DidKeys};
 use super::{duration, parse, path};
 use crate::domain::ids::did::DidKey;
@@ -10,7 +10,7 @@ use std::time::Duration;
 /// Longest leeway; a larger difference means that a clock is wrong.
 const LONGEST_LEEWAY: Duration = Duration::from_mins(5);
 
-pub(super) fn read(l: &mut Layers) -> AuthConfig {
+pub(super) fn read(l: &mut ConfigLayers) -> AuthConfig {
     AuthConfig {
         mode: parse(l, "auth.mode", "`none` or `jwt`", |text| match text {
             "none" => Some(AuthMode::None),
@@ -39,7 +39,7 @@ fn list<T>(text: &str, read: impl Fn(&str) -> Option<T>) -> Option<Vec<T>> {
     text.split(',').map(str::trim).map(|one| Some(one).filter(|one| !one.is_empty()).and_then(&read)).collect()
 }
 
-pub(super) fn combinations(config: &Config, clash: &mut impl FnMut([&str; 2], bool, String)) {
+pub(super) fn check_combinations(config: &Config, clash: &mut impl FnMut([&str; 2], bool, String)) {
     let auth = &config.auth;
     let keys = |one: &TokenSubject| matches!(one, TokenSubject::Key(_));
     let nobody = auth.jwks.is_none() && auth.did_keys == DidKeys::default() && !auth.operators.iter().any(keys);

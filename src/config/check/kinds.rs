@@ -1,26 +1,26 @@
 //! `resources.kinds.*`: kinds of resources that other servers provide.
 
-use super::super::layers::{Entry, KINDS, Layers};
-use super::super::url::callable;
+use super::super::layers::{ConfigLayers, KINDS, LayerEntry};
+use super::super::url::parse_callable;
 use super::super::{ResourceKind, ResourcesConfig, SettingOrigin, error_value};
-use crate::domain::authority::envelope::Mode;
+use crate::domain::authority::envelope::AccessMode;
 use crate::domain::limits::REMOTE_KINDS;
-use crate::domain::resource::remote::{check_kind, verbs};
+use crate::domain::resource::remote::{check_kind, parse_operations};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// Longest time that a turn waits for its context.
 const LONGEST: Duration = Duration::from_mins(1);
 
-pub(super) fn read(l: &mut Layers) -> ResourcesConfig {
-    let named = l.named(&KINDS);
+pub(super) fn read(l: &mut ConfigLayers) -> ResourcesConfig {
+    let named = l.free_entries(&KINDS);
     let mut kinds = BTreeMap::new();
     let mut errors = Vec::new();
     for (name, leaves) in &named {
         let mut wrong = |leaf: &str, problem: String| {
             let entry = leaves.get(leaf).or_else(|| leaves.values().next());
             let origin = entry.map_or(SettingOrigin::Default, |entry| entry.origin.clone());
-            errors.push((format!("{}{name}{leaf}", KINDS.prefix, leaf = dotted(leaf)), origin, problem));
+            errors.push((format!("{}{name}{leaf}", KINDS.prefix, leaf = with_dot(leaf)), origin, problem));
         };
         if let Err(problem) = check_kind(name) {
             wrong("", problem);
@@ -30,33 +30,33 @@ pub(super) fn read(l: &mut Layers) -> ResourcesConfig {
         kinds.insert(name.clone(), kind(leaves, &mut wrong));
     }
     for (key, origin, problem) in errors {
-        l.fail(&key, origin, problem);
+        l.add_error(&key, origin, problem);
     }
     ResourcesConfig { kinds }
 }
 
-fn dotted(leaf: &str) -> String {
+fn with_dot(leaf: &str) -> String {
     if leaf.is_empty() { String::new() } else { format!(".{leaf}") }
 }
 
-fn kind(leaves: &BTreeMap<&str, &Entry>, wrong: &mut impl FnMut(&str, String)) -> ResourceKind {
+fn kind(leaves: &BTreeMap<&str, &LayerEntry>, wrong: &mut impl FnMut(&str, String)) -> ResourceKind {
     let given = |leaf: &str| leaves.get(leaf).and_then(|entry| entry.value.as_str());
     let text = |leaf: &str, default: &str| given(leaf).unwrap_or(default).to_owned();
     let place = text("url", "");
-    if let Err(problem) = callable(&place) {
+    if let Err(problem) = parse_callable(&place) {
         wrong(
             "url",
             format!("expected a URL with `http://` or `https://`, got `{}`: {problem}", error_value("url", &place)),
         );
     }
-    let operations = verbs(&text("operations", "search, read")).unwrap_or_else(|expected| {
+    let operations = parse_operations(&text("operations", "search, read")).unwrap_or_else(|expected| {
         wrong("operations", format!("expected {expected}, got `{}`", text("operations", "")));
         Vec::new()
     });
     let mode = match text("mode", "").as_str() {
         "" => None,
-        "read" => Some(Mode::Read),
-        "read-write" => Some(Mode::ReadWrite),
+        "read" => Some(AccessMode::Read),
+        "read-write" => Some(AccessMode::ReadWrite),
         other => {
             wrong("mode", format!("expected `read` or `read-write`, got `{other}`"));
             None

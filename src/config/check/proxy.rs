@@ -1,13 +1,13 @@
 //! `proxy`, `proxy_file` and `no_proxy` of a section.
 
 use super::super::proxy::{ProxySettings, check_exceptions};
-use super::{Layers, parse, urls};
+use super::{ConfigLayers, parse, urls};
 
 const EXPECTED: &str = "`none`, `environment` or `http://[user:password@]host:port`";
 const EXCEPTIONS: &str = "hosts with commas between such as `internal.example, 10.0.0.0/8, ::1`, of networks with at most 32 \
                           bits (IPv6 128)";
 
-pub(super) fn read(l: &mut Layers, section: &str) -> ProxySettings {
+pub(super) fn read(l: &mut ConfigLayers, section: &str) -> ProxySettings {
     let exceptions =
         parse(l, &format!("{section}.no_proxy"), EXCEPTIONS, |text| check_exceptions(text).then(|| text.to_owned()));
     let Some(given) = urls::read_url(l, &format!("{section}.proxy")) else { return ProxySettings::default() };

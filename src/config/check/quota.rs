@@ -1,16 +1,16 @@
 //! `quota.*`: the default quota of owners.
 
-use super::{Layers, number, parse};
-use crate::domain::quota::{Bytes, MOST, QuotaSettings};
+use super::{ConfigLayers, number, parse};
+use crate::domain::quota::{ByteLimit, MOST, QuotaSettings};
 
-pub(super) fn read(l: &mut Layers) -> QuotaSettings {
+pub(super) fn read(l: &mut ConfigLayers) -> QuotaSettings {
     QuotaSettings {
         documents: number(l, "quota.documents", 0..=MOST.cast_signed()),
         bytes: parse(
             l,
             "quota.bytes",
             "bytes such as `1073741824`, or `1%` to `100%` of the store's limit",
-            Bytes::parse,
+            ByteLimit::parse,
         ),
         sessions: number(l, "quota.sessions", 0..=MOST.cast_signed()),
         jobs: number(l, "quota.jobs", 0..=MOST.cast_signed()),

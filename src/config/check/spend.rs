@@ -1,11 +1,11 @@
 //! `spend.*`: caps, prices and the time zone of a day.
 
-use super::{Layers, parse};
-use crate::domain::cap::{CapReached, Ceiling, SpendSettings, Zone, prices};
+use super::{ConfigLayers, parse};
+use crate::domain::cap::{CapPolicy, Ceiling, SpendSettings, Zone, parse_prices};
 
 const CEILING: &str = "`tokens=N`, `cost=DOLLARS` or both with `:` between, such as `tokens=200000:cost=2.5`";
 
-pub(super) fn read(l: &mut Layers) -> SpendSettings {
+pub(super) fn read(l: &mut ConfigLayers) -> SpendSettings {
     SpendSettings {
         zone: parse(l, "spend.zone", "an IANA time zone such as `Europe/Berlin`, or `UTC`", Zone::parse),
         session: parse(l, "spend.session", CEILING, Ceiling::parse),
@@ -14,24 +14,24 @@ pub(super) fn read(l: &mut Layers) -> SpendSettings {
             l,
             "spend.owners",
             "owners or tenants with commas between such as `acme/ann:tokens=5000000, acme:cost=10, acme/bob:none`",
-            Ceiling::of_owners,
+            Ceiling::parse_owners,
         ),
         user: parse(l, "spend.user", CEILING, Ceiling::parse),
         models: parse(
             l,
             "spend.models",
             "models or providers with commas between such as `openai/gpt-4o:tokens=5000000, openai:cost=100`",
-            Ceiling::of_models,
+            Ceiling::parse_models,
         ),
         prices: parse(
             l,
             "spend.prices",
             "dollars per million tokens with commas between such as `openai/gpt-4o:input=2.5:output=10`",
-            prices,
+            parse_prices,
         ),
         reached: parse(l, "spend.reached", "`fail` or `wait`", |text| match text {
-            "fail" => Some(CapReached::Fail),
-            "wait" => Some(CapReached::Wait),
+            "fail" => Some(CapPolicy::Fail),
+            "wait" => Some(CapPolicy::Wait),
             _ => None,
         }),
     }

@@ -1,25 +1,25 @@
 //! Checks of a configuration beyond its types.
 
-use super::tool::{Runs, ToolEntry};
-use super::{AgentConfig, AgentRecord, Looping, PromptStyle};
+use super::tool::{EntryTarget, ToolEntry};
+use super::{AgentConfig, AgentRecord, LoopKind, PromptStyle};
 use crate::agent::entry::check_entries;
 use crate::agent::tool::GOAL_TOOLS;
-use crate::agent::tool::configured;
+use crate::agent::tool::configured_tool_names;
 use crate::bounds::{AGENT_BYTES, OversizedDocument};
 use crate::chat::{ModelRequest, ModelSettings};
-use crate::decode::Wrong;
+use crate::decode::DataError;
 use crate::outputs;
 use crate::wire;
-use crate::wire::dialect::{COMPATIBLE, dialect};
+use crate::wire::dialect::{COMPATIBLE, find_dialect};
 use crate::wire::schema::project;
 use serde_json::Value;
 
 /// Checks that the provider of a model takes its settings: a request with them can be encoded. A provider that only the
 /// venue's configuration knows is checked as an endpoint of Chat Completions.
 fn check_model(model: &ModelSettings) -> Result<(), String> {
-    let dialect = dialect(&model.provider).unwrap_or(COMPATIBLE);
+    let dialect = find_dialect(&model.provider).unwrap_or(COMPATIBLE);
     let request = ModelRequest {
-        model: model.alone(),
+        model: model.without_fallback(),
         system: String::new(),
         messages: Vec::new(),
         tools: Vec::new().into(),
@@ -31,7 +31,7 @@ fn check_model(model: &ModelSettings) -> Result<(), String> {
 }
 
 impl AgentConfig {
-    pub(super) fn check(&self) -> Result<(), Wrong> {
+    pub(super) fn check(&self) -> Result<(), DataError> {
         let bad = |text: String| Err(text.into());
         if self.concurrency == Some(0) {
             return bad("`concurrency`: expected at least 1, got 0".into());
@@ -84,7 +84,7 @@ impl AgentConfig {
         self.check_scopes().or_else(bad)?;
         self.context_budget.check().or_else(bad)?;
         check_entries(&self.context).or_else(bad)?;
-        self.resources.check(&configured(self)).or_else(bad)?;
+        self.resources.check(&configured_tool_names(self)).or_else(bad)?;
         Ok(())
     }
 
@@ -102,7 +102,7 @@ impl AgentConfig {
     fn check_scopes(&self) -> Result<(), String> {
         for (at, entry) in self.tools.iter().enumerate() {
             if let ToolEntry::Named(tool) = entry
-                && tool.runs() == Ok(Runs::Latent)
+                && tool.target() == Ok(EntryTarget::Latent)
                 && tool.scopes.as_ref().is_some_and(|scopes| !scopes.approval().is_none())
             {
                 return Err(format!(
@@ -121,7 +121,7 @@ impl AgentConfig {
     }
 
     fn check_schemas_for(&self, provider: &str) -> Result<(), String> {
-        let subset = dialect(provider).unwrap_or(COMPATIBLE).schema;
+        let subset = find_dialect(provider).unwrap_or(COMPATIBLE).schema;
         let check = |place: String, schema: &Value| match project(schema, subset) {
             Ok(_) => Ok(()),
             Err(reason) => Err(format!("`{place}` can't be offered to a model of `{provider}`: {reason}")),
@@ -142,7 +142,7 @@ impl AgentConfig {
     }
 
     fn check_goal_tools(&self) -> Result<(), String> {
-        if self.looping == Looping::GoalTree {
+        if self.looping == LoopKind::GoalTree {
             return match self.prompt {
                 Some(PromptStyle::Plain) => {
                     Err("`prompt`: expected `full` with `loop = \"goalTree\"`, got `plain`".into())

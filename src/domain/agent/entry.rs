@@ -8,7 +8,7 @@ use crate::lattice::value::get as navigate;
 use crate::limits::{CONTEXT_ENTRIES, ENTRY_BYTES};
 use crate::load::check_label;
 use crate::scope::check_instance;
-use crate::visible::quoted;
+use crate::visible::quote_foreign;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -63,7 +63,7 @@ pub struct FullEntry {
 
 /// Source of an entry's content.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Source {
+pub enum EntrySource {
     /// The output of an operation.
     Operation {
         /// Path in the catalogue.
@@ -105,8 +105,8 @@ impl TryFrom<Value> for ContextEntry {
         match value {
             Value::String(text) => Ok(Self::Short(text)),
             other => {
-                let kind = other.get("type").and_then(Value::as_str).map(quoted);
-                decode::typed(other).map(Self::Full).map_err(|wrong| match kind {
+                let kind = other.get("type").and_then(Value::as_str).map(quote_foreign);
+                decode::into_type(other).map(Self::Full).map_err(|wrong| match kind {
                     None => wrong.to_string(),
                     Some(kind) => format!(
                         "{wrong}; write an item of type `{kind}` as `{{label: \"{kind}\", text: …}}`, a value as its JSON"
@@ -119,25 +119,25 @@ impl TryFrom<Value> for ContextEntry {
 
 impl ContextEntry {
     /// Returns the source of the content, or what is wrong with the entry.
-    pub fn source(&self) -> Result<Source, String> {
+    pub fn source(&self) -> Result<EntrySource, String> {
         let full = match self {
-            Self::Short(text) => return Ok(reference(text).unwrap_or_else(|| Source::Text(text.clone()))),
+            Self::Short(text) => return Ok(reference(text).unwrap_or_else(|| EntrySource::Text(text.clone()))),
             Self::Full(full) => full,
         };
         if let Some(path) = &full.op {
             let input = full.input.clone().unwrap_or_else(|| Value::Object(serde_json::Map::new()));
-            return Ok(Source::Operation { path: path.clone(), input });
+            return Ok(EntrySource::Operation { path: path.clone(), input });
         }
         if let Some(job) = &full.job {
             let within = full.path.as_deref().unwrap_or_default().split('/').filter(|s| !s.is_empty());
             let job = JobId::new(job).map_err(|e| format!("`job`: {e}"))?;
-            return Ok(Source::Job { job, within: within.map(str::to_owned).collect() });
+            return Ok(EntrySource::Job { job, within: within.map(str::to_owned).collect() });
         }
         match (&full.text, &full.reference) {
-            (Some(text), _) => Ok(Source::Text(text.clone())),
+            (Some(text), _) => Ok(EntrySource::Text(text.clone())),
             (None, Some(path)) => match asset(path) {
-                Some(asset) => Ok(Source::Asset(asset)),
-                None => Path::parse(path).map(Source::Path).map_err(|e| format!("`ref`: {e}")),
+                Some(asset) => Ok(EntrySource::Asset(asset)),
+                None => Path::parse(path).map(EntrySource::Path).map_err(|e| format!("`ref`: {e}")),
             },
             (None, None) => Err("expected one of `op`, `job`, `text` and `ref`".into()),
         }
@@ -186,7 +186,7 @@ impl ContextEntry {
     }
 }
 
-impl Source {
+impl EntrySource {
     /// Returns the resource that a reader of this source must be allowed to read. Operations check their own needs.
     pub fn resource(&self) -> Option<ResourcePath> {
         match self {
@@ -222,14 +222,14 @@ pub fn check_entries(entries: &[ContextEntry]) -> Result<(), String> {
 }
 
 /// Returns the source that a text names: an asset or a path.
-fn reference(text: &str) -> Option<Source> {
+fn reference(text: &str) -> Option<EntrySource> {
     if let Some(asset) = asset(text) {
-        return Some(Source::Asset(asset));
+        return Some(EntrySource::Asset(asset));
     }
     if text.contains(char::is_whitespace) || !text.contains('/') {
         return None;
     }
-    Path::parse(text).ok().map(Source::Path)
+    Path::parse(text).ok().map(EntrySource::Path)
 }
 
 fn asset(text: &str) -> Option<AssetId> {
@@ -268,28 +268,28 @@ mod tests {
 
     #[test]
     fn the_source_follows_the_form() {
-        let path = |p| Ok(Source::Path(Path::parse(p).unwrap()));
+        let path = |p| Ok(EntrySource::Path(Path::parse(p).unwrap()));
         let hash = "ab".repeat(32);
         let job = "0f".repeat(16);
-        let asset = || Ok(Source::Asset(AssetId::new(&hash).unwrap()));
+        let asset = || Ok(EntrySource::Asset(AssetId::new(&hash).unwrap()));
         for (json, source) in [
             (json!("w/docs/policy"), path("w/docs/policy")),
-            (json!("w/ is the workspace"), Ok(Source::Text("w/ is the workspace".into()))),
-            (json!("Be brief"), Ok(Source::Text("Be brief".into()))),
+            (json!("w/ is the workspace"), Ok(EntrySource::Text("w/ is the workspace".into()))),
+            (json!("Be brief"), Ok(EntrySource::Text("Be brief".into()))),
             (json!(hash), asset()),
             (json!(format!("a/{hash}")), asset()),
             (json!({"ref": hash}), asset()),
             (json!({"ref": "w/a", "label": "A"}), path("w/a")),
             (
                 json!({"op": "v/ops/lattice/list", "input": {"path": "w"}, "text": "t"}),
-                Ok(Source::Operation { path: "v/ops/lattice/list".into(), input: json!({"path": "w"}) }),
+                Ok(EntrySource::Operation { path: "v/ops/lattice/list".into(), input: json!({"path": "w"}) }),
             ),
             (
                 json!({"job": job, "path": "a/0", "ref": "w/a"}),
-                Ok(Source::Job { job: JobId::new(&job).unwrap(), within: vec!["a".into(), "0".into()] }),
+                Ok(EntrySource::Job { job: JobId::new(&job).unwrap(), within: vec!["a".into(), "0".into()] }),
             ),
-            (json!({"text": "t", "ref": "w/a"}), Ok(Source::Text("t".into()))),
-            (json!({"type": "state", "_instance": "①", "text": "Hello"}), Ok(Source::Text("Hello".into()))),
+            (json!({"text": "t", "ref": "w/a"}), Ok(EntrySource::Text("t".into()))),
+            (json!({"type": "state", "_instance": "①", "text": "Hello"}), Ok(EntrySource::Text("Hello".into()))),
             (json!({"label": "A"}), Err("expected one of `op`, `job`, `text` and `ref`".into())),
         ] {
             assert_eq!(entry(json.clone()).source(), source, "{json}");

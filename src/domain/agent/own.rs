@@ -2,8 +2,8 @@
 //! paths.
 
 use crate::ids::Owner;
-use crate::lattice::catalog::behind_owner;
-use crate::lattice::own::{NotOwn, own};
+use crate::lattice::catalog::strip_owner;
+use crate::lattice::own::{ForeignTree, to_plain_path};
 use serde_json::Value;
 
 /// Keys of lists of capabilities.
@@ -16,7 +16,7 @@ const SOURCES: [&str; 2] = ["ref", "op"];
 ///
 /// # Errors
 /// An address leads into another owner's tree.
-pub fn localise(owner: Option<&Owner>, config: &mut Value) -> Result<(), NotOwn> {
+pub fn localise(owner: Option<&Owner>, config: &mut Value) -> Result<(), ForeignTree> {
     localise_level(owner, config)?;
     if let Some(state) = config.get_mut("state") {
         localise_level(owner, state)?;
@@ -27,7 +27,7 @@ pub fn localise(owner: Option<&Owner>, config: &mut Value) -> Result<(), NotOwn>
     Ok(())
 }
 
-fn localise_level(owner: Option<&Owner>, config: &mut Value) -> Result<(), NotOwn> {
+fn localise_level(owner: Option<&Owner>, config: &mut Value) -> Result<(), ForeignTree> {
     for cap in CAPS.iter().flat_map(|key| items(config, key)).collect::<Vec<_>>() {
         let with = config.pointer_mut(&format!("{cap}/with"));
         with.map_or(Ok(()), |with| localise_text(owner, with))?;
@@ -51,11 +51,11 @@ fn items(config: &Value, key: &str) -> Vec<String> {
     (0..count).map(|at| format!("/{key}/{at}")).collect()
 }
 
-fn localise_text(owner: Option<&Owner>, value: &mut Value) -> Result<(), NotOwn> {
+fn localise_text(owner: Option<&Owner>, value: &mut Value) -> Result<(), ForeignTree> {
     let Some(text) = value.as_str() else { return Ok(()) };
     let plain = match owner {
-        Some(owner) => own(owner, text)?,
-        None if text.starts_with('/') || text.starts_with("did:") => behind_owner(text),
+        Some(owner) => to_plain_path(owner, text)?,
+        None if text.starts_with('/') || text.starts_with("did:") => strip_owner(text),
         None => text,
     };
     if plain != text {

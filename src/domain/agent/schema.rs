@@ -12,9 +12,9 @@ pub fn schema() -> Value {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{AgentConfig, KEYS, LATER};
+    use super::super::{AgentConfig, KEYS, UNSUPPORTED_KEYS};
     use super::*;
-    use crate::schema::misfits;
+    use crate::schema::find_misfits;
     use serde_json::json;
 
     /// Keys of files that are none of a configuration.
@@ -36,7 +36,7 @@ mod tests {
     ];
 
     fn fits(value: &Value) -> bool {
-        misfits(&schema(), value, 1).unwrap().0.is_empty()
+        find_misfits(&schema(), value, 1).unwrap().0.is_empty()
     }
 
     #[test]
@@ -50,7 +50,7 @@ mod tests {
         for key in properties.keys() {
             assert!(KEYS.contains(&key.as_str()) || BESIDE.contains(&key.as_str()), "`{key}` is no key of agent files");
         }
-        assert!(LATER.iter().all(|key| !properties.contains_key(*key)));
+        assert!(UNSUPPORTED_KEYS.iter().all(|key| !properties.contains_key(*key)));
     }
 
     #[test]
@@ -59,7 +59,7 @@ mod tests {
             let path = format!("{}/../../config/examples/{name}.toml", env!("CARGO_MANIFEST_DIR"));
             let text = std::fs::read_to_string(path).unwrap();
             let value: Value = serde_json::to_value(text.parse::<toml::Table>().unwrap()).unwrap();
-            assert!(fits(&value), "{name}: {:?}", misfits(&schema(), &value, 5).unwrap());
+            assert!(fits(&value), "{name}: {:?}", find_misfits(&schema(), &value, 5).unwrap());
         }
     }
 
@@ -96,7 +96,7 @@ mod tests {
             json!({"model": model, "session": {"ttl": "30m"}}),
         ] {
             AgentConfig::parse(&value).unwrap_or_else(|error| panic!("{value}: {error}"));
-            assert!(fits(&value), "{value}: {:?}", misfits(&schema(), &value, 5).unwrap());
+            assert!(fits(&value), "{value}: {:?}", find_misfits(&schema(), &value, 5).unwrap());
             let kept = json!(AgentConfig::parse(&value).unwrap());
             assert!(fits(&kept), "{kept}");
         }

@@ -103,7 +103,7 @@ fn values_are_read_in_every_form_and_kept_in_one() {
         json!({"send_email": {"from": "user_email", "tenant_id": "tenant_id"}})
     );
     assert_eq!((config.entity_ids_required, config.entity_ids_key.as_str()), (true, "entity_ids"));
-    assert!(config.uses_values() && config.injects() && config.strict_placeholders);
+    assert!(config.uses_values() && config.has_turn_tools() && config.strict_placeholders);
     let kept = serde_json::to_value(&config).unwrap();
     assert_eq!(serde_json::from_value::<AgentConfig>(kept.clone()).unwrap(), config);
     assert_eq!(AgentConfig::parse(&kept).unwrap(), config);
@@ -138,7 +138,7 @@ fn values_are_needed_where_something_names_them() {
         ("contextMapping", json!({"a": 1}), true),
     ] {
         let config = AgentConfig::parse(&json!({"model": model, key: value})).unwrap();
-        assert_eq!((config.uses_values(), config.injects()), (uses, false), "{key} {value}");
+        assert_eq!((config.uses_values(), config.has_turn_tools()), (uses, false), "{key} {value}");
     }
 }
 

@@ -5,8 +5,8 @@ use crate::consent::Consent;
 use crate::decode;
 use crate::ids::AgentId;
 use crate::lattice::Path;
-use crate::lattice::catalog::is_pin;
-use crate::schema::misfits;
+use crate::lattice::catalog::is_stored_operation;
+use crate::schema::find_misfits;
 use crate::scope::{Delegate, Scopes};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -117,7 +117,7 @@ pub struct NamedTool {
 
 /// Target of a tool's calls.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Runs {
+pub enum EntryTarget {
     /// An operation, by its path in the catalogue.
     Operation(String),
     /// A child job of another agent.
@@ -133,7 +133,7 @@ impl TryFrom<Value> for ToolEntry {
         match value {
             Value::String(path) => Ok(Self::Path(path)),
             other => {
-                let tool: NamedTool = decode::typed(other).map_err(|wrong| wrong.to_string())?;
+                let tool: NamedTool = decode::into_type(other).map_err(|wrong| wrong.to_string())?;
                 tool.check()?;
                 Ok(Self::Named(Box::new(tool)))
             }
@@ -161,17 +161,17 @@ impl ToolEntry {
 
 impl NamedTool {
     fn check(&self) -> Result<(), String> {
-        let runs = self.runs()?;
+        let runs = self.target()?;
         let what = match &runs {
-            Runs::Operation(_) => {
+            EntryTarget::Operation(_) => {
                 if self.input.is_some() {
                     return Err("`input` belongs to a tool without an operation; an operation has its own".into());
                 }
                 None
             }
-            Runs::Delegate(Delegate { agent: Some(_), .. }) => None,
-            Runs::Delegate(_) => Some("an anonymous delegate"),
-            Runs::Latent => Some("a tool without `operation` and `delegate`"),
+            EntryTarget::Delegate(Delegate { agent: Some(_), .. }) => None,
+            EntryTarget::Delegate(_) => Some("an anonymous delegate"),
+            EntryTarget::Latent => Some("a tool without `operation` and `delegate`"),
         };
         if let Some(what) = what {
             for (key, given) in [("name", &self.name), ("description", &self.description)] {
@@ -180,40 +180,45 @@ impl NamedTool {
                 }
             }
         }
-        if self.wait.is_some() && !matches!(runs, Runs::Delegate(_)) {
+        if self.wait.is_some() && !matches!(runs, EntryTarget::Delegate(_)) {
             return Err("`wait` belongs to `delegate`".into());
         }
         if let Some(path) = &self.output_path {
-            if !matches!(runs, Runs::Delegate(_)) {
+            if !matches!(runs, EntryTarget::Delegate(_)) {
                 return Err("`outputPath` belongs to `delegate`".into());
             }
             Path::parse_output(path).map_err(|error| format!("`outputPath`: {error}"))?;
         }
-        if !self.entities.is_empty() && !matches!(runs, Runs::Operation(_)) {
+        if !self.entities.is_empty() && !matches!(runs, EntryTarget::Operation(_)) {
             return Err("`entities` belongs to an `operation`; an agent asks for its own by `entityIdsRequired`".into());
         }
         if self.entities.iter().any(|entity| entity.trim().is_empty()) {
             return Err("`entities`: expected non-empty strings".into());
         }
         if let Some(schema) = &self.input {
-            misfits(schema, &Value::Null, 0).map_err(|error| format!("`input`: {error}"))?;
+            find_misfits(schema, &Value::Null, 0).map_err(|error| format!("`input`: {error}"))?;
         }
         Ok(())
     }
 
     /// Returns the target of the calls, or why the entry makes no sense.
-    pub fn runs(&self) -> Result<Runs, String> {
+    pub fn target(&self) -> Result<EntryTarget, String> {
         match (&self.operation, self.delegate.as_deref()) {
             (Some(_), Some(_)) => Err("expected one of `operation` and `delegate`, got both".into()),
-            (Some(path), None) => Ok(Runs::Operation(path.clone())),
-            (None, None) => Ok(Runs::Latent),
+            (Some(path), None) => Ok(EntryTarget::Operation(path.clone())),
+            (None, None) => Ok(EntryTarget::Latent),
             (None, Some(who)) => {
                 let agent = match who {
                     ANONYMOUS => None,
                     who => Some(AgentId::new(who).map_err(|error| format!("`delegate`: {error}"))?),
                 };
                 let prompt = self.description.clone().filter(|_| agent.is_none()).unwrap_or_default();
-                Ok(Runs::Delegate(Delegate { agent, prompt, wait: self.wait, output_path: self.output_path.clone() }))
+                Ok(EntryTarget::Delegate(Delegate {
+                    agent,
+                    prompt,
+                    wait: self.wait,
+                    output_path: self.output_path.clone(),
+                }))
             }
         }
     }
@@ -224,7 +229,7 @@ impl NamedTool {
 pub fn tool_name(path: &str) -> String {
     let plain = path.trim_matches('/');
     let short = match plain.rsplit_once('/') {
-        Some((_, pin)) if is_pin(path) => pin,
+        Some((_, pin)) if is_stored_operation(path) => pin,
         Some(_) | None => plain.trim_start_matches("v/ops/"),
     };
     let name: String =
@@ -237,19 +242,19 @@ impl ToolEntry {
     pub fn tool_name(&self) -> String {
         match self {
             Self::Path(path) => tool_name(path),
-            Self::Named(tool) => tool.name.clone().unwrap_or_else(|| match tool.runs() {
-                Ok(Runs::Operation(path)) => tool_name(&path),
-                Ok(Runs::Delegate(delegate)) => {
+            Self::Named(tool) => tool.name.clone().unwrap_or_else(|| match tool.target() {
+                Ok(EntryTarget::Operation(path)) => tool_name(&path),
+                Ok(EntryTarget::Delegate(delegate)) => {
                     delegate.agent.map(|agent| tool_name(agent.as_str())).unwrap_or_default()
                 }
-                Ok(Runs::Latent) | Err(_) => String::new(),
+                Ok(EntryTarget::Latent) | Err(_) => String::new(),
             }),
         }
     }
 }
 
 /// Returns the names of the tools that a configuration has besides those of its resources.
-pub fn configured(config: &AgentConfig) -> Vec<String> {
+pub fn configured_tool_names(config: &AgentConfig) -> Vec<String> {
     let defaults = if config.default_tools { &DEFAULT_TOOLS[..] } else { &[] };
     let default = |path: &&str| {
         let covia = covia_name(path).filter(|_| config.uses_aliases());
@@ -276,34 +281,34 @@ mod tests {
         for (value, runs, kept) in [
             (
                 json!({"operation": "v/ops/a/b", "_scopes": {"const": ["input"]}}),
-                Runs::Operation("v/ops/a/b".into()),
+                EntryTarget::Operation("v/ops/a/b".into()),
                 json!({"operation": "v/ops/a/b", "scopes": {"const": ["input"]}}),
             ),
             (
                 json!({"_activity": "mail:send", "name": "log"}),
-                Runs::Operation("mail:send".into()),
+                EntryTarget::Operation("mail:send".into()),
                 json!({"operation": "mail:send", "name": "log"}),
             ),
-            (json!({"_delegate": "helper"}), Runs::Delegate(agent("helper")), json!({"delegate": "helper"})),
+            (json!({"_delegate": "helper"}), EntryTarget::Delegate(agent("helper")), json!({"delegate": "helper"})),
             (
                 json!({"_delegate": "helper", "_outputPath": "w/sum"}),
-                Runs::Delegate(writer),
+                EntryTarget::Delegate(writer),
                 json!({"delegate": "helper", "outputPath": "w/sum"}),
             ),
             (
                 json!({"delegate": "anonymous", "name": "sum", "description": "Sum up.", "wait": 10}),
-                Runs::Delegate(nobody),
+                EntryTarget::Delegate(nobody),
                 json!({"delegate": "anonymous", "name": "sum", "description": "Sum up.", "wait": 10}),
             ),
             (
                 json!({"name": "note", "description": "d", "input": {"type": "object"}}),
-                Runs::Latent,
+                EntryTarget::Latent,
                 json!({"name": "note", "description": "d", "input": {"type": "object"}}),
             ),
         ] {
             let read = entry(&value).unwrap();
             let ToolEntry::Named(tool) = &read else { panic!("expected options, got {read:?}") };
-            assert_eq!((tool.runs(), json!(read)), (Ok(runs), kept.clone()), "{value}");
+            assert_eq!((tool.target(), json!(read)), (Ok(runs), kept.clone()), "{value}");
             assert_eq!(entry(&kept).unwrap(), read);
         }
         assert_eq!(entry(&json!("v/ops/a/b")), Ok(ToolEntry::Path("v/ops/a/b".into())));
@@ -346,7 +351,7 @@ mod tests {
             ("/acme/ann/o/look", "look", true),
             ("v/ops/o/x", "o_x", false),
         ] {
-            assert_eq!((tool_name(path).as_str(), is_pin(path)), (name, pin), "{path}");
+            assert_eq!((tool_name(path).as_str(), is_stored_operation(path)), (name, pin), "{path}");
         }
     }
 }

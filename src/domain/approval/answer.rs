@@ -11,14 +11,14 @@ use serde_json::{Map, Value};
 
 /// The answer to an approval, with its author and its time.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Answer {
+pub struct ApprovalAnswer {
     /// Name of the person; the venue's when time ran out.
     pub by: String,
     /// Time of the answer.
     pub at: Millis,
     /// The answer itself.
     #[serde(flatten)]
-    pub verdict: Verdict,
+    pub verdict: ApprovalVerdict,
 }
 
 /// Body of an answer in the queue.
@@ -57,7 +57,7 @@ pub enum GivenAnswer {
     Answers(Map<String, Value>),
 }
 
-impl From<GivenAnswer> for Verdict {
+impl From<GivenAnswer> for ApprovalVerdict {
     fn from(given: GivenAnswer) -> Self {
         match given {
             GivenAnswer::Approve { arguments, scopes } => Self::Approved { arguments, scopes },
@@ -70,7 +70,7 @@ impl From<GivenAnswer> for Verdict {
 /// Answers that end an approval, those of the venue included.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "verdict", rename_all = "camelCase")]
-pub enum Verdict {
+pub enum ApprovalVerdict {
     /// The call is made.
     Approved {
         /// Arguments that replace those of the model.
@@ -110,7 +110,7 @@ pub struct DecidedCall {
     pub at: Millis,
 }
 
-impl Verdict {
+impl ApprovalVerdict {
     /// Returns the word that records have for it.
     pub const fn as_str(&self) -> &'static str {
         match self {
@@ -137,7 +137,7 @@ pub enum Ruling {
     Say(Outcome, String),
 }
 
-impl Answer {
+impl ApprovalAnswer {
     /// Returns the decision for the records of the call's turn.
     pub fn to_record(&self, approval: &JobId) -> DecidedCall {
         let (how, by) = (self.verdict.as_str().to_owned(), self.by.clone());
@@ -147,7 +147,7 @@ impl Answer {
     /// Returns the effect of this answer on the planned call.
     pub fn ruling(&self, planned: &PlannedCall) -> Ruling {
         match &self.verdict {
-            Verdict::Approved { arguments, scopes } => {
+            ApprovalVerdict::Approved { arguments, scopes } => {
                 let mut planned = planned.clone();
                 let mut shown = arguments.clone().unwrap_or_default();
                 if let (Some(edited), Ok(resolved)) = (arguments, &mut planned.what) {
@@ -164,7 +164,7 @@ impl Answer {
                 let note = format!("approved by {} {}", self.by, changes.join(", and "));
                 Ruling::Make { planned: Box::new(planned), note: Some(note).filter(|_| !changes.is_empty()) }
             }
-            Verdict::Rejected { reason } => {
+            ApprovalVerdict::Rejected { reason } => {
                 let reason = reason.as_deref().map(|reason| format!(": {reason}")).unwrap_or_default();
                 let text = format!(
                     "rejected by {}{reason}. The call was not made; the same call will be rejected again.",
@@ -172,11 +172,13 @@ impl Answer {
                 );
                 Ruling::Say(Outcome::Rejected, text)
             }
-            Verdict::Answered { answers } => Ruling::Say(Outcome::Ok, Value::Object(answers.clone()).to_string()),
-            Verdict::Expired => {
+            ApprovalVerdict::Answered { answers } => {
+                Ruling::Say(Outcome::Ok, Value::Object(answers.clone()).to_string())
+            }
+            ApprovalVerdict::Expired => {
                 Ruling::Say(Outcome::Rejected, "not made: nobody approved it in time. Go on without it.".into())
             }
-            Verdict::Withdrawn => Ruling::Say(Outcome::Cancelled, "cancelled: the task was cancelled".into()),
+            ApprovalVerdict::Withdrawn => Ruling::Say(Outcome::Cancelled, "cancelled: the task was cancelled".into()),
         }
     }
 }
@@ -229,10 +231,10 @@ pub enum AnswerError {
 }
 
 /// Returns the first edited argument that only the runtime may give: one of `fixed`, or a reference to a secret.
-pub(super) fn changed(original: &Value, edited: &Value, fixed: &[String]) -> Option<String> {
+pub(super) fn changed_fixed_argument(original: &Value, edited: &Value, fixed: &[String]) -> Option<String> {
     let differs =
         |name: &&String| edited.get(name.as_str()).is_some_and(|value| Some(value) != original.get(name.as_str()));
-    let (before, after) = (reference::standing(original), reference::standing(edited));
+    let (before, after) = (reference::find_references(original), reference::find_references(edited));
     let is_fixed = |place: &str| fixed.iter().any(|name| place.split('/').nth(1) == Some(name));
     let lost = before.iter().find(|(place, known)| after.get(*place) != Some(known) && !is_fixed(place));
     let new = after.keys().find(|place| !before.contains_key(*place));
@@ -269,7 +271,7 @@ fn is_answer(ask: &Question, answer: &Value) -> bool {
         QuestionKind::Choice => is_choice(answer),
         QuestionKind::Checkboxes => answer.as_array().is_some_and(|chosen| chosen.iter().all(is_choice)),
         QuestionKind::Approval => answer.is_boolean(),
-        QuestionKind::Token => answer.as_str().is_some_and(|path| SecretName::of_path(path).is_ok()),
+        QuestionKind::Token => answer.as_str().is_some_and(|path| SecretName::from_path(path).is_ok()),
     }
 }
 

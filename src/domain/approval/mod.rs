@@ -9,14 +9,16 @@ mod tests;
 
 use crate::authority::Authority;
 use crate::call::PlannedCall;
-use crate::ids::{EventId, IdOf, JobId, Owner, SessionKey, sha256_hex};
-use crate::kept::KeptKeys;
+use crate::ids::{EventId, JobId, Owner, SessionKey, VenueIdSubject, sha256_hex};
+use crate::kept::UnknownFields;
 use crate::time::Millis;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-pub use answer::{Answer, AnswerBody, AnswerError, DecidedCall, GivenAnswer, Ruling, Verdict, check_questions};
+pub use answer::{
+    AnswerBody, AnswerError, ApprovalAnswer, ApprovalVerdict, DecidedCall, GivenAnswer, Ruling, check_questions,
+};
 
 /// A question to a person, with its answer.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -50,10 +52,10 @@ pub struct Approval {
     pub under: Authority,
     /// Answer of a person, once there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub answer: Option<Answer>,
+    pub answer: Option<ApprovalAnswer>,
     /// Fields that a newer build wrote.
     #[serde(flatten)]
-    pub kept: KeptKeys,
+    pub kept: UnknownFields,
 }
 
 /// Subject of a question to a person.
@@ -167,7 +169,7 @@ impl Approval {
         expires: Millis,
     ) -> Self {
         let digest = subject.digest(place);
-        let name = EventId::of_venue(key, IdOf::Approval(&digest));
+        let name = EventId::of_venue(key, VenueIdSubject::Approval(&digest));
         Self {
             id: JobId::derive(key, place.owner, &name),
             job: None,
@@ -179,30 +181,33 @@ impl Approval {
             digest,
             asked,
             expires,
-            under: Authority::unlimited(),
+            under: Authority::without_limits(),
             answer: None,
-            kept: KeptKeys::default(),
+            kept: UnknownFields::default(),
         }
     }
 
     /// Checks that an answer fits the subject. `digest` is what the answer says it is about, if it says so.
-    pub fn accepts(&self, verdict: &Verdict, digest: Option<&str>) -> Result<(), AnswerError> {
+    pub fn accepts(&self, verdict: &ApprovalVerdict, digest: Option<&str>) -> Result<(), AnswerError> {
         if let Some(given) = digest.filter(|given| *given != self.digest) {
             let given = given.to_owned();
             return Err(AnswerError::Digest { id: self.id.clone(), actual: self.digest.clone(), given });
         }
         let kind = |is, use_instead| Err(AnswerError::Kind { id: self.id.clone(), is, use_instead });
         match (&self.subject, verdict) {
-            (ApprovalSubject::Call { .. }, Verdict::Answered { .. }) => kind("is a call", "approve or reject it"),
-            (ApprovalSubject::Questions { .. }, Verdict::Approved { .. }) => {
+            (ApprovalSubject::Call { .. }, ApprovalVerdict::Answered { .. }) => {
+                kind("is a call", "approve or reject it")
+            }
+            (ApprovalSubject::Questions { .. }, ApprovalVerdict::Approved { .. }) => {
                 kind("has questions", "answer or reject it")
             }
-            (ApprovalSubject::Call { arguments, fixed, .. }, Verdict::Approved { arguments: Some(edited), .. })
-                if let Some(name) = answer::changed(arguments, edited, fixed) =>
-            {
+            (
+                ApprovalSubject::Call { arguments, fixed, .. },
+                ApprovalVerdict::Approved { arguments: Some(edited), .. },
+            ) if let Some(name) = answer::changed_fixed_argument(arguments, edited, fixed) => {
                 Err(AnswerError::Fixed { name })
             }
-            (ApprovalSubject::Call { scopes, .. }, Verdict::Approved { scopes: Some(kept), .. }) => {
+            (ApprovalSubject::Call { scopes, .. }, ApprovalVerdict::Approved { scopes: Some(kept), .. }) => {
                 let unknown = kept.iter().find(|key| !scopes.iter().any(|scope| scope.key == **key));
                 unknown.map_or(Ok(()), |key| {
                     let known: Vec<_> = scopes.iter().map(|scope| format!("`{}`", scope.key)).collect();
@@ -214,12 +219,15 @@ impl Approval {
                     Err(AnswerError::Scope { key: key.clone(), known })
                 })
             }
-            (ApprovalSubject::Questions { asks, .. }, Verdict::Answered { answers }) => {
+            (ApprovalSubject::Questions { asks, .. }, ApprovalVerdict::Answered { answers }) => {
                 answer::check_answers(asks, answers)
             }
             (
                 ApprovalSubject::Call { .. } | ApprovalSubject::Questions { .. },
-                Verdict::Approved { .. } | Verdict::Rejected { .. } | Verdict::Expired | Verdict::Withdrawn,
+                ApprovalVerdict::Approved { .. }
+                | ApprovalVerdict::Rejected { .. }
+                | ApprovalVerdict::Expired
+                | ApprovalVerdict::Withdrawn,
             ) => Ok(()),
         }
     }
@@ -228,7 +236,7 @@ impl Approval {
 /// Calls of one reply that wait for a person, as the session stores them.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct Awaiting {
+pub struct AwaitingCalls {
     /// Turn whose reply holds the calls.
     pub turn: u64,
     /// Task that the turn served.
@@ -258,9 +266,9 @@ pub struct AwaitingCall {
     pub planned: PlannedCall,
 }
 
-impl Awaiting {
+impl AwaitingCalls {
     /// Returns when the first of the calls expires.
-    pub fn until(&self) -> Millis {
+    pub fn first_expiry(&self) -> Millis {
         self.calls.iter().map(|call| call.expires).min().unwrap_or_default()
     }
 

@@ -40,7 +40,7 @@ fn an_approval_is_named_by_everything_that_is_shown() {
 fn an_answer_fits_what_is_asked_and_only_narrows() {
     let (owner, session) = names();
     let approval = place(&owner, &session, 0);
-    let approved = |scopes: Option<&[&str]>| Verdict::Approved {
+    let approved = |scopes: Option<&[&str]>| ApprovalVerdict::Approved {
         arguments: None,
         scopes: scopes.map(|keys| keys.iter().map(|key| (*key).to_owned()).collect()),
     };
@@ -51,8 +51,8 @@ fn an_answer_fits_what_is_asked_and_only_narrows() {
         (approved(Some(&["input"])), None, None),
         (approved(Some(&[])), None, None),
         (approved(Some(&["state"])), None, Some("section `state` doesn't go with this call, expected some of `input`")),
-        (Verdict::Rejected { reason: None }, None, None),
-        (Verdict::Answered { answers: Map::new() }, None, Some("approve or reject it")),
+        (ApprovalVerdict::Rejected { reason: None }, None, None),
+        (ApprovalVerdict::Answered { answers: Map::new() }, None, Some("approve or reject it")),
     ] {
         let found = approval.accepts(&verdict, digest).err().map(|error| error.to_string());
         match (found, wrong) {
@@ -143,7 +143,10 @@ fn an_edit_leaves_what_the_runtime_gives_and_secrets_where_they_are() {
         ),
         (json!({}), Some("/body/0")),
     ] {
-        assert_eq!(super::answer::changed(&original, &edited, &fixed).as_deref(), changed, "{edited}");
+        assert_eq!(super::answer::changed_fixed_argument(&original, &edited, &fixed).as_deref(), changed, "{edited}");
     }
-    assert_eq!(super::answer::changed(&json!({"to": secret("k")}), &json!({}), &["to".to_owned()]), None);
+    assert_eq!(
+        super::answer::changed_fixed_argument(&json!({"to": secret("k")}), &json!({}), &["to".to_owned()]),
+        None
+    );
 }

@@ -1,6 +1,6 @@
 //! One capability: an ability on everything under a path.
 
-use crate::visible::{self, hidden};
+use crate::visible::{self, first_hidden};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use unicode_normalization::is_nfc;
@@ -92,7 +92,7 @@ fn check_with(with: &str) -> Result<(), String> {
     if with.chars().any(char::is_control) {
         return Err("control characters are not allowed".into());
     }
-    if hidden(with).is_some() {
+    if first_hidden(with).is_some() {
         return Err(visible::RULE.into());
     }
     if !is_nfc(with) {

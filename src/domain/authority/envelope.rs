@@ -20,7 +20,7 @@ const USER_CLAIM: &str = "user_id";
 /// Extent of access to a resource.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Mode {
+pub enum AccessMode {
     /// Tools that read are offered.
     Read,
     /// All tools are offered.
@@ -37,7 +37,7 @@ pub struct Envelope {
     pub bound: Authority,
     /// Upper bound of access by kind of resource; absent = no bound yet.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    pub modes: BTreeMap<String, Mode>,
+    pub modes: BTreeMap<String, AccessMode>,
     /// Holders: the caller, then `agent:<id>` of each agent above, outermost first.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub holders: Vec<String>,
@@ -99,22 +99,22 @@ impl Envelope {
 
     /// Adds the holders and grants of a trail.
     #[must_use]
-    pub fn under(mut self, trail: &Trail) -> Self {
-        trail::add(&mut self.holders, &trail.holders);
-        trail::add(&mut self.grants, &trail.grants);
+    pub fn with_trail(mut self, trail: &Trail) -> Self {
+        trail::add_names(&mut self.holders, &trail.holders);
+        trail::add_names(&mut self.grants, &trail.grants);
         self
     }
 
     /// Narrows the bound to the grants of a request; absent = inherited.
     #[must_use]
-    pub fn granted(mut self, grants: Option<Vec<Capability>>) -> Self {
+    pub fn narrow_to_grants(mut self, grants: Option<Vec<Capability>>) -> Self {
         self.bound = self.bound.intersect(&Authority::new(grants));
         self
     }
 
     /// Returns the envelope that the turn of `holder` hands on to a child. It permits no more than `effective`, than
     /// `delegable` of its configuration, and than the capabilities that the call names.
-    pub fn handed_on(
+    pub fn hand_on(
         &self,
         holder: String,
         effective: &Authority,
@@ -122,24 +122,24 @@ impl Envelope {
         named: Option<&[Capability]>,
         home: &Scope,
     ) -> Result<Self, NotWithinParent> {
-        let ceiling = Authority::new(delegable.map(<[_]>::to_vec)).at(home);
-        let held = effective.within(&ceiling);
+        let ceiling = Authority::new(delegable.map(<[_]>::to_vec)).bind_home(home);
+        let held = effective.limit_to(&ceiling);
         let bound = match named {
             None => held,
             Some(named) => grant::narrow(&held, named)?,
         };
-        let mut child = Self { bound: bound.nowhere(), ..self.clone() };
+        let mut child = Self { bound: bound.without_home(), ..self.clone() };
         child.holders.push(holder);
         child.grants.extend(home.job.as_ref().map(ToString::to_string));
         if let Some(session) = &home.session {
-            child.lineage = self.lineage.below(&session.agent);
+            child.lineage = self.lineage.under_agent(&session.agent);
         }
         Ok(child)
     }
 
     /// Replaces the accounts by those of a purse, and applies its deadline.
     #[must_use]
-    pub fn paid_from(mut self, purse: &Purse) -> Self {
+    pub fn charge_to(mut self, purse: &Purse) -> Self {
         self.accounts = purse.accounts().cloned().collect();
         let own = purse.deadline.map(|deadline| deadline.at);
         self.deadline = self.deadline.into_iter().chain(own).min();
@@ -147,13 +147,13 @@ impl Envelope {
     }
 
     /// Returns the access to a kind of resource: the declared one within this bound.
-    pub fn mode(&self, kind: &str, declared: Mode) -> Mode {
+    pub fn mode(&self, kind: &str, declared: AccessMode) -> AccessMode {
         self.modes.get(kind).map_or(declared, |bound| (*bound).min(declared))
     }
 
     /// Narrows the access by kind to that of an agent's resources: no descendant gets more.
     #[must_use]
-    pub fn clamped<'k>(mut self, declared: impl IntoIterator<Item = (&'k str, Mode)>) -> Self {
+    pub fn clamp_modes<'k>(mut self, declared: impl IntoIterator<Item = (&'k str, AccessMode)>) -> Self {
         for (kind, mode) in declared {
             let mode = self.mode(kind, mode);
             self.modes.insert(kind.to_owned(), mode);
@@ -183,7 +183,8 @@ mod tests {
             let claims = Values::from_iter([(USER_CLAIM.to_owned(), claim)]);
             let holders = holders.iter().map(|&holder| holder.to_owned()).collect();
             let envelope = Envelope { holders, claims, ..Envelope::default() };
-            let child = envelope.handed_on("agent:mid".into(), &Authority::unlimited(), None, None, &home()).unwrap();
+            let child =
+                envelope.hand_on("agent:mid".into(), &Authority::without_limits(), None, None, &home()).unwrap();
             assert_eq!(child.user(&owner), envelope.user(&owner));
             envelope.user(&owner).into_owned()
         };
@@ -200,22 +201,22 @@ mod tests {
 
     #[test]
     fn a_mode_only_narrows_also_through_an_agent_that_does_not_use_the_resource() {
-        let top = Envelope::default().clamped([("memory", Mode::Read)]);
-        let middle = top.handed_on("agent:mid".into(), &Authority::unlimited(), None, None, &home()).unwrap();
-        let bottom = middle.clamped([("memory", Mode::ReadWrite), ("files", Mode::ReadWrite)]);
+        let top = Envelope::default().clamp_modes([("memory", AccessMode::Read)]);
+        let middle = top.hand_on("agent:mid".into(), &Authority::without_limits(), None, None, &home()).unwrap();
+        let bottom = middle.clamp_modes([("memory", AccessMode::ReadWrite), ("files", AccessMode::ReadWrite)]);
         assert_eq!(
-            (bottom.mode("memory", Mode::ReadWrite), bottom.mode("files", Mode::ReadWrite)),
-            (Mode::Read, Mode::ReadWrite)
+            (bottom.mode("memory", AccessMode::ReadWrite), bottom.mode("files", AccessMode::ReadWrite)),
+            (AccessMode::Read, AccessMode::ReadWrite)
         );
-        assert_eq!(Envelope::default().mode("memory", Mode::Read), Mode::Read);
+        assert_eq!(Envelope::default().mode("memory", AccessMode::Read), AccessMode::Read);
     }
 
     #[test]
     fn what_is_handed_on_lies_within_what_is_held_what_is_delegable_and_what_is_named() {
-        let effective =
-            Authority::new(Some(vec![cap("w", "crud"), cap("n/diary", "crud"), cap("r/app/u1", "*")])).at(&home());
+        let effective = Authority::new(Some(vec![cap("w", "crud"), cap("n/diary", "crud"), cap("r/app/u1", "*")]))
+            .bind_home(&home());
         let hand = |delegable: Option<&[Capability]>, named: Option<&[Capability]>| {
-            Envelope::default().handed_on("agent:mid".into(), &effective, delegable, named, &home())
+            Envelope::default().hand_on("agent:mid".into(), &effective, delegable, named, &home())
         };
         let all = hand(None, None).unwrap();
         assert!(all.bound.permits("crud/write", "w/x").is_ok());
@@ -233,19 +234,22 @@ mod tests {
     #[test]
     fn absent_grants_inherit_and_empty_ones_are_nothing() {
         let held = Envelope { bound: Authority::new(Some(vec![cap("w", "crud")])), ..Envelope::default() };
-        assert!(held.clone().granted(None).bound.permits("crud/read", "w/x").is_ok());
-        assert!(held.clone().granted(Some(Vec::new())).bound.permits("crud/read", "w/x").is_err());
-        assert!(held.granted(Some(vec![cap("", "*")])).bound.permits("crud/read", "s/x").is_err(), "never wider");
+        assert!(held.clone().narrow_to_grants(None).bound.permits("crud/read", "w/x").is_ok());
+        assert!(held.clone().narrow_to_grants(Some(Vec::new())).bound.permits("crud/read", "w/x").is_err());
+        assert!(
+            held.narrow_to_grants(Some(vec![cap("", "*")])).bound.permits("crud/read", "s/x").is_err(),
+            "never wider"
+        );
     }
 
     #[test]
     fn an_envelope_reads_back_and_unknown_keys_are_refused() {
         let envelope = Envelope {
-            bound: Authority::new(Some(vec![cap("w", "crud")])).without("w/x"),
+            bound: Authority::new(Some(vec![cap("w", "crud")])).except_resource("w/x"),
             holders: vec!["t/u".into()],
             ..Envelope::default()
         }
-        .clamped([("memory", Mode::Read)]);
+        .clamp_modes([("memory", AccessMode::Read)]);
         let text = serde_json::to_string(&envelope).unwrap();
         assert_eq!(serde_json::from_str::<Envelope>(&text).unwrap(), envelope, "{text}");
         assert_eq!(serde_json::to_string(&Envelope::default()).unwrap(), "{}");
@@ -258,9 +262,9 @@ mod tests {
             deadline: Some(crate::budget::Deadline { at: Millis(ms), origin: crate::budget::LimitOrigin::Request }),
             ..Purse::default()
         };
-        let envelope = Envelope::default().paid_from(&at(5));
-        assert_eq!(envelope.clone().paid_from(&at(9)).deadline, Some(Millis(5)));
-        assert_eq!(envelope.clone().paid_from(&at(3)).deadline, Some(Millis(3)));
-        assert_eq!(envelope.paid_from(&Purse::default()).deadline, Some(Millis(5)), "a message keeps it, too");
+        let envelope = Envelope::default().charge_to(&at(5));
+        assert_eq!(envelope.clone().charge_to(&at(9)).deadline, Some(Millis(5)));
+        assert_eq!(envelope.clone().charge_to(&at(3)).deadline, Some(Millis(3)));
+        assert_eq!(envelope.charge_to(&Purse::default()).deadline, Some(Millis(5)), "a message keeps it, too");
     }
 }

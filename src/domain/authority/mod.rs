@@ -18,7 +18,7 @@ use crate::ids::{AgentId, SessionId, SessionKey};
 use crate::lattice::layout::Scope;
 pub use capability::Capability;
 use capability::{covers, overlaps};
-use holder::Held;
+use holder::Permission;
 pub use holder::{HIDDEN, Holder};
 pub use own_names::Disclosure;
 pub use resource::ResourcePath;
@@ -51,7 +51,7 @@ fn is_nowhere(home: &Scope) -> bool {
 
 /// A refused request: what it needed and what is held.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Denied {
+pub struct CapabilityDenied {
     /// Ability that was needed.
     pub ability: String,
     /// Resource that it was needed on.
@@ -62,14 +62,14 @@ pub struct Denied {
     pub revoked: bool,
 }
 
-impl Denied {
+impl CapabilityDenied {
     /// Returns the missing capability, as a reason why something is not shown.
-    pub fn need(&self) -> String {
+    pub fn missing_capability(&self) -> String {
         format!("capability denied: needs {} on {}", self.ability, self.resource)
     }
 
     /// Returns the text that a model gets instead of a result.
-    pub fn text(&self, operation: &str) -> String {
+    pub fn model_text(&self, operation: &str) -> String {
         let held: Vec<_> = self.held.iter().map(ToString::to_string).collect();
         let held = match (held.is_empty(), self.revoked) {
             (false, _) => held.join(", "),
@@ -87,11 +87,11 @@ impl Denied {
 
 /// Returns the physical name of `n/…`, `c/…` and `t/…` for their agent, session and job, so that no alias permits more
 /// than the place that it stands for.
-fn physical<'n>(name: &'n str, home: &Scope) -> Cow<'n, str> {
+fn physical_name<'n>(name: &'n str, home: &Scope) -> Cow<'n, str> {
     let (first, rest) = name.split_once('/').map_or((name, ""), |(first, rest)| (first, rest));
     let base = match (first, &home.session, &home.job) {
         ("n", Some(session), _) => format!("g/{}/n", session.agent),
-        ("c", Some(session), _) => scratch(session),
+        ("c", Some(session), _) => scratch_name(session),
         ("t", _, Some(job)) => format!("j/{job}/t"),
         _ => return Cow::Borrowed(name),
     };
@@ -99,16 +99,16 @@ fn physical<'n>(name: &'n str, home: &Scope) -> Cow<'n, str> {
 }
 
 /// Returns a resource under its physical name.
-fn settled(resource: &ResourcePath, home: &Scope) -> ResourcePath {
-    ResourcePath::renamed(physical(resource.as_str(), home).into_owned())
+fn physical_resource(resource: &ResourcePath, home: &Scope) -> ResourcePath {
+    ResourcePath::from_name(physical_name(resource.as_str(), home).into_owned())
 }
 
-fn scratch(session: &SessionKey) -> String {
+fn scratch_name(session: &SessionKey) -> String {
     format!("g/{}/sessions/{}/c", session.agent, session.session)
 }
 
 /// Returns the intersection of two lists; absent = no limit.
-fn both(a: Option<&Vec<Capability>>, b: Option<&Vec<Capability>>) -> Option<Vec<Capability>> {
+fn intersect_lists(a: Option<&Vec<Capability>>, b: Option<&Vec<Capability>>) -> Option<Vec<Capability>> {
     let (a, b) = match (a, b) {
         (None, other) | (other, None) => return other.cloned(),
         (Some(a), Some(b)) => (a, b),
@@ -125,7 +125,7 @@ fn both(a: Option<&Vec<Capability>>, b: Option<&Vec<Capability>>) -> Option<Vec<
 
 impl Authority {
     /// Makes an authority without a limit on the lattice, and without resources.
-    pub fn unlimited() -> Self {
+    pub fn without_limits() -> Self {
         Self::default()
     }
 
@@ -147,13 +147,13 @@ impl Authority {
 
     /// Binds it to an agent's session and job: `n/`, `c/` and `t/` stand for theirs.
     #[must_use]
-    pub fn at(self, home: &Scope) -> Self {
+    pub fn bind_home(self, home: &Scope) -> Self {
         let settle = |caps: Vec<Capability>| {
             let settled =
-                caps.into_iter().map(|cap| Capability { with: physical(&cap.with, home).into_owned(), ..cap });
+                caps.into_iter().map(|cap| Capability { with: physical_name(&cap.with, home).into_owned(), ..cap });
             settled.collect()
         };
-        let except = self.except.iter().map(|gone| settled(gone, home)).collect();
+        let except = self.except.iter().map(|gone| physical_resource(gone, home)).collect();
         Self { paths: self.paths.map(settle), except, home: home.clone(), ..self }
     }
 
@@ -164,28 +164,28 @@ impl Authority {
 
     /// Binds `n/` to this agent, without a session or a job.
     #[must_use]
-    pub fn of(self, agent: &AgentId) -> Self {
+    pub fn bind_agent(self, agent: &AgentId) -> Self {
         let session = SessionKey { agent: agent.clone(), session: SessionId::new("any").expect("a legal id") };
-        self.at(&Scope { session: Some(session), job: None }).nowhere()
+        self.bind_home(&Scope { session: Some(session), job: None }).without_home()
     }
 
     /// Removes the session and the job: an authority that is handed on holds nobody's scratch space.
     #[must_use]
-    pub fn nowhere(self) -> Self {
+    pub fn without_home(self) -> Self {
         Self { home: Scope::default(), ..self }
     }
 
     /// Removes the job, for use by any job of the session. It permits no more than with a job, whose own documents come
     /// on top.
     #[must_use]
-    pub fn of_any_job(self) -> Self {
+    pub fn without_job(self) -> Self {
         Self { home: Scope { job: None, ..self.home }, ..self }
     }
 
     /// Returns the authority without what lies at or under a resource.
     #[must_use]
-    pub fn without(mut self, gone: impl Into<ResourcePath>) -> Self {
-        let gone = settled(&gone.into(), &self.home);
+    pub fn except_resource(mut self, gone: impl Into<ResourcePath>) -> Self {
+        let gone = physical_resource(&gone.into(), &self.home);
         if !self.except.iter().any(|other| covers(other.as_str(), gone.as_str())) {
             self.except.retain(|other| !covers(gone.as_str(), other.as_str()));
             self.except.push(gone);
@@ -195,7 +195,7 @@ impl Authority {
     }
 
     /// Returns the capabilities for people and models; `None` when nothing limits.
-    pub fn listed(&self) -> Option<Vec<Capability>> {
+    pub fn capabilities(&self) -> Option<Vec<Capability>> {
         if self.paths.is_none() && self.resources.is_none() {
             return None;
         }
@@ -222,16 +222,16 @@ impl Authority {
     }
 
     /// Returns the revoked resources.
-    pub fn revoked(&self) -> &[ResourcePath] {
+    pub fn revocations(&self) -> &[ResourcePath] {
         &self.except
     }
 
     /// Whether something at, above or below a resource was revoked.
     pub fn is_revoked(&self, resource: impl Into<ResourcePath>) -> bool {
-        self.is_gone(settled(&resource.into(), &self.home).as_str())
+        self.is_name_revoked(physical_resource(&resource.into(), &self.home).as_str())
     }
 
-    fn is_gone(&self, name: &str) -> bool {
+    fn is_name_revoked(&self, name: &str) -> bool {
         self.except.iter().any(|gone| overlaps(gone.as_str(), name))
     }
 
@@ -239,57 +239,57 @@ impl Authority {
     ///
     /// Always held: the session's own `c/`, the job's own `t/`, its own job, and reading `v/` without
     /// `v/context`.
-    pub fn permits(&self, ability: &str, resource: impl Into<ResourcePath>) -> Result<(), Denied> {
+    pub fn permits(&self, ability: &str, resource: impl Into<ResourcePath>) -> Result<(), CapabilityDenied> {
         let resource = resource.into();
-        let name = physical(resource.as_str(), &self.home);
-        let held = Holder::of(self).held(ability, &name);
-        if held == Held::Yes {
+        let name = physical_name(resource.as_str(), &self.home);
+        let held = Holder::new(self).check(ability, &name);
+        if held == Permission::Yes {
             return Ok(());
         }
-        Err(Denied {
+        Err(CapabilityDenied {
             ability: ability.to_owned(),
             resource,
-            held: self.disclosed().map(|disclosed| disclosed.held).unwrap_or_default(),
-            revoked: held == Held::Revoked,
+            held: self.disclosure().map(|disclosed| disclosed.held).unwrap_or_default(),
+            revoked: held == Permission::Revoked,
         })
     }
 
     /// Whether a capability names something at or under a place. An authority without limits names nothing.
-    pub fn names(&self, place: &str) -> bool {
+    pub fn names_place(&self, place: &str) -> bool {
         self.paths.iter().flatten().any(|cap| covers(place, cap.with.trim_end_matches('/')))
     }
 
     /// Whether anything at or under a resource may be reached.
     pub fn reaches(&self, resource: impl Into<ResourcePath>) -> bool {
         let resource = resource.into();
-        let name = physical(resource.as_str(), &self.home);
+        let name = physical_name(resource.as_str(), &self.home);
         let Some(caps) = &self.paths else { return true };
         let own = ["c", "t", "v"].iter().any(|always| covers(always, resource.as_str()));
         own || caps.iter().any(|cap| overlaps(&cap.with, &name))
     }
 
     /// Returns the capability by which [`Authority::permits`] succeeds; `None` when nothing limits.
-    pub fn grounds(&self, ability: &str, resource: impl Into<ResourcePath>) -> Option<String> {
+    pub fn justification(&self, ability: &str, resource: impl Into<ResourcePath>) -> Option<String> {
         let caps = self.paths.as_ref()?;
         let resource = resource.into();
-        let name = physical(resource.as_str(), &self.home);
+        let name = physical_name(resource.as_str(), &self.home);
         let held = caps.iter().find(|cap| cap.permits(ability, &name));
         Some(held.map_or_else(|| format!("{ability} on {resource} (always held)"), ToString::to_string))
     }
 
     /// Returns the use of `ability` on a resource as it is recorded: by the physical name. `None` when the ability is
     /// held without any capability, or not at all.
-    pub fn used(&self, ability: &str, resource: impl Into<ResourcePath>) -> Option<Capability> {
-        let resource = settled(&resource.into(), &self.home);
-        (!Holder::of(self).always(ability, resource.as_str()) && self.permits(ability, &resource).is_ok())
+    pub fn recorded_use(&self, ability: &str, resource: impl Into<ResourcePath>) -> Option<Capability> {
+        let resource = physical_resource(&resource.into(), &self.home);
+        (!Holder::new(self).always_holds(ability, resource.as_str()) && self.permits(ability, &resource).is_ok())
             .then(|| Capability { with: resource.as_str().to_owned(), can: ability.to_owned() })
     }
 
     /// Whether a resource lies at, above or below what a capability is on, where both stand for the same agent, session
     /// and job.
     pub fn touches(&self, cap: &Capability, resource: impl Into<ResourcePath>) -> bool {
-        let name = settled(&resource.into(), &self.home);
-        overlaps(&physical(&cap.with, &self.home), name.as_str())
+        let name = physical_resource(&resource.into(), &self.home);
+        overlaps(&physical_name(&cap.with, &self.home), name.as_str())
     }
 
     /// Returns what both permit, at the place of `self`. Names of `n/`, `c/` and `t/` must be physical
@@ -297,18 +297,18 @@ impl Authority {
     #[must_use]
     pub fn intersect(&self, other: &Self) -> Self {
         let both = Self {
-            paths: both(self.paths.as_ref(), other.paths.as_ref()),
-            resources: both(self.resources.as_ref(), other.resources.as_ref()),
+            paths: intersect_lists(self.paths.as_ref(), other.paths.as_ref()),
+            resources: intersect_lists(self.resources.as_ref(), other.resources.as_ref()),
             except: self.except.clone(),
             home: self.home.clone(),
         };
-        other.except.iter().fold(both, Self::without)
+        other.except.iter().fold(both, Self::except_resource)
     }
 
     /// Returns the intersection with a list that limits and grants nothing: resources that are not held yet stay
     /// unheld.
     #[must_use]
-    pub fn within(&self, limit: &Self) -> Self {
+    pub fn limit_to(&self, limit: &Self) -> Self {
         let limited = self.intersect(limit);
         Self { resources: limited.resources.filter(|_| self.resources.is_some()), ..limited }
     }
@@ -334,8 +334,8 @@ mod tests {
 
     #[test]
     fn a_capability_covers_whole_segments_and_narrower_abilities() {
-        let held =
-            authority(&[("w/vendor/", "crud/read"), ("w/out", "crud"), ("g/helper", "agent/request")]).at(&home());
+        let held = authority(&[("w/vendor/", "crud/read"), ("w/out", "crud"), ("g/helper", "agent/request")])
+            .bind_home(&home());
         for (ability, resource, permitted) in [
             ("crud/read", "w/vendor", true),
             ("crud/read", "w/vendor/acme/name", true),
@@ -358,7 +358,7 @@ mod tests {
 
     #[test]
     fn absent_is_no_limit_and_empty_is_nothing() {
-        assert!(Authority::unlimited().permits("crud/read", "w/x").is_ok());
+        assert!(Authority::without_limits().permits("crud/read", "w/x").is_ok());
         for (ability, resource) in [("crud/read", "w/x"), ("crud/read", "r/x"), ("agent/request", "g/x")] {
             assert!(authority(&[]).permits(ability, resource).is_err(), "{resource}");
         }
@@ -379,7 +379,7 @@ mod tests {
 
     #[test]
     fn resources_always_need_a_grant_that_names_them() {
-        for held in [Authority::unlimited(), authority(&[("", "*")]), authority(&[("w", "*")])] {
+        for held in [Authority::without_limits(), authority(&[("", "*")]), authority(&[("w", "*")])] {
             assert!(held.permits("read", "r/app").is_err(), "{held:?}");
         }
         assert!(authority(&[("r", "*")]).permits("read", "r/app").is_ok());
@@ -388,20 +388,20 @@ mod tests {
     #[test]
     fn a_list_that_limits_grants_no_resource() {
         let (some, other) = (authority(&[("r/app", "*")]), authority(&[("w", "crud")]));
-        assert!(some.within(&authority(&[("r/app/u1", "*")])).permits("read", "r/app/u1").is_ok());
-        assert!(other.within(&some).permits("read", "r/app").is_err());
-        assert!(Authority::unlimited().within(&some).permits("read", "r/app").is_err());
-        assert!(some.within(&other).permits("read", "r/app").is_ok());
+        assert!(some.limit_to(&authority(&[("r/app/u1", "*")])).permits("read", "r/app/u1").is_ok());
+        assert!(other.limit_to(&some).permits("read", "r/app").is_err());
+        assert!(Authority::without_limits().limit_to(&some).permits("read", "r/app").is_err());
+        assert!(some.limit_to(&other).permits("read", "r/app").is_ok());
     }
 
     #[test]
     fn an_alias_permits_no_more_than_the_place_that_it_means() {
-        let notes = authority(&[("n/diary", "crud")]).at(&home());
+        let notes = authority(&[("n/diary", "crud")]).bind_home(&home());
         assert!(notes.permits("crud/read", "n/diary/1").is_ok() && notes.permits("crud/read", "n/other").is_err());
         assert!(notes.permits("crud/read", "g/helper/n/diary").is_ok());
         let other = SessionKey { agent: "other".parse().unwrap(), session: "s9".parse().unwrap() };
         let elsewhere = Scope { session: Some(other), job: None };
-        let child = notes.clone().nowhere().at(&elsewhere);
+        let child = notes.clone().without_home().bind_home(&elsewhere);
         assert!(child.permits("crud/read", "n/diary").is_err(), "the notes of another agent");
         assert!(child.permits("crud/read", "g/helper/n/diary").is_ok());
         assert!(notes.permits("crud/read", "g/helper/sessions/s1/c/x").is_ok(), "its own session");
@@ -417,21 +417,24 @@ mod tests {
         for (with, permitted) in [("w/a", false), ("w/a/b", false), ("w/a\\/b", false), ("w", true)] {
             let held = authority(&[(with, "crud")]);
             assert_eq!(held.permits("crud/read", &path).is_ok(), permitted, "{with}");
-            assert_eq!(held.grounds("crud/read", &path).unwrap().contains("always"), !permitted, "{with}");
+            assert_eq!(held.justification("crud/read", &path).unwrap().contains("always"), !permitted, "{with}");
             assert_eq!(held.reaches(&path), permitted, "{with}");
-            assert_eq!(authority(&[("w", "crud")]).without(with).is_revoked(&path), permitted, "{with}");
-            assert_eq!(held.touches(&held.listed().unwrap()[0], &path), permitted, "{with}");
+            assert_eq!(authority(&[("w", "crud")]).except_resource(with).is_revoked(&path), permitted, "{with}");
+            assert_eq!(held.touches(&held.capabilities().unwrap()[0], &path), permitted, "{with}");
         }
-        let revoked = authority(&[("w", "crud")]).without(&path);
+        let revoked = authority(&[("w", "crud")]).except_resource(&path);
         assert!(revoked.permits("crud/read", "w/a").is_ok() && revoked.permits("crud/read", &path).is_err());
         let denied = authority(&[]).permits("crud/read", &path).unwrap_err();
-        assert!(denied.text("x").contains("crud/read on w/a\\/b/c"), "{}", denied.text("x"));
+        assert!(denied.model_text("x").contains("crud/read on w/a\\/b/c"), "{}", denied.model_text("x"));
     }
 
     #[test]
     fn what_is_revoked_by_an_alias_is_the_place_that_it_means() {
         let held = authority(&[("w", "crud"), ("n", "crud")]);
-        for held in [held.clone().without("n/diary").at(&home()), held.at(&home()).without("n/diary")] {
+        for held in [
+            held.clone().except_resource("n/diary").bind_home(&home()),
+            held.bind_home(&home()).except_resource("n/diary"),
+        ] {
             assert!(held.permits("crud/read", "n/diary/1").is_err() && held.permits("crud/read", "n/x").is_ok());
             assert!(held.permits("crud/read", "g/helper/n/diary").is_err());
         }
@@ -439,19 +442,23 @@ mod tests {
 
     #[test]
     fn what_is_revoked_is_held_by_nobody_nor_what_contains_it() {
-        let held = authority(&[("w", "crud")]).without("w/a/b");
+        let held = authority(&[("w", "crud")]).except_resource("w/a/b");
         for (name, permitted) in [("w/a/b", false), ("w/a/b/c", false), ("w/a", false), ("w", false), ("w/a/bc", true)]
         {
             assert_eq!(held.permits("crud/read", name).is_ok(), permitted, "{name}");
         }
-        assert!(Authority::unlimited().intersect(&held).permits("crud/read", "w/a/b").is_err());
-        assert!(held.clone().at(&home()).permits("crud/write", "c/x").is_ok());
-        let text = Authority::unlimited().without("w/a").permits("crud/read", "w/a/b").unwrap_err().text("x");
+        assert!(Authority::without_limits().intersect(&held).permits("crud/read", "w/a/b").is_err());
+        assert!(held.clone().bind_home(&home()).permits("crud/write", "c/x").is_ok());
+        let text = Authority::without_limits()
+            .except_resource("w/a")
+            .permits("crud/read", "w/a/b")
+            .unwrap_err()
+            .model_text("x");
         assert!(
             text.contains("crud/read on w/a/b, which was revoked. Your capabilities are: all that was not"),
             "{text}"
         );
-        assert_eq!(held.without("w/a").revoked(), [ResourcePath::from("w/a")]);
+        assert_eq!(held.except_resource("w/a").revocations(), [ResourcePath::from("w/a")]);
     }
 
     #[test]
@@ -460,8 +467,8 @@ mod tests {
         let b = authority(&[("w/vendor", "crud/read"), ("", "agent/request")]);
         let both = a.intersect(&b);
         assert_eq!(both, authority(&[("w/vendor", "crud/read"), ("g", "agent/request")]));
-        assert_eq!(Authority::unlimited().intersect(&b), b);
-        assert_eq!(a.intersect(&Authority::unlimited()), a);
+        assert_eq!(Authority::without_limits().intersect(&b), b);
+        assert_eq!(a.intersect(&Authority::without_limits()), a);
         assert!(a.covers(&both) && b.covers(&both) && !both.covers(&a));
     }
 
@@ -469,7 +476,7 @@ mod tests {
     fn a_denial_names_what_was_needed_and_what_is_held() {
         let denied = authority(&[("w/a", "crud/read")]).permits("crud/write", "w/b").unwrap_err();
         assert_eq!(
-            denied.text("v/ops/lattice/write"),
+            denied.model_text("v/ops/lattice/write"),
             "Capability denied: v/ops/lattice/write requires crud/write on w/b. Your capabilities are: \
              crud/read on w/a. Retrying the same call will not help."
         );

@@ -140,7 +140,7 @@ fn chain(random: &mut Random) -> Vec<usize> {
     let roots = maybe_caps(random);
     let grants = maybe_caps(random);
     let mut policy = Policy { roots: roots.clone(), ..Policy::default() };
-    let mut envelope = Envelope::default().granted(grants.clone());
+    let mut envelope = Envelope::default().narrow_to_grants(grants.clone());
     // What may be permitted at most, as sets. Resources need a grant that names them.
     let granted = grants.iter().flatten().any(|cap| is_resource(&split(&cap.with)));
     let mut most: Set = bound(roots.as_deref()).intersection(&bound(grants.as_deref())).copied().collect();
@@ -170,7 +170,8 @@ fn chain(random: &mut Random) -> Vec<usize> {
         let now = policy.effective(actor, &envelope);
         let held = permitted(&now);
         assert!(held.is_subset(&most), "widened: {:?}", held.difference(&most).next());
-        let again = permitted(&policy.effective(actor, &Envelope { bound: now.clone().nowhere(), ..envelope.clone() }));
+        let again =
+            permitted(&policy.effective(actor, &Envelope { bound: now.clone().without_home(), ..envelope.clone() }));
         assert_eq!(again, held, "resuming is the same");
         // Nothing is lost either: what all of the lists permit is permitted.
         let creators = permitted_by(&creator);
@@ -180,10 +181,10 @@ fn chain(random: &mut Random) -> Vec<usize> {
         left.push(held.len());
         let wanted = (random.below(4) == 0).then(|| random_caps(random));
         let delegable = (random.below(4) == 0).then(|| random_caps(random));
-        let child = envelope.handed_on(holder, &now, delegable.as_deref(), wanted.as_deref(), &home);
+        let child = envelope.hand_on(holder, &now, delegable.as_deref(), wanted.as_deref(), &home);
         let Ok(child) = child else {
             // A refused call starts no child.
-            let ceiling = now.within(&Authority::new(delegable.clone()).at(&home));
+            let ceiling = now.limit_to(&Authority::new(delegable.clone()).bind_home(&home));
             assert!(wanted.iter().flatten().any(|cap| grant::narrow(&ceiling, std::slice::from_ref(cap)).is_err()));
             break;
         };
@@ -201,7 +202,7 @@ fn permitted_by(creator: &Authority) -> Set {
     match (&creator.paths, &creator.resources) {
         (None, Some(resources)) => bound(Some(resources)),
         (Some(paths), None) => bound(Some(paths)),
-        (None, None) | (Some(_), Some(_)) => bound(creator.listed().as_deref()),
+        (None, None) | (Some(_), Some(_)) => bound(creator.capabilities().as_deref()),
     }
 }
 
@@ -229,7 +230,7 @@ fn an_authority_covers_another_only_if_it_permits_all_of_it() {
             b = a.intersect(&b);
         }
         if random.below(4) == 0 {
-            b = b.without("w/a");
+            b = b.except_resource("w/a");
         }
         if a.covers(&b) {
             covered += 1;

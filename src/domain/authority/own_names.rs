@@ -1,7 +1,7 @@
 //! Names of an agent's own places as its paths spell them, `n/…`, `c/…` and `t/…`: a model sees its capabilities under
 //! the names that it can write in a call.
 
-use super::{Authority, Capability, ResourcePath, scratch};
+use super::{Authority, Capability, ResourcePath, scratch_name};
 use crate::lattice::layout::Scope;
 use serde::{Deserialize, Serialize};
 
@@ -20,7 +20,7 @@ pub struct Disclosure {
 pub(super) fn own_name(name: &str, home: &Scope) -> String {
     let mut places = Vec::new();
     if let Some(session) = &home.session {
-        places.extend([("n", format!("g/{}/n", session.agent)), ("c", scratch(session))]);
+        places.extend([("n", format!("g/{}/n", session.agent)), ("c", scratch_name(session))]);
     }
     places.extend(home.job.iter().map(|job| ("t", format!("j/{job}/t"))));
     let own = places.iter().find_map(|(own, place)| match name.strip_prefix(place.as_str())? {
@@ -32,10 +32,10 @@ pub(super) fn own_name(name: &str, home: &Scope) -> String {
 
 impl Authority {
     /// Returns the capabilities and revocations under the agent's own names; `None` when nothing limits.
-    pub fn disclosed(&self) -> Option<Disclosure> {
+    pub fn disclosure(&self) -> Option<Disclosure> {
         let named = |cap: Capability| Capability { with: own_name(&cap.with, &self.home), ..cap };
-        let held = self.listed()?.into_iter().map(named).collect();
-        let revoked = self.except.iter().map(|gone| ResourcePath::renamed(own_name(gone.as_str(), &self.home)));
+        let held = self.capabilities()?.into_iter().map(named).collect();
+        let revoked = self.except.iter().map(|gone| ResourcePath::from_name(own_name(gone.as_str(), &self.home)));
         Some(Disclosure { held, revoked: revoked.collect() })
     }
 }
@@ -66,11 +66,12 @@ mod tests {
             assert_eq!(own_name(name, &home), expected, "{name}");
             assert_eq!(own_name(name, &Scope::default()), name);
         }
-        let held = Authority::new(Some(vec![Capability { with: "n/diary".into(), can: "crud".into() }])).at(&home);
-        let held = held.without(&crate::lattice::Path::parse("n/diary/private").unwrap());
-        let disclosed = held.disclosed().unwrap();
+        let held =
+            Authority::new(Some(vec![Capability { with: "n/diary".into(), can: "crud".into() }])).bind_home(&home);
+        let held = held.except_resource(&crate::lattice::Path::parse("n/diary/private").unwrap());
+        let disclosed = held.disclosure().unwrap();
         assert_eq!(disclosed.held[0].to_string(), "crud on n/diary");
         assert_eq!(disclosed.revoked[0].as_str(), "n/diary/private");
-        assert_eq!(Authority::unlimited().at(&home).disclosed(), None);
+        assert_eq!(Authority::without_limits().bind_home(&home).disclosure(), None);
     }
 }

@@ -69,14 +69,14 @@ impl Policy {
     /// Returns what an actor may do for a request: roots ∩ the request's bound ∩ its creator's ∩ its own list, without
     /// what was revoked. Only a request grants resources.
     pub fn effective(&self, actor: Actor<'_>, envelope: &Envelope) -> Authority {
-        let own = Authority::new(actor.caps.map(<[_]>::to_vec)).at(actor.home);
-        let roots = Authority::new(self.roots.clone()).at(actor.home);
-        let bound = envelope.bound.clone().at(actor.home);
-        let held = bound.within(&own).within(actor.creator).within(&roots);
-        self.revocations.iter().filter(|revocation| revocation.concerns(actor, envelope)).fold(
+        let own = Authority::new(actor.caps.map(<[_]>::to_vec)).bind_home(actor.home);
+        let roots = Authority::new(self.roots.clone()).bind_home(actor.home);
+        let bound = envelope.bound.clone().bind_home(actor.home);
+        let held = bound.limit_to(&own).limit_to(actor.creator).limit_to(&roots);
+        self.revocations.iter().filter(|revocation| revocation.applies_to_actor(actor, envelope)).fold(
             held,
             |held, revocation| match &revocation.path {
-                Some(path) => held.without(path),
+                Some(path) => held.except_resource(path),
                 None => held.intersect(&Authority::new(Some(Vec::new()))),
             },
         )
@@ -86,27 +86,34 @@ impl Policy {
 impl Policy {
     /// Returns the revocations that apply to a caller outside turns: by its name, or by one of its request's grants.
     /// Revocations by path alone are left out: they limit agents, and their author may go on reading.
-    pub fn taken_from<'a>(&'a self, holder: &'a str, envelope: &'a Envelope) -> impl Iterator<Item = &'a Revocation> {
+    pub fn caller_revocations<'a>(
+        &'a self,
+        holder: &'a str,
+        envelope: &'a Envelope,
+    ) -> impl Iterator<Item = &'a Revocation> {
         self.revocations.iter().filter(move |revocation| {
-            let (creator, made, home) = (&Authority::unlimited(), &Trail::default(), &Scope::default());
-            revocation.names_some() && revocation.concerns(Actor { holder, caps: None, creator, made, home }, envelope)
+            let (creator, made, home) = (&Authority::without_limits(), &Trail::default(), &Scope::default());
+            revocation.has_subject()
+                && revocation.applies_to_actor(Actor { holder, caps: None, creator, made, home }, envelope)
         })
     }
 
     /// Returns the revocation by which an actor may start nothing for a request.
-    pub fn stops(&self, actor: Actor<'_>, envelope: &Envelope) -> Option<&Revocation> {
-        self.revocations.iter().find(|revocation| revocation.ends() && revocation.concerns(actor, envelope))
+    pub fn start_revocation(&self, actor: Actor<'_>, envelope: &Envelope) -> Option<&Revocation> {
+        self.revocations
+            .iter()
+            .find(|revocation| revocation.revokes_everything() && revocation.applies_to_actor(actor, envelope))
     }
 
     /// Returns the revocation by which nothing starts of what was made under `trail`.
-    pub fn find_end(&self, trail: &Trail) -> Option<&Revocation> {
-        self.revocations.iter().find(|revocation| revocation.ends() && revocation.follows(trail))
+    pub fn trail_revocation(&self, trail: &Trail) -> Option<&Revocation> {
+        self.revocations.iter().find(|revocation| revocation.revokes_everything() && revocation.applies_to(trail))
     }
 
     /// Returns the revocation of an agent's path by which the agent doesn't serve a request. Work that was sent before
     /// the revocation is checked again when it starts.
-    pub fn closes(&self, agent: &ResourcePath, envelope: &Envelope) -> Option<&Revocation> {
-        self.revocations.iter().find(|revocation| revocation.closes(agent, envelope))
+    pub fn agent_revocation(&self, agent: &ResourcePath, envelope: &Envelope) -> Option<&Revocation> {
+        self.revocations.iter().find(|revocation| revocation.closes_agent(agent, envelope))
     }
 }
 
@@ -141,18 +148,18 @@ impl Policy {
 
 impl Revocation {
     /// Whether it revokes all that a holder or a grant may do, so that nothing starts under it.
-    pub const fn ends(&self) -> bool {
-        self.path.is_none() && self.names_some()
+    pub const fn revokes_everything(&self) -> bool {
+        self.path.is_none() && self.has_subject()
     }
 
     /// Whether it names a holder or a grant.
-    pub const fn names_some(&self) -> bool {
+    pub const fn has_subject(&self) -> bool {
         self.holder.is_some() || self.grant.is_some()
     }
 
     /// Whether it applies to what was made under `trail`.
-    pub fn follows(&self, trail: &Trail) -> bool {
-        self.names_some()
+    pub fn applies_to(&self, trail: &Trail) -> bool {
+        self.has_subject()
             && self.holder.as_ref().is_none_or(|holder| trail.holders.contains(holder))
             && self.grant.as_ref().is_none_or(|grant| trail.grants.contains(grant))
     }
@@ -167,21 +174,25 @@ impl Revocation {
     }
 
     /// Whether an agent may not serve a request. A path alone limits agents; people may still ask the agent.
-    fn closes(&self, agent: &ResourcePath, envelope: &Envelope) -> bool {
+    fn closes_agent(&self, agent: &ResourcePath, envelope: &Envelope) -> bool {
         let is_way = |path: &ResourcePath| covers(path.as_str(), agent.as_str());
         let is_agent = |holder: &String| holder.starts_with("agent:");
         self.path.as_ref().is_some_and(is_way)
-            && if self.names_some() { self.follows(&envelope.trail()) } else { envelope.holders.iter().any(is_agent) }
+            && if self.has_subject() {
+                self.applies_to(&envelope.trail())
+            } else {
+                envelope.holders.iter().any(is_agent)
+            }
     }
 
-    fn concerns(&self, actor: Actor<'_>, envelope: &Envelope) -> bool {
-        if !self.names_some() {
+    fn applies_to_actor(&self, actor: Actor<'_>, envelope: &Envelope) -> bool {
+        if !self.has_subject() {
             return self.path.is_some();
         }
         let mut own = envelope.trail();
         own.holders.push(actor.holder.to_owned());
         own.grants.extend(actor.home.job.as_ref().map(ToString::to_string));
-        self.follows(&own) || self.follows(actor.made)
+        self.applies_to(&own) || self.applies_to(actor.made)
     }
 }
 
@@ -211,7 +222,7 @@ mod tests {
     fn permits(policy: &Policy, caps: Option<&[Capability]>, envelope: &Envelope, ability: &str, name: &str) -> bool {
         let session = SessionKey { agent: "a".parse().unwrap(), session: "s".parse().unwrap() };
         let home = Scope { session: Some(session), job: Some(JOB.parse().unwrap()) };
-        let creator = Authority::unlimited();
+        let creator = Authority::without_limits();
         let actor = Actor { holder: "agent:a", caps, creator: &creator, made: &Trail::default(), home: &home };
         policy.effective(actor, envelope).permits(ability, name).is_ok()
     }
@@ -310,7 +321,7 @@ mod tests {
         ] {
             let revocation = revocation(path, holder, grant);
             let policy = Policy { revocations: vec![revocation], ..Policy::default() };
-            let is_closed = |request| policy.closes(&"g/a".into(), request).is_some();
+            let is_closed = |request| policy.agent_revocation(&"g/a".into(), request).is_some();
             assert_eq!((is_closed(&ann), is_closed(&child)), (by_ann, by_agent), "{path:?} {holder:?} {grant:?}");
         }
     }
@@ -329,7 +340,7 @@ mod tests {
             (Some("w/pay"), None, None, false),
         ] {
             let policy = Policy { revocations: vec![revocation(path, holder, grant)], ..Policy::default() };
-            assert_eq!(policy.find_end(&trail).is_some(), has_ended, "{path:?} {holder:?} {grant:?}");
+            assert_eq!(policy.trail_revocation(&trail).is_some(), has_ended, "{path:?} {holder:?} {grant:?}");
         }
     }
 
@@ -340,7 +351,7 @@ mod tests {
             grants: grants.iter().map(|name| (*name).to_owned()).collect(),
         };
         let (made, by_other) = (trail(&["t/ann", "agent:maker"], &["jti-1", "job-1"]), trail(&["t/bob"], &["jti-2"]));
-        let request = Envelope::default().under(&by_other);
+        let request = Envelope::default().with_trail(&by_other);
         for (path, holder, grant, stopped, permitted) in [
             (None, None, Some("jti-1"), true, false),
             (None, Some("t/ann"), None, true, false),
@@ -355,9 +366,9 @@ mod tests {
             let revocation = revocation(path, holder, grant);
             let text = revocation.refusal();
             let policy = Policy { revocations: vec![revocation], ..Policy::default() };
-            let (creator, home) = (Authority::unlimited(), Scope::default());
+            let (creator, home) = (Authority::without_limits(), Scope::default());
             let actor = Actor { holder: "agent:a", caps: None, creator: &creator, made: &made, home: &home };
-            assert_eq!(policy.stops(actor, &request).is_some(), stopped, "{text}");
+            assert_eq!(policy.start_revocation(actor, &request).is_some(), stopped, "{text}");
             assert_eq!(policy.effective(actor, &request).permits("crud/read", "w/pay").is_ok(), permitted, "{text}");
         }
     }

@@ -18,7 +18,7 @@ pub struct ResourcePath(String);
 impl ResourcePath {
     /// Returns the resource at `keys` in a namespace, each key one segment. Other spellings of a job's or an asset's id
     /// name the same resource.
-    pub fn within<'k>(namespace: Namespace, keys: impl IntoIterator<Item = &'k str>) -> Self {
+    pub fn at_keys<'k>(namespace: Namespace, keys: impl IntoIterator<Item = &'k str>) -> Self {
         let mut name = namespace.prefix().to_owned();
         for (depth, key) in keys.into_iter().enumerate() {
             name.push('/');
@@ -32,28 +32,28 @@ impl ResourcePath {
     }
 
     /// Returns the whole of a namespace.
-    pub fn all(namespace: Namespace) -> Self {
-        Self::within(namespace, [])
+    pub fn whole_namespace(namespace: Namespace) -> Self {
+        Self::at_keys(namespace, [])
     }
 
     /// Returns an agent, `g/<agent>`.
     pub fn agent(id: &AgentId) -> Self {
-        Self::within(Namespace::Agents, [id.as_str()])
+        Self::at_keys(Namespace::Agents, [id.as_str()])
     }
 
     /// Returns a job, `j/<job>`.
     pub fn job(id: &JobId) -> Self {
-        Self::within(Namespace::Jobs, [id.as_str()])
+        Self::at_keys(Namespace::Jobs, [id.as_str()])
     }
 
     /// Returns an asset, `a/<hash>`.
     pub fn asset(id: &AssetId) -> Self {
-        Self::within(Namespace::Assets, [id.as_str()])
+        Self::at_keys(Namespace::Assets, [id.as_str()])
     }
 
     /// Returns a secret, `s/<name>`.
     pub fn secret(name: &SecretName) -> Self {
-        Self::within(Namespace::Secrets, [name.as_str()])
+        Self::at_keys(Namespace::Secrets, [name.as_str()])
     }
 
     /// Returns a queue of external workers, `queue/<name>`.
@@ -72,12 +72,12 @@ impl ResourcePath {
     }
 
     /// Returns a document of an owner that has no path, e.g. its policy.
-    pub fn kept(what: &'static str) -> Self {
+    pub fn owner_document(what: &'static str) -> Self {
         Self(what.to_owned())
     }
 
     /// Returns the object of a capability as its author spelled it; no key of it has a `/`.
-    pub fn of(cap: &Capability) -> Self {
+    pub fn from_capability(cap: &Capability) -> Self {
         Self(cap.with.trim_end_matches('/').to_owned())
     }
 
@@ -87,14 +87,14 @@ impl ResourcePath {
     }
 
     /// Makes a resource of a name that is physical or relative already.
-    pub(super) fn renamed(name: String) -> Self {
+    pub(super) fn from_name(name: String) -> Self {
         Self(name)
     }
 }
 
 impl From<&Path> for ResourcePath {
     fn from(path: &Path) -> Self {
-        Self::within(path.namespace(), path.segments().iter().map(String::as_str))
+        Self::at_keys(path.namespace(), path.segments().iter().map(String::as_str))
     }
 }
 

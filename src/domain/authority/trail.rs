@@ -31,15 +31,15 @@ impl Trail {
 
     /// Returns the names of both, each once.
     #[must_use]
-    pub fn and(mut self, other: &Self) -> Self {
-        add(&mut self.holders, &other.holders);
-        add(&mut self.grants, &other.grants);
+    pub fn merge(mut self, other: &Self) -> Self {
+        add_names(&mut self.holders, &other.holders);
+        add_names(&mut self.grants, &other.grants);
         self
     }
 }
 
 /// Adds the names that aren't in the list.
-pub(super) fn add(names: &mut Vec<String>, more: &[String]) {
+pub(super) fn add_names(names: &mut Vec<String>, more: &[String]) {
     for name in more {
         if !names.contains(name) {
             names.push(name.clone());
@@ -49,7 +49,7 @@ pub(super) fn add(names: &mut Vec<String>, more: &[String]) {
 
 /// Maker of something that acts later: its authority, and the trail of that.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Maker {
+pub struct MakerAuthority {
     /// Upper bound of what the made thing can do.
     pub authority: Authority,
     /// Holders and grants whose revocation stops the made thing.
@@ -57,7 +57,7 @@ pub struct Maker {
 }
 
 /// A maker without a name.
-impl From<&Authority> for Maker {
+impl From<&Authority> for MakerAuthority {
     fn from(authority: &Authority) -> Self {
         Self { authority: authority.clone(), trail: Trail::default() }
     }
@@ -70,10 +70,10 @@ mod tests {
     #[test]
     fn a_trail_has_each_name_once_and_an_end() {
         let trail = |name: &str| Trail { holders: vec![name.into()], grants: vec![format!("{name}-1")] };
-        let both = trail("a").and(&trail("b")).and(&trail("a"));
+        let both = trail("a").merge(&trail("b")).merge(&trail("a"));
         assert_eq!((both.holders, both.grants), (vec!["a".into(), "b".into()], vec!["a-1".into(), "b-1".into()]));
         assert!(Trail::default().is_empty() && !trail("a").is_empty());
-        let long = (0..=MAX_TRAIL).fold(Trail::default(), |all, n| all.and(&trail(&n.to_string())));
+        let long = (0..=MAX_TRAIL).fold(Trail::default(), |all, n| all.merge(&trail(&n.to_string())));
         assert!(long.is_full() && !trail("a").is_full());
     }
 }

@@ -11,12 +11,13 @@ mod day;
 mod settings;
 
 pub use day::{Day, Zone};
-pub use settings::{CapReached, Ceiling, SpendSettings, prices};
+pub use settings::{CapPolicy, Ceiling, SpendSettings, parse_prices};
 
 use super::budget::{
-    Allotment, Budget, BudgetUse, BudgetedCall, Hold, LimitOrigin, REPLY_LEAST, REPLY_MOST, Short, reclaim, room, taken,
+    Allotment, Budget, BudgetUse, BudgetedCall, Hold, HoldError, LimitOrigin, REPLY_LEAST, REPLY_MOST, room,
+    spend_lapsed_holds, spent_and_held,
 };
-use super::kept::KeptKeys;
+use super::kept::UnknownFields;
 use super::limits::BUDGET_HOLD;
 use super::time::Millis;
 use serde::{Deserialize, Serialize};
@@ -26,7 +27,7 @@ const TOO_LITTLE: &str = "what is left is too little for another call";
 
 /// Scope of a cap, which also says where its book is stored.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Of {
+pub enum CapScope {
     /// One session, as long as it lives.
     Session,
     /// One owner, on one day.
@@ -41,7 +42,7 @@ pub enum Of {
 #[derive(Debug, Clone, PartialEq)]
 pub struct Cap {
     /// Scope of the cap.
-    pub of: Of,
+    pub of: CapScope,
     /// Name of the cap in error texts.
     pub name: String,
     /// Tokens and dollars at most.
@@ -55,7 +56,7 @@ pub struct Cap {
 /// Amounts that are spent under a cap and held of it.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
-pub struct Book {
+pub struct CapUse {
     /// Amounts that are spent.
     pub spent: BudgetUse,
     /// Amounts that running calls hold, by session.
@@ -66,7 +67,7 @@ pub struct Book {
     pub since: u64,
     /// Fields that a newer build wrote.
     #[serde(flatten)]
-    pub kept: KeptKeys,
+    pub kept: UnknownFields,
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
@@ -76,16 +77,16 @@ const fn is_zero(n: &u64) -> bool {
 
 /// A cap with its book.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Capped {
+pub struct CapAccount {
     /// Limit of the spending.
     pub cap: Cap,
     /// Amounts of the spending.
-    pub book: Book,
+    pub book: CapUse,
 }
 
 impl Cap {
     /// Returns the error for a call that doesn't fit.
-    fn reached(&self, call: BudgetedCall<'_>, least: u64, why: &str) -> Short {
+    fn reached_error(&self, call: BudgetedCall<'_>, least: u64, why: &str) -> HoldError {
         let fits = room(&self.limits, BudgetUse::default(), call, least).is_ok_and(|most| most >= least);
         let resets = match &self.day {
             Some(day) if fits => format!("; it resets at {} ({})", day.ends.rfc3339(), day.zone),
@@ -93,66 +94,66 @@ impl Cap {
             None => "; a session's cap never resets, a new session has its own".to_owned(),
         };
         // What other owners have used stays private.
-        let why = if matches!(self.of, Of::Model(_)) { TOO_LITTLE } else { why };
-        Short::Capped {
+        let why = if matches!(self.of, CapScope::Model(_)) { TOO_LITTLE } else { why };
+        HoldError::Capped {
             reason: format!("{} is reached: {why}{resets}", self.name),
             resets: self.day.as_ref().map(|day| day.ends).filter(|_| fits),
         }
     }
 }
 
-impl Book {
+impl CapUse {
     fn reclaim(&mut self, session: &str, now: Millis) {
-        reclaim(&mut self.held, &mut self.spent, session, now);
+        spend_lapsed_holds(&mut self.held, &mut self.spent, session, now);
     }
 
     /// Returns the book of a session that begins after its turn `since`: an expired session starts with an empty book.
     #[must_use]
-    pub fn begun(self, since: u64) -> Self {
+    pub fn for_conversation(self, since: u64) -> Self {
         if since > self.since { Self { since, ..Self::default() } } else { self }
     }
 
     /// Returns the sum of what is spent and held.
-    pub fn taken(&self) -> BudgetUse {
-        taken(&self.held, self.spent)
+    pub fn spent_and_held(&self) -> BudgetUse {
+        spent_and_held(&self.held, self.spent)
     }
 }
 
-impl Capped {
+impl CapAccount {
     /// Returns the tokens that the reply of a call may have: all that it wants, or the rest when no running call can
     /// release anything.
-    fn room(&self, call: BudgetedCall<'_>, wanted: u64) -> Result<u64, Short> {
+    fn room(&self, call: BudgetedCall<'_>, wanted: u64) -> Result<u64, HoldError> {
         let (limits, book) = (&self.cap.limits, &self.book);
         let least = wanted.min(REPLY_LEAST);
-        let alone = room(limits, book.spent, call, wanted).map_err(|why| self.cap.reached(call, least, &why))?;
+        let alone = room(limits, book.spent, call, wanted).map_err(|why| self.cap.reached_error(call, least, &why))?;
         if alone < least {
-            return Err(self.cap.reached(call, least, TOO_LITTLE));
+            return Err(self.cap.reached_error(call, least, TOO_LITTLE));
         }
-        match room(limits, book.taken(), call, wanted) {
+        match room(limits, book.spent_and_held(), call, wanted) {
             Ok(most) if most >= wanted => Ok(wanted),
             Ok(_) if self.cap.whole && alone < wanted && book.spent != BudgetUse::default() => {
-                Err(self.cap.reached(call, least, TOO_LITTLE))
+                Err(self.cap.reached_error(call, least, TOO_LITTLE))
             }
             Ok(most) if most >= least && book.held.is_empty() => Ok(most),
-            Ok(_) | Err(_) => Err(Short::Held),
+            Ok(_) | Err(_) => Err(HoldError::Held),
         }
     }
 }
 
 /// Holds what a call needs under all of its caps, or under none.
-pub fn hold(all: &mut [Capped], call: BudgetedCall<'_>) -> Result<Allotment, Short> {
+pub fn hold(all: &mut [CapAccount], call: BudgetedCall<'_>) -> Result<Allotment, HoldError> {
     let asked = call.reply.map_or(REPLY_MOST, u64::from).max(1);
     let (mut reply, mut held) = (asked, false);
     for capped in all.iter_mut() {
         capped.book.reclaim(call.session, call.now);
         match capped.room(call, reply) {
             Ok(most) => reply = most,
-            Err(Short::Held) => held = true,
+            Err(HoldError::Held) => held = true,
             Err(reached) => return Err(reached),
         }
     }
     if held {
-        return Err(Short::Held);
+        return Err(HoldError::Held);
     }
     let nano = call.price.map_or(0, |price| price.ceiling(call.prompt, reply));
     let used = BudgetUse { tokens: call.prompt.saturating_add(reply), nano, turns: 1 };
@@ -165,8 +166,8 @@ pub fn hold(all: &mut [Capped], call: BudgetedCall<'_>) -> Result<Allotment, Sho
 
 /// Spends what a call has used and releases the rest of its hold. A call that was not made has used nothing; one whose
 /// hold is gone was spent in full.
-pub fn settle(all: &mut [Capped], session: &str, used: Option<BudgetUse>) {
-    for Capped { book, .. } in all {
+pub fn settle(all: &mut [CapAccount], session: &str, used: Option<BudgetUse>) {
+    for CapAccount { book, .. } in all {
         if book.held.remove(session).is_some()
             && let Some(used) = used
         {

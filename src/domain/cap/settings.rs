@@ -1,6 +1,6 @@
 //! The venue's settings of caps, and the caps that apply to a call.
 
-use super::{Cap, Of, Zone};
+use super::{Cap, CapScope, Zone};
 use crate::budget::Budget;
 use crate::chat::ModelSettings;
 use crate::chat::Price;
@@ -23,7 +23,7 @@ pub struct Ceiling {
 
 /// Treatment of a call for which a cap of the day has no room.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum CapReached {
+pub enum CapPolicy {
     /// The task of the call fails.
     #[default]
     Fail,
@@ -49,7 +49,7 @@ pub struct SpendSettings {
     /// Prices of models, by `provider/name`.
     pub prices: Vec<(String, Price)>,
     /// Treatment of calls beyond the caps of a day.
-    pub reached: CapReached,
+    pub reached: CapPolicy,
 }
 
 impl Ceiling {
@@ -68,7 +68,7 @@ impl Ceiling {
     }
 
     /// Returns the lower of both in tokens and in cost.
-    fn within(self, other: Self) -> Self {
+    fn lower(self, other: Self) -> Self {
         let lower = |a: Option<f64>, b: Option<f64>| match (a, b) {
             (Some(a), Some(b)) => Some(a.min(b)),
             (a, b) => a.or(b),
@@ -85,8 +85,8 @@ impl Ceiling {
         let (mut tokens, mut cost) = (None, None);
         for part in text.split(':') {
             match part.trim().split_once('=')? {
-                ("tokens", number) => once(&mut tokens, number)?,
-                ("cost", number) => once(&mut cost, number)?,
+                ("tokens", number) => set_once(&mut tokens, number)?,
+                ("cost", number) => set_once(&mut cost, number)?,
                 _ => return None,
             }
         }
@@ -95,32 +95,32 @@ impl Ceiling {
     }
 
     /// Reads `acme/ann:tokens=5000000, acme:cost=10`: caps of owners and tenants.
-    pub fn of_owners(text: &str) -> Option<Vec<(String, Self)>> {
+    pub fn parse_owners(text: &str) -> Option<Vec<(String, Self)>> {
         let is_known = |name: &str| name.parse::<Owner>().is_ok() || OwnerPart::new(name).is_ok();
-        named(text, is_known, Self::named)
+        parse_list(text, is_known, Self::parse_named)
     }
 
     /// Reads `openai/gpt-4o:tokens=5000000, openai:cost=100`: caps of models and providers.
-    pub fn of_models(text: &str) -> Option<Vec<(String, Self)>> {
-        named(text, |name| !name.contains('/') || is_model(name), Self::named)
+    pub fn parse_models(text: &str) -> Option<Vec<(String, Self)>> {
+        parse_list(text, |name| !name.contains('/') || is_model(name), Self::parse_named)
     }
 
     /// Reads the cap of a name. No cap must be written as `none`, so that a slip removes none.
-    fn named(text: &str) -> Option<Self> {
+    fn parse_named(text: &str) -> Option<Self> {
         Self::parse(text).filter(|_| !text.trim().is_empty())
     }
 }
 
 /// Reads `openai/gpt-4o:input=2.5:output=10, …`: dollars per million tokens; `cacheRead` and `cacheWrite` may follow.
-pub fn prices(text: &str) -> Option<Vec<(String, Price)>> {
-    named(text, is_model, |text| {
+pub fn parse_prices(text: &str) -> Option<Vec<(String, Price)>> {
+    parse_list(text, is_model, |text| {
         let (mut input, mut output, mut cache_read, mut cache_write) = (None, None, None, None);
         for part in text.split(':') {
             match part.trim().split_once('=')? {
-                ("input", number) => once(&mut input, number)?,
-                ("output", number) => once(&mut output, number)?,
-                ("cacheRead", number) => once(&mut cache_read, number)?,
-                ("cacheWrite", number) => once(&mut cache_write, number)?,
+                ("input", number) => set_once(&mut input, number)?,
+                ("output", number) => set_once(&mut output, number)?,
+                ("cacheRead", number) => set_once(&mut cache_read, number)?,
+                ("cacheWrite", number) => set_once(&mut cache_write, number)?,
                 _ => return None,
             }
         }
@@ -130,7 +130,7 @@ pub fn prices(text: &str) -> Option<Vec<(String, Price)>> {
 }
 
 /// Sets a number from a text; `None` if it is set already.
-fn once<T: FromStr>(number: &mut Option<T>, text: &str) -> Option<()> {
+fn set_once<T: FromStr>(number: &mut Option<T>, text: &str) -> Option<()> {
     if number.is_some() {
         return None;
     }
@@ -144,7 +144,11 @@ fn is_model(name: &str) -> bool {
 }
 
 /// Reads `name:…, name:…`, each name once.
-fn named<T>(text: &str, is_name: impl Fn(&str) -> bool, read: impl Fn(&str) -> Option<T>) -> Option<Vec<(String, T)>> {
+fn parse_list<T>(
+    text: &str,
+    is_name: impl Fn(&str) -> bool,
+    read: impl Fn(&str) -> Option<T>,
+) -> Option<Vec<(String, T)>> {
     let mut all: Vec<(String, T)> = Vec::new();
     if text.trim().is_empty() {
         return Some(all);
@@ -163,8 +167,8 @@ fn named<T>(text: &str, is_name: impl Fn(&str) -> bool, read: impl Fn(&str) -> O
 
 impl SpendSettings {
     /// Whether calls beyond the caps of a day wait for the next one.
-    pub fn waits(&self) -> bool {
-        self.reached == CapReached::Wait
+    pub fn waits_for_next_day(&self) -> bool {
+        self.reached == CapPolicy::Wait
     }
 
     /// Returns the price of a model: the venue's, else the one of the agent's configuration.
@@ -177,61 +181,81 @@ impl SpendSettings {
     }
 
     /// Returns the ceiling of an owner's day: its own, its tenant's, or the general one.
-    fn of_owner(&self, owner: &Owner) -> Ceiling {
+    fn owner_ceiling(&self, owner: &Owner) -> Ceiling {
         let named = |name: &str| self.owners.iter().find(|(known, _)| known == name).map(|(_, ceiling)| *ceiling);
         named(&owner.to_string()).or_else(|| named(owner.tenant().as_str())).unwrap_or(self.owner)
     }
 
     /// Returns the caps of all models for the day at `now`.
-    pub fn of_models(&self, now: Millis) -> impl Iterator<Item = Cap> {
+    pub fn model_caps(&self, now: Millis) -> impl Iterator<Item = Cap> {
         let day = self.zone.day(now);
         self.models.iter().filter(|(_, ceiling)| !ceiling.is_none()).map(move |(name, ceiling)| Cap {
-            of: Of::Model(name.clone()),
+            of: CapScope::Model(name.clone()),
             name: format!("the venue's cap of `{name}` for a day"),
             limits: ceiling.budget(),
             day: Some(day.clone()),
-            whole: self.waits(),
+            whole: self.waits_for_next_day(),
         })
     }
 
     /// Returns the cap of an owner's day.
-    pub fn of_day(&self, owner: &Owner, now: Millis) -> Option<Cap> {
-        let ceiling = self.of_owner(owner);
+    pub fn owner_cap(&self, owner: &Owner, now: Millis) -> Option<Cap> {
+        let ceiling = self.owner_ceiling(owner);
         let name = format!("the cap of owner `{owner}` for a day");
         let day = Some(self.zone.day(now));
-        (!ceiling.is_none()).then(|| Cap { of: Of::Owner, name, limits: ceiling.budget(), day, whole: self.waits() })
+        (!ceiling.is_none()).then(|| Cap {
+            of: CapScope::Owner,
+            name,
+            limits: ceiling.budget(),
+            day,
+            whole: self.waits_for_next_day(),
+        })
     }
 
     /// Returns the cap of the day of one of an owner's users.
-    pub fn of_user(&self, user: &str, now: Millis) -> Option<Cap> {
+    pub fn user_cap(&self, user: &str, now: Millis) -> Option<Cap> {
         let whose = if user.is_empty() { "every user".to_owned() } else { format!("user `{user}`") };
         let name = format!("the cap of {whose} for a day");
-        let (of, day) = (Of::User(user.to_owned()), Some(self.zone.day(now)));
+        let (of, day) = (CapScope::User(user.to_owned()), Some(self.zone.day(now)));
         let limits = self.user.budget();
-        (!self.user.is_none()).then(|| Cap { of, name, limits, day, whole: self.waits() })
+        (!self.user.is_none()).then(|| Cap { of, name, limits, day, whole: self.waits_for_next_day() })
     }
 
     /// Returns the cap of a session: the venue's, and its agent's.
-    pub fn of_session(&self, agents: Ceiling) -> Option<Cap> {
-        let ceiling = self.session.within(agents);
+    pub fn session_cap(&self, agents: Ceiling) -> Option<Cap> {
+        let ceiling = self.session.lower(agents);
         let name = "the cap of this session".to_owned();
-        (!ceiling.is_none()).then(|| Cap { of: Of::Session, name, limits: ceiling.budget(), day: None, whole: false })
+        (!ceiling.is_none()).then(|| Cap {
+            of: CapScope::Session,
+            name,
+            limits: ceiling.budget(),
+            day: None,
+            whole: false,
+        })
     }
 
     /// Returns the caps that apply to a call for a user of an owner.
-    pub fn caps(&self, (owner, user): (&Owner, &str), model: &ModelSettings, agents: Ceiling, now: Millis) -> Vec<Cap> {
-        let covers = |cap: &Cap| matches!(&cap.of, Of::Model(name) if *name == model.provider || *name == model.id());
-        let own = self.of_session(agents).into_iter().chain(self.of_day(owner, now)).chain(self.of_user(user, now));
-        own.chain(self.of_models(now).filter(covers)).collect()
+    pub fn caps_of_call(
+        &self,
+        (owner, user): (&Owner, &str),
+        model: &ModelSettings,
+        agents: Ceiling,
+        now: Millis,
+    ) -> Vec<Cap> {
+        let covers =
+            |cap: &Cap| matches!(&cap.of, CapScope::Model(name) if *name == model.provider || *name == model.id());
+        let own =
+            self.session_cap(agents).into_iter().chain(self.owner_cap(owner, now)).chain(self.user_cap(user, now));
+        own.chain(self.model_caps(now).filter(covers)).collect()
     }
 
     /// Returns why calls of a model can't be made: a cap of the venue limits their cost, and only the agent's author
     /// gives their price.
-    pub fn unpriced(&self, owner: &Owner, model: &ModelSettings) -> Option<String> {
+    pub fn price_error(&self, owner: &Owner, model: &ModelSettings) -> Option<String> {
         if self.venue_price(model).is_some() {
             return None;
         }
-        let caps = self.caps((owner, ""), model, Ceiling::default(), Millis(0));
+        let caps = self.caps_of_call((owner, ""), model, Ceiling::default(), Millis(0));
         let cap = caps.iter().find(|cap| cap.limits.cost.is_some())?;
         let id = model.id();
         Some(format!("{} is in money, and model `{id}` has no price in `spend.prices`: it is not called", cap.name))

@@ -7,11 +7,14 @@ use crate::limits::MODEL_CALL_MAX;
 
 const PRICE: Price = Price::new(3.0, 15.0);
 
-fn capped(limits: &str) -> Capped {
+fn capped(limits: &str) -> CapAccount {
     let ceiling = Ceiling::parse(limits).unwrap();
     let limits = Budget { tokens: ceiling.tokens, cost: ceiling.cost, ..Budget::default() };
     let day = Some(Zone::default().day(Millis(5)));
-    Capped { cap: Cap { of: Of::Owner, name: "the cap".into(), limits, day, whole: false }, book: Book::default() }
+    CapAccount {
+        cap: Cap { of: CapScope::Owner, name: "the cap".into(), limits, day, whole: false },
+        book: CapUse::default(),
+    }
 }
 
 fn call(session: &str, prompt: u64, reply: u32) -> BudgetedCall<'_> {
@@ -22,7 +25,7 @@ fn used(tokens: u64) -> BudgetUse {
     BudgetUse { tokens, nano: 0, turns: 1 }
 }
 
-fn reply(got: Result<Allotment, Short>) -> Result<u64, Short> {
+fn reply(got: Result<Allotment, HoldError>) -> Result<u64, HoldError> {
     got.map(|granted| granted.reply)
 }
 
@@ -31,7 +34,7 @@ fn calls_at_the_same_time_can_t_pass_a_cap_together() {
     let mut caps = [capped("tokens=1000")];
     assert_eq!(reply(hold(&mut caps, call("a", 400, 300))), Ok(300));
     // It would fit if the first gave back what it doesn't use; nothing is cut while somebody may.
-    assert_eq!(hold(&mut caps, call("b", 200, 300)), Err(Short::Held));
+    assert_eq!(hold(&mut caps, call("b", 200, 300)), Err(HoldError::Held));
     settle(&mut caps, "a", Some(used(420)));
     assert_eq!(reply(hold(&mut caps, call("b", 200, 300))), Ok(300));
     settle(&mut caps, "b", Some(used(350)));
@@ -46,7 +49,7 @@ fn calls_at_the_same_time_can_t_pass_a_cap_together() {
 fn a_cap_that_is_reached_says_which_it_is_and_when_it_resets() {
     let mut caps = [capped("tokens=1000")];
     caps[0].book.spent = used(900);
-    let Err(Short::Capped { reason, resets }) = hold(&mut caps, call("a", 400, 300)) else { panic!("no room") };
+    let Err(HoldError::Capped { reason, resets }) = hold(&mut caps, call("a", 400, 300)) else { panic!("no room") };
     assert_eq!(
         reason,
         "the cap is reached: 900 of 1000 tokens are used, the next call needs 400; \
@@ -54,11 +57,13 @@ fn a_cap_that_is_reached_says_which_it_is_and_when_it_resets() {
     );
     assert_eq!(resets, Some(Millis(86_400_000)));
     // Of what all owners share nobody is told how much it is.
-    caps[0].cap.of = Of::Model("openai".into());
-    let Err(Short::Capped { reason, .. }) = hold(&mut caps, call("a", 400, 300)) else { panic!("no room") };
+    caps[0].cap.of = CapScope::Model("openai".into());
+    let Err(HoldError::Capped { reason, .. }) = hold(&mut caps, call("a", 400, 300)) else { panic!("no room") };
     assert!(!reason.contains("900") && reason.contains("it resets at"), "{reason}");
-    caps[0].cap = Cap { of: Of::Session, day: None, ..caps[0].cap.clone() };
-    let Err(Short::Capped { reason, resets: None }) = hold(&mut caps, call("a", 400, 300)) else { panic!("no room") };
+    caps[0].cap = Cap { of: CapScope::Session, day: None, ..caps[0].cap.clone() };
+    let Err(HoldError::Capped { reason, resets: None }) = hold(&mut caps, call("a", 400, 300)) else {
+        panic!("no room")
+    };
     assert!(reason.ends_with("a session's cap never resets, a new session has its own"), "{reason}");
 }
 
@@ -68,18 +73,22 @@ fn a_call_that_may_wait_is_not_cut_unless_no_day_has_more() {
     caps[0].cap.whole = true;
     assert_eq!(reply(hold(&mut caps, call("a", 800, 300))), Ok(200), "no day has room for all of it");
     settle(&mut caps, "a", Some(used(900)));
-    let Err(Short::Capped { resets: Some(_), .. }) = hold(&mut caps, call("a", 50, 100)) else { panic!("it waits") };
+    let Err(HoldError::Capped { resets: Some(_), .. }) = hold(&mut caps, call("a", 50, 100)) else {
+        panic!("it waits")
+    };
     assert_eq!(reply(hold(&mut caps, call("a", 50, 40))), Ok(40));
     settle(&mut caps, "a", None);
-    caps[0].book = Book::default();
-    let Err(Short::Capped { resets: None, .. }) = hold(&mut caps, call("a", 1_001, 9)) else { panic!("never fits") };
+    caps[0].book = CapUse::default();
+    let Err(HoldError::Capped { resets: None, .. }) = hold(&mut caps, call("a", 1_001, 9)) else {
+        panic!("never fits")
+    };
 }
 
 #[test]
 fn all_caps_of_a_call_are_held_or_none() {
     let mut caps = [capped("tokens=10000"), capped("tokens=500")];
     let before = caps.clone();
-    assert!(matches!(hold(&mut caps, call("a", 600, 10)), Err(Short::Capped { .. })));
+    assert!(matches!(hold(&mut caps, call("a", 600, 10)), Err(HoldError::Capped { .. })));
     assert_eq!(caps, before);
     assert_eq!(reply(hold(&mut caps, call("a", 300, 300))), Ok(200));
     assert_eq!(caps[0].book.held["a"].used.tokens, 500);
@@ -92,7 +101,7 @@ fn what_the_dead_have_held_is_spent_once() {
     hold(&mut caps, call("dead", 100, 100)).unwrap();
     // Its successor makes the call again: both may have to be paid.
     hold(&mut caps, call("dead", 100, 100)).unwrap();
-    assert_eq!((caps[0].book.spent.tokens, caps[0].book.taken().tokens), (200, 400));
+    assert_eq!((caps[0].book.spent.tokens, caps[0].book.spent_and_held().tokens), (200, 400));
     // Nobody comes: others take it for spent, some time later.
     let later = BudgetedCall { now: Millis(1).plus(BUDGET_HOLD), ..call("b", 10, 10) };
     hold(&mut caps, later).unwrap();
@@ -104,14 +113,14 @@ fn what_the_dead_have_held_is_spent_once() {
 
 #[test]
 fn the_book_of_a_session_that_begins_anew_is_new() {
-    let old = Book { spent: used(900), ..Book::default() };
-    assert_eq!(old.clone().begun(0), old);
-    let new = old.begun(7);
-    assert_eq!(new, Book { since: 7, ..Book::default() });
-    let later = Book { spent: used(5), ..new };
-    assert_eq!(later.clone().begun(7), later, "it goes on");
-    assert_eq!(later.clone().begun(3), later, "nor does one who knows less empty it");
-    assert_eq!(later.begun(9).spent, BudgetUse::default());
+    let old = CapUse { spent: used(900), ..CapUse::default() };
+    assert_eq!(old.clone().for_conversation(0), old);
+    let new = old.for_conversation(7);
+    assert_eq!(new, CapUse { since: 7, ..CapUse::default() });
+    let later = CapUse { spent: used(5), ..new };
+    assert_eq!(later.clone().for_conversation(7), later, "it goes on");
+    assert_eq!(later.clone().for_conversation(3), later, "nor does one who knows less empty it");
+    assert_eq!(later.for_conversation(9).spent, BudgetUse::default());
 }
 
 #[test]
@@ -119,7 +128,7 @@ fn a_hold_outlives_the_longest_call() {
     let mut caps = [capped("tokens=1000")];
     hold(&mut caps, call("a", 500, 400)).unwrap();
     let end = Millis(1).plus(MODEL_CALL_MAX);
-    assert_eq!(hold(&mut caps, BudgetedCall { now: end, ..call("b", 10, 400) }), Err(Short::Held));
+    assert_eq!(hold(&mut caps, BudgetedCall { now: end, ..call("b", 10, 400) }), Err(HoldError::Held));
     settle(&mut caps, "a", Some(used(120)));
     assert_eq!(caps[0].book.spent.tokens, 120, "what it has used, and not what it had held");
 }
@@ -129,10 +138,10 @@ fn money_is_held_by_the_price_and_needs_one() {
     let mut caps = [capped("cost=0.01")];
     // A thousand tokens of a prompt cost $0.003, the other $0.007 are 466 tokens of a reply.
     assert_eq!(reply(hold(&mut caps, call("a", 1_000, 1_000))), Ok(466));
-    assert!(caps[0].book.taken().nano <= 10_000_000);
+    assert!(caps[0].book.spent_and_held().nano <= 10_000_000);
     settle(&mut caps, "a", None);
     let free = BudgetedCall { price: None, ..call("a", 1, 1) };
-    let Err(Short::Capped { reason, .. }) = hold(&mut caps, free) else { panic!("no price") };
+    let Err(HoldError::Capped { reason, .. }) = hold(&mut caps, free) else { panic!("no price") };
     assert!(reason.contains("no `price`"), "{reason}");
 }
 
@@ -162,7 +171,7 @@ fn what_is_spent_never_passes_a_cap_whatever_the_order() {
                 made += 1;
             }
             for capped in &caps {
-                let (taken, limits) = (capped.book.taken(), capped.cap.limits);
+                let (taken, limits) = (capped.book.spent_and_held(), capped.cap.limits);
                 assert!(taken.tokens <= limits.tokens.unwrap(), "{capped:?}");
                 assert!(limits.cost.is_none() || taken.nano <= 50_000_000, "{capped:?}");
             }
@@ -206,7 +215,7 @@ fn settings_are_read_and_what_can_t_be_meant_is_not() {
         ("/:tokens=5", false),
         ("a/b/c:tokens=5", false),
     ] {
-        assert_eq!(Ceiling::of_owners(text).is_some(), good, "{text}");
+        assert_eq!(Ceiling::parse_owners(text).is_some(), good, "{text}");
     }
     for (text, good) in [
         ("", true),
@@ -216,7 +225,7 @@ fn settings_are_read_and_what_can_t_be_meant_is_not() {
         ("openai/:tokens=5", false),
         ("openai:tokens=5,", false),
     ] {
-        assert_eq!(Ceiling::of_models(text).is_some(), good, "{text}");
+        assert_eq!(Ceiling::parse_models(text).is_some(), good, "{text}");
     }
     for (text, good) in [
         ("openai/gpt-4o:input=2.5:output=10", true),
@@ -225,7 +234,7 @@ fn settings_are_read_and_what_can_t_be_meant_is_not() {
         ("openai:input=1:output=1", false),
         ("openai/x:input=1:output=1:output=2", false),
     ] {
-        assert_eq!(prices(text).is_some(), good, "{text}");
+        assert_eq!(parse_prices(text).is_some(), good, "{text}");
     }
 }
 
@@ -233,10 +242,10 @@ fn settings() -> SpendSettings {
     SpendSettings {
         session: Ceiling::parse("tokens=100").unwrap(),
         owner: Ceiling::parse("tokens=200").unwrap(),
-        owners: Ceiling::of_owners("acme/ann:none, acme:tokens=300").unwrap(),
+        owners: Ceiling::parse_owners("acme/ann:none, acme:tokens=300").unwrap(),
         user: Ceiling::parse("tokens=150").unwrap(),
-        models: Ceiling::of_models("openai:tokens=400, openai/big:cost=5, other:tokens=1").unwrap(),
-        prices: prices("openai/big:input=1:output=2").unwrap(),
+        models: Ceiling::parse_models("openai:tokens=400, openai/big:cost=5, other:tokens=1").unwrap(),
+        prices: parse_prices("openai/big:input=1:output=2").unwrap(),
         ..SpendSettings::default()
     }
 }
@@ -247,7 +256,7 @@ fn a_call_falls_under_the_caps_of_session_owner_user_and_model() {
     let names = |owner: &str, model: &str, agents: &str| -> Vec<(String, Option<u64>)> {
         let model = ModelSettings::new("openai", model);
         let agents = Ceiling::parse(agents).unwrap();
-        let caps = settings.caps((&owner.parse().unwrap(), "ann"), &model, agents, Millis(1));
+        let caps = settings.caps_of_call((&owner.parse().unwrap(), "ann"), &model, agents, Millis(1));
         caps.into_iter().map(|cap| (cap.name, cap.limits.tokens)).collect()
     };
     let session = |tokens: u64| ("the cap of this session".to_owned(), Some(tokens));
@@ -259,7 +268,7 @@ fn a_call_falls_under_the_caps_of_session_owner_user_and_model() {
     assert_eq!(of_bob, [session(50), owner("acme/bob", 300), user.clone(), provider.clone()]);
     assert_eq!(names("acme/ann", "big", "tokens=500"), [session(100), user, provider, model("openai/big", None)]);
     assert_eq!(
-        SpendSettings::default().caps(
+        SpendSettings::default().caps_of_call(
             (&"a/b".parse().unwrap(), "ann"),
             &ModelSettings::new("x", "y"),
             Ceiling::default(),
@@ -276,11 +285,11 @@ fn a_cap_in_money_needs_a_price_that_the_venue_says() {
     assert_eq!(settings.check(), Ok(()));
     let big = ModelSettings { price: Some(PRICE), ..ModelSettings::new("openai", "big") };
     assert_eq!(settings.price(&big), Some(Price::new(1.0, 2.0)), "the venue's counts");
-    assert_eq!(settings.unpriced(&owner, &big), None);
+    assert_eq!(settings.price_error(&owner, &big), None);
     settings.owner.cost = Some(1.0);
     let own = ModelSettings { price: Some(PRICE), ..ModelSettings::new("openai", "own") };
     assert_eq!(settings.price(&own), Some(PRICE));
-    let why = settings.unpriced(&owner, &own).unwrap();
+    let why = settings.price_error(&owner, &own).unwrap();
     assert!(why.contains("owner `me/me`") && why.contains("`openai/own`") && why.contains("`spend.prices`"), "{why}");
     settings.prices.clear();
     assert!(settings.check().unwrap_err().contains("`openai/big`"));
@@ -290,9 +299,9 @@ fn a_cap_in_money_needs_a_price_that_the_venue_says() {
 
 #[test]
 fn old_books_decode() {
-    let book: Book = serde_json::from_str("{}").unwrap();
-    assert_eq!(book, Book::default());
+    let book: CapUse = serde_json::from_str("{}").unwrap();
+    assert_eq!(book, CapUse::default());
     let text = r#"{"spent":{"tokens":7},"held":{"a":{"tokens":1,"nano":2,"turns":1,"until":9}}}"#;
-    let book: Book = serde_json::from_str(text).unwrap();
-    assert_eq!((book.spent.tokens, book.taken().tokens, book.held["a"].until), (7, 8, Millis(9)));
+    let book: CapUse = serde_json::from_str(text).unwrap();
+    assert_eq!((book.spent.tokens, book.spent_and_held().tokens, book.held["a"].until), (7, 8, Millis(9)));
 }

@@ -13,7 +13,7 @@ const NAME_BYTES: usize = 100;
 /// Bytes of a header's text at most: servers take about 8 KiB of all headers together.
 const TEXT_BYTES: usize = 2_048;
 /// Headers that the wire formats and the key use, in lower case.
-const OWN: [&str; 9] = [
+const RESERVED_NAMES: [&str; 9] = [
     "authorization",
     "x-api-key",
     "api-key",
@@ -64,17 +64,17 @@ impl HeaderText {
     }
 
     /// Returns the part that is no secret: the text or the prefix.
-    fn plain(&self) -> &str {
+    fn plain_part(&self) -> &str {
         match self {
             Self::Plain(text) | Self::Secret { prefix: text, .. } => text,
         }
     }
 
-    fn of_map(map: &Map<String, Value>) -> Option<Self> {
+    fn from_map(map: &Map<String, Value>) -> Option<Self> {
         if map.keys().any(|key| ![SECRET, PREFIX].contains(&key.as_str())) {
             return None;
         }
-        let name = SecretName::of_path(map.get(SECRET)?.as_str()?).ok()?;
+        let name = SecretName::from_path(map.get(SECRET)?.as_str()?).ok()?;
         let prefix = map.get(PREFIX).map_or(Some(""), Value::as_str)?.to_owned();
         Some(Self::Secret { name, prefix })
     }
@@ -89,11 +89,11 @@ impl Serialize for HeaderText {
 impl<'de> Deserialize<'de> for HeaderText {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         let read = match Value::deserialize(from)? {
-            Value::String(text) => Some(match SecretName::of_path(&text) {
+            Value::String(text) => Some(match SecretName::from_path(&text) {
                 Ok(name) => Self::Secret { name, prefix: String::new() },
                 Err(_) => Self::Plain(text),
             }),
-            Value::Object(map) => Self::of_map(&map),
+            Value::Object(map) => Self::from_map(&map),
             Value::Null | Value::Bool(_) | Value::Number(_) | Value::Array(_) => None,
         };
         // The error doesn't repeat the given value: it may be a key.
@@ -120,13 +120,13 @@ pub(super) fn check(headers: &ModelHeaders) -> Result<(), String> {
         if is_of_connection(&lower) {
             return Err(format!("`model.headers.{name}`: it belongs to the connection, which the venue makes"));
         }
-        if OWN.contains(&lower.as_str()) {
+        if RESERVED_NAMES.contains(&lower.as_str()) {
             return Err(format!("`model.headers.{name}`: Trellis writes this header itself; a key belongs in `key`"));
         }
         if seen.contains(&lower) {
             return Err(format!("`model.headers.{name}`: another header has this name in other case"));
         }
-        if !is_value(text.plain()) || text.plain().len() > TEXT_BYTES {
+        if !is_value(text.plain_part()) || text.plain_part().len() > TEXT_BYTES {
             return Err(format!("`model.headers.{name}`: expected at most {TEXT_BYTES} printable ASCII characters"));
         }
         seen.push(lower);

@@ -1,6 +1,6 @@
 //! Prices of model calls.
 
-use super::Usage;
+use super::TokenUsage;
 use serde::{Deserialize, Serialize};
 
 /// US dollars per million tokens.
@@ -45,7 +45,7 @@ impl Price {
     }
 
     /// Returns the cost of a call in billionths of a dollar, each class rounded up.
-    pub fn cost(self, usage: Usage) -> u64 {
+    pub fn cost(self, usage: TokenUsage) -> u64 {
         let read = usage.cache_read.min(usage.input);
         let written = usage.cache_write.min(usage.input - read);
         nano([

@@ -165,7 +165,7 @@ mod key {
             )
         };
         let Some(value) = Option::<serde_json::Value>::deserialize(from)? else { return Ok(None) };
-        value.as_str().and_then(|path| SecretName::of_path(path).ok()).map(Some).ok_or_else(wrong)
+        value.as_str().and_then(|path| SecretName::from_path(path).ok()).map(Some).ok_or_else(wrong)
     }
 }
 
@@ -200,7 +200,7 @@ impl ModelSettings {
 
     /// Returns the settings without fallbacks, as one provider gets them.
     #[must_use]
-    pub fn alone(&self) -> Self {
+    pub fn without_fallback(&self) -> Self {
         Self { fallback: Vec::new(), ..self.clone() }
     }
 
@@ -226,7 +226,7 @@ impl ModelSettings {
 
     /// Returns the identity that owns reasoning: the model, and the endpoint, the key and the headers by which its
     /// provider recognises its own signatures.
-    pub fn reasoner(&self) -> String {
+    pub fn reasoning_identity(&self) -> String {
         let url = self.base_url.as_ref().map(|url| format!(" at {url}")).unwrap_or_default();
         let key = self.key.as_ref().map(|key| format!(" by {}", key.path())).unwrap_or_default();
         let header = |(name, text): (&String, &HeaderText)| format!(" with {name}: {}", text.to_json());

@@ -5,19 +5,19 @@
 
 use super::attach::{self, AttachmentPlan, references_of};
 use super::events::EventRoom;
-use super::fill::{Filled, fill};
+use super::fill::{FilledTexts, fill};
 use super::inputs::{Inputs, Layout, ShownEvent};
-use super::item::{Absence, Content, Item, Section};
-use super::ledger::{Ledger, Row, Status};
-use super::message::Text;
-use super::offer::offer;
+use super::item::{Absence, ItemContent, PromptItem, Section};
+use super::ledger::{PromptLedger, Row, RowStatus};
+use super::message::PartText;
+use super::offer::offer_bytes;
 use super::tiles::{MessageTiles, PromptRows};
 use super::transcript::{OpenTask, Trim};
 use super::{events, map, text, transcript};
-use crate::agent::{CompletedBy, PromptStyle};
+use crate::agent::{CompletionRule, PromptStyle};
 use crate::chat::ModelRequest;
 use crate::event::{Event, Payload};
-use crate::foreign::Foreign;
+use crate::foreign::ForeignText;
 use crate::ids::JobId;
 use crate::limits::ENTRY_FLOOR;
 use crate::media::LINE_BYTES;
@@ -30,20 +30,20 @@ mod layout;
 /// Bytes between two parts of a message.
 const GAP: usize = 2;
 /// Percentage of the budget from which on loads are unpinned.
-const UNPIN_AT: usize = 90;
+const UNPIN_FROM_PERCENT: usize = 90;
 /// Percentage of the budget down to which loads are unpinned.
-const UNPIN_TO: usize = 70;
+const UNPIN_TO_PERCENT: usize = 70;
 /// Number of steps in which the bytes left for values are counted, so that values are not cut differently in every
 /// turn.
 const ASK_STEPS: usize = 16;
 
 /// A prompt with its ledger and the data that later turns need.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Assembled {
+pub struct AssembledPrompt {
     /// The request to the model.
     pub request: ModelRequest,
     /// Record of each part of the prompt.
-    pub ledger: Ledger,
+    pub ledger: PromptLedger,
     /// Results and messages in the prompt; the others stay in the mailbox.
     pub shown: Vec<ShownEvent>,
     /// Paths of loads that must leave because the context is nearly full.
@@ -56,7 +56,7 @@ pub struct Assembled {
     pub tiles: Vec<MessageTiles>,
 }
 
-impl Assembled {
+impl AssembledPrompt {
     /// Returns the rows of the prompt; each byte of its texts belongs to one row.
     pub fn prompt_rows(&self) -> PromptRows {
         PromptRows::new(&self.ledger, &self.request, &self.tiles)
@@ -93,17 +93,17 @@ pub enum ContextError {
 
 /// The error of a prompt, with its ledger as far as it was made.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Refused {
+pub struct RefusedPrompt {
     /// Why the prompt can't be assembled.
     pub error: ContextError,
     /// Ledger of the parts that were placed.
-    pub ledger: Ledger,
+    pub ledger: PromptLedger,
 }
 
 /// A part of a prompt that asks for bytes.
-enum Part<'i> {
+enum PromptPart<'i> {
     /// An item of the inputs.
-    Item(&'i Item),
+    Item(&'i PromptItem),
     /// A result or a message.
     Event(Section, &'i str, &'i Event),
     /// The conversation before this turn.
@@ -112,16 +112,16 @@ enum Part<'i> {
 
 /// The bytes that a part got.
 #[derive(Default)]
-struct Placed<'i> {
+struct PlacedPart<'i> {
     /// Text of the part; `None` if it is not in the prompt.
-    text: Option<Text<'i>>,
+    text: Option<PartText<'i>>,
     row: Option<Row>,
     /// Bytes that the part would take with enough room.
     wants: usize,
 }
 
 /// Assembles the prompt of a turn.
-pub fn assemble(inputs: &Inputs) -> Result<Assembled, Box<Refused>> {
+pub fn assemble(inputs: &Inputs) -> Result<AssembledPrompt, Box<RefusedPrompt>> {
     let refused = match pack(inputs) {
         Err(refused) if matches!(refused.error, ContextError::Overflow { .. }) => refused,
         built => return built,
@@ -137,30 +137,30 @@ pub fn assemble(inputs: &Inputs) -> Result<Assembled, Box<Refused>> {
     Ok(built)
 }
 
-fn pack(inputs: &Inputs) -> Result<Assembled, Box<Refused>> {
+fn pack(inputs: &Inputs) -> Result<AssembledPrompt, Box<RefusedPrompt>> {
     let filled = fill(inputs);
     Assembly::new(inputs, &filled).run()
 }
 
 struct Assembly<'i> {
     inputs: &'i Inputs,
-    filled: &'i Filled<'i>,
+    filled: &'i FilledTexts<'i>,
     budget: usize,
     used: usize,
     /// Bytes of `used` that results and messages take.
     events: usize,
     system: String,
     /// Everything that asks for bytes, in the order of the prompt.
-    parts: Vec<Part<'i>>,
-    placed: Vec<Placed<'i>>,
-    transcript: transcript::Cut<'i>,
+    parts: Vec<PromptPart<'i>>,
+    placed: Vec<PlacedPart<'i>>,
+    transcript: transcript::TranscriptWindow<'i>,
     attachments: AttachmentPlan,
     /// Fixed parts of the last message.
-    tail: Tail,
+    tail: PromptTail,
     unpinned: Vec<String>,
 }
 
-struct Tail {
+struct PromptTail {
     date: String,
     /// Lines of the children that are still running.
     open: Option<String>,
@@ -171,12 +171,12 @@ struct Tail {
 }
 
 impl<'i> Assembly<'i> {
-    fn new(inputs: &'i Inputs, filled: &'i Filled<'i>) -> Self {
+    fn new(inputs: &'i Inputs, filled: &'i FilledTexts<'i>) -> Self {
         let served = &inputs.served;
-        let items = filled.items.iter().map(|item| Part::Item(item));
-        let results = served.results.iter().map(|(key, event)| Part::Event(Section::Pending, key, event));
-        let messages = served.messages.iter().map(|(key, event)| Part::Event(Section::Inbox, key, event));
-        let parts: Vec<_> = items.chain([Part::Transcript]).chain(results).chain(messages).collect();
+        let items = filled.items.iter().map(|item| PromptPart::Item(item));
+        let results = served.results.iter().map(|(key, event)| PromptPart::Event(Section::Pending, key, event));
+        let messages = served.messages.iter().map(|(key, event)| PromptPart::Event(Section::Inbox, key, event));
+        let parts: Vec<_> = items.chain([PromptPart::Transcript]).chain(results).chain(messages).collect();
         let tail = tail(inputs);
         let open = served.task.as_ref().and_then(Event::job).map(|job| open_task(job, &tail));
         let mut assembly = Self {
@@ -184,45 +184,50 @@ impl<'i> Assembly<'i> {
             used: 0,
             events: 0,
             system: text::system(&inputs.frame, &filled.system, &inputs.moment.date),
-            placed: parts.iter().map(|_| Placed::default()).collect(),
+            placed: parts.iter().map(|_| PlacedPart::default()).collect(),
             parts,
-            transcript: transcript::Cut::new(&inputs.transcript, &served.goals, open, inputs.frame.viewer()),
+            transcript: transcript::TranscriptWindow::new(
+                &inputs.transcript,
+                &served.goals,
+                open,
+                inputs.frame.viewer(),
+            ),
             attachments: AttachmentPlan::default(),
             tail,
             unpinned: Vec::new(),
             inputs,
             filled,
         };
-        let fixed: usize = assembly.required().iter().map(|(_, bytes)| bytes).sum();
+        let fixed: usize = assembly.required_sections().iter().map(|(_, bytes)| bytes).sum();
         assembly.attachments = AttachmentPlan::new(inputs, assembly.budget.saturating_sub(fixed));
         assembly
     }
 
-    fn run(mut self) -> Result<Assembled, Box<Refused>> {
+    fn run(mut self) -> Result<AssembledPrompt, Box<RefusedPrompt>> {
         let missed = &self.filled.report.missed;
         if self.inputs.frame.strict && !missed.is_empty() {
             let error = ContextError::Unresolved(UnresolvedPlaceholders { keys: missed.clone() });
-            return Err(Box::new(Refused { error, ledger: self.refused_ledger() }));
+            return Err(Box::new(RefusedPrompt { error, ledger: self.refused_ledger() }));
         }
-        if let Some((label, reason)) = attach::missing(self.inputs) {
+        if let Some((label, reason)) = attach::missing_attachment(self.inputs) {
             let error = ContextError::RequiredMissing { label, reason };
-            return Err(Box::new(Refused { error, ledger: self.refused_ledger() }));
+            return Err(Box::new(RefusedPrompt { error, ledger: self.refused_ledger() }));
         }
-        self.used = self.required().iter().map(|(_, bytes)| bytes).sum();
+        self.used = self.required_sections().iter().map(|(_, bytes)| bytes).sum();
         if self.used > self.budget {
-            return Err(self.overflow(None));
+            return Err(self.overflow_error(None));
         }
         let mut order: Vec<usize> = (0..self.parts.len()).collect();
         order.sort_by_key(|at| std::cmp::Reverse(self.rank(*at)));
         for at in order {
-            self.place(at)?;
+            self.place_part(at)?;
         }
         Ok(self.finish())
     }
 
     /// Returns the sections that are never cut, with their bytes.
-    fn required(&self) -> Vec<(&'static str, usize)> {
-        let Tail { date, open, task, input } = &self.tail;
+    fn required_sections(&self) -> Vec<(&'static str, usize)> {
+        let PromptTail { date, open, task, input } = &self.tail;
         let input = [Some(date), open.as_ref(), task.as_ref(), input.as_ref()];
         let input = input.into_iter().flatten().map(|text| text.len() + GAP);
         let scoped = self.filled.items.iter().any(|item| item.section == Section::Scope);
@@ -230,15 +235,15 @@ impl<'i> Assembly<'i> {
         let fixed = [
             ("system", self.system.len()),
             ("tools", self.inputs.tools.bytes),
-            ("map", map::reserve(&self.filled.items) + self.reserved_headings()),
-            ("transcript", self.transcript.required()),
+            ("map", map::reserved_bytes(&self.filled.items) + self.reserved_headings()),
+            ("transcript", self.transcript.required_bytes()),
         ];
         let attached = Some(("attachments", self.attachments.weight())).filter(|(_, weight)| *weight > 0);
         fixed.into_iter().chain(attached).chain(scoped).chain([("input", input.sum())]).collect()
     }
 
     /// Returns the most messages of reference data that the prompt can have.
-    fn headings(&self) -> usize {
+    fn max_headings(&self) -> usize {
         let before = match &self.inputs.layout {
             Layout::MapFirst => return 1,
             Layout::StableFirst(_) if self.filled.items.is_empty() => return 0,
@@ -256,24 +261,24 @@ impl<'i> Assembly<'i> {
     /// a task the first event is required; a result is required because the task waits for it.
     fn rank(&self, at: usize) -> (bool, i32) {
         match &self.parts[at] {
-            Part::Item(item) => (item.required, item.priority),
-            Part::Event(section, ..) => (self.must_show(at), section.priority()),
-            Part::Transcript => (false, Section::Transcript.priority()),
+            PromptPart::Item(item) => (item.required, item.priority),
+            PromptPart::Event(section, ..) => (self.must_show(at), section.priority()),
+            PromptPart::Transcript => (false, Section::Transcript.priority()),
         }
     }
 
     fn must_show(&self, at: usize) -> bool {
-        let first = self.parts.iter().position(|part| matches!(part, Part::Event(..)));
-        let awaited = matches!(self.parts[at], Part::Event(Section::Pending, ..));
+        let first = self.parts.iter().position(|part| matches!(part, PromptPart::Event(..)));
+        let awaited = matches!(self.parts[at], PromptPart::Event(Section::Pending, ..));
         first == Some(at) && (awaited || self.inputs.served.task.is_none())
     }
 
-    fn place(&mut self, at: usize) -> Result<(), Box<Refused>> {
+    fn place_part(&mut self, at: usize) -> Result<(), Box<RefusedPrompt>> {
         match self.parts[at] {
-            Part::Transcript => {
-                self.unpin();
+            PromptPart::Transcript => {
+                self.unpin_loads();
                 // The last tenth of the budget stays free for the turn's reply and results.
-                let room = (self.budget / 100 * UNPIN_AT).saturating_sub(self.used);
+                let room = (self.budget / 100 * UNPIN_FROM_PERCENT).saturating_sub(self.used);
                 let trim = match &self.inputs.layout {
                     Layout::MapFirst => Trim::Single,
                     Layout::StableFirst(before) => {
@@ -283,15 +288,20 @@ impl<'i> Assembly<'i> {
                 self.used += self.transcript.fill(room, trim);
                 Ok(())
             }
-            Part::Item(item) => {
+            PromptPart::Item(item) => {
                 let (required, _) = self.rank(at);
                 let header = text::heading(item);
                 let shown = match &item.content {
-                    Content::Absent(why, reason) => return self.absent(at, item, *why, reason),
+                    ItemContent::Absent(why, reason) => return self.place_absent(at, item, *why, reason),
                     content => {
                         let lines = item.attachments.len() * LINE_BYTES;
                         let left = self.budget.saturating_sub(self.used).saturating_sub(lines);
-                        offer(&header, self.asked(item), content, (left, left.saturating_sub(header.len() + GAP)))
+                        offer_bytes(
+                            &header,
+                            self.asked_bytes(item),
+                            content,
+                            (left, left.saturating_sub(header.len() + GAP)),
+                        )
                     }
                 };
                 let wants = header.len() + GAP + shown.wants;
@@ -302,15 +312,21 @@ impl<'i> Assembly<'i> {
                     origin: item.origin.clone(),
                     ..shown.row
                 };
-                let text = shown.text.map(|body| Text::new(header, body).with_attachments(item.attachments.clone()));
-                self.put(at, required, (text, wants), row)
+                let text =
+                    shown.text.map(|body| PartText::new(header, body).with_attachments(item.attachments.clone()));
+                self.place_text(at, required, (text, wants), row)
             }
-            Part::Event(section, _, event) => {
+            PromptPart::Event(section, _, event) => {
                 let required = self.must_show(at);
                 let (header, content) = text::event(event);
                 let assets = references_of(event).assets;
                 let left = self.budget.saturating_sub(self.used).saturating_sub(GAP + assets.len() * LINE_BYTES);
-                let shown = events::offer(event, &header, &content, EventRoom::of(self.budget, left, self.events));
+                let shown = events::offer_event(
+                    event,
+                    &header,
+                    &content,
+                    EventRoom::from_budget(self.budget, left, self.events),
+                );
                 let wants = header.len() + GAP + shown.wants;
                 self.events += shown.row.rendered;
                 let key = match event.job() {
@@ -318,55 +334,65 @@ impl<'i> Assembly<'i> {
                     None => format!("inbox/{}", event.id),
                 };
                 let source = event.job().filter(|_| section == Section::Pending).map(|job| format!("j/{job}/output"));
-                let text = shown
-                    .text
-                    .map(|body| Text::new(header, Foreign::inline(body.into_owned())).with_attachments(assets));
-                self.put(at, required, (text, wants), Row { key, source, ..shown.row })
+                let text = shown.text.map(|body| {
+                    PartText::new(header, ForeignText::continue_line(body.into_owned())).with_attachments(assets)
+                });
+                self.place_text(at, required, (text, wants), Row { key, source, ..shown.row })
             }
         }
     }
 
     /// Returns the bytes that an item asks for. The default of a value depends only on the items before it: results and
     /// messages differ from turn to turn, and would change the value with them.
-    fn asked(&self, item: &Item) -> Option<usize> {
+    fn asked_bytes(&self, item: &PromptItem) -> Option<usize> {
         match (item.asked, &item.content, &self.inputs.layout) {
-            (None, Content::Value(_), Layout::StableFirst(_)) => {
+            (None, ItemContent::Value(_), Layout::StableFirst(_)) => {
                 let parts = self.parts.iter().zip(&self.placed);
                 let items =
-                    parts.filter(|(part, _)| matches!(part, Part::Item(item) if item.section != Section::Scope));
-                let taken: usize = items.filter_map(|(_, placed)| placed.text.as_ref()).map(Text::len).sum();
+                    parts.filter(|(part, _)| matches!(part, PromptPart::Item(item) if item.section != Section::Scope));
+                let taken: usize = items.filter_map(|(_, placed)| placed.text.as_ref()).map(PartText::len).sum();
                 let left = self.budget.saturating_sub(self.system.len() + self.inputs.tools.bytes + taken);
-                Some(item.content.asks(left - left % (self.budget / ASK_STEPS).max(1)))
+                Some(item.content.default_bytes(left - left % (self.budget / ASK_STEPS).max(1)))
             }
-            (asked, Content::Text(_) | Content::Value(_) | Content::Excerpt { .. } | Content::Absent(..), _) => asked,
+            (
+                asked,
+                ItemContent::Text(_) | ItemContent::Value(_) | ItemContent::Excerpt { .. } | ItemContent::Absent(..),
+                _,
+            ) => asked,
         }
     }
 
-    fn put(
+    fn place_text(
         &mut self,
         at: usize,
         required: bool,
-        (text, wants): (Option<Text<'i>>, usize),
+        (text, wants): (Option<PartText<'i>>, usize),
         row: Row,
-    ) -> Result<(), Box<Refused>> {
+    ) -> Result<(), Box<RefusedPrompt>> {
         if text.is_none() && required {
-            return Err(self.overflow(Some((row.key, row.asked.min(ENTRY_FLOOR)))));
+            return Err(self.overflow_error(Some((row.key, row.asked.min(ENTRY_FLOOR)))));
         }
-        let is_result = matches!(self.parts[at], Part::Event(Section::Pending, ..));
+        let is_result = matches!(self.parts[at], PromptPart::Event(Section::Pending, ..));
         // Each result stands in a message of its own, below its heading.
         let heading = match self.inputs.layout {
             Layout::StableFirst(_) if is_result => text::PENDING.len() + 1,
             Layout::MapFirst | Layout::StableFirst(_) => 0,
         };
         self.used += text.as_ref().map_or(0, |text| text.len() + heading + GAP);
-        self.placed[at] = Placed { text, row: Some(row), wants };
+        self.placed[at] = PlacedPart { text, row: Some(row), wants };
         Ok(())
     }
 
     /// Places a note for an item that is absent, so that absence is always visible.
-    fn absent(&mut self, at: usize, item: &Item, why: Absence, reason: &str) -> Result<(), Box<Refused>> {
+    fn place_absent(
+        &mut self,
+        at: usize,
+        item: &PromptItem,
+        why: Absence,
+        reason: &str,
+    ) -> Result<(), Box<RefusedPrompt>> {
         let name = item.label.as_deref().unwrap_or(&item.key);
-        let note = text::unavailable(name, reason);
+        let note = text::unavailable_entry(name, reason);
         let fits = note.len() + GAP <= self.budget.saturating_sub(self.used);
         let row = Row {
             key: item.key.clone(),
@@ -376,9 +402,9 @@ impl<'i> Assembly<'i> {
             given: 0,
             rendered: if fits { note.len() } else { 0 },
             status: match why {
-                Absence::Missing => Status::Missing,
-                Absence::Denied => Status::Denied,
-                Absence::Failed => Status::Failed,
+                Absence::Missing => RowStatus::Missing,
+                Absence::Denied => RowStatus::Denied,
+                Absence::Failed => RowStatus::Failed,
             },
             reason: Some(reason.to_owned()),
             origin: item.origin.clone(),
@@ -386,33 +412,34 @@ impl<'i> Assembly<'i> {
         if item.required {
             self.placed[at].row = Some(row);
             let error = ContextError::RequiredMissing { label: name.to_owned(), reason: reason.to_owned() };
-            return Err(Box::new(Refused { error, ledger: self.refused_ledger() }));
+            return Err(Box::new(RefusedPrompt { error, ledger: self.refused_ledger() }));
         }
         let wants = note.len() + GAP;
-        self.put(at, false, (fits.then(|| Text::own(note)), wants), row)
+        self.place_text(at, false, (fits.then(|| PartText::from_venue(note)), wants), row)
     }
 
     /// Removes loads from the prompt, the newest first, until enough room is free. The measure is the wanted bytes
     /// without the transcript and the events left in the mailbox, which have their own limits.
-    fn unpin(&mut self) {
+    fn unpin_loads(&mut self) {
         let parts = self.parts.iter().zip(&self.placed);
-        let items = parts.filter(|(part, _)| matches!(part, Part::Item(_))).map(|(_, placed)| placed.wants);
+        let items = parts.filter(|(part, _)| matches!(part, PromptPart::Item(_))).map(|(_, placed)| placed.wants);
         let events = self.events;
-        let mut wanted = self.required().iter().map(|(_, bytes)| bytes).sum::<usize>() + items.sum::<usize>() + events;
-        if self.percent(wanted) < UNPIN_AT {
+        let mut wanted =
+            self.required_sections().iter().map(|(_, bytes)| bytes).sum::<usize>() + items.sum::<usize>() + events;
+        if self.percent(wanted) < UNPIN_FROM_PERCENT {
             return;
         }
         for at in (0..self.parts.len()).rev() {
-            let Part::Item(item) = self.parts[at] else { continue };
-            if item.section != Section::Loads || self.percent(wanted) < UNPIN_TO {
+            let PromptPart::Item(item) = self.parts[at] else { continue };
+            if item.section != Section::Loads || self.percent(wanted) < UNPIN_TO_PERCENT {
                 continue;
             }
-            let Placed { text, row, wants } = &mut self.placed[at];
+            let PlacedPart { text, row, wants } = &mut self.placed[at];
             wanted -= *wants;
             self.used -= text.take().map_or(0, |text| text.len() + GAP);
             if let Some(row) = row {
-                let reason = Some(format!("unpinned: {UNPIN_AT}% of the budget was used"));
-                *row = Row { given: 0, rendered: 0, status: Status::Dropped, reason, ..row.clone() };
+                let reason = Some(format!("unpinned: {UNPIN_FROM_PERCENT}% of the budget was used"));
+                *row = Row { given: 0, rendered: 0, status: RowStatus::Dropped, reason, ..row.clone() };
             }
             self.unpinned.extend(item.source.clone());
         }
@@ -423,42 +450,43 @@ impl<'i> Assembly<'i> {
     }
 
     fn reserved_headings(&self) -> usize {
-        self.headings() * (text::REFERENCE.len() + GAP)
+        self.max_headings() * (text::REFERENCE.len() + GAP)
     }
 
     /// Returns the bytes that everything would have with enough room, without the map.
-    fn wanted(&self) -> usize {
+    fn wanted_bytes(&self) -> usize {
         let headings = match self.inputs.layout {
             Layout::MapFirst => 0,
             Layout::StableFirst(_) => self.reserved_headings(),
         };
-        let cut = map::reserve(&self.filled.items) + self.transcript.required() + headings;
-        let fixed = self.required().iter().map(|(_, bytes)| bytes).sum::<usize>().saturating_sub(cut);
-        fixed + self.transcript.whole() + self.placed.iter().map(|placed| placed.wants).sum::<usize>()
+        let cut = map::reserved_bytes(&self.filled.items) + self.transcript.required_bytes() + headings;
+        let fixed = self.required_sections().iter().map(|(_, bytes)| bytes).sum::<usize>().saturating_sub(cut);
+        fixed + self.transcript.whole_bytes() + self.placed.iter().map(|placed| placed.wants).sum::<usize>()
     }
 
-    fn overflow(&self, entry: Option<(String, usize)>) -> Box<Refused> {
-        let mut sizes: Vec<_> = self.required().iter().map(|(name, bytes)| format!("{name} {bytes}")).collect();
+    fn overflow_error(&self, entry: Option<(String, usize)>) -> Box<RefusedPrompt> {
+        let mut sizes: Vec<_> =
+            self.required_sections().iter().map(|(name, bytes)| format!("{name} {bytes}")).collect();
         let mut required = self.used;
         if let Some((key, bytes)) = entry {
             sizes.push(format!("{key} at least {bytes}"));
             required += bytes;
         }
         let error = ContextError::Overflow { required, budget: self.budget, sizes: sizes.join(", ") };
-        Box::new(Refused { error, ledger: self.refused_ledger() })
+        Box::new(RefusedPrompt { error, ledger: self.refused_ledger() })
     }
 }
 
-fn tail(inputs: &Inputs) -> Tail {
+fn tail(inputs: &Inputs) -> PromptTail {
     let served = &inputs.served;
-    let open: Vec<_> = served.pending.iter().map(|(job, pending)| text::running(job, pending)).collect();
+    let open: Vec<_> = served.pending.iter().map(|(job, pending)| text::running_job(job, pending)).collect();
     let mut message = None;
     let input = match &served.task {
         Some(Event { payload: Payload::Task { job, input }, caller, .. }) => {
             let tools = inputs.tools.names();
             let how = |what, remind| {
                 let notes = (remind, served.last);
-                text::how(what, inputs.frame.completion, &tools, served.goals.goal.is_some(), notes)
+                text::completion_rules(what, inputs.frame.completion, &tools, served.goals.goal.is_some(), notes)
             };
             match inputs.layout {
                 Layout::MapFirst => Some(text::task(job, caller.as_deref(), input, &how("it", served.remind))),
@@ -468,10 +496,10 @@ fn tail(inputs: &Inputs) -> Tail {
                     message = Some(if is_plain { text::plain_task(input) } else { whole() });
                     // The refusal of an earlier text has said what it lacks.
                     match inputs.output() {
-                        output if is_plain && inputs.frame.completion == CompletedBy::Implicit => {
+                        output if is_plain && inputs.frame.completion == CompletionRule::Implicit => {
                             let notes = (served.remind && output.is_none(), served.last);
                             let lines: Vec<_> =
-                                text::reminders(CompletedBy::Implicit, notes).into_iter().flatten().collect();
+                                text::reminders(CompletionRule::Implicit, notes).into_iter().flatten().collect();
                             (!lines.is_empty()).then(|| lines.join("\n"))
                         }
                         Some(_) => Some(format!("{} {}", text::TYPED, how("the task above", false))),
@@ -483,7 +511,7 @@ fn tail(inputs: &Inputs) -> Tail {
         Some(_) | None if served.messages.is_empty() && served.results.is_empty() => Some(text::NOTHING.to_owned()),
         Some(_) | None => None,
     };
-    Tail {
+    PromptTail {
         date: match inputs.frame.prompt {
             PromptStyle::Full => text::date(&inputs.moment.date, &inputs.frame.venue),
             PromptStyle::Plain => String::new(),
@@ -494,7 +522,7 @@ fn tail(inputs: &Inputs) -> Tail {
     }
 }
 
-fn open_task<'i>(job: &'i JobId, tail: &Tail) -> OpenTask<'i> {
-    let shown = tail.task.clone().unwrap_or_else(|| transcript::marked(job));
+fn open_task<'i>(job: &'i JobId, tail: &PromptTail) -> OpenTask<'i> {
+    let shown = tail.task.clone().unwrap_or_else(|| transcript::task_mark(job));
     OpenTask { job, shown, is_counted: tail.task.is_some() }
 }

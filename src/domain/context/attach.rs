@@ -8,13 +8,13 @@
 //!
 //! An asset stands where it is first referred to. A line replaces each asset that is not shown.
 
-use super::inputs::{Inputs, Served};
-use super::item::Item;
-use super::ledger::{Row, Status};
+use super::inputs::{Inputs, ServedEvents};
+use super::item::PromptItem;
+use super::ledger::{Row, RowStatus};
 use super::past::TranscriptTurn;
 use crate::chat::ChatMessage;
 use crate::context::budget::PromptBudget;
-use crate::context::goals::View;
+use crate::context::goals::GoalView;
 use crate::event::{Event, Payload};
 use crate::ids::AssetId;
 use crate::limits::{ATTACHMENTS, ATTACHMENTS_BYTES, ATTACHMENTS_READ};
@@ -29,7 +29,7 @@ const STEP: usize = 5;
 /// Characters of an asset's hash in the ledger.
 const KEY_CHARS: usize = 12;
 /// Reason for hiding an attachment of an earlier turn.
-const OLD: &str = "it is older than those that a prompt has room for; refer to it again to see it";
+const TOO_OLD: &str = "it is older than those that a prompt has room for; refer to it again to see it";
 /// Reason for hiding an attachment that is shown above.
 const REPEATED: &str = "it stands above";
 
@@ -44,9 +44,9 @@ pub fn references_of(event: &Event) -> References {
 
 /// Returns the assets that a prompt may show, in the order of their importance: those of the open task, of pieces of
 /// context and of events, and then the newest of earlier turns, up to the limit of lookups.
-pub fn assets_to_look_up(items: &[Item], served: &Served, turns: &[Arc<TranscriptTurn>]) -> Vec<AssetId> {
+pub fn assets_to_look_up(items: &[PromptItem], served: &ServedEvents, turns: &[Arc<TranscriptTurn>]) -> Vec<AssetId> {
     let mut found: Vec<AssetId> = Vec::new();
-    let groups = Groups::collect(items, served, turns);
+    let groups = AttachmentGroups::collect(items, served, turns);
     for asset in groups.task.into_iter().chain(groups.current).chain(groups.earlier.into_iter().rev()) {
         if found.len() < ATTACHMENTS_READ && !found.contains(&asset) {
             found.push(asset);
@@ -56,7 +56,7 @@ pub fn assets_to_look_up(items: &[Item], served: &Served, turns: &[Arc<Transcrip
 }
 
 /// Assets grouped by what refers to them.
-struct Groups {
+struct AttachmentGroups {
     task: Vec<AssetId>,
     /// Assets of pieces of context, results and messages.
     current: Vec<AssetId>,
@@ -64,13 +64,13 @@ struct Groups {
     earlier: Vec<AssetId>,
 }
 
-impl Groups {
-    fn collect(items: &[Item], served: &Served, turns: &[Arc<TranscriptTurn>]) -> Self {
+impl AttachmentGroups {
+    fn collect(items: &[PromptItem], served: &ServedEvents, turns: &[Arc<TranscriptTurn>]) -> Self {
         let events = served.results.iter().chain(&served.messages).map(|(_, event)| event);
         let current = items.iter().flat_map(|item| item.attachments.clone());
         let current = current.chain(events.flat_map(|event| references_of(event).assets)).collect();
         let task = served.task.iter().flat_map(|task| references_of(task).assets).collect();
-        let goals: &View = &served.goals;
+        let goals: &GoalView = &served.goals;
         let shown = turns.iter().filter(|turn| goals.shows(turn));
         let heard = shown.flat_map(|turn| &turn.heard).flat_map(|heard| &heard.attachments);
         let last: BTreeMap<&AssetId, usize> = heard.zip(0..).collect();
@@ -81,7 +81,7 @@ impl Groups {
 }
 
 /// Returns the label and the reason if a new task gets no prompt because it refers to something that can't be shown.
-pub(super) fn missing(inputs: &Inputs) -> Option<(String, String)> {
+pub(super) fn missing_attachment(inputs: &Inputs) -> Option<(String, String)> {
     let task = inputs.served.task.as_ref()?;
     if inputs.transcript.iter().any(|turn| turn.job.as_ref() == task.job()) {
         return None;
@@ -124,24 +124,25 @@ impl AttachmentPlan {
         let budget = inputs.moment.budget;
         let known = inputs.attachments.iter().map(|known| (known.asset.clone(), known.clone())).collect();
         let mut plan = Self { known, weight: 0, budget };
-        let Groups { task, current, earlier } = Groups::collect(&inputs.items, &inputs.served, &inputs.transcript);
-        let mut taken = Taken { weight: task.len() * LINE_BYTES, ..Taken::default() };
+        let AttachmentGroups { task, current, earlier } =
+            AttachmentGroups::collect(&inputs.items, &inputs.served, &inputs.transcript);
+        let mut taken = ShownAttachments { weight: task.len() * LINE_BYTES, ..ShownAttachments::default() };
         plan.weight = taken.weight;
         for asset in &task {
-            let withheld = plan.offer(asset, &mut taken, usize::MAX).err();
+            let withheld = plan.offer_asset(asset, &mut taken, usize::MAX).err();
             plan.withhold(asset, withheld);
         }
         let room = (budget.bytes / SHARE).min(left.saturating_sub(plan.weight) / 2).saturating_add(plan.weight);
         for asset in &current {
-            let withheld = plan.offer(asset, &mut taken, room).err();
+            let withheld = plan.offer_asset(asset, &mut taken, room).err();
             plan.withhold(asset, withheld);
         }
-        plan.earlier(&earlier, &mut taken, room);
+        plan.show_earlier(&earlier, &mut taken, room);
         plan
     }
 
     /// Shows the newest attachments of earlier turns. The oldest leave in steps.
-    fn earlier(&mut self, earlier: &[AssetId], taken: &mut Taken, room: usize) {
+    fn show_earlier(&mut self, earlier: &[AssetId], taken: &mut ShownAttachments, room: usize) {
         let is_open = |asset: &&AssetId| self.known.contains_key(*asset) && !taken.assets.contains(*asset);
         let all = earlier.len();
         let earlier: Vec<&AssetId> = earlier.iter().filter(is_open).collect();
@@ -151,32 +152,35 @@ impl AttachmentPlan {
         let mut trial = taken.clone();
         let mut first = 0;
         for (at, asset) in newest_first() {
-            if self.known.get(*asset).is_some_and(Attachment::is_shown) && self.fits(asset, &trial, room).is_err() {
+            if self.known.get(*asset).is_some_and(Attachment::is_shown)
+                && self.check_asset_room(asset, &trial, room).is_err()
+            {
                 first = at + 1;
                 break;
             }
-            self.take(asset, &mut trial);
+            self.take_asset(asset, &mut trial);
         }
         let step = (before + first).next_multiple_of(STEP).saturating_sub(before);
         let first = if first == 0 { 0 } else { step.min(earlier.len().saturating_sub(1)).max(first) };
         for (at, asset) in newest_first() {
-            let withheld = if at < first { Some(OLD.to_owned()) } else { self.offer(asset, taken, room).err() };
+            let withheld =
+                if at < first { Some(TOO_OLD.to_owned()) } else { self.offer_asset(asset, taken, room).err() };
             self.withhold(asset, withheld);
         }
     }
 
-    fn offer(&mut self, asset: &AssetId, taken: &mut Taken, room: usize) -> Result<(), String> {
+    fn offer_asset(&mut self, asset: &AssetId, taken: &mut ShownAttachments, room: usize) -> Result<(), String> {
         if taken.assets.contains(asset) {
             return Ok(());
         }
-        self.fits(asset, taken, room)?;
-        self.take(asset, taken);
+        self.check_asset_room(asset, taken, room)?;
+        self.take_asset(asset, taken);
         self.weight = taken.weight;
         Ok(())
     }
 
-    fn fits(&self, asset: &AssetId, taken: &Taken, room: usize) -> Result<(), String> {
-        let Some(attachment) = self.known.get(asset) else { return Err(OLD.to_owned()) };
+    fn check_asset_room(&self, asset: &AssetId, taken: &ShownAttachments, room: usize) -> Result<(), String> {
+        let Some(attachment) = self.known.get(asset) else { return Err(TOO_OLD.to_owned()) };
         if attachment.withheld.is_some() {
             return Ok(());
         }
@@ -195,7 +199,7 @@ impl AttachmentPlan {
         Ok(())
     }
 
-    fn take(&self, asset: &AssetId, taken: &mut Taken) {
+    fn take_asset(&self, asset: &AssetId, taken: &mut ShownAttachments) {
         let Some(attachment) = self.known.get(asset).filter(|known| known.is_shown()) else { return };
         if taken.assets.insert(asset.clone()) {
             taken.bytes += attachment.size;
@@ -226,7 +230,7 @@ impl AttachmentPlan {
         for message in messages {
             let ChatMessage::User { attachments, .. } = message else { continue };
             for attachment in attachments {
-                let unknown = || Attachment::of_asset(attachment.asset.clone()).withhold(OLD);
+                let unknown = || Attachment::of_asset(attachment.asset.clone()).withhold(TOO_OLD);
                 let found = self.known.get(&attachment.asset).cloned().unwrap_or_else(unknown);
                 let is_repeated = found.is_shown() && !shown.insert(found.asset.clone());
                 *attachment = if is_repeated { found.withhold(REPEATED) } else { found };
@@ -240,15 +244,15 @@ impl AttachmentPlan {
             let weight = self.weight_of(attachment);
             let given = if attachment.is_shown() { weight } else { 0 };
             let status = match &attachment.withheld {
-                None => Status::Full,
+                None => RowStatus::Full,
                 // The asset could be shown, but there was no room.
-                Some(_) if attachment.media.is_some() => Status::Dropped,
-                Some(_) => Status::Failed,
+                Some(_) if attachment.media.is_some() => RowStatus::Dropped,
+                Some(_) => RowStatus::Failed,
             };
             let key = format!("attachment/{}", &attachment.asset.as_str()[..KEY_CHARS]);
             let source = Some(format!("a/{}", attachment.asset));
             let reason = attachment.withheld.clone();
-            Row { source, asked: weight, given, rendered: given, status, reason, ..Row::fixed(&key, 0) }
+            Row { source, asked: weight, given, rendered: given, status, reason, ..Row::new_fixed(&key, 0) }
         };
         self.known.values().map(row).collect()
     }
@@ -256,7 +260,7 @@ impl AttachmentPlan {
 
 /// The attachments that the plan shows so far.
 #[derive(Debug, Clone, Default)]
-struct Taken {
+struct ShownAttachments {
     assets: BTreeSet<AssetId>,
     bytes: usize,
     weight: usize,

@@ -9,10 +9,10 @@ use serde::{Deserialize, Serialize};
 pub const RATIO_DEFAULT: u32 = 4_000;
 
 /// Plausible ratios in thousandths; a ratio outside comes from a wrong count.
-const RATIO: std::ops::RangeInclusive<u64> = 1_000..=8_000;
+const PLAUSIBLE_RATIOS: std::ops::RangeInclusive<u64> = 1_000..=8_000;
 
 /// Divisor of the newest usage in the running mean.
-const NEWEST: u64 = 4;
+const NEWEST_WEIGHT: u64 = 4;
 
 /// The budget of one prompt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -27,7 +27,7 @@ pub struct PromptBudget {
 impl PromptBudget {
     /// Returns the smallest budget of the agent's settings and the model's window without its longest reply, both in
     /// tokens. Bytes count as characters, so a little less fits of scripts with longer characters.
-    pub fn of(asked: ContextBudget, window: Option<u32>, reply: Option<u32>, ratio: u32) -> Self {
+    pub fn from_limits(asked: ContextBudget, window: Option<u32>, reply: Option<u32>, ratio: u32) -> Self {
         let bytes_of = |tokens: usize| tokens.saturating_mul(ratio as usize) / 1_000;
         let default = if asked.tokens.is_none() { Some(CONTEXT_BYTES) } else { None };
         let window = window.map(|window| window.saturating_sub(reply.unwrap_or(0)) as usize);
@@ -38,8 +38,8 @@ impl PromptBudget {
 
     /// Returns the budget for an agent's model and its fallbacks. The smallest window counts, because any of them may
     /// answer.
-    pub fn of_models(asked: ContextBudget, model: &ModelSettings, ratio: u32) -> Self {
-        Self::of(asked, model.prompt_tokens(), None, ratio)
+    pub fn for_models(asked: ContextBudget, model: &ModelSettings, ratio: u32) -> Self {
+        Self::from_limits(asked, model.prompt_tokens(), None, ratio)
     }
 
     /// Returns the estimated tokens of so many bytes.
@@ -55,16 +55,16 @@ impl Default for PromptBudget {
 }
 
 /// Returns the ratio after a model has counted `bytes` as `tokens`; implausible counts change nothing.
-pub fn corrected(ratio: u32, bytes: usize, tokens: u64) -> u32 {
+pub fn corrected_ratio(ratio: u32, bytes: usize, tokens: u64) -> u32 {
     // In a short prompt the tokenizer's overhead per message hides its ratio.
     if tokens < 100 {
         return ratio;
     }
     let seen = (bytes as u64).saturating_mul(1_000) / tokens;
-    if !RATIO.contains(&seen) {
+    if !PLAUSIBLE_RATIOS.contains(&seen) {
         return ratio;
     }
-    u32::try_from((u64::from(ratio) * (NEWEST - 1) + seen) / NEWEST).unwrap_or(ratio)
+    u32::try_from((u64::from(ratio) * (NEWEST_WEIGHT - 1) + seen) / NEWEST_WEIGHT).unwrap_or(ratio)
 }
 
 #[cfg(test)]
@@ -83,7 +83,11 @@ mod tests {
             (asked(None, None), Some(1_000_000), None, 180_000),
             (asked(None, None), Some(100), Some(200), 1),
         ] {
-            assert_eq!(PromptBudget::of(budget, window, reply, RATIO_DEFAULT).bytes, bytes, "{budget:?} {window:?}");
+            assert_eq!(
+                PromptBudget::from_limits(budget, window, reply, RATIO_DEFAULT).bytes,
+                bytes,
+                "{budget:?} {window:?}"
+            );
         }
     }
 
@@ -101,7 +105,7 @@ mod tests {
             (model(None, None), vec![model(None, None)], 180_000),
         ] {
             let first = ModelSettings { fallback, ..first };
-            let budget = PromptBudget::of_models(ContextBudget::default(), &first, RATIO_DEFAULT);
+            let budget = PromptBudget::for_models(ContextBudget::default(), &first, RATIO_DEFAULT);
             assert_eq!(budget.bytes, bytes, "{first:?}");
         }
     }
@@ -109,11 +113,11 @@ mod tests {
     #[test]
     fn tokens_are_a_quarter_of_the_bytes_until_the_model_says_otherwise() {
         assert_eq!(PromptBudget::default().tokens(180_000), 45_000);
-        assert_eq!(corrected(4_000, 3_000, 1_000), 3_750);
-        let settled = (0..50).fold(4_000, |ratio, _| corrected(ratio, 3_000, 1_000));
+        assert_eq!(corrected_ratio(4_000, 3_000, 1_000), 3_750);
+        let settled = (0..50).fold(4_000, |ratio, _| corrected_ratio(ratio, 3_000, 1_000));
         assert!((3_000..3_005).contains(&settled), "{settled}");
         for (bytes, tokens) in [(10, 1), (400_000, 100), (100, 1_000), (0, 0)] {
-            assert_eq!(corrected(4_000, bytes, tokens), 4_000, "{bytes} {tokens}");
+            assert_eq!(corrected_ratio(4_000, bytes, tokens), 4_000, "{bytes} {tokens}");
         }
     }
 

@@ -10,20 +10,20 @@ use sha2::{Digest, Sha256};
 /// Returns the SHA-256 of everything that the model sees: of the request as `turn show --prompt` prints it, without the
 /// name of the turn, as canonical JSON of RFC 8785. Every reader can compute it.
 pub fn prompt_hash(request: &ModelRequest) -> String {
-    sha256_hex(&seen(request))
+    sha256_hex(&canonical_request(request))
 }
 
 /// Writes the canonical form of a [`ModelRequest`] without the name of its turn. This is most of the work of a hash,
 /// and nearly all of it is texts, so these are written directly.
-fn seen(request: &ModelRequest) -> Vec<u8> {
+fn canonical_request(request: &ModelRequest) -> Vec<u8> {
     let ModelRequest { model, system, messages, tools, output, turn: _, stable: _ } = request;
-    let mut out = Vec::with_capacity(system.len() + messages.iter().map(room).sum::<usize>());
+    let mut out = Vec::with_capacity(system.len() + messages.iter().map(message_capacity).sum::<usize>());
     out.extend_from_slice(b"{\"messages\":[");
     for (at, message) in messages.iter().enumerate() {
         if at > 0 {
             out.push(b',');
         }
-        say(&mut out, message);
+        write_message(&mut out, message);
     }
     out.extend_from_slice(b"],\"model\":");
     out.extend_from_slice(&canonical(model));
@@ -40,13 +40,13 @@ fn seen(request: &ModelRequest) -> Vec<u8> {
 }
 
 /// Estimates the bytes of a message in the canonical form.
-fn room(message: &ChatMessage) -> usize {
+fn message_capacity(message: &ChatMessage) -> usize {
     let (ChatMessage::User { text, .. } | ChatMessage::Assistant { text, .. } | ChatMessage::Tool { text, .. }) =
         message;
     text.len() + text.len() / 16 + 64
 }
 
-fn say(out: &mut Vec<u8>, message: &ChatMessage) {
+fn write_message(out: &mut Vec<u8>, message: &ChatMessage) {
     match message {
         ChatMessage::User { text: said, attachments } if attachments.is_empty() => {
             out.extend_from_slice(b"{\"role\":\"user\",\"text\":");
@@ -73,7 +73,7 @@ fn say(out: &mut Vec<u8>, message: &ChatMessage) {
 /// messages. Each field follows its length and each list its number, so that two prompts never have the same bytes.
 pub fn fields_hash(request: &ModelRequest, tools: &ToolTable) -> String {
     let ModelRequest { model, system, messages, tools: _, output: _, turn: _, stable: _ } = request;
-    let mut fields = Fields(Sha256::new());
+    let mut fields = FieldHasher(Sha256::new());
     fields.json(model);
     fields.text(system);
     fields.text(&tools.hash);
@@ -100,9 +100,9 @@ pub fn fields_hash(request: &ModelRequest, tools: &ToolTable) -> String {
     hex::encode(fields.0.finalize())
 }
 
-struct Fields(Sha256);
+struct FieldHasher(Sha256);
 
-impl Fields {
+impl FieldHasher {
     fn number(&mut self, number: usize) {
         self.0.update((number as u64).to_le_bytes());
     }

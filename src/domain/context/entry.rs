@@ -1,14 +1,14 @@
 //! What a turn must fetch for its prompt: entries of the agent, and loads.
 
-use super::item::{Kept, Section, Tags};
+use super::item::{HandOffTags, Section, StoredBy};
 use crate::agent::AgentState;
-use crate::agent::entry::{ContextEntry, Source};
+use crate::agent::entry::{ContextEntry, EntrySource};
 use crate::lattice::Path;
 use crate::load::Load;
 
 /// One piece of context that a turn must fetch.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Read {
+pub struct ContextRead {
     /// Section that it belongs to.
     pub section: Section,
     /// Key in the ledger, `context/<label>` or `loads/<path>`.
@@ -16,7 +16,7 @@ pub struct Read {
     /// Heading in the prompt.
     pub label: Option<String>,
     /// Source to fetch from, or the reason why there is none.
-    pub source: Result<Source, String>,
+    pub source: Result<EntrySource, String>,
     /// Bytes asked for.
     pub asked: Option<usize>,
     /// Priority; parts with higher ones get their bytes first.
@@ -24,13 +24,14 @@ pub struct Read {
     /// The turn fails without it.
     pub required: bool,
     /// Tags that count when it is handed on.
-    pub tags: Tags,
+    pub tags: HandOffTags,
 }
 
 /// Returns what is to be fetched: the entries in their order, then the loads; an inner load replaces an outer one of
 /// the same path. `loads` goes from the outermost level to the innermost.
-pub fn plan<'a>(entries: impl IntoIterator<Item = &'a ContextEntry>, loads: &[&[Load]]) -> Vec<Read> {
-    let mut reads: Vec<Read> = entries.into_iter().enumerate().map(|(at, entry)| read(at, entry)).collect();
+pub fn plan_reads<'a>(entries: impl IntoIterator<Item = &'a ContextEntry>, loads: &[&[Load]]) -> Vec<ContextRead> {
+    let mut reads: Vec<ContextRead> =
+        entries.into_iter().enumerate().map(|(at, entry)| entry_read(at, entry)).collect();
     for (level, list) in loads.iter().enumerate() {
         for load in *list {
             let inner = loads[level + 1..].iter().any(|inner| inner.iter().any(|other| other.path == load.path));
@@ -43,20 +44,20 @@ pub fn plan<'a>(entries: impl IntoIterator<Item = &'a ContextEntry>, loads: &[&[
 }
 
 /// Returns the [`plan`] of an agent: its configured entries, its stored ones, its loads and those of its session.
-pub fn plan_of(config: &[ContextEntry], state: &AgentState, session: &[Load]) -> Vec<Read> {
-    let mut reads = plan(config.iter().chain(&state.context), &[&state.loads, session]);
+pub fn plan_agent_reads(config: &[ContextEntry], state: &AgentState, session: &[Load]) -> Vec<ContextRead> {
+    let mut reads = plan_reads(config.iter().chain(&state.context), &[&state.loads, session]);
     let entries = config.len() + state.context.len();
     for read in &mut reads[config.len()..entries] {
-        read.tags.kept = Some(Kept::Agent);
+        read.tags.kept = Some(StoredBy::Agent);
     }
     for read in &mut reads[entries..] {
         let own = session.iter().any(|load| read.key == format!("loads/{}", load.path));
-        read.tags.kept = Some(if own { Kept::Session } else { Kept::Agent });
+        read.tags.kept = Some(if own { StoredBy::Session } else { StoredBy::Agent });
     }
     reads
 }
 
-fn read(at: usize, entry: &ContextEntry) -> Read {
+fn entry_read(at: usize, entry: &ContextEntry) -> ContextRead {
     let mut label = entry.label();
     let (asked, priority, required) = entry.options();
     let mut key = format!("context/{}", label.clone().unwrap_or_else(|| (at + 1).to_string()));
@@ -68,20 +69,20 @@ fn read(at: usize, entry: &ContextEntry) -> Read {
             label.map_or_else(|| format!("instance {instance}"), |label| format!("{label} (instance {instance})")),
         );
     }
-    let tags = Tags { instance, ..Tags::default() };
-    Read { section: Section::Context, key, label, source: entry.source(), asked, priority, required, tags }
+    let tags = HandOffTags { instance, ..HandOffTags::default() };
+    ContextRead { section: Section::Context, key, label, source: entry.source(), asked, priority, required, tags }
 }
 
-fn load_read(load: &Load) -> Read {
-    Read {
+fn load_read(load: &Load) -> ContextRead {
+    ContextRead {
         section: Section::Loads,
         key: format!("loads/{}", load.path),
         label: Some(load.label.clone().unwrap_or_else(|| load.path.clone())),
-        source: Path::parse(&load.path).map(Source::Path).map_err(|e| e.to_string()),
+        source: Path::parse(&load.path).map(EntrySource::Path).map_err(|e| e.to_string()),
         asked: Some(load.budget),
         priority: Section::Loads.priority(),
         required: false,
-        tags: Tags::default(),
+        tags: HandOffTags::default(),
     }
 }
 
@@ -99,7 +100,7 @@ mod tests {
         let load = |path: &str, budget| Load::new(&Path::parse(path).unwrap(), None, budget).unwrap();
         let agent = [load("w/a", Some(300)), load("w/b", None)];
         let session = [load("w/a", Some(99_999))];
-        let reads = plan(&[entry(json!({"text": "t"}))], &[&agent, &session]);
+        let reads = plan_reads(&[entry(json!({"text": "t"}))], &[&agent, &session]);
         let shown: Vec<_> = reads.iter().map(|read| (read.key.as_str(), read.asked)).collect();
         assert_eq!(shown, [("context/1", None), ("loads/w/b", Some(500)), ("loads/w/a", Some(10_000))]);
         assert_eq!(load("w/a", Some(0)).budget, 256);

@@ -3,13 +3,13 @@
 //! Shown events are consumed, so nothing is cut while there is room for it. An event without room beside the others of
 //! its turn stays in the mailbox. If it has no room even alone, its beginning is shown with the path of the rest.
 
-use super::item::Content;
-use super::ledger::{Row, Status};
-use super::offer::Offer;
-use super::result::{Rest, argument, cut_mark, job_field};
+use super::item::ItemContent;
+use super::ledger::{Row, RowStatus};
+use super::offer::PartOffer;
+use super::result::{ResultRest, cut_mark, job_field, path_argument};
 use super::text;
 use crate::event::{Event, Payload};
-use crate::foreign::Foreign;
+use crate::foreign::ForeignText;
 use crate::ids::EventId;
 use crate::lattice::{Namespace, Path};
 use crate::limits::{ENTRY_FLOOR, TOOL_RESULT_BYTES};
@@ -22,7 +22,7 @@ const EVENTS_SHARE: usize = 4;
 /// again beside the next reply and the results of its calls.
 const RESERVES: [usize; 2] = [3, 10];
 /// Key in a session's scratch space for messages that a prompt could not show whole.
-const KEPT: &str = "messages";
+const MESSAGES_KEY: &str = "messages";
 
 /// Room for one of the events of a turn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,7 +35,7 @@ pub(super) struct EventRoom {
 
 impl EventRoom {
     /// Returns the room if `left` bytes of the budget are left and other events have taken `taken`.
-    pub(super) fn of(budget: usize, left: usize, taken: usize) -> Self {
+    pub(super) fn from_budget(budget: usize, left: usize, taken: usize) -> Self {
         let reserved: usize = RESERVES.iter().map(|share| budget / share).sum();
         let room = |left: usize, taken: usize| {
             (budget / EVENTS_SHARE).saturating_sub(taken).max(left.saturating_sub(reserved)).min(left)
@@ -44,38 +44,42 @@ impl EventRoom {
     }
 
     /// Returns the room below a header of so many bytes.
-    const fn below(self, header: usize) -> Self {
+    const fn below_header(self, header: usize) -> Self {
         Self { now: self.now.saturating_sub(header), alone: self.alone.saturating_sub(header) }
     }
 }
 
 /// Offers an event's content behind its `header` the room that it has.
-pub(super) fn offer<'c>(event: &Event, header: &str, content: &Content, room: EventRoom) -> Offer<'c> {
-    let room = room.below(header.len());
-    let limit = most(event).min(room.alone);
-    let whole = in_full(content, text::is_inline(header), limit);
+pub(super) fn offer_event<'c>(event: &Event, header: &str, content: &ItemContent, room: EventRoom) -> PartOffer<'c> {
+    let room = room.below_header(header.len());
+    let limit = content_limit(event).min(room.alone);
+    let whole = whole_content(content, text::is_inline(header), limit);
     let takes = whole.as_ref().map_or(limit, String::len);
-    let asked = takes.max(content.bytes().min(most(event)));
-    let row = |rendered, status, reason| Row { asked, given: rendered, rendered, status, reason, ..Row::fixed("", 0) };
+    let asked = takes.max(content.bytes().min(content_limit(event)));
+    let row =
+        |rendered, status, reason| Row { asked, given: rendered, rendered, status, reason, ..Row::new_fixed("", 0) };
     let (text, status, reason) = match whole {
-        Some(text) if text.len() <= room.now => (text, Status::Full, None),
+        Some(text) if text.len() <= room.now => (text, RowStatus::Full, None),
         None if takes <= room.now && takes >= ENTRY_FLOOR => {
-            let reason =
-                if takes == most(event) { "larger than its budget" } else { "no prompt has room for more of it" };
-            (cut(event, (header, content), takes), Status::Shrunk, Some(reason.to_owned()))
+            let reason = if takes == content_limit(event) {
+                "larger than its budget"
+            } else {
+                "no prompt has room for more of it"
+            };
+            (cut_body(event, (header, content), takes), RowStatus::Shrunk, Some(reason.to_owned()))
         }
         Some(_) | None => {
             let reason = format!("left in the mailbox: it takes {takes} bytes, and {} were left", room.now);
-            return Offer { text: None, row: row(0, Status::Dropped, Some(reason)), wants: takes };
+            return PartOffer { text: None, row: row(0, RowStatus::Dropped, Some(reason)), wants: takes };
         }
     };
     let row = row(text.len(), status, reason);
-    Offer { wants: text.len(), text: Some(fit(text, text::is_inline(header))), row }
+    PartOffer { wants: text.len(), text: Some(quote_foreign(text, text::is_inline(header))), row }
 }
 
 /// Returns the most bytes of an event's content in a prompt. A result is also stored with its job, a message nowhere
 /// else.
-const fn most(event: &Event) -> usize {
+const fn content_limit(event: &Event) -> usize {
     match &event.payload {
         Payload::Result { .. } | Payload::Decision { .. } => TOOL_RESULT_BYTES,
         Payload::Message { .. } | Payload::Task { .. } => usize::MAX,
@@ -83,40 +87,40 @@ const fn most(event: &Event) -> usize {
 }
 
 /// Returns the whole content as it stands behind its header, if it has at most `limit` bytes.
-fn in_full(content: &Content, inline: bool, limit: usize) -> Option<String> {
+fn whole_content(content: &ItemContent, inline: bool, limit: usize) -> Option<String> {
     let text = match content {
-        Content::Text(text) => quote(text, inline),
-        Content::Value(value) => {
+        ItemContent::Text(text) => quote(text, inline),
+        ItemContent::Value(value) => {
             let (text, whole) = render_within(value, RenderOptions { budget: limit, pretty: false });
             return whole.then_some(text);
         }
-        Content::Excerpt { .. } | Content::Absent(..) => return None,
+        ItemContent::Excerpt { .. } | ItemContent::Absent(..) => return None,
     };
     (text.len() <= limit).then_some(text)
 }
 
 fn quote(text: &str, inline: bool) -> String {
-    fit(text, inline).into_owned()
+    quote_foreign(text, inline).into_owned()
 }
 
-fn fit<'t>(text: impl Into<Cow<'t, str>>, inline: bool) -> Foreign<'t> {
-    if inline { Foreign::inline(text) } else { Foreign::text(text) }
+fn quote_foreign<'t>(text: impl Into<Cow<'t, str>>, inline: bool) -> ForeignText<'t> {
+    if inline { ForeignText::continue_line(text) } else { ForeignText::text(text) }
 }
 
 /// Returns an event's content behind its header in at most `limit` bytes: all of it, or the beginning.
-pub(super) fn body(event: &Event, (header, content): (&str, &Content), limit: usize) -> String {
-    in_full(content, text::is_inline(header), limit).unwrap_or_else(|| cut(event, (header, content), limit))
+pub(super) fn body(event: &Event, (header, content): (&str, &ItemContent), limit: usize) -> String {
+    whole_content(content, text::is_inline(header), limit).unwrap_or_else(|| cut_body(event, (header, content), limit))
 }
 
 /// Returns the beginning of an event's content in at most `limit` bytes, with a mark that says where the rest can be
 /// read.
-fn cut(event: &Event, (header, content): (&str, &Content), limit: usize) -> String {
-    let (inline, rest) = (text::is_inline(header), rest(event));
+fn cut_body(event: &Event, (header, content): (&str, &ItemContent), limit: usize) -> String {
+    let (inline, rest) = (text::is_inline(header), rest_location(event));
     let mark = |characters| cut_mark(limit, content.bytes(), &rest, characters);
     let budget = limit.saturating_sub(mark(Some(content.bytes())).len());
     let (shown, characters) = match content {
-        Content::Value(value) => (render(value, RenderOptions { budget, pretty: false }), None),
-        Content::Text(text) | Content::Excerpt { text, .. } => {
+        ItemContent::Value(value) => (render(value, RenderOptions { budget, pretty: false }), None),
+        ItemContent::Text(text) | ItemContent::Excerpt { text, .. } => {
             let mut end = text.floor_char_boundary(budget);
             let mut shown = quote(&text[..end], inline);
             // Quoted lines are longer than the original ones.
@@ -124,35 +128,35 @@ fn cut(event: &Event, (header, content): (&str, &Content), limit: usize) -> Stri
                 end = text.floor_char_boundary(end.saturating_sub(shown.len() - budget));
                 shown = quote(&text[..end], inline);
             }
-            (shown, matches!(content, Content::Text(_)).then(|| text[..end].chars().count()))
+            (shown, matches!(content, ItemContent::Text(_)).then(|| text[..end].chars().count()))
         }
-        Content::Absent(..) => (String::new(), None),
+        ItemContent::Absent(..) => (String::new(), None),
     };
     format!("{shown}{}", mark(characters))
 }
 
 /// Returns where an event's content is stored after the event is consumed.
-fn rest(event: &Event) -> Rest {
+fn rest_location(event: &Event) -> ResultRest {
     let path = match &event.payload {
         Payload::Result { job, result } => {
             job_field(job, if result.output.is_some() || result.error.is_none() { "output" } else { "error" })
         }
-        Payload::Message { .. } | Payload::Task { .. } | Payload::Decision { .. } => kept_path(&event.id),
+        Payload::Message { .. } | Payload::Task { .. } | Payload::Decision { .. } => stored_path(&event.id),
     };
-    path.map_or(Rest::Lost, |path| Rest::At { path, field: None })
+    path.map_or(ResultRest::Lost, |path| ResultRest::Stored { path, field: None })
 }
 
 /// Returns the path at which a message is stored that a prompt could not show whole.
-pub fn kept_path(id: &EventId) -> Option<Path> {
-    Path::from_segments([Namespace::Session.prefix(), KEPT, id.as_str()].map(str::to_owned).to_vec()).ok()
+pub fn stored_path(id: &EventId) -> Option<Path> {
+    Path::from_segments([Namespace::Session.prefix(), MESSAGES_KEY, id.as_str()].map(str::to_owned).to_vec()).ok()
 }
 
 /// Whether the transcript's text of a message ends with the path of the rest. Another text with such an end only causes
 /// its own message to be stored.
 pub fn is_cut(event: &Event, heard: &str) -> bool {
-    let Rest::At { path, .. } = rest(event) else { return false };
+    let ResultRest::Stored { path, .. } = rest_location(event) else { return false };
     let mark = heard.rsplit_once(" [cut to ").map(|(_, mark)| mark);
-    matches!(event.payload, Payload::Message { .. }) && mark.is_some_and(|mark| mark.contains(&argument(&path)))
+    matches!(event.payload, Payload::Message { .. }) && mark.is_some_and(|mark| mark.contains(&path_argument(&path)))
 }
 
 #[cfg(test)]
@@ -166,7 +170,7 @@ mod tests {
         let input = json!("é b\n".repeat(200));
         let event = Event::new("e1".parse().unwrap(), Millis(0), Payload::Message { input, to: None });
         let (header, content) = text::event(&event);
-        let shown = cut(&event, (&header, &content), 400);
+        let shown = cut_body(&event, (&header, &content), 400);
         let offset = shown.split(" [cut to ").next().unwrap().chars().count();
         assert!(shown.len() <= 400 && shown.ends_with(&format!(", path `c/messages/e1`, offset {offset}]")), "{shown}");
         assert!(is_cut(&event, &shown) && !is_cut(&event, &body(&event, (&header, &content), 4_000)));
@@ -179,7 +183,7 @@ mod tests {
         let text = "[Task x]\n".repeat(100);
         let event = Event::new("e1".parse().unwrap(), Millis(0), Payload::Message { input: json!(text), to: None });
         let (header, content) = text::event(&event);
-        let shown = cut(&event, (&header, &content), 500);
+        let shown = cut_body(&event, (&header, &content), 500);
         let (begin, mark) = shown.rsplit_once(" [cut to ").unwrap();
         let offset: usize = mark.rsplit_once(", offset ").unwrap().1.trim_end_matches(']').parse().unwrap();
         assert_eq!(begin.replace("> ", ""), text[..offset], "{shown}");
@@ -189,7 +193,11 @@ mod tests {
     #[test]
     fn room_grows_with_what_is_left_of_the_budget() {
         let check = |(budget, left, taken): (usize, usize, usize), now: usize, alone: usize| {
-            assert_eq!(EventRoom::of(budget, left, taken), EventRoom { now, alone }, "{budget} {left} {taken}");
+            assert_eq!(
+                EventRoom::from_budget(budget, left, taken),
+                EventRoom { now, alone },
+                "{budget} {left} {taken}"
+            );
         };
         check((180_000, 160_000, 0), 82_000, 82_000);
         check((180_000, 100_000, 60_000), 22_000, 82_000);

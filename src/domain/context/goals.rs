@@ -4,9 +4,9 @@
 use crate::authority::Authority;
 use crate::chat::ChatMessage;
 use crate::context::past::TranscriptTurn;
-use crate::context::sight::{Sight, Viewer, sights};
+use crate::context::sight::{Sight, Viewer, turn_sights};
 use crate::context::text;
-use crate::goal::{GoalFrame, Goals};
+use crate::goal::{GoalFrame, GoalStack};
 use crate::lines;
 use crate::render::{RenderOptions, render};
 use crate::session::TurnRecord;
@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use std::sync::Arc;
 
 /// Bytes for each frame above, the nearest first; each further one gets as many as the last.
-const ABOVE: [usize; 4] = [300, 150, 75, 50];
+const FRAME_BYTES: [usize; 4] = [300, 150, 75, 50];
 /// Note behind a goal whose result has a type.
 const TYPED: &str = " (Its result must be JSON of the type that `complete` takes.)";
 /// Bytes below which only the goal of a frame is shown.
@@ -25,7 +25,7 @@ const GOAL_ALONE: usize = 200;
 /// their results later.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub struct View {
+pub struct GoalView {
     /// Id of the frame whose turns are shown; 0 for the conversation.
     pub frame: u32,
     /// Goal of the frame; `None` for frame 0.
@@ -39,12 +39,12 @@ pub struct View {
     pub segments: Vec<String>,
     /// Turns that the summaries replace.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub compacted: Vec<Compacted>,
+    pub compacted: Vec<CompactedTurns>,
 }
 
 /// Turns that a summary replaces: up to `to`, as far as its writer could see them.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Compacted {
+pub struct CompactedTurns {
     /// Number of the last turn.
     pub to: u64,
     /// Authority of the summary's writer.
@@ -55,14 +55,19 @@ pub struct Compacted {
     pub bound: Authority,
 }
 
-impl View {
+impl GoalView {
     /// Makes the view of a session with these turns, as far as `viewer` may see them. `task` is the input of the open
     /// task.
-    pub fn of(goals: &Goals, turns: &[Arc<TranscriptTurn>], task: Option<&Value>, viewer: Viewer<'_>) -> Self {
+    pub fn for_session(
+        goals: &GoalStack,
+        turns: &[Arc<TranscriptTurn>],
+        task: Option<&Value>,
+        viewer: Viewer<'_>,
+    ) -> Self {
         let path = goals.path();
         // Only the frames above show parts of turns.
         let turns = if path.is_empty() { &[] } else { turns };
-        let seen = turns.iter().zip(sights(turns, viewer, |_| false));
+        let seen = turns.iter().zip(turn_sights(turns, viewer, |_| false));
         let turns: Vec<_> = seen.filter(|(_, sight)| *sight == Sight::Whole).map(|(turn, _)| &***turn).collect();
         let above: Vec<_> = match path.split_last() {
             None => Vec::new(),
@@ -70,13 +75,13 @@ impl View {
         };
         let far = above.len();
         let shown = above.into_iter().enumerate().map(|(at, frame)| {
-            let budget = ABOVE[(far - 1 - at).min(ABOVE.len() - 1)];
+            let budget = FRAME_BYTES[(far - 1 - at).min(FRAME_BYTES.len() - 1)];
             let id = frame.map_or(0, |frame| frame.id);
-            let value = digest(frame, id, &turns, task);
+            let value = summarise_frame(frame, id, &turns, task);
             let value = if budget < GOAL_ALONE { &value["goal"] } else { &value };
             format!("{}{id}] {}", lines::GOAL, render(value, RenderOptions { budget, pretty: false }))
         });
-        let frame = goals.active();
+        let frame = goals.active_id();
         let own = || {
             goals
                 .segments
@@ -90,9 +95,9 @@ impl View {
                 Some(_) => format!("{}{TYPED}", frame.description),
             }),
             above: shown.collect(),
-            segments: own().map(|segment| text::compacted(segment.turns, &segment.summary)).collect(),
+            segments: own().map(|segment| text::compacted_turns(segment.turns, &segment.summary)).collect(),
             compacted: own()
-                .map(|segment| Compacted {
+                .map(|segment| CompactedTurns {
                     to: segment.to,
                     authority: segment.authority.clone(),
                     bound: segment.bound.clone(),
@@ -108,22 +113,22 @@ impl View {
 
     /// Whether a turn is shown in full.
     pub fn shows(&self, turn: &TurnRecord) -> bool {
-        let stood_for = |by: &Compacted| Viewer { authority: &by.authority, bound: &by.bound }.stands_for(turn);
-        let summarised = |by: &Compacted| turn.turn <= by.to && stood_for(by);
+        let stood_for = |by: &CompactedTurns| Viewer { authority: &by.authority, bound: &by.bound }.stands_for(turn);
+        let summarised = |by: &CompactedTurns| turn.turn <= by.to && stood_for(by);
         turn.frame == self.frame && !self.compacted.iter().any(summarised)
     }
 
     /// Returns the text before the turns with the frame's position in the goal tree.
-    pub fn place(&self) -> Option<String> {
+    pub fn position_text(&self) -> Option<String> {
         let goal = self.goal.as_ref()?;
         let mut lines = self.above.clone();
-        lines.push(text::goal(self.frame, goal));
+        lines.push(text::current_goal(self.frame, goal));
         Some(lines.join("\n"))
     }
 }
 
 /// Summarises a frame above: its goal, its number of turns, and its latest text.
-fn digest(frame: Option<&GoalFrame>, id: u32, turns: &[&TurnRecord], task: Option<&Value>) -> Value {
+fn summarise_frame(frame: Option<&GoalFrame>, id: u32, turns: &[&TurnRecord], task: Option<&Value>) -> Value {
     let goal = match (frame, task) {
         (Some(frame), _) => json!(frame.description),
         (None, Some(task)) => task.clone(),

@@ -1,19 +1,19 @@
 //! Everything that a prompt is made of: what the worker fetched, and what a record of it stores.
 
 use super::budget::PromptBudget;
-use super::item::Item;
+use super::item::PromptItem;
 use super::past::TranscriptTurn;
 use super::sight::Viewer;
-use crate::agent::CompletedBy;
+use crate::agent::CompletionRule;
 use crate::agent::PromptStyle;
 use crate::authority::{Authority, Disclosure};
 use crate::chat::{ModelSettings, OutputFormat};
-use crate::context::goals::View;
+use crate::context::goals::GoalView;
 use crate::event::Event;
 use crate::ids::{AgentId, AssetId, EventId, JobId};
 use crate::media::Attachment;
 use crate::prefix::StablePrefix;
-use crate::session::{Heard, PendingJob};
+use crate::session::{CallerMessage, PendingJob};
 use crate::tools::ToolTable;
 use crate::values::known::KnownValues;
 use serde::{Deserialize, Serialize};
@@ -23,7 +23,7 @@ use std::sync::Arc;
 #[derive(Debug, Clone, PartialEq)]
 pub struct Inputs {
     /// Agent, model and limits.
-    pub frame: Frame,
+    pub frame: PromptFrame,
     /// Values that change with every turn.
     pub moment: Moment,
     /// System prompt as it is configured.
@@ -31,13 +31,13 @@ pub struct Inputs {
     /// Values of the placeholders in the system prompt and in the items.
     pub values: KnownValues,
     /// Entries, loads and resources, in the order of the prompt.
-    pub items: Vec<Item>,
+    pub items: Vec<PromptItem>,
     /// Tools of this turn.
     pub tools: Arc<ToolTable>,
     /// Turns of the session, oldest first.
     pub transcript: Vec<Arc<TranscriptTurn>>,
     /// Events that the turn serves.
-    pub served: Served,
+    pub served: ServedEvents,
     /// Order of the prompt.
     pub layout: Layout,
     /// Attachments of this prompt: each asset that an item, an event or a turn refers to, as it was looked up.
@@ -56,7 +56,7 @@ pub enum Layout {
 
 impl Layout {
     /// Returns the stable prefix of the session's last prompt.
-    pub const fn before(&self) -> Option<&StablePrefix> {
+    pub const fn stable_prefix(&self) -> Option<&StablePrefix> {
         match self {
             Self::MapFirst => None,
             Self::StableFirst(before) => before.as_ref(),
@@ -67,7 +67,7 @@ impl Layout {
 /// Values that stay the same over the turns of a configuration.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Frame {
+pub struct PromptFrame {
     /// Id of the agent.
     pub agent: AgentId,
     /// Name of the venue.
@@ -83,7 +83,7 @@ pub struct Frame {
     #[serde(default, skip_serializing_if = "Authority::is_unlimited")]
     pub bound: Authority,
     /// What completes a task.
-    pub completion: CompletedBy,
+    pub completion: CompletionRule,
     /// A placeholder without a value fails the turn.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub strict: bool,
@@ -103,7 +103,7 @@ fn is_full(prompt: &PromptStyle) -> bool {
     *prompt == PromptStyle::Full
 }
 
-impl Frame {
+impl PromptFrame {
     /// Returns the authority with which its turn views earlier turns.
     pub const fn viewer(&self) -> Viewer<'_> {
         Viewer { authority: &self.authority, bound: &self.bound }
@@ -125,7 +125,7 @@ pub struct Moment {
 /// The events and jobs that a turn serves.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Served {
+pub struct ServedEvents {
     /// The open task.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub task: Option<Event>,
@@ -142,8 +142,8 @@ pub struct Served {
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub remind: bool,
     /// Position in the goal tree.
-    #[serde(default, skip_serializing_if = "View::is_plain")]
-    pub goals: View,
+    #[serde(default, skip_serializing_if = "GoalView::is_plain")]
+    pub goals: GoalView,
     /// The task ends with this turn because a limit is reached.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub last: bool,
@@ -172,7 +172,7 @@ pub struct ShownEvent {
 
 impl ShownEvent {
     /// Makes the transcript's entry of the event.
-    pub fn heard(&self) -> Heard {
-        Heard { job: None, text: self.text.clone(), attachments: self.attachments.clone() }
+    pub fn transcript_entry(&self) -> CallerMessage {
+        CallerMessage { job: None, text: self.text.clone(), attachments: self.attachments.clone() }
     }
 }

@@ -4,7 +4,7 @@ use crate::authority::{Authority, ResourcePath};
 use crate::ids::AssetId;
 use crate::limits::{ENTRY_FLOOR, INPUT_BYTES, INPUTS_BYTES};
 use crate::origin::Origin;
-use crate::render::cut;
+use crate::render::cut_text;
 use crate::render::{RenderOptions, render_within, size_about};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -58,7 +58,7 @@ impl Section {
 /// A fetched piece of context.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Item {
+pub struct PromptItem {
     /// Section that it belongs to: context, loads or resource.
     pub section: Section,
     /// Key in the ledger.
@@ -84,13 +84,13 @@ pub struct Item {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unresolved: Vec<String>,
     /// Tags that count when it is handed on.
-    #[serde(default, skip_serializing_if = "Tags::is_default")]
-    pub tags: Tags,
+    #[serde(default, skip_serializing_if = "HandOffTags::is_default")]
+    pub tags: HandOffTags,
     /// Version that was read, and the sources that were read for it.
     #[serde(default, skip_serializing_if = "Origin::is_unknown")]
     pub origin: Origin,
     /// Content to show.
-    pub content: Content,
+    pub content: ItemContent,
     /// Assets that stand behind the item.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub attachments: Vec<AssetId>,
@@ -99,13 +99,13 @@ pub struct Item {
 /// Facts that count when a piece of context is handed on with a call.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub struct Tags {
+pub struct HandOffTags {
     /// Instance that it belongs to; absent for all instances.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub instance: Option<String>,
     /// Who stores it from turn to turn; absent if it is configured.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub kept: Option<Kept>,
+    pub kept: Option<StoredBy>,
     /// Ability and resource of each read that it needed.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub needs: Vec<(String, ResourcePath)>,
@@ -114,7 +114,7 @@ pub struct Tags {
     pub under: Option<Authority>,
 }
 
-impl Tags {
+impl HandOffTags {
     /// Whether no tag is set.
     pub fn is_default(&self) -> bool {
         *self == Self::default()
@@ -124,7 +124,7 @@ impl Tags {
 /// Who stores a piece of context from turn to turn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Kept {
+pub enum StoredBy {
     /// The agent, in all of its sessions.
     Agent,
     /// The session alone.
@@ -134,7 +134,7 @@ pub enum Kept {
 /// The content of a piece of context.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Content {
+pub enum ItemContent {
     /// A text, shown as it is.
     Text(String),
     /// A structured value, rendered within its budget.
@@ -164,16 +164,16 @@ pub enum Absence {
 
 /// Text within a budget, and whether it is all of it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Shown<'c> {
+pub struct RenderedContent<'c> {
     /// The text to show.
     pub text: Cow<'c, str>,
     /// Nothing is left out.
     pub whole: bool,
 }
 
-impl Content {
+impl ItemContent {
     /// Makes the content of a fetched value; a value that is too large is cut to `budget` bytes.
-    pub fn of(value: Value, budget: usize) -> Self {
+    pub fn from_value(value: Value, budget: usize) -> Self {
         let content = match value {
             Value::String(text) => Self::Text(text),
             other => Self::Value(other),
@@ -182,7 +182,7 @@ impl Content {
         if bytes <= INPUT_BYTES {
             return content;
         }
-        let text = content.show(budget).map(|shown| shown.text.into_owned()).unwrap_or_default();
+        let text = content.render(budget).map(|shown| shown.text.into_owned()).unwrap_or_default();
         Self::Excerpt { text, of: bytes }
     }
 
@@ -196,7 +196,7 @@ impl Content {
     }
 
     /// Returns the bytes that it asks for by default: a text all that it has, a value a twentieth of `left`.
-    pub fn asks(&self, left: usize) -> usize {
+    pub fn default_bytes(&self, left: usize) -> usize {
         match self {
             Self::Text(text) | Self::Excerpt { text, .. } => text.len(),
             Self::Value(_) => ENTRY_FLOOR.max(left / 20),
@@ -205,15 +205,19 @@ impl Content {
     }
 
     /// Renders it in at most about `budget` bytes.
-    pub fn show(&self, budget: usize) -> Result<Shown<'_>, (Absence, &str)> {
+    pub fn render(&self, budget: usize) -> Result<RenderedContent<'_>, (Absence, &str)> {
         match self {
-            Self::Text(text) if text.len() <= budget => Ok(Shown { text: text.into(), whole: true }),
-            Self::Text(text) => Ok(Shown { text: cut(text, text.len(), budget).into(), whole: false }),
-            Self::Excerpt { text, .. } if text.len() <= budget => Ok(Shown { text: text.into(), whole: false }),
-            Self::Excerpt { text, of } => Ok(Shown { text: cut(text, *of, budget).into(), whole: false }),
+            Self::Text(text) if text.len() <= budget => Ok(RenderedContent { text: text.into(), whole: true }),
+            Self::Text(text) => Ok(RenderedContent { text: cut_text(text, text.len(), budget).into(), whole: false }),
+            Self::Excerpt { text, .. } if text.len() <= budget => {
+                Ok(RenderedContent { text: text.into(), whole: false })
+            }
+            Self::Excerpt { text, of } => {
+                Ok(RenderedContent { text: cut_text(text, *of, budget).into(), whole: false })
+            }
             Self::Value(value) => {
                 let (text, whole) = render_within(value, RenderOptions { budget, pretty: false });
-                Ok(Shown { text: text.into(), whole })
+                Ok(RenderedContent { text: text.into(), whole })
             }
             Self::Absent(why, reason) => Err((*why, reason)),
         }
@@ -222,7 +226,7 @@ impl Content {
 
 /// Limits the items of one turn to [`INPUTS_BYTES`] together: required ones first, then by priority, ties in their
 /// order. Items over the limit become absent, with the reason.
-pub fn bounded(mut items: Vec<Item>) -> Vec<Item> {
+pub fn limit_items(mut items: Vec<PromptItem>) -> Vec<PromptItem> {
     let mut order: Vec<usize> = (0..items.len()).collect();
     order.sort_by_key(|at| std::cmp::Reverse((items[*at].required, items[*at].priority)));
     let mut left = INPUTS_BYTES;
@@ -237,7 +241,7 @@ pub fn bounded(mut items: Vec<Item>) -> Vec<Item> {
             "too much at once: it has about {bytes} bytes, and {left} are left of the {INPUTS_BYTES} that all \
              entries of a turn may have; refer to a part of it"
         );
-        *content = Content::Absent(Absence::Failed, reason);
+        *content = ItemContent::Absent(Absence::Failed, reason);
     }
     items
 }

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 /// How much of a part is in the prompt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Status {
+pub enum RowStatus {
     /// All of it is in the prompt.
     Full,
     /// A part of it is in the prompt.
@@ -23,7 +23,7 @@ pub enum Status {
     Failed,
 }
 
-impl Status {
+impl RowStatus {
     /// Returns the word for tables.
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -57,7 +57,7 @@ pub struct Row {
     /// Bytes that it has in the prompt.
     pub rendered: usize,
     /// How much of it is in the prompt.
-    pub status: Status,
+    pub status: RowStatus,
     /// Why it is not whole.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
@@ -68,7 +68,7 @@ pub struct Row {
 
 impl Row {
     /// Makes the row of a part that is never cut.
-    pub fn fixed(key: &str, bytes: usize) -> Self {
+    pub fn new_fixed(key: &str, bytes: usize) -> Self {
         Self {
             key: key.to_owned(),
             source: None,
@@ -76,7 +76,7 @@ impl Row {
             asked: bytes,
             given: bytes,
             rendered: bytes,
-            status: Status::Full,
+            status: RowStatus::Full,
             reason: None,
             origin: Origin::default(),
         }
@@ -86,7 +86,7 @@ impl Row {
 /// The record of what a model saw in one turn, part by part.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Ledger {
+pub struct PromptLedger {
     /// Bytes of the budget, and the ratio of characters to tokens.
     pub budget: PromptBudget,
     /// Bytes used by the prompt.
@@ -116,13 +116,13 @@ pub struct Ledger {
     pub prompt: String,
     /// Form of the prompt that was hashed.
     #[serde(default)]
-    pub form: Form,
+    pub form: HashForm,
 }
 
 /// The form of a prompt that is hashed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Form {
+pub enum HashForm {
     /// The request without `turn`, as canonical JSON of RFC 8785.
     #[default]
     Canonical,
@@ -130,9 +130,9 @@ pub enum Form {
     Fields,
 }
 
-impl Ledger {
+impl PromptLedger {
     /// Returns the bytes of the budget that were not used.
-    pub const fn left(&self) -> usize {
+    pub const fn bytes_left(&self) -> usize {
         self.budget.bytes.saturating_sub(self.used)
     }
 

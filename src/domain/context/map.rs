@@ -1,8 +1,8 @@
 //! The context map of a prompt: what the context costs, what is loaded, and what was left out.
 
-use super::item::{Item, Section};
-use super::ledger::{Row, Status};
-use crate::foreign::{Foreign, name};
+use super::item::{PromptItem, Section};
+use super::ledger::{Row, RowStatus};
+use crate::foreign::{ForeignText, fit_name};
 use crate::lines;
 use std::borrow::Cow;
 use std::fmt::Write;
@@ -17,14 +17,14 @@ const OMITTED: usize = 200;
 const FIXED: usize = 320;
 
 /// Returns an upper bound of the bytes that the map will have for these items.
-pub(super) fn reserve(items: &[Cow<'_, Item>]) -> usize {
-    FIXED + OMITTED + loads(items).map(|item| line(item).len()).sum::<usize>()
+pub(super) fn reserved_bytes(items: &[Cow<'_, PromptItem>]) -> usize {
+    FIXED + OMITTED + loads(items).map(|item| load_line(item).len()).sum::<usize>()
 }
 
 /// The data of a context map.
-pub(super) struct Map<'m> {
+pub(super) struct ContextMap<'m> {
     /// Pieces of context in the prompt.
-    pub(super) items: &'m [Cow<'m, Item>],
+    pub(super) items: &'m [Cow<'m, PromptItem>],
     /// Ledger rows of the pieces, results and messages.
     pub(super) rows: &'m [&'m Row],
     /// Description of the turns that are not shown.
@@ -37,7 +37,7 @@ pub(super) struct Map<'m> {
     pub(super) compacts: bool,
 }
 
-impl Map<'_> {
+impl ContextMap<'_> {
     /// Writes the map. `fixed` are the bytes of everything else, `wanted` those with enough room for everything; the
     /// warning depends on `wanted`. Both exclude the map's own bytes, which are added here.
     pub(super) fn text(&self, fixed: usize, wanted: usize) -> String {
@@ -45,7 +45,7 @@ impl Map<'_> {
         let mut map = String::new();
         for _ in 0..3 {
             let own = map.len();
-            map = self.with(fixed + own, wanted + own);
+            map = self.write_text(fixed + own, wanted + own);
             if map.len() == own {
                 break;
             }
@@ -53,10 +53,10 @@ impl Map<'_> {
         map
     }
 
-    fn with(&self, used: usize, wanted: usize) -> String {
+    fn write_text(&self, used: usize, wanted: usize) -> String {
         if !self.is_full {
             return self
-                .omitted()
+                .omitted_names()
                 .map_or_else(String::new, |omitted| format!("{}\nomitted: {omitted}", lines::CONTEXT_MAP));
         }
         let budget = self.budget;
@@ -72,13 +72,13 @@ impl Map<'_> {
                 let _ = write!(map, " All of it would have {wanted} bytes.");
             }
         }
-        let unpinned = |item: &Item| self.rows.iter().any(|row| row.key == item.key && is_unpinned(row));
+        let unpinned = |item: &PromptItem| self.rows.iter().any(|row| row.key == item.key && is_unpinned(row));
         let mut loaded = loads(self.items).filter(|item| !unpinned(item)).peekable();
         if loaded.peek().is_some() {
             map.push_str("\nloaded:");
-            map.extend(loaded.map(line));
+            map.extend(loaded.map(load_line));
         }
-        if let Some(omitted) = self.omitted() {
+        if let Some(omitted) = self.omitted_names() {
             let _ = write!(map, "\nomitted: {omitted}");
         }
         map
@@ -88,7 +88,7 @@ impl Map<'_> {
     fn advice(&self, percent: usize) -> String {
         let unload = "unload what you no longer need with context_unload";
         if percent < COMPACT_AT {
-            return if self.compacts { format!("Compact soon, and {unload}.") } else { capital(unload) };
+            return if self.compacts { format!("Compact soon, and {unload}.") } else { capitalise(unload) };
         }
         let loads = self.rows.iter().any(|row| is_unpinned(row)).then_some("the newest loads are unloaded");
         let turns = self.turns.is_some().then_some("the oldest turns are not shown");
@@ -96,14 +96,14 @@ impl Map<'_> {
         match (self.compacts, done.is_empty()) {
             (true, true) => "You must call compact now.".to_owned(),
             (true, false) => format!("You must call compact now: {}.", done.join(", ")),
-            (false, true) => capital(unload),
-            (false, false) => capital(&done.join(" and ")),
+            (false, true) => capitalise(unload),
+            (false, false) => capitalise(&done.join(" and ")),
         }
     }
 
     /// Lists what isn't in the prompt, within the line's limit: first turns, then events, then what can be loaded and
     /// read again.
-    fn omitted(&self) -> Option<String> {
+    fn omitted_names(&self) -> Option<String> {
         let rank = |row: &&&Row| match row.key.split('/').next() {
             Some("inbox") => 0,
             Some("pending") => 1,
@@ -111,45 +111,45 @@ impl Map<'_> {
             Some(_) | None => 3,
         };
         let is_gone = |row: &&&Row| match row.status {
-            Status::Dropped => true,
+            RowStatus::Dropped => true,
             // The note about it had no room either.
-            Status::Missing | Status::Denied | Status::Failed => row.rendered == 0,
-            Status::Full | Status::Shrunk => false,
+            RowStatus::Missing | RowStatus::Denied | RowStatus::Failed => row.rendered == 0,
+            RowStatus::Full | RowStatus::Shrunk => false,
         };
         let mut gone: Vec<&&Row> = self.rows.iter().filter(is_gone).collect();
         gone.sort_by_key(rank);
-        let names = gone.iter().map(|row| name(&row.key));
+        let names = gone.iter().map(|row| fit_name(&row.key));
         let gone: Vec<Cow<'_, str>> = self.turns.iter().map(Cow::from).chain(names).collect();
-        listed(&gone)
+        list_names(&gone)
     }
 }
 
 /// Capitalises a text and ends it as a sentence.
-fn capital(text: &str) -> String {
+fn capitalise(text: &str) -> String {
     let (first, rest) = text.split_at(text.len().min(1));
     format!("{}{rest}.", first.to_uppercase())
 }
 
-fn loads<'i>(items: &'i [Cow<'_, Item>]) -> impl Iterator<Item = &'i Item> {
-    items.iter().map(AsRef::as_ref).filter(|item: &&Item| item.section == Section::Loads)
+fn loads<'i>(items: &'i [Cow<'_, PromptItem>]) -> impl Iterator<Item = &'i PromptItem> {
+    items.iter().map(AsRef::as_ref).filter(|item: &&PromptItem| item.section == Section::Loads)
 }
 
 fn is_unpinned(row: &Row) -> bool {
     row.reason.as_deref().is_some_and(|reason| reason.starts_with("unpinned"))
 }
 
-fn line(item: &Item) -> String {
+fn load_line(item: &PromptItem) -> String {
     let path = item.source.as_deref().unwrap_or(&item.key);
     let budget = item.asked.unwrap_or(0);
-    let begin = Foreign::text(name(path));
+    let begin = ForeignText::text(fit_name(path));
     match &item.label {
-        Some(label) if label != path => format!("\n  {begin} — {} [{budget}B]", name(label)),
+        Some(label) if label != path => format!("\n  {begin} — {} [{budget}B]", fit_name(label)),
         Some(_) | None => format!("\n  {begin} [{budget}B]"),
     }
 }
 
 /// Lists as many names as fit in the line, and the number of the others.
-fn listed(gone: &[Cow<'_, str>]) -> Option<String> {
+fn list_names(gone: &[Cow<'_, str>]) -> Option<String> {
     let mut line = String::new();
     for (at, name) in gone.iter().enumerate() {
         // Reserves 20 bytes for the separator and ` and 10000 more`.

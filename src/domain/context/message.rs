@@ -2,26 +2,26 @@
 
 use super::tiles::{MessageTiles, Tile, TileSource};
 use crate::chat::ChatMessage;
-use crate::foreign::Foreign;
+use crate::foreign::ForeignText;
 use crate::ids::AssetId;
 use crate::media::{Attachment, LINE_BYTES};
 
 /// A part with a header; the venue writes the header, and foreign text is only in the body.
-pub(super) struct Text<'i> {
+pub(super) struct PartText<'i> {
     header: String,
-    body: Foreign<'i>,
+    body: ForeignText<'i>,
     /// Assets that stand behind the part.
     attachments: Vec<AssetId>,
 }
 
-impl<'i> Text<'i> {
-    pub(super) const fn new(header: String, body: Foreign<'i>) -> Self {
+impl<'i> PartText<'i> {
+    pub(super) const fn new(header: String, body: ForeignText<'i>) -> Self {
         Self { header, body, attachments: Vec::new() }
     }
 
     /// Makes a text that only the venue writes.
-    pub(super) fn own(text: String) -> Self {
-        Self { header: text, body: Foreign::text(""), attachments: Vec::new() }
+    pub(super) fn from_venue(text: String) -> Self {
+        Self { header: text, body: ForeignText::text(""), attachments: Vec::new() }
     }
 
     pub(super) fn with_attachments(self, attachments: Vec<AssetId>) -> Self {
@@ -32,13 +32,13 @@ impl<'i> Text<'i> {
         self.header.len() + self.body.len() + self.attachments.len() * LINE_BYTES
     }
 
-    pub(super) fn joined(&self) -> String {
+    pub(super) fn to_text(&self) -> String {
         format!("{}{}", self.header, self.body)
     }
 }
 
 /// A message that is built part by part.
-pub(super) struct Message {
+pub(super) struct MessageBuilder {
     text: String,
     /// Separator of two parts.
     gap: &'static str,
@@ -48,49 +48,49 @@ pub(super) struct Message {
     tiles: Vec<Tile>,
 }
 
-impl Message {
+impl MessageBuilder {
     /// Begins a message with `first` of this source; `bytes` is the expected length.
-    pub(super) fn of(source: TileSource, first: &str, bytes: usize) -> Self {
+    pub(super) fn starting_with(source: TileSource, first: &str, bytes: usize) -> Self {
         let mut text = String::with_capacity(bytes.max(first.len()));
         text.push_str(first);
         Self { text, gap: "\n\n", attachments: Vec::new(), tiles: vec![Tile { source, bytes: first.len() }] }
     }
 
     /// Makes an empty message of paragraphs.
-    pub(super) const fn empty() -> Self {
+    pub(super) const fn new_paragraphs() -> Self {
         Self { text: String::new(), gap: "\n\n", attachments: Vec::new(), tiles: Vec::new() }
     }
 
     /// Returns the message; `None` if nothing was added.
     pub(super) fn into_message(self) -> Option<(ChatMessage, MessageTiles)> {
-        (!self.text.is_empty()).then(|| self.done())
+        (!self.text.is_empty()).then(|| self.finish())
     }
 
     /// Makes an empty message of lines.
-    pub(super) const fn lines() -> Self {
+    pub(super) const fn new_lines() -> Self {
         Self { text: String::new(), gap: "\n", attachments: Vec::new(), tiles: Vec::new() }
     }
 
     /// Adds a text; the separator before it counts for its source.
-    pub(super) fn text(&mut self, source: TileSource, text: &str) {
+    pub(super) fn push_text(&mut self, source: TileSource, text: &str) {
         let gap = if self.text.is_empty() { "" } else { self.gap };
         self.text.push_str(gap);
         self.text.push_str(text);
         self.tiles.push(Tile { source, bytes: gap.len() + text.len() });
     }
 
-    pub(super) fn part(&mut self, source: TileSource, part: &Text<'_>) {
-        self.text(source, &part.header);
+    pub(super) fn push_part(&mut self, source: TileSource, part: &PartText<'_>) {
+        self.push_text(source, &part.header);
         self.text.push_str(part.body.as_str());
         self.tiles.push(Tile { source, bytes: part.body.len() });
         self.attachments.extend(part.attachments.iter().cloned().map(Attachment::of_asset));
     }
 
     /// Adds lines under a heading, whose bytes count for the source of the first line. Without lines it adds nothing.
-    pub(super) fn under(&mut self, heading: &str, lines: Self) {
+    pub(super) fn push_under_heading(&mut self, heading: &str, lines: Self) {
         if let (false, Some(first)) = (lines.text.is_empty(), lines.tiles.first()) {
             let source = first.source;
-            self.text(source, heading);
+            self.push_text(source, heading);
             self.text.push('\n');
             self.text.push_str(&lines.text);
             self.tiles.push(Tile { source, bytes: 1 });
@@ -99,7 +99,7 @@ impl Message {
     }
 
     /// Returns the message without spare capacity, because it stays in memory until the model has answered.
-    pub(super) fn done(mut self) -> (ChatMessage, MessageTiles) {
+    pub(super) fn finish(mut self) -> (ChatMessage, MessageTiles) {
         self.text.shrink_to_fit();
         let tiles = MessageTiles { text: self.tiles, rest: TileSource::Input };
         (ChatMessage::User { text: self.text, attachments: self.attachments }, tiles)

@@ -2,9 +2,9 @@
 
 use super::sight::ViewerKey;
 use super::text;
-use super::transcript::notes;
+use super::transcript::result_notes;
 use crate::chat::{ChatMessage, Reasoning, ToolCall};
-use crate::foreign::Foreign;
+use crate::foreign::ForeignText;
 use crate::media::LINE_BYTES;
 use crate::session::TurnRecord;
 use std::ops::Deref;
@@ -15,13 +15,13 @@ use std::sync::{Mutex, OnceLock};
 #[derive(Debug, Default)]
 pub struct TranscriptTurn {
     record: TurnRecord,
-    shown: OnceLock<Shown>,
+    shown: OnceLock<TurnSize>,
     whole_for: Mutex<Option<ViewerKey>>,
 }
 
 /// Facts about showing a turn whole.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Shown {
+pub(super) struct TurnSize {
     /// Bytes in the prompt, with the venue's notes above results.
     pub(super) bytes: usize,
     /// No line of the turn is quoted.
@@ -29,17 +29,17 @@ pub(super) struct Shown {
 }
 
 impl TranscriptTurn {
-    pub(super) fn shown(&self) -> Shown {
+    pub(super) fn shown_size(&self) -> TurnSize {
         *self.shown.get_or_init(|| {
-            let heard = self.heard.iter().map(|heard| (text::heard(&heard.text).len(), heard.text.len()));
+            let heard = self.heard.iter().map(|heard| (text::quote_heard(&heard.text).len(), heard.text.len()));
             let said = self.said.iter().map(|message| {
-                (message_bytes(message, |text| Foreign::text(text).len()), message_bytes(message, str::len))
+                (message_bytes(message, |text| ForeignText::text(text).len()), message_bytes(message, str::len))
             });
             let (bytes, stored) = heard.chain(said).fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1));
-            let noted: usize = notes(self).map(|(_, line)| line.len() + 1).sum();
+            let noted: usize = result_notes(self).map(|(_, line)| line.len() + 1).sum();
             // Quoting only makes a text longer.
             let lines = self.heard.iter().map(|heard| heard.attachments.len() * LINE_BYTES).sum::<usize>();
-            Shown { bytes: bytes + noted + lines, as_it_is: bytes == stored }
+            TurnSize { bytes: bytes + noted + lines, as_it_is: bytes == stored }
         })
     }
 
@@ -50,7 +50,7 @@ impl TranscriptTurn {
     }
 
     /// Remembers the last viewer for whom the turn is whole.
-    pub(super) fn keep_whole_for(&self, viewer: &ViewerKey) {
+    pub(super) fn remember_whole_for(&self, viewer: &ViewerKey) {
         if let Ok(mut known) = self.whole_for.lock()
             && known.as_ref() != Some(viewer)
         {
@@ -99,7 +99,7 @@ pub fn reasoning_bytes(reasoning: Option<&Reasoning>) -> usize {
 mod tests {
     use super::*;
     use crate::chat::Arguments;
-    use crate::session::Heard;
+    use crate::session::CallerMessage;
     use serde_json::json;
 
     #[test]
@@ -110,7 +110,7 @@ mod tests {
                 ChatMessage::assistant(answer.into(), vec![call.clone()]),
                 ChatMessage::Tool { call: "c".into(), name: "read".into(), text: result.into() },
             ];
-            let heard = vec![Heard { job: None, text: heard.into(), attachments: Vec::new() }];
+            let heard = vec![CallerMessage { job: None, text: heard.into(), attachments: Vec::new() }];
             TranscriptTurn::from(TurnRecord { heard, said, ..TurnRecord::default() })
         };
         let fixed = "read".len() * 2 + r#"{"n":1}"#.len();
@@ -120,7 +120,7 @@ mod tests {
             ("[Task 1 (from: a)]\n[Task 2 (from: b)]", "hi", "b", 1),
             ("hello", "a\n[Message]", "[Context Map]\n[Message]", 3),
         ] {
-            let shown = turn(heard, answer, result).shown();
+            let shown = turn(heard, answer, result).shown_size();
             assert_eq!(shown.bytes, fixed + heard.len() + answer.len() + result.len() + 2 * quotes, "{heard:?}");
             assert_eq!(shown.as_it_is, quotes == 0, "{heard:?}");
         }

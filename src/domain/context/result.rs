@@ -24,24 +24,24 @@ pub struct ResultRoom {
 impl ResultRoom {
     /// Returns a third of the context, or if that is more, the `left` bytes of the turn's prompt without a sixth of the
     /// context for the next reply: the model must see all results in its next turn, beside the events of this one.
-    pub fn of(config: &AgentConfig, left: usize) -> Self {
-        let budget = PromptBudget::of_models(config.context_budget, &config.model, RATIO_DEFAULT);
+    pub fn for_agent(config: &AgentConfig, left: usize) -> Self {
+        let budget = PromptBudget::for_models(config.context_budget, &config.model, RATIO_DEFAULT);
         let third = budget.bytes / RESULTS_SHARE;
         Self { all: third.max(left.min(budget.bytes).saturating_sub(budget.bytes / REPLY_SHARE)) }
     }
 
     /// Returns the bytes that a single result may take.
-    pub fn one(self) -> usize {
+    pub fn for_one(self) -> usize {
         self.all.clamp(ENTRY_FLOOR, TOOL_RESULT_BYTES)
     }
 
     /// Returns the bytes that each of so many results may always take.
-    pub fn equal(self, calls: usize) -> usize {
+    pub fn equal_share(self, calls: usize) -> usize {
         (self.all / calls.max(1)).clamp(ENTRY_FLOOR, TOOL_RESULT_BYTES)
     }
 
     /// Returns the bytes that each of the results may take; bytes that small ones don't need go to the large ones.
-    pub fn share(self, needs: &[usize]) -> usize {
+    pub fn fair_share(self, needs: &[usize]) -> usize {
         let mut needs = needs.to_vec();
         needs.sort_unstable();
         let (mut left, count) = (self.all, needs.len());
@@ -58,30 +58,30 @@ impl ResultRoom {
 
 /// Where the rest of a cut result can be read.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Rest {
+pub enum ResultRest {
     /// The rest is in the tree, at a path.
-    At {
+    Stored {
         /// Path of the stored value.
         path: Path,
         /// The field of the result whose value is at the path; `None` for the whole result.
         field: Option<&'static str>,
     },
     /// The call can be made again for a smaller part.
-    Again,
+    CallAgain,
     /// The rest is stored nowhere.
     Lost,
 }
 
-impl Rest {
+impl ResultRest {
     /// Returns the rest for the result of an operation, or of a delegate (`None`).
-    pub fn of(operation: Option<&str>, arguments: &Value, result: &Value, is_read: bool) -> Self {
+    pub fn for_result(operation: Option<&str>, arguments: &Value, result: &Value, is_read: bool) -> Self {
         let job = |id: &Value| {
             let path = job_field(&JobId::new(id.as_str()?).ok()?, "output")?;
-            Some(Self::At { path, field: Some("output") })
+            Some(Self::Stored { path, field: Some("output") })
         };
         let kept = match operation {
             Some("v/ops/lattice/read") => {
-                Path::from_json(&arguments["path"]).ok().map(|path| Self::At { path, field: Some("value") })
+                Path::from_json(&arguments["path"]).ok().map(|path| Self::Stored { path, field: Some("value") })
             }
             // A job's record has its output; what an agent answers at once is the output of its job.
             Some("v/ops/job/result") => job(&result["id"]),
@@ -89,18 +89,18 @@ impl Rest {
             Some(path) if path.starts_with("v/ops/agent/") => job(&result["job"]),
             Some(_) => None,
         };
-        kept.unwrap_or(if is_read { Self::Again } else { Self::Lost })
+        kept.unwrap_or(if is_read { Self::CallAgain } else { Self::Lost })
     }
 
     /// Describes how to read the rest. `characters` is the number of shown characters of a text.
     fn advice(&self, characters: Option<usize>) -> String {
         match self {
-            Self::At { path, .. } => {
-                let path = argument(path);
+            Self::Stored { path, .. } => {
+                let path = path_argument(path);
                 let offset = characters.map(|offset| format!(", offset {offset}")).unwrap_or_default();
                 format!("read on with lattice_slice, path {path}{offset}")
             }
-            Self::Again => "call again for a smaller part of it".to_owned(),
+            Self::CallAgain => "call again for a smaller part of it".to_owned(),
             Self::Lost => "the rest is not kept".to_owned(),
         }
     }
@@ -113,12 +113,12 @@ pub(super) fn job_field(job: &JobId, field: &str) -> Option<Path> {
 
 /// Returns the mark behind the beginning of a cut content of `bytes` bytes. It stands in the content's last line,
 /// because foreign text could imitate a line of its own.
-pub(super) fn cut_mark(limit: usize, bytes: usize, rest: &Rest, characters: Option<usize>) -> String {
+pub(super) fn cut_mark(limit: usize, bytes: usize, rest: &ResultRest, characters: Option<usize>) -> String {
     format!(" [cut to {limit} of {bytes} bytes; {}]", rest.advice(characters))
 }
 
 /// Writes a path as an argument takes it.
-pub(super) fn argument(path: &Path) -> String {
+pub(super) fn path_argument(path: &Path) -> String {
     if path.segments().iter().all(|segment| !segment.contains('/')) {
         return format!("`{path}`");
     }
@@ -127,7 +127,7 @@ pub(super) fn argument(path: &Path) -> String {
 }
 
 /// Renders a result in at most `limit` bytes.
-pub fn tool_result(result: &Value, limit: usize, rest: &Rest) -> String {
+pub fn tool_result(result: &Value, limit: usize, rest: &ResultRest) -> String {
     let full = match result {
         Value::String(text) => text.clone(),
         other => foreign::json_line(other),
@@ -138,9 +138,9 @@ pub fn tool_result(result: &Value, limit: usize, rest: &Rest) -> String {
     let mark = |characters| cut_mark(limit, full.len(), rest, characters);
     let budget = limit.saturating_sub(mark(Some(full.len())).len());
     let text_at_path = match (rest, result) {
-        (Rest::At { field: None, .. }, Value::String(_)) => true,
-        (Rest::At { field: Some(field), .. }, result) => result[*field].is_string(),
-        (Rest::At { field: None, .. } | Rest::Again | Rest::Lost, _) => false,
+        (ResultRest::Stored { field: None, .. }, Value::String(_)) => true,
+        (ResultRest::Stored { field: Some(field), .. }, result) => result[*field].is_string(),
+        (ResultRest::Stored { field: None, .. } | ResultRest::CallAgain | ResultRest::Lost, _) => false,
     };
     let (shown, characters) = match result {
         Value::String(text) => {
@@ -153,8 +153,8 @@ pub fn tool_result(result: &Value, limit: usize, rest: &Rest) -> String {
 }
 
 /// Shortens a text whose rest is stored nowhere to at most `limit` bytes.
-pub fn shortened(text: &str, limit: usize) -> String {
-    tool_result(&Value::String(text.to_owned()), limit, &Rest::Lost)
+pub fn shorten_text(text: &str, limit: usize) -> String {
+    tool_result(&Value::String(text.to_owned()), limit, &ResultRest::Lost)
 }
 
 #[cfg(test)]
@@ -164,13 +164,13 @@ mod tests {
 
     const JOB: &str = "00112233445566778899aabbccddeeff";
 
-    fn at(path: &str, field: Option<&'static str>) -> Rest {
-        Rest::At { path: Path::parse(path).unwrap(), field }
+    fn at(path: &str, field: Option<&'static str>) -> ResultRest {
+        ResultRest::Stored { path: Path::parse(path).unwrap(), field }
     }
 
     #[test]
     fn a_result_shows_all_of_its_room() {
-        let check = |result: &Value, rest: &Rest, ends: &str| {
+        let check = |result: &Value, rest: &ResultRest, ends: &str| {
             for limit in [1_000, 32_768] {
                 let text = tool_result(result, limit, rest);
                 assert!(text.len() <= limit && text.len() + 150 > limit, "{} of {limit}: {text:.200}", text.len());
@@ -178,17 +178,17 @@ mod tests {
             }
         };
         let (text, rows) = ("é b\n".repeat(20_000), (0..30_000).collect::<Value>());
-        check(&json!(text), &Rest::Lost, "; the rest is not kept]");
-        check(&json!({"body": text, "status": 200}), &Rest::Again, "; call again for a smaller part of it]");
+        check(&json!(text), &ResultRest::Lost, "; the rest is not kept]");
+        check(&json!({"body": text, "status": 200}), &ResultRest::CallAgain, "; call again for a smaller part of it]");
         check(&json!({"exists": true, "value": rows, "version": 3}), &at("w/x", Some("value")), "path `w/x`]");
         let keys = Path::from_json(&json!(["w", "a/b", "c"])).unwrap();
-        check(&rows, &Rest::At { path: keys, field: None }, "path [\"w\",\"a/b\",\"c\"]]");
+        check(&rows, &ResultRest::Stored { path: keys, field: None }, "path [\"w\",\"a/b\",\"c\"]]");
     }
 
     #[test]
     fn a_text_is_read_on_where_it_was_cut() {
         let text: String = ('a'..='z').cycle().take(50_000).chain("é".chars()).collect();
-        let check = |result: &Value, rest: &Rest| {
+        let check = |result: &Value, rest: &ResultRest| {
             let shown = tool_result(result, 5_000, rest);
             let offset: usize = shown.rsplit_once(", offset ").unwrap().1.trim_end_matches(']').parse().unwrap();
             let begin: String = text.chars().take(offset).collect();
@@ -208,32 +208,36 @@ mod tests {
             (json!({"a": [1, "x"]}), 15, r#"{"a":[1,"x"]}"#),
             (json!("x".repeat(32_768)), 32_768, &"x".repeat(32_768)),
         ] {
-            assert_eq!(tool_result(&result, limit, &Rest::Lost), expected);
+            assert_eq!(tool_result(&result, limit, &ResultRest::Lost), expected);
         }
     }
 
     #[test]
     fn the_rest_is_where_the_operation_keeps_it() {
-        let job = Rest::At { path: Path::parse(&format!("j/{JOB}/output")).unwrap(), field: Some("output") };
-        let check = |operation: Option<&str>, arguments: Value, result: Value, is_read: bool, expected: &Rest| {
-            assert_eq!(Rest::of(operation, &arguments, &result, is_read), *expected, "{operation:?} {arguments}");
+        let job = ResultRest::Stored { path: Path::parse(&format!("j/{JOB}/output")).unwrap(), field: Some("output") };
+        let check = |operation: Option<&str>, arguments: Value, result: Value, is_read: bool, expected: &ResultRest| {
+            assert_eq!(
+                ResultRest::for_result(operation, &arguments, &result, is_read),
+                *expected,
+                "{operation:?} {arguments}"
+            );
         };
         let read = Some("v/ops/lattice/read");
         check(read, json!({"path": "w/x"}), json!({}), true, &at("w/x", Some("value")));
         check(read, json!({"path": ["w", "x"]}), json!({}), true, &at("w/x", Some("value")));
-        check(read, json!({"paths": ["w/x"]}), json!({}), true, &Rest::Again);
+        check(read, json!({"paths": ["w/x"]}), json!({}), true, &ResultRest::CallAgain);
         check(Some("v/ops/job/result"), json!({"id": JOB}), json!({"id": JOB}), true, &job);
         check(Some("v/ops/agent/request"), json!({}), json!({"job": JOB, "output": 1}), false, &job);
         check(None, json!({}), json!({"job": JOB, "output": 1}), false, &job);
-        check(None, json!({}), json!({"output": 1}), false, &Rest::Lost);
-        check(Some("v/ops/http/get"), json!({"id": JOB}), json!({"job": JOB}), true, &Rest::Again);
-        check(Some("v/ops/http/post"), json!({}), json!({}), false, &Rest::Lost);
+        check(None, json!({}), json!({"output": 1}), false, &ResultRest::Lost);
+        check(Some("v/ops/http/get"), json!({"id": JOB}), json!({"job": JOB}), true, &ResultRest::CallAgain);
+        check(Some("v/ops/http/post"), json!({}), json!({}), false, &ResultRest::Lost);
     }
 
     #[test]
     fn results_share_by_need() {
         let check = |needs: &[usize], expected: usize| {
-            assert_eq!(ResultRoom { all: 60_000 }.share(needs), expected, "{needs:?}");
+            assert_eq!(ResultRoom { all: 60_000 }.fair_share(needs), expected, "{needs:?}");
         };
         check(&[100_000], 32_768);
         check(&[32_000, 20_000, 100], 32_768);
@@ -248,7 +252,7 @@ mod tests {
     fn results_take_what_the_prompt_has_left() {
         let config = AgentConfig::parse(&json!({"model": {"provider": "scripted", "name": "echo"}})).unwrap();
         for (left, expected) in [(0, 60_000), (90_000, 60_000), (160_000, 130_000), (999_999, 150_000)] {
-            assert_eq!(ResultRoom::of(&config, left), ResultRoom { all: expected }, "{left}");
+            assert_eq!(ResultRoom::for_agent(&config, left), ResultRoom { all: expected }, "{left}");
         }
     }
 }

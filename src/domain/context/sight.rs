@@ -7,7 +7,7 @@
 //! | otherwise, in the exchange that is not answered yet | with marks in place of the revoked parts |
 //! | otherwise | not at all |
 
-use super::item::{Content, Item};
+use super::item::{ItemContent, PromptItem};
 use super::past::TranscriptTurn;
 use super::text;
 use crate::authority::{Authority, Capability, Holder, ResourcePath};
@@ -35,14 +35,14 @@ pub enum Sight {
     /// The whole turn is shown.
     Whole,
     /// The turn is shown with these parts marked.
-    Marked(Marks),
+    Marked(RevokedMarks),
     /// The turn is hidden.
     Hidden,
 }
 
 /// The parts of a turn that the viewer may not know, each with the capability that allowed them.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Marks {
+pub struct RevokedMarks {
     /// Capability of the model's words.
     said: Option<Capability>,
     /// Calls whose results are marked, by index, with their capabilities.
@@ -58,7 +58,7 @@ impl Viewer<'_> {
 
     /// Returns the hash of the viewer, with `any_job` as its authority.
     fn key(&self, any_job: &Authority) -> ViewerKey {
-        let same = (any_job, self.bound.clone().nowhere());
+        let same = (any_job, self.bound.clone().without_home());
         ViewerKey(Sha256::digest(serde_json::to_vec(&same).expect("authority serialises")).into())
     }
 }
@@ -68,13 +68,13 @@ impl Viewer<'_> {
 pub(super) struct ViewerKey([u8; 32]);
 
 /// Returns the capabilities that allowed the reads of a prompt's items and attachments.
-pub fn used(items: &[Item], attachments: &[Attachment], authority: &Authority) -> Vec<Capability> {
-    let shown = items.iter().filter(|item| !matches!(item.content, Content::Absent(..)));
+pub fn used_capabilities(items: &[PromptItem], attachments: &[Attachment], authority: &Authority) -> Vec<Capability> {
+    let shown = items.iter().filter(|item| !matches!(item.content, ItemContent::Absent(..)));
     let mut used: Vec<Capability> = Vec::new();
     let pieces = shown.flat_map(|item| item.tags.needs.clone());
     let assets = attachments.iter().filter(|attachment| attachment.is_shown());
     let assets = assets.map(|attachment| ("crud/read".to_owned(), ResourcePath::asset(&attachment.asset)));
-    for cap in pieces.chain(assets).filter_map(|(can, on)| authority.used(&can, &on)) {
+    for cap in pieces.chain(assets).filter_map(|(can, on)| authority.recorded_use(&can, &on)) {
         if !used.contains(&cap) {
             used.push(cap);
         }
@@ -84,29 +84,33 @@ pub fn used(items: &[Item], attachments: &[Attachment], authority: &Authority) -
 
 /// Returns how much of each of a session's turns is shown, oldest first. `open` tells whether a turn belongs to the
 /// exchange that is not answered yet.
-pub fn sights(turns: &[Arc<TranscriptTurn>], viewer: Viewer<'_>, open: impl Fn(&TurnRecord) -> bool) -> Vec<Sight> {
-    let holder = Holder::of(viewer.authority);
+pub fn turn_sights(
+    turns: &[Arc<TranscriptTurn>],
+    viewer: Viewer<'_>,
+    open: impl Fn(&TurnRecord) -> bool,
+) -> Vec<Sight> {
+    let holder = Holder::new(viewer.authority);
     let may_know = |cap: &Capability| holder.may_know(cap);
     // Capabilities of the turns so far that the viewer doesn't have.
     let mut lost: Vec<&Capability> = Vec::new();
-    let mut marked: Vec<Marks> = Vec::with_capacity(turns.len());
+    let mut marked: Vec<RevokedMarks> = Vec::with_capacity(turns.len());
     let mut stands: Vec<bool> = Vec::with_capacity(turns.len());
     // Most turns were viewed before by a similar turn, perhaps of another job.
-    let any_job = viewer.authority.clone().of_any_job();
-    let (key, anywhere) = (viewer.key(&any_job), Holder::of(&any_job));
+    let any_job = viewer.authority.clone().without_job();
+    let (key, anywhere) = (viewer.key(&any_job), Holder::new(&any_job));
     let is_clean = |turn: &TurnRecord| {
         let learned = || turn.used.iter().flatten().chain(turn.calls.iter().flat_map(|call| &call.needs));
         viewer.stands_for(turn) && learned().all(|cap| anywhere.may_know(cap))
     };
     for turn in turns {
         if lost.is_empty() && (turn.is_whole_for(&key) || is_clean(turn)) {
-            turn.keep_whole_for(&key);
-            marked.push(Marks::default());
+            turn.remember_whole_for(&key);
+            marked.push(RevokedMarks::default());
             stands.push(true);
             continue;
         }
         let read = turn.used.iter().flatten().find(|cap| !may_know(cap));
-        let said = read.or_else(|| lost.iter().copied().find(|cap| knew(turn, cap)));
+        let said = read.or_else(|| lost.iter().copied().find(|cap| could_know(turn, cap)));
         let results =
             (0..).zip(&turn.calls).filter_map(|(at, call)| Some((at, call.needs.iter().find(|cap| !may_know(cap))?)));
         let results: Vec<_> = results.collect();
@@ -116,11 +120,11 @@ pub fn sights(turns: &[Arc<TranscriptTurn>], viewer: Viewer<'_>, open: impl Fn(&
             }
         }
         let results = results.into_iter().map(|(at, cap)| (at, cap.clone())).collect();
-        marked.push(Marks { said: said.cloned(), results });
+        marked.push(RevokedMarks { said: said.cloned(), results });
         stands.push(viewer.stands_for(turn));
     }
     if !lost.is_empty() {
-        handed_up(turns, &mut marked);
+        mark_openers(turns, &mut marked);
     }
     let shown = turns.iter().zip(marked).zip(stands).map(|((turn, marks), stands)| match stands {
         true if marks.is_empty() => Sight::Whole,
@@ -131,13 +135,13 @@ pub fn sights(turns: &[Arc<TranscriptTurn>], viewer: Viewer<'_>, open: impl Fn(&
 }
 
 /// Whether the turn had in its prompt, or could have had, what was learned by this capability.
-fn knew(turn: &TurnRecord, learned: &Capability) -> bool {
-    turn.wider.as_ref().unwrap_or(&turn.authority).permits(&learned.can, ResourcePath::of(learned)).is_ok()
+fn could_know(turn: &TurnRecord, learned: &Capability) -> bool {
+    turn.wider.as_ref().unwrap_or(&turn.authority).permits(&learned.can, ResourcePath::from_capability(learned)).is_ok()
 }
 
 /// Marks the call that opened a goal if turns of the goal knew something revoked, because its result holds what they
 /// found.
-fn handed_up(turns: &[Arc<TranscriptTurn>], marked: &mut [Marks]) {
+fn mark_openers(turns: &[Arc<TranscriptTurn>], marked: &mut [RevokedMarks]) {
     for inner in (0..turns.len()).rev() {
         let why = marked[inner].said.clone().or_else(|| marked[inner].results.first().map(|(_, cap)| cap.clone()));
         let Some(why) = why else { continue };
@@ -152,13 +156,13 @@ fn handed_up(turns: &[Arc<TranscriptTurn>], marked: &mut [Marks]) {
     }
 }
 
-impl Marks {
+impl RevokedMarks {
     const fn is_empty(&self) -> bool {
         self.said.is_none() && self.results.is_empty()
     }
 
     /// Replaces the marked parts in the messages of a turn by notes.
-    pub fn mark(&self, said: &mut [ChatMessage], calls: &[CallRecord]) {
+    pub fn hide_marked(&self, said: &mut [ChatMessage], calls: &[CallRecord]) {
         if let Some(by) = &self.said {
             for message in &mut *said {
                 if let ChatMessage::Assistant { text, reasoning, .. } = message {

@@ -1,25 +1,25 @@
 //! The context engine, one table per rule of `spec/context.md`.
 
-use super::assemble::{Assembled, ContextError, assemble};
+use super::assemble::{AssembledPrompt, ContextError, assemble};
 use super::budget::PromptBudget;
 use super::fill;
-use super::inputs::{Frame, Inputs, Layout, Moment, Served, ShownEvent};
-use super::item::{Absence, Content, Item, Section, Tags};
-use super::ledger::{Row, Status};
+use super::inputs::{Inputs, Layout, Moment, PromptFrame, ServedEvents, ShownEvent};
+use super::item::{Absence, HandOffTags, ItemContent, PromptItem, Section};
+use super::ledger::{Row, RowStatus};
 use super::past::TranscriptTurn;
-use crate::agent::{CompletedBy, PromptStyle};
+use crate::agent::{CompletionRule, PromptStyle};
 use crate::authority::{Authority, Capability};
 use crate::chat::{Arguments, ChatMessage, ModelSettings, ToolCall};
 use crate::event::{Event, Payload};
 use crate::ids::JobId;
 use crate::job::{ErrorCode, JobResult};
 use crate::origin::Origin;
-use crate::session::{CallRecord, Heard, PendingJob, TurnRecord};
+use crate::session::{CallRecord, CallerMessage, PendingJob, TurnRecord};
 use crate::time::Millis;
 use crate::tools::ToolTable;
 use crate::tools::guard::Guards;
 use crate::values::known::KnownValues;
-use crate::values::{Mapping, Resolver, Values};
+use crate::values::{ContextMapping, Resolver, Values};
 use serde_json::{Value, json};
 use std::sync::Arc;
 
@@ -53,8 +53,8 @@ fn task(n: u8, input: impl Into<Value>) -> Event {
     event(n, Payload::Task { job: job(n), input: input.into() }).1
 }
 
-fn item(section: Section, name: &str, content: Content) -> Item {
-    Item {
+fn item(section: Section, name: &str, content: ItemContent) -> PromptItem {
+    PromptItem {
         key: format!("{}/{name}", if section == Section::Loads { "loads" } else { "context" }),
         label: Some(name.to_owned()),
         source: Some(name.to_owned()),
@@ -63,7 +63,7 @@ fn item(section: Section, name: &str, content: Content) -> Item {
         priority: section.priority(),
         required: false,
         unresolved: Vec::new(),
-        tags: Tags::default(),
+        tags: HandOffTags::default(),
         origin: Origin::default(),
         section,
         content,
@@ -71,12 +71,12 @@ fn item(section: Section, name: &str, content: Content) -> Item {
     }
 }
 
-fn entry(name: &str, bytes: usize) -> Item {
-    item(Section::Context, name, Content::Text("x".repeat(bytes)))
+fn entry(name: &str, bytes: usize) -> PromptItem {
+    item(Section::Context, name, ItemContent::Text("x".repeat(bytes)))
 }
 
-fn load(path: &str, bytes: usize) -> Item {
-    Item { asked: Some(bytes), ..item(Section::Loads, path, Content::Text("y".repeat(bytes))) }
+fn load(path: &str, bytes: usize) -> PromptItem {
+    PromptItem { asked: Some(bytes), ..item(Section::Loads, path, ItemContent::Text("y".repeat(bytes))) }
 }
 
 /// A turn that called a tool; `bytes` of a result.
@@ -93,22 +93,22 @@ fn called(turn: u64, bytes: usize) -> TurnRecord {
 fn spoken(turn: u64, bytes: usize) -> TurnRecord {
     TurnRecord {
         turn,
-        heard: vec![Heard { job: None, text: format!("heard {turn}"), attachments: Vec::new() }],
+        heard: vec![CallerMessage { job: None, text: format!("heard {turn}"), attachments: Vec::new() }],
         said: vec![ChatMessage::assistant("s".repeat(bytes), Vec::new())],
         ..TurnRecord::default()
     }
 }
 
-fn inputs(budget: usize, items: Vec<Item>, served: Served) -> Inputs {
+fn inputs(budget: usize, items: Vec<PromptItem>, served: ServedEvents) -> Inputs {
     Inputs {
-        frame: Frame {
+        frame: PromptFrame {
             agent: "clerk".parse().unwrap(),
             venue: "test".into(),
             model: ModelSettings::new("scripted", "x"),
             authority: Authority::default(),
             disclosure: None,
             bound: Authority::default(),
-            completion: CompletedBy::Implicit,
+            completion: CompletionRule::Implicit,
             strict: false,
             aliases: false,
             bare: false,
@@ -141,10 +141,10 @@ fn inputs(budget: usize, items: Vec<Item>, served: Served) -> Inputs {
 }
 
 /// Inputs whose budget leaves `room` bytes for what isn't required.
-fn with_room(room: usize, items: Vec<Item>, served: Served, transcript: Vec<TurnRecord>) -> Inputs {
+fn with_room(room: usize, items: Vec<PromptItem>, served: ServedEvents, transcript: Vec<TurnRecord>) -> Inputs {
     let transcript: Vec<_> = transcript.into_iter().map(TranscriptTurn::from).map(Arc::new).collect();
-    let probe = Inputs { transcript: transcript.clone(), ..inputs(4_000_000, items.clone(), Served::default()) };
-    let bare = Inputs { served: Served { results: vec![], messages: vec![], ..served.clone() }, ..probe };
+    let probe = Inputs { transcript: transcript.clone(), ..inputs(4_000_000, items.clone(), ServedEvents::default()) };
+    let bare = Inputs { served: ServedEvents { results: vec![], messages: vec![], ..served.clone() }, ..probe };
     let ContextError::Overflow { required, .. } = refused(&with_budget(bare, 1)) else {
         panic!("expected an overflow")
     };
@@ -160,16 +160,16 @@ fn refused(inputs: &Inputs) -> ContextError {
     assemble(inputs).unwrap_err().error
 }
 
-fn built(inputs: &Inputs) -> Assembled {
+fn built(inputs: &Inputs) -> AssembledPrompt {
     assemble(inputs).unwrap()
 }
 
-fn row<'a>(assembled: &'a Assembled, key: &str) -> &'a Row {
+fn row<'a>(assembled: &'a AssembledPrompt, key: &str) -> &'a Row {
     let found = assembled.ledger.rows.iter().find(|row| row.key == key);
     found.unwrap_or_else(|| panic!("no row `{key}` in {:?}", assembled.ledger.rows))
 }
 
-fn text(assembled: &Assembled) -> String {
+fn text(assembled: &AssembledPrompt) -> String {
     let messages = assembled.request.messages.iter().map(|message| match message {
         ChatMessage::Assistant { text, calls, .. } => format!("<{text}{}>", calls.len()),
         ChatMessage::User { text, .. } | ChatMessage::Tool { text, .. } => text.clone(),
@@ -177,18 +177,18 @@ fn text(assembled: &Assembled) -> String {
     messages.collect::<Vec<_>>().join("\n---\n")
 }
 
-fn doing(task: Event) -> Served {
-    Served { task: Some(task), ..Served::default() }
+fn doing(task: Event) -> ServedEvents {
+    ServedEvents { task: Some(task), ..ServedEvents::default() }
 }
 
 #[test]
 fn sections_stand_in_their_order_from_stable_to_volatile() {
-    let served = Served {
+    let served = ServedEvents {
         task: Some(task(1, "pay")),
         results: vec![result(2, json!({"ok": true}))],
         messages: vec![message(3, "hurry")],
         pending: vec![(job(4), PendingJob { agent: "b".parse().unwrap(), started: Millis(0), under: None, frame: 0 })],
-        ..Served::default()
+        ..ServedEvents::default()
     };
     let items = vec![entry("policy", 5), load("w/a", 300)];
     let inputs = Inputs { transcript: vec![Arc::new(spoken(1, 3).into())], ..inputs(180_000, items, served) };
@@ -225,11 +225,15 @@ fn sections_stand_in_their_order_from_stable_to_volatile() {
 
 #[test]
 fn what_cannot_be_shown_is_never_silent() {
-    for (why, status) in
-        [(Absence::Missing, Status::Missing), (Absence::Denied, Status::Denied), (Absence::Failed, Status::Failed)]
-    {
-        let absent =
-            |required| Item { required, ..item(Section::Context, "doc", Content::Absent(why, "because".into())) };
+    for (why, status) in [
+        (Absence::Missing, RowStatus::Missing),
+        (Absence::Denied, RowStatus::Denied),
+        (Absence::Failed, RowStatus::Failed),
+    ] {
+        let absent = |required| PromptItem {
+            required,
+            ..item(Section::Context, "doc", ItemContent::Absent(why, "because".into()))
+        };
         let assembled = built(&inputs(180_000, vec![absent(false)], doing(task(1, "x"))));
         assert!(text(&assembled).contains("[Context: doc — unavailable: because]"));
         let row = row(&assembled, "context/doc");
@@ -250,46 +254,51 @@ fn required_sections_that_do_not_fit_are_an_overflow_that_names_the_sizes() {
     let error = refused(&large).to_string();
     assert!(error.starts_with("the required context has "), "{error}");
     assert!(error.contains("expected at most 5000 (system 6") && error.contains("map ") && error.contains("input "));
-    let required = Item { required: true, ..entry("must", 10_000) };
+    let required = PromptItem { required: true, ..entry("must", 10_000) };
     let error = refused(&with_room(100, vec![required], doing(task(1, "x")), vec![])).to_string();
     assert!(error.contains("context/must at least 256"), "{error}");
 }
 
 #[test]
 fn bytes_go_by_priority_and_what_does_not_fit_shrinks_to_256_or_is_dropped() {
-    let prio = |name: &str, bytes, priority| Item { priority, ..entry(name, bytes) };
+    let prio = |name: &str, bytes, priority| PromptItem { priority, ..entry(name, bytes) };
     let head = |name: &str| format!("[Context: {name}]\n").len() + 2;
     for (rule, room, items, expected) in [
-        ("all fit", 1_000, vec![prio("a", 100, 1), prio("b", 100, 2)], vec![("a", Status::Full), ("b", Status::Full)]),
+        (
+            "all fit",
+            1_000,
+            vec![prio("a", 100, 1), prio("b", 100, 2)],
+            vec![("a", RowStatus::Full), ("b", RowStatus::Full)],
+        ),
         (
             "the higher priority first",
             1_000 + head("b"),
             vec![prio("a", 900, 1), prio("b", 950, 2)],
-            vec![("a", Status::Dropped), ("b", Status::Full)],
+            vec![("a", RowStatus::Dropped), ("b", RowStatus::Full)],
         ),
         (
             "ties in order",
             1_000 + head("a"),
             vec![prio("a", 950, 1), prio("b", 900, 1)],
-            vec![("a", Status::Full), ("b", Status::Dropped)],
+            vec![("a", RowStatus::Full), ("b", RowStatus::Dropped)],
         ),
         (
             "shrunk to what is left",
             1_000 + head("a") + head("b"),
             vec![prio("a", 600, 2), prio("b", 900, 1)],
-            vec![("a", Status::Full), ("b", Status::Shrunk)],
+            vec![("a", RowStatus::Full), ("b", RowStatus::Shrunk)],
         ),
         (
             "but not under 256",
             855 + head("a") + head("b"),
             vec![prio("a", 600, 2), prio("b", 900, 1)],
-            vec![("a", Status::Full), ("b", Status::Dropped)],
+            vec![("a", RowStatus::Full), ("b", RowStatus::Dropped)],
         ),
         (
             "a smaller, later one still fits",
             855 + head("a") + head("b"),
             vec![prio("a", 600, 3), prio("b", 900, 2), prio("c", 100, 1)],
-            vec![("a", Status::Full), ("b", Status::Dropped), ("c", Status::Full)],
+            vec![("a", RowStatus::Full), ("b", RowStatus::Dropped), ("c", RowStatus::Full)],
         ),
     ] {
         let assembled = built(&with_room(room, items, doing(task(1, "x")), vec![]));
@@ -302,18 +311,18 @@ fn bytes_go_by_priority_and_what_does_not_fit_shrinks_to_256_or_is_dropped() {
 
 #[test]
 fn the_prompt_never_exceeds_its_budget() {
-    let value = Content::Value(
+    let value = ItemContent::Value(
         json!({"records": (0..500).map(|n| json!({"id": n, "name": "n".repeat(n % 40)})).collect::<Vec<_>>()}),
     );
     for room in (1_000..9_000).step_by(397) {
         let items = vec![
             item(Section::Context, "records", value.clone()),
-            Item { asked: Some(3_000), ..item(Section::Context, "more", value.clone()) },
+            PromptItem { asked: Some(3_000), ..item(Section::Context, "more", value.clone()) },
             entry("text", 2_000),
             load("w/a", 700),
             load("w/b", 256),
         ];
-        let served = Served {
+        let served = ServedEvents {
             messages: vec![message(3, "m".repeat(900)), message(4, value_of(&value))],
             results: vec![result(5, "r".repeat(400))],
             ..doing(task(1, "x"))
@@ -329,41 +338,41 @@ fn the_prompt_never_exceeds_its_budget() {
     }
 }
 
-fn value_of(content: &Content) -> Value {
-    let Content::Value(value) = content else { panic!("expected a value") };
+fn value_of(content: &ItemContent) -> Value {
+    let ItemContent::Value(value) = content else { panic!("expected a value") };
     value.clone()
 }
 
 #[test]
 fn a_value_asks_for_a_twentieth_of_what_is_left_and_a_text_for_all_of_itself() {
-    let long = Content::Value(json!(vec!["abcdefghij"; 10_000]));
+    let long = ItemContent::Value(json!(vec!["abcdefghij"; 10_000]));
     let assembled = built(&inputs(100_000, vec![item(Section::Context, "v", long.clone())], doing(task(1, "x"))));
     let row = row(&assembled, "context/v").clone();
     assert!((4_600..5_000).contains(&row.asked), "{row:?}");
-    assert!(row.rendered <= row.given && row.status == Status::Shrunk, "{row:?}");
-    assert_eq!(long.asks(1_000), 256);
-    assert_eq!(Content::Text("abc".into()).asks(0), 3);
+    assert!(row.rendered <= row.given && row.status == RowStatus::Shrunk, "{row:?}");
+    assert_eq!(long.default_bytes(1_000), 256);
+    assert_eq!(ItemContent::Text("abc".into()).default_bytes(0), 3);
 }
 
 #[test]
 fn a_text_is_cut_on_a_character_boundary_and_says_what_is_omitted() {
     for budget in [256, 300, 301, 302, 303] {
-        let content = Content::Text("ü€𝄞".repeat(200));
-        let shown = content.show(budget).unwrap();
+        let content = ItemContent::Text("ü€𝄞".repeat(200));
+        let shown = content.render(budget).unwrap();
         assert!(!shown.whole && shown.text.len() <= budget, "{budget}");
         let (kept, mark) = shown.text.split_once(" [truncated: ").unwrap();
         let omitted: usize = mark.strip_suffix(" bytes omitted]").unwrap().parse().unwrap();
         assert_eq!(kept.len() + omitted, 1_800);
     }
-    let large = Content::of(json!("a".repeat(2_000_000)), 500);
-    let Content::Excerpt { text, of } = &large else { panic!("expected an excerpt") };
+    let large = ItemContent::from_value(json!("a".repeat(2_000_000)), 500);
+    let ItemContent::Excerpt { text, of } = &large else { panic!("expected an excerpt") };
     assert_eq!((text.len() <= 500, *of), (true, 2_000_000));
-    assert!(large.show(300).unwrap().text.len() <= 300);
+    assert!(large.render(300).unwrap().text.len() <= 300);
 }
 
 #[test]
 fn events_that_do_not_fit_stay_in_the_mailbox() {
-    let served = Served {
+    let served = ServedEvents {
         results: vec![result(2, "r".repeat(500))],
         messages: vec![message(3, "m".repeat(900)), message(4, "short")],
         ..doing(task(1, "x"))
@@ -371,17 +380,18 @@ fn events_that_do_not_fit_stay_in_the_mailbox() {
     let assembled = built(&with_room(700, vec![], served, vec![]));
     let shown: Vec<_> = assembled.shown.iter().map(|event| event.key.as_str()).collect();
     assert_eq!(shown, ["k2", "k4"]);
-    assert_eq!(row(&assembled, "inbox/e3").status, Status::Dropped);
+    assert_eq!(row(&assembled, "inbox/e3").status, RowStatus::Dropped);
     assert!(text(&assembled).contains("omitted: inbox/e3"));
     assert!(!text(&assembled).contains("mmm"));
 }
 
 #[test]
 fn without_a_task_the_first_event_is_what_the_turn_is_for() {
-    let served = Served { messages: vec![message(3, "m".repeat(5_000))], ..Served::default() };
-    let assembled = built(&with_room(400, vec![Item { priority: 900, ..entry("doc", 390) }], served.clone(), vec![]));
+    let served = ServedEvents { messages: vec![message(3, "m".repeat(5_000))], ..ServedEvents::default() };
+    let assembled =
+        built(&with_room(400, vec![PromptItem { priority: 900, ..entry("doc", 390) }], served.clone(), vec![]));
     assert_eq!(assembled.shown.len(), 1);
-    assert_eq!(row(&assembled, "context/doc").status, Status::Dropped);
+    assert_eq!(row(&assembled, "context/doc").status, RowStatus::Dropped);
     let error = refused(&with_room(10, vec![], served, vec![])).to_string();
     assert!(error.contains("inbox/e3 at least 256"), "{error}");
 }
@@ -398,16 +408,16 @@ fn the_newest_turns_are_shown_and_the_unanswered_one_always() {
         assert!((1..=5).contains(&results), "{room} {from}");
         if room == 100_000 {
             assert_eq!(results, 5);
-            assert_eq!(row(&assembled, "transcript").status, Status::Full);
+            assert_eq!(row(&assembled, "transcript").status, RowStatus::Full);
         } else {
             let row = row(&assembled, "transcript");
-            assert_eq!(row.status, Status::Shrunk);
+            assert_eq!(row.status, RowStatus::Shrunk);
             assert!(row.reason.as_deref().unwrap().starts_with("turns 1 to "), "{row:?}");
         }
     }
     let answered = vec![spoken(1, 4_000)];
     let assembled = built(&with_room(100, vec![], doing(task(1, "x")), answered));
-    assert_eq!(row(&assembled, "transcript").status, Status::Dropped);
+    assert_eq!(row(&assembled, "transcript").status, RowStatus::Dropped);
 }
 
 #[test]
@@ -426,7 +436,7 @@ fn at_90_percent_loads_are_unpinned_newest_first_until_under_70() {
     assert_eq!(assembled.unpinned, ["w/c", "w/b"]);
     assert!(assembled.ledger.percent() < 70);
     let row = row(&assembled, "loads/w/c");
-    assert_eq!((row.status, row.reason.as_deref()), (Status::Dropped, Some("unpinned: 90% of the budget was used")));
+    assert_eq!((row.status, row.reason.as_deref()), (RowStatus::Dropped, Some("unpinned: 90% of the budget was used")));
     let text = text(&assembled);
     assert!(text.contains("\nloaded:\n  w/a [2000B]\nomitted: loads/w/b, loads/w/c"), "{text}");
 }
@@ -434,10 +444,10 @@ fn at_90_percent_loads_are_unpinned_newest_first_until_under_70() {
 #[test]
 fn what_is_heard_leaves_room_for_the_results_of_the_next_calls() {
     let results: Vec<_> = (1..=8).map(|n| result(n, "r".repeat(30_000))).collect();
-    let assembled = built(&inputs(180_000, vec![], Served { results, ..doing(task(9, "x")) }));
+    let assembled = built(&inputs(180_000, vec![], ServedEvents { results, ..doing(task(9, "x")) }));
     assert_eq!(assembled.shown.len(), 3, "what the budget has but for a third and a tenth");
     assert!(assembled.shown.iter().all(|event| event.text.len() > 30_000));
-    let heard = assembled.shown.iter().map(ShownEvent::heard).collect();
+    let heard = assembled.shown.iter().map(ShownEvent::transcript_entry).collect();
     let calls = called(1, 0).said[0].clone();
     let tool = |n: usize| ChatMessage::Tool { call: format!("c{n}"), name: "read".into(), text: "z".repeat(20_000) };
     let next = TurnRecord { heard, said: vec![calls, tool(1), tool(2), tool(3)], ..spoken(1, 0) };
@@ -454,17 +464,18 @@ fn loads_whose_lines_alone_are_too_long_all_leave() {
 
 #[test]
 fn ten_thousand_dropped_entries_are_one_line() {
-    let items: Vec<_> = (0..10_000).map(|n| Item { asked: Some(5_000), ..entry(&format!("e{n}"), 5_000) }).collect();
+    let items: Vec<_> =
+        (0..10_000).map(|n| PromptItem { asked: Some(5_000), ..entry(&format!("e{n}"), 5_000) }).collect();
     let assembled = built(&with_room(20_000, items, doing(task(1, "x")), vec![]));
     let text = text(&assembled);
     let line = text.lines().find(|line| line.starts_with("omitted: ")).unwrap();
     assert!(line.len() < 220 && line.ends_with(" more"), "{line}");
-    assert_eq!(assembled.ledger.rows.iter().filter(|row| row.status == Status::Dropped).count(), 9_996);
+    assert_eq!(assembled.ledger.rows.iter().filter(|row| row.status == RowStatus::Dropped).count(), 9_996);
 }
 
 #[test]
 fn nothing_to_do_is_one_line() {
-    let text = text(&built(&inputs(180_000, vec![], Served::default())));
+    let text = text(&built(&inputs(180_000, vec![], ServedEvents::default())));
     assert!(text.ends_with("[No pending tasks, messages, or job results. You may end your turn.]"));
 }
 
@@ -485,7 +496,7 @@ fn an_exchange_is_hidden_from_a_turn_that_may_not_do_as_much() {
         let assembled = built(&inputs);
         let heard = |n: &u64| format!("{:?}", assembled.request.messages).contains(&format!("heard {n}"));
         assert_eq!((1..=4).filter(heard).collect::<Vec<u64>>(), shown);
-        let row = assembled.ledger.rows.iter().find(|row| row.key == "transcript" && row.status == Status::Denied);
+        let row = assembled.ledger.rows.iter().find(|row| row.key == "transcript" && row.status == RowStatus::Denied);
         let reason = row.and_then(|row| row.reason.clone());
         assert_eq!(reason.is_some(), denied.is_some());
         assert!(reason.unwrap_or_default().contains(denied.unwrap_or_default()));

@@ -1,19 +1,19 @@
 //! The exact texts of the sections. Existing agents depend on these words.
 
 use super::events;
-use super::inputs::Frame;
-use super::item::{Content, Item, Section};
-use crate::agent::{CompletedBy, PromptStyle};
+use super::inputs::PromptFrame;
+use super::item::{ItemContent, PromptItem, Section};
+use crate::agent::{CompletionRule, PromptStyle};
 use crate::authority::capability::readable;
 use crate::authority::{Capability, Disclosure, ResourcePath};
 use crate::event::{Event, Payload};
 use crate::external;
-use crate::foreign::{self, Foreign, name};
+use crate::foreign::{self, ForeignText, fit_name};
 use crate::ids::JobId;
 use crate::lattice::Namespace;
 use crate::limits::TOOL_RESULT_BYTES;
 use crate::lines;
-use crate::render::cut;
+use crate::render::cut_text;
 use crate::render::{RenderOptions, render};
 use crate::session::PendingJob;
 use serde_json::Value;
@@ -42,7 +42,7 @@ const REASON: usize = 400;
 
 /// Writes the system prompt: identity, lattice reference, capabilities. A plain prompt has only the configured text and
 /// the date, `YYYY-MM-DD`.
-pub fn system(frame: &Frame, configured: &str, date: &str) -> String {
+pub fn system(frame: &PromptFrame, configured: &str, date: &str) -> String {
     if frame.prompt == PromptStyle::Plain {
         let gap = if configured.is_empty() { "" } else { "\n\n" };
         return format!("{configured}{gap}Current date: {date}.");
@@ -57,19 +57,19 @@ pub fn system(frame: &Frame, configured: &str, date: &str) -> String {
     parts.push(format!(
         "You are agent `{}` at venue {}. Model: {}/{}.",
         frame.agent,
-        name(&frame.venue),
-        name(&frame.model.provider),
-        name(&frame.model.name)
+        fit_name(&frame.venue),
+        fit_name(&frame.model.provider),
+        fit_name(&frame.model.name)
     ));
     parts.push(lattice_reference(frame));
-    if let Some(Disclosure { held, revoked }) = frame.disclosure.clone().or_else(|| frame.authority.disclosed()) {
+    if let Some(Disclosure { held, revoked }) = frame.disclosure.clone().or_else(|| frame.authority.disclosure()) {
         let mut lines = vec![lines::CAPABILITIES.to_string()];
         if held.is_empty() {
             lines.push("(none)".into());
         }
-        lines.extend(held.iter().map(|cap| format!("- {}", name(&cap.to_string()))));
+        lines.extend(held.iter().map(|cap| format!("- {}", fit_name(&cap.to_string()))));
         let revoked = revoked.iter();
-        lines.extend(revoked.map(|revoked| format!("- not {}: it was revoked", name(&revoked.to_string()))));
+        lines.extend(revoked.map(|revoked| format!("- not {}: it was revoked", fit_name(&revoked.to_string()))));
         lines.push(
             "Calls outside these capabilities fail, and retrying them is useless. If the goal can't be \
              reached with them, finish with a clear explanation."
@@ -81,11 +81,11 @@ pub fn system(frame: &Frame, configured: &str, date: &str) -> String {
 }
 
 /// Writes one line for each namespace that the agent can reach.
-fn lattice_reference(frame: &Frame) -> String {
-    let notes = || ResourcePath::within(Namespace::Agents, [frame.agent.as_str(), "n"]);
+fn lattice_reference(frame: &PromptFrame) -> String {
+    let notes = || ResourcePath::at_keys(Namespace::Agents, [frame.agent.as_str(), "n"]);
     let reached = |namespace: &&Namespace| match **namespace {
         Namespace::Notes => frame.authority.reaches(notes()),
-        other => frame.authority.reaches(ResourcePath::all(other)),
+        other => frame.authority.reaches(ResourcePath::whole_namespace(other)),
     };
     let mut lines = vec![if frame.aliases { lines::COVIA_LATTICE } else { lines::LATTICE }.to_string()];
     let reached = Namespace::ALL.iter().filter(reached);
@@ -96,75 +96,82 @@ fn lattice_reference(frame: &Frame) -> String {
 
 /// Writes the line with date and venue, which changes every day.
 pub fn date(date: &str, venue: &str) -> String {
-    format!("Current date: {date}. Venue: {}.", name(venue))
+    format!("Current date: {date}. Venue: {}.", fit_name(venue))
 }
 
 /// Renders a value as text: a string as it is, any other value within a budget.
 pub fn value(value: &Value, budget: usize) -> String {
     match value {
-        Value::String(text) => cut(text, text.len(), budget),
+        Value::String(text) => cut_text(text, text.len(), budget),
         other => render(other, RenderOptions { budget, pretty: false }),
     }
 }
 
 /// Writes the header of an entry, or of a section that came with a task.
 pub fn header(section: Section, label: &str) -> String {
-    let label = name(label);
+    let label = fit_name(label);
     let head = if section == Section::Scope { lines::SCOPED_ITEM } else { lines::CONTEXT };
     format!("{head}{label}]\n")
 }
 
 /// Writes the heading of an item.
-pub fn heading(item: &Item) -> String {
+pub fn heading(item: &PromptItem) -> String {
     match (&item.label, item.section) {
         (None, _) => String::new(),
-        (Some(label), Section::Resource) => format!("{RESOURCE}{}\n", name(label)),
+        (Some(label), Section::Resource) => format!("{RESOURCE}{}\n", fit_name(label)),
         (Some(label), section) => header(section, label),
     }
 }
 
 /// Writes the note for an entry that can't be shown.
-pub fn unavailable(label: &str, reason: &str) -> String {
-    format!("{}{} — unavailable: {}]", lines::CONTEXT, name(label), name(&cut(reason, reason.len(), REASON)))
+pub fn unavailable_entry(label: &str, reason: &str) -> String {
+    format!(
+        "{}{} — unavailable: {}]",
+        lines::CONTEXT,
+        fit_name(label),
+        fit_name(&cut_text(reason, reason.len(), REASON))
+    )
 }
 
 /// Quotes a content before it is cut. `inline`: it continues a line that has begun.
-pub fn foreign(content: &Content, inline: bool) -> Cow<'_, Content> {
-    let fit = |text| match if inline { Foreign::inline(text) } else { Foreign::text(text) }.into_cow() {
+pub fn quote_content(content: &ItemContent, inline: bool) -> Cow<'_, ItemContent> {
+    let fit = |text| match if inline { ForeignText::continue_line(text) } else { ForeignText::text(text) }.into_cow() {
         Cow::Borrowed(_) => None,
         Cow::Owned(text) => Some(text),
     };
     match content {
-        Content::Text(text) => {
-            fit(text.as_str()).map_or(Cow::Borrowed(content), |text| Cow::Owned(Content::Text(text)))
+        ItemContent::Text(text) => {
+            fit(text.as_str()).map_or(Cow::Borrowed(content), |text| Cow::Owned(ItemContent::Text(text)))
         }
-        Content::Excerpt { text, of } => fit(text.as_str()).map_or(Cow::Borrowed(content), |fit| {
+        ItemContent::Excerpt { text, of } => fit(text.as_str()).map_or(Cow::Borrowed(content), |fit| {
             let of = *of + fit.len() - text.len();
-            Cow::Owned(Content::Excerpt { text: fit, of })
+            Cow::Owned(ItemContent::Excerpt { text: fit, of })
         }),
         // A value is rendered in one line, which begins like no line of the venue.
-        Content::Value(_) | Content::Absent(..) => Cow::Borrowed(content),
+        ItemContent::Value(_) | ItemContent::Absent(..) => Cow::Borrowed(content),
     }
 }
 
 /// Returns the header and the content of a result or a message.
-pub fn event(event: &Event) -> (String, Content) {
-    let content = |value: &Value| Content::of(value.clone(), TOOL_RESULT_BYTES);
+pub fn event(event: &Event) -> (String, ItemContent) {
+    let content = |value: &Value| ItemContent::from_value(value.clone(), TOOL_RESULT_BYTES);
     match &event.payload {
         Payload::Result { job, result } => {
             let head = format!("- Job {job} status={} ", result.status.as_str());
             match (&result.output, &result.error) {
                 (Some(output), _) => (format!("{head}output="), content(output)),
-                (None, Some(error)) => (format!("{head}error="), Content::Text(error.clone())),
-                (None, None) => (format!("{head}output="), Content::Value(Value::Null)),
+                (None, Some(error)) => (format!("{head}error="), ItemContent::Text(error.clone())),
+                (None, None) => (format!("{head}output="), ItemContent::Value(Value::Null)),
             }
         }
         Payload::Message { input, .. } | Payload::Task { input, .. } => match &event.caller {
-            Some(caller) => (format!("{} from: {}]\n", lines::MESSAGE, name(caller)), content(input)),
+            Some(caller) => (format!("{} from: {}]\n", lines::MESSAGE, fit_name(caller)), content(input)),
             None => (format!("{}]\n", lines::MESSAGE), content(input)),
         },
         // No prompt shows a decision: it settles a call whose result is shown.
-        Payload::Decision { approval } => (format!("- Approval {approval} is answered"), Content::Value(Value::Null)),
+        Payload::Decision { approval } => {
+            (format!("- Approval {approval} is answered"), ItemContent::Value(Value::Null))
+        }
     }
 }
 
@@ -179,7 +186,7 @@ pub fn whole_event(event: &Event) -> String {
 }
 
 /// Writes the note for turns that are not shown.
-pub fn hidden(first: u64, last: u64) -> String {
+pub fn hidden_turns(first: u64, last: u64) -> String {
     let turns = if first == last {
         format!("{}{first} is", lines::TURN)
     } else {
@@ -194,8 +201,8 @@ pub fn result_withheld(by: &Capability, outcome: &str) -> String {
         "{}, and came to: {outcome}. What it returned is not shown: {} on {} is not held any more, \
          and making the call again will be denied.]",
         lines::CALL_MADE,
-        name(&by.can),
-        name(&readable(&by.with))
+        fit_name(&by.can),
+        fit_name(&readable(&by.with))
     )
 }
 
@@ -204,8 +211,8 @@ pub fn words_withheld(by: &Capability) -> String {
     format!(
         "{} is not shown: it may repeat what was learned by {} on {}, which is not held any more.]",
         lines::WORDS_WITHHELD,
-        name(&by.can),
-        name(&readable(&by.with))
+        fit_name(&by.can),
+        fit_name(&readable(&by.with))
     )
 }
 
@@ -220,7 +227,7 @@ pub fn is_inline(header: &str) -> bool {
 }
 
 /// Quotes an event of an earlier turn; the lines below its heading are foreign text.
-pub fn heard(text: &str) -> Foreign<'_> {
+pub fn quote_heard(text: &str) -> ForeignText<'_> {
     let lines = match text {
         pending if pending.starts_with(PENDING) => 2,
         task if task.starts_with(TASKS) => 2,
@@ -234,51 +241,51 @@ pub fn heard(text: &str) -> Foreign<'_> {
         _ => 0,
     };
     let head: usize = text.split_inclusive('\n').take(lines).map(str::len).sum();
-    Foreign::below(text, head)
+    ForeignText::below_head(text, head)
 }
 
 /// Writes a task for the transcript, as [`task_message`] or [`plain_task`] shows it, with an input of at most 32 KB.
-pub fn heard_task(job: &JobId, caller: Option<&str>, input: &Value, prompt: PromptStyle) -> String {
+pub fn transcript_task(job: &JobId, caller: Option<&str>, input: &Value, prompt: PromptStyle) -> String {
     if prompt == PromptStyle::Plain {
         let whole = plain_task(input);
         let is_short = whole.len() <= TOOL_RESULT_BYTES;
-        return if is_short { whole } else { Foreign::text(value(input, TOOL_RESULT_BYTES)).into_owned() };
+        return if is_short { whole } else { ForeignText::text(value(input, TOOL_RESULT_BYTES)).into_owned() };
     }
     let whole = task_message(job, caller, input);
     let head = task_head(job, caller);
     if whole.len() - head.len() <= TOOL_RESULT_BYTES {
         return whole;
     }
-    format!("{head}{}", Foreign::inline(value(input, TOOL_RESULT_BYTES)))
+    format!("{head}{}", ForeignText::continue_line(value(input, TOOL_RESULT_BYTES)))
 }
 
 /// Writes the served task as a message of its own.
 pub fn task_message(job: &JobId, caller: Option<&str>, input: &Value) -> String {
     // The input is exact JSON, so that models and scripts can parse it.
-    format!("{}{}", task_head(job, caller), Foreign::value(input))
+    format!("{}{}", task_head(job, caller), ForeignText::value(input))
 }
 
 /// Writes the served task without a heading.
 pub fn plain_task(input: &Value) -> String {
     match input {
-        Value::String(text) => Foreign::text(text.as_str()).into_owned(),
+        Value::String(text) => ForeignText::text(text.as_str()).into_owned(),
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_) => {
-            Foreign::json(input).into_owned()
+            ForeignText::json(input).into_owned()
         }
     }
 }
 
 fn task_head(job: &JobId, caller: Option<&str>) -> String {
-    format!("{TASKS}\n- Task {job} (from: {}): ", foreign::caller(caller.unwrap_or("unknown")))
+    format!("{TASKS}\n- Task {job} (from: {}): ", foreign::fit_caller(caller.unwrap_or("unknown")))
 }
 
 /// Writes a summary in place of the turns that it replaces.
-pub fn compacted(turns: u32, summary: &str) -> String {
-    format!("{}{turns} turns] {}", lines::COMPACTED, Foreign::inline(summary))
+pub fn compacted_turns(turns: u32, summary: &str) -> String {
+    format!("{}{turns} turns] {}", lines::COMPACTED, ForeignText::continue_line(summary))
 }
 
 /// Writes the answer to a text that is no valid output.
-pub fn refused_output(wrong: &str) -> String {
+pub fn output_refusal(wrong: &str) -> String {
     format!(
         "Refused: this is not what the output must be: {}. Give it again: call the tool that completes the task, or \
          answer with JSON of its type and nothing else.",
@@ -287,13 +294,13 @@ pub fn refused_output(wrong: &str) -> String {
 }
 
 /// Writes the goal that the turn works on.
-pub fn goal(frame: u32, description: &str) -> String {
-    format!("{}{frame}] {}", lines::CURRENT_GOAL, Foreign::inline(description))
+pub fn current_goal(frame: u32, description: &str) -> String {
+    format!("{}{frame}] {}", lines::CURRENT_GOAL, ForeignText::continue_line(description))
 }
 
 /// Writes the line of a child job that is still running.
-pub fn running(job: &JobId, pending: &PendingJob) -> String {
-    format!("- Job {job} status=STARTED ({})", external::shown(&pending.agent))
+pub fn running_job(job: &JobId, pending: &PendingJob) -> String {
+    format!("- Job {job} status=STARTED ({})", external::server_name(&pending.agent))
 }
 
 /// Writes the task of older records, with how it ends.
@@ -305,7 +312,13 @@ pub fn task(job: &JobId, caller: Option<&str>, input: &Value, how: &str) -> Stri
 pub const TYPED: &str = "A text that is JSON of the type of its result, and nothing else, completes it.";
 
 /// Explains how `what`, a task, ends with the offered tools. `inner`: the turn works on a goal of the task.
-pub fn how(what: &str, completion: CompletedBy, tools: &[&str], inner: bool, (remind, last): (bool, bool)) -> String {
+pub fn completion_rules(
+    what: &str,
+    completion: CompletionRule,
+    tools: &[&str],
+    inner: bool,
+    (remind, last): (bool, bool),
+) -> String {
     let has = |name: &str| tools.contains(&name);
     let own = if inner { has("complete") } else { has("complete") && !has("complete_task") };
     let (complete, fail) = if own { ("complete", "fail") } else { ("complete_task", "fail_task") };
@@ -318,10 +331,10 @@ pub fn how(what: &str, completion: CompletedBy, tools: &[&str], inner: bool, (re
         (true, _) => {
             "You work on the current goal above, in its service: answer with text to return its result.".to_owned()
         }
-        (false, CompletedBy::Implicit) => {
+        (false, CompletionRule::Implicit) => {
             format!("Answer with text to complete {what}, or call {complete}; call {fail} if it can't be done.")
         }
-        (false, CompletedBy::Explicit) => {
+        (false, CompletionRule::Explicit) => {
             format!("Call {complete} to complete {what}; call {fail} if it can't be done.")
         }
     };
@@ -333,10 +346,10 @@ pub fn how(what: &str, completion: CompletedBy, tools: &[&str], inner: bool, (re
 }
 
 /// Returns the notes on a task that did not end: that it is still open, and that this turn is the last.
-pub fn reminders(completion: CompletedBy, (remind, last): (bool, bool)) -> [Option<&'static str>; 2] {
+pub fn reminders(completion: CompletionRule, (remind, last): (bool, bool)) -> [Option<&'static str>; 2] {
     let open = match completion {
-        CompletedBy::Implicit => "This task is still open: your reply was empty.",
-        CompletedBy::Explicit => "This task is still open: text alone does not complete it.",
+        CompletionRule::Implicit => "This task is still open: your reply was empty.",
+        CompletionRule::Explicit => "This task is still open: text alone does not complete it.",
     };
     let over = "A limit is reached: this is your last turn, end the task now.";
     [remind.then_some(open), last.then_some(over)]

@@ -1,6 +1,6 @@
 //! Assigns each byte of a prompt's texts to a part: the detail behind a ledger.
 
-use super::ledger::{Ledger, Row, Status};
+use super::ledger::{PromptLedger, Row, RowStatus};
 use crate::chat::{ChatMessage, ModelRequest};
 use crate::ids::sha256_hex;
 use crate::wire::account::{MessageRows, RequestRows};
@@ -45,7 +45,7 @@ pub struct MessageTiles {
 
 impl MessageTiles {
     /// Makes the tiles of a message of one source.
-    pub fn whole(source: TileSource, message: &ChatMessage) -> Self {
+    pub fn single_source(source: TileSource, message: &ChatMessage) -> Self {
         let (ChatMessage::User { text, .. } | ChatMessage::Assistant { text, .. } | ChatMessage::Tool { text, .. }) =
             message;
         Self { text: vec![Tile { source, bytes: text.len() }], rest: source }
@@ -70,18 +70,18 @@ pub struct PromptRows {
     /// Rows in the order of the ledger; `rendered` is the length in bytes of the texts in the prompt.
     pub rows: Vec<Row>,
     /// Rows of the pieces of the request.
-    pub of: RequestRows,
+    pub request_rows: RequestRows,
 }
 
 impl PromptRows {
     /// Makes the rows of a prompt from its ledger and the tiles of its messages.
-    pub fn new(ledger: &Ledger, request: &ModelRequest, tiles: &[MessageTiles]) -> Self {
+    pub fn new(ledger: &PromptLedger, request: &ModelRequest, tiles: &[MessageTiles]) -> Self {
         let mut sums: BTreeMap<TileSource, usize> = BTreeMap::new();
         for (message, tiles) in request.messages.iter().zip(tiles) {
             for tile in &tiles.text {
                 *sums.entry(tile.source).or_default() += tile.bytes;
             }
-            *sums.entry(tiles.rest).or_default() += beside_text(message);
+            *sums.entry(tiles.rest).or_default() += call_bytes(message);
         }
         let mut rows = Vec::with_capacity(ledger.rows.len() + sums.len());
         let mut places: BTreeMap<TileSource, usize> = BTreeMap::new();
@@ -96,14 +96,14 @@ impl PromptRows {
                     let reference = TileSource::Reference;
                     if let Some(bytes) = sums.get(&reference) {
                         places.insert(reference, rows.len());
-                        rows.push(Row::fixed("reference", *bytes));
+                        rows.push(Row::new_fixed("reference", *bytes));
                     }
                     continue;
                 }
                 "tools" => tools = here,
                 "map" => drop(places.insert(TileSource::Map, here)),
                 "input" => drop(places.insert(TileSource::Input, here)),
-                "transcript" if row.status != Status::Denied => {
+                "transcript" if row.status != RowStatus::Denied => {
                     Self::transcript(&mut rows, &mut places, row, &sums);
                     continue;
                 }
@@ -122,11 +122,11 @@ impl PromptRows {
         for (source, bytes) in &sums {
             if !places.contains_key(source) {
                 places.insert(*source, rows.len());
-                rows.push(Row::fixed(&key_of(*source), *bytes));
+                rows.push(Row::new_fixed(&source_key(*source), *bytes));
             }
         }
-        let of = rows_of(request, tiles, &places, (system, tools), &attachments);
-        Self { rows, of }
+        let of = request_rows(request, tiles, &places, (system, tools), &attachments);
+        Self { rows, request_rows: of }
     }
 
     /// Adds one row for each turn of the transcript.
@@ -141,15 +141,15 @@ impl PromptRows {
         for (source, bytes) in sums.iter().filter(|(source, _)| said(source)) {
             is_any = true;
             places.insert(*source, rows.len());
-            rows.push(Row::fixed(&key_of(*source), *bytes));
+            rows.push(Row::new_fixed(&source_key(*source), *bytes));
         }
-        if !is_any || row.status != Status::Full {
+        if !is_any || row.status != RowStatus::Full {
             rows.push(Row { rendered: 0, ..row.clone() });
         }
     }
 }
 
-fn key_of(source: TileSource) -> String {
+fn source_key(source: TileSource) -> String {
     match source {
         TileSource::Reference => "reference".into(),
         TileSource::Part(at) => format!("part/{at}"),
@@ -169,14 +169,14 @@ fn with_hash(row: &Row, text: &str) -> Row {
 }
 
 /// Returns the bytes of the calls of a message. Reasoning is not counted: how much of it is sent depends on the model.
-fn beside_text(message: &ChatMessage) -> usize {
+fn call_bytes(message: &ChatMessage) -> usize {
     match message {
         ChatMessage::User { .. } | ChatMessage::Tool { .. } => 0,
         ChatMessage::Assistant { text: _, calls, reasoning: _ } => calls.iter().map(crate::chat::ToolCall::bytes).sum(),
     }
 }
 
-fn rows_of(
+fn request_rows(
     request: &ModelRequest,
     tiles: &[MessageTiles],
     places: &BTreeMap<TileSource, usize>,

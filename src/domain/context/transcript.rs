@@ -1,17 +1,17 @@
 //! The transcript in a prompt: the newest exchanges of the current goal that fit, each tool result with its call;
 //! before them the goals above and the summaries of compacted turns.
 
-use super::ledger::{Row, Status};
+use super::ledger::{Row, RowStatus};
 use super::past::{TranscriptTurn, message_bytes};
-use super::sight::{Marks, Sight, Viewer, sights};
+use super::sight::{RevokedMarks, Sight, Viewer, turn_sights};
 use super::text;
 use crate::chat::ChatMessage;
-use crate::context::goals::View;
-use crate::foreign::Foreign;
+use crate::context::goals::GoalView;
+use crate::foreign::ForeignText;
 use crate::ids::JobId;
 use crate::lines;
 use crate::media::Attachment;
-use crate::session::{Heard, TurnRecord};
+use crate::session::{CallerMessage, TurnRecord};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -54,13 +54,13 @@ pub(super) struct Exchange {
 }
 
 /// The part of a transcript that a prompt shows.
-pub(super) struct Cut<'i> {
+pub(super) struct TranscriptWindow<'i> {
     /// Text of the position in the goal tree.
     place: Option<String>,
     /// Summaries of compacted turns, oldest first; shown from index `segments_from` on.
     segments: &'i [String],
     segments_from: usize,
-    lines: Vec<Line<'i>>,
+    lines: Vec<TranscriptLine<'i>>,
     /// Numbers of turns whose authority the viewer doesn't cover.
     denied: Vec<u64>,
     /// Numbers of turns that are shown without revoked parts.
@@ -80,11 +80,11 @@ pub(super) struct Cut<'i> {
     rendered: usize,
 }
 
-impl<'i> Cut<'i> {
+impl<'i> TranscriptWindow<'i> {
     /// Makes a cut that shows only the required turn.
     pub(super) fn new(
         turns: &'i [Arc<TranscriptTurn>],
-        goals: &'i View,
+        goals: &'i GoalView,
         task: Option<OpenTask<'i>>,
         viewer: Viewer<'_>,
     ) -> Self {
@@ -93,20 +93,23 @@ impl<'i> Cut<'i> {
         // Turns after this one have results that no turn has answered yet.
         let answered = live().filter(|turn| !awaits_answer(turn)).map(|turn| turn.turn).next_back().unwrap_or(0);
         let is_open = |turn: &TurnRecord| turn.turn > answered || (open.is_some() && turn.job.as_ref() == open);
-        let mut lines: Vec<Line<'i>> = Vec::new();
+        let mut lines: Vec<TranscriptLine<'i>> = Vec::new();
         let (mut denied, mut marked) = (Vec::new(), Vec::new());
-        for (turn, sight) in turns.iter().zip(sights(turns, viewer, is_open)).filter(|(turn, _)| goals.shows(turn)) {
+        for (turn, sight) in turns.iter().zip(turn_sights(turns, viewer, is_open)).filter(|(turn, _)| goals.shows(turn))
+        {
             match (sight, lines.last_mut()) {
-                (Sight::Whole, _) => lines.push(Line::Turn(turn, None)),
+                (Sight::Whole, _) => lines.push(TranscriptLine::Turn(turn, None)),
                 (Sight::Marked(marks), _) => {
                     marked.push(turn.turn);
-                    lines.push(Line::Turn(turn, Some(marks)));
+                    lines.push(TranscriptLine::Turn(turn, Some(marks)));
                 }
                 (Sight::Hidden, last) => {
                     denied.push(turn.turn);
                     match last {
-                        Some(Line::Gap { last, .. }) => *last = turn.turn,
-                        Some(Line::Turn(..)) | None => lines.push(Line::Gap { first: turn.turn, last: turn.turn }),
+                        Some(TranscriptLine::Gap { last, .. }) => *last = turn.turn,
+                        Some(TranscriptLine::Turn(..)) | None => {
+                            lines.push(TranscriptLine::Gap { first: turn.turn, last: turn.turn })
+                        }
                     }
                 }
             }
@@ -114,8 +117,9 @@ impl<'i> Cut<'i> {
         let is_task_new = open.is_some() && !turns.iter().any(|turn| turn.job.as_ref() == open);
         let open = task;
         let whole: usize = lines.iter().map(|line| line.bytes(open.as_ref())).sum();
-        let unanswered = lines.last().filter(|line| matches!(line, Line::Turn(turn, _) if awaits_answer(turn)));
-        let place = goals.place();
+        let unanswered =
+            lines.last().filter(|line| matches!(line, TranscriptLine::Turn(turn, _) if awaits_answer(turn)));
+        let place = goals.position_text();
         let required = unanswered.map_or(0, |line| line.bytes(open.as_ref())) + place.as_ref().map_or(0, String::len);
         let from = lines.len() - usize::from(unanswered.is_some());
         let segments = goals.segments.as_slice();
@@ -141,23 +145,23 @@ impl<'i> Cut<'i> {
     }
 
     /// Returns the bytes that can't be left out.
-    pub(super) const fn required(&self) -> usize {
+    pub(super) const fn required_bytes(&self) -> usize {
         self.required
     }
 
     /// Returns the bytes of the whole transcript.
-    pub(super) const fn whole(&self) -> usize {
+    pub(super) const fn whole_bytes(&self) -> usize {
         self.whole
     }
 
     /// Describes the summaries and turns that had no room.
-    pub(super) fn omitted(&self) -> Option<String> {
+    pub(super) fn describe_omitted(&self) -> Option<String> {
         let summaries = match self.segments_from {
             0 => None,
             1 => Some("1 summary".to_owned()),
             many => Some(format!("{many} summaries")),
         };
-        let first = self.lines.first().map_or(0, Line::first);
+        let first = self.lines.first().map_or(0, TranscriptLine::first);
         let turns = match self.from.checked_sub(1).map(|at| self.lines[at].last()) {
             None => None,
             Some(last) if last == first => Some(format!("turn {last}")),
@@ -180,8 +184,8 @@ impl<'i> Cut<'i> {
         }
         let (older, end) = (room - taken, self.from);
         self.from = match trim {
-            Trim::Single => self.newest(older),
-            Trim::Steps(from) => self.step(older, from),
+            Trim::Single => self.newest_fitting(older),
+            Trim::Steps(from) => self.step_start(older, from),
         };
         taken += self.bytes(self.from..end);
         self.given += room;
@@ -190,7 +194,7 @@ impl<'i> Cut<'i> {
     }
 
     /// Returns the index of the first of the newest lines that fit into `room`.
-    fn newest(&self, room: usize) -> usize {
+    fn newest_fitting(&self, room: usize) -> usize {
         let (mut from, mut taken) = (self.from, 0);
         while let Some(line) = from.checked_sub(1).and_then(|at| self.lines.get(at)) {
             taken += line.bytes(self.open.as_ref());
@@ -204,16 +208,16 @@ impl<'i> Cut<'i> {
 
     /// Returns the index of the first line if turns leave in steps: the first turn of the last prompt, as long as the
     /// turns from there on fit.
-    fn step(&self, room: usize, before: Option<u64>) -> usize {
+    fn step_start(&self, room: usize, before: Option<u64>) -> usize {
         let all = self.bytes(0..self.from);
         // At least one turn is shown, if it fits.
-        let cut = |room: usize| match self.newest(room / 100 * CUT_TO) {
-            none if none == self.from => self.newest(room).max(self.from.saturating_sub(1)),
+        let cut = |room: usize| match self.newest_fitting(room / 100 * CUT_TO) {
+            none if none == self.from => self.newest_fitting(room).max(self.from.saturating_sub(1)),
             some => some,
         };
         let anew = || if all <= room { 0 } else { cut(room) };
         let Some(before) = before else { return anew() };
-        let begins = |line: &Line<'_>| line.first() <= before && before <= line.last();
+        let begins = |line: &TranscriptLine<'_>| line.first() <= before && before <= line.last();
         match self.lines.iter().position(begins).map(|at| at.min(self.from)) {
             Some(at) => match self.bytes(at..self.from) {
                 bytes if bytes > room => cut(room),
@@ -232,7 +236,7 @@ impl<'i> Cut<'i> {
     }
 
     /// Iterates over the texts before the turns: the position in the goal tree, and summaries.
-    pub(super) fn lead(&self) -> impl Iterator<Item = &str> {
+    pub(super) fn lead_texts(&self) -> impl Iterator<Item = &str> {
         self.place.iter().chain(&self.segments[self.segments_from..]).map(String::as_str)
     }
 
@@ -243,20 +247,20 @@ impl<'i> Cut<'i> {
 
     /// Returns the number of the first shown turn; 0 if there is none.
     pub(super) fn first_shown(&self) -> u64 {
-        self.lines.get(self.from).map_or(0, Line::first)
+        self.lines.get(self.from).map_or(0, TranscriptLine::first)
     }
 
     /// Whether the turn with this number is shown with its content.
     pub(super) fn shows(&self, number: u64) -> bool {
-        self.lines[self.from..].iter().any(|line| matches!(line, Line::Turn(turn, _) if turn.turn == number))
+        self.lines[self.from..].iter().any(|line| matches!(line, TranscriptLine::Turn(turn, _) if turn.turn == number))
     }
 
     /// Returns where the text of the open task stands.
     pub(super) fn task_place(&self) -> TaskPlace {
         let Some(open) = &self.open else { return TaskPlace::Nowhere };
-        let heard = |line: &Line<'_>| match line {
-            Line::Turn(turn, _) => turn.heard.iter().any(|heard| heard.job.as_ref() == Some(open.job)),
-            Line::Gap { .. } => false,
+        let heard = |line: &TranscriptLine<'_>| match line {
+            TranscriptLine::Turn(turn, _) => turn.heard.iter().any(|heard| heard.job.as_ref() == Some(open.job)),
+            TranscriptLine::Gap { .. } => false,
         };
         match (self.is_task_new, self.lines[self.from..].iter().any(heard)) {
             (true, _) => TaskPlace::Behind,
@@ -270,7 +274,7 @@ impl<'i> Cut<'i> {
         let row = |turns: &[u64], what: &str| {
             let numbers = turns.iter().map(u64::to_string).collect::<Vec<_>>().join(", ");
             let reason = Some(format!("turns {numbers} {what}"));
-            (!turns.is_empty()).then(|| Row { status: Status::Denied, reason, ..Row::fixed("transcript", 0) })
+            (!turns.is_empty()).then(|| Row { status: RowStatus::Denied, reason, ..Row::new_fixed("transcript", 0) })
         };
         let denied = row(&self.denied, "ran under authority that this one doesn't have");
         let marked = row(&self.marked, "are shown without what they learned by authority that this one doesn't have");
@@ -278,17 +282,18 @@ impl<'i> Cut<'i> {
     }
 
     fn row(&self) -> Option<Row> {
-        let turns = |lines: &[Line<'_>]| lines.iter().filter(|line| matches!(line, Line::Turn(..))).count();
+        let turns =
+            |lines: &[TranscriptLine<'_>]| lines.iter().filter(|line| matches!(line, TranscriptLine::Turn(..))).count();
         let (all, left_out) = (turns(&self.lines), turns(&self.lines[..self.from]));
         let status = match (left_out, all) {
             (_, 0) => return None,
-            (0, _) => Status::Full,
-            (left_out, all) if left_out == all => Status::Dropped,
-            _ => Status::Shrunk,
+            (0, _) => RowStatus::Full,
+            (left_out, all) if left_out == all => RowStatus::Dropped,
+            _ => RowStatus::Shrunk,
         };
-        let first = self.lines.first().map_or(0, Line::first);
+        let first = self.lines.first().map_or(0, TranscriptLine::first);
         Some(Row {
-            source: named(&self.lines[self.from..]),
+            source: list_turns(&self.lines[self.from..]),
             asked: self.whole,
             given: self.given,
             rendered: self.rendered,
@@ -297,7 +302,7 @@ impl<'i> Cut<'i> {
                 let last = self.lines[self.from - 1].last();
                 format!("turns {first} to {last} left out, {left_out} of {all}")
             }),
-            ..Row::fixed("transcript", 0)
+            ..Row::new_fixed("transcript", 0)
         })
     }
 }
@@ -321,16 +326,16 @@ fn awaits_answer(turn: &TurnRecord) -> bool {
 }
 
 /// A turn, or a note for turns that are not shown.
-enum Line<'i> {
+enum TranscriptLine<'i> {
     /// A turn with its marked parts.
-    Turn(&'i TranscriptTurn, Option<Marks>),
+    Turn(&'i TranscriptTurn, Option<RevokedMarks>),
     Gap {
         first: u64,
         last: u64,
     },
 }
 
-impl Line<'_> {
+impl TranscriptLine<'_> {
     fn first(&self) -> u64 {
         match self {
             Self::Turn(turn, _) => turn.turn,
@@ -347,7 +352,7 @@ impl Line<'_> {
 
     fn bytes(&self, open: Option<&OpenTask<'_>>) -> usize {
         match self {
-            Self::Turn(turn, None) => bytes(turn, open),
+            Self::Turn(turn, None) => turn_bytes(turn, open),
             Self::Turn(..) => {
                 let Exchange { turn: _, heard, task, said } = self.exchange(open);
                 let uncounted = task.filter(|_| open.is_some_and(|open| open.is_counted));
@@ -355,7 +360,7 @@ impl Line<'_> {
                 let heard = heard.iter().enumerate().filter(counted).map(|(_, message)| message);
                 heard.chain(&said).map(|message| message_bytes(message, str::len)).sum()
             }
-            Self::Gap { first, last } => text::hidden(*first, *last).len(),
+            Self::Gap { first, last } => text::hidden_turns(*first, *last).len(),
         }
     }
 
@@ -363,7 +368,7 @@ impl Line<'_> {
         match self {
             Self::Turn(turn, marks) => exchange(turn, marks.as_ref(), open),
             Self::Gap { first, last } => {
-                let heard = vec![ChatMessage::user(text::hidden(*first, *last))];
+                let heard = vec![ChatMessage::user(text::hidden_turns(*first, *last))];
                 Exchange { turn: *last, heard, ..Exchange::default() }
             }
         }
@@ -371,9 +376,9 @@ impl Line<'_> {
 }
 
 /// Lists the numbers of the shown turns: `turns 1 to 3, 7`.
-fn named(lines: &[Line<'_>]) -> Option<String> {
+fn list_turns(lines: &[TranscriptLine<'_>]) -> Option<String> {
     let mut runs: Vec<(u64, u64)> = Vec::new();
-    for turn in lines.iter().filter(|line| matches!(line, Line::Turn(..))).map(Line::first) {
+    for turn in lines.iter().filter(|line| matches!(line, TranscriptLine::Turn(..))).map(TranscriptLine::first) {
         match runs.last_mut() {
             Some((_, last)) if *last + 1 == turn => *last = turn,
             Some(_) | None => runs.push((turn, turn)),
@@ -385,46 +390,46 @@ fn named(lines: &[Line<'_>]) -> Option<String> {
 }
 
 /// Writes one turn as messages.
-fn exchange(turn: &TranscriptTurn, marks: Option<&Marks>, open: Option<&OpenTask<'_>>) -> Exchange {
-    let as_it_is = turn.shown().as_it_is;
-    let is_open = |heard: &Heard| open.filter(|open| heard.job.as_ref() == Some(open.job));
+fn exchange(turn: &TranscriptTurn, marks: Option<&RevokedMarks>, open: Option<&OpenTask<'_>>) -> Exchange {
+    let as_it_is = turn.shown_size().as_it_is;
+    let is_open = |heard: &CallerMessage| open.filter(|open| heard.job.as_ref() == Some(open.job));
     let heard = turn.heard.iter().map(|heard| {
         let text = match is_open(heard) {
             Some(open) => open.shown.clone(),
             None if as_it_is => heard.text.clone(),
-            None => text::heard(&heard.text).into_owned(),
+            None => text::quote_heard(&heard.text).into_owned(),
         };
         ChatMessage::User { text, attachments: heard.attachments.iter().cloned().map(Attachment::of_asset).collect() }
     });
     // Foreign text is quoted first, and then the venue's notes are added.
-    let quoted = |message: &ChatMessage| if as_it_is { message.clone() } else { said(message) };
+    let quoted = |message: &ChatMessage| if as_it_is { message.clone() } else { quote_message(message) };
     let mut shown: Vec<ChatMessage> = turn.said.iter().map(quoted).collect();
-    for (result, line) in notes(turn) {
+    for (result, line) in result_notes(turn) {
         let ChatMessage::Tool { text, .. } = &mut shown[result] else { continue };
         *text = if text.is_empty() { line } else { format!("{line}\n{text}") };
     }
     if let Some(marks) = marks {
-        marks.mark(&mut shown, &turn.calls);
+        marks.hide_marked(&mut shown, &turn.calls);
     }
     let task = turn.heard.iter().position(|heard| is_open(heard).is_some());
     Exchange { turn: turn.turn, heard: heard.collect(), task, said: shown }
 }
 
 /// Iterates over the venue's notes above results, with the index of the message.
-pub(super) fn notes(turn: &TurnRecord) -> impl Iterator<Item = (usize, String)> {
+pub(super) fn result_notes(turn: &TurnRecord) -> impl Iterator<Item = (usize, String)> {
     let results = (0..).zip(&turn.said).filter(|(_, message)| matches!(message, ChatMessage::Tool { .. }));
     let noted = results.zip(&turn.calls).filter_map(|((at, _), call)| Some((at, call.note.as_deref()?)));
     noted.map(|(at, note)| (at, text::note(note)))
 }
 
 /// Writes the mark of a task whose text stands at the end of the prompt.
-pub(super) fn marked(job: &JobId) -> String {
+pub(super) fn task_mark(job: &JobId) -> String {
     format!("{}\n{}{job} (from: above): shown in full below", lines::TASKS, lines::TASK_ITEM)
 }
 
 /// Quotes a message of the model or a result for a later prompt.
-fn said(message: &ChatMessage) -> ChatMessage {
-    let fit = |text: &str| Foreign::text(text).into_owned();
+fn quote_message(message: &ChatMessage) -> ChatMessage {
+    let fit = |text: &str| ForeignText::text(text).into_owned();
     match message {
         ChatMessage::User { text, attachments } => {
             ChatMessage::User { text: fit(text), attachments: attachments.clone() }
@@ -439,12 +444,12 @@ fn said(message: &ChatMessage) -> ChatMessage {
 }
 
 /// Returns the bytes of a turn that is shown whole.
-fn bytes(turn: &TranscriptTurn, open: Option<&OpenTask<'_>>) -> usize {
-    let marked = |heard: &Heard| {
+fn turn_bytes(turn: &TranscriptTurn, open: Option<&OpenTask<'_>>) -> usize {
+    let marked = |heard: &CallerMessage| {
         let open = open.filter(|open| heard.job.as_ref() == Some(open.job))?;
         let with = if open.is_counted { 0 } else { open.shown.len() };
-        Some((with, text::heard(&heard.text).len()))
+        Some((with, text::quote_heard(&heard.text).len()))
     };
     let (with, without) = turn.heard.iter().filter_map(marked).fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1));
-    turn.shown().bytes - without + with
+    turn.shown_size().bytes - without + with
 }

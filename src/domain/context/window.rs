@@ -23,7 +23,7 @@ pub struct ContextItem {
 
 /// Which items stay when the window is full.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Admission {
+pub enum AdmissionRule {
     /// An item displaces items of lower priority.
     #[default]
     Priority,
@@ -33,7 +33,7 @@ pub enum Admission {
 
 /// The result of adding an item.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Added {
+pub enum AddOutcome {
     /// The item is in the window.
     Accepted {
         /// Items that were displaced, the lowest priority and the newest first.
@@ -42,13 +42,13 @@ pub enum Added {
     /// The item is not in the window.
     Dropped {
         /// Reason for dropping it.
-        reason: Dropped,
+        reason: DropReason,
     },
 }
 
 /// Why an item was dropped.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Dropped {
+pub enum DropReason {
     /// The item alone exceeds the window.
     #[error("`{key}` has about {tokens} tokens, expected at most {max_tokens}")]
     TooLarge {
@@ -77,14 +77,14 @@ pub enum Dropped {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ContextWindow {
     max_tokens: usize,
-    admission: Admission,
+    admission: AdmissionRule,
     items: Vec<ContextItem>,
     chars: usize,
 }
 
 impl Default for ContextWindow {
     fn default() -> Self {
-        Self::new(WINDOW_TOKENS, Admission::default())
+        Self::new(WINDOW_TOKENS, AdmissionRule::default())
     }
 }
 
@@ -107,33 +107,33 @@ impl ContextItem {
 
 impl ContextWindow {
     /// Makes an empty window.
-    pub const fn new(max_tokens: usize, admission: Admission) -> Self {
+    pub const fn new(max_tokens: usize, admission: AdmissionRule) -> Self {
         Self { max_tokens, admission, items: Vec::new(), chars: 0 }
     }
 
     /// Adds `item` if the estimates of the window and the item together are at most the window's tokens; returns
     /// whether it was added, and the displaced items.
-    pub fn add(&mut self, item: ContextItem) -> Added {
+    pub fn add(&mut self, item: ContextItem) -> AddOutcome {
         let (tokens, max_tokens) = (item.estimated_tokens(), self.max_tokens);
         let key = || item.key.clone();
         if tokens > max_tokens {
-            return Added::Dropped { reason: Dropped::TooLarge { key: key(), tokens, max_tokens } };
+            return AddOutcome::Dropped { reason: DropReason::TooLarge { key: key(), tokens, max_tokens } };
         }
         let Some(displaced) = self.room_for(tokens, item.priority) else {
             let left = max_tokens.saturating_sub(self.estimated_tokens());
-            return Added::Dropped { reason: Dropped::Full { key: key(), tokens, left, max_tokens } };
+            return AddOutcome::Dropped { reason: DropReason::Full { key: key(), tokens, left, max_tokens } };
         };
         let displaced = self.remove(&displaced);
         self.chars += item.chars();
         self.items.push(item);
-        Added::Accepted { displaced }
+        AddOutcome::Accepted { displaced }
     }
 
     /// Returns the indexes of the items that must leave so that `tokens` fit; `None` if that isn't enough.
     fn room_for(&self, tokens: usize, priority: i32) -> Option<Vec<usize>> {
         let mut lower: Vec<usize> = match self.admission {
-            Admission::Arrival => Vec::new(),
-            Admission::Priority => (0..self.items.len()).filter(|at| self.items[*at].priority < priority).collect(),
+            AdmissionRule::Arrival => Vec::new(),
+            AdmissionRule::Priority => (0..self.items.len()).filter(|at| self.items[*at].priority < priority).collect(),
         };
         lower.sort_by_key(|at| (self.items[*at].priority, std::cmp::Reverse(*at)));
         let mut lower = VecDeque::from(lower);
@@ -215,28 +215,28 @@ mod tests {
 
     #[test]
     fn what_does_not_fit_is_dropped_with_the_reason() {
-        let mut window = ContextWindow::new(20, Admission::Arrival);
-        assert_eq!(window.add(item("a", 14, 0)), Added::Accepted { displaced: Vec::new() });
-        let Added::Dropped { reason } = window.add(item("b", 7, 9)) else { panic!("expected a drop") };
+        let mut window = ContextWindow::new(20, AdmissionRule::Arrival);
+        assert_eq!(window.add(item("a", 14, 0)), AddOutcome::Accepted { displaced: Vec::new() });
+        let AddOutcome::Dropped { reason } = window.add(item("b", 7, 9)) else { panic!("expected a drop") };
         assert_eq!(reason.to_string(), "`b` has about 7 tokens, and 6 of 20 are left");
-        let Added::Dropped { reason } = window.add(item("c", 21, 9)) else { panic!("expected a drop") };
+        let AddOutcome::Dropped { reason } = window.add(item("c", 21, 9)) else { panic!("expected a drop") };
         assert_eq!(reason.to_string(), "`c` has about 21 tokens, expected at most 20");
-        assert_eq!(window.add(item("d", 6, 0)), Added::Accepted { displaced: Vec::new() });
+        assert_eq!(window.add(item("d", 6, 0)), AddOutcome::Accepted { displaced: Vec::new() });
         assert_eq!(keys(window.items()), ["a", "d"]);
     }
 
     #[test]
     fn by_priority_lower_ones_are_displaced_and_reported_the_newest_first() {
-        let mut window = ContextWindow::new(30, Admission::Priority);
+        let mut window = ContextWindow::new(30, AdmissionRule::Priority);
         for (key, priority) in [("a", 1), ("b", 0), ("c", 0)] {
             window.add(item(key, 10, priority));
         }
-        let Added::Accepted { displaced } = window.add(item("d", 15, 2)) else { panic!("expected to be taken") };
+        let AddOutcome::Accepted { displaced } = window.add(item("d", 15, 2)) else { panic!("expected to be taken") };
         assert_eq!(keys(&displaced), ["c", "b"]);
         assert_eq!(keys(window.items()), ["a", "d"]);
         // Equal ones are never displaced, and nothing is lost for an item that doesn't fit after all.
-        assert!(matches!(window.add(item("e", 10, 1)), Added::Dropped { .. }));
-        assert!(matches!(window.add(item("f", 30, 2)), Added::Dropped { .. }));
+        assert!(matches!(window.add(item("e", 10, 1)), AddOutcome::Dropped { .. }));
+        assert!(matches!(window.add(item("f", 30, 2)), AddOutcome::Dropped { .. }));
         assert_eq!(keys(window.items()), ["a", "d"]);
     }
 

@@ -27,15 +27,15 @@ impl Rewriter<'_> {
                     self.rest = &self.rest[1..];
                     self.out.push(first);
                 }
-                ',' => self.comma()?,
-                '"' | '\'' => self.string(first)?,
-                _ => self.word()?,
+                ',' => self.write_comma()?,
+                '"' | '\'' => self.write_string(first)?,
+                _ => self.write_word()?,
             }
         }
     }
 
     /// Writes a comma. A comma before a closing bracket is dropped, unless no value stands before it.
-    fn comma(&mut self) -> Option<()> {
+    fn write_comma(&mut self) -> Option<()> {
         self.rest = &self.rest[1..];
         self.skip_blank()?;
         if !self.rest.starts_with(['}', ']']) {
@@ -45,7 +45,7 @@ impl Rewriter<'_> {
         (!self.out.is_empty() && !self.out.ends_with(['{', '[', ',', ':'])).then_some(())
     }
 
-    fn string(&mut self, quote: char) -> Option<()> {
+    fn write_string(&mut self, quote: char) -> Option<()> {
         let mut chars = self.rest[1..].chars().peekable();
         self.out.push('"');
         loop {
@@ -53,7 +53,7 @@ impl Rewriter<'_> {
                 '\\' => escape(&mut chars, &mut self.out)?,
                 '\n' | '\r' => return None,
                 c if c == quote => break,
-                c => push(&mut self.out, c),
+                c => push_char(&mut self.out, c),
             }
         }
         self.out.push('"');
@@ -63,7 +63,7 @@ impl Rewriter<'_> {
     }
 
     /// Writes a name of a member, a number, or a word of JSON.
-    fn word(&mut self) -> Option<()> {
+    fn write_word(&mut self) -> Option<()> {
         let is_part = |c: char| c.is_alphanumeric() || matches!(c, '_' | '$' | '.' | '+' | '-');
         let end = self.rest.find(|c| !is_part(c)).unwrap_or(self.rest.len());
         let (word, rest) = self.rest.split_at(end);
@@ -99,7 +99,7 @@ impl Rewriter<'_> {
 }
 
 /// Writes a character of a JSON string.
-fn push(out: &mut String, c: char) {
+fn push_char(out: &mut String, c: char) {
     match c {
         '"' | '\\' => out.extend(['\\', c]),
         c if c < ' ' => {
@@ -114,18 +114,18 @@ fn push(out: &mut String, c: char) {
 fn escape(chars: &mut Peekable<Chars<'_>>, out: &mut String) -> Option<()> {
     match chars.next()? {
         c @ ('b' | 'f' | 'n' | 'r' | 't' | 'u') => out.extend(['\\', c]),
-        'v' => push(out, '\u{b}'),
-        '0' if !chars.peek().is_some_and(char::is_ascii_digit) => push(out, '\0'),
+        'v' => push_char(out, '\u{b}'),
+        '0' if !chars.peek().is_some_and(char::is_ascii_digit) => push_char(out, '\0'),
         '0'..='9' => return None,
         'x' => {
             let [high, low] = [chars.next()?.to_digit(16)?, chars.next()?.to_digit(16)?];
-            push(out, char::from(u8::try_from(high * 16 + low).ok()?));
+            push_char(out, char::from(u8::try_from(high * 16 + low).ok()?));
         }
         '\r' => {
             chars.next_if_eq(&'\n');
         }
         '\n' | '\u{2028}' | '\u{2029}' => {}
-        c => push(out, c),
+        c => push_char(out, c),
     }
     Some(())
 }

@@ -17,25 +17,25 @@ mod strict;
 
 use crate::limits::{DECODER_DEPTH, MESSAGE_DEPTH, MESSAGE_PARTS, RESULT_DEPTH, VALUE_DEPTH, VALUE_PARTS};
 use crate::lines;
-use crate::visible::told;
+use crate::visible::cut_error;
 use serde::de::{Deserialize, DeserializeOwned, Deserializer};
 use serde_json::{Map, Value};
 use toml::de::{DeTable, DeValue};
 
-pub use number::{number, rounded_number};
-pub use place::{Code, Fact, Wrong};
-pub use propose::proposed;
+pub use number::{parse_number, rounded_number};
+pub use place::{Code, DataError, Fact};
+pub use propose::typed_with_hint;
 
 /// Longest line of a TOML text that an error shows.
 const SHOWN_LINE_BYTES: usize = 200;
 
 /// Reads JSON from outside: at most [`VALUE_DEPTH`] deep, at most [`VALUE_PARTS`] values, no key twice in one map.
-pub fn json(bytes: &[u8]) -> Result<Value, Wrong> {
-    parse::parse(bytes, parse::Rules { depth: VALUE_DEPTH, parts: VALUE_PARTS, unique: true, cut: false })
+pub fn json(bytes: &[u8]) -> Result<Value, DataError> {
+    parse::parse(bytes, parse::ParseLimits { depth: VALUE_DEPTH, parts: VALUE_PARTS, unique: true, cut: false })
 }
 
 /// Reads JSON like [`json`], and JSON5; for a text that is neither the error is that of JSON.
-pub fn json5(bytes: &[u8]) -> Result<Value, Wrong> {
+pub fn json5(bytes: &[u8]) -> Result<Value, DataError> {
     json(bytes).or_else(|error| {
         if error.fact.code != Code::Syntax {
             return Err(error);
@@ -47,37 +47,37 @@ pub fn json5(bytes: &[u8]) -> Result<Value, Wrong> {
 }
 
 /// Reads JSON like [`json`], but a key may be given twice: the last one counts.
-pub fn data(bytes: &[u8]) -> Result<Value, Wrong> {
-    parse::parse(bytes, parse::Rules { depth: VALUE_DEPTH, parts: VALUE_PARTS, unique: false, cut: false })
+pub fn lenient_json(bytes: &[u8]) -> Result<Value, DataError> {
+    parse::parse(bytes, parse::ParseLimits { depth: VALUE_DEPTH, parts: VALUE_PARTS, unique: false, cut: false })
 }
 
 /// Reads a message like [`json`], with at most `depth` levels, because the venue itself may have sent it. A message
 /// from any other sender must pass [`check`].
-pub fn message(bytes: &[u8], depth: usize) -> Result<Value, Wrong> {
-    parse::parse(bytes, parse::Rules { depth, parts: MESSAGE_PARTS, unique: true, cut: false })
+pub fn message_json(bytes: &[u8], depth: usize) -> Result<Value, DataError> {
+    parse::parse(bytes, parse::ParseLimits { depth, parts: MESSAGE_PARTS, unique: true, cut: false })
 }
 
 /// Reads a typed value from a JSON value. A struct is a map; a list is an error.
-pub fn typed<T: DeserializeOwned>(value: Value) -> Result<T, Wrong> {
-    T::deserialize(strict::Strict(value)).map_err(Wrong::from)
+pub fn into_type<T: DeserializeOwned>(value: Value) -> Result<T, DataError> {
+    T::deserialize(strict::StrictValue(value)).map_err(DataError::from)
 }
 
 /// Reads a field for which null is a value and not an absent field; `#[serde(default)]` stands with it.
-pub fn given<'de, D: Deserializer<'de>, T: Deserialize<'de>>(from: D) -> Result<Option<T>, D::Error> {
+pub fn nullable_field<'de, D: Deserializer<'de>, T: Deserialize<'de>>(from: D) -> Result<Option<T>, D::Error> {
     T::deserialize(from).map(Some)
 }
 
 /// Reads JSON by [`json`] and [`typed`].
-pub fn from_json<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Wrong> {
-    typed(json(bytes)?)
+pub fn from_json<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, DataError> {
+    into_type(json(bytes)?)
 }
 
 /// Reads a TOML text as a JSON value.
 pub fn toml(text: &str) -> Result<Value, TomlError> {
     let table: toml::Table = text.parse().map_err(TomlError::Syntax)?;
     check_floats(text)?;
-    let value =
-        serde_json::to_value(table).map_err(|error| TomlError::Value(Wrong::root(Code::Type, error.to_string())))?;
+    let value = serde_json::to_value(table)
+        .map_err(|error| TomlError::Value(DataError::root(Code::Type, error.to_string())))?;
     check(&value).map_err(TomlError::Value)?;
     Ok(value)
 }
@@ -88,16 +88,16 @@ fn check_floats(text: &str) -> Result<(), TomlError> {
     let table = DeTable::parse(text).map_err(TomlError::Syntax)?;
     let Some((reason, mut steps)) = refused_float_in_table(table.get_ref()) else { return Ok(()) };
     steps.reverse();
-    Err(TomlError::Value(Wrong::of(&steps, Code::Limit, reason)))
+    Err(TomlError::Value(DataError::from_steps(&steps, Code::Limit, reason)))
 }
 
 /// Finds the first float that is refused; returns the reason, and the steps to it, the last one first.
-fn refused_float(value: &DeValue<'_>) -> Option<(String, Vec<place::Step>)> {
+fn refused_float(value: &DeValue<'_>) -> Option<(String, Vec<place::PathStep>)> {
     match value {
         DeValue::Float(float) => Some((float_refusal(float.as_str())?, Vec::new())),
         DeValue::Array(items) => items.iter().enumerate().find_map(|(at, item)| {
             let (reason, mut steps) = refused_float(item.get_ref())?;
-            steps.push(place::Step::Index(at));
+            steps.push(place::PathStep::Index(at));
             Some((reason, steps))
         }),
         DeValue::Table(table) => refused_float_in_table(table),
@@ -105,10 +105,10 @@ fn refused_float(value: &DeValue<'_>) -> Option<(String, Vec<place::Step>)> {
     }
 }
 
-fn refused_float_in_table(table: &DeTable<'_>) -> Option<(String, Vec<place::Step>)> {
+fn refused_float_in_table(table: &DeTable<'_>) -> Option<(String, Vec<place::PathStep>)> {
     table.iter().find_map(|(key, item)| {
         let (reason, mut steps) = refused_float(item.get_ref())?;
-        steps.push(place::Step::Key(key.get_ref().to_string()));
+        steps.push(place::PathStep::Key(key.get_ref().to_string()));
         Some((reason, steps))
     })
 }
@@ -117,7 +117,7 @@ fn float_refusal(literal: &str) -> Option<String> {
     if literal.parse::<f64>().is_ok_and(|float| !float.is_finite()) {
         return Some(format!("expected a finite number, got {literal}"));
     }
-    number::check_literal(literal).map(|reason| number::refusal(Some(literal), reason))
+    number::check_literal(literal).map(|reason| number::number_error(Some(literal), reason))
 }
 
 /// Why a TOML text can't be read.
@@ -128,7 +128,7 @@ pub enum TomlError {
     Syntax(toml::de::Error),
     /// The value breaks a rule.
     #[error("{0}")]
-    Value(Wrong),
+    Value(DataError),
 }
 
 /// Writes the place, the line and the reason of an error, without lines that are too long.
@@ -138,17 +138,17 @@ fn syntax_text(error: &toml::de::Error) -> String {
         return text;
     }
     let place = text.lines().next().filter(|line| line.len() <= SHOWN_LINE_BYTES).unwrap_or("TOML parse error");
-    told(format!("{place}\n{}", error.message()))
+    cut_error(format!("{place}\n{}", error.message()))
 }
 
 /// Reads data that the venue has written itself. Older versions stored data without a limit of depth; parts that are
 /// too deep for the decoder become a text that says so, because no stored data may stop a session.
-pub fn stored<T: DeserializeOwned>(bytes: &[u8]) -> serde_json::Result<T> {
+pub fn read_stored<T: DeserializeOwned>(bytes: &[u8]) -> serde_json::Result<T> {
     match serde_json::from_slice(bytes) {
         Err(error) if error.is_syntax() && is_deeper(bytes) => {
             match parse::parse(
                 bytes,
-                parse::Rules { depth: MESSAGE_DEPTH, parts: usize::MAX, unique: false, cut: true },
+                parse::ParseLimits { depth: MESSAGE_DEPTH, parts: usize::MAX, unique: false, cut: true },
             ) {
                 Ok(value) => serde_json::from_value(value),
                 Err(_) => Err(error),
@@ -179,56 +179,61 @@ pub fn is_deeper(bytes: &[u8]) -> bool {
 }
 
 /// Returns the text in place of a part that is nested too deeply.
-fn not_shown(depth: usize) -> String {
+fn too_deep_text(depth: usize) -> String {
     format!("{}nested deeper than {depth} levels]", lines::NOT_SHOWN)
 }
 
 /// Checks that a value is at most [`VALUE_DEPTH`] deep and has at most [`VALUE_PARTS`] values.
-pub fn check(value: &Value) -> Result<(), Wrong> {
+pub fn check(value: &Value) -> Result<(), DataError> {
     check_to(value, VALUE_DEPTH)?;
     let mut left = VALUE_PARTS;
-    if takes(value, &mut left) { Ok(()) } else { Err(Wrong::root(Code::Limit, place::too_many(VALUE_PARTS))) }
+    if subtract_parts(value, &mut left) {
+        Ok(())
+    } else {
+        Err(DataError::root(Code::Limit, place::too_many(VALUE_PARTS)))
+    }
 }
 
 /// Subtracts a value and all values in it from `left`; returns whether there were enough.
-fn takes(value: &Value, left: &mut usize) -> bool {
+fn subtract_parts(value: &Value, left: &mut usize) -> bool {
     let Some(rest) = left.checked_sub(1) else { return false };
     *left = rest;
     match value {
-        Value::Object(map) => map.values().all(|inner| takes(inner, left)),
-        Value::Array(items) => items.iter().all(|inner| takes(inner, left)),
+        Value::Object(map) => map.values().all(|inner| subtract_parts(inner, left)),
+        Value::Array(items) => items.iter().all(|inner| subtract_parts(inner, left)),
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => true,
     }
 }
 
 /// Checks that a value has at most `depth` levels of maps and lists.
-pub fn check_to(value: &Value, depth: usize) -> Result<(), Wrong> {
-    match deepest(value, depth) {
+pub fn check_to(value: &Value, depth: usize) -> Result<(), DataError> {
+    match find_too_deep(value, depth) {
         None => Ok(()),
         Some(mut steps) => {
             steps.reverse();
-            Err(Wrong::deep(&steps, depth))
+            Err(DataError::too_deep(&steps, depth))
         }
     }
 }
 
 /// Returns the steps to a place that is deeper than `left` levels, the last one first.
-fn deepest(value: &Value, left: usize) -> Option<Vec<place::Step>> {
+fn find_too_deep(value: &Value, left: usize) -> Option<Vec<place::PathStep>> {
     let (Value::Object(_) | Value::Array(_)) = value else { return None };
     let Some(left) = left.checked_sub(1) else { return Some(Vec::new()) };
-    let then = |step: place::Step| {
-        move |mut steps: Vec<place::Step>| {
+    let then = |step: place::PathStep| {
+        move |mut steps: Vec<place::PathStep>| {
             steps.push(step);
             steps
         }
     };
     match value {
         Value::Object(map) => {
-            map.iter().find_map(|(key, inner)| deepest(inner, left).map(then(place::Step::Key(key.clone()))))
+            map.iter().find_map(|(key, inner)| find_too_deep(inner, left).map(then(place::PathStep::Key(key.clone()))))
         }
-        Value::Array(items) => {
-            items.iter().enumerate().find_map(|(at, inner)| deepest(inner, left).map(then(place::Step::Index(at))))
-        }
+        Value::Array(items) => items
+            .iter()
+            .enumerate()
+            .find_map(|(at, inner)| find_too_deep(inner, left).map(then(place::PathStep::Index(at)))),
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => None,
     }
 }
@@ -236,17 +241,17 @@ fn deepest(value: &Value, left: usize) -> Option<Vec<place::Step>> {
 /// Cuts the result of an operation to the depth that may be shown and stored; deeper parts become a text that says so.
 /// Results can hold earlier results, and would grow without end.
 #[must_use]
-pub fn shown(value: Value) -> Value {
-    if check_to(&value, RESULT_DEPTH).is_ok() { value } else { cut(value, RESULT_DEPTH) }
+pub fn limit_depth(value: Value) -> Value {
+    if check_to(&value, RESULT_DEPTH).is_ok() { value } else { cut_below(value, RESULT_DEPTH) }
 }
 
-fn cut(value: Value, left: usize) -> Value {
+fn cut_below(value: Value, left: usize) -> Value {
     match value {
-        Value::Object(_) | Value::Array(_) if left == 0 => not_shown(RESULT_DEPTH).into(),
+        Value::Object(_) | Value::Array(_) if left == 0 => too_deep_text(RESULT_DEPTH).into(),
         Value::Object(map) => {
-            map.into_iter().map(|(key, inner)| (key, cut(inner, left - 1))).collect::<Map<_, _>>().into()
+            map.into_iter().map(|(key, inner)| (key, cut_below(inner, left - 1))).collect::<Map<_, _>>().into()
         }
-        Value::Array(items) => items.into_iter().map(|inner| cut(inner, left - 1)).collect(),
+        Value::Array(items) => items.into_iter().map(|inner| cut_below(inner, left - 1)).collect(),
         plain @ (Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_)) => plain,
     }
 }

@@ -17,7 +17,7 @@ const TOO_LARGE: &str = "is larger than 64 bits hold: write it as a text";
 const SHOWN_BYTES: usize = 48;
 
 /// Parses a single number; `None` also for one that would lose digits.
-pub fn number(text: &str) -> Option<Number> {
+pub fn parse_number(text: &str) -> Option<Number> {
     if check_literal(text).is_some() { None } else { text.parse().ok() }
 }
 
@@ -27,7 +27,7 @@ pub fn rounded_number(value: &Value) -> Option<String> {
     match value {
         Value::Number(number) => {
             let float = number.as_f64().filter(|float| number.is_f64() && float.abs() >= SUSPECT)?;
-            Some(refusal(Some(&float.to_string()), TOO_LARGE))
+            Some(number_error(Some(&float.to_string()), TOO_LARGE))
         }
         Value::Array(items) => items.iter().find_map(rounded_number),
         Value::Object(fields) => fields.values().find_map(rounded_number),
@@ -65,7 +65,7 @@ fn is_too_large(literal: &str) -> bool {
 }
 
 /// Writes the error for a number and a reason of [`check_literal`]; without `shown` the number is a secret.
-pub(super) fn refusal(shown: Option<&str>, reason: &str) -> String {
+pub(super) fn number_error(shown: Option<&str>, reason: &str) -> String {
     let number = shown.map_or_else(|| "a number".to_owned(), |text| format!("number {text}"));
     format!("{} {reason}", beginning(number, SHOWN_BYTES))
 }
@@ -183,7 +183,7 @@ mod tests {
             ("1e-400", None),
             ("x", None),
         ] {
-            assert_eq!(number(text).map(|number| number.to_string()).as_deref(), expected, "{text}");
+            assert_eq!(parse_number(text).map(|number| number.to_string()).as_deref(), expected, "{text}");
         }
     }
 }

@@ -1,8 +1,8 @@
 //! Parses JSON to a value within limits; an error has its place.
 
-use super::not_shown;
 use super::number::{self, Literals};
-use super::place::{Code, Step, Wrong, too_deep, too_many};
+use super::place::{Code, DataError, PathStep, too_deep, too_many};
+use super::too_deep_text;
 use crate::visible::is_secret_name;
 use serde::de::{DeserializeSeed, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::{Deserializer, Map, Number, Value};
@@ -11,7 +11,7 @@ use std::fmt;
 
 /// The limits of a text.
 #[derive(Clone, Copy)]
-pub(super) struct Rules {
+pub(super) struct ParseLimits {
     /// Most levels of maps and lists.
     pub(super) depth: usize,
     /// Most values in the whole text.
@@ -23,28 +23,28 @@ pub(super) struct Rules {
 }
 
 /// Parses one value with nothing behind it.
-pub(super) fn parse(bytes: &[u8], rules: Rules) -> Result<Value, Wrong> {
-    let (way, numbers) = (RefCell::new(Vec::new()), Numbers::new(bytes));
+pub(super) fn parse(bytes: &[u8], rules: ParseLimits) -> Result<Value, DataError> {
+    let (way, numbers) = (RefCell::new(Vec::new()), NumberCursor::new(bytes));
     let mut reader = Deserializer::from_slice(bytes);
-    let node = Node { way: &way, numbers: &numbers, parts: &Cell::new(0), left: rules.depth, rules };
+    let node = ValueSeed { way: &way, numbers: &numbers, parts: &Cell::new(0), left: rules.depth, rules };
     let read = node.deserialize(&mut reader).and_then(|value| reader.end().map(|()| value));
     // For a syntax error, the text of the error has line and column.
     read.map_err(|error| {
         if error.is_data() {
-            Wrong::of(&way.borrow(), Code::Limit, error.to_string())
+            DataError::from_steps(&way.borrow(), Code::Limit, error.to_string())
         } else {
-            Wrong::root(Code::Syntax, error.to_string())
+            DataError::root(Code::Syntax, error.to_string())
         }
     })
 }
 
 /// The count of numbers so far, and the text in which they stand.
-struct Numbers<'b> {
+struct NumberCursor<'b> {
     count: Cell<usize>,
     literals: RefCell<Literals<'b>>,
 }
 
-impl<'b> Numbers<'b> {
+impl<'b> NumberCursor<'b> {
     const fn new(bytes: &'b [u8]) -> Self {
         Self { count: Cell::new(0), literals: RefCell::new(Literals::new(bytes)) }
     }
@@ -57,18 +57,18 @@ impl<'b> Numbers<'b> {
 
 /// The parser of one value. After an error `way` has the steps to it.
 #[derive(Clone, Copy)]
-struct Node<'w> {
-    way: &'w RefCell<Vec<Step>>,
-    numbers: &'w Numbers<'w>,
+struct ValueSeed<'w> {
+    way: &'w RefCell<Vec<PathStep>>,
+    numbers: &'w NumberCursor<'w>,
     /// Number of values so far.
     parts: &'w Cell<usize>,
     left: usize,
-    rules: Rules,
+    rules: ParseLimits,
 }
 
-impl Node<'_> {
+impl ValueSeed<'_> {
     /// Returns the parser for a member of a map or a list; `None` if the member is too deep and left out.
-    fn inside<E: Error>(self) -> Result<Option<Self>, E> {
+    fn enter<E: Error>(self) -> Result<Option<Self>, E> {
         match self.left.checked_sub(1) {
             Some(left) => Ok(Some(Self { left, ..self })),
             None if self.rules.cut => Ok(None),
@@ -76,8 +76,8 @@ impl Node<'_> {
         }
     }
 
-    fn left_out(self) -> Value {
-        not_shown(self.rules.depth).into()
+    fn left_out_text(self) -> Value {
+        too_deep_text(self.rules.depth).into()
     }
 
     /// Refuses a float that stands for a number beyond 64 bits. Data of this venue is read as it is, because it may be
@@ -89,12 +89,12 @@ impl Node<'_> {
         }
         let literal = self.numbers.literals.borrow_mut().nth_literal(index).unwrap_or_default();
         let Some(reason) = number::check_literal(literal) else { return Ok(()) };
-        let is_secret = self.way.borrow().iter().any(|step| matches!(step, Step::Key(key) if is_secret_name(key)));
-        Err(E::custom(number::refusal((!is_secret).then_some(literal), reason)))
+        let is_secret = self.way.borrow().iter().any(|step| matches!(step, PathStep::Key(key) if is_secret_name(key)));
+        Err(E::custom(number::number_error((!is_secret).then_some(literal), reason)))
     }
 }
 
-impl<'de> DeserializeSeed<'de> for Node<'_> {
+impl<'de> DeserializeSeed<'de> for ValueSeed<'_> {
     type Value = Value;
 
     fn deserialize<D: serde::Deserializer<'de>>(self, from: D) -> Result<Value, D::Error> {
@@ -106,7 +106,7 @@ impl<'de> DeserializeSeed<'de> for Node<'_> {
     }
 }
 
-impl<'de> Visitor<'de> for Node<'_> {
+impl<'de> Visitor<'de> for ValueSeed<'_> {
     type Value = Value;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -145,13 +145,13 @@ impl<'de> Visitor<'de> for Node<'_> {
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Value, A::Error> {
-        let Some(inside) = self.inside()? else {
+        let Some(inside) = self.enter()? else {
             while items.next_element::<IgnoredAny>()?.is_some() {}
-            return Ok(self.left_out());
+            return Ok(self.left_out_text());
         };
         let mut list = Vec::new();
         loop {
-            self.way.borrow_mut().push(Step::Index(list.len()));
+            self.way.borrow_mut().push(PathStep::Index(list.len()));
             let item = items.next_element_seed(inside)?;
             self.way.borrow_mut().pop();
             match item {
@@ -162,18 +162,18 @@ impl<'de> Visitor<'de> for Node<'_> {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Value, A::Error> {
-        let Some(inside) = self.inside()? else {
+        let Some(inside) = self.enter()? else {
             while entries.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {}
-            return Ok(self.left_out());
+            return Ok(self.left_out_text());
         };
         let mut map = Map::new();
         while let Some(key) = entries.next_key::<String>()? {
             if self.rules.unique && map.contains_key(&key) {
                 return Err(A::Error::custom(format!("key {key:?} is given twice")));
             }
-            self.way.borrow_mut().push(Step::Key(key));
+            self.way.borrow_mut().push(PathStep::Key(key));
             let value = entries.next_value_seed(inside)?;
-            if let Some(Step::Key(key)) = self.way.borrow_mut().pop() {
+            if let Some(PathStep::Key(key)) = self.way.borrow_mut().pop() {
                 map.insert(key, value);
             }
         }

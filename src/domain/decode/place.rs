@@ -27,7 +27,7 @@ const VENUE_ONLY: [&str; 6] = ["caller", "parent", "envelope", "handed", "redriv
 
 /// One step into a value.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Step {
+pub(super) enum PathStep {
     Key(String),
     Index(usize),
     /// Steps that are written as a text already.
@@ -95,7 +95,7 @@ impl Fact {
     }
 
     /// Returns the error without the value that was sent, because it is a secret.
-    fn veiled(self) -> Self {
+    fn without_value(self) -> Self {
         let Self { code, reason, expected, found, keys, .. } = self;
         match (expected, found) {
             (Some(expected), Some(found)) => {
@@ -110,7 +110,7 @@ impl Fact {
     }
 
     /// Makes the error of a rule; `expected a, got b` becomes two facts.
-    fn said(reason: String) -> Self {
+    fn from_rule(reason: String) -> Self {
         let parts = reason.strip_prefix("expected ").and_then(|rest| rest.rsplit_once(", got "));
         let parts = parts.map(|(expected, found)| (expected.to_owned(), found.to_owned()));
         match parts {
@@ -123,7 +123,7 @@ impl Fact {
 /// The error of data from outside, with its place.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
-pub struct Wrong {
+pub struct DataError {
     /// Place such as `context[1].budget`; empty for the whole value.
     #[serde(skip)]
     pub place: String,
@@ -134,41 +134,41 @@ pub struct Wrong {
     pub fact: Box<Fact>,
 }
 
-impl fmt::Display for Wrong {
+impl fmt::Display for DataError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.place.is_empty() { self.fact.fmt(f) } else { write!(f, "`{}`: {}", self.place, self.fact) }
     }
 }
 
-impl std::error::Error for Wrong {}
+impl std::error::Error for DataError {}
 
-impl From<String> for Wrong {
+impl From<String> for DataError {
     /// Makes the error of a rule's text, which may begin with a place.
     fn from(text: String) -> Self {
-        <Fault as de::Error>::custom(text).into()
+        <DecodeFault as de::Error>::custom(text).into()
     }
 }
 
-impl Wrong {
+impl DataError {
     /// Makes an error about the whole value.
     pub fn root(code: Code, reason: impl Into<String>) -> Self {
-        Self::of(&[], code, reason)
+        Self::from_steps(&[], code, reason)
     }
 
     /// Makes an error about the place of a JSON pointer.
-    pub fn pointed(pointer: &str, code: Code, reason: impl Into<String>) -> Self {
+    pub fn at_pointer(pointer: &str, code: Code, reason: impl Into<String>) -> Self {
         Self { pointer: beginning(pointer.to_owned(), PART_BYTES), ..Self::root(code, reason) }
     }
 
     /// Returns the error without the value that was sent.
     #[must_use]
-    pub fn veiled(self) -> Self {
-        Self { fact: Box::new(self.fact.veiled()), ..self }
+    pub fn without_value(self) -> Self {
+        Self { fact: Box::new(self.fact.without_value()), ..self }
     }
 
     /// Whether the error is about a key or a name that this version doesn't know; a newer one may.
     #[must_use]
-    pub fn is_of_the_unknown(&self) -> bool {
+    pub fn is_unknown_name(&self) -> bool {
         self.fact.code == Code::Unknown
     }
 
@@ -186,26 +186,26 @@ impl Wrong {
         kinds.iter().find_map(|kind| self.fact.reason.strip_prefix(kind)?.split('`').next())
     }
 
-    pub(super) fn of(steps: &[Step], code: Code, reason: impl Into<String>) -> Self {
-        Self::at(steps, Box::new(Fact::new(code, reason)))
+    pub(super) fn from_steps(steps: &[PathStep], code: Code, reason: impl Into<String>) -> Self {
+        Self::with_fact(steps, Box::new(Fact::new(code, reason)))
     }
 
-    fn at(steps: &[Step], fact: Box<Fact>) -> Self {
+    fn with_fact(steps: &[PathStep], fact: Box<Fact>) -> Self {
         let pointer = steps.iter().map(pointer).collect();
         Self { place: beginning(place(steps), PART_BYTES), pointer: beginning(pointer, PART_BYTES), fact }
     }
 
-    pub(super) fn deep(steps: &[Step], depth: usize) -> Self {
-        Self::of(steps, Code::Limit, too_deep(depth))
+    pub(super) fn too_deep(steps: &[PathStep], depth: usize) -> Self {
+        Self::from_steps(steps, Code::Limit, too_deep(depth))
     }
 }
 
 /// Writes a step of a JSON pointer.
-fn pointer(step: &Step) -> String {
+fn pointer(step: &PathStep) -> String {
     match step {
-        Step::Index(at) => format!("/{at}"),
-        Step::Key(key) => format!("/{}", key.replace('~', "~0").replace('/', "~1")),
-        Step::Known(known) => {
+        PathStep::Index(at) => format!("/{at}"),
+        PathStep::Key(key) => format!("/{}", key.replace('~', "~0").replace('/', "~1")),
+        PathStep::Known(known) => {
             let keys = known.split(['.', '[', ']']).filter(|key| !key.is_empty());
             keys.flat_map(|key| ["/", key]).collect()
         }
@@ -225,14 +225,14 @@ pub(super) fn too_many(parts: usize) -> String {
 }
 
 /// Writes steps in order, as an error shows them.
-fn place(steps: &[Step]) -> String {
+fn place(steps: &[PathStep]) -> String {
     let mut text = String::new();
     for step in steps.iter().take(STEPS) {
         match step {
-            Step::Index(at) => text.extend(["[", &at.to_string(), "]"]),
-            Step::Known(known) if known.starts_with('[') => text.push_str(known),
-            Step::Known(known) => join(&mut text, known),
-            Step::Key(key) => join(&mut text, &shown(key)),
+            PathStep::Index(at) => text.extend(["[", &at.to_string(), "]"]),
+            PathStep::Known(known) if known.starts_with('[') => text.push_str(known),
+            PathStep::Known(known) => join(&mut text, known),
+            PathStep::Key(key) => join(&mut text, &shown_key(key)),
         }
     }
     if steps.len() > STEPS {
@@ -252,7 +252,7 @@ fn is_plain(c: char) -> bool {
     c.is_alphanumeric() || matches!(c, '_' | '-' | ':' | '@')
 }
 
-fn shown(key: &str) -> String {
+fn shown_key(key: &str) -> String {
     let cut: String = key.chars().take(KEY_CHARS).collect();
     let more = if cut.len() < key.len() { "…" } else { "" };
     if !cut.is_empty() && cut.chars().all(is_plain) { format!("{cut}{more}") } else { format!("{cut:?}{more}") }
@@ -260,76 +260,76 @@ fn shown(key: &str) -> String {
 
 /// An error on its way up to the root.
 #[derive(Debug)]
-pub(super) struct Fault {
+pub(super) struct DecodeFault {
     /// Steps from the place to the root.
-    steps: Vec<Step>,
+    steps: Vec<PathStep>,
     fact: Box<Fact>,
 }
 
-impl Fault {
+impl DecodeFault {
     pub(super) fn new(code: Code, reason: impl Into<String>) -> Self {
         Fact::new(code, reason).into()
     }
 
     /// Makes an error with the expected and the found value; if a map is expected, with its keys.
-    pub(super) fn expected(expected: String, found: &Unexpected<'_>, keys: Vec<&'static str>) -> Self {
-        Fact { keys, ..Fact::expected(Code::Type, expected, got(found)) }.into()
+    pub(super) fn expected_type(expected: String, found: &Unexpected<'_>, keys: Vec<&'static str>) -> Self {
+        Fact { keys, ..Fact::expected(Code::Type, expected, describe_found(found)) }.into()
     }
 
     /// Makes the error for a value where a struct with these fields is expected.
-    pub(super) fn no_struct(found: &Unexpected<'_>, fields: &'static [&'static str]) -> Self {
-        let keys = open(fields);
-        Self::expected(map_with(&keys), found, keys)
+    pub(super) fn expected_struct(found: &Unexpected<'_>, fields: &'static [&'static str]) -> Self {
+        let keys = settable_fields(fields);
+        Self::expected_type(map_with(&keys), found, keys)
     }
 
     #[must_use]
-    pub(super) fn under(mut self, step: Step) -> Self {
-        if matches!(&step, Step::Key(key) if is_secret_name(key)) {
-            *self.fact = self.fact.veiled();
+    pub(super) fn under_step(mut self, step: PathStep) -> Self {
+        if matches!(&step, PathStep::Key(key) if is_secret_name(key)) {
+            *self.fact = self.fact.without_value();
         }
         self.steps.push(step);
         self
     }
 }
 
-impl From<Fact> for Fault {
+impl From<Fact> for DecodeFault {
     fn from(fact: Fact) -> Self {
         Self { steps: Vec::new(), fact: Box::new(fact) }
     }
 }
 
-impl From<Fault> for Wrong {
-    fn from(mut fault: Fault) -> Self {
+impl From<DecodeFault> for DataError {
+    fn from(mut fault: DecodeFault) -> Self {
         fault.steps.reverse();
-        let Some((Step::Known(known), way)) = fault.steps.split_last() else {
-            return Self::at(&fault.steps, fault.fact);
+        let Some((PathStep::Known(known), way)) = fault.steps.split_last() else {
+            return Self::with_fact(&fault.steps, fault.fact);
         };
         // A rule may name its place from further out; steps that both name are written once.
         let shown = place(way);
         let (outer, inner): (Vec<_>, Vec<_>) = (shown.split('.').collect(), known.split('.').collect());
         let both = (1..=outer.len().min(inner.len())).rev().find(|n| outer[outer.len() - n..] == inner[..*n]);
         let rest = inner[both.unwrap_or(0)..].join(".");
-        let steps: Vec<_> = way.iter().cloned().chain([Step::Known(rest)]).collect();
-        Self::at(&steps, fault.fact)
+        let steps: Vec<_> = way.iter().cloned().chain([PathStep::Known(rest)]).collect();
+        Self::with_fact(&steps, fault.fact)
     }
 }
 
-impl fmt::Display for Fault {
+impl fmt::Display for DecodeFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.fact.fmt(f)
     }
 }
 
-impl std::error::Error for Fault {}
+impl std::error::Error for DecodeFault {}
 
 /// Splits a text that begins with a place, as [`Wrong`] writes it, into the place and the rest.
-fn placed(text: &str) -> Option<(&str, &str)> {
+fn split_place(text: &str) -> Option<(&str, &str)> {
     let (place, reason) = text.strip_prefix('`')?.split_once("`: ")?;
     let legal = |c: char| is_plain(c) || matches!(c, '.' | '[' | ']' | '…');
     (!place.is_empty() && place.chars().all(legal)).then_some((place, reason))
 }
 
-impl de::Error for Fault {
+impl de::Error for DecodeFault {
     /// Makes an error of a rule of the value's own type, which may name a place inside it.
     fn custom<T: fmt::Display>(message: T) -> Self {
         let text = message.to_string();
@@ -337,14 +337,16 @@ impl de::Error for Fault {
         if text.starts_with("data did not match any variant") {
             return Self::new(Code::Type, "fits none of the forms that are known here");
         }
-        match placed(&text) {
-            Some((place, reason)) => Self::from(Fact::said(reason.to_owned())).under(Step::Known(place.to_owned())),
-            None => Fact::said(text).into(),
+        match split_place(&text) {
+            Some((place, reason)) => {
+                Self::from(Fact::from_rule(reason.to_owned())).under_step(PathStep::Known(place.to_owned()))
+            }
+            None => Fact::from_rule(text).into(),
         }
     }
 
     fn invalid_type(found: Unexpected<'_>, expected: &dyn Expected) -> Self {
-        Self::expected(words(expected), &found, Vec::new())
+        Self::expected_type(describe_expected(expected), &found, Vec::new())
     }
 
     fn invalid_value(found: Unexpected<'_>, expected: &dyn Expected) -> Self {
@@ -362,25 +364,25 @@ impl de::Error for Fault {
             [one, other] => format!("`{one}` or `{other}`"),
             many => format!("one of {}", many.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ")),
         };
-        Self::new(Code::Unknown, format!("unknown variant `{}`, expected {known}{hint}", readable(variant)))
+        Self::new(Code::Unknown, format!("unknown variant `{}`, expected {known}{hint}", escape_key(variant)))
     }
 
     fn unknown_field(field: &str, expected: &'static [&'static str]) -> Self {
-        let known = open(expected);
+        let known = settable_fields(expected);
         let hint = did_you_mean(field, &known);
         let listed = known.iter().map(|key| format!("`{key}`")).collect::<Vec<_>>().join(", ");
         let listed = if listed.is_empty() { "none is known here".to_owned() } else { format!("known are {listed}") };
-        Self::new(Code::Unknown, format!("unknown field `{}`{hint}; {listed}", readable(field)))
+        Self::new(Code::Unknown, format!("unknown field `{}`{hint}; {listed}", escape_key(field)))
     }
 }
 
 /// Escapes a key for a message.
-fn readable(key: &str) -> String {
+fn escape_key(key: &str) -> String {
     key.chars().take(KEY_CHARS).flat_map(char::escape_debug).collect()
 }
 
 /// Returns the fields of a struct that a sender may set.
-fn open(fields: &'static [&'static str]) -> Vec<&'static str> {
+fn settable_fields(fields: &'static [&'static str]) -> Vec<&'static str> {
     let sealed = fields.contains(&"seal");
     fields.iter().copied().filter(|key| !(sealed && VENUE_ONLY.contains(key))).collect()
 }
@@ -397,7 +399,7 @@ fn map_with(keys: &[&str]) -> String {
 }
 
 /// Describes a type of this crate in words, from serde's text.
-fn words(expected: &dyn Expected) -> String {
+fn describe_expected(expected: &dyn Expected) -> String {
     let text = expected.to_string();
     let begins = |kind: &str| text.starts_with(kind);
     match text.as_str() {
@@ -420,7 +422,7 @@ pub(super) fn is_map(expected: &str) -> bool {
     ["struct ", "internally tagged enum ", "adjacently tagged enum "].iter().any(|begin| expected.starts_with(begin))
 }
 
-pub(super) fn got(found: &Unexpected<'_>) -> String {
+pub(super) fn describe_found(found: &Unexpected<'_>) -> String {
     match found {
         Unexpected::Str(text) => {
             let cut: String = text.chars().take(KEY_CHARS).collect();

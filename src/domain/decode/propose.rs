@@ -1,6 +1,6 @@
 //! Proposes the nearest right form of a value that was written by hand, by trying forms.
 
-use super::{Wrong, number, takes, typed};
+use super::{DataError, into_type, number::parse_number, subtract_parts};
 use crate::visible::{beginning, is_secret_name};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
@@ -12,22 +12,22 @@ const PARTS: usize = 2_000;
 const HINT_BYTES: usize = 200;
 
 /// Reads a typed value by [`typed`]; for a value of the wrong type the error proposes the nearest form that fits.
-pub fn proposed<T: DeserializeOwned>(value: &Value) -> Result<T, Wrong> {
-    typed(value.clone()).map_err(|wrong: Wrong| wrong.proposing::<T>(value))
+pub fn typed_with_hint<T: DeserializeOwned>(value: &Value) -> Result<T, DataError> {
+    into_type(value.clone()).map_err(|wrong: DataError| wrong.with_hint::<T>(value))
 }
 
-impl Wrong {
+impl DataError {
     /// Adds the nearest form that fits to the error of reading `value` as a `T`.
     #[must_use]
-    pub fn proposing<T: DeserializeOwned>(mut self, value: &Value) -> Self {
-        self.fact.hint = hint::<T>(value, &self);
+    pub fn with_hint<T: DeserializeOwned>(mut self, value: &Value) -> Self {
+        self.fact.hint = find_hint::<T>(value, &self);
         self
     }
 }
 
-fn hint<T: DeserializeOwned>(value: &Value, wrong: &Wrong) -> Option<String> {
+fn find_hint<T: DeserializeOwned>(value: &Value, wrong: &DataError) -> Option<String> {
     wrong.fact.found.as_ref()?;
-    if !takes(value, &mut PARTS.clone()) {
+    if !subtract_parts(value, &mut PARTS.clone()) {
         return None;
     }
     let found = value.pointer(&wrong.pointer).filter(|found| !has_secret(&wrong.pointer, found))?;
@@ -35,9 +35,9 @@ fn hint<T: DeserializeOwned>(value: &Value, wrong: &Wrong) -> Option<String> {
         let mut whole = value.clone();
         let Some(place) = whole.pointer_mut(&wrong.pointer) else { return false };
         *place = form.clone();
-        typed::<T>(whole).err().is_none_or(|other| !other.pointer.starts_with(&wrong.pointer))
+        into_type::<T>(whole).err().is_none_or(|other| !other.pointer.starts_with(&wrong.pointer))
     };
-    forms(found, &wrong.fact.keys).into_iter().find(fits).map(|form| beginning(form.to_string(), HINT_BYTES))
+    candidate_forms(found, &wrong.fact.keys).into_iter().find(fits).map(|form| beginning(form.to_string(), HINT_BYTES))
 }
 
 /// Whether a value is or contains a secret.
@@ -53,12 +53,12 @@ fn has_secret(pointer: &str, value: &Value) -> bool {
 }
 
 /// Returns the forms that may be right: the value under a key, in a list, or as another type.
-fn forms(found: &Value, keys: &[&str]) -> Vec<Value> {
+fn candidate_forms(found: &Value, keys: &[&str]) -> Vec<Value> {
     let other = match found {
         Value::String(text) => match text.to_lowercase().as_str() {
             "yes" | "on" | "true" => Some(json!(true)),
             "no" | "off" | "false" => Some(json!(false)),
-            text => number(text).map(Value::Number),
+            text => parse_number(text).map(Value::Number),
         },
         Value::Number(_) | Value::Bool(_) => Some(found.to_string().into()),
         Value::Null | Value::Array(_) | Value::Object(_) => None,

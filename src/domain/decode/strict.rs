@@ -1,6 +1,6 @@
 //! Reads typed values from JSON values: a list is never read as a struct, and errors have their place.
 
-use super::place::{Code, Fault, Step, is_map};
+use super::place::{Code, DecodeFault, PathStep, is_map};
 use serde::de::value::StringDeserializer;
 use serde::de::{
     DeserializeSeed, Deserializer, EnumAccess, Error, Expected, IntoDeserializer, MapAccess, SeqAccess, Unexpected,
@@ -11,9 +11,9 @@ use serde_json::{Map, Value, map};
 use std::vec;
 
 /// Deserializer of a value for any type.
-pub(super) struct Strict(pub(super) Value);
+pub(super) struct StrictValue(pub(super) Value);
 
-fn found(value: &Value) -> Unexpected<'_> {
+fn unexpected(value: &Value) -> Unexpected<'_> {
     match value {
         Value::Null => Unexpected::Unit,
         Value::Bool(yes) => Unexpected::Bool(*yes),
@@ -28,18 +28,18 @@ fn found(value: &Value) -> Unexpected<'_> {
     }
 }
 
-fn list<'de, V: Visitor<'de>>(items: Vec<Value>, visitor: V) -> Result<V::Value, Fault> {
+fn visit_list<'de, V: Visitor<'de>>(items: Vec<Value>, visitor: V) -> Result<V::Value, DecodeFault> {
     let len = items.len();
-    let mut items = Items { rest: items.into_iter(), at: 0 };
+    let mut items = StrictItems { rest: items.into_iter(), at: 0 };
     let made = visitor.visit_seq(&mut items)?;
     match items.rest.len() {
         0 => Ok(made),
-        _ => Err(Fault::new(Code::Type, format!("expected {} elements, got {len}", items.at))),
+        _ => Err(DecodeFault::new(Code::Type, format!("expected {} elements, got {len}", items.at))),
     }
 }
 
 /// Converts `8.0` to the whole number 8, as JSON Schema does.
-fn whole(value: Value) -> Value {
+fn whole_to_integer(value: Value) -> Value {
     let number = value.as_f64().filter(|number| value.is_f64() && number.fract() == 0.0);
     // A larger float has lost its last digits.
     match number.filter(|number| number.abs() < MOST_EXACT) {
@@ -54,16 +54,16 @@ const MOST_EXACT: f64 = 9_007_199_254_740_992.0;
 
 macro_rules! whole {
     ($($name:ident)*) => {$(
-        fn $name<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
-            Self(whole(self.0)).deserialize_any(visitor)
+        fn $name<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, DecodeFault> {
+            Self(whole_to_integer(self.0)).deserialize_any(visitor)
         }
     )*};
 }
 
-impl<'de> Deserializer<'de> for Strict {
-    type Error = Fault;
+impl<'de> Deserializer<'de> for StrictValue {
+    type Error = DecodeFault;
 
-    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
+    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, DecodeFault> {
         match self.0 {
             Value::Null => visitor.visit_unit(),
             Value::Bool(yes) => visitor.visit_bool(yes),
@@ -75,18 +75,18 @@ impl<'de> Deserializer<'de> for Strict {
             Value::String(text) => visitor.visit_string(text),
             // Enums that are distinguished by a key would accept a list, too.
             Value::Array(_) if is_map(&(&visitor as &dyn Expected).to_string()) => {
-                Err(Fault::invalid_type(Unexpected::Seq, &visitor))
+                Err(DecodeFault::invalid_type(Unexpected::Seq, &visitor))
             }
-            Value::Array(items) => list(items, visitor),
-            Value::Object(map) => visitor.visit_map(Entries::of(map)),
+            Value::Array(items) => visit_list(items, visitor),
+            Value::Object(map) => visitor.visit_map(StrictEntries::new(map)),
         }
     }
 
-    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
+    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, DecodeFault> {
         if self.0.is_null() { visitor.visit_none() } else { visitor.visit_some(self) }
     }
 
-    fn deserialize_newtype_struct<V: Visitor<'de>>(self, _: &'static str, visitor: V) -> Result<V::Value, Fault> {
+    fn deserialize_newtype_struct<V: Visitor<'de>>(self, _: &'static str, visitor: V) -> Result<V::Value, DecodeFault> {
         visitor.visit_newtype_struct(self)
     }
 
@@ -95,10 +95,10 @@ impl<'de> Deserializer<'de> for Strict {
         _: &'static str,
         fields: &'static [&'static str],
         visitor: V,
-    ) -> Result<V::Value, Fault> {
+    ) -> Result<V::Value, DecodeFault> {
         match self.0 {
-            Value::Object(map) => visitor.visit_map(Entries::of(map)),
-            other => Err(Fault::no_struct(&found(&other), fields)),
+            Value::Object(map) => visitor.visit_map(StrictEntries::new(map)),
+            other => Err(DecodeFault::expected_struct(&unexpected(&other), fields)),
         }
     }
 
@@ -107,23 +107,23 @@ impl<'de> Deserializer<'de> for Strict {
         _: &'static str,
         variants: &'static [&'static str],
         visitor: V,
-    ) -> Result<V::Value, Fault> {
+    ) -> Result<V::Value, DecodeFault> {
         match self.0 {
-            Value::String(name) => visitor.visit_enum(Variant { name, content: None }),
+            Value::String(name) => visitor.visit_enum(StrictVariant { name, content: None }),
             Value::Object(map) if map.len() == 1 => match map.into_iter().next() {
-                Some((name, content)) => visitor.visit_enum(Variant { name, content: Some(content) }),
-                None => Err(Fault::new(Code::Type, "expected one key, got none")),
+                Some((name, content)) => visitor.visit_enum(StrictVariant { name, content: Some(content) }),
+                None => Err(DecodeFault::new(Code::Type, "expected one key, got none")),
             },
             other => {
                 let known = variants.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ");
                 let keys = other.as_object().map(|map| format!("a map of {} keys", map.len()));
-                let got = keys.as_deref().map_or_else(|| found(&other), Unexpected::Other);
-                Err(Fault::expected(format!("one of {known}"), &got, Vec::new()))
+                let got = keys.as_deref().map_or_else(|| unexpected(&other), Unexpected::Other);
+                Err(DecodeFault::expected_type(format!("one of {known}"), &got, Vec::new()))
             }
         }
     }
 
-    fn deserialize_ignored_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
+    fn deserialize_ignored_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, DecodeFault> {
         visitor.visit_unit()
     }
 
@@ -138,19 +138,19 @@ impl<'de> Deserializer<'de> for Strict {
     }
 }
 
-struct Items {
+struct StrictItems {
     rest: vec::IntoIter<Value>,
     at: usize,
 }
 
-impl<'de> SeqAccess<'de> for &mut Items {
-    type Error = Fault;
+impl<'de> SeqAccess<'de> for &mut StrictItems {
+    type Error = DecodeFault;
 
-    fn next_element_seed<T: DeserializeSeed<'de>>(&mut self, seed: T) -> Result<Option<T::Value>, Fault> {
+    fn next_element_seed<T: DeserializeSeed<'de>>(&mut self, seed: T) -> Result<Option<T::Value>, DecodeFault> {
         let Some(item) = self.rest.next() else { return Ok(None) };
         let at = self.at;
         self.at += 1;
-        seed.deserialize(Strict(item)).map(Some).map_err(|fault| fault.under(Step::Index(at)))
+        seed.deserialize(StrictValue(item)).map(Some).map_err(|fault| fault.under_step(PathStep::Index(at)))
     }
 
     fn size_hint(&self) -> Option<usize> {
@@ -158,35 +158,36 @@ impl<'de> SeqAccess<'de> for &mut Items {
     }
 }
 
-struct Entries {
+struct StrictEntries {
     rest: map::IntoIter,
     /// Value of the key that was returned last.
     value: Option<(String, Value)>,
 }
 
-impl Entries {
-    fn of(map: Map<String, Value>) -> Self {
+impl StrictEntries {
+    fn new(map: Map<String, Value>) -> Self {
         Self { rest: map.into_iter(), value: None }
     }
 }
 
-fn key(text: String) -> StringDeserializer<Fault> {
+fn key_deserializer(text: String) -> StringDeserializer<DecodeFault> {
     text.into_deserializer()
 }
 
-impl<'de> MapAccess<'de> for Entries {
-    type Error = Fault;
+impl<'de> MapAccess<'de> for StrictEntries {
+    type Error = DecodeFault;
 
-    fn next_key_seed<K: DeserializeSeed<'de>>(&mut self, seed: K) -> Result<Option<K::Value>, Fault> {
+    fn next_key_seed<K: DeserializeSeed<'de>>(&mut self, seed: K) -> Result<Option<K::Value>, DecodeFault> {
         let Some((name, value)) = self.rest.next() else { return Ok(None) };
-        let known = seed.deserialize(key(name.clone()))?;
+        let known = seed.deserialize(key_deserializer(name.clone()))?;
         self.value = Some((name, value));
         Ok(Some(known))
     }
 
-    fn next_value_seed<V: DeserializeSeed<'de>>(&mut self, seed: V) -> Result<V::Value, Fault> {
-        let (name, value) = self.value.take().ok_or_else(|| Fault::new(Code::Syntax, "a value without its key"))?;
-        seed.deserialize(Strict(value)).map_err(|fault| fault.under(Step::Key(name)))
+    fn next_value_seed<V: DeserializeSeed<'de>>(&mut self, seed: V) -> Result<V::Value, DecodeFault> {
+        let (name, value) =
+            self.value.take().ok_or_else(|| DecodeFault::new(Code::Syntax, "a value without its key"))?;
+        seed.deserialize(StrictValue(value)).map_err(|fault| fault.under_step(PathStep::Key(name)))
     }
 
     fn size_hint(&self) -> Option<usize> {
@@ -194,54 +195,57 @@ impl<'de> MapAccess<'de> for Entries {
     }
 }
 
-struct Variant {
+struct StrictVariant {
     name: String,
     content: Option<Value>,
 }
 
-impl<'de> EnumAccess<'de> for Variant {
-    type Error = Fault;
-    type Variant = Content;
+impl<'de> EnumAccess<'de> for StrictVariant {
+    type Error = DecodeFault;
+    type Variant = VariantContent;
 
-    fn variant_seed<V: DeserializeSeed<'de>>(self, seed: V) -> Result<(V::Value, Content), Fault> {
-        let variant = seed.deserialize(key(self.name.clone()))?;
-        Ok((variant, Content { name: self.name, value: self.content }))
+    fn variant_seed<V: DeserializeSeed<'de>>(self, seed: V) -> Result<(V::Value, VariantContent), DecodeFault> {
+        let variant = seed.deserialize(key_deserializer(self.name.clone()))?;
+        Ok((variant, VariantContent { name: self.name, value: self.content }))
     }
 }
 
-struct Content {
+struct VariantContent {
     name: String,
     value: Option<Value>,
 }
 
-impl<'de> VariantAccess<'de> for Content {
-    type Error = Fault;
+impl<'de> VariantAccess<'de> for VariantContent {
+    type Error = DecodeFault;
 
-    fn unit_variant(self) -> Result<(), Fault> {
+    fn unit_variant(self) -> Result<(), DecodeFault> {
         match self.value {
             None | Some(Value::Null) => Ok(()),
-            Some(value) => {
-                Err(Fault::expected("nothing".to_owned(), &found(&value), Vec::new()).under(Step::Key(self.name)))
-            }
+            Some(value) => Err(DecodeFault::expected_type("nothing".to_owned(), &unexpected(&value), Vec::new())
+                .under_step(PathStep::Key(self.name))),
         }
     }
 
-    fn newtype_variant_seed<T: DeserializeSeed<'de>>(self, seed: T) -> Result<T::Value, Fault> {
+    fn newtype_variant_seed<T: DeserializeSeed<'de>>(self, seed: T) -> Result<T::Value, DecodeFault> {
         let value = self.value.unwrap_or_default();
-        seed.deserialize(Strict(value)).map_err(|fault| fault.under(Step::Key(self.name)))
+        seed.deserialize(StrictValue(value)).map_err(|fault| fault.under_step(PathStep::Key(self.name)))
     }
 
-    fn tuple_variant<V: Visitor<'de>>(self, _: usize, visitor: V) -> Result<V::Value, Fault> {
+    fn tuple_variant<V: Visitor<'de>>(self, _: usize, visitor: V) -> Result<V::Value, DecodeFault> {
         let value = self.value.unwrap_or_default();
-        Strict(value).deserialize_any(visitor).map_err(|fault| fault.under(Step::Key(self.name)))
+        StrictValue(value).deserialize_any(visitor).map_err(|fault| fault.under_step(PathStep::Key(self.name)))
     }
 
-    fn struct_variant<V: Visitor<'de>>(self, fields: &'static [&'static str], visitor: V) -> Result<V::Value, Fault> {
+    fn struct_variant<V: Visitor<'de>>(
+        self,
+        fields: &'static [&'static str],
+        visitor: V,
+    ) -> Result<V::Value, DecodeFault> {
         let made = match self.value {
-            Some(Value::Object(map)) => visitor.visit_map(Entries::of(map)),
-            Some(other) => Err(Fault::no_struct(&found(&other), fields)),
-            None => Err(Fault::no_struct(&Unexpected::Other("nothing"), fields)),
+            Some(Value::Object(map)) => visitor.visit_map(StrictEntries::new(map)),
+            Some(other) => Err(DecodeFault::expected_struct(&unexpected(&other), fields)),
+            None => Err(DecodeFault::expected_struct(&Unexpected::Other("nothing"), fields)),
         };
-        made.map_err(|fault| fault.under(Step::Key(self.name)))
+        made.map_err(|fault| fault.under_step(PathStep::Key(self.name)))
     }
 }

@@ -46,7 +46,7 @@ enum Tagged {
 }
 
 fn outer(value: Value) -> Result<Outer, String> {
-    typed(value).map_err(|wrong| wrong.to_string())
+    into_type(value).map_err(|wrong| wrong.to_string())
 }
 
 #[test]
@@ -143,7 +143,7 @@ fn one_depth_is_taken_and_one_more_is_not() {
     for (depth, taken) in [(0, true), (1, true), (VALUE_DEPTH, true), (VALUE_DEPTH + 1, false), (200, false)] {
         let text = nested(depth).to_string();
         assert_eq!(json(text.as_bytes()).is_ok(), taken, "{depth}");
-        assert_eq!(data(text.as_bytes()).is_ok(), taken, "{depth}");
+        assert_eq!(lenient_json(text.as_bytes()).is_ok(), taken, "{depth}");
         assert_eq!(check(&nested(depth)).is_ok(), taken, "{depth}");
     }
     let error = json(json!({"input": nested(VALUE_DEPTH)}).to_string().as_bytes()).unwrap_err().to_string();
@@ -165,7 +165,7 @@ fn a_key_twice_is_refused_where_somebody_asks_for_something() {
     let text = br#"{"a": {"b": 1, "b": 2}}"#;
     let error = json(text).unwrap_err().to_string();
     assert!(error.starts_with("`a`: key \"b\" is given twice"), "{error}");
-    assert_eq!(data(text).unwrap(), json!({"a": {"b": 2}}));
+    assert_eq!(lenient_json(text).unwrap(), json!({"a": {"b": 2}}));
 }
 
 #[test]
@@ -193,8 +193,8 @@ fn what_is_read_is_what_serde_json_reads() {
 #[test]
 fn what_is_too_deep_to_be_shown_says_so() {
     let fits = nested(RESULT_DEPTH);
-    assert_eq!(shown(fits.clone()), fits);
-    let cut = shown(nested(RESULT_DEPTH + 40));
+    assert_eq!(limit_depth(fits.clone()), fits);
+    let cut = limit_depth(nested(RESULT_DEPTH + 40));
     assert!(check_to(&cut, RESULT_DEPTH).is_ok() && check_to(&cut, RESULT_DEPTH - 1).is_err());
     assert!(cut.to_string().contains("[not shown: nested deeper than 80 levels]"));
 }
@@ -208,22 +208,22 @@ fn a_value_has_so_many_values_in_it() {
     };
     for text in [list(VALUE_PARTS), map(VALUE_PARTS)] {
         let value = json(text.as_bytes()).unwrap();
-        assert_eq!((data(text.as_bytes()).as_ref(), check(&value)), (Ok(&value), Ok(())));
+        assert_eq!((lenient_json(text.as_bytes()).as_ref(), check(&value)), (Ok(&value), Ok(())));
     }
     for (text, place) in [(list(VALUE_PARTS + 1), "`[49999]`: "), (map(VALUE_PARTS + 1), "`k50000`: ")] {
         let expected = format!("{place}more than 50000 values in one; send it in parts, or as a text");
-        for wrong in [json(text.as_bytes()).unwrap_err(), data(text.as_bytes()).unwrap_err()] {
+        for wrong in [json(text.as_bytes()).unwrap_err(), lenient_json(text.as_bytes()).unwrap_err()] {
             assert!(wrong.to_string().starts_with(&expected), "{wrong}");
         }
-        assert!(message(text.as_bytes(), MESSAGE_DEPTH).is_ok(), "the venue's own hold more than one");
+        assert!(message_json(text.as_bytes(), MESSAGE_DEPTH).is_ok(), "the venue's own hold more than one");
         let value = serde_json::from_str::<Value>(&text).unwrap();
         assert_eq!(
             check(&value).unwrap_err().fact.reason,
             "more than 50000 values in one; send it in parts, or as a text"
         );
-        assert_eq!(stored::<Value>(text.as_bytes()).unwrap(), value, "what is stored is read");
+        assert_eq!(read_stored::<Value>(text.as_bytes()).unwrap(), value, "what is stored is read");
     }
-    assert!(message(list(MESSAGE_PARTS + 1).as_bytes(), MESSAGE_DEPTH).is_err());
+    assert!(message_json(list(MESSAGE_PARTS + 1).as_bytes(), MESSAGE_DEPTH).is_err());
 }
 
 #[test]
@@ -258,7 +258,7 @@ fn the_value_of_a_secret_is_never_quoted() {
         (json!([{"ucans": ["s3cret"]}]), "expected a map with `ucans`, `token` and `inner`, got a list"),
         (json!({"inner": {"apiKey": 1, "s3cret": 1}}), "`inner`: unknown field `s3cret`; known are `apiKey`"),
     ] {
-        let wrong = proposed::<Outer>(&given).unwrap_err();
+        let wrong = typed_with_hint::<Outer>(&given).unwrap_err();
         assert_eq!(wrong.to_string(), told, "{given}");
         assert!(
             wrong.place.contains("inner") || !serde_json::to_string(&wrong).unwrap().contains("s3cret"),
@@ -271,7 +271,9 @@ fn the_value_of_a_secret_is_never_quoted() {
 fn whole_numbers_are_exact_or_refused() {
     const LARGE: &str = "123456789012345678901234567890";
     let check = |text: &str, expected: &str| {
-        for error in [json(text.as_bytes()), data(text.as_bytes()), message(text.as_bytes(), MESSAGE_DEPTH)] {
+        for error in
+            [json(text.as_bytes()), lenient_json(text.as_bytes()), message_json(text.as_bytes(), MESSAGE_DEPTH)]
+        {
             let error = error.unwrap_err().to_string();
             assert!(error.starts_with(expected), "{error}\nexpected {expected}");
         }
@@ -285,17 +287,17 @@ fn whole_numbers_are_exact_or_refused() {
     check("[1e400]", "number out of range");
     check("[0.0, {\"a\": -1e-400}]", "`[1].a`: number -1e-400 is closer to zero than 64 bits hold: write 0");
     for taken in ["[1e+19,\"99999999999999999999\",{\"99999999999999999999\":1}]", "[-9223372036854775808]"] {
-        assert_eq!(data(taken.as_bytes()).unwrap().to_string(), taken);
+        assert_eq!(lenient_json(taken.as_bytes()).unwrap().to_string(), taken);
     }
 }
 
 #[test]
 fn numbers_of_old_stores_are_read() {
     let old = "{\"n\":1.2345678901234568e29,\"m\":123456789012345678901234567890}";
-    let read = stored::<Value>(old.as_bytes()).unwrap();
+    let read = read_stored::<Value>(old.as_bytes()).unwrap();
     assert_eq!(read["m"], json!(1.234_567_890_123_456_8e29));
     let deep = format!("{}{old}{}", "[".repeat(130), "]".repeat(130));
-    assert!(stored::<Value>(deep.as_bytes()).is_ok());
+    assert!(read_stored::<Value>(deep.as_bytes()).is_ok());
 }
 
 #[test]

@@ -1,18 +1,18 @@
 //! Position of an event in its mailbox.
 
 use super::EventKind;
-use crate::priority::{HIGH, LOW, Priority};
+use crate::priority::{HIGH_PREFIX, LOW_PREFIX, Priority};
 use crate::time::Millis;
 
 /// Returns the sort key of an event in its mailbox: results first, then messages, then tasks by priority, each by time
 /// of publication and stream sequence. So a backlog of tasks never hides the result that the open task waits for.
-pub fn order(kind: EventKind, priority: Priority, published: Millis, sequence: u64) -> String {
+pub fn mailbox_key(kind: EventKind, priority: Priority, published: Millis, sequence: u64) -> String {
     let class = match (kind, priority) {
         (EventKind::Result, _) => "1-",
         (EventKind::Message, _) => "2-",
-        (EventKind::Task, Priority::High) => HIGH,
+        (EventKind::Task, Priority::High) => HIGH_PREFIX,
         (EventKind::Task, Priority::Normal) => "3-",
-        (EventKind::Task, Priority::Low) => LOW,
+        (EventKind::Task, Priority::Low) => LOW_PREFIX,
     };
     format!("{class}{:016}-{sequence:020}", published.0)
 }
@@ -23,7 +23,7 @@ mod tests {
 
     #[test]
     fn a_mailbox_has_results_then_messages_then_tasks_by_priority_and_time() {
-        let at = |kind, priority, time| order(kind, priority, Millis(time), 0);
+        let at = |kind, priority, time| mailbox_key(kind, priority, Millis(time), 0);
         let sorted = [
             at(EventKind::Result, Priority::Normal, 9),
             at(EventKind::Message, Priority::Normal, 8),

@@ -14,7 +14,7 @@ use crate::authority::Authority;
 use crate::event::Mandate;
 use crate::ids::JobId;
 use crate::limits::{FRAME_DEPTH, GOAL_BYTES, SEGMENTS, SUMMARY_BYTES};
-use crate::load::{Level, Load, LoadChange};
+use crate::load::{Load, LoadChange, LoadLevel};
 use crate::outputs;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -22,7 +22,7 @@ use serde_json::Value;
 /// The frames of a session, and its compacted turns.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub struct Goals {
+pub struct GoalStack {
     /// Open frames without frame 0, in reverse order of running. A frame that waits beside another has the same parent.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub frames: Vec<GoalFrame>,
@@ -129,7 +129,7 @@ pub struct Goal {
 
 impl Goal {
     /// Reads a goal from the arguments of a call.
-    pub fn of(arguments: &Value) -> Result<Self, String> {
+    pub fn parse(arguments: &Value) -> Result<Self, String> {
         let description = arguments["description"].as_str().unwrap_or_default().trim();
         match description.len() {
             0 => return Err("`description`: expected what the goal is, got an empty text".into()),
@@ -152,10 +152,10 @@ impl Goal {
     }
 }
 
-impl Goals {
+impl GoalStack {
     /// Whether a frame is open and isn't the active one.
-    pub fn waits(&self, frame: u32) -> bool {
-        frame != self.active() && (frame == 0 || self.frames.iter().any(|open| open.id == frame))
+    pub fn is_waiting(&self, frame: u32) -> bool {
+        frame != self.active_id() && (frame == 0 || self.frames.iter().any(|open| open.id == frame))
     }
 
     /// Whether nothing was opened or compacted.
@@ -169,14 +169,14 @@ impl Goals {
     }
 
     /// Returns the number of the frame whose turns run.
-    pub fn active(&self) -> u32 {
+    pub fn active_id(&self) -> u32 {
         self.top().map_or(0, |frame| frame.id)
     }
 
     /// Returns the frames from the outermost open one to the active one, without those that wait beside them.
     pub fn path(&self) -> Vec<&GoalFrame> {
         let mut path = Vec::new();
-        let mut wanted = self.active();
+        let mut wanted = self.active_id();
         for frame in self.frames.iter().rev() {
             if frame.id == wanted {
                 path.push(frame);
@@ -196,10 +196,10 @@ impl Goals {
     }
 
     /// Ends the frames if a turn serves another request than theirs.
-    pub fn serve(&mut self, job: Option<&JobId>, under: &Mandate) {
+    pub fn end_unless_served(&mut self, job: Option<&JobId>, under: &Mandate) {
         let same = match job {
             Some(job) => self.job.as_ref() == Some(job),
-            None => self.job.is_none() && self.under.clone().unwrap_or_default().is_same(under),
+            None => self.job.is_none() && self.under.clone().unwrap_or_default().may_share_turn(under),
         };
         if !same {
             self.end();
@@ -213,7 +213,7 @@ impl Goals {
             self.job = job.cloned();
             self.under = Some(under.clone()).filter(|under| job.is_none() && *under != Mandate::default());
         }
-        let parent = self.active();
+        let parent = self.active_id();
         let first = self.opened + 1;
         let frames = (first..).zip(goals).map(|(id, (call, goal))| GoalFrame {
             id,
@@ -246,7 +246,7 @@ impl Goals {
     }
 
     /// Returns the live turns of the active frame.
-    pub fn live(&self) -> LiveTurns {
+    pub fn live_turns(&self) -> LiveTurns {
         self.top().map_or(self.live, |frame| frame.live)
     }
 
@@ -275,7 +275,7 @@ impl Goals {
     /// Compacts the live turns of the active frame up to the turn `to`; the summary was written under `authority` for a
     /// request of this `bound`.
     pub fn compact(&mut self, to: u64, summary: &str, (authority, bound): (Authority, Authority)) {
-        let frame = self.active();
+        let frame = self.active_id();
         let LiveTurns { turns, items } = std::mem::take(self.live_mut());
         self.segments.push(Segment { frame, to, turns, items, summary: summary.to_owned(), authority, bound });
         let own: Vec<_> = (0..self.segments.len()).filter(|at| self.segments[*at].frame == frame).collect();
@@ -310,7 +310,7 @@ impl Goals {
     /// Applies a change of loads to the active frame.
     pub fn apply(&mut self, change: &LoadChange) {
         if let Some(frame) = self.frames.last_mut() {
-            change.apply(Level::Frame, &mut frame.loads);
+            change.apply(LoadLevel::Frame, &mut frame.loads);
         }
     }
 

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::chat::ChatMessage;
-use crate::context::goals::View;
+use crate::context::goals::GoalView;
 use crate::context::past::TranscriptTurn;
 use crate::context::sight::Viewer;
 use crate::lattice::Path;
@@ -14,7 +14,7 @@ fn goal(description: &str) -> Goal {
     Goal { description: description.to_owned(), output: None }
 }
 
-fn opened(goals: &mut Goals, turn: u64, descriptions: &[&str]) {
+fn opened(goals: &mut GoalStack, turn: u64, descriptions: &[&str]) {
     let goals_of = (0..).zip(descriptions.iter().map(|text| goal(text))).collect();
     goals.open(turn, goals_of, None, &Mandate::default());
 }
@@ -30,23 +30,23 @@ fn ids(frames: &[&GoalFrame]) -> Vec<u32> {
 
 #[test]
 fn goals_of_one_reply_run_one_after_the_other_and_return_to_the_frame_that_opened_them() {
-    let mut goals = Goals::default();
+    let mut goals = GoalStack::default();
     opened(&mut goals, 1, &["first", "second"]);
-    assert_eq!((goals.active(), ids(&goals.path())), (1, vec![1]));
+    assert_eq!((goals.active_id(), ids(&goals.path())), (1, vec![1]));
     opened(&mut goals, 2, &["inside"]);
-    assert_eq!((goals.active(), ids(&goals.path())), (3, vec![1, 3]), "the one that waits is not above");
+    assert_eq!((goals.active_id(), ids(&goals.path())), (3, vec![1, 3]), "the one that waits is not above");
     for (closed, active) in [((3, 2, 0), 1), ((1, 1, 0), 2), ((2, 1, 1), 0)] {
         let frame = goals.close().unwrap();
-        assert_eq!(((frame.id, frame.turn, frame.call), goals.active()), (closed, active));
+        assert_eq!(((frame.id, frame.turn, frame.call), goals.active_id()), (closed, active));
     }
     assert_eq!(goals.close(), None);
     opened(&mut goals, 9, &["new"]);
-    assert_eq!(goals.active(), 4, "numbers are never used twice");
+    assert_eq!(goals.active_id(), 4, "numbers are never used twice");
 }
 
 #[test]
 fn goals_are_at_most_8_deep() {
-    let mut goals = Goals::default();
+    let mut goals = GoalStack::default();
     for depth in 0..8 {
         assert_eq!(goals.check_depth(), Ok(()), "{depth}");
         opened(&mut goals, depth, &["deeper"]);
@@ -58,15 +58,15 @@ fn goals_are_at_most_8_deep() {
 fn loads_are_inherited_and_shadowed_and_go_with_their_frame() {
     let load = |path: &str, budget| Load::new(&Path::parse(path).unwrap(), None, Some(budget)).unwrap();
     let session = [load("w/a", 300), load("w/b", 300)];
-    let shown = |goals: &Goals| {
+    let shown = |goals: &GoalStack| {
         let loads = goals.loads(&session).into_iter();
         loads.map(|load| (load.path, load.budget)).collect::<Vec<_>>()
     };
-    let mut goals = Goals::default();
+    let mut goals = GoalStack::default();
     opened(&mut goals, 1, &["outer"]);
-    goals.apply(&LoadChange::Load(Level::Frame, load("w/a", 400)));
+    goals.apply(&LoadChange::Load(LoadLevel::Frame, load("w/a", 400)));
     opened(&mut goals, 2, &["inner"]);
-    goals.apply(&LoadChange::Load(Level::Frame, load("w/c", 500)));
+    goals.apply(&LoadChange::Load(LoadLevel::Frame, load("w/c", 500)));
     let all = [("w/b".to_owned(), 300), ("w/a".to_owned(), 400), ("w/c".to_owned(), 500)];
     assert_eq!(shown(&goals), all);
     goals.close();
@@ -77,14 +77,18 @@ fn loads_are_inherited_and_shadowed_and_go_with_their_frame() {
 
 #[test]
 fn compacted_turns_are_counted_and_stand_as_their_summary() {
-    let mut goals = Goals::default();
+    let mut goals = GoalStack::default();
     let turns: Vec<_> = (1..=4).map(|turn| spoken(turn, 0, "words")).collect();
     turns[..3].iter().for_each(|turn| goals.count(turn.items()));
     goals.compact(3, "three things", Default::default());
     goals.count(turns[3].items());
-    assert_eq!(goals.live(), LiveTurns { turns: 1, items: 1 });
-    let view =
-        View::of(&goals, &turns, None, Viewer { authority: &Authority::default(), bound: &Authority::default() });
+    assert_eq!(goals.live_turns(), LiveTurns { turns: 1, items: 1 });
+    let view = GoalView::for_session(
+        &goals,
+        &turns,
+        None,
+        Viewer { authority: &Authority::default(), bound: &Authority::default() },
+    );
     assert_eq!(view.segments, ["[Compacted: 3 turns] three things"]);
     let shown: Vec<_> = turns.iter().filter(|turn| view.shows(turn)).map(|turn| turn.turn).collect();
     assert_eq!(shown, [4]);
@@ -92,7 +96,7 @@ fn compacted_turns_are_counted_and_stand_as_their_summary() {
 
 #[test]
 fn summaries_past_the_limit_become_one_and_none_is_lost_before() {
-    let mut goals = Goals::default();
+    let mut goals = GoalStack::default();
     for turn in 0..25 {
         goals.count(spoken(turn, 0, "x").items());
         goals.compact(turn, &format!("summary {turn}"), Default::default());
@@ -109,7 +113,7 @@ fn summaries_past_the_limit_become_one_and_none_is_lost_before() {
 
 #[test]
 fn the_frames_above_are_shown_in_300_150_75_and_50_bytes() {
-    let mut goals = Goals::default();
+    let mut goals = GoalStack::default();
     let long = "a rather long description of what is to be reached ".repeat(10);
     let mut turns = vec![spoken(1, 0, &"thinking ".repeat(100))];
     for frame in 1..=6_u32 {
@@ -117,7 +121,7 @@ fn the_frames_above_are_shown_in_300_150_75_and_50_bytes() {
         turns.push(spoken(u64::from(frame) + 1, frame, &"thinking ".repeat(100)));
     }
     let task = json!({"order": "pay every bill".repeat(50)});
-    let view = View::of(
+    let view = GoalView::for_session(
         &goals,
         &turns,
         Some(&task),
@@ -128,10 +132,10 @@ fn the_frames_above_are_shown_in_300_150_75_and_50_bytes() {
     for (size, limit) in sizes.iter().zip([50, 50, 50, 75, 150, 300]) {
         assert!(*size <= limit && *size > limit / 5, "{size} of {limit}: {:?}", view.above);
     }
-    assert!(view.place().unwrap().ends_with(&format!("[Current goal 6] {long}")), "{:?}", view.place());
+    assert!(view.position_text().unwrap().ends_with(&format!("[Current goal 6] {long}")), "{:?}", view.position_text());
     assert!(
-        View::of(
-            &Goals::default(),
+        GoalView::for_session(
+            &GoalStack::default(),
             &turns,
             Some(&task),
             Viewer { authority: &Authority::default(), bound: &Authority::default() }
@@ -142,11 +146,11 @@ fn the_frames_above_are_shown_in_300_150_75_and_50_bytes() {
 
 #[test]
 fn a_goal_has_a_description_of_some_kilobytes_at_most() {
-    let described = |description: &str| Goal::of(&json!({"description": description}));
+    let described = |description: &str| Goal::parse(&json!({"description": description}));
     assert_eq!(described("  find it ").unwrap(), goal("find it"));
     assert!(described(" ").unwrap_err().contains("got an empty text"));
     assert!(described(&"x".repeat(GOAL_BYTES + 1)).unwrap_err().contains("expected at most 4096 bytes"));
-    let typed = |schema: Value| Goal::of(&json!({"description": "d", "responseSchema": schema}));
+    let typed = |schema: Value| Goal::parse(&json!({"description": "d", "responseSchema": schema}));
     assert_eq!(typed(json!({"type": "array"})).unwrap().output, Some(json!({"type": "array"})));
     assert!(typed(json!({"type": "text"})).unwrap_err().starts_with("`responseSchema`: not a JSON Schema"));
     let long = json!({"type": "object", "description": "x".repeat(GOAL_BYTES)});

@@ -25,7 +25,7 @@ pub struct EventId(String);
 /// Subject of an id of the venue; the id is a function of this and of the venue's key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub enum IdOf<'a> {
+pub enum VenueIdSubject<'a> {
     /// The message of the call at a position of a turn.
     Call {
         /// Owner of the session.
@@ -106,7 +106,7 @@ pub enum IdOf<'a> {
     },
 }
 
-impl IdOf<'_> {
+impl VenueIdSubject<'_> {
     /// Returns the readable part of the id; a code behind it makes the id unique.
     fn readable(&self) -> String {
         match self {
@@ -133,8 +133,8 @@ impl EventId {
     /// # Errors
     /// `text` is no legal name, or has the form of the venue's own ids.
     pub fn new(text: impl Into<String>) -> Result<Self, IdError> {
-        let id = Self::kept(text)?;
-        if id.is_venues() {
+        let id = Self::from_stored(text)?;
+        if id.is_of_venue() {
             let rule = "ids that begin with `venue:` are made by the venue alone, choose another";
             return Err(IdError { what: WHAT, given: id.0.chars().take(80).collect(), rule });
         }
@@ -145,21 +145,21 @@ impl EventId {
     ///
     /// # Errors
     /// `text` is no legal name.
-    pub fn kept(text: impl Into<String>) -> Result<Self, IdError> {
+    pub fn from_stored(text: impl Into<String>) -> Result<Self, IdError> {
         let text = text.into();
         check(WHAT, &text)?;
         Ok(Self(text))
     }
 
     /// Makes the venue's own id of a subject: always the same under one key, and unknown without the key.
-    pub fn of_venue(venue_key: &[u8], of: IdOf<'_>) -> Self {
+    pub fn of_venue(venue_key: &[u8], of: VenueIdSubject<'_>) -> Self {
         let said = json!(["id", of]).to_string();
         let code = &hmac_hex(venue_key, said.as_bytes())[..CODE];
         Self(format!("{RESERVED}{}-{code}", of.readable()))
     }
 
     /// Whether the venue made the id.
-    pub fn is_venues(&self) -> bool {
+    pub fn is_of_venue(&self) -> bool {
         self.0.starts_with(RESERVED)
     }
 
@@ -190,7 +190,7 @@ impl FromStr for EventId {
 impl TryFrom<String> for EventId {
     type Error = IdError;
     fn try_from(text: String) -> Result<Self, IdError> {
-        Self::kept(text)
+        Self::from_stored(text)
     }
 }
 
@@ -207,9 +207,9 @@ mod tests {
     #[test]
     fn no_producer_can_write_an_id_of_the_venue() {
         let job = JobId::new(&"0f".repeat(16)).unwrap();
-        let own = EventId::of_venue(b"k", IdOf::Result(&job));
-        assert!(own.is_venues());
-        assert_eq!(EventId::kept(own.as_str()).unwrap(), own);
+        let own = EventId::of_venue(b"k", VenueIdSubject::Result(&job));
+        assert!(own.is_of_venue());
+        assert_eq!(EventId::from_stored(own.as_str()).unwrap(), own);
         let stored = serde_json::to_string(&own).unwrap();
         assert_eq!(serde_json::from_str::<EventId>(&stored).unwrap(), own, "what is stored reads back");
         for text in [own.as_str(), "venue:", "venue:call-0"] {
@@ -218,7 +218,7 @@ mod tests {
             assert!(text.parse::<EventId>().is_err(), "{text}");
         }
         for text in ["venue", "Venue:x", "a-venue:x", "call-0", "timer-1", "0190-uuid"] {
-            assert!(!EventId::new(text).unwrap().is_venues(), "{text}");
+            assert!(!EventId::new(text).unwrap().is_of_venue(), "{text}");
         }
         assert_eq!(EventId::new("a b").unwrap_err().rule, "whitespace is not allowed");
     }
@@ -228,11 +228,17 @@ mod tests {
         let (owner, other): (Owner, Owner) = ("t/u".parse().unwrap(), "t/v".parse().unwrap());
         let session = SessionKey { agent: "a".parse().unwrap(), session: "s".parse().unwrap() };
         let job = JobId::new(&"0f".repeat(16)).unwrap();
-        let dated =
-            |owner, turn, call, instance, start| IdOf::Call { owner, session: &session, turn, call, instance, start };
+        let dated = |owner, turn, call, instance, start| VenueIdSubject::Call {
+            owner,
+            session: &session,
+            turn,
+            call,
+            instance,
+            start,
+        };
         let call = |owner, turn, call, instance| dated(owner, turn, call, instance, Some(Millis(1)));
-        let timer = |owner, generation| IdOf::Timer { owner, timer: "0f", generation, at: Millis(1) };
-        let place = EventId::of_venue(b"k", IdOf::Place { published: Millis(1), sequence: 2 });
+        let timer = |owner, generation| VenueIdSubject::Timer { owner, timer: "0f", generation, at: Millis(1) };
+        let place = EventId::of_venue(b"k", VenueIdSubject::Place { published: Millis(1), sequence: 2 });
         let all = [
             call(&owner, 1, 2, None),
             call(&other, 1, 2, None),
@@ -241,28 +247,28 @@ mod tests {
             call(&owner, 1, 2, Some("x")),
             dated(&owner, 1, 2, None, Some(Millis(2))),
             dated(&owner, 1, 2, None, None),
-            IdOf::Outcome { owner: &owner, session: &session, turn: 1, call: 2, start: Millis(1) },
-            IdOf::Outcome { owner: &owner, session: &session, turn: 1, call: 2, start: Millis(2) },
+            VenueIdSubject::Outcome { owner: &owner, session: &session, turn: 1, call: 2, start: Millis(1) },
+            VenueIdSubject::Outcome { owner: &owner, session: &session, turn: 1, call: 2, start: Millis(2) },
             timer(&owner, 1),
             timer(&other, 1),
             timer(&owner, 2),
-            IdOf::Approval(job.as_str()),
-            IdOf::Answer(&job),
-            IdOf::Result(&job),
-            IdOf::Redrive(&job),
-            IdOf::Cancel(&job),
-            IdOf::Done(&job),
-            IdOf::Reply(&job),
-            IdOf::Place { published: Millis(1), sequence: 2 },
-            IdOf::Operation { owner: &owner, key: &place },
-            IdOf::Operation { owner: &other, key: &place },
-            IdOf::Refused { owner: &owner, agent: &session.agent, place: &place },
+            VenueIdSubject::Approval(job.as_str()),
+            VenueIdSubject::Answer(&job),
+            VenueIdSubject::Result(&job),
+            VenueIdSubject::Redrive(&job),
+            VenueIdSubject::Cancel(&job),
+            VenueIdSubject::Done(&job),
+            VenueIdSubject::Reply(&job),
+            VenueIdSubject::Place { published: Millis(1), sequence: 2 },
+            VenueIdSubject::Operation { owner: &owner, key: &place },
+            VenueIdSubject::Operation { owner: &other, key: &place },
+            VenueIdSubject::Refused { owner: &owner, agent: &session.agent, place: &place },
         ];
         let mut seen = std::collections::BTreeSet::new();
         for of in all {
             let id = EventId::of_venue(b"k", of);
             assert_eq!(id, EventId::of_venue(b"k", of));
-            assert!(EventId::kept(id.as_str()).is_ok(), "{id}");
+            assert!(EventId::from_stored(id.as_str()).is_ok(), "{id}");
             let code = |key: &[u8]| EventId::of_venue(key, of).as_str().rsplit_once('-').unwrap().1.to_owned();
             assert_ne!(code(b"k"), code(b"K"), "{id}");
             assert!(seen.insert(code(b"k")), "{id}");
@@ -273,7 +279,8 @@ mod tests {
     fn a_call_without_a_start_has_the_id_of_older_builds() {
         let owner: Owner = "t/u".parse().unwrap();
         let session = SessionKey { agent: "a".parse().unwrap(), session: "s".parse().unwrap() };
-        let of = IdOf::Call { owner: &owner, session: &session, turn: 1, call: 2, instance: None, start: None };
+        let of =
+            VenueIdSubject::Call { owner: &owner, session: &session, turn: 1, call: 2, instance: None, start: None };
         let old = json!({"call": {"owner": owner, "session": session, "turn": 1, "call": 2, "instance": null}});
         assert_eq!(json!(of).to_string(), old.to_string());
     }

@@ -30,7 +30,7 @@ impl SecretName {
     }
 
     /// Reads the name from a path `s/NAME`.
-    pub fn of_path(path: &str) -> Result<Self, SecretNameError> {
+    pub fn from_path(path: &str) -> Result<Self, SecretNameError> {
         path.strip_prefix("s/").ok_or_else(|| SecretNameError(path.chars().take(80).collect())).and_then(Self::new)
     }
 
@@ -94,8 +94,8 @@ mod tests {
         ] {
             assert_eq!(SecretName::new(text).is_ok(), legal, "{text:?}");
         }
-        assert_eq!(SecretName::of_path("s/a").unwrap().path(), "s/a");
-        assert!(SecretName::of_path("w/a").is_err() && SecretName::of_path("a").is_err());
+        assert_eq!(SecretName::from_path("s/a").unwrap().path(), "s/a");
+        assert!(SecretName::from_path("w/a").is_err() && SecretName::from_path("a").is_err());
         assert!(serde_json::from_str::<SecretName>("\"a b\"").is_err());
     }
 }

@@ -1,7 +1,7 @@
 //! The watch of an external worker's job: its deadlines and the signs of its worker.
 
 use crate::ids::{JobId, QueueName};
-use crate::kept::KeptKeys;
+use crate::kept::UnknownFields;
 use crate::limits::OUTBOUND_DEADLINE;
 use crate::limits::OUTBOUND_DEADLINE_MAX;
 use crate::limits::OUTBOUND_GRACE;
@@ -27,7 +27,7 @@ pub struct ExternalTimes {
 
 impl ExternalTimes {
     /// Returns the times of a call, given in seconds, with defaults for absent ones. None is longer than the deadline.
-    pub fn of(start: Option<u64>, heartbeat: Option<u64>, deadline: Option<u64>) -> Self {
+    pub fn with_defaults(start: Option<u64>, heartbeat: Option<u64>, deadline: Option<u64>) -> Self {
         let deadline = deadline.map_or(OUTBOUND_DEADLINE, Duration::from_secs).min(OUTBOUND_DEADLINE_MAX);
         let within = |given: Option<u64>, default| given.map_or(default, Duration::from_secs).min(deadline);
         Self { start: within(start, OUTBOUND_START), heartbeat: within(heartbeat, OUTBOUND_HEARTBEAT), deadline }
@@ -36,7 +36,7 @@ impl ExternalTimes {
 
 /// Time limit that has passed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Over {
+enum PassedLimit {
     Start,
     Heartbeat,
     Deadline,
@@ -45,7 +45,7 @@ enum Over {
 /// Record of an external worker's job while its result is awaited, and of late answers.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Watch {
+pub struct ExternalWatch {
     /// Id of the job.
     pub job: JobId,
     /// Queue of its workers.
@@ -71,15 +71,15 @@ pub struct Watch {
     pub overdue: Option<Millis>,
     /// Answers that had no effect, the newest last.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub ignored: Vec<Ignored>,
+    pub ignored: Vec<IgnoredAnswer>,
     /// Fields that a newer build wrote.
     #[serde(flatten)]
-    pub kept: KeptKeys,
+    pub kept: UnknownFields,
 }
 
 /// An answer of a worker that had no effect.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Ignored {
+pub struct IgnoredAnswer {
     /// Time at which the answer was processed.
     pub at: Millis,
     /// Id of its message: a second delivery is not counted as another answer.
@@ -90,14 +90,14 @@ pub struct Ignored {
 
 /// Next step for a watch that is due.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum WatchLook {
+pub enum WatchStep {
     /// The watch is due again at its new time.
-    Later(Watch),
+    Later(ExternalWatch),
     /// The job has failed, for this reason.
     Over(String),
 }
 
-impl Watch {
+impl ExternalWatch {
     /// Makes the watch of a job that is published at `now`; the request behind it ends at `ends`.
     pub fn new(job: JobId, queue: QueueName, now: Millis, times: ExternalTimes, ends: Option<Millis>) -> Self {
         let deadline = now.plus(times.deadline);
@@ -114,64 +114,64 @@ impl Watch {
             due: now,
             overdue: None,
             ignored: Vec::new(),
-            kept: KeptKeys::default(),
+            kept: UnknownFields::default(),
         };
-        let (due, _) = watch.limit();
+        let (due, _) = watch.first_limit();
         Self { due, ..watch }
     }
 
     /// Returns the time limit that passes first, and which one it is.
-    fn limit(&self) -> (Millis, Over) {
+    fn first_limit(&self) -> (Millis, PassedLimit) {
         let (at, which) = match self.heartbeat {
-            None => (self.start_by, Over::Start),
-            Some(last) => (last.plus(Duration::from_secs(self.heartbeat_seconds)), Over::Heartbeat),
+            None => (self.start_by, PassedLimit::Start),
+            Some(last) => (last.plus(Duration::from_secs(self.heartbeat_seconds)), PassedLimit::Heartbeat),
         };
-        if self.deadline <= at { (self.deadline, Over::Deadline) } else { (at, which) }
+        if self.deadline <= at { (self.deadline, PassedLimit::Deadline) } else { (at, which) }
     }
 
     /// Notes a sign of the worker at `now`.
     #[must_use]
-    pub fn alive(self, now: Millis) -> Self {
+    pub fn note_sign(self, now: Millis) -> Self {
         let started = self.started.or(Some(now));
         let watch = Self { started, heartbeat: Some(now), overdue: None, ..self };
         // A due time that is too early costs one look; a later one would delay the end.
-        let due = watch.due.min(watch.limit().0);
+        let due = watch.due.min(watch.first_limit().0);
         Self { due, ..watch }
     }
 
     /// Returns the next step at `now`.
-    pub fn look(self, now: Millis) -> WatchLook {
-        let (at, which) = self.limit();
+    pub fn next_step(self, now: Millis) -> WatchStep {
+        let (at, which) = self.first_limit();
         if now < at {
-            return WatchLook::Later(Self { due: at, overdue: None, ..self });
+            return WatchStep::Later(Self { due: at, overdue: None, ..self });
         }
         let since = self.overdue.unwrap_or(now);
         let end = since.plus(OUTBOUND_GRACE);
         if now < end {
-            return WatchLook::Later(Self { due: end, overdue: Some(since), ..self });
+            return WatchStep::Later(Self { due: end, overdue: Some(since), ..self });
         }
-        WatchLook::Over(self.over(which))
+        WatchStep::Over(self.failure_text(which))
     }
 
     /// Returns the watch of a job that isn't opened yet; `None` if it is too old to be opened.
-    pub fn without_job(self, now: Millis) -> Option<Self> {
+    pub fn await_job(self, now: Millis) -> Option<Self> {
         let end = self.created.plus(OUTBOUND_ORPHAN);
         (now < end).then_some(Self { due: end, ..self })
     }
 
-    fn over(&self, which: Over) -> String {
+    fn failure_text(&self, which: PassedLimit) -> String {
         let queue = &self.queue;
-        let seconds = |from: Millis, to: Millis| to.since(from).as_secs();
+        let seconds = |from: Millis, to: Millis| to.elapsed_since(from).as_secs();
         match which {
-            Over::Start => format!(
+            PassedLimit::Start => format!(
                 "no worker of queue `{queue}` began within {} s (`startTimeout`)",
                 seconds(self.created, self.start_by)
             ),
-            Over::Heartbeat => format!(
+            PassedLimit::Heartbeat => format!(
                 "the worker of queue `{queue}` gave no sign for {} s (`heartbeatTimeout`)",
                 self.heartbeat_seconds
             ),
-            Over::Deadline => format!(
+            PassedLimit::Deadline => format!(
                 "the worker of queue `{queue}` did not end within {} s (`deadline`)",
                 seconds(self.created, self.deadline)
             ),
@@ -180,7 +180,7 @@ impl Watch {
 
     /// Adds an answer that had no effect, unless it was delivered before.
     #[must_use]
-    pub fn ignoring(mut self, ignored: Ignored) -> Self {
+    pub fn add_ignored(mut self, ignored: IgnoredAnswer) -> Self {
         if self.ignored.iter().all(|known| known.message != ignored.message) {
             self.ignored.push(ignored);
             let over = self.ignored.len().saturating_sub(OUTBOUND_IGNORED);
@@ -190,7 +190,7 @@ impl Watch {
     }
 
     /// Returns the watch as a job's record shows it.
-    pub fn shown(&self) -> Value {
+    pub fn to_json(&self) -> Value {
         let mut shown = json!({
             "queue": self.queue,
             "startBy": self.start_by,
@@ -218,9 +218,9 @@ mod tests {
         JobId::new(&"0f".repeat(16)).unwrap()
     }
 
-    fn watch(start: u64, heartbeat: u64, deadline: u64) -> Watch {
-        let times = ExternalTimes::of(Some(start), Some(heartbeat), Some(deadline));
-        Watch::new(job(), "ocr".parse().unwrap(), T, times, None)
+    fn watch(start: u64, heartbeat: u64, deadline: u64) -> ExternalWatch {
+        let times = ExternalTimes::with_defaults(Some(start), Some(heartbeat), Some(deadline));
+        ExternalWatch::new(job(), "ocr".parse().unwrap(), T, times, None)
     }
 
     fn at(seconds: u64) -> Millis {
@@ -228,15 +228,15 @@ mod tests {
     }
 
     /// Looks as a sweep would, each time when its place has come; when it is given up, and why.
-    fn given_up(mut watch: Watch) -> (u64, String) {
+    fn given_up(mut watch: ExternalWatch) -> (u64, String) {
         for _ in 0..10 {
             let now = watch.due;
-            match watch.look(now) {
-                WatchLook::Later(later) => {
+            match watch.next_step(now) {
+                WatchStep::Later(later) => {
                     assert!(later.due > now, "it comes to an end");
                     watch = later;
                 }
-                WatchLook::Over(why) => return (now.since(T).as_secs(), why),
+                WatchStep::Over(why) => return (now.elapsed_since(T).as_secs(), why),
             }
         }
         panic!("never given up: {watch:?}");
@@ -245,7 +245,7 @@ mod tests {
     #[test]
     fn a_job_is_given_up_when_its_first_time_is_over_and_the_grace_after_it() {
         let grace = OUTBOUND_GRACE.as_secs();
-        let begun = |watch: Watch, seconds: u64| watch.alive(at(seconds));
+        let begun = |watch: ExternalWatch, seconds: u64| watch.note_sign(at(seconds));
         for (watch, expected, why) in [
             (watch(10, 5, 100), 10, "no worker of queue `ocr` began within 10 s (`startTimeout`)"),
             (watch(200, 5, 100), 100, "did not end within 100 s (`deadline`)"),
@@ -263,37 +263,43 @@ mod tests {
 
     #[test]
     fn a_sign_in_the_grace_is_in_time() {
-        let WatchLook::Later(late) = watch(10, 5, 100).look(at(10)) else { panic!("it has a grace") };
+        let WatchStep::Later(late) = watch(10, 5, 100).next_step(at(10)) else { panic!("it has a grace") };
         assert_eq!((late.overdue, late.due), (Some(at(10)), at(10).plus(OUTBOUND_GRACE)));
-        let alive = late.alive(at(12));
+        let alive = late.note_sign(at(12));
         assert_eq!((alive.overdue, alive.started, alive.heartbeat), (None, Some(at(12)), Some(at(12))));
-        assert_eq!(alive.clone().look(at(15)), WatchLook::Later(Watch { due: at(17), ..alive }));
+        assert_eq!(alive.clone().next_step(at(15)), WatchStep::Later(ExternalWatch { due: at(17), ..alive }));
     }
 
     #[test]
     fn defaults_are_an_hour_ten_minutes_and_a_day_and_no_time_is_longer_than_the_deadline() {
         let times = |start, heartbeat, deadline| {
-            let times = ExternalTimes::of(start, heartbeat, deadline);
+            let times = ExternalTimes::with_defaults(start, heartbeat, deadline);
             (times.start.as_secs(), times.heartbeat.as_secs(), times.deadline.as_secs())
         };
         assert_eq!(times(None, None, None), (3600, 600, 86_400));
         assert_eq!(times(Some(7200), Some(1), Some(90)), (90, 1, 90));
         assert_eq!(times(None, None, Some(u64::MAX)), (3600, 600, 30 * 86_400));
-        let of_request = Watch::new(job(), "q".parse().unwrap(), T, ExternalTimes::of(None, None, None), Some(at(60)));
+        let of_request = ExternalWatch::new(
+            job(),
+            "q".parse().unwrap(),
+            T,
+            ExternalTimes::with_defaults(None, None, None),
+            Some(at(60)),
+        );
         assert_eq!((of_request.deadline, of_request.due), (at(60), at(60)), "no longer than the request behind it");
     }
 
     #[test]
     fn a_watch_without_a_job_is_kept_for_an_hour() {
-        let kept = watch(1, 1, 1).without_job(at(5)).unwrap();
+        let kept = watch(1, 1, 1).await_job(at(5)).unwrap();
         assert_eq!(kept.due, T.plus(OUTBOUND_ORPHAN));
-        assert_eq!(kept.clone().without_job(kept.due), None);
+        assert_eq!(kept.clone().await_job(kept.due), None);
     }
 
     #[test]
     fn of_answers_that_changed_nothing_the_newest_are_kept_each_once() {
-        let ignored = |n: usize| Ignored { at: T, message: n.to_string(), reason: "r".into() };
-        let watch = (0..15).chain(13..16).fold(watch(1, 1, 1), |watch, n| watch.ignoring(ignored(n)));
+        let ignored = |n: usize| IgnoredAnswer { at: T, message: n.to_string(), reason: "r".into() };
+        let watch = (0..15).chain(13..16).fold(watch(1, 1, 1), |watch, n| watch.add_ignored(ignored(n)));
         let kept: Vec<_> = watch.ignored.iter().map(|ignored| ignored.message.as_str()).collect();
         assert_eq!(kept, ["6", "7", "8", "9", "10", "11", "12", "13", "14", "15"]);
     }

@@ -16,7 +16,7 @@ pub fn catalog_path(path: &str) -> String {
 }
 
 /// Whether an operation is [`RUN`], by its own path or one of Covia's.
-pub fn runs_another(path: &str) -> bool {
+pub fn is_run(path: &str) -> bool {
     [RUN, "v/ops/grid/run", "v/ops/grid/invoke"].contains(&path)
 }
 
@@ -25,8 +25,8 @@ const STORED: [&str; 3] = ["o/", "w/", "a/"];
 
 /// Whether a path leads to a value that stands for an operation: a pin `o/<name>`, a definition below `w/`, or an asset
 /// `a/<hash>`, each with or without its owner; or the hash of an asset alone.
-pub fn is_pin(path: &str) -> bool {
-    let plain = behind_owner(path);
+pub fn is_stored_operation(path: &str) -> bool {
+    let plain = strip_owner(path);
     STORED.iter().any(|namespace| plain.starts_with(namespace)) || is_hash(plain)
 }
 
@@ -37,7 +37,7 @@ fn is_hash(text: &str) -> bool {
 }
 
 /// Returns the path behind `did:…/` or `/tenant/user/`, or behind its first slash.
-pub fn behind_owner(path: &str) -> &str {
+pub fn strip_owner(path: &str) -> &str {
     let is_namespace = |segment: &str| Namespace::ALL.iter().any(|namespace| namespace.prefix() == segment);
     if path.starts_with("did:") {
         return path.split_once('/').map_or("", |(_, rest)| rest);
@@ -74,7 +74,7 @@ mod tests {
             ("did:key:z6Mk", false),
             ("/acme/ann/v/ops/json/merge", false),
         ] {
-            assert_eq!(is_pin(path), expected, "{path}");
+            assert_eq!(is_stored_operation(path), expected, "{path}");
         }
     }
 }

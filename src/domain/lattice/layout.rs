@@ -39,13 +39,13 @@ pub struct Root {
     pub generation: u64,
     /// Form of the collection.
     #[serde(flatten)]
-    pub shape: Shape,
+    pub shape: CollectionShape,
 }
 
 /// Form of a collection.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "shape", rename_all = "lowercase")]
-pub enum Shape {
+pub enum CollectionShape {
     /// A map with one document per entry.
     Map,
     /// An array in chunks of [`CHUNK`] elements.
@@ -62,19 +62,19 @@ pub enum Shape {
 
 /// Content of the document of a map's entry.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Entry {
+pub enum EntryDocument {
     /// The value of the entry.
     Value(Value),
     /// The root of a collection of its own: a map or an array.
     Branch(Root),
 }
 
-impl Entry {
+impl EntryDocument {
     /// Reads the stored form of an entry.
     pub fn parse(bytes: &[u8]) -> serde_json::Result<Self> {
         match bytes.split_first() {
-            Some((&BRANCH, root)) => decode::stored(root).map(Self::Branch),
-            Some(_) | None => decode::stored(bytes).map(Self::Value),
+            Some((&BRANCH, root)) => decode::read_stored(root).map(Self::Branch),
+            Some(_) | None => decode::read_stored(bytes).map(Self::Value),
         }
     }
 }
@@ -89,7 +89,7 @@ pub fn is_large(value: &Value, bytes: usize) -> bool {
 }
 
 /// Returns the key prefixes of everything under a prefix that ends with `/`: documents, and the entries of roots.
-pub fn everything_below(prefix: &str) -> [String; 2] {
+pub fn prefixes_below(prefix: &str) -> [String; 2] {
     [prefix.to_owned(), format!("{}.e/", prefix.trim_end_matches('/'))]
 }
 
@@ -115,7 +115,7 @@ pub struct Collection {
 
 /// Returns the key prefix of a namespace; `None` when it has no documents of its own, or when the scope has no agent,
 /// session or job for it.
-pub fn base(namespace: Namespace, scope: &Scope) -> Option<String> {
+pub fn base_key(namespace: Namespace, scope: &Scope) -> Option<String> {
     let session = scope.session.as_ref();
     match namespace {
         Namespace::Workspace => Some("w".into()),
@@ -129,9 +129,9 @@ pub fn base(namespace: Namespace, scope: &Scope) -> Option<String> {
 
 impl Collection {
     /// Returns the collection that holds `path`, and the segments below it.
-    pub fn of<'p>(path: &'p Path, scope: &Scope) -> Option<(Self, &'p [String])> {
+    pub fn locate<'p>(path: &'p Path, scope: &Scope) -> Option<(Self, &'p [String])> {
         let (name, rest) = path.segments().split_first()?;
-        let base = base(path.namespace(), scope)?;
+        let base = base_key(path.namespace(), scope)?;
         Some((Self { base, name: encode_token(name), is_branch: false }, rest))
     }
 
@@ -155,23 +155,23 @@ impl Collection {
     }
 
     /// Returns the key of the root document.
-    pub fn root(&self) -> String {
+    pub fn root_key(&self) -> String {
         format!("{}/{}", self.base, self.name)
     }
 
     /// Returns the key prefix of the entries of a generation.
-    pub fn entries(&self, generation: u64) -> String {
+    pub fn entries_prefix(&self, generation: u64) -> String {
         format!("{}.e/{}/{generation}/", self.base, self.name)
     }
 
     /// Returns the key of a map's entry.
-    pub fn entry(&self, generation: u64, name: &str) -> String {
-        format!("{}{}", self.entries(generation), encode_token(name))
+    pub fn entry_key(&self, generation: u64, name: &str) -> String {
+        format!("{}{}", self.entries_prefix(generation), encode_token(name))
     }
 
     /// Returns the key of the chunk that holds the element `index`.
-    pub fn chunk(&self, generation: u64, index: u64) -> String {
-        format!("{}{:016}", self.entries(generation), index / CHUNK)
+    pub fn chunk_key(&self, generation: u64, index: u64) -> String {
+        format!("{}{:016}", self.entries_prefix(generation), index / CHUNK)
     }
 }
 
@@ -183,44 +183,50 @@ mod tests {
     #[test]
     fn keys_and_roots_are_pinned() {
         let path = Path::parse("w/vendor records/acme/name").unwrap();
-        let (collection, rest) = Collection::of(&path, &Scope::default()).unwrap();
-        assert_eq!(collection.root(), "w/vendor%20records");
-        assert_eq!(collection.entry(3, "acme"), "w.e/vendor%20records/3/acme");
-        assert_eq!(collection.chunk(3, 130), "w.e/vendor%20records/3/0000000000000002");
+        let (collection, rest) = Collection::locate(&path, &Scope::default()).unwrap();
+        assert_eq!(collection.root_key(), "w/vendor%20records");
+        assert_eq!(collection.entry_key(3, "acme"), "w.e/vendor%20records/3/acme");
+        assert_eq!(collection.chunk_key(3, 130), "w.e/vendor%20records/3/0000000000000002");
         assert_eq!(rest, ["acme", "name"]);
-        let root = Root { generation: 1, shape: Shape::Array { len: 2 } };
+        let root = Root { generation: 1, shape: CollectionShape::Array { len: 2 } };
         assert_eq!(serde_json::to_string(&root).unwrap(), r#"{"gen":1,"shape":"array","len":2}"#);
     }
 
     #[test]
     fn a_branch_lies_beside_the_entries_that_it_is_one_of() {
         let path = Path::parse("w/s/a.b/c").unwrap();
-        let (collection, _) = Collection::of(&path, &Scope::default()).unwrap();
+        let (collection, _) = Collection::locate(&path, &Scope::default()).unwrap();
         let branch = collection.branch(3, "a.b");
-        assert_eq!(branch.root(), collection.entry(3, "a.b"));
-        assert_eq!(branch.entry(8, "c"), "w.e/s/3.e/a%2Eb/8/c");
-        assert_eq!(branch.branch(8, "c").entry(1, "d"), "w.e/s/3.e/a%2Eb/8.e/c/1/d");
-        let all = everything_below(&collection.entries(3));
+        assert_eq!(branch.root_key(), collection.entry_key(3, "a.b"));
+        assert_eq!(branch.entry_key(8, "c"), "w.e/s/3.e/a%2Eb/8/c");
+        assert_eq!(branch.branch(8, "c").entry_key(1, "d"), "w.e/s/3.e/a%2Eb/8.e/c/1/d");
+        let all = prefixes_below(&collection.entries_prefix(3));
         assert_eq!(all, ["w.e/s/3/", "w.e/s/3.e/"]);
-        assert!(branch.branch(8, "c").entry(1, "d").starts_with(&all[1]));
-        assert!(!collection.entry(30, "x").starts_with(&all[0]) && !collection.entry(30, "x").starts_with(&all[1]));
+        assert!(branch.branch(8, "c").entry_key(1, "d").starts_with(&all[1]));
+        assert!(
+            !collection.entry_key(30, "x").starts_with(&all[0]) && !collection.entry_key(30, "x").starts_with(&all[1])
+        );
     }
 
     #[test]
     fn an_entry_is_its_value_or_the_root_of_its_own() {
         let path = Path::parse("w/s/a").unwrap();
-        let (collection, _) = Collection::of(&path, &Scope::default()).unwrap();
-        let root = Root { generation: 2, shape: Shape::Map };
+        let (collection, _) = Collection::locate(&path, &Scope::default()).unwrap();
+        let root = Root { generation: 2, shape: CollectionShape::Map };
         let bytes = collection.branch(1, "a").encode(&root);
         assert_eq!(std::str::from_utf8(&bytes).unwrap(), r#">{"gen":2,"shape":"map"}"#);
-        assert_eq!(Entry::parse(&bytes).unwrap(), Entry::Branch(root.clone()));
+        assert_eq!(EntryDocument::parse(&bytes).unwrap(), EntryDocument::Branch(root.clone()));
         assert_eq!(collection.encode(&root), br#"{"gen":2,"shape":"map"}"#);
         // What a user writes is never taken for a root.
         for value in [json!(">{\"gen\":2,\"shape\":\"map\"}"), json!({"gen": 2, "shape": "map"}), json!(null)] {
             let bytes = serde_json::to_vec(&value).unwrap();
-            assert_eq!(Entry::parse(&bytes).unwrap(), Entry::Value(value));
+            assert_eq!(EntryDocument::parse(&bytes).unwrap(), EntryDocument::Value(value));
         }
-        assert!(Entry::parse(b"").is_err() && Entry::parse(b">").is_err() && Entry::parse(b">1").is_err());
+        assert!(
+            EntryDocument::parse(b"").is_err()
+                && EntryDocument::parse(b">").is_err()
+                && EntryDocument::parse(b">1").is_err()
+        );
     }
 
     #[test]
@@ -245,11 +251,11 @@ mod tests {
     fn relative_namespaces_need_their_scope() {
         let scope = Scope::default();
         for path in ["n/x", "c/x", "t/x", "g/x", "v/x"] {
-            assert_eq!(Collection::of(&Path::parse(path).unwrap(), &scope), None, "{path}");
+            assert_eq!(Collection::locate(&Path::parse(path).unwrap(), &scope), None, "{path}");
         }
         let session = SessionKey { agent: "a".parse().unwrap(), session: "s".parse().unwrap() };
         let scope = Scope { session: Some(session), job: None };
         let path = Path::parse("c/x").unwrap();
-        assert_eq!(Collection::of(&path, &scope).unwrap().0.root(), "g/a/c/s/x");
+        assert_eq!(Collection::locate(&path, &scope).unwrap().0.root_key(), "g/a/c/s/x");
     }
 }

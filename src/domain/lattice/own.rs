@@ -20,7 +20,7 @@ const LOADS: &str = "loads";
     "Capability denied: `{path}` is not in the tree of `{owner}`, and no call reaches another owner's; expected a path \
      such as `w/x`, or one behind the DID of the owner's own key"
 )]
-pub struct NotOwn {
+pub struct ForeignTree {
     /// The path, cut to a readable length.
     pub path: String,
     /// Owner whose tree may be reached.
@@ -28,22 +28,22 @@ pub struct NotOwn {
 }
 
 /// Returns the plain path of an address, or an error if it names another owner; any other text stays as it is.
-pub fn own<'t>(owner: &Owner, text: &'t str) -> Result<&'t str, NotOwn> {
+pub fn to_plain_path<'t>(owner: &Owner, text: &'t str) -> Result<&'t str, ForeignTree> {
     let (is_own, rest) = if text.starts_with("did:") {
         let (did, rest) = text.split_once('/').unwrap_or((text, ""));
         (DidKey::parse(did).is_some_and(|key| key.owner() == *owner), rest)
     } else {
-        let Some((tenant, user, rest)) = of_slashes(text) else { return Ok(text) };
+        let Some((tenant, user, rest)) = split_address(text) else { return Ok(text) };
         (tenant == owner.tenant().as_str() && user == owner.user().as_str(), rest)
     };
     if is_own {
         return Ok(rest);
     }
-    Err(NotOwn { path: text.chars().take(120).collect(), owner: owner.to_string() })
+    Err(ForeignTree { path: text.chars().take(120).collect(), owner: owner.to_string() })
 }
 
 /// Splits `/tenant/user/w/x` into tenant, user and path; `/w/x` is a plain path, so `None`.
-fn of_slashes(text: &str) -> Option<(&str, &str, &str)> {
+fn split_address(text: &str) -> Option<(&str, &str, &str)> {
     let (tenant, rest) = text.strip_prefix('/')?.split_once('/')?;
     let (user, rest) = rest.split_once('/')?;
     let is_namespace = |text: &str| Namespace::ALL.iter().any(|namespace| namespace.prefix() == text);
@@ -52,7 +52,7 @@ fn of_slashes(text: &str) -> Option<(&str, &str, &str)> {
 }
 
 /// Turns the addresses in the arguments of a call into plain paths, also those of what `job/run` runs.
-pub fn localise(owner: &Owner, arguments: &mut Value) -> Result<(), NotOwn> {
+pub fn localise(owner: &Owner, arguments: &mut Value) -> Result<(), ForeignTree> {
     let mut arguments = arguments;
     for _ in 0..=JOB_DEPTH {
         let Value::Object(map) = arguments else { return Ok(()) };
@@ -60,16 +60,16 @@ pub fn localise(owner: &Owner, arguments: &mut Value) -> Result<(), NotOwn> {
             match map.get_mut(key) {
                 Some(Value::Array(all)) if LISTS.contains(&key) => {
                     for path in all {
-                        path_of(owner, path)?;
+                        localise_path(owner, path)?;
                     }
                 }
-                Some(path) => path_of(owner, path)?,
+                Some(path) => localise_path(owner, path)?,
                 None => {}
             }
         }
         if let Some(Value::Object(loads)) = map.get_mut(LOADS) {
-            let plain = loads.iter().map(|(path, load)| Ok((own(owner, path)?.to_owned(), load.clone())));
-            *loads = plain.collect::<Result<Map<_, _>, NotOwn>>()?;
+            let plain = loads.iter().map(|(path, load)| Ok((to_plain_path(owner, path)?.to_owned(), load.clone())));
+            *loads = plain.collect::<Result<Map<_, _>, ForeignTree>>()?;
         }
         if !map.contains_key("operation") {
             return Ok(());
@@ -81,10 +81,10 @@ pub fn localise(owner: &Owner, arguments: &mut Value) -> Result<(), NotOwn> {
 }
 
 /// Makes a text, or a list of keys whose first one may be a DID, a plain path.
-fn path_of(owner: &Owner, path: &mut Value) -> Result<(), NotOwn> {
+fn localise_path(owner: &Owner, path: &mut Value) -> Result<(), ForeignTree> {
     match path {
         Value::String(text) => {
-            let plain = own(owner, text)?;
+            let plain = to_plain_path(owner, text)?;
             if plain.len() < text.len() {
                 *path = plain.into();
             }
@@ -93,7 +93,7 @@ fn path_of(owner: &Owner, path: &mut Value) -> Result<(), NotOwn> {
             if let Some(Value::String(did)) = keys.first()
                 && did.starts_with("did:")
             {
-                own(owner, did)?;
+                to_plain_path(owner, did)?;
                 keys.remove(0);
             }
         }
@@ -128,7 +128,7 @@ mod tests {
             (&ann, "w/did:key:x".into(), Some("w/did:key:x")),
             (&ann, "/acme/ann".into(), Some("/acme/ann")),
         ] {
-            let found = own(owner, &text);
+            let found = to_plain_path(owner, &text);
             assert_eq!(found.clone().ok(), expected, "{owner} {text}");
             assert!(found.is_ok() || found.unwrap_err().to_string().contains("no call reaches another owner's"));
         }

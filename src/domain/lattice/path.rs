@@ -1,6 +1,6 @@
 //! Lattice paths: a validated type, so that no raw string reaches a store.
 
-use crate::visible::{self, hidden};
+use crate::visible::{self, first_hidden};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::{Deserialize, Deserializer, Error};
 use serde_json::Value;
@@ -210,14 +210,14 @@ impl JsonSchema for Path {
     }
 
     fn json_schema(generator: &mut SchemaGenerator) -> Schema {
-        let mut schema = keys(generator);
+        let mut schema = keys_schema(generator);
         schema.insert("description".into(), "lattice path, e.g. w/records/123, or an array of keys".into());
         schema
     }
 }
 
 /// Returns the schema of a path: a text, or an array of keys.
-pub fn keys(_: &mut SchemaGenerator) -> Schema {
+pub fn keys_schema(_: &mut SchemaGenerator) -> Schema {
     json_schema!({"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": ["string", "integer"]}}]})
 }
 
@@ -235,7 +235,7 @@ fn check_segment(segment: &str) -> Result<(), String> {
         Err(format!("segment `{segment}` is not allowed"))
     } else if segment.chars().any(char::is_control) {
         Err("control characters are not allowed".into())
-    } else if hidden(segment).is_some() {
+    } else if first_hidden(segment).is_some() {
         Err(visible::RULE.into())
     } else if segment.len() > MAX_SEGMENT_BYTES {
         Err(format!("a segment has {} bytes, expected at most {MAX_SEGMENT_BYTES}", segment.len()))

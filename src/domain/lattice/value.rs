@@ -68,7 +68,7 @@ pub fn take(value: Value, segments: &[String]) -> Option<Value> {
 }
 
 /// Returns the values exactly `depth` steps below a value: 1 = its entries or elements.
-pub fn below(value: &Value, depth: usize) -> Vec<&Value> {
+pub fn values_at_depth(value: &Value, depth: usize) -> Vec<&Value> {
     let mut level = vec![value];
     for _ in 0..depth {
         level = level
@@ -162,7 +162,7 @@ pub fn normalise(value: Value) -> Value {
     if let Value::String(text) = &value {
         let start = text.trim_start();
         if (start.starts_with('{') || start.starts_with('['))
-            && let Ok(parsed) = decode::data(text.as_bytes())
+            && let Ok(parsed) = decode::lenient_json(text.as_bytes())
         {
             return parsed;
         }
@@ -199,7 +199,7 @@ mod tests {
     fn levels_below_a_value() {
         let value = json!({"a": [1, {"x": [2, 3]}], "b": {"c": 4}, "d": 5});
         for (depth, count) in [(1, 3), (2, 3), (3, 1), (4, 2), (5, 0)] {
-            assert_eq!(below(&value, depth).len(), count, "{depth}");
+            assert_eq!(values_at_depth(&value, depth).len(), count, "{depth}");
         }
     }
 

@@ -17,7 +17,8 @@ mod step;
 #[cfg(test)]
 mod tests;
 
-pub use record::{LeaseRecord, Serving, SessionRecord, Ticket};
+pub use record::{LeaseRecord, LeasedEvents, SessionRecord, Ticket};
 pub use step::{
-    After, Amending, Availability, Claim, DUE_AFTER, Handout, Onward, Recording, StateChange, TaskStart, TurnClaim,
+    Availability, CheckpointState, DUE_AFTER, Handout, HolderState, LeaseResult, LeaseUse, StateAmendment, StateChange,
+    TaskStart, TurnClaim,
 };

@@ -70,7 +70,7 @@ pub struct SessionRecord {
     pub attempts: Vec<Attempt>,
     /// Events that the last crashed holder served, as long as that holder may turn out to live.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub charged: Option<Serving>,
+    pub charged: Option<LeasedEvents>,
 }
 
 /// A lease and the events that it serves.
@@ -87,13 +87,13 @@ pub struct LeaseRecord {
     pub limit: u32,
     /// Events that the lease serves.
     #[serde(default)]
-    pub serving: Serving,
+    pub serving: LeasedEvents,
 }
 
 /// The events that a lease serves, in constant space: `task`, and of the others those up to `last` that had arrived by
 /// then.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-pub struct Serving {
+pub struct LeasedEvents {
     /// Number of arrivals when the mailbox was handed out.
     pub arrivals: u64,
     /// Place (storage form) of the last handed-out entry that is no task.
@@ -103,7 +103,7 @@ pub struct Serving {
     pub task: Option<(String, Option<JobId>)>,
 }
 
-impl Serving {
+impl LeasedEvents {
     /// Whether the entry at `place` was served.
     pub fn covers(&self, place: &str, is_task: bool, arrival: u64) -> bool {
         if is_task {
@@ -115,13 +115,13 @@ impl Serving {
 
 impl SessionRecord {
     /// Returns the number of events in the mailbox.
-    pub const fn pending(&self) -> u64 {
+    pub const fn pending_events(&self) -> u64 {
         self.arrivals.saturating_sub(self.consumed)
     }
 
     /// Whether it has no work, now or later, so that its record may be deleted.
-    pub const fn is_resting(&self) -> bool {
-        self.pending() == 0
+    pub const fn is_idle(&self) -> bool {
+        self.pending_events() == 0
             && self.lease.is_none()
             && self.due.is_none()
             && self.backoff.is_none()
@@ -134,7 +134,7 @@ impl SessionRecord {
     }
 
     /// Returns the end of the backoff if it isn't over.
-    pub fn backing_off(&self, now: Millis) -> Option<Millis> {
+    pub fn backoff_until(&self, now: Millis) -> Option<Millis> {
         self.backoff.filter(|until| *until > now)
     }
 

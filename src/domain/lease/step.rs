@@ -1,8 +1,8 @@
 //! The steps: one method for each thing that happens to a session. Each changes the record and returns what else is to
 //! be done; a step that isn't allowed changes nothing.
 
-use super::record::{LeaseRecord, Serving, SessionRecord};
-use crate::dead::{Attempt, verdict};
+use super::record::{LeaseRecord, LeasedEvents, SessionRecord};
+use crate::dead::{Attempt, crash_error};
 use crate::event::EventKind;
 use crate::gate::GateStatus;
 use crate::ids::JobId;
@@ -36,7 +36,7 @@ pub enum Availability {
 
 /// Relation of a holder to the session that it names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Claim {
+pub enum HolderState {
     /// It holds the lease, which may have expired as long as nobody else acquired it.
     Holds,
     /// It released the lease, and nobody has acquired it after that.
@@ -47,7 +47,7 @@ pub enum Claim {
 
 /// Whether a checkpoint is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Recording {
+pub enum CheckpointState {
     /// The checkpoint belongs to the running turn.
     Now,
     /// The checkpoint belongs to a turn that was committed meanwhile, so it is ignored.
@@ -72,7 +72,7 @@ pub enum TurnClaim {
 
 /// Further use of a lease, with or without a commit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum After {
+pub enum LeaseUse {
     /// The holder goes on with the next turn.
     Keep,
     /// The lease is released, unless more than `arrivals` events have arrived: then it is kept, and the mailbox is
@@ -89,7 +89,7 @@ pub enum After {
 
 /// Result of a step to the next turn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Onward {
+pub enum LeaseResult {
     /// The holder keeps the lease, and the current mailbox is handed out.
     Held,
     /// The lease is released, and sessions that wait for the slot are woken.
@@ -122,7 +122,7 @@ pub enum TaskStart {
 
 /// A change of a session's state from outside its turns.
 #[derive(Debug, Clone, Copy)]
-pub struct Amending<'a> {
+pub struct StateAmendment<'a> {
     /// Number of turns that it had when it was read.
     pub version: u64,
     /// State that was read.
@@ -143,7 +143,7 @@ pub enum StateChange {
     /// A worker holds the lease, or held it and never released it.
     Held,
     /// The session has changed after it was read.
-    Stirred,
+    Changed,
 }
 
 /// Steps of the mailbox.
@@ -156,7 +156,7 @@ impl SessionRecord {
         if self.head.as_deref().is_none_or(|head| place < head) {
             self.head = Some(place.to_owned());
         }
-        if self.live_until(now).is_none() && self.backing_off(now).is_none() && self.waiting.is_none() {
+        if self.live_until(now).is_none() && self.backoff_until(now).is_none() && self.waiting.is_none() {
             let soon = now.plus(DUE_AFTER);
             self.due = Some(self.due.map_or(soon, |due| due.min(soon)));
         }
@@ -185,7 +185,7 @@ impl SessionRecord {
         }
         if let Some(lease) = &mut self.lease {
             let task = task.map(|(_, task)| (task.place.to_owned(), task.job.cloned()));
-            lease.serving = Serving { arrivals: self.arrivals, last: last.to_owned(), task };
+            lease.serving = LeasedEvents { arrivals: self.arrivals, last: last.to_owned(), task };
         }
         self.nudged = false;
         task.map(|(at, _)| at)
@@ -193,11 +193,11 @@ impl SessionRecord {
 
     /// Returns the effect on `job` when its task is handed out after `crashes` crashes; without a limit the job never
     /// fails.
-    pub fn start(&self, job: &JobId, status: Option<JobStatus>, crashes: u32, limit: Option<u32>) -> TaskStart {
+    pub fn task_fate(&self, job: &JobId, status: Option<JobStatus>, crashes: u32, limit: Option<u32>) -> TaskStart {
         let has_ended = status.is_some_and(JobStatus::is_terminal);
         if !has_ended && limit.is_some_and(|limit| crashes > 0 && crashes >= limit) {
             let attempts: Vec<_> = self.attempts.iter().filter(|attempt| attempt.job.as_ref() == Some(job)).collect();
-            return TaskStart::Dead(verdict(crashes, &attempts));
+            return TaskStart::Dead(crash_error(crashes, &attempts));
         }
         if status == Some(JobStatus::Pending) { TaskStart::Starts } else { TaskStart::GoesOn }
     }
@@ -207,7 +207,13 @@ impl SessionRecord {
 impl SessionRecord {
     /// Answers a request with `token` for a lease until `until`. Without an agent, or with one that has ended, there is
     /// nothing to run.
-    pub fn ask(&mut self, now: Millis, token: &str, until: Millis, agent: Option<GateStatus>) -> Availability {
+    pub fn request_lease(
+        &mut self,
+        now: Millis,
+        token: &str,
+        until: Millis,
+        agent: Option<GateStatus>,
+    ) -> Availability {
         if self.lease.as_ref().is_some_and(|lease| lease.token == token) {
             self.extend(until);
             return Availability::Yours;
@@ -215,23 +221,23 @@ impl SessionRecord {
         if let Some(end) = self.live_until(now) {
             return Availability::Held(end);
         }
-        match agent.filter(|_| self.pending() > 0) {
+        match agent.filter(|_| self.pending_events() > 0) {
             None | Some(GateStatus::Terminated) => {
                 // An expired lease is kept while the mailbox has events: its crash still counts.
-                if self.pending() == 0 {
+                if self.pending_events() == 0 {
                     self.lease = None;
                 }
                 (self.due, self.backoff) = (None, None);
                 Availability::Empty { waited: self.waiting.take().is_some() }
             }
             Some(GateStatus::Suspended) => Availability::Suspended,
-            Some(GateStatus::Active) => self.backing_off(now).map_or(Availability::Free, Availability::BackingOff),
+            Some(GateStatus::Active) => self.backoff_until(now).map_or(Availability::Free, Availability::BackingOff),
         }
     }
 
     /// Puts the session into its agent's queue by the rank of its tasks, behind those of that rank, unless it is in it
     /// already. Returns whether it is new there.
-    pub fn wait(&mut self, rank: i8, ticket: impl FnOnce() -> u64) -> bool {
+    pub fn enqueue(&mut self, rank: i8, ticket: impl FnOnce() -> u64) -> bool {
         let is_new = self.waiting.is_none();
         (self.due, self.rank) = (None, rank);
         self.waiting = self.waiting.or_else(|| Some(ticket()));
@@ -243,7 +249,7 @@ impl SessionRecord {
     ///
     /// The epoch contains the time, so that a store that was set back gives nobody the epoch of a holder that it has
     /// lost and that still runs.
-    pub fn grant(&mut self, now: Millis, lease: LeaseRecord, floor: u64) -> Option<Serving> {
+    pub fn grant(&mut self, now: Millis, lease: LeaseRecord, floor: u64) -> Option<LeasedEvents> {
         let until = lease.until;
         let lapsed = self.lease.replace(lease).map(|lapsed| self.note_crash(lapsed, now));
         let before = if self.epoch > 0 { self.epoch } else { floor };
@@ -258,7 +264,7 @@ impl SessionRecord {
 
     /// Notes that the holder of `epoch`, which another has replaced, is alive. If the last crash was counted for that
     /// holder, it is uncounted; returns the events that the holder served.
-    pub fn acquit(&mut self, epoch: u64) -> Option<Serving> {
+    pub fn uncount_crash(&mut self, epoch: u64) -> Option<LeasedEvents> {
         self.attempts.last().filter(|last| last.epoch == epoch)?;
         let served = self.charged.take()?;
         self.attempts.pop();
@@ -283,7 +289,7 @@ impl SessionRecord {
     }
 
     /// Notes the holder of a lease that expired without release.
-    fn note_crash(&mut self, lapsed: LeaseRecord, now: Millis) -> Serving {
+    fn note_crash(&mut self, lapsed: LeaseRecord, now: Millis) -> LeasedEvents {
         let LeaseRecord { until, worker, serving, .. } = lapsed;
         // A void lease doesn't say when it ended.
         let lapsed = if until == Millis(0) { now } else { until };
@@ -295,25 +301,25 @@ impl SessionRecord {
     }
 
     /// Returns the relation of the holder of `epoch` to the session.
-    pub const fn claim(&self, epoch: u64) -> Claim {
+    pub const fn holder_state(&self, epoch: u64) -> HolderState {
         match self.lease {
-            _ if self.epoch != epoch => Claim::Fenced,
-            Some(_) => Claim::Holds,
-            None => Claim::GaveBack,
+            _ if self.epoch != epoch => HolderState::Fenced,
+            Some(_) => HolderState::Holds,
+            None => HolderState::GaveBack,
         }
     }
 
     /// Whether `epoch` is the holder's.
     pub const fn is_held_by(&self, epoch: u64) -> bool {
-        matches!(self.claim(epoch), Claim::Holds)
+        matches!(self.holder_state(epoch), HolderState::Holds)
     }
 
     /// Returns whether the holder of `epoch` may write a checkpoint of its turn.
-    pub const fn checkpoint(&self, epoch: u64, turn: u64) -> Recording {
-        match self.claim(epoch) {
-            Claim::Holds if turn == self.version + 1 => Recording::Now,
-            Claim::Holds => Recording::Late,
-            Claim::GaveBack | Claim::Fenced => Recording::Fenced,
+    pub const fn checkpoint_state(&self, epoch: u64, turn: u64) -> CheckpointState {
+        match self.holder_state(epoch) {
+            HolderState::Holds if turn == self.version + 1 => CheckpointState::Now,
+            HolderState::Holds => CheckpointState::Late,
+            HolderState::GaveBack | HolderState::Fenced => CheckpointState::Fenced,
         }
     }
 
@@ -335,27 +341,27 @@ impl SessionRecord {
     }
 
     /// Keeps or releases the lease of its holder, which [`claim`](Self::claim) has confirmed.
-    pub fn go_on(&mut self, now: Millis, after: After) -> Onward {
+    pub fn keep_or_release(&mut self, now: Millis, after: LeaseUse) -> LeaseResult {
         match after {
-            After::Release { arrivals, due, backoff } if self.arrivals <= arrivals => {
+            LeaseUse::Release { arrivals, due, backoff } if self.arrivals <= arrivals => {
                 // A job ended during the lease and its entry is still here, so the session gets a look at once.
-                let again = self.nudged && self.pending() > 0;
+                let again = self.nudged && self.pending_events() > 0;
                 (self.lease, self.waiting, self.nudged) = (None, None, false);
                 self.due = if again { Some(now) } else { due };
                 self.backoff = due.filter(|_| backoff && !again);
-                Onward::Released
+                LeaseResult::Released
             }
-            After::Release { .. } | After::Keep => Onward::Held,
+            LeaseUse::Release { .. } | LeaseUse::Keep => LeaseResult::Held,
         }
     }
 
     /// Voids the lease after a restart of the process, as if it had expired without release. A session with work is due
     /// at once (time 0 is before any `now`), unless it waits for time or for a slot.
-    pub fn void(&mut self) {
+    pub fn void_lease(&mut self) {
         if let Some(lease) = &mut self.lease {
             lease.until = Millis(0);
             self.due = Some(Millis(0));
-        } else if self.pending() > 0 && self.backoff.is_none() && self.waiting.is_none() {
+        } else if self.pending_events() > 0 && self.backoff.is_none() && self.waiting.is_none() {
             self.due = Some(Millis(0));
         }
     }
@@ -376,7 +382,7 @@ impl SessionRecord {
     pub fn resume_job(&mut self, now: Millis) {
         if self.live_until(now).is_some() {
             self.nudged = true;
-        } else if self.pending() > 0 && self.waiting.is_none() {
+        } else if self.pending_events() > 0 && self.waiting.is_none() {
             self.due = Some(now);
         }
     }
@@ -387,13 +393,13 @@ impl SessionRecord {
     }
 
     /// Sets the session to the turn `version`.
-    pub fn seat(&mut self, now: Millis, version: u64) {
+    pub fn restore(&mut self, now: Millis, version: u64) {
         (self.version, self.touched) = (version, now);
     }
 
     /// Returns whether a change of the session is made; `state` is its current state.
-    pub fn amend(&self, state: Option<&[u8]>, amending: &Amending<'_>) -> StateChange {
-        let Amending { version, was, then, arrivals } = *amending;
+    pub fn check_amendment(&self, state: Option<&[u8]>, amending: &StateAmendment<'_>) -> StateChange {
+        let StateAmendment { version, was, then, arrivals } = *amending;
         let is_known = *self != Self::default();
         if self.lease.is_some() {
             return StateChange::Held;
@@ -405,6 +411,6 @@ impl SessionRecord {
             Some(_) => version > 0,
             None => self.arrivals == arrivals,
         };
-        if is_known && is_version && state == was && fits { StateChange::Allowed } else { StateChange::Stirred }
+        if is_known && is_version && state == was && fits { StateChange::Allowed } else { StateChange::Changed }
     }
 }

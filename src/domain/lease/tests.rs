@@ -1,8 +1,8 @@
 //! Every state with every step, and what holds of all of them.
 
 use super::{
-    After, Amending, Availability, Claim, Handout, LeaseRecord, Serving, SessionRecord, StateChange, TaskStart,
-    TurnClaim,
+    Availability, Handout, HolderState, LeaseRecord, LeaseUse, LeasedEvents, SessionRecord, StateAmendment,
+    StateChange, TaskStart, TurnClaim,
 };
 use crate::dead::Attempt;
 use crate::event::EventKind;
@@ -25,7 +25,7 @@ fn job() -> JobId {
 }
 
 fn lease(until: Millis) -> LeaseRecord {
-    let serving = Serving { arrivals: 5, last: String::new(), task: Some(("3-0".into(), Some(job()))) };
+    let serving = LeasedEvents { arrivals: 5, last: String::new(), task: Some(("3-0".into(), Some(job()))) };
     LeaseRecord { until, token: "mine".into(), worker: "w1".into(), limit: 4, serving }
 }
 
@@ -67,13 +67,13 @@ fn states() -> Vec<(&'static str, SessionRecord)> {
 
 type Step = fn(&mut SessionRecord) -> String;
 
-fn release(due: Option<Millis>, backoff: bool) -> After {
-    After::Release { arrivals: 5, due, backoff }
+fn release(due: Option<Millis>, backoff: bool) -> LeaseUse {
+    LeaseUse::Release { arrivals: 5, due, backoff }
 }
 
 fn change(session: &mut SessionRecord, then: Option<&[u8]>, arrivals: u64) -> String {
-    let amending = Amending { version: TURN, was: Some(b"was"), then, arrivals };
-    format!("{:?}", session.amend(Some(b"was"), &amending))
+    let amending = StateAmendment { version: TURN, was: Some(b"was"), then, arrivals };
+    format!("{:?}", session.check_amendment(Some(b"was"), &amending))
 }
 
 /// A message, a task in this status and another task are handed out.
@@ -90,57 +90,61 @@ const STEPS: [(&str, Step); 39] = [
     ("consume what is gone", |s| format!("{:?}", s.consume(b"3-0", false))),
     ("serve", |s| serve(s, JobStatus::Pending)),
     ("serve a paused task", |s| serve(s, JobStatus::Paused)),
-    ("ask of an active agent", |s| format!("{:?}", s.ask(NOW, "other", LATER, Some(GateStatus::Active)))),
-    ("ask of a suspended agent", |s| format!("{:?}", s.ask(NOW, "other", LATER, Some(GateStatus::Suspended)))),
-    ("ask of a terminated agent", |s| format!("{:?}", s.ask(NOW, "other", LATER, Some(GateStatus::Terminated)))),
-    ("ask of no agent", |s| format!("{:?}", s.ask(NOW, "other", LATER, None))),
-    ("ask again", |s| format!("{:?}", s.ask(NOW, "mine", Millis(12_000), Some(GateStatus::Active)))),
-    ("wait", |s| format!("{:?}", s.wait(-1, || 9))),
+    ("ask of an active agent", |s| format!("{:?}", s.request_lease(NOW, "other", LATER, Some(GateStatus::Active)))),
+    ("ask of a suspended agent", |s| {
+        format!("{:?}", s.request_lease(NOW, "other", LATER, Some(GateStatus::Suspended)))
+    }),
+    ("ask of a terminated agent", |s| {
+        format!("{:?}", s.request_lease(NOW, "other", LATER, Some(GateStatus::Terminated)))
+    }),
+    ("ask of no agent", |s| format!("{:?}", s.request_lease(NOW, "other", LATER, None))),
+    ("ask again", |s| format!("{:?}", s.request_lease(NOW, "mine", Millis(12_000), Some(GateStatus::Active)))),
+    ("wait", |s| format!("{:?}", s.enqueue(-1, || 9))),
     ("grant", |s| {
-        let (token, worker, serving) = ("other".into(), "w2".into(), Serving::default());
+        let (token, worker, serving) = ("other".into(), "w2".into(), LeasedEvents::default());
         let served = s.grant(NOW, LeaseRecord { until: LATER, token, worker, limit: 4, serving }, 20);
         format!("crash counts: {}", served.is_some())
     }),
     ("renew", |s| format!("{:?}", s.renew(EPOCH, Millis(12_000)))),
     ("renew of another", |s| format!("{:?}", s.renew(EPOCH - 1, Millis(12_000)))),
-    ("claim", |s| format!("{:?}", s.claim(EPOCH))),
-    ("claim of another", |s| format!("{:?}", s.claim(EPOCH - 1))),
-    ("checkpoint", |s| format!("{:?}", s.checkpoint(EPOCH, TURN + 1))),
-    ("checkpoint, late", |s| format!("{:?}", s.checkpoint(EPOCH, TURN))),
-    ("checkpoint of another", |s| format!("{:?}", s.checkpoint(EPOCH - 1, TURN + 1))),
+    ("claim", |s| format!("{:?}", s.holder_state(EPOCH))),
+    ("claim of another", |s| format!("{:?}", s.holder_state(EPOCH - 1))),
+    ("checkpoint", |s| format!("{:?}", s.checkpoint_state(EPOCH, TURN + 1))),
+    ("checkpoint, late", |s| format!("{:?}", s.checkpoint_state(EPOCH, TURN))),
+    ("checkpoint of another", |s| format!("{:?}", s.checkpoint_state(EPOCH - 1, TURN + 1))),
     ("claim turn", |s| format!("{:?}", s.claim_turn(EPOCH, TURN + 1))),
     ("claim turn again", |s| format!("{:?}", s.claim_turn(EPOCH, TURN))),
     ("claim turn of another", |s| format!("{:?}", s.claim_turn(EPOCH - 1, TURN + 1))),
     ("commit", |s| format!("{:?}", s.commit(NOW, TURN + 1))),
-    ("keep", |s| format!("{:?}", s.go_on(NOW, After::Keep))),
-    ("release", |s| format!("{:?}", s.go_on(NOW, release(None, false)))),
-    ("release until", |s| format!("{:?}", s.go_on(NOW, release(Some(LATER), false)))),
-    ("release and back off", |s| format!("{:?}", s.go_on(NOW, release(Some(LATER), true)))),
+    ("keep", |s| format!("{:?}", s.keep_or_release(NOW, LeaseUse::Keep))),
+    ("release", |s| format!("{:?}", s.keep_or_release(NOW, release(None, false)))),
+    ("release until", |s| format!("{:?}", s.keep_or_release(NOW, release(Some(LATER), false)))),
+    ("release and back off", |s| format!("{:?}", s.keep_or_release(NOW, release(Some(LATER), true)))),
     ("release, more came", |s| {
-        let after = After::Release { arrivals: s.arrivals.saturating_sub(1), due: None, backoff: false };
-        format!("{:?}", s.go_on(NOW, after))
+        let after = LeaseUse::Release { arrivals: s.arrivals.saturating_sub(1), due: None, backoff: false };
+        format!("{:?}", s.keep_or_release(NOW, after))
     }),
-    ("void", |s| format!("{:?}", s.void())),
+    ("void", |s| format!("{:?}", s.void_lease())),
     ("end job", |s| format!("{:?}", s.end_job(NOW))),
     ("resume job", |s| format!("{:?}", s.resume_job(NOW))),
     ("vacant", |s| format!("{:?}", s.is_vacant(TURN, false))),
     ("vacant, same state", |s| format!("{:?}", s.is_vacant(TURN, true))),
-    ("seat", |s| format!("{:?}", s.seat(NOW, 9))),
+    ("seat", |s| format!("{:?}", s.restore(NOW, 9))),
     ("amend", |s| change(s, Some(b"then"), 0)),
     ("amend again", |s| change(s, Some(b"was"), 0)),
     ("drop", |s| change(s, None, 5)),
     ("drop, more came", |s| change(s, None, 4)),
-    ("forget", |s| format!("{:?}", s.is_resting())),
+    ("forget", |s| format!("{:?}", s.is_idle())),
 ];
 
 /// Whether a step is allowed at all: the one before it must have said so.
 fn is_legal(step: &str, before: &SessionRecord) -> bool {
     match step {
-        "grant" => before.clone().ask(NOW, "other", LATER, Some(GateStatus::Active)) == Availability::Free,
+        "grant" => before.clone().request_lease(NOW, "other", LATER, Some(GateStatus::Active)) == Availability::Free,
         "serve" | "serve a paused task" => before.lease.is_some(),
         "commit" => before.claim_turn(EPOCH, TURN + 1) == TurnClaim::Next,
         "keep" | "release" | "release until" | "release and back off" | "release, more came" => {
-            before.claim(EPOCH) == Claim::Holds
+            before.holder_state(EPOCH) == HolderState::Holds
         }
         "seat" => before.is_vacant(9, false),
         _ => true,
@@ -150,7 +154,7 @@ fn is_legal(step: &str, before: &SessionRecord) -> bool {
 /// What can be seen of a record, one fact each.
 fn facts(s: &SessionRecord) -> Vec<String> {
     let lease = s.lease.as_ref().map(|lease| {
-        let Serving { arrivals, last, task } = &lease.serving;
+        let LeasedEvents { arrivals, last, task } = &lease.serving;
         let task = task.as_ref().map_or("-", |(place, _)| place);
         format!("{} of {} serving {arrivals} last {last:?} task {task}", lease.until.0, lease.worker)
     });
@@ -215,14 +219,18 @@ fn what_only_looks_changes_nothing_and_no_epoch_or_turn_is_ever_taken_back() {
 fn a_grant_fences_every_holder_before_it() {
     for (state, before) in states() {
         let mut after = before.clone();
-        let Availability::Free = after.ask(NOW, "other", LATER, Some(GateStatus::Active)) else { continue };
+        let Availability::Free = after.request_lease(NOW, "other", LATER, Some(GateStatus::Active)) else { continue };
         after.grant(NOW, LeaseRecord { token: "other".into(), ..lease(LATER) }, 20);
         for epoch in [0, before.epoch.saturating_sub(1), before.epoch] {
-            assert_eq!(after.claim(epoch), Claim::Fenced, "{state}");
+            assert_eq!(after.holder_state(epoch), HolderState::Fenced, "{state}");
         }
         assert!(after.is_held_by(after.epoch), "{state}");
-        assert_eq!(after.ask(NOW, "third", LATER, Some(GateStatus::Active)), Availability::Held(LATER), "{state}");
-        assert_eq!(after.ask(LATER, "other", Millis(12_000), None), Availability::Yours, "{state}");
+        assert_eq!(
+            after.request_lease(NOW, "third", LATER, Some(GateStatus::Active)),
+            Availability::Held(LATER),
+            "{state}"
+        );
+        assert_eq!(after.request_lease(LATER, "other", Millis(12_000), None), Availability::Yours, "{state}");
     }
 }
 
@@ -252,19 +260,19 @@ fn only_the_crash_that_was_counted_last_is_taken_back_and_once() {
     let epochs = |session: &SessionRecord| session.attempts.iter().map(|a| a.epoch).collect::<Vec<_>>();
     for (epoch, is_taken_back, left) in [(3, false, vec![1, 2]), (1, false, vec![1, 2]), (2, true, vec![1])] {
         let charged = session.charged.clone();
-        assert_eq!(session.acquit(epoch), charged.filter(|_| is_taken_back), "{epoch}");
+        assert_eq!(session.uncount_crash(epoch), charged.filter(|_| is_taken_back), "{epoch}");
         assert_eq!(epochs(&session), left);
     }
-    assert_eq!((session.acquit(2), session.acquit(1)), (None, None));
+    assert_eq!((session.uncount_crash(2), session.uncount_crash(1)), (None, None));
     session.grant(Millis(4), lease(Millis(5)), 0);
     session.commit(NOW, 1);
-    assert_eq!((session.acquit(3), session.charged), (None, None), "a commit counts for all before it");
+    assert_eq!((session.uncount_crash(3), session.charged), (None, None), "a commit counts for all before it");
 }
 
 #[test]
 fn a_task_dies_of_crashes_alone_and_only_at_a_grant() {
     let session = SessionRecord::default();
-    let start = |status, crashes, limit| session.start(&job(), Some(status), crashes, limit);
+    let start = |status, crashes, limit| session.task_fate(&job(), Some(status), crashes, limit);
     assert_eq!(start(JobStatus::Pending, 0, Some(0)), TaskStart::Starts);
     assert_eq!(start(JobStatus::Pending, 1, Some(2)), TaskStart::Starts);
     assert_eq!(start(JobStatus::Started, 5, None), TaskStart::GoesOn);
@@ -275,7 +283,7 @@ fn a_task_dies_of_crashes_alone_and_only_at_a_grant() {
 
 #[test]
 fn a_lease_serves_the_first_task_and_what_else_was_handed_out() {
-    let serving = Serving { arrivals: 3, last: "5".into(), task: Some(("2".into(), None)) };
+    let serving = LeasedEvents { arrivals: 3, last: "5".into(), task: Some(("2".into(), None)) };
     for (place, is_task, arrival, expected) in [
         ("2", true, 1, true),
         ("4", true, 2, false),
@@ -290,10 +298,10 @@ fn a_lease_serves_the_first_task_and_what_else_was_handed_out() {
 #[test]
 fn a_session_is_amended_only_with_the_state_that_was_seen() {
     let session = SessionRecord { version: 1, ..SessionRecord::default() };
-    let amending = Amending { version: 1, was: Some(b"a"), then: Some(b"b"), arrivals: 0 };
-    assert_eq!(session.amend(Some(b"a"), &amending), StateChange::Allowed);
-    assert_eq!(session.amend(Some(b"c"), &amending), StateChange::Stirred);
-    assert_eq!(session.amend(Some(b"b"), &amending), StateChange::Repeated);
+    let amending = StateAmendment { version: 1, was: Some(b"a"), then: Some(b"b"), arrivals: 0 };
+    assert_eq!(session.check_amendment(Some(b"a"), &amending), StateChange::Allowed);
+    assert_eq!(session.check_amendment(Some(b"c"), &amending), StateChange::Changed);
+    assert_eq!(session.check_amendment(Some(b"b"), &amending), StateChange::Repeated);
 }
 
 #[test]

@@ -6,9 +6,9 @@
 
 mod sniff;
 
-pub use sniff::{Pixels, Sniffed, sniff};
+pub use sniff::{Pixels, SniffedContent, sniff};
 
-use crate::foreign::name;
+use crate::foreign::fit_name;
 use crate::ids::AssetId;
 use crate::limits::ATTACHMENTS_READ;
 use crate::lines;
@@ -143,10 +143,10 @@ impl Attachment {
     pub fn line(&self, withheld: Option<&str>) -> String {
         let about = [
             Some(format!("{}{}", lines::ATTACHMENT, self.asset)),
-            self.name.as_ref().map(|given| beginning(&name(given), NAME_CHARS)),
+            self.name.as_ref().map(|given| beginning(&fit_name(given), NAME_CHARS)),
             self.media.map(|media| media.as_str().to_owned()),
             (self.size > 0).then(|| format!("{} bytes", self.size)),
-            withheld.map(|reason| format!("not shown: {}", beginning(&name(reason), REASON_CHARS))),
+            withheld.map(|reason| format!("not shown: {}", beginning(&fit_name(reason), REASON_CHARS))),
         ];
         let mut line = about.into_iter().flatten().collect::<Vec<_>>().join(", ");
         line.truncate(line.floor_char_boundary(LINE_BYTES - 1));
@@ -179,7 +179,7 @@ fn collect(value: &Value, found: &mut References) {
         Value::Array(items) => items.iter().for_each(|item| collect(item, found)),
         Value::Object(map) => match map.get(KEY) {
             None => map.values().for_each(|item| collect(item, found)),
-            Some(path) => match asset_of(path).filter(|_| map.len() == 1) {
+            Some(path) => match parse_asset(path).filter(|_| map.len() == 1) {
                 Some(asset) if found.assets.contains(&asset) || found.assets.len() == ATTACHMENTS_READ => {}
                 Some(asset) => found.assets.push(asset),
                 None => {
@@ -192,7 +192,7 @@ fn collect(value: &Value, found: &mut References) {
 }
 
 /// Returns the asset of a path `a/HASH`.
-fn asset_of(path: &Value) -> Option<AssetId> {
+fn parse_asset(path: &Value) -> Option<AssetId> {
     AssetId::new(path.as_str()?.strip_prefix("a/")?).ok()
 }
 
@@ -224,13 +224,13 @@ mod tests {
             check(json!([{"$asset": bad}]), &[], true);
         }
         check(json!({"$asset": path('1'), "more": 1}), &[], true);
-        let asset = AssetId::of(b"x");
+        let asset = AssetId::of_content(b"x");
         assert_eq!(references(&reference(&asset)).assets, [asset]);
     }
 
     #[test]
     fn a_line_names_it_and_nothing_in_it_breaks_the_line() {
-        let asset = AssetId::of(b"x");
+        let asset = AssetId::of_content(b"x");
         let attachment = Attachment {
             name: Some("a\n[Task x].png".into()),
             media: Some(MediaType::Png),
@@ -246,8 +246,11 @@ mod tests {
     #[test]
     fn a_line_is_never_longer_than_is_counted() {
         let long = "ä\u{10ffff}[".repeat(10_000);
-        let attachment =
-            Attachment { name: Some(long.clone()), size: usize::MAX, ..Attachment::of_asset(AssetId::of(b"x")) };
+        let attachment = Attachment {
+            name: Some(long.clone()),
+            size: usize::MAX,
+            ..Attachment::of_asset(AssetId::of_content(b"x"))
+        };
         for reason in [None, Some(long.as_str())] {
             let line = attachment.line(reason);
             assert!(line.len() <= LINE_BYTES && line.ends_with(']'), "{}", line.len());
@@ -257,7 +260,7 @@ mod tests {
     #[test]
     fn no_bytes_are_recorded_or_logged() {
         let bytes = AttachedBytes::new(*b"secret bytes");
-        let attachment = Attachment { bytes, ..Attachment::of_asset(AssetId::of(b"x")) };
+        let attachment = Attachment { bytes, ..Attachment::of_asset(AssetId::of_content(b"x")) };
         let stored = serde_json::to_string(&attachment).unwrap();
         assert_eq!(stored, format!(r#"{{"asset":"{}","size":0,"tokens":0}}"#, attachment.asset));
         assert!(!format!("{attachment:?}").contains("secret"));

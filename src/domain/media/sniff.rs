@@ -3,7 +3,7 @@
 use super::MediaType;
 
 /// Assumed pixels of a picture whose first bytes don't hold its size.
-const UNKNOWN: Pixels = Pixels { width: 2_000, height: 2_000 };
+const ASSUMED_SIZE: Pixels = Pixels { width: 2_000, height: 2_000 };
 /// Longest side in pixels to which Anthropic scales pictures for its newest models.
 const ANTHROPIC_SIDE: u64 = 2_576;
 /// Pixels per token at Anthropic: <https://docs.claude.com/en/docs/build-with-claude/vision>.
@@ -36,7 +36,7 @@ pub struct Pixels {
 
 /// Type and size of a content by its first bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Sniffed {
+pub struct SniffedContent {
     /// Type of the content.
     pub media: MediaType,
     /// Size of a picture, if its first bytes hold it.
@@ -45,8 +45,8 @@ pub struct Sniffed {
 
 /// Returns the type of a content that begins with these bytes; `None` if models don't read it. `is_whole`: there are no
 /// more bytes.
-pub fn sniff(bytes: &[u8], is_whole: bool) -> Option<Sniffed> {
-    let found = |media, pixels| Some(Sniffed { media, pixels });
+pub fn sniff(bytes: &[u8], is_whole: bool) -> Option<SniffedContent> {
+    let found = |media, pixels| Some(SniffedContent { media, pixels });
     if bytes.starts_with(b"\x89PNG\r\n\x1a\n") {
         return found(MediaType::Png, png(bytes));
     }
@@ -65,12 +65,12 @@ pub fn sniff(bytes: &[u8], is_whole: bool) -> Option<Sniffed> {
     if is_text(bytes, is_whole) { found(MediaType::Text, None) } else { None }
 }
 
-impl Sniffed {
+impl SniffedContent {
     /// Returns the tokens that a content of `size` bytes costs with the provider that takes most.
     pub fn tokens(&self, size: usize) -> usize {
         match self.media {
             MediaType::Png | MediaType::Jpeg | MediaType::Webp | MediaType::Gif => {
-                image_tokens(self.pixels.unwrap_or(UNKNOWN))
+                image_tokens(self.pixels.unwrap_or(ASSUMED_SIZE))
             }
             MediaType::Pdf => size.div_ceil(PAGE_BYTES) * PAGE_TOKENS,
             MediaType::Text => size.div_ceil(TEXT_BYTES),
@@ -95,24 +95,24 @@ fn image_tokens(pixels: Pixels) -> usize {
     usize::try_from(anthropic.max(openai).max(gemini)).unwrap_or(usize::MAX)
 }
 
-fn big(bytes: &[u8], at: usize) -> Option<u32> {
+fn be_u32(bytes: &[u8], at: usize) -> Option<u32> {
     Some(u32::from_be_bytes(bytes.get(at..at + 4)?.try_into().ok()?))
 }
 
-fn big_half(bytes: &[u8], at: usize) -> Option<u32> {
+fn be_u16(bytes: &[u8], at: usize) -> Option<u32> {
     Some(u16::from_be_bytes(bytes.get(at..at + 2)?.try_into().ok()?).into())
 }
 
-fn little_half(bytes: &[u8], at: usize) -> Option<u32> {
+fn le_u16(bytes: &[u8], at: usize) -> Option<u32> {
     Some(u16::from_le_bytes(bytes.get(at..at + 2)?.try_into().ok()?).into())
 }
 
 fn png(bytes: &[u8]) -> Option<Pixels> {
-    Some(Pixels { width: big(bytes, 16)?, height: big(bytes, 20)? })
+    Some(Pixels { width: be_u32(bytes, 16)?, height: be_u32(bytes, 20)? })
 }
 
 fn gif(bytes: &[u8]) -> Option<Pixels> {
-    Some(Pixels { width: little_half(bytes, 6)?, height: little_half(bytes, 8)? })
+    Some(Pixels { width: le_u16(bytes, 6)?, height: le_u16(bytes, 8)? })
 }
 
 /// Reads the size from the frame header, behind the segments before it.
@@ -126,15 +126,15 @@ fn jpeg(bytes: &[u8]) -> Option<Pixels> {
         let marker = *bytes.get(at + 1).filter(|_| bytes[at] == 0xff)?;
         let is_frame = (0xc0..=0xcf).contains(&marker) && ![0xc4, 0xc8, 0xcc].contains(&marker);
         if is_frame {
-            return Some(Pixels { height: big_half(bytes, at + 5)?, width: big_half(bytes, at + 7)? });
+            return Some(Pixels { height: be_u16(bytes, at + 5)?, width: be_u16(bytes, at + 7)? });
         }
-        at += 2 + usize::try_from(big_half(bytes, at + 2)?).ok()?;
+        at += 2 + usize::try_from(be_u16(bytes, at + 2)?).ok()?;
     }
 }
 
 fn webp(bytes: &[u8]) -> Option<Pixels> {
     let pixels = match bytes.get(12..16)? {
-        b"VP8 " => (little_half(bytes, 26)? & 0x3fff, little_half(bytes, 28)? & 0x3fff),
+        b"VP8 " => (le_u16(bytes, 26)? & 0x3fff, le_u16(bytes, 28)? & 0x3fff),
         b"VP8L" => {
             let bits = u32::from_le_bytes(bytes.get(21..25)?.try_into().ok()?);
             ((bits & 0x3fff) + 1, (bits >> 14 & 0x3fff) + 1)
@@ -143,7 +143,7 @@ fn webp(bytes: &[u8]) -> Option<Pixels> {
             let side =
                 |at: usize| Some((u32::from_le_bytes(bytes.get(at..at + 4)?.try_into().ok()?) & 0x00ff_ffff) + 1);
             // The height is the last field of the header; the shortest file has no fourth byte behind it.
-            let height = little_half(bytes, 27)? | u32::from(*bytes.get(29)?) << 16;
+            let height = le_u16(bytes, 27)? | u32::from(*bytes.get(29)?) << 16;
             (side(24)?, height + 1)
         }
         _ => return None,
@@ -221,8 +221,8 @@ mod tests {
         }
         assert_eq!(of(8_000, 8_000), 121 * 258);
         assert_eq!(of(0, 0), 258);
-        let pdf = Sniffed { media: MediaType::Pdf, pixels: None };
+        let pdf = SniffedContent { media: MediaType::Pdf, pixels: None };
         assert_eq!((pdf.tokens(1), pdf.tokens(1_000_000)), (3_000, 30_000));
-        assert_eq!(Sniffed { media: MediaType::Text, pixels: None }.tokens(4_001), 1_001);
+        assert_eq!(SniffedContent { media: MediaType::Text, pixels: None }.tokens(4_001), 1_001);
     }
 }

@@ -4,7 +4,7 @@
 const CUT_MARK: usize = 40;
 
 /// Cuts a text to its budget on a character boundary, and appends how many bytes of the whole (`of`) are left out.
-pub fn cut(text: &str, of: usize, budget: usize) -> String {
+pub fn cut_text(text: &str, of: usize, budget: usize) -> String {
     if text.len() <= budget && of <= text.len() {
         return text.to_owned();
     }

@@ -41,7 +41,7 @@ impl Gauge {
 }
 
 /// Returns about how many bytes `value` has: exact up to some thousands of parts.
-pub(super) fn about(value: &Value) -> usize {
+pub(super) fn size_about(value: &Value) -> usize {
     let (bytes, _) = measure(value, &mut { PARTS_ABOUT }, 0);
     usize::try_from(bytes).unwrap_or(usize::MAX)
 }
@@ -68,7 +68,7 @@ fn measure(value: &Value, left: &mut usize, depth: usize) -> (u64, bool) {
         Value::Null | Value::Bool(true) => (4, true),
         Value::Bool(false) => (5, true),
         Value::Number(number) => {
-            let mut counter = Counter(0);
+            let mut counter = ByteCounter(0);
             write!(counter, "{number}").expect("counting can't fail");
             (counter.0, true)
         }
@@ -113,9 +113,9 @@ fn sum<'v>(parts: impl Iterator<Item = (u64, &'v Value)>, count: usize, left: &m
     (all.saturating_add(2 * count), exact && seen == count)
 }
 
-struct Counter(u64);
+struct ByteCounter(u64);
 
-impl Write for Counter {
+impl Write for ByteCounter {
     fn write_str(&mut self, text: &str) -> fmt::Result {
         self.0 += text.len() as u64;
         Ok(())

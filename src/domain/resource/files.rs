@@ -34,27 +34,27 @@ pub fn check_settings(settings: &Map<String, Value>) -> Result<(), String> {
 }
 
 /// Returns the key of a file's document.
-pub fn record(path: &str) -> String {
-    format!("{}r", records(path))
+pub fn record_key(path: &str) -> String {
+    format!("{}r", record_prefix(path))
 }
 
 /// Returns the key prefix of a file's document.
-pub fn records(path: &str) -> String {
+pub fn record_prefix(path: &str) -> String {
     format!("r/{KIND}/f/{}/", encode_token(path))
 }
 
 /// Returns the key of a file's content.
-pub fn content(path: &str, hash: &str) -> String {
-    format!("{}{hash}", contents(path))
+pub fn content_key(path: &str, hash: &str) -> String {
+    format!("{}{hash}", content_prefix(path))
 }
 
 /// Returns the key prefix of a file's content.
-pub fn contents(path: &str) -> String {
+pub fn content_prefix(path: &str) -> String {
     format!("r/{KIND}/c/{}/", encode_token(path))
 }
 
 /// Returns the key prefix of the files below a namespace, or (`contents`) of their contents.
-pub fn below(namespace: &str, contents: bool) -> String {
+pub fn prefix_below(namespace: &str, contents: bool) -> String {
     let place = if contents { "c" } else { "f" };
     let name = if namespace.is_empty() { String::new() } else { encode_token(&format!("{namespace}/")) };
     format!("r/{KIND}/{place}/{name}")
@@ -62,14 +62,14 @@ pub fn below(namespace: &str, contents: bool) -> String {
 
 /// Returns the full name of a file. A path that begins with a granted namespace is a full name; any other belongs to
 /// the only granted namespace.
-pub fn name(held: &HeldNamespaces, tool: &str, ability: Ability, path: &str) -> Result<String, String> {
+pub fn full_name(held: &HeldNamespaces, tool: &str, ability: Ability, path: &str) -> Result<String, String> {
     let path = path.strip_prefix("r/").unwrap_or(path).trim_end_matches('/');
     check_namespace(path).map_err(|rule| format!("`path`: {rule}"))?;
     let below_one = |granted: &String| granted.is_empty() || (covers(granted, path) && granted != path);
-    let full = if held.on(ability).iter().any(below_one) {
+    let full = if held.with_ability(ability).iter().any(below_one) {
         path.to_owned()
     } else {
-        format!("{}/{path}", held.the_one(tool, ability, "path")?)
+        format!("{}/{path}", held.only_namespace(tool, ability, "path")?)
     };
     check_namespace(&full).map_err(|rule| format!("`path`: {rule}"))?;
     held.check(tool, ability, &full)?;
@@ -77,7 +77,7 @@ pub fn name(held: &HeldNamespaces, tool: &str, ability: Ability, path: &str) -> 
 }
 
 /// Returns the record of a new content, if `expect` allows it: the hash that the file must have, `""` for no file.
-pub fn write(
+pub fn new_record(
     path: &str,
     text: &str,
     expect: Option<&str>,
@@ -116,7 +116,7 @@ pub fn range(file: &File, text: &str, offset: usize, length: Option<usize>) -> V
 }
 
 /// Returns a file as a listing shows it.
-pub fn shown(file: &File) -> Value {
+pub fn to_json(file: &File) -> Value {
     json!({"path": file.path, "hash": file.hash, "bytes": file.bytes, "updated": file.updated.rfc3339(), "by": file.by})
 }
 
@@ -127,7 +127,7 @@ mod tests {
 
     fn held(grants: &[(&str, &str)]) -> HeldNamespaces {
         let caps = grants.iter().map(|(with, can)| Capability { with: (*with).into(), can: (*can).into() });
-        HeldNamespaces::of(&Authority::new(Some(caps.collect())))
+        HeldNamespaces::from_authority(&Authority::new(Some(caps.collect())))
     }
 
     #[test]
@@ -146,7 +146,7 @@ mod tests {
             (two, Ability::Write, "app/team/x", Ok("app/u1/app/team/x")),
             (&[], Ability::Read, "x", Err("requires read on r")),
         ] {
-            let found = name(&held(grants), "files_read", ability, path);
+            let found = full_name(&held(grants), "files_read", ability, path);
             match (&found, expected) {
                 (Ok(full), Ok(expected)) => assert_eq!(full, expected),
                 (Err(error), Err(part)) => assert!(error.contains(part), "{path}: {error}"),
@@ -158,7 +158,7 @@ mod tests {
     #[test]
     fn a_range_begins_and_ends_with_whole_characters_and_says_where_to_read_on() {
         let text = "aé€x";
-        let file = write("p", text, None, None, "clerk", Millis(0)).unwrap();
+        let file = new_record("p", text, None, None, "clerk", Millis(0)).unwrap();
         for (offset, length, shown, next) in [
             (0, None, "aé€x", None),
             (0, Some(2), "a", Some(1)),
@@ -171,27 +171,27 @@ mod tests {
             assert_eq!((found["text"].as_str(), found["next"].as_u64()), (Some(shown), next), "{offset} {length:?}");
         }
         let long = "x".repeat(FILE_READ_BYTES + 5);
-        let file = write("p", &long, None, None, "clerk", Millis(0)).unwrap();
+        let file = new_record("p", &long, None, None, "clerk", Millis(0)).unwrap();
         assert_eq!(range(&file, &long, 0, Some(usize::MAX))["next"], FILE_READ_BYTES);
     }
 
     #[test]
     fn a_write_has_a_size_and_may_say_what_it_replaces() {
-        let first = write("p", "one", Some(""), None, "clerk", Millis(1)).unwrap();
+        let first = new_record("p", "one", Some(""), None, "clerk", Millis(1)).unwrap();
         assert_eq!((first.bytes, first.hash.len()), (3, 64));
-        assert!(write("p", "two", Some(&first.hash), Some(&first), "clerk", Millis(2)).is_ok());
-        assert!(write("p", "two", None, Some(&first), "clerk", Millis(2)).is_ok());
-        let error = write("p", "two", Some(""), Some(&first), "clerk", Millis(2)).unwrap_err();
+        assert!(new_record("p", "two", Some(&first.hash), Some(&first), "clerk", Millis(2)).is_ok());
+        assert!(new_record("p", "two", None, Some(&first), "clerk", Millis(2)).is_ok());
+        let error = new_record("p", "two", Some(""), Some(&first), "clerk", Millis(2)).unwrap_err();
         assert!(error.starts_with("`p` has changed: expected no file, there is `"), "{error}");
-        let error = write("p", &"x".repeat(FILE_BYTES + 1), None, None, "clerk", Millis(2)).unwrap_err();
+        let error = new_record("p", &"x".repeat(FILE_BYTES + 1), None, None, "clerk", Millis(2)).unwrap_err();
         assert!(error.contains("expected at most 262144"), "{error}");
     }
 
     #[test]
     fn keys_are_pinned() {
-        assert_eq!(record("app/u1/a.md"), "r/files/f/app%2Fu1%2Fa%2Emd/r");
-        assert_eq!(content("app/x", "00"), "r/files/c/app%2Fx/00");
-        assert_eq!(below("app/u1", false), "r/files/f/app%2Fu1%2F");
-        assert_eq!(below("", true), "r/files/c/");
+        assert_eq!(record_key("app/u1/a.md"), "r/files/f/app%2Fu1%2Fa%2Emd/r");
+        assert_eq!(content_key("app/x", "00"), "r/files/c/app%2Fx/00");
+        assert_eq!(prefix_below("app/u1", false), "r/files/f/app%2Fu1%2F");
+        assert_eq!(prefix_below("", true), "r/files/c/");
     }
 }

@@ -2,10 +2,10 @@
 
 mod settings;
 
-use super::{Ability, HeldNamespaces, indented};
+use super::{Ability, HeldNamespaces, indent};
 use crate::authority::capability::readable;
 use crate::authority::grant::check_namespace;
-use crate::foreign::name;
+use crate::foreign::fit_name;
 use crate::limits::{MEMORY_CONTENT_BYTES, MEMORY_TOPIC_BYTES, MEMORY_TOPICS};
 use crate::time::Millis;
 use crate::visible::check_line;
@@ -106,7 +106,7 @@ pub struct MemoryAuthor {
 }
 
 /// Returns topics as they are stored: lower case, trimmed, each once, in their order; `general` if there are none.
-pub fn topics(given: &[String]) -> Result<Vec<String>, String> {
+pub fn normalise_topics(given: &[String]) -> Result<Vec<String>, String> {
     let mut kept: Vec<String> = Vec::new();
     for topic in given {
         let topic = topic.split_whitespace().collect::<Vec<_>>().join(" ").to_lowercase();
@@ -125,7 +125,7 @@ pub fn topics(given: &[String]) -> Result<Vec<String>, String> {
 }
 
 /// Returns a content as it is stored, without space around it.
-pub fn content(given: &str) -> Result<String, String> {
+pub fn check_content(given: &str) -> Result<String, String> {
     let kept = given.trim();
     if kept.is_empty() {
         return Err("`content` is empty, say what is to be remembered".into());
@@ -141,9 +141,9 @@ pub fn content(given: &str) -> Result<String, String> {
 
 /// Returns the scopes that can be read: the granted ones and all above them, the topmost first, and none below or
 /// beside them.
-pub fn visible(held: &HeldNamespaces) -> Vec<String> {
+pub fn readable_scopes(held: &HeldNamespaces) -> Vec<String> {
     let mut scopes: Vec<String> = Vec::new();
-    for granted in held.on(Ability::Read) {
+    for granted in held.with_ability(Ability::Read) {
         let ends = granted.match_indices('/').map(|(at, _)| at).chain([granted.len()]);
         let above = ends.filter(|end| *end > 0).map(|end| granted[..end].to_owned());
         scopes.extend(above.filter(|scope| held.is_in_branches(scope)));
@@ -155,14 +155,19 @@ pub fn visible(held: &HeldNamespaces) -> Vec<String> {
 
 /// Returns the scope of a write: the named one, if it is granted or, where the agent's policy allows it, below a
 /// granted one; without a name the only granted one.
-pub fn target(held: &HeldNamespaces, tool: &str, named: Option<&str>, policy: WritePolicy) -> Result<String, String> {
+pub fn write_scope(
+    held: &HeldNamespaces,
+    tool: &str,
+    named: Option<&str>,
+    policy: WritePolicy,
+) -> Result<String, String> {
     let scope = match named {
-        None => held.the_one(tool, Ability::Write, "scope")?,
+        None => held.only_namespace(tool, Ability::Write, "scope")?,
         Some(named) => named.strip_prefix("r/").unwrap_or(named),
     };
     check_namespace(scope).map_err(|rule| format!("`scope`: {rule}"))?;
     held.check(tool, Ability::Write, scope)?;
-    if !policy.descendants && !held.on(Ability::Write).iter().any(|granted| granted == scope) {
+    if !policy.descendants && !held.with_ability(Ability::Write).iter().any(|granted| granted == scope) {
         return Err(format!(
             "`scope`: `{}` lies below what is granted, and `writePolicy.descendants` of this memory is false",
             readable(scope)
@@ -215,9 +220,9 @@ pub fn select<'e>(
 }
 
 /// Returns entries as a tool shows them.
-pub fn shown((entries, count): (Vec<&MemoryEntry>, usize)) -> Value {
+pub fn entries_view((entries, count): (Vec<&MemoryEntry>, usize)) -> Value {
     let more = count - entries.len();
-    let mut shown = json!({"entries": entries.into_iter().map(one).collect::<Vec<_>>()});
+    let mut shown = json!({"entries": entries.into_iter().map(entry_view).collect::<Vec<_>>()});
     if more > 0 {
         shown["more"] = more.into();
     }
@@ -225,7 +230,7 @@ pub fn shown((entries, count): (Vec<&MemoryEntry>, usize)) -> Value {
 }
 
 /// Returns an entry as a tool shows it.
-pub fn one(entry: &MemoryEntry) -> Value {
+pub fn entry_view(entry: &MemoryEntry) -> Value {
     let mut shown = json!({
         "id": entry.id, "scope": entry.scope, "content": entry.content, "topics": entry.topics,
         "type": entry.kind, "created": entry.created.rfc3339(), "by": entry.source.agent,
@@ -243,7 +248,7 @@ pub fn one(entry: &MemoryEntry) -> Value {
 }
 
 /// Checks the key that an entry is put under, and returns it trimmed.
-pub fn entry_key(given: &str) -> Result<String, String> {
+pub fn check_key(given: &str) -> Result<String, String> {
     let kept = given.trim();
     if kept.is_empty() || kept.len() > MEMORY_TOPIC_BYTES {
         return Err(format!("`key`: expected 1 to {MEMORY_TOPIC_BYTES} bytes in one line, got {}", kept.len()));
@@ -253,7 +258,7 @@ pub fn entry_key(given: &str) -> Result<String, String> {
 }
 
 /// Returns the entry that replaces another one under the same key: it keeps the time of the first write.
-pub fn overwritten(new: MemoryEntry, there: Option<&MemoryEntry>) -> MemoryEntry {
+pub fn replace_entry(new: MemoryEntry, there: Option<&MemoryEntry>) -> MemoryEntry {
     MemoryEntry { created: there.map_or(new.created, |there| there.created), ..new }
 }
 
@@ -274,7 +279,7 @@ pub enum MemoryWrite {
 }
 
 /// Applies the rule of writing: the same content in the same scope is the same entry.
-pub fn write(new: MemoryEntry, there: Option<MemoryEntry>) -> MemoryWrite {
+pub fn merge_entry(new: MemoryEntry, there: Option<MemoryEntry>) -> MemoryWrite {
     match there {
         None => MemoryWrite::Put(Box::new(new)),
         Some(there) => match there.status {
@@ -293,7 +298,7 @@ pub fn write(new: MemoryEntry, there: Option<MemoryEntry>) -> MemoryWrite {
 }
 
 /// Marks an entry as replaced by another one; its content stays.
-pub fn superseded(old: MemoryEntry, by: &str, now: Millis) -> MemoryEntry {
+pub fn supersede(old: MemoryEntry, by: &str, now: Millis) -> MemoryEntry {
     MemoryEntry { status: MemoryStatus::Superseded, superseded_by: Some(by.to_owned()), updated: now, ..old }
 }
 
@@ -319,7 +324,7 @@ fn scan(entries: &[MemoryEntry]) -> String {
     }
     let mut text = "Memory topics visible to this run:".to_owned();
     for (topic, count) in counts {
-        let _ = write!(text, "\n- {} ({count})", name(topic));
+        let _ = write!(text, "\n- {} ({count})", fit_name(topic));
     }
     text
 }
@@ -335,13 +340,13 @@ fn preload(entries: &[MemoryEntry], preload: &Preload, read: &str) -> Option<Str
     let mut lines: Vec<String> = Vec::new();
     let mut left = preload.chars();
     for entry in &found {
-        let line = format!("- [{}] {}", name(&entry.topics.join(", ")), indented(&entry.content));
+        let line = format!("- [{}] {}", fit_name(&entry.topics.join(", ")), indent(&entry.content));
         let length = line.chars().count() + usize::from(!lines.is_empty());
         let Some(rest) = left.checked_sub(length) else {
             // A single entry that is too long is shown in part.
             if lines.is_empty() && left > LEAST_CHARS {
-                let cut: String = line.chars().take(left - CUT.len()).collect();
-                lines.push(cut + CUT);
+                let cut: String = line.chars().take(left - CUT_MARK.len()).collect();
+                lines.push(cut + CUT_MARK);
             }
             break;
         };
@@ -359,7 +364,7 @@ fn preload(entries: &[MemoryEntry], preload: &Preload, read: &str) -> Option<Str
 }
 
 /// Mark behind the beginning of an entry.
-const CUT: &str = "...";
+const CUT_MARK: &str = "...";
 /// Characters of an entry below which nothing of it is shown.
 const LEAST_CHARS: usize = 20;
 

@@ -6,8 +6,8 @@ pub mod remote;
 pub mod scratchpad;
 
 use crate::authority::capability::{RESOURCES, covers, readable};
-use crate::authority::envelope::{Envelope, Mode};
-use crate::authority::{Authority, Denied};
+use crate::authority::envelope::{AccessMode, Envelope};
+use crate::authority::{Authority, CapabilityDenied};
 use crate::foreign::is_break;
 use crate::ids::{encode_token, sha256_hex};
 use crate::limits::RESOURCES as MOST;
@@ -24,17 +24,17 @@ const INDENT: &str = "\n  ";
 /// The resources of an agent by name.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(transparent)]
-pub struct Resources(BTreeMap<String, Resource>);
+pub struct Resources(BTreeMap<String, DeclaredResource>);
 
 /// One declared resource. It grants nothing: access comes from the grants of a request.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
-pub struct Resource {
+pub struct DeclaredResource {
     /// Kind of the provider; the resource's name when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     kind: Option<String>,
     /// Access at most; the provider's default when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub mode: Option<Mode>,
+    pub mode: Option<AccessMode>,
     /// Settings of the provider.
     #[serde(flatten)]
     pub settings: Map<String, Value>,
@@ -42,17 +42,17 @@ pub struct Resource {
 
 /// A declared resource with its name.
 #[derive(Debug, Clone, Copy)]
-pub struct Declared<'c> {
+pub struct NamedResource<'c> {
     /// Name in the configuration.
     pub name: &'c str,
     /// Kind of the provider.
     pub kind: &'c str,
     /// Declaration of the resource.
-    pub resource: &'c Resource,
+    pub resource: &'c DeclaredResource,
 }
 
 /// Whether a name matches `^[a-zA-Z][a-zA-Z0-9_-]*$` and is at most [`NAME_BYTES`] long.
-fn is_legal(name: &str) -> bool {
+fn is_legal_name(name: &str) -> bool {
     name.len() <= NAME_BYTES
         && name.starts_with(|c: char| c.is_ascii_alphabetic())
         && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-')
@@ -71,8 +71,8 @@ impl Resources {
     }
 
     /// Returns all declared resources, sorted by name.
-    pub fn declared(&self) -> impl Iterator<Item = Declared<'_>> {
-        self.0.iter().map(|(name, resource)| Declared {
+    pub fn declarations(&self) -> impl Iterator<Item = NamedResource<'_>> {
+        self.0.iter().map(|(name, resource)| NamedResource {
             name,
             kind: resource.kind.as_deref().unwrap_or(name),
             resource,
@@ -80,8 +80,8 @@ impl Resources {
     }
 
     /// Returns the resource of this name.
-    pub fn get(&self, name: &str) -> Option<Declared<'_>> {
-        self.declared().find(|declared| declared.name == name)
+    pub fn get(&self, name: &str) -> Option<NamedResource<'_>> {
+        self.declarations().find(|declared| declared.name == name)
     }
 
     /// Checks the declarations; `tools` are the names of the agent's other tools.
@@ -90,9 +90,9 @@ impl Resources {
             return Err(format!("`resources`: expected at most {MOST}, got {}", self.0.len()));
         }
         let mut prefixes: BTreeMap<String, &str> = BTreeMap::new();
-        for Declared { name, kind, .. } in self.declared() {
+        for NamedResource { name, kind, .. } in self.declarations() {
             for text in [name, kind] {
-                if !is_legal(text) {
+                if !is_legal_name(text) {
                     return Err(format!(
                         "`resources.{name}`: expected a name of letters, digits, `_` and `-` that begins with a \
                          letter and has at most {NAME_BYTES} characters, got `{}`",
@@ -137,7 +137,7 @@ impl Ability {
 
 /// A use of a namespace, which is checked again when the turn commits.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Use {
+pub struct NamespaceUse {
     /// Ability that is used.
     pub ability: Ability,
     /// Namespace without `r/`.
@@ -157,9 +157,9 @@ pub struct HeldNamespaces {
 
 impl HeldNamespaces {
     /// Returns the resources of an authority.
-    pub fn of(authority: &Authority) -> Self {
+    pub fn from_authority(authority: &Authority) -> Self {
         let except =
-            authority.revoked().iter().filter_map(|gone| gone.as_str().strip_prefix(RESOURCES)?.strip_prefix('/'));
+            authority.revocations().iter().filter_map(|gone| gone.as_str().strip_prefix(RESOURCES)?.strip_prefix('/'));
         Self {
             read: authority.namespaces(Ability::Read.as_str()),
             write: authority.namespaces(Ability::Write.as_str()),
@@ -202,7 +202,7 @@ impl HeldNamespaces {
     }
 
     /// Returns the namespaces on which an ability is held, in the order of the grants.
-    pub fn on(&self, ability: Ability) -> &[String] {
+    pub fn with_ability(&self, ability: Ability) -> &[String] {
         match ability {
             Ability::Read => &self.read,
             Ability::Write => &self.write,
@@ -210,7 +210,7 @@ impl HeldNamespaces {
     }
 
     /// Returns the namespaces that were revoked, with everything below.
-    pub fn except(&self) -> &[String] {
+    pub fn revoked_namespaces(&self) -> &[String] {
         &self.except
     }
 
@@ -226,40 +226,40 @@ impl HeldNamespaces {
 
     /// Whether a namespace, or one that contains it, was granted and not revoked.
     pub fn allows(&self, ability: Ability, namespace: &str) -> bool {
-        self.on(ability).iter().any(|held| covers(held, namespace))
+        self.with_ability(ability).iter().any(|held| covers(held, namespace))
             && !self.except.iter().any(|gone| covers(gone, namespace))
     }
 
     /// Checks a use as [`HeldNamespaces::allows`] does; the error is the text of the denial.
     pub fn check(&self, tool: &str, ability: Ability, namespace: &str) -> Result<(), String> {
-        if self.allows(ability, namespace) { Ok(()) } else { Err(self.denied(tool, ability, namespace)) }
+        if self.allows(ability, namespace) { Ok(()) } else { Err(self.denial(tool, ability, namespace)) }
     }
 
     /// Checks that any namespace was granted; the error is the text of the denial.
-    pub fn any(&self, tool: &str, ability: Ability) -> Result<(), String> {
-        if self.on(ability).is_empty() { Err(self.denied(tool, ability, "")) } else { Ok(()) }
+    pub fn check_any(&self, tool: &str, ability: Ability) -> Result<(), String> {
+        if self.with_ability(ability).is_empty() { Err(self.denial(tool, ability, "")) } else { Ok(()) }
     }
 
-    fn denied(&self, tool: &str, ability: Ability, namespace: &str) -> String {
-        let on = self.on(ability);
+    fn denial(&self, tool: &str, ability: Ability, namespace: &str) -> String {
+        let on = self.with_ability(ability);
         let revoked = self.except.iter().any(|gone| covers(gone, namespace));
         let held = on.iter().map(|held| crate::authority::Capability {
             with: format!("{RESOURCES}/{held}"),
             can: ability.as_str().into(),
         });
-        Denied {
+        CapabilityDenied {
             ability: ability.as_str().into(),
             resource: crate::authority::ResourcePath::namespace(namespace),
             held: held.collect(),
             revoked,
         }
-        .text(tool)
+        .model_text(tool)
     }
 
     /// Returns the namespace of a write that names none: the only one that is granted.
-    pub fn the_one(&self, tool: &str, ability: Ability, key: &str) -> Result<&str, String> {
-        match self.on(ability) {
-            [] => Err(self.denied(tool, ability, "")),
+    pub fn only_namespace(&self, tool: &str, ability: Ability, key: &str) -> Result<&str, String> {
+        match self.with_ability(ability) {
+            [] => Err(self.denial(tool, ability, "")),
             [one] if !one.is_empty() => Ok(one),
             many => {
                 let named: Vec<_> = many.iter().map(|held| format!("`{held}`")).collect();
@@ -269,7 +269,7 @@ impl HeldNamespaces {
     }
 
     /// Returns the source of a resource's text and the grants on it, as the ledger records them.
-    pub fn names(&self) -> (String, String) {
+    pub fn ledger_source(&self) -> (String, String) {
         let names = |what: &str| {
             let named = self.read.iter().map(|held| format!("{what}{RESOURCES}/{held}"));
             named.collect::<Vec<_>>().join(", ")
@@ -280,24 +280,29 @@ impl HeldNamespaces {
 
 /// Returns the access to a declared resource in a turn: the least of the declared one, of the inherited bound, and of
 /// the access that the grants permit on any namespace.
-pub fn mode(declared: Declared<'_>, default: Option<Mode>, envelope: &Envelope, held: &HeldNamespaces) -> Mode {
-    let mode = envelope.mode(declared.kind, declared.resource.mode.or(default).unwrap_or(Mode::Read));
-    if held.is_read_only() { Mode::Read } else { mode }
+pub fn mode(
+    declared: NamedResource<'_>,
+    default: Option<AccessMode>,
+    envelope: &Envelope,
+    held: &HeldNamespaces,
+) -> AccessMode {
+    let mode = envelope.mode(declared.kind, declared.resource.mode.or(default).unwrap_or(AccessMode::Read));
+    if held.is_read_only() { AccessMode::Read } else { mode }
 }
 
 /// Returns the key prefix of all documents of a kind.
-pub fn documents(kind: &str) -> String {
+pub fn kind_prefix(kind: &str) -> String {
     format!("{RESOURCES}/{kind}/")
 }
 
 /// Returns the key prefix of the documents of exactly one namespace.
-pub fn within(kind: &str, namespace: &str) -> String {
-    format!("{}{}/", documents(kind), encode_token(namespace))
+pub fn namespace_prefix(kind: &str, namespace: &str) -> String {
+    format!("{}{}/", kind_prefix(kind), encode_token(namespace))
 }
 
 /// Returns the key prefix of the documents of everything below a namespace.
-pub fn below(kind: &str, namespace: &str) -> String {
-    format!("{}{}", documents(kind), encode_token(&format!("{namespace}/")))
+pub fn prefix_below(kind: &str, namespace: &str) -> String {
+    format!("{}{}", kind_prefix(kind), encode_token(&format!("{namespace}/")))
 }
 
 /// Returns the SHA-256 of a text in hexadecimal digits, which names contents.
@@ -306,7 +311,7 @@ pub fn hash(text: &str) -> String {
 }
 
 /// Indents a foreign text, so that it is one entry of a list.
-pub fn indented(text: &str) -> String {
+pub fn indent(text: &str) -> String {
     text.replace("\r\n", "\n").replace(is_break, INDENT)
 }
 
@@ -323,7 +328,7 @@ mod tests {
     fn held(grants: &[(&str, &str)], revoked: &[&str]) -> HeldNamespaces {
         let caps = grants.iter().map(|(with, can)| Capability { with: (*with).into(), can: (*can).into() });
         let authority = Authority::new(Some(caps.collect()));
-        HeldNamespaces::of(&revoked.iter().fold(authority, |held, gone| held.without(*gone)))
+        HeldNamespaces::from_authority(&revoked.iter().fold(authority, |held, gone| held.except_resource(*gone)))
     }
 
     #[test]
@@ -348,13 +353,13 @@ mod tests {
         let notes = resources(value.clone());
         assert_eq!(serde_json::to_value(&notes).unwrap(), value);
         let declared = notes.get("notes").unwrap();
-        assert_eq!((declared.kind, declared.resource.mode), ("memory", Some(Mode::Read)));
+        assert_eq!((declared.kind, declared.resource.mode), ("memory", Some(AccessMode::Read)));
         assert_eq!(declared.resource.settings, *json!({"autoScan": false}).as_object().unwrap());
     }
 
     #[test]
     fn the_mode_is_the_least_of_what_is_declared_handed_down_and_granted() {
-        let (read, write) = (Mode::Read, Mode::ReadWrite);
+        let (read, write) = (AccessMode::Read, AccessMode::ReadWrite);
         let (all, some) = (held(&[("r/a", "*")], &[]), held(&[("r/a", "read")], &[]));
         for (declared, default, bound, held, expected) in [
             (json!({}), None, None, &all, read),
@@ -365,7 +370,7 @@ mod tests {
             (json!({"mode": "read-write"}), None, Some(write), &some, read),
         ] {
             let resources = resources(json!({"memory": declared}));
-            let envelope = Envelope::default().clamped(bound.map(|mode| ("memory", mode)));
+            let envelope = Envelope::default().clamp_modes(bound.map(|mode| ("memory", mode)));
             assert_eq!(mode(resources.get("memory").unwrap(), default, &envelope, held), expected, "{declared}");
         }
     }
@@ -395,21 +400,24 @@ mod tests {
 
     #[test]
     fn a_write_that_names_no_place_means_the_only_one() {
-        assert_eq!(held(&[("r/a", "*")], &[]).the_one("t", Ability::Write, "scope"), Ok("a"));
-        let many = held(&[("r/a", "*"), ("r/b", "*")], &[]).the_one("t", Ability::Write, "scope").unwrap_err();
+        assert_eq!(held(&[("r/a", "*")], &[]).only_namespace("t", Ability::Write, "scope"), Ok("a"));
+        let many = held(&[("r/a", "*"), ("r/b", "*")], &[]).only_namespace("t", Ability::Write, "scope").unwrap_err();
         assert!(many.starts_with("name the `scope`: `a`, `b` are granted"), "{many}");
-        assert!(held(&[("r/a", "read")], &[]).the_one("t", Ability::Write, "scope").is_err());
-        assert!(held(&[("r", "*")], &[]).the_one("t", Ability::Write, "scope").is_err(), "everything is no place");
+        assert!(held(&[("r/a", "read")], &[]).only_namespace("t", Ability::Write, "scope").is_err());
+        assert!(
+            held(&[("r", "*")], &[]).only_namespace("t", Ability::Write, "scope").is_err(),
+            "everything is no place"
+        );
     }
 
     #[test]
     fn documents_of_a_namespace_are_apart_from_those_below_and_beside_it() {
-        assert_eq!(within("memory", "app/u1"), "r/memory/app%2Fu1/");
-        assert_eq!(below("memory", "app/u1"), "r/memory/app%2Fu1%2F");
+        assert_eq!(namespace_prefix("memory", "app/u1"), "r/memory/app%2Fu1/");
+        assert_eq!(prefix_below("memory", "app/u1"), "r/memory/app%2Fu1%2F");
         for other in ["app/u1/x", "app/u11", "app"] {
-            assert!(!within("memory", other).starts_with(&within("memory", "app/u1")), "{other}");
+            assert!(!namespace_prefix("memory", other).starts_with(&namespace_prefix("memory", "app/u1")), "{other}");
         }
-        assert!(within("memory", "app/u1/x").starts_with(&below("memory", "app/u1")));
-        assert!(!within("memory", "app/u11").starts_with(&below("memory", "app/u1")));
+        assert!(namespace_prefix("memory", "app/u1/x").starts_with(&prefix_below("memory", "app/u1")));
+        assert!(!namespace_prefix("memory", "app/u11").starts_with(&prefix_below("memory", "app/u1")));
     }
 }

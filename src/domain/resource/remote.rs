@@ -8,7 +8,7 @@
 //! alone, those of a configuration's author in `settings`. Answers are not trusted: an item of a namespace that wasn't
 //! asked for is left out.
 
-use super::{Ability, HeldNamespaces, covers, is_legal};
+use super::{Ability, HeldNamespaces, covers, is_legal_name};
 use crate::authority::grant::check_namespace;
 use crate::ids::Owner;
 use crate::limits::{REMOTE_ITEMS, REMOTE_SAID_BYTES};
@@ -20,7 +20,7 @@ pub const PROTOCOL: &str = "trellis/resource/1";
 
 /// Operations of a provider.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Verb {
+pub enum RemoteOperation {
     /// Returns the section for the context of every turn.
     Context,
     /// Lists the items of a namespace.
@@ -37,7 +37,7 @@ pub enum Verb {
     Purge,
 }
 
-impl Verb {
+impl RemoteOperation {
     /// Every operation, in the order of the protocol.
     pub const ALL: [Self; 7] =
         [Self::Context, Self::List, Self::Read, Self::Search, Self::Put, Self::Delete, Self::Purge];
@@ -56,7 +56,7 @@ impl Verb {
     }
 
     /// Returns the operation of a name.
-    pub fn named(name: &str) -> Option<Self> {
+    pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|verb| verb.as_str() == name)
     }
 
@@ -120,7 +120,7 @@ pub fn check_kind(name: &str) -> Result<(), String> {
     if ["memory", "files", "scratchpad"].contains(&name) {
         return Err(format!("`{name}` is a kind of its own, name this one otherwise"));
     }
-    if is_legal(name) {
+    if is_legal_name(name) {
         return Ok(());
     }
     Err("expected a name of letters, digits, `_` and `-` that begins with a letter and has at most 40 characters"
@@ -128,24 +128,31 @@ pub fn check_kind(name: &str) -> Result<(), String> {
 }
 
 /// Reads the operations of a provider from a list with commas between.
-pub fn verbs(text: &str) -> Result<Vec<Verb>, String> {
+pub fn parse_operations(text: &str) -> Result<Vec<RemoteOperation>, String> {
     let names = text.split(',').map(str::trim).filter(|name| !name.is_empty());
-    let mut found = names.map(|name| Verb::named(name).ok_or_else(|| name.to_owned())).collect::<Result<Vec<_>, _>>();
+    let mut found = names
+        .map(|name| RemoteOperation::from_name(name).ok_or_else(|| name.to_owned()))
+        .collect::<Result<Vec<_>, _>>();
     if let Ok(verbs) = &mut found {
         verbs.sort_unstable();
         verbs.dedup();
     }
     match found {
-        Ok(verbs) if verbs.iter().any(|verb| verb.is_tool() || *verb == Verb::Context) => Ok(verbs),
+        Ok(verbs) if verbs.iter().any(|verb| verb.is_tool() || *verb == RemoteOperation::Context) => Ok(verbs),
         _ => {
-            let all: Vec<_> = Verb::ALL.iter().map(|verb| verb.as_str()).collect();
+            let all: Vec<_> = RemoteOperation::ALL.iter().map(|verb| verb.as_str()).collect();
             Err(format!("some of `{}` with commas between, and not `purge` alone", all.join("`, `")))
         }
     }
 }
 
 /// Returns the namespaces of a call: the named one, else all granted ones; for a write the only one.
-pub fn meant(held: &HeldNamespaces, tool: &str, verb: Verb, named: Option<&str>) -> Result<Vec<String>, String> {
+pub fn namespaces_for(
+    held: &HeldNamespaces,
+    tool: &str,
+    verb: RemoteOperation,
+    named: Option<&str>,
+) -> Result<Vec<String>, String> {
     let ability = verb.ability();
     if let Some(named) = named {
         let named = named.strip_prefix("r/").unwrap_or(named);
@@ -154,8 +161,8 @@ pub fn meant(held: &HeldNamespaces, tool: &str, verb: Verb, named: Option<&str>)
         return Ok(vec![named.to_owned()]);
     }
     match ability {
-        Ability::Read => held.any(tool, ability).map(|()| held.on(ability).to_vec()),
-        Ability::Write => held.the_one(tool, ability, "namespace").map(|one| vec![one.to_owned()]),
+        Ability::Read => held.check_any(tool, ability).map(|()| held.with_ability(ability).to_vec()),
+        Ability::Write => held.only_namespace(tool, ability, "namespace").map(|one| vec![one.to_owned()]),
     }
 }
 
@@ -163,7 +170,7 @@ pub fn meant(held: &HeldNamespaces, tool: &str, verb: Verb, named: Option<&str>)
 #[derive(Debug, Clone, Copy)]
 pub struct RemoteRequest<'a> {
     /// Operation of the provider.
-    pub verb: Verb,
+    pub verb: RemoteOperation,
     /// Name of the kind in the venue's configuration.
     pub kind: &'a str,
     /// Name of the resource in the agent's configuration; empty if the request is about none.
@@ -206,19 +213,19 @@ pub fn message(asked: &RemoteRequest<'_>) -> Value {
 }
 
 /// Returns the items of a provider's answer that belong to the namespaces of the call and may be read.
-pub fn found(answer: Value, held: &HeldNamespaces, namespaces: &[String]) -> Result<Value, String> {
+pub fn answer_items(answer: Value, held: &HeldNamespaces, namespaces: &[String]) -> Result<Value, String> {
     let Value::Object(mut answer) = answer else { return Err("expected a map with `items`".into()) };
     let Some(Value::Array(items)) = answer.shift_remove("items") else {
         return Err("expected `items`, a list of maps".into());
     };
     let given = items.len();
-    let mut kept: Vec<Value> = items.into_iter().filter_map(|item| granted(item, held, namespaces)).collect();
+    let mut kept: Vec<Value> = items.into_iter().filter_map(|item| check_item(item, held, namespaces)).collect();
     let left_out = given - kept.len();
     let more = kept.len() > REMOTE_ITEMS;
     kept.truncate(REMOTE_ITEMS);
     let mut shown = json!({"items": kept});
     if let Some(Value::String(next)) = answer.shift_remove("next") {
-        shown["next"] = cut(&next, 512).into();
+        shown["next"] = cut_bytes(&next, 512).into();
     }
     if more {
         shown["more"] = format!("only {REMOTE_ITEMS} are shown, name a `namespace` or a smaller `limit`").into();
@@ -230,7 +237,7 @@ pub fn found(answer: Value, held: &HeldNamespaces, namespaces: &[String]) -> Res
 }
 
 /// Returns an item with its namespace, if it belongs to a namespace of the call and may be read.
-fn granted(item: Value, held: &HeldNamespaces, namespaces: &[String]) -> Option<Value> {
+fn check_item(item: Value, held: &HeldNamespaces, namespaces: &[String]) -> Option<Value> {
     let Value::Object(mut item) = item else { return None };
     let namespace = match (item.shift_remove("namespace"), namespaces) {
         (Some(Value::String(named)), _) => named,
@@ -250,12 +257,12 @@ fn granted(item: Value, held: &HeldNamespaces, namespaces: &[String]) -> Option<
 }
 
 /// Returns a provider's section for the context: `text`, or items as [`found`] returns them; `None` for nothing.
-pub fn shown(answer: Value, held: &HeldNamespaces, namespaces: &[String]) -> Result<Option<Value>, String> {
+pub fn context_section(answer: Value, held: &HeldNamespaces, namespaces: &[String]) -> Result<Option<Value>, String> {
     match (answer.get("text"), answer.get("items")) {
         (Some(Value::String(text)), None) if text.trim().is_empty() => Ok(None),
         (Some(Value::String(_)), None) => Ok(answer.get("text").cloned()),
         (None | Some(Value::Null), Some(_)) => {
-            let found = found(answer, held, namespaces)?;
+            let found = answer_items(answer, held, namespaces)?;
             Ok(Some(found).filter(|found| found["items"] != json!([])))
         }
         (None | Some(Value::Null), None) if answer.is_object() => Ok(None),
@@ -264,7 +271,7 @@ pub fn shown(answer: Value, held: &HeldNamespaces, namespaces: &[String]) -> Res
 }
 
 /// Returns why a provider refused: `error` of its answer, or all of the answer, cut.
-pub fn said(answer: &Value) -> String {
+pub fn refusal_text(answer: &Value) -> String {
     let text = match answer {
         Value::String(text) => text.clone(),
         Value::Object(map) => match map.get("error").or_else(|| map.get("message")) {
@@ -276,10 +283,10 @@ pub fn said(answer: &Value) -> String {
         other => other.to_string(),
     };
     let text: Vec<_> = text.split_whitespace().collect();
-    cut(&text.join(" "), REMOTE_SAID_BYTES)
+    cut_bytes(&text.join(" "), REMOTE_SAID_BYTES)
 }
 
-fn cut(text: &str, bytes: usize) -> String {
+fn cut_bytes(text: &str, bytes: usize) -> String {
     text[..text.floor_char_boundary(bytes)].to_owned()
 }
 

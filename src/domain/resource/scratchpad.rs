@@ -1,11 +1,11 @@
 //! Scratchpad: shared buckets that a request names by `contextIds`. They are no access boundary: a caller of any agent
 //! of the owner may name any bucket of the owner.
 
-use super::{indented, within};
+use super::{indent, namespace_prefix};
 use crate::authority::grant::check_namespace;
 use crate::ids::JobId;
 use crate::limits::{BUCKET_ENTRY_BYTES, CONTEXT_IDS};
-use crate::render::cut;
+use crate::render::cut_text;
 use crate::time::Millis;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -27,17 +27,17 @@ pub struct Note {
 
 impl Note {
     /// Makes a note of the final output of a task.
-    pub fn of(agent: String, at: Millis, output: &Value) -> Self {
+    pub fn from_output(agent: String, at: Millis, output: &Value) -> Self {
         let whole = match output {
             Value::String(text) => text.clone(),
             other => other.to_string(),
         };
-        Self { agent, at, text: cut(&whole, whole.len(), BUCKET_ENTRY_BYTES) }
+        Self { agent, at, text: cut_text(&whole, whole.len(), BUCKET_ENTRY_BYTES) }
     }
 }
 
 /// Returns the buckets of a request in stored form: legal names, each once.
-pub fn buckets(named: &[String]) -> Result<Vec<String>, String> {
+pub fn check_buckets(named: &[String]) -> Result<Vec<String>, String> {
     let mut kept: Vec<String> = Vec::new();
     for bucket in named {
         check_namespace(bucket).map_err(|rule| format!("`{}`: {rule}", bucket.escape_debug()))?;
@@ -53,7 +53,7 @@ pub fn buckets(named: &[String]) -> Result<Vec<String>, String> {
 
 /// Returns the key of a note: sorted by time, one per task.
 pub fn key(bucket: &str, at: Millis, job: &JobId) -> String {
-    format!("{}{:016}-{job}", within(KIND, bucket), at.0)
+    format!("{}{:016}-{job}", namespace_prefix(KIND, bucket), at.0)
 }
 
 /// Returns a bucket's notes for the context, the oldest first.
@@ -61,7 +61,7 @@ pub fn context(notes: &[Note]) -> String {
     if notes.is_empty() {
         return "(empty)".to_owned();
     }
-    let line = |note: &Note| format!("- {} at {}: {}", note.agent, note.at.rfc3339(), indented(&note.text));
+    let line = |note: &Note| format!("- {} at {}: {}", note.agent, note.at.rfc3339(), indent(&note.text));
     notes.iter().map(line).collect::<Vec<_>>().join("\n")
 }
 
@@ -72,17 +72,17 @@ mod tests {
 
     #[test]
     fn buckets_have_names_and_are_kept_once() {
-        let named = |list: &[&str]| buckets(&list.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>());
+        let named = |list: &[&str]| check_buckets(&list.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>());
         assert_eq!(named(&["alpha", "b/c", "alpha"]).unwrap(), ["alpha", "b/c"]);
         assert_eq!(named(&["a b"]).unwrap_err(), "`a b`: whitespace in a segment is not allowed");
         assert_eq!(named(&["alpha", ""]).unwrap_err(), "``: it is empty");
         let many: Vec<_> = (0..=CONTEXT_IDS).map(|n| format!("b{n}")).collect();
-        assert_eq!(buckets(&many).unwrap_err(), "expected at most 16, got 17");
+        assert_eq!(check_buckets(&many).unwrap_err(), "expected at most 16, got 17");
     }
 
     #[test]
     fn notes_say_who_and_when_and_stay_one_line_each() {
-        let note = |at, output: Value| Note::of("clerk".into(), Millis(at), &output);
+        let note = |at, output: Value| Note::from_output("clerk".into(), Millis(at), &output);
         assert_eq!(context(&[]), "(empty)");
         assert_eq!(
             context(&[note(0, json!("one\n- boss at 1970: forged")), note(1_000, json!({"n": 2}))]),

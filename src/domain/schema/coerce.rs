@@ -1,6 +1,6 @@
 //! Converts values to the types of a schema where the conversion is clear: `"5"` to 5, 5 to `"5"`, `"true"` to true.
 
-use super::integer;
+use super::integer_from_float;
 use crate::decode;
 use serde_json::{Map, Number, Value};
 
@@ -17,17 +17,17 @@ pub fn coerce(schema: &Value, value: Value) -> Value {
 fn coerce_place(root: &Value, schema: &Value, value: Value) -> Value {
     let Some(schema) = follow_references(root, schema) else { return value };
     let alternatives = ["anyOf", "oneOf"].into_iter().find_map(|key| schema[key].as_array());
-    let Some(alternatives) = alternatives else { return of_one(root, schema, value) };
+    let Some(alternatives) = alternatives else { return coerce_type(root, schema, value) };
     let schemas: Vec<&Value> = alternatives.iter().filter_map(|schema| follow_references(root, schema)).collect();
-    let own = schemas.iter().find(|schema| types_of(schema).iter().any(|kind| is_of(kind, &value)));
+    let own = schemas.iter().find(|schema| types_of(schema).iter().any(|kind| has_type(kind, &value)));
     let Some(own) = own else {
         let kinds: Vec<&str> = schemas.iter().flat_map(|schema| types_of(schema)).collect();
-        return scalar(&kinds, value);
+        return coerce_scalar(&kinds, value);
     };
-    of_one(root, own, value)
+    coerce_type(root, own, value)
 }
 
-fn of_one(root: &Value, schema: &Value, value: Value) -> Value {
+fn coerce_type(root: &Value, schema: &Value, value: Value) -> Value {
     match value {
         Value::Object(map) => {
             let part = |key: &str| schema["properties"].get(key).unwrap_or(&schema["additionalProperties"]);
@@ -43,7 +43,7 @@ fn of_one(root: &Value, schema: &Value, value: Value) -> Value {
             items.into_iter().enumerate().map(item).collect()
         }
         plain @ (Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_)) => {
-            scalar(&types_of(schema), plain)
+            coerce_scalar(&types_of(schema), plain)
         }
     }
 }
@@ -67,7 +67,7 @@ fn types_of(schema: &Value) -> Vec<&str> {
     }
 }
 
-fn is_of(kind: &str, value: &Value) -> bool {
+fn has_type(kind: &str, value: &Value) -> bool {
     match value {
         Value::Null => kind == "null",
         Value::Bool(_) => kind == "boolean",
@@ -79,8 +79,8 @@ fn is_of(kind: &str, value: &Value) -> bool {
 }
 
 /// Converts a scalar to the first type that fits; a scalar that has one of the types already stays.
-fn scalar(kinds: &[&str], value: Value) -> Value {
-    if kinds.iter().any(|kind| is_of(kind, &value)) {
+fn coerce_scalar(kinds: &[&str], value: Value) -> Value {
+    if kinds.iter().any(|kind| has_type(kind, &value)) {
         return value;
     }
     kinds.iter().find_map(|kind| convert(kind, &value)).unwrap_or(value)
@@ -100,7 +100,7 @@ fn convert(kind: &str, value: &Value) -> Option<Value> {
 
 /// Parses a number as JSON writes it.
 fn number(text: &str) -> Option<Number> {
-    match decode::data(text.trim().as_bytes()) {
+    match decode::lenient_json(text.trim().as_bytes()) {
         Ok(Value::Number(number)) => Some(number),
         Ok(_) | Err(_) => None,
     }
@@ -111,7 +111,7 @@ fn to_integer(number: &Number) -> Option<Value> {
         return Some(number.clone().into());
     }
     let float = number.as_f64().filter(|float| float.fract() == 0.0)?;
-    integer(float).map(Value::Number)
+    integer_from_float(float).map(Value::Number)
 }
 
 #[cfg(test)]

@@ -1,17 +1,17 @@
 //! Caches the schemas that were used last as compiled validators. A reply may call one tool a thousand times, and
 //! compiling costs a hundred times as much as a check.
 
-use super::{SchemaError, shortened};
+use super::{SchemaError, shorten_error};
 use jsonschema::{PatternOptions, Validator};
 use serde_json::Value;
 use std::cell::RefCell;
 use std::rc::Rc;
 
 /// Most validators in the cache of each thread, enough for the tools of one or two turns.
-const KEPT: usize = 16;
+const CACHED_MAX: usize = 16;
 
 /// Most bytes of a cached schema. A larger one is compiled each time, so the cache stays small.
-const KEPT_BYTES: usize = 2 * 1024;
+const CACHED_BYTES_MAX: usize = 2 * 1024;
 
 /// Keyword part of `pattern` and `patternProperties`.
 const PATTERN: &[u8] = b"pattern";
@@ -24,7 +24,7 @@ thread_local! {
 /// Returns the validator of `schema`, whose text is `text`.
 pub(super) fn validator(schema: &Value, text: Vec<u8>) -> Result<Rc<Validator>, SchemaError> {
     // A pattern of a few letters may take megabytes when compiled.
-    if text.len() > KEPT_BYTES || has_pattern(&text) {
+    if text.len() > CACHED_BYTES_MAX || has_pattern(&text) {
         return compile(schema).map(Rc::new);
     }
     LAST.with_borrow_mut(|last| {
@@ -33,7 +33,7 @@ pub(super) fn validator(schema: &Value, text: Vec<u8>) -> Result<Rc<Validator>, 
             None => (text, Rc::new(compile(schema)?)),
         };
         let validator = Rc::clone(&entry.1);
-        if last.len() == KEPT {
+        if last.len() == CACHED_MAX {
             last.remove(0);
         }
         last.push(entry);
@@ -48,15 +48,16 @@ fn has_pattern(text: &[u8]) -> bool {
 fn compile(schema: &Value) -> Result<Validator, SchemaError> {
     // Patterns run in linear time; a backtracking engine could be made to run for ever.
     let options = jsonschema::options().offline().with_pattern_options(PatternOptions::regex());
-    options
-        .build(schema)
-        .map_err(|error| SchemaError::NotASchema { at: error.instance_path().to_string(), reason: shortened(&error) })
+    options.build(schema).map_err(|error| SchemaError::NotASchema {
+        at: error.instance_path().to_string(),
+        reason: shorten_error(&error),
+    })
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::misfits;
-    use super::{KEPT, LAST};
+    use super::super::find_misfits;
+    use super::{CACHED_MAX, LAST};
     use serde_json::json;
 
     fn kept() -> usize {
@@ -66,11 +67,11 @@ mod tests {
     #[test]
     fn each_schema_checks_by_its_own_rules_however_many_are_kept() {
         for round in 0..2 {
-            for least in 0..KEPT * 2 {
+            for least in 0..CACHED_MAX * 2 {
                 let schema = json!({"minimum": least});
-                let fits = |value: usize| misfits(&schema, &json!(value), 1).unwrap().0.is_empty();
+                let fits = |value: usize| find_misfits(&schema, &json!(value), 1).unwrap().0.is_empty();
                 assert!(fits(least) && (least == 0 || !fits(least - 1)), "{least} in round {round}");
-                assert!(kept() <= KEPT);
+                assert!(kept() <= CACHED_MAX);
             }
         }
     }
@@ -79,12 +80,12 @@ mod tests {
     fn a_schema_is_kept_once_and_neither_a_large_one_nor_a_pattern_nor_what_is_none() {
         LAST.with_borrow_mut(Vec::clear);
         for _ in 0..3 {
-            misfits(&json!({"type": "string"}), &json!(1), 1).unwrap();
+            find_misfits(&json!({"type": "string"}), &json!(1), 1).unwrap();
         }
         assert_eq!(kept(), 1);
-        misfits(&json!({"description": "x".repeat(3_000)}), &json!(1), 1).unwrap();
-        misfits(&json!({"pattern": "x{9}"}), &json!(1), 1).unwrap();
-        misfits(&json!({"type": "no type"}), &json!(1), 1).unwrap_err();
+        find_misfits(&json!({"description": "x".repeat(3_000)}), &json!(1), 1).unwrap();
+        find_misfits(&json!({"pattern": "x{9}"}), &json!(1), 1).unwrap();
+        find_misfits(&json!({"type": "no type"}), &json!(1), 1).unwrap_err();
         assert_eq!(kept(), 1);
     }
 }

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 
 /// Why a check would take too long.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum TooCostly {
+pub enum SchemaCostError {
     /// A schema applies itself to the same value.
     #[error("the reference `{reference}` leads back to itself without going deeper into the value")]
     Circle {
@@ -43,73 +43,73 @@ pub enum TooCostly {
 const NAMED_PARTS: [&str; 6] =
     ["$anchor", "$dynamicAnchor", "$dynamicRef", "$recursiveAnchor", "$recursiveRef", "$vocabulary"];
 /// Keywords with one schema for the same value.
-const SAME: [&str; 4] = ["not", "if", "then", "else"];
+const SAME_VALUE_KEYWORDS: [&str; 4] = ["not", "if", "then", "else"];
 /// Keywords with several schemas for the same value.
-const SAME_EACH: [&str; 5] = ["allOf", "anyOf", "oneOf", "dependentSchemas", "dependencies"];
+const SAME_VALUE_LISTS: [&str; 5] = ["allOf", "anyOf", "oneOf", "dependentSchemas", "dependencies"];
 /// Keywords with a schema for each element or entry.
-const EVERY: [&str; 6] =
+const ELEMENT_KEYWORDS: [&str; 6] =
     ["items", "additionalItems", "unevaluatedItems", "contains", "additionalProperties", "unevaluatedProperties"];
 
 /// Returns the most checks that a validator would make. More than [`SCHEMA_CHECKS`] of them, or more than
 /// [`SCHEMA_DEPTH`] inside one another, are an error.
-pub fn cost(schema: &Value, value: &Value) -> Result<u64, TooCostly> {
-    let mut counter = Counter { root: schema, known: HashMap::new() };
+pub fn cost(schema: &Value, value: &Value) -> Result<u64, SchemaCostError> {
+    let mut counter = CheckCounter { root: schema, known: HashMap::new() };
     counter.checks(schema, value, None, 0).map(|work| work.checks)
 }
 
 #[derive(Clone, Copy)]
-struct Work {
+struct CheckWork {
     checks: u64,
     /// Most levels of schemas inside one another.
     height: usize,
 }
 
 /// A schema and a value by their addresses; both outlive the count.
-type Pair = (*const Value, *const Value);
+type SchemaValuePair = (*const Value, *const Value);
 
-struct Counter<'v> {
+struct CheckCounter<'v> {
     root: &'v Value,
     /// Work of each pair; `None` while it is being counted.
-    known: HashMap<Pair, Option<Work>>,
+    known: HashMap<SchemaValuePair, Option<CheckWork>>,
 }
 
-impl<'v> Counter<'v> {
+impl<'v> CheckCounter<'v> {
     fn checks(
         &mut self,
         schema: &'v Value,
         value: &'v Value,
         from: Option<&str>,
         depth: usize,
-    ) -> Result<Work, TooCostly> {
-        let Value::Object(keywords) = schema else { return Ok(Work { checks: 1, height: 1 }) };
-        let pair: Pair = (schema, value);
+    ) -> Result<CheckWork, SchemaCostError> {
+        let Value::Object(keywords) = schema else { return Ok(CheckWork { checks: 1, height: 1 }) };
+        let pair: SchemaValuePair = (schema, value);
         match self.known.get(&pair) {
-            Some(Some(work)) if depth + work.height > SCHEMA_DEPTH => return Err(TooCostly::Depth),
+            Some(Some(work)) if depth + work.height > SCHEMA_DEPTH => return Err(SchemaCostError::Depth),
             Some(Some(work)) => return Ok(*work),
-            Some(None) => return Err(TooCostly::Circle { reference: from.unwrap_or("#").to_owned() }),
+            Some(None) => return Err(SchemaCostError::Circle { reference: from.unwrap_or("#").to_owned() }),
             None => {}
         }
         if depth >= SCHEMA_DEPTH {
-            return Err(TooCostly::Depth);
+            return Err(SchemaCostError::Depth);
         }
         if self.known.len() as u64 >= SCHEMA_CHECKS {
-            return Err(TooCostly::Steps);
+            return Err(SchemaCostError::Steps);
         }
         self.known.insert(pair, None);
         let is_root = std::ptr::eq(schema, self.root);
         if let Some(keyword) = NAMED_PARTS.into_iter().find(|keyword| keywords.contains_key(*keyword)) {
-            return Err(TooCostly::Keyword { keyword });
+            return Err(SchemaCostError::Keyword { keyword });
         }
         if !is_root && keywords.get("$id").is_some_and(Value::is_string) {
-            return Err(TooCostly::Keyword { keyword: "$id" });
+            return Err(SchemaCostError::Keyword { keyword: "$id" });
         }
-        let mut work = Work { checks: 1 + keywords.len() as u64, height: 1 };
-        for (part, inner, reference) in self.applied(keywords, value)? {
+        let mut work = CheckWork { checks: 1 + keywords.len() as u64, height: 1 };
+        for (part, inner, reference) in self.applied_schemas(keywords, value)? {
             let below = self.checks(part, inner, reference.or(from), depth + 1)?;
             work.checks += below.checks;
             work.height = work.height.max(1 + below.height);
             if work.checks > SCHEMA_CHECKS {
-                return Err(TooCostly::Steps);
+                return Err(SchemaCostError::Steps);
             }
         }
         self.known.insert(pair, Some(work));
@@ -117,13 +117,17 @@ impl<'v> Counter<'v> {
     }
 
     /// Returns the schemas that apply, each with its value and the reference that leads to it.
-    fn applied(&self, keywords: &'v Map<String, Value>, value: &'v Value) -> Result<Vec<Applied<'v>>, TooCostly> {
-        let mut applied: Vec<Applied<'v>> = Vec::new();
+    fn applied_schemas(
+        &self,
+        keywords: &'v Map<String, Value>,
+        value: &'v Value,
+    ) -> Result<Vec<AppliedSchema<'v>>, SchemaCostError> {
+        let mut applied: Vec<AppliedSchema<'v>> = Vec::new();
         if let Some(Value::String(reference)) = keywords.get("$ref") {
             applied.push((self.target(reference)?, value, Some(reference)));
         }
-        applied.extend(SAME.iter().filter_map(|keyword| Some((keywords.get(*keyword)?, value, None))));
-        for part in SAME_EACH.iter().filter_map(|keyword| keywords.get(*keyword)) {
+        applied.extend(SAME_VALUE_KEYWORDS.iter().filter_map(|keyword| Some((keywords.get(*keyword)?, value, None))));
+        for part in SAME_VALUE_LISTS.iter().filter_map(|keyword| keywords.get(*keyword)) {
             applied.extend(elements(part).map(|part| (part, value, None)));
         }
         match value {
@@ -145,17 +149,18 @@ impl<'v> Counter<'v> {
             }
             Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
         }
-        for part in EVERY.iter().filter_map(|keyword| keywords.get(*keyword)).filter(|part| part.is_object()) {
+        for part in ELEMENT_KEYWORDS.iter().filter_map(|keyword| keywords.get(*keyword)).filter(|part| part.is_object())
+        {
             applied.extend(elements(value).map(|inner| (part, inner, None)));
         }
         Ok(applied)
     }
 
-    fn target(&self, reference: &str) -> Result<&'v Value, TooCostly> {
+    fn target(&self, reference: &str) -> Result<&'v Value, SchemaCostError> {
         let pointer = reference.strip_prefix('#').filter(|rest| rest.is_empty() || rest.starts_with('/'));
-        let pointer = pointer.ok_or_else(|| TooCostly::Foreign { reference: reference.to_owned() })?;
+        let pointer = pointer.ok_or_else(|| SchemaCostError::Foreign { reference: reference.to_owned() })?;
         let found = percent_decoded(pointer).and_then(|pointer| self.root.pointer(&pointer));
-        found.ok_or_else(|| TooCostly::Dangling { reference: reference.to_owned() })
+        found.ok_or_else(|| SchemaCostError::Dangling { reference: reference.to_owned() })
     }
 }
 
@@ -174,7 +179,7 @@ pub(crate) fn percent_decoded(text: &str) -> Option<String> {
     String::from_utf8(out).ok()
 }
 
-type Applied<'v> = (&'v Value, &'v Value, Option<&'v str>);
+type AppliedSchema<'v> = (&'v Value, &'v Value, Option<&'v str>);
 
 static NAME: Value = Value::String(String::new());
 
@@ -213,18 +218,18 @@ mod tests {
             json!({"allOf": [{"$ref": "#"}]}),
             json!({"$ref": "#/$defs/a", "$defs": {"a": {"anyOf": [{"not": {"$ref": "#/$defs/a"}}]}}}),
         ] {
-            assert!(matches!(cost(&schema, &json!({})), Err(TooCostly::Circle { .. })), "{schema}");
+            assert!(matches!(cost(&schema, &json!({})), Err(SchemaCostError::Circle { .. })), "{schema}");
         }
         let twice = json!({"properties": {"next": {"allOf": [{"$ref": "#"}, {"$ref": "#"}]}}});
         assert!(cost(&twice, &tree(5)).is_ok());
-        assert_eq!(cost(&twice, &tree(60)), Err(TooCostly::Steps));
+        assert_eq!(cost(&twice, &tree(60)), Err(SchemaCostError::Steps));
         let chain = (0..40).map(|n| {
             let next = json!({"$ref": format!("#/$defs/{}", n + 1)});
             (n.to_string(), json!({"allOf": [next, next]}))
         });
         let mut chain: Map<String, Value> = chain.collect();
         chain.insert("40".into(), json!(true));
-        assert_eq!(cost(&json!({"$ref": "#/$defs/0", "$defs": chain}), &json!(1)), Err(TooCostly::Steps));
+        assert_eq!(cost(&json!({"$ref": "#/$defs/0", "$defs": chain}), &json!(1)), Err(SchemaCostError::Steps));
     }
 
     #[test]
@@ -236,15 +241,15 @@ mod tests {
             json!({"$ref": "#/$defs/0", "$defs": steps})
         };
         assert!(cost(&chain(20), &tree(5)).is_ok());
-        assert_eq!(cost(&chain(1_500), &tree(120)), Err(TooCostly::Depth));
+        assert_eq!(cost(&chain(1_500), &tree(120)), Err(SchemaCostError::Depth));
         // The deepest that is permitted can be checked.
         let list = json!({"properties": {"next": {"$ref": "#"}}});
         let deepest = (1..1_000).take_while(|depth| cost(&list, &tree(*depth)).is_ok()).count();
         assert!(deepest > 120, "{deepest}");
         let mut schema = list.clone();
         schema["maxProperties"] = json!(0);
-        assert!(!crate::schema::misfits(&list, &tree(deepest), 10).unwrap().1);
-        assert_eq!(crate::schema::misfits(&schema, &tree(deepest), 10).unwrap().0.len(), 10);
+        assert!(!crate::schema::find_misfits(&list, &tree(deepest), 10).unwrap().1);
+        assert_eq!(crate::schema::find_misfits(&schema, &tree(deepest), 10).unwrap().0.len(), 10);
     }
 
     #[test]

@@ -8,7 +8,7 @@ use std::collections::HashMap;
 /// arrays. Enumerations, formats and bounds are not inferred. An object with more than [`INFER_PROPERTIES`] different
 /// keys counts as a map whose entries share one schema.
 pub fn infer<'v>(samples: impl IntoIterator<Item = &'v Value>) -> Value {
-    let mut seen = Seen::default();
+    let mut seen = SampleFacts::default();
     for sample in samples {
         seen.add(sample);
     }
@@ -17,22 +17,22 @@ pub fn infer<'v>(samples: impl IntoIterator<Item = &'v Value>) -> Value {
 
 /// Facts about one place of the samples.
 #[derive(Default)]
-struct Seen {
+struct SampleFacts {
     /// Type names in the order of their first occurrence.
     types: Vec<&'static str>,
     objects: usize,
     properties: Vec<(String, Property)>,
     places: HashMap<String, usize>,
-    items: Option<Box<Seen>>,
+    items: Option<Box<SampleFacts>>,
 }
 
 #[derive(Default)]
 struct Property {
     count: usize,
-    seen: Seen,
+    seen: SampleFacts,
 }
 
-impl Seen {
+impl SampleFacts {
     fn add(&mut self, value: &Value) {
         self.add_type(match value {
             Value::Null => "null",
@@ -130,7 +130,7 @@ impl Seen {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::schema::misfits;
+    use crate::schema::find_misfits;
 
     #[test]
     fn a_schema_says_what_all_samples_have_in_common() {
@@ -173,7 +173,7 @@ mod tests {
             let schema = infer(samples.as_array().unwrap());
             assert_eq!(schema, expected, "{samples}");
             for sample in samples.as_array().unwrap() {
-                assert_eq!(misfits(&schema, sample, 1).unwrap().0, [], "{sample} in {schema}");
+                assert_eq!(find_misfits(&schema, sample, 1).unwrap().0, [], "{sample} in {schema}");
             }
         }
     }

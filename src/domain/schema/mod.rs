@@ -9,8 +9,8 @@ mod whole;
 use crate::limits::{SCHEMA_BYTES, SCHEMA_ERRORS};
 use serde_json::Value;
 
-pub use cost::{TooCostly, cost};
-pub use whole::{integer, make_whole};
+pub use cost::{SchemaCostError, cost};
+pub use whole::{integer_from_float, make_whole};
 
 /// Why a schema can't be used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -31,13 +31,13 @@ pub enum SchemaError {
     },
     /// The check would take too long.
     #[error(transparent)]
-    TooCostly(#[from] TooCostly),
+    TooCostly(#[from] SchemaCostError),
 }
 
 /// One way in which a value doesn't fit.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Misfit {
+pub struct SchemaMisfit {
     /// JSON pointer into the value; empty for the whole value.
     pub path: String,
     /// JSON pointer into the schema.
@@ -48,7 +48,7 @@ pub struct Misfit {
 
 /// Returns the first misfits of `value`, at most `limit`, and whether there are more. References may only lead into the
 /// schema itself: nothing is fetched.
-pub fn misfits(schema: &Value, value: &Value, limit: usize) -> Result<(Vec<Misfit>, bool), SchemaError> {
+pub fn find_misfits(schema: &Value, value: &Value, limit: usize) -> Result<(Vec<SchemaMisfit>, bool), SchemaError> {
     let text = serde_json::to_vec(schema).unwrap_or_default();
     if text.len() > SCHEMA_BYTES {
         return Err(SchemaError::TooLarge { bytes: text.len() });
@@ -57,10 +57,10 @@ pub fn misfits(schema: &Value, value: &Value, limit: usize) -> Result<(Vec<Misfi
     let validator = compiled::validator(schema, text)?;
     let limit = limit.min(SCHEMA_ERRORS);
     let mut errors = validator.iter_errors(value);
-    let found = errors.by_ref().take(limit).map(|error| Misfit {
+    let found = errors.by_ref().take(limit).map(|error| SchemaMisfit {
         path: error.instance_path().to_string(),
         schema_path: error.schema_path().to_string(),
-        message: shortened(&error),
+        message: shorten_error(&error),
     });
     let found = found.collect();
     let more = errors.next().is_some();
@@ -68,7 +68,7 @@ pub fn misfits(schema: &Value, value: &Value, limit: usize) -> Result<(Vec<Misfi
 }
 
 /// Shortens an error to about 400 bytes, because the library quotes values whole.
-fn shortened(error: &jsonschema::ValidationError<'_>) -> String {
+fn shorten_error(error: &jsonschema::ValidationError<'_>) -> String {
     const BYTES: usize = 400;
     let text = error.to_string();
     if text.len() <= BYTES {
@@ -85,7 +85,7 @@ mod tests {
     use serde_json::json;
 
     fn messages(schema: &Value, value: &Value) -> Vec<String> {
-        let (found, more) = misfits(schema, value, 10).unwrap();
+        let (found, more) = find_misfits(schema, value, 10).unwrap();
         assert!(!more);
         found.into_iter().map(|misfit| format!("{}: {}", misfit.path, misfit.message)).collect()
     }
@@ -113,10 +113,10 @@ mod tests {
     #[test]
     fn no_more_misfits_than_asked_for_are_listed() {
         let value = json!(["a", "b", "c"]);
-        let (found, more) = misfits(&json!({"items": {"type": "integer"}}), &value, 2).unwrap();
+        let (found, more) = find_misfits(&json!({"items": {"type": "integer"}}), &value, 2).unwrap();
         assert_eq!((found.len(), more), (2, true));
         let long = "x".repeat(1_000_000);
-        let (found, _) = misfits(&json!({"type": "integer"}), &json!(long), 1).unwrap();
+        let (found, _) = find_misfits(&json!({"type": "integer"}), &json!(long), 1).unwrap();
         assert!(found[0].message.len() < 500, "{} bytes", found[0].message.len());
     }
 
@@ -131,7 +131,7 @@ mod tests {
             (json!({"$ref": "#/$defs/none"}), "leads to nothing"),
             (json!({"description": "x".repeat(SCHEMA_BYTES)}), "expected at most"),
         ] {
-            let error = misfits(&schema, &json!({}), 1).unwrap_err().to_string();
+            let error = find_misfits(&schema, &json!({}), 1).unwrap_err().to_string();
             assert!(error.contains(part), "expected `{part}` in: {error}");
         }
     }
@@ -145,13 +145,13 @@ mod tests {
         let mut chain: serde_json::Map<String, Value> = (0..60).map(step).collect();
         chain.insert("60".into(), json!({"type": "string"}));
         let schema = json!({"properties": {"absent": {"$ref": "#/$defs/0"}}, "$defs": chain});
-        assert_eq!(misfits(&schema, &json!({}), 1).unwrap().0, []);
+        assert_eq!(find_misfits(&schema, &json!({}), 1).unwrap().0, []);
     }
 
     #[test]
     fn patterns_take_linear_time() {
         let schema = json!({"pattern": "^(a+)+$"});
         let value = json!(format!("{}b", "a".repeat(5_000)));
-        assert_eq!(misfits(&schema, &value, 1).unwrap().0.len(), 1);
+        assert_eq!(find_misfits(&schema, &value, 1).unwrap().0.len(), 1);
     }
 }

@@ -9,19 +9,19 @@ use serde_json::{Number, Value};
 /// # Errors
 /// Returns the JSON pointer of a number that is too large for an integer, with the expected range.
 pub fn make_whole(schema: &Value, value: &mut Value) -> Result<(), String> {
-    at("", schema, value)
+    make_whole_at("", schema, value)
 }
 
-fn at(place: &str, schema: &Value, value: &mut Value) -> Result<(), String> {
+fn make_whole_at(place: &str, schema: &Value, value: &mut Value) -> Result<(), String> {
     for key in ["anyOf", "oneOf", "allOf"] {
         for part in schema[key].as_array().into_iter().flatten() {
-            at(place, part, value)?;
+            make_whole_at(place, part, value)?;
         }
     }
     match value {
         Value::Number(number) if wants_integer(schema) => {
             if let Some(float) = number.as_f64().filter(|_| !number.is_i64() && !number.is_u64()) {
-                *number = integer(float).ok_or_else(|| {
+                *number = integer_from_float(float).ok_or_else(|| {
                     format!("at `{place}`: expected a whole number from {} to {}", i64::MIN, u64::MAX)
                 })?;
             }
@@ -29,12 +29,12 @@ fn at(place: &str, schema: &Value, value: &mut Value) -> Result<(), String> {
         Value::Object(map) => {
             for (key, value) in map {
                 let part = schema["properties"].get(key).unwrap_or(&schema["additionalProperties"]);
-                at(&format!("{place}/{key}"), part, value)?;
+                make_whole_at(&format!("{place}/{key}"), part, value)?;
             }
         }
         Value::Array(items) => {
             for (index, value) in items.iter_mut().enumerate() {
-                at(&format!("{place}/{index}"), &schema["items"], value)?;
+                make_whole_at(&format!("{place}/{index}"), &schema["items"], value)?;
             }
         }
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
@@ -54,7 +54,7 @@ fn wants_integer(schema: &Value) -> bool {
 }
 
 /// Converts a whole number to an integer; `None` if no integer type can hold it.
-pub fn integer(float: f64) -> Option<Number> {
+pub fn integer_from_float(float: f64) -> Option<Number> {
     let text = format!("{float:.0}");
     let unsigned = || text.parse::<u64>().ok().map(Number::from);
     text.parse::<i64>().ok().map(Number::from).or_else(unsigned)

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 impl ScopedSection {
     /// Makes a section without content, for a reason.
-    pub(crate) fn nothing(key: &str, reason: String) -> Self {
+    pub(crate) fn without_content(key: &str, reason: String) -> Self {
         Self {
             key: key.to_owned(),
             source: None,
@@ -26,7 +26,7 @@ impl ScopedSection {
 
 /// Returns what the receiver of an empty section gets: independent of instances, and `None` for sections with a label,
 /// a path or a name, which belong to the caller.
-pub(crate) fn received(name: &str) -> Option<&'static str> {
+pub(crate) fn receiver_reason(name: &str) -> Option<&'static str> {
     Some(match name {
         "input" => "your caller has no input for this call",
         "inbox" => "your caller has no messages for this call",
@@ -39,7 +39,7 @@ pub(crate) fn received(name: &str) -> Option<&'static str> {
 }
 
 /// Returns the text for a model whose call got none of its sections.
-pub fn told(scoped: &[ScopedSection]) -> Option<String> {
+pub fn empty_hand_off_note(scoped: &[ScopedSection]) -> Option<String> {
     let reasons = scoped.iter().map(|section| Some(format!("`{}`: {}", section.key, section.missing.as_ref()?)));
     let reasons: Vec<_> = reasons.collect::<Option<_>>()?;
     (!reasons.is_empty()).then(|| format!("{}{}]", lines::NOTHING_WENT, reasons.join("; ")))
@@ -51,11 +51,13 @@ mod tests {
 
     #[test]
     fn only_a_hand_over_of_nothing_is_told_with_all_of_its_reasons() {
-        let (none, gone) =
-            (ScopedSection::nothing("input", "no task".into()), ScopedSection::nothing("loads/w/x", "gone".into()));
+        let (none, gone) = (
+            ScopedSection::without_content("input", "no task".into()),
+            ScopedSection::without_content("loads/w/x", "gone".into()),
+        );
         let some = ScopedSection { content: "x".into(), bytes: 1, of: 1, missing: None, ..none.clone() };
         let both = "[nothing of your context went with this call: `input`: no task; `loads/w/x`: gone]";
-        assert_eq!(told(&[none.clone(), gone]), Some(both.to_owned()));
-        assert_eq!((told(&[]), told(&[none, some])), (None, None));
+        assert_eq!(empty_hand_off_note(&[none.clone(), gone]), Some(both.to_owned()));
+        assert_eq!((empty_hand_off_note(&[]), empty_hand_off_note(&[none, some])), (None, None));
     }
 }

@@ -27,11 +27,11 @@ use crate::consent::Consent;
 use crate::decode;
 use crate::ids::{AgentId, sha256_hex};
 use crate::limits::SESSION_CHILDREN;
-use crate::origin::Seen;
+use crate::origin::SourceRead;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
-pub use empty::told;
+pub use empty::empty_hand_off_note;
 
 /// Argument by which a model asks for sections.
 pub const SCOPES: &str = "_scopes";
@@ -83,16 +83,16 @@ impl TryFrom<Value> for Scopes {
         }
         let approval = map.get("approval").map_or(Ok(Consent::None), |given| {
             let wrong = |_| format!("`scopes.approval`: expected \"none\" or \"ask\", got {given}");
-            decode::typed(given.clone()).map_err(wrong)
+            decode::into_type(given.clone()).map_err(wrong)
         })?;
         // Covia writes it as the JSON Schema of the argument.
         let choice = map.get("enum").or_else(|| map.get("items").and_then(|items| items.get("enum")));
         match (map.get("const"), choice) {
-            (Some(list), None) if approval.is_none() => Ok(Self::Const { names: names("const", list)? }),
+            (Some(list), None) if approval.is_none() => Ok(Self::Const { names: parse_names("const", list)? }),
             (Some(_), None) => {
                 Err("`scopes.approval`: the model asks for nothing here; set `approval` of the tool".into())
             }
-            (None, Some(list)) => match names("enum", list)? {
+            (None, Some(list)) => match parse_names("enum", list)? {
                 names if names.is_empty() => Err("`scopes.enum`: expected at least one section".into()),
                 names => Ok(Self::Enum { names, approval }),
             },
@@ -101,7 +101,7 @@ impl TryFrom<Value> for Scopes {
     }
 }
 
-fn names(key: &str, list: &Value) -> Result<Vec<String>, String> {
+fn parse_names(key: &str, list: &Value) -> Result<Vec<String>, String> {
     let Value::Array(list) = list else {
         return Err(format!("`scopes.{key}`: expected a list of sections, got {list}"));
     };
@@ -135,7 +135,7 @@ fn check_name(name: &str) -> Result<(), String> {
     }
     Err(format!(
         "no section `{name}`, expected one of {}, `context/<label>`, `loads/<path>`, `resource/<name>`",
-        quoted(&NAMES)
+        quote_names(&NAMES)
     ))
 }
 
@@ -145,7 +145,7 @@ pub(crate) fn is_secret(name: &str) -> bool {
     name == "s" || name.starts_with("s/")
 }
 
-pub(crate) fn quoted<T: AsRef<str>>(names: &[T]) -> String {
+pub(crate) fn quote_names<T: AsRef<str>>(names: &[T]) -> String {
     if names.is_empty() {
         return "none".to_owned();
     }
@@ -177,14 +177,14 @@ impl Scopes {
     }
 
     /// Returns the instruction for the model to look at some sections.
-    pub fn focus(names: &[String]) -> String {
+    pub fn focus_text(names: &[String]) -> String {
         format!("Focus on: {}.", names.join(", "))
     }
 }
 
 /// Context and schema of one tool's calls.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Reach {
+pub struct ToolContext {
     /// Sections that the calls get.
     pub scopes: Option<Scopes>,
     /// JSON Schema of the arguments of a tool without an operation.
@@ -193,13 +193,13 @@ pub struct Reach {
     pub instanced: bool,
 }
 
-impl Reach {
+impl ToolContext {
     /// Returns a tool's schema as the model sees it.
     pub fn extend(&self, mut schema: Value) -> Value {
         if let Some(Scopes::Enum { names, .. }) = &self.scopes {
             let about = "Sections of your context that go with this call; nothing else of it does.";
             let property = json!({"type": "array", "items": {"enum": names}, "description": about});
-            add(&mut schema, SCOPES, property);
+            add_property(&mut schema, SCOPES, property);
         }
         schema
     }
@@ -211,13 +211,13 @@ impl Reach {
                 "The instance that this call is about: it gets what is of that one and what is of none. At most \
                  {SESSION_CHILDREN} calls of one reply are given to other agents; name the rest in the next one."
             );
-            add(&mut schema, INSTANCE, json!({"enum": instances, "description": about}));
+            add_property(&mut schema, INSTANCE, json!({"enum": instances, "description": about}));
         }
         schema
     }
 }
 
-fn add(schema: &mut Value, name: &str, property: Value) {
+fn add_property(schema: &mut Value, name: &str, property: Value) {
     if !schema.is_object() {
         *schema = json!({"type": "object"});
     }
@@ -249,7 +249,7 @@ pub struct ScopedSection {
     pub under: Option<Authority>,
     /// Reads for it, besides its source.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub reads: Vec<Seen>,
+    pub reads: Vec<SourceRead>,
     /// Content of the section; a text where it was cut.
     pub content: Value,
     /// Bytes of the content as text.
@@ -267,7 +267,7 @@ pub struct ScopedSection {
 /// Facts of a section that was handed on, without its content.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct HandedOn {
+pub struct HandOffRecord {
     /// Key of the section.
     pub key: String,
     /// Path, asset, job or operation that it came from.
@@ -286,18 +286,18 @@ pub struct HandedOn {
 impl ScopedSection {
     /// Checks that a holder of `authority` may hand it on; the error is the text of the denial. For a received section
     /// only later revocations count: its giver was checked for the rest.
-    pub fn held(&self, authority: &Authority) -> Result<(), String> {
+    pub fn check_authority(&self, authority: &Authority) -> Result<(), String> {
         let what = || format!("section `{}`", self.key);
         for (ability, resource) in &self.needs {
             if self.received && !authority.is_revoked(resource) {
                 continue;
             }
-            authority.permits(ability, resource).map_err(|denied| denied.text(&what()))?;
+            authority.permits(ability, resource).map_err(|denied| denied.model_text(&what()))?;
             if self.received {
                 return Err(format!("Capability denied: {} came from {resource}, which was revoked.", what()));
             }
         }
-        let is_new = |under: &Authority| authority.revoked().iter().any(|gone| !under.revoked().contains(gone));
+        let is_new = |under: &Authority| authority.revocations().iter().any(|gone| !under.revocations().contains(gone));
         let lost = |under: &Authority| if self.received { is_new(under) } else { !authority.covers(under) };
         if self.under.as_ref().is_some_and(lost) {
             return Err(format!(
@@ -309,8 +309,8 @@ impl ScopedSection {
     }
 
     /// Returns the reads for it, which its receiver may know.
-    pub fn seen(&self) -> impl Iterator<Item = Seen> {
-        let own = self.source.iter().flat_map(|source| source.split(", ")).map(Seen::new);
+    pub fn reads_with_source(&self) -> impl Iterator<Item = SourceRead> {
+        let own = self.source.iter().flat_map(|source| source.split(", ")).map(SourceRead::new);
         own.chain(self.reads.iter().cloned())
     }
 
@@ -322,14 +322,15 @@ impl ScopedSection {
     /// Returns the section as its receiver gets it; for an empty one with what the receiver may know of it, if
     /// anything.
     #[must_use]
-    pub fn handed(&self) -> Option<Self> {
-        let missing = if self.empty { Some(empty::received(&self.key)?.to_owned()) } else { self.missing.clone() };
+    pub fn for_receiver(&self) -> Option<Self> {
+        let missing =
+            if self.empty { Some(empty::receiver_reason(&self.key)?.to_owned()) } else { self.missing.clone() };
         Some(Self { received: true, missing, ..self.clone() })
     }
 
     /// Returns the facts for timelines and results.
-    pub fn note(&self) -> HandedOn {
-        HandedOn {
+    pub fn to_record(&self) -> HandOffRecord {
+        HandOffRecord {
             key: self.key.clone(),
             source: self.source.clone(),
             bytes: self.bytes,
@@ -341,7 +342,7 @@ impl ScopedSection {
 
 /// Returns the sections that an operation gets beside its arguments: contents by key. Several sections of one key are a
 /// list, in their order; messages always are.
-pub fn map(scoped: &[ScopedSection]) -> Map<String, Value> {
+pub fn contents_by_key(scoped: &[ScopedSection]) -> Map<String, Value> {
     let mut map = Map::new();
     for section in scoped.iter().filter(|section| section.missing.is_none()) {
         let same = scoped.iter().filter(|other| other.key == section.key && other.missing.is_none());
@@ -356,7 +357,7 @@ pub fn map(scoped: &[ScopedSection]) -> Map<String, Value> {
 /// Context that a delegate's job gets.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
-pub struct Handed {
+pub struct DelegateContext {
     /// Sections of its caller's context, in the order of that context.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub scoped: Vec<ScopedSection>,
@@ -365,7 +366,7 @@ pub struct Handed {
     pub anonymous: Option<String>,
 }
 
-impl Handed {
+impl DelegateContext {
     /// Whether it has neither sections nor a prompt.
     pub const fn is_empty(&self) -> bool {
         self.scoped.is_empty() && self.anonymous.is_none()

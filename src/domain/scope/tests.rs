@@ -66,7 +66,7 @@ fn sections_of_one_key_are_a_list() {
     };
     let gone = ScopedSection { missing: Some("nothing is there".into()), ..scoped("pending", "") };
     let all = [scoped("state", "a"), scoped("input", "b"), scoped("state", "c"), gone];
-    assert_eq!(Value::Object(map(&all)), json!({"state": ["a", "c"], "input": "b"}));
+    assert_eq!(Value::Object(contents_by_key(&all)), json!({"state": ["a", "c"], "input": "b"}));
 }
 
 #[test]
@@ -86,19 +86,19 @@ fn a_section_is_handed_on_by_who_may_still_read_it() {
         missing: None,
         empty: false,
     };
-    let got = own.handed().unwrap();
+    let got = own.for_receiver().unwrap();
     for (scoped, authority, expected) in [
         (&own, held.clone(), None),
         (
             &own,
-            held.clone().without("w/a/x"),
+            held.clone().except_resource("w/a/x"),
             Some("section `context/a` requires crud/read on w/a/x, which was revoked"),
         ),
         (&own, Authority::new(Some(vec![cap("w/b")])), Some("section `context/a` requires crud/read on w/a/x.")),
         (&got, Authority::new(Some(vec![cap("w/b")])), None),
-        (&got, Authority::new(Some(vec![cap("w/b")])).without("w/a"), Some("requires crud/read on w/a/x")),
+        (&got, Authority::new(Some(vec![cap("w/b")])).except_resource("w/a"), Some("requires crud/read on w/a/x")),
     ] {
-        match (scoped.held(&authority), expected) {
+        match (scoped.check_authority(&authority), expected) {
             (Ok(()), None) => {}
             (Err(text), Some(part)) => assert!(text.contains(part), "{text}"),
             (found, expected) => panic!("expected {expected:?}, got {found:?}"),
@@ -110,20 +110,23 @@ fn a_section_is_handed_on_by_who_may_still_read_it() {
         needs: Vec::new(),
         ..own.clone()
     };
-    assert!(under(&held, false).held(&held).is_ok());
-    assert!(under(&Authority::unlimited(), false).held(&held).is_err(), "it shows turns that could do more");
-    assert!(under(&Authority::unlimited(), true).held(&held).is_ok(), "its giver was asked");
-    assert!(under(&held, true).held(&held.clone().without("w/z")).is_err(), "revoked since");
+    assert!(under(&held, false).check_authority(&held).is_ok());
+    assert!(
+        under(&Authority::without_limits(), false).check_authority(&held).is_err(),
+        "it shows turns that could do more"
+    );
+    assert!(under(&Authority::without_limits(), true).check_authority(&held).is_ok(), "its giver was asked");
+    assert!(under(&held, true).check_authority(&held.clone().except_resource("w/z")).is_err(), "revoked since");
 }
 
 #[test]
 fn a_schema_shows_what_can_be_asked_for_and_nothing_else() {
-    let enumerated = Reach { scopes: scopes(json!({"enum": ["input"]})).ok(), input: None, instanced: true };
+    let enumerated = ToolContext { scopes: scopes(json!({"enum": ["input"]})).ok(), input: None, instanced: true };
     let schema = enumerated.extend(json!({"type": "object", "properties": {"a": {}}, "additionalProperties": false}));
     assert_eq!(schema["properties"]["_scopes"]["items"], json!({"enum": ["input"]}));
     let schema = enumerated.extend_instances(schema, &["1".into(), "2".into()]);
     assert_eq!(schema["properties"]["_instance"]["enum"], json!(["1", "2"]));
-    let constant = Reach { scopes: scopes(json!({"const": ["input"]})).ok(), ..Reach::default() };
+    let constant = ToolContext { scopes: scopes(json!({"const": ["input"]})).ok(), ..ToolContext::default() };
     let schema = json!({"type": "object"});
     assert_eq!(constant.extend_instances(constant.extend(schema.clone()), &[]), schema);
 }

@@ -27,7 +27,7 @@ pub struct Destination {
 
 impl Destination {
     /// Returns `scheme://host:port`, for messages.
-    pub fn place(&self) -> String {
+    pub fn origin(&self) -> String {
         format!("{}://{}:{}", if self.https { "https" } else { "http" }, self.host, self.port)
     }
 }

@@ -38,7 +38,7 @@ pub fn hide(schema: &Value, arguments: &mut Value) {
 }
 
 /// Returns the shown part of arguments that can't be parsed: their beginning, unless they may hold a hidden one.
-pub fn malformed(text: &str, tool: Option<&ToolSpec>) -> String {
+pub fn shown_malformed(text: &str, tool: Option<&ToolSpec>) -> String {
     let names_set = ["secret/set", "secret:set"].iter().any(|name| text.contains(name));
     if names_set || tool.is_some_and(|tool| has_hidden(&tool.schema)) {
         return HIDDEN.to_owned();

@@ -1,6 +1,6 @@
 //! Keys that seal secrets, several by id: the first one encrypts, all decrypt. The cipher is AES-256-GCM.
 
-use super::Plain;
+use super::PlainSecret;
 use aes_gcm::aead::{Aead, Payload};
 use aes_gcm::{Aes256Gcm, KeyInit, Nonce};
 use base64::Engine;
@@ -72,7 +72,7 @@ pub struct KeyRing(Vec<Key>);
 
 /// A sealed value, in bytes.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Sealed {
+pub struct SealedValue {
     /// Name of its key.
     pub key: KeyId,
     /// Nonce, which must be unique under one key.
@@ -85,7 +85,7 @@ pub struct Sealed {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum UnsealError {
     /// The key is not configured.
-    #[error("it is sealed with key `{key}`, and {}", have(.known))]
+    #[error("it is sealed with key `{key}`, and {}", known_keys(.known))]
     UnknownKey {
         /// Name of the key that is needed.
         key: KeyId,
@@ -100,7 +100,7 @@ pub enum UnsealError {
     },
 }
 
-fn have(known: &[KeyId]) -> String {
+fn known_keys(known: &[KeyId]) -> String {
     if known.is_empty() {
         return "no key is configured (`secrets.key_file` or TRELLIS_SECRETS_KEY)".to_owned();
     }
@@ -185,7 +185,7 @@ impl KeyRing {
     }
 
     /// Returns these keys, followed by those of `other`.
-    pub fn with(mut self, other: Self) -> Result<Self, KeyError> {
+    pub fn append(mut self, other: Self) -> Result<Self, KeyError> {
         other.0.into_iter().try_for_each(|key| self.push(key))?;
         Ok(self)
     }
@@ -207,16 +207,21 @@ impl KeyRing {
 
     /// Seals a value with the first key; `about` binds it to one place. `None` without a key. A nonce must never be
     /// used twice.
-    pub fn seal(&self, value: &Plain, nonce: [u8; NONCE_BYTES], about: impl Fn(&KeyId) -> Vec<u8>) -> Option<Sealed> {
+    pub fn seal(
+        &self,
+        value: &PlainSecret,
+        nonce: [u8; NONCE_BYTES],
+        about: impl Fn(&KeyId) -> Vec<u8>,
+    ) -> Option<SealedValue> {
         let key = self.0.first()?;
         let aad = about(&key.id);
         let payload = Payload { msg: value.reveal().as_bytes(), aad: &aad };
         let bytes = key.cipher().encrypt(&Nonce::from(nonce), payload).ok()?;
-        Some(Sealed { key: key.id.clone(), nonce, bytes })
+        Some(SealedValue { key: key.id.clone(), nonce, bytes })
     }
 
     /// Opens a value that [`KeyRing::seal`] sealed.
-    pub fn open(&self, sealed: &Sealed, about: impl Fn(&KeyId) -> Vec<u8>) -> Result<Plain, UnsealError> {
+    pub fn open(&self, sealed: &SealedValue, about: impl Fn(&KeyId) -> Vec<u8>) -> Result<PlainSecret, UnsealError> {
         let key = self.0.iter().find(|key| key.id == sealed.key);
         let key = key.ok_or_else(|| UnsealError::UnknownKey { key: sealed.key.clone(), known: self.ids() })?;
         let refused = || UnsealError::Refused { key: key.id.clone() };
@@ -224,7 +229,7 @@ impl KeyRing {
         let payload = Payload { msg: &sealed.bytes, aad: &aad };
         let opened = key.cipher().decrypt(&Nonce::from(sealed.nonce), payload).map_err(|_| refused())?;
         let text = String::from_utf8(opened).map_err(|_| refused())?;
-        Ok(Plain::unsealed(Zeroizing::new(text)))
+        Ok(PlainSecret::from_sealed(Zeroizing::new(text)))
     }
 }
 

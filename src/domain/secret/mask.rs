@@ -1,7 +1,7 @@
 //! Masks secrets in outputs: the value and its usual encodings become `[secret NAME]`.
 
-use super::Plain;
-use super::needle::{Found, Needle};
+use super::PlainSecret;
+use super::needle::{Needle, NeedleMatch};
 use crate::ids::secret::SecretName;
 use crate::lines;
 use base64::Engine;
@@ -11,16 +11,16 @@ use std::borrow::Cow;
 use std::fmt;
 
 /// Length of a line of a secret from which on the line is masked by itself.
-const LINE: usize = 16;
+const LINE_LENGTH: usize = 16;
 /// Length of a decoded secret from which on it is masked, too.
-const DECODED: usize = 8;
+const DECODED_LENGTH: usize = 8;
 /// Characters of a secret's beginning that reveal something of it, at the end of a cut text.
-const TELLING: usize = 4;
+const REVEALING_CHARS: usize = 4;
 
 /// Secrets that are masked.
 #[derive(Clone)]
 pub struct Mask {
-    secrets: Vec<Masked>,
+    secrets: Vec<MaskedSecret>,
     /// Bytes that a match can begin with: all others are skipped at once.
     first: [bool; 256],
 }
@@ -32,7 +32,7 @@ impl Default for Mask {
 }
 
 #[derive(Clone)]
-struct Masked {
+struct MaskedSecret {
     shown: String,
     /// Digits of a secret that is a number: JSON has those without quotes.
     number: Option<String>,
@@ -47,16 +47,16 @@ impl fmt::Debug for Mask {
 
 impl Mask {
     /// Adds a secret to the mask.
-    pub fn add(&mut self, name: &SecretName, value: &Plain) {
+    pub fn add(&mut self, name: &SecretName, value: &PlainSecret) {
         let value = value.reveal();
         let mut needles = forms(value);
-        for line in value.lines().map(str::trim).filter(|line| line.len() >= LINE && *line != value) {
+        for line in value.lines().map(str::trim).filter(|line| line.len() >= LINE_LENGTH && *line != value) {
             needles.extend(forms(line));
         }
         // A server may return the decoded form of a credential that is kept in base64.
         for decoded in [BASE64_STANDARD.decode(value), BASE64_URL_SAFE_NO_PAD.decode(value)].into_iter().flatten() {
             if let Ok(text) = String::from_utf8(decoded)
-                && text.len() >= DECODED
+                && text.len() >= DECODED_LENGTH
                 && !text.chars().any(char::is_control)
             {
                 needles.extend(forms(&text));
@@ -68,7 +68,7 @@ impl Mask {
                 *can |= needle.begins_with(byte);
             }
         }
-        self.secrets.push(Masked { shown: format!("{}{name}]", lines::SECRET), number, needles });
+        self.secrets.push(MaskedSecret { shown: format!("{}{name}]", lines::SECRET), number, needles });
     }
 
     /// Whether nothing is masked.
@@ -86,7 +86,7 @@ impl Mask {
     pub fn cut_text(&self, text: &str) -> String {
         let (shown, seen) = self.scan(text, true);
         let rest = &text[seen..];
-        let rest = if rest.chars().count() < TELLING { self.text(rest) } else { Cow::Borrowed("…") };
+        let rest = if rest.chars().count() < REVEALING_CHARS { self.text(rest) } else { Cow::Borrowed("…") };
         shown.unwrap_or_else(|| text[..seen].to_owned()) + &rest
     }
 
@@ -105,7 +105,7 @@ impl Mask {
             ),
             Value::Number(number) => {
                 let text = number.to_string();
-                let is_it = |masked: &&Masked| masked.number.as_ref().is_some_and(|digits| text.contains(digits));
+                let is_it = |masked: &&MaskedSecret| masked.number.as_ref().is_some_and(|digits| text.contains(digits));
                 self.secrets.iter().find(is_it).map_or(Value::Number(number), |masked| masked.shown.as_str().into())
             }
             Value::Null | Value::Bool(_) => value,
@@ -121,7 +121,8 @@ impl Mask {
         let mut out: Option<String> = None;
         let (mut kept, mut at) = (0, 0);
         while at < bytes.len() {
-            let here = if self.first[usize::from(bytes[at])] { self.longest(bytes, at) } else { Here::default() };
+            let here =
+                if self.first[usize::from(bytes[at])] { self.longest_match(bytes, at) } else { ScanResult::default() };
             // A longer match, or characters that belong to this one, may follow.
             if open && (here.begun || here.found.is_some_and(|found| found.end == bytes.len())) {
                 break;
@@ -143,16 +144,16 @@ impl Mask {
         (out, at)
     }
 
-    fn longest(&self, bytes: &[u8], at: usize) -> Here<'_> {
-        let mut here = Here::default();
+    fn longest_match(&self, bytes: &[u8], at: usize) -> ScanResult<'_> {
+        let mut here = ScanResult::default();
         for masked in &self.secrets {
             for needle in masked.needles.iter().filter(|needle| needle.begins_with(bytes[at])) {
-                match needle.at(bytes, at) {
-                    Found::To(end) if here.found.is_none_or(|found| end > found.end) => {
-                        here.found = Some(Match { start: needle.start(bytes, at), end, shown: &masked.shown });
+                match needle.match_at(bytes, at) {
+                    NeedleMatch::To(end) if here.found.is_none_or(|found| end > found.end) => {
+                        here.found = Some(Match { start: needle.match_start(bytes, at), end, shown: &masked.shown });
                     }
-                    Found::Begun => here.begun = true,
-                    Found::To(_) | Found::No => {}
+                    NeedleMatch::Begun => here.begun = true,
+                    NeedleMatch::To(_) | NeedleMatch::No => {}
                 }
             }
         }
@@ -162,7 +163,7 @@ impl Mask {
 
 /// Result of a scan at one position of a text.
 #[derive(Default)]
-struct Here<'m> {
+struct ScanResult<'m> {
     found: Option<Match<'m>>,
     /// Whether something would match if the text continued.
     begun: bool,
@@ -211,7 +212,7 @@ impl MaskedStream<'_> {
     }
 
     /// Returns the masked rest.
-    pub fn end(self) -> String {
+    pub fn finish(self) -> String {
         self.mask.text(&self.held).into_owned()
     }
 }

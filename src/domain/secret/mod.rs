@@ -14,8 +14,8 @@ pub mod reference;
 pub use binding::{Binding, Destination};
 pub use keys::{Key, KeyError, KeyId, KeyRing, UnsealError};
 pub use mask::Mask;
-pub use record::{SecretRecord, Stamp};
-pub use reference::Reference;
+pub use record::{SecretFacts, SecretRecord};
+pub use reference::SecretReference;
 
 use crate::limits::{SECRET_BYTES, SECRET_BYTES_LEAST};
 use serde::Deserialize;
@@ -25,9 +25,9 @@ use zeroize::Zeroizing;
 /// A value in the clear: wiped when dropped, never printed, never serialised.
 #[derive(Clone, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "String")]
-pub struct Plain(Zeroizing<String>);
+pub struct PlainSecret(Zeroizing<String>);
 
-impl TryFrom<String> for Plain {
+impl TryFrom<String> for PlainSecret {
     type Error = ValueError;
     fn try_from(value: String) -> Result<Self, ValueError> {
         Self::new(value)
@@ -52,7 +52,7 @@ pub enum ValueError {
     Hidden,
 }
 
-impl Plain {
+impl PlainSecret {
     /// Checks the limits of a value.
     pub fn new(value: String) -> Result<Self, ValueError> {
         let value = Zeroizing::new(value);
@@ -67,7 +67,7 @@ impl Plain {
     }
 
     /// Makes a value of a record; it was checked when it was sealed.
-    fn unsealed(value: Zeroizing<String>) -> Self {
+    fn from_sealed(value: Zeroizing<String>) -> Self {
         Self(value)
     }
 
@@ -77,7 +77,7 @@ impl Plain {
     }
 }
 
-impl fmt::Debug for Plain {
+impl fmt::Debug for PlainSecret {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Plain(***)")
     }
@@ -89,10 +89,10 @@ mod tests {
 
     #[test]
     fn values_have_bounds_and_are_never_printed() {
-        assert_eq!(Plain::new("1234567".into()), Err(ValueError::Short(7)));
-        assert_eq!(Plain::new("x".repeat(65_537)), Err(ValueError::Long(65_537)));
-        assert_eq!(Plain::new(hide::HIDDEN.into()), Err(ValueError::Hidden));
-        let value = Plain::new("hunter2hunter2".into()).unwrap();
+        assert_eq!(PlainSecret::new("1234567".into()), Err(ValueError::Short(7)));
+        assert_eq!(PlainSecret::new("x".repeat(65_537)), Err(ValueError::Long(65_537)));
+        assert_eq!(PlainSecret::new(hide::HIDDEN.into()), Err(ValueError::Hidden));
+        let value = PlainSecret::new("hunter2hunter2".into()).unwrap();
         assert_eq!((format!("{value:?}").as_str(), value.reveal()), ("Plain(***)", "hunter2hunter2"));
     }
 }

@@ -10,7 +10,7 @@ use base64::engine::{GeneralPurpose, GeneralPurposeConfig};
 
 /// Result of a match at one position.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Found {
+pub(super) enum NeedleMatch {
     /// No match begins here.
     No,
     /// A match begins here and ends at this position.
@@ -21,7 +21,7 @@ pub(super) enum Found {
 
 /// Characters that may separate two units.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Between {
+enum UnitSeparator {
     Nothing,
     /// Line ends, as in wrapped base64.
     Lines,
@@ -33,7 +33,7 @@ enum Between {
 #[derive(Clone)]
 pub(super) struct Needle {
     units: Vec<Vec<char>>,
-    between: Between,
+    between: UnitSeparator,
     /// Whether the characters before and after a match hold bits of the secret, too.
     before: bool,
     after: bool,
@@ -42,14 +42,14 @@ pub(super) struct Needle {
 impl Needle {
     /// Makes the needle of the text itself, in either case.
     pub(super) fn text(text: &str) -> Self {
-        let units = text.chars().map(|c| either(c, &[])).collect();
-        Self { units, between: Between::Nothing, before: false, after: false }
+        let units = text.chars().map(|c| both_cases(c, &[])).collect();
+        Self { units, between: UnitSeparator::Nothing, before: false, after: false }
     }
 
     /// Makes the needle of the bytes as hexadecimal digits.
     pub(super) fn hex(bytes: &[u8]) -> Self {
-        let units = hex::encode(bytes).chars().map(|c| either(c, &[])).collect();
-        Self { units, between: Between::Bytes, before: false, after: false }
+        let units = hex::encode(bytes).chars().map(|c| both_cases(c, &[])).collect();
+        Self { units, between: UnitSeparator::Bytes, before: false, after: false }
     }
 
     /// Makes the needle of the bytes in base64, with `offset` bytes before them in their first group of three.
@@ -67,7 +67,7 @@ impl Needle {
             c => vec![c],
         };
         let units = text[from..to].chars().map(url_safe).collect();
-        Self { units, between: Between::Lines, before: offset > 0, after: !(padded.len() * 8).is_multiple_of(6) }
+        Self { units, between: UnitSeparator::Lines, before: offset > 0, after: !(padded.len() * 8).is_multiple_of(6) }
     }
 
     /// Whether a match can begin with this byte.
@@ -81,7 +81,7 @@ impl Needle {
     }
 
     /// Matches `text` at the position `at`.
-    pub(super) fn at(&self, text: &[u8], at: usize) -> Found {
+    pub(super) fn match_at(&self, text: &[u8], at: usize) -> NeedleMatch {
         let mut places = vec![at];
         let mut begun = false;
         for (index, unit) in self.units.iter().enumerate() {
@@ -89,7 +89,7 @@ impl Needle {
             for place in &places {
                 let mut from = vec![*place];
                 if index > 0 {
-                    self.skip(index, text, &mut from);
+                    self.add_separators(index, text, &mut from);
                 }
                 for place in from {
                     begun |= place >= text.len();
@@ -102,22 +102,22 @@ impl Needle {
             next.dedup();
             places = next;
             if places.is_empty() {
-                return if begun { Found::Begun } else { Found::No };
+                return if begun { NeedleMatch::Begun } else { NeedleMatch::No };
             }
         }
-        Found::To(places.last().map_or(at, |end| self.end(text, *end)))
+        NeedleMatch::To(places.last().map_or(at, |end| self.match_end(text, *end)))
     }
 
     /// Returns the position from which a match at `at` is replaced.
-    pub(super) fn start(&self, text: &[u8], at: usize) -> usize {
+    pub(super) fn match_start(&self, text: &[u8], at: usize) -> usize {
         if self.before && at > 0 && is_base64(text[at - 1]) { at - 1 } else { at }
     }
 
-    fn end(&self, text: &[u8], mut end: usize) -> usize {
+    fn match_end(&self, text: &[u8], mut end: usize) -> usize {
         if self.after && text.get(end).is_some_and(|byte| is_base64(*byte)) {
             end += 1;
         }
-        if self.between == Between::Lines {
+        if self.between == UnitSeparator::Lines {
             while text.get(end) == Some(&b'=') {
                 end += 1;
             }
@@ -126,15 +126,15 @@ impl Needle {
     }
 
     /// Adds the positions behind the separators that may precede unit `index`.
-    fn skip(&self, index: usize, text: &[u8], places: &mut Vec<usize>) {
+    fn add_separators(&self, index: usize, text: &[u8], places: &mut Vec<usize>) {
         match self.between {
-            Between::Nothing => {}
-            Between::Bytes => {
+            UnitSeparator::Nothing => {}
+            UnitSeparator::Bytes => {
                 if index.is_multiple_of(2) && text.get(places[0]).is_some_and(|b| b": -".contains(b)) {
                     places.push(places[0] + 1);
                 }
             }
-            Between::Lines => {
+            UnitSeparator::Lines => {
                 let mut at = places[0];
                 // A line end is at most `\r
                 // `, each of them escaped or not.
@@ -153,7 +153,7 @@ impl Needle {
 }
 
 /// Returns a character in both cases, and others of the same meaning.
-fn either(c: char, others: &[char]) -> Vec<char> {
+fn both_cases(c: char, others: &[char]) -> Vec<char> {
     let mut all = vec![c];
     for other in [c.to_ascii_lowercase(), c.to_ascii_uppercase()].iter().chain(others) {
         if !all.contains(other) {
@@ -186,7 +186,7 @@ fn step(c: char, text: &[u8], at: usize, next: &mut Vec<usize>) -> bool {
         Some(b'%') => {
             for percent in ["%", "%25"] {
                 let upper = bytes.iter().map(|byte| format!("{percent}{byte:02X}")).collect::<Vec<_>>().concat();
-                insensitive(rest, at, upper.as_bytes(), next, &mut begun);
+                match_ignoring_case(rest, at, upper.as_bytes(), next, &mut begun);
             }
         }
         Some(b'&') => {
@@ -201,17 +201,17 @@ fn step(c: char, text: &[u8], at: usize, next: &mut Vec<usize>) -> bool {
             let code = u32::from(c);
             for form in [named.to_owned(), format!("&#{code};"), format!("&#0{code};"), format!("&#x{code:x};")] {
                 if !form.is_empty() {
-                    insensitive(rest, at, form.as_bytes(), next, &mut begun);
+                    match_ignoring_case(rest, at, form.as_bytes(), next, &mut begun);
                 }
             }
         }
-        Some(b'\\') => begun |= escaped(c, rest, at, next),
+        Some(b'\\') => begun |= match_backslash(c, rest, at, next),
         _ => {}
     }
     begun
 }
 
-fn insensitive(rest: &[u8], at: usize, form: &[u8], next: &mut Vec<usize>, begun: &mut bool) {
+fn match_ignoring_case(rest: &[u8], at: usize, form: &[u8], next: &mut Vec<usize>, begun: &mut bool) {
     let common = rest.len().min(form.len());
     if rest[..common].eq_ignore_ascii_case(&form[..common]) {
         if common == form.len() {
@@ -223,7 +223,7 @@ fn insensitive(rest: &[u8], at: usize, form: &[u8], next: &mut Vec<usize>, begun
 }
 
 /// Matches backslash escapes; a text inside a text has several backslashes.
-fn escaped(c: char, rest: &[u8], at: usize, next: &mut Vec<usize>) -> bool {
+fn match_backslash(c: char, rest: &[u8], at: usize, next: &mut Vec<usize>) -> bool {
     let run = rest.iter().take(9).take_while(|byte| **byte == b'\\').count();
     if c == '\\' {
         next.extend([2, 4, 8].into_iter().filter(|length| *length <= run).map(|length| at + length));
@@ -247,7 +247,7 @@ fn escaped(c: char, rest: &[u8], at: usize, next: &mut Vec<usize>) -> bool {
         _ => code,
     };
     for form in letter.map(String::from).into_iter().chain([code, format!("x{:02x}", u32::from(c))]) {
-        insensitive(behind, at + run, form.as_bytes(), next, &mut begun);
+        match_ignoring_case(behind, at + run, form.as_bytes(), next, &mut begun);
     }
     begun
 }

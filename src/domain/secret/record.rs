@@ -1,7 +1,7 @@
 //! A secret at rest: sealed and bound to its name, so that no record can replace another.
 
-use super::keys::{KeyId, KeyRing, NONCE_BYTES, Sealed, UnsealError};
-use super::{Binding, Plain};
+use super::keys::{KeyId, KeyRing, NONCE_BYTES, SealedValue, UnsealError};
+use super::{Binding, PlainSecret};
 use crate::ids::Owner;
 use crate::ids::secret::SecretName;
 use crate::time::Millis;
@@ -21,12 +21,12 @@ pub struct SecretRecord {
     pub sealed: String,
     /// Facts in the clear, which can't be changed without the key.
     #[serde(flatten)]
-    pub stamp: Stamp,
+    pub stamp: SecretFacts,
 }
 
 /// Facts of a secret besides its value.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Stamp {
+pub struct SecretFacts {
     /// Hosts that it may be sent to.
     pub hosts: Binding,
     /// Time at which it was first set.
@@ -37,9 +37,9 @@ pub struct Stamp {
     pub version: u64,
 }
 
-impl Stamp {
+impl SecretFacts {
     /// Returns the data that a sealed value is bound to, each part preceded by its length.
-    fn about(&self, owner: &Owner, name: &SecretName, key: &KeyId) -> Vec<u8> {
+    fn bound_data(&self, owner: &Owner, name: &SecretName, key: &KeyId) -> Vec<u8> {
         let numbers = [self.created.0, self.updated.0, self.version].map(|n| n.to_string());
         let mut parts = vec!["trellis secret 1".to_owned(), owner.to_string(), name.to_string(), key.to_string()];
         parts.extend(numbers);
@@ -59,21 +59,21 @@ impl SecretRecord {
         keys: &KeyRing,
         owner: &Owner,
         name: &SecretName,
-        value: &Plain,
-        stamp: Stamp,
+        value: &PlainSecret,
+        stamp: SecretFacts,
         nonce: [u8; NONCE_BYTES],
     ) -> Option<Self> {
-        let Sealed { key, nonce, bytes } = keys.seal(value, nonce, |key| stamp.about(owner, name, key))?;
+        let SealedValue { key, nonce, bytes } = keys.seal(value, nonce, |key| stamp.bound_data(owner, name, key))?;
         Some(Self { key, nonce: BASE64_STANDARD.encode(nonce), sealed: BASE64_STANDARD.encode(bytes), stamp })
     }
 
     /// Opens a record that was read under this owner and name.
-    pub fn open(&self, keys: &KeyRing, owner: &Owner, name: &SecretName) -> Result<Plain, UnsealError> {
+    pub fn open(&self, keys: &KeyRing, owner: &Owner, name: &SecretName) -> Result<PlainSecret, UnsealError> {
         let refused = || UnsealError::Refused { key: self.key.clone() };
         let nonce = BASE64_STANDARD.decode(&self.nonce).ok().and_then(|bytes| bytes.try_into().ok());
         let bytes = BASE64_STANDARD.decode(&self.sealed).ok();
         let (Some(nonce), Some(bytes)) = (nonce, bytes) else { return Err(refused()) };
-        keys.open(&Sealed { key: self.key.clone(), nonce, bytes }, |key| self.stamp.about(owner, name, key))
+        keys.open(&SealedValue { key: self.key.clone(), nonce, bytes }, |key| self.stamp.bound_data(owner, name, key))
     }
 }
 
@@ -97,13 +97,13 @@ mod tests {
         text.parse().unwrap()
     }
 
-    fn stamp() -> Stamp {
+    fn stamp() -> SecretFacts {
         let hosts = Binding::parse(&["api.example.com".to_owned()]).unwrap();
-        Stamp { hosts, created: Millis(1), updated: Millis(2), version: 3 }
+        SecretFacts { hosts, created: Millis(1), updated: Millis(2), version: 3 }
     }
 
     fn sealed() -> SecretRecord {
-        let value = Plain::new("hunter2hunter2".into()).unwrap();
+        let value = PlainSecret::new("hunter2hunter2".into()).unwrap();
         SecretRecord::seal(&one(), &owner("a/b"), &name("N"), &value, stamp(), [7; NONCE_BYTES]).unwrap()
     }
 

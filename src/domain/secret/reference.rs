@@ -15,7 +15,7 @@ const PREFIX: &str = "prefix";
 
 /// A place for a secret's value.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Reference {
+pub struct SecretReference {
     /// Name of the secret.
     pub name: SecretName,
     /// Text before the value.
@@ -39,9 +39,9 @@ pub fn text_schema() -> Value {
     })
 }
 
-impl Reference {
+impl SecretReference {
     /// Whether a value has the key of a reference.
-    fn is(value: &Value) -> bool {
+    fn has_reference_key(value: &Value) -> bool {
         value.as_object().is_some_and(|map| map.contains_key(KEY))
     }
 
@@ -53,7 +53,7 @@ impl Reference {
             return Err(expected(&format!("the key `{key}`")));
         }
         let path = map.get(KEY).and_then(Value::as_str).ok_or_else(|| expected("no text in it"))?;
-        let name = SecretName::of_path(path).map_err(|_| expected("another text"))?;
+        let name = SecretName::from_path(path).map_err(|_| expected("another text"))?;
         match map.get(PREFIX) {
             None => Ok(Self { name, prefix: String::new() }),
             Some(Value::String(prefix)) => Ok(Self { name, prefix: prefix.clone() }),
@@ -65,7 +65,7 @@ impl Reference {
 /// Replaces texts `s/NAME` by references, where a schema takes a text or a reference, as [`text_schema`] does.
 pub fn spell_out(schema: &Value, value: &mut Value) {
     if schema[MARK] == true && schema["anyOf"].is_array() {
-        if let Some(name) = value.as_str().filter(|text| SecretName::of_path(text).is_ok()) {
+        if let Some(name) = value.as_str().filter(|text| SecretName::from_path(text).is_ok()) {
             *value = json!({KEY: name});
         }
         return;
@@ -77,12 +77,12 @@ pub fn spell_out(schema: &Value, value: &mut Value) {
 }
 
 /// Returns everything in a value that looks like a reference, by its place `/key/key`.
-pub fn standing(value: &Value) -> BTreeMap<String, &Value> {
+pub fn find_references(value: &Value) -> BTreeMap<String, &Value> {
     let mut found = BTreeMap::new();
     let mut open = vec![(String::new(), value)];
     while let Some((place, value)) = open.pop() {
         match value {
-            _ if Reference::is(value) => drop(found.insert(place, value)),
+            _ if SecretReference::has_reference_key(value) => drop(found.insert(place, value)),
             Value::Object(map) => open.extend(map.iter().map(|(key, inner)| (format!("{place}/{key}"), inner))),
             Value::Array(items) => {
                 open.extend(items.iter().enumerate().map(|(at, inner)| (format!("{place}/{at}"), inner)));
@@ -94,20 +94,20 @@ pub fn standing(value: &Value) -> BTreeMap<String, &Value> {
 }
 
 /// Returns the references in a value of a marked field, for replacement in place.
-pub fn standing_in(value: &mut Value) -> Vec<&mut Value> {
+pub fn references_mut(value: &mut Value) -> Vec<&mut Value> {
     let mut found = Vec::new();
-    all(value, &mut found);
+    collect_references(value, &mut found);
     found
 }
 
-fn all<'v>(value: &'v mut Value, found: &mut Vec<&'v mut Value>) {
-    if Reference::is(value) {
+fn collect_references<'v>(value: &'v mut Value, found: &mut Vec<&'v mut Value>) {
+    if SecretReference::has_reference_key(value) {
         found.push(value);
         return;
     }
     match value {
-        Value::Object(map) => map.values_mut().for_each(|inner| all(inner, found)),
-        Value::Array(items) => items.iter_mut().for_each(|item| all(item, found)),
+        Value::Object(map) => map.values_mut().for_each(|inner| collect_references(inner, found)),
+        Value::Array(items) => items.iter_mut().for_each(|item| collect_references(item, found)),
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
     }
 }
@@ -122,7 +122,7 @@ mod tests {
         let mut body = json!([
             {"deep": [{"key": {KEY: "s/A", PREFIX: "p"}}], "text": "{\"$secret\":\"s/A\"}"}, "s/A", [1, one()]
         ]);
-        let found: Vec<Value> = standing_in(&mut body).into_iter().map(|value| value.clone()).collect();
+        let found: Vec<Value> = references_mut(&mut body).into_iter().map(|value| value.clone()).collect();
         assert_eq!(found, [json!({KEY: "s/A", PREFIX: "p"}), one()]);
     }
 
@@ -143,7 +143,7 @@ mod tests {
 
     #[test]
     fn a_reference_is_a_path_and_perhaps_a_prefix() {
-        let parse = |value: Value| Reference::parse(&value).map(|found| (found.name.path(), found.prefix));
+        let parse = |value: Value| SecretReference::parse(&value).map(|found| (found.name.path(), found.prefix));
         assert_eq!(parse(json!({KEY: "s/A"})), Ok(("s/A".into(), String::new())));
         assert_eq!(parse(json!({KEY: "s/A", PREFIX: "Bearer "})), Ok(("s/A".into(), "Bearer ".into())));
         for (value, got) in [

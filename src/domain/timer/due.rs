@@ -1,12 +1,12 @@
 //! The planned times of a timer that are due, and those that were missed.
 
-use super::{CatchUp, Phase, Timer};
+use super::{CatchUpPolicy, Timer, TimerPhase};
 use crate::limits::{TIMER_CATCH_UP, TIMER_GRACE, TIMER_LATE, TIMER_PROMPT};
 use crate::time::Millis;
 
 /// Planned times of a timer up to now.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Due {
+pub struct DueTimes {
     /// Planned times that are fired, the oldest first.
     pub fire: Vec<Millis>,
     /// Number of planned times that passed and are left out; a lower bound if there are very many.
@@ -17,20 +17,20 @@ pub struct Due {
 
 impl Timer {
     /// Returns the planned times that are due; the same for every process until the timer is written.
-    pub fn due(&self, now: Millis) -> Due {
-        let (Phase::Active, Some(first)) = (&self.phase, self.next) else { return Due::default() };
-        let Ok(times) = self.schedule.times() else { return Due::default() };
-        let ends = self.ends().map(|(at, _)| at);
+    pub fn due(&self, now: Millis) -> DueTimes {
+        let (TimerPhase::Active, Some(first)) = (&self.phase, self.next) else { return DueTimes::default() };
+        let Ok(times) = self.schedule.parse() else { return DueTimes::default() };
+        let ends = self.end_of_authority().map(|(at, _)| at);
         let is_in_time = |time: &Millis| ends.is_none_or(|ends| *time < ends);
-        let mut due = Due::default();
+        let mut due = DueTimes::default();
         let (mut at, mut newest) = (Some(first), None);
         while let Some(time) = at.filter(|time| *time <= now && is_in_time(time)) {
             newest = Some(time);
             let full = due.fire.len() >= TIMER_CATCH_UP;
             let wanted = match self.catch_up {
-                CatchUp::One => due.fire.is_empty(),
-                CatchUp::All => !full,
-                CatchUp::Skip => false,
+                CatchUpPolicy::One => due.fire.is_empty(),
+                CatchUpPolicy::All => !full,
+                CatchUpPolicy::Skip => false,
             };
             if wanted {
                 due.fire.push(time);
@@ -49,8 +49,8 @@ impl Timer {
             (0, ..=1) => TIMER_LATE,
             (0, 2..) => TIMER_PROMPT,
         };
-        if self.catch_up == CatchUp::Skip
-            && let Some(time) = newest.filter(|time| now.since(*time) <= grace)
+        if self.catch_up == CatchUpPolicy::Skip
+            && let Some(time) = newest.filter(|time| now.elapsed_since(*time) <= grace)
         {
             due.fire.push(time);
             due.skipped -= 1;

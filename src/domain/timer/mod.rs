@@ -15,13 +15,13 @@ mod schedule;
 #[cfg(test)]
 mod tests;
 
-pub use due::Due;
-pub use schedule::{Schedule, duration, instant};
+pub use due::DueTimes;
+pub use schedule::{Schedule, parse_duration, parse_instant};
 
 use crate::authority::envelope::Envelope;
 use crate::event::Submission;
-use crate::ids::{AgentId, EventId, IdError, IdOf, JobId, Owner, SessionId, sha256_hex};
-use crate::kept::KeptKeys;
+use crate::ids::{AgentId, EventId, IdError, JobId, Owner, SessionId, VenueIdSubject, sha256_hex};
+use crate::kept::UnknownFields;
 use crate::limits::{TIMER_BACKOFF, TIMER_KEPT};
 use crate::time::Millis;
 use schemars::JsonSchema;
@@ -30,7 +30,7 @@ use serde_json::{Value, json};
 use std::time::Duration;
 
 /// Ability that a token needs so that its timers outlive it; its issuer grants it.
-pub const KEEP: &str = "timer/keep";
+pub const KEEP_ABILITY: &str = "timer/keep";
 
 /// Name of a timer: 32 lower-case hex digits.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
@@ -43,7 +43,7 @@ impl TimerId {
     pub const PATTERN: &str = "^[0-9a-fA-F]{32}$";
 
     /// Makes the id of a text: the same text makes the same id.
-    pub fn of(text: &str) -> Self {
+    pub fn from_text(text: &str) -> Self {
         Self(sha256_hex(text.as_bytes())[..32].to_owned())
     }
 
@@ -104,7 +104,7 @@ pub enum TimerKind {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(inline)]
-pub enum CatchUp {
+pub enum CatchUpPolicy {
     /// One event stands for all of them.
     #[default]
     One,
@@ -119,7 +119,7 @@ pub enum CatchUp {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(inline)]
-pub enum Overlap {
+pub enum OverlapPolicy {
     /// It is left out, and counted.
     Skip,
     /// It waits in the mailbox.
@@ -130,7 +130,7 @@ pub enum Overlap {
 /// Whether a timer will still fire.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", tag = "state")]
-pub enum Phase {
+pub enum TimerPhase {
     /// The timer will fire.
     Active,
     /// The timer has fired for the last time.
@@ -147,7 +147,7 @@ pub enum Phase {
 /// An event that a timer has sent.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Sent {
+pub struct SentEvent {
     /// Planned time of the event.
     pub at: Millis,
     /// Id of the event.
@@ -201,9 +201,9 @@ pub struct TimerRequest {
     /// Times at which it fires.
     pub schedule: Schedule,
     /// Treatment of missed times, see [`CatchUp`].
-    pub catch_up: CatchUp,
+    pub catch_up: CatchUpPolicy,
     /// Treatment of overlapping times, see [`Overlap`].
-    pub overlap: Overlap,
+    pub overlap: OverlapPolicy,
 }
 
 /// A timer as it is stored.
@@ -234,16 +234,16 @@ pub struct Timer {
     /// Times at which it fires.
     pub schedule: Schedule,
     /// Treatment of missed times, see [`CatchUp`].
-    pub catch_up: CatchUp,
+    pub catch_up: CatchUpPolicy,
     /// Treatment of overlapping times, see [`Overlap`].
-    pub overlap: Overlap,
+    pub overlap: OverlapPolicy,
     /// Number of changes of the timer.
     pub generation: u64,
     /// Time at which it was set.
     pub created: Millis,
     /// Whether it will still fire.
     #[serde(flatten)]
-    pub phase: Phase,
+    pub phase: TimerPhase,
     /// Planned time of the next event.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next: Option<Millis>,
@@ -260,21 +260,21 @@ pub struct Timer {
     pub skipped: u64,
     /// Last event that it sent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub last: Option<Sent>,
+    pub last: Option<SentEvent>,
     /// Fields that a newer build wrote.
-    #[serde(flatten, deserialize_with = "besides_phase")]
-    pub kept: KeptKeys,
+    #[serde(flatten, deserialize_with = "unknown_fields")]
+    pub kept: UnknownFields,
 }
 
-fn besides_phase<'de, D: Deserializer<'de>>(from: D) -> Result<KeptKeys, D::Error> {
-    KeptKeys::besides(&["state", "error"], from)
+fn unknown_fields<'de, D: Deserializer<'de>>(from: D) -> Result<UnknownFields, D::Error> {
+    UnknownFields::except(&["state", "error"], from)
 }
 
 /// Result of one planned time.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Delivered {
+pub enum DeliveryResult {
     /// The agent got the event.
-    Sent(Sent),
+    Sent(SentEvent),
     /// The time was left out: the work of the last event isn't finished, or the agent is busy.
     Skipped,
     /// The event is sent later.
@@ -288,7 +288,7 @@ impl Timer {
     pub fn new(wanted: TimerRequest, before: u64, agent_created: Millis, now: Millis) -> Result<Self, String> {
         let TimerRequest { id, name, origin, asked, place, agent, kind, submission, schedule, catch_up, overlap } =
             wanted;
-        let times = schedule.times()?;
+        let times = schedule.parse()?;
         let next = match &schedule {
             Schedule::At(at) => Some(*at),
             Schedule::Every { .. } | Schedule::Cron { .. } => times.next_after(now),
@@ -309,19 +309,19 @@ impl Timer {
             overlap,
             generation: before + 1,
             created: now,
-            phase: Phase::Active,
+            phase: TimerPhase::Active,
             next,
             due,
             tries: 0,
             fired: 0,
             skipped: 0,
             last: None,
-            kept: KeptKeys::default(),
+            kept: UnknownFields::default(),
         })
     }
 
     /// Returns the timer with its time set to `now`, if it fires once and later.
-    pub fn hurried(&self, now: Millis) -> Option<Self> {
+    pub fn due_now(&self, now: Millis) -> Option<Self> {
         let later = matches!(self.schedule, Schedule::At(at) if at > now);
         (later && self.is_active()).then(|| Self {
             schedule: Schedule::At(now),
@@ -332,32 +332,32 @@ impl Timer {
     }
 
     /// Whether it was set under the same id by another request or another caller.
-    pub fn is_anothers(&self, wanted: &TimerRequest) -> bool {
+    pub fn conflicts_with(&self, wanted: &TimerRequest) -> bool {
         self.origin == wanted.origin && self.asked.is_some() && self.asked != wanted.asked
     }
 
     /// Whether this request would change nothing.
-    pub fn is_as(&self, wanted: &TimerRequest) -> bool {
+    pub fn is_same_as(&self, wanted: &TimerRequest) -> bool {
         self.origin == wanted.origin
             // An older call of the session comes too late.
             || self.place.zip(wanted.place).is_some_and(|(set, wanted)| set.is_at_or_after(&wanted))
             || (self.is_active()
                 && self.agent == wanted.agent
                 && self.kind == wanted.kind
-                && self.says(&wanted.submission)
+                && self.sends_same(&wanted.submission)
                 && self.schedule.is_same(&wanted.schedule)
                 && (self.catch_up, self.overlap) == (wanted.catch_up, wanted.overlap))
     }
 
     /// Whether it sends the same submission, for whatever request its setter works.
-    fn says(&self, submission: &Submission) -> bool {
+    fn sends_same(&self, submission: &Submission) -> bool {
         let lineage = self.submission.envelope.lineage.clone();
         let envelope = Envelope { lineage, ..submission.envelope.clone() };
         self.submission == Submission { envelope, ..submission.clone() }
     }
 
     /// Returns the time from which on it may not fire, and the reason.
-    pub fn ends(&self) -> Option<(Millis, &'static str)> {
+    pub fn end_of_authority(&self) -> Option<(Millis, &'static str)> {
         let envelope = &self.submission.envelope;
         let deadline = envelope.deadline.map(|at| (at, "the time of the request behind it is over"));
         let expires = envelope.expires.map(|at| (at, "the token behind it ends"));
@@ -366,42 +366,42 @@ impl Timer {
 
     /// Whether it will still fire.
     pub fn is_active(&self) -> bool {
-        self.phase == Phase::Active
+        self.phase == TimerPhase::Active
     }
 
     /// Returns the id of its event for a planned time.
-    pub fn event(&self, venue_key: &[u8], owner: &Owner, at: Millis) -> EventId {
+    pub fn event_id(&self, venue_key: &[u8], owner: &Owner, at: Millis) -> EventId {
         let (timer, generation) = (self.id.as_str(), self.generation);
-        EventId::of_venue(venue_key, IdOf::Timer { owner, timer, generation, at })
+        EventId::of_venue(venue_key, VenueIdSubject::Timer { owner, timer, generation, at })
     }
 
     /// Returns the timer after its due times were processed: `done` belongs to `due.fire`, up to the first result that
     /// ends the timer or needs a retry.
     #[must_use]
-    pub fn after(mut self, due: &Due, done: Vec<Delivered>, now: Millis) -> Self {
+    pub fn after_delivery(mut self, due: &DueTimes, done: Vec<DeliveryResult>, now: Millis) -> Self {
         for (at, delivered) in due.fire.iter().zip(done) {
             match delivered {
-                Delivered::Sent(sent) => {
+                DeliveryResult::Sent(sent) => {
                     self.fired += 1;
                     self.tries = 0;
                     self.last = Some(sent);
                 }
-                Delivered::Skipped => self.skipped += 1,
-                Delivered::Later => return self.postponed(*at, due, now),
-                Delivered::Failed(error) => return self.ended(Phase::Failed { error }, now),
+                DeliveryResult::Skipped => self.skipped += 1,
+                DeliveryResult::Later => return self.postpone(*at, due, now),
+                DeliveryResult::Failed(error) => return self.end(TimerPhase::Failed { error }, now),
             }
         }
         self.skipped += due.skipped;
         match due.next {
             Some(next) => Self { next: Some(next), due: next, ..self },
-            None => self.ended(Phase::Fired, now),
+            None => self.end(TimerPhase::Fired, now),
         }
     }
 
     /// Returns the timer after the mailbox had no room for its event of `at`.
-    fn postponed(mut self, at: Millis, due: &Due, now: Millis) -> Self {
+    fn postpone(mut self, at: Millis, due: &DueTimes, now: Millis) -> Self {
         // Times that were left out before `at` are settled; those after it are due again.
-        if self.catch_up == CatchUp::Skip {
+        if self.catch_up == CatchUpPolicy::Skip {
             self.skipped += due.skipped;
         }
         let pause = TIMER_BACKOFF.0.saturating_mul(2u32.saturating_pow(self.tries)).min(TIMER_BACKOFF.1);
@@ -410,12 +410,12 @@ impl Timer {
 
     /// Returns the timer when it fires no more: it is kept for [`TIMER_KEPT`].
     #[must_use]
-    pub fn ended(self, phase: Phase, now: Millis) -> Self {
+    pub fn end(self, phase: TimerPhase, now: Millis) -> Self {
         Self { phase, next: None, due: now.plus(TIMER_KEPT), ..self }
     }
 
     /// Returns the timer as callers see it; times in RFC 3339.
-    pub fn shown(&self) -> Value {
+    pub fn to_json(&self) -> Value {
         let mut shown = json!({
             "timer": self.id,
             "name": self.name,
@@ -449,14 +449,14 @@ impl Timer {
             }
         }
         match &self.phase {
-            Phase::Active if self.tries > 0 => {
+            TimerPhase::Active if self.tries > 0 => {
                 shown["waits"] =
                     format!("the mailbox is full; tried {} times, again at {}", self.tries, self.due.rfc3339()).into();
             }
-            Phase::Active => {}
-            Phase::Fired => shown["state"] = "fired".into(),
-            Phase::Cancelled => shown["state"] = "cancelled".into(),
-            Phase::Failed { error } => {
+            TimerPhase::Active => {}
+            TimerPhase::Fired => shown["state"] = "fired".into(),
+            TimerPhase::Cancelled => shown["state"] = "cancelled".into(),
+            TimerPhase::Failed { error } => {
                 shown["state"] = "failed".into();
                 shown["error"] = error.as_str().into();
             }

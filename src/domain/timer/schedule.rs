@@ -43,7 +43,7 @@ pub enum ReadySchedule {
 
 impl Schedule {
     /// Parses the schedule; the error names the field.
-    pub fn times(&self) -> Result<ReadySchedule, String> {
+    pub fn parse(&self) -> Result<ReadySchedule, String> {
         Ok(match self {
             Self::At(at) => ReadySchedule::At(*at),
             Self::Every { every, start } => ReadySchedule::Every((*every).max(1), *start),
@@ -55,7 +55,7 @@ impl Schedule {
 
     /// Returns the first time after `after`; `None` if there is none, or none in the next four years.
     pub fn next_after(&self, after: Millis) -> Option<Millis> {
-        self.times().ok()?.next_after(after)
+        self.parse().ok()?.next_after(after)
     }
 
     /// Whether both have the same times, apart from the start of the count.
@@ -83,7 +83,7 @@ impl ReadySchedule {
 
 /// Reads an instant: RFC 3339, milliseconds since 1970, or `2026-03-29T09:00` on the wall clock of a time zone, which
 /// may also follow in brackets (RFC 9557).
-pub fn instant(named: &serde_json::Value, timezone: Option<&str>) -> Result<Millis, String> {
+pub fn parse_instant(named: &serde_json::Value, timezone: Option<&str>) -> Result<Millis, String> {
     let zone = cron::zone(timezone)?;
     if let Some(at) = named.as_u64() {
         return Ok(Millis(at));
@@ -105,14 +105,14 @@ pub fn instant(named: &serde_json::Value, timezone: Option<&str>) -> Result<Mill
             if timezone.is_some() && zone != own {
                 return Err(format!("{named} names another time zone than `timezone`: leave one of the two out"));
             }
-            instant_in(&own, time).ok_or_else(expected)?.map_err(|why| format!("{named}: {why}"))?
+            parse_zoned(&own, time).ok_or_else(expected)?.map_err(|why| format!("{named}: {why}"))?
         }
     };
     u64::try_from(at.as_millisecond()).map(Millis).map_err(|_| format!("{named} is before 1970"))
 }
 
 /// Reads a time with its zone behind it; an offset in it must be that of the zone at that time.
-fn instant_in(zone: &TimeZone, time: &str) -> Option<Result<Timestamp, String>> {
+fn parse_zoned(zone: &TimeZone, time: &str) -> Option<Result<Timestamp, String>> {
     let Ok(at) = time.parse::<Timestamp>() else { return cron::instant_shown(zone, time.parse().ok()?).map(Ok) };
     let shown = zone.to_datetime(at);
     // With `Z` the wall clock is unknown, says RFC 9557.
@@ -121,7 +121,7 @@ fn instant_in(zone: &TimeZone, time: &str) -> Option<Result<Timestamp, String>> 
 }
 
 /// Reads a duration: `90s`, `5m`, or milliseconds.
-pub fn duration(named: &serde_json::Value) -> Result<Duration, String> {
+pub fn parse_duration(named: &serde_json::Value) -> Result<Duration, String> {
     if let Some(ms) = named.as_u64() {
         return Ok(Duration::from_millis(ms));
     }

@@ -5,7 +5,7 @@ use crate::authority::envelope::Envelope;
 use crate::time::cron::Cron;
 
 fn at(text: &str) -> Millis {
-    instant(&json!(text), None).unwrap()
+    parse_instant(&json!(text), None).unwrap()
 }
 
 fn check_cron(expression: &str, zone: &str, after: &str, expected: &[&str]) {
@@ -38,7 +38,7 @@ fn a_named_time_that_a_clock_change_touches_is_the_one_of_cron() {
         ("Pacific/Apia", "2011-12-30T12:00", "0 12 30 12 *", "2011-12-29T00:00:00Z", "2011-12-30T10:00:00Z"),
         ("Europe/Berlin", "2026-10-25T02:30", "30 2 * * *", "2026-10-24T12:00:00Z", "2026-10-25T00:30:00Z"),
     ] {
-        assert_eq!(instant(&json!(shown), Some(zone)), Ok(at(expected)), "{zone} {shown}");
+        assert_eq!(parse_instant(&json!(shown), Some(zone)), Ok(at(expected)), "{zone} {shown}");
         check_cron(expression, zone, after, &[expected]);
     }
 }
@@ -61,7 +61,7 @@ fn a_time_zone_behind_a_time_counts_or_is_refused() {
         ("[Europe/Berlin]", None, Err("expected a time such as")),
         ("2027-06-01T12:00:00Z[]", None, Err("no time zone ``")),
     ] {
-        match (instant(&json!(named), timezone), expected) {
+        match (parse_instant(&json!(named), timezone), expected) {
             (Ok(found), Ok(expected)) => assert_eq!(found, at(expected), "{named}"),
             (Err(why), Err(part)) => assert!(why.contains(part), "{named}: {why}"),
             (found, _) => panic!("{named}: {found:?}"),
@@ -144,11 +144,11 @@ fn times_and_durations_as_people_name_them() {
         (json!("1960-01-01T00:00:00Z"), None, None),
         (json!("2026-03-29T09:00"), Some("Nowhere"), None),
     ] {
-        assert_eq!(instant(&named, zone).ok().map(Millis::rfc3339).as_deref(), expected, "{named}");
+        assert_eq!(parse_instant(&named, zone).ok().map(Millis::rfc3339).as_deref(), expected, "{named}");
     }
-    assert_eq!(duration(&json!("5m")), Ok(Duration::from_mins(5)));
-    assert_eq!(duration(&json!(250)), Ok(Duration::from_millis(250)));
-    assert!(duration(&json!("soon")).unwrap_err().contains("such as `90s`"));
+    assert_eq!(parse_duration(&json!("5m")), Ok(Duration::from_mins(5)));
+    assert_eq!(parse_duration(&json!(250)), Ok(Duration::from_millis(250)));
+    assert!(parse_duration(&json!("soon")).unwrap_err().contains("such as `90s`"));
 }
 
 #[test]
@@ -161,9 +161,9 @@ fn every_counts_from_its_start() {
     assert_eq!(Schedule::At(Millis(5)).next_after(Millis(5)), None);
 }
 
-fn wanted(schedule: Schedule, catch_up: CatchUp) -> TimerRequest {
+fn wanted(schedule: Schedule, catch_up: CatchUpPolicy) -> TimerRequest {
     TimerRequest {
-        id: TimerId::of("x"),
+        id: TimerId::from_text("x"),
         name: None,
         origin: EventId::new("o").unwrap(),
         asked: None,
@@ -173,46 +173,48 @@ fn wanted(schedule: Schedule, catch_up: CatchUp) -> TimerRequest {
         submission: Submission::default(),
         schedule,
         catch_up,
-        overlap: Overlap::Queue,
+        overlap: OverlapPolicy::Queue,
     }
 }
 
 /// Every ten seconds from 0 on, set at 0.
-fn ticking(catch_up: CatchUp) -> Timer {
+fn ticking(catch_up: CatchUpPolicy) -> Timer {
     let schedule = Schedule::Every { every: 10_000, start: Millis(0) };
     Timer::new(wanted(schedule, catch_up), 0, Millis(0), Millis(0)).unwrap()
 }
 
 fn check_due(timer: &Timer, now: u64, fire: &[u64], skipped: u64, next: Option<u64>) {
-    let expected = Due { fire: fire.iter().copied().map(Millis).collect(), skipped, next: next.map(Millis) };
+    let expected = DueTimes { fire: fire.iter().copied().map(Millis).collect(), skipped, next: next.map(Millis) };
     assert_eq!(timer.due(Millis(now)), expected, "{:?} at {now}", timer.catch_up);
 }
 
 #[test]
 fn catch_up_says_what_a_downtime_leaves() {
-    for catch_up in [CatchUp::One, CatchUp::All, CatchUp::Skip] {
+    for catch_up in [CatchUpPolicy::One, CatchUpPolicy::All, CatchUpPolicy::Skip] {
         check_due(&ticking(catch_up), 9_999, &[], 0, Some(10_000));
         check_due(&ticking(catch_up), 10_000, &[10_000], 0, Some(20_000));
     }
-    check_due(&ticking(CatchUp::One), 95_000, &[10_000], 8, Some(100_000));
-    check_due(&ticking(CatchUp::All), 35_000, &[10_000, 20_000, 30_000], 0, Some(40_000));
-    check_due(&ticking(CatchUp::Skip), 95_000, &[], 9, Some(100_000));
+    check_due(&ticking(CatchUpPolicy::One), 95_000, &[10_000], 8, Some(100_000));
+    check_due(&ticking(CatchUpPolicy::All), 35_000, &[10_000, 20_000, 30_000], 0, Some(40_000));
+    check_due(&ticking(CatchUpPolicy::Skip), 95_000, &[], 9, Some(100_000));
 }
 
 #[test]
 fn catch_up_skip_leaves_out_what_a_short_downtime_missed() {
     // What is a sweep late has not been missed.
-    check_due(&ticking(CatchUp::Skip), 19_999, &[10_000], 0, Some(20_000));
+    check_due(&ticking(CatchUpPolicy::Skip), 19_999, &[10_000], 0, Some(20_000));
     // Behind others that were missed only what is due now is not.
-    check_due(&ticking(CatchUp::Skip), 29_000, &[], 2, Some(30_000));
-    check_due(&ticking(CatchUp::Skip), 65_000, &[], 6, Some(70_000));
-    check_due(&ticking(CatchUp::Skip), 62_000, &[60_000], 5, Some(70_000));
+    check_due(&ticking(CatchUpPolicy::Skip), 29_000, &[], 2, Some(30_000));
+    check_due(&ticking(CatchUpPolicy::Skip), 65_000, &[], 6, Some(70_000));
+    check_due(&ticking(CatchUpPolicy::Skip), 62_000, &[60_000], 5, Some(70_000));
     let minutely = Schedule::Every { every: 60_000, start: Millis(0) };
-    let minutely = Timer::new(wanted(minutely, CatchUp::Skip), 0, Millis(0), Millis(0)).unwrap();
+    let minutely = Timer::new(wanted(minutely, CatchUpPolicy::Skip), 0, Millis(0), Millis(0)).unwrap();
     check_due(&minutely, 70_000, &[60_000], 0, Some(120_000));
     check_due(&minutely, 70_001, &[], 1, Some(120_000));
     // A full mailbox is tried again for a minute.
-    let full = |timer: Timer| timer.clone().after(&timer.due(Millis(61_000)), vec![Delivered::Later], Millis(61_000));
+    let full = |timer: Timer| {
+        timer.clone().after_delivery(&timer.due(Millis(61_000)), vec![DeliveryResult::Later], Millis(61_000))
+    };
     let tried = full(minutely);
     check_due(&tried, 119_000, &[60_000], 0, Some(120_000));
     check_due(&tried, 120_001, &[120_000], 1, Some(180_000));
@@ -223,35 +225,39 @@ fn a_very_long_downtime_is_bounded() {
     // 100 days of ten seconds each.
     let now = 864_000_000 * 10 + 5_000;
     let next = Some(now + 5_000);
-    check_due(&ticking(CatchUp::One), now, &[10_000], 100, next);
+    check_due(&ticking(CatchUpPolicy::One), now, &[10_000], 100, next);
     let first: Vec<u64> = (1..=100).map(|n| n * 10_000).collect();
-    check_due(&ticking(CatchUp::All), now, &first, 100, next);
-    check_due(&ticking(CatchUp::Skip), now, &[], 100, next);
+    check_due(&ticking(CatchUpPolicy::All), now, &first, 100, next);
+    check_due(&ticking(CatchUpPolicy::Skip), now, &[], 100, next);
 }
 
 #[test]
 fn once_is_once_late_or_not() {
     let once = |catch_up| Timer::new(wanted(Schedule::At(Millis(5)), catch_up), 0, Millis(0), Millis(0)).unwrap();
-    check_due(&once(CatchUp::One), 4, &[], 0, Some(5));
-    check_due(&once(CatchUp::One), 10_000_000, &[5], 0, None);
-    check_due(&once(CatchUp::Skip), 10_000_000, &[], 1, None);
-    let over = once(CatchUp::Skip).after(&Due { skipped: 1, ..Due::default() }, Vec::new(), Millis(9));
-    assert_eq!((over.phase, over.skipped, over.next), (Phase::Fired, 1, None));
+    check_due(&once(CatchUpPolicy::One), 4, &[], 0, Some(5));
+    check_due(&once(CatchUpPolicy::One), 10_000_000, &[5], 0, None);
+    check_due(&once(CatchUpPolicy::Skip), 10_000_000, &[], 1, None);
+    let over = once(CatchUpPolicy::Skip).after_delivery(
+        &DueTimes { skipped: 1, ..DueTimes::default() },
+        Vec::new(),
+        Millis(9),
+    );
+    assert_eq!((over.phase, over.skipped, over.next), (TimerPhase::Fired, 1, None));
     assert_eq!(over.due, Millis(9).plus(TIMER_KEPT));
 }
 
 #[test]
 fn the_time_of_the_request_behind_it_ends_a_timer() {
-    let mut timer = ticking(CatchUp::One);
+    let mut timer = ticking(CatchUpPolicy::One);
     timer.submission.envelope = Envelope { deadline: Some(Millis(25_000)), ..Envelope::default() };
     check_due(&timer, 10_000, &[10_000], 0, Some(20_000));
     check_due(&Timer { next: Some(Millis(20_000)), ..timer }, 20_000, &[20_000], 0, None);
 }
 
-fn sent(timer: &Timer, at: Millis) -> Delivered {
-    Delivered::Sent(Sent {
+fn sent(timer: &Timer, at: Millis) -> DeliveryResult {
+    DeliveryResult::Sent(SentEvent {
         at,
-        event: timer.event(b"k", &"t/u".parse().unwrap(), at),
+        event: timer.event_id(b"k", &"t/u".parse().unwrap(), at),
         job: None,
         session: "main".parse().unwrap(),
     })
@@ -259,38 +265,38 @@ fn sent(timer: &Timer, at: Millis) -> Delivered {
 
 #[test]
 fn a_timer_moves_on_by_what_became_of_its_times() {
-    let timer = ticking(CatchUp::All);
+    let timer = ticking(CatchUpPolicy::All);
     let (now, due) = (Millis(25_000), timer.due(Millis(25_000)));
-    let done = vec![sent(&timer, Millis(10_000)), Delivered::Skipped];
-    let moved = timer.clone().after(&due, done, now);
+    let done = vec![sent(&timer, Millis(10_000)), DeliveryResult::Skipped];
+    let moved = timer.clone().after_delivery(&due, done, now);
     assert_eq!((moved.fired, moved.skipped, moved.next, moved.due), (1, 1, Some(Millis(30_000)), Millis(30_000)));
     assert_eq!(moved.last.map(|sent| sent.at), Some(Millis(10_000)));
 
     // A full mailbox: what it refused is tried again, ever later, and goes before the rest.
-    let mut later = timer.clone().after(&due, vec![sent(&timer, Millis(10_000)), Delivered::Later], now);
+    let mut later = timer.clone().after_delivery(&due, vec![sent(&timer, Millis(10_000)), DeliveryResult::Later], now);
     assert_eq!((later.fired, later.next, later.due), (1, Some(Millis(20_000)), Millis(30_000)));
     for pause in [10, 20, 40, 80, 160, 300, 300] {
         let due = later.due(now);
-        later = later.after(&due, vec![Delivered::Later], now);
-        assert_eq!((later.next, later.due.since(now)), (Some(Millis(20_000)), Duration::from_secs(pause)));
+        later = later.after_delivery(&due, vec![DeliveryResult::Later], now);
+        assert_eq!((later.next, later.due.elapsed_since(now)), (Some(Millis(20_000)), Duration::from_secs(pause)));
     }
     let due_again = later.due(now);
-    let through = later.clone().after(&due_again, vec![sent(&later, Millis(20_000))], now);
+    let through = later.clone().after_delivery(&due_again, vec![sent(&later, Millis(20_000))], now);
     assert_eq!((through.fired, through.tries, through.next), (2, 0, Some(Millis(30_000))));
 
-    let failed = timer.clone().after(&due, vec![Delivered::Failed("gone".into())], now);
-    assert_eq!((&failed.phase, failed.next), (&Phase::Failed { error: "gone".into() }, None));
-    assert_eq!(failed.due(Millis(u64::MAX)), Due::default(), "what has ended fires no more");
+    let failed = timer.clone().after_delivery(&due, vec![DeliveryResult::Failed("gone".into())], now);
+    assert_eq!((&failed.phase, failed.next), (&TimerPhase::Failed { error: "gone".into() }, None));
+    assert_eq!(failed.due(Millis(u64::MAX)), DueTimes::default(), "what has ended fires no more");
 }
 
 #[test]
 fn setting_the_same_again_changes_nothing() {
-    let timer = ticking(CatchUp::One);
+    let timer = ticking(CatchUpPolicy::One);
     let same = |change: fn(&mut TimerRequest)| {
-        let mut again = wanted(Schedule::Every { every: 10_000, start: Millis(7) }, CatchUp::One);
+        let mut again = wanted(Schedule::Every { every: 10_000, start: Millis(7) }, CatchUpPolicy::One);
         again.origin = EventId::new("another").unwrap();
         change(&mut again);
-        timer.is_as(&again)
+        timer.is_same_as(&again)
     };
     assert!(same(|_| {}));
     assert!(same(|wanted| {
@@ -300,15 +306,15 @@ fn setting_the_same_again_changes_nothing() {
     assert!(!same(|wanted| wanted.schedule = Schedule::At(Millis(5))));
     assert!(!same(|wanted| wanted.kind = TimerKind::Message));
     assert!(!same(|wanted| wanted.submission.input = json!(1)));
-    assert!(!same(|wanted| wanted.overlap = Overlap::Skip));
+    assert!(!same(|wanted| wanted.overlap = OverlapPolicy::Skip));
     // Under a producer's id: what was asked, by whom.
     let asked = |mark: &str| Some(mark.to_owned());
     let set = Timer { asked: asked("a"), ..timer.clone() };
     for (mark, anothers) in [(asked("a"), false), (asked("b"), true), (None, true)] {
-        let again = TimerRequest { asked: mark, ..wanted(Schedule::At(Millis(9)), CatchUp::One) };
-        assert_eq!(set.is_anothers(&again), anothers, "{again:?}");
-        assert!(!timer.is_anothers(&again), "of an older version nobody knows");
-        assert!(!set.is_anothers(&TimerRequest { origin: EventId::new("another").unwrap(), ..again }));
+        let again = TimerRequest { asked: mark, ..wanted(Schedule::At(Millis(9)), CatchUpPolicy::One) };
+        assert_eq!(set.conflicts_with(&again), anothers, "{again:?}");
+        assert!(!timer.conflicts_with(&again), "of an older version nobody knows");
+        assert!(!set.conflicts_with(&TimerRequest { origin: EventId::new("another").unwrap(), ..again }));
     }
     // Of a session's one wake the call that comes later in the conversation counts.
     let place = |turn, call, start| Some(TimerOrigin { turn, call, start: Millis(start) });
@@ -324,20 +330,20 @@ fn setting_the_same_again_changes_nothing() {
         (1, 0, 70, false),
         (3, 1, 70, false),
     ] {
-        let mut again = wanted(Schedule::At(Millis(9)), CatchUp::One);
+        let mut again = wanted(Schedule::At(Millis(9)), CatchUpPolicy::One);
         again.origin = EventId::new("another").unwrap();
         again.place = place(turn, call, start);
-        assert_eq!(wake.is_as(&again), stays, "{turn}/{call} at {start}");
+        assert_eq!(wake.is_same_as(&again), stays, "{turn}/{call} at {start}");
     }
 }
 
 #[test]
 fn what_a_timer_sends_is_named_by_timer_generation_and_planned_time() {
-    let timer = ticking(CatchUp::One);
-    let event = timer.event(b"k", &"t/u".parse().unwrap(), Millis(10));
+    let timer = ticking(CatchUpPolicy::One);
+    let event = timer.event_id(b"k", &"t/u".parse().unwrap(), Millis(10));
     assert!(event.as_str().starts_with(&format!("venue:timer-{}-1-10-", timer.id)), "{event}");
     let text = serde_json::to_string(&timer).unwrap();
     assert_eq!(serde_json::from_str::<Timer>(&text).unwrap(), timer, "{text}");
-    assert_eq!(timer.shown()["every"], "10s");
-    assert_eq!(timer.shown()["next"], "1970-01-01T00:00:10.000Z");
+    assert_eq!(timer.to_json()["every"], "10s");
+    assert_eq!(timer.to_json()["next"], "1970-01-01T00:00:10.000Z");
 }

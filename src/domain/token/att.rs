@@ -1,12 +1,12 @@
 //! The claim `att`: grants of a token, each element with the owner that it is about.
 
-use super::TokenRefused;
+use super::TokenError;
 use crate::authority::Capability;
 use crate::authority::capability::is_of_resources;
 use crate::ids::did::DidKey;
 use crate::ids::{Owner, OwnerPart};
 use crate::lattice::Path;
-use crate::visible::quoted;
+use crate::visible::quote_foreign;
 
 /// Namespace of resources (memory, files), which aren't part of the lattice.
 const RESOURCES: &str = "r";
@@ -23,14 +23,14 @@ pub struct GrantedElement {
 impl GrantedElement {
     /// Reads one element of a token about `own`: `with` is a plain path of that owner, `did:key:…[/path]` or
     /// `/tenant/user[/path]`.
-    pub fn parse(own: &Owner, given: &Capability) -> Result<Self, TokenRefused> {
+    pub fn parse(own: &Owner, given: &Capability) -> Result<Self, TokenError> {
         let illegal = |rule: String| {
-            let rule = format!("`{}` on `{}`: {rule}", quoted(&given.can), quoted(&given.with));
-            TokenRefused::Claim { claim: "att", rule }
+            let rule = format!("`{}` on `{}`: {rule}", quote_foreign(&given.can), quote_foreign(&given.with));
+            TokenError::Claim { claim: "att", rule }
         };
-        let (owner, path) = target(&given.with).map_err(illegal)?;
-        let with = resource(path).map_err(illegal)?;
-        let can = ability(&given.can).map_err(illegal)?;
+        let (owner, path) = split_target(&given.with).map_err(illegal)?;
+        let with = check_resource(path).map_err(illegal)?;
+        let can = check_ability(&given.can).map_err(illegal)?;
         Ok(Self { foreign: owner.filter(|owner| owner != own), on: Capability { with, can } })
     }
 
@@ -62,7 +62,7 @@ impl GrantedElement {
 }
 
 /// Splits `with` into the owner that it names, if it does, and the rest.
-fn target(with: &str) -> Result<(Option<Owner>, &str), String> {
+fn split_target(with: &str) -> Result<(Option<Owner>, &str), String> {
     if with.starts_with("did:") {
         let (did, path) = with.split_once('/').unwrap_or((with, ""));
         let key = DidKey::parse(did).ok_or("expected a path, `/tenant/user/…` or `did:key:z6Mk…/…`")?;
@@ -70,14 +70,14 @@ fn target(with: &str) -> Result<(Option<Owner>, &str), String> {
     }
     let Some(rest) = with.strip_prefix('/') else { return Ok((None, with)) };
     let mut parts = rest.splitn(3, '/');
-    let mut part = || OwnerPart::new(parts.next().unwrap_or_default()).map_err(|e| quoted(&e.to_string()));
+    let mut part = || OwnerPart::new(parts.next().unwrap_or_default()).map_err(|e| quote_foreign(&e.to_string()));
     let owner = Owner::new(part()?, part()?);
     Ok((Some(owner), parts.next().unwrap_or_default()))
 }
 
 /// Checks a path of the lattice, a resource namespace `r/…`, or an address with a scheme; one trailing slash is
 /// dropped.
-fn resource(path: &str) -> Result<String, String> {
+fn check_resource(path: &str) -> Result<String, String> {
     let path = path.strip_suffix('/').unwrap_or(path);
     if path.is_empty() {
         return Ok(String::new());
@@ -101,12 +101,12 @@ fn resource(path: &str) -> Result<String, String> {
     if as_path.starts_with('/') {
         return Err("empty segment".to_owned());
     }
-    Path::parse(&as_path).map_err(|error| quoted(&error.rule))?;
+    Path::parse(&as_path).map_err(|error| quote_foreign(&error.rule))?;
     Ok(path.to_owned())
 }
 
 /// Checks an ability by segments, or `*`; `crud/*` becomes `crud`.
-fn ability(can: &str) -> Result<String, String> {
+fn check_ability(can: &str) -> Result<String, String> {
     let plain = can.strip_suffix("/*").unwrap_or(can);
     let legal = |part: &str| {
         !part.is_empty() && part.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-' || c == '_')

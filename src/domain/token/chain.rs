@@ -1,7 +1,7 @@
 //! From verified links to a bearer and its capabilities: every link may only narrow the one above it.
 
 use super::att::GrantedElement;
-use super::{Claims, SpeaksFor, TokenRefused, TokenSubject};
+use super::{Claims, SpeaksFor, TokenError, TokenSubject};
 use crate::authority::Capability;
 use crate::ids::Owner;
 use crate::ids::did::DidKey;
@@ -53,7 +53,7 @@ pub struct Bearer {
 
 /// Time and names by which tokens are judged.
 #[derive(Debug, Clone, Copy)]
-pub struct Judge<'a> {
+pub struct JudgeSettings<'a> {
     /// Time of the judgement.
     pub now: Millis,
     /// Difference of clocks that is tolerated.
@@ -64,21 +64,21 @@ pub struct Judge<'a> {
 
 /// Judges a chain, the presented token first and the root last. The owner is the root's, the capabilities are the
 /// presented token's.
-pub fn judge(links: &[Link], by: Judge<'_>) -> Result<Bearer, TokenRefused> {
-    let (Some(presented), Some(root)) = (links.first(), links.last()) else { return Err(TokenRefused::Missing) };
+pub fn judge(links: &[Link], by: JudgeSettings<'_>) -> Result<Bearer, TokenError> {
+    let (Some(presented), Some(root)) = (links.first(), links.last()) else { return Err(TokenError::Missing) };
     for link in links {
-        in_time(&link.claims, by)?;
+        check_time(&link.claims, by)?;
     }
     if !presented.claims.audience.iter().any(|name| by.audiences.contains(&name.as_str())) {
-        return Err(TokenRefused::Audience);
+        return Err(TokenError::Audience);
     }
     let subject = root_subject(root)?;
     let owner = subject.owner();
     let mut held = root_grants(root, &owner)?;
     for pair in links.windows(2).rev() {
         let [link, above] = pair else { continue };
-        joined(&link.claims, &above.claims, &subject)?;
-        held = narrowed(&link.claims, &owner, held)?;
+        check_link(&link.claims, &above.claims, &subject)?;
+        held = narrow_grants(&link.claims, &owner, held)?;
     }
     Ok(Bearer {
         claims: identity(root, &owner),
@@ -93,24 +93,24 @@ pub fn judge(links: &[Link], by: Judge<'_>) -> Result<Bearer, TokenRefused> {
     })
 }
 
-fn in_time(claims: &Claims, by: Judge<'_>) -> Result<(), TokenRefused> {
+fn check_time(claims: &Claims, by: JudgeSettings<'_>) -> Result<(), TokenError> {
     if by.now >= claims.expires.plus(by.leeway) {
-        Err(TokenRefused::Expired)
+        Err(TokenError::Expired)
     } else if by.now.plus(by.leeway) < claims.not_before {
-        Err(TokenRefused::NotYet)
+        Err(TokenError::NotYet)
     } else {
         Ok(())
     }
 }
 
 /// Returns the subject of a root, if its signer may speak for it: a key for itself alone, an issuer for its owners.
-fn root_subject(root: &Link) -> Result<TokenSubject, TokenRefused> {
+fn root_subject(root: &Link) -> Result<TokenSubject, TokenError> {
     let subject = match (&root.claims.subject, &root.signer) {
         (Some(subject), _) => subject.clone(),
         // A UCAN has no subject: it is about the key that signs it.
         (None, Signer::Key(key)) => TokenSubject::Key(key.clone()),
         (None, Signer::Issuer(_)) => {
-            return Err(TokenRefused::Claim { claim: "sub", rule: "it is missing".to_owned() });
+            return Err(TokenError::Claim { claim: "sub", rule: "it is missing".to_owned() });
         }
     };
     let speaks = match (&root.signer, &subject) {
@@ -118,60 +118,60 @@ fn root_subject(root: &Link) -> Result<TokenSubject, TokenRefused> {
         (Signer::Issuer(issuer), TokenSubject::Owner(owner)) => issuer.covers(owner),
         (Signer::Key(_), TokenSubject::Owner(_)) | (Signer::Issuer(_), TokenSubject::Key(_)) => false,
     };
-    if speaks { Ok(subject) } else { Err(TokenRefused::Subject) }
+    if speaks { Ok(subject) } else { Err(TokenError::Subject) }
 }
 
 /// Returns the grants of a root: any on its own tree, and on others' trees only what its signer speaks for.
-fn root_grants(root: &Link, owner: &Owner) -> Result<Option<Vec<GrantedElement>>, TokenRefused> {
+fn root_grants(root: &Link, owner: &Owner) -> Result<Option<Vec<GrantedElement>>, TokenError> {
     let Some(att) = &root.claims.att else { return Ok(None) };
     let rooted = |granted: &GrantedElement| match (&granted.foreign, &root.signer) {
         (None, _) => true,
         (Some(other), Signer::Issuer(issuer)) => issuer.covers(other),
         (Some(_), Signer::Key(_)) => false,
     };
-    granted(att, owner, rooted).map(Some)
+    parse_grants(att, owner, rooted).map(Some)
 }
 
-fn granted(
+fn parse_grants(
     att: &[Capability],
     owner: &Owner,
     is_held: impl Fn(&GrantedElement) -> bool,
-) -> Result<Vec<GrantedElement>, TokenRefused> {
+) -> Result<Vec<GrantedElement>, TokenError> {
     let one = |given: &Capability| {
         let granted = GrantedElement::parse(owner, given)?;
         if is_held(&granted) {
             Ok(granted)
         } else {
-            Err(TokenRefused::NotHeld(format!("`{}`", crate::visible::quoted(&given.to_string()))))
+            Err(TokenError::NotHeld(format!("`{}`", crate::visible::quote_foreign(&given.to_string()))))
         }
     };
     att.iter().map(one).collect()
 }
 
 /// Checks that `link` was made by the audience of `above`, and within its time.
-fn joined(link: &Claims, above: &Claims, root: &TokenSubject) -> Result<(), TokenRefused> {
+fn check_link(link: &Claims, above: &Claims, root: &TokenSubject) -> Result<(), TokenError> {
     if !above.audience.contains(&link.issuer) {
-        return Err(TokenRefused::Chain("the `aud` of a link is not the `iss` of the next one"));
+        return Err(TokenError::Chain("the `aud` of a link is not the `iss` of the next one"));
     }
     if link.expires > above.expires {
-        return Err(TokenRefused::Chain("a link lasts longer than the one above it"));
+        return Err(TokenError::Chain("a link lasts longer than the one above it"));
     }
     let Some(subject) = &link.subject else { return Ok(()) };
     if subject == root || subject.to_string() == link.issuer {
         Ok(())
     } else {
-        Err(TokenRefused::Chain("the `sub` of a link is neither the root's nor its own issuer"))
+        Err(TokenError::Chain("the `sub` of a link is neither the root's nor its own issuer"))
     }
 }
 
 /// Returns the capabilities behind a link. An absent `att` hands everything on.
-fn narrowed(
+fn narrow_grants(
     link: &Claims,
     owner: &Owner,
     held: Option<Vec<GrantedElement>>,
-) -> Result<Option<Vec<GrantedElement>>, TokenRefused> {
+) -> Result<Option<Vec<GrantedElement>>, TokenError> {
     let Some(att) = &link.att else { return Ok(held) };
-    let mut left = granted(att, owner, |granted| granted.is_within(held.as_deref()))?;
+    let mut left = parse_grants(att, owner, |granted| granted.is_within(held.as_deref()))?;
     // A list says nothing of a dimension that it doesn't mention: the capabilities above count there.
     if !left.is_empty() {
         for resources in [false, true] {

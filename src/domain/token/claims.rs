@@ -1,12 +1,12 @@
 //! The claims of one token, before any check of a chain.
 
-use super::TokenRefused;
+use super::TokenError;
 use crate::authority::Capability;
 use crate::decode;
 use crate::ids::Owner;
 use crate::ids::did::DidKey;
 use crate::time::Millis;
-use crate::visible::quoted;
+use crate::visible::quote_foreign;
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 use std::fmt;
@@ -28,10 +28,13 @@ impl TokenSubject {
     pub fn parse(text: &str) -> Result<Self, String> {
         if text.starts_with("did:") {
             return DidKey::parse(text).map(Self::Key).ok_or_else(|| {
-                format!("expected `tenant/user` or the `did:key:z6Mk…` of an Ed25519 key, got `{}`", quoted(text))
+                format!(
+                    "expected `tenant/user` or the `did:key:z6Mk…` of an Ed25519 key, got `{}`",
+                    quote_foreign(text)
+                )
             });
         }
-        text.parse().map(Self::Owner).map_err(|error| quoted(&format!("{error}")))
+        text.parse().map(Self::Owner).map_err(|error| quote_foreign(&format!("{error}")))
     }
 
     /// Returns the owner of the subject's data.
@@ -78,7 +81,7 @@ pub struct Claims {
 }
 
 #[derive(Deserialize)]
-struct Raw {
+struct RawClaims {
     iss: Option<String>,
     sub: Option<String>,
     #[serde(default)]
@@ -87,7 +90,7 @@ struct Raw {
     nbf: Option<f64>,
     jti: Option<String>,
     // A `null` differs from an absent claim, which grants everything.
-    #[serde(default, deserialize_with = "present")]
+    #[serde(default, deserialize_with = "deserialize_present")]
     att: Option<Value>,
     #[serde(default)]
     prf: Vec<String>,
@@ -104,53 +107,54 @@ enum Audience {
     Many(Vec<String>),
 }
 
-fn present<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Value>, D::Error> {
+fn deserialize_present<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Value>, D::Error> {
     Value::deserialize(from).map(Some)
 }
 
 impl Claims {
     /// Reads the decoded middle part of a token. A claim given twice, a caveat on a capability and an `att` that isn't
     /// a list are refused: to ignore one would widen.
-    pub fn parse(json: &[u8]) -> Result<Self, TokenRefused> {
-        let raw: Raw = decode::from_json(json).map_err(|e| TokenRefused::Malformed(quoted(&e.to_string())))?;
-        let missing = |claim| TokenRefused::Claim { claim, rule: "it is missing".to_owned() };
-        let att = raw.att.map(decode::typed).transpose().map_err(|error| {
-            let rule = format!("expected a list of {{\"with\": …, \"can\": …}}: {}", quoted(&error.to_string()));
-            TokenRefused::Claim { claim: "att", rule }
+    pub fn parse(json: &[u8]) -> Result<Self, TokenError> {
+        let raw: RawClaims =
+            decode::from_json(json).map_err(|e| TokenError::Malformed(quote_foreign(&e.to_string())))?;
+        let missing = |claim| TokenError::Claim { claim, rule: "it is missing".to_owned() };
+        let att = raw.att.map(decode::into_type).transpose().map_err(|error| {
+            let rule = format!("expected a list of {{\"with\": …, \"can\": …}}: {}", quote_foreign(&error.to_string()));
+            TokenError::Claim { claim: "att", rule }
         })?;
         let mut proofs = raw.prf.into_iter();
         let proof = proofs.next();
         if proofs.next().is_some() {
-            return Err(TokenRefused::Claim { claim: "prf", rule: "expected one token, got several".to_owned() });
+            return Err(TokenError::Claim { claim: "prf", rule: "expected one token, got several".to_owned() });
         }
         let subject = raw.sub.map(|text| TokenSubject::parse(&text)).transpose();
         Ok(Self {
-            issuer: text("iss", raw.iss)?.ok_or_else(|| missing("iss"))?,
-            subject: subject.map_err(|rule| TokenRefused::Claim { claim: "sub", rule })?,
+            issuer: check_text("iss", raw.iss)?.ok_or_else(|| missing("iss"))?,
+            subject: subject.map_err(|rule| TokenError::Claim { claim: "sub", rule })?,
             audience: match raw.aud {
                 Audience::None => Vec::new(),
                 Audience::One(one) => vec![one],
                 Audience::Many(many) => many,
             },
-            expires: instant("exp", raw.exp)?.ok_or_else(|| missing("exp"))?,
-            not_before: instant("nbf", raw.nbf)?.unwrap_or_default(),
-            grant: text("jti", raw.jti)?,
+            expires: parse_time("exp", raw.exp)?.ok_or_else(|| missing("exp"))?,
+            not_before: parse_time("nbf", raw.nbf)?.unwrap_or_default(),
+            grant: check_text("jti", raw.jti)?,
             att,
             proof,
-            name: text("name", raw.name)?,
-            email: text("email", raw.email)?,
+            name: check_text("name", raw.name)?,
+            email: check_text("email", raw.email)?,
         })
     }
 }
 
 /// Reads seconds since the epoch, with or without a fraction.
-fn instant(claim: &'static str, seconds: Option<f64>) -> Result<Option<Millis>, TokenRefused> {
+fn parse_time(claim: &'static str, seconds: Option<f64>) -> Result<Option<Millis>, TokenError> {
     /// Seconds at the end of the year 9999.
     const LAST: f64 = 253_402_300_800.0;
     let Some(seconds) = seconds else { return Ok(None) };
     if !(0.0..LAST).contains(&seconds) {
         let rule = "expected seconds since 1970, before the year 10000".to_owned();
-        return Err(TokenRefused::Claim { claim, rule });
+        return Err(TokenError::Claim { claim, rule });
     }
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "the range is checked")]
     let millis = (seconds * 1000.0) as u64;
@@ -158,7 +162,7 @@ fn instant(claim: &'static str, seconds: Option<f64>) -> Result<Option<Millis>, 
 }
 
 /// Checks a text that will be part of records and prompts.
-fn text(claim: &'static str, given: Option<String>) -> Result<Option<String>, TokenRefused> {
+fn check_text(claim: &'static str, given: Option<String>) -> Result<Option<String>, TokenError> {
     let Some(text) = given else { return Ok(None) };
     let rule = if text.is_empty() {
         "expected at least one character".to_owned()
@@ -169,5 +173,5 @@ fn text(claim: &'static str, given: Option<String>) -> Result<Option<String>, To
     } else {
         return Ok(Some(text));
     };
-    Err(TokenRefused::Claim { claim, rule })
+    Err(TokenError::Claim { claim, rule })
 }

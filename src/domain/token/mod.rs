@@ -10,14 +10,14 @@ pub mod speaks;
 
 pub mod chain;
 
-pub use chain::{Bearer, Judge, Link, Signer, judge};
+pub use chain::{Bearer, JudgeSettings, Link, Signer, judge};
 pub use claims::{Claims, TokenSubject};
 pub use speaks::SpeaksFor;
 
 /// Reason why a token is refused. The text goes to its sender: it says how to mend the token, and nothing of the
 /// venue's keys and owners.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum TokenRefused {
+pub enum TokenError {
     /// The request has no token.
     #[error("no token, expected the header `Authorization: Bearer <token>`")]
     Missing,

@@ -22,7 +22,7 @@ impl SpeaksFor {
     /// Returns the set of these owners, each `tenant` or `tenant/user`; an illegal name is the error.
     pub fn only<'t>(names: impl IntoIterator<Item = &'t str>) -> Result<Self, String> {
         let prefix = |name: &str| {
-            let bad = |error| format!("`{}`: {error}", crate::visible::quoted(name));
+            let bad = |error| format!("`{}`: {error}", crate::visible::quote_foreign(name));
             let (tenant, user) = name.split_once('/').map_or((name, None), |(tenant, user)| (tenant, Some(user)));
             let tenant = OwnerPart::new(tenant).map_err(bad)?;
             Ok(Prefix { tenant, user: user.map(OwnerPart::new).transpose().map_err(bad)? })

@@ -14,7 +14,7 @@ fn key(n: u8) -> DidKey {
     DidKey::new([n; 32])
 }
 
-fn claims(json: &Value) -> Result<Claims, TokenRefused> {
+fn claims(json: &Value) -> Result<Claims, TokenError> {
     Claims::parse(json.to_string().as_bytes())
 }
 
@@ -38,9 +38,9 @@ fn merge(all: &mut Value, more: Value) {
     all.as_object_mut().unwrap().retain(|_, value| !value.is_null());
 }
 
-fn judged(links: &[Link]) -> Result<Bearer, TokenRefused> {
+fn judged(links: &[Link]) -> Result<Bearer, TokenError> {
     let leeway = Duration::from_secs(10);
-    judge(links, Judge { now: Millis(NOW * 1000), leeway, audiences: &["trellis", VENUE] })
+    judge(links, JudgeSettings { now: Millis(NOW * 1000), leeway, audiences: &["trellis", VENUE] })
 }
 
 fn acme() -> SpeaksFor {
@@ -56,7 +56,7 @@ fn att(entries: &[(&str, &str)]) -> Value {
 }
 
 /// The chain root → key 2 → venue, with these `att`.
-fn two_links(root_att: &Value, last_att: &Value) -> Result<Bearer, TokenRefused> {
+fn two_links(root_att: &Value, last_att: &Value) -> Result<Bearer, TokenError> {
     let root = link(1, json!({"aud": key(2).to_string(), "att": root_att}));
     judged(&[link(2, json!({"att": last_att})), root])
 }
@@ -85,27 +85,27 @@ fn a_key_speaks_for_itself_and_an_issuer_for_its_owners() {
         issued(SpeaksFor::everybody(), json!({"sub": key(1).to_string()})),
         issued(SpeaksFor::everybody(), json!({"sub": format!("did/{}", key(1).multibase())})),
     ] {
-        assert_eq!(judged(&[link]).unwrap_err(), TokenRefused::Subject);
+        assert_eq!(judged(&[link]).unwrap_err(), TokenError::Subject);
     }
     assert_eq!(judged(&[link(1, json!({"sub": null}))]).unwrap().owner, key(1).owner(), "as UCANs have it");
     let nobody = judged(&[issued(acme(), json!({"sub": null}))]).unwrap_err();
-    assert!(matches!(nobody, TokenRefused::Claim { claim: "sub", .. }), "{nobody}");
+    assert!(matches!(nobody, TokenError::Claim { claim: "sub", .. }), "{nobody}");
 }
 
 #[test]
 fn time_and_audience_are_judged_with_leeway() {
     for (more, refused) in [
         (json!({"exp": NOW - 9}), None),
-        (json!({"exp": NOW - 10}), Some(TokenRefused::Expired)),
+        (json!({"exp": NOW - 10}), Some(TokenError::Expired)),
         (json!({"exp": 1_799_999_990.5}), None),
         (json!({"nbf": NOW + 10}), None),
-        (json!({"nbf": NOW + 11}), Some(TokenRefused::NotYet)),
+        (json!({"nbf": NOW + 11}), Some(TokenError::NotYet)),
         (json!({"aud": "trellis"}), None),
         (json!({"aud": ["a", "trellis"]}), None),
-        (json!({"aud": null}), Some(TokenRefused::Audience)),
-        (json!({"aud": []}), Some(TokenRefused::Audience)),
-        (json!({"aud": "trellis2"}), Some(TokenRefused::Audience)),
-        (json!({"aud": key(1).to_string()}), Some(TokenRefused::Audience)),
+        (json!({"aud": null}), Some(TokenError::Audience)),
+        (json!({"aud": []}), Some(TokenError::Audience)),
+        (json!({"aud": "trellis2"}), Some(TokenError::Audience)),
+        (json!({"aud": key(1).to_string()}), Some(TokenError::Audience)),
     ] {
         assert_eq!(judged(&[link(1, more.clone())]).err(), refused, "{more}");
     }
@@ -136,10 +136,10 @@ fn what_a_token_grants_is_resolved_to_its_owner() {
 fn a_self_issued_token_can_not_claim_another_owners_path() {
     for with in ["/acme/ann/w/x", &format!("{}/w/x", key(2)), &format!("/did/{}", key(2).multibase())] {
         let refused = judged(&[link(1, json!({"att": att(&[("crud/read", "w"), ("crud/read", with)])}))]).unwrap_err();
-        assert!(matches!(&refused, TokenRefused::NotHeld(what) if what.contains(&with[..12])), "{refused}");
+        assert!(matches!(&refused, TokenError::NotHeld(what) if what.contains(&with[..12])), "{refused}");
     }
     let refused = judged(&[issued(acme(), json!({"att": att(&[("crud/read", "/acme-evil/bob/w/x")])}))]).unwrap_err();
-    assert!(matches!(refused, TokenRefused::NotHeld(_)), "{refused}");
+    assert!(matches!(refused, TokenError::NotHeld(_)), "{refused}");
 }
 
 #[test]
@@ -244,7 +244,7 @@ fn a_list_says_nothing_of_what_it_does_not_mention_and_the_one_above_goes_on() {
     let both = two_links(&resource, &path).unwrap();
     assert_eq!(caps(&both).unwrap(), ["crud/read w/vendor", "* r/app/u1"]);
     let refused = two_links(&resource, &att(&[("*", "r/app/u12")])).unwrap_err();
-    assert!(matches!(refused, TokenRefused::NotHeld(_)), "{refused}");
+    assert!(matches!(refused, TokenError::NotHeld(_)), "{refused}");
     assert_eq!(caps(&two_links(&resource, &json!([])).unwrap()), Some(vec![]));
 }
 
@@ -266,7 +266,7 @@ fn a_chain_that_widens_is_refused() {
         (att(&[("*", "")]), att(&[("crud/read", &format!("{}/w", key(2)))])),
     ] {
         let refused = two_links(&root, &last).unwrap_err();
-        assert!(matches!(refused, TokenRefused::NotHeld(_)), "{root} {last}: {refused}");
+        assert!(matches!(refused, TokenError::NotHeld(_)), "{root} {last}: {refused}");
     }
 }
 
@@ -292,8 +292,8 @@ fn links_that_do_not_belong_together_are_refused() {
         let error = judged(&[last, root]).unwrap_err().to_string();
         assert!(error.contains(expected), "{error}");
     }
-    assert_eq!(judged(&[root(json!({}))]).unwrap_err(), TokenRefused::Audience, "a link above is no token of its own");
-    assert_eq!(judged(&[]).unwrap_err(), TokenRefused::Missing);
+    assert_eq!(judged(&[root(json!({}))]).unwrap_err(), TokenError::Audience, "a link above is no token of its own");
+    assert_eq!(judged(&[]).unwrap_err(), TokenError::Missing);
 }
 
 #[test]

@@ -1,14 +1,14 @@
 //! Finds bindings that can't be kept. A configuration with such bindings is refused, or its tool is closed in the
 //! agent's turns.
 
-use super::{Builder, Described, Directory, ResourceTool};
+use super::{OperationDirectory, OperationInfo, ResourceTool, ToolTableBuilder};
 use crate::agent::AgentConfig;
 use crate::agent::tool::{DEFAULT_TOOLS, HARNESS_TOOLS, ToolEntry, tool_name};
 use crate::call::ToolTarget;
-use crate::lattice::catalog::{RUN, is_pin};
+use crate::lattice::catalog::{RUN, is_stored_operation};
 use crate::nearest::did_you_mean;
 use crate::values::auto;
-use crate::values::inject::{accepts, is_same};
+use crate::values::inject::{accepts, is_same_tool};
 use serde_json::{Value, json};
 use std::borrow::Cow;
 
@@ -23,7 +23,7 @@ pub struct BindingFaults {
 
 /// Returns the names under which an operation can be bound: that of its tool, its paths, and the tool names of these
 /// paths, unless the configuration gives such a name to another tool.
-pub(super) fn names_of(config: &AgentConfig, tool: Option<&str>, found: &Described) -> Vec<String> {
+pub(super) fn binding_names(config: &AgentConfig, tool: Option<&str>, found: &OperationInfo) -> Vec<String> {
     let mut names: Vec<String> = tool.map(str::to_owned).into_iter().collect();
     let add = |names: &mut Vec<String>, name: String| {
         if !name.is_empty() && !names.contains(&name) {
@@ -42,21 +42,22 @@ pub(super) fn names_of(config: &AgentConfig, tool: Option<&str>, found: &Describ
     names
 }
 
-impl Builder<'_> {
+impl ToolTableBuilder<'_> {
     /// Reports bindings of tools that don't exist. If a tool's name differs from such a binding only in spelling, the
     /// tool is not offered, because its author wanted it bound.
-    pub(super) fn check_strangers(&mut self, catalog: &(impl Directory + ?Sized)) {
+    pub(super) fn check_unknown_bindings(&mut self, catalog: &(impl OperationDirectory + ?Sized)) {
         let bindings = &self.config.tool_arg_injection;
         if bindings.is_empty() {
             return;
         }
         let known: Vec<&str> = self.names.iter().map(String::as_str).collect();
-        let mut strangers: Vec<&str> = bindings.strangers(&known).collect();
+        let mut strangers: Vec<&str> = bindings.unknown_tools(&known).collect();
         if strangers.is_empty() {
             return;
         }
-        let rest: Vec<String> = catalog.all().iter().flat_map(|found| names_of(self.config, None, found)).collect();
-        strangers.retain(|stranger| !rest.iter().any(|name| is_same(stranger, name)));
+        let rest: Vec<String> =
+            catalog.all().iter().flat_map(|found| binding_names(self.config, None, found)).collect();
+        strangers.retain(|stranger| !rest.iter().any(|name| is_same_tool(stranger, name)));
         for stranger in strangers {
             let report = format!("no tool `{stranger}` is offered{}", did_you_mean(stranger, &known));
             let place = format!("toolArgInjection.{stranger}");
@@ -76,7 +77,7 @@ impl Builder<'_> {
 }
 
 /// A tool that a binding may name.
-struct Bindable<'a> {
+struct BindableTool<'a> {
     names: Vec<String>,
     /// Schema of its arguments; `None` if it is known only in a turn.
     schema: Option<Cow<'a, Value>>,
@@ -87,19 +88,23 @@ struct Bindable<'a> {
 impl AgentConfig {
     /// Returns the errors and warnings for `toolArgInjection` and `_auto` rows. `resources` are the tools of the
     /// agent's resources, whatever a request may do with them.
-    pub fn binding_faults(&self, catalog: &(impl Directory + ?Sized), resources: &[ResourceTool]) -> BindingFaults {
+    pub fn binding_faults(
+        &self,
+        catalog: &(impl OperationDirectory + ?Sized),
+        resources: &[ResourceTool],
+    ) -> BindingFaults {
         let mut faults = BindingFaults::default();
         let keys: Vec<&str> = self.context_mapping.auto_keys().collect();
         if self.tool_arg_injection.is_empty() && keys.is_empty() {
             return faults;
         }
-        let tools = self.bindable(catalog, resources);
+        let tools = self.bindable_tools(catalog, resources);
         for (tool, arguments) in self.tool_arg_injection.tools() {
             let place = format!("toolArgInjection.{tool}");
-            let meant: Vec<&Bindable<'_>> =
-                tools.iter().filter(|one| one.names.iter().any(|name| is_same(tool, name))).collect();
+            let meant: Vec<&BindableTool<'_>> =
+                tools.iter().filter(|one| one.names.iter().any(|name| is_same_tool(tool, name))).collect();
             if meant.is_empty() {
-                faults.errors.push(format!("`{place}`: {}", stranger(tool, &tools)));
+                faults.errors.push(format!("`{place}`: {}", explain_unknown_binding(tool, &tools)));
                 continue;
             }
             if !meant.iter().any(|one| one.is_offered) && !self.finds_operations(catalog) {
@@ -124,8 +129,9 @@ impl AgentConfig {
             }
         }
         for argument in self.tool_arg_injection.global() {
-            let has =
-                |one: &&Bindable<'_>| one.schema.as_ref().is_none_or(|schema| accepts(schema, argument) == Ok(None));
+            let has = |one: &&BindableTool<'_>| {
+                one.schema.as_ref().is_none_or(|schema| accepts(schema, argument) == Ok(None))
+            };
             if !tools.iter().filter(|one| one.is_offered).any(|one| has(&one)) {
                 let why = "no tool of this agent has an argument of this name";
                 faults.warnings.push(format!("`toolArgInjection._global.{argument}`: {why}"));
@@ -137,7 +143,7 @@ impl AgentConfig {
             if !self.tool_arg_injection.is_auto(&names) {
                 continue;
             }
-            for (argument, text) in auto::matches(schema, &keys).ambiguous {
+            for (argument, text) in auto::match_arguments(schema, &keys).ambiguous {
                 if !self.tool_arg_injection.binds(&names, &argument) {
                     faults.errors.push(format!("`contextMapping`: tool `{}`: {text}", names[0]));
                 }
@@ -147,7 +153,7 @@ impl AgentConfig {
     }
 
     /// Whether the model can reach operations that it isn't offered.
-    fn finds_operations(&self, catalog: &(impl Directory + ?Sized)) -> bool {
+    fn finds_operations(&self, catalog: &(impl OperationDirectory + ?Sized)) -> bool {
         let finds = |entry: &ToolEntry| {
             let path = entry.operation();
             path == Some("more_tools")
@@ -156,7 +162,11 @@ impl AgentConfig {
         self.default_tools || self.tools.iter().any(finds)
     }
 
-    fn bindable<'a>(&'a self, catalog: &(impl Directory + ?Sized), resources: &'a [ResourceTool]) -> Vec<Bindable<'a>> {
+    fn bindable_tools<'a>(
+        &'a self,
+        catalog: &(impl OperationDirectory + ?Sized),
+        resources: &'a [ResourceTool],
+    ) -> Vec<BindableTool<'a>> {
         let mut all = Vec::new();
         for entry in &self.tools {
             if matches!(entry, ToolEntry::Path(name) if HARNESS_TOOLS.contains(&name.as_str())) {
@@ -164,32 +174,32 @@ impl AgentConfig {
             }
             let name = entry.tool_name();
             all.push(match (entry.operation(), entry.operation().and_then(|path| catalog.find(path)), entry) {
-                (_, Some(found), _) => Bindable {
-                    names: names_of(self, Some(&name), &found),
+                (_, Some(found), _) => BindableTool {
+                    names: binding_names(self, Some(&name), &found),
                     schema: Some(Cow::Owned(found.input)),
                     is_offered: true,
                 },
                 (Some(path), None, _) => {
                     // A path of no operation gets its warning with the tools.
-                    let schema = (!is_pin(path)).then_some(Cow::Owned(Value::Bool(true)));
-                    Bindable { names: vec![name, path.to_owned()], schema, is_offered: true }
+                    let schema = (!is_stored_operation(path)).then_some(Cow::Owned(Value::Bool(true)));
+                    BindableTool { names: vec![name, path.to_owned()], schema, is_offered: true }
                 }
                 (None, None, ToolEntry::Named(tool)) => {
                     let schema =
                         tool.input.as_ref().map_or_else(|| Cow::Owned(json!({"type": "object"})), Cow::Borrowed);
-                    Bindable { names: vec![name], schema: Some(schema), is_offered: true }
+                    BindableTool { names: vec![name], schema: Some(schema), is_offered: true }
                 }
                 (None, None, ToolEntry::Path(_)) => continue,
             });
         }
-        let offered = |tool: &'a ResourceTool| Bindable {
+        let offered = |tool: &'a ResourceTool| BindableTool {
             names: vec![tool.spec.name.clone()],
             schema: Some(Cow::Borrowed(&tool.spec.schema)),
             is_offered: true,
         };
         all.extend(resources.iter().map(offered));
-        all.extend(catalog.all().into_iter().map(|found| Bindable {
-            names: names_of(self, None, &found),
+        all.extend(catalog.all().into_iter().map(|found| BindableTool {
+            names: binding_names(self, None, &found),
             is_offered: self.default_tools && DEFAULT_TOOLS.contains(&found.path.as_str()),
             schema: Some(Cow::Owned(found.input)),
         }));
@@ -198,7 +208,7 @@ impl AgentConfig {
 }
 
 /// Explains a binding of a tool that doesn't exist.
-fn stranger(tool: &str, tools: &[Bindable<'_>]) -> String {
+fn explain_unknown_binding(tool: &str, tools: &[BindableTool<'_>]) -> String {
     if HARNESS_TOOLS.contains(&tool) {
         return format!("the arguments of the harness's tool `{tool}` can't be bound");
     }
@@ -214,9 +224,9 @@ mod tests {
     use super::*;
     use crate::chat::ToolSpec;
 
-    fn described(path: &str, input: Value) -> Described {
-        Described {
-            asked: path.into(),
+    fn described(path: &str, input: Value) -> OperationInfo {
+        OperationInfo {
+            requested_path: path.into(),
             path: path.into(),
             description: String::new(),
             input,
@@ -225,7 +235,7 @@ mod tests {
         }
     }
 
-    fn catalog() -> [Described; 3] {
+    fn catalog() -> [OperationInfo; 3] {
         let mail = json!({
             "type": "object", "additionalProperties": false, "properties": {"to": {"type": "string"}, "user_id": {"type": "string"}},
             "anyOf": [{"properties": {"from": {}}}]

@@ -2,14 +2,14 @@
 //! names.
 
 use crate::agent::AgentConfig;
-use crate::agent::tool::{Runs, ToolEntry, tool_name};
+use crate::agent::tool::{EntryTarget, ToolEntry, tool_name};
 use crate::authority::capability::ability_covers;
 use crate::authority::{Authority, Capability, ResourcePath};
 use crate::consent::Consent;
 
 /// A call before it is made.
 #[derive(Debug, Clone, Copy)]
-pub struct Made<'a> {
+pub struct ConsentCall<'a> {
     /// Name that the model used.
     pub tool: &'a str,
     /// Path of the operation that it runs, or `g/<agent>` of a delegate.
@@ -23,10 +23,10 @@ pub struct Made<'a> {
 /// Whether a call waits by the agent's configuration. `meant` returns the operation of a path in the configuration.
 /// Only the tool that is configured to run without approval runs at once. Under any other name, also by `job/run` or
 /// `agent/request`, an operation waits if any tool for it asks.
-pub fn asks<'p>(config: &AgentConfig, call: Made<'_>, meant: impl Fn(&str) -> Option<&'p str>) -> bool {
+pub fn is_required<'p>(config: &AgentConfig, call: ConsentCall<'_>, meant: impl Fn(&str) -> Option<&'p str>) -> bool {
     let mut asks_for_what_it_runs = false;
     for entry in &config.tools {
-        let Some((name, runs)) = named(entry, &meant) else { continue };
+        let Some((name, runs)) = tool_and_target(entry, &meant) else { continue };
         let (consent, scoped) = match entry {
             ToolEntry::Path(_) => (Consent::None, Consent::None),
             ToolEntry::Named(tool) => {
@@ -44,28 +44,31 @@ pub fn asks<'p>(config: &AgentConfig, call: Made<'_>, meant: impl Fn(&str) -> Op
 }
 
 /// Returns the tool's name, and the operation or agent that it runs.
-fn named<'p>(entry: &ToolEntry, meant: &impl Fn(&str) -> Option<&'p str>) -> Option<(String, Option<String>)> {
+fn tool_and_target<'p>(
+    entry: &ToolEntry,
+    meant: &impl Fn(&str) -> Option<&'p str>,
+) -> Option<(String, Option<String>)> {
     match entry {
         ToolEntry::Path(path) => Some((tool_name(path), meant(path).map(str::to_owned))),
         ToolEntry::Named(tool) => {
             let own = tool.name.clone();
-            match tool.runs().ok()? {
-                Runs::Operation(path) => {
+            match tool.target().ok()? {
+                EntryTarget::Operation(path) => {
                     Some((own.unwrap_or_else(|| tool_name(&path)), meant(&path).map(str::to_owned)))
                 }
-                Runs::Delegate(delegate) => {
+                EntryTarget::Delegate(delegate) => {
                     let agent = delegate.agent.map(|agent| agent.to_string());
                     let runs = agent.as_ref().map(|agent| format!("g/{agent}"));
                     Some((own.or(agent).unwrap_or_default(), runs))
                 }
-                Runs::Latent => Some((own.unwrap_or_default(), None)),
+                EntryTarget::Latent => Some((own.unwrap_or_default(), None)),
             }
         }
     }
 }
 
 /// Whether the policy wants approvals for this ability and resource of a caller with `authority`.
-pub fn concerns(policy: &[Capability], authority: &Authority, ability: &str, resource: &ResourcePath) -> bool {
+pub fn policy_requires(policy: &[Capability], authority: &Authority, ability: &str, resource: &ResourcePath) -> bool {
     let abilities = |can: &str| ability_covers(can, ability) || ability_covers(ability, can);
     policy.iter().any(|cap| authority.touches(cap, resource) && abilities(&cap.can))
 }
@@ -95,8 +98,8 @@ mod tests {
         let config = config.unwrap();
         let paths = ["v/ops/lattice/write", "v/ops/lattice/delete", "v/ops/lattice/read", "v/ops/agent/request"];
         let meant = |path: &str| paths.into_iter().find(|known| *known == path);
-        let call = |tool, runs| Made { tool, runs, asks: None, scoped: false };
-        let request = |tool, runs, agent, scoped| Made { tool, runs, asks: Some(agent), scoped };
+        let call = |tool, runs| ConsentCall { tool, runs, asks: None, scoped: false };
+        let request = |tool, runs, agent, scoped| ConsentCall { tool, runs, asks: Some(agent), scoped };
         for (call, expected) in [
             (call("publish", "v/ops/lattice/write"), true),
             (call("note", "v/ops/lattice/write"), false),
@@ -114,7 +117,7 @@ mod tests {
             (call("form", "form"), true),
             (call("plain", "plain"), false),
         ] {
-            assert_eq!(asks(&config, call, meant), expected, "{call:?}");
+            assert_eq!(is_required(&config, call, meant), expected, "{call:?}");
         }
     }
 
@@ -122,7 +125,7 @@ mod tests {
     fn a_policy_asks_about_what_lies_in_a_path_and_what_it_lies_in() {
         let policy = ["w/prod", "n/plan"].map(|with| Capability { with: with.into(), can: "crud/write".into() });
         let session = SessionKey { agent: "a".parse().unwrap(), session: "s".parse().unwrap() };
-        let authority = Authority::unlimited().at(&Scope { session: Some(session), job: None });
+        let authority = Authority::without_limits().bind_home(&Scope { session: Some(session), job: None });
         for (ability, resource, expected) in [
             ("crud/write", "w/prod", true),
             ("crud/write", "w/prod/db", true),
@@ -134,7 +137,7 @@ mod tests {
             ("crud/write", "g/a/n/plan", true),
             ("crud/write", "g/b/n/plan", false),
         ] {
-            let asked = concerns(&policy, &authority, ability, &resource.into());
+            let asked = policy_requires(&policy, &authority, ability, &resource.into());
             assert_eq!(asked, expected, "{ability} {resource}");
         }
     }

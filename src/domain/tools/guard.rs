@@ -1,10 +1,10 @@
 //! Rules for an operation, however a model reaches it: `job/run` runs other operations by their path, so the bindings
 //! of a direct call also hold for that way.
 
-use crate::call::{Outcome, Unmade};
+use crate::call::{CallRefusal, Outcome};
 use crate::lattice::catalog::RUN;
 use crate::lattice::catalog::catalog_path;
-use crate::lattice::catalog::is_pin;
+use crate::lattice::catalog::is_stored_operation;
 use crate::limits::JOB_DEPTH;
 use crate::values::inject::Injection;
 use serde_json::{Map, Value};
@@ -30,11 +30,11 @@ pub struct Guards {
 
 /// The decision on a call of [`RUN`].
 #[derive(Debug, Clone, PartialEq)]
-pub enum GuardPassage {
+pub enum GuardDecision {
     /// No rule holds for the operation that it runs, or it runs none.
     Free,
     /// The call is not made, for this reason.
-    Refused(Unmade),
+    Refused(CallRefusal),
     /// It becomes a call of this operation, with the model's arguments and the injected ones.
     Bound(String, Value, Box<Injection>),
 }
@@ -53,61 +53,61 @@ impl Guards {
         self.rules.is_empty()
     }
 
-    fn path(&self, asked: &str) -> String {
+    fn resolve_alias(&self, asked: &str) -> String {
         let path = catalog_path(asked);
         self.aliases.get(&path).cloned().unwrap_or(path)
     }
 
     /// Decides on a call of [`RUN`]. `said` are the model's arguments, `written` is their copy in the transcript, from
     /// which bound arguments are removed; `own` is filled into the call itself.
-    pub fn through(&self, said: &Value, written: &mut Value, own: &Injection) -> GuardPassage {
+    pub fn check_run(&self, said: &Value, written: &mut Value, own: &Injection) -> GuardDecision {
         // A call that can't be made at all is refused later, with the reason.
-        let Ok(mut arguments) = own.apply(said.clone()) else { return GuardPassage::Free };
+        let Ok(mut arguments) = own.apply(said.clone()) else { return GuardDecision::Free };
         let mut inside = Vec::new();
         for depth in 0..=JOB_DEPTH {
-            let Some(asked) = arguments["operation"].as_str() else { return GuardPassage::Free };
-            if is_pin(asked) {
+            let Some(asked) = arguments["operation"].as_str() else { return GuardDecision::Free };
+            if is_stored_operation(asked) {
                 let text =
                     format!("`{asked}`: where arguments are bound a pin isn't run by its path; name its operation");
-                return GuardPassage::Refused(Unmade::arguments(text));
+                return GuardDecision::Refused(CallRefusal::arguments(text));
             }
-            let path = self.path(asked);
-            if let Some(strange) = strange(&arguments) {
+            let path = self.resolve_alias(asked);
+            if let Some(strange) = unknown_key(&arguments) {
                 let text = format!("arguments of `{RUN}` are not valid: '{strange}' was unexpected");
-                return GuardPassage::Refused(Unmade::arguments(text));
+                return GuardDecision::Refused(CallRefusal::arguments(text));
             }
             arguments = arguments.get_mut("input").map(Value::take).unwrap_or_default();
             inside.push("input");
             match (self.rules.get(&path), path == RUN) {
                 (None, true) if depth < JOB_DEPTH => {}
-                (None, _) => return GuardPassage::Free,
+                (None, _) => return GuardDecision::Free,
                 (Some(GuardRule::Refuse(reason)), _) => {
-                    return GuardPassage::Refused(Unmade::new(Outcome::Denied, format!("`{path}`: {reason}")));
+                    return GuardDecision::Refused(CallRefusal::new(Outcome::Denied, format!("`{path}`: {reason}")));
                 }
                 (Some(GuardRule::Inject(_)), true) => {
                     let text = format!("`{RUN}` can't run itself where its arguments are bound");
-                    return GuardPassage::Refused(Unmade::arguments(text));
+                    return GuardDecision::Refused(CallRefusal::arguments(text));
                 }
                 (Some(GuardRule::Inject(injection)), false) => {
-                    if let Some(inner) = within(written, &inside) {
+                    if let Some(inner) = value_at(written, &inside) {
                         injection.strip(inner);
                     }
                     injection.strip(&mut arguments);
-                    return GuardPassage::Bound(path, arguments, Box::new(injection.clone()));
+                    return GuardDecision::Bound(path, arguments, Box::new(injection.clone()));
                 }
             }
         }
-        GuardPassage::Free
+        GuardDecision::Free
     }
 }
 
 /// Returns a key that a call of [`RUN`] doesn't have.
-fn strange(arguments: &Value) -> Option<&str> {
+fn unknown_key(arguments: &Value) -> Option<&str> {
     let known = |key: &&str| ["operation", "input", "venue"].contains(key);
     arguments.as_object().into_iter().flat_map(Map::keys).map(String::as_str).find(|key| !known(key))
 }
 
-fn within<'v>(value: &'v mut Value, path: &[&str]) -> Option<&'v mut Value> {
+fn value_at<'v>(value: &'v mut Value, path: &[&str]) -> Option<&'v mut Value> {
     path.iter().try_fold(value, |value, key| value.get_mut(*key))
 }
 
@@ -133,13 +133,13 @@ mod tests {
 
     fn check(said: &Value, expected: &Result<Option<Value>, &str>, shown: &Value) {
         let mut heard = said.clone();
-        match (guards().through(said, &mut heard, &Injection::default()), expected) {
-            (GuardPassage::Free, Ok(None)) => {}
-            (GuardPassage::Bound(path, arguments, filled), Ok(Some(expected))) => {
+        match (guards().check_run(said, &mut heard, &Injection::default()), expected) {
+            (GuardDecision::Free, Ok(None)) => {}
+            (GuardDecision::Bound(path, arguments, filled), Ok(Some(expected))) => {
                 assert_eq!((path.as_str(), &arguments), ("v/ops/lattice/write", expected), "{said}");
                 assert_eq!(filled.values["path"], "w/good");
             }
-            (GuardPassage::Refused(unmade), Err(part)) => assert!(unmade.text.contains(*part), "{said}: {unmade:?}"),
+            (GuardDecision::Refused(unmade), Err(part)) => assert!(unmade.text.contains(*part), "{said}: {unmade:?}"),
             (found, expected) => panic!("{said}: expected {expected:?}, got {found:?}"),
         }
         assert_eq!(&heard, shown, "what stays in the transcript");
@@ -189,7 +189,7 @@ mod tests {
         let own = injection(json!({"operation": "v/ops/lattice/write"}));
         let mut said = json!({"input": {"path": "w/evil", "value": 1}});
         let heard = said.clone();
-        let GuardPassage::Bound(path, arguments, _) = guards().through(&heard, &mut said, &own) else {
+        let GuardDecision::Bound(path, arguments, _) = guards().check_run(&heard, &mut said, &own) else {
             panic!("it is bound")
         };
         assert_eq!((path.as_str(), arguments), ("v/ops/lattice/write", json!({"value": 1})));
@@ -197,10 +197,10 @@ mod tests {
         let mut bound = guards();
         bound.add(RUN, &[], GuardRule::Inject(own.clone()));
         let itself = run(RUN, json!({}));
-        let passage = bound.through(&itself, &mut itself.clone(), &Injection::default());
-        assert!(matches!(passage, GuardPassage::Refused(_)));
+        let passage = bound.check_run(&itself, &mut itself.clone(), &Injection::default());
+        assert!(matches!(passage, GuardDecision::Refused(_)));
         let missing = UnresolvedArgument { argument: "operation".into(), key: "k".into() };
         let unresolved = Injection { unresolved: vec![missing], ..Injection::default() };
-        assert_eq!(guards().through(&json!({}), &mut json!({}), &unresolved), GuardPassage::Free);
+        assert_eq!(guards().check_run(&json!({}), &mut json!({}), &unresolved), GuardDecision::Free);
     }
 }

@@ -1,24 +1,24 @@
 //! Tools of the harness: they end a task or a goal, and change an agent's own context.
 
-use super::Offered;
+use super::OfferedTool;
 use crate::agent::tool::{GOAL_TOOLS, HARNESS_TOOLS, ToolEntry};
-use crate::agent::{AgentConfig, Looping, PromptStyle};
+use crate::agent::{AgentConfig, LoopKind, PromptStyle};
 use crate::call::ToolTarget;
 use crate::chat::ToolSpec;
 use crate::outputs;
-use crate::scope::Reach;
+use crate::scope::ToolContext;
 use crate::values::inject::Injection;
 use serde_json::{Value, json};
 
 /// Returns the names that no other tool of this agent may have, whether or not the harness offers its own in a turn.
-pub(super) fn reserved(config: &AgentConfig) -> impl Iterator<Item = &'static str> {
-    let goals = config.looping == Looping::GoalTree;
+pub(super) fn reserved_names(config: &AgentConfig) -> impl Iterator<Item = &'static str> {
+    let goals = config.looping == LoopKind::GoalTree;
     HARNESS_TOOLS.into_iter().filter(move |name| goals || !GOAL_TOOLS.contains(name))
 }
 
 /// The task and the goal that a turn can end.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
-pub struct Ends<'a> {
+pub struct TurnEnds<'a> {
     /// A task is open.
     pub task: bool,
     /// The turn works on a goal inside another.
@@ -29,20 +29,20 @@ pub struct Ends<'a> {
     pub goal: Option<&'a Value>,
 }
 
-impl Ends<'_> {
+impl TurnEnds<'_> {
     /// Makes the ends of a turn without typed outputs, with or without a task.
-    pub const fn of(task: bool) -> Self {
+    pub const fn for_task(task: bool) -> Self {
         Self { task, inner: false, output: None, goal: None }
     }
 }
 
 /// Returns the harness tools of a turn.
-pub(super) fn offered(config: &AgentConfig, ends: Ends<'_>) -> Vec<Offered> {
+pub(super) fn tools(config: &AgentConfig, ends: TurnEnds<'_>) -> Vec<OfferedTool> {
     let named = |name: &str| config.tools.iter().any(|entry| matches!(entry, ToolEntry::Path(path) if path == name));
     let mut offered = match config.looping {
-        Looping::Chat if config.ends_with_text() && ends.output.is_none() => Vec::new(),
-        Looping::Chat => endings(ends),
-        Looping::GoalTree => goals(config, ends, named),
+        LoopKind::Chat if config.ends_with_text() && ends.output.is_none() => Vec::new(),
+        LoopKind::Chat => ending_tools(ends),
+        LoopKind::GoalTree => goal_tools(config, ends, named),
     };
     if config.prompt_style() == PromptStyle::Full {
         offered.extend([context_load(ends.inner), context_unload()]);
@@ -54,17 +54,17 @@ pub(super) fn offered(config: &AgentConfig, ends: Ends<'_>) -> Vec<Offered> {
 }
 
 /// Returns the tools that end a task.
-pub(super) fn endings(ends: Ends<'_>) -> Vec<Offered> {
+pub(super) fn ending_tools(ends: TurnEnds<'_>) -> Vec<OfferedTool> {
     if ends.task { vec![complete_task(ends.output), fail_task()] } else { Vec::new() }
 }
 
 /// Returns the tools of a goal tree; `complete` and `fail` replace those that end a task.
-fn goals(config: &AgentConfig, ends: Ends<'_>, named: impl Fn(&str) -> bool) -> Vec<Offered> {
+fn goal_tools(config: &AgentConfig, ends: TurnEnds<'_>, named: impl Fn(&str) -> bool) -> Vec<OfferedTool> {
     let typed = ends.output.is_some() || ends.goal.is_some() || config.outputs.fail.is_some();
     let own = |name| named(name) || (typed && (ends.task || ends.inner));
     let mut offered = Vec::new();
     match (own("complete"), own("fail")) {
-        (false, false) if !ends.inner => offered = endings(ends),
+        (false, false) if !ends.inner => offered = ending_tools(ends),
         (completes, fails) => {
             offered.extend(completes.then(|| complete(ends)));
             offered.extend(fails.then(|| fail(config, ends)));
@@ -75,16 +75,16 @@ fn goals(config: &AgentConfig, ends: Ends<'_>, named: impl Fn(&str) -> bool) -> 
     offered
 }
 
-fn complete(ends: Ends<'_>) -> Offered {
+fn complete(ends: TurnEnds<'_>) -> OfferedTool {
     let schema = match if ends.inner { ends.goal } else { ends.output } {
         Some(schema) => outputs::input(schema),
         None => json!({"type": "object", "description": "the result: any fields"}),
     };
     let description = "Completes your current goal; the input is its result.";
-    Offered::harness("complete", description, schema, ToolTarget::CompleteGoal)
+    OfferedTool::harness("complete", description, schema, ToolTarget::CompleteGoal)
 }
 
-fn fail(config: &AgentConfig, ends: Ends<'_>) -> Offered {
+fn fail(config: &AgentConfig, ends: TurnEnds<'_>) -> OfferedTool {
     let schema = match config.outputs.fail.as_ref().filter(|_| !ends.inner) {
         Some(output) => outputs::input(&output.schema),
         None => json!({
@@ -93,10 +93,10 @@ fn fail(config: &AgentConfig, ends: Ends<'_>) -> Offered {
             "required": ["error"]
         }),
     };
-    Offered::harness("fail", "Fails your current goal, with the reason.", schema, ToolTarget::FailGoal)
+    OfferedTool::harness("fail", "Fails your current goal, with the reason.", schema, ToolTarget::FailGoal)
 }
 
-fn subgoal() -> Offered {
+fn subgoal() -> OfferedTool {
     let schema = json!({
         "type": "object",
         "properties": {
@@ -107,17 +107,17 @@ fn subgoal() -> Offered {
     });
     let description = "Opens a goal with a conversation of its own: you work on it next, and its result is the result of \
                        this call. Several in one reply are worked on one after the other.";
-    Offered::harness("subgoal", description, schema, ToolTarget::Subgoal)
+    OfferedTool::harness("subgoal", description, schema, ToolTarget::Subgoal)
 }
 
-fn compact() -> Offered {
+fn compact() -> OfferedTool {
     let schema = json!({
         "type": "object",
         "properties": {"summary": {"type": "string", "description": "everything of the turns so far that you will still need"}},
         "required": ["summary"], "additionalProperties": false
     });
     let description = "Puts a summary in the place of the turns of your current goal so far; nothing is deleted.";
-    Offered::harness("compact", description, schema, ToolTarget::Compact)
+    OfferedTool::harness("compact", description, schema, ToolTarget::Compact)
 }
 
 /// Returns the schema of a result without a type.
@@ -140,23 +140,23 @@ pub(super) fn output_schema(schema: &Value) -> Option<Value> {
     Some(output)
 }
 
-fn complete_task(output: Option<&Value>) -> Offered {
-    let schema = outputs::wrapped(output.unwrap_or(&any_result()));
+fn complete_task(output: Option<&Value>) -> OfferedTool {
+    let schema = outputs::wrap_schema(output.unwrap_or(&any_result()));
     let description = "Completes the task you are working on with this result.";
-    Offered::harness("complete_task", description, schema, ToolTarget::Complete)
+    OfferedTool::harness("complete_task", description, schema, ToolTarget::Complete)
 }
 
-fn fail_task() -> Offered {
+fn fail_task() -> OfferedTool {
     let schema = json!({
         "type": "object",
         "properties": {"error": {"type": "string", "description": "why the task can't be done"}},
         "required": ["error"], "additionalProperties": false
     });
     let description = "Fails the task you are working on, with the reason for the caller.";
-    Offered::harness("fail_task", description, schema, ToolTarget::Fail)
+    OfferedTool::harness("fail_task", description, schema, ToolTarget::Fail)
 }
 
-fn context_load(inner: bool) -> Offered {
+fn context_load(inner: bool) -> OfferedTool {
     let levels = if inner {
         json!({"enum": ["frame", "session", "agent"], "description": "for this goal (default), for this session or for all of yours"})
     } else {
@@ -173,19 +173,19 @@ fn context_load(inner: bool) -> Offered {
         "required": ["path"], "additionalProperties": false
     });
     let description = "Shows the value at a path in your context, read afresh in every turn from the next one on.";
-    Offered::harness("context_load", description, schema, ToolTarget::Load)
+    OfferedTool::harness("context_load", description, schema, ToolTarget::Load)
 }
 
-fn context_unload() -> Offered {
+fn context_unload() -> OfferedTool {
     let schema = json!({
         "type": "object",
         "properties": {"path": {"type": "string", "description": "as it was loaded"}},
         "required": ["path"], "additionalProperties": false
     });
-    Offered::harness("context_unload", "Takes a loaded path out of your context.", schema, ToolTarget::Unload)
+    OfferedTool::harness("context_unload", "Takes a loaded path out of your context.", schema, ToolTarget::Unload)
 }
 
-fn more_tools() -> Offered {
+fn more_tools() -> OfferedTool {
     let schema = json!({
         "type": "object",
         "properties": {
@@ -202,26 +202,31 @@ fn more_tools() -> Offered {
     });
     let description = "Finds operations that you are not offered yet, ten at most, says what each takes, and adds them \
                        to your tools from the next turn on, for this session.";
-    Offered::harness("more_tools", description, schema, ToolTarget::MoreTools)
+    OfferedTool::harness("more_tools", description, schema, ToolTarget::MoreTools)
 }
 
 /// Checks the arguments of a harness tool against the schema that the turn shows; returns the error.
-pub(crate) fn misfit(config: &AgentConfig, ends: Ends<'_>, target: &ToolTarget, arguments: &Value) -> Option<String> {
-    let mut all = offered(config, ends);
+pub(crate) fn argument_error(
+    config: &AgentConfig,
+    ends: TurnEnds<'_>,
+    target: &ToolTarget,
+    arguments: &Value,
+) -> Option<String> {
+    let mut all = tools(config, ends);
     // A recorded reply may call a tool that the configuration no longer names.
     all.push(more_tools());
     let spec = all.into_iter().find(|offered| offered.target == *target)?.spec;
-    let wrong = outputs::wrong(&spec.schema, arguments)?;
+    let wrong = outputs::misfit_text(&spec.schema, arguments)?;
     Some(format!("arguments of `{}` are not valid: {wrong}", spec.name))
 }
 
-impl Offered {
+impl OfferedTool {
     fn harness(name: &str, description: &str, schema: Value, target: ToolTarget) -> Self {
         Self {
             spec: ToolSpec { name: name.to_owned(), description: description.to_owned(), schema },
             target,
             injection: Injection::default(),
-            reach: Reach::default(),
+            reach: ToolContext::default(),
         }
     }
 }

@@ -3,12 +3,12 @@
 use super::harness;
 use crate::agent::AgentConfig;
 use crate::agent::tool::{HARNESS_TOOLS, MAX_NAME, ToolEntry};
-use crate::lattice::catalog::is_pin;
-use crate::visible::quoted;
+use crate::lattice::catalog::is_stored_operation;
+use crate::visible::quote_foreign;
 
 /// Returns why a path of a configuration is no tool.
-pub(super) fn missing(path: &str) -> &'static str {
-    if is_pin(path) {
+pub(super) fn missing_reason(path: &str) -> &'static str {
+    if is_stored_operation(path) {
         "no pin of an operation, or none that this agent may read"
     } else {
         "no such operation in the catalog"
@@ -16,18 +16,20 @@ pub(super) fn missing(path: &str) -> &'static str {
 }
 
 /// Returns why a name can't be a tool's name for this agent.
-pub(super) fn unusable(config: &AgentConfig, name: &str) -> Option<String> {
+pub(super) fn name_error(config: &AgentConfig, name: &str) -> Option<String> {
     let is_legal = (1..=MAX_NAME).contains(&name.len())
         && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-');
     if !is_legal {
         let rule = format!("expected 1 to {MAX_NAME} of `[A-Za-z0-9_-]`");
-        return Some(format!("`{}` is not a tool name, {rule}", quoted(name)));
+        return Some(format!("`{}` is not a tool name, {rule}", quote_foreign(name)));
     }
-    harness::reserved(config).any(|own| own == name).then(|| format!("`{name}` is the name of a tool of the harness"))
+    harness::reserved_names(config)
+        .any(|own| own == name)
+        .then(|| format!("`{name}` is the name of a tool of the harness"))
 }
 
 /// Returns a line for each tool of a configuration that can't be offered by its name.
-pub(crate) fn misnamed(config: &AgentConfig) -> Vec<String> {
+pub(crate) fn naming_errors(config: &AgentConfig) -> Vec<String> {
     let mut named: Vec<(usize, String)> = Vec::new();
     let mut found = Vec::new();
     for (at, entry) in config.tools.iter().enumerate() {
@@ -40,7 +42,7 @@ pub(crate) fn misnamed(config: &AgentConfig) -> Vec<String> {
             named.iter().filter(|(other, _)| entry.entities().is_empty() && config.tools[*other].entities().is_empty());
         let taken = rivals.into_iter().find(|(_, other)| *other == name);
         let taken = || taken.map(|(first, _)| format!("`{name}` is the name of `tools[{first}]` already"));
-        if let Some(why) = unusable(config, &name).or_else(taken) {
+        if let Some(why) = name_error(config, &name).or_else(taken) {
             found.push(format!("`tools[{at}]`: {why}: it is not offered, give it another `name`"));
         }
         named.push((at, name));
@@ -95,7 +97,7 @@ mod tests {
             if looping == "goals" {
                 config["loop"] = Value::from("goalTree");
             }
-            let found = misnamed(&AgentConfig::parse(&config).unwrap());
+            let found = naming_errors(&AgentConfig::parse(&config).unwrap());
             assert_eq!(found.len(), expected.len(), "{config}: {found:?}");
             for (found, expected) in found.iter().zip(expected) {
                 assert!(

@@ -1,9 +1,9 @@
 //! Offers the tools of resources.
 
-use super::Builder;
+use super::ToolTableBuilder;
 use crate::call::ToolTarget;
 use crate::chat::ToolSpec;
-use crate::scope::Reach;
+use crate::scope::ToolContext;
 
 /// A tool of a resource, as one turn offers it.
 #[derive(Debug, Clone, PartialEq)]
@@ -14,7 +14,7 @@ pub struct ResourceTool {
     pub spec: ToolSpec,
 }
 
-impl Builder<'_> {
+impl ToolTableBuilder<'_> {
     /// Offers a tool of a resource. Its name is unique, because the configuration was checked for that.
     pub(super) fn offer_resource(&mut self, tool: &ResourceTool) {
         let ToolSpec { name, description, schema } = &tool.spec;
@@ -24,7 +24,7 @@ impl Builder<'_> {
             Ok(planned) => {
                 self.reports.extend(planned.reports.into_iter().map(|report| (name.clone(), report)));
                 let (name, description, target) = (name.clone(), description.clone(), tool.target.clone());
-                self.add(name, description, target, schema, planned.injection, Reach::default());
+                self.add(name, description, target, schema, planned.injection, ToolContext::default());
             }
         }
     }

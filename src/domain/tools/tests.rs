@@ -1,11 +1,11 @@
 //! Which tools are offered, under which names, and how they are bound.
 
-use super::guard::GuardPassage;
+use super::guard::GuardDecision;
 use super::*;
 
-fn described(path: &str, alias: &str, input: Value, entities: &[&str]) -> Described {
-    Described {
-        asked: path.into(),
+fn described(path: &str, alias: &str, input: Value, entities: &[&str]) -> OperationInfo {
+    OperationInfo {
+        requested_path: path.into(),
         path: path.into(),
         description: "D.".into(),
         input,
@@ -14,7 +14,7 @@ fn described(path: &str, alias: &str, input: Value, entities: &[&str]) -> Descri
     }
 }
 
-fn lattice() -> [Described; 3] {
+fn lattice() -> [OperationInfo; 3] {
     [
         described("v/ops/lattice/read", "v/ops/covia/read", json!({}), &[]),
         described("v/ops/lattice/write", "v/ops/covia/write", json!({}), &[]),
@@ -23,8 +23,13 @@ fn lattice() -> [Described; 3] {
 }
 
 fn names(config: &Value, task_open: bool) -> Vec<String> {
-    let table =
-        resolve(&AgentConfig::parse(config).unwrap(), &[], Ends::of(task_open), &Resolver::default(), &lattice()[..]);
+    let table = resolve(
+        &AgentConfig::parse(config).unwrap(),
+        &[],
+        TurnEnds::for_task(task_open),
+        &Resolver::default(),
+        &lattice()[..],
+    );
     table.names().into_iter().map(str::to_owned).collect()
 }
 
@@ -52,8 +57,13 @@ fn what_could_not_be_offered_says_why() {
         {"operation": "v/ops/lattice/write", "name": "lattice_read"},
         {"operation": "v/ops/lattice/write", "name": "a b"}]);
     let config = json!({"model": model, "tools": tools, "defaultTools": false});
-    let table =
-        resolve(&AgentConfig::parse(&config).unwrap(), &[], Ends::of(false), &Resolver::default(), &lattice()[..]);
+    let table = resolve(
+        &AgentConfig::parse(&config).unwrap(),
+        &[],
+        TurnEnds::for_task(false),
+        &Resolver::default(),
+        &lattice()[..],
+    );
     let reasons: Vec<_> = table.refused.iter().map(|(_, reason)| reason.as_str()).collect();
     assert_eq!(reasons.len(), 3);
     assert_eq!(reasons[0], "no such operation in the catalog");
@@ -61,7 +71,7 @@ fn what_could_not_be_offered_says_why() {
     assert!(reasons[2].starts_with("`a b` is not a tool name"));
 }
 
-fn shop() -> [Described; 3] {
+fn shop() -> [OperationInfo; 3] {
     let input = json!({
         "type": "object", "required": ["from", "to"], "additionalProperties": false,
         "properties": {"from": {"type": "string"}, "to": {"type": "string"}, "user_id": {"type": "string"}},
@@ -82,7 +92,7 @@ fn with_tools(config: Value, tools: Value, session: Value) -> ToolTable {
     let Value::Object(session) = session else { panic!("expected a map") };
     let none = || serde_json::Map::new();
     let values = Resolver::new(session, none(), none(), config.context_mapping.clone());
-    resolve(&config, &[], Ends::of(true), &values, &shop()[..])
+    resolve(&config, &[], TurnEnds::for_task(true), &values, &shop()[..])
 }
 
 fn with_values(config: Value, session: Value) -> ToolTable {
@@ -94,10 +104,10 @@ fn with_values(config: Value, session: Value) -> ToolTable {
 fn through(config: Value, tools: Value, path: &str) -> Result<Value, String> {
     let table = with_tools(config, tools, json!({"user_email": "ada@x", "entity_ids": ["shop-3"]}));
     let said = json!({"operation": path, "input": {"from": "eve@x", "to": "bob@x"}});
-    match table.guards.through(&said, &mut said.clone(), &Injection::default()) {
-        GuardPassage::Free => Ok(Value::Null),
-        GuardPassage::Refused(unmade) => Err(unmade.text),
-        GuardPassage::Bound(_, arguments, injection) => {
+    match table.guards.check_run(&said, &mut said.clone(), &Injection::default()) {
+        GuardDecision::Free => Ok(Value::Null),
+        GuardDecision::Refused(unmade) => Err(unmade.text),
+        GuardDecision::Bound(_, arguments, injection) => {
             assert_eq!(arguments, json!({"to": "bob@x"}), "what the model says counts for nothing");
             Ok(injection.values.into())
         }
@@ -126,7 +136,10 @@ fn a_binding_holds_through_job_run_too() {
     let auto = json!({"contextMapping": {"user_id": "_auto"}});
     let table = with_tools(auto, run_only(), json!({"user_id": "u"}));
     let said = json!({"operation": "mail:send", "input": {"user_id": "eve"}});
-    assert!(matches!(table.guards.through(&said, &mut said.clone(), &Injection::default()), GuardPassage::Bound(..)));
+    assert!(matches!(
+        table.guards.check_run(&said, &mut said.clone(), &Injection::default()),
+        GuardDecision::Bound(..)
+    ));
     assert!(with_tools(bind("send_email"), json!([]), json!({})).guards.is_empty(), "nothing runs by a path");
 }
 
@@ -216,7 +229,7 @@ fn a_tool_for_entities_is_for_no_other_request_under_any_name() {
     let none = || serde_json::Map::new();
     let session = json!({"entity_ids": ["shop-3"]}).as_object().unwrap().clone();
     let values = Resolver::new(session, none(), none(), config.context_mapping.clone());
-    let table = resolve(&config, &["v/ops/mail/send".into()], Ends::of(true), &values, &shop()[..]);
+    let table = resolve(&config, &["v/ops/mail/send".into()], TurnEnds::for_task(true), &values, &shop()[..]);
     assert!(table.target("mail_send").is_none() && table.target("mail_one").is_none());
     // What another tool has for these entities is called as that one is.
     let other = json!({"operation": "v/ops/mail/send", "name": "mail_three", "entities": ["shop-3"]});
@@ -234,8 +247,8 @@ fn the_output_of_a_task_has_the_type_that_its_tool_takes() {
         let config = AgentConfig::parse(&json!({
             "model": {"provider": "scripted", "name": "echo"}, "defaultTools": false, "tools": tools,
         }));
-        let ends = Ends { task: true, inner: false, output: output.as_ref(), goal: None };
-        resolve(&config.unwrap(), &[], ends, &Resolver::default(), &Vec::<Described>::new()[..]).output()
+        let ends = TurnEnds { task: true, inner: false, output: output.as_ref(), goal: None };
+        resolve(&config.unwrap(), &[], ends, &Resolver::default(), &Vec::<OperationInfo>::new()[..]).output()
     };
     assert_eq!(table(None, json!([])), None);
     let map =

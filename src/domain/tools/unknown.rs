@@ -6,19 +6,19 @@ use crate::agent::tool::HARNESS_TOOLS;
 use crate::authority::Capability;
 use crate::authority::ability::{ABILITIES, is_known};
 use crate::chat::ModelSettings;
-use crate::lattice::catalog::is_pin;
+use crate::lattice::catalog::is_stored_operation;
 use crate::lattice::catalog::{OPERATIONS, catalog_path};
 use crate::nearest::{did_you_mean, nearest};
-use crate::tools::{Directory, misnamed};
+use crate::tools::{OperationDirectory, naming_errors};
 
 /// Groups of operations that configurations of other systems name and that are not built, with the note.
 const NOT_BUILT: [(&str, &str); 1] = [("v/ops/mcp/", "tools of MCP servers are not built yet")];
 
 /// Abilities of other systems that every agent has here: Covia's permission to call operations at all.
-const HELD_BY_ALL: [&str; 1] = ["invoke"];
+const GRANTED_TO_ALL: [&str; 1] = ["invoke"];
 
 /// The names that a venue knows.
-pub struct KnownNames<'k, D: Directory + ?Sized> {
+pub struct KnownNames<'k, D: OperationDirectory + ?Sized> {
     /// Names of model providers.
     pub providers: &'k [String],
     /// Operations of the catalogue.
@@ -28,7 +28,7 @@ pub struct KnownNames<'k, D: Directory + ?Sized> {
 impl AgentConfig {
     /// Returns a line for each name that the venue doesn't know, or under which a tool can't be offered: its place, and
     /// the nearest known name.
-    pub fn unknown<D: Directory + ?Sized>(&self, known: &KnownNames<'_, D>) -> Vec<String> {
+    pub fn unknown_names<D: OperationDirectory + ?Sized>(&self, known: &KnownNames<'_, D>) -> Vec<String> {
         let mut found = Vec::new();
         for (at, model) in self.model.in_order().enumerate() {
             let provider = &model.provider;
@@ -44,34 +44,38 @@ impl AgentConfig {
                 ToolEntry::Path(_) => format!("tools[{at}]"),
                 ToolEntry::Named(_) => format!("tools[{at}].operation"),
             };
-            found.extend(entry.operation().and_then(|path| operation(&place, path, known)));
+            found.extend(entry.operation().and_then(|path| unknown_operation(&place, path, known)));
         }
-        found.extend(misnamed(self));
+        found.extend(naming_errors(self));
         for (at, entry) in self.context.iter().enumerate() {
             if let ContextEntry::Full(full) = entry
                 && let Some(path) = &full.op
             {
-                found.extend(operation(&format!("context[{at}].op"), path, known));
+                found.extend(unknown_operation(&format!("context[{at}].op"), path, known));
             }
         }
         for (key, list) in [("caps", &self.caps), ("delegable", &self.delegable)] {
-            found.extend(list.iter().flatten().enumerate().filter_map(|(at, cap)| ability(key, at, cap)));
+            found.extend(list.iter().flatten().enumerate().filter_map(|(at, cap)| unknown_ability(key, at, cap)));
         }
         found
     }
 }
 
-fn ability(key: &str, at: usize, Capability { can, .. }: &Capability) -> Option<String> {
+fn unknown_ability(key: &str, at: usize, Capability { can, .. }: &Capability) -> Option<String> {
     let groups = ABILITIES.iter().filter_map(|ability| Some(ability.split_once('/')?.0));
     let names: Vec<&str> = ABILITIES.iter().copied().chain(groups).collect();
-    (!is_known(can) && !HELD_BY_ALL.contains(&can.as_str()))
+    (!is_known(can) && !GRANTED_TO_ALL.contains(&can.as_str()))
         .then(|| format!("`{key}[{at}].can`: nothing needs `{can}`{}", did_you_mean(can, &names)))
 }
 
 /// Returns the line for a path without an operation.
-fn operation<D: Directory + ?Sized>(place: &str, path: &str, known: &KnownNames<'_, D>) -> Option<String> {
+fn unknown_operation<D: OperationDirectory + ?Sized>(
+    place: &str,
+    path: &str,
+    known: &KnownNames<'_, D>,
+) -> Option<String> {
     // The target of a pin is checked when the pin is used.
-    if known.operations.find(path).is_some() || is_pin(path) {
+    if known.operations.find(path).is_some() || is_stored_operation(path) {
         return None;
     }
     let full = catalog_path(path);
@@ -94,12 +98,12 @@ fn operation<D: Directory + ?Sized>(place: &str, path: &str, known: &KnownNames<
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tools::Described;
+    use crate::tools::OperationInfo;
     use serde_json::{Value, json};
 
-    fn described(path: &str, aliases: &[&str]) -> Described {
-        Described {
-            asked: path.into(),
+    fn described(path: &str, aliases: &[&str]) -> OperationInfo {
+        OperationInfo {
+            requested_path: path.into(),
             path: path.into(),
             description: String::new(),
             input: json!({}),
@@ -116,7 +120,7 @@ mod tests {
         let operations = [described("v/ops/lattice/read", &["v/ops/covia/read"]), described("v/ops/agent/create", &[])];
         let known =
             KnownNames { providers: &["openai".to_owned(), "scripted".to_owned()], operations: &operations[..] };
-        AgentConfig::parse(&config).unwrap().unknown(&known)
+        AgentConfig::parse(&config).unwrap().unknown_names(&known)
     }
 
     #[test]

@@ -1,13 +1,13 @@
 //! Calls of the harness that end a task or a goal, open a goal, or compact: their results for the model, and their
 //! effects on the session.
 
-use super::typed::{json_in, typed_text};
-use super::{CallOutcome, Recorded, Setting};
+use super::typed::{find_json, parse_typed_text};
+use super::{CallOutcome, RecordedReply, TurnInput};
+use crate::call::CallRefusal;
 use crate::call::Outcome;
-use crate::call::Resolved;
+use crate::call::ResolvedCall;
 use crate::call::ToolTarget;
-use crate::call::Unmade;
-use crate::context::result::{self, Rest, ResultRoom};
+use crate::context::result::{self, ResultRest, ResultRoom};
 use crate::context::text;
 use crate::goal::Goal;
 use crate::job::{ErrorCode, JobResult};
@@ -26,7 +26,7 @@ pub(super) enum Ending {
 
 /// Checks the arguments of a harness call against the schema that its turn shows. Typed results are checked later,
 /// because models write them in more than one way.
-pub fn misfits(setting: &Setting, target: &ToolTarget, arguments: &Value) -> Option<CallOutcome> {
+pub fn check_arguments(setting: &TurnInput, target: &ToolTarget, arguments: &Value) -> Option<CallOutcome> {
     let inner = setting.state.goals.top();
     let is_typed = (*target == ToolTarget::Complete && setting.output().is_some())
         || (*target == ToolTarget::CompleteGoal
@@ -35,41 +35,45 @@ pub fn misfits(setting: &Setting, target: &ToolTarget, arguments: &Value) -> Opt
     if is_typed {
         return None;
     }
-    let wrong = harness::misfit(&setting.config, setting.ends(), target, arguments)?;
-    Some(CallOutcome::plain(Outcome::Arguments, format!("error: {wrong}")))
+    let wrong = harness::argument_error(&setting.config, setting.ends(), target, arguments)?;
+    Some(CallOutcome::from_text(Outcome::Arguments, format!("error: {wrong}")))
 }
 
 /// Returns the outcome of a harness call for the model.
-pub fn outcome(setting: &Setting, target: &ToolTarget, arguments: &Value) -> CallOutcome {
-    if let Some(misfit) = misfits(setting, target, arguments) {
+pub fn call_outcome(setting: &TurnInput, target: &ToolTarget, arguments: &Value) -> CallOutcome {
+    if let Some(misfit) = check_arguments(setting, target, arguments) {
         return misfit;
     }
     let open = setting.plan.task.is_some();
     let said = match (target, setting.state.goals.top()) {
         (ToolTarget::Complete | ToolTarget::Fail, _) if !open => {
-            Err(Unmade::new(Outcome::Error, "no task is open: there is nothing to end, answer with text"))
+            Err(CallRefusal::new(Outcome::Error, "no task is open: there is nothing to end, answer with text"))
         }
-        (ToolTarget::Complete, _) => typed(setting.output(), &result(setting, arguments), "the task is completed"),
+        (ToolTarget::Complete, _) => {
+            check_typed_result(setting.output(), &task_result(setting, arguments), "the task is completed")
+        }
         (ToolTarget::Fail, _) => Ok("the task is failed".to_owned()),
         (ToolTarget::CompleteGoal, Some(goal)) => {
             let output = goal.output.as_ref();
-            typed(output, &outputs::value(output, arguments), "the goal is completed")
+            check_typed_result(output, &outputs::value(output, arguments), "the goal is completed")
         }
         (ToolTarget::CompleteGoal, None) if open => {
-            typed(setting.output(), &outputs::value(setting.output(), arguments), "the task is completed")
+            check_typed_result(setting.output(), &outputs::value(setting.output(), arguments), "the task is completed")
         }
         (ToolTarget::CompleteGoal, None) => {
-            Ok(compacted(setting).unwrap_or_else(|_| "there is nothing to complete".into()))
+            Ok(compaction_text(setting).unwrap_or_else(|_| "there is nothing to complete".into()))
         }
         (ToolTarget::FailGoal, Some(_)) => Ok("the goal is failed".to_owned()),
-        (ToolTarget::FailGoal, None) if open => failing(setting, arguments),
-        (ToolTarget::FailGoal, None) => Err(Unmade::new(Outcome::Error, "there is nothing to fail: no task is open")),
-        (ToolTarget::Subgoal, _) => {
-            goal_of(setting, arguments).map(|_| "opened; as long as this stands here, it has not ended".to_owned())
+        (ToolTarget::FailGoal, None) if open => check_failure(setting, arguments),
+        (ToolTarget::FailGoal, None) => {
+            Err(CallRefusal::new(Outcome::Error, "there is nothing to fail: no task is open"))
         }
-        (ToolTarget::Compact, _) => summary(arguments)
-            .map_err(Unmade::arguments)
-            .and_then(|_| compacted(setting).map_err(|why| Unmade::new(Outcome::Error, why))),
+        (ToolTarget::Subgoal, _) => {
+            parse_goal(setting, arguments).map(|_| "opened; as long as this stands here, it has not ended".to_owned())
+        }
+        (ToolTarget::Compact, _) => parse_summary(arguments)
+            .map_err(CallRefusal::arguments)
+            .and_then(|_| compaction_text(setting).map_err(|why| CallRefusal::new(Outcome::Error, why))),
         (
             ToolTarget::Operation(_)
             | ToolTarget::Resource { .. }
@@ -79,52 +83,52 @@ pub fn outcome(setting: &Setting, target: &ToolTarget, arguments: &Value) -> Cal
             | ToolTarget::Delegate(_)
             | ToolTarget::Latent(_),
             _,
-        ) => Err(Unmade::new(Outcome::Error, "this call ends nothing; it is a bug of the venue")),
+        ) => Err(CallRefusal::new(Outcome::Error, "this call ends nothing; it is a bug of the venue")),
     };
     match said {
-        Ok(text) => CallOutcome::plain(Outcome::Ok, text),
-        Err(Unmade { outcome, text }) => CallOutcome::plain(outcome, format!("error: {text}")),
+        Ok(text) => CallOutcome::from_text(Outcome::Ok, text),
+        Err(CallRefusal { outcome, text }) => CallOutcome::from_text(outcome, format!("error: {text}")),
     }
 }
 
 /// Returns the result in the arguments of `complete_task`.
-fn result(setting: &Setting, arguments: &Value) -> Value {
+fn task_result(setting: &TurnInput, arguments: &Value) -> Value {
     let given = arguments.get("result").cloned().unwrap_or(Value::Null);
     match (setting.output(), given) {
         // Models often write JSON as a text.
-        (Some(schema), Value::String(text)) if outputs::wrong(schema, &Value::String(text.clone())).is_some() => {
-            json_in(&text).unwrap_or(Value::String(text))
+        (Some(schema), Value::String(text)) if outputs::misfit_text(schema, &Value::String(text.clone())).is_some() => {
+            find_json(&text).unwrap_or(Value::String(text))
         }
         (_, given) => given,
     }
 }
 
-fn typed(output: Option<&Value>, result: &Value, done: &str) -> Result<String, Unmade> {
-    match output.and_then(|schema| outputs::wrong(schema, result)) {
+fn check_typed_result(output: Option<&Value>, result: &Value, done: &str) -> Result<String, CallRefusal> {
+    match output.and_then(|schema| outputs::misfit_text(schema, result)) {
         None => Ok(done.to_owned()),
         Some(wrong) => {
             let text = format!("refused: the result is not what it must be: {wrong}; give it again");
-            Err(Unmade::arguments(text))
+            Err(CallRefusal::arguments(text))
         }
     }
 }
 
-fn failing(setting: &Setting, arguments: &Value) -> Result<String, Unmade> {
+fn check_failure(setting: &TurnInput, arguments: &Value) -> Result<String, CallRefusal> {
     let schema = setting.config.outputs.fail.as_ref().map(|output| &output.schema);
-    match schema.and_then(|schema| outputs::wrong(schema, &outputs::value(Some(schema), arguments))) {
+    match schema.and_then(|schema| outputs::misfit_text(schema, &outputs::value(Some(schema), arguments))) {
         None => Ok("the task is failed".to_owned()),
         Some(wrong) => {
-            Err(Unmade::arguments(format!("refused: the error is not what it must be: {wrong}; give it again")))
+            Err(CallRefusal::arguments(format!("refused: the error is not what it must be: {wrong}; give it again")))
         }
     }
 }
 
-fn goal_of(setting: &Setting, arguments: &Value) -> Result<Goal, Unmade> {
-    setting.state.goals.check_depth().map_err(|deep| Unmade::new(Outcome::Limit, deep))?;
-    Goal::of(arguments).map_err(Unmade::arguments)
+fn parse_goal(setting: &TurnInput, arguments: &Value) -> Result<Goal, CallRefusal> {
+    setting.state.goals.check_depth().map_err(|deep| CallRefusal::new(Outcome::Limit, deep))?;
+    Goal::parse(arguments).map_err(CallRefusal::arguments)
 }
 
-fn summary(arguments: &Value) -> Result<&str, String> {
+fn parse_summary(arguments: &Value) -> Result<&str, String> {
     let summary = arguments["summary"].as_str().unwrap_or_default();
     match summary.len() {
         0 => Err("`summary`: expected what is to be known of the turns so far, got nothing".into()),
@@ -135,49 +139,55 @@ fn summary(arguments: &Value) -> Result<&str, String> {
     }
 }
 
-fn compacted(setting: &Setting) -> Result<String, String> {
-    match setting.state.goals.live().turns {
+fn compaction_text(setting: &TurnInput) -> Result<String, String> {
+    match setting.state.goals.live_turns().turns {
         0 => Err("there are no turns to compact yet".to_owned()),
         turns => Ok(format!("{turns} turns are compacted; from the next turn on the summary stands for them")),
     }
 }
 
 /// Iterates over the calls that succeeded, with their index in the reply.
-fn made<'r>(
-    recorded: &'r Recorded,
+fn successful_calls<'r>(
+    recorded: &'r RecordedReply,
     outcomes: &'r [CallOutcome],
 ) -> impl Iterator<Item = (u32, &'r ToolTarget, &'r Value)> {
     (0..).zip(recorded.calls.iter().zip(outcomes)).filter_map(|(at, (call, outcome))| match &call.what {
-        Ok(Resolved { target, arguments }) if outcome.outcome == Outcome::Ok => Some((at, target, arguments)),
+        Ok(ResolvedCall { target, arguments }) if outcome.outcome == Outcome::Ok => Some((at, target, arguments)),
         Ok(_) | Err(_) => None,
     })
 }
 
 /// Returns what the reply ends; the first call that ends something decides. A text ends a goal too, unless the goal
 /// still `waits` for children.
-pub(super) fn ending(setting: &Setting, recorded: &Recorded, outcomes: &[CallOutcome], waits: bool) -> Option<Ending> {
+pub(super) fn find_ending(
+    setting: &TurnInput,
+    recorded: &RecordedReply,
+    outcomes: &[CallOutcome],
+    waits: bool,
+) -> Option<Ending> {
     let goal = setting.state.goals.top();
     let (inner, output) = (goal.is_some(), goal.and_then(|goal| goal.output.as_ref()));
     let open = setting.plan.task.is_some();
     if recorded.calls.is_empty() {
-        return (inner && !waits).then(|| Ending::Goal(Box::new(said(setting, output, &recorded.reply.text))));
+        return (inner && !waits)
+            .then(|| Ending::Goal(Box::new(goal_text_outcome(setting, output, &recorded.reply.text))));
     }
-    made(recorded, outcomes).find_map(|(_, target, arguments)| match target {
-        ToolTarget::Complete if open => Some(Ending::Task(JobResult::complete(result(setting, arguments)))),
+    successful_calls(recorded, outcomes).find_map(|(_, target, arguments)| match target {
+        ToolTarget::Complete if open => Some(Ending::Task(JobResult::complete(task_result(setting, arguments)))),
         ToolTarget::CompleteGoal if inner => {
-            Some(Ending::Goal(Box::new(returned(setting, &outputs::value(output, arguments)))))
+            Some(Ending::Goal(Box::new(goal_value_outcome(setting, &outputs::value(output, arguments)))))
         }
         ToolTarget::CompleteGoal if open => {
             Some(Ending::Task(JobResult::complete(outputs::value(setting.output(), arguments))))
         }
         ToolTarget::FailGoal if inner => {
-            let text = format!("error: the goal was not reached: {}", error(arguments));
-            Some(Ending::Goal(Box::new(CallOutcome::plain(Outcome::Error, text))))
+            let text = format!("error: the goal was not reached: {}", error_text(arguments));
+            Some(Ending::Goal(Box::new(CallOutcome::from_text(Outcome::Error, text))))
         }
         ToolTarget::Fail | ToolTarget::FailGoal if open => {
             let typed = matches!(target, ToolTarget::FailGoal) && setting.config.outputs.fail.is_some();
-            let error = if typed { arguments.to_string() } else { error(arguments) };
-            Some(Ending::Task(JobResult::failed(ErrorCode::TaskFailed, error)))
+            let error = if typed { arguments.to_string() } else { error_text(arguments) };
+            Some(Ending::Task(JobResult::failure(ErrorCode::TaskFailed, error)))
         }
         ToolTarget::Complete
         | ToolTarget::Fail
@@ -196,25 +206,28 @@ pub(super) fn ending(setting: &Setting, recorded: &Recorded, outcomes: &[CallOut
 }
 
 /// Returns the outcome of a goal that ends with a text: data of the requested type, or an error.
-fn said(setting: &Setting, output: Option<&Value>, text: &str) -> CallOutcome {
+fn goal_text_outcome(setting: &TurnInput, output: Option<&Value>, text: &str) -> CallOutcome {
     if text.trim().is_empty() {
-        return CallOutcome::plain(Outcome::Error, "error: the goal ended with an empty reply, without a result");
+        return CallOutcome::from_text(Outcome::Error, "error: the goal ended with an empty reply, without a result");
     }
-    let Some(schema) = output else { return returned(setting, &Value::String(text.to_owned())) };
-    let wrong = match typed_text(schema, text) {
-        Ok(value) => return returned(setting, &value),
+    let Some(schema) = output else { return goal_value_outcome(setting, &Value::String(text.to_owned())) };
+    let wrong = match parse_typed_text(schema, text) {
+        Ok(value) => return goal_value_outcome(setting, &value),
         Err(wrong) => wrong.reason(),
     };
     let text = format!("error: the goal ended without a result of the type that was asked for: {wrong}");
-    CallOutcome::plain(Outcome::Error, result::shortened(&text, ResultRoom::of(&setting.config, 0).one()))
+    CallOutcome::from_text(
+        Outcome::Error,
+        result::shorten_text(&text, ResultRoom::for_agent(&setting.config, 0).for_one()),
+    )
 }
 
-fn returned(setting: &Setting, given: &Value) -> CallOutcome {
-    let limit = ResultRoom::of(&setting.config, 0).one();
-    CallOutcome::plain(Outcome::Ok, result::tool_result(given, limit, &Rest::Lost))
+fn goal_value_outcome(setting: &TurnInput, given: &Value) -> CallOutcome {
+    let limit = ResultRoom::for_agent(&setting.config, 0).for_one();
+    CallOutcome::from_text(Outcome::Ok, result::tool_result(given, limit, &ResultRest::Lost))
 }
 
-fn error(arguments: &Value) -> String {
+fn error_text(arguments: &Value) -> String {
     match &arguments["error"] {
         Value::String(error) => error.clone(),
         Value::Null if arguments.as_object().is_some_and(|map| !map.is_empty()) => arguments.to_string(),
@@ -224,7 +237,11 @@ fn error(arguments: &Value) -> String {
 }
 
 /// Returns the error of the output with which the reply tried to end the task.
-pub(super) fn misfit<'o>(setting: &Setting, recorded: &Recorded, outcomes: &'o [CallOutcome]) -> Option<&'o str> {
+pub(super) fn output_error<'o>(
+    setting: &TurnInput,
+    recorded: &RecordedReply,
+    outcomes: &'o [CallOutcome],
+) -> Option<&'o str> {
     if setting.state.goals.top().is_some() {
         // The invalid output belongs to a goal inside the task.
         return None;
@@ -232,7 +249,7 @@ pub(super) fn misfit<'o>(setting: &Setting, recorded: &Recorded, outcomes: &'o [
     let refused = recorded.calls.iter().zip(outcomes).find(|(call, outcome)| {
         let ends = matches!(
             &call.what,
-            Ok(Resolved { target: ToolTarget::Complete | ToolTarget::CompleteGoal | ToolTarget::FailGoal, .. })
+            Ok(ResolvedCall { target: ToolTarget::Complete | ToolTarget::CompleteGoal | ToolTarget::FailGoal, .. })
         );
         ends && matches!(outcome.outcome, Outcome::Error | Outcome::Arguments)
     });
@@ -240,23 +257,27 @@ pub(super) fn misfit<'o>(setting: &Setting, recorded: &Recorded, outcomes: &'o [
 }
 
 /// Returns the goals that the reply opens, with the index of their call.
-pub(super) fn opened(recorded: &Recorded, outcomes: &[CallOutcome]) -> Vec<(u32, Goal)> {
+pub(super) fn opened_goals(recorded: &RecordedReply, outcomes: &[CallOutcome]) -> Vec<(u32, Goal)> {
     let goal = |(at, target, arguments): (u32, &ToolTarget, &Value)| {
-        Some((at, Goal::of(arguments).ok().filter(|_| *target == ToolTarget::Subgoal)?))
+        Some((at, Goal::parse(arguments).ok().filter(|_| *target == ToolTarget::Subgoal)?))
     };
-    made(recorded, outcomes).filter_map(goal).collect()
+    successful_calls(recorded, outcomes).filter_map(goal).collect()
 }
 
 /// Returns the summary that replaces the turns so far.
-pub(super) fn compaction(setting: &Setting, recorded: &Recorded, outcomes: &[CallOutcome]) -> Option<String> {
+pub(super) fn compaction_summary(
+    setting: &TurnInput,
+    recorded: &RecordedReply,
+    outcomes: &[CallOutcome],
+) -> Option<String> {
     let goals = &setting.state.goals;
     let loose = goals.top().is_none() && setting.plan.task.is_none();
-    if goals.live().is_empty() {
+    if goals.live_turns().is_empty() {
         return None;
     }
-    made(recorded, outcomes).find_map(|(_, target, arguments)| {
+    successful_calls(recorded, outcomes).find_map(|(_, target, arguments)| {
         if *target == ToolTarget::Compact {
-            return summary(arguments).ok().map(str::to_owned);
+            return parse_summary(arguments).ok().map(str::to_owned);
         }
         // At the root of a chat there is nothing to complete, so the result is kept as a summary and the turns are
         // compacted.
@@ -265,10 +286,11 @@ pub(super) fn compaction(setting: &Setting, recorded: &Recorded, outcomes: &[Cal
 }
 
 /// Cancels the calls that open goals, because the reply ends the task or goal that they belong to.
-pub(super) fn unopened(recorded: &Recorded, outcomes: &mut [CallOutcome]) {
+pub(super) fn cancel_opened_goals(recorded: &RecordedReply, outcomes: &mut [CallOutcome]) {
     for (call, outcome) in recorded.calls.iter().zip(outcomes) {
-        if matches!(&call.what, Ok(Resolved { target: ToolTarget::Subgoal, .. })) && outcome.outcome == Outcome::Ok {
-            *outcome = CallOutcome::plain(Outcome::Cancelled, "not opened: this reply ends what it is for");
+        if matches!(&call.what, Ok(ResolvedCall { target: ToolTarget::Subgoal, .. })) && outcome.outcome == Outcome::Ok
+        {
+            *outcome = CallOutcome::from_text(Outcome::Cancelled, "not opened: this reply ends what it is for");
         }
     }
 }

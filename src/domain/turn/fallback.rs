@@ -1,10 +1,10 @@
 //! Decides which failures of a model lead to the next model of an agent's `model.fallback`, and how a turn ends if no
 //! model has answered.
 
-use super::Last;
-use crate::rate::Wait;
+use super::FinalTurn;
+use crate::rate::RateWait;
 use crate::session::FailedModel;
-use crate::spend::Spent;
+use crate::spend::ModelUse;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -16,7 +16,7 @@ const REASON_CHARS: usize = 400;
 #[serde(default)]
 pub struct ModelCalls {
     /// Use of each model, by `provider/name`.
-    pub spent: BTreeMap<String, Spent>,
+    pub spent: BTreeMap<String, ModelUse>,
     /// The model that has answered, as `provider/name`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub answered: Option<String>,
@@ -27,31 +27,31 @@ pub struct ModelCalls {
 
 impl ModelCalls {
     /// Makes the calls of one model.
-    pub fn of_model(model: &str, spent: Spent) -> Self {
+    pub fn of_model(model: &str, spent: ModelUse) -> Self {
         let mut calls = Self::default();
-        calls.pay(model, spent);
+        calls.add_call(model, spent);
         calls
     }
 
     /// Adds the use of one call.
-    pub fn pay(&mut self, model: &str, spent: Spent) {
-        if spent != Spent::default() {
+    pub fn add_call(&mut self, model: &str, spent: ModelUse) {
+        if spent != ModelUse::default() {
             let sum = self.spent.entry(model.to_owned()).or_default();
             *sum = sum.plus(spent);
         }
     }
 
     /// Adds later calls of the same turn; their answering and failed models replace the earlier ones.
-    pub fn add(&mut self, later: Self) {
+    pub fn add_later(&mut self, later: Self) {
         for (model, spent) in &later.spent {
-            self.pay(model, *spent);
+            self.add_call(model, *spent);
         }
         (self.answered, self.failed) = (later.answered, later.failed);
     }
 
     /// Returns the use of all calls together.
-    pub fn total(&self) -> Spent {
-        self.spent.values().fold(Spent::default(), |sum, spent| sum.plus(*spent))
+    pub fn total(&self) -> ModelUse {
+        self.spent.values().fold(ModelUse::default(), |sum, spent| sum.plus(*spent))
     }
 
     /// Whether no call has used anything.
@@ -60,7 +60,7 @@ impl ModelCalls {
     }
 
     /// Whether only one model was asked and none failed; a record then stores no details.
-    pub fn is_plain(&self) -> bool {
+    pub fn is_single_model(&self) -> bool {
         self.failed.is_empty() && self.spent.len() <= 1
     }
 }
@@ -76,7 +76,7 @@ pub enum ModelFailure {
         exhausted: bool,
     },
     /// A limit is reached, so the model is not asked.
-    Short(Last),
+    LimitReached(FinalTurn),
     /// The provider will answer no request of this agent.
     Unusable {
         /// Error text of the provider.
@@ -97,33 +97,33 @@ pub enum ModelFailure {
 impl ModelFailure {
     /// Whether the next model is asked. A refusal of the model or a content filter is an answer, a reply without an end
     /// was a reply, and a limit of the task or request holds for all models: these lead to no other model.
-    pub const fn leads_on(&self) -> bool {
+    pub const fn leads_to_next(&self) -> bool {
         match self {
             Self::Transient { .. } | Self::Unusable { .. } | Self::Permanent { .. } => true,
-            Self::Declined { .. } | Self::Short(_) => false,
+            Self::Declined { .. } | Self::LimitReached(_) => false,
         }
     }
 }
 
 /// Why one of several models gave no reply.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Miss {
+pub enum NoReplyReason {
     /// The model has failed, or can't be asked at all.
     Failed(ModelFailure),
     /// The model can be asked later: a rate limit, or a cap that waits for the next day.
-    Later(Wait),
+    RetryLater(RateWait),
 }
 
-impl Miss {
+impl NoReplyReason {
     fn reason(&self) -> &str {
         match self {
-            Self::Later(wait) => &wait.reason,
+            Self::RetryLater(wait) => &wait.reason,
             Self::Failed(
                 ModelFailure::Transient { reason, .. }
                 | ModelFailure::Unusable { reason }
                 | ModelFailure::Permanent { reason }
                 | ModelFailure::Declined { reason }
-                | ModelFailure::Short(Last { reason, .. }),
+                | ModelFailure::LimitReached(FinalTurn { reason, .. }),
             ) => reason,
         }
     }
@@ -132,10 +132,10 @@ impl Miss {
     /// turn waits, and an agent is suspended only if none of its models can be used.
     const fn rank(&self) -> u8 {
         match self {
-            Self::Later(_) => 0,
+            Self::RetryLater(_) => 0,
             Self::Failed(ModelFailure::Transient { exhausted: false, .. }) => 1,
             Self::Failed(ModelFailure::Transient { exhausted: true, .. }) => 2,
-            Self::Failed(ModelFailure::Short(_)) => 3,
+            Self::Failed(ModelFailure::LimitReached(_)) => 3,
             Self::Failed(ModelFailure::Declined { .. }) => 4,
             Self::Failed(ModelFailure::Permanent { .. }) => 5,
             Self::Failed(ModelFailure::Unusable { .. }) => 6,
@@ -145,14 +145,14 @@ impl Miss {
 
 /// A model without a reply, and the reason.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct MissedModel {
+pub struct ModelWithoutReply {
     /// The model as `provider/name`.
     pub model: String,
     /// Why it gave no reply.
-    pub miss: Miss,
+    pub miss: NoReplyReason,
 }
 
-impl MissedModel {
+impl ModelWithoutReply {
     /// Returns the reason with the name of the model in it.
     fn reason_with_name(&self) -> String {
         let reason = self.miss.reason();
@@ -169,22 +169,27 @@ impl MissedModel {
 }
 
 /// Joins the failures of all models of a turn: all reasons, and the mildest consequence. `None` without a model.
-pub fn conclude(missed: &[MissedModel]) -> Option<Miss> {
+pub fn join_failures(missed: &[ModelWithoutReply]) -> Option<NoReplyReason> {
     let leading = &missed.iter().min_by_key(|missed| missed.miss.rank())?.miss;
     let [_, _, ..] = missed else { return Some(leading.clone()) };
-    let reason = missed.iter().map(MissedModel::reason_with_name).collect::<Vec<_>>().join("; ");
+    let reason = missed.iter().map(ModelWithoutReply::reason_with_name).collect::<Vec<_>>().join("; ");
     let waits = missed.iter().filter_map(|missed| match &missed.miss {
-        Miss::Later(wait) => Some(wait),
-        Miss::Failed(_) => None,
+        NoReplyReason::RetryLater(wait) => Some(wait),
+        NoReplyReason::Failed(_) => None,
     });
     Some(match leading {
-        Miss::Later(first) => {
+        NoReplyReason::RetryLater(first) => {
             let until = waits.clone().map(|wait| wait.until).min().unwrap_or(first.until);
-            Miss::Later(Wait { until, reason, told: waits.clone().any(|wait| wait.told), cause: first.cause })
+            NoReplyReason::RetryLater(RateWait {
+                until,
+                reason,
+                told: waits.clone().any(|wait| wait.told),
+                cause: first.cause,
+            })
         }
-        Miss::Failed(failure) => Miss::Failed(match failure {
+        NoReplyReason::Failed(failure) => NoReplyReason::Failed(match failure {
             ModelFailure::Transient { exhausted, .. } => ModelFailure::Transient { reason, exhausted: *exhausted },
-            ModelFailure::Short(last) => ModelFailure::Short(Last { code: last.code, reason }),
+            ModelFailure::LimitReached(last) => ModelFailure::LimitReached(FinalTurn { code: last.code, reason }),
             ModelFailure::Unusable { .. } => ModelFailure::Unusable { reason },
             ModelFailure::Permanent { .. } => ModelFailure::Permanent { reason },
             ModelFailure::Declined { .. } => ModelFailure::Declined { reason },
@@ -199,28 +204,31 @@ mod tests {
     use crate::time::Millis;
     use crate::wait::WaitCause;
 
-    fn transient(exhausted: bool) -> Miss {
-        Miss::Failed(ModelFailure::Transient { reason: "model `p/t` is unavailable: 503".into(), exhausted })
+    fn transient(exhausted: bool) -> NoReplyReason {
+        NoReplyReason::Failed(ModelFailure::Transient { reason: "model `p/t` is unavailable: 503".into(), exhausted })
     }
 
-    fn short(reason: &str) -> Miss {
-        Miss::Failed(ModelFailure::Short(Last { code: ErrorCode::LimitReached, reason: reason.into() }))
+    fn short(reason: &str) -> NoReplyReason {
+        NoReplyReason::Failed(ModelFailure::LimitReached(FinalTurn {
+            code: ErrorCode::LimitReached,
+            reason: reason.into(),
+        }))
     }
 
-    fn permanent() -> Miss {
-        Miss::Failed(ModelFailure::Permanent { reason: "model `p/p` refused the request: 400".into() })
+    fn permanent() -> NoReplyReason {
+        NoReplyReason::Failed(ModelFailure::Permanent { reason: "model `p/p` refused the request: 400".into() })
     }
 
-    fn unusable() -> Miss {
-        Miss::Failed(ModelFailure::Unusable { reason: "model `p/u` can't be used: 401".into() })
+    fn unusable() -> NoReplyReason {
+        NoReplyReason::Failed(ModelFailure::Unusable { reason: "model `p/u` can't be used: 401".into() })
     }
 
-    fn declined() -> Miss {
-        Miss::Failed(ModelFailure::Declined { reason: "model `p/d` gave no usable reply: filtered".into() })
+    fn declined() -> NoReplyReason {
+        NoReplyReason::Failed(ModelFailure::Declined { reason: "model `p/d` gave no usable reply: filtered".into() })
     }
 
-    fn later(until: u64) -> Miss {
-        Miss::Later(Wait {
+    fn later(until: u64) -> NoReplyReason {
+        NoReplyReason::RetryLater(RateWait {
             until: Millis(until),
             reason: format!("until {until}"),
             told: until == 1,
@@ -238,8 +246,8 @@ mod tests {
             (short("the time of the task is over"), false),
             (declined(), false),
         ] {
-            let Miss::Failed(failure) = miss else { panic!("not a failure: {miss:?}") };
-            assert_eq!(failure.leads_on(), expected, "{failure:?}");
+            let NoReplyReason::Failed(failure) = miss else { panic!("not a failure: {miss:?}") };
+            assert_eq!(failure.leads_to_next(), expected, "{failure:?}");
         }
     }
 
@@ -251,12 +259,13 @@ mod tests {
             "model `p/p` refused the request: 400",
         );
         let capped = "model `p/c` is not asked: capped";
-        let failed = |of: fn(String) -> ModelFailure, reasons: &[&str]| Miss::Failed(of(reasons.join("; ")));
-        let waits = |exhausted| move |reason: String| Miss::Failed(ModelFailure::Transient { reason, exhausted });
+        let failed = |of: fn(String) -> ModelFailure, reasons: &[&str]| NoReplyReason::Failed(of(reasons.join("; ")));
+        let waits =
+            |exhausted| move |reason: String| NoReplyReason::Failed(ModelFailure::Transient { reason, exhausted });
         let refused = |reason| ModelFailure::Permanent { reason };
         let suspended = |reason| ModelFailure::Unusable { reason };
-        let limited = |reason| ModelFailure::Short(Last { code: ErrorCode::LimitReached, reason });
-        let table: [(&[(&str, Miss)], Miss); 9] = [
+        let limited = |reason| ModelFailure::LimitReached(FinalTurn { code: ErrorCode::LimitReached, reason });
+        let table: [(&[(&str, NoReplyReason)], NoReplyReason); 9] = [
             (&[("p/t", transient(false))], transient(false)),
             (&[("p/c", short("capped"))], short("capped")),
             (&[("p/t", transient(false)), ("p/u", unusable())], waits(false)(format!("{t}; {u}"))),
@@ -267,7 +276,7 @@ mod tests {
             (&[("p/c", short("capped")), ("p/t", transient(false))], waits(false)(format!("{capped}; {t}"))),
             (
                 &[("p/a", later(7)), ("p/t", transient(false)), ("p/b", later(1))],
-                Miss::Later(Wait {
+                NoReplyReason::RetryLater(RateWait {
                     until: Millis(1),
                     reason: format!("model `p/a` is not asked: until 7; {t}; model `p/b` is not asked: until 1"),
                     told: true,
@@ -276,23 +285,25 @@ mod tests {
             ),
         ];
         for (missed, expected) in table {
-            let missed: Vec<_> =
-                missed.iter().map(|(model, miss)| MissedModel { model: (*model).into(), miss: miss.clone() }).collect();
-            assert_eq!(conclude(&missed), Some(expected), "{missed:?}");
+            let missed: Vec<_> = missed
+                .iter()
+                .map(|(model, miss)| ModelWithoutReply { model: (*model).into(), miss: miss.clone() })
+                .collect();
+            assert_eq!(join_failures(&missed), Some(expected), "{missed:?}");
         }
-        assert_eq!(conclude(&[]), None);
+        assert_eq!(join_failures(&[]), None);
     }
 
     #[test]
     fn calls_add_up_by_model() {
-        let one = Spent { calls: 1, input: 2, ..Spent::default() };
+        let one = ModelUse { calls: 1, input: 2, ..ModelUse::default() };
         let mut calls = ModelCalls::of_model("a/x", one);
-        assert!(calls.is_plain());
+        assert!(calls.is_single_model());
         let mut later = ModelCalls { answered: Some("a/y".into()), ..ModelCalls::of_model("a/x", one) };
-        later.pay("a/y", one);
-        later.pay("a/z", Spent::default());
-        calls.add(later);
+        later.add_call("a/y", one);
+        later.add_call("a/z", ModelUse::default());
+        calls.add_later(later);
         assert_eq!((calls.total().calls, calls.spent["a/x"].input, calls.spent.len()), (3, 4, 2));
-        assert_eq!((calls.answered.as_deref(), calls.is_plain()), (Some("a/y"), false));
+        assert_eq!((calls.answered.as_deref(), calls.is_single_model()), (Some("a/y"), false));
     }
 }

@@ -30,14 +30,14 @@ mod tests;
 mod typed;
 mod verdict;
 
-use crate::approval::{Answer, AwaitingCall, DecidedCall, Ruling};
+use crate::approval::{ApprovalAnswer, AwaitingCall, DecidedCall, Ruling};
 use crate::authority::Capability;
 use crate::call::{Outcome, PlannedCall, ReplyStart, ReplyTurn};
 use crate::chat::{ModelRequest, Reply};
-use crate::context::assemble::{Assembled, ContextError, assemble};
+use crate::context::assemble::{AssembledPrompt, ContextError, assemble};
 use crate::context::inputs::{Inputs, ShownEvent};
-use crate::context::ledger::Ledger;
-use crate::context::record::{LedgerWrite, Scribe};
+use crate::context::ledger::PromptLedger;
+use crate::context::record::{LedgerWrite, RecordWriter};
 use crate::context::sight;
 use crate::job::ErrorCode;
 use crate::prefix::StablePrefix;
@@ -48,10 +48,10 @@ use crate::turn::scoped::Sections;
 use decide::Decision;
 use fallback::ModelCalls;
 pub use fallback::ModelFailure;
-pub use outcome::{Asked, CallOutcome};
-pub use recorded::Recorded;
+pub use outcome::{ApprovalRequest, CallOutcome};
+pub use recorded::RecordedReply;
 use serde_json::Value;
-pub use setting::{Last, Setting, code_of};
+pub use setting::{FinalTurn, TurnInput, limit_code};
 use std::sync::Arc;
 
 /// The next action of the worker.
@@ -62,7 +62,7 @@ pub enum Action {
     /// Ask the model with this request.
     Ask(Box<ModelRequest>),
     /// Record the reply in the store.
-    Record(Box<Recorded>),
+    Record(Box<RecordedReply>),
     /// Make these calls, each with its index in the reply.
     Call(Vec<(u32, PlannedCall)>),
     /// Release the lease and try later; nothing is committed.
@@ -81,9 +81,9 @@ pub enum Action {
 
 /// The result of an action.
 #[derive(Debug, Clone)]
-pub enum Observed {
+pub enum Observation {
     /// Inputs of the prompt, and the writer of their record.
-    Gathered(Box<Inputs>, Box<Scribe>),
+    Gathered(Box<Inputs>, Box<RecordWriter>),
     /// A reply of the model, or why there is none.
     Answered(Result<Reply, ModelFailure>),
     /// The reply is recorded in the store.
@@ -96,29 +96,29 @@ pub enum Observed {
 }
 
 #[derive(Debug, Clone, PartialEq)]
-enum Phase {
+enum TurnPhase {
     Gathering,
-    Asking(Box<Asking>),
-    Recording(Box<Recorded>),
-    Calling(Box<Recorded>),
+    Asking(Box<AwaitedReply>),
+    Recording(Box<RecordedReply>),
+    Calling(Box<RecordedReply>),
     /// Making calls of an earlier reply.
-    Settling(Box<Settling>),
+    Settling(Box<SettlingCalls>),
     Decided,
 }
 
 /// Calls of an earlier reply on which a person has decided.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Settling {
+pub(super) struct SettlingCalls {
     /// The turn with the reply that has the calls.
     exchange: TurnRecord,
     /// The ruling on each call, and who decided.
-    ruled: Vec<(DecidedCall, AwaitingCall, Ruling)>,
+    rulings: Vec<(DecidedCall, AwaitingCall, Ruling)>,
 }
 
 /// Data of a prompt that is needed when its reply arrives.
 #[derive(Debug, Clone, PartialEq)]
-struct Asking {
-    ledger: Ledger,
+struct AwaitedReply {
+    ledger: PromptLedger,
     write: LedgerWrite,
     shown: Vec<ShownEvent>,
     unpinned: Vec<String>,
@@ -132,8 +132,8 @@ struct Asking {
 #[derive(Debug, Clone)]
 pub struct Turn {
     /// Boxed because it is large and moves often.
-    setting: Box<Setting>,
-    phase: Phase,
+    setting: Box<TurnInput>,
+    phase: TurnPhase,
     /// Calls of the turn, each with its index in the reply.
     calls: Vec<(u32, PlannedCall)>,
     /// The models that were asked, and what they have used.
@@ -143,43 +143,43 @@ pub struct Turn {
 }
 
 impl Turn {
-    fn at(setting: Box<Setting>, phase: Phase) -> Self {
+    fn in_phase(setting: Box<TurnInput>, phase: TurnPhase) -> Self {
         Self { setting, phase, calls: Vec::new(), asked: ModelCalls::default(), bytes_left: 0 }
     }
 
     /// Begins a turn; a task whose time is over winds down or fails.
-    pub fn begin(setting: impl Into<Box<Setting>>, now: Millis) -> (Self, Action) {
+    pub fn begin(setting: impl Into<Box<TurnInput>>, now: Millis) -> (Self, Action) {
         let mut setting = setting.into();
-        match setting.overdue(now) {
+        match setting.overdue_limit(now) {
             Some(last) if setting.may_wind_down() => setting.last = Some(last),
-            Some(Last { code, reason }) if setting.last.is_none() => {
+            Some(FinalTurn { code, reason }) if setting.last.is_none() => {
                 // Events of others stay for the next turn.
-                let decision = decide::failed(&setting, &setting.plan.reason(), code, &reason, now);
-                return (Self::at(setting, Phase::Decided), Action::Commit(Box::new(decision)));
+                let decision = decide::on_failure(&setting, &setting.plan.first_event_key(), code, &reason, now);
+                return (Self::in_phase(setting, TurnPhase::Decided), Action::Commit(Box::new(decision)));
             }
             Some(_) | None => {}
         }
-        (Self::at(setting, Phase::Gathering), Action::Gather)
+        (Self::in_phase(setting, TurnPhase::Gathering), Action::Gather)
     }
 
     /// Continues a turn whose reply a predecessor has recorded; no model is asked. If its task has ended meanwhile, the
     /// reply has no effect except the outcomes in `noted`, which the predecessor knows of its calls, by their index in
     /// the reply.
     pub fn resume(
-        setting: impl Into<Box<Setting>>,
-        recorded: Recorded,
+        setting: impl Into<Box<TurnInput>>,
+        recorded: RecordedReply,
         noted: &[(u32, CallOutcome)],
         now: Millis,
     ) -> (Self, Action) {
         let setting = setting.into();
         if recorded.job.as_ref() != setting.plan.job() {
-            let calls = recorded.calls(&setting);
-            let decision = decide::cancelled(&setting, Some(&recorded), noted, now).paid(&setting, &calls);
-            return (Self::at(setting, Phase::Decided), Action::Commit(Box::new(decision)));
+            let calls = recorded.model_calls(&setting);
+            let decision = decide::on_cancellation(&setting, Some(&recorded), noted, now).with_usage(&setting, &calls);
+            return (Self::in_phase(setting, TurnPhase::Decided), Action::Commit(Box::new(decision)));
         }
-        let asked = recorded.calls(&setting);
-        let mut turn = Self { asked, ..Self::at(setting, Phase::Gathering) };
-        let action = turn.call(recorded);
+        let asked = recorded.model_calls(&setting);
+        let mut turn = Self { asked, ..Self::in_phase(setting, TurnPhase::Gathering) };
+        let action = turn.begin_calls(recorded);
         (turn, action)
     }
 
@@ -188,12 +188,12 @@ impl Turn {
     /// For a call that a predecessor has made, its outcome in `noted` counts, even if the call would be cancelled
     /// otherwise.
     pub fn settle(
-        setting: impl Into<Box<Setting>>,
+        setting: impl Into<Box<TurnInput>>,
         exchange: TurnRecord,
-        decided: Vec<(AwaitingCall, Answer)>,
+        decided: Vec<(AwaitingCall, ApprovalAnswer)>,
         noted: &[(u32, CallOutcome)],
     ) -> (Self, Action) {
-        let rule = |(call, answer): (AwaitingCall, Answer)| {
+        let rule = |(call, answer): (AwaitingCall, ApprovalAnswer)| {
             let known = noted.iter().find(|(at, _)| *at == call.call);
             let ruling = match (answer.ruling(&call.planned), known) {
                 (Ruling::Say(Outcome::Cancelled, _), Some((_, known))) => {
@@ -209,32 +209,33 @@ impl Turn {
             Ruling::Say(..) => None,
         };
         let calls: Vec<_> = ruled.iter().filter_map(approved).collect();
-        let mut turn = Self::at(setting.into(), Phase::Settling(Box::new(Settling { exchange, ruled })));
+        let mut turn =
+            Self::in_phase(setting.into(), TurnPhase::Settling(Box::new(SettlingCalls { exchange, rulings: ruled })));
         turn.calls.clone_from(&calls);
         (turn, Action::Call(calls))
     }
 
     /// Begins to make the calls of a recorded reply.
-    fn call(&mut self, recorded: Recorded) -> Action {
+    fn begin_calls(&mut self, recorded: RecordedReply) -> Action {
         self.calls = (0..).zip(recorded.calls.clone()).collect();
-        self.phase = Phase::Calling(Box::new(recorded));
+        self.phase = TurnPhase::Calling(Box::new(recorded));
         Action::Call(self.calls.clone())
     }
 
     /// Ends events during which too many workers died, with a note in the transcript.
-    pub fn give_up(setting: impl Into<Box<Setting>>, now: Millis) -> (Self, Action) {
+    pub fn give_up(setting: impl Into<Box<TurnInput>>, now: Millis) -> (Self, Action) {
         Self::refuse(setting, ErrorCode::Dead, "given up: workers died while serving it", now)
     }
 
     /// Ends events that get no prompt, with a note in the transcript.
-    pub fn refuse(setting: impl Into<Box<Setting>>, code: ErrorCode, error: &str, now: Millis) -> (Self, Action) {
+    pub fn refuse(setting: impl Into<Box<TurnInput>>, code: ErrorCode, error: &str, now: Millis) -> (Self, Action) {
         let setting = setting.into();
-        let decision = decide::failed(&setting, &setting.plan.consumed(), code, error, now);
-        (Self::at(setting, Phase::Decided), Action::Commit(Box::new(decision)))
+        let decision = decide::on_failure(&setting, &setting.plan.event_keys(), code, error, now);
+        (Self::in_phase(setting, TurnPhase::Decided), Action::Commit(Box::new(decision)))
     }
 
     /// Returns the setting of the turn.
-    pub fn setting(&self) -> &Setting {
+    pub fn input(&self) -> &TurnInput {
         &self.setting
     }
 
@@ -242,9 +243,11 @@ impl Turn {
     pub const fn reply_turn(&self) -> ReplyTurn {
         let number = self.setting.turn;
         match &self.phase {
-            Phase::Settling(settling) => settling.exchange.reply_turn(),
-            Phase::Recording(recorded) | Phase::Calling(recorded) => ReplyTurn { number, start: recorded.start },
-            Phase::Gathering | Phase::Asking(_) | Phase::Decided => {
+            TurnPhase::Settling(settling) => settling.exchange.reply_turn(),
+            TurnPhase::Recording(recorded) | TurnPhase::Calling(recorded) => {
+                ReplyTurn { number, start: recorded.start }
+            }
+            TurnPhase::Gathering | TurnPhase::Asking(_) | TurnPhase::Decided => {
                 ReplyTurn { number, start: ReplyStart::Dated(self.setting.start) }
             }
         }
@@ -253,8 +256,12 @@ impl Turn {
     /// Returns the bytes of the prompt that the model is answering; 0 in other phases.
     pub fn prompt_bytes(&self) -> usize {
         match &self.phase {
-            Phase::Asking(asking) => asking.ledger.used,
-            Phase::Gathering | Phase::Recording(_) | Phase::Calling(_) | Phase::Settling(_) | Phase::Decided => 0,
+            TurnPhase::Asking(asking) => asking.ledger.used,
+            TurnPhase::Gathering
+            | TurnPhase::Recording(_)
+            | TurnPhase::Calling(_)
+            | TurnPhase::Settling(_)
+            | TurnPhase::Decided => 0,
         }
     }
 
@@ -269,52 +276,52 @@ impl Turn {
     }
 
     /// Hides secrets in the transcript; the calls themselves keep them.
-    pub fn hide(&mut self, hide: impl Fn(&str, &mut Value)) {
-        if let Phase::Recording(recorded) = &mut self.phase {
-            recorded.hide_said(hide);
+    pub fn hide_secrets(&mut self, hide: impl Fn(&str, &mut Value)) {
+        if let TurnPhase::Recording(recorded) = &mut self.phase {
+            recorded.hide_secrets(hide);
         }
     }
 
     /// Takes an observation and returns the next action. Every legal pair of phase and observation is listed; any other
     /// pair is a bug of the worker and ends the turn with an internal error rather than a wrong commit.
-    fn observe(&mut self, observed: Observed, now: Millis) -> Action {
-        let phase = std::mem::replace(&mut self.phase, Phase::Decided);
+    fn observe(&mut self, observed: Observation, now: Millis) -> Action {
+        let phase = std::mem::replace(&mut self.phase, TurnPhase::Decided);
         match (phase, observed) {
-            (Phase::Gathering, Observed::Gathered(inputs, scribe)) => self.gathered(&inputs, &scribe, now),
-            (Phase::Asking(asking), Observed::Answered(Ok(reply))) => self.answered(*asking, reply, now),
-            (Phase::Asking(asking), Observed::Answered(Err(failure))) => self.unanswered(*asking, failure, now),
-            (Phase::Recording(recorded), Observed::Recorded) => self.call(*recorded),
-            (Phase::Calling(recorded), Observed::Called(outcomes)) => {
-                Action::Commit(Box::new(decide::replied(&self.setting, &recorded, outcomes, now)))
+            (TurnPhase::Gathering, Observation::Gathered(inputs, scribe)) => self.on_gathered(&inputs, &scribe, now),
+            (TurnPhase::Asking(asking), Observation::Answered(Ok(reply))) => self.on_reply(*asking, reply, now),
+            (TurnPhase::Asking(asking), Observation::Answered(Err(failure))) => self.on_failure(*asking, failure, now),
+            (TurnPhase::Recording(recorded), Observation::Recorded) => self.begin_calls(*recorded),
+            (TurnPhase::Calling(recorded), Observation::Called(outcomes)) => {
+                Action::Commit(Box::new(decide::on_reply(&self.setting, &recorded, outcomes, now)))
             }
-            (Phase::Settling(settling), Observed::Called(outcomes)) => {
-                Action::Commit(Box::new(settle::settled(&self.setting, *settling, outcomes, now)))
+            (TurnPhase::Settling(settling), Observation::Called(outcomes)) => {
+                Action::Commit(Box::new(settle::on_outcomes(&self.setting, *settling, outcomes, now)))
             }
-            (Phase::Settling(settling), Observed::Cancelled(noted)) => {
-                Action::Commit(Box::new(settle::cancelled(&self.setting, *settling, &noted, now)))
+            (TurnPhase::Settling(settling), Observation::Cancelled(noted)) => {
+                Action::Commit(Box::new(settle::on_cancellation(&self.setting, *settling, &noted, now)))
             }
-            (Phase::Recording(recorded) | Phase::Calling(recorded), Observed::Cancelled(noted)) => {
-                Action::Commit(Box::new(decide::cancelled(&self.setting, Some(&recorded), &noted, now)))
+            (TurnPhase::Recording(recorded) | TurnPhase::Calling(recorded), Observation::Cancelled(noted)) => {
+                Action::Commit(Box::new(decide::on_cancellation(&self.setting, Some(&recorded), &noted, now)))
             }
-            (Phase::Asking(asking), Observed::Cancelled(_)) => {
-                Action::Commit(Box::new(decide::cancelled(&self.setting, None, &[], now).with(asking.write)))
-            }
-            (Phase::Gathering | Phase::Decided, Observed::Cancelled(_)) => {
-                Action::Commit(Box::new(decide::cancelled(&self.setting, None, &[], now)))
+            (TurnPhase::Asking(asking), Observation::Cancelled(_)) => Action::Commit(Box::new(
+                decide::on_cancellation(&self.setting, None, &[], now).with_ledger(asking.write),
+            )),
+            (TurnPhase::Gathering | TurnPhase::Decided, Observation::Cancelled(_)) => {
+                Action::Commit(Box::new(decide::on_cancellation(&self.setting, None, &[], now)))
             }
             (
-                Phase::Gathering
-                | Phase::Asking(_)
-                | Phase::Recording(_)
-                | Phase::Calling(_)
-                | Phase::Settling(_)
-                | Phase::Decided,
-                Observed::Gathered(..) | Observed::Answered(_) | Observed::Recorded | Observed::Called(_),
+                TurnPhase::Gathering
+                | TurnPhase::Asking(_)
+                | TurnPhase::Recording(_)
+                | TurnPhase::Calling(_)
+                | TurnPhase::Settling(_)
+                | TurnPhase::Decided,
+                Observation::Gathered(..) | Observation::Answered(_) | Observation::Recorded | Observation::Called(_),
             ) => {
                 let text = "the turn was driven out of order; this is a bug of the venue";
-                Action::Commit(Box::new(decide::failed(
+                Action::Commit(Box::new(decide::on_failure(
                     &self.setting,
-                    &self.setting.plan.consumed(),
+                    &self.setting.plan.event_keys(),
                     ErrorCode::Internal,
                     text,
                     now,
@@ -323,17 +330,17 @@ impl Turn {
         }
     }
 
-    fn gathered(&mut self, inputs: &Inputs, scribe: &Scribe, now: Millis) -> Action {
+    fn on_gathered(&mut self, inputs: &Inputs, scribe: &RecordWriter, now: Millis) -> Action {
         match assemble(inputs) {
             Ok(assembled) => {
-                let sections = Sections::of(inputs, &assembled);
-                let Assembled { request, ledger, shown, unpinned, conversation: _, prefix, tiles: _ } = assembled;
+                let sections = Sections::capture(inputs, &assembled);
+                let AssembledPrompt { request, ledger, shown, unpinned, conversation: _, prefix, tiles: _ } = assembled;
                 self.bytes_left = ledger.budget.bytes.saturating_sub(ledger.used);
                 let tools = Arc::clone(&inputs.tools);
-                let used = sight::used(&inputs.items, &inputs.attachments, &self.setting.authority);
+                let used = sight::used_capabilities(&inputs.items, &inputs.attachments, &self.setting.authority);
                 let write = scribe.write(self.setting.turn, inputs, &ledger);
-                let asking = Asking { ledger, write, shown, unpinned, tools, sections, used, prefix };
-                self.phase = Phase::Asking(Box::new(asking));
+                let asking = AwaitedReply { ledger, write, shown, unpinned, tools, sections, used, prefix };
+                self.phase = TurnPhase::Asking(Box::new(asking));
                 Action::Ask(Box::new(request))
             }
             Err(refused) => {
@@ -342,69 +349,74 @@ impl Turn {
                     ContextError::Unresolved(_) => ErrorCode::PlaceholderUnresolved,
                     ContextError::RequiredMissing { .. } => ErrorCode::ContextRequiredMissing,
                 };
-                let failed =
-                    decide::failed(&self.setting, &self.setting.plan.reason(), code, &refused.error.to_string(), now);
+                let failed = decide::on_failure(
+                    &self.setting,
+                    &self.setting.plan.first_event_key(),
+                    code,
+                    &refused.error.to_string(),
+                    now,
+                );
                 let write = scribe.write(self.setting.turn, inputs, &refused.ledger);
-                Action::Commit(Box::new(failed.with(write)))
+                Action::Commit(Box::new(failed.with_ledger(write)))
             }
         }
     }
 
-    fn answered(&mut self, asking: Asking, mut reply: Reply, now: Millis) -> Action {
+    fn on_reply(&mut self, asking: AwaitedReply, mut reply: Reply, now: Millis) -> Action {
         let room = reply_room::next_prompt_room(&asking.ledger);
         let left_out = reply_room::leave_out_calls(&mut reply, &asking.tools, room);
         let calls = plan::calls(&mut reply.calls, &asking.tools, &asking.sections);
-        let calls = if reply.truncated { plan::without_half(calls, &reply.calls) } else { calls };
+        let calls = if reply.truncated { plan::without_incomplete_call(calls, &reply.calls) } else { calls };
         let calls = reply_room::with_last_unmade(calls, left_out);
-        let (begun, shown) = (decide::begun(&self.setting), asking.shown.iter());
-        let heard = begun.map(|event| decide::heard_entry(event, self.setting.config.prompt_style()));
-        let recorded = Recorded {
+        let (begun, shown) = (decide::begun_task(&self.setting), asking.shown.iter());
+        let heard = begun.map(|event| decide::transcript_entry(event, self.setting.config.prompt_style()));
+        let recorded = RecordedReply {
             job: self.setting.plan.job().cloned(),
             calls,
             prompt: asking.ledger.prompt,
             consume: shown.clone().map(|event| event.key.clone()).collect(),
-            heard: shown.clone().map(ShownEvent::heard).chain(heard).collect(),
+            heard: shown.clone().map(ShownEvent::transcript_entry).chain(heard).collect(),
             events: shown.map(|event| event.id.clone()).chain(begun.map(|event| event.id.clone())).collect(),
             unpinned: asking.unpinned,
             start: ReplyStart::Dated(self.setting.start),
             config_version: self.setting.config_version,
             authority: self.setting.authority.clone(),
             used: asking.used,
-            frame: self.setting.state.goals.active(),
+            frame: self.setting.state.goals.active_id(),
             last: self.setting.last.clone(),
             ledger: Some(asking.write),
             prefix: asking.prefix,
             spent: self.asked.total(),
-            asked: (!self.asked.is_plain()).then(|| self.asked.clone()),
+            asked: (!self.asked.is_single_model()).then(|| self.asked.clone()),
             reply,
         };
         if recorded.calls.is_empty() {
-            return Action::Commit(Box::new(decide::replied(&self.setting, &recorded, Vec::new(), now)));
+            return Action::Commit(Box::new(decide::on_reply(&self.setting, &recorded, Vec::new(), now)));
         }
-        self.phase = Phase::Recording(Box::new(recorded.clone()));
+        self.phase = TurnPhase::Recording(Box::new(recorded.clone()));
         Action::Record(Box::new(recorded))
     }
 
-    fn unanswered(&mut self, asking: Asking, failure: ModelFailure, now: Millis) -> Action {
+    fn on_failure(&mut self, asking: AwaitedReply, failure: ModelFailure, now: Millis) -> Action {
         match failure {
             ModelFailure::Transient { reason, exhausted: false } => Action::Wait { reason },
             ModelFailure::Unusable { reason } => Action::Suspend { reason },
-            ModelFailure::Short(last) if self.setting.may_wind_down() => {
+            ModelFailure::LimitReached(last) if self.setting.may_wind_down() => {
                 self.setting.last = Some(last);
-                self.phase = Phase::Gathering;
+                self.phase = TurnPhase::Gathering;
                 Action::Gather
             }
-            ModelFailure::Short(Last { code, reason }) => {
+            ModelFailure::LimitReached(FinalTurn { code, reason }) => {
                 let shown: Vec<_> = asking.shown.into_iter().map(|event| event.key).collect();
-                let failed = decide::failed(&self.setting, &shown, code, &reason, now);
-                Action::Commit(Box::new(failed.with(asking.write)))
+                let failed = decide::on_failure(&self.setting, &shown, code, &reason, now);
+                Action::Commit(Box::new(failed.with_ledger(asking.write)))
             }
             ModelFailure::Transient { reason, exhausted: true }
             | ModelFailure::Permanent { reason }
             | ModelFailure::Declined { reason } => {
                 let shown: Vec<_> = asking.shown.into_iter().map(|event| event.key).collect();
-                let failed = decide::failed(&self.setting, &shown, ErrorCode::ModelError, &reason, now);
-                Action::Commit(Box::new(failed.with(asking.write)))
+                let failed = decide::on_failure(&self.setting, &shown, ErrorCode::ModelError, &reason, now);
+                Action::Commit(Box::new(failed.with_ledger(asking.write)))
             }
         }
     }

@@ -4,7 +4,7 @@ use crate::authority::Authority;
 use crate::decode;
 use crate::lattice::Path;
 use crate::limits::LOADS;
-use crate::load::{Load, check_room};
+use crate::load::{Load, check_load_count};
 use crate::session::SessionState;
 use crate::turn::run::Plan;
 use serde::Deserialize;
@@ -13,7 +13,7 @@ use serde_json::{Map, Value};
 /// Options of one shown path.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-struct Shown {
+struct LoadOptions {
     label: Option<String>,
     budget: Option<usize>,
 }
@@ -30,9 +30,9 @@ impl TryFrom<Map<String, Value>> for NamedLoads {
         check_count(named.len())?;
         let one = |(path, how): (String, Value)| {
             let parsed = Path::parse(&path).map_err(|error| error.to_string())?;
-            let Shown { label, budget } = match how {
-                Value::Null | Value::Bool(true) => Shown::default(),
-                how => decode::typed(how).map_err(|error| format!("`{path}`: {error}"))?,
+            let LoadOptions { label, budget } = match how {
+                Value::Null | Value::Bool(true) => LoadOptions::default(),
+                how => decode::into_type(how).map_err(|error| format!("`{path}`: {error}"))?,
             };
             Load::new(&parsed, label, budget).map_err(|error| format!("`{path}`: {error}"))
         };
@@ -66,18 +66,18 @@ pub fn check_output(text: &str, task: bool, bound: &Authority) -> Result<(), Str
         return Err("a message has no output, give it to a task".into());
     }
     let path = Path::parse_output(text)?;
-    bound.permits("crud/write", &path).map_err(|denied| denied.text("the request"))
+    bound.permits("crud/write", &path).map_err(|denied| denied.model_text("the request"))
 }
 
 /// Adds the loads of the requests that a turn begins to the session. If there is no room for all, the first ones are
 /// added.
-pub fn take_loads(state: &mut SessionState, plan: &Plan) {
+pub fn add_requested_loads(state: &mut SessionState, plan: &Plan) {
     let begun = state.task.as_ref().map(|progress| progress.job.clone());
     let task = plan.task.as_ref().filter(|task| task.event.job() != begun.as_ref());
     let messages = plan.messages.iter().filter(|message| !state.shown.contains(&message.key));
     let asked: Vec<Load> = messages.chain(task).flat_map(|pending| pending.event.loads.clone()).collect();
     for load in asked {
-        let has_room = Path::parse(&load.path).is_ok_and(|path| check_room(&state.loads, &path).is_ok());
+        let has_room = Path::parse(&load.path).is_ok_and(|path| check_load_count(&state.loads, &path).is_ok());
         match state.loads.iter_mut().find(|known| known.path == load.path) {
             Some(known) => *known = load,
             None if has_room => state.loads.push(load),
@@ -95,7 +95,7 @@ mod tests {
     #[test]
     fn loads_are_named_by_path_and_shown_as_they_say() {
         let said = json!({"w/a": null, "w/b": true, "w/c": {"label": "C", "budget": 900}});
-        let loads = |said: &Value| decode::typed::<NamedLoads>(said.clone()).map(|NamedLoads(loads)| loads);
+        let loads = |said: &Value| decode::into_type::<NamedLoads>(said.clone()).map(|NamedLoads(loads)| loads);
         let found = loads(&said).unwrap();
         let shown: Vec<_> = found.iter().map(|load| (load.path.as_str(), load.label.as_deref(), load.budget)).collect();
         assert_eq!(shown, [("w/a", None, 500), ("w/b", None, 500), ("w/c", Some("C"), 900)]);

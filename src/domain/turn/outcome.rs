@@ -2,12 +2,12 @@
 
 use crate::approval::{Approval, DecidedCall};
 use crate::authority::Capability;
+use crate::call::CallRefusal;
 use crate::call::Outcome;
 use crate::call::PlannedCall;
-use crate::call::Unmade;
 use crate::ids::{AgentId, JobId};
 use crate::load::LoadChange;
-use crate::origin::Seen;
+use crate::origin::SourceRead;
 use crate::time::Millis;
 use serde::{Deserialize, Serialize};
 
@@ -27,7 +27,7 @@ pub struct CallOutcome {
     pub change: Option<LoadChange>,
     /// The call was not made, because a person must approve it first.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub asked: Option<Box<Asked>>,
+    pub asked: Option<Box<ApprovalRequest>>,
     /// Capabilities that allowed the call.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub needs: Vec<Capability>,
@@ -39,7 +39,7 @@ pub struct CallOutcome {
     pub note: Option<String>,
     /// Sources that the call has read.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub reads: Vec<Seen>,
+    pub reads: Vec<SourceRead>,
     /// Time at which the call was first made.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub began: Option<Millis>,
@@ -50,7 +50,7 @@ pub struct CallOutcome {
 
 /// A call that waits for a person's approval.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Asked {
+pub struct ApprovalRequest {
     /// The approval that is asked for.
     pub approval: Approval,
     /// The call to make when it is approved.
@@ -59,7 +59,7 @@ pub struct Asked {
 
 impl CallOutcome {
     /// Makes an outcome with a text and no effects.
-    pub fn plain(outcome: Outcome, text: impl Into<String>) -> Self {
+    pub fn from_text(outcome: Outcome, text: impl Into<String>) -> Self {
         Self {
             outcome,
             text: text.into(),
@@ -77,20 +77,20 @@ impl CallOutcome {
 
     /// Marks the outcome of a call that takes effect when it is made, if it was made.
     #[must_use]
-    pub fn outward(self) -> Self {
+    pub fn with_outward_effect(self) -> Self {
         let went_out = self.outcome.is_made() && self.outcome != Outcome::Awaiting;
         Self { went_out, ..self }
     }
 
     /// Adds the capabilities that allowed the call, if it was made.
     #[must_use]
-    pub fn by(self, needs: Vec<Capability>) -> Self {
+    pub fn with_needs(self, needs: Vec<Capability>) -> Self {
         if self.outcome.is_made() { Self { needs, ..self } } else { self }
     }
 }
 
-impl From<&Unmade> for CallOutcome {
-    fn from(unmade: &Unmade) -> Self {
-        Self::plain(unmade.outcome, &unmade.text)
+impl From<&CallRefusal> for CallOutcome {
+    fn from(unmade: &CallRefusal) -> Self {
+        Self::from_text(unmade.outcome, &unmade.text)
     }
 }

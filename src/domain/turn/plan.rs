@@ -1,21 +1,21 @@
 //! Plans the calls of a reply: target, arguments, and the sections that they hand on.
 
+use crate::call::CallRefusal;
 use crate::call::Outcome;
 use crate::call::PlannedCall;
-use crate::call::Resolved;
+use crate::call::ResolvedCall;
 use crate::call::ToolTarget;
-use crate::call::Unmade;
 use crate::chat::{Arguments, ToolCall};
 use crate::decode::{self, Code};
 use crate::lattice::catalog::RUN;
 use crate::limits::{HAND_OFFS_BYTES, SCHEMA_ERRORS};
 use crate::nearest::did_you_mean;
-use crate::schema::misfits;
-use crate::scope::Reach;
+use crate::schema::find_misfits;
+use crate::scope::ToolContext;
 use crate::secret::hide::{self, HIDDEN};
 use crate::tools::ToolTable;
-use crate::tools::guard::GuardPassage;
-use crate::turn::scoped::{Chosen, Sections, take};
+use crate::tools::guard::GuardDecision;
+use crate::turn::scoped::{ChosenSections, Sections, take_scope_choice};
 use crate::values::inject::Injection;
 use serde_json::Value;
 
@@ -32,13 +32,13 @@ pub(super) fn calls(said: &mut [ToolCall], tools: &ToolTable, sections: &Section
             "the calls of one reply hand on at most {HAND_OFFS_BYTES} bytes of sections, this one would be over it; \
              make it in your next turn"
         );
-        PlannedCall { what: Err(Unmade::new(Outcome::Limit, reason)), scoped: Vec::new(), ..call }
+        PlannedCall { what: Err(CallRefusal::new(Outcome::Limit, reason)), scoped: Vec::new(), ..call }
     };
-    said.iter_mut().map(|call| plan(call, tools, sections)).map(bounded).collect()
+    said.iter_mut().map(|call| plan_call(call, tools, sections)).map(bounded).collect()
 }
 
 /// Refuses the last call of a reply that its token limit cut off, if its arguments are incomplete.
-pub(super) fn without_half(mut calls: Vec<PlannedCall>, said: &[ToolCall]) -> Vec<PlannedCall> {
+pub(super) fn without_incomplete_call(mut calls: Vec<PlannedCall>, said: &[ToolCall]) -> Vec<PlannedCall> {
     let is_half = said.last().is_some_and(|call| matches!(call.arguments, Arguments::Malformed(_)));
     if let Some(last) = calls.last_mut().filter(|_| is_half) {
         let text = format!(
@@ -46,7 +46,7 @@ pub(super) fn without_half(mut calls: Vec<PlannedCall>, said: &[ToolCall]) -> Ve
              with shorter arguments, or in parts",
             last.tool
         );
-        last.what = Err(Unmade::new(Outcome::Limit, text));
+        last.what = Err(CallRefusal::new(Outcome::Limit, text));
     }
     calls
 }
@@ -55,7 +55,7 @@ pub(super) fn without_half(mut calls: Vec<PlannedCall>, said: &[ToolCall]) -> Ve
 /// count and don't stay in the transcript. Everything else stays as it was written. Keys that begin with `_` are no
 /// arguments. If a call runs another operation by its path, and guards or bindings hold for that operation, the call
 /// becomes a call of it.
-fn plan(call: &mut ToolCall, tools: &ToolTable, sections: &Sections) -> PlannedCall {
+fn plan_call(call: &mut ToolCall, tools: &ToolTable, sections: &Sections) -> PlannedCall {
     let (id, tool) = (call.id.clone(), call.name.clone());
     let mut injection = tools.injection(&call.name).cloned().unwrap_or_default();
     let target = tools.target(&call.name).cloned();
@@ -67,49 +67,52 @@ fn plan(call: &mut ToolCall, tools: &ToolTable, sections: &Sections) -> PlannedC
     if let Some(wrong) = deep {
         // Nothing of it is stored, because it would come back in every prompt and record.
         call.arguments = Arguments::Malformed(String::new());
-        let what = Err(Unmade::arguments(format!("the arguments of `{tool}` can't be taken: {wrong}")));
+        let what = Err(CallRefusal::arguments(format!("the arguments of `{tool}` can't be taken: {wrong}")));
         return PlannedCall { id, tool, what, injection, instance: None, scoped: Vec::new() };
     }
     let (what, chosen) = match (target, &mut call.arguments) {
         (None, _) => {
             let hint = did_you_mean(&call.name, &tools.names());
-            (Err(Unmade::new(Outcome::Unknown, format!("unknown tool `{}`{hint}", call.name))), Chosen::default())
+            (
+                Err(CallRefusal::new(Outcome::Unknown, format!("unknown tool `{}`{hint}", call.name))),
+                ChosenSections::default(),
+            )
         }
         (Some(_), Arguments::Malformed(text)) => {
-            let text = unreadable(text, &call.name, tools);
-            (Err(Unmade::arguments(text)), Chosen::default())
+            let text = unreadable_error(text, &call.name, tools);
+            (Err(CallRefusal::arguments(text)), ChosenSections::default())
         }
         (Some(target), Arguments::Json(written)) => {
             injection.strip(written);
             let mut arguments = written.clone();
             let path = if let ToolTarget::Operation(path) = &target { Some(path.as_str()) } else { None };
-            let said = take(path, &mut arguments);
+            let said = take_scope_choice(path, &mut arguments);
             let chosen = sections.choose(&call.name, &reach, &said);
             let planned = chosen.and_then(|chosen| {
                 let what = resolve(target, (arguments, written), tools, &mut injection, &chosen)?;
-                fits(&call.name, &reach, &what, &injection).map_err(Unmade::arguments)?;
+                check_input(&call.name, &reach, &what, &injection).map_err(CallRefusal::arguments)?;
                 Ok((what, chosen))
             });
             match planned {
                 Ok((what, chosen)) => (Ok(what), chosen),
-                Err(unmade) => (Err(unmade), Chosen::default()),
+                Err(unmade) => (Err(unmade), ChosenSections::default()),
             }
         }
     };
-    let Chosen { asked: _, instance, mut scoped } = chosen;
-    if matches!(what, Ok(Resolved { target: ToolTarget::Latent(_), .. })) {
+    let ChosenSections { requested: _, instance, mut scoped } = chosen;
+    if matches!(what, Ok(ResolvedCall { target: ToolTarget::Latent(_), .. })) {
         scoped.clear();
     }
     PlannedCall { id, tool, what, injection, instance, scoped }
 }
 
 /// Returns the error for arguments that can't be read as JSON within the venue's limits.
-fn unreadable(text: &str, tool: &str, tools: &ToolTable) -> String {
-    let shown = hide::malformed(text, tools.specs.iter().find(|spec| spec.name == tool));
-    let (rule, why) = match decode::data(text.as_bytes()) {
+fn unreadable_error(text: &str, tool: &str, tools: &ToolTable) -> String {
+    let shown = hide::shown_malformed(text, tools.specs.iter().find(|spec| spec.name == tool));
+    let (rule, why) = match decode::lenient_json(text.as_bytes()) {
         // The error quotes numbers, which are hidden where the text is hidden.
         Err(wrong) if wrong.fact.code == Code::Limit && shown == HIDDEN => {
-            ("can't be taken", wrong.veiled().to_string())
+            ("can't be taken", wrong.without_value().to_string())
         }
         Err(wrong) if wrong.fact.code == Code::Limit => ("can't be taken", wrong.to_string()),
         Err(wrong) => ("are not JSON", wrong.fact.reason),
@@ -123,29 +126,29 @@ fn resolve(
     (arguments, written): (Value, &mut Value),
     tools: &ToolTable,
     injection: &mut Injection,
-    chosen: &Chosen,
-) -> Result<Resolved, Unmade> {
+    chosen: &ChosenSections,
+) -> Result<ResolvedCall, CallRefusal> {
     match target {
         ToolTarget::Operation(path) if path == RUN && !tools.guards.is_empty() => {
-            match tools.guards.through(&arguments, written, injection) {
-                GuardPassage::Free => Ok(Resolved { target: ToolTarget::Operation(path), arguments }),
-                GuardPassage::Refused(unmade) => Err(unmade),
-                GuardPassage::Bound(path, arguments, inner) => {
+            match tools.guards.check_run(&arguments, written, injection) {
+                GuardDecision::Free => Ok(ResolvedCall { target: ToolTarget::Operation(path), arguments }),
+                GuardDecision::Refused(unmade) => Err(unmade),
+                GuardDecision::Bound(path, arguments, inner) => {
                     *injection = *inner;
-                    Ok(Resolved { target: ToolTarget::Operation(path), arguments })
+                    Ok(ResolvedCall { target: ToolTarget::Operation(path), arguments })
                 }
             }
         }
-        ToolTarget::Latent(_) => Ok(Resolved { target: ToolTarget::Latent(chosen.asked.clone()), arguments }),
-        target => Ok(Resolved { target, arguments }),
+        ToolTarget::Latent(_) => Ok(ResolvedCall { target: ToolTarget::Latent(chosen.requested.clone()), arguments }),
+        target => Ok(ResolvedCall { target, arguments }),
     }
 }
 
 /// Checks the arguments of a tool without an operation against the schema in its entry.
-fn fits(tool: &str, reach: &Reach, what: &Resolved, injection: &Injection) -> Result<(), String> {
+fn check_input(tool: &str, reach: &ToolContext, what: &ResolvedCall, injection: &Injection) -> Result<(), String> {
     let Some(schema) = &reach.input else { return Ok(()) };
-    let reduced = if injection.hides() { injection.reduce(schema) } else { schema.clone() };
-    let (found, _) = misfits(&reduced, &what.arguments, SCHEMA_ERRORS)
+    let reduced = if injection.changes_schema() { injection.reduce(schema) } else { schema.clone() };
+    let (found, _) = find_misfits(&reduced, &what.arguments, SCHEMA_ERRORS)
         .map_err(|error| format!("the schema of `{tool}`: {error}"))?;
     let problems: Vec<String> =
         found

@@ -1,21 +1,21 @@
 //! Makes the record of a turn: its line of the timeline and its part of the transcript.
 
-use super::{CallOutcome, Recorded, Setting};
+use super::{CallOutcome, RecordedReply, TurnInput};
 use crate::call::PlannedCall;
-use crate::chat::{Arguments, ChatMessage, ToolCall, Usage};
+use crate::chat::{Arguments, ChatMessage, TokenUsage, ToolCall};
 use crate::scope::ScopedSection;
 use crate::session::{CallRecord, TurnRecord};
 use crate::time::Millis;
 use serde_json::Value;
 
-pub(super) fn record(
-    setting: &Setting,
-    recorded: Option<&Recorded>,
+pub(super) fn turn_record(
+    setting: &TurnInput,
+    recorded: Option<&RecordedReply>,
     outcomes: &[CallOutcome],
     now: Millis,
 ) -> TurnRecord {
     let model = &setting.config.model;
-    let authority = setting.authority.clone().nowhere();
+    let authority = setting.authority.clone().without_home();
     TurnRecord {
         turn: setting.turn,
         start: recorded.map_or(setting.start, |r| r.start.time()),
@@ -24,27 +24,27 @@ pub(super) fn record(
         worker: String::new(),
         model: model.id(),
         failed_models: Vec::new(),
-        usage: recorded.map_or_else(Usage::default, |r| r.reply.usage),
+        usage: recorded.map_or_else(TokenUsage::default, |r| r.reply.usage),
         job: recorded.map_or_else(|| setting.plan.job().cloned(), |r| r.job.clone()),
         events: recorded.map(|r| r.events.clone()).unwrap_or_default(),
         heard: recorded.map(|r| r.heard.clone()).unwrap_or_default(),
-        said: recorded.map(|r| said(r, outcomes)).unwrap_or_default(),
-        calls: recorded.map(|r| calls(r, outcomes)).unwrap_or_default(),
+        said: recorded.map(|r| said_messages(r, outcomes)).unwrap_or_default(),
+        calls: recorded.map(|r| call_records(r, outcomes)).unwrap_or_default(),
         ended: Vec::new(),
-        wider: recorded.map(|r| r.authority.clone().nowhere()).filter(|asked| *asked != authority),
+        wider: recorded.map(|r| r.authority.clone().without_home()).filter(|asked| *asked != authority),
         authority,
         bound: setting.mandate.envelope.bound.clone(),
         used: Some(recorded.map(|r| r.used.clone()).unwrap_or_default()),
         settles: None,
-        dated: recorded.is_some_and(|r| r.start.in_ids().is_some()) && outcomes.iter().any(|o| o.asked.is_some()),
-        frame: recorded.map_or_else(|| setting.state.goals.active(), |r| r.frame),
+        dated: recorded.is_some_and(|r| r.start.time_in_ids().is_some()) && outcomes.iter().any(|o| o.asked.is_some()),
+        frame: recorded.map_or_else(|| setting.state.goals.active_id(), |r| r.frame),
         prompt: recorded.map(|r| r.prompt.clone()).unwrap_or_default(),
         erased: false,
         hidden: false,
     }
 }
 
-fn said(recorded: &Recorded, outcomes: &[CallOutcome]) -> Vec<ChatMessage> {
+fn said_messages(recorded: &RecordedReply, outcomes: &[CallOutcome]) -> Vec<ChatMessage> {
     let calls = recorded.reply.calls.iter().map(|call| ToolCall {
         // Providers refuse a conversation with malformed arguments.
         arguments: match &call.arguments {
@@ -63,7 +63,7 @@ fn said(recorded: &Recorded, outcomes: &[CallOutcome]) -> Vec<ChatMessage> {
     std::iter::once(assistant).chain(results).collect()
 }
 
-fn calls(recorded: &Recorded, outcomes: &[CallOutcome]) -> Vec<CallRecord> {
+fn call_records(recorded: &RecordedReply, outcomes: &[CallOutcome]) -> Vec<CallRecord> {
     recorded.calls.iter().zip(outcomes).map(|(call, outcome)| call_record(call, outcome)).collect()
 }
 
@@ -77,7 +77,7 @@ pub(super) fn call_record(call: &PlannedCall, outcome: &CallOutcome) -> CallReco
         decided: outcome.decided.clone(),
         instance: call.instance.clone(),
         // A call that was not made has sent nothing anywhere.
-        scoped: call.scoped.iter().filter(|_| outcome.outcome.is_made()).map(ScopedSection::note).collect(),
+        scoped: call.scoped.iter().filter(|_| outcome.outcome.is_made()).map(ScopedSection::to_record).collect(),
         needs: outcome.needs.clone(),
         went_out: outcome.went_out,
         note: outcome.note.clone(),
@@ -86,7 +86,7 @@ pub(super) fn call_record(call: &PlannedCall, outcome: &CallOutcome) -> CallReco
 }
 
 /// Replaces the result of a call of an earlier turn by its final outcome.
-pub(super) fn answer(exchange: &mut TurnRecord, call: u32, outcome: &CallOutcome) {
+pub(super) fn set_call_result(exchange: &mut TurnRecord, call: u32, outcome: &CallOutcome) {
     let Ok(at) = usize::try_from(call) else { return };
     let mut results = exchange.said.iter_mut().filter_map(|message| match message {
         ChatMessage::Tool { text, .. } => Some(text),

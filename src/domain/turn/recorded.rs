@@ -1,14 +1,14 @@
 //! The reply of a turn as it is recorded before its tools run.
 
-use super::{Last, ModelCalls};
+use super::{FinalTurn, ModelCalls};
 use crate::authority::{Authority, Capability};
-use crate::call::{PlannedCall, ReplyStart, Resolved, ToolTarget};
+use crate::call::{PlannedCall, ReplyStart, ResolvedCall, ToolTarget};
 use crate::chat::{Arguments, Reply};
 use crate::context::record::LedgerWrite;
 use crate::lattice::catalog::RUN;
 use crate::prefix::StablePrefix;
-use crate::session::Heard;
-use crate::spend::Spent;
+use crate::session::CallerMessage;
+use crate::spend::ModelUse;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -16,7 +16,7 @@ use serde_json::Value;
 /// has changed.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Recorded {
+pub struct RecordedReply {
     /// The task that the turn serves.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub job: Option<crate::ids::JobId>,
@@ -29,7 +29,7 @@ pub struct Recorded {
     /// Mailbox keys that the prompt showed, without the task's.
     pub consume: Vec<String>,
     /// Transcript entries of the events in the prompt.
-    pub heard: Vec<Heard>,
+    pub heard: Vec<CallerMessage>,
     /// Ids of the events in the prompt.
     pub events: Vec<crate::ids::EventId>,
     /// Loads that left the context because there was no room.
@@ -51,7 +51,7 @@ pub struct Recorded {
     pub frame: u32,
     /// Reason why the task ends with this turn.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub last: Option<Last>,
+    pub last: Option<FinalTurn>,
     /// Record of what the model saw.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ledger: Option<LedgerWrite>,
@@ -60,15 +60,15 @@ pub struct Recorded {
     pub prefix: Option<StablePrefix>,
     /// What the turn has used.
     #[serde(default)]
-    pub spent: Spent,
+    pub spent: ModelUse,
     /// The models that were asked, if it was not only the agent's own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub asked: Option<ModelCalls>,
 }
 
-impl Recorded {
+impl RecordedReply {
     /// Removes the secrets that `hide` finds by an operation's path from the model's calls.
-    pub fn hide_said(&mut self, hide: impl Fn(&str, &mut Value)) {
+    pub fn hide_secrets(&mut self, hide: impl Fn(&str, &mut Value)) {
         let before = self.reply.calls.clone();
         for (said, planned) in self.reply.calls.iter_mut().zip(&self.calls) {
             match &mut said.arguments {
@@ -76,8 +76,8 @@ impl Recorded {
                 Arguments::Json(arguments) => {
                     hide(RUN, arguments);
                     match &planned.what {
-                        Ok(Resolved { target: ToolTarget::Operation(path), .. }) if path == RUN => {}
-                        Ok(Resolved { target: ToolTarget::Operation(path), .. }) => hide(path, arguments),
+                        Ok(ResolvedCall { target: ToolTarget::Operation(path), .. }) if path == RUN => {}
+                        Ok(ResolvedCall { target: ToolTarget::Operation(path), .. }) => hide(path, arguments),
                         // The name may be that of an operation that isn't offered.
                         Ok(_) | Err(_) => hide(&said.name.replacen('_', "/", 1), arguments),
                     }
@@ -93,10 +93,10 @@ impl Recorded {
     /// Returns the reply as it is stored: without the secrets that `hide` finds in the model's calls and in the planned
     /// arguments.
     #[must_use]
-    pub fn without_hidden(mut self, hide: impl Fn(&str, &mut Value)) -> Self {
-        self.hide_said(&hide);
+    pub fn without_secrets(mut self, hide: impl Fn(&str, &mut Value)) -> Self {
+        self.hide_secrets(&hide);
         for call in &mut self.calls {
-            if let Ok(Resolved { target: ToolTarget::Operation(path), arguments }) = &mut call.what {
+            if let Ok(ResolvedCall { target: ToolTarget::Operation(path), arguments }) = &mut call.what {
                 hide(path, arguments);
             }
         }

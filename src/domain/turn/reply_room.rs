@@ -3,9 +3,9 @@
 //! The model must see what its calls have done. Without room for that the task would fail after its effects, so a call
 //! without room isn't made.
 
-use crate::call::{Outcome, PlannedCall, ToolTarget, Unmade};
+use crate::call::{CallRefusal, Outcome, PlannedCall, ToolTarget};
 use crate::chat::{Arguments, Reply};
-use crate::context::ledger::Ledger;
+use crate::context::ledger::PromptLedger;
 use crate::context::past::reasoning_bytes;
 use crate::limits::{ENTRY_FLOOR, REPLY_CALLS};
 use crate::tools::ToolTable;
@@ -15,7 +15,7 @@ const SLACK_SHARE: usize = 20;
 
 /// Returns the bytes that the next prompt has for a reply and the results of its calls: all but the sections that stay.
 /// The transcript may leave the prompt.
-pub(super) fn next_prompt_room(ledger: &Ledger) -> usize {
+pub(super) fn next_prompt_room(ledger: &PromptLedger) -> usize {
     let transcript: usize = ledger.rows.iter().filter(|row| row.key == "transcript").map(|row| row.rendered).sum();
     let budget = ledger.budget.bytes;
     (budget - budget / SLACK_SHARE).saturating_sub(ledger.used.saturating_sub(transcript))
@@ -23,7 +23,7 @@ pub(super) fn next_prompt_room(ledger: &Ledger) -> usize {
 
 /// Removes the calls without room from a reply. The first of them stays without its arguments; the reason why it is not
 /// made is returned.
-pub(super) fn leave_out_calls(reply: &mut Reply, tools: &ToolTable, room: usize) -> Option<Unmade> {
+pub(super) fn leave_out_calls(reply: &mut Reply, tools: &ToolTable, room: usize) -> Option<CallRefusal> {
     let mut left = room.saturating_sub(reply.text.len() + reasoning_bytes(reply.reasoning.as_ref()));
     // The call that reports the removed ones needs room for a result, too.
     let fitting = reply.calls.iter().take_while(|call| {
@@ -58,7 +58,7 @@ pub(super) fn leave_out_calls(reply: &mut Reply, tools: &ToolTable, room: usize)
     if let Some(call) = reply.calls.last_mut() {
         call.arguments = Arguments::Malformed(String::new());
     }
-    Some(Unmade::new(Outcome::Limit, text))
+    Some(CallRefusal::new(Outcome::Limit, text))
 }
 
 /// Whether a tool ends the task or goal, or is itself the result: no prompt has to show its result.
@@ -86,7 +86,7 @@ fn is_an_end(name: &str, tools: &ToolTable) -> bool {
 }
 
 /// Refuses the last call, if there is a reason.
-pub(super) fn with_last_unmade(mut calls: Vec<PlannedCall>, unmade: Option<Unmade>) -> Vec<PlannedCall> {
+pub(super) fn with_last_unmade(mut calls: Vec<PlannedCall>, unmade: Option<CallRefusal>) -> Vec<PlannedCall> {
     if let (Some(last), Some(unmade)) = (calls.last_mut(), unmade) {
         last.what = Err(unmade);
         last.scoped.clear();

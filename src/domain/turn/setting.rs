@@ -1,8 +1,8 @@
 //! The fixed inputs of a turn, and the limits that make it the last turn of its task.
 
 use super::fallback::ModelCalls;
-use super::run::{Plan, Run};
-use crate::agent::{AgentConfig, AgentRecord, CompletedBy};
+use super::run::{Plan, SessionRun};
+use crate::agent::{AgentConfig, AgentRecord, CompletionRule};
 use crate::authority::Authority;
 use crate::authority::envelope::Envelope;
 use crate::authority::policy::Policy;
@@ -14,7 +14,7 @@ use crate::job::{ErrorCode, JobResult};
 use crate::lattice::layout::Scope;
 use crate::session::{SessionState, TurnRecord};
 use crate::time::Millis;
-use crate::tools::Ends;
+use crate::tools::TurnEnds;
 use crate::turn::options;
 use crate::values::entities::{self, EntityIdsRequired};
 use serde::{Deserialize, Serialize};
@@ -23,7 +23,7 @@ use std::sync::Arc;
 
 /// Everything about a turn that doesn't change while it runs.
 #[derive(Debug, Clone)]
-pub struct Setting {
+pub struct TurnInput {
     /// Owner of the session.
     pub owner: Owner,
     /// Key of the session.
@@ -51,43 +51,43 @@ pub struct Setting {
     /// Accounts that the turn is charged to, and its deadline.
     pub purse: Purse,
     /// Reason why the task ends with this turn: a limit is reached.
-    pub last: Option<Last>,
+    pub last: Option<FinalTurn>,
     /// The turn that opened the current goal; the goal's result is written there.
     pub opener: Option<Box<TurnRecord>>,
 }
 
 /// Why a turn is the last of its task.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Last {
+pub struct FinalTurn {
     /// Error code of the task, unless it ends itself.
     pub code: ErrorCode,
     /// Description of the limit.
     pub reason: String,
 }
 
-impl Last {
+impl FinalTurn {
     /// Returns the reason if a deadline has passed.
-    pub fn of_time(deadline: &Deadline, now: Millis) -> Option<Self> {
+    pub fn from_deadline(deadline: &Deadline, now: Millis) -> Option<Self> {
         let reason = || format!("its time was over at {}", deadline.at.rfc3339());
-        (now >= deadline.at).then(|| Self { code: code_of(deadline.origin), reason: reason() })
+        (now >= deadline.at).then(|| Self { code: limit_code(deadline.origin), reason: reason() })
     }
 
     /// Returns the result of a task that did not end itself.
-    pub(super) fn ending(&self, reply: &Reply, is_text: bool, completion: CompletedBy) -> JobResult {
+    pub(super) fn task_result(&self, reply: &Reply, is_text: bool, completion: CompletionRule) -> JobResult {
         let text = reply.text.as_str();
-        if is_text && !text.trim().is_empty() && completion == CompletedBy::Implicit {
+        if is_text && !text.trim().is_empty() && completion == CompletionRule::Implicit {
             return JobResult { truncated: reply.truncated, ..JobResult::complete(text.into()) };
         }
-        JobResult::failed(self.code, format!("{}; the last text was: {text}", self.reason))
+        JobResult::failure(self.code, format!("{}; the last text was: {text}", self.reason))
     }
 }
 
-impl Setting {
+impl TurnInput {
     /// Makes the setting of the session's next turn, at `start`, that serves `plan`; its authority is the current one.
-    pub fn next(
+    pub fn for_next_turn(
         (owner, session): (&Owner, &SessionKey),
         agent: &AgentRecord,
-        run: &Run,
+        run: &SessionRun,
         plan: Plan,
         policy: &Policy,
         (start, date): (Millis, String),
@@ -95,11 +95,11 @@ impl Setting {
         let home = Scope { session: Some(session.clone()), job: plan.job().cloned() };
         let mut mandate = run.mandate(&plan);
         // Jobs that the turn starts also stop if the agent's own request is revoked.
-        mandate.envelope = mandate.envelope.under(&agent.made_under);
+        mandate.envelope = mandate.envelope.with_trail(&agent.made_under);
         let mut state = run.state.clone();
-        options::take_loads(&mut state, &plan);
+        options::add_requested_loads(&mut state, &plan);
         if plan.job().is_some() || state.task.is_none() {
-            state.goals.serve(plan.job(), &mandate);
+            state.goals.end_unless_served(plan.job(), &mandate);
         }
         let mut purse = purse(&plan, &agent.config, &mandate.envelope);
         let begun = run.state.task.as_ref().filter(|progress| Some(&progress.job) == plan.job());
@@ -123,7 +123,7 @@ impl Setting {
             plan,
             mandate,
             purse,
-            last: winding.map(|_| Last { code: ErrorCode::LimitReached, reason: reason() }),
+            last: winding.map(|_| FinalTurn { code: ErrorCode::LimitReached, reason: reason() }),
             opener: None,
         }
     }
@@ -138,8 +138,8 @@ impl Setting {
     }
 
     /// Returns the limit of time that has passed.
-    pub fn overdue(&self, now: Millis) -> Option<Last> {
-        Last::of_time(&self.purse.deadline?, now)
+    pub fn overdue_limit(&self, now: Millis) -> Option<FinalTurn> {
+        FinalTurn::from_deadline(&self.purse.deadline?, now)
     }
 
     /// Returns the schema of the open task's output.
@@ -148,12 +148,12 @@ impl Setting {
     }
 
     /// Returns what completes the open task.
-    pub fn completion(&self) -> CompletedBy {
+    pub fn completion(&self) -> CompletionRule {
         self.plan.completion(&self.config)
     }
 
     /// Returns the task and goal that the turn can end.
-    pub fn ends(&self) -> Ends<'_> {
+    pub fn ends(&self) -> TurnEnds<'_> {
         self.plan.ends(&self.state, &self.config)
     }
 
@@ -169,7 +169,7 @@ fn purse(plan: &Plan, config: &AgentConfig, envelope: &Envelope) -> Purse {
     let above = (envelope.accounts.as_slice(), envelope.deadline);
     match plan.task.as_ref().and_then(|task| Some((task, task.event.job()?))) {
         Some((task, job)) => {
-            Purse::of_task(job, task.event.received, &config.limits.budget(), &task.event.budget, above)
+            Purse::for_task(job, task.event.received, &config.limits.budget(), &task.event.budget, above)
         }
         None => Purse {
             inherited: envelope.accounts.clone(),
@@ -179,26 +179,31 @@ fn purse(plan: &Plan, config: &AgentConfig, envelope: &Envelope) -> Purse {
     }
 }
 
-impl Run {
+impl SessionRun {
     /// Plans the next turn under a policy. With a reason the turn starts nothing, because its request was revoked, and
     /// its events end there.
-    pub fn plan_under(&self, policy: &Policy, agent: &AgentRecord, session: &SessionKey) -> (Plan, Option<String>) {
+    pub fn plan_under_policy(
+        &self,
+        policy: &Policy,
+        agent: &AgentRecord,
+        session: &SessionKey,
+    ) -> (Plan, Option<String>) {
         let plan = self.plan();
         let home = Scope { session: Some(session.clone()), job: plan.job().cloned() };
-        self.standing(plan, |envelope| agent.stopped(policy, envelope, &home))
+        self.without_revoked(plan, |envelope| agent.stop_reason(policy, envelope, &home))
     }
 }
 
 impl Plan {
     /// Returns the anonymous agent that serves the task, if the task has no agent of its own.
-    pub fn bare(&self, agent: &AgentRecord) -> Option<AgentRecord> {
-        let anonymous = self.handed().and_then(|handed| handed.anonymous.as_deref());
-        anonymous.map(|prompt| agent.bare(prompt))
+    pub fn anonymous_agent(&self, agent: &AgentRecord) -> Option<AgentRecord> {
+        let anonymous = self.handed_sections().and_then(|handed| handed.anonymous.as_deref());
+        anonymous.map(|prompt| agent.as_anonymous(prompt))
     }
 }
 
 /// Returns the error code of a task that reaches a limit.
-pub const fn code_of(origin: LimitOrigin) -> ErrorCode {
+pub const fn limit_code(origin: LimitOrigin) -> ErrorCode {
     match origin {
         LimitOrigin::Agent | LimitOrigin::Cap => ErrorCode::LimitReached,
         LimitOrigin::Request => ErrorCode::BudgetExceeded,

@@ -1,8 +1,8 @@
 //! Settles calls on which a person has decided: their outcomes are written to the turn that made the calls.
 
-use super::decide::{CANCELLED, Decision, count_children, started};
-use super::record::{answer, call_record, record};
-use super::{CallOutcome, Setting, Settling};
+use super::decide::{CANCELLED, Decision, count_children, record_started};
+use super::record::{call_record, set_call_result, turn_record};
+use super::{CallOutcome, SettlingCalls, TurnInput};
 use crate::approval::{AwaitingCall, DecidedCall, Ruling};
 use crate::call::Outcome;
 use crate::event::Payload;
@@ -12,40 +12,50 @@ use crate::session::TurnRecord;
 use crate::time::Millis;
 
 /// Decides a turn that has made the approved calls; `outcomes` are theirs, in order.
-pub(super) fn settled(setting: &Setting, settling: Settling, outcomes: Vec<CallOutcome>, now: Millis) -> Decision {
+pub(super) fn on_outcomes(
+    setting: &TurnInput,
+    settling: SettlingCalls,
+    outcomes: Vec<CallOutcome>,
+    now: Millis,
+) -> Decision {
     let mut made = outcomes.into_iter();
-    let lost = || CallOutcome::plain(Outcome::Error, "error: the call has no outcome");
+    let lost = || CallOutcome::from_text(Outcome::Error, "error: the call has no outcome");
     let outcome = |(decided, call, ruling): (DecidedCall, AwaitingCall, Ruling)| {
         let outcome = match ruling {
-            Ruling::Say(outcome, text) => CallOutcome::plain(outcome, text),
+            Ruling::Say(outcome, text) => CallOutcome::from_text(outcome, text),
             Ruling::Make { note, .. } => CallOutcome { note, ..made.next().unwrap_or_else(lost) },
         };
         (call, CallOutcome { decided: Some(decided), ..outcome })
     };
-    let outcomes: Vec<_> = settling.ruled.into_iter().map(outcome).collect();
+    let outcomes: Vec<_> = settling.rulings.into_iter().map(outcome).collect();
     decision(setting, settling.exchange, &outcomes, now)
 }
 
 /// Decides a turn whose task was cancelled, with the known outcomes of calls that can't be undone, by their index.
-pub(super) fn cancelled(setting: &Setting, settling: Settling, noted: &[(u32, CallOutcome)], now: Millis) -> Decision {
+pub(super) fn on_cancellation(
+    setting: &TurnInput,
+    settling: SettlingCalls,
+    noted: &[(u32, CallOutcome)],
+    now: Millis,
+) -> Decision {
     let waiting = setting.state.awaiting.iter().flat_map(|awaiting| awaiting.calls.iter().cloned());
     let outcome = |call: AwaitingCall| {
         let known = noted.iter().find(|(at, _)| *at == call.call).map(|(_, outcome)| outcome.clone());
-        (call, known.unwrap_or_else(|| CallOutcome::plain(Outcome::Cancelled, CANCELLED)))
+        (call, known.unwrap_or_else(|| CallOutcome::from_text(Outcome::Cancelled, CANCELLED)))
     };
     let outcomes: Vec<_> = waiting.map(outcome).collect();
     decision(setting, settling.exchange, &outcomes, now).cancel(setting)
 }
 
 fn decision(
-    setting: &Setting,
+    setting: &TurnInput,
     mut exchange: TurnRecord,
     outcomes: &[(AwaitingCall, CallOutcome)],
     now: Millis,
 ) -> Decision {
     let mut state = setting.state.clone();
     let plain: Vec<_> = outcomes.iter().map(|(_, outcome)| outcome.clone()).collect();
-    started(setting, &mut state, &plain, now);
+    record_started(setting, &mut state, &plain, now);
     count_children(&mut state, outcomes.iter().map(|(call, outcome)| (&call.planned, outcome)));
     let all_started = plain.iter().all(|outcome| outcome.started.is_some());
     if let Some(awaiting) = &mut state.awaiting {
@@ -54,12 +64,12 @@ fn decision(
     }
     let done = state.awaiting.take_if(|awaiting| awaiting.calls.is_empty());
     for (call, outcome) in outcomes {
-        show(&mut exchange, call, outcome);
+        show_outcome(&mut exchange, call, outcome);
     }
-    let mut record = record(setting, None, &[], now);
+    let mut record = turn_record(setting, None, &[], now);
     record.calls = outcomes.iter().map(|(call, outcome)| call_record(&call.planned, outcome)).collect();
     record.settles = Some(exchange.turn);
-    let mut decision = Decision { amended: Some(exchange), ..Decision::new(record, state) };
+    let mut decision = Decision { amended_record: Some(exchange), ..Decision::new(record, state) };
     if let Some(done) = done {
         decision.status = setting.plan.job().map(|job| (job.clone(), JobStatus::Started));
         if done.all_started {
@@ -78,8 +88,8 @@ fn decision(
 }
 
 /// Replaces the note of a waiting call by its outcome.
-fn show(exchange: &mut TurnRecord, call: &AwaitingCall, outcome: &CallOutcome) {
-    answer(exchange, call.call, outcome);
+fn show_outcome(exchange: &mut TurnRecord, call: &AwaitingCall, outcome: &CallOutcome) {
+    set_call_result(exchange, call.call, outcome);
     let record = usize::try_from(call.call).ok().and_then(|at| exchange.calls.get_mut(at));
     if let Some(record) = record {
         // An approval may have left sections out.

@@ -3,16 +3,16 @@
 
 use super::decide::Decision;
 use super::fallback::ModelCalls;
-use super::{Action, Observed, Recorded, Setting, Turn};
+use super::{Action, Observation, RecordedReply, Turn, TurnInput};
 use crate::chat::ModelSettings;
 use crate::ids::JobId;
-use crate::spend::{Spent, Tally, Today};
+use crate::spend::{DayUse, ModelUse, Tally};
 use crate::time::Millis;
 
 impl Turn {
     /// Adds model calls to the turn.
-    pub fn pay(&mut self, calls: ModelCalls) {
-        self.asked.add(calls);
+    pub fn add_model_calls(&mut self, calls: ModelCalls) {
+        self.asked.add_later(calls);
     }
 
     /// Returns the models that were asked so far, with their use.
@@ -22,34 +22,34 @@ impl Turn {
 
     /// Returns what the session has used today and what the task has used, this turn included; `None` without model
     /// calls. A waiting turn stores both, because it may never be committed.
-    pub fn used_so_far(&self, now: Millis) -> (Option<Today>, Option<(JobId, Tally)>) {
+    pub fn usage_so_far(&self, now: Millis) -> (Option<DayUse>, Option<(JobId, Tally)>) {
         let (setting, calls) = (&self.setting, &self.asked);
         let tally = setting.plan.job().filter(|_| !calls.is_free()).and_then(|job| {
             let before = tally_before(setting, job)?;
             Some((job.clone(), Tally { spent: before.spent.plus(calls.total()), ..before }))
         });
-        (today(setting, calls, now), tally)
+        (usage_today(setting, calls, now), tally)
     }
 
     /// Takes an observation and returns the next action; see [`super`].
-    pub fn step(&mut self, observed: Observed, now: Millis) -> Action {
+    pub fn step(&mut self, observed: Observation, now: Millis) -> Action {
         match self.observe(observed, now) {
-            Action::Commit(decision) => Action::Commit(Box::new(decision.paid(&self.setting, &self.asked))),
+            Action::Commit(decision) => Action::Commit(Box::new(decision.with_usage(&self.setting, &self.asked))),
             other => other,
         }
     }
 }
 
-impl Recorded {
+impl RecordedReply {
     /// Returns the current settings of the model that has answered.
-    pub(super) fn model<'s>(&self, setting: &'s Setting) -> &'s ModelSettings {
+    pub(super) fn model<'s>(&self, setting: &'s TurnInput) -> &'s ModelSettings {
         let model = &setting.config.model;
         let answered = self.asked.as_ref().and_then(|asked| asked.answered.as_ref());
         model.in_order().find(|model| answered == Some(&model.id())).unwrap_or(model)
     }
 
     /// Returns the model calls for the reply; if they are not recorded, one call of the agent's own model.
-    pub(super) fn calls(&self, setting: &Setting) -> ModelCalls {
+    pub(super) fn model_calls(&self, setting: &TurnInput) -> ModelCalls {
         match &self.asked {
             Some(asked) => asked.clone(),
             None => ModelCalls::of_model(&setting.config.model.id(), self.spent),
@@ -60,8 +60,8 @@ impl Recorded {
 impl Decision {
     /// Adds the models that were asked, and what the task and the session have used so far, this turn included.
     #[must_use]
-    pub(super) fn paid(mut self, setting: &Setting, calls: &ModelCalls) -> Self {
-        if let Some(today) = today(setting, calls, self.record.end) {
+    pub(super) fn with_usage(mut self, setting: &TurnInput, calls: &ModelCalls) -> Self {
+        if let Some(today) = usage_today(setting, calls, self.record.end) {
             self.state.today = Some(today.clone());
             self.today = Some(today);
         }
@@ -75,7 +75,7 @@ impl Decision {
         self
     }
 
-    fn tally(&mut self, setting: &Setting, job: &JobId, calls: &ModelCalls) -> Option<Tally> {
+    fn tally(&mut self, setting: &TurnInput, job: &JobId, calls: &ModelCalls) -> Option<Tally> {
         let before = tally_before(setting, job)?;
         let started = before.started || self.record.calls.iter().any(|call| call.went_out);
         let is_fallback = calls.answered.as_ref().is_some_and(|answered| *answered != setting.config.model.id());
@@ -89,14 +89,14 @@ impl Decision {
 }
 
 /// Returns what the session has used on the day of the turn, these calls included; `None` if nothing was used.
-fn today(setting: &Setting, calls: &ModelCalls, now: Millis) -> Option<Today> {
+fn usage_today(setting: &TurnInput, calls: &ModelCalls, now: Millis) -> Option<DayUse> {
     let mut today = None;
     for (model, spent) in &calls.spent {
         let counted = setting.counted.spent.get(model).copied().unwrap_or_default();
         let fresh = spent.minus(counted);
-        if fresh != Spent::default() {
+        if fresh != ModelUse::default() {
             let before = today.as_ref().or(setting.state.today.as_ref());
-            today = Some(Today::after(before, &setting.date, now, model, fresh));
+            today = Some(DayUse::after_turn(before, &setting.date, now, model, fresh));
         }
     }
     let counted = || setting.state.today.clone().filter(|today| today.date == setting.date);
@@ -104,7 +104,7 @@ fn today(setting: &Setting, calls: &ModelCalls, now: Millis) -> Option<Today> {
 }
 
 /// Returns what a task has used before the turn; `None` if an older version has begun it, so that its use is unknown.
-fn tally_before(setting: &Setting, job: &JobId) -> Option<Tally> {
+fn tally_before(setting: &TurnInput, job: &JobId) -> Option<Tally> {
     let begun = setting.state.task.as_ref().filter(|progress| progress.job == *job);
     begun.map_or(Some(Tally::default()), |progress| progress.tally)
 }

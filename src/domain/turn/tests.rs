@@ -1,18 +1,18 @@
 //! The turn machine driven by hand: one table per rule.
 
 use super::decide::Decision;
-use super::run::{Next, Pending, Plan, Run};
+use super::run::{NextStep, PendingEvent, Plan, SessionRun};
 use super::*;
 use crate::agent::{AgentConfig, PromptStyle};
 use crate::authority::Authority;
 use crate::budget::Purse;
 
-use crate::call::{Resolved, ToolTarget, Unmade};
+use crate::call::{CallRefusal, ResolvedCall, ToolTarget};
 use crate::chat::{Arguments, ToolCall};
 use crate::context::budget::PromptBudget;
-use crate::context::inputs::{Frame, Layout, Moment};
-use crate::context::item::{Absence, Content, Item, Section};
-use crate::context::record::part::Namer;
+use crate::context::inputs::{Layout, Moment, PromptFrame};
+use crate::context::item::{Absence, ItemContent, PromptItem, Section};
+use crate::context::record::part::PartNamer;
 use crate::context::record::period::Period;
 use crate::context::record::{pack_system, pack_tools};
 use crate::event::{Event, Mandate, Payload};
@@ -20,8 +20,8 @@ use crate::ids::{JobId, SessionKey};
 use crate::job::{JobResult, JobStatus};
 use crate::lattice::catalog::RUN;
 use crate::session::{PendingJob, SessionState, TaskProgress};
-use crate::spend::Spent;
-use crate::tools::{Described, resolve};
+use crate::spend::ModelUse;
+use crate::tools::{OperationInfo, resolve};
 use crate::values::Resolver;
 use crate::values::inject::Injection;
 use crate::values::known::KnownValues;
@@ -46,20 +46,23 @@ fn job(n: u8) -> JobId {
     JobId::new(&format!("{n:032x}")).unwrap()
 }
 
-fn pending(n: u8, payload: Payload) -> Pending {
+fn pending(n: u8, payload: Payload) -> PendingEvent {
     let event = Event::new(format!("e{n}").parse().unwrap(), Millis(0), payload);
-    Pending { key: format!("k{n}"), event, crashes: 0, status: None }
+    PendingEvent { key: format!("k{n}"), event, crashes: 0, status: None }
 }
 
-fn task(n: u8) -> Pending {
-    Pending { status: Some(JobStatus::Started), ..pending(n, Payload::Task { job: job(n), input: json!("do it") }) }
+fn task(n: u8) -> PendingEvent {
+    PendingEvent {
+        status: Some(JobStatus::Started),
+        ..pending(n, Payload::Task { job: job(n), input: json!("do it") })
+    }
 }
 
-fn message(n: u8) -> Pending {
+fn message(n: u8) -> PendingEvent {
     pending(n, Payload::Message { input: json!("hi"), to: None })
 }
 
-fn result(n: u8) -> Pending {
+fn result(n: u8) -> PendingEvent {
     pending(n, Payload::Result { job: job(n), result: JobResult::complete(json!("done")) })
 }
 
@@ -85,9 +88,9 @@ fn config(completion: &str) -> AgentConfig {
     AgentConfig::parse(&config).unwrap()
 }
 
-fn setting(completion: &str, state: SessionState, inbox: Vec<Pending>) -> Setting {
-    let run = Run::new(4, state, inbox, false);
-    Setting {
+fn setting(completion: &str, state: SessionState, inbox: Vec<PendingEvent>) -> TurnInput {
+    let run = SessionRun::new(4, state, inbox, false);
+    TurnInput {
         owner: "local/me".parse().unwrap(),
         session: SessionKey { agent: "a".parse().unwrap(), session: "s".parse().unwrap() },
         turn: 5,
@@ -106,10 +109,10 @@ fn setting(completion: &str, state: SessionState, inbox: Vec<Pending>) -> Settin
     }
 }
 
-fn inputs(turn: &Turn, items: Vec<Item>) -> Observed {
-    let setting = turn.setting();
-    let known = ["v/ops/lattice/read", "v/ops/agent/request", "v/ops/job/run"].map(|path| Described {
-        asked: path.to_owned(),
+fn inputs(turn: &Turn, items: Vec<PromptItem>) -> Observation {
+    let setting = turn.input();
+    let known = ["v/ops/lattice/read", "v/ops/agent/request", "v/ops/job/run"].map(|path| OperationInfo {
+        requested_path: path.to_owned(),
         path: path.to_owned(),
         description: "d".into(),
         input: json!({"type": "object"}),
@@ -119,7 +122,7 @@ fn inputs(turn: &Turn, items: Vec<Item>) -> Observed {
     let values = Resolver::default();
     let tools = resolve(&setting.config, &[], setting.ends(), &values, &known[..]);
     let inputs = Inputs {
-        frame: Frame {
+        frame: PromptFrame {
             agent: setting.session.agent.clone(),
             venue: "test".into(),
             model: setting.config.model.clone(),
@@ -138,19 +141,19 @@ fn inputs(turn: &Turn, items: Vec<Item>) -> Observed {
         items,
         transcript: Vec::new(),
         tools: tools.into(),
-        served: setting.plan.served(&setting.state, &setting.mandate),
+        served: setting.plan.served_events(&setting.state, &setting.mandate),
         layout: Layout::StableFirst(None),
         attachments: Vec::new(),
     };
-    let namer = Namer::new(b"key", &setting.owner);
-    let scribe = Scribe {
-        period: Period::at(Millis(0)),
+    let namer = PartNamer::new(b"key", &setting.owner);
+    let scribe = RecordWriter {
+        period: Period::from_start(Millis(0)),
         base: None,
         tools: pack_tools(&namer, &inputs.tools).into(),
         system: pack_system(&namer, &inputs.system).into(),
         namer,
     };
-    Observed::Gathered(Box::new(inputs), Box::new(scribe))
+    Observation::Gathered(Box::new(inputs), Box::new(scribe))
 }
 
 fn text(text: &str) -> Reply {
@@ -167,7 +170,7 @@ fn calls(tools: &[(&str, Value)]) -> Reply {
 }
 
 fn ok() -> CallOutcome {
-    CallOutcome::plain(Outcome::Ok, "fine")
+    CallOutcome::from_text(Outcome::Ok, "fine")
 }
 
 fn started(n: u8) -> CallOutcome {
@@ -175,22 +178,22 @@ fn started(n: u8) -> CallOutcome {
 }
 
 /// Drives a turn to its commit; `outcomes` are those of its calls.
-fn drive(setting: Setting, reply: Reply, outcomes: Vec<CallOutcome>) -> Decision {
+fn drive(setting: TurnInput, reply: Reply, outcomes: Vec<CallOutcome>) -> Decision {
     let (mut turn, action) = Turn::begin(setting, NOW);
     assert_eq!(action, Action::Gather);
     let Action::Ask(_) = turn.step(inputs(&turn, Vec::new()), NOW) else { panic!("expected a model call") };
-    let mut action = turn.step(Observed::Answered(Ok(reply)), NOW);
+    let mut action = turn.step(Observation::Answered(Ok(reply)), NOW);
     if let Action::Record(_) = action {
-        let Action::Call(planned) = turn.step(Observed::Recorded, NOW) else { panic!("expected calls") };
+        let Action::Call(planned) = turn.step(Observation::Recorded, NOW) else { panic!("expected calls") };
         assert_eq!(planned.len(), outcomes.len());
-        action = turn.step(Observed::Called(outcomes), NOW);
+        action = turn.step(Observation::Called(outcomes), NOW);
     }
     let Action::Commit(decision) = action else { panic!("expected a commit, got {action:?}") };
     *decision
 }
 
 fn ended(decision: &Decision) -> Option<(JobStatus, Option<ErrorCode>)> {
-    decision.ended.as_ref().map(|(_, result)| (result.status, result.error_code))
+    decision.ended_task.as_ref().map(|(_, result)| (result.status, result.error_code))
 }
 
 const READ: &str = "lattice_read";
@@ -254,7 +257,10 @@ fn text_while_a_child_is_open_parks_and_is_no_missing_completion() {
     let mut state = awaiting(begun(1, 1, false), 2);
     state.pending.get_mut(&job(2)).unwrap().under = Some(Mandate::default());
     let decision = drive(setting("implicit", state, vec![task(1)]), text("done"), vec![]);
-    assert!(decision.ended.is_some() && decision.state.pending.contains_key(&job(2)), "what a message has started");
+    assert!(
+        decision.ended_task.is_some() && decision.state.pending.contains_key(&job(2)),
+        "what a message has started"
+    );
 }
 
 #[test]
@@ -283,10 +289,12 @@ fn unknown_tools_and_malformed_arguments_are_outcomes_not_errors() {
     let setting = setting("implicit", SessionState::default(), vec![task(1)]);
     let (mut turn, _) = Turn::begin(setting, NOW);
     turn.step(inputs(&turn, Vec::new()), NOW);
-    let Action::Record(recorded) = turn.step(Observed::Answered(Ok(reply)), NOW) else { panic!("expected a record") };
+    let Action::Record(recorded) = turn.step(Observation::Answered(Ok(reply)), NOW) else {
+        panic!("expected a record")
+    };
     let errors: Vec<_> = recorded.calls.iter().map(|call| call.what.clone().unwrap_err()).collect();
     let unknown = "unknown tool `lattice_raed`, did you mean `lattice_read`";
-    assert_eq!(errors[0], Unmade::new(Outcome::Unknown, unknown));
+    assert_eq!(errors[0], CallRefusal::new(Outcome::Unknown, unknown));
     assert_eq!(errors[1].outcome, Outcome::Arguments);
     assert_eq!(
         errors[1].text,
@@ -303,23 +311,23 @@ fn a_cancelled_turn_keeps_its_transcript_and_drops_its_output() {
     let setting = setting("implicit", awaiting(begun(1, 1, false), 2), vec![message(4), task(1)]);
     let (mut turn, _) = Turn::begin(setting.clone(), NOW);
     turn.step(inputs(&turn, Vec::new()), NOW);
-    turn.step(Observed::Answered(Ok(reply.clone())), NOW);
-    let Action::Commit(while_recording) = turn.step(Observed::Cancelled(Vec::new()), NOW) else {
+    turn.step(Observation::Answered(Ok(reply.clone())), NOW);
+    let Action::Commit(while_recording) = turn.step(Observation::Cancelled(Vec::new()), NOW) else {
         panic!("expected a commit")
     };
     assert_eq!(while_recording.record.calls[0].outcome, "cancelled");
     let unknown = CallOutcome { outcome: Outcome::OutcomeUnknown, ..ok() };
     let (mut turn, _) = Turn::begin(setting.clone(), NOW);
     turn.step(inputs(&turn, Vec::new()), NOW);
-    turn.step(Observed::Answered(Ok(reply.clone())), NOW);
-    turn.step(Observed::Recorded, NOW);
-    let cancelled = turn.step(Observed::Cancelled(vec![(0, unknown)]), NOW);
+    turn.step(Observation::Answered(Ok(reply.clone())), NOW);
+    turn.step(Observation::Recorded, NOW);
+    let cancelled = turn.step(Observation::Cancelled(vec![(0, unknown)]), NOW);
     let Action::Commit(while_calling) = cancelled else { panic!("expected a commit") };
     assert_eq!(while_calling.record.calls[0].outcome, "outcome unknown");
     let at_commit = drive(setting.clone(), reply, vec![ok()]).cancel(&setting);
     assert_eq!(at_commit.record.calls[0].outcome, "ok");
     for decision in [*while_recording, *while_calling, at_commit] {
-        assert!(decision.cancelled && decision.ended.is_none() && decision.record.ended.is_empty());
+        assert!(decision.cancelled && decision.ended_task.is_none() && decision.record.ended.is_empty());
         assert_eq!(decision.record.said.len(), 2);
         assert_eq!(decision.consume, ["k4", "k1"]);
         assert_eq!(without_prefixes(decision.state), SessionState::default());
@@ -335,7 +343,7 @@ fn a_provider_that_fails_is_waited_for_until_its_tries_are_used_up() {
         let setting = setting("implicit", SessionState::default(), vec![message(4), task(1)]);
         let (mut turn, _) = Turn::begin(setting, NOW);
         turn.step(inputs(&turn, Vec::new()), NOW);
-        match turn.step(Observed::Answered(Err(failure)), NOW) {
+        match turn.step(Observation::Answered(Err(failure)), NOW) {
             Action::Wait { .. } => assert!(waits),
             Action::Commit(decision) => {
                 assert!(!waits);
@@ -350,7 +358,7 @@ fn a_provider_that_fails_is_waited_for_until_its_tries_are_used_up() {
 
 #[test]
 fn context_that_is_missing_or_too_large_fails_before_any_model_call() {
-    let entry = |required, content| Item {
+    let entry = |required, content| PromptItem {
         section: Section::Context,
         key: "context/doc".into(),
         label: Some("doc".into()),
@@ -360,15 +368,15 @@ fn context_that_is_missing_or_too_large_fails_before_any_model_call() {
         priority: 500,
         required,
         unresolved: Vec::new(),
-        tags: crate::context::item::Tags::default(),
+        tags: crate::context::item::HandOffTags::default(),
         origin: crate::origin::Origin::default(),
         content,
         attachments: Vec::new(),
     };
-    let missing = || Content::Absent(Absence::Missing, "nothing is there".into());
+    let missing = || ItemContent::Absent(Absence::Missing, "nothing is there".into());
     let large = "x".repeat(crate::limits::CONTEXT_BYTES + 1);
     for (system, entry, expected) in [
-        (large.as_str(), entry(false, Content::Text("t".into())), Some(ErrorCode::ContextOverflow)),
+        (large.as_str(), entry(false, ItemContent::Text("t".into())), Some(ErrorCode::ContextOverflow)),
         ("", entry(true, missing()), Some(ErrorCode::ContextRequiredMissing)),
         ("", entry(false, missing()), None),
     ] {
@@ -391,10 +399,10 @@ fn without_prefixes(state: SessionState) -> SessionState {
     SessionState { prefixes: BTreeMap::new(), ..state }
 }
 
-fn recorded(job: Option<JobId>, consume: &[&str]) -> Recorded {
+fn recorded(job: Option<JobId>, consume: &[&str]) -> RecordedReply {
     let target = ToolTarget::Operation("v/ops/of/then".into());
-    let what = Ok(Resolved { target, arguments: json!({"x": 1}) });
-    Recorded {
+    let what = Ok(ResolvedCall { target, arguments: json!({"x": 1}) });
+    RecordedReply {
         used: Vec::new(),
         frame: 0,
         job,
@@ -418,16 +426,16 @@ fn recorded(job: Option<JobId>, consume: &[&str]) -> Recorded {
         last: None,
         ledger: None,
         prefix: None,
-        spent: Spent::default(),
+        spent: ModelUse::default(),
         asked: None,
     }
 }
 
-fn resume(state: SessionState, inbox: Vec<Pending>, recorded: Recorded) -> (Turn, Action) {
-    let run = Run::new(4, state, inbox, false);
-    let plan = run.plan_of(&recorded);
+fn resume(state: SessionState, inbox: Vec<PendingEvent>, recorded: RecordedReply) -> (Turn, Action) {
+    let run = SessionRun::new(4, state, inbox, false);
+    let plan = run.plan_for_recorded(&recorded);
     Turn::resume(
-        Setting { plan, state: run.state, ..setting("implicit", SessionState::default(), vec![]) },
+        TurnInput { plan, state: run.state, ..setting("implicit", SessionState::default(), vec![]) },
         recorded,
         &[(0, CallOutcome { text: "noted".into(), ..ok() })],
         NOW,
@@ -440,7 +448,7 @@ fn a_resumed_turn_goes_on_from_its_reply_with_its_own_tools_and_events() {
     let (mut turn, action) = resume(begun(1, 1, false), inbox, recorded(Some(job(1)), &["k4"]));
     let Action::Call(planned) = action else { panic!("expected the recorded calls, got {action:?}") };
     assert_eq!(planned, (0..).zip(recorded(None, &[]).calls).collect::<Vec<_>>());
-    let Action::Commit(decision) = turn.step(Observed::Called(vec![ok()]), NOW) else { panic!("expected a commit") };
+    let Action::Commit(decision) = turn.step(Observation::Called(vec![ok()]), NOW) else { panic!("expected a commit") };
     assert_eq!(decision.consume, ["k4"]);
     assert_eq!((decision.record.config_version, decision.record.start), (1, Millis(7_000)));
     assert_eq!(decision.record.calls[0].operation, "v/ops/of/then");
@@ -449,11 +457,11 @@ fn a_resumed_turn_goes_on_from_its_reply_with_its_own_tools_and_events() {
 
 #[test]
 fn a_recorded_reply_whose_task_has_ended_reaches_no_other_task() {
-    let cancelled = Pending { status: Some(JobStatus::Cancelled), ..task(1) };
+    let cancelled = PendingEvent { status: Some(JobStatus::Cancelled), ..task(1) };
     for inbox in [vec![task(2)], vec![cancelled, task(2)], vec![]] {
         let (_, action) = resume(begun(1, 1, false), inbox, recorded(Some(job(1)), &["k4"]));
         let Action::Commit(decision) = action else { panic!("expected a commit, got {action:?}") };
-        assert!(decision.cancelled && decision.ended.is_none());
+        assert!(decision.cancelled && decision.ended_task.is_none());
         // What was noted of a call that can't be undone stands in the transcript.
         assert_eq!(decision.record.calls[0].outcome, "ok");
         assert!(matches!(&decision.record.said[1], crate::chat::ChatMessage::Tool { text, .. } if text == "noted"));
@@ -467,7 +475,7 @@ fn a_recorded_reply_whose_task_has_ended_reaches_no_other_task() {
 fn a_recorded_reply_to_a_message_does_not_serve_a_task_that_came_later() {
     let (mut turn, action) = resume(SessionState::default(), vec![message(4), task(1)], recorded(None, &["k4"]));
     assert!(matches!(action, Action::Call(_)));
-    let Action::Commit(decision) = turn.step(Observed::Called(vec![ok()]), NOW) else { panic!("expected a commit") };
+    let Action::Commit(decision) = turn.step(Observation::Called(vec![ok()]), NOW) else { panic!("expected a commit") };
     assert_eq!((decision.state.task, decision.state.shown), (None, vec!["k4".to_owned()]));
 }
 
@@ -475,16 +483,16 @@ fn a_recorded_reply_to_a_message_does_not_serve_a_task_that_came_later() {
 fn messages_that_were_given_up_leave_the_session_as_it_was() {
     let poisoned = Plan { messages: vec![message(4)], ..Plan::default() };
     let state = SessionState { parked: true, ..awaiting(begun(1, 1, false), 2) };
-    let setting = Setting { plan: poisoned, ..setting("implicit", state.clone(), vec![message(4), task(1)]) };
+    let setting = TurnInput { plan: poisoned, ..setting("implicit", state.clone(), vec![message(4), task(1)]) };
     let (_, action) = Turn::give_up(setting, NOW);
     let Action::Commit(decision) = action else { panic!("expected a commit") };
-    assert_eq!((decision.consume, decision.ended, decision.state), (vec!["k4".to_owned()], None, state));
+    assert_eq!((decision.consume, decision.ended_task, decision.state), (vec!["k4".to_owned()], None, state));
     assert_eq!(decision.record.events.len(), 1);
 }
 
 #[test]
 fn a_turn_driven_out_of_order_fails_its_task_rather_than_commit_nonsense() {
     let (mut turn, _) = Turn::begin(setting("implicit", SessionState::default(), vec![task(1)]), NOW);
-    let Action::Commit(decision) = turn.step(Observed::Recorded, NOW) else { panic!("expected a commit") };
+    let Action::Commit(decision) = turn.step(Observation::Recorded, NOW) else { panic!("expected a commit") };
     assert_eq!(ended(&decision), Some((JobStatus::Failed, Some(ErrorCode::Internal))));
 }

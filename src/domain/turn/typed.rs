@@ -10,14 +10,14 @@ const TAGS: [&str; 4] = ["", "json", "jsonc", "json5"];
 
 /// Why a text is no output.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum NoOutput {
+pub(super) enum OutputMismatch {
     /// The text has no JSON.
     Text,
     /// The JSON is invalid, for this reason.
     Json(String),
 }
 
-impl NoOutput {
+impl OutputMismatch {
     /// Returns the error for the model that wrote the text.
     pub(super) fn reason(self) -> String {
         match self {
@@ -29,46 +29,51 @@ impl NoOutput {
 
 /// Reads a text as a value of the schema: JSON alone or in the only fenced block. The value may be the `result` of a
 /// map, and one word of a list of words may be bare.
-pub(super) fn typed_text(schema: &Value, text: &str) -> Result<Value, NoOutput> {
+pub(super) fn parse_typed_text(schema: &Value, text: &str) -> Result<Value, OutputMismatch> {
     let Some(json) = json_part(text) else {
         let word = Value::from(text.trim());
         let is_choice = schema.get("enum").is_some() || schema.get("const").is_some();
-        return if is_choice && outputs::wrong(schema, &word).is_none() { Ok(word) } else { Err(NoOutput::Text) };
+        return if is_choice && outputs::misfit_text(schema, &word).is_none() {
+            Ok(word)
+        } else {
+            Err(OutputMismatch::Text)
+        };
     };
-    let value = decode::json(json.as_bytes()).map_err(|wrong| NoOutput::Json(format!("it can't be read: {wrong}")))?;
-    let Some(wrong) = outputs::wrong(schema, &value) else { return Ok(value) };
+    let value =
+        decode::json(json.as_bytes()).map_err(|wrong| OutputMismatch::Json(format!("it can't be read: {wrong}")))?;
+    let Some(wrong) = outputs::misfit_text(schema, &value) else { return Ok(value) };
     match value {
         Value::Object(mut map) if map.len() == 1 => {
-            let inner = map.shift_remove("result").filter(|inner| outputs::wrong(schema, inner).is_none());
-            inner.ok_or(NoOutput::Json(wrong))
+            let inner = map.shift_remove("result").filter(|inner| outputs::misfit_text(schema, inner).is_none());
+            inner.ok_or(OutputMismatch::Json(wrong))
         }
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) | Value::Object(_) => {
-            Err(NoOutput::Json(wrong))
+            Err(OutputMismatch::Json(wrong))
         }
     }
 }
 
 /// Reads the text of a reply as a value of the schema. In a truncated reply the value must end with its own bracket or
 /// quote: `12` may be the beginning of `1234`.
-pub(super) fn typed_reply(schema: &Value, reply: &Reply) -> Result<Value, NoOutput> {
-    let value = typed_text(schema, &reply.text)?;
+pub(super) fn parse_typed_reply(schema: &Value, reply: &Reply) -> Result<Value, OutputMismatch> {
+    let value = parse_typed_text(schema, &reply.text)?;
     let closes = reply.text.trim_end().ends_with(['}', ']', '"', '`']);
-    if reply.truncated && !closes { Err(NoOutput::Text) } else { Ok(value) }
+    if reply.truncated && !closes { Err(OutputMismatch::Text) } else { Ok(value) }
 }
 
 /// Returns the JSON value in a text, of any type; a map with a repeated key is none.
-pub(super) fn json_in(text: &str) -> Option<Value> {
+pub(super) fn find_json(text: &str) -> Option<Value> {
     decode::json(json_part(text)?.as_bytes()).ok()
 }
 
 /// Returns the part of a text that is or should be JSON.
 fn json_part(text: &str) -> Option<&str> {
     let text = text.trim();
-    if decode::data(text.as_bytes()).is_ok() {
+    if decode::lenient_json(text.as_bytes()).is_ok() {
         return Some(text);
     }
     let fenced = text.strip_prefix("```").and_then(|rest| rest.strip_suffix("```"));
-    let alone = fenced.filter(|inside| !inside.contains("```")).map(|inside| untagged(inside).unwrap_or(inside));
+    let alone = fenced.filter(|inside| !inside.contains("```")).map(|inside| without_tag(inside).unwrap_or(inside));
     let begins = |part: &&str| part.trim_start().starts_with(['{', '[']);
     alone.or_else(|| only_block(text)).or(Some(text).filter(begins)).map(str::trim)
 }
@@ -91,7 +96,7 @@ fn only_block(text: &str) -> Option<&str> {
 }
 
 /// Returns the content of a fence without a tag on the same line.
-fn untagged(inside: &str) -> Option<&str> {
+fn without_tag(inside: &str) -> Option<&str> {
     let letters = inside.bytes().take_while(u8::is_ascii_alphanumeric).count();
     let (tag, rest) = inside.split_at(letters);
     TAGS.iter().any(|known| !known.is_empty() && tag.eq_ignore_ascii_case(known)).then_some(rest)
@@ -107,10 +112,10 @@ mod tests {
     }
 
     fn check(schema: &Value, text: &str, expected: Result<Value, &str>) {
-        match (typed_text(schema, text), expected) {
+        match (parse_typed_text(schema, text), expected) {
             (Ok(value), Ok(expected)) => assert_eq!(value, expected, "{text}"),
-            (Err(NoOutput::Text), Err("")) => {}
-            (Err(NoOutput::Json(wrong)), Err(expected)) if !expected.is_empty() => {
+            (Err(OutputMismatch::Text), Err("")) => {}
+            (Err(OutputMismatch::Json(wrong)), Err(expected)) if !expected.is_empty() => {
                 assert!(wrong.starts_with(expected), "{wrong}\nexpected {expected}");
             }
             (got, expected) => panic!("{text}: got {got:?}, expected {expected:?}"),
@@ -120,7 +125,7 @@ mod tests {
     #[test]
     fn a_map_that_names_a_key_twice_is_no_output() {
         check(&map(), "{\"total\": 3, \"total\": 4}", Err("it can't be read: "));
-        assert_eq!(json_in("{\"a\": 1, \"a\": 2}"), None);
+        assert_eq!(find_json("{\"a\": 1, \"a\": 2}"), None);
     }
 
     #[test]

@@ -1,15 +1,15 @@
 //! Decides what a reply means for its task or loose run: it ends, goes on, waits or gets a note.
 
 use super::ends::{self, Ending};
-use super::typed::typed_reply;
-use super::{CallOutcome, Recorded, Setting};
-use crate::agent::CompletedBy;
+use super::typed::parse_typed_reply;
+use super::{CallOutcome, RecordedReply, TurnInput};
+use crate::agent::CompletionRule;
 use crate::job::{ErrorCode, JobResult};
 use crate::limits::OUTPUT_REFUSALS;
 use crate::session::SessionState;
 
 /// What happens to a task, or to a loose run (turns for messages without a task), after a reply.
-pub(super) enum Verdict {
+pub(super) enum TurnVerdict {
     /// The task has ended with this result.
     Ended(JobResult),
     /// The task goes on, so that the model sees the results of its tools.
@@ -33,17 +33,17 @@ pub(super) enum Verdict {
 }
 
 /// Decides the verdict. `state` is the session after the turn, `ending` is what the reply ends.
-pub(super) fn verdict(
-    setting: &Setting,
+pub(super) fn decide_verdict(
+    setting: &TurnInput,
     state: &SessionState,
-    recorded: &Recorded,
+    recorded: &RecordedReply,
     outcomes: &[CallOutcome],
     ending: Option<&Ending>,
-) -> Verdict {
+) -> TurnVerdict {
     let open = setting.plan.task.is_some();
     let used = state.task.as_ref().map_or(state.loose_turns, |progress| progress.turns);
     if let Some(Ending::Task(result)) = ending {
-        return Verdict::Ended(result.clone());
+        return TurnVerdict::Ended(result.clone());
     }
     let limit = setting.config.limits.turns;
     let completion = setting.completion();
@@ -51,93 +51,100 @@ pub(super) fn verdict(
         // The result of a goal inside the task is not the task's output.
         let is_text = recorded.calls.is_empty() && setting.state.goals.top().is_none();
         let output = setting.output().filter(|_| is_text);
-        if let Some(Ok(value)) = output.map(|output| typed_reply(output, &recorded.reply)) {
-            return Verdict::Ended(JobResult::complete(value));
+        if let Some(Ok(value)) = output.map(|output| parse_typed_reply(output, &recorded.reply)) {
+            return TurnVerdict::Ended(JobResult::complete(value));
         }
-        return Verdict::Ended(last.ending(&recorded.reply, is_text, completion));
+        return TurnVerdict::Ended(last.task_result(&recorded.reply, is_text, completion));
     }
     let refused = state.task.as_ref().map_or(0, |progress| progress.refused);
-    if let (Some(wrong), true) = (ends::misfit(setting, recorded, outcomes), open && refused >= OUTPUT_REFUSALS) {
-        return Verdict::Ended(invalid(wrong));
+    if let (Some(wrong), true) = (ends::output_error(setting, recorded, outcomes), open && refused >= OUTPUT_REFUSALS) {
+        return TurnVerdict::Ended(invalid_output(wrong));
     }
     if recorded.calls.is_empty() && ending.is_none() {
-        return text_alone(setting, state, recorded, (used >= limit, limit));
+        return text_verdict(setting, state, recorded, (used >= limit, limit));
     }
     if used >= limit {
         return match (open, setting.config.limits.wind_down) {
-            (true, true) => Verdict::WindDown,
-            (true, false) => Verdict::Ended(limit_reached(limit, recorded)),
-            (false, _) => Verdict::Exhausted,
+            (true, true) => TurnVerdict::WindDown,
+            (true, false) => TurnVerdict::Ended(turn_limit_reached(limit, recorded)),
+            (false, _) => TurnVerdict::Exhausted,
         };
     }
     if outcomes.iter().any(|outcome| outcome.asked.is_some()) && ending.is_none() {
-        return Verdict::Await;
+        return TurnVerdict::Await;
     }
     let all_started = !outcomes.is_empty() && outcomes.iter().all(|outcome| outcome.started.is_some());
     match (all_started, open) {
-        (true, _) => Verdict::Park,
-        (false, true) => Verdict::GoOn,
-        (false, false) => Verdict::Loose,
+        (true, _) => TurnVerdict::Park,
+        (false, true) => TurnVerdict::GoOn,
+        (false, false) => TurnVerdict::Loose,
     }
 }
 
 /// Decides the verdict on a reply without a call that ends no goal.
-fn text_alone(setting: &Setting, state: &SessionState, recorded: &Recorded, (at_limit, limit): (bool, u32)) -> Verdict {
+fn text_verdict(
+    setting: &TurnInput,
+    state: &SessionState,
+    recorded: &RecordedReply,
+    (at_limit, limit): (bool, u32),
+) -> TurnVerdict {
     let text = &recorded.reply.text;
     let progress = state.task.as_ref();
     let reminded = progress.is_some_and(|progress| progress.reminded);
-    match (setting.plan.task.is_some(), is_waiting(state, setting.state.goals.active()), setting.completion()) {
-        (false, _, _) => Verdict::Idle,
-        (true, true, _) if at_limit => Verdict::Ended(limit_reached(limit, recorded)),
-        (true, true, _) => Verdict::Park,
-        (true, false, CompletedBy::Implicit) if !text.trim().is_empty() => {
+    match (setting.plan.task.is_some(), is_waiting(state, setting.state.goals.active_id()), setting.completion()) {
+        (false, _, _) => TurnVerdict::Idle,
+        (true, true, _) if at_limit => TurnVerdict::Ended(turn_limit_reached(limit, recorded)),
+        (true, true, _) => TurnVerdict::Park,
+        (true, false, CompletionRule::Implicit) if !text.trim().is_empty() => {
             let truncated = recorded.reply.truncated;
-            Verdict::Ended(JobResult { truncated, ..JobResult::complete(text.clone().into()) })
+            TurnVerdict::Ended(JobResult { truncated, ..JobResult::complete(text.clone().into()) })
         }
         // The same request would be cut off and paid for again.
-        (true, false, CompletedBy::Implicit) if recorded.reply.truncated => Verdict::Ended(cut_off(setting, recorded)),
-        // An empty reply is no answer; the caller would take it for finished work.
-        (true, false, CompletedBy::Implicit) if !reminded && !at_limit => Verdict::Remind,
-        (true, false, CompletedBy::Implicit) => {
-            let text = "the model's reply is empty: no text and no call, also when it was asked again";
-            Verdict::Ended(JobResult::failed(ErrorCode::ModelError, text))
+        (true, false, CompletionRule::Implicit) if recorded.reply.truncated => {
+            TurnVerdict::Ended(reply_cut_off(setting, recorded))
         }
-        (true, false, CompletedBy::Explicit) if let Some(output) = setting.output() => {
-            let wrong = match typed_reply(output, &recorded.reply) {
-                Ok(value) => return Verdict::Ended(JobResult::complete(value)),
+        // An empty reply is no answer; the caller would take it for finished work.
+        (true, false, CompletionRule::Implicit) if !reminded && !at_limit => TurnVerdict::Remind,
+        (true, false, CompletionRule::Implicit) => {
+            let text = "the model's reply is empty: no text and no call, also when it was asked again";
+            TurnVerdict::Ended(JobResult::failure(ErrorCode::ModelError, text))
+        }
+        (true, false, CompletionRule::Explicit) if let Some(output) = setting.output() => {
+            let wrong = match parse_typed_reply(output, &recorded.reply) {
+                Ok(value) => return TurnVerdict::Ended(JobResult::complete(value)),
                 Err(wrong) => wrong.reason(),
             };
             let refused = progress.map_or(0, |progress| progress.refused);
             match (refused < OUTPUT_REFUSALS, at_limit) {
-                (true, false) => Verdict::Refuse(wrong),
-                (true, true) => Verdict::Ended(limit_reached(limit, recorded)),
-                (false, _) if recorded.reply.truncated => Verdict::Ended(cut_off(setting, recorded)),
-                (false, _) => Verdict::Ended(invalid(&format!("{wrong}; the text was: {text}"))),
+                (true, false) => TurnVerdict::Refuse(wrong),
+                (true, true) => TurnVerdict::Ended(turn_limit_reached(limit, recorded)),
+                (false, _) if recorded.reply.truncated => TurnVerdict::Ended(reply_cut_off(setting, recorded)),
+                (false, _) => TurnVerdict::Ended(invalid_output(&format!("{wrong}; the text was: {text}"))),
             }
         }
-        (true, false, CompletedBy::Explicit) if !reminded && !at_limit => Verdict::Remind,
-        (true, false, CompletedBy::Explicit) => {
+        (true, false, CompletionRule::Explicit) if !reminded && !at_limit => TurnVerdict::Remind,
+        (true, false, CompletionRule::Explicit) => {
             let text = "the agent ended without calling `complete_task` or `fail_task`";
-            Verdict::Ended(JobResult::failed(ErrorCode::NoCompletion, text))
+            TurnVerdict::Ended(JobResult::failure(ErrorCode::NoCompletion, text))
         }
     }
 }
 
-fn invalid(wrong: &str) -> JobResult {
+fn invalid_output(wrong: &str) -> JobResult {
     let wrong = wrong.trim_start_matches("error: ");
     let text = format!("after {OUTPUT_REFUSALS} refusals there is no output of the type that was asked for: {wrong}");
-    JobResult::failed(ErrorCode::OutputInvalid, text)
+    JobResult::failure(ErrorCode::OutputInvalid, text)
 }
 
-fn cut_off(setting: &Setting, recorded: &Recorded) -> JobResult {
+fn reply_cut_off(setting: &TurnInput, recorded: &RecordedReply) -> JobResult {
     let limit = recorded.model(setting).max_tokens.map_or_else(String::new, |tokens| format!(" ({tokens})"));
     let text = format!("the reply reached its limit of tokens{limit} before an answer: raise `model.maxTokens`");
-    JobResult::failed(ErrorCode::LimitReached, text)
+    JobResult::failure(ErrorCode::LimitReached, text)
 }
 
-fn limit_reached(limit: u32, recorded: &Recorded) -> JobResult {
+fn turn_limit_reached(limit: u32, recorded: &RecordedReply) -> JobResult {
     let text = format!("the limit of {limit} turns was reached; the last text was: {}", recorded.reply.text);
-    JobResult::failed(ErrorCode::LimitReached, text)
+    JobResult::failure(ErrorCode::LimitReached, text)
 }
 
 /// Whether the goal or conversation waits for children. Jobs that a message has started don't count for the task.

@@ -10,7 +10,7 @@ const ALIASES: [(&str, &str); 4] =
     [("uid", "userid"), ("tid", "tenantid"), ("org", "organizationid"), ("aid", "accountid")];
 
 /// Names that have another meaning in every tool.
-const NEVER: [&str; 5] = ["id", "name", "type", "status", "title"];
+const EXCLUDED_NAMES: [&str; 5] = ["id", "name", "type", "status", "title"];
 
 /// Arguments of a tool that `_auto` fills in.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -22,12 +22,12 @@ pub struct Matches {
 }
 
 /// Matches the top-level scalar arguments of a tool's schema with `keys`.
-pub fn matches(schema: &Value, keys: &[&str]) -> Matches {
+pub fn match_arguments(schema: &Value, keys: &[&str]) -> Matches {
     let mut found = Matches::default();
     let Some(properties) = schema.get("properties").and_then(Value::as_object) else { return found };
     for argument in properties.iter().filter(|(_, schema)| is_scalar(schema)).map(|(name, _)| name) {
         let name = whole_name(argument);
-        if NEVER.contains(&name.as_str()) {
+        if EXCLUDED_NAMES.contains(&name.as_str()) {
             continue;
         }
         let candidates: Vec<&str> = keys.iter().copied().filter(|key| whole_name(key) == name).collect();
@@ -73,7 +73,7 @@ mod tests {
 
     fn check(argument: &str, keys: &[&str], expected: Option<&str>) {
         let schema = json!({"type": "object", "properties": {argument: {"type": "string"}}});
-        let found = matches(&schema, keys);
+        let found = match_arguments(&schema, keys);
         assert_eq!(found.matched.first().map(|(_, key)| key.as_str()), expected, "{argument} {keys:?}");
     }
 
@@ -103,7 +103,7 @@ mod tests {
     #[test]
     fn two_candidates_are_no_match_and_a_report() {
         let schema = json!({"properties": {"userId": {"type": "string"}}});
-        let found = matches(&schema, &["user_id", "uid"]);
+        let found = match_arguments(&schema, &["user_id", "uid"]);
         assert_eq!(found.matched, []);
         let report =
             "`_auto` leaves argument `userId` to the model: `user_id` and `uid` would fit it, bind one of them";
@@ -123,10 +123,10 @@ mod tests {
             (json!(true), false),
         ] {
             let tool = json!({"properties": {"user_id": schema}});
-            assert_eq!(!matches(&tool, &["user_id"]).matched.is_empty(), matched, "{tool}");
+            assert_eq!(!match_arguments(&tool, &["user_id"]).matched.is_empty(), matched, "{tool}");
         }
         let nested = json!({"properties": {"user": {"type": "object", "properties": {"user_id": {"type": "string"}}}}});
-        assert_eq!(matches(&nested, &["user_id"]), Matches::default());
-        assert_eq!(matches(&json!("no schema"), &["user_id"]), Matches::default());
+        assert_eq!(match_arguments(&nested, &["user_id"]), Matches::default());
+        assert_eq!(match_arguments(&json!("no schema"), &["user_id"]), Matches::default());
     }
 }

@@ -47,7 +47,7 @@ impl TryFrom<Value> for Bindings {
                 arguments.shift_remove(AUTO);
             }
         }
-        Self::read("toolArgInjection", &value)
+        Self::parse_unlimited("toolArgInjection", &value)
     }
 }
 
@@ -112,7 +112,7 @@ pub enum InjectionError {
 
 /// Result of the bindings for one tool.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub struct Planned {
+pub struct InjectionPlan {
     /// Arguments for its calls.
     pub injection: Injection,
     /// Reports of what `_auto` could not decide, and of possible mistakes.
@@ -126,7 +126,7 @@ impl Bindings {
     ///
     /// The error names the place and the rule; too many bindings are an error, too.
     pub fn parse(place: &str, value: &Value) -> Result<Self, MappingError> {
-        let all = Self::read(place, value)?;
+        let all = Self::parse_unlimited(place, value)?;
         let count: usize = all.tools.values().map(BTreeMap::len).sum::<usize>() + all.global.len() + all.manual.len();
         if count > BINDINGS {
             let reason = format!("expected at most {BINDINGS} arguments, got {count}");
@@ -136,7 +136,7 @@ impl Bindings {
     }
 
     /// Reads bindings without a limit of their number: older builds stored more.
-    fn read(place: &str, value: &Value) -> Result<Self, MappingError> {
+    fn parse_unlimited(place: &str, value: &Value) -> Result<Self, MappingError> {
         let wrong = |place: String, reason: String| MappingError { place, reason };
         let map = |place: &str, value: &Value| match value {
             Value::Object(map) => Ok(map.clone()),
@@ -164,9 +164,9 @@ impl Bindings {
                 let Value::String(key) = key else {
                     return Err(wrong(place, format!("expected a key, got {}", type_name(&key))));
                 };
-                RowSource::given(&key).map_err(|reason| wrong(place.clone(), reason))?;
+                RowSource::parse_written(&key).map_err(|reason| wrong(place.clone(), reason))?;
                 check_key(&argument).map_err(|reason| wrong(place.clone(), reason))?;
-                all.of_tool(&tool).insert(argument, key);
+                all.tool_mut(&tool).insert(argument, key);
             }
         }
         Ok(all)
@@ -196,7 +196,7 @@ impl Bindings {
         Self::parse(place, &Value::Object(keys))
     }
 
-    fn of_tool(&mut self, tool: &str) -> &mut BTreeMap<String, String> {
+    fn tool_mut(&mut self, tool: &str) -> &mut BTreeMap<String, String> {
         if tool == ALL_TOOLS { &mut self.global } else { self.tools.entry(tool.to_owned()).or_default() }
     }
 
@@ -206,7 +206,7 @@ impl Bindings {
         for (tool, arguments) in other.tools.into_iter().chain([(ALL_TOOLS.to_owned(), global)]) {
             for (argument, key) in arguments {
                 let place = format!("toolArgInjection.{tool}.{argument}");
-                if self.of_tool(&tool).insert(argument, key).is_some() {
+                if self.tool_mut(&tool).insert(argument, key).is_some() {
                     return Err(MappingError { place, reason: "bound twice".into() });
                 }
             }
@@ -221,10 +221,10 @@ impl Bindings {
     }
 
     /// Returns the bound tools that are not among `known`.
-    pub fn strangers<'b>(&'b self, known: &'b [&str]) -> impl Iterator<Item = &'b str> {
+    pub fn unknown_tools<'b>(&'b self, known: &'b [&str]) -> impl Iterator<Item = &'b str> {
         let manual = self.manual.iter().filter(|tool| !self.tools.contains_key(*tool));
         let tools = self.tools.keys().chain(manual).map(String::as_str);
-        tools.filter(|tool| !known.iter().any(|known| is_same(tool, known)))
+        tools.filter(|tool| !known.iter().any(|known| is_same_tool(tool, known)))
     }
 
     /// Returns the bound tools, with the arguments of each.
@@ -239,36 +239,36 @@ impl Bindings {
 
     /// Whether `_auto` rows fill in arguments of a tool.
     pub fn is_auto(&self, names: &[&str]) -> bool {
-        !self.manual.iter().any(|tool| names.iter().any(|name| is_same(tool, name)))
+        !self.manual.iter().any(|tool| names.iter().any(|name| is_same_tool(tool, name)))
     }
 
     /// Whether an argument is bound under one of a tool's names.
     pub fn binds(&self, names: &[&str], argument: &str) -> bool {
-        self.of(names).contains_key(argument)
+        self.for_tool(names).contains_key(argument)
     }
 
     /// Rebinds bindings of paths to the names that the tools have in a turn. Each pair is a path and a name; several
     /// tools may have one path.
     pub fn rename(&mut self, tools: &[(String, String)]) {
         for (path, name) in tools {
-            let same = self.tools.iter().filter(|(tool, _)| is_same(tool, path));
+            let same = self.tools.iter().filter(|(tool, _)| is_same_tool(tool, path));
             let arguments: Vec<_> = same.flat_map(|(_, arguments)| arguments.clone()).collect();
             for (argument, key) in arguments {
                 self.tools.entry(name.clone()).or_default().entry(argument).or_insert(key);
             }
-            if self.manual.iter().any(|tool| is_same(tool, path)) {
+            if self.manual.iter().any(|tool| is_same_tool(tool, path)) {
                 self.manual.insert(name.clone());
             }
         }
-        let is_path = |tool: &str| tools.iter().any(|(path, _)| is_same(tool, path));
+        let is_path = |tool: &str| tools.iter().any(|(path, _)| is_same_tool(tool, path));
         self.tools.retain(|tool, _| !is_path(tool));
         self.manual.retain(|tool| !is_path(tool));
     }
 
     /// Returns the bindings by argument, under any of a tool's names.
-    fn of(&self, names: &[&str]) -> BTreeMap<&str, Vec<&str>> {
+    fn for_tool(&self, names: &[&str]) -> BTreeMap<&str, Vec<&str>> {
         let mut found: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
-        let is_it = |tool: &&String| names.iter().any(|name| is_same(tool, name));
+        let is_it = |tool: &&String| names.iter().any(|name| is_same_tool(tool, name));
         for arguments in self.tools.iter().filter(|(tool, _)| is_it(tool)).map(|(_, arguments)| arguments) {
             for (argument, key) in arguments {
                 let keys = found.entry(argument).or_default();
@@ -282,11 +282,11 @@ impl Bindings {
 
     /// Returns the injection for a tool with these `names`. A bound argument that the tool doesn't have is an error,
     /// because a binding without effect would deceive its author.
-    pub fn plan(&self, names: &[&str], schema: &Value, values: &Resolver) -> Result<Planned, String> {
-        let mut planned = Planned::default();
+    pub fn plan(&self, names: &[&str], schema: &Value, values: &Resolver) -> Result<InjectionPlan, String> {
+        let mut planned = InjectionPlan::default();
         let keys = if self.is_auto(names) { values.auto_keys() } else { Vec::new() };
-        let found = auto::matches(schema, &keys);
-        let mut bound = self.of(names);
+        let found = auto::match_arguments(schema, &keys);
+        let mut bound = self.for_tool(names);
         for (argument, key) in &self.global {
             if !bound.contains_key(argument.as_str()) && matches!(accepts(schema, argument), Ok(None)) {
                 bound.insert(argument, vec![key]);
@@ -302,13 +302,13 @@ impl Bindings {
         }
         let open = found.ambiguous.into_iter().filter(|(argument, _)| !bound.contains_key(argument.as_str()));
         planned.reports.extend(open.map(|(_, report)| report));
-        planned.injection.reserved = reserved(schema).into_iter().map(str::to_owned).collect();
+        planned.injection.reserved = trusted_arguments(schema).into_iter().map(str::to_owned).collect();
         Ok(planned)
     }
 }
 
 /// Whether a binding's tool is the one of this name. A path has many forms, and no tool's name is a path.
-pub fn is_same(bound: &str, name: &str) -> bool {
+pub fn is_same_tool(bound: &str, name: &str) -> bool {
     let is_path = |text: &str| text.contains(['/', ':']);
     bound == name || (is_path(bound) && is_path(name) && catalog_path(bound) == catalog_path(name))
 }
@@ -340,7 +340,7 @@ fn collect_properties<'s>(schema: &'s Value, known: &mut Vec<&'s str>) -> bool {
 }
 
 /// Returns the arguments that a schema marks with `"x-trusted": true`: a model's value never counts for them.
-pub fn reserved(schema: &Value) -> Vec<&str> {
+pub fn trusted_arguments(schema: &Value) -> Vec<&str> {
     let properties = schema.get("properties").and_then(Value::as_object);
     let is_trusted = |property: &Value| property.get("x-trusted") == Some(&Value::Bool(true));
     let trusted = properties.into_iter().flatten().filter(|(_, property)| is_trusted(property));
@@ -393,7 +393,7 @@ impl Injection {
     }
 
     /// Whether the model sees another schema than the operation's.
-    pub fn hides(&self) -> bool {
+    pub fn changes_schema(&self) -> bool {
         !self.is_empty() || !self.reserved.is_empty()
     }
 
@@ -403,7 +403,7 @@ impl Injection {
     }
 
     /// Returns the arguments that the model doesn't see.
-    pub fn hidden(&self) -> impl Iterator<Item = &str> + '_ {
+    pub fn hidden_arguments(&self) -> impl Iterator<Item = &str> + '_ {
         let unresolved = self.unresolved.iter().map(|unresolved| unresolved.argument.as_str());
         let reserved = self.reserved.iter().map(String::as_str);
         self.values.keys().map(String::as_str).chain(unresolved).chain(reserved)
@@ -412,7 +412,7 @@ impl Injection {
     /// Removes the arguments that the model may not set: its value never counts for a bound argument.
     pub fn strip(&self, arguments: &mut Value) {
         if let Value::Object(map) = arguments {
-            for name in self.hidden() {
+            for name in self.hidden_arguments() {
                 map.shift_remove(name);
             }
         }
@@ -444,7 +444,7 @@ impl Injection {
     /// `examples`, also inside `allOf`, `anyOf` and `oneOf`. An argument with a default is not required.
     pub fn reduce(&self, schema: &Value) -> Value {
         let mut schema = schema.clone();
-        let hidden: Vec<&str> = self.hidden().collect();
+        let hidden: Vec<&str> = self.hidden_arguments().collect();
         let optional: Vec<&str> = hidden.iter().copied().chain(self.defaults.keys().map(String::as_str)).collect();
         reduce(&mut schema, &hidden, &optional);
         schema

@@ -1,7 +1,7 @@
 //! Values that the placeholders of one prompt insert. The prompt and its record hold no others of a turn's values.
 
-use super::placeholder::{GivenValue, keys};
-use super::{Mapping, Resolver, Tier, Values};
+use super::placeholder::{InsertedText, keys};
+use super::{ContextMapping, Resolver, Tier, Values};
 use crate::lattice::value::{get, set};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -10,24 +10,24 @@ use std::collections::BTreeMap;
 /// Inserted values by key as it is written. A key that is missing has no value, whatever is above or below it.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(transparent)]
-pub struct KnownValues(BTreeMap<String, GivenValue>);
+pub struct KnownValues(BTreeMap<String, InsertedText>);
 
 impl KnownValues {
     /// Collects the values for the placeholders of these texts.
-    pub fn of<'t>(texts: impl IntoIterator<Item = &'t str>, resolver: &Resolver) -> Self {
+    pub fn collect<'t>(texts: impl IntoIterator<Item = &'t str>, resolver: &Resolver) -> Self {
         let mut known = BTreeMap::new();
         for key in texts.into_iter().flat_map(keys) {
             if !known.contains_key(key)
                 && let Some(found) = resolver.find(key)
             {
-                known.insert(key.to_owned(), GivenValue::from_found(key, &found));
+                known.insert(key.to_owned(), InsertedText::from_found(key, &found));
             }
         }
         Self(known)
     }
 
     /// Returns the value that a key inserts.
-    pub fn get(&self, key: &str) -> Option<&GivenValue> {
+    pub fn get(&self, key: &str) -> Option<&InsertedText> {
         self.0.get(key)
     }
 
@@ -46,7 +46,7 @@ impl KnownValues {
             let Some(value) = given.path(key, user).and_then(|path| value_at(&path)) else { continue };
             is_any = true;
             match value {
-                Some(value) => *given = GivenValue { at: given.at.take(), ..GivenValue::new(&value, given.tier) },
+                Some(value) => *given = InsertedText { at: given.at.take(), ..InsertedText::new(&value, given.tier) },
                 None => gone.push(key.clone()),
             }
         }
@@ -63,7 +63,7 @@ impl KnownValues {
 
     /// Returns a resolver of these values with the rows of another configuration, for an experiment. Values that no
     /// placeholder showed are missing in it.
-    pub fn resolver(&self, mapping: Mapping) -> Resolver {
+    pub fn resolver(&self, mapping: ContextMapping) -> Resolver {
         let mut tiers = [Values::new(), Values::new(), Values::new()];
         for (key, given) in &self.0 {
             let [session, user, project] = &mut tiers;
@@ -83,7 +83,7 @@ impl KnownValues {
 
 /// Stores the text of a key where its value was found, so that a lookup finds it there. If another text is at or above
 /// that place, it is stored under its key.
-fn insert(tier: &mut Values, key: &str, given: &GivenValue) {
+fn insert(tier: &mut Values, key: &str, given: &InsertedText) {
     let segments: Vec<String> = match &given.at {
         Some(at) => at.replace("\\/", "\0").split('/').map(|segment| segment.replace('\0', "/")).collect(),
         None => key.split('.').map(str::to_owned).collect(),
@@ -116,9 +116,10 @@ mod tests {
     fn only_what_the_texts_name_is_kept_each_key_exactly() {
         let session = values(json!({"a": {"b": 1, "c": 2}, "secret": "s", "a.c": "literal"}));
         let project = values(json!({"p": true}));
-        let mapping = Mapping::parse("m", &json!([{"key": "f", "source": "session.x", "fallback": [1]}])).unwrap();
+        let mapping =
+            ContextMapping::parse("m", &json!([{"key": "f", "source": "session.x", "fallback": [1]}])).unwrap();
         let resolver = Resolver::new(session, Values::new(), project, mapping);
-        let known = KnownValues::of(["{{a.b}} ${p}", r"${f} \${secret} ${none}"], &resolver);
+        let known = KnownValues::collect(["{{a.b}} ${p}", r"${f} \${secret} ${none}"], &resolver);
         let kept = serde_json::to_value(&known).unwrap();
         assert_eq!(
             kept,
@@ -134,9 +135,10 @@ mod tests {
 
     #[test]
     fn an_experiment_has_the_shown_values_and_its_own_rows() {
-        let resolver = Resolver::new(values(json!({"s": 7, "t": 8})), Values::new(), Values::new(), Mapping::default());
-        let known = KnownValues::of(["${s}"], &resolver);
-        let again = known.resolver(Mapping::parse("m", &json!({"c": "CONSTANT:x"})).unwrap());
+        let resolver =
+            Resolver::new(values(json!({"s": 7, "t": 8})), Values::new(), Values::new(), ContextMapping::default());
+        let known = KnownValues::collect(["${s}"], &resolver);
+        let again = known.resolver(ContextMapping::parse("m", &json!({"c": "CONSTANT:x"})).unwrap());
         assert_eq!(again.lookup("s"), Some((json!("7"), Tier::Session)));
         assert_eq!(again.lookup("c"), Some((json!("x"), Tier::Agent)));
         assert_eq!(again.lookup("t"), None);
@@ -145,9 +147,9 @@ mod tests {
     /// Values of the project, with a key that has a dot and one that a row calls otherwise.
     fn of_project() -> KnownValues {
         let project = values(json!({"a.b": "literal", "a": {"c": "below"}, "city": {"zip": 7}}));
-        let mapping = Mapping::parse("m", &json!({"town": "project.city"})).unwrap();
+        let mapping = ContextMapping::parse("m", &json!({"town": "project.city"})).unwrap();
         let resolver = Resolver::new(Values::new(), Values::new(), project, mapping);
-        KnownValues::of(["${a.b} ${a.c} ${town.zip}"], &resolver)
+        KnownValues::collect(["${a.b} ${a.c} ${town.zip}"], &resolver)
     }
 
     #[test]
@@ -169,8 +171,8 @@ mod tests {
     #[test]
     fn an_experiment_finds_the_shown_values_at_their_places() {
         let known = of_project();
-        let again = known.resolver(Mapping::parse("m", &json!({"place": "project.city"})).unwrap());
-        let again = KnownValues::of(["${a.b} ${a.c} ${place.zip} ${town.zip}"], &again);
+        let again = known.resolver(ContextMapping::parse("m", &json!({"place": "project.city"})).unwrap());
+        let again = KnownValues::collect(["${a.b} ${a.c} ${place.zip} ${town.zip}"], &again);
         let kept = serde_json::to_value(&again).unwrap();
         assert_eq!(
             kept,

@@ -4,7 +4,7 @@ use crate::decode;
 use crate::lattice::value::type_name;
 use crate::nearest::did_you_mean;
 use crate::values::{Tier, Values};
-use crate::visible::{self, hidden};
+use crate::visible::{self, first_hidden};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use std::fmt;
@@ -49,7 +49,7 @@ impl RowSource {
     }
 
     /// Parses a source that an author wrote; a misspelt name of a tier is an error.
-    pub fn given(text: &str) -> Result<Self, String> {
+    pub fn parse_written(text: &str) -> Result<Self, String> {
         if let Some((first, rest)) = text.split_once('.')
             && let Some(tier) = TIERS.iter().find(|tier| is_misspelt(first, tier))
         {
@@ -63,7 +63,8 @@ impl RowSource {
     /// Parses a source in its stored form.
     pub fn parse(text: &str) -> Result<Self, String> {
         if let Some(constant) = text.strip_prefix("CONSTANT:") {
-            let value = decode::data(constant.as_bytes()).unwrap_or_else(|_| Value::String(constant.to_owned()));
+            let value =
+                decode::lenient_json(constant.as_bytes()).unwrap_or_else(|_| Value::String(constant.to_owned()));
             return Ok(Self::Constant(value));
         }
         match text {
@@ -73,7 +74,7 @@ impl RowSource {
             _ => {}
         }
         if text.starts_with('_') || text.contains(':') || text.eq_ignore_ascii_case("llm") {
-            return Err(unknown(text));
+            return Err(unknown_source(text));
         }
         for (prefix, tier) in
             [("session", Tier::Session), ("user", Tier::User), ("agent", Tier::Agent), ("project", Tier::Project)]
@@ -84,7 +85,7 @@ impl RowSource {
             }
             let (first, rest) = text.split_once('.').unwrap_or((text, ""));
             if !rest.is_empty() && first.eq_ignore_ascii_case(prefix) {
-                return Err(unknown(text));
+                return Err(unknown_source(text));
             }
         }
         check_key(text)?;
@@ -103,7 +104,7 @@ fn is_misspelt(text: &str, tier: &str) -> bool {
     text != tier && !plural && is_near && strsim::osa_distance(&text.to_lowercase(), tier) == 1
 }
 
-fn unknown(text: &str) -> String {
+fn unknown_source(text: &str) -> String {
     let begin = text.find(['.', ':']).map_or(text, |at| &text[..=at]);
     let hint = did_you_mean(begin, &FORMS);
     let shown: String = text.chars().take(80).collect();
@@ -155,7 +156,7 @@ pub struct MappingRow {
 /// The rows of a configuration. Several rows of one key are tried in the order of precedence.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(transparent)]
-pub struct Mapping {
+pub struct ContextMapping {
     rows: Vec<MappingRow>,
 }
 
@@ -169,40 +170,44 @@ pub struct MappingError {
     pub reason: String,
 }
 
-fn wrong(place: impl Into<String>, reason: impl Into<String>) -> MappingError {
+fn mapping_error(place: impl Into<String>, reason: impl Into<String>) -> MappingError {
     MappingError { place: place.into(), reason: reason.into() }
 }
 
-impl Mapping {
+impl ContextMapping {
     /// Reads both forms: a list of rows, and a map from key to source, row or constant. In a map, a text is a source, a
     /// map is a row without its key, and any other value is a constant.
     pub fn parse(place: &str, value: &Value) -> Result<Self, MappingError> {
         let rows = match value {
             Value::Array(rows) => {
                 let numbered = rows.iter().enumerate();
-                numbered.map(|(n, row)| listed(&format!("{place}[{n}]"), row)).collect::<Result<Vec<_>, _>>()?
+                numbered.map(|(n, row)| parse_row(&format!("{place}[{n}]"), row)).collect::<Result<Vec<_>, _>>()?
             }
             Value::Object(map) => {
                 let keyed = map.iter();
-                keyed.map(|(key, value)| keyed_row(&format!("{place}.{key}"), key, value)).collect::<Result<_, _>>()?
+                keyed
+                    .map(|(key, value)| parse_keyed_row(&format!("{place}.{key}"), key, value))
+                    .collect::<Result<_, _>>()?
             }
-            other => return Err(wrong(place, format!("expected a list of rows or a map, got {}", type_name(other)))),
+            other => {
+                return Err(mapping_error(place, format!("expected a list of rows or a map, got {}", type_name(other))));
+            }
         };
         if rows.len() > ROWS {
-            return Err(wrong(place, format!("expected at most {ROWS} rows, got {}", rows.len())));
+            return Err(mapping_error(place, format!("expected at most {ROWS} rows, got {}", rows.len())));
         }
         let mut mapping = Self { rows };
-        mapping.unambiguous(place)?;
+        mapping.check_unambiguous(place)?;
         mapping.rows.sort_by_key(|row| row.source.rank());
         Ok(mapping)
     }
 
     /// Refuses two rows of one key and one rank: nothing says which of them wins.
-    fn unambiguous(&self, place: &str) -> Result<(), MappingError> {
+    fn check_unambiguous(&self, place: &str) -> Result<(), MappingError> {
         for (n, row) in self.rows.iter().enumerate() {
             let rank = row.source.rank();
             if self.rows[..n].iter().any(|other| other.key == row.key && other.source.rank() == rank) {
-                return Err(wrong(
+                return Err(mapping_error(
                     format!("{place}[{n}]"),
                     format!("key `{}` has another row of the same precedence", row.key),
                 ));
@@ -217,7 +222,7 @@ impl Mapping {
     }
 
     /// Returns the rows of a key, those of higher precedence first.
-    pub fn of<'m>(&'m self, key: &'m str) -> impl Iterator<Item = &'m MappingRow> + 'm {
+    pub fn rows_of<'m>(&'m self, key: &'m str) -> impl Iterator<Item = &'m MappingRow> + 'm {
         self.rows.iter().filter(move |row| row.key == key)
     }
 
@@ -249,38 +254,41 @@ pub(super) fn check_key(key: &str) -> Result<(), String> {
         Err(format!("a key has {} bytes, expected at most {KEY_BYTES}", key.len()))
     } else if key.chars().any(|c| c.is_control() || c.is_whitespace() || "{}$".contains(c)) {
         Err(format!("illegal key `{}`: spaces, control characters and `{{}}$` are not allowed", key.escape_debug()))
-    } else if hidden(key).is_some() {
+    } else if first_hidden(key).is_some() {
         Err(format!("illegal key `{}`: {}", key.escape_debug(), visible::RULE))
     } else {
         Ok(())
     }
 }
 
-fn listed(place: &str, row: &Value) -> Result<MappingRow, MappingError> {
+fn parse_row(place: &str, row: &Value) -> Result<MappingRow, MappingError> {
     let Value::Object(map) = row else {
-        return Err(wrong(place, format!("expected a row `{{key, source, fallback?}}`, got {}", type_name(row))));
+        return Err(mapping_error(
+            place,
+            format!("expected a row `{{key, source, fallback?}}`, got {}", type_name(row)),
+        ));
     };
-    known_keys(place, map, &["key", "source", "fallback"])?;
+    check_keys(place, map, &["key", "source", "fallback"])?;
     let at = || format!("{place}.key");
     let key = match map.get("key") {
-        None => return Err(wrong(place, "expected `key`")),
+        None => return Err(mapping_error(place, "expected `key`")),
         Some(Value::String(key)) => key,
-        Some(other) => return Err(wrong(at(), format!("expected a text, got {}", type_name(other)))),
+        Some(other) => return Err(mapping_error(at(), format!("expected a text, got {}", type_name(other)))),
     };
-    check_key(key).map_err(|reason| wrong(at(), reason))?;
+    check_key(key).map_err(|reason| mapping_error(at(), reason))?;
     Ok(MappingRow { key: key.clone(), source: source(place, map)?, fallback: fallback(map) })
 }
 
-fn keyed_row(place: &str, key: &str, value: &Value) -> Result<MappingRow, MappingError> {
-    check_key(key).map_err(|reason| wrong(place, reason))?;
+fn parse_keyed_row(place: &str, key: &str, value: &Value) -> Result<MappingRow, MappingError> {
+    check_key(key).map_err(|reason| mapping_error(place, reason))?;
     let key = key.to_owned();
     match value {
         Value::String(text) => {
-            let source = RowSource::given(text).map_err(|reason| wrong(place, reason))?;
+            let source = RowSource::parse_written(text).map_err(|reason| mapping_error(place, reason))?;
             Ok(MappingRow { key, source, fallback: None })
         }
         Value::Object(map) => {
-            known_keys(place, map, &["source", "fallback"])?;
+            check_keys(place, map, &["source", "fallback"])?;
             Ok(MappingRow { key, source: source(place, map)?, fallback: fallback(map) })
         }
         constant @ (Value::Null | Value::Bool(_) | Value::Number(_) | Value::Array(_)) => {
@@ -292,9 +300,9 @@ fn keyed_row(place: &str, key: &str, value: &Value) -> Result<MappingRow, Mappin
 fn source(place: &str, map: &Map<String, Value>) -> Result<RowSource, MappingError> {
     let at = || format!("{place}.source");
     match map.get("source") {
-        None => Err(wrong(place, "expected `source`; a constant map is written `CONSTANT:{…}`")),
-        Some(Value::String(text)) => RowSource::given(text).map_err(|reason| wrong(at(), reason)),
-        Some(other) => Err(wrong(at(), format!("expected a text, got {}", type_name(other)))),
+        None => Err(mapping_error(place, "expected `source`; a constant map is written `CONSTANT:{…}`")),
+        Some(Value::String(text)) => RowSource::parse_written(text).map_err(|reason| mapping_error(at(), reason)),
+        Some(other) => Err(mapping_error(at(), format!("expected a text, got {}", type_name(other)))),
     }
 }
 
@@ -302,15 +310,15 @@ fn fallback(map: &Map<String, Value>) -> Option<Value> {
     map.get("fallback").filter(|value| !value.is_null()).cloned()
 }
 
-fn known_keys(place: &str, map: &Map<String, Value>, known: &[&str]) -> Result<(), MappingError> {
+fn check_keys(place: &str, map: &Map<String, Value>, known: &[&str]) -> Result<(), MappingError> {
     let Some(key) = map.keys().find(|key| !known.contains(&key.as_str())) else { return Ok(()) };
     let hint = did_you_mean(key, known);
-    Err(wrong(place, format!("unknown key `{key}`{hint}")))
+    Err(mapping_error(place, format!("unknown key `{key}`{hint}")))
 }
 
 /// Returns the list form, which is also the stored form.
-impl From<&Mapping> for Value {
-    fn from(mapping: &Mapping) -> Self {
+impl From<&ContextMapping> for Value {
+    fn from(mapping: &ContextMapping) -> Self {
         json!(mapping)
     }
 }
@@ -319,8 +327,8 @@ impl From<&Mapping> for Value {
 mod tests {
     use super::*;
 
-    fn parse(value: &Value) -> Result<Mapping, String> {
-        Mapping::parse("contextMapping", value).map_err(|e| e.to_string())
+    fn parse(value: &Value) -> Result<ContextMapping, String> {
+        ContextMapping::parse("contextMapping", value).map_err(|e| e.to_string())
     }
 
     #[test]
@@ -382,7 +390,7 @@ mod tests {
             ("product.id", None),
             ("sesion", None),
         ] {
-            let error = RowSource::given(text).err();
+            let error = RowSource::parse_written(text).err();
             assert_eq!(error.is_some(), hint.is_some(), "{text}: {error:?}");
             assert!(error.unwrap_or_default().contains(hint.unwrap_or_default()), "{text}");
         }
@@ -413,7 +421,7 @@ mod tests {
             {"key": "k", "source": "session.k"}, {"key": "k", "source": "CONSTANT:1"},
         ]);
         let mapping = parse(&rows).unwrap();
-        let sources: Vec<_> = mapping.of("k").map(|row| row.source.to_string()).collect();
+        let sources: Vec<_> = mapping.rows_of("k").map(|row| row.source.to_string()).collect();
         assert_eq!(sources, ["CONSTANT:1", "session.k", "_global", "_auto", "LLM"]);
     }
 

@@ -25,7 +25,7 @@ use crate::lattice::value::get as walk;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-pub use mapping::{Mapping, MappingRow, RowSource};
+pub use mapping::{ContextMapping, MappingRow, RowSource};
 pub use resolver::Resolver;
 
 /// The values of one tier, by key.

@@ -17,7 +17,7 @@ use std::ops::Range;
 
 /// A text with its placeholders replaced.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-pub struct Expanded {
+pub struct ExpandedText {
     /// Text after the replacement.
     pub text: String,
     /// Keys that had a value, each once, in the order of the text.
@@ -25,7 +25,7 @@ pub struct Expanded {
     /// Keys without a value, each once: nothing is inserted for them.
     pub missed: Vec<String>,
     /// Keys whose values were cut to the limit.
-    pub cut: Vec<Cut>,
+    pub cut: Vec<CutKey>,
     /// Ranges of the inserted values in the text, in bytes.
     #[serde(skip)]
     pub inserted: Vec<Range<usize>>,
@@ -60,7 +60,7 @@ const fn is_zero(bytes: &usize) -> bool {
 
 /// A key whose value was longer than the limit.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Cut {
+pub struct CutKey {
     /// Key as in its placeholder, with dots.
     pub key: String,
     /// Bytes of the value.
@@ -93,7 +93,7 @@ impl fmt::Display for MissedKey {
     }
 }
 
-impl Expanded {
+impl ExpandedText {
     /// Returns itself, or an error if `strict` and a key had no value.
     pub fn check(self, strict: bool) -> Result<Self, UnresolvedPlaceholders> {
         if strict && !self.missed.is_empty() {
@@ -106,7 +106,7 @@ impl Expanded {
 
 /// A piece of a text: plain text or the key of a placeholder.
 #[derive(Debug, PartialEq, Eq)]
-enum Piece<'t> {
+enum TextPiece<'t> {
     Text(&'t str),
     Key(&'t str),
 }
@@ -119,22 +119,22 @@ pub fn has_any(text: &str) -> bool {
 /// Returns the keys of a text's placeholders, in order.
 pub fn keys(text: &str) -> Vec<&str> {
     let pieces = pieces(text).into_iter();
-    pieces.filter_map(|piece| if let Piece::Key(key) = piece { Some(key) } else { None }).collect()
+    pieces.filter_map(|piece| if let TextPiece::Key(key) = piece { Some(key) } else { None }).collect()
 }
 
 /// Replaces the placeholders of a text; each key is looked up once. A value inserts at most [`PLACEHOLDER_BYTES`], all
 /// of them together at most [`PLACEHOLDERS_BYTES`].
-pub fn expand<'v>(text: &str, lookup: &impl Fn(&str) -> Option<Cow<'v, GivenValue>>) -> Expanded {
-    let mut out = Expanded { text: String::with_capacity(text.len()), ..Expanded::default() };
-    let mut known: HashMap<&str, Option<(Cow<'v, GivenValue>, bool)>> = HashMap::new();
+pub fn expand<'v>(text: &str, lookup: &impl Fn(&str) -> Option<Cow<'v, InsertedText>>) -> ExpandedText {
+    let mut out = ExpandedText { text: String::with_capacity(text.len()), ..ExpandedText::default() };
+    let mut known: HashMap<&str, Option<(Cow<'v, InsertedText>, bool)>> = HashMap::new();
     let mut left = PLACEHOLDERS_BYTES;
     for piece in pieces(text) {
         let key = match piece {
-            Piece::Text(text) => {
+            TextPiece::Text(text) => {
                 out.text.push_str(text);
                 continue;
             }
-            Piece::Key(key) => key,
+            TextPiece::Key(key) => key,
         };
         let given = known.entry(key).or_insert_with(|| {
             let found = lookup(key);
@@ -153,7 +153,7 @@ pub fn expand<'v>(text: &str, lookup: &impl Fn(&str) -> Option<Cow<'v, GivenValu
         out.text.push_str(inserted);
         left -= inserted.len();
         if inserted.len() < given.bytes && !std::mem::replace(reported, true) {
-            out.cut.push(Cut { key: key.to_owned(), bytes: given.bytes, given: inserted.len() });
+            out.cut.push(CutKey { key: key.to_owned(), bytes: given.bytes, given: inserted.len() });
         }
     }
     out
@@ -161,7 +161,7 @@ pub fn expand<'v>(text: &str, lookup: &impl Fn(&str) -> Option<Cow<'v, GivenValu
 
 /// Text that a value inserts.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct GivenValue {
+pub struct InsertedText {
     /// Text of at most [`PLACEHOLDER_BYTES`].
     pub text: String,
     /// Bytes of the whole value.
@@ -173,7 +173,7 @@ pub struct GivenValue {
     pub at: Option<String>,
 }
 
-impl GivenValue {
+impl InsertedText {
     /// Makes the text of a value that a key has found.
     pub fn from_found(key: &str, found: &FoundValue) -> Self {
         let place: Vec<_> = found.place.iter().map(|segment| segment.replace('/', "\\/")).collect();
@@ -211,7 +211,7 @@ fn head(text: &str, limit: usize) -> &str {
     &text[..end]
 }
 
-fn pieces(text: &str) -> Vec<Piece<'_>> {
+fn pieces(text: &str) -> Vec<TextPiece<'_>> {
     let mut pieces = Vec::new();
     let (mut from, mut at) = (0, 0);
     while let Some(found) = text[at..].find(['$', '{', '\\']) {
@@ -221,20 +221,20 @@ fn pieces(text: &str) -> Vec<Piece<'_>> {
             && (escaped.starts_with("${") || placeholder(escaped).is_some())
         {
             // The backslash is dropped, and both characters of the opening are skipped.
-            pieces.push(Piece::Text(&text[from..at]));
+            pieces.push(TextPiece::Text(&text[from..at]));
             from = at + 1;
             at += 3;
         } else if let Some((key, length)) = placeholder(rest) {
-            pieces.push(Piece::Text(&text[from..at]));
-            pieces.push(Piece::Key(key));
+            pieces.push(TextPiece::Text(&text[from..at]));
+            pieces.push(TextPiece::Key(key));
             at += length;
             from = at;
         } else {
             at += 1;
         }
     }
-    pieces.push(Piece::Text(&text[from..]));
-    pieces.retain(|piece| *piece != Piece::Text(""));
+    pieces.push(TextPiece::Text(&text[from..]));
+    pieces.retain(|piece| *piece != TextPiece::Text(""));
     pieces
 }
 
@@ -265,8 +265,8 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    fn lookup(key: &str) -> Option<Cow<'static, GivenValue>> {
-        value(key).map(|(value, tier)| Cow::Owned(GivenValue::new(&value, tier)))
+    fn lookup(key: &str) -> Option<Cow<'static, InsertedText>> {
+        value(key).map(|(value, tier)| Cow::Owned(InsertedText::new(&value, tier)))
     }
 
     fn value(key: &str) -> Option<(Value, Tier)> {
@@ -360,7 +360,7 @@ mod tests {
     fn a_huge_value_is_cut_and_reported() {
         let expanded = expand("<${long}>", &lookup);
         assert_eq!(expanded.text.len(), PLACEHOLDER_BYTES + 2);
-        let cut = Cut { key: "long".into(), bytes: 2 * PLACEHOLDER_BYTES, given: PLACEHOLDER_BYTES };
+        let cut = CutKey { key: "long".into(), bytes: 2 * PLACEHOLDER_BYTES, given: PLACEHOLDER_BYTES };
         assert_eq!(expanded.cut, [cut]);
         let expanded = expand("${large}", &lookup);
         assert!(expanded.text.len() <= PLACEHOLDER_BYTES && expanded.text.ends_with('}'), "{}", expanded.text.len());

@@ -47,9 +47,9 @@ pub fn take_identity(session: &mut Values) -> Vec<String> {
 
 fn take(values: &mut Values, above: &str, taken: &mut Vec<String>) {
     for key in values.keys().cloned().collect::<Vec<_>>() {
-        let path = below(above, &key);
-        let is_user = whole_name(plain(&path)) == USER && !values[&key].is_object();
-        if is_user || is_of(&path, &IDENTITY) {
+        let path = join_key(above, &key);
+        let is_user = whole_name(without_tier(&path)) == USER && !values[&key].is_object();
+        if is_user || is_or_below(&path, &IDENTITY) {
             values.shift_remove(&key);
             taken.push(path);
         } else if let Some(Value::Object(inner)) = values.get_mut(&key)
@@ -63,8 +63,8 @@ fn take(values: &mut Values, above: &str, taken: &mut Vec<String>) {
 /// Collects the keys by which a session gives a value to one of these whole names.
 fn find(values: &Map<String, Value>, above: &str, names: &[&str], found: &mut Vec<String>) {
     for (key, value) in values {
-        let path = below(above, key);
-        if is_of(&path, names) {
+        let path = join_key(above, key);
+        if is_or_below(&path, names) {
             found.push(path);
         } else if let Value::Object(inner) = value
             && whole_name(&path).len() <= LONGEST
@@ -74,17 +74,17 @@ fn find(values: &Map<String, Value>, above: &str, names: &[&str], found: &mut Ve
     }
 }
 
-fn below(above: &str, key: &str) -> String {
+fn join_key(above: &str, key: &str) -> String {
     if above.is_empty() { key.to_owned() } else { format!("{above}.{key}") }
 }
 
 /// Whether a dotted key is one of these names, or below one.
-fn is_of(key: &str, names: &[&str]) -> bool {
-    is_named(key, names) || is_named(plain(key), names)
+fn is_or_below(key: &str, names: &[&str]) -> bool {
+    is_named(key, names) || is_named(without_tier(key), names)
 }
 
 /// Returns a key without the tier before it: in a placeholder `session.user_id` is a key of that name.
-fn plain(key: &str) -> &str {
+fn without_tier(key: &str) -> &str {
     key.strip_prefix("session.").unwrap_or(key)
 }
 
@@ -96,14 +96,14 @@ fn is_named(key: &str, names: &[&str]) -> bool {
 /// Refuses a session that gives a value to `tenant_id` in any spelling, or to one of `claims`, the keys of a verified
 /// token: by its name, on the way to it (`{"user": {"name": …}}` for `user.name`) or below it (`org.id` for `org`).
 pub fn check<'k>(session: &Values, claims: impl IntoIterator<Item = &'k str>) -> Result<(), OverrideDenied> {
-    let mut keys: Vec<String> = claims.into_iter().filter(|key| sets(session, key)).map(str::to_owned).collect();
+    let mut keys: Vec<String> = claims.into_iter().filter(|key| sets_key(session, key)).map(str::to_owned).collect();
     find(session, "", &TENANT, &mut keys);
     keys.sort();
     keys.dedup();
     if keys.is_empty() { Ok(()) } else { Err(OverrideDenied { keys }) }
 }
 
-fn sets(session: &Values, key: &str) -> bool {
+fn sets_key(session: &Values, key: &str) -> bool {
     let below = |given: &String| given.strip_prefix(key).is_some_and(|rest| rest.starts_with('.'));
     session.contains_key(key) || get(session, key).is_some() || session.keys().any(below)
 }

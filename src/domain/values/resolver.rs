@@ -1,7 +1,7 @@
 //! The resolver of one turn: the tiers, and the rows that name their values.
 
 use crate::ids::sha256_hex;
-use crate::values::mapping::{Mapping, MappingRow, RowSource};
+use crate::values::mapping::{ContextMapping, MappingRow, RowSource};
 use crate::values::{Tier, Tiers, Values};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -14,8 +14,8 @@ pub struct Resolver {
     /// Values by tier; the agent tier holds the mapping's constants.
     pub tiers: Tiers,
     /// Rows of the mapping.
-    #[serde(skip_serializing_if = "Mapping::is_empty")]
-    pub mapping: Mapping,
+    #[serde(skip_serializing_if = "ContextMapping::is_empty")]
+    pub mapping: ContextMapping,
 }
 
 /// A value that a key names.
@@ -30,7 +30,7 @@ pub struct FoundValue {
 }
 
 impl FoundValue {
-    const fn nowhere(value: Value, tier: Tier) -> Self {
+    const fn without_place(value: Value, tier: Tier) -> Self {
         Self { value, tier, place: Vec::new() }
     }
 
@@ -53,7 +53,7 @@ impl FoundValue {
 
 impl Resolver {
     /// Makes the resolver of a turn.
-    pub fn new(session: Values, user: Values, project: Values, mapping: Mapping) -> Self {
+    pub fn new(session: Values, user: Values, project: Values, mapping: ContextMapping) -> Self {
         Self { tiers: Tiers { session, user, agent: mapping.constants(), project }, mapping }
     }
 
@@ -73,8 +73,8 @@ impl Resolver {
     pub fn find(&self, key: &str) -> Option<FoundValue> {
         let mut owner = Some(key);
         while let Some(candidate) = owner {
-            if self.mapping.of(candidate).next().is_some() {
-                return self.mapped(candidate)?.descend(&key[candidate.len()..]);
+            if self.mapping.rows_of(candidate).next().is_some() {
+                return self.find_mapped(candidate)?.descend(&key[candidate.len()..]);
             }
             owner = candidate.rsplit_once('.').map(|(parent, _)| parent);
         }
@@ -82,22 +82,22 @@ impl Resolver {
     }
 
     /// Returns the value of a key with rows: values first, in the order of precedence, then fallbacks.
-    fn mapped(&self, key: &str) -> Option<FoundValue> {
-        let rows = || self.mapping.of(key);
-        let value = rows().find_map(|row| self.source(&row.key, &row.source));
-        value.or_else(|| rows().find_map(|row| Some(FoundValue::nowhere(row.fallback.clone()?, Tier::Fallback))))
+    fn find_mapped(&self, key: &str) -> Option<FoundValue> {
+        let rows = || self.mapping.rows_of(key);
+        let value = rows().find_map(|row| self.find_source(&row.key, &row.source));
+        value.or_else(|| rows().find_map(|row| Some(FoundValue::without_place(row.fallback.clone()?, Tier::Fallback))))
     }
 
     /// Returns the value of a source; `key` is the one that `_global` and `_auto` read.
     pub(super) fn value(&self, key: &str, source: &RowSource) -> Option<(Value, Tier)> {
-        self.source(key, source).map(|found| (found.value, found.tier))
+        self.find_source(key, source).map(|found| (found.value, found.tier))
     }
 
-    fn source(&self, key: &str, source: &RowSource) -> Option<FoundValue> {
+    fn find_source(&self, key: &str, source: &RowSource) -> Option<FoundValue> {
         let find_from = |tier, key: &str| self.tiers.find_from(tier, key);
         let found = match source {
             RowSource::Constant(value) => {
-                return (!value.is_null()).then(|| FoundValue::nowhere(value.clone(), Tier::Agent));
+                return (!value.is_null()).then(|| FoundValue::without_place(value.clone(), Tier::Agent));
             }
             // The source `user.name` also means the claim of that name.
             RowSource::From(Tier::User, name) => {
@@ -120,7 +120,7 @@ impl Resolver {
 
     /// Returns the rows of a key.
     pub fn rows<'r>(&'r self, key: &'r str) -> impl Iterator<Item = &'r MappingRow> + 'r {
-        self.mapping.of(key)
+        self.mapping.rows_of(key)
     }
 }
 
@@ -139,7 +139,7 @@ mod tests {
             values(json!({"user_id": "s", "only_session": 1, "city.name": "sneaked", "session": "x"})),
             values(json!({"user_id": "u", "user.name": "Ada", "name": "plain", "email": "e"})),
             values(json!({"user_id": "p", "city": {"zip": 7}, "only_project": true})),
-            Mapping::parse("contextMapping", rows).unwrap(),
+            ContextMapping::parse("contextMapping", rows).unwrap(),
         )
     }
 

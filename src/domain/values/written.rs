@@ -1,7 +1,7 @@
 //! The forms in which a configuration writes `contextMapping` and `toolArgInjection`, and their stored form.
 
 use super::inject::Bindings;
-use super::mapping::{Mapping, MappingError};
+use super::mapping::{ContextMapping, MappingError};
 use crate::lattice::value::type_name;
 use serde_json::{Map, Value, json};
 
@@ -16,16 +16,16 @@ const REFUSED: [(&str, &str); 4] = [
 /// Reads `contextMapping` and `toolArgInjection` in all their forms and replaces them by the stored one. A
 /// `contextMapping` that is a map may also hold: `toolArgInjection`, `constants` by tool and argument, `declaredKeys`,
 /// each of which is a row with the source `_auto`, and `entityIdsKey`.
-pub fn take(map: &mut Map<String, Value>) -> Result<(), MappingError> {
+pub fn normalise(map: &mut Map<String, Value>) -> Result<(), MappingError> {
     let mut bindings = Bindings::default();
     if let Some(mut mapping) = map.remove("contextMapping") {
         if let Value::Object(rows) = &mut mapping {
             bindings = take_bindings(rows)?;
             take_declared(rows)?;
             take_entity_key(rows, map)?;
-            refuse(rows)?;
+            refuse_keys(rows)?;
         }
-        map.insert("contextMapping".into(), (&Mapping::parse("contextMapping", &mapping)?).into());
+        map.insert("contextMapping".into(), (&ContextMapping::parse("contextMapping", &mapping)?).into());
     }
     if let Some(outside) = map.remove("toolArgInjection") {
         bindings = bindings.merge(Bindings::parse("toolArgInjection", &outside)?)?;
@@ -36,7 +36,7 @@ pub fn take(map: &mut Map<String, Value>) -> Result<(), MappingError> {
     Ok(())
 }
 
-fn wrong(place: impl Into<String>, reason: impl Into<String>) -> MappingError {
+fn form_error(place: impl Into<String>, reason: impl Into<String>) -> MappingError {
     MappingError { place: place.into(), reason: reason.into() }
 }
 
@@ -59,11 +59,11 @@ fn take_declared(rows: &mut Map<String, Value>) -> Result<(), MappingError> {
     let Some(declared) = rows.shift_remove("declaredKeys") else { return Ok(()) };
     let place = "contextMapping.declaredKeys";
     let Value::Array(keys) = declared else {
-        return Err(wrong(place, format!("expected a list of keys, got {}", type_name(&declared))));
+        return Err(form_error(place, format!("expected a list of keys, got {}", type_name(&declared))));
     };
     for (at, key) in keys.iter().enumerate() {
         let Value::String(key) = key else {
-            return Err(wrong(format!("{place}[{at}]"), format!("expected a key, got {}", type_name(key))));
+            return Err(form_error(format!("{place}[{at}]"), format!("expected a key, got {}", type_name(key))));
         };
         rows.entry(key.clone()).or_insert_with(|| "_auto".into());
     }
@@ -74,7 +74,7 @@ fn take_entity_key(rows: &mut Map<String, Value>, map: &mut Map<String, Value>) 
     let Some(key) = rows.shift_remove("entityIdsKey") else { return Ok(()) };
     match map.get("entityIdsKey") {
         Some(other) if *other != key => {
-            Err(wrong("contextMapping.entityIdsKey", "the configuration has another `entityIdsKey` beside it"))
+            Err(form_error("contextMapping.entityIdsKey", "the configuration has another `entityIdsKey` beside it"))
         }
         Some(_) | None => {
             map.insert("entityIdsKey".into(), key);
@@ -83,9 +83,9 @@ fn take_entity_key(rows: &mut Map<String, Value>, map: &mut Map<String, Value>) 
     }
 }
 
-fn refuse(rows: &Map<String, Value>) -> Result<(), MappingError> {
+fn refuse_keys(rows: &Map<String, Value>) -> Result<(), MappingError> {
     match REFUSED.iter().find(|(key, _)| rows.contains_key(*key)) {
-        Some((key, reason)) => Err(wrong(format!("contextMapping.{key}"), *reason)),
+        Some((key, reason)) => Err(form_error(format!("contextMapping.{key}"), *reason)),
         None => Ok(()),
     }
 }
@@ -96,11 +96,11 @@ mod tests {
 
     fn check(config: &Value, expected: Result<Value, &str>) {
         let Value::Object(mut map) = config.clone() else { panic!("expected a map") };
-        match (take(&mut map), expected) {
+        match (normalise(&mut map), expected) {
             (Ok(()), Ok(expected)) => {
                 assert_eq!(Value::Object(map.clone()), expected, "{config}");
                 let kept = map.clone();
-                take(&mut map).unwrap();
+                normalise(&mut map).unwrap();
                 assert_eq!(map, kept, "what is kept is read again");
             }
             (Err(error), Err(part)) => assert!(error.to_string().starts_with(part), "{config}: {error}"),

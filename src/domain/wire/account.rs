@@ -23,9 +23,9 @@ const FORM_KEYS: [&str; 9] = ["type", "id", "format", "status", "phase", "role",
 /// Key of the tools in the body of every format.
 const TOOLS: &str = "tools";
 /// Separator between two texts of a message in formats that take only one.
-const BETWEEN: &str = "\n\n";
+const TEXT_SEPARATOR: &str = "\n\n";
 /// [`BETWEEN`] as it stands between the quotes of JSON.
-const BETWEEN_ESCAPED: &str = "\\n\\n";
+const TEXT_SEPARATOR_ESCAPED: &str = "\\n\\n";
 
 /// Ledger rows of the pieces of a request.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -85,7 +85,7 @@ pub fn account(
     let template = tokens.template(request, rows);
     let body = encode(request, dialect, cache_key)?.request.body;
     let template = encode(&template, dialect, cache_key).map(|encoded| encoded.request.body).unwrap_or_default();
-    let mut walk = Walk { tokens: &tokens, body: AccountedBody::default() };
+    let mut walk = BodyWriter { tokens: &tokens, body: AccountedBody::default() };
     walk.write_body(&template, &body, rows.tools);
     Ok(walk.body)
 }
@@ -102,7 +102,7 @@ enum TokenForm {
 }
 
 /// The value that a token replaces.
-struct Piece {
+struct TokenPiece {
     form: TokenForm,
     /// The text, or the value as JSON.
     text: String,
@@ -112,38 +112,38 @@ struct Piece {
 
 #[derive(Default)]
 struct Tokens {
-    pieces: Vec<Piece>,
+    pieces: Vec<TokenPiece>,
     /// The beginnings of the lines that announce attachments, with their rows.
     lines: Vec<(String, usize)>,
 }
 
 impl Tokens {
     fn add(&mut self, form: TokenForm, text: String, rows: Vec<(usize, usize)>) -> String {
-        self.pieces.push(Piece { form, text, rows });
+        self.pieces.push(TokenPiece { form, text, rows });
         format!("{TOKEN}{:0DIGITS$}", self.pieces.len() - 1)
     }
 
     /// Makes a token for a text. A blank text stays as it is, because formats leave it out.
-    fn text(&mut self, text: &str, rows: Vec<(usize, usize)>) -> String {
+    fn text_token(&mut self, text: &str, rows: Vec<(usize, usize)>) -> String {
         if text.trim().is_empty() { text.to_owned() } else { self.add(TokenForm::Text, text.to_owned(), rows) }
     }
 
     fn template(&mut self, request: &ModelRequest, rows: &RequestRows) -> ModelRequest {
         let mut template = request.clone();
-        template.system = self.text(&request.system, vec![(rows.system, request.system.len())]);
+        template.system = self.text_token(&request.system, vec![(rows.system, request.system.len())]);
         for (message, rows) in template.messages.iter_mut().zip(&rows.messages) {
             match message {
                 ChatMessage::User { text, attachments } => {
-                    *text = self.text(text, rows.text.clone());
+                    *text = self.text_token(text, rows.text.clone());
                     for (attachment, row) in attachments.iter_mut().zip(&rows.attached) {
-                        self.attachment(attachment, *row);
+                        self.replace_attachment(attachment, *row);
                     }
                 }
-                ChatMessage::Tool { text, .. } => *text = self.text(text, rows.text.clone()),
+                ChatMessage::Tool { text, .. } => *text = self.text_token(text, rows.text.clone()),
                 ChatMessage::Assistant { text, calls, reasoning } => {
-                    self.said(text, reasoning.as_mut(), rows);
+                    self.replace_reply(text, reasoning.as_mut(), rows);
                     for call in calls {
-                        self.call(call, rows.rest);
+                        self.replace_call(call, rows.rest);
                     }
                 }
             }
@@ -152,11 +152,11 @@ impl Tokens {
     }
 
     /// Replaces the content of an attachment by a token.
-    fn attachment(&mut self, attachment: &mut Attachment, row: usize) {
+    fn replace_attachment(&mut self, attachment: &mut Attachment, row: usize) {
         self.lines.push((format!("{}{}", lines::ATTACHMENT, attachment.asset), row));
         let Some(bytes) = attachment.bytes.get() else { return };
         let text = match (attachment.media, std::str::from_utf8(bytes)) {
-            (Some(MediaType::Text), Ok(text)) => crate::foreign::Foreign::text(text).into_owned(),
+            (Some(MediaType::Text), Ok(text)) => crate::foreign::ForeignText::text(text).into_owned(),
             (Some(MediaType::Text), Err(_)) => return,
             (_, _) => BASE64_STANDARD.encode(bytes),
         };
@@ -173,45 +173,45 @@ impl Tokens {
 
     /// Replaces a model's text and reasoning by tokens. Formats may cut the text where a recorded item says how long it
     /// is.
-    fn said(&mut self, text: &mut String, reasoning: Option<&mut Reasoning>, rows: &MessageRows) {
+    fn replace_reply(&mut self, text: &mut String, reasoning: Option<&mut Reasoning>, rows: &MessageRows) {
         let Some(reasoning) = reasoning else {
-            *text = self.text(text, rows.text.clone());
+            *text = self.text_token(text, rows.text.clone());
             return;
         };
         let (mut rest, mut shown) = (text.as_str(), String::new());
         for item in &mut reasoning.items {
             let length = item.get("length").and_then(Value::as_u64).and_then(|length| usize::try_from(length).ok());
             if let Some((words, behind)) = length.and_then(|length| rest.split_at_checked(length)) {
-                let token = self.text(words, vec![(rows.rest, words.len())]);
+                let token = self.text_token(words, vec![(rows.rest, words.len())]);
                 item["length"] = token.len().into();
                 shown.push_str(&token);
                 rest = behind;
             }
-            self.reasoning(item, rows.rest);
+            self.replace_reasoning(item, rows.rest);
         }
-        shown.push_str(&self.text(rest, vec![(rows.rest, rest.len())]));
+        shown.push_str(&self.text_token(rest, vec![(rows.rest, rest.len())]));
         *text = shown;
     }
 
     /// Replaces the texts in a recorded item of reasoning by tokens.
-    fn reasoning(&mut self, value: &mut Value, row: usize) {
+    fn replace_reasoning(&mut self, value: &mut Value, row: usize) {
         match value {
             Value::Object(map) => {
                 let texts = map.iter_mut().filter(|(key, _)| !FORM_KEYS.contains(&key.as_str()));
                 for (key, value) in texts {
                     let is_signature = key.to_ascii_lowercase().contains("signature");
                     if !is_signature || value.as_str().is_some_and(is_base64) {
-                        self.reasoning(value, row);
+                        self.replace_reasoning(value, row);
                     }
                 }
             }
-            Value::Array(items) => items.iter_mut().for_each(|item| self.reasoning(item, row)),
-            Value::String(text) => *text = self.text(text, vec![(row, text.len())]),
+            Value::Array(items) => items.iter_mut().for_each(|item| self.replace_reasoning(item, row)),
+            Value::String(text) => *text = self.text_token(text, vec![(row, text.len())]),
             Value::Null | Value::Bool(_) | Value::Number(_) => {}
         }
     }
 
-    fn call(&mut self, call: &mut ToolCall, row: usize) {
+    fn replace_call(&mut self, call: &mut ToolCall, row: usize) {
         let piece = |form, text: String| {
             let all = text.len();
             (form, text, vec![(row, all)])
@@ -231,13 +231,13 @@ impl Tokens {
     }
 
     /// Returns the piece whose token begins a text.
-    fn piece_at(&self, text: &str) -> Option<&Piece> {
+    fn piece_at(&self, text: &str) -> Option<&TokenPiece> {
         let number = text.strip_prefix(TOKEN)?.get(..DIGITS)?;
         self.pieces.get(number.parse::<usize>().ok()?)
     }
 
     /// Finds the next token in a text: its begin and its end (with the quotes or braces of its form), and its piece.
-    fn next_token(&self, text: &str) -> Option<(usize, usize, &Piece)> {
+    fn next_token(&self, text: &str) -> Option<(usize, usize, &TokenPiece)> {
         let at = text.find(TOKEN)?;
         let piece = self.piece_at(&text[at..])?;
         let (before, behind) = match piece.form {
@@ -262,18 +262,18 @@ fn json(value: &(impl serde::Serialize + ?Sized)) -> String {
 }
 
 /// Escapes a text as it stands between the quotes of JSON.
-fn escaped(text: &str) -> String {
+fn escape_json(text: &str) -> String {
     let quoted = json(text);
     quoted[1..quoted.len() - 1].to_owned()
 }
 
 /// Walks through both bodies in parallel and writes the real one.
-struct Walk<'t> {
+struct BodyWriter<'t> {
     tokens: &'t Tokens,
     body: AccountedBody,
 }
 
-impl Walk<'_> {
+impl BodyWriter<'_> {
     fn write(&mut self, row: Option<usize>, text: &str) {
         if text.is_empty() {
             return;
@@ -333,7 +333,7 @@ impl Walk<'_> {
         }
     }
 
-    fn piece(&self, token: Option<&String>, form: TokenForm) -> Option<&Piece> {
+    fn piece(&self, token: Option<&String>, form: TokenForm) -> Option<&TokenPiece> {
         self.tokens.piece_at(token?).filter(|piece| piece.form == form)
     }
 
@@ -360,19 +360,19 @@ impl Walk<'_> {
 
     /// Writes a text that the format adds. The line of an attachment belongs to the attachment's row.
     fn write_literal(&mut self, text: &str) {
-        for (at, part) in text.split(BETWEEN).enumerate() {
-            self.write(None, if at > 0 { BETWEEN_ESCAPED } else { "" });
+        for (at, part) in text.split(TEXT_SEPARATOR).enumerate() {
+            self.write(None, if at > 0 { TEXT_SEPARATOR_ESCAPED } else { "" });
             let of = self.tokens.lines.iter().find(|(begin, _)| part.starts_with(begin.as_str()));
-            self.write(of.map(|(_, row)| *row), &escaped(part));
+            self.write(of.map(|(_, row)| *row), &escape_json(part));
         }
     }
 
-    fn write_piece(&mut self, piece: &Piece) {
+    fn write_piece(&mut self, piece: &TokenPiece) {
         let mut rest = piece.text.as_str();
         for (at, (row, bytes)) in piece.rows.iter().enumerate() {
             let is_last = at + 1 == piece.rows.len();
             let (own, behind) = if is_last { (rest, "") } else { rest.split_at_checked(*bytes).unwrap_or((rest, "")) };
-            self.write(Some(*row), &escaped(own));
+            self.write(Some(*row), &escape_json(own));
             rest = behind;
         }
     }

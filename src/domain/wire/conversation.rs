@@ -28,7 +28,7 @@ const NO_RESULT: &str = lines::NO_RESULT.text();
 /// Text in place of an empty result.
 const EMPTY_RESULT: &str = lines::EMPTY_RESULT.text();
 /// Number of characters of [`CallIds::Nine`].
-const NINE: usize = 9;
+const NINE_CHARS: usize = 9;
 
 /// One message as it is sent.
 #[derive(Debug, Clone, PartialEq)]
@@ -91,7 +91,7 @@ pub struct Conversation<'r> {
 impl<'r> Conversation<'r> {
     /// Projects the conversation of a request to a dialect.
     pub fn project(request: &'r ModelRequest, dialect: &Dialect, names: &ToolNames) -> Self {
-        let model = request.model.reasoner();
+        let model = request.model.reasoning_identity();
         let mut projection = Projection {
             dialect,
             names,
@@ -105,22 +105,22 @@ impl<'r> Conversation<'r> {
         while at < request.messages.len() {
             at += match &request.messages[at] {
                 ChatMessage::User { text, attachments } => {
-                    projection.user(text.into());
-                    projection.attach(attachments);
+                    projection.push_user_text(text.into());
+                    projection.push_attachments(attachments);
                     1
                 }
                 ChatMessage::Tool { name, text, .. } => {
-                    projection.orphan(name, text);
+                    projection.push_orphan_result(name, text);
                     1
                 }
                 ChatMessage::Assistant { text, calls, reasoning } => {
                     let reasoning = reasoning.as_ref().filter(|reasoning| reasoning.by == model);
                     let reasoning = reasoning.map(|reasoning| reasoning.items.as_slice());
-                    1 + projection.assistant(text, calls, reasoning, &request.messages[at + 1..])
+                    1 + projection.push_assistant(text, calls, reasoning, &request.messages[at + 1..])
                 }
             };
             if at <= request.stable {
-                stable = projection.end();
+                stable = projection.last_place();
             }
         }
         projection.close();
@@ -140,13 +140,13 @@ struct Projection<'r, 'd> {
 }
 
 impl<'r> Projection<'r, '_> {
-    fn user(&mut self, text: Cow<'r, str>) {
+    fn push_user_text(&mut self, text: Cow<'r, str>) {
         if !text.trim().is_empty() {
-            self.user_part(SentPart::Text(text));
+            self.push_user_part(SentPart::Text(text));
         }
     }
 
-    fn user_part(&mut self, part: SentPart<'r>) {
+    fn push_user_part(&mut self, part: SentPart<'r>) {
         match self.sent.last_mut() {
             Some(SentMessage::User(parts)) => parts.push(part),
             Some(SentMessage::Results(_)) if !self.dialect.user_after_tool => {
@@ -160,12 +160,12 @@ impl<'r> Projection<'r, '_> {
     }
 
     /// Sends a result whose call is absent.
-    fn orphan(&mut self, name: &str, text: &str) {
-        self.user(format!("{}{name}]\n{text}", lines::RESULT_OF).into());
+    fn push_orphan_result(&mut self, name: &str, text: &str) {
+        self.push_user_text(format!("{}{name}]\n{text}", lines::RESULT_OF).into());
     }
 
     /// Sends a model's message with the results of its calls; returns how many of the messages behind it were used.
-    fn assistant(
+    fn push_assistant(
         &mut self,
         text: &'r str,
         calls: &'r [ToolCall],
@@ -177,9 +177,9 @@ impl<'r> Projection<'r, '_> {
             return 0;
         }
         if self.sent.is_empty() {
-            self.user(BEGINNING.into());
+            self.push_user_text(BEGINNING.into());
         }
-        let sent_calls: Vec<SentCall<'r>> = calls.iter().map(|call| self.call(call)).collect();
+        let sent_calls: Vec<SentCall<'r>> = calls.iter().map(|call| self.sent_call(call)).collect();
         let text = match (self.sent.last_mut(), text) {
             // Consecutive messages of the model become one.
             (Some(SentMessage::Assistant { text: before, .. }), text) => {
@@ -199,26 +199,26 @@ impl<'r> Projection<'r, '_> {
         for other in others {
             match other {
                 ChatMessage::User { text, attachments } => {
-                    self.user(text.into());
-                    self.attach(attachments);
+                    self.push_user_text(text.into());
+                    self.push_attachments(attachments);
                 }
-                ChatMessage::Tool { name, text, .. } => self.orphan(name, text),
+                ChatMessage::Tool { name, text, .. } => self.push_orphan_result(name, text),
                 ChatMessage::Assistant { .. } => {}
             }
         }
         taken
     }
 
-    fn call(&mut self, call: &'r ToolCall) -> SentCall<'r> {
+    fn sent_call(&mut self, call: &'r ToolCall) -> SentCall<'r> {
         SentCall {
-            id: self.id(&call.id),
-            name: self.names.sent(&call.name),
+            id: self.unique_id(&call.id),
+            name: self.names.sent_name(&call.name),
             arguments: sent_arguments(&call.arguments),
         }
     }
 
     /// Makes a legal id that no earlier call has.
-    fn id(&mut self, ours: &str) -> String {
+    fn unique_id(&mut self, ours: &str) -> String {
         let mut number = 1;
         loop {
             let found = match self.dialect.call_ids {
@@ -230,11 +230,11 @@ impl<'r> Projection<'r, '_> {
                     begin + &end
                 }
                 CallIds::Nine
-                    if number == 1 && ours.len() == NINE && ours.bytes().all(|b| b.is_ascii_alphanumeric()) =>
+                    if number == 1 && ours.len() == NINE_CHARS && ours.bytes().all(|b| b.is_ascii_alphanumeric()) =>
                 {
                     ours.to_owned()
                 }
-                CallIds::Nine => sha256_hex(format!("{ours} {number}").as_bytes())[..NINE].to_owned(),
+                CallIds::Nine => sha256_hex(format!("{ours} {number}").as_bytes())[..NINE_CHARS].to_owned(),
             };
             if self.ids.insert(found.clone()) {
                 return found;
@@ -244,7 +244,7 @@ impl<'r> Projection<'r, '_> {
     }
 
     /// Returns the position of the last piece that was sent.
-    fn end(&self) -> Option<SentPlace> {
+    fn last_place(&self) -> Option<SentPlace> {
         let message = self.sent.len().checked_sub(1)?;
         let part = match &self.sent[message] {
             SentMessage::User(texts) => texts.len() - 1,
@@ -256,18 +256,18 @@ impl<'r> Projection<'r, '_> {
 
     fn close(&mut self) {
         match self.sent.last() {
-            None => self.user(BEGINNING.into()),
-            Some(SentMessage::Assistant { .. }) => self.user(CONTINUE.into()),
+            None => self.push_user_text(BEGINNING.into()),
+            Some(SentMessage::Assistant { .. }) => self.push_user_text(CONTINUE.into()),
             Some(SentMessage::User(_) | SentMessage::Results(_)) => {}
         }
     }
 }
 
-type Gathered<'r> = (Vec<SentResult<'r>>, Vec<&'r ChatMessage>, usize);
+type GatheredResults<'r> = (Vec<SentResult<'r>>, Vec<&'r ChatMessage>, usize);
 
 /// Collects the results of these calls among the messages up to the model's next one. Returns the results, the other
 /// messages between them, and the number of all these messages.
-fn results<'r>(calls: &'r [ToolCall], sent: &[SentCall<'r>], behind: &'r [ChatMessage]) -> Gathered<'r> {
+fn results<'r>(calls: &'r [ToolCall], sent: &[SentCall<'r>], behind: &'r [ChatMessage]) -> GatheredResults<'r> {
     let until = behind.iter().position(|message| matches!(message, ChatMessage::Assistant { .. }));
     let behind = &behind[..until.unwrap_or(behind.len())];
     let is_theirs = |message: &ChatMessage| match message {
@@ -313,7 +313,7 @@ fn sent_arguments(arguments: &Arguments) -> Cow<'_, Map<String, Value>> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::dialect::dialect;
+    use super::super::dialect::find_dialect;
     use super::*;
     use crate::chat::{ModelSettings, Reasoning};
 
@@ -367,7 +367,7 @@ mod tests {
     }
 
     fn check(provider: &str, messages: Vec<ChatMessage>, expected: &[&str]) {
-        let (request, dialect) = (request(messages), dialect(provider).unwrap());
+        let (request, dialect) = (request(messages), find_dialect(provider).unwrap());
         let sent = Conversation::project(&request, &dialect, &ToolNames::default());
         let found: Vec<String> = sent.messages.iter().map(shown).collect();
         assert_eq!(found, expected, "{provider}");
@@ -434,7 +434,7 @@ mod tests {
             for id in given {
                 messages.extend([calls(&[id]), result(id, "r")]);
             }
-            let (request, dialect) = (request(messages), dialect(provider).unwrap());
+            let (request, dialect) = (request(messages), find_dialect(provider).unwrap());
             let sent = Conversation::project(&request, &dialect, &ToolNames::default());
             let mut seen = BTreeSet::new();
             for message in &sent.messages {
@@ -455,7 +455,7 @@ mod tests {
             let reasoning = Some(Reasoning { by: by.into(), items: vec![json!("r")] });
             let told = ChatMessage::Assistant { text: "a".into(), calls: Vec::new(), reasoning };
             let request = request(vec![user("x"), told, user("y")]);
-            let sent = Conversation::project(&request, &dialect("openai").unwrap(), &ToolNames::default());
+            let sent = Conversation::project(&request, &find_dialect("openai").unwrap(), &ToolNames::default());
             let SentMessage::Assistant { reasoning, .. } = &sent.messages[1] else { panic!("{sent:?}") };
             assert_eq!(reasoning.is_some(), expected, "{by}");
         }
@@ -468,7 +468,7 @@ mod tests {
             [(0, None), (1, Some((0, 0))), (2, Some((0, 1))), (3, Some((0, 1))), (4, Some((2, 0)))]
         {
             let request = ModelRequest { stable, ..request(messages.clone()) };
-            let sent = Conversation::project(&request, &dialect("openai").unwrap(), &ToolNames::default());
+            let sent = Conversation::project(&request, &find_dialect("openai").unwrap(), &ToolNames::default());
             assert_eq!(sent.stable.map(|place| (place.message, place.part)), expected, "{stable}");
         }
     }

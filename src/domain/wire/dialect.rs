@@ -173,7 +173,7 @@ pub struct Dialect {
 
 impl Dialect {
     /// Returns the reason why an attachment of this type isn't sent; `None` if it is sent.
-    pub fn refusal_of(&self, media: MediaType) -> Option<String> {
+    pub fn media_refusal(&self, media: MediaType) -> Option<String> {
         if media == MediaType::Text || self.media.contains(&media) {
             return None;
         }
@@ -440,7 +440,7 @@ pub const DIALECTS: [Dialect; 38] = [
 ];
 
 /// Returns the dialect of a provider by its name.
-pub fn dialect(provider: &str) -> Option<Dialect> {
+pub fn find_dialect(provider: &str) -> Option<Dialect> {
     DIALECTS.into_iter().find(|dialect| dialect.provider == provider)
 }
 
@@ -461,7 +461,7 @@ mod tests {
             assert!(url.starts_with("http") && url.ends_with('/'), "{}", dialect.provider);
             assert!(dialect.base_url.is_some() || dialect.key_env.is_some(), "{}", dialect.provider);
         }
-        assert_eq!(dialect("mistral").map(|dialect| dialect.call_ids), Some(CallIds::Nine));
-        assert_eq!(dialect("no-such"), None);
+        assert_eq!(find_dialect("mistral").map(|dialect| dialect.call_ids), Some(CallIds::Nine));
+        assert_eq!(find_dialect("no-such"), None);
     }
 }

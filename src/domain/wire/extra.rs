@@ -66,20 +66,20 @@ const OWN_GENERATION_KEYS: [&str; 6] = [
 ];
 
 /// Normalises a key as providers compare it: lower case, without `_`.
-fn plain(key: &str) -> String {
+fn normalise_key(key: &str) -> String {
     key.chars().filter(|c| *c != '_').flat_map(char::to_lowercase).collect()
 }
 
 /// Checks that `extra` sets no field that Trellis writes itself.
 pub fn check(extra: &Map<String, Value>) -> Result<(), EncodeError> {
     let refused = |key: String| Err(EncodeError::OwnKey { key });
-    if let Some(key) = extra.keys().find(|key| OWN_KEYS.contains(&plain(key).as_str())) {
+    if let Some(key) = extra.keys().find(|key| OWN_KEYS.contains(&normalise_key(key).as_str())) {
         return refused(key.clone());
     }
-    let generation = extra.iter().filter(|(key, _)| plain(key) == "generationconfig");
+    let generation = extra.iter().filter(|(key, _)| normalise_key(key) == "generationconfig");
     let inside = generation.filter_map(|(key, value)| Some((key, value.as_object()?)));
     let mut keys = inside.flat_map(|(name, map)| map.keys().map(move |key| (name, key)));
-    match keys.find(|(_, key)| OWN_GENERATION_KEYS.contains(&plain(key).as_str())) {
+    match keys.find(|(_, key)| OWN_GENERATION_KEYS.contains(&normalise_key(key).as_str())) {
         Some((name, key)) => refused(format!("{name}.{key}")),
         None => Ok(()),
     }

@@ -34,13 +34,13 @@ pub enum ReplyFrame {
 
 /// Which limit a reply exceeds.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum TooMuch {
+pub enum ReplyLimitError {
     /// Bytes over the wire.
     #[error("its reply goes on after {0} bytes; set `maxTokens` if the model writes without end")]
     Bytes(usize),
     /// Bytes of text, reasoning and calls.
     #[error("its reply says more than {0} bytes; set `maxTokens` if the model writes without end")]
-    Said(usize),
+    Content(usize),
     /// Number of calls or pieces of reasoning.
     #[error("its reply has more calls or pieces of reasoning than any model makes")]
     Pieces,
@@ -50,23 +50,23 @@ pub enum TooMuch {
 }
 
 /// Returns the most bytes of a reply over the wire.
-pub fn wire_bytes(max_tokens: Option<u32>) -> usize {
-    within(max_tokens, REPLY_TOKEN_WIRE_BYTES, REPLY_WIRE_BYTES_LEAST, REPLY_WIRE_BYTES)
+pub fn wire_bytes_limit(max_tokens: Option<u32>) -> usize {
+    scaled_limit(max_tokens, REPLY_TOKEN_WIRE_BYTES, REPLY_WIRE_BYTES_LEAST, REPLY_WIRE_BYTES)
 }
 
 /// Returns the most bytes of text, reasoning and calls in a reply.
-pub fn said_bytes(max_tokens: Option<u32>) -> usize {
-    within(max_tokens, REPLY_TOKEN_BYTES, REPLY_BYTES_LEAST, REPLY_BYTES)
+pub fn content_bytes_limit(max_tokens: Option<u32>) -> usize {
+    scaled_limit(max_tokens, REPLY_TOKEN_BYTES, REPLY_BYTES_LEAST, REPLY_BYTES)
 }
 
-fn within(max_tokens: Option<u32>, each: usize, least: usize, most: usize) -> usize {
+fn scaled_limit(max_tokens: Option<u32>, each: usize, least: usize, most: usize) -> usize {
     let tokens = max_tokens.map(|tokens| usize::try_from(tokens).unwrap_or(usize::MAX));
     tokens.map_or(most, |tokens| tokens.saturating_mul(each).saturating_add(least).min(most))
 }
 
 /// The form of a reply, decided by its first byte that is not blank.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Form {
+enum ReplyForm {
     Unknown,
     /// Lines of server-sent events.
     Events,
@@ -76,10 +76,10 @@ enum Form {
 
 /// Splits the bytes of a reply into frames.
 #[derive(Debug)]
-pub struct Frames {
+pub struct FrameSplitter {
     limit: usize,
     seen: usize,
-    form: Form,
+    form: ReplyForm,
     /// Bytes of the incomplete line, or of the whole body.
     pending: Vec<u8>,
     after_return: bool,
@@ -92,13 +92,13 @@ pub struct Frames {
     beginning: String,
 }
 
-impl Frames {
+impl FrameSplitter {
     /// Makes a splitter that accepts at most `limit` bytes.
     pub const fn new(limit: usize) -> Self {
         Self {
             limit,
             seen: 0,
-            form: Form::Unknown,
+            form: ReplyForm::Unknown,
             pending: Vec::new(),
             after_return: false,
             data: Vec::new(),
@@ -120,17 +120,17 @@ impl Frames {
     fn split(&mut self, bytes: &[u8], found: &mut Vec<ReplyFrame>) -> Result<(), DecodeError> {
         self.seen = self.seen.saturating_add(bytes.len());
         if self.seen > self.limit {
-            return Err(TooMuch::Bytes(self.limit).into());
+            return Err(ReplyLimitError::Bytes(self.limit).into());
         }
         for byte in bytes {
-            self.recognise(*byte);
-            if self.form == Form::Body {
+            self.detect_form(*byte);
+            if self.form == ReplyForm::Body {
                 self.pending.push(*byte);
             } else {
                 self.take_byte(*byte, found)?;
             }
             if self.pending.len() > REPLY_FRAME_BYTES {
-                return Err(TooMuch::Frame.into());
+                return Err(ReplyLimitError::Frame.into());
             }
         }
         Ok(())
@@ -140,8 +140,8 @@ impl Frames {
     pub fn end(&mut self, found: &mut Vec<ReplyFrame>) -> Result<(), DecodeError> {
         let before = found.len();
         let outcome = match self.form {
-            Form::Body => body(&std::mem::take(&mut self.pending)).map(|frames| found.extend(frames)),
-            Form::Events | Form::Unknown => self.take_line(found).and_then(|()| self.dispatch(found)),
+            ReplyForm::Body => body_frames(&std::mem::take(&mut self.pending)).map(|frames| found.extend(frames)),
+            ReplyForm::Events | ReplyForm::Unknown => self.take_line(found).and_then(|()| self.dispatch(found)),
         };
         self.found += found.len() - before;
         outcome
@@ -158,9 +158,9 @@ impl Frames {
     }
 
     /// Decides the form by the first byte that is not blank and not part of a byte order mark.
-    fn recognise(&mut self, byte: u8) {
-        if self.form == Form::Unknown && !byte.is_ascii_whitespace() && !matches!(byte, 0xEF | 0xBB | 0xBF) {
-            self.form = if matches!(byte, b'{' | b'[') { Form::Body } else { Form::Events };
+    fn detect_form(&mut self, byte: u8) {
+        if self.form == ReplyForm::Unknown && !byte.is_ascii_whitespace() && !matches!(byte, 0xEF | 0xBB | 0xBF) {
+            self.form = if matches!(byte, b'{' | b'[') { ReplyForm::Body } else { ReplyForm::Events };
             // The bytes before it are blank.
             self.pending.clear();
         }
@@ -204,7 +204,7 @@ impl Frames {
     fn push_line(&mut self, data: &str) -> Result<(), DecodeError> {
         self.data_bytes += data.len() + LINE_BYTES;
         if self.data_bytes > REPLY_FRAME_BYTES {
-            return Err(TooMuch::Frame.into());
+            return Err(ReplyLimitError::Frame.into());
         }
         if !data.is_empty() {
             self.data.push(data.to_owned());
@@ -219,7 +219,7 @@ impl Frames {
         if data.is_empty() {
             return Ok(());
         }
-        if let Ok(value) = decode::data(data.join("\n").as_bytes()) {
+        if let Ok(value) = decode::lenient_json(data.join("\n").as_bytes()) {
             found.push(ReplyFrame::Json { event, value });
             return Ok(());
         }
@@ -227,7 +227,7 @@ impl Frames {
             found.push(if line == DONE {
                 ReplyFrame::Done
             } else {
-                ReplyFrame::Json { event: event.clone(), value: read(&line)? }
+                ReplyFrame::Json { event: event.clone(), value: read_line(&line)? }
             });
         }
         Ok(())
@@ -235,30 +235,30 @@ impl Frames {
 }
 
 /// Splits a body that is one value, a list of them, or one in each line.
-fn body(bytes: &[u8]) -> Result<Vec<ReplyFrame>, DecodeError> {
+fn body_frames(bytes: &[u8]) -> Result<Vec<ReplyFrame>, DecodeError> {
     let frame = |value| ReplyFrame::Json { event: None, value };
-    match decode::data(bytes) {
+    match decode::lenient_json(bytes) {
         Ok(Value::Array(items)) => Ok(items.into_iter().map(frame).collect()),
         Ok(value) => Ok(vec![frame(value)]),
         Err(error) => {
             let text = String::from_utf8_lossy(bytes);
             let lines: Vec<&str> = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
             // The last line of a cut body is no complete value; the decoder notices that the end is missing.
-            if lines.len() < 2 || decode::data(lines[0].as_bytes()).is_err() {
-                return Err(unreadable(&error.to_string()));
+            if lines.len() < 2 || decode::lenient_json(lines[0].as_bytes()).is_err() {
+                return Err(unreadable_reply(&error.to_string()));
             }
-            let whole = lines.iter().take(lines.len() - 1).map(|line| read(line));
-            let last = decode::data(lines[lines.len() - 1].as_bytes()).ok().map(Ok);
+            let whole = lines.iter().take(lines.len() - 1).map(|line| read_line(line));
+            let last = decode::lenient_json(lines[lines.len() - 1].as_bytes()).ok().map(Ok);
             whole.chain(last).map(|value| value.map(frame)).collect()
         }
     }
 }
 
-fn read(line: &str) -> Result<Value, DecodeError> {
-    decode::data(line.as_bytes()).map_err(|error| unreadable(&error.to_string()))
+fn read_line(line: &str) -> Result<Value, DecodeError> {
+    decode::lenient_json(line.as_bytes()).map_err(|error| unreadable_reply(&error.to_string()))
 }
 
-fn unreadable(reason: &str) -> DecodeError {
+fn unreadable_reply(reason: &str) -> DecodeError {
     DecodeError::Reported(ProviderReport {
         message: format!("the reply can't be read: {reason}"),
         ..ProviderReport::default()
@@ -271,7 +271,7 @@ mod tests {
 
     /// The frames of these pieces, as text.
     fn check(pieces: &[&[u8]]) -> Result<Vec<String>, String> {
-        let mut frames = Frames::new(1 << 20);
+        let mut frames = FrameSplitter::new(1 << 20);
         let mut found = Vec::new();
         for piece in pieces {
             frames.push(piece, &mut found).map_err(|error| error.to_string())?;
@@ -321,54 +321,57 @@ mod tests {
 
     #[test]
     fn an_answer_without_frames_is_shown_by_its_beginning() {
-        let mut frames = Frames::new(1_000);
+        let mut frames = FrameSplitter::new(1_000);
         frames.push(b"<html>\n<body>not here</body>", &mut Vec::new()).unwrap();
         frames.end(&mut Vec::new()).unwrap();
         assert!(frames.is_foreign() && frames.beginning().starts_with("<html> <body>not here"));
-        assert!(!Frames::new(9).is_foreign());
-        let mut frames = Frames::new(1_000);
+        assert!(!FrameSplitter::new(9).is_foreign());
+        let mut frames = FrameSplitter::new(1_000);
         frames.push(format!("é{}\nz", "x".repeat(250)).as_bytes(), &mut Vec::new()).unwrap();
         assert_eq!(frames.beginning(), format!("é{}", "x".repeat(198)), "it ends where it was cut");
     }
 
     #[test]
     fn no_reply_and_no_frame_goes_on_for_ever() {
-        assert_eq!(Frames::new(10).push(&[b'x'; 11], &mut Vec::new()), Err(TooMuch::Bytes(10).into()));
+        assert_eq!(FrameSplitter::new(10).push(&[b'x'; 11], &mut Vec::new()), Err(ReplyLimitError::Bytes(10).into()));
         let long = vec![b'x'; REPLY_FRAME_BYTES + 1];
         for begin in ["data: ", "{", "x"] {
-            let mut frames = Frames::new(usize::MAX);
+            let mut frames = FrameSplitter::new(usize::MAX);
             frames.push(begin.as_bytes(), &mut Vec::new()).unwrap();
-            assert_eq!(frames.push(&long, &mut Vec::new()), Err(TooMuch::Frame.into()), "{begin}");
+            assert_eq!(frames.push(&long, &mut Vec::new()), Err(ReplyLimitError::Frame.into()), "{begin}");
         }
-        let mut frames = Frames::new(usize::MAX);
+        let mut frames = FrameSplitter::new(usize::MAX);
         let half = REPLY_FRAME_BYTES / 2 - LINE_BYTES;
         let line = [b"data: ".as_slice(), &vec![b'x'; half], b"\n"].concat();
         assert!(frames.push(&line, &mut Vec::new()).is_ok() && frames.push(&line, &mut Vec::new()).is_ok());
         assert_eq!(
             frames.push(&line, &mut Vec::new()),
-            Err(TooMuch::Frame.into()),
+            Err(ReplyLimitError::Frame.into()),
             "lines of one event count together"
         );
     }
 
     #[test]
     fn a_limit_follows_from_the_tokens_that_were_asked_for() {
-        assert_eq!(wire_bytes(None), REPLY_WIRE_BYTES);
-        assert_eq!(wire_bytes(Some(0)), REPLY_WIRE_BYTES_LEAST);
-        assert_eq!(wire_bytes(Some(1_000)), REPLY_WIRE_BYTES_LEAST + 1_000 * REPLY_TOKEN_WIRE_BYTES);
-        assert_eq!(wire_bytes(Some(u32::MAX)), REPLY_WIRE_BYTES);
-        assert_eq!((said_bytes(None), said_bytes(Some(9))), (REPLY_BYTES, REPLY_BYTES_LEAST + 9 * REPLY_TOKEN_BYTES));
+        assert_eq!(wire_bytes_limit(None), REPLY_WIRE_BYTES);
+        assert_eq!(wire_bytes_limit(Some(0)), REPLY_WIRE_BYTES_LEAST);
+        assert_eq!(wire_bytes_limit(Some(1_000)), REPLY_WIRE_BYTES_LEAST + 1_000 * REPLY_TOKEN_WIRE_BYTES);
+        assert_eq!(wire_bytes_limit(Some(u32::MAX)), REPLY_WIRE_BYTES);
+        assert_eq!(
+            (content_bytes_limit(None), content_bytes_limit(Some(9))),
+            (REPLY_BYTES, REPLY_BYTES_LEAST + 9 * REPLY_TOKEN_BYTES)
+        );
     }
 
     #[test]
     fn many_short_lines_of_one_event_count_as_they_lie_in_memory() {
         for line in ["{\n", "data:1\n"] {
-            let mut frames = Frames::new(usize::MAX);
+            let mut frames = FrameSplitter::new(usize::MAX);
             frames.push(b":\n", &mut Vec::new()).unwrap();
             let lines = line.repeat(REPLY_FRAME_BYTES / LINE_BYTES);
-            assert_eq!(frames.push(lines.as_bytes(), &mut Vec::new()), Err(TooMuch::Frame.into()), "{line:?}");
+            assert_eq!(frames.push(lines.as_bytes(), &mut Vec::new()), Err(ReplyLimitError::Frame.into()), "{line:?}");
         }
-        let mut frames = Frames::new(usize::MAX);
+        let mut frames = FrameSplitter::new(usize::MAX);
         let mut found = Vec::new();
         let name = "A".repeat(100_000);
         frames.push(format!("event: {name}\ndata: {{}}\ndata: 1\n\n").as_bytes(), &mut found).unwrap();

@@ -26,7 +26,7 @@ pub mod openai_responses;
 #[cfg(test)]
 mod tests;
 
-use crate::chat::{ModelRequest, Reply, Usage};
+use crate::chat::{ModelRequest, Reply, TokenUsage};
 use crate::ids::sha256_hex;
 use conversation::Conversation;
 use dialect::{Dialect, WireFormat};
@@ -78,7 +78,7 @@ pub enum EncodeError {
 
 /// A request in a provider's format, with the names that decode its reply.
 #[derive(Debug, Clone)]
-pub struct Encoded {
+pub struct EncodedRequest {
     /// The request to send.
     pub request: HttpRequest,
     /// Names that were sent in place of ours, with the schemas; shared with the decoder.
@@ -95,8 +95,8 @@ pub fn cache_key(request: &ModelRequest) -> String {
 }
 
 /// Encodes a request for a dialect. `cache_key` names the session for providers that route by it.
-pub fn encode(request: &ModelRequest, dialect: &Dialect, cache_key: &str) -> Result<Encoded, EncodeError> {
-    let names = ToolNames::of(&request.tools, dialect)?;
+pub fn encode(request: &ModelRequest, dialect: &Dialect, cache_key: &str) -> Result<EncodedRequest, EncodeError> {
+    let names = ToolNames::for_dialect(&request.tools, dialect)?;
     let conversation = Conversation::project(request, dialect, &names);
     let mut sent = match dialect.format {
         WireFormat::OpenAiChat => openai_chat::encode(request, dialect, &conversation, &names, cache_key),
@@ -105,7 +105,7 @@ pub fn encode(request: &ModelRequest, dialect: &Dialect, cache_key: &str) -> Res
         WireFormat::Gemini => gemini::encode(request, dialect, &conversation, &names),
     }?;
     extra::merge(&mut sent.body, &request.model.extra)?;
-    Ok(Encoded { request: sent, names: Arc::new(names) })
+    Ok(EncodedRequest { request: sent, names: Arc::new(names) })
 }
 
 /// Why bytes can't be decoded to a reply.
@@ -113,7 +113,7 @@ pub fn encode(request: &ModelRequest, dialect: &Dialect, cache_key: &str) -> Res
 pub enum DecodeError {
     /// The connection ended before the provider said that it was finished.
     #[error("the reply ended in the middle")]
-    Cut,
+    Incomplete,
     /// The provider reports a failure inside a reply that began well.
     #[error("{}", .0.message)]
     Reported(ProviderReport),
@@ -136,7 +136,7 @@ pub enum DecodeError {
     Foreign(String),
     /// The reply exceeds a limit.
     #[error(transparent)]
-    TooMuch(#[from] frames::TooMuch),
+    Limit(#[from] frames::ReplyLimitError),
 }
 
 impl DecodeError {
@@ -149,7 +149,7 @@ impl DecodeError {
             Self::Unfinished(reason) => Self::Unfinished(change(&reason)),
             Self::Filtered { reason, chars } => Self::Filtered { reason: change(&reason), chars },
             Self::Foreign(beginning) => Self::Foreign(change(&beginning)),
-            Self::Cut | Self::TooMuch(_) => self,
+            Self::Incomplete | Self::Limit(_) => self,
         }
     }
 }
@@ -168,20 +168,20 @@ pub struct ProviderReport {
 /// Decodes the bytes of one reply.
 #[derive(Debug)]
 pub struct Decoder {
-    frames: frames::Frames,
+    frames: frames::FrameSplitter,
     reply: reply::ReplyBuilder,
     /// Output items of the Responses format.
-    items: openai_responses::Items,
+    items: openai_responses::OutputItems,
     format: WireFormat,
 }
 
 impl Decoder {
     /// Makes the decoder for the reply to an encoded request. `model` is recorded as the author of the reasoning.
-    pub fn new(dialect: &Dialect, encoded: &Encoded, model: &str, max_tokens: Option<u32>) -> Self {
+    pub fn new(dialect: &Dialect, encoded: &EncodedRequest, model: &str, max_tokens: Option<u32>) -> Self {
         Self {
-            frames: frames::Frames::new(frames::wire_bytes(max_tokens)),
+            frames: frames::FrameSplitter::new(frames::wire_bytes_limit(max_tokens)),
             reply: reply::ReplyBuilder::new(dialect, Arc::clone(&encoded.names), model, max_tokens),
-            items: openai_responses::Items::default(),
+            items: openai_responses::OutputItems::default(),
             format: dialect.format,
         }
     }
@@ -190,7 +190,7 @@ impl Decoder {
     pub fn feed(&mut self, bytes: &[u8]) -> Result<String, DecodeError> {
         let mut found = Vec::new();
         let split = self.frames.push(bytes, &mut found);
-        self.take_all(found, split)?;
+        self.take_frames(found, split)?;
         Ok(self.reply.live_text())
     }
 
@@ -198,7 +198,7 @@ impl Decoder {
     pub fn end(mut self) -> Result<(String, Reply), DecodeError> {
         let mut found = Vec::new();
         let split = self.frames.end(&mut found);
-        self.take_all(found, split)?;
+        self.take_frames(found, split)?;
         if self.frames.is_foreign() {
             return Err(DecodeError::Foreign(self.frames.beginning()));
         }
@@ -207,13 +207,13 @@ impl Decoder {
     }
 
     /// Returns the tokens that the provider has reported so far.
-    pub const fn usage(&self) -> Usage {
+    pub const fn usage(&self) -> TokenUsage {
         self.reply.usage()
     }
 
     /// Returns the bytes of text, calls and reasoning so far.
-    pub const fn said_bytes(&self) -> usize {
-        self.reply.said_bytes()
+    pub const fn content_bytes(&self) -> usize {
+        self.reply.content_bytes()
     }
 
     /// Whether the reply has ended.
@@ -227,24 +227,28 @@ impl Decoder {
     }
 
     /// Takes frames, and returns the error behind them unless the reply has ended before it.
-    fn take_all(&mut self, found: Vec<frames::ReplyFrame>, split: Result<(), DecodeError>) -> Result<(), DecodeError> {
+    fn take_frames(
+        &mut self,
+        found: Vec<frames::ReplyFrame>,
+        split: Result<(), DecodeError>,
+    ) -> Result<(), DecodeError> {
         for frame in found {
-            self.take(&frame)?;
+            self.take_frame(&frame)?;
         }
         if self.reply.is_whole() { Ok(()) } else { split }
     }
 
-    fn take(&mut self, frame: &frames::ReplyFrame) -> Result<(), DecodeError> {
+    fn take_frame(&mut self, frame: &frames::ReplyFrame) -> Result<(), DecodeError> {
         if self.reply.is_done() {
             return Ok(());
         }
         match frame {
             frames::ReplyFrame::Done => self.reply.mark_done(),
             frames::ReplyFrame::Json { event, value } => match self.format {
-                WireFormat::OpenAiChat => openai_chat::take(&mut self.reply, value)?,
-                WireFormat::OpenAiResponses => openai_responses::take(&mut self.reply, &mut self.items, value)?,
-                WireFormat::Anthropic => anthropic::take(&mut self.reply, event.as_deref(), value)?,
-                WireFormat::Gemini => gemini::take(&mut self.reply, value)?,
+                WireFormat::OpenAiChat => openai_chat::take_frame(&mut self.reply, value)?,
+                WireFormat::OpenAiResponses => openai_responses::take_frame(&mut self.reply, &mut self.items, value)?,
+                WireFormat::Anthropic => anthropic::take_frame(&mut self.reply, event.as_deref(), value)?,
+                WireFormat::Gemini => gemini::take_frame(&mut self.reply, value)?,
             },
         }
         Ok(())

@@ -14,7 +14,7 @@ const UNNAMED: &str = "unnamed";
 #[derive(Debug, Clone, PartialEq)]
 pub struct SentTool {
     /// Name of the tool in Trellis.
-    pub ours: String,
+    pub own_name: String,
     /// The name that is sent.
     pub name: String,
     /// What the tool does.
@@ -35,7 +35,7 @@ pub struct ToolNames {
 
 impl ToolNames {
     /// Makes legal names and projected schemas for the tools of a request.
-    pub fn of(tools: &[ToolSpec], dialect: &Dialect) -> Result<Self, EncodeError> {
+    pub fn for_dialect(tools: &[ToolSpec], dialect: &Dialect) -> Result<Self, EncodeError> {
         let rule = dialect.tool_names;
         let mut taken = BTreeSet::new();
         let mut sent = Vec::with_capacity(tools.len());
@@ -45,9 +45,9 @@ impl ToolNames {
                 provider: dialect.provider.to_owned(),
                 reason,
             })?;
-            let name = unique(&legal(&tool.name, rule), rule, &mut taken);
+            let name = unique_name(&legal_name(&tool.name, rule), rule, &mut taken);
             sent.push(SentTool {
-                ours: tool.name.clone(),
+                own_name: tool.name.clone(),
                 name,
                 description: tool.description.clone(),
                 schema: projected.schema,
@@ -58,10 +58,10 @@ impl ToolNames {
     }
 
     /// Returns the sent name for one of ours; an unknown name, which a model has invented, is made legal.
-    pub fn sent(&self, ours: &str) -> String {
-        match (self.tools.iter().find(|tool| tool.ours == ours), self.rule) {
+    pub fn sent_name(&self, ours: &str) -> String {
+        match (self.tools.iter().find(|tool| tool.own_name == ours), self.rule) {
             (Some(tool), _) => tool.name.clone(),
-            (None, Some(rule)) => legal(ours, rule),
+            (None, Some(rule)) => legal_name(ours, rule),
             (None, None) => ours.to_owned(),
         }
     }
@@ -72,13 +72,13 @@ impl ToolNames {
     }
 
     /// Returns our name for a name in a reply; an unknown name stays as the model wrote it.
-    pub fn ours(&self, sent: &str) -> String {
-        self.find(sent).map_or_else(|| sent.to_owned(), |tool| tool.ours.clone())
+    pub fn own_name(&self, sent: &str) -> String {
+        self.find(sent).map_or_else(|| sent.to_owned(), |tool| tool.own_name.clone())
     }
 }
 
 /// Makes the nearest name that the rule allows.
-fn legal(name: &str, rule: ToolNameRule) -> String {
+fn legal_name(name: &str, rule: ToolNameRule) -> String {
     let kept = |c: char| if c.is_ascii_alphanumeric() || c == '_' || c == '-' { c } else { '_' };
     let mut found: String = name.trim().chars().map(kept).take(rule.chars).collect();
     if found.is_empty() {
@@ -92,7 +92,7 @@ fn legal(name: &str, rule: ToolNameRule) -> String {
 }
 
 /// Makes a name unique by a number at its end, and adds it to `taken`.
-fn unique(name: &str, rule: ToolNameRule, taken: &mut BTreeSet<String>) -> String {
+fn unique_name(name: &str, rule: ToolNameRule, taken: &mut BTreeSet<String>) -> String {
     let mut found = name.to_owned();
     let mut number = 2;
     while !taken.insert(found.clone()) {
@@ -105,7 +105,7 @@ fn unique(name: &str, rule: ToolNameRule, taken: &mut BTreeSet<String>) -> Strin
 
 #[cfg(test)]
 mod tests {
-    use super::super::dialect::dialect;
+    use super::super::dialect::find_dialect;
     use super::*;
     use serde_json::json;
 
@@ -115,7 +115,7 @@ mod tests {
             description: String::new(),
             schema: json!({"type": "object", "properties": {"a": {"type": "string"}}}),
         };
-        ToolNames::of(&ours.iter().map(spec).collect::<Vec<_>>(), &dialect(provider).unwrap()).unwrap()
+        ToolNames::for_dialect(&ours.iter().map(spec).collect::<Vec<_>>(), &find_dialect(provider).unwrap()).unwrap()
     }
 
     #[test]
@@ -129,8 +129,8 @@ mod tests {
                 assert!(seen.insert(tool.name.clone()), "{} twice", tool.name);
                 assert!(tool.name.len() <= 64 && !tool.name.is_empty());
                 assert!(tool.name.chars().all(|c| c.is_ascii_alphanumeric() || "_-".contains(c)), "{}", tool.name);
-                assert_eq!(names.ours(&tool.name), *ours);
-                assert_eq!(names.sent(ours), tool.name);
+                assert_eq!(names.own_name(&tool.name), *ours);
+                assert_eq!(names.sent_name(ours), tool.name);
             }
         }
         assert!(names("gemini", &["9lives"]).tools[0].name.starts_with('_'));
@@ -146,8 +146,8 @@ mod tests {
             ("read ", "read"),
             ("ß", "_"),
         ] {
-            assert_eq!(names.sent(given), expected, "{given}");
+            assert_eq!(names.sent_name(given), expected, "{given}");
         }
-        assert_eq!(names.ours("functions.read"), "functions.read", "what was never sent stays as it was written");
+        assert_eq!(names.own_name("functions.read"), "functions.read", "what was never sent stays as it was written");
     }
 }

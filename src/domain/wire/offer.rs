@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 /// The tools and the output schema that a request offers.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Offer<'n> {
+pub(super) struct RequestOffer<'n> {
     /// Tools to send.
     pub tools: &'n [SentTool],
     /// Projected schema of the text; `None` also where the type has no equivalent. The runtime checks the text in any
@@ -17,7 +17,7 @@ pub(super) struct Offer<'n> {
     pub format: Option<Value>,
 }
 
-impl<'n> Offer<'n> {
+impl<'n> RequestOffer<'n> {
     /// Makes the offer of a request. Where a provider takes no tools beside a typed text, optional tools are left out,
     /// or else the type is.
     pub fn new(request: &ModelRequest, dialect: &Dialect, names: &'n ToolNames) -> Self {
@@ -52,8 +52,8 @@ impl<'n> Offer<'n> {
             ToolChoice::None => "none",
             ToolChoice::Tool(name) => {
                 let reason = || format!("the request offers no tool `{name}`");
-                let tool = self.tools.iter().find(|tool| tool.ours == *name);
-                let tool = tool.ok_or_else(|| refused(dialect, "model.toolChoice", &reason()))?;
+                let tool = self.tools.iter().find(|tool| tool.own_name == *name);
+                let tool = tool.ok_or_else(|| setting_error(dialect, "model.toolChoice", &reason()))?;
                 return Ok(Some(named(&tool.name)));
             }
         };
@@ -68,13 +68,13 @@ impl<'n> Offer<'n> {
         };
         if !parallel && !dialect.parallel_tool_calls {
             let reason = "its replies may call several tools; leave the setting out";
-            return Err(refused(dialect, "model.parallelToolCalls", reason));
+            return Err(setting_error(dialect, "model.parallelToolCalls", reason));
         }
         Ok(dialect.parallel_tool_calls.then_some(parallel))
     }
 }
 
 /// Returns the error for a setting that the format does not take.
-pub(super) fn refused(dialect: &Dialect, setting: &'static str, reason: &str) -> EncodeError {
+pub(super) fn setting_error(dialect: &Dialect, setting: &'static str, reason: &str) -> EncodeError {
     EncodeError::Setting { provider: dialect.provider.to_owned(), setting, reason: reason.to_owned() }
 }

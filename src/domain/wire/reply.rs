@@ -6,15 +6,15 @@ mod think;
 pub use calls::CallPiece;
 
 use super::dialect::{Dialect, ReasoningReturn};
-use super::frames::{TooMuch, said_bytes};
+use super::frames::{ReplyLimitError, content_bytes_limit};
 use super::names::ToolNames;
 use super::{DecodeError, ProviderReport};
-use crate::chat::{Arguments, Reasoning, Reply, Usage};
-use calls::Calls;
+use crate::chat::{Arguments, Reasoning, Reply, TokenUsage};
+use calls::ReplyCalls;
 use serde_json::{Value, json};
 use std::mem::take;
 use std::sync::Arc;
-use think::Think;
+use think::ThinkSplitter;
 
 /// Most calls of a reply, and most pieces of its reasoning. No known model makes a tenth of it. The number is limited
 /// because each new piece is searched for among all.
@@ -24,7 +24,7 @@ const REFUSAL_CHARS: usize = 1_000;
 
 /// Why a reply ended, as its provider reports it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Stop {
+pub enum StopReason {
     /// The reply is complete.
     Complete,
     /// The token limit cut the reply off.
@@ -45,8 +45,8 @@ pub struct ReplyBuilder {
     /// Reasoning that is plain text goes back to the model.
     returns_thoughts: bool,
     limit: usize,
-    said: usize,
-    think: Option<Think>,
+    content_bytes: usize,
+    think: Option<ThinkSplitter>,
     text: String,
     /// Visible text that [`Self::live_text`] has not returned yet.
     live: String,
@@ -54,10 +54,10 @@ pub struct ReplyBuilder {
     thought: String,
     /// Reasoning in the provider's own pieces.
     reasoning: Vec<Value>,
-    calls: Calls,
+    calls: ReplyCalls,
     refusal: String,
-    usage: Usage,
-    stop: Option<Stop>,
+    usage: TokenUsage,
+    stop: Option<StopReason>,
     done: bool,
 }
 
@@ -69,16 +69,16 @@ impl ReplyBuilder {
             names,
             model: model.to_owned(),
             returns_thoughts: dialect.reasoning_return == ReasoningReturn::Content,
-            limit: said_bytes(max_tokens),
-            said: 0,
-            think: dialect.think_tags.then(Think::default),
+            limit: content_bytes_limit(max_tokens),
+            content_bytes: 0,
+            think: dialect.think_tags.then(ThinkSplitter::default),
             text: String::new(),
             live: String::new(),
             thought: String::new(),
             reasoning: Vec::new(),
-            calls: Calls::default(),
+            calls: ReplyCalls::default(),
             refusal: String::new(),
-            usage: Usage::default(),
+            usage: TokenUsage::default(),
             stop: None,
             done: false,
         }
@@ -86,35 +86,35 @@ impl ReplyBuilder {
 
     /// Adds text of the answer.
     pub fn push_text(&mut self, piece: &str) -> Result<(), DecodeError> {
-        self.count(piece.len())?;
+        self.count_bytes(piece.len())?;
         match &mut self.think {
             Some(think) => {
                 let (visible, thought) = think.push(piece);
-                self.show(&visible);
+                self.push_visible(&visible);
                 self.thought.push_str(&thought);
             }
-            None => self.show(piece),
+            None => self.push_visible(piece),
         }
         Ok(())
     }
 
     /// Adds reasoning that is plain text.
     pub fn push_thought(&mut self, piece: &str) -> Result<(), DecodeError> {
-        self.count(piece.len())?;
+        self.count_bytes(piece.len())?;
         self.thought.push_str(piece);
         Ok(())
     }
 
     /// Adds a piece of reasoning that goes back as it is.
     pub fn push_reasoning(&mut self, item: Value) -> Result<(), DecodeError> {
-        self.count(item.to_string().len())?;
+        self.count_bytes(item.to_string().len())?;
         self.reasoning.push(item);
         Ok(())
     }
 
     /// Appends to a text in the last piece of reasoning.
     pub fn grow_reasoning(&mut self, key: &str, piece: &str) -> Result<(), DecodeError> {
-        self.count(piece.len())?;
+        self.count_bytes(piece.len())?;
         if let Some(Value::String(text)) = self.reasoning.last_mut().and_then(|item| item.get_mut(key)) {
             text.push_str(piece);
         }
@@ -128,18 +128,18 @@ impl ReplyBuilder {
 
     /// Returns the pieces of reasoning so far, for formats whose pieces grow; counts `bytes` as their growth.
     pub fn reasoning_mut(&mut self, bytes: usize) -> Result<&mut Vec<Value>, DecodeError> {
-        self.count(bytes)?;
+        self.count_bytes(bytes)?;
         Ok(&mut self.reasoning)
     }
 
     /// Adds a piece of a call.
     pub fn push_call(&mut self, piece: CallPiece<'_>) -> Result<(), DecodeError> {
         let bytes = self.calls.push(piece);
-        self.count(bytes)
+        self.count_bytes(bytes)
     }
 
     /// Returns the number of calls so far.
-    pub fn calls(&self) -> usize {
+    pub fn call_count(&self) -> usize {
         self.calls.len()
     }
 
@@ -154,28 +154,28 @@ impl ReplyBuilder {
     }
 
     /// Returns the tokens that the provider has reported so far.
-    pub const fn usage(&self) -> Usage {
+    pub const fn usage(&self) -> TokenUsage {
         self.usage
     }
 
     /// Returns the bytes of text, calls and reasoning so far.
-    pub const fn said_bytes(&self) -> usize {
-        self.said
+    pub const fn content_bytes(&self) -> usize {
+        self.content_bytes
     }
 
     /// Adds a piece to the text of a refusal, of which 1,000 characters are kept.
     pub fn push_refusal(&mut self, piece: &str) -> Result<(), DecodeError> {
-        self.count(piece.len())?;
+        self.count_bytes(piece.len())?;
         let room = REFUSAL_CHARS.saturating_sub(self.refusal.chars().count());
         self.refusal.extend(piece.chars().take(room));
         Ok(())
     }
 
     /// Sets the reported tokens; a class that is 0 keeps its earlier value.
-    pub fn set_usage(&mut self, usage: Usage) {
+    pub fn set_usage(&mut self, usage: TokenUsage) {
         let told = |now: u64, before: u64| if now == 0 { before } else { now };
         let before = self.usage;
-        self.usage = Usage {
+        self.usage = TokenUsage {
             input: told(usage.input, before.input),
             output: told(usage.output, before.output),
             cache_read: told(usage.cache_read, before.cache_read),
@@ -185,7 +185,7 @@ impl ReplyBuilder {
     }
 
     /// Sets the reason of the end.
-    pub fn set_stop(&mut self, stop: Stop) {
+    pub fn set_stop(&mut self, stop: StopReason) {
         self.stop = Some(stop);
     }
 
@@ -213,31 +213,31 @@ impl ReplyBuilder {
     pub fn finish(mut self) -> Result<(Reply, String), DecodeError> {
         if let Some(think) = self.think.take() {
             let (visible, thought) = think.finish();
-            self.show(&visible);
+            self.push_visible(&visible);
             self.thought.push_str(&thought);
         }
-        if !self.is_whole() || self.stop.is_none() && self.calls.is_half() {
-            return Err(DecodeError::Cut);
+        if !self.is_whole() || self.stop.is_none() && self.calls.is_incomplete() {
+            return Err(DecodeError::Incomplete);
         }
         let silent = self.text.trim().is_empty() && self.calls.len() == 0;
         let truncated = match self.stop.take() {
-            Some(Stop::Unfinished(reason)) => return Err(DecodeError::Unfinished(reason)),
-            Some(Stop::Refused(reason)) => {
+            Some(StopReason::Unfinished(reason)) => return Err(DecodeError::Unfinished(reason)),
+            Some(StopReason::Refused(reason)) => {
                 let reason = if self.refusal.is_empty() { reason } else { self.refusal };
                 return Err(DecodeError::Refused(reason));
             }
-            Some(Stop::Filtered(reason)) if silent => {
+            Some(StopReason::Filtered(reason)) if silent => {
                 return Err(DecodeError::Refused(format!("its content filter (`{reason}`)")));
             }
             // A filtered answer is an error, because its rest was removed.
-            Some(Stop::Filtered(reason)) => {
+            Some(StopReason::Filtered(reason)) => {
                 return Err(DecodeError::Filtered { reason, chars: self.text.chars().count() });
             }
-            Some(Stop::Complete) | None if silent && !self.refusal.is_empty() => {
+            Some(StopReason::Complete) | None if silent && !self.refusal.is_empty() => {
                 return Err(DecodeError::Refused(self.refusal));
             }
-            Some(Stop::Length) => true,
-            Some(Stop::Complete) | None => false,
+            Some(StopReason::Length) => true,
+            Some(StopReason::Complete) | None => false,
         };
         let live = self.live_text();
         let calls = self.calls.finish(&self.names, truncated);
@@ -250,23 +250,23 @@ impl ReplyBuilder {
         Ok((Reply { text: self.text, calls, usage: self.usage, truncated, reasoning }, live))
     }
 
-    fn show(&mut self, piece: &str) {
+    fn push_visible(&mut self, piece: &str) {
         self.text.push_str(piece);
         self.live.push_str(piece);
     }
 
-    fn count(&mut self, bytes: usize) -> Result<(), DecodeError> {
+    fn count_bytes(&mut self, bytes: usize) -> Result<(), DecodeError> {
         if self.reasoning.len().max(self.calls.len()) > PIECES_MAX {
-            return Err(TooMuch::Pieces.into());
+            return Err(ReplyLimitError::Pieces.into());
         }
-        self.said = self.said.saturating_add(bytes);
-        if self.said > self.limit { Err(TooMuch::Said(self.limit).into()) } else { Ok(()) }
+        self.content_bytes = self.content_bytes.saturating_add(bytes);
+        if self.content_bytes > self.limit { Err(ReplyLimitError::Content(self.limit).into()) } else { Ok(()) }
     }
 }
 
 /// Checks that a whole reply, of any provider, does not exceed its limit of bytes.
-pub fn check_size(max_tokens: Option<u32>, reply: &Reply) -> Result<(), TooMuch> {
-    let limit = said_bytes(max_tokens);
+pub fn check_size(max_tokens: Option<u32>, reply: &Reply) -> Result<(), ReplyLimitError> {
+    let limit = content_bytes_limit(max_tokens);
     let arguments = |arguments: &Arguments| match arguments {
         Arguments::Json(value) => value.to_string().len(),
         Arguments::Malformed(text) => text.len(),
@@ -274,7 +274,7 @@ pub fn check_size(max_tokens: Option<u32>, reply: &Reply) -> Result<(), TooMuch>
     let calls: usize = reply.calls.iter().map(|call| call.name.len() + arguments(&call.arguments)).sum();
     let items = reply.reasoning.iter().flat_map(|reasoning| &reasoning.items);
     let reasoned: usize = items.map(|item| item.to_string().len()).sum();
-    if reply.text.len() + calls + reasoned > limit { Err(TooMuch::Said(limit)) } else { Ok(()) }
+    if reply.text.len() + calls + reasoned > limit { Err(ReplyLimitError::Content(limit)) } else { Ok(()) }
 }
 
 /// Most characters of a provider's report that an error keeps.
@@ -283,7 +283,7 @@ const REPORT_CHARS: usize = 1_000;
 impl ProviderReport {
     /// Reads a provider's error in any of its forms: `{error: {message, type, code}}`, `{error: "…"}`, `{message,
     /// type}`, a list of one of these, or anything else as it is.
-    pub fn of(body: &Value) -> Self {
+    pub fn from_body(body: &Value) -> Self {
         let body = body.get(0).unwrap_or(body);
         let inner = body.get("error").filter(|error| !error.is_null()).unwrap_or(body);
         let text = ["message", "detail", "error", "msg"].iter().find_map(|key| inner.get(*key)?.as_str());

@@ -1,9 +1,9 @@
 //! Requests and streams for the tests of codecs.
 
-use super::dialect::dialect;
-use super::{DecodeError, Decoder, EncodeError, Encoded, encode};
+use super::dialect::find_dialect;
+use super::{DecodeError, Decoder, EncodeError, EncodedRequest, encode};
 use crate::chat::{
-    Arguments, ChatMessage, ModelRequest, ModelSettings, OutputFormat, Reasoning, Reply, ToolCall, ToolSpec, Usage,
+    Arguments, ChatMessage, ModelRequest, ModelSettings, OutputFormat, Reasoning, Reply, TokenUsage, ToolCall, ToolSpec,
 };
 use crate::ids::AssetId;
 use crate::media::{AttachedBytes, Attachment, MediaType};
@@ -53,8 +53,8 @@ pub(super) fn output(tools_optional: bool) -> OutputFormat {
 }
 
 /// The request as it is sent.
-pub(super) fn encoded(request: &ModelRequest) -> Result<Encoded, EncodeError> {
-    encode(request, &dialect(&request.model.provider).unwrap(), "session-1")
+pub(super) fn encoded(request: &ModelRequest) -> Result<EncodedRequest, EncodeError> {
+    encode(request, &find_dialect(&request.model.provider).unwrap(), "session-1")
 }
 
 /// The body of a request.
@@ -65,7 +65,7 @@ pub(super) fn body(request: &ModelRequest) -> Value {
 /// The reply to a request with a tool `read` that this stream is, the same however its bytes are cut.
 pub(super) fn read(provider: &str, stream: &str) -> Result<Reply, DecodeError> {
     let request = ModelRequest { tools: vec![tool("read")].into(), ..request(provider) };
-    let dialect = dialect(provider).unwrap();
+    let dialect = find_dialect(provider).unwrap();
     let encoded = encoded(&request).unwrap();
     let read = |pieces: &[&[u8]]| {
         let mut decoder = Decoder::new(&dialect, &encoded, &request.model.id(), None);
@@ -102,7 +102,7 @@ pub(super) fn shown(reply: Result<Reply, DecodeError>) -> String {
         parts.push(format!("reasoning {}", json!(reasoning.items)));
     }
     let usage = reply.usage;
-    if usage != Usage::default() {
+    if usage != TokenUsage::default() {
         let classes = [usage.input, usage.output, usage.cache_read, usage.cache_write, usage.reasoning];
         parts.push(format!("{classes:?}"));
     }
@@ -120,7 +120,7 @@ pub(super) fn stream(frames: &[Value]) -> String {
 
 /// What a decoder makes of bytes, in pieces of the given size.
 fn outcome(provider: &str, bytes: &str, size: usize) -> Result<crate::chat::Reply, String> {
-    let dialect = dialect(provider).unwrap();
+    let dialect = find_dialect(provider).unwrap();
     let encoded = encoded(&request(provider)).unwrap();
     let mut decoder = Decoder::new(&dialect, &encoded, "x/y", Some(1_000));
     for piece in bytes.as_bytes().chunks(size) {

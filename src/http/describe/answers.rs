@@ -3,7 +3,7 @@
 #![expect(clippy::struct_field_names, reason = "keys of answers")]
 
 use crate::domain::job::JobStatus;
-use crate::domain::timer::{CatchUp, Overlap, TimerKind};
+use crate::domain::timer::{CatchUpPolicy, OverlapPolicy, TimerKind};
 use schemars::JsonSchema;
 use serde_json::{Map, Value};
 
@@ -317,8 +317,8 @@ pub(in crate::http) struct Timer {
     fired: u64,
     /// Times left out.
     skipped: u64,
-    catch_up: CatchUp,
-    overlap: Overlap,
+    catch_up: CatchUpPolicy,
+    overlap: OverlapPolicy,
     created: String,
     /// Who has set it.
     by: Option<String>,

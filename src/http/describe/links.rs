@@ -1,29 +1,29 @@
 //! Links of the API description: from an answer to the routes that accept its ids.
 
-use crate::http::route::{Content, Route, Shape};
+use crate::http::route::{MediaSchema, Route, RouteSchema};
 use serde_json::{Map, Value, json};
 
 /// Path parameters that an answer can fill, with JSON pointers into the answer.
-type Named = &'static [(&'static str, &'static str)];
+type LinkTargets = &'static [(&'static str, &'static str)];
 
-const JOB: Named = &[("jobs/{id}", "/id"), ("agents/{id}", "/agent"), ("{session}", "/session")];
-const RECEIPT: Named = &[("jobs/{id}", "/job"), ("agents/{id}", "/agent"), ("{session}", "/session")];
-const AGENT: Named = &[("agents/{id}", "/agentId")];
-const AGENTS: Named = &[("agents/{id}", "/agents/0/agentId")];
-const SESSION: Named = &[("{session}", "/sessionId")];
-const SESSIONS: Named = &[("{session}", "/sessions/0/session")];
-const TIMER: Named = &[("timers/{id}", "/timer"), ("agents/{id}", "/agentId")];
-const TIMERS: Named = &[("timers/{id}", "/items/0/timer"), ("agents/{id}", "/items/0/agentId")];
-const APPROVALS: Named = &[("approvals/{id}", "/items/0/id")];
-const OUTCOMES: Named = &[("outcomes/{id}", "/items/0/id")];
-const TURNS: Named = &[("{session}", "/turns/0/session"), ("{turn}", "/turns/0/turn")];
-const SECRET: Named = &[("secrets/{name}", "/name")];
-const SECRETS: Named = &[("secrets/{name}", "/items/0")];
-const HASH: Named = &[("assets/{id}", "")];
-const OPERATIONS: Named = &[("operations/{name}", "/0/name")];
+const JOB: LinkTargets = &[("jobs/{id}", "/id"), ("agents/{id}", "/agent"), ("{session}", "/session")];
+const RECEIPT: LinkTargets = &[("jobs/{id}", "/job"), ("agents/{id}", "/agent"), ("{session}", "/session")];
+const AGENT: LinkTargets = &[("agents/{id}", "/agentId")];
+const AGENTS: LinkTargets = &[("agents/{id}", "/agents/0/agentId")];
+const SESSION: LinkTargets = &[("{session}", "/sessionId")];
+const SESSIONS: LinkTargets = &[("{session}", "/sessions/0/session")];
+const TIMER: LinkTargets = &[("timers/{id}", "/timer"), ("agents/{id}", "/agentId")];
+const TIMERS: LinkTargets = &[("timers/{id}", "/items/0/timer"), ("agents/{id}", "/items/0/agentId")];
+const APPROVALS: LinkTargets = &[("approvals/{id}", "/items/0/id")];
+const OUTCOMES: LinkTargets = &[("outcomes/{id}", "/items/0/id")];
+const TURNS: LinkTargets = &[("{session}", "/turns/0/session"), ("{turn}", "/turns/0/turn")];
+const SECRET: LinkTargets = &[("secrets/{name}", "/name")];
+const SECRETS: LinkTargets = &[("secrets/{name}", "/items/0")];
+const HASH: LinkTargets = &[("assets/{id}", "")];
+const OPERATIONS: LinkTargets = &[("operations/{name}", "/0/name")];
 
 /// Returns what the answers of a route can fill. Lists of names or maps, as the query says, have no links.
-fn named(id: &str) -> Named {
+fn link_targets(id: &str) -> LinkTargets {
     match id {
         "invoke" | "getJob" => JOB,
         "submitTask" | "sendMessage" => RECEIPT,
@@ -45,7 +45,7 @@ fn named(id: &str) -> Named {
 }
 
 /// Returns the parameters of a path with the segment before each: `agents/{id}`, `{session}`.
-fn wanted(path: &str) -> Vec<(&str, &str)> {
+fn path_parameters(path: &str) -> Vec<(&str, &str)> {
     let mut before = "";
     let mut found = Vec::new();
     for segment in path.split('/') {
@@ -65,11 +65,11 @@ fn parameters(from: &Route, to: &Route) -> Option<Map<String, Value>> {
     if to.about.id == "putAsset" {
         return None;
     }
-    let named = named(from.about.id);
-    let known = wanted(from.path);
+    let named = link_targets(from.about.id);
+    let known = path_parameters(from.path);
     let mut is_new = false;
     let mut found = Map::new();
-    for (before, segment) in wanted(to.path) {
+    for (before, segment) in path_parameters(to.path) {
         let name = segment.trim_matches(['{', '}', '*']);
         let full = format!("{before}/{{{name}}}");
         let said = named.iter().find(|(kind, _)| *kind == full || *kind == segment);
@@ -90,8 +90,8 @@ fn name(from: &Route, to: &Route) -> String {
 }
 
 /// Returns references to the links of an answer.
-pub(super) fn from(route: &Route, content: &[Content], all: &[Route]) -> Map<String, Value> {
-    if !content.iter().any(|(_, shape)| !matches!(shape, Shape::Any)) {
+pub(super) fn from(route: &Route, content: &[MediaSchema], all: &[Route]) -> Map<String, Value> {
+    if !content.iter().any(|(_, shape)| !matches!(shape, RouteSchema::Any)) {
         return Map::new();
     }
     let led = all.iter().filter(|to| parameters(route, to).is_some());

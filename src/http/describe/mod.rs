@@ -12,7 +12,7 @@ mod refine;
 
 use super::extract::{KEY_HEADER, OWNER_HEADER, TASK_HEADER};
 use super::problem::PROBLEM_JSON;
-use super::route::{About, Access, Content, Given, Route, Shape};
+use super::route::{ArgumentNames, MediaSchema, Route, RouteAccess, RouteDescription, RouteSchema};
 use crate::domain::agent::schema as agent;
 use crate::domain::event::{NAME, Submission};
 use crate::domain::limits::SECRET_BYTES_LEAST;
@@ -20,7 +20,7 @@ use crate::domain::patch::merge;
 use crate::ops;
 use crate::venue::operation::Catalog;
 use portable::make_portable;
-use refine::refined;
+use refine::refine_schema;
 use schemars::SchemaGenerator;
 use schemars::generate::SchemaSettings;
 use serde_json::{Map, Value, json};
@@ -28,21 +28,21 @@ use std::collections::BTreeSet;
 use std::sync::LazyLock;
 
 /// Largest number that is accepted.
-const MOST: u64 = u64::MAX;
+const LARGEST_NUMBER: u64 = u64::MAX;
 
 /// Name of the schema of messages, a submission with fewer keys.
 const MESSAGE: &str = "Message";
 
 /// Returns the names that the query of a route may have; its operation's arguments where it runs one.
-pub(super) fn query_names(about: &About) -> Vec<String> {
+pub(super) fn query_names(about: &RouteDescription) -> Vec<String> {
     let Some(query) = about.query else { return Vec::new() };
-    let schema = Writer::new().inline(query);
+    let schema = DescriptionWriter::new().inline_schema(query);
     schema["properties"].as_object().into_iter().flatten().map(|(name, _)| name.clone()).collect()
 }
 
 /// Makes the description of these routes.
 pub(super) fn document(routes: &[Route]) -> Value {
-    let mut writer = Writer::new();
+    let mut writer = DescriptionWriter::new();
     let mut paths = Map::new();
     for route in routes {
         let item = paths.entry(route.path.replace("{*", "{")).or_insert_with(|| json!({}));
@@ -125,18 +125,18 @@ fn parameter_of(name: &str) -> Value {
 
 /// Returns the parameters of all methods of a path.
 fn parameters(route: &Route) -> Vec<Value> {
-    let owner = (route.access != Access::Open || route.about.id == "status").then(|| parameter_of("Owner"));
+    let owner = (route.access != RouteAccess::Public || route.about.id == "status").then(|| parameter_of("Owner"));
     owner.into_iter().chain(place::parameters(route.path)).collect()
 }
 
 /// Collects the schemas of types and operations.
-struct Writer {
+struct DescriptionWriter {
     types: SchemaGenerator,
     schemas: Map<String, Value>,
     catalog: &'static Catalog,
 }
 
-impl Writer {
+impl DescriptionWriter {
     fn new() -> Self {
         // Calls to hosts are disabled: nothing runs.
         static CATALOG: LazyLock<Catalog> = LazyLock::new(|| ops::catalog(false));
@@ -153,8 +153,8 @@ impl Writer {
         let about = &route.about;
         let mut operation = json!({"operationId": about.id, "summary": about.summary, "tags": [group(route.path)]});
         let mut parameters = about.query.map(|query| self.query(query)).unwrap_or_default();
-        parameters.extend(about.keyed.then(|| parameter_of("IdempotencyKey")));
-        parameters.extend(about.tasked.then(|| parameter_of("Task")));
+        parameters.extend(about.has_idempotency_key.then(|| parameter_of("IdempotencyKey")));
+        parameters.extend(about.has_task_header.then(|| parameter_of("Task")));
         if !parameters.is_empty() {
             operation["parameters"] = parameters.into();
         }
@@ -180,48 +180,48 @@ impl Writer {
             responses.insert(status.to_string(), response);
         }
         let problem = json!({"$ref": "#/components/responses/Problem"});
-        responses.extend(about.fails.iter().map(|status| (status.to_string(), problem.clone())));
+        responses.extend(about.refusals.iter().map(|status| (status.to_string(), problem.clone())));
         // Every route may refuse a request, e.g. one with an unknown parameter; the server's own errors are `default`.
         responses.insert("4XX".to_owned(), problem.clone());
         responses.insert("default".to_owned(), problem);
         operation["responses"] = responses.into();
-        if route.access == Access::Open {
+        if route.access == RouteAccess::Public {
             operation["security"] = json!([]);
         }
         operation
     }
 
-    fn content(&mut self, content: &[Content]) -> Value {
+    fn content(&mut self, content: &[MediaSchema]) -> Value {
         content.iter().map(|(media, shape)| ((*media).to_owned(), json!({"schema": self.schema(*shape)}))).collect()
     }
 
-    fn schema(&mut self, shape: Shape) -> Value {
+    fn schema(&mut self, shape: RouteSchema) -> Value {
         let mut schema = match shape {
-            Shape::Of(schema) => schema(&mut self.types).to_value(),
-            Shape::Arguments(operation, given, needed) => self.arguments(operation, given, needed),
-            Shape::Agent => self.agent(),
-            Shape::Message => {
+            RouteSchema::Type(schema) => schema(&mut self.types).to_value(),
+            RouteSchema::Arguments(operation, given, needed) => self.arguments(operation, given, needed),
+            RouteSchema::Agent => self.agent(),
+            RouteSchema::Message => {
                 self.types.subschema_for::<Submission>();
                 json!({"$ref": format!("#/components/schemas/{MESSAGE}")})
             }
-            Shape::Map => json!({"type": "object"}),
-            Shape::Any => json!({}),
-            Shape::Something => json!({"type": ["object", "array", "string", "number", "boolean"]}),
+            RouteSchema::Map => json!({"type": "object"}),
+            RouteSchema::Any => json!({}),
+            RouteSchema::NotNull => json!({"type": ["object", "array", "string", "number", "boolean"]}),
         };
         make_portable(&mut schema);
         schema
     }
 
     /// Returns a schema without references to others.
-    fn inline(&mut self, shape: Shape) -> Value {
+    fn inline_schema(&mut self, shape: RouteSchema) -> Value {
         let schema = self.schema(shape);
         let name = schema["$ref"].as_str().and_then(|reference| reference.rsplit('/').next()).map(str::to_owned);
         name.and_then(|name| self.types.definitions_mut().shift_remove(&name)).unwrap_or(schema)
     }
 
-    fn arguments(&mut self, operation: &str, given: Given, needed: &[&str]) -> Value {
+    fn arguments(&mut self, operation: &str, given: ArgumentNames, needed: &[&str]) -> Value {
         let found = self.catalog.resolve(operation).expect("a test reads every route");
-        let mut schema = refined(found.spec.input.clone(), operation, &mut self.types);
+        let mut schema = refine_schema(found.spec.input.clone(), operation, &mut self.types);
         for (_, name) in given {
             if let Some(properties) = schema["properties"].as_object_mut() {
                 properties.shift_remove(*name);
@@ -230,7 +230,7 @@ impl Writer {
                 required.retain(|key| key != name);
             }
         }
-        named(&mut schema["properties"]);
+        add_name_patterns(&mut schema["properties"]);
         if !needed.is_empty() {
             schema["required"] = json!(needed);
         }
@@ -244,23 +244,23 @@ impl Writer {
             map.shift_remove("$schema");
             if let Some(Value::Object(definitions)) = map.shift_remove("$defs") {
                 self.schemas.extend(definitions.into_iter().map(|(name, mut schema)| {
-                    moved(&mut schema);
+                    move_references(&mut schema);
                     (name, schema)
                 }));
             }
             // Over HTTP the path names the agent, and unknown names may be refused.
             map["properties"]["strict"] = json!({"type": "boolean", "description": "As in the query."});
         }
-        moved(&mut schema);
+        move_references(&mut schema);
         self.schemas.insert("Agent".to_owned(), schema);
         json!({"$ref": "#/components/schemas/Agent"})
     }
 
-    fn query(&mut self, shape: Shape) -> Vec<Value> {
-        let schema = self.inline(shape);
+    fn query(&mut self, shape: RouteSchema) -> Vec<Value> {
+        let schema = self.inline_schema(shape);
         let required = schema["required"].as_array().cloned().unwrap_or_default();
         let named = |(name, schema): (&String, &Value)| {
-            let mut schema = asked(schema.clone());
+            let mut schema = without_null(schema.clone());
             let about = schema.as_object_mut().and_then(|map| map.shift_remove("description"));
             let mut parameter = json!({"name": name, "in": "query", "required": required.contains(&json!(name))});
             if let Some(about) = about {
@@ -275,7 +275,7 @@ impl Writer {
 }
 
 /// Returns the schema of a query parameter: it may be absent, but not null.
-fn asked(mut schema: Value) -> Value {
+fn without_null(mut schema: Value) -> Value {
     if let Some(Value::Array(types)) = schema.get_mut("type") {
         types.retain(|kind| kind != "null");
         if let [one] = types.as_slice() {
@@ -286,7 +286,7 @@ fn asked(mut schema: Value) -> Value {
 }
 
 /// Adds patterns and limits of names and numbers, which operations check when called and prompts don't contain.
-fn named(properties: &mut Value) {
+fn add_name_patterns(properties: &mut Value) {
     for (key, schema) in properties.as_object_mut().into_iter().flatten() {
         let is_name = ["agentId", "sessionId", "agent", "session", "to"].contains(&key.as_str());
         if is_name && schema["type"] == "string" {
@@ -296,21 +296,21 @@ fn named(properties: &mut Value) {
             schema["minLength"] = SECRET_BYTES_LEAST.into();
         }
         if schema["type"] == "integer" && schema["maximum"].is_null() {
-            schema["maximum"] = MOST.into();
+            schema["maximum"] = LARGEST_NUMBER.into();
         }
     }
 }
 
 /// Changes references into the schema to references into the document.
-fn moved(schema: &mut Value) {
+fn move_references(schema: &mut Value) {
     match schema {
         Value::Object(map) => {
             if let Some(Value::String(reference)) = map.get_mut("$ref") {
                 *reference = reference.replace("#/$defs/", "#/components/schemas/");
             }
-            map.values_mut().for_each(moved);
+            map.values_mut().for_each(move_references);
         }
-        Value::Array(items) => items.iter_mut().for_each(moved),
+        Value::Array(items) => items.iter_mut().for_each(move_references),
         _ => {}
     }
 }

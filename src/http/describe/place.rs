@@ -30,7 +30,9 @@ fn parameter(before: &str, name: &str) -> (&'static str, Value) {
     match (before, name) {
         ("agents", "id") => ("Agent id.", text(NAME)),
         (_, "session") => ("Session id.", text(NAME)),
-        (_, "turn") => ("Number of the turn.", json!({"type": "integer", "minimum": 1, "maximum": super::MOST})),
+        (_, "turn") => {
+            ("Number of the turn.", json!({"type": "integer", "minimum": 1, "maximum": super::LARGEST_NUMBER}))
+        }
         ("jobs", _) => ("Job id: 32 hexadecimal digits, a leading `0x` is dropped.", text(JobId::PATTERN)),
         ("timers", _) => ("Its id, 32 hexadecimal digits.", text(TimerId::PATTERN)),
         ("approvals" | "outcomes", _) => {

@@ -3,7 +3,7 @@
 //! Where JSON Schema has several ways to express a rule, `openapi-python-client`, `openapi-typescript` and Spectral
 //! understand only one; `tests/it/clients` runs them.
 
-use super::MOST;
+use super::LARGEST_NUMBER;
 use serde_json::{Map, Value, json};
 
 /// Rewrites a schema and all schemas inside it, without changing what is valid.
@@ -55,7 +55,7 @@ fn bound_number(map: &mut Map<String, Value>) {
         Some("uint8") => u64::from(u8::MAX),
         Some("uint16") => u64::from(u16::MAX),
         Some("uint32") => u64::from(u32::MAX),
-        Some("uint64" | "uint") => MOST,
+        Some("uint64" | "uint") => LARGEST_NUMBER,
         _ => return,
     };
     map.shift_remove("format");

@@ -1,7 +1,7 @@
 //! Schemas of queries.
 #![expect(dead_code, reason = "they are described; handlers take what they need by its name")]
 
-use super::{MOST, refine};
+use super::{LARGEST_NUMBER, refine};
 use crate::domain::event::NAME;
 use crate::domain::job::JobStatus;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
@@ -12,36 +12,36 @@ pub(in crate::http) const VALUES: [&str; 6] = ["read", "list", "slice", "inspect
 
 /// Schema of `wait` in a query: `true`, or milliseconds.
 pub(in crate::http) fn wait(_: &mut SchemaGenerator) -> Schema {
-    json_schema!({"anyOf": [{"type": "boolean"}, {"type": "integer", "minimum": 0, "maximum": MOST}]})
+    json_schema!({"anyOf": [{"type": "boolean"}, {"type": "integer", "minimum": 0, "maximum": LARGEST_NUMBER}]})
 }
 
 /// Schema of `wait` in a body, where clients may write it as a text; see [`wait()`].
-pub(in crate::http) fn wait_said(_: &mut SchemaGenerator) -> Schema {
+pub(in crate::http) fn wait_body_schema(_: &mut SchemaGenerator) -> Schema {
     json_schema!({"anyOf": [
-        {"type": "boolean"}, {"type": "integer", "minimum": 0, "maximum": MOST},
+        {"type": "boolean"}, {"type": "integer", "minimum": 0, "maximum": LARGEST_NUMBER},
         {"type": "string", "pattern": "^(true|false|[0-9]{1,15})$"}
     ]})
 }
 
 fn time(_: &mut SchemaGenerator) -> Schema {
     json_schema!({"anyOf": [
-        {"type": "integer", "minimum": 0, "maximum": MOST}, {"type": "string", "format": "date-time"}
+        {"type": "integer", "minimum": 0, "maximum": LARGEST_NUMBER}, {"type": "string", "format": "date-time"}
     ]})
 }
 
 /// Schema of a list of these names, separated by commas.
-fn some_of(names: &[&str]) -> Schema {
+fn comma_list(names: &[&str]) -> Schema {
     let any = names.join("|");
     json_schema!({"type": "string", "pattern": format!("^({any})(,({any}))*$")})
 }
 
 fn statuses(_: &mut SchemaGenerator) -> Schema {
-    some_of(&JobStatus::ALL.map(JobStatus::as_str))
+    comma_list(&JobStatus::ALL.map(JobStatus::as_str))
 }
 
 fn codes(types: &mut SchemaGenerator) -> Schema {
     let codes = refine::codes(types);
-    some_of(&codes.iter().map(String::as_str).collect::<Vec<_>>())
+    comma_list(&codes.iter().map(String::as_str).collect::<Vec<_>>())
 }
 
 fn path(_: &mut SchemaGenerator) -> Schema {
@@ -53,7 +53,7 @@ fn name(_: &mut SchemaGenerator) -> Schema {
 }
 
 #[derive(JsonSchema)]
-pub(in crate::http) struct Wait {
+pub(in crate::http) struct WaitQuery {
     /// Wait for the end of the job: `true` (120 s) or milliseconds, at most 120000.
     #[serde(default)]
     #[schemars(schema_with = "wait")]
@@ -61,7 +61,7 @@ pub(in crate::http) struct Wait {
 }
 
 #[derive(JsonSchema)]
-pub(in crate::http) struct Strict {
+pub(in crate::http) struct StrictQuery {
     /// Refuse a configuration that names a provider, operation or ability that the venue doesn't know; without it
     /// these are `warnings` of the answer. It counts here and in the body: `false` in one undoes no `true` in the other.
     strict: Option<bool>,

@@ -25,11 +25,11 @@ const MEDIA_TYPE: &str = "^(?=.{3,200}$)[A-Za-z0-9!#$&^_.+-]+/[A-Za-z0-9!#$&^_.+
 const RESOURCES: &str = "^(?!\\.{1,2}(/|$))[^/\\s\\u0000-\\u001f\\u007f-\\u009f*>]+(/(?!\\.{1,2}(/|$))[^/\\s\\u0000-\\u001f\\u007f-\\u009f*>]+)*$";
 
 /// Pattern of a capability's resource: a scheme and a host, or a path; not all rules for resources.
-const WITH: &str = "^(?![^/]*://$)(?!r/)([A-Za-z0-9]+://)?((?!(\\.{1,2}|\\*)(/|$))[^/\\u0000-\\u001f\\u007f-\\u009f]+(/(?!(\\.{1,2}|\\*)(/|$))[^/\\u0000-\\u001f\\u007f-\\u009f]+)*)?/?$";
+const CAPABILITY_RESOURCE: &str = "^(?![^/]*://$)(?!r/)([A-Za-z0-9]+://)?((?!(\\.{1,2}|\\*)(/|$))[^/\\u0000-\\u001f\\u007f-\\u009f]+(/(?!(\\.{1,2}|\\*)(/|$))[^/\\u0000-\\u001f\\u007f-\\u009f]+)*)?/?$";
 
 const LABEL: &str = "^[^\\u0000-\\u001f\\u007f-\\u009f]{1,200}$";
 
-const CAN: &str = "^(\\*|(?!\\.{1,2}(/|$))[A-Za-z0-9_.:-]+(/(?!\\.{1,2}(/|$))[A-Za-z0-9_.:-]+)*)$";
+const CAPABILITY_ABILITY: &str = "^(\\*|(?!\\.{1,2}(/|$))[A-Za-z0-9_.:-]+(/(?!\\.{1,2}(/|$))[A-Za-z0-9_.:-]+)*)$";
 
 /// Returns the pattern of a lattice path, with `slash` at its beginning and its end, as far as a pattern can express
 /// it.
@@ -46,7 +46,7 @@ pub(super) fn codes(types: &mut SchemaGenerator) -> Vec<String> {
 }
 
 /// Returns the rules of an operation beyond its schema.
-fn more(operation: &str, types: &mut SchemaGenerator) -> Value {
+fn operation_rules(operation: &str, types: &mut SchemaGenerator) -> Value {
     let at_most = json!({"maxLength": ASSET_DESCRIPTION_BYTES});
     match operation {
         "v/ops/agent/sessions" => json!({"properties": {"after": {"pattern": NAME}}}),
@@ -74,7 +74,7 @@ fn more(operation: &str, types: &mut SchemaGenerator) -> Value {
                 "code": {"items": {"enum": codes(types)}},
                 "cursor": {"pattern": CURSOR},
             },
-            "oneOf": BatchAction::ALL.map(of_action),
+            "oneOf": BatchAction::ALL.map(action_schema),
             "anyOf": [
                 {"required": ["expected"]}, {"required": ["cursor"]},
                 {"required": ["dryRun"], "properties": {"dryRun": {"const": true}}},
@@ -90,8 +90,8 @@ fn more(operation: &str, types: &mut SchemaGenerator) -> Value {
 }
 
 /// Returns the schema of a batch request with one action: the statuses that it is for.
-fn of_action((name, action): (&str, BatchAction)) -> Value {
-    let states = JobStatus::ALL.into_iter().filter(|status| action.takes(*status)).map(JobStatus::as_str);
+fn action_schema((name, action): (&str, BatchAction)) -> Value {
+    let states = JobStatus::ALL.into_iter().filter(|status| action.accepts(*status)).map(JobStatus::as_str);
     let states: Vec<_> = states.collect();
     json!({
         "required": ["action"],
@@ -100,8 +100,8 @@ fn of_action((name, action): (&str, BatchAction)) -> Value {
 }
 
 /// Adds the rules of an operation to its schema.
-pub(super) fn refined(mut schema: Value, operation: &str, types: &mut SchemaGenerator) -> Value {
-    merge(&mut schema, more(operation, types));
+pub(super) fn refine_schema(mut schema: Value, operation: &str, types: &mut SchemaGenerator) -> Value {
+    merge(&mut schema, operation_rules(operation, types));
     schema
 }
 
@@ -111,7 +111,7 @@ pub(super) fn types() -> [(&'static str, Value); 2] {
         {"type": "string", "pattern": RESOURCES},
         {
             "type": "object", "required": ["with", "can"], "additionalProperties": false,
-            "properties": {"with": {"type": "string", "pattern": WITH}, "can": {"type": "string", "pattern": CAN, "maxLength": 256}},
+            "properties": {"with": {"type": "string", "pattern": CAPABILITY_RESOURCE}, "can": {"type": "string", "pattern": CAPABILITY_ABILITY, "maxLength": 256}},
         },
     ]}});
     let buckets = json!({"maxItems": CONTEXT_IDS, "items": {"pattern": RESOURCES}});

@@ -2,7 +2,7 @@
 
 mod fire;
 
-pub use fire::{OwnerRemainder, Rung, fire, hurry, hurry_one, ring};
+pub use fire::{AlarmOutcome, OwnerRemainder, fire_alarm, fire_due, fire_early, fire_one_early};
 
 use crate::domain::agent::AgentStatus;
 use crate::domain::ids::{AgentId, Owner};
@@ -16,7 +16,7 @@ use crate::store::{Edit, Window, keys};
 use crate::venue::Venue;
 use crate::venue::agents;
 use crate::venue::operation::OpError;
-use crate::venue::timers::{arm, get, moved};
+use crate::venue::timers::{arm, get, replacement_writes};
 
 /// Sets a timer. The same request again changes nothing; another one under its id replaces it.
 pub async fn set(venue: &Venue, owner: &Owner, wanted: &TimerRequest) -> Result<Timer, OpError> {
@@ -26,20 +26,20 @@ pub async fn set(venue: &Venue, owner: &Owner, wanted: &TimerRequest) -> Result<
     let attempt = || async {
         let now = venue.now();
         let (known, version) = get(venue, owner, &wanted.id).await?;
-        if known.as_ref().is_some_and(|known| known.is_anothers(wanted)) {
+        if known.as_ref().is_some_and(|known| known.conflicts_with(wanted)) {
             return Err(OpError::Conflict(ingress::SubmitError::Conflict(wanted.origin.clone()).to_string()));
         }
         let (record, _) = agents::get(venue, owner, agent).await?.ok_or_else(missing)?;
         let of_this_agent = |known: &&Timer| known.agent != *agent || known.agent_created == record.created;
-        if let Some(known) = known.as_ref().filter(of_this_agent).filter(|known| known.is_as(wanted)) {
-            return Ok(Edit::nothing((known.clone(), false)));
+        if let Some(known) = known.as_ref().filter(of_this_agent).filter(|known| known.is_same_as(wanted)) {
+            return Ok(Edit::without_writes((known.clone(), false)));
         }
         if record.status == AgentStatus::Terminated {
             return Err(OpError::Conflict(format!("agent `{agent}` is terminated, it takes no timers")));
         }
         let before = known.as_ref().map_or(0, |timer| timer.generation);
         let timer = Timer::new(wanted.clone(), before, record.created, now).map_err(OpError::Invalid)?;
-        check(venue, owner, &timer, now)?;
+        check_timer(venue, owner, &timer, now)?;
         if record.config.entity_ids_required {
             let named = entities::ids(&record.config.entity_ids_key, &timer.submission.session_context);
             named.map_err(|error| {
@@ -49,7 +49,7 @@ pub async fn set(venue: &Venue, owner: &Owner, wanted: &TimerRequest) -> Result<
         if !known.as_ref().is_some_and(|known| known.is_active() && known.agent == *agent) {
             check_number(venue, owner, agent).await?;
         }
-        Ok(Edit::write(moved(known.as_ref(), version, &timer), (timer, true)).within(quota))
+        Ok(Edit::write(replacement_writes(known.as_ref(), version, &timer), (timer, true)).with_quota(quota))
     };
     let (timer, changed) = venue.store.edit(venue.now(), owner, ("timer", &wanted.id), attempt).await?;
     if changed {
@@ -59,8 +59,8 @@ pub async fn set(venue: &Venue, owner: &Owner, wanted: &TimerRequest) -> Result<
 }
 
 /// Checks that the timer could fire as it is: a submission that would be refused then is refused now.
-fn check(venue: &Venue, owner: &Owner, timer: &Timer, now: Millis) -> Result<(), OpError> {
-    if let (Some(next), Some((ends, why))) = (timer.next, timer.ends())
+fn check_timer(venue: &Venue, owner: &Owner, timer: &Timer, now: Millis) -> Result<(), OpError> {
+    if let (Some(next), Some((ends, why))) = (timer.next, timer.end_of_authority())
         && next >= ends
     {
         let (next, ends) = (next.rfc3339(), ends.rfc3339());
@@ -94,7 +94,7 @@ fn arrival(venue: &Venue, owner: &Owner, timer: &Timer, at: Millis, now: Millis)
         owner: owner.clone(),
         agent: timer.agent.clone(),
         task: timer.kind == TimerKind::Task,
-        id: timer.event(&venue.key, owner, at),
+        id: timer.event_id(&venue.key, owner, at),
         submission: timer.submission.clone(),
         received: now,
         sequence: 0,

@@ -1,23 +1,23 @@
 //! The wire format of Anthropic's Messages.
 
 use super::openai::arguments_text;
-use super::{Asked, messages_of, request, sse, string, text_of, tool_name};
-use crate::domain::chat::{Arguments, ChatMessage, Reply, ToolCall, Usage};
+use super::{MockRequest, read_messages, read_text, request, sse, string, tool_name};
+use crate::domain::chat::{Arguments, ChatMessage, Reply, TokenUsage, ToolCall};
 use crate::model::scripted::chunks;
 use serde_json::{Value, json};
 
-pub(super) fn read(body: &Value) -> Result<Asked, String> {
+pub(super) fn read(body: &Value) -> Result<MockRequest, String> {
     let mut messages = Vec::new();
-    for message in messages_of(body)? {
+    for message in read_messages(body)? {
         let content = message.get("content");
         let blocks = content.and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
         let of_type = |kind: &'static str| blocks.iter().filter(move |block| string(block, "/type") == kind);
-        let text = text_of(content);
+        let text = read_text(content);
         match message.get("role").and_then(Value::as_str) {
             Some("user") => {
                 for result in of_type("tool_result") {
                     let call = string(result, "/tool_use_id");
-                    let text = text_of(result.get("content"));
+                    let text = read_text(result.get("content"));
                     messages.push(ChatMessage::Tool { name: tool_name(&messages, &call), call, text });
                 }
                 if of_type("tool_result").next().is_none() || !text.is_empty() {
@@ -35,8 +35,8 @@ pub(super) fn read(body: &Value) -> Result<Asked, String> {
             other => return Err(format!("unknown role {other:?}")),
         }
     }
-    Ok(Asked {
-        request: request("anthropic", body, text_of(body.get("system")), messages)?,
+    Ok(MockRequest {
+        request: request("anthropic", body, read_text(body.get("system")), messages)?,
         stream: body.get("stream").and_then(Value::as_bool).unwrap_or(false),
         stream_usage: true,
     })
@@ -52,7 +52,7 @@ fn stop_reason(reply: &Reply) -> &'static str {
 
 /// `input_tokens` exclude tokens read from or written to the cache.
 fn usage(reply: &Reply) -> Value {
-    let Usage { input, output, cache_read, cache_write, .. } = reply.usage;
+    let TokenUsage { input, output, cache_read, cache_write, .. } = reply.usage;
     json!({
         "input_tokens": input.saturating_sub(cache_read + cache_write),
         "cache_read_input_tokens": cache_read,
@@ -61,7 +61,7 @@ fn usage(reply: &Reply) -> Value {
     })
 }
 
-pub(super) fn whole(model: &str, reply: &Reply) -> Value {
+pub(super) fn full_reply(model: &str, reply: &Reply) -> Value {
     let mut content = Vec::with_capacity(reply.calls.len() + 1);
     if !reply.text.is_empty() {
         content.push(json!({"type": "text", "text": reply.text}));
@@ -91,7 +91,7 @@ pub(super) fn events(model: &str, reply: &Reply) -> Vec<String> {
         data["type"] = kind.into();
         sse(Some(kind), &data.to_string())
     };
-    let mut message = whole(model, &Reply { usage: reply.usage, ..Reply::default() });
+    let mut message = full_reply(model, &Reply { usage: reply.usage, ..Reply::default() });
     message["stop_reason"] = Value::Null;
     message["usage"]["output_tokens"] = 0.into();
     let mut events = vec![event("message_start", json!({"message": message}))];

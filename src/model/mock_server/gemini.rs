@@ -1,7 +1,7 @@
 //! The wire format of Gemini's contents.
 
-use super::{Asked, request, sse, string, text_of, tool_name};
-use crate::domain::chat::{Arguments, ChatMessage, Reply, ToolCall, Usage};
+use super::{MockRequest, read_text, request, sse, string, tool_name};
+use crate::domain::chat::{Arguments, ChatMessage, Reply, TokenUsage, ToolCall};
 use crate::model::scripted::chunks;
 use serde_json::{Value, json};
 
@@ -18,15 +18,15 @@ pub(super) fn complete(body: &mut Value, call: &str) -> Result<(), String> {
     Ok(())
 }
 
-pub(super) fn read(body: &Value) -> Result<Asked, String> {
+pub(super) fn read(body: &Value) -> Result<MockRequest, String> {
     let contents = body.get("contents").and_then(Value::as_array).ok_or("expected a list `contents`")?;
     let mut messages = Vec::new();
     for content in contents {
         let parts = content.get("parts").and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
-        let text = text_of(content.get("parts"));
+        let text = read_text(content.get("parts"));
         if content.get("role").and_then(Value::as_str) == Some("model") {
             let calls = parts.iter().filter_map(|part| part.get("functionCall"));
-            let calls = calls.enumerate().map(|(at, call)| call_of(at, call)).collect();
+            let calls = calls.enumerate().map(|(at, call)| read_call(at, call)).collect();
             messages.push(ChatMessage::assistant(text, calls));
             continue;
         }
@@ -41,14 +41,14 @@ pub(super) fn read(body: &Value) -> Result<Asked, String> {
             messages.push(ChatMessage::user(text));
         }
     }
-    Ok(Asked {
-        request: request("gemini", body, text_of(body.pointer("/systemInstruction/parts")), messages)?,
+    Ok(MockRequest {
+        request: request("gemini", body, read_text(body.pointer("/systemInstruction/parts")), messages)?,
         stream: body.get("stream").and_then(Value::as_bool).unwrap_or(false),
         stream_usage: true,
     })
 }
 
-fn call_of(at: usize, call: &Value) -> ToolCall {
+fn read_call(at: usize, call: &Value) -> ToolCall {
     let id = call.get("id").and_then(Value::as_str).map_or_else(|| format!("call_{at}"), str::to_owned);
     let arguments = Arguments::Json(call.get("args").cloned().unwrap_or_default());
     ToolCall { id, name: string(call, "/name"), arguments }
@@ -59,7 +59,7 @@ fn candidate(model: &str, parts: &Value, finish: Value, reply: &Reply) -> Value 
     if !finish.is_null() {
         candidate["finishReason"] = finish;
     }
-    let Usage { input, output, cache_read, reasoning, .. } = reply.usage;
+    let TokenUsage { input, output, cache_read, reasoning, .. } = reply.usage;
     json!({
         "candidates": [candidate],
         "modelVersion": model,
@@ -86,7 +86,7 @@ fn call_part(call: &ToolCall) -> Value {
     json!({"functionCall": {"name": call.name, "args": args}})
 }
 
-pub(super) fn whole(model: &str, reply: &Reply) -> Value {
+pub(super) fn full_reply(model: &str, reply: &Reply) -> Value {
     let text = (!reply.text.is_empty()).then(|| json!({"text": reply.text}));
     let parts: Value = text.into_iter().chain(reply.calls.iter().map(call_part)).collect();
     candidate(model, &parts, finish_reason(reply).into(), reply)

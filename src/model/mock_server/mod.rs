@@ -19,8 +19,8 @@ mod openai;
 mod responses;
 
 use crate::domain::chat::{ChatMessage, ModelRequest, ModelSettings};
-use crate::model::rules::{Fault, RuleAnswer};
-use crate::model::scripted::{Script, TakenCall};
+use crate::model::rules::{RuleAnswer, ScriptFault};
+use crate::model::scripted::{Script, ScriptCall};
 use axum::body::{Body, Bytes};
 use axum::extract::{DefaultBodyLimit, Path, State};
 use axum::http::{HeaderValue, StatusCode, header};
@@ -46,7 +46,7 @@ pub async fn serve(
     shutdown: impl Future<Output = ()> + Send + 'static,
 ) -> io::Result<()> {
     let closing = CancellationToken::new();
-    let state = Served { script, closing: closing.clone() };
+    let state = MockState { script, closing: closing.clone() };
     let routes = Router::new()
         .route("/v1/chat/completions", post(|state, body| answer(Protocol::OpenAi, state, body)))
         .route("/v1/responses", post(|state, body| answer(Protocol::Responses, state, body)))
@@ -65,7 +65,7 @@ pub async fn serve(
 }
 
 #[derive(Clone)]
-struct Served {
+struct MockState {
     script: Arc<Script>,
     closing: CancellationToken,
 }
@@ -82,7 +82,7 @@ enum Protocol {
 
 /// A parsed request, with its options of streaming.
 #[derive(Debug, Clone, PartialEq)]
-struct Asked {
+struct MockRequest {
     request: ModelRequest,
     stream: bool,
     /// Whether the stream ends with its usage; `OpenAI` clients must ask for it.
@@ -91,7 +91,7 @@ struct Asked {
 
 /// A piece of a streamed reply.
 #[derive(Debug, Clone, PartialEq)]
-enum Frame {
+enum MockFrame {
     Bytes(String),
     Wait(Duration),
     /// Closes the connection.
@@ -99,7 +99,7 @@ enum Frame {
 }
 
 impl Protocol {
-    fn read(self, body: &Value) -> Result<Asked, String> {
+    fn read(self, body: &Value) -> Result<MockRequest, String> {
         match self {
             Protocol::OpenAi => openai::read(body),
             Protocol::Responses => responses::read(body),
@@ -109,17 +109,17 @@ impl Protocol {
         }
     }
 
-    fn whole(self, model: &str, answer: &RuleAnswer) -> Value {
+    fn full_reply(self, model: &str, answer: &RuleAnswer) -> Value {
         match self {
-            Protocol::OpenAi => openai::whole(model, &answer.reply),
-            Protocol::Responses => responses::whole(model, &answer.reply),
-            Protocol::Anthropic => anthropic::whole(model, &answer.reply),
-            Protocol::Gemini => gemini::whole(model, &answer.reply),
-            Protocol::Ollama => ollama::whole(model, &answer.reply),
+            Protocol::OpenAi => openai::full_reply(model, &answer.reply),
+            Protocol::Responses => responses::full_reply(model, &answer.reply),
+            Protocol::Anthropic => anthropic::full_reply(model, &answer.reply),
+            Protocol::Gemini => gemini::full_reply(model, &answer.reply),
+            Protocol::Ollama => ollama::full_reply(model, &answer.reply),
         }
     }
 
-    fn frames(self, asked: &Asked, answer: &RuleAnswer) -> Vec<Frame> {
+    fn frames(self, asked: &MockRequest, answer: &RuleAnswer) -> Vec<MockFrame> {
         let model = &asked.request.model.name;
         let events = match self {
             Protocol::OpenAi => openai::events(model, &answer.reply, asked.stream_usage),
@@ -128,16 +128,16 @@ impl Protocol {
             Protocol::Gemini => gemini::events(model, &answer.reply),
             Protocol::Ollama => ollama::events(model, &answer.reply),
         };
-        let kept = if answer.fault == Some(Fault::CutStream) { events.len() / 2 } else { events.len() };
+        let kept = if answer.fault == Some(ScriptFault::CutStream) { events.len() / 2 } else { events.len() };
         let mut frames = Vec::with_capacity(kept * 2 + 1);
         for (at, event) in events.into_iter().take(kept).enumerate() {
             if at > 0 && !answer.chunk_delay.is_zero() {
-                frames.push(Frame::Wait(answer.chunk_delay));
+                frames.push(MockFrame::Wait(answer.chunk_delay));
             }
-            frames.push(Frame::Bytes(event));
+            frames.push(MockFrame::Bytes(event));
         }
-        if answer.fault == Some(Fault::CutStream) {
-            frames.push(Frame::Cut);
+        if answer.fault == Some(ScriptFault::CutStream) {
+            frames.push(MockFrame::Cut);
         }
         frames
     }
@@ -171,27 +171,27 @@ impl Protocol {
     }
 }
 
-async fn models(State(served): State<Served>) -> Json<Value> {
+async fn models(State(served): State<MockState>) -> Json<Value> {
     let models = served.script.models();
     let models: Vec<Value> =
         models.iter().map(|id| json!({"id": id, "object": "model", "owned_by": "trellis"})).collect();
     Json(json!({"object": "list", "data": models}))
 }
 
-async fn gemini_answer(Path(call): Path<String>, served: State<Served>, body: Bytes) -> Response {
-    let body = parsed(&body).and_then(|mut body| gemini::complete(&mut body, &call).map(|()| body));
-    answer_to(Protocol::Gemini, served, body).await
+async fn gemini_answer(Path(call): Path<String>, served: State<MockState>, body: Bytes) -> Response {
+    let body = parse_body(&body).and_then(|mut body| gemini::complete(&mut body, &call).map(|()| body));
+    answer_parsed(Protocol::Gemini, served, body).await
 }
 
-async fn answer(protocol: Protocol, served: State<Served>, body: Bytes) -> Response {
-    answer_to(protocol, served, parsed(&body)).await
+async fn answer(protocol: Protocol, served: State<MockState>, body: Bytes) -> Response {
+    answer_parsed(protocol, served, parse_body(&body)).await
 }
 
-fn parsed(body: &Bytes) -> Result<Value, String> {
+fn parse_body(body: &Bytes) -> Result<Value, String> {
     serde_json::from_slice(body).map_err(|error| error.to_string())
 }
 
-async fn answer_to(protocol: Protocol, State(served): State<Served>, body: Result<Value, String>) -> Response {
+async fn answer_parsed(protocol: Protocol, State(served): State<MockState>, body: Result<Value, String>) -> Response {
     let invalid = |message: &str| protocol.refusal(StatusCode::BAD_REQUEST, "invalid_request_error", message);
     let asked = match body.and_then(|body| protocol.read(&body)) {
         Ok(asked) => asked,
@@ -203,9 +203,9 @@ async fn answer_to(protocol: Protocol, State(served): State<Served>, body: Resul
     };
     tokio::time::sleep(taken.answer.delay).await;
     match taken.answer.fault {
-        None | Some(Fault::BadJson | Fault::CutStream) => reply(protocol, &asked, taken, served.closing),
+        None | Some(ScriptFault::BadJson | ScriptFault::CutStream) => reply(protocol, &asked, taken, served.closing),
         Some(fault) => {
-            if fault == Fault::Hang {
+            if fault == ScriptFault::Hang {
                 served.closing.cancelled().await;
             }
             let response = refuse(protocol, fault, taken.answer.retry_after);
@@ -217,29 +217,29 @@ async fn answer_to(protocol: Protocol, State(served): State<Served>, body: Resul
     }
 }
 
-fn reply(protocol: Protocol, asked: &Asked, taken: TakenCall, closing: CancellationToken) -> Response {
+fn reply(protocol: Protocol, asked: &MockRequest, taken: ScriptCall, closing: CancellationToken) -> Response {
     let (frames, content_type) = if asked.stream {
         (protocol.frames(asked, &taken.answer), protocol.content_type())
     } else {
-        let whole = protocol.whole(&asked.request.model.name, &taken.answer).to_string();
+        let whole = protocol.full_reply(&asked.request.model.name, &taken.answer).to_string();
         let frames = match taken.answer.fault {
-            Some(Fault::CutStream) => {
-                vec![Frame::Bytes(whole.chars().take(whole.chars().count() / 2).collect()), Frame::Cut]
+            Some(ScriptFault::CutStream) => {
+                vec![MockFrame::Bytes(whole.chars().take(whole.chars().count() / 2).collect()), MockFrame::Cut]
             }
-            _ => vec![Frame::Bytes(whole)],
+            _ => vec![MockFrame::Bytes(whole)],
         };
         (frames, HeaderValue::from_static("application/json"))
     };
-    let body = Body::from_stream(play(frames.into(), taken, closing));
+    let body = Body::from_stream(stream_frames(frames.into(), taken, closing));
     ([(header::CONTENT_TYPE, content_type)], body).into_response()
 }
 
-fn refuse(protocol: Protocol, fault: Fault, retry_after: Option<Duration>) -> Response {
+fn refuse(protocol: Protocol, fault: ScriptFault, retry_after: Option<Duration>) -> Response {
     let (status, kind, message) = match fault {
-        Fault::RateLimit => (StatusCode::TOO_MANY_REQUESTS, "rate_limit_error", "too many requests"),
-        Fault::Unauthorized => (StatusCode::UNAUTHORIZED, "authentication_error", "no such key"),
-        Fault::BadRequest => (StatusCode::BAD_REQUEST, "invalid_request_error", "bad request"),
-        Fault::Overloaded | Fault::Hang | Fault::CutStream | Fault::BadJson => {
+        ScriptFault::RateLimit => (StatusCode::TOO_MANY_REQUESTS, "rate_limit_error", "too many requests"),
+        ScriptFault::Unauthorized => (StatusCode::UNAUTHORIZED, "authentication_error", "no such key"),
+        ScriptFault::BadRequest => (StatusCode::BAD_REQUEST, "invalid_request_error", "bad request"),
+        ScriptFault::Overloaded | ScriptFault::Hang | ScriptFault::CutStream | ScriptFault::BadJson => {
             (protocol.overloaded(), "overloaded_error", "overloaded")
         }
     };
@@ -254,41 +254,41 @@ fn refuse(protocol: Protocol, fault: Fault, retry_after: Option<Duration>) -> Re
     response
 }
 
-struct Playing {
-    frames: VecDeque<Frame>,
-    taken: TakenCall,
+struct ReplyPlayback {
+    frames: VecDeque<MockFrame>,
+    call: ScriptCall,
     closing: CancellationToken,
-    ended: bool,
+    is_ended: bool,
 }
 
 /// Sends the frames in time. The call is logged as `replied` once the client has taken the last one; for a client that
 /// leaves earlier it stays `started`.
-fn play(
-    frames: VecDeque<Frame>,
-    taken: TakenCall,
+fn stream_frames(
+    frames: VecDeque<MockFrame>,
+    taken: ScriptCall,
     closing: CancellationToken,
 ) -> impl Stream<Item = io::Result<Bytes>> {
-    let playing = Playing { frames, taken, closing, ended: false };
+    let playing = ReplyPlayback { frames, call: taken, closing, is_ended: false };
     futures::stream::unfold(playing, |mut playing| async move {
-        if playing.ended {
+        if playing.is_ended {
             return None;
         }
         loop {
             let outcome = match playing.frames.pop_front() {
-                Some(Frame::Bytes(text)) => return Some((Ok(Bytes::from(text)), playing)),
-                Some(Frame::Wait(delay)) => tokio::select! {
+                Some(MockFrame::Bytes(text)) => return Some((Ok(Bytes::from(text)), playing)),
+                Some(MockFrame::Wait(delay)) => tokio::select! {
                     () = tokio::time::sleep(delay) => continue,
                     () = playing.closing.cancelled() => Err(io::Error::other("shutting down")),
                 },
                 // Earlier frames must be sent before the connection is closed.
-                Some(Frame::Cut) => {
+                Some(MockFrame::Cut) => {
                     tokio::time::sleep(Duration::from_millis(10)).await;
                     Err(io::Error::other("cut"))
                 }
                 None => Ok(()),
             };
-            let logged = playing.taken.finish(outcome.is_ok()).await.map_err(io::Error::other);
-            playing.ended = true;
+            let logged = playing.call.finish(outcome.is_ok()).await.map_err(io::Error::other);
+            playing.is_ended = true;
             return match outcome.and(logged) {
                 Ok(()) => None,
                 Err(error) => Some((Err(error), playing)),
@@ -311,12 +311,12 @@ fn request(provider: &str, body: &Value, system: String, messages: Vec<ChatMessa
     })
 }
 
-fn messages_of(body: &Value) -> Result<&Vec<Value>, String> {
+fn read_messages(body: &Value) -> Result<&Vec<Value>, String> {
     body.get("messages").and_then(Value::as_array).ok_or_else(|| "expected a list `messages`".to_owned())
 }
 
 /// Returns a text, or the joined texts of a list of parts.
-fn text_of(content: Option<&Value>) -> String {
+fn read_text(content: Option<&Value>) -> String {
     match content {
         Some(Value::String(text)) => text.clone(),
         Some(Value::Array(parts)) => {

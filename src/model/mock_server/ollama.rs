@@ -1,23 +1,23 @@
 //! The wire format of Ollama's chats: one JSON object per line.
 
-use super::{Asked, messages_of, request, string, text_of};
+use super::{MockRequest, read_messages, read_text, request, string};
 use crate::domain::chat::{Arguments, ChatMessage, Reply, ToolCall};
 use crate::model::scripted::chunks;
 use serde_json::{Value, json};
 
-pub(super) fn read(body: &Value) -> Result<Asked, String> {
+pub(super) fn read(body: &Value) -> Result<MockRequest, String> {
     let mut system = String::new();
     let mut messages = Vec::new();
     // Calls have no ids: a result answers the oldest open call.
     let mut open: Vec<ToolCall> = Vec::new();
-    for message in messages_of(body)? {
-        let text = text_of(message.get("content"));
+    for message in read_messages(body)? {
+        let text = read_text(message.get("content"));
         match message.get("role").and_then(Value::as_str) {
             Some("system") => system = text,
             Some("user") => messages.push(ChatMessage::user(text)),
             Some("assistant") => {
                 let calls = message.get("tool_calls").and_then(Value::as_array).into_iter().flatten();
-                open = calls.enumerate().map(|(at, call)| call_of(at, call)).collect();
+                open = calls.enumerate().map(|(at, call)| read_call(at, call)).collect();
                 messages.push(ChatMessage::assistant(text, open.clone()));
             }
             Some("tool") => {
@@ -29,7 +29,7 @@ pub(super) fn read(body: &Value) -> Result<Asked, String> {
             other => return Err(format!("unknown role {other:?}")),
         }
     }
-    Ok(Asked {
+    Ok(MockRequest {
         request: request("ollama", body, system, messages)?,
         // Unlike other providers, Ollama streams by default.
         stream: body.get("stream").and_then(Value::as_bool).unwrap_or(true),
@@ -37,7 +37,7 @@ pub(super) fn read(body: &Value) -> Result<Asked, String> {
     })
 }
 
-fn call_of(at: usize, call: &Value) -> ToolCall {
+fn read_call(at: usize, call: &Value) -> ToolCall {
     ToolCall {
         id: format!("call_{at}"),
         name: string(call, "/function/name"),
@@ -45,7 +45,7 @@ fn call_of(at: usize, call: &Value) -> ToolCall {
     }
 }
 
-fn line(model: &str, message: &Value) -> Value {
+fn reply_line(model: &str, message: &Value) -> Value {
     json!({"model": model, "created_at": "1970-01-01T00:00:00Z", "message": message, "done": false})
 }
 
@@ -68,22 +68,22 @@ fn finish(mut line: Value, reply: &Reply) -> Value {
     line
 }
 
-pub(super) fn whole(model: &str, reply: &Reply) -> Value {
+pub(super) fn full_reply(model: &str, reply: &Reply) -> Value {
     let mut message = json!({"role": "assistant", "content": reply.text});
     if !reply.calls.is_empty() {
         message["tool_calls"] = calls(reply);
     }
-    finish(line(model, &message), reply)
+    finish(reply_line(model, &message), reply)
 }
 
 pub(super) fn events(model: &str, reply: &Reply) -> Vec<String> {
     let mut lines: Vec<Value> = chunks(&reply.text)
         .into_iter()
-        .map(|piece| line(model, &json!({"role": "assistant", "content": piece})))
+        .map(|piece| reply_line(model, &json!({"role": "assistant", "content": piece})))
         .collect();
     if !reply.calls.is_empty() {
-        lines.push(line(model, &json!({"role": "assistant", "content": "", "tool_calls": calls(reply)})));
+        lines.push(reply_line(model, &json!({"role": "assistant", "content": "", "tool_calls": calls(reply)})));
     }
-    lines.push(finish(line(model, &json!({"role": "assistant", "content": ""})), reply));
+    lines.push(finish(reply_line(model, &json!({"role": "assistant", "content": ""})), reply));
     lines.into_iter().map(|line| format!("{line}\n")).collect()
 }

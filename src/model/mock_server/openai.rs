@@ -1,21 +1,21 @@
 //! The wire format of `OpenAI` Chat Completions.
 
-use super::{Asked, messages_of, request, sse, string, text_of, tool_name};
-use crate::domain::chat::{Arguments, ChatMessage, Reply, ToolCall, Usage};
+use super::{MockRequest, read_messages, read_text, request, sse, string, tool_name};
+use crate::domain::chat::{Arguments, ChatMessage, Reply, TokenUsage, ToolCall};
 use crate::model::scripted::chunks;
 use serde_json::{Value, json};
 
-pub(super) fn read(body: &Value) -> Result<Asked, String> {
+pub(super) fn read(body: &Value) -> Result<MockRequest, String> {
     let mut system = String::new();
     let mut messages = Vec::new();
-    for message in messages_of(body)? {
-        let text = text_of(message.get("content"));
+    for message in read_messages(body)? {
+        let text = read_text(message.get("content"));
         match message.get("role").and_then(Value::as_str) {
             Some("system" | "developer") => system = text,
             Some("user") => messages.push(ChatMessage::user(text)),
             Some("assistant") => {
                 let calls = message.get("tool_calls").and_then(Value::as_array);
-                messages.push(ChatMessage::assistant(text, calls.into_iter().flatten().map(call_of).collect()));
+                messages.push(ChatMessage::assistant(text, calls.into_iter().flatten().map(read_call).collect()));
             }
             Some("tool") => {
                 let call = string(message, "/tool_call_id");
@@ -24,14 +24,14 @@ pub(super) fn read(body: &Value) -> Result<Asked, String> {
             other => return Err(format!("unknown role {other:?}")),
         }
     }
-    Ok(Asked {
+    Ok(MockRequest {
         request: request("openai", body, system, messages)?,
         stream: body.get("stream").and_then(Value::as_bool).unwrap_or(false),
         stream_usage: body.pointer("/stream_options/include_usage").and_then(Value::as_bool).unwrap_or(false),
     })
 }
 
-fn call_of(call: &Value) -> ToolCall {
+fn read_call(call: &Value) -> ToolCall {
     let text = string(call, "/function/arguments");
     ToolCall {
         id: string(call, "/id"),
@@ -56,7 +56,7 @@ fn finish_reason(reply: &Reply) -> &'static str {
 }
 
 fn usage(reply: &Reply) -> Value {
-    let Usage { input, output, cache_read, reasoning, .. } = reply.usage;
+    let TokenUsage { input, output, cache_read, reasoning, .. } = reply.usage;
     json!({
         "prompt_tokens": input,
         "completion_tokens": output,
@@ -66,7 +66,7 @@ fn usage(reply: &Reply) -> Value {
     })
 }
 
-pub(super) fn whole(model: &str, reply: &Reply) -> Value {
+pub(super) fn full_reply(model: &str, reply: &Reply) -> Value {
     let mut message = json!({"role": "assistant", "content": reply.text});
     if !reply.calls.is_empty() {
         let calls = reply.calls.iter().map(|call| {

@@ -1,20 +1,20 @@
 //! The wire format of OpenAI Responses.
 
 use super::openai::arguments_text;
-use super::{Asked, request, sse, string, text_of, tool_name};
-use crate::domain::chat::{Arguments, ChatMessage, Reply, ToolCall, Usage};
+use super::{MockRequest, read_text, request, sse, string, tool_name};
+use crate::domain::chat::{Arguments, ChatMessage, Reply, TokenUsage, ToolCall};
 use crate::domain::decode;
 use crate::model::scripted::chunks;
 use serde_json::{Value, json};
 
-pub(super) fn read(body: &Value) -> Result<Asked, String> {
+pub(super) fn read(body: &Value) -> Result<MockRequest, String> {
     let mut messages = Vec::new();
     match body.get("input") {
         Some(Value::String(text)) => messages.push(ChatMessage::user(text.clone())),
         Some(Value::Array(items)) => items.iter().try_for_each(|item| read_item(&mut messages, item))?,
         _ => return Err("expected `input`, a text or a list".into()),
     }
-    Ok(Asked {
+    Ok(MockRequest {
         request: request("openai_resp", body, string(body, "/instructions"), messages)?,
         stream: body.get("stream").and_then(Value::as_bool).unwrap_or(false),
         stream_usage: true,
@@ -25,14 +25,14 @@ fn read_item(messages: &mut Vec<ChatMessage>, item: &Value) -> Result<(), String
     let kind = item.get("type").and_then(Value::as_str).unwrap_or("message");
     match (kind, item.get("role").and_then(Value::as_str)) {
         ("message", Some("assistant")) => {
-            messages.push(ChatMessage::assistant(text_of(item.get("content")), Vec::new()));
+            messages.push(ChatMessage::assistant(read_text(item.get("content")), Vec::new()));
         }
         ("message", Some("user" | "system" | "developer")) => {
-            messages.push(ChatMessage::user(text_of(item.get("content"))));
+            messages.push(ChatMessage::user(read_text(item.get("content"))));
         }
         ("function_call", _) => {
             let text = string(item, "/arguments");
-            let arguments = decode::data(text.as_bytes()).map_or(Arguments::Malformed(text), Arguments::Json);
+            let arguments = decode::lenient_json(text.as_bytes()).map_or(Arguments::Malformed(text), Arguments::Json);
             let call = ToolCall { id: string(item, "/call_id"), name: string(item, "/name"), arguments };
             // Calls of one reply are separate items.
             match messages.last_mut() {
@@ -42,7 +42,7 @@ fn read_item(messages: &mut Vec<ChatMessage>, item: &Value) -> Result<(), String
         }
         ("function_call_output", _) => {
             let call = string(item, "/call_id");
-            let (name, text) = (tool_name(messages, &call), text_of(item.get("output")));
+            let (name, text) = (tool_name(messages, &call), read_text(item.get("output")));
             messages.push(ChatMessage::Tool { call, name, text });
         }
         ("reasoning", _) => {}
@@ -52,7 +52,7 @@ fn read_item(messages: &mut Vec<ChatMessage>, item: &Value) -> Result<(), String
 }
 
 fn usage(reply: &Reply) -> Value {
-    let Usage { input, output, cache_read, reasoning, .. } = reply.usage;
+    let TokenUsage { input, output, cache_read, reasoning, .. } = reply.usage;
     json!({
         "input_tokens": input,
         "input_tokens_details": {"cached_tokens": cache_read},
@@ -88,7 +88,7 @@ fn response(model: &str, status: &str, output: &[Value]) -> Value {
     })
 }
 
-pub(super) fn whole(model: &str, reply: &Reply) -> Value {
+pub(super) fn full_reply(model: &str, reply: &Reply) -> Value {
     let status = if reply.truncated { "incomplete" } else { "completed" };
     let mut whole = response(model, status, &output(reply));
     whole["usage"] = usage(reply);
@@ -149,6 +149,6 @@ pub(super) fn events(model: &str, reply: &Reply) -> Vec<String> {
         event("response.output_item.done", json!({"output_index": place, "item": item}));
     }
     let last = if reply.truncated { "response.incomplete" } else { "response.completed" };
-    event(last, json!({"response": whole(model, reply)}));
+    event(last, json!({"response": full_reply(model, reply)}));
     events
 }

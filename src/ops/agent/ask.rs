@@ -1,7 +1,10 @@
 //! Requests, messages and chats, from a turn or from outside.
 
-use super::existing;
-use super::send::{answer, deliver, event_id, handed, request_needs, start_child, submission, submit, with_ignored};
+use super::find_existing;
+use super::send::{
+    build_submission, child_answer, deliver, event_id, handed_sections, request_needs, start_child, submit,
+    with_ignored,
+};
 use super::sessions::with_waiting;
 use crate::domain::authority::ResourcePath;
 use crate::domain::budget::Budget;
@@ -19,7 +22,7 @@ use crate::ops::child::{millis, still_running};
 use crate::store::{keys, steps};
 use crate::venue::agents;
 use crate::venue::operation::{
-    Effect, Invocation, Need, OpError, Operation, Output, RegisteredOperation, Site, operation,
+    Effect, Invocation, Need, OpError, OpOutput, Operation, RegisteredOperation, Site, operation,
 };
 use crate::venue::{jobs, waits};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
@@ -35,7 +38,7 @@ const CHAT_POLL: Duration = Duration::from_millis(50);
 
 /// Returns the operations of this group.
 pub(super) fn operations() -> Vec<RegisteredOperation> {
-    vec![operation::<Request>(), operation::<Tell>(), operation::<Chat>()]
+    vec![operation::<RequestAgent>(), operation::<MessageAgent>(), operation::<ChatAgent>()]
 }
 
 /// Defines an operation that sends something to an agent: common arguments, and its own.
@@ -78,7 +81,7 @@ macro_rules! asking {
                     loads: take(&mut self.loads.0),
                     ..Submission::default()
                 };
-                submission(call, self.context.take(), said)
+                build_submission(call, self.context.take(), said)
             }
         }
     };
@@ -87,7 +90,7 @@ macro_rules! asking {
 asking! {
     /// Give a task to an agent. A fast answer comes back at once; otherwise status is STARTED and the result arrives later
     /// as a pending job result.
-    Request {
+    RequestAgent {
         input
         /// milliseconds in which a fast answer comes back at once; false: none, true: the usual ones
         #[schemars(extend("type" = ["integer", "boolean"], "minimum" = 0))]
@@ -112,13 +115,13 @@ asking! {
 
 asking! {
     /// Send a one-way message to an agent; no answer is awaited.
-    Tell { message }
+    MessageAgent { message }
 }
 
 asking! {
     /// Send a message to an agent and wait for its next reply: in a new session, whose id is in the answer, or in one that
     /// there is.
-    Chat {
+    ChatAgent {
         message
         timeout: Option<u64>,
     }
@@ -129,7 +132,7 @@ pub(crate) fn priorities(_: &mut SchemaGenerator) -> Schema {
     json_schema!({"type": "integer", "enum": [-1, 0, 1]})
 }
 
-impl Request {
+impl RequestAgent {
     /// Returns the milliseconds to wait for the answer; `None` is the default.
     fn wait(&self) -> Result<Option<u64>, OpError> {
         match &self.wait {
@@ -166,7 +169,7 @@ impl Request {
     }
 }
 
-impl Operation for Request {
+impl Operation for RequestAgent {
     const PATH: &'static str = "v/ops/agent/request";
     const EFFECT: Effect = Effect::Idempotent;
 
@@ -177,7 +180,7 @@ impl Operation for Request {
         Ok(needs)
     }
 
-    async fn run(mut self, call: &Invocation<'_>) -> Result<Output, OpError> {
+    async fn run(mut self, call: &Invocation<'_>) -> Result<OpOutput, OpError> {
         self.budget.check().map_err(|error| OpError::Invalid(format!("`budget`: {error}")))?;
         let submission = Submission {
             budget: self.budget,
@@ -190,7 +193,7 @@ impl Operation for Request {
         let (left_at, agent) = (self.output_path()?, self.agent_id);
         let (job, wait) = match &call.site {
             Site::Turn(site) => {
-                let submission = Submission { handed: handed(site), ..submission };
+                let submission = Submission { handed: handed_sections(site), ..submission };
                 (start_child(call, site, &agent, submission).await?, millis(wait, CHILD_WAIT))
             }
             Site::Api { key } => {
@@ -201,23 +204,23 @@ impl Operation for Request {
         };
         if let Some(path) = left_at {
             // The output will be there, whether or not this call waits for it.
-            call.reads.kept(ResourcePath::job(&job), format!("j/{job}/output"));
-            call.reads.went(&[path.to_string()]);
+            call.reads.note_kept(ResourcePath::job(&job), format!("j/{job}/output"));
+            call.reads.note_copies(&[path.to_string()]);
         }
-        requested(call, agent, job, wait).await
+        await_answer(call, agent, job, wait).await
     }
 }
 
 /// Returns the answer to a request, after it has waited for the job.
-async fn requested(call: &Invocation<'_>, agent: AgentId, job: JobId, wait: Duration) -> Result<Output, OpError> {
+async fn await_answer(call: &Invocation<'_>, agent: AgentId, job: JobId, wait: Duration) -> Result<OpOutput, OpError> {
     let known = jobs::wait(call.venue, &call.caller.owner, &job, wait).await?;
     let ignored = known.as_ref().map(|job| job.head.ignored.clone()).unwrap_or_default();
     let ended = known.filter(|job| job.status.is_terminal());
     if ended.is_some() {
-        call.reads.kept(ResourcePath::job(&job), format!("j/{job}/output"));
+        call.reads.note_kept(ResourcePath::job(&job), format!("j/{job}/output"));
     }
     match (&call.site, ended) {
-        (_, Some(done)) => Ok(answer(&agent, &done).into()),
+        (_, Some(done)) => Ok(child_answer(&agent, &done).into()),
         (Site::Turn(site), None) => Ok(still_running(site, json!({"agentId": agent}), job)),
         (Site::Api { .. }, None) => {
             let started = json!({"agentId": agent, "id": job, "job": job, "status": "STARTED"});
@@ -226,7 +229,7 @@ async fn requested(call: &Invocation<'_>, agent: AgentId, job: JobId, wait: Dura
     }
 }
 
-impl Operation for Tell {
+impl Operation for MessageAgent {
     const PATH: &'static str = "v/ops/agent/message";
     const EFFECT: Effect = Effect::Idempotent;
 
@@ -234,7 +237,7 @@ impl Operation for Tell {
         Need::only("agent/message", ResourcePath::agent(&self.agent_id))
     }
 
-    async fn run(mut self, call: &Invocation<'_>) -> Result<Output, OpError> {
+    async fn run(mut self, call: &Invocation<'_>) -> Result<OpOutput, OpError> {
         let submission = self.submission(call)?;
         let ignored = deliver(call, &self.agent_id, event_id(call), submission).await?;
         Ok(with_ignored(json!({"agentId": self.agent_id, "delivered": true}), &ignored).into())
@@ -243,7 +246,7 @@ impl Operation for Tell {
 
 /// Returns the session of a chat: the named one, which must exist, or a new one. The id of a new one is a function of
 /// the message's id, so that a repeated chat continues in it.
-async fn conversation(
+async fn chat_session(
     call: &Invocation<'_>,
     agent: &AgentId,
     event: &EventId,
@@ -260,14 +263,14 @@ async fn conversation(
     if agents::sessions::find(venue, owner, &key).await?.is_some() {
         return Ok(key);
     }
-    existing(call, agent).await?;
+    find_existing(call, agent).await?;
     Err(OpError::NotFound(format!(
         "agent `{agent}` has no session `{session}`; leave `sessionId` out and a new one is made, its id is in the answer"
     )))
 }
 
 /// Sends a message, and returns the first text of the agent after it has read the message.
-impl Operation for Chat {
+impl Operation for ChatAgent {
     const PATH: &'static str = "v/ops/agent/chat";
     const EFFECT: Effect = Effect::Idempotent;
 
@@ -275,11 +278,11 @@ impl Operation for Chat {
         Need::only("agent/message", ResourcePath::agent(&self.agent_id))
     }
 
-    async fn run(mut self, call: &Invocation<'_>) -> Result<Output, OpError> {
+    async fn run(mut self, call: &Invocation<'_>) -> Result<OpOutput, OpError> {
         let event = event_id(call);
         let submission = self.submission(call)?;
         let agent = self.agent_id;
-        let key = conversation(call, &agent, &event, submission.session_id.as_ref()).await?;
+        let key = chat_session(call, &agent, &event, submission.session_id.as_ref()).await?;
         let session = key.session.clone();
         let submission = Submission { session_id: Some(session.clone()), ..submission };
         let ignored = deliver(call, &agent, event.clone(), submission).await?;
@@ -307,8 +310,8 @@ async fn reply_to(call: &Invocation<'_>, session: &SessionKey, event: &EventId) 
     let mut text = None;
     // Newest first: the loop keeps the earliest text at or after the turn that consumed the event.
     for (_, doc) in newest {
-        let Some(record) = doc.value.and_then(|b| decode::stored::<TurnRecord>(&b).ok()) else { continue };
-        if !call.caller.reads().covers_reading(record.under()) {
+        let Some(record) = doc.value.and_then(|b| decode::read_stored::<TurnRecord>(&b).ok()) else { continue };
+        if !call.caller.reading_authority().covers_reading(record.call_authority()) {
             continue;
         }
         if let Some(said) = final_text(&record) {

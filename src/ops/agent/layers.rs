@@ -16,23 +16,23 @@ use serde_json::{Map, Value};
 /// A configuration in layers, of which later ones count: maps, and names of stored maps.
 #[derive(Default, Deserialize)]
 #[serde(try_from = "Value")]
-pub(super) struct Layers(Vec<Layer>);
+pub(super) struct AgentConfigLayers(Vec<ConfigLayer>);
 
-enum Layer {
+enum ConfigLayer {
     /// A map in the request.
     Given(Value),
     /// A stored map with the name that the request gives.
-    Named(String, Stored),
+    Named(String, StoredLayer),
 }
 
-impl TryFrom<Value> for Layers {
+impl TryFrom<Value> for AgentConfigLayers {
     type Error = String;
 
     fn try_from(given: Value) -> Result<Self, String> {
         let layers = if let Value::Array(several) = given { several } else { vec![given] };
         let layer = |layer| match layer {
-            Value::String(name) => Stored::of(&name).map(|stored| Layer::Named(name, stored)),
-            Value::Object(_) => Ok(Layer::Given(layer)),
+            Value::String(name) => StoredLayer::of(&name).map(|stored| ConfigLayer::Named(name, stored)),
+            Value::Object(_) => Ok(ConfigLayer::Given(layer)),
             other => Err(format!("a configuration is a map, or the path or asset of one, got {other}")),
         };
         layers.into_iter().map(layer).collect::<Result<_, _>>().map(Self)
@@ -40,12 +40,12 @@ impl TryFrom<Value> for Layers {
 }
 
 /// Place of a stored layer.
-enum Stored {
+enum StoredLayer {
     Asset(AssetId),
     Path(Path),
 }
 
-impl Stored {
+impl StoredLayer {
     fn of(name: &str) -> Result<Self, String> {
         if let Ok(id) = asset_id(name) {
             return Ok(Self::Asset(id));
@@ -75,16 +75,16 @@ impl Stored {
 }
 
 /// Returns what reading the layers needs, and what using the keys needs that the maps name.
-pub(super) fn needs(layers: &[&Layers]) -> Result<Vec<Need>, OpError> {
-    let got: usize = layers.iter().map(|Layers(layers)| layers.len()).sum();
+pub(super) fn layer_needs(layers: &[&AgentConfigLayers]) -> Result<Vec<Need>, OpError> {
+    let got: usize = layers.iter().map(|AgentConfigLayers(layers)| layers.len()).sum();
     if got > CONFIG_LAYERS {
         return Err(OpError::Invalid(format!("expected at most {CONFIG_LAYERS} layers of a configuration, got {got}")));
     }
     let mut needs = Vec::new();
-    for layer in layers.iter().flat_map(|Layers(layers)| layers) {
+    for layer in layers.iter().flat_map(|AgentConfigLayers(layers)| layers) {
         match layer {
-            Layer::Named(_, stored) => needs.push(stored.need()),
-            Layer::Given(layer) => {
+            ConfigLayer::Named(_, stored) => needs.push(stored.need()),
+            ConfigLayer::Given(layer) => {
                 needs.extend(agents::keys_needed(layer));
                 needs.extend(agents::keys_needed(&layer["state"]["config"]));
             }
@@ -94,16 +94,16 @@ pub(super) fn needs(layers: &[&Layers]) -> Result<Vec<Need>, OpError> {
 }
 
 /// Merges the layers into a configuration; `None` if there are none.
-pub(super) async fn resolved(
+pub(super) async fn merge_layers(
     call: &Invocation<'_>,
-    layers: impl IntoIterator<Item = Layers> + Send,
+    layers: impl IntoIterator<Item = AgentConfigLayers> + Send,
 ) -> Result<Option<Map<String, Value>>, OpError> {
     let mut whole: Option<Value> = None;
-    let layers: Vec<Layer> = layers.into_iter().flat_map(|Layers(layers)| layers).collect();
+    let layers: Vec<ConfigLayer> = layers.into_iter().flat_map(|AgentConfigLayers(layers)| layers).collect();
     for layer in layers {
         let layer = match layer {
-            Layer::Named(name, at) => stored(call, &name, &at).await?,
-            Layer::Given(given) => given,
+            ConfigLayer::Named(name, at) => read_stored(call, &name, &at).await?,
+            ConfigLayer::Given(given) => given,
         };
         let Value::Object(layer) = layer else {
             return Err(OpError::Invalid(format!("a configuration is a map, got {layer}")));
@@ -117,20 +117,20 @@ pub(super) async fn resolved(
 }
 
 /// Reads what is stored under a name; a pin leads to the asset that it names.
-async fn stored(call: &Invocation<'_>, name: &str, stored: &Stored) -> Result<Value, OpError> {
+async fn read_stored(call: &Invocation<'_>, name: &str, stored: &StoredLayer) -> Result<Value, OpError> {
     let missing = || OpError::NotFound(format!("no configuration at `{name}`: nothing is stored there"));
     let value = value_at(call, &stored.path()?).await?.ok_or_else(missing)?;
     let value = match (stored, value["asset"].as_str()) {
-        (Stored::Path(path), Some(asset)) if path.namespace() == Namespace::Pins => {
-            let asset = Stored::Asset(asset_id(asset)?);
+        (StoredLayer::Path(path), Some(asset)) if path.namespace() == Namespace::Pins => {
+            let asset = StoredLayer::Asset(asset_id(asset)?);
             let need = asset.need();
             let permitted = call.caller.authority.permits(need.ability, &need.resource);
-            permitted.map_err(|denied| OpError::Denied(denied.text(&format!("the configuration `{name}`"))))?;
+            permitted.map_err(|denied| OpError::Denied(denied.model_text(&format!("the configuration `{name}`"))))?;
             value_at(call, &asset.path()?).await?.ok_or_else(missing)?
         }
         _ => value,
     };
-    let text = |text: &str| decode::data(text.as_bytes()).unwrap_or(Value::Null);
+    let text = |text: &str| decode::lenient_json(text.as_bytes()).unwrap_or(Value::Null);
     let value = if let Value::String(json) = &value { text(json) } else { value };
     if value.is_object() {
         return Ok(value);

@@ -1,17 +1,17 @@
 //! Life cycle of agents: `update`, `suspend`, `resume`, `delete`, `fork`, `cancel-task`.
 
 use super::check_hides_nothing;
-use super::layers::{self, Layers};
+use super::layers::{self, AgentConfigLayers};
 use crate::domain::agent::{AgentRecord, seed};
 use crate::domain::authority::ResourcePath;
 use crate::domain::authority::trail::Trail;
 use crate::domain::ids::{AgentId, JobId};
 use crate::venue::agents::keys_needed;
-use crate::venue::agents::lifecycle::{self, By, Fork, LifeError, Patch};
-use crate::venue::agents::{doing, ending, names};
-use crate::venue::jobs::{self, Cancelled};
+use crate::venue::agents::lifecycle::{self, AgentEditor, Fork, LifecycleError, Patch};
+use crate::venue::agents::{current_status, ending, names};
+use crate::venue::jobs::{self, CancelOutcome};
 use crate::venue::operation::{
-    Effect, Invocation, Need, OpError, Operation, Output, RegisteredOperation, Site, operation,
+    Effect, Invocation, Need, OpError, OpOutput, Operation, RegisteredOperation, Site, operation,
 };
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -23,34 +23,36 @@ pub(super) fn operations() -> Vec<RegisteredOperation> {
         operation::<Update>(),
         operation::<Suspend>(),
         operation::<Resume>(),
-        operation::<Delete>(),
+        operation::<DeleteAgent>(),
         operation::<ForkAgent>(),
         operation::<CancelTask>(),
     ]
 }
 
-impl From<LifeError> for OpError {
-    fn from(error: LifeError) -> Self {
+impl From<LifecycleError> for OpError {
+    fn from(error: LifecycleError) -> Self {
         let text = error.to_string();
         match error {
-            LifeError::Unknown(_) | LifeError::NoSession(_) | LifeError::NoTurn { .. } => Self::NotFound(text),
-            LifeError::Terminated(_)
-            | LifeError::Version { .. }
-            | LifeError::Exists(_)
-            | LifeError::Busy(_)
-            | LifeError::AtWork(..)
-            | LifeError::Taken(_)
-            | LifeError::TooMany(_) => Self::Conflict(text),
-            LifeError::Config(_) => Self::Invalid(text),
-            LifeError::AsksPeople(..) | LifeError::Denied(_) => Self::Denied(text),
-            LifeError::Store(error) => Self::Store(error),
+            LifecycleError::Unknown(_) | LifecycleError::NoSession(_) | LifecycleError::NoTurn { .. } => {
+                Self::NotFound(text)
+            }
+            LifecycleError::Terminated(_)
+            | LifecycleError::Version { .. }
+            | LifecycleError::Exists(_)
+            | LifecycleError::Busy(_)
+            | LifecycleError::AtWork(..)
+            | LifecycleError::Taken(_)
+            | LifecycleError::TooMany(_) => Self::Conflict(text),
+            LifecycleError::Config(_) => Self::Invalid(text),
+            LifecycleError::AsksPeople(..) | LifecycleError::Denied(_) => Self::Denied(text),
+            LifecycleError::Store(error) => Self::Store(error),
         }
     }
 }
 
 /// Returns the acting party of a call, with this provenance.
-fn by<'a>(call: &'a Invocation<'_>, trail: &'a Trail) -> By<'a> {
-    By { authority: &call.caller.authority, trail, turn: matches!(call.site, Site::Turn(_)) }
+fn editor_of<'a>(call: &'a Invocation<'_>, trail: &'a Trail) -> AgentEditor<'a> {
+    AgentEditor { authority: &call.caller.authority, trail, turn: matches!(call.site, Site::Turn(_)) }
 }
 
 /// Change keys of an agent's configuration: each key of `config` replaces the one that is there, null removes it;
@@ -62,7 +64,7 @@ struct Update {
     /// Keys that are to be others: a map, the path or asset of one, or a list of these, of which later ones count
     #[serde(default)]
     #[schemars(with = "Value", extend("type" = ["object", "string", "array"]))]
-    config: Layers,
+    config: AgentConfigLayers,
     #[schemars(with = "Option<Map<String, Value>>")]
     state: Option<Value>,
     /// Refuse what is otherwise a warning: names that the venue doesn't know
@@ -80,23 +82,24 @@ impl Operation for Update {
     fn needs(&self) -> Result<Vec<Need>, OpError> {
         let mut needs = vec![Need::new("agent/update", ResourcePath::agent(&self.agent_id))];
         needs.extend(self.state.iter().flat_map(|state| keys_needed(&state["config"])));
-        needs.extend(layers::needs(&[&self.config])?);
+        needs.extend(layers::layer_needs(&[&self.config])?);
         Ok(needs)
     }
 
-    async fn run(self, call: &Invocation<'_>) -> Result<Output, OpError> {
+    async fn run(self, call: &Invocation<'_>) -> Result<OpOutput, OpError> {
         check_hides_nothing(call)?;
         let (venue, owner, id) = (call.venue, &call.caller.owner, &self.agent_id);
         let state = self.state.as_ref().map(seed::state_config).transpose();
         let state_config = state.map_err(|error| OpError::Invalid(error.to_string()))?.unwrap_or_default();
-        let config = layers::resolved(call, [self.config]).await?.unwrap_or_default();
+        let config = layers::merge_layers(call, [self.config]).await?.unwrap_or_default();
         if config.is_empty() && state_config.is_empty() {
             return Err(OpError::Invalid("expected `config` or `state.config` with the keys to change".into()));
         }
         let patch = Patch { config, state_config, expect: self.expect, strict: self.strict };
-        call.reads.went(&[format!("g/{id}/config")]);
-        let (record, updated) = lifecycle::update(venue, owner, id, &patch, by(call, &call.caller.trail())).await?;
-        let mut answer = shown(call, &record, "updated", updated).await?;
+        call.reads.note_copies(&[format!("g/{id}/config")]);
+        let (record, updated) =
+            lifecycle::update(venue, owner, id, &patch, editor_of(call, &call.caller.trail())).await?;
+        let mut answer = agent_answer(call, &record, "updated", updated).await?;
         let mut warnings = names::warnings(venue, owner, &record.config);
         warnings.extend(names::missing_keys(venue, owner, &record.config).await?);
         answer["warnings"] = warnings.into();
@@ -120,10 +123,10 @@ impl Operation for Suspend {
         Need::only("agent/suspend", ResourcePath::agent(&self.agent_id))
     }
 
-    async fn run(self, call: &Invocation<'_>) -> Result<Output, OpError> {
+    async fn run(self, call: &Invocation<'_>) -> Result<OpOutput, OpError> {
         let reason = self.reason.unwrap_or_else(|| format!("suspended by {}", call.caller.name));
         let (record, changed) = lifecycle::suspend(call.venue, &call.caller.owner, &self.agent_id, &reason).await?;
-        shown(call, &record, "changed", changed).await.map(Into::into)
+        agent_answer(call, &record, "changed", changed).await.map(Into::into)
     }
 }
 
@@ -146,11 +149,11 @@ impl Operation for Resume {
         Need::only("agent/resume", ResourcePath::agent(&self.agent_id))
     }
 
-    async fn run(self, call: &Invocation<'_>) -> Result<Output, OpError> {
+    async fn run(self, call: &Invocation<'_>) -> Result<OpOutput, OpError> {
         let trail = call.caller.trail();
-        let by = by(call, &trail);
+        let by = editor_of(call, &trail);
         let (record, changed) = lifecycle::resume(call.venue, &call.caller.owner, &self.agent_id, by).await?;
-        shown(call, &record, "changed", changed).await.map(Into::into)
+        agent_answer(call, &record, "changed", changed).await.map(Into::into)
     }
 }
 
@@ -158,13 +161,13 @@ impl Operation for Resume {
 /// sessions and documents are deleted and the name is free.
 #[derive(Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-struct Delete {
+struct DeleteAgent {
     agent_id: AgentId,
     #[serde(default)]
     remove: bool,
 }
 
-impl Operation for Delete {
+impl Operation for DeleteAgent {
     const PATH: &'static str = "v/ops/agent/delete";
     const EFFECT: Effect = Effect::Idempotent;
 
@@ -172,14 +175,14 @@ impl Operation for Delete {
         Need::only("agent/delete", ResourcePath::agent(&self.agent_id))
     }
 
-    async fn run(self, call: &Invocation<'_>) -> Result<Output, OpError> {
+    async fn run(self, call: &Invocation<'_>) -> Result<OpOutput, OpError> {
         let (venue, owner, id) = (call.venue, &call.caller.owner, &self.agent_id);
         if self.remove {
-            let cancelled = ending::remove(venue, owner, id, by(call, &call.caller.trail())).await?;
+            let cancelled = ending::remove(venue, owner, id, editor_of(call, &call.caller.trail())).await?;
             return Ok(json!({"agentId": id, "status": "TERMINATED", "removed": true, "cancelled": cancelled}).into());
         }
         let (record, cancelled) = ending::terminate(venue, owner, id).await?;
-        shown(call, &record, "cancelled", cancelled).await.map(Into::into)
+        agent_answer(call, &record, "cancelled", cancelled).await.map(Into::into)
     }
 }
 
@@ -197,7 +200,7 @@ struct ForkAgent {
     /// Keys that are others in the new agent: a map, the path or asset of one, or a list of these, of which later ones count
     #[serde(default)]
     #[schemars(with = "Value", extend("type" = ["object", "string", "array"]))]
-    config: Layers,
+    config: AgentConfigLayers,
     /// the agent that is forked; then `agentId` is the new one
     source_id: Option<AgentId>,
     #[serde(default)]
@@ -206,7 +209,7 @@ struct ForkAgent {
 
 impl ForkAgent {
     /// Returns the forked agent and the new name: `agentId` and `to`, or in Covia's form `sourceId` and `agentId`.
-    fn ends(&self) -> Result<(&AgentId, &AgentId), OpError> {
+    fn fork_names(&self) -> Result<(&AgentId, &AgentId), OpError> {
         match (&self.to, &self.source_id) {
             (Some(to), None) => Ok((&self.agent_id, to)),
             (None, Some(from)) => Ok((from, &self.agent_id)),
@@ -220,26 +223,26 @@ impl Operation for ForkAgent {
     const EFFECT: Effect = Effect::Idempotent;
 
     fn needs(&self) -> Result<Vec<Need>, OpError> {
-        let (from, to) = self.ends()?;
+        let (from, to) = self.fork_names()?;
         let mut needs = vec![
             Need::new("agent/fork", ResourcePath::agent(from)),
             Need::new("agent/create", ResourcePath::agent(to)),
         ];
-        needs.extend(layers::needs(&[&self.config])?);
+        needs.extend(layers::layer_needs(&[&self.config])?);
         Ok(needs)
     }
 
-    async fn run(mut self, call: &Invocation<'_>) -> Result<Output, OpError> {
+    async fn run(mut self, call: &Invocation<'_>) -> Result<OpOutput, OpError> {
         check_hides_nothing(call)?;
         let how = Fork { timeline: self.timeline || self.include_timeline, overwrite: self.overwrite };
-        let config = layers::resolved(call, [std::mem::take(&mut self.config)]).await?.unwrap_or_default();
-        let (from, to) = self.ends()?;
-        call.reads.kept(ResourcePath::agent(from), format!("g/{from}/config"));
-        call.reads.went(&[format!("g/{to}/config")]);
+        let config = layers::merge_layers(call, [std::mem::take(&mut self.config)]).await?.unwrap_or_default();
+        let (from, to) = self.fork_names()?;
+        call.reads.note_kept(ResourcePath::agent(from), format!("g/{from}/config"));
+        call.reads.note_copies(&[format!("g/{to}/config")]);
         let trail = call.caller.trail();
-        let by = by(call, &trail);
+        let by = editor_of(call, &trail);
         let (record, created) = lifecycle::fork(call.venue, &call.caller.owner, (from, to), &config, how, by).await?;
-        let mut answer = shown(call, &record, "from", from).await?;
+        let mut answer = agent_answer(call, &record, "from", from).await?;
         (answer["forkedFrom"], answer["created"]) = (from.as_str().into(), created.into());
         Ok(answer.into())
     }
@@ -262,21 +265,21 @@ impl Operation for CancelTask {
         Need::only("job/cancel", ResourcePath::job(&self.task_id))
     }
 
-    async fn run(self, call: &Invocation<'_>) -> Result<Output, OpError> {
+    async fn run(self, call: &Invocation<'_>) -> Result<OpOutput, OpError> {
         let (venue, owner, agent, id) = (call.venue, &call.caller.owner, self.agent_id, self.task_id);
         let missing = || OpError::NotFound(format!("agent `{agent}` has no task `{id}`"));
         let known = jobs::get(venue, owner, &id).await?.filter(|job| job.head.op.is_none() && job.head.agent == agent);
         known.ok_or_else(missing)?;
         let (job, cancelled) = match jobs::cancel(venue, owner, &id, self.reason.as_deref()).await? {
-            Cancelled::Done(job) => (job, true),
-            Cancelled::Already(job) => (job, false),
-            Cancelled::Unknown => return Err(missing()),
+            CancelOutcome::Done(job) => (job, true),
+            CancelOutcome::Already(job) => (job, false),
+            CancelOutcome::Unknown => return Err(missing()),
         };
         Ok(json!({"agentId": agent, "taskId": id, "status": job.status.as_str(), "cancelled": cancelled}).into())
     }
 }
 
-async fn shown(
+async fn agent_answer(
     call: &Invocation<'_>,
     record: &AgentRecord,
     key: &str,
@@ -284,7 +287,7 @@ async fn shown(
 ) -> Result<Value, OpError> {
     let mut answer = json!({
         "agentId": record.id,
-        "status": doing(call.venue, &call.caller.owner, (&record.id, record.status)).await?,
+        "status": current_status(call.venue, &call.caller.owner, (&record.id, record.status)).await?,
         "configVersion": record.config_version,
     });
     answer[key] = json!(value);

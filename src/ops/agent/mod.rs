@@ -16,17 +16,17 @@ use crate::domain::limits::LIST_PAGE;
 use crate::venue::agents;
 use crate::venue::agents::keys_needed;
 use crate::venue::operation::{
-    Effect, Invocation, Need, OpError, Operation, Output, RegisteredOperation, Site, operation,
+    Effect, Invocation, Need, OpError, OpOutput, Operation, RegisteredOperation, Site, operation,
 };
 use crate::venue::waits;
-use layers::Layers;
+use layers::AgentConfigLayers;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 /// Returns the operations of this group.
 pub fn operations() -> Vec<RegisteredOperation> {
-    let mut all = vec![operation::<Create>(), operation::<Info>(), operation::<List>()];
+    let mut all = vec![operation::<CreateAgent>(), operation::<DescribeAgent>(), operation::<ListAgents>()];
     all.extend(ask::operations());
     all.extend(life::operations());
     all.extend(sessions::operations());
@@ -40,7 +40,7 @@ fn no_agent(id: &AgentId) -> OpError {
 }
 
 /// Returns the agent that a call names.
-async fn existing(call: &Invocation<'_>, id: &AgentId) -> Result<AgentRecord, OpError> {
+async fn find_existing(call: &Invocation<'_>, id: &AgentId) -> Result<AgentRecord, OpError> {
     let known = agents::get(call.venue, &call.caller.owner, id).await?;
     known.map(|(record, _)| record).ok_or_else(|| no_agent(id))
 }
@@ -48,11 +48,11 @@ async fn existing(call: &Invocation<'_>, id: &AgentId) -> Result<AgentRecord, Op
 /// What an agent is and does: status, configuration, open tasks.
 #[derive(Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-struct Info {
+struct DescribeAgent {
     agent_id: AgentId,
 }
 
-impl Operation for Info {
+impl Operation for DescribeAgent {
     const PATH: &'static str = "v/ops/agent/info";
     const EFFECT: Effect = Effect::Read;
 
@@ -60,7 +60,7 @@ impl Operation for Info {
         Need::only("crud/read", ResourcePath::agent(&self.agent_id))
     }
 
-    async fn run(self, call: &Invocation<'_>) -> Result<Output, OpError> {
+    async fn run(self, call: &Invocation<'_>) -> Result<OpOutput, OpError> {
         let info = agents::info(call.venue, &call.caller.owner, &self.agent_id).await?;
         let mut info = info.ok_or_else(|| no_agent(&self.agent_id))?;
         let reader = call.caller.reader();
@@ -76,7 +76,7 @@ impl Operation for Info {
 /// The owner's agents.
 #[derive(Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-struct List {
+struct ListAgents {
     /// `next` of the page before
     after: Option<AgentId>,
     #[schemars(range(min = 1))]
@@ -85,15 +85,15 @@ struct List {
     include_terminated: Option<bool>,
 }
 
-impl Operation for List {
+impl Operation for ListAgents {
     const PATH: &'static str = "v/ops/agent/list";
     const EFFECT: Effect = Effect::Read;
 
     fn needs(&self) -> Result<Vec<Need>, OpError> {
-        Need::only("crud/read", ResourcePath::all(Namespace::Agents))
+        Need::only("crud/read", ResourcePath::whole_namespace(Namespace::Agents))
     }
 
-    async fn run(self, call: &Invocation<'_>) -> Result<Output, OpError> {
+    async fn run(self, call: &Invocation<'_>) -> Result<OpOutput, OpError> {
         let limit = self.limit.unwrap_or(LIST_PAGE).clamp(1, LIST_PAGE);
         let agents = agents::list(call.venue, &call.caller.owner, self.after.as_ref(), limit).await?;
         let statuses = agents::statuses(call.venue, &call.caller.owner, &agents).await?;
@@ -112,19 +112,19 @@ impl Operation for List {
 /// again.
 #[derive(Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-struct Create {
+struct CreateAgent {
     agent_id: AgentId,
     #[schemars(with = "Option<Map<String, Value>>")]
     state: Option<Value>,
     /// What it is to be: a map, the path or asset of one, or a list of these, of which later ones count
     #[serde(default)]
     #[schemars(with = "Value", extend("type" = ["object", "string", "array"]))]
-    config: Layers,
+    config: AgentConfigLayers,
     /// What it is as long as `config` doesn't say otherwise: a map, the path or asset of one, or a list of these, of which
     /// later ones count
     #[serde(default)]
     #[schemars(with = "Value", extend("type" = ["object", "string", "array"]))]
-    definition: Layers,
+    definition: AgentConfigLayers,
     #[serde(default)]
     overwrite: bool,
     /// Refuse what is otherwise a warning: names that the venue doesn't know
@@ -135,29 +135,29 @@ struct Create {
     dry_run: bool,
 }
 
-impl Operation for Create {
+impl Operation for CreateAgent {
     const PATH: &'static str = "v/ops/agent/create";
     const EFFECT: Effect = Effect::Idempotent;
 
     fn needs(&self) -> Result<Vec<Need>, OpError> {
         let mut needs = vec![Need::new("agent/create", ResourcePath::agent(&self.agent_id))];
-        needs.extend(layers::needs(&[&self.definition, &self.config])?);
+        needs.extend(layers::layer_needs(&[&self.definition, &self.config])?);
         Ok(needs)
     }
 
-    async fn run(self, call: &Invocation<'_>) -> Result<Output, OpError> {
+    async fn run(self, call: &Invocation<'_>) -> Result<OpOutput, OpError> {
         check_hides_nothing(call)?;
         let Self { agent_id: id, state, config, definition, overwrite, strict, dry_run } = self;
-        let config = layers::resolved(call, [definition, config]).await?;
-        call.reads.went(&[format!("g/{id}/config")]);
+        let config = layers::merge_layers(call, [definition, config]).await?;
+        call.reads.note_copies(&[format!("g/{id}/config")]);
         if !overwrite && !dry_run && !names_model(config.as_ref(), state.as_ref()) {
             // Without a model, such a call only asks that the agent exists.
             if let Some((record, _)) = agents::get(call.venue, &call.caller.owner, &id).await? {
-                return unchanged(call, &record).await;
+                return unchanged_answer(call, &record).await;
             }
         }
-        let config = parsed(call, config, state)?;
-        let warnings = agents::names::checked(call.venue, &call.caller.owner, &config, strict);
+        let config = parse_config(call, config, state)?;
+        let warnings = agents::names::check(call.venue, &call.caller.owner, &config, strict);
         let mut warnings = warnings.map_err(|error| OpError::Invalid(format!("`config`: {error}")))?;
         warnings.extend(agents::names::missing_keys(call.venue, &call.caller.owner, &config).await?);
         if dry_run {
@@ -176,9 +176,9 @@ impl Operation for Create {
             agents::apply(call.venue, &call.caller.owner, &id, &config, overwrite, call.caller).await?;
         Ok(json!({
             "agentId": id,
-            "status": agents::doing(call.venue, &call.caller.owner, (&id, record.status)).await?,
-            "created": applied == agents::Applied::Created,
-            "updated": applied == agents::Applied::Updated,
+            "status": agents::current_status(call.venue, &call.caller.owner, (&id, record.status)).await?,
+            "created": applied == agents::ApplyOutcome::Created,
+            "updated": applied == agents::ApplyOutcome::Updated,
             "configVersion": record.config_version,
             "warnings": warnings,
         })
@@ -206,11 +206,11 @@ fn names_model(config: Option<&Map<String, Value>>, state: Option<&Value>) -> bo
 
 /// Returns the answer about an agent that stays as it is. Nothing is applied: if the agent is gone meanwhile, it isn't
 /// made anew with a configuration that its caller may not use.
-async fn unchanged(call: &Invocation<'_>, record: &AgentRecord) -> Result<Output, OpError> {
+async fn unchanged_answer(call: &Invocation<'_>, record: &AgentRecord) -> Result<OpOutput, OpError> {
     let (venue, owner) = (call.venue, &call.caller.owner);
     Ok(json!({
         "agentId": record.id,
-        "status": agents::doing(venue, owner, (&record.id, record.status)).await?,
+        "status": agents::current_status(venue, owner, (&record.id, record.status)).await?,
         "created": false,
         "updated": false,
         "configVersion": record.config_version,
@@ -220,7 +220,7 @@ async fn unchanged(call: &Invocation<'_>, record: &AgentRecord) -> Result<Output
 }
 
 /// Returns the requested configuration, if its caller may use the keys that it names.
-fn parsed(
+fn parse_config(
     call: &Invocation<'_>,
     config: Option<Map<String, Value>>,
     state: Option<Value>,

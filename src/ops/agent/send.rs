@@ -3,31 +3,31 @@
 //! From a turn they are effects under ids that are a function of the turn, fenced by its lease: a turn that is run
 //! again sends nothing twice.
 
-use super::{existing, no_agent};
+use super::{find_existing, no_agent};
 use crate::domain::agent::AgentStatus;
 use crate::domain::authority::envelope::Envelope;
 use crate::domain::authority::{ResourcePath, grant};
 use crate::domain::decode;
-use crate::domain::event::{Submission, fresh_session};
+use crate::domain::event::{Submission, new_session_id};
 use crate::domain::ids::{AgentId, EventId, JobId};
 use crate::domain::job::Job;
 use crate::domain::lattice::Path;
-use crate::domain::lattice::own::own;
+use crate::domain::lattice::own::to_plain_path;
 use crate::domain::limits::{CHILD_WAIT, MESSAGE_DEPTH, SUBMISSION_BYTES};
-use crate::domain::message::{Address, InKind, Message};
+use crate::domain::message::{BusMessage, InboundKind, MessageAddress};
 use crate::domain::principal::Principal;
-use crate::domain::scope::{Delegate, Handed, ScopedSection};
+use crate::domain::scope::{Delegate, DelegateContext, ScopedSection};
 use crate::domain::seal;
 use crate::ingress::{self, Arrival, SubmitError};
 use crate::ops::child::{self, MAX_TIMEOUT, call_id, still_running, with_handed};
 use crate::store::{NewJob, Refusal, StoreError};
 use crate::venue::jobs;
-use crate::venue::operation::{Caller, Invocation, OpError, Output, Site, TurnSite};
+use crate::venue::operation::{Caller, Invocation, OpError, OpOutput, Site, TurnSite};
 use serde_json::{Value, json};
 use std::time::Duration;
 
 /// Calls a delegate: starts a child job with the sections of the caller's context that it is handed.
-pub(crate) async fn delegate(call: &Invocation<'_>, to: &Delegate, arguments: Value) -> Result<Output, OpError> {
+pub(crate) async fn delegate(call: &Invocation<'_>, to: &Delegate, arguments: Value) -> Result<OpOutput, OpError> {
     let Site::Turn(site) = &call.site else {
         return Err(OpError::Conflict("only a turn can delegate".into()));
     };
@@ -45,22 +45,22 @@ pub(crate) async fn delegate(call: &Invocation<'_>, to: &Delegate, arguments: Va
     let submission = Submission {
         input: arguments,
         caller: Some(call.caller.name.clone()),
-        envelope: handed_on(call, site, None)?,
-        handed: Handed { anonymous, ..handed(site) },
+        envelope: delegated_envelope(call, site, None)?,
+        handed: DelegateContext { anonymous, ..handed_sections(site) },
         output_path: to.output_path.clone(),
         ..Submission::default()
     };
     let job = start_child(call, site, &agent, submission).await?;
     if let Some(path) = left_at {
         // The output will be there, whether or not this call waits for it.
-        call.reads.kept(ResourcePath::job(&job), format!("j/{job}/output"));
-        call.reads.went(&[path.to_string()]);
+        call.reads.note_kept(ResourcePath::job(&job), format!("j/{job}/output"));
+        call.reads.note_copies(&[path.to_string()]);
     }
     let wait = to.wait.map_or(CHILD_WAIT, Duration::from_millis).min(MAX_TIMEOUT);
     let done = jobs::wait(call.venue, &call.caller.owner, &job, wait).await?;
     if let Some(done) = done.filter(|job| job.status.is_terminal()) {
-        call.reads.kept(ResourcePath::job(&job), format!("j/{job}/output"));
-        let answer = answer(&agent, &done);
+        call.reads.note_kept(ResourcePath::job(&job), format!("j/{job}/output"));
+        let answer = child_answer(&agent, &done);
         let nothing_went = site.handed.iter().all(|section| section.missing.is_some());
         return Ok(if nothing_went { with_handed(answer, site) } else { answer }.into());
     }
@@ -68,8 +68,8 @@ pub(crate) async fn delegate(call: &Invocation<'_>, to: &Delegate, arguments: Va
 }
 
 /// Returns the sections of the turn's context that a child of a call gets.
-pub(super) fn handed(site: &TurnSite<'_>) -> Handed {
-    Handed { scoped: site.handed.iter().filter_map(ScopedSection::handed).collect(), anonymous: None }
+pub(super) fn handed_sections(site: &TurnSite<'_>) -> DelegateContext {
+    DelegateContext { scoped: site.handed.iter().filter_map(ScopedSection::for_receiver).collect(), anonymous: None }
 }
 
 /// Returns an answer with the ignored keys of a `sessionContext`.
@@ -86,15 +86,15 @@ pub(crate) fn request_needs(agent: &AgentId) -> (&'static str, ResourcePath) {
 }
 
 /// Returns a submission under no more authority than the caller's, and than `context` grants.
-pub(crate) fn submission(
+pub(crate) fn build_submission(
     call: &Invocation<'_>,
     context: Option<Vec<Value>>,
     said: Submission,
 ) -> Result<Submission, OpError> {
     let context = context.map(|grants| localise_grants(call, grants)).transpose()?;
     let (context, envelope) = match &call.site {
-        Site::Api { .. } => (context, call.caller.request()),
-        Site::Turn(site) => (None, handed_on(call, site, context.as_deref())?),
+        Site::Api { .. } => (context, call.caller.request_envelope()),
+        Site::Turn(site) => (None, delegated_envelope(call, site, context.as_deref())?),
     };
     Ok(Submission { caller: Some(call.caller.name.clone()), context, envelope, ..said })
 }
@@ -103,24 +103,28 @@ pub(crate) fn submission(
 fn localise_grants(call: &Invocation<'_>, mut grants: Vec<Value>) -> Result<Vec<Value>, OpError> {
     for with in grants.iter_mut().filter_map(|grant| grant.get_mut("with")) {
         if let Some(text) = with.as_str() {
-            let plain = own(&call.caller.owner, text).map_err(|error| OpError::Denied(error.to_string()))?;
+            let plain = to_plain_path(&call.caller.owner, text).map_err(|error| OpError::Denied(error.to_string()))?;
             *with = plain.into();
         }
     }
     Ok(grants)
 }
 
-fn handed_on(call: &Invocation<'_>, site: &TurnSite<'_>, named: Option<&[Value]>) -> Result<Envelope, OpError> {
+fn delegated_envelope(
+    call: &Invocation<'_>,
+    site: &TurnSite<'_>,
+    named: Option<&[Value]>,
+) -> Result<Envelope, OpError> {
     let named = named.map(|grants| grant::parse(grants, &call.venue.boundaries)).transpose();
     let named = named.map_err(|error| OpError::Invalid(error.to_string()))?;
     let Caller { name, authority, envelope, .. } = call.caller;
     envelope
-        .handed_on(name.clone(), authority, site.delegable, named.as_deref(), call.workspace.scope())
+        .hand_on(name.clone(), authority, site.delegable, named.as_deref(), call.workspace.scope())
         .map_err(|error| OpError::Denied(error.to_string()))
 }
 
-pub(super) fn answer(agent: &AgentId, job: &Job) -> Value {
-    let mut value = child::answer(job);
+pub(super) fn child_answer(agent: &AgentId, job: &Job) -> Value {
+    let mut value = child::ended_answer(job);
     value["agentId"] = agent.as_str().into();
     value["job"] = value["id"].clone();
     value["sessionId"] = job.head.session.as_str().into();
@@ -133,7 +137,7 @@ pub(super) async fn start_child(
     agent: &AgentId,
     mut submission: Submission,
 ) -> Result<JobId, OpError> {
-    if existing(call, agent).await?.status == AgentStatus::Terminated {
+    if find_existing(call, agent).await?.status == AgentStatus::Terminated {
         return Err(OpError::Conflict(format!("agent `{agent}`: {}", Refusal::Terminated)));
     }
     // An anonymous child can call nothing, and so closes no cycle.
@@ -152,24 +156,24 @@ pub(super) async fn start_child(
         may_override: false,
     };
     let job = JobId::derive(&call.venue.key, &arrival.owner, &arrival.id);
-    let session = arrival.submission.session_id.clone().unwrap_or_else(|| fresh_session(&job));
+    let session = arrival.submission.session_id.clone().unwrap_or_else(|| new_session_id(&job));
     let head = ingress::job_head(&arrival, &job, &session, &arrival.submission.envelope);
     let open = ingress::new_job(&head);
-    send(call, site, &arrival, InKind::Task, vec![open]).await?;
+    send_effect(call, site, &arrival, InboundKind::Task, vec![open]).await?;
     Ok(job)
 }
 
 /// Sends a submission, with the job it opens, as an effect of the running turn.
-async fn send(
+async fn send_effect(
     call: &Invocation<'_>,
     site: &TurnSite<'_>,
     arrival: &Arrival,
-    kind: InKind,
+    kind: InboundKind,
     open: Vec<NewJob>,
 ) -> Result<(), OpError> {
     // A submission that would be refused on arrival is refused now, because its caller would not learn of it.
     let admit = ingress::admission(call.venue, arrival).map_err(|error| OpError::Invalid(error.to_string()))?;
-    let adds = admit.event.as_ref().map(|event| event.adds(false)).unwrap_or_default();
+    let adds = admit.event.as_ref().map(|event| event.added_usage(false)).unwrap_or_default();
     let Arrival { owner, agent, id, submission, .. } = arrival;
     let sealed = seal::seal_submission(&call.venue.key, (owner, agent, kind), id, submission.clone());
     let bytes = serde_json::to_vec(&sealed).map_or(0, |b| b.len());
@@ -179,10 +183,10 @@ async fn send(
     }
     let body = serde_json::to_value(&sealed).expect("submissions serialise");
     decode::check_to(&body, MESSAGE_DEPTH).map_err(|wrong| OpError::Invalid(wrong.to_string()))?;
-    let to = Address::In { owner: owner.clone(), agent: agent.clone(), kind };
-    let message = Message { to, id: Some(id.to_string()), body };
-    child::room(call, adds, &open, Some(&admit.session)).await?;
-    child::start(call, site, id, &message, open).await
+    let to = MessageAddress::In { owner: owner.clone(), agent: agent.clone(), kind };
+    let message = BusMessage { to, id: Some(id.to_string()), body };
+    child::check_room(call, adds, &open, Some(&admit.session)).await?;
+    child::start_effect(call, site, id, &message, open).await
 }
 
 pub(super) async fn submit(
@@ -191,7 +195,7 @@ pub(super) async fn submit(
     agent: &AgentId,
     task: bool,
     submission: Submission,
-) -> Result<ingress::Submitted, OpError> {
+) -> Result<ingress::SubmitReceipt, OpError> {
     let arrival = Arrival {
         owner: call.caller.owner.clone(),
         agent: agent.clone(),
@@ -234,8 +238,8 @@ pub(crate) async fn deliver(
     let Site::Turn(site) = &call.site else {
         return Ok(submit(call, Some(id), agent, false, submission).await?.ignored);
     };
-    existing(call, agent).await?;
-    child::check_way(site, &submission.envelope.lineage, Some(agent))?;
+    find_existing(call, agent).await?;
+    child::check_lineage(site, &submission.envelope.lineage, Some(agent))?;
     let arrival = Arrival {
         owner: call.caller.owner.clone(),
         agent: agent.clone(),
@@ -247,7 +251,7 @@ pub(crate) async fn deliver(
         by: Principal::ANYBODY,
         may_override: false,
     };
-    ingress::heard(call.venue, &arrival).await?.map_err(|error| OpError::Invalid(error.to_string()))?;
-    send(call, site, &arrival, InKind::Message, Vec::new()).await?;
-    Ok(ingress::ignored(&arrival))
+    ingress::check_entities(call.venue, &arrival).await?.map_err(|error| OpError::Invalid(error.to_string()))?;
+    send_effect(call, site, &arrival, InboundKind::Message, Vec::new()).await?;
+    Ok(ingress::ignored_keys(&arrival))
 }

@@ -1,22 +1,22 @@
 //! Changes of a session from outside its turns: `rename-session`, `compact-session`, `reload-context`,
 //! `delete-session`; and `context`, a preview of its next turn.
 
-use super::{check_hides_nothing, existing};
+use super::{check_hides_nothing, find_existing};
 use crate::domain::agent::AgentRecord;
 use crate::domain::authority::{Authority, ResourcePath};
 use crate::domain::chat::{ChatMessage, ModelRequest};
 use crate::domain::context::inputs::Inputs;
-use crate::domain::context::ledger::{Ledger, Row, Status};
+use crate::domain::context::ledger::{PromptLedger, Row, RowStatus};
 use crate::domain::decode;
 use crate::domain::ids::{AgentId, SessionId, SessionKey};
 use crate::domain::lattice::layout::Scope;
 use crate::domain::lines;
-use crate::domain::origin::physical;
+use crate::domain::origin::full_path;
 use crate::domain::session::SessionState;
 use crate::venue::agents::{amend, sessions};
 use crate::venue::context::preview::{self, Preview, PreviewError};
-use crate::venue::ledger::experiment::run;
-use crate::venue::operation::{Effect, Invocation, Need, OpError, Operation, Output, RegisteredOperation, operation};
+use crate::venue::ledger::experiment::assemble_prompt;
+use crate::venue::operation::{Effect, Invocation, Need, OpError, OpOutput, Operation, RegisteredOperation, operation};
 use crate::venue::policy;
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -29,7 +29,7 @@ pub(super) fn operations() -> Vec<RegisteredOperation> {
         operation::<CompactSession>(),
         operation::<ReloadContext>(),
         operation::<DeleteSession>(),
-        operation::<Context>(),
+        operation::<PreviewContext>(),
     ]
 }
 
@@ -47,7 +47,7 @@ impl From<PreviewError> for OpError {
 
 /// Returns the session of a call, if its agent exists.
 async fn session_of(call: &Invocation<'_>, agent: AgentId, session: SessionId) -> Result<SessionKey, OpError> {
-    existing(call, &agent).await?;
+    find_existing(call, &agent).await?;
     Ok(SessionKey { agent, session })
 }
 
@@ -69,7 +69,7 @@ impl Operation for RenameSession {
         Need::only("agent/session", ResourcePath::agent(&self.agent_id))
     }
 
-    async fn run(self, call: &Invocation<'_>) -> Result<Output, OpError> {
+    async fn run(self, call: &Invocation<'_>) -> Result<OpOutput, OpError> {
         let key = session_of(call, self.agent_id, self.session_id).await?;
         amend::rename(call.venue, &call.caller.owner, &key, self.title.as_deref()).await?;
         Ok(json!({"agentId": key.agent, "sessionId": key.session, "title": self.title}).into())
@@ -95,8 +95,8 @@ impl Operation for CompactSession {
         Need::only("agent/session", ResourcePath::agent(&self.agent_id))
     }
 
-    async fn run(self, call: &Invocation<'_>) -> Result<Output, OpError> {
-        let under = under(call, &existing(call, &self.agent_id).await?).await?;
+    async fn run(self, call: &Invocation<'_>) -> Result<OpOutput, OpError> {
+        let under = summary_authority(call, &find_existing(call, &self.agent_id).await?).await?;
         let key = SessionKey { agent: self.agent_id, session: self.session_id };
         let archived = amend::compact(call.venue, &call.caller.owner, &key, &self.summary, under).await?;
         Ok(json!({
@@ -123,9 +123,9 @@ impl Operation for ReloadContext {
         Need::only("crud/read", ResourcePath::agent(&self.agent_id))
     }
 
-    async fn run(self, call: &Invocation<'_>) -> Result<Output, OpError> {
+    async fn run(self, call: &Invocation<'_>) -> Result<OpOutput, OpError> {
         let key = session_of(call, self.agent_id, self.session_id).await?;
-        let (frames, unread) = reloaded(call, &key).await?;
+        let (frames, unread) = reload_context(call, &key).await?;
         Ok(json!({
             "agentId": key.agent, "sessionId": key.session, "reloaded": true, "frames": frames, "unread": unread
         })
@@ -150,7 +150,7 @@ impl Operation for DeleteSession {
         Need::only("agent/session", ResourcePath::agent(&self.agent_id))
     }
 
-    async fn run(self, call: &Invocation<'_>) -> Result<Output, OpError> {
+    async fn run(self, call: &Invocation<'_>) -> Result<OpOutput, OpError> {
         let key = session_of(call, self.agent_id, self.session_id).await?;
         let deleted = amend::delete(call.venue, &call.caller.owner, &key).await?;
         Ok(json!({"agentId": key.agent, "sessionId": key.session, "deleted": deleted}).into())
@@ -161,14 +161,14 @@ impl Operation for DeleteSession {
 /// changed by looking.
 #[derive(Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-struct Context {
+struct PreviewContext {
     agent_id: AgentId,
     session_id: Option<SessionId>,
     /// with this task besides what waits
     task: Option<Value>,
 }
 
-impl Operation for Context {
+impl Operation for PreviewContext {
     const PATH: &'static str = "v/ops/agent/context";
     const EFFECT: Effect = Effect::Read;
 
@@ -176,21 +176,21 @@ impl Operation for Context {
         Need::only("crud/read", ResourcePath::agent(&self.agent_id))
     }
 
-    async fn run(self, call: &Invocation<'_>) -> Result<Output, OpError> {
+    async fn run(self, call: &Invocation<'_>) -> Result<OpOutput, OpError> {
         check_hides_nothing(call)?;
-        existing(call, &self.agent_id).await?;
+        find_existing(call, &self.agent_id).await?;
         let asked = Preview { task: self.task, session: self.session_id, ..Preview::default() };
-        let inputs = inputs(call, &self.agent_id, asked).await?;
-        let made = run(&inputs).map_err(|refused| OpError::Conflict(refused.error.to_string()))?;
+        let inputs = preview_inputs(call, &self.agent_id, asked).await?;
+        let made = assemble_prompt(&inputs).map_err(|refused| OpError::Conflict(refused.error.to_string()))?;
         note_prompt(call, &self.agent_id, &inputs, &made.ledger);
-        Ok(Value::from(text(&made.request)).into())
+        Ok(Value::from(prompt_text(&made.request)).into())
     }
 }
 
 /// Notes what a prompt shows that was read: its sources, and the conversation before it.
-fn note_prompt(call: &Invocation<'_>, agent: &AgentId, inputs: &Inputs, ledger: &Ledger) {
+fn note_prompt(call: &Invocation<'_>, agent: &AgentId, inputs: &Inputs, ledger: &PromptLedger) {
     let session = inputs.moment.turn.rsplit('/').nth(1).unwrap_or_default();
-    let note = |path: &str| call.reads.kept(ResourcePath::agent(agent), physical(path, agent.as_str(), session));
+    let note = |path: &str| call.reads.note_kept(ResourcePath::agent(agent), full_path(path, agent.as_str(), session));
     let shown = ledger.rows.iter().filter(|row| row.rendered > 0 && row.key != "transcript");
     for row in shown {
         row.source.iter().flat_map(|source| source.split(", ")).for_each(note);
@@ -204,39 +204,39 @@ fn note_prompt(call: &Invocation<'_>, agent: &AgentId, inputs: &Inputs, ledger: 
 }
 
 /// Returns what a turn of the agent for this caller could see, and so what its summary may stand for.
-async fn under(call: &Invocation<'_>, agent: &AgentRecord) -> Result<(Authority, Authority), OpError> {
+async fn summary_authority(call: &Invocation<'_>, agent: &AgentRecord) -> Result<(Authority, Authority), OpError> {
     let (policy, _) = policy::load(&*call.venue.store, &call.caller.owner).await?;
-    let envelope = call.caller.request();
-    Ok((agent.authority(&policy, &envelope, &Scope::default()).nowhere(), envelope.bound))
+    let envelope = call.caller.request_envelope();
+    Ok((agent.authority(&policy, &envelope, &Scope::default()).without_home(), envelope.bound))
 }
 
-async fn inputs(call: &Invocation<'_>, agent: &AgentId, asked: Preview) -> Result<Inputs, OpError> {
+async fn preview_inputs(call: &Invocation<'_>, agent: &AgentId, asked: Preview) -> Result<Inputs, OpError> {
     let caller = Some(call.caller.name.clone());
-    let asked = Preview { envelope: call.caller.request(), caller, ..asked };
+    let asked = Preview { envelope: call.caller.request_envelope(), caller, ..asked };
     Ok(preview::inputs(call.venue, &call.caller.owner, agent, asked).await?)
 }
 
 /// Returns the number of open frames of a session, and the sections of its context that can't be read.
-async fn reloaded(call: &Invocation<'_>, key: &SessionKey) -> Result<(usize, Vec<Value>), OpError> {
+async fn reload_context(call: &Invocation<'_>, key: &SessionKey) -> Result<(usize, Vec<Value>), OpError> {
     let asked = Preview { session: Some(key.session.clone()), ..Preview::default() };
-    let inputs = inputs(call, &key.agent, asked).await?;
-    let (Ok(ledger) | Err(ledger)) = run(&inputs).map(|made| made.ledger).map_err(|refused| refused.ledger);
-    let is_unread = |row: &&Row| matches!(row.status, Status::Missing | Status::Denied | Status::Failed);
+    let inputs = preview_inputs(call, &key.agent, asked).await?;
+    let (Ok(ledger) | Err(ledger)) = assemble_prompt(&inputs).map(|made| made.ledger).map_err(|refused| refused.ledger);
+    let is_unread = |row: &&Row| matches!(row.status, RowStatus::Missing | RowStatus::Denied | RowStatus::Failed);
     let unread = ledger.rows.iter().filter(is_unread);
     let unread = unread.map(|row| json!({"key": row.key, "status": row.status.as_str(), "reason": row.reason}));
     let unread: Vec<Value> = unread.collect();
     let facts = sessions::find(call.venue, &call.caller.owner, key).await?;
-    let state = facts.and_then(|facts| decode::stored::<SessionState>(&facts.state?).ok()).unwrap_or_default();
+    let state = facts.and_then(|facts| decode::read_stored::<SessionState>(&facts.state?).ok()).unwrap_or_default();
     Ok((1 + state.goals.frames.len(), unread))
 }
 
 /// Returns a prompt as a text for people.
-fn text(request: &ModelRequest) -> String {
+fn prompt_text(request: &ModelRequest) -> String {
     let mut lines = vec![request.system.clone()];
     lines.extend(request.messages.iter().map(|message| match message {
         ChatMessage::User { text, .. } => format!("{}\n{text}", lines::USER),
         ChatMessage::Assistant { text, calls, .. } => {
-            let calls = calls.iter().map(|call| format!("\n-> {} {}", call.name, call.arguments.shown()));
+            let calls = calls.iter().map(|call| format!("\n-> {} {}", call.name, call.arguments.to_value()));
             format!("{}\n{text}{}", lines::ASSISTANT, calls.collect::<String>())
         }
         ChatMessage::Tool { name, text, .. } => format!("{}{name}]\n{text}", lines::RESULT_OF),

@@ -1,13 +1,13 @@
 //! Sessions of agents: `sessions`, `session-read`, `session-fork`.
 
-use super::existing;
+use super::find_existing;
 use crate::domain::authority::ResourcePath;
 use crate::domain::expiry::Ttl;
 use crate::domain::ids::{AgentId, SessionId, SessionKey};
 use crate::domain::limits::{LIST_BYTES, SESSIONS_PAGE, TURNS_PAGE};
 use crate::venue::agents::sessions;
 use crate::venue::agents::transcript::{self, TranscriptRange};
-use crate::venue::operation::{Effect, Invocation, Need, OpError, Operation, Output, RegisteredOperation, operation};
+use crate::venue::operation::{Effect, Invocation, Need, OpError, OpOutput, Operation, RegisteredOperation, operation};
 use crate::venue::waits;
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -19,8 +19,8 @@ pub(super) fn operations() -> Vec<RegisteredOperation> {
 }
 
 /// Returns how long the sessions of an existing agent live.
-async fn ttl(call: &Invocation<'_>, agent: &AgentId) -> Result<Option<Ttl>, OpError> {
-    Ok(existing(call, agent).await?.config.session.ttl)
+async fn session_ttl(call: &Invocation<'_>, agent: &AgentId) -> Result<Option<Ttl>, OpError> {
+    Ok(find_existing(call, agent).await?.config.session.ttl)
 }
 
 /// An agent's sessions by id: status, turns, what waits. `next` of a page is `after` of the page behind it.
@@ -44,9 +44,9 @@ impl Operation for ListSessions {
         Need::only("crud/read", ResourcePath::agent(&self.agent_id))
     }
 
-    async fn run(self, call: &Invocation<'_>) -> Result<Output, OpError> {
+    async fn run(self, call: &Invocation<'_>) -> Result<OpOutput, OpError> {
         let Self { agent_id: agent, mut after, limit, offset } = self;
-        let ttl = ttl(call, &agent).await?;
+        let ttl = session_ttl(call, &agent).await?;
         let of = (&agent, ttl.as_ref());
         if offset.is_some() && after.is_some() {
             return Err(OpError::Invalid("expected one of `after` and `offset`".into()));
@@ -100,9 +100,9 @@ impl Operation for ReadSession {
         Need::only("crud/read", ResourcePath::agent(&self.agent_id))
     }
 
-    async fn run(self, call: &Invocation<'_>) -> Result<Output, OpError> {
+    async fn run(self, call: &Invocation<'_>) -> Result<OpOutput, OpError> {
         let by_turns = self.after.is_some() || self.limit.is_some();
-        if by_turns { self.turns(call).await } else { self.messages(call).await }.map(Into::into)
+        if by_turns { self.turns_json(call).await } else { self.messages_json(call).await }.map(Into::into)
     }
 }
 
@@ -116,18 +116,18 @@ pub(super) fn with_waiting(mut answer: Value, waiting: Option<Value>) -> Value {
 
 /// Notes that a conversation was read, because it contains what its models have seen.
 fn note_read(call: &Invocation<'_>, key: &SessionKey) {
-    call.reads.kept(ResourcePath::agent(&key.agent), format!("g/{}/sessions/{}", key.agent, key.session));
+    call.reads.note_kept(ResourcePath::agent(&key.agent), format!("g/{}/sessions/{}", key.agent, key.session));
 }
 
 impl ReadSession {
     /// Returns the newest messages of a session, as chat clients show them.
-    async fn messages(self, call: &Invocation<'_>) -> Result<Value, OpError> {
+    async fn messages_json(self, call: &Invocation<'_>) -> Result<Value, OpError> {
         let agent = self.agent_id;
-        let ttl = ttl(call, &agent).await?;
+        let ttl = session_ttl(call, &agent).await?;
         let (venue, owner) = (call.venue, &call.caller.owner);
         let session = match self.session_id {
             Some(session) => Some(session),
-            None => transcript::newest(venue, owner, &agent).await?,
+            None => transcript::newest_session(venue, owner, &agent).await?,
         };
         let mut answer = json!({"agentId": agent, "found": false, "sessionId": session, "messages": []});
         let Some(session) = session else { return Ok(answer) };
@@ -139,7 +139,7 @@ impl ReadSession {
         };
         let key = SessionKey { agent, session };
         note_read(call, &key);
-        let read = transcript::read(venue, (owner, &call.caller.reads()), &key, wanted).await?;
+        let read = transcript::read(venue, (owner, &call.caller.reading_authority()), &key, wanted).await?;
         if let (Some(Value::Object(read)), Value::Object(answer)) = (read, &mut answer) {
             answer.insert("found".into(), true.into());
             answer.extend(read);
@@ -147,16 +147,21 @@ impl ReadSession {
         Ok(answer)
     }
 
-    async fn turns(self, call: &Invocation<'_>) -> Result<Value, OpError> {
+    async fn turns_json(self, call: &Invocation<'_>) -> Result<Value, OpError> {
         let session = self.session_id.ok_or_else(|| OpError::Invalid("expected `sessionId`".into()))?;
         let key = SessionKey { agent: self.agent_id, session };
-        let ttl = ttl(call, &key.agent).await?;
+        let ttl = session_ttl(call, &key.agent).await?;
         let (venue, owner) = (call.venue, &call.caller.owner);
         let limit = self.limit.unwrap_or(TURNS_PAGE).clamp(1, TURNS_PAGE);
-        let over = if self.archive_depth > 0 { 0 } else { sessions::over(venue, owner, &key, ttl.as_ref()).await? };
+        let over = if self.archive_depth > 0 {
+            0
+        } else {
+            sessions::last_expired_turn(venue, owner, &key, ttl.as_ref()).await?
+        };
         let after = self.after.unwrap_or(0).max(over);
         note_read(call, &key);
-        let (turns, next) = sessions::read(venue, (owner, &call.caller.reads()), &key, after, limit).await?;
+        let (turns, next) =
+            sessions::read(venue, (owner, &call.caller.reading_authority()), &key, after, limit).await?;
         if turns.is_empty() && after == 0 && sessions::find(venue, owner, &key).await?.is_none() {
             return Err(OpError::NotFound(format!("no session `{key}`: nothing was ever sent to it")));
         }
@@ -187,7 +192,7 @@ impl Operation for ForkSession {
         Need::only("agent/fork", ResourcePath::agent(&self.agent_id))
     }
 
-    async fn run(self, call: &Invocation<'_>) -> Result<Output, OpError> {
+    async fn run(self, call: &Invocation<'_>) -> Result<OpOutput, OpError> {
         let from = SessionKey { agent: self.agent_id, session: self.session_id };
         let forked = sessions::fork(call.venue, &call.caller.owner, &from, self.at, self.to).await?;
         Ok(json!({"agentId": forked.agent, "sessionId": forked.session, "from": from.session, "turns": self.at}).into())

@@ -1,14 +1,14 @@
 //! Tasks that somebody outside their agent ends: `complete-task`, `fail-task`.
 
-use super::existing;
+use super::find_existing;
 use crate::domain::authority::ResourcePath;
 use crate::domain::ids::JobId;
 use crate::domain::job::{ErrorCode, Job, JobResult};
 use crate::domain::outputs;
-use crate::store::Finished;
+use crate::store::FinishOutcome;
 use crate::venue::jobs;
 use crate::venue::operation::{
-    Effect, Invocation, Need, OpError, Operation, Output, RegisteredOperation, Site, operation,
+    Effect, Invocation, Need, OpError, OpOutput, Operation, RegisteredOperation, Site, operation,
 };
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -25,11 +25,11 @@ pub fn is_of_task(path: &str) -> bool {
 }
 
 /// Returns what a call needs on the task that it names.
-fn needs(task: Option<&JobId>) -> Result<Vec<Need>, OpError> {
-    Need::only("job/complete", ResourcePath::job(named(task)?))
+fn task_needs(task: Option<&JobId>) -> Result<Vec<Need>, OpError> {
+    Need::only("job/complete", ResourcePath::job(named_task(task)?))
 }
 
-fn named(task: Option<&JobId>) -> Result<&JobId, OpError> {
+fn named_task(task: Option<&JobId>) -> Result<&JobId, OpError> {
     task.ok_or_else(|| {
         OpError::Invalid(
             "no task is in scope: name `taskId`, or send the header `X-Trellis-Task`; an agent ends its own task with \
@@ -40,8 +40,8 @@ fn named(task: Option<&JobId>) -> Result<&JobId, OpError> {
 }
 
 /// Finds the job of a task, which must be of this agent, if one is named.
-async fn find(call: &Invocation<'_>, agent: Option<&str>, task: Option<&JobId>) -> Result<Job, OpError> {
-    let id = named(task)?;
+async fn find_task(call: &Invocation<'_>, agent: Option<&str>, task: Option<&JobId>) -> Result<Job, OpError> {
+    let id = named_task(task)?;
     let is_it = |job: &Job| job.head.op.is_none() && agent.is_none_or(|agent| agent == job.head.agent.as_str());
     let job = jobs::get(call.venue, &call.caller.owner, id).await?.filter(is_it);
     let job = job.ok_or_else(|| OpError::NotFound(format!("no task `{id}`")))?;
@@ -54,19 +54,19 @@ async fn find(call: &Invocation<'_>, agent: Option<&str>, task: Option<&JobId>) 
 }
 
 /// Ends a task with a result.
-async fn end(call: &Invocation<'_>, job: &Job, result: &JobResult) -> Result<Output, OpError> {
+async fn end_task(call: &Invocation<'_>, job: &Job, result: &JobResult) -> Result<OpOutput, OpError> {
     let (venue, owner, id) = (call.venue, &call.caller.owner, &job.head.id);
-    venue.room_to_end(owner, serde_json::to_vec(result).map_or(0, |bytes| bytes.len())).await?;
+    venue.check_end_room(owner, serde_json::to_vec(result).map_or(0, |bytes| bytes.len())).await?;
     let children = jobs::cancel_children(venue, owner, id, result.status).await?;
     match jobs::end(venue, owner, job, result, children).await? {
-        Finished::Done => {
+        FinishOutcome::Done => {
             let status = result.status.as_str();
             Ok(json!({"agentId": job.head.agent, "taskId": id, "status": status}).into())
         }
-        Finished::Already(status) => {
+        FinishOutcome::Already(status) => {
             Err(OpError::Conflict(format!("task `{id}` has ended before: it is {}", status.as_str())))
         }
-        Finished::Unknown => Err(OpError::NotFound(format!("no task `{id}`"))),
+        FinishOutcome::Unknown => Err(OpError::NotFound(format!("no task `{id}`"))),
     }
 }
 
@@ -87,13 +87,13 @@ impl Operation for CompleteTask {
     const EFFECT: Effect = Effect::Idempotent;
 
     fn needs(&self) -> Result<Vec<Need>, OpError> {
-        needs(self.task_id.as_ref())
+        task_needs(self.task_id.as_ref())
     }
 
-    async fn run(self, call: &Invocation<'_>) -> Result<Output, OpError> {
-        let job = find(call, self.agent_id.as_deref(), self.task_id.as_ref()).await?;
-        fits(call, &job, &self.result).await?;
-        end(call, &job, &JobResult::complete(self.result)).await
+    async fn run(self, call: &Invocation<'_>) -> Result<OpOutput, OpError> {
+        let job = find_task(call, self.agent_id.as_deref(), self.task_id.as_ref()).await?;
+        check_result(call, &job, &self.result).await?;
+        end_task(call, &job, &JobResult::complete(self.result)).await
     }
 }
 
@@ -113,18 +113,18 @@ impl Operation for FailTask {
     const EFFECT: Effect = Effect::Idempotent;
 
     fn needs(&self) -> Result<Vec<Need>, OpError> {
-        needs(self.task_id.as_ref())
+        task_needs(self.task_id.as_ref())
     }
 
-    async fn run(self, call: &Invocation<'_>) -> Result<Output, OpError> {
-        let job = find(call, self.agent_id.as_deref(), self.task_id.as_ref()).await?;
-        end(call, &job, &JobResult::failed(ErrorCode::TaskFailed, &self.error)).await
+    async fn run(self, call: &Invocation<'_>) -> Result<OpOutput, OpError> {
+        let job = find_task(call, self.agent_id.as_deref(), self.task_id.as_ref()).await?;
+        end_task(call, &job, &JobResult::failure(ErrorCode::TaskFailed, &self.error)).await
     }
 }
 
 /// Checks that a result fits the schema that the caller of the task was promised.
-async fn fits(call: &Invocation<'_>, job: &Job, result: &Value) -> Result<(), OpError> {
-    let record = existing(call, &job.head.agent).await?;
+async fn check_result(call: &Invocation<'_>, job: &Job, result: &Value) -> Result<(), OpError> {
+    let record = find_existing(call, &job.head.agent).await?;
     let request = job.head.request.as_deref();
     if request.is_some_and(|request| request.output_path.is_some()) {
         return Err(OpError::Conflict(format!(
@@ -135,7 +135,7 @@ async fn fits(call: &Invocation<'_>, job: &Job, result: &Value) -> Result<(), Op
     }
     let own = record.config.outputs.complete.map(|output| output.schema);
     let schema = request.and_then(|request| request.response_schema.clone()).or(own);
-    match schema.and_then(|schema| outputs::wrong(&schema, result)) {
+    match schema.and_then(|schema| outputs::misfit_text(&schema, result)) {
         None => Ok(()),
         Some(wrong) => Err(OpError::Invalid(format!("`result` is not what was asked for: {wrong}"))),
     }

@@ -11,9 +11,9 @@ use crate::ingress::redrive::redrive;
 use crate::store::StoreError;
 use crate::venue::Venue;
 use crate::venue::dead;
-use crate::venue::jobs::hold::{self, HoldOutcome};
-use crate::venue::jobs::list::{self, Cursor, JobFilter};
-use crate::venue::jobs::{Cancelled, cancel};
+use crate::venue::jobs::hold::{self, PauseOutcome};
+use crate::venue::jobs::list::{self, Cursor, JobListFilter};
+use crate::venue::jobs::{CancelOutcome, cancel};
 use crate::venue::operation::Caller;
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -47,7 +47,7 @@ impl BatchAction {
         [("cancel", Self::Cancel), ("redrive", Self::Redrive), ("pause", Self::Pause), ("resume", Self::Resume)];
 
     /// Whether the action is for jobs of this state.
-    pub const fn takes(self, status: JobStatus) -> bool {
+    pub const fn accepts(self, status: JobStatus) -> bool {
         match self {
             Self::Cancel => !status.is_terminal(),
             Self::Redrive => matches!(status, JobStatus::Failed),
@@ -66,19 +66,19 @@ impl BatchAction {
     }
 
     /// Narrows a filter without states to those of the action. A named state that the action isn't for is the error.
-    pub fn narrowed(self, filter: JobFilter) -> Result<JobFilter, JobStatus> {
-        if let Some(wrong) = filter.statuses.iter().find(|status| !self.takes(**status)) {
+    pub fn narrow_filter(self, filter: JobListFilter) -> Result<JobListFilter, JobStatus> {
+        if let Some(wrong) = filter.statuses.iter().find(|status| !self.accepts(**status)) {
             return Err(*wrong);
         }
-        let all = JobStatus::ALL.into_iter().filter(|status| self.takes(*status));
+        let all = JobStatus::ALL.into_iter().filter(|status| self.accepts(*status));
         let statuses = if filter.statuses.is_empty() { all.collect() } else { filter.statuses.clone() };
-        Ok(JobFilter { statuses, ..filter })
+        Ok(JobListFilter { statuses, ..filter })
     }
 }
 
 /// Result of a batch.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub struct Batch {
+pub struct BatchResult {
     /// Number of jobs that passed the filter.
     pub matched: usize,
     /// Number of jobs on which the action was done.
@@ -93,7 +93,7 @@ pub struct Batch {
     pub next: Option<Cursor>,
 }
 
-impl Batch {
+impl BatchResult {
     /// Returns the answer for callers.
     pub fn to_json(&self) -> Value {
         let reasons = self.failed.iter().take(REASONS);
@@ -107,7 +107,12 @@ impl Batch {
 
 /// Returns the jobs of a page that the action is for: operations can only be cancelled, and a redriven job isn't
 /// redriven again.
-async fn wanted(venue: &Venue, owner: &Owner, action: BatchAction, jobs: Vec<Job>) -> Result<Vec<JobId>, StoreError> {
+async fn eligible_jobs(
+    venue: &Venue,
+    owner: &Owner,
+    action: BatchAction,
+    jobs: Vec<Job>,
+) -> Result<Vec<JobId>, StoreError> {
     let ids = |jobs: &[Job]| jobs.iter().map(|job| job.head.id.clone()).collect::<Vec<_>>();
     if action == BatchAction::Cancel {
         return Ok(ids(&jobs));
@@ -117,22 +122,22 @@ async fn wanted(venue: &Venue, owner: &Owner, action: BatchAction, jobs: Vec<Job
     if action != BatchAction::Redrive {
         return Ok(ids);
     }
-    let driven = dead::driven(venue, owner, &ids).await?;
+    let driven = dead::were_redriven(venue, owner, &ids).await?;
     Ok(ids.into_iter().zip(driven).filter(|(_, driven)| !driven).map(|(id, _)| id).collect())
 }
 
 /// Counts the jobs from the newest on; stops once there are more than `enough`.
-pub async fn count(
+pub async fn count_jobs(
     venue: &Venue,
     owner: &Owner,
     action: BatchAction,
-    filter: &JobFilter,
+    filter: &JobListFilter,
     enough: usize,
 ) -> Result<usize, StoreError> {
     let (mut many, mut place) = (0, None);
     loop {
         let found = list::find(venue, owner, filter, place.as_ref(), COUNTED).await?;
-        many += wanted(venue, owner, action, found.jobs).await?.len();
+        many += eligible_jobs(venue, owner, action, found.jobs).await?.len();
         place = found.next;
         if place.is_none() || many > enough {
             return Ok(many);
@@ -141,19 +146,19 @@ pub async fn count(
 }
 
 /// Acts on the next batch after the cursor.
-pub async fn batch(
+pub async fn run_batch(
     venue: &Venue,
     caller: &Caller,
     action: BatchAction,
-    filter: &JobFilter,
+    filter: &JobListFilter,
     after: Option<&Cursor>,
     limit: usize,
     reason: Option<&str>,
-) -> Result<Batch, StoreError> {
+) -> Result<BatchResult, StoreError> {
     let owner = &caller.owner;
     let found = list::find(venue, owner, filter, after, limit.clamp(1, BATCH)).await?;
-    let ids = wanted(venue, owner, action, found.jobs).await?;
-    let mut batch = Batch { matched: ids.len(), next: found.next, ..Batch::default() };
+    let ids = eligible_jobs(venue, owner, action, found.jobs).await?;
+    let mut batch = BatchResult { matched: ids.len(), next: found.next, ..BatchResult::default() };
     for id in ids {
         if caller.authority.permits(action.ability(), ResourcePath::job(&id)).is_err() {
             batch.denied += 1;
@@ -161,18 +166,18 @@ pub async fn batch(
         }
         let done = match action {
             BatchAction::Cancel => match cancel(venue, owner, &id, reason).await? {
-                Cancelled::Done(_) => Ok(true),
-                Cancelled::Already(_) | Cancelled::Unknown => Ok(false),
+                CancelOutcome::Done(_) => Ok(true),
+                CancelOutcome::Already(_) | CancelOutcome::Unknown => Ok(false),
             },
             BatchAction::Redrive => match redrive(venue, owner, &id).await {
                 Ok((_, already)) => Ok(!already),
-                Err(error) => match error.store() {
+                Err(error) => match error.into_store() {
                     Ok(error) => return Err(error),
                     Err(error) => Err(error.to_string()),
                 },
             },
-            BatchAction::Pause => Ok(was_held(&hold::pause(venue, owner, &id, &caller.name).await?)),
-            BatchAction::Resume => Ok(was_held(&hold::resume(venue, owner, &id).await?)),
+            BatchAction::Pause => Ok(was_changed(&hold::pause(venue, owner, &id, &caller.name).await?)),
+            BatchAction::Resume => Ok(was_changed(&hold::resume(venue, owner, &id).await?)),
         };
         match done {
             Ok(true) => batch.done += 1,
@@ -184,8 +189,8 @@ pub async fn batch(
 }
 
 /// Whether a job was paused or resumed; one that has ended meanwhile can't be.
-fn was_held(outcome: &HoldOutcome) -> bool {
-    matches!(outcome, HoldOutcome::Done(_))
+fn was_changed(outcome: &PauseOutcome) -> bool {
+    matches!(outcome, PauseOutcome::Done(_))
 }
 
 #[cfg(test)]
@@ -194,7 +199,7 @@ mod tests {
 
     #[test]
     fn an_action_is_for_some_states_and_no_others() {
-        let of = |statuses: &[JobStatus]| JobFilter { statuses: statuses.to_vec(), ..JobFilter::default() };
+        let of = |statuses: &[JobStatus]| JobListFilter { statuses: statuses.to_vec(), ..JobListFilter::default() };
         for (action, said, expected) in [
             (BatchAction::Redrive, &[][..], Ok(1)),
             (BatchAction::Redrive, &[JobStatus::Failed], Ok(1)),
@@ -207,7 +212,7 @@ mod tests {
             (BatchAction::Cancel, &[JobStatus::Pending, JobStatus::Paused], Ok(2)),
             (BatchAction::Cancel, &[JobStatus::Pending, JobStatus::Failed], Err(JobStatus::Failed)),
         ] {
-            let narrowed = action.narrowed(of(said)).map(|filter| filter.statuses.len());
+            let narrowed = action.narrow_filter(of(said)).map(|filter| filter.statuses.len());
             assert_eq!(narrowed, expected, "{action:?} {said:?}");
         }
     }

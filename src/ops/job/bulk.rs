@@ -5,10 +5,10 @@ use crate::domain::authority::ResourcePath;
 use crate::domain::ids::{AgentId, SessionId};
 use crate::domain::job::{ErrorCode, JobStatus};
 use crate::domain::lattice::Namespace;
-use crate::domain::reader::Reader;
+use crate::domain::reader::JobReader;
 use crate::domain::time::Millis;
-use crate::venue::jobs::list::{Cursor, JobFilter};
-use crate::venue::operation::{Effect, Invocation, Need, OpError, Operation, Output};
+use crate::venue::jobs::list::{Cursor, JobListFilter};
+use crate::venue::operation::{Effect, Invocation, Need, OpError, OpOutput, Operation};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde::de::{Deserializer, IntoDeserializer};
@@ -18,7 +18,7 @@ use serde_json::json;
 /// then say that number as `expected`; `next` is the `cursor` of the following batch.
 #[derive(Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Bulk {
+pub(super) struct BulkJobs {
     action: BatchAction,
     #[serde(default)]
     #[schemars(with = "Vec<String>")]
@@ -61,9 +61,9 @@ fn invalid(key: &str, why: impl std::fmt::Display) -> OpError {
     OpError::Invalid(format!("`{key}`: {why}"))
 }
 
-impl Bulk {
-    fn filter(&self, reader: Reader) -> Result<JobFilter, OpError> {
-        let filter = JobFilter {
+impl BulkJobs {
+    fn filter(&self, reader: JobReader) -> Result<JobListFilter, OpError> {
+        let filter = JobListFilter {
             statuses: self.status.iter().map(|AnyCase(status)| *status).collect(),
             codes: self.code.iter().map(|AnyCase(code)| *code).collect(),
             agent: self.agent.clone(),
@@ -73,7 +73,7 @@ impl Bulk {
             text: self.q.clone(),
             reader: Some(reader),
         };
-        self.action.narrowed(filter).map_err(|status| {
+        self.action.narrow_filter(filter).map_err(|status| {
             let to = match self.action {
                 BatchAction::Cancel => "only open jobs are cancelled",
                 BatchAction::Redrive => "only FAILED ones are driven again",
@@ -85,22 +85,22 @@ impl Bulk {
     }
 }
 
-impl Operation for Bulk {
+impl Operation for BulkJobs {
     const PATH: &'static str = "v/ops/job/bulk";
     const EFFECT: Effect = Effect::Idempotent;
 
     /// The ability of the action is checked for each job.
     fn needs(&self) -> Result<Vec<Need>, OpError> {
-        Need::only("crud/read", ResourcePath::all(Namespace::Jobs))
+        Need::only("crud/read", ResourcePath::whole_namespace(Namespace::Jobs))
     }
 
-    async fn run(self, call: &Invocation<'_>) -> Result<Output, OpError> {
+    async fn run(self, call: &Invocation<'_>) -> Result<OpOutput, OpError> {
         let (venue, owner) = (call.venue, &call.caller.owner);
         let mut filter = self.filter(call.caller.reader())?;
         // Jobs that arrive while it runs are left alone.
         let until = *filter.until.get_or_insert_with(|| venue.now());
         if self.dry_run {
-            let many = batch::count(venue, owner, self.action, &filter, usize::MAX - 1).await?;
+            let many = batch::count_jobs(venue, owner, self.action, &filter, usize::MAX - 1).await?;
             return Ok(json!({"matched": many, "done": 0, "until": until, "dryRun": true}).into());
         }
         match (&self.cursor, self.expected) {
@@ -109,7 +109,7 @@ impl Operation for Bulk {
                 return Err(invalid("expected", "ask with `dryRun` how many jobs these are, and say that number here"));
             }
             (None, Some(expected)) => {
-                let many = batch::count(venue, owner, self.action, &filter, expected).await?;
+                let many = batch::count_jobs(venue, owner, self.action, &filter, expected).await?;
                 if many != expected {
                     let many = if many > expected { "more".to_owned() } else { many.to_string() };
                     return Err(OpError::Conflict(format!(
@@ -120,7 +120,7 @@ impl Operation for Bulk {
         }
         let (by, limit) = (call.caller, self.limit.unwrap_or(BATCH));
         let (after, reason) = (self.cursor.as_ref(), self.reason.as_deref());
-        let mut answer = batch::batch(venue, by, self.action, &filter, after, limit, reason).await?.to_json();
+        let mut answer = batch::run_batch(venue, by, self.action, &filter, after, limit, reason).await?.to_json();
         answer["until"] = json!(until);
         Ok(answer.into())
     }

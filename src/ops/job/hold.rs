@@ -10,22 +10,22 @@ use crate::store::{EventKind, SessionFacts};
 use crate::venue::agents;
 use crate::venue::job_view;
 use crate::venue::jobs;
-use crate::venue::jobs::hold::{self, HoldOutcome};
-use crate::venue::operation::{Effect, Invocation, Need, OpError, Operation, Output};
+use crate::venue::jobs::hold::{self, PauseOutcome};
+use crate::venue::operation::{Effect, Invocation, Need, OpError, OpOutput, Operation};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-fn unknown(id: &JobId) -> OpError {
+fn no_job(id: &JobId) -> OpError {
     OpError::NotFound(format!("no job `{id}`"))
 }
 
 /// Returns the answer of pausing or resuming a job.
-async fn held(call: &Invocation<'_>, id: &JobId, held: HoldOutcome) -> Result<Output, OpError> {
+async fn pause_answer(call: &Invocation<'_>, id: &JobId, held: PauseOutcome) -> Result<OpOutput, OpError> {
     match held {
-        HoldOutcome::Done(job) => Ok(job_view::record_for(call.venue, call.caller, &job).await?.into()),
-        HoldOutcome::Not(why) => Err(OpError::Conflict(why)),
-        HoldOutcome::Unknown => Err(unknown(id)),
+        PauseOutcome::Done(job) => Ok(job_view::record_for(call.venue, call.caller, &job).await?.into()),
+        PauseOutcome::Refused(why) => Err(OpError::Conflict(why)),
+        PauseOutcome::Unknown => Err(no_job(id)),
     }
 }
 
@@ -45,8 +45,9 @@ impl Operation for PauseJob {
         Need::only("job/pause", ResourcePath::job(&self.id))
     }
 
-    async fn run(self, call: &Invocation<'_>) -> Result<Output, OpError> {
-        held(call, &self.id, hold::pause(call.venue, &call.caller.owner, &self.id, &call.caller.name).await?).await
+    async fn run(self, call: &Invocation<'_>) -> Result<OpOutput, OpError> {
+        pause_answer(call, &self.id, hold::pause(call.venue, &call.caller.owner, &self.id, &call.caller.name).await?)
+            .await
     }
 }
 
@@ -65,8 +66,8 @@ impl Operation for ResumeJob {
         Need::only("job/resume", ResourcePath::job(&self.id))
     }
 
-    async fn run(self, call: &Invocation<'_>) -> Result<Output, OpError> {
-        held(call, &self.id, hold::resume(call.venue, &call.caller.owner, &self.id).await?).await
+    async fn run(self, call: &Invocation<'_>) -> Result<OpOutput, OpError> {
+        pause_answer(call, &self.id, hold::resume(call.venue, &call.caller.owner, &self.id).await?).await
     }
 }
 
@@ -86,13 +87,13 @@ impl Operation for MessageJob {
         Need::only("job/message", ResourcePath::job(&self.id))
     }
 
-    async fn run(self, call: &Invocation<'_>) -> Result<Output, OpError> {
+    async fn run(self, call: &Invocation<'_>) -> Result<OpOutput, OpError> {
         let (owner, id) = (&call.caller.owner, self.id);
         if self.message.is_null() {
             return Err(OpError::Invalid("`message`: expected what is to be said, got null".into()));
         }
-        let Some(job) = jobs::get(call.venue, owner, &id).await? else { return Err(unknown(&id)) };
-        ingress::hears(&job).map_err(|error| OpError::Conflict(error.to_string()))?;
+        let Some(job) = jobs::get(call.venue, owner, &id).await? else { return Err(no_job(&id)) };
+        ingress::check_accepts_message(&job).map_err(|error| OpError::Conflict(error.to_string()))?;
         let Job { head, .. } = job;
         let said = Submission {
             input: self.message,
@@ -101,7 +102,7 @@ impl Operation for MessageJob {
             ..Submission::default()
         };
         let event = send::event_id(call);
-        send::deliver(call, &head.agent, event.clone(), send::submission(call, None, said)?).await?;
+        send::deliver(call, &head.agent, event.clone(), send::build_submission(call, None, said)?).await?;
         let session = SessionKey { agent: head.agent, session: head.session };
         let facts = agents::sessions::find(call.venue, owner, &session).await?;
         let is_for = |facts: &SessionFacts| {

@@ -1,11 +1,11 @@
 //! `v/ops/job/outcomes` and `settle`: calls of unknown outcome.
 
 use crate::domain::authority::ResourcePath;
-use crate::domain::ids::{EventId, IdOf, JobId};
+use crate::domain::ids::{EventId, JobId, VenueIdSubject};
 use crate::domain::lattice::Namespace;
 use crate::domain::limits::LIST_PAGE;
-use crate::domain::outcome::{Settlement, UnknownOutcome};
-use crate::venue::operation::{Effect, Invocation, Need, OpError, Operation, Output, Site, dispatch};
+use crate::domain::outcome::{OutcomeSettlement, UnknownOutcome};
+use crate::venue::operation::{Effect, Invocation, Need, OpError, OpOutput, Operation, Site, dispatch};
 use crate::venue::outcomes;
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 /// Calls that must not be repeated and of which nobody knows whether they happened, the newest first.
 #[derive(Deserialize, JsonSchema)]
-pub(super) struct Outcomes {
+pub(super) struct ListOutcomes {
     /// those that are settled too
     #[serde(default)]
     all: bool,
@@ -23,16 +23,16 @@ pub(super) struct Outcomes {
     limit: Option<usize>,
 }
 
-impl Operation for Outcomes {
+impl Operation for ListOutcomes {
     const PATH: &'static str = "v/ops/job/outcomes";
     const EFFECT: Effect = Effect::Read;
 
     fn needs(&self) -> Result<Vec<Need>, OpError> {
-        Need::only("crud/read", ResourcePath::all(Namespace::Jobs))
+        Need::only("crud/read", ResourcePath::whole_namespace(Namespace::Jobs))
     }
 
-    async fn run(self, call: &Invocation<'_>) -> Result<Output, OpError> {
-        call.for_people::<Self>("people")?;
+    async fn run(self, call: &Invocation<'_>) -> Result<OpOutput, OpError> {
+        call.refuse_agents::<Self>("people")?;
         let (offset, limit) = (self.offset, self.limit.unwrap_or(LIST_PAGE).clamp(1, LIST_PAGE));
         let page = outcomes::list(call.venue, &call.caller.owner, self.all, offset, limit).await?;
         Ok(page.to_json(offset, |outcome| outcome).into())
@@ -41,7 +41,7 @@ impl Operation for Outcomes {
 
 /// Say whether a call of unknown outcome has happened. It counts once, and changes neither job nor turn.
 #[derive(Deserialize, JsonSchema)]
-pub(super) struct Settle {
+pub(super) struct SettleOutcome {
     /// as `job/outcomes` shows it
     id: JobId,
     /// it has happened
@@ -55,7 +55,7 @@ pub(super) struct Settle {
     tell: bool,
 }
 
-impl Operation for Settle {
+impl Operation for SettleOutcome {
     const PATH: &'static str = "v/ops/job/settle";
     const EFFECT: Effect = Effect::Idempotent;
 
@@ -64,11 +64,11 @@ impl Operation for Settle {
         Need::none()
     }
 
-    async fn run(self, call: &Invocation<'_>) -> Result<Output, OpError> {
-        call.for_people::<Self>("people")?;
+    async fn run(self, call: &Invocation<'_>) -> Result<OpOutput, OpError> {
+        call.refuse_agents::<Self>("people")?;
         let Self { id, done, result, note, tell } = self;
         let by = call.caller.name.clone();
-        let settlement = Settlement { done, result, note, by, at: call.venue.now() };
+        let settlement = OutcomeSettlement { done, result, note, by, at: call.venue.now() };
         let outcome = outcomes::settle(call.venue, call.caller, &id, settlement).await?;
         if tell {
             tell_agent(call, &outcome).await?;
@@ -88,7 +88,7 @@ async fn tell_agent(call: &Invocation<'_>, outcome: &UnknownOutcome) -> Result<(
         "operation": outcome.operation, "result": settled.result, "note": settled.note,
     });
     let arguments = json!({"agentId": place.session.agent, "sessionId": place.session.session, "message": about});
-    let key = EventId::of_venue(&call.venue.key, IdOf::Answer(&outcome.id));
+    let key = EventId::of_venue(&call.venue.key, VenueIdSubject::Answer(&outcome.id));
     let call = Invocation { site: Site::Api { key: Some(key) }, ..call.clone() };
     Box::pin(dispatch::invoke(&call, "v/ops/agent/message", arguments)).await.map(drop)
 }

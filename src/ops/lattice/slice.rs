@@ -1,9 +1,9 @@
 //! `v/ops/lattice/slice`: a page of an array, a map or a text.
 
-use super::{absent, need, page_at};
+use super::{absent_answer, need, page_at};
 use crate::domain::lattice::Path;
 use crate::domain::limits::READ_BYTES;
-use crate::venue::operation::{Effect, Invocation, Need, OpError, Operation, Output};
+use crate::venue::operation::{Effect, Invocation, Need, OpError, OpOutput, Operation};
 use crate::venue::tree::value_at;
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -19,7 +19,7 @@ const SLICE_CHARACTERS: usize = 8_000;
 /// Read a page of the elements of an array, of the entries of a map, or of the characters of a text; of what is longer,
 /// `next` is the offset to read on from.
 #[derive(Deserialize, JsonSchema)]
-pub(super) struct Slice {
+pub(super) struct SliceValue {
     path: Path,
     /// elements, entries or characters before the page
     #[serde(default)]
@@ -28,7 +28,7 @@ pub(super) struct Slice {
     limit: Option<usize>,
 }
 
-impl Operation for Slice {
+impl Operation for SliceValue {
     const PATH: &'static str = "v/ops/lattice/slice";
     const EFFECT: Effect = Effect::Read;
 
@@ -36,7 +36,7 @@ impl Operation for Slice {
         Ok(vec![need("crud/read", &self.path)])
     }
 
-    async fn run(self, call: &Invocation<'_>) -> Result<Output, OpError> {
+    async fn run(self, call: &Invocation<'_>) -> Result<OpOutput, OpError> {
         let Self { path, offset, limit } = self;
         let asked = limit;
         let limit = limit.unwrap_or(100);
@@ -44,13 +44,13 @@ impl Operation for Slice {
         loop {
             // The sizes are unknown: the first step reads few elements, later ones as many as the sizes allow.
             let (place, wanted) = (offset.saturating_add(values.len()), step.min(limit - values.len()));
-            let Some(page) = page_at(call, &path, place, wanted, true).await? else { return Ok(absent()) };
+            let Some(page) = page_at(call, &path, place, wanted, true).await? else { return Ok(absent_answer()) };
             let Some(count) = page.count else {
                 return match value_at(call, &path).await? {
                     Some(Value::String(text)) => {
                         Ok(slice_text(&text, offset, asked.unwrap_or(SLICE_CHARACTERS)).into())
                     }
-                    None => Ok(absent()),
+                    None => Ok(absent_answer()),
                     Some(_) => Err(OpError::Invalid(format!(
                         "`{path}` is a {}, expected a map, an array or a text",
                         page.kind

@@ -16,7 +16,7 @@ struct Add {
 }
 
 impl GroupEdit for Add {
-    type Sheet = u64;
+    type Value = u64;
     type Answer = Result<u64, u64>;
 
     fn keys(&self) -> &[DocKey] {
@@ -27,7 +27,7 @@ impl GroupEdit for Add {
         doc.decode(&self.keys[at])
     }
 
-    fn make(&self, sheets: &mut [Option<u64>]) -> Self::Answer {
+    fn apply(&self, sheets: &mut [Option<u64>]) -> Self::Answer {
         assert!(self.most > 0, "nothing is ever allowed");
         let first = sheets[0].unwrap_or_default();
         if first >= self.most {
@@ -55,9 +55,9 @@ impl Site {
         Self { _dir: dir, owner: "acme/ann".parse().unwrap(), faulty, store }
     }
 
-    async fn add(&self, grouped: &Grouped<Add>, keys: &[&str], most: u64) -> Result<Result<u64, u64>, StoreError> {
+    async fn add(&self, grouped: &EditBatcher<Add>, keys: &[&str], most: u64) -> Result<Result<u64, u64>, StoreError> {
         let keys = keys.iter().map(|key| (*key).to_owned()).collect();
-        grouped.make(&self.store, NOW, &self.owner, "lane", Add { keys, most }).await
+        grouped.apply(&self.store, NOW, &self.owner, "lane", Add { keys, most }).await
     }
 
     async fn number(&self, key: &str) -> Option<u64> {
@@ -67,7 +67,7 @@ impl Site {
 
 #[tokio::test]
 async fn those_that_come_at_once_go_together_in_their_order() {
-    let (site, grouped) = (Site::new(), Grouped::default());
+    let (site, grouped) = (Site::new(), EditBatcher::default());
     let own: Vec<_> = (0..300).map(|n| format!("own/{n}")).collect();
     let added = join_all(own.iter().map(async |own| site.add(&grouped, &["all", own], 250).await)).await;
     let answers: Vec<_> = added.into_iter().map(Result::unwrap).collect();
@@ -77,22 +77,22 @@ async fn those_that_come_at_once_go_together_in_their_order() {
         (site.number("all").await, site.number("own/7").await, site.number("own/299").await),
         (Some(250), Some(1), None)
     );
-    assert!(site.faulty.count() <= 6, "{:?}", site.faulty.calls());
-    assert!(grouped.lanes.locked().is_empty(), "a lane where nobody waits is gone");
+    assert!(site.faulty.count_calls() <= 6, "{:?}", site.faulty.calls());
+    assert!(grouped.lanes.lock().is_empty(), "a lane where nobody waits is gone");
 }
 
 #[tokio::test]
 async fn what_changes_nothing_writes_nothing() {
-    let (site, grouped) = (Site::new(), Grouped::default());
+    let (site, grouped) = (Site::new(), EditBatcher::default());
     assert_eq!(site.add(&grouped, &["n"], 1).await.unwrap(), Ok(1));
-    let before = site.faulty.count();
+    let before = site.faulty.count_calls();
     assert_eq!(site.add(&grouped, &["n", "other"], 1).await.unwrap(), Err(1));
-    assert_eq!((site.faulty.count(), site.number("other").await), (before, None));
+    assert_eq!((site.faulty.count_calls(), site.number("other").await), (before, None));
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn processes_that_change_the_same_lose_nothing_of_each_other() {
-    let (site, processes) = (Site::new(), [(); 4].map(|()| Grouped::default()));
+    let (site, processes) = (Site::new(), [(); 4].map(|()| EditBatcher::default()));
     let adding = processes.iter().flat_map(|grouped| (0..50).map(|_| site.add(grouped, &["n"], 1_000)));
     let mut answers: Vec<_> = join_all(adding).await.into_iter().map(|added| added.unwrap().unwrap()).collect();
     answers.sort_unstable();
@@ -102,7 +102,7 @@ async fn processes_that_change_the_same_lose_nothing_of_each_other() {
 
 #[tokio::test]
 async fn a_damaged_document_is_in_nobodys_way_but_of_those_who_name_it() {
-    let (site, grouped) = (Site::new(), Grouped::default());
+    let (site, grouped) = (Site::new(), EditBatcher::default());
     site.store.write(NOW, &site.owner, &[DocWrite::put("bad", "no number")]).await.unwrap();
     let keys: [&[&str]; 3] = [&["n"], &["n", "bad"], &["n"]];
     let added = join_all(keys.map(|keys| site.add(&grouped, keys, 10))).await;
@@ -111,7 +111,7 @@ async fn a_damaged_document_is_in_nobodys_way_but_of_those_who_name_it() {
 
 #[tokio::test]
 async fn who_leaves_before_its_turn_changes_nothing_and_holds_up_nobody() {
-    let (site, grouped) = (Site::new(), Grouped::default());
+    let (site, grouped) = (Site::new(), EditBatcher::default());
     let mut leaves = Box::pin(site.add(&grouped, &["n"], 10));
     assert!(futures::poll!(&mut leaves).is_pending());
     let stays = async {
@@ -150,10 +150,10 @@ impl Layer for Slow {
 async fn what_somebody_wanted_who_has_left_is_not_decided_again() {
     let Site { _dir, owner, store: inner, .. } = Site::new();
     let slow = Arc::new(Slow { inner: Arc::clone(&inner), writes: Semaphore::new(0), waiting: Semaphore::new(0) });
-    let (store, grouped) = (Arc::clone(&slow) as Arc<dyn Store>, Grouped::default());
+    let (store, grouped) = (Arc::clone(&slow) as Arc<dyn Store>, EditBatcher::default());
     let add = || {
         let edit = Add { keys: vec!["n".into()], most: 10 };
-        Box::pin(grouped.make(&store, NOW, &owner, "lane", edit))
+        Box::pin(grouped.apply(&store, NOW, &owner, "lane", edit))
     };
     let (mut leaves, mut stays) = (add(), add());
     assert!(futures::poll!(&mut leaves).is_pending() && futures::poll!(&mut stays).is_pending());
@@ -171,7 +171,7 @@ async fn what_somebody_wanted_who_has_left_is_not_decided_again() {
     inner.write(NOW, &owner, &[DocWrite::json("n", &9)]).await.unwrap();
     drop(leaves);
     slow.writes.add_permits(2);
-    while !grouped.lanes.locked().is_empty() {
+    while !grouped.lanes.lock().is_empty() {
         tokio::task::yield_now().await;
     }
     assert_eq!(inner.get(&owner, "n").await.unwrap(), Some(9_u64));
@@ -180,7 +180,7 @@ async fn what_somebody_wanted_who_has_left_is_not_decided_again() {
 
 #[tokio::test]
 async fn after_a_panic_those_who_wait_are_told_and_others_come() {
-    let (site, grouped) = (Site::new(), Grouped::default());
+    let (site, grouped) = (Site::new(), EditBatcher::default());
     let both = join_all([0, 10].map(|most| site.add(&grouped, &["n"], most))).await;
     assert!(both.iter().all(|told| matches!(told, Err(StoreError::Unavailable { .. }))), "{both:?}");
     assert_eq!(site.add(&grouped, &["n"], 10).await.unwrap(), Ok(1));
@@ -188,10 +188,10 @@ async fn after_a_panic_those_who_wait_are_told_and_others_come() {
 
 #[tokio::test]
 async fn an_outage_is_told_to_all_of_a_group() {
-    let (site, grouped) = (Site::new(), Grouped::default());
-    site.faulty.plan(FaultPlan::EachOf("write"));
+    let (site, grouped) = (Site::new(), EditBatcher::default());
+    site.faulty.set_plan(FaultPlan::EachOf("write"));
     let added = join_all((0..3).map(|_| site.add(&grouped, &["n"], 10))).await;
     assert!(added.iter().all(|told| matches!(told, Err(StoreError::Unavailable { .. }))), "{added:?}");
-    site.faulty.plan(FaultPlan::Never);
+    site.faulty.set_plan(FaultPlan::Never);
     assert_eq!(site.add(&grouped, &["n"], 10).await.unwrap(), Ok(1));
 }

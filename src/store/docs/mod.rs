@@ -11,10 +11,10 @@
 mod grouped;
 mod pages;
 
-pub use grouped::{GroupEdit, Grouped};
-pub use pages::{Documents, Listing, Owners, Pages, Sessions};
+pub use grouped::{EditBatcher, GroupEdit};
+pub use pages::{DocumentList, Listing, OwnerList, Pages, SessionList};
 
-use super::{Change, Doc, DocKey, DocWrite, Expect, OutsideWrite, SessionFacts, Store, StoreError, decode, keys};
+use super::{Doc, DocEffect, DocKey, DocWrite, Expect, SessionFacts, Store, StoreError, WriteOutcome, decode, keys};
 use crate::domain::ids::{Owner, SessionId, SessionKey};
 use crate::domain::job::JobStatus;
 use crate::domain::quota::Quota;
@@ -31,7 +31,7 @@ pub const EDIT_ATTEMPTS: u32 = 64;
 const PAUSES: u32 = 7;
 
 /// Sessions per page of a search for one, which is mostly among the first few.
-const FOUND: usize = 20;
+const SEARCH_PAGE: usize = 20;
 
 impl Doc {
     /// Decodes the value from JSON; `None` if it is absent. [`StoreError::Corrupt`] names `key`.
@@ -46,13 +46,13 @@ impl Doc {
 }
 
 impl DocWrite {
-    const fn new(key: DocKey, change: Change) -> Self {
+    const fn new(key: DocKey, change: DocEffect) -> Self {
         Self { key, expect: Expect::Any, change }
     }
 
     /// Puts bytes without a condition.
     pub fn put(key: impl Into<DocKey>, bytes: impl Into<Bytes>) -> Self {
-        Self::new(key.into(), Change::Put(bytes.into()))
+        Self::new(key.into(), DocEffect::Put(bytes.into()))
     }
 
     /// Puts a value as JSON without a condition.
@@ -64,31 +64,31 @@ impl DocWrite {
     }
 
     /// Puts an index entry: an empty document whose key is the information.
-    pub fn mark(key: impl Into<DocKey>) -> Self {
+    pub fn index_entry(key: impl Into<DocKey>) -> Self {
         Self::put(key, Bytes::new())
     }
 
     /// Deletes the document if it is present.
     pub fn delete(key: impl Into<DocKey>) -> Self {
-        Self::new(key.into(), Change::Delete)
+        Self::new(key.into(), DocEffect::Delete)
     }
 
     /// Writes nothing; the other writes of the call are applied only if the document has this version.
     pub fn check(key: impl Into<DocKey>, version: u64) -> Self {
-        Self::new(key.into(), Change::Check).at(version)
+        Self::new(key.into(), DocEffect::Check).at_version(version)
     }
 
     /// Returns the number of bytes that it puts.
     pub fn bytes(&self) -> usize {
         match &self.change {
-            Change::Put(bytes) => bytes.len(),
-            Change::Delete | Change::Check => 0,
+            DocEffect::Put(bytes) => bytes.len(),
+            DocEffect::Delete | DocEffect::Check => 0,
         }
     }
 
     /// Adds the condition that the document has this version; 0 = never written.
     #[must_use]
-    pub fn at(self, version: u64) -> Self {
+    pub fn at_version(self, version: u64) -> Self {
         Self { expect: Expect::Version(version), ..self }
     }
 }
@@ -103,7 +103,7 @@ pub struct Edit<T> {
 
 impl<T> Edit<T> {
     /// Returns an edit that writes nothing.
-    pub const fn nothing(answer: T) -> Self {
+    pub const fn without_writes(answer: T) -> Self {
         Self { writes: Vec::new(), within: None, answer }
     }
 
@@ -115,7 +115,7 @@ impl<T> Edit<T> {
     /// Applies a quota to the writes, as [`DocumentStore::write_within`](crate::store::DocumentStore::write_within)
     /// does.
     #[must_use]
-    pub fn within(self, quota: impl Into<Option<Quota>>) -> Self {
+    pub fn with_quota(self, quota: impl Into<Option<Quota>>) -> Self {
         Self { within: quota.into(), ..self }
     }
 }
@@ -139,7 +139,7 @@ impl dyn Store + '_ {
     }
 
     /// Returns decoded value and version; an absent document may have a version, too.
-    pub async fn versioned<T: DeserializeOwned>(
+    pub async fn get_versioned<T: DeserializeOwned>(
         &self,
         owner: &Owner,
         key: &str,
@@ -159,13 +159,13 @@ impl dyn Store + '_ {
     }
 
     /// Writes documents, within a quota if there is one.
-    pub async fn write_under(
+    pub async fn write_with_quota(
         &self,
         now: Millis,
         owner: &Owner,
         writes: &[DocWrite],
         quota: Option<&Quota>,
-    ) -> Result<OutsideWrite, StoreError> {
+    ) -> Result<WriteOutcome, StoreError> {
         match quota {
             None => self.write(now, owner, writes).await,
             Some(quota) => self.write_within(now, owner, writes, quota).await,
@@ -190,7 +190,7 @@ impl dyn Store + '_ {
             if writes.is_empty() {
                 return Ok(answer);
             }
-            if self.write_under(now, owner, &writes, within.as_ref()).await? == OutsideWrite::Done {
+            if self.write_with_quota(now, owner, &writes, within.as_ref()).await? == WriteOutcome::Done {
                 return Ok(answer);
             }
         }
@@ -200,13 +200,13 @@ impl dyn Store + '_ {
 
     /// Returns pages of the documents under a prefix, in key order: 500 documents of at most
     /// [`LIST_BYTES`](crate::domain::limits::LIST_BYTES) together, or one larger document.
-    pub fn docs<'s>(&'s self, owner: &'s Owner, prefix: impl Into<String>) -> Pages<Documents<'s>> {
-        Pages::new(Documents::under(self, owner, prefix.into()))
+    pub fn docs<'s>(&'s self, owner: &'s Owner, prefix: impl Into<String>) -> Pages<DocumentList<'s>> {
+        Pages::new(DocumentList::with_prefix(self, owner, prefix.into()))
     }
 
     /// Returns pages of 500 index entries, whose documents are empty or one line; each page is one read.
-    pub fn entries<'s>(&'s self, owner: &'s Owner, prefix: impl Into<String>) -> Pages<Documents<'s>> {
-        Pages::new(Documents::under(self, owner, prefix.into()).small())
+    pub fn entries<'s>(&'s self, owner: &'s Owner, prefix: impl Into<String>) -> Pages<DocumentList<'s>> {
+        Pages::new(DocumentList::with_prefix(self, owner, prefix.into()).without_byte_limit())
     }
 
     /// Returns pages of 200 sessions of an agent, or (`None`) of all agents, sorted.
@@ -214,13 +214,14 @@ impl dyn Store + '_ {
         &'s self,
         owner: &'s Owner,
         agent: Option<&'s crate::domain::ids::AgentId>,
-    ) -> Pages<Sessions<'s>> {
-        Pages::new(Sessions::new(self, owner, agent))
+    ) -> Pages<SessionList<'s>> {
+        Pages::new(SessionList::new(self, owner, agent))
     }
 
     /// Returns one session; `None` if no event was ever sent to it.
     pub async fn find_session(&self, owner: &Owner, key: &SessionKey) -> Result<Option<SessionFacts>, StoreError> {
-        let mut sessions = self.all_sessions(owner, Some(&key.agent)).after(place_before(key)).of(FOUND);
+        let mut sessions =
+            self.all_sessions(owner, Some(&key.agent)).start_after(place_before(key)).page_size(SEARCH_PAGE);
         while let Some(page) = sessions.next().await? {
             let behind = page.into_iter().find(|facts| facts.key.token() >= key.token());
             if behind.is_some() {
@@ -231,8 +232,8 @@ impl dyn Store + '_ {
     }
 
     /// Returns pages of 500 of all owners, sorted.
-    pub fn all_owners(&self) -> Pages<Owners<'_>> {
-        Pages::new(Owners::new(self))
+    pub fn all_owners(&self) -> Pages<OwnerList<'_>> {
+        Pages::new(OwnerList::new(self))
     }
 }
 

@@ -40,13 +40,13 @@ impl<L: Listing> Pages<L> {
 
     /// Starts after this place.
     #[must_use]
-    pub fn after(self, place: Option<L::Place>) -> Self {
+    pub fn start_after(self, place: Option<L::Place>) -> Self {
         Self { after: place, ..self }
     }
 
     /// Limits pages to `limit` entries.
     #[must_use]
-    pub fn of(self, limit: usize) -> Self {
+    pub fn page_size(self, limit: usize) -> Self {
         Self { limit, ..self }
     }
 
@@ -63,13 +63,13 @@ impl<L: Listing> Pages<L> {
     }
 
     /// Returns the place of the last entry read; `None` at the end or before the first page.
-    pub fn place(self) -> Option<L::Place> {
+    pub fn last_place(self) -> Option<L::Place> {
         self.after.filter(|_| !self.ended)
     }
 }
 
 /// A list of the documents of an owner under a prefix.
-pub struct Documents<'s> {
+pub struct DocumentList<'s> {
     store: &'s dyn Store,
     owner: &'s Owner,
     prefix: String,
@@ -78,17 +78,17 @@ pub struct Documents<'s> {
     bytes: Option<usize>,
 }
 
-impl<'s> Documents<'s> {
-    pub(super) const fn under(store: &'s dyn Store, owner: &'s Owner, prefix: String) -> Self {
+impl<'s> DocumentList<'s> {
+    pub(super) const fn with_prefix(store: &'s dyn Store, owner: &'s Owner, prefix: String) -> Self {
         Self { store, owner, prefix, reverse: false, bytes: Some(LIST_BYTES) }
     }
 
-    pub(super) fn small(self) -> Self {
+    pub(super) fn without_byte_limit(self) -> Self {
         Self { bytes: None, ..self }
     }
 }
 
-impl Listing for Documents<'_> {
+impl Listing for DocumentList<'_> {
     type Item = (DocKey, Doc);
     type Place = DocKey;
     const PAGE: usize = 500;
@@ -110,7 +110,7 @@ impl Listing for Documents<'_> {
     }
 }
 
-impl Pages<Documents<'_>> {
+impl Pages<DocumentList<'_>> {
     /// Reverses the order, last key first; [`Pages::after`] then starts before a key.
     #[must_use]
     pub fn reverse(mut self) -> Self {
@@ -139,19 +139,19 @@ impl Pages<Documents<'_>> {
 }
 
 /// A list of the sessions of an owner.
-pub struct Sessions<'s> {
+pub struct SessionList<'s> {
     store: &'s dyn Store,
     owner: &'s Owner,
     agent: Option<&'s AgentId>,
 }
 
-impl<'s> Sessions<'s> {
+impl<'s> SessionList<'s> {
     pub(super) const fn new(store: &'s dyn Store, owner: &'s Owner, agent: Option<&'s AgentId>) -> Self {
         Self { store, owner, agent }
     }
 }
 
-impl Listing for Sessions<'_> {
+impl Listing for SessionList<'_> {
     type Item = SessionFacts;
     type Place = SessionKey;
     const PAGE: usize = 200;
@@ -168,17 +168,17 @@ impl Listing for Sessions<'_> {
 }
 
 /// A list of all owners.
-pub struct Owners<'s> {
+pub struct OwnerList<'s> {
     store: &'s dyn Store,
 }
 
-impl<'s> Owners<'s> {
+impl<'s> OwnerList<'s> {
     pub(super) const fn new(store: &'s dyn Store) -> Self {
         Self { store }
     }
 }
 
-impl Listing for Owners<'_> {
+impl Listing for OwnerList<'_> {
     type Item = Owner;
     type Place = Owner;
     const PAGE: usize = 500;

@@ -2,37 +2,37 @@
 
 use super::layout::{self, Space};
 use super::lease;
-use super::mailbox::Slot;
+use super::mailbox::LoadedSession;
 use super::outbox;
-use super::tx::{Fault, Tx, View};
+use super::tx::{StoreFault, Tx, View};
 use super::{counts, docs};
 use crate::domain::ids::JobId;
 use crate::domain::job::JobStatus;
 use crate::domain::time::Millis;
 use crate::store::keys::{BusyPolicy, Gate, GateStatus};
-use crate::store::{Admit, Admitted, EventKind, Intake, LeaseOutcome, NewEvent, Refusal};
+use crate::store::{AdmissionOutcome, Admit, EventKind, Intake, LeaseOutcome, NewEvent, Refusal};
 
 /// Implements [`crate::store::Store::admit`] for the writer.
-pub(super) fn admit(tx: &mut Tx<'_>, now: Millis, request: &Admit) -> Result<Admitted, Fault> {
-    let mut slot = Slot::load(tx, &request.owner, &request.session)?;
+pub(super) fn admit(tx: &mut Tx<'_>, now: Millis, request: &Admit) -> Result<AdmissionOutcome, StoreFault> {
+    let mut slot = LoadedSession::load(tx, &request.owner, &request.session)?;
     let gate = lease::gate(tx, &slot.owner, &request.session.agent)?;
     let intake = match &request.event {
-        Some(event) => intake(tx, now, &mut slot, usable(gate), event)?,
+        Some(event) => admit_event(tx, now, &mut slot, usable_gate(gate), event)?,
         None => Intake::Nothing,
     };
     let taken = match &intake {
         Intake::Nothing | Intake::New | Intake::Duplicate => true,
-        Intake::Conflict | Intake::Replaces | Intake::Refused(_) => false,
+        Intake::Conflict | Intake::ReplaceRunning | Intake::Refused(_) => false,
     };
     let outcome = match &request.lease {
-        Some(ask) if taken => lease::ask(tx, now, &mut slot, gate, ask)?,
+        Some(ask) if taken => lease::request(tx, now, &mut slot, gate, ask)?,
         _ => LeaseOutcome::NotAsked,
     };
     slot.save(tx)?;
-    Ok(Admitted { intake, lease: outcome })
+    Ok(AdmissionOutcome { intake, lease: outcome })
 }
 
-fn usable(gate: Option<Gate>) -> Result<Gate, Refusal> {
+fn usable_gate(gate: Option<Gate>) -> Result<Gate, Refusal> {
     match gate {
         None => Err(Refusal::UnknownAgent),
         Some(gate) if gate.status == GateStatus::Terminated => Err(Refusal::Terminated),
@@ -40,14 +40,14 @@ fn usable(gate: Option<Gate>) -> Result<Gate, Refusal> {
     }
 }
 
-fn intake(
+fn admit_event(
     tx: &mut Tx<'_>,
     now: Millis,
-    slot: &mut Slot,
+    slot: &mut LoadedSession,
     gate: Result<Gate, Refusal>,
     event: &NewEvent,
-) -> Result<Intake, Fault> {
-    let seen_key = layout::seen(&slot.owner, event.id.as_str());
+) -> Result<Intake, StoreFault> {
+    let seen_key = layout::dedupe(&slot.owner, event.id.as_str());
     if let Some(seen) = tx.get(Space::Core, &seen_key)? {
         let same = seen.split(|b| *b == b' ').next() == Some(event.body_hash.as_bytes());
         return Ok(if same { Intake::Duplicate } else { Intake::Conflict });
@@ -61,14 +61,14 @@ fn intake(
         Ok(gate) => gate,
         Err(refusal) => return Ok(Intake::Refused(refusal)),
     };
-    if event.asks_way && event.kind == EventKind::Task && gate.busy == BusyPolicy::Replace {
-        return Ok(Intake::Replaces);
+    if event.may_replace && event.kind == EventKind::Task && gate.busy == BusyPolicy::Replace {
+        return Ok(Intake::ReplaceRunning);
     }
-    if let Some(refusal) = no_room(tx, slot, gate, event.kind)? {
+    if let Some(refusal) = find_refusal(tx, slot, gate, event.kind)? {
         return Ok(Intake::Refused(refusal));
     }
-    if let Some(quota) = &event.within
-        && let Err(over) = counts::admits(tx, &slot.owner, quota, &event.adds(!slot.is_known()))?
+    if let Some(quota) = &event.quota
+        && let Err(over) = counts::check_quota(tx, &slot.owner, quota, &event.added_usage(!slot.is_known()))?
     {
         return Ok(Intake::Refused(Refusal::Quota(over)));
     }
@@ -89,7 +89,7 @@ fn intake(
 }
 
 /// Returns why the mailbox has no room; results are always admitted, since the call that they end began here.
-fn no_room(tx: &Tx<'_>, slot: &Slot, gate: Gate, kind: EventKind) -> Result<Option<Refusal>, Fault> {
+fn find_refusal(tx: &Tx<'_>, slot: &LoadedSession, gate: Gate, kind: EventKind) -> Result<Option<Refusal>, StoreFault> {
     match kind {
         EventKind::Result => return Ok(None),
         EventKind::Task if gate.busy == BusyPolicy::Reject && slot.has_open_task(tx)? => {
@@ -97,6 +97,6 @@ fn no_room(tx: &Tx<'_>, slot: &Slot, gate: Gate, kind: EventKind) -> Result<Opti
         }
         EventKind::Task | EventKind::Message => {}
     }
-    let full = slot.now.pending() >= u64::from(gate.mailbox);
+    let full = slot.record.pending_events() >= u64::from(gate.mailbox);
     Ok(full.then_some(Refusal::MailboxFull { limit: gate.mailbox }))
 }

@@ -4,9 +4,9 @@
 //! content of one snapshot into a new database, which is the folder of a store like any other.
 
 use super::layout::Space;
-use super::open::folder;
-use super::tx::{Db, Durable, Fault};
-use crate::store::{BackedUp, BackupMade, StoreError};
+use super::open::database_path;
+use super::tx::{Db, DurableState, StoreFault};
+use crate::store::{BackupFacts, BackupOutcome, StoreError};
 use fjall::{PersistMode, Readable};
 use std::fs::{DirBuilder, File};
 use std::os::unix::fs::DirBuilderExt;
@@ -19,7 +19,7 @@ const BATCH_BYTES: usize = 4 * 1024 * 1024;
 ///
 /// Afterwards `to` is complete and durable. After a crash before the end `to` is absent; the unfinished copy has the
 /// same name with a leading dot, and [`remove_unfinished`] removes it.
-pub(super) fn copy(state: &Durable, to: &Path, store: &str) -> Result<BackedUp, StoreError> {
+pub(super) fn copy(state: &DurableState, to: &Path, store: &str) -> Result<BackupOutcome, StoreError> {
     let cannot = |what: &str, error: std::io::Error| StoreError::Unavailable {
         store: store.to_owned(),
         reason: format!("the backup `{}` can't be {what}: {error}", to.display()),
@@ -27,7 +27,7 @@ pub(super) fn copy(state: &Durable, to: &Path, store: &str) -> Result<BackedUp, 
     let parent = to.parent().unwrap_or(Path::new("."));
     DirBuilder::new().recursive(true).mode(0o700).create(parent).map_err(|error| cannot("made", error))?;
     if to.exists() {
-        return Ok(BackedUp::Exists(to.to_owned()));
+        return Ok(BackupOutcome::Exists(to.to_owned()));
     }
     let mut name = std::ffi::OsString::from(".");
     name.push(to.file_name().unwrap_or_default());
@@ -36,17 +36,17 @@ pub(super) fn copy(state: &Durable, to: &Path, store: &str) -> Result<BackedUp, 
         std::fs::remove_dir_all(&part).map_err(|error| cannot("made", error))?;
     }
     DirBuilder::new().mode(0o700).create(&part).map_err(|error| cannot("made", error))?;
-    let made = fill(state, &folder(&part)).map_err(|fault| {
+    let made = fill(state, &database_path(&part)).map_err(|fault| {
         // The unfinished copy is of no use.
         let _ = std::fs::remove_dir_all(&part);
-        fault.at(store)
+        fault.into_store_error(store)
     })?;
     std::fs::rename(&part, to).map_err(|error| {
         let _ = std::fs::remove_dir_all(&part);
         cannot("named", error)
     })?;
     File::open(parent).and_then(|folder| folder.sync_all()).map_err(|error| cannot("named", error))?;
-    Ok(BackedUp::Made(BackupMade { path: to.to_owned(), ..made }))
+    Ok(BackupOutcome::Made(BackupFacts { path: to.to_owned(), ..made }))
 }
 
 /// Removes backups that a crash left unfinished. Only the process that holds the store's lock may call it, before it
@@ -62,12 +62,12 @@ pub(super) fn remove_unfinished(backups: &Path) {
     }
 }
 
-fn fill(state: &Durable, database: &Path) -> Result<BackupMade, Fault> {
-    let Durable::Folder(db, snapshot) = state else {
-        return Err(Fault::Record("it lies in memory; only a store in a folder can be copied".to_owned()));
+fn fill(state: &DurableState, database: &Path) -> Result<BackupFacts, StoreFault> {
+    let DurableState::Folder(db, snapshot) = state else {
+        return Err(StoreFault::Record("it lies in memory; only a store in a folder can be copied".to_owned()));
     };
     let new = Db::open(database)?;
-    let mut made = BackupMade::default();
+    let mut made = BackupFacts::default();
     for space in Space::ALL {
         let (mut batch, mut bytes) = (new.database.batch(), 0);
         for item in snapshot.iter(db.keyspace(space)) {

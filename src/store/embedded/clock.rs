@@ -35,12 +35,12 @@ impl EmbeddedStore {
             let mut seen = seen.lock();
             let before = seen.wall.plus(seen.at.elapsed());
             *seen = SeenClock { wall: now, at: Instant::now() };
-            (before, now.since(before))
+            (before, now.elapsed_since(before))
         };
         if ahead < SET_CLOCK {
             return Ok(());
         }
         tracing::warn!("the machine's clock was set forward by {} s; leases that are held stay so", ahead.as_secs());
-        self.call(move |tx| lease::postpone(tx, before, ahead)).await
+        self.call(move |tx| lease::extend_held(tx, before, ahead)).await
     }
 }

@@ -1,43 +1,43 @@
 //! The usage of owners: counted with every change, and recounted.
 
-use super::layout::{self, MailRecord, STATE, Space, end_of};
-use super::tx::{Db, Durable, Fault, Tx, View};
+use super::layout::{self, MailRecord, STATE, Space, prefix_end};
+use super::tx::{Db, DurableState, StoreFault, Tx, View};
 use super::{docs, index};
-use crate::domain::quota::{Counts, Over, Own, Quota, QuotaKind, QuotaUsage};
-use crate::store::{Change, DocWrite, Recount, Standing, keys};
+use crate::domain::quota::{OwnLimits, Quota, QuotaCounts, QuotaExceeded, QuotaKind, QuotaUsage};
+use crate::store::{DocEffect, DocWrite, OwnerUsage, Recount, keys};
 use std::ops::ControlFlow;
 
 /// The change of usage by a request.
-pub(super) type Growth = Counts<i64>;
+pub(super) type UsageChange = QuotaCounts<i64>;
 
 /// Converts a length for a signed sum.
-pub(super) fn signed(length: usize) -> i64 {
+pub(super) fn to_signed(length: usize) -> i64 {
     i64::try_from(length).unwrap_or(i64::MAX)
 }
 
 /// Returns the change of usage when a document of length `old` gets the length `new`.
-pub(super) fn of_document(key: &str, old: Option<usize>, new: Option<usize>) -> Growth {
+pub(super) fn document_change(key: &str, old: Option<usize>, new: Option<usize>) -> UsageChange {
     let number = i64::from(new.is_some()) - i64::from(old.is_some());
-    let weight = |value: Option<usize>| value.map_or(0, |value| signed(key.len() + value));
+    let weight = |value: Option<usize>| value.map_or(0, |value| to_signed(key.len() + value));
     let jobs = if key.starts_with(keys::JOB_LIST) { number } else { 0 };
-    Growth { documents: number, bytes: weight(new) - weight(old), sessions: 0, jobs }
+    UsageChange { documents: number, bytes: weight(new) - weight(old), sessions: 0, jobs }
 }
 
 /// Returns the usage after a change; it never falls below 0.
-pub(super) fn grown(usage: &QuotaUsage, growth: &Growth) -> QuotaUsage {
-    QuotaUsage::by(|kind| usage.get(kind).saturating_add_signed(growth.get(kind)))
+pub(super) fn apply_change(usage: &QuotaUsage, growth: &UsageChange) -> QuotaUsage {
+    QuotaUsage::from_fn(|kind| usage.get(kind).saturating_add_signed(growth.get(kind)))
 }
 
 /// Returns an owner's usage; counts it if the stored one is damaged.
-pub(super) fn usage(view: &impl View, owner: &str) -> Result<QuotaUsage, Fault> {
-    match written(view, owner)? {
+pub(super) fn usage(view: &impl View, owner: &str) -> Result<QuotaUsage, StoreFault> {
+    match stored_usage(view, owner)? {
         Some(usage) => Ok(usage),
         None => count(view, owner),
     }
 }
 
 /// Returns an owner's stored usage; `None` if it is damaged.
-fn written(view: &impl View, owner: &str) -> Result<Option<QuotaUsage>, Fault> {
+fn stored_usage(view: &impl View, owner: &str) -> Result<Option<QuotaUsage>, StoreFault> {
     let bytes = view.get(Space::Core, &layout::usage(owner))?;
     Ok(bytes.map_or(Some(QuotaUsage::default()), |bytes| decode(&bytes)))
 }
@@ -45,7 +45,7 @@ fn written(view: &impl View, owner: &str) -> Result<Option<QuotaUsage>, Fault> {
 pub(super) fn decode(bytes: &[u8]) -> Option<QuotaUsage> {
     let (mut usage, mut rest) = (QuotaUsage::default(), bytes);
     for kind in QuotaKind::ALL {
-        (*usage.at(kind), rest) = layout::number(rest)?;
+        (*usage.get_mut(kind), rest) = layout::split_number(rest)?;
     }
     rest.is_empty().then_some(usage)
 }
@@ -55,49 +55,49 @@ fn encode(usage: &QuotaUsage) -> Vec<u8> {
 }
 
 /// Implements [`crate::store::Accounts::usage`] on a state.
-pub(super) fn standing(view: &impl View, owner: &str) -> Result<Standing, Fault> {
-    Ok(Standing { used: usage(view, owner)?, own: own(view, owner)? })
+pub(super) fn owner_usage(view: &impl View, owner: &str) -> Result<OwnerUsage, StoreFault> {
+    Ok(OwnerUsage { used: usage(view, owner)?, operator_quota: operator_quota(view, owner)? })
 }
 
 /// Returns the quota that operators set for an owner.
-fn own(view: &impl View, owner: &str) -> Result<Own, Fault> {
-    let Some(line) = docs::get(view, owner, keys::QUOTA)?.value else { return Ok(Own::default()) };
-    Own::decode(&line).ok_or_else(|| Fault::Record(format!("document `{}` is damaged", keys::QUOTA)))
+fn operator_quota(view: &impl View, owner: &str) -> Result<OwnLimits, StoreFault> {
+    let Some(line) = docs::get(view, owner, keys::QUOTA)?.value else { return Ok(OwnLimits::default()) };
+    OwnLimits::decode(&line).ok_or_else(|| StoreFault::Record(format!("document `{}` is damaged", keys::QUOTA)))
 }
 
 /// Checks whether an owner may keep `adds` more. A quota that operators set for the owner takes precedence over
 /// `quota`.
-pub(super) fn admits(
+pub(super) fn check_quota(
     view: &impl View,
     owner: &str,
     quota: &Quota,
     adds: &QuotaUsage,
-) -> Result<Result<(), Over>, Fault> {
-    let quota = quota.of_owner(own(view, owner)?);
-    Ok(if quota.is_none() { Ok(()) } else { quota.admits(&usage(view, owner)?, adds) })
+) -> Result<Result<(), QuotaExceeded>, StoreFault> {
+    let quota = quota.with_own(operator_quota(view, owner)?);
+    Ok(if quota.is_none() { Ok(()) } else { quota.check_room(&usage(view, owner)?, adds) })
 }
 
 /// Returns the usage that writes add to the stored documents.
-pub(super) fn of_writes(view: &impl View, owner: &str, writes: &[DocWrite]) -> Result<QuotaUsage, Fault> {
-    let mut sum = Growth::default();
+pub(super) fn writes_usage(view: &impl View, owner: &str, writes: &[DocWrite]) -> Result<QuotaUsage, StoreFault> {
+    let mut sum = UsageChange::default();
     for write in writes {
         let new = match &write.change {
-            Change::Put(bytes) => Some(bytes.len()),
-            Change::Delete => None,
-            Change::Check => continue,
+            DocEffect::Put(bytes) => Some(bytes.len()),
+            DocEffect::Delete => None,
+            DocEffect::Check => continue,
         };
         let old = docs::get(view, owner, &write.key)?.value.map(|old| old.len());
-        sum = sum + of_document(&write.key, old, new);
+        sum = sum + document_change(&write.key, old, new);
     }
-    Ok(grown(&QuotaUsage::default(), &sum))
+    Ok(apply_change(&QuotaUsage::default(), &sum))
 }
 
 /// Adds the growth of a request to the stored usage of its owners.
-pub(super) fn settle(tx: &mut Tx<'_>) -> Result<(), Fault> {
+pub(super) fn store_changes(tx: &mut Tx<'_>) -> Result<(), StoreFault> {
     for (owner, growth) in tx.take_growth() {
-        if growth != Growth::default() {
-            let now = if let Some(usage) = written(tx, &owner)? {
-                grown(&usage, &growth)
+        if growth != UsageChange::default() {
+            let now = if let Some(usage) = stored_usage(tx, &owner)? {
+                apply_change(&usage, &growth)
             } else {
                 tracing::error!(owner, "the counts of what it keeps were damaged; they are made anew");
                 count(tx, &owner)?
@@ -109,44 +109,44 @@ pub(super) fn settle(tx: &mut Tx<'_>) -> Result<(), Fault> {
 }
 
 /// Counts the usage of an owner from its records.
-fn count(view: &impl View, owner: &str) -> Result<QuotaUsage, Fault> {
-    let mut found = Growth::default();
+fn count(view: &impl View, owner: &str) -> Result<QuotaUsage, StoreFault> {
+    let mut found = UsageChange::default();
     let prefix = layout::doc(owner, "");
-    view.walk(Space::Docs, &prefix, &end_of(&prefix), &mut |key, value| {
+    view.walk(Space::Docs, &prefix, &prefix_end(&prefix), &mut |key, value| {
         let key = String::from_utf8_lossy(&key[prefix.len()..]);
-        if let Some(doc) = docs::present(&key, value) {
-            found = found + of_document(&key, None, doc.value.map(|value| value.len()));
+        if let Some(doc) = docs::decode_present(&key, value) {
+            found = found + document_change(&key, None, doc.value.map(|value| value.len()));
         }
         Ok(ControlFlow::Continue(()))
     })?;
     let mut sessions = Vec::new();
     let prefix = layout::session(owner, "");
-    view.walk(Space::Core, &prefix, &end_of(&prefix), &mut |key, _| {
-        sessions.push(index::split(key)?.1);
+    view.walk(Space::Core, &prefix, &prefix_end(&prefix), &mut |key, _| {
+        sessions.push(index::split_key(key)?.1);
         Ok(ControlFlow::Continue(()))
     })?;
-    found.sessions = signed(sessions.len());
+    found.sessions = to_signed(sessions.len());
     for session in sessions {
         let state = view.get(Space::Core, &layout::part(owner, &session, STATE))?;
-        found.bytes += signed(state.map_or(0, |state| state.len()));
+        found.bytes += to_signed(state.map_or(0, |state| state.len()));
         let prefix = layout::mailbox(owner, &session);
-        view.walk(Space::Mail, &prefix, &end_of(&prefix), &mut |_, record| {
+        view.walk(Space::Mail, &prefix, &prefix_end(&prefix), &mut |_, record| {
             found.bytes += MailRecord::weight(record);
             Ok(ControlFlow::Continue(()))
         })?;
     }
-    Ok(grown(&QuotaUsage::default(), &found))
+    Ok(apply_change(&QuotaUsage::default(), &found))
 }
 
 /// Counts for [`crate::store::Accounts::recount`] without a change, on any consistent state.
-pub(super) fn compared(view: &impl View, owner: &str) -> Result<Recount, Fault> {
-    Ok(Recount::Done { was: written(view, owner)?.unwrap_or_default(), is: count(view, owner)? })
+pub(super) fn compare(view: &impl View, owner: &str) -> Result<Recount, StoreFault> {
+    Ok(Recount::Done { stored: stored_usage(view, owner)?.unwrap_or_default(), counted: count(view, owner)? })
 }
 
 /// Counts for [`crate::store::Accounts::recount`], and stores the result.
-pub(super) fn mended(tx: &mut Tx<'_>, owner: &str) -> Result<Recount, Fault> {
-    let recount = compared(tx, owner)?;
-    if let Recount::Done { was, is } = &recount
+pub(super) fn mend(tx: &mut Tx<'_>, owner: &str) -> Result<Recount, StoreFault> {
+    let recount = compare(tx, owner)?;
+    if let Recount::Done { stored: was, counted: is } = &recount
         && was != is
     {
         tx.put(Space::Core, layout::usage(owner), encode(is));
@@ -155,15 +155,15 @@ pub(super) fn mended(tx: &mut Tx<'_>, owner: &str) -> Result<Recount, Fault> {
 }
 
 /// Counts the usage of owners of builds without counters, once.
-pub(super) fn count_old(db: &Db) -> Result<(), Fault> {
-    let state = Durable::of(db);
+pub(super) fn count_uncounted(db: &Db) -> Result<(), StoreFault> {
+    let state = DurableState::snapshot(db);
     let mark = layout::usage("");
     if state.get(Space::Core, &mark)?.is_some() {
         return Ok(());
     }
     let mut owners = Vec::new();
     let prefix = layout::owner("");
-    state.walk(Space::Core, &prefix, &end_of(&prefix), &mut |key, _| {
+    state.walk(Space::Core, &prefix, &prefix_end(&prefix), &mut |key, _| {
         owners.push(String::from_utf8_lossy(&key[prefix.len()..]).into_owned());
         Ok(ControlFlow::Continue(()))
     })?;
@@ -194,18 +194,18 @@ mod tests {
             ("l/1-a", Some(0), None, (-1, -5, -1)),
             ("j/a", None, Some(0), (1, 3, 0)),
         ] {
-            let found = of_document(key, old, new);
+            let found = document_change(key, old, new);
             assert_eq!((found.documents, found.bytes, found.jobs), expected, "{key} {old:?} {new:?}");
         }
-        assert_eq!(grown(&usage, &Growth { documents: -2, bytes: 5, sessions: 0, jobs: 0 }).documents, 0);
+        assert_eq!(apply_change(&usage, &UsageChange { documents: -2, bytes: 5, sessions: 0, jobs: 0 }).documents, 0);
     }
 
     #[tokio::test]
     async fn what_was_kept_before_anybody_counted_is_counted_when_the_store_is_opened() {
-        use crate::store::{Accounts, Change, DocWrite, DocumentStore, Expect, embedded::EmbeddedStore};
+        use crate::store::{Accounts, DocEffect, DocWrite, DocumentStore, Expect, embedded::EmbeddedStore};
         let dir = tempfile::tempdir().unwrap();
         let owner = "acme/ann".parse().unwrap();
-        let write = DocWrite { key: "w/a".into(), expect: Expect::Any, change: Change::Put("12345".into()) };
+        let write = DocWrite { key: "w/a".into(), expect: Expect::Any, change: DocEffect::Put("12345".into()) };
         let expected = QuotaUsage { documents: 1, bytes: 8, ..QuotaUsage::default() };
         let store = EmbeddedStore::open(dir.path()).unwrap();
         store.write(crate::domain::time::Millis(1), &owner, &[write]).await.unwrap();

@@ -1,16 +1,18 @@
 //! Jobs ended from outside their turn, and documents written from outside turns.
 
 use super::layout::MailRecord;
-use super::mailbox::Slot;
+use super::mailbox::LoadedSession;
 use super::outbox;
 use super::sweep;
-use super::tx::{Fault, Tx};
+use super::tx::{StoreFault, Tx};
 use super::{counts, docs};
 use crate::domain::ids::{JobId, Owner, SessionKey};
 use crate::domain::job::JobStatus;
-use crate::domain::quota::{Over, Quota};
+use crate::domain::quota::{Quota, QuotaExceeded};
 use crate::domain::time::Millis;
-use crate::store::{Change, DocWrite, EventKind, Finished, JobFinish, NewJob, OutboxEntry, OutsideWrite, Parked};
+use crate::store::{
+    DocEffect, DocWrite, EventKind, FinishOutcome, JobFinish, NewJob, OutboxEntry, ParkOutcome, WriteOutcome,
+};
 use std::ops::ControlFlow;
 
 /// Implements [`crate::store::Store::finish`] for the writer.
@@ -22,11 +24,11 @@ pub(super) fn finish(
     finish: &JobFinish,
     open: Option<&NewJob>,
     messages: &[OutboxEntry],
-) -> Result<Finished, Fault> {
-    let mut slot = Slot::load(tx, owner, session)?;
+) -> Result<FinishOutcome, StoreFault> {
+    let mut slot = LoadedSession::load(tx, owner, session)?;
     match docs::job_status(tx, &slot.owner, &finish.job)? {
-        Some(ended) if ended.is_terminal() => return Ok(Finished::Already(ended)),
-        None if open.is_none() => return Ok(Finished::Unknown),
+        Some(ended) if ended.is_terminal() => return Ok(FinishOutcome::Already(ended)),
+        None if open.is_none() => return Ok(FinishOutcome::Unknown),
         None | Some(_) => {}
     }
     tx.register(&slot.owner)?;
@@ -38,40 +40,40 @@ pub(super) fn finish(
         outbox::put(tx, now, &slot.owner, message)?;
     }
     // A job of an external worker has no task here: its result will be an event of its own.
-    let places = entries_of(tx, &slot, &finish.job)?;
+    let places = job_entries(tx, &slot, &finish.job)?;
     if !places.is_empty() {
-        if slot.now.end_job(now) {
+        if slot.record.end_job(now) {
             slot.consume(tx, &places)?;
         }
         slot.save(tx)?;
     }
-    Ok(Finished::Done)
+    Ok(FinishOutcome::Done)
 }
 
 /// Implements [`crate::store::Store::park`] for the writer.
-pub(super) fn park(
+pub(super) fn set_paused(
     tx: &mut Tx<'_>,
     now: Millis,
     owner: &Owner,
     session: &SessionKey,
     job: &JobId,
     pause: bool,
-) -> Result<Parked, Fault> {
-    let mut slot = Slot::load(tx, owner, session)?;
-    let Some(status) = docs::job_status(tx, &slot.owner, job)? else { return Ok(Parked::Unknown) };
+) -> Result<ParkOutcome, StoreFault> {
+    let mut slot = LoadedSession::load(tx, owner, session)?;
+    let Some(status) = docs::job_status(tx, &slot.owner, job)? else { return Ok(ParkOutcome::Unknown) };
     if status.is_terminal() || pause == (status == JobStatus::Paused) {
-        return Ok(Parked::Already(status));
+        return Ok(ParkOutcome::Already(status));
     }
-    docs::park(tx, now, &slot.owner, job, pause)?;
+    docs::set_paused(tx, now, &slot.owner, job, pause)?;
     if !pause {
-        slot.now.resume_job(now);
+        slot.record.resume_job(now);
         slot.save(tx)?;
     }
-    Ok(Parked::Done)
+    Ok(ParkOutcome::Done)
 }
 
 /// Returns the places of a job's task and of the messages to it.
-fn entries_of(tx: &Tx<'_>, slot: &Slot, job: &JobId) -> Result<Vec<Vec<u8>>, Fault> {
+fn job_entries(tx: &Tx<'_>, slot: &LoadedSession, job: &JobId) -> Result<Vec<Vec<u8>>, StoreFault> {
     let mut places = Vec::new();
     slot.walk(tx, &mut |place, bytes| {
         let record = MailRecord::decode(bytes).filter(|r| r.kind != EventKind::Result);
@@ -90,12 +92,12 @@ pub(super) fn write_within(
     owner: &Owner,
     writes: &[DocWrite],
     quota: &Quota,
-) -> Result<Result<OutsideWrite, Over>, Fault> {
+) -> Result<Result<WriteOutcome, QuotaExceeded>, StoreFault> {
     let token = owner.token();
     // Conflicting writes aren't counted: they are decided again on newer documents.
     if docs::conflicts(tx, &token, writes)?.is_empty() {
-        let adds = counts::of_writes(tx, &token, writes)?;
-        if let Err(over) = counts::admits(tx, &token, quota, &adds)? {
+        let adds = counts::writes_usage(tx, &token, writes)?;
+        if let Err(over) = counts::check_quota(tx, &token, quota, &adds)? {
             return Ok(Err(over));
         }
     }
@@ -103,16 +105,21 @@ pub(super) fn write_within(
 }
 
 /// Implements [`crate::store::DocumentStore::write`] for the writer.
-pub(super) fn write(tx: &mut Tx<'_>, now: Millis, owner: &Owner, writes: &[DocWrite]) -> Result<OutsideWrite, Fault> {
+pub(super) fn write(
+    tx: &mut Tx<'_>,
+    now: Millis,
+    owner: &Owner,
+    writes: &[DocWrite],
+) -> Result<WriteOutcome, StoreFault> {
     let token = owner.token();
     let conflicts = docs::conflicts(tx, &token, writes)?;
     if !conflicts.is_empty() {
-        return Ok(OutsideWrite::Conflict(conflicts));
+        return Ok(WriteOutcome::Conflict(conflicts));
     }
-    if writes.iter().any(|write| matches!(write.change, Change::Put(_))) {
+    if writes.iter().any(|write| matches!(write.change, DocEffect::Put(_))) {
         tx.register(&token)?;
     }
     docs::apply(tx, now, &token, writes)?;
-    sweep::gates_changed(tx, now, owner, writes)?;
-    Ok(OutsideWrite::Done)
+    sweep::wake_for_gates(tx, now, owner, writes)?;
+    Ok(WriteOutcome::Done)
 }

@@ -1,8 +1,8 @@
 //! The thread that makes groups durable while the writer applies the next one.
 
-use super::head::Head;
+use super::head::StoreHead;
 use super::health::Health;
-use super::tx::{Db, Durable, Fault};
+use super::tx::{Db, DurableState, StoreFault};
 use super::writes::Writes;
 use crate::store::StoreError;
 use fjall::PersistMode;
@@ -13,7 +13,7 @@ use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
 use std::thread::JoinHandle;
 
 /// Sends a caller the outcome of its request, once it is known whether its group is durable.
-pub(super) type Answer = Box<dyn FnOnce(Result<(), StoreError>) + Send>;
+pub(super) type AnswerSender = Box<dyn FnOnce(Result<(), StoreError>) + Send>;
 
 /// Requests that become durable together.
 #[derive(Default)]
@@ -21,41 +21,41 @@ pub(super) struct Group {
     /// The writes of the requests.
     pub(super) writes: Arc<Writes>,
     /// The callers' answers, sent when the group is durable.
-    pub(super) answers: Vec<Answer>,
+    pub(super) answers: Vec<AnswerSender>,
 }
 
 /// The disk and the state that readers see.
-struct Disk {
+struct FlushTarget {
     db: Db,
     store: Arc<str>,
-    durable: Arc<RwLock<Arc<Durable>>>,
-    head: Mutex<Head>,
+    durable: Arc<RwLock<Arc<DurableState>>>,
+    head: Mutex<StoreHead>,
     health: Arc<Health>,
 }
 
 /// The handle of the flusher thread, which has one group at a time.
 pub(super) struct Flusher {
-    disk: Arc<Disk>,
+    disk: Arc<FlushTarget>,
     groups: Option<Sender<Group>>,
     landed: Receiver<()>,
     busy: Option<Arc<Writes>>,
     thread: Option<JoinHandle<()>>,
 }
 
-impl Disk {
+impl FlushTarget {
     fn flush(&self, writes: &Writes) -> Result<(), StoreError> {
-        if let Some(error) = self.health.broken() {
+        if let Some(error) = self.health.first_failure() {
             return Err(error);
         }
         self.write(writes).map_err(|fault| {
-            let error = fault.at(&self.store);
+            let error = fault.into_store_error(&self.store);
             tracing::error!(%error, "the store can't be written; mend the disk and start again, nothing is lost");
-            self.health.fail(error)
+            self.health.record_failure(error)
         })
     }
 
     /// Writes a group; readers see it only when it can't be lost any more.
-    fn write(&self, writes: &Writes) -> Result<(), Fault> {
+    fn write(&self, writes: &Writes) -> Result<(), StoreFault> {
         if writes.is_empty() {
             return Ok(());
         }
@@ -66,7 +66,7 @@ impl Disk {
         self.db.database.persist(PersistMode::SyncAll)?;
         head.write();
         self.db.fsyncs.fetch_add(1, Ordering::Relaxed);
-        let now = Arc::new(Durable::of(&self.db));
+        let now = Arc::new(DurableState::snapshot(&self.db));
         *self.durable.write() = now;
         Ok(())
     }
@@ -77,13 +77,13 @@ impl Flusher {
     pub(super) fn start(
         db: Db,
         store: Arc<str>,
-        durable: Arc<RwLock<Arc<Durable>>>,
-        (head, health): (Head, Arc<Health>),
+        durable: Arc<RwLock<Arc<DurableState>>>,
+        (head, health): (StoreHead, Arc<Health>),
         landed: impl Fn() + Send + 'static,
     ) -> std::io::Result<Self> {
         let (groups, received) = channel::<Group>();
         let (done, done_received) = channel();
-        let disk = Arc::new(Disk { db, store, durable, head: Mutex::new(head), health });
+        let disk = Arc::new(FlushTarget { db, store, durable, head: Mutex::new(head), health });
         let own = Arc::clone(&disk);
         let run = move || {
             while let Ok(group) = received.recv() {
@@ -109,12 +109,12 @@ impl Flusher {
     }
 
     /// Returns the writes that the flusher is writing; they must be read before the database.
-    pub(super) fn writing(&self) -> Option<&Writes> {
+    pub(super) fn current_writes(&self) -> Option<&Writes> {
         self.busy.as_deref()
     }
 
     /// Whether the flusher can take a group; with `wait`, after the current one is written.
-    pub(super) fn is_free(&mut self, wait: bool) -> bool {
+    pub(super) fn poll_idle(&mut self, wait: bool) -> bool {
         if self.busy.is_some() {
             let landed = if wait { self.landed.recv().map_err(Into::into) } else { self.landed.try_recv() };
             // A flusher that stopped isn't waited for: the next send to it fails.
@@ -126,7 +126,7 @@ impl Flusher {
     }
 
     /// Sends a group to the flusher, which must be free.
-    pub(super) fn take(&mut self, group: Group) {
+    pub(super) fn send(&mut self, group: Group) {
         self.busy = Some(Arc::clone(&group.writes));
         // A flusher that stopped drops the answers: their callers get the error that the writer has stopped.
         let _ = self.groups.as_ref().expect("taken only when dropped").send(group);

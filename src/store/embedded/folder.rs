@@ -4,8 +4,8 @@ use super::backup;
 use super::health::{self, Health};
 use super::open::{self, OpenDatabase, StoreOpenError};
 use super::reclaim::Reclaimer;
-use super::tx::{Durable, Fault};
-use super::writer::{Requests, Writer};
+use super::tx::{DurableState, StoreFault};
+use super::writer::{Requests, StoreWriter};
 use parking_lot::RwLock;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -13,8 +13,8 @@ use std::sync::atomic::AtomicU64;
 use std::thread::JoinHandle;
 
 /// The database in a folder that is locked for this process.
-pub(super) struct Folder {
-    durable: Arc<RwLock<Arc<Durable>>>,
+pub(super) struct StoreFolder {
+    durable: Arc<RwLock<Arc<DurableState>>>,
     fsyncs: Arc<AtomicU64>,
     /// Folder of the database, whose size on disk `limit` bounds in bytes.
     pub(super) database: PathBuf,
@@ -31,7 +31,7 @@ pub(super) struct Folder {
     _lock: open::FolderLock,
 }
 
-impl Folder {
+impl StoreFolder {
     /// Opens or creates the store and starts its threads; `probe` measures the room on its disk.
     pub(super) fn open(
         dir: &Path,
@@ -39,20 +39,20 @@ impl Folder {
         limit: Option<u64>,
         probe: health::Probe,
     ) -> Result<Self, StoreOpenError> {
-        let lock = open::lock(dir, name)?;
-        let OpenDatabase { db, index, head, lost } = open::database(dir, name)?;
+        let lock = open::lock_folder(dir, name)?;
+        let OpenDatabase { db, index, head, lost } = open::open_database(dir, name)?;
         let health = Arc::new(Health::new(Arc::clone(name), dir, probe));
-        health.look();
+        health.measure();
         let fsyncs = Arc::clone(&db.fsyncs);
-        let durable = Arc::new(RwLock::new(Arc::new(Durable::of(&db))));
+        let durable = Arc::new(RwLock::new(Arc::new(DurableState::snapshot(&db))));
         let (requests, jobs) = Requests::channel(Arc::clone(name));
-        let writer = Writer::new(db.clone(), index, durable.clone(), (head, Arc::clone(&health)), &requests);
+        let writer = StoreWriter::new(db.clone(), index, durable.clone(), (head, Arc::clone(&health)), &requests);
         let thread = writer.and_then(|writer| {
             std::thread::Builder::new().name("trellis-store".into()).spawn(move || writer.run(jobs))
         });
-        let failed = |e: std::io::Error| Fault::Database(e.into()).at(name);
+        let failed = |e: std::io::Error| StoreFault::Database(e.into()).into_store_error(name);
         let writer = Some(thread.map_err(failed)?);
-        let database = open::folder(dir);
+        let database = open::database_path(dir);
         let reclaimer = Some(Reclaimer::start(db, database.clone(), limit, requests.clone()).map_err(failed)?);
         let (backups, requests) = (dir.join("backups"), Some(requests));
         backup::remove_unfinished(&backups);
@@ -65,7 +65,7 @@ impl Folder {
     }
 
     /// Returns the state after the last durable group.
-    pub(super) fn durable(&self) -> Arc<Durable> {
+    pub(super) fn durable(&self) -> Arc<DurableState> {
         Arc::clone(&self.durable.read())
     }
 
@@ -75,7 +75,7 @@ impl Folder {
     }
 }
 
-impl Drop for Folder {
+impl Drop for StoreFolder {
     /// Waits until the writer has finished its requests, so that the folder is free afterwards.
     fn drop(&mut self) {
         self.reclaimer = None;

@@ -2,23 +2,28 @@
 
 use super::docs;
 use super::layout::{self, Space};
-use super::mailbox::Slot;
-use super::tx::{Fault, Tx};
+use super::mailbox::LoadedSession;
+use super::tx::{StoreFault, Tx};
 use crate::domain::ids::Owner;
 use crate::domain::time::Millis;
-use crate::store::{Forget, Forgotten};
+use crate::store::{ForgetOutcome, ForgetRequest};
 use std::ops::ControlFlow;
 
 /// Implements [`crate::store::Store::forget`] for the writer.
-pub(super) fn forget(tx: &mut Tx<'_>, now: Millis, owner: &Owner, forget: &Forget) -> Result<Forgotten, Fault> {
+pub(super) fn forget(
+    tx: &mut Tx<'_>,
+    now: Millis,
+    owner: &Owner,
+    forget: &ForgetRequest,
+) -> Result<ForgetOutcome, StoreFault> {
     let token = owner.token();
     let mut slots = Vec::with_capacity(forget.sessions.len());
     for resting in &forget.sessions {
-        let slot = Slot::load(tx, owner, &resting.session)?;
-        if !slot.now.is_resting() || slot.now.arrivals != resting.arrivals {
+        let slot = LoadedSession::load(tx, owner, &resting.session)?;
+        if !slot.record.is_idle() || slot.record.arrivals != resting.arrivals {
             // An absent session was forgotten by an earlier try of this call.
             if slot.is_known() {
-                return Ok(Forgotten::Stirred(resting.session.clone()));
+                return Ok(ForgetOutcome::Changed(resting.session.clone()));
             }
             continue;
         }
@@ -27,10 +32,10 @@ pub(super) fn forget(tx: &mut Tx<'_>, now: Millis, owner: &Owner, forget: &Forge
     for slot in &mut slots {
         slot.erase(tx)?;
     }
-    for session in &forget.lost {
-        let mut slot = Slot::load(tx, owner, session)?;
+    for session in &forget.sessions_with_losses {
+        let mut slot = LoadedSession::load(tx, owner, session)?;
         // Damaged entries can't be served.
-        let (_, damaged) = slot.places(tx)?;
+        let (_, damaged) = slot.all_entries(tx)?;
         let damaged: Vec<Vec<u8>> = damaged.into_iter().map(String::into_bytes).collect();
         slot.consume(tx, &damaged)?;
         let mut there = 0;
@@ -38,14 +43,14 @@ pub(super) fn forget(tx: &mut Tx<'_>, now: Millis, owner: &Owner, forget: &Forge
             there += 1;
             Ok(ControlFlow::Continue(()))
         })?;
-        slot.now.consumed = slot.now.arrivals.saturating_sub(there);
+        slot.record.consumed = slot.record.arrivals.saturating_sub(there);
         slot.save(tx)?;
     }
     for key in &forget.documents {
         docs::delete(tx, now, &token, key)?;
     }
     for event in &forget.events {
-        tx.remove(Space::Core, layout::seen(&token, event.as_str()));
+        tx.remove(Space::Core, layout::dedupe(&token, event.as_str()));
     }
-    Ok(Forgotten::Done)
+    Ok(ForgetOutcome::Done)
 }

@@ -2,8 +2,8 @@
 //! database with fewer groups than the file says has lost its last ones.
 
 use super::clock::machine_time;
-use super::layout::{self, DocRecord, Space, number};
-use super::tx::{Db, Durable, Fault, View};
+use super::layout::{self, DocRecord, Space, split_number};
+use super::tx::{Db, DurableState, StoreFault, View};
 use crate::domain::tail::{Loss, Losses};
 use crate::store::keys;
 use std::fs::File;
@@ -29,28 +29,28 @@ impl GroupCount {
     }
 
     fn decode(bytes: &[u8]) -> Option<Self> {
-        let (store, rest) = number(bytes)?;
-        let (groups, _) = number(rest)?;
+        let (store, rest) = split_number(bytes)?;
+        let (groups, _) = split_number(rest)?;
         Some(Self { store, groups })
     }
 }
 
 /// The head of an open store.
-pub(super) struct Head {
+pub(super) struct StoreHead {
     file: File,
     count: GroupCount,
 }
 
-impl Head {
+impl StoreHead {
     /// Opens or creates the head of a folder, and compares it with the database; also returns why they differ.
-    pub(super) fn open(dir: &Path, db: &Db) -> Result<(Self, Option<String>), Fault> {
-        let failed = |error: std::io::Error| Fault::Database(error.into());
+    pub(super) fn open(dir: &Path, db: &Db) -> Result<(Self, Option<String>), StoreFault> {
+        let failed = |error: std::io::Error| StoreFault::Database(error.into());
         let path = dir.join(FILE);
         let file = File::options().read(true).write(true).create(true).truncate(false).open(path).map_err(failed)?;
         let mut bytes = [0; 16];
         let beside = file.read_exact_at(&mut bytes, 0).ok().and_then(|()| GroupCount::decode(&bytes));
-        let inside = Durable::of(db).get(Space::Core, KEY)?.and_then(|bytes| GroupCount::decode(&bytes));
-        let lost = loss(inside, beside);
+        let inside = DurableState::snapshot(db).get(Space::Core, KEY)?.and_then(|bytes| GroupCount::decode(&bytes));
+        let lost = describe_loss(inside, beside);
         let known = inside.or(beside);
         let groups = [inside, beside].into_iter().flatten().map(|count| count.groups).max().unwrap_or(0);
         let (random, _) = uuid::Uuid::new_v4().as_u64_pair();
@@ -58,7 +58,7 @@ impl Head {
         let mut head = Self { file, count };
         let mut batch = db.database.batch();
         if let Some(lost) = &lost {
-            let (key, record) = losses(lost);
+            let (key, record) = loss_record(lost);
             batch.insert(db.keyspace(Space::Docs), key, record);
         }
         head.add_group(&mut batch, db);
@@ -84,7 +84,7 @@ impl Head {
 }
 
 /// Returns why the database isn't what the file beside it says.
-fn loss(inside: Option<GroupCount>, beside: Option<GroupCount>) -> Option<String> {
+fn describe_loss(inside: Option<GroupCount>, beside: Option<GroupCount>) -> Option<String> {
     let beside = beside?;
     let Some(inside) = inside else {
         return Some(format!("all of its {} groups of changes are gone: its database is a new one", beside.groups));
@@ -100,7 +100,7 @@ fn loss(inside: Option<GroupCount>, beside: Option<GroupCount>) -> Option<String
 }
 
 /// Returns key and record of the document by which the audit reports the loss.
-fn losses(reason: &str) -> (Vec<u8>, Vec<u8>) {
+fn loss_record(reason: &str) -> (Vec<u8>, Vec<u8>) {
     let (owner, now) = (keys::venue_owner(), machine_time());
     let told = Loss {
         owner: owner.clone(),
@@ -131,7 +131,7 @@ mod tests {
             (None, count(1, 5), Some("all of its 5")),
             (count(2, 9), count(1, 5), Some("another store")),
         ] {
-            let found = loss(inside, beside);
+            let found = describe_loss(inside, beside);
             assert_eq!(found.is_some(), lost.is_some(), "{inside:?} {beside:?}: {found:?}");
             assert!(lost.is_none_or(|lost| found.is_some_and(|found| found.contains(lost))), "{lost:?}");
         }

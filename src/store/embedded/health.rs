@@ -35,18 +35,18 @@ impl Health {
     }
 
     /// Measures the room on the disk, and logs when it falls below or rises above the reserve.
-    pub(super) fn look(&self) {
+    pub(super) fn measure(&self) {
         let is_short = (self.probe)(&self.dir).is_some_and(|free| free < RESERVE);
         if self.is_short.swap(is_short, Ordering::AcqRel) != is_short {
             if is_short {
-                tracing::error!("{}", self.words());
+                tracing::error!("{}", self.full_message());
             } else {
                 tracing::info!("the disk of store `{}` has room again: it is written again", self.store);
             }
         }
     }
 
-    fn words(&self) -> String {
+    fn full_message(&self) -> String {
         format!(
             "the disk of `{}` has less than {} MiB left, and nothing is written until there is more; free some",
             self.dir.display(),
@@ -55,31 +55,31 @@ impl Health {
     }
 
     /// Returns why nothing can be written.
-    pub(super) fn refusal(&self) -> Option<StoreError> {
-        let full = || StoreError::Full { store: self.store.to_string(), reason: self.words() };
+    pub(super) fn write_refusal(&self) -> Option<StoreError> {
+        let full = || StoreError::Full { store: self.store.to_string(), reason: self.full_message() };
         let broken = self.broken.get().cloned();
         broken.or_else(|| self.is_short.load(Ordering::Acquire).then(full))
     }
 
     /// Records a failed write; returns the first recorded error.
-    pub(super) fn fail(&self, error: StoreError) -> StoreError {
+    pub(super) fn record_failure(&self, error: StoreError) -> StoreError {
         self.broken.get_or_init(|| error).clone()
     }
 
     /// Returns the error of the first failed write.
-    pub(super) fn broken(&self) -> Option<StoreError> {
+    pub(super) fn first_failure(&self) -> Option<StoreError> {
         self.broken.get().cloned()
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::folder::Folder;
-    use super::super::{EmbeddedStore, Place};
+    use super::super::folder::StoreFolder;
+    use super::super::{EmbeddedStore, StorePlace};
     use super::*;
     use crate::domain::limits::STORE_LOOK;
     use crate::domain::time::Millis;
-    use crate::store::{Accounts, DocWrite, DocumentStore, FillLevel, Inspect};
+    use crate::store::{Accounts, DocWrite, DocumentStore, FillLevel, StoreInspection};
     use std::sync::atomic::AtomicU64;
 
     #[tokio::test]
@@ -87,9 +87,13 @@ mod tests {
         let (dir, free) = (tempfile::tempdir().unwrap(), Arc::new(AtomicU64::new(u64::MAX)));
         let (name, seen): (Arc<str>, _) = ("embedded:test".into(), Arc::clone(&free));
         let probe: Probe = Box::new(move |_| Some(seen.load(Ordering::Acquire)));
-        let folder = Folder::open(dir.path(), &name, None, probe).unwrap();
-        let store =
-            EmbeddedStore { name, place: Place::Folder(Box::new(folder)), level: FillLevel::default(), seen: None };
+        let folder = StoreFolder::open(dir.path(), &name, None, probe).unwrap();
+        let store = EmbeddedStore {
+            name,
+            place: StorePlace::Folder(Box::new(folder)),
+            level: FillLevel::default(),
+            seen: None,
+        };
         let owner = "acme/ann".parse().unwrap();
         let write = async |key: &str| {
             let writes = [DocWrite::put(key.to_owned(), "1")];

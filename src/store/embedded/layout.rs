@@ -101,12 +101,12 @@ pub(super) fn call(owner: &str, session: &str, index: u32) -> Vec<u8> {
 }
 
 /// Returns the key of a dedupe record.
-pub(super) fn seen(owner: &str, event: &str) -> Vec<u8> {
+pub(super) fn dedupe(owner: &str, event: &str) -> Vec<u8> {
     join(b"d", &[owner.as_bytes(), event.as_bytes()])
 }
 
 /// Returns the key of the highest epoch of an owner's forgotten sessions.
-pub(super) fn floor(owner: &str) -> Vec<u8> {
+pub(super) fn epoch_floor(owner: &str) -> Vec<u8> {
     join(b"f", &[owner.as_bytes()])
 }
 
@@ -121,13 +121,13 @@ pub(super) fn outbox(owner: &str, id: &str) -> Vec<u8> {
 }
 
 /// Returns the prefix of an owner's tombstone entries.
-pub(super) fn graves(owner: &str) -> Vec<u8> {
+pub(super) fn tombstones(owner: &str) -> Vec<u8> {
     join(b"g", &[owner.as_bytes(), b""])
 }
 
 /// Returns the key of a tombstone's entry, by the time of the deletion in ms.
-pub(super) fn grave(owner: &str, deleted: u64, key: &str) -> Vec<u8> {
-    let mut out = graves(owner);
+pub(super) fn tombstone(owner: &str, deleted: u64, key: &str) -> Vec<u8> {
+    let mut out = tombstones(owner);
     out.extend_from_slice(&deleted.to_be_bytes());
     out.extend_from_slice(key.as_bytes());
     out
@@ -149,7 +149,7 @@ pub(super) fn place_from_storage(bytes: &[u8]) -> Option<String> {
 }
 
 /// Returns the first key after every key that starts with `prefix`, which must not be all `0xff`.
-pub(crate) fn end_of(prefix: &[u8]) -> Vec<u8> {
+pub(crate) fn prefix_end(prefix: &[u8]) -> Vec<u8> {
     let mut end = prefix.to_vec();
     while let Some(last) = end.pop() {
         if last < u8::MAX {
@@ -188,16 +188,16 @@ impl DocRecord {
 
     /// Whether an encoded record is of a document that isn't deleted.
     pub(super) fn is_present(bytes: &[u8]) -> bool {
-        number(bytes).is_some_and(|(_, rest)| rest.first() == Some(&b'1'))
+        split_number(bytes).is_some_and(|(_, rest)| rest.first() == Some(&b'1'))
     }
 
     /// Decodes the bytes of [`DocRecord::encode`].
     pub(super) fn decode(bytes: &[u8]) -> Option<Self> {
-        let (version, rest) = number(bytes)?;
+        let (version, rest) = split_number(bytes)?;
         let (flag, rest) = rest.split_first()?;
         match flag {
             b'1' => Some(Self { doc: Doc { version, value: Some(Bytes::copy_from_slice(rest)) }, deleted: None }),
-            b'0' => Some(Self { doc: Doc { version, value: None }, deleted: Some(number(rest)?.0) }),
+            b'0' => Some(Self { doc: Doc { version, value: None }, deleted: Some(split_number(rest)?.0) }),
             _ => None,
         }
     }
@@ -232,14 +232,14 @@ impl<'a> MailRecord<'a> {
     /// Returns the bytes that an encoded record counts: its body, and kind and job as a line.
     pub(super) fn weight(bytes: &[u8]) -> i64 {
         let job = bytes.get(9).copied().map_or(0, usize::from);
-        super::counts::signed((bytes.len() + 3 + job.max(1)).saturating_sub(10 + job))
+        super::counts::to_signed((bytes.len() + 3 + job.max(1)).saturating_sub(10 + job))
     }
 
     /// Decodes the bytes of [`MailRecord::encode`].
     pub(super) fn decode(bytes: &'a [u8]) -> Option<Self> {
         let (kind, rest) = bytes.split_first()?;
         let kind = EventKind::from_letter(*kind as char)?;
-        let (arrival, rest) = number(rest)?;
+        let (arrival, rest) = split_number(rest)?;
         let (length, rest) = rest.split_first()?;
         let (job, body) = rest.split_at_checked(usize::from(*length))?;
         let job = match std::str::from_utf8(job).ok()? {
@@ -251,14 +251,14 @@ impl<'a> MailRecord<'a> {
 }
 
 /// Decodes a big-endian number; returns it and the remaining bytes.
-pub(crate) fn number(bytes: &[u8]) -> Option<(u64, &[u8])> {
+pub(crate) fn split_number(bytes: &[u8]) -> Option<(u64, &[u8])> {
     let (head, rest) = bytes.split_first_chunk::<8>()?;
     Some((u64::from_be_bytes(*head), rest))
 }
 
 /// Splits an outbox entry into place and message. A damaged entry without a place gets place 0 and stays as it is.
 pub(super) fn place_and_message(bytes: &[u8]) -> (u64, &[u8]) {
-    number(bytes).unwrap_or((0, bytes))
+    split_number(bytes).unwrap_or((0, bytes))
 }
 
 #[cfg(test)]
@@ -284,9 +284,9 @@ mod tests {
     fn keys_are_pinned_and_sort_a_shorter_order_first() {
         assert_eq!(session("t/u", "a/main"), b"st/u\0a/main");
         assert_eq!(call("t/u", "a/main", 1), b"pt/u\0a/main\0c\0\0\0\x01");
-        assert_eq!(grave("t/u", 1, "w/x"), b"gt/u\0\0\0\0\0\0\0\0\x01w/x");
+        assert_eq!(tombstone("t/u", 1, "w/x"), b"gt/u\0\0\0\0\0\0\0\0\x01w/x");
         assert!(place_to_storage("1|z") < place_to_storage("10|a"));
         assert_eq!(place_from_storage(&place_to_storage("1|a|b")).unwrap(), "1|a|b");
-        assert_eq!(end_of(b"a\xff"), b"b");
+        assert_eq!(prefix_end(b"a\xff"), b"b");
     }
 }

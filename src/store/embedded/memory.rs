@@ -3,7 +3,7 @@
 use super::counts;
 use super::index::Index;
 use super::layout::Space;
-use super::tx::{Below, Durable, Fault, Tx};
+use super::tx::{DurableState, StoreFault, Tx, TxBase};
 use super::writes::Writes;
 use fjall::{Slice, UserKey};
 use parking_lot::RwLock;
@@ -26,7 +26,7 @@ impl Maps {
         space: Space,
         from: &[u8],
         to: &[u8],
-    ) -> impl DoubleEndedIterator<Item = Result<(UserKey, Slice), Fault>> {
+    ) -> impl DoubleEndedIterator<Item = Result<(UserKey, Slice), StoreFault>> {
         let range = (Bound::Included(from), Bound::Excluded(to));
         self.0[space as usize].range::<[u8], _>(range).map(|(key, value)| Ok((key.as_slice().into(), value.clone())))
     }
@@ -45,25 +45,25 @@ impl Maps {
 
 /// A copy of all records in memory at one moment.
 #[derive(Debug, Clone)]
-pub struct MemoryImage(Maps);
+pub struct MemorySnapshot(Maps);
 
 /// All records and the index, under one lock.
-pub(super) struct Memory(RwLock<(Durable, Index)>);
+pub(super) struct MemoryStore(RwLock<(DurableState, Index)>);
 
-impl Default for Memory {
+impl Default for MemoryStore {
     fn default() -> Self {
-        Self(RwLock::new((Durable::Memory(Maps::default()), Index::default())))
+        Self(RwLock::new((DurableState::Memory(Maps::default()), Index::default())))
     }
 }
 
-impl Memory {
+impl MemoryStore {
     /// Applies a request, all or nothing.
-    pub(super) fn apply<T>(&self, request: impl FnOnce(&mut Tx<'_>) -> Result<T, Fault>) -> Result<T, Fault> {
+    pub(super) fn apply<T>(&self, request: impl FnOnce(&mut Tx<'_>) -> Result<T, StoreFault>) -> Result<T, StoreFault> {
         let mut held = self.0.write();
-        let (Durable::Memory(maps), index) = &mut *held else { unreachable!("it is in memory") };
-        let mut tx = Tx::new(Below::Memory(maps), index, [None, None]);
-        let done = request(&mut tx).and_then(|value| counts::settle(&mut tx).map(|()| value));
-        let touched = tx.touched();
+        let (DurableState::Memory(maps), index) = &mut *held else { unreachable!("it is in memory") };
+        let mut tx = Tx::new(TxBase::Memory(maps), index, [None, None]);
+        let done = request(&mut tx).and_then(|value| counts::store_changes(&mut tx).map(|()| value));
+        let touched = tx.is_index_touched();
         match done {
             Ok(value) => {
                 let writes = tx.into_writes();
@@ -72,7 +72,7 @@ impl Memory {
             }
             Err(error) => {
                 if touched {
-                    reload(&mut held)?;
+                    rebuild_index(&mut held)?;
                 }
                 Err(error)
             }
@@ -80,30 +80,30 @@ impl Memory {
     }
 
     /// Reads one consistent state.
-    pub(super) fn query<T>(&self, read: impl FnOnce(&Durable) -> Result<T, Fault>) -> Result<T, Fault> {
+    pub(super) fn query<T>(&self, read: impl FnOnce(&DurableState) -> Result<T, StoreFault>) -> Result<T, StoreFault> {
         read(&self.0.read().0)
     }
 
     /// Returns a copy of all records.
-    pub(super) fn image(&self) -> MemoryImage {
+    pub(super) fn snapshot(&self) -> MemorySnapshot {
         match &self.0.read().0 {
-            Durable::Memory(maps) => MemoryImage(maps.clone()),
-            Durable::Folder(..) => unreachable!("it is in memory"),
+            DurableState::Memory(maps) => MemorySnapshot(maps.clone()),
+            DurableState::Folder(..) => unreachable!("it is in memory"),
         }
     }
 
     /// Replaces all records by those of a copy.
-    pub(super) fn put_back(&self, image: &MemoryImage) -> Result<(), Fault> {
+    pub(super) fn restore(&self, image: &MemorySnapshot) -> Result<(), StoreFault> {
         let mut held = self.0.write();
-        held.0 = Durable::Memory(image.0.clone());
-        reload(&mut held)
+        held.0 = DurableState::Memory(image.0.clone());
+        rebuild_index(&mut held)
     }
 }
 
 /// Rebuilds the index from the records.
-fn reload((state, index): &mut (Durable, Index)) -> Result<(), Fault> {
+fn rebuild_index((state, index): &mut (DurableState, Index)) -> Result<(), StoreFault> {
     let mut fresh = Index::load(state)?;
-    fresh.keep_looks(index);
+    fresh.copy_sweep_times(index);
     *index = fresh;
     Ok(())
 }

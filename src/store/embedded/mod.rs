@@ -44,26 +44,27 @@ mod writes;
 
 use super::large::note_read;
 use super::{
-    Accounts, Admit, Admitted, After, Amend, Amended, BackedUp, BackendSetting, Checkpoint, Commit, Committed, Doc,
-    DocKey, DocWrite, DocumentStore, DueOwners, Fill, FillLevel, Finished, Forget, Forgotten, Inspect, JobFinish,
-    Lease, LeaseCheck, MailboxEntry, NewJob, OutboxEntry, OutsideWrite, Page, Parked, Recount, Released, Seat, Seated,
-    SessionFacts, Standing, Store, StoreError, Swept, Window,
+    Accounts, AdmissionOutcome, Admit, Amend, AmendOutcome, BackendSetting, BackupOutcome, Checkpoint, Commit,
+    CommitOutcome, Doc, DocKey, DocPage, DocWrite, DocumentStore, DueOwners, Fill, FillLevel, FinishOutcome,
+    ForgetOutcome, ForgetRequest, JobFinish, Lease, LeaseCheck, LeaseUse, MailboxEntry, NewJob, OutboxEntry,
+    OwnerUsage, ParkOutcome, Recount, ReleaseOutcome, SessionFacts, SessionSnapshot, SetSessionOutcome, Store,
+    StoreError, StoreInspection, SweepResult, Window, WriteOutcome,
 };
 use crate::domain::ids::{AgentId, JobId, Owner, SessionKey};
 use crate::domain::quota::{Quota, QuotaUsage};
 use crate::domain::time::Millis;
 use async_trait::async_trait;
 use clock::SeenClock;
-use folder::Folder;
-use memory::Memory;
+use folder::StoreFolder;
+use memory::MemoryStore;
 use parking_lot::Mutex;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
-use tx::{Durable, Fault, Tx};
+use tx::{DurableState, StoreFault, Tx};
 
-pub use memory::MemoryImage;
+pub use memory::MemorySnapshot;
 pub use open::StoreOpenError;
 
 /// Most documents read on the caller's thread: a change of threads costs more than reading their few blocks, mostly
@@ -73,16 +74,16 @@ const READ_AT_ONCE: usize = 8;
 /// The store of one process: in a folder of this machine, or in memory.
 pub struct EmbeddedStore {
     name: Arc<str>,
-    place: Place,
+    place: StorePlace,
     level: FillLevel,
     /// The machine's clock as last read, if leases are kept when it is set.
     seen: Option<Mutex<SeenClock>>,
 }
 
 /// Where the records of the store lie.
-enum Place {
-    Folder(Box<Folder>),
-    Memory(Memory),
+enum StorePlace {
+    Folder(Box<StoreFolder>),
+    Memory(MemoryStore),
 }
 
 impl EmbeddedStore {
@@ -110,35 +111,35 @@ impl EmbeddedStore {
 
     fn in_folder(dir: &Path, limit: Option<u64>, seen: Option<Mutex<SeenClock>>) -> Result<Arc<Self>, StoreOpenError> {
         let name: Arc<str> = format!("embedded:{}", dir.display()).into();
-        let folder = Folder::open(dir, &name, limit, Box::new(health::free_bytes))?;
-        Ok(Arc::new(Self { name, place: Place::Folder(Box::new(folder)), level: FillLevel::default(), seen }))
+        let folder = StoreFolder::open(dir, &name, limit, Box::new(health::free_bytes))?;
+        Ok(Arc::new(Self { name, place: StorePlace::Folder(Box::new(folder)), level: FillLevel::default(), seen }))
     }
 
     /// Whether a store exists in this folder.
-    pub fn is_there(dir: &Path) -> bool {
-        open::folder(dir).exists()
+    pub fn exists(dir: &Path) -> bool {
+        open::database_path(dir).exists()
     }
 
     /// Returns an empty store in memory, with the same rules as one in a folder.
     pub fn in_memory() -> Arc<Self> {
-        let place = Place::Memory(Memory::default());
+        let place = StorePlace::Memory(MemoryStore::default());
         Arc::new(Self { name: "embedded:memory".into(), place, level: FillLevel::default(), seen: None })
     }
 
     /// Returns a copy of the records in memory for [`EmbeddedStore::put_back`]; `None` for a folder.
-    pub fn image(&self) -> Option<MemoryImage> {
+    pub fn snapshot(&self) -> Option<MemorySnapshot> {
         match &self.place {
-            Place::Folder(_) => None,
-            Place::Memory(memory) => Some(memory.image()),
+            StorePlace::Folder(_) => None,
+            StorePlace::Memory(memory) => Some(memory.snapshot()),
         }
     }
 
     /// Replaces the records in memory by a copy: all changes since are lost, acknowledged or not. A folder isn't
     /// changed.
-    pub fn put_back(&self, image: &MemoryImage) -> Result<(), StoreError> {
+    pub fn restore(&self, image: &MemorySnapshot) -> Result<(), StoreError> {
         match &self.place {
-            Place::Folder(_) => Ok(()),
-            Place::Memory(memory) => memory.put_back(image).map_err(|e| e.at(&self.name)),
+            StorePlace::Folder(_) => Ok(()),
+            StorePlace::Memory(memory) => memory.restore(image).map_err(|e| e.into_store_error(&self.name)),
         }
     }
 
@@ -150,68 +151,71 @@ impl EmbeddedStore {
     /// Returns the counter of groups that were made durable, each by one fsync.
     pub fn fsyncs(&self) -> Arc<AtomicU64> {
         match &self.place {
-            Place::Folder(folder) => folder.fsyncs(),
-            Place::Memory(_) => Arc::default(),
+            StorePlace::Folder(folder) => folder.fsyncs(),
+            StorePlace::Memory(_) => Arc::default(),
         }
     }
 
     /// Applies `request` on the writer; returns when it is durable.
     pub(crate) async fn call<T: Send + 'static>(
         &self,
-        request: impl FnOnce(&mut Tx<'_>) -> Result<T, Fault> + Send + 'static,
+        request: impl FnOnce(&mut Tx<'_>) -> Result<T, StoreFault> + Send + 'static,
     ) -> Result<T, StoreError> {
         match &self.place {
-            Place::Folder(folder) => folder.requests().call(request).await,
-            Place::Memory(memory) => memory.apply(request).map_err(|e| e.at(&self.name)),
+            StorePlace::Folder(folder) => folder.requests().call(request).await,
+            StorePlace::Memory(memory) => memory.apply(request).map_err(|e| e.into_store_error(&self.name)),
         }
     }
 
     /// [`EmbeddedStore::call`] for changes that no caller waits for: they share the fsync of the next ones.
-    pub(crate) async fn call_patiently<T: Send + 'static>(
+    pub(crate) async fn call_deferred<T: Send + 'static>(
         &self,
-        request: impl FnOnce(&mut Tx<'_>) -> Result<T, Fault> + Send + 'static,
+        request: impl FnOnce(&mut Tx<'_>) -> Result<T, StoreFault> + Send + 'static,
     ) -> Result<T, StoreError> {
         match &self.place {
-            Place::Folder(folder) => folder.requests().call_patiently(request).await,
-            Place::Memory(_) => self.call(request).await,
+            StorePlace::Folder(folder) => folder.requests().call_deferred(request).await,
+            StorePlace::Memory(_) => self.call(request).await,
         }
     }
 
     /// Reads a few records from the last durable state, on this thread.
-    pub(crate) fn query_now<T>(&self, read: impl FnOnce(&Durable) -> Result<T, Fault>) -> Result<T, StoreError> {
+    pub(crate) fn query_now<T>(
+        &self,
+        read: impl FnOnce(&DurableState) -> Result<T, StoreFault>,
+    ) -> Result<T, StoreError> {
         let found = match &self.place {
-            Place::Folder(folder) => read(&folder.durable()),
-            Place::Memory(memory) => memory.query(read),
+            StorePlace::Folder(folder) => read(&folder.durable()),
+            StorePlace::Memory(memory) => memory.query(read),
         };
-        found.map_err(|e| e.at(&self.name))
+        found.map_err(|e| e.into_store_error(&self.name))
     }
 
     /// Reads from the last durable state, off the async threads.
     pub(crate) async fn query<T: Send + 'static>(
         &self,
-        read: impl FnOnce(&Durable) -> Result<T, Fault> + Send + 'static,
+        read: impl FnOnce(&DurableState) -> Result<T, StoreFault> + Send + 'static,
     ) -> Result<T, StoreError> {
-        let Place::Folder(folder) = &self.place else { return self.query_now(read) };
+        let StorePlace::Folder(folder) = &self.place else { return self.query_now(read) };
         let state = folder.durable();
         let outcome = tokio::task::spawn_blocking(move || read(&state)).await;
         let stopped =
             |e: tokio::task::JoinError| StoreError::Unavailable { store: self.name.to_string(), reason: e.to_string() };
-        outcome.map_err(stopped)?.map_err(|e| e.at(&self.name))
+        outcome.map_err(stopped)?.map_err(|e| e.into_store_error(&self.name))
     }
 
-    fn durability(&self) -> BackendSetting {
+    fn durability_setting(&self) -> BackendSetting {
         let (value, problem) = match &self.place {
-            Place::Folder(_) => ("fsync before every answer, one for up to 256 requests", None),
-            Place::Memory(_) => ("none", Some("everything is lost with the process; name a folder".to_owned())),
+            StorePlace::Folder(_) => ("fsync before every answer, one for up to 256 requests", None),
+            StorePlace::Memory(_) => ("none", Some("everything is lost with the process; name a folder".to_owned())),
         };
         BackendSetting { name: "embedded durability".into(), value: value.into(), problem }
     }
 
     /// Returns whether the store can be written and is what it was when it was closed.
-    fn disk(&self) -> BackendSetting {
+    fn disk_setting(&self) -> BackendSetting {
         let found = match &self.place {
-            Place::Folder(folder) => (folder.health.refusal(), folder.lost.clone()),
-            Place::Memory(_) => (None, None),
+            StorePlace::Folder(folder) => (folder.health.write_refusal(), folder.lost.clone()),
+            StorePlace::Memory(_) => (None, None),
         };
         let (value, problem) = match found {
             (Some(refused), _) => ("nothing can be written", Some(refused.to_string())),
@@ -225,14 +229,14 @@ impl EmbeddedStore {
     }
 
     /// Returns the bytes on disk, with journals and files that are about to be removed.
-    async fn size(&self) -> Fill {
-        let Place::Folder(folder) = &self.place else { return Fill::default() };
+    async fn measure_size(&self) -> Fill {
+        let StorePlace::Folder(folder) = &self.place else { return Fill::default() };
         let (dir, limit) = (folder.database.clone(), folder.limit);
-        let used = self.query(move |_| reclaim::bytes_of(&dir).map_err(|e| Fault::Database(e.into()))).await;
+        let used = self.query(move |_| reclaim::bytes_of(&dir).map_err(|e| StoreFault::Database(e.into()))).await;
         match used {
             Err(_) => Fill::default(),
             // A store that can't be written counts as full.
-            Ok(used) if folder.health.refusal().is_some() => Fill { used: used.max(1), limit: Some(used.max(1)) },
+            Ok(used) if folder.health.write_refusal().is_some() => Fill { used: used.max(1), limit: Some(used.max(1)) },
             Ok(used) => Fill { used, limit },
         }
     }
@@ -240,7 +244,7 @@ impl EmbeddedStore {
 
 #[async_trait]
 impl Store for EmbeddedStore {
-    async fn admit(&self, now: Millis, request: &Admit) -> Result<Admitted, StoreError> {
+    async fn admit(&self, now: Millis, request: &Admit) -> Result<AdmissionOutcome, StoreError> {
         self.follow_clock(now).await?;
         let request = request.clone();
         self.call(move |tx| admit::admit(tx, now, &request)).await
@@ -257,19 +261,19 @@ impl Store for EmbeddedStore {
         self.call(move |tx| turn::checkpoint(tx, now, &lease, &write)).await
     }
 
-    async fn commit(&self, now: Millis, lease: &Lease, commit: &Commit) -> Result<Committed, StoreError> {
+    async fn commit(&self, now: Millis, lease: &Lease, commit: &Commit) -> Result<CommitOutcome, StoreError> {
         let (lease, commit) = (lease.clone(), commit.clone());
         self.call(move |tx| turn::commit(tx, now, &lease, &commit)).await
     }
 
-    async fn release(&self, now: Millis, lease: &Lease, then: After) -> Result<Released, StoreError> {
+    async fn release(&self, now: Millis, lease: &Lease, then: LeaseUse) -> Result<ReleaseOutcome, StoreError> {
         let lease = lease.clone();
         self.call(move |tx| turn::release(tx, now, &lease, then)).await
     }
 
-    async fn published(&self, owner: &Owner, ids: &[String]) -> Result<(), StoreError> {
+    async fn remove_published(&self, owner: &Owner, ids: &[String]) -> Result<(), StoreError> {
         let (owner, ids) = (owner.token(), ids.to_vec());
-        self.call_patiently(move |tx| outbox::remove(tx, &owner, &ids)).await
+        self.call_deferred(move |tx| outbox::remove(tx, &owner, &ids)).await
     }
 
     async fn finish(
@@ -280,34 +284,34 @@ impl Store for EmbeddedStore {
         finish: &JobFinish,
         open: Option<&NewJob>,
         outbox: &[OutboxEntry],
-    ) -> Result<Finished, StoreError> {
+    ) -> Result<FinishOutcome, StoreError> {
         let (owner, session, finish) = (owner.clone(), session.clone(), finish.clone());
         let (open, outbox) = (open.cloned(), outbox.to_vec());
         self.call(move |tx| finish::finish(tx, now, &owner, &session, &finish, open.as_ref(), &outbox)).await
     }
 
-    async fn park(
+    async fn set_job_paused(
         &self,
         now: Millis,
         owner: &Owner,
         session: &SessionKey,
         job: &JobId,
         pause: bool,
-    ) -> Result<Parked, StoreError> {
+    ) -> Result<ParkOutcome, StoreError> {
         let (owner, session, job) = (owner.clone(), session.clone(), job.clone());
-        self.call(move |tx| finish::park(tx, now, &owner, &session, &job, pause)).await
+        self.call(move |tx| finish::set_paused(tx, now, &owner, &session, &job, pause)).await
     }
 
-    async fn seat(
+    async fn set_session(
         &self,
         now: Millis,
         owner: &Owner,
         session: &SessionKey,
-        seat: Option<&Seat>,
+        seat: Option<&SessionSnapshot>,
         checks: &[DocWrite],
-    ) -> Result<Seated, StoreError> {
+    ) -> Result<SetSessionOutcome, StoreError> {
         let (owner, session, seat, checks) = (owner.clone(), session.clone(), seat.cloned(), checks.to_vec());
-        let seat = move |tx: &mut Tx<'_>| seat::seat(tx, now, &owner, &session, seat.as_ref(), &checks);
+        let seat = move |tx: &mut Tx<'_>| seat::set(tx, now, &owner, &session, seat.as_ref(), &checks);
         self.call(seat).await?.map_err(StoreError::Over)
     }
 
@@ -317,17 +321,17 @@ impl Store for EmbeddedStore {
         owner: &Owner,
         session: &SessionKey,
         amend: &Amend,
-    ) -> Result<Amended, StoreError> {
+    ) -> Result<AmendOutcome, StoreError> {
         let (owner, session, amend) = (owner.clone(), session.clone(), amend.clone());
         self.call(move |tx| seat::amend(tx, now, &owner, &session, &amend)).await
     }
 
-    async fn forget(&self, now: Millis, owner: &Owner, forget: &Forget) -> Result<Forgotten, StoreError> {
+    async fn forget(&self, now: Millis, owner: &Owner, forget: &ForgetRequest) -> Result<ForgetOutcome, StoreError> {
         let (owner, forget) = (owner.clone(), forget.clone());
         self.call(move |tx| forget::forget(tx, now, &owner, &forget)).await
     }
 
-    async fn sweep(&self, now: Millis, owner: &Owner, grace: Duration, limit: u32) -> Result<Swept, StoreError> {
+    async fn sweep(&self, now: Millis, owner: &Owner, grace: Duration, limit: u32) -> Result<SweepResult, StoreError> {
         self.follow_clock(now).await?;
         let (token, owner) = (owner.token(), owner.clone());
         let of = token.clone();
@@ -335,20 +339,26 @@ impl Store for EmbeddedStore {
             Ok(swept) => swept,
             Err(error) => {
                 // A damaged owner must not delay the others: it is swept after them.
-                self.call(move |tx| sweep::put_off(tx, now, &of)).await?;
+                self.call(move |tx| sweep::reschedule(tx, now, &of)).await?;
                 return Err(error);
             }
         };
-        let first = self.query(move |state| sweep::first(state, &of)).await?;
-        let next = sweep::earlier(swept.next, sweep::next_of(&first, now));
-        self.call(move |tx| sweep::end(tx, &token, next)).await?;
-        Ok(Swept { first, next, ..swept })
+        let first = self.query(move |state| sweep::first_documents(state, &of)).await?;
+        let next = sweep::earliest(swept.next, sweep::next_due(&first, now));
+        self.call(move |tx| sweep::finish(tx, &token, next)).await?;
+        Ok(SweepResult { first, next, ..swept })
     }
 
-    async fn due(&self, now: Millis, _worker: &str, horizon: Duration, limit: u32) -> Result<DueOwners, StoreError> {
+    async fn due_owners(
+        &self,
+        now: Millis,
+        _worker: &str,
+        horizon: Duration,
+        limit: u32,
+    ) -> Result<DueOwners, StoreError> {
         self.follow_clock(now).await?;
         // All shards belong to this process.
-        self.call(move |tx| sweep::due(tx, now, horizon, limit)).await
+        self.call(move |tx| sweep::due_owners(tx, now, horizon, limit)).await
     }
 
     async fn sign_off(&self, _worker: &str) -> Result<(), StoreError> {
@@ -379,12 +389,12 @@ impl DocumentStore for EmbeddedStore {
         Ok(note_read(self.query(move |state| reads::scan(state, &owner, &scan)).await?).await)
     }
 
-    async fn page(&self, owner: &Owner, prefix: &str, window: Window) -> Result<Page, StoreError> {
+    async fn page(&self, owner: &Owner, prefix: &str, window: Window) -> Result<DocPage, StoreError> {
         let (owner, prefix) = (owner.clone(), prefix.to_owned());
         Ok(note_read(self.query(move |state| reads::page(state, &owner, &prefix, window)).await?).await)
     }
 
-    async fn write(&self, now: Millis, owner: &Owner, writes: &[DocWrite]) -> Result<OutsideWrite, StoreError> {
+    async fn write(&self, now: Millis, owner: &Owner, writes: &[DocWrite]) -> Result<WriteOutcome, StoreError> {
         let (owner, writes) = (owner.clone(), writes.to_vec());
         self.call(move |tx| finish::write(tx, now, &owner, &writes)).await
     }
@@ -395,7 +405,7 @@ impl DocumentStore for EmbeddedStore {
         owner: &Owner,
         writes: &[DocWrite],
         quota: &Quota,
-    ) -> Result<OutsideWrite, StoreError> {
+    ) -> Result<WriteOutcome, StoreError> {
         let (owner, writes, quota) = (owner.clone(), writes.to_vec(), *quota);
         self.call(move |tx| finish::write_within(tx, now, &owner, &writes, &quota)).await?.map_err(StoreError::Over)
     }
@@ -403,11 +413,11 @@ impl DocumentStore for EmbeddedStore {
 
 #[async_trait]
 impl Accounts for EmbeddedStore {
-    async fn usage(&self, owner: &Owner) -> Result<Standing, StoreError> {
-        self.query_now(|state| counts::standing(state, &owner.token()))
+    async fn usage(&self, owner: &Owner) -> Result<OwnerUsage, StoreError> {
+        self.query_now(|state| counts::owner_usage(state, &owner.token()))
     }
 
-    async fn kept(&self, owners: &[Owner]) -> Result<Vec<QuotaUsage>, StoreError> {
+    async fn usages(&self, owners: &[Owner]) -> Result<Vec<QuotaUsage>, StoreError> {
         let owners: Vec<String> = owners.iter().map(Owner::token).collect();
         self.query(move |state| owners.iter().map(|owner| counts::usage(state, owner)).collect()).await
     }
@@ -415,18 +425,18 @@ impl Accounts for EmbeddedStore {
     async fn recount(&self, owner: &Owner, mend: bool) -> Result<Recount, StoreError> {
         let owner = owner.token();
         if !mend {
-            return self.query(move |state| counts::compared(state, &owner)).await;
+            return self.query(move |state| counts::compare(state, &owner)).await;
         }
-        self.call(move |tx| counts::mended(tx, &owner)).await
+        self.call(move |tx| counts::mend(tx, &owner)).await
     }
 
     async fn fill(&self, now: Duration) -> Result<Fill, StoreError> {
-        Ok(self.level.of(now, &self.name, self.size()).await)
+        Ok(self.level.measure(now, &self.name, self.measure_size()).await)
     }
 }
 
 #[async_trait]
-impl Inspect for EmbeddedStore {
+impl StoreInspection for EmbeddedStore {
     async fn owners(&self, after: Option<&Owner>, limit: usize) -> Result<Vec<Owner>, StoreError> {
         let after = after.cloned();
         self.query(move |state| reads::owners(state, after.as_ref(), limit)).await
@@ -444,14 +454,14 @@ impl Inspect for EmbeddedStore {
         Ok(note_read(found.await?).await)
     }
 
-    async fn mail(&self, owner: &Owner, session: &SessionKey) -> Result<Vec<MailboxEntry>, StoreError> {
+    async fn pending_events(&self, owner: &Owner, session: &SessionKey) -> Result<Vec<MailboxEntry>, StoreError> {
         let (owner, session) = (owner.clone(), session.clone());
         self.query(move |state| reads::mail(state, &owner, &session)).await
     }
 
     async fn outbox(&self, owner: &Owner) -> Result<Vec<OutboxEntry>, StoreError> {
         let owner = owner.token();
-        self.call(move |tx| outbox::all(tx, &owner)).await
+        self.call(move |tx| outbox::list(tx, &owner)).await
     }
 
     async fn time(&self) -> Result<Option<Millis>, StoreError> {
@@ -463,33 +473,35 @@ impl Inspect for EmbeddedStore {
         Ok(Vec::new())
     }
 
-    async fn backup(&self, name: &str) -> Result<BackedUp, StoreError> {
-        let Place::Folder(folder) = &self.place else {
+    async fn backup(&self, name: &str) -> Result<BackupOutcome, StoreError> {
+        let StorePlace::Folder(folder) = &self.place else {
             let reason = "it lies in memory; only a store in a folder can be copied".to_owned();
             return Err(StoreError::Unavailable { store: self.name.to_string(), reason });
         };
         let (to, state, store) = (folder.backups.join(name), folder.durable(), self.name.clone());
         let copied = tokio::task::spawn_blocking(move || backup::copy(&state, &to, &store)).await;
-        let died = |e: tokio::task::JoinError| Fault::Record(format!("the backup was not made: {e}")).at(&self.name);
+        let died = |e: tokio::task::JoinError| {
+            StoreFault::Record(format!("the backup was not made: {e}")).into_store_error(&self.name)
+        };
         copied.map_err(died)?
     }
 
     async fn busy_sessions(&self) -> Result<u64, StoreError> {
-        self.call(move |tx| Ok(tx.index().busy())).await
+        self.call(move |tx| Ok(tx.index().count_busy())).await
     }
 
     async fn settings(&self) -> Result<Vec<BackendSetting>, StoreError> {
         let setting =
             |name: &str, value: &str| BackendSetting { name: name.into(), value: value.into(), problem: None };
-        let fill = self.size().await;
+        let fill = self.measure_size().await;
         let problem = fill
             .is_tight()
             .then(|| "no new work is taken; delete what isn't needed or raise `store.max_bytes`".to_owned());
         Ok(vec![
             BackendSetting { name: "embedded size".to_owned(), value: fill.to_string(), problem },
             setting("store", &self.name),
-            self.durability(),
-            self.disk(),
+            self.durability_setting(),
+            self.disk_setting(),
         ])
     }
 }

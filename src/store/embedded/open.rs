@@ -1,11 +1,11 @@
 //! Opening: the folder's lock, recovery, and the end of the previous process's leases.
 
-use super::head::Head;
+use super::head::StoreHead;
 use super::index::Index;
-use super::layout::{self, Space, end_of};
-use super::tx::{Db, Durable, Fault, View};
+use super::layout::{self, Space, prefix_end};
+use super::tx::{Db, DurableState, StoreFault, View};
 use super::{counts, docs};
-use crate::domain::format::{FORMAT, FormatError, StoreFormat, stands};
+use crate::domain::format::{FORMAT, FormatError, StoreFormat, check_format};
 use crate::domain::ids::Owner;
 use crate::store::{self, StoreError, keys};
 use fjall::PersistMode;
@@ -38,7 +38,7 @@ fn unavailable(store: &str, reason: String) -> StoreError {
 }
 
 /// Creates the folder and locks it; the lock file contains the process id of the holder.
-pub(super) fn lock(dir: &Path, store: &str) -> Result<FolderLock, StoreError> {
+pub(super) fn lock_folder(dir: &Path, store: &str) -> Result<FolderLock, StoreError> {
     let cannot = |what: &str, e: &std::io::Error| unavailable(store, format!("can't {what}: {e}"));
     // The folder contains prompts, answers and the key of secrets: other users of this machine must not read it.
     DirBuilder::new().recursive(true).mode(0o700).create(dir).map_err(|e| cannot("create its folder", &e))?;
@@ -91,7 +91,7 @@ pub(super) fn is_held(dir: &Path) -> bool {
 }
 
 /// Returns the path of the database in a store's folder.
-pub(super) fn folder(dir: &Path) -> PathBuf {
+pub(super) fn database_path(dir: &Path) -> PathBuf {
     dir.join("db")
 }
 
@@ -100,51 +100,51 @@ pub(super) struct OpenDatabase {
     pub(super) db: Db,
     /// The index, without live leases.
     pub(super) index: Index,
-    pub(super) head: Head,
+    pub(super) head: StoreHead,
     /// Why the database differs from what it was when it was closed.
     pub(super) lost: Option<String>,
 }
 
 /// Opens the database of a store if this build can work on it, voids every lease and builds the index.
-pub(super) fn database(dir: &Path, store: &str) -> Result<OpenDatabase, StoreOpenError> {
-    let failed = |fault: Fault| fault.at(store);
-    let db = Db::open(&folder(dir)).map_err(|error| failed(error.into()))?;
+pub(super) fn open_database(dir: &Path, store: &str) -> Result<OpenDatabase, StoreOpenError> {
+    let failed = |fault: StoreFault| fault.into_store_error(store);
+    let db = Db::open(&database_path(dir)).map_err(|error| failed(error.into()))?;
     // Before anything is written, since this build would drop what it can't decode.
-    stands(format_of(&db).map_err(failed)?.transpose()?.as_ref(), FORMAT)?;
-    let (head, lost) = Head::open(dir, &db).map_err(failed)?;
+    check_format(format_of(&db).map_err(failed)?.transpose()?.as_ref(), FORMAT)?;
+    let (head, lost) = StoreHead::open(dir, &db).map_err(failed)?;
     if let Some(lost) = &lost {
         tracing::error!("store `{store}`: {lost}; restore a backup, or submit again what `trellis audit` doesn't know");
     }
-    let index = recovered(&db).map_err(failed)?;
+    let index = recover(&db).map_err(failed)?;
     Ok(OpenDatabase { db, index, head, lost })
 }
 
 /// Returns the format that the store's document names.
-fn format_of(db: &Db) -> Result<Option<Result<StoreFormat, StoreError>>, Fault> {
-    let found = docs::get(&Durable::of(db), &keys::venue_owner().token(), keys::FORMAT)?;
+fn format_of(db: &Db) -> Result<Option<Result<StoreFormat, StoreError>>, StoreFault> {
+    let found = docs::get(&DurableState::snapshot(db), &keys::venue_owner().token(), keys::FORMAT)?;
     Ok(found.value.map(|value| store::decode(keys::FORMAT, &value)))
 }
 
 /// Voids leases, lists owners, counts usage and removes old records of the previous process; returns the index.
-fn recovered(db: &Db) -> Result<Index, Fault> {
-    list_owners(db)?;
+fn recover(db: &Db) -> Result<Index, StoreFault> {
+    relist_owners(db)?;
     let core = db.keyspace(Space::Core);
     let mut batch = db.database.batch();
-    let state = Durable::of(db);
+    let state = DurableState::snapshot(db);
     let index = Index::load_with(&state, |key, session| {
         let was = session.clone();
-        session.void();
+        session.void_lease();
         if *session == was {
             return Ok(());
         }
-        batch.insert(core, key, serde_json::to_vec(session).map_err(|e| Fault::Record(e.to_string()))?);
+        batch.insert(core, key, serde_json::to_vec(session).map_err(|e| StoreFault::Record(e.to_string()))?);
         if batch.len() >= VOID_BATCH {
             std::mem::replace(&mut batch, db.database.batch()).commit()?;
         }
         Ok(())
     })?;
     batch.commit()?;
-    counts::count_old(db)?;
+    counts::count_uncounted(db)?;
     forget_completions(db, &state)?;
     // Also what the previous process wrote before it was killed: it is readable from here on.
     db.database.persist(PersistMode::SyncAll)?;
@@ -152,13 +152,13 @@ fn recovered(db: &Db) -> Result<Index, Fault> {
 }
 
 /// Adds owners that have documents or sessions but are missing to the list of owners.
-fn list_owners(db: &Db) -> Result<(), Fault> {
-    let (state, mut batch) = (Durable::of(db), db.database.batch());
+fn relist_owners(db: &Db) -> Result<(), StoreFault> {
+    let (state, mut batch) = (DurableState::snapshot(db), db.database.batch());
     for (space, letter) in [(Space::Docs, b"".as_slice()), (Space::Core, b"s")] {
         let mut from = letter.to_vec();
         loop {
             let mut found = None;
-            let end = if letter.is_empty() { vec![u8::MAX] } else { end_of(letter) };
+            let end = if letter.is_empty() { vec![u8::MAX] } else { prefix_end(letter) };
             state.walk(space, &from, &end, &mut |key, _| {
                 let owner = key.get(letter.len()..).and_then(|rest| rest.split(|byte| *byte == 0).next());
                 found = owner.map(<[u8]>::to_vec);
@@ -179,10 +179,10 @@ fn list_owners(db: &Db) -> Result<(), Fault> {
 }
 
 /// Removes completions, which older builds kept in the queue: the jobs have them.
-fn forget_completions(db: &Db, state: &Durable) -> Result<(), Fault> {
+fn forget_completions(db: &Db, state: &DurableState) -> Result<(), StoreFault> {
     let mut batch = db.database.batch();
     for prefix in [b"i", b"o"] {
-        state.walk(Space::Queue, prefix, &end_of(prefix), &mut |key, _| {
+        state.walk(Space::Queue, prefix, &prefix_end(prefix), &mut |key, _| {
             batch.remove(db.keyspace(Space::Queue), key);
             Ok(ControlFlow::Continue(()))
         })?;

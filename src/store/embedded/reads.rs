@@ -1,21 +1,21 @@
 //! Reads that bypass the writer, each from one durable state.
 
 use super::docs;
-use super::index::split;
+use super::index::split_key;
 use super::layout::{self, DocRecord, Space};
-use super::mailbox::Slot;
-use super::tx::{Durable, Fault, View};
+use super::mailbox::LoadedSession;
+use super::tx::{DurableState, StoreFault, View};
 use crate::domain::decode;
 use crate::domain::ids::{AgentId, Owner, SessionKey};
 use crate::domain::limits::GRANT_EVENTS;
 use crate::domain::time::Millis;
-use crate::store::{Doc, DocKey, MailboxEntry, Page, SessionFacts, Window};
+use crate::store::{Doc, DocKey, DocPage, MailboxEntry, SessionFacts, Window};
 use bytes::Bytes;
 use serde::de::IgnoredAny;
 use serde_json::Value;
 use std::ops::ControlFlow;
 
-fn until<T>(found: &[T], limit: usize) -> ControlFlow<()> {
+fn continue_below<T>(found: &[T], limit: usize) -> ControlFlow<()> {
     if found.len() < limit { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
 }
 
@@ -24,7 +24,7 @@ fn after_key(key: &[u8]) -> Vec<u8> {
 }
 
 /// Implements [`crate::store::DocumentStore::read`] on a durable state.
-pub(super) fn read(state: &Durable, owner: &Owner, keys: &[DocKey]) -> Result<Vec<Doc>, Fault> {
+pub(super) fn read(state: &DurableState, owner: &Owner, keys: &[DocKey]) -> Result<Vec<Doc>, StoreFault> {
     let owner = owner.token();
     keys.iter().map(|key| docs::get(state, &owner, key)).collect()
 }
@@ -42,14 +42,14 @@ pub(super) struct Scan {
 }
 
 /// Implements [`crate::store::DocumentStore::scan`] on a durable state.
-pub(super) fn scan(state: &Durable, owner: &Owner, scan: &Scan) -> Result<Vec<(DocKey, Doc)>, Fault> {
+pub(super) fn scan(state: &DurableState, owner: &Owner, scan: &Scan) -> Result<Vec<(DocKey, Doc)>, StoreFault> {
     if scan.limit == 0 {
         return Ok(Vec::new());
     }
     let owner = owner.token();
     let skip = owner.len() + 1;
     let prefix = layout::doc(&owner, &scan.prefix);
-    let (mut from, mut to) = (prefix.clone(), layout::end_of(&prefix));
+    let (mut from, mut to) = (prefix.clone(), layout::prefix_end(&prefix));
     if let Some(after) = &scan.after {
         let after = layout::doc(&owner, after);
         if scan.reverse {
@@ -61,10 +61,10 @@ pub(super) fn scan(state: &Durable, owner: &Owner, scan: &Scan) -> Result<Vec<(D
     let mut found = Vec::new();
     let mut visit = |key: &[u8], value: &[u8]| {
         let key = String::from_utf8_lossy(&key[skip..]).into_owned();
-        if let Some(doc) = docs::present(&key, value) {
+        if let Some(doc) = docs::decode_present(&key, value) {
             found.push((key, doc));
         }
-        Ok(until(&found, scan.limit))
+        Ok(continue_below(&found, scan.limit))
     };
     if scan.reverse {
         state.walk_back(Space::Docs, &from, &to, &mut visit)?;
@@ -75,12 +75,12 @@ pub(super) fn scan(state: &Durable, owner: &Owner, scan: &Scan) -> Result<Vec<(D
 }
 
 /// Implements [`crate::store::DocumentStore::page`]; visits the keys of the whole prefix.
-pub(super) fn page(state: &Durable, owner: &Owner, prefix: &str, window: Window) -> Result<Page, Fault> {
+pub(super) fn page(state: &DurableState, owner: &Owner, prefix: &str, window: Window) -> Result<DocPage, StoreFault> {
     let owner = owner.token();
     let begin = owner.len() + 1;
     let from = layout::doc(&owner, prefix);
-    let to = layout::end_of(&from);
-    let mut page = Page::default();
+    let to = layout::prefix_end(&from);
+    let mut page = DocPage::default();
     let wanted = window.skip..window.skip.saturating_add(window.limit);
     let mut visit = |key: &[u8], value: &[u8]| {
         if !DocRecord::is_present(value) {
@@ -88,7 +88,8 @@ pub(super) fn page(state: &Durable, owner: &Owner, prefix: &str, window: Window)
         }
         if wanted.contains(&page.total) {
             let key = String::from_utf8_lossy(&key[begin..]).into_owned();
-            let doc = if window.values { docs::present(&key, value).unwrap_or_default() } else { Doc::default() };
+            let doc =
+                if window.values { docs::decode_present(&key, value).unwrap_or_default() } else { Doc::default() };
             page.docs.push((key, doc));
         }
         page.total += 1;
@@ -103,28 +104,28 @@ pub(super) fn page(state: &Durable, owner: &Owner, prefix: &str, window: Window)
 }
 
 /// Implements [`crate::store::Inspect::owners`]; the order is that of tokens.
-pub(super) fn owners(state: &Durable, after: Option<&Owner>, limit: usize) -> Result<Vec<Owner>, Fault> {
+pub(super) fn owners(state: &DurableState, after: Option<&Owner>, limit: usize) -> Result<Vec<Owner>, StoreFault> {
     let mut found = Vec::new();
     if limit == 0 {
         return Ok(found);
     }
     let from = after.map_or_else(|| layout::owner(""), |owner| after_key(&layout::owner(&owner.token())));
-    state.walk(Space::Core, &from, &layout::end_of(&layout::owner("")), &mut |key, _| {
+    state.walk(Space::Core, &from, &layout::prefix_end(&layout::owner("")), &mut |key, _| {
         let token = String::from_utf8_lossy(&key[1..]);
-        found.push(Owner::from_token(&token).map_err(|e| Fault::Record(e.to_string()))?);
-        Ok(until(&found, limit))
+        found.push(Owner::from_token(&token).map_err(|e| StoreFault::Record(e.to_string()))?);
+        Ok(continue_below(&found, limit))
     })?;
     Ok(found)
 }
 
 /// Implements [`crate::store::Inspect::sessions`]; the order is that of tokens.
 pub(super) fn sessions(
-    state: &Durable,
+    state: &DurableState,
     owner: &Owner,
     agent: Option<&AgentId>,
     after: Option<&SessionKey>,
     limit: usize,
-) -> Result<Vec<SessionFacts>, Fault> {
+) -> Result<Vec<SessionFacts>, StoreFault> {
     let mut keys = Vec::new();
     if limit == 0 {
         return Ok(Vec::new());
@@ -132,18 +133,18 @@ pub(super) fn sessions(
     let token = owner.token();
     let prefix = layout::session(&token, &agent.map(|a| format!("{}/", a.token())).unwrap_or_default());
     let after = after.map(|key| after_key(&layout::session(&token, &key.token()))).unwrap_or_default();
-    state.walk(Space::Core, &prefix.clone().max(after), &layout::end_of(&prefix), &mut |key, _| {
+    state.walk(Space::Core, &prefix.clone().max(after), &layout::prefix_end(&prefix), &mut |key, _| {
         // A key that names no session is skipped.
-        let named = split(key).ok().and_then(|(_, session)| SessionKey::from_token(&session).ok());
+        let named = split_key(key).ok().and_then(|(_, session)| SessionKey::from_token(&session).ok());
         keys.extend(named);
-        Ok(until(&keys, limit))
+        Ok(continue_below(&keys, limit))
     })?;
     let each = keys.into_iter().map(|key| match facts(state, owner, &key) {
         // A damaged record keeps no other session from being listed.
-        Err(Fault::Record(error)) => Ok(SessionFacts {
+        Err(StoreFault::Record(error)) => Ok(SessionFacts {
             damaged: vec![format!("its record can't be read: {error}")],
             unreadable: true,
-            ..unknown(key)
+            ..empty_facts(key)
         }),
         facts => facts,
     });
@@ -151,13 +152,13 @@ pub(super) fn sessions(
 }
 
 /// Implements [`crate::store::Inspect::mail`] on a durable state.
-pub(super) fn mail(state: &Durable, owner: &Owner, key: &SessionKey) -> Result<Vec<MailboxEntry>, Fault> {
-    let mail = Slot::load(state, owner, key)?.mail(state, GRANT_EVENTS as usize)?;
+pub(super) fn mail(state: &DurableState, owner: &Owner, key: &SessionKey) -> Result<Vec<MailboxEntry>, StoreFault> {
+    let mail = LoadedSession::load(state, owner, key)?.first_events(state, GRANT_EVENTS as usize)?;
     Ok(mail.into_iter().map(|m| m.entry).collect())
 }
 
 /// Returns the facts of a session without a readable record.
-const fn unknown(key: SessionKey) -> SessionFacts {
+const fn empty_facts(key: SessionKey) -> SessionFacts {
     SessionFacts {
         key,
         version: 0,
@@ -175,27 +176,27 @@ const fn unknown(key: SessionKey) -> SessionFacts {
     }
 }
 
-fn facts(state: &Durable, owner: &Owner, key: &SessionKey) -> Result<SessionFacts, Fault> {
-    let slot = Slot::load(state, owner, key)?;
-    let (mailbox, damaged) = slot.places(state)?;
+fn facts(state: &DurableState, owner: &Owner, key: &SessionKey) -> Result<SessionFacts, StoreFault> {
+    let slot = LoadedSession::load(state, owner, key)?;
+    let (mailbox, damaged) = slot.all_entries(state)?;
     let mailbox = mailbox.into_iter().map(|m| m.entry).collect();
     let damaged = damaged.iter().map(|place| format!("the event `{}` of its mailbox", place.escape_debug()));
     let mut damaged: Vec<_> = damaged.collect();
     damaged.extend(turn_damage(state, &slot)?);
-    let left = match slot.now.version {
+    let left = match slot.record.version {
         0 => None,
         _ => state.get(Space::Core, &slot.part(layout::STATE))?.map(|bytes| Bytes::copy_from_slice(&bytes)),
     };
     Ok(SessionFacts {
         key: key.clone(),
-        version: slot.now.version,
-        epoch: slot.now.epoch,
-        lease_until: slot.now.lease.as_ref().map(|l| l.until),
-        lease_worker: slot.now.lease.as_ref().map(|l| l.worker.clone()),
-        due: slot.now.due,
-        touched: slot.now.touched,
-        arrivals: slot.now.arrivals,
-        consumed: slot.now.consumed,
+        version: slot.record.version,
+        epoch: slot.record.epoch,
+        lease_until: slot.record.lease.as_ref().map(|l| l.until),
+        lease_worker: slot.record.lease.as_ref().map(|l| l.worker.clone()),
+        due: slot.record.due,
+        touched: slot.record.touched,
+        arrivals: slot.record.arrivals,
+        consumed: slot.record.consumed,
         mailbox,
         state: left,
         damaged,
@@ -204,18 +205,18 @@ fn facts(state: &Durable, owner: &Owner, key: &SessionKey) -> Result<SessionFact
 }
 
 /// Returns what is damaged of the checkpoint of a session, in words.
-fn turn_damage(state: &Durable, slot: &Slot) -> Result<Vec<String>, Fault> {
+fn turn_damage(state: &DurableState, slot: &LoadedSession) -> Result<Vec<String>, StoreFault> {
     let mut damaged = Vec::new();
-    if !slot.now.checkpointed {
+    if !slot.record.checkpointed {
         return Ok(damaged);
     }
-    let is_readable = |bytes: &[u8]| decode::stored::<IgnoredAny>(bytes).is_ok();
+    let is_readable = |bytes: &[u8]| decode::read_stored::<IgnoredAny>(bytes).is_ok();
     let reply = state.get(Space::Core, &slot.part(layout::REPLY))?;
     if reply.as_ref().is_some_and(|reply| !is_readable(reply)) {
         damaged.push("the reply that was recorded for its next turn is damaged".to_owned());
     }
     let (prefix, mut is_any) = (slot.part(layout::CALLS), false);
-    state.walk(Space::Core, &prefix, &layout::end_of(&prefix), &mut |key, record| {
+    state.walk(Space::Core, &prefix, &layout::prefix_end(&prefix), &mut |key, record| {
         // The last index is of calls that failed before there was a reply.
         is_any |= key.get(prefix.len()..) != Some(&u32::MAX.to_be_bytes());
         if !is_readable(record) {
@@ -230,8 +231,8 @@ fn turn_damage(state: &Durable, slot: &Slot) -> Result<Vec<String>, Fault> {
 }
 
 /// Whether the calls of a session wait for people, with the reply that was committed.
-fn awaits_people(state: &Durable, slot: &Slot) -> Result<bool, Fault> {
+fn awaits_people(state: &DurableState, slot: &LoadedSession) -> Result<bool, StoreFault> {
     let left = state.get(Space::Core, &slot.part(layout::STATE))?;
-    let left = left.and_then(|bytes| decode::stored::<Value>(&bytes).ok());
+    let left = left.and_then(|bytes| decode::read_stored::<Value>(&bytes).ok());
     Ok(left.is_some_and(|left| left.get("awaiting").is_some_and(|awaiting| !awaiting.is_null())))
 }

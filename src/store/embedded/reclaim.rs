@@ -5,7 +5,7 @@
 //! seconds, releases old states, and rewrites the tables of a store that is nearly full without deleted records.
 
 use super::layout::{self, Space};
-use super::tx::{Db, Fault};
+use super::tx::{Db, StoreFault};
 use super::writer::Requests;
 use crate::domain::quota::QuotaKind;
 use crate::process::clock::Clock;
@@ -17,7 +17,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 /// Time between two checks.
-const LOOK: Duration = Duration::from_secs(5);
+const CHECK_EVERY: Duration = Duration::from_secs(5);
 
 /// Bytes of files used only by an old state that are tolerated: four tables.
 const STALE: u64 = 256 * 1024 * 1024;
@@ -64,7 +64,7 @@ impl Reclaimer {
     /// Starts the thread for the database in `dir`, which may take `limit` bytes.
     pub(super) fn start(db: Db, dir: PathBuf, limit: Option<u64>, requests: Requests) -> std::io::Result<Self> {
         let (stop, stopped) = channel();
-        let look = Look {
+        let look = ReclaimLoop {
             db,
             dir,
             limit,
@@ -92,7 +92,7 @@ impl Drop for Reclaimer {
 }
 
 /// Measurements after a rewrite, or at the first check.
-struct Rewritten {
+struct RewriteStats {
     /// Steady time of the end.
     at: Duration,
     took: Duration,
@@ -102,7 +102,7 @@ struct Rewritten {
     most: u64,
 }
 
-struct Look {
+struct ReclaimLoop {
     db: Db,
     dir: PathBuf,
     limit: Option<u64>,
@@ -112,16 +112,16 @@ struct Look {
     clock: Clock,
     /// Stale bytes that the last release of old states has not freed.
     stale_left: u64,
-    last: Option<Rewritten>,
+    last: Option<RewriteStats>,
     /// Live bytes at the last check, and checks in a row that have found less than the one before.
     seen: u64,
     waited: u32,
 }
 
-impl Look {
+impl ReclaimLoop {
     fn run(mut self) {
-        while self.stopped.recv_timeout(LOOK) == Err(RecvTimeoutError::Timeout) {
-            if let Err(error) = self.look() {
+        while self.stopped.recv_timeout(CHECK_EVERY) == Err(RecvTimeoutError::Timeout) {
+            if let Err(error) = self.reclaim() {
                 tracing::warn!(%error, "room on the disk isn't freed; it is tried again");
             }
         }
@@ -131,40 +131,40 @@ impl Look {
         self.stopped.try_recv() == Err(TryRecvError::Disconnected)
     }
 
-    fn since(&self, at: Duration) -> Duration {
+    fn elapsed_since(&self, at: Duration) -> Duration {
         self.clock.steady().saturating_sub(at)
     }
 
-    fn look(&mut self) -> Result<(), StoreError> {
+    fn reclaim(&mut self) -> Result<(), StoreError> {
         let room = self.limit.map_or(STALE, |limit| STALE.min(limit / 100 * STALE_PERCENT));
-        let stale = self.stale()?;
+        let stale = self.stale_bytes()?;
         if stale > self.stale_left + room {
-            self.let_go()?;
-            self.stale_left = self.stale()?;
+            self.release_states()?;
+            self.stale_left = self.stale_bytes()?;
         } else {
             self.stale_left = self.stale_left.min(stale);
         }
         let Some(limit) = self.limit else { return Ok(()) };
-        let used = self.used()?;
-        if !self.may_free(Fill { used, limit: Some(limit) }.is_tight(), limit / 100)? {
+        let used = self.used_bytes()?;
+        if !self.decide_rewrite(Fill { used, limit: Some(limit) }.is_tight(), limit / 100)? {
             return Ok(());
         }
         // What is deleted meanwhile is left for the next rewrite.
-        let (began, live) = (self.clock.steady(), self.live()?);
+        let (began, live) = (self.clock.steady(), self.live_bytes()?);
         self.rewrite()?;
-        self.last = Some(self.rewritten(self.since(began), live));
-        let (now, took) = (self.used()?, self.since(began));
+        self.last = Some(self.rewrite_stats(self.elapsed_since(began), live));
+        let (now, took) = (self.used_bytes()?, self.elapsed_since(began));
         tracing::info!(bytes = used, now, ?took, "tables were written anew without what is gone");
         Ok(())
     }
 
-    fn rewritten(&self, took: Duration, live: u64) -> Rewritten {
-        Rewritten { at: self.clock.steady(), took, tables: self.tables(), live, most: live }
+    fn rewrite_stats(&self, took: Duration, live: u64) -> RewriteStats {
+        RewriteStats { at: self.clock.steady(), took, tables: self.table_bytes(), live, most: live }
     }
 
     /// Whether a rewrite would free space, as far as is known.
-    fn may_free(&mut self, is_tight: bool, percent: u64) -> Result<bool, StoreError> {
-        let (tables, live) = (self.tables(), self.live()?);
+    fn decide_rewrite(&mut self, is_tight: bool, percent: u64) -> Result<bool, StoreError> {
+        let (tables, live) = (self.table_bytes(), self.live_bytes()?);
         // While deletions go on, a rewrite would copy records that are about to be deleted.
         self.waited = if live < self.seen { self.waited + 1 } else { 0 };
         self.seen = live;
@@ -176,12 +176,12 @@ impl Look {
         }
         let Some(last) = &self.last else {
             if !is_tight {
-                self.last = Some(self.rewritten(Duration::ZERO, live));
+                self.last = Some(self.rewrite_stats(Duration::ZERO, live));
             }
             // The store was full when it was opened: it isn't known what could be freed.
             return Ok(is_tight);
         };
-        if self.since(last.at) < last.took * REST {
+        if self.elapsed_since(last.at) < last.took * REST {
             return Ok(false);
         }
         let deleted = last.most - live;
@@ -190,39 +190,39 @@ impl Look {
         Ok(is_tight && is_worth_it || deleted >= percent * MUCH_PERCENT)
     }
 
-    fn at<T, E: Into<Fault>>(&self, outcome: Result<T, E>) -> Result<T, StoreError> {
-        outcome.map_err(|error| error.into().at(self.requests.store()))
+    fn store_error<T, E: Into<StoreFault>>(&self, outcome: Result<T, E>) -> Result<T, StoreError> {
+        outcome.map_err(|error| error.into().into_store_error(self.requests.store()))
     }
 
     /// Returns all bytes on the disk.
-    fn used(&self) -> Result<u64, StoreError> {
-        self.at(bytes_of(&self.dir).map_err(fjall::Error::from))
+    fn used_bytes(&self) -> Result<u64, StoreError> {
+        self.store_error(bytes_of(&self.dir).map_err(fjall::Error::from))
     }
 
     /// Returns the bytes of the current tables.
-    fn tables(&self) -> u64 {
+    fn table_bytes(&self) -> u64 {
         Space::ALL.iter().map(|space| self.db.keyspace(*space).disk_space()).sum()
     }
 
     /// Returns the bytes of files used only by an old state.
-    fn stale(&self) -> Result<u64, StoreError> {
-        let found = self.at(bytes_of(&self.dir.join("keyspaces")).map_err(fjall::Error::from))?;
-        Ok(found.saturating_sub(self.tables()))
+    fn stale_bytes(&self) -> Result<u64, StoreError> {
+        let found = self.store_error(bytes_of(&self.dir.join("keyspaces")).map_err(fjall::Error::from))?;
+        Ok(found.saturating_sub(self.table_bytes()))
     }
 
     /// Returns the bytes that owners keep, by their stored usage.
-    fn live(&self) -> Result<u64, StoreError> {
+    fn live_bytes(&self) -> Result<u64, StoreError> {
         let mut live = 0;
         let prefix = layout::usage("");
         for item in self.db.keyspace(Space::Core).prefix(&prefix) {
-            let value = self.at(item.value())?;
+            let value = self.store_error(item.value())?;
             live += super::counts::decode(&value).map_or(0, |usage| usage.get(QuotaKind::Bytes));
         }
         Ok(live)
     }
 
     /// Moves readers to the newest state, so that files of older ones are removed.
-    fn let_go(&self) -> Result<(), StoreError> {
+    fn release_states(&self) -> Result<(), StoreError> {
         // A write that changes nothing: readers use the state after it. The mark exists since the first start.
         let mark = layout::usage("");
         let touch = self.requests.call(move |tx| {
@@ -236,9 +236,9 @@ impl Look {
     /// Writes the records in memory into a table.
     fn flush(&self, space: Space) -> Result<(), StoreError> {
         let keyspace = self.db.keyspace(space);
-        self.at(keyspace.rotate_memtable())?;
+        self.store_error(keyspace.rotate_memtable())?;
         let began = self.clock.steady();
-        while keyspace.sealed_memtable_count() > 0 && self.since(began) < FLUSH && !self.is_stopped() {
+        while keyspace.sealed_memtable_count() > 0 && self.elapsed_since(began) < FLUSH && !self.is_stopped() {
             std::thread::sleep(Duration::from_millis(10));
         }
         Ok(())
@@ -249,13 +249,13 @@ impl Look {
         for space in Space::ALL {
             self.flush(space)?;
         }
-        self.let_go()?;
+        self.release_states()?;
         for space in Space::ALL {
             if self.is_stopped() {
                 return Ok(());
             }
-            self.at(self.db.keyspace(space).major_compact())?;
+            self.store_error(self.db.keyspace(space).major_compact())?;
         }
-        self.let_go()
+        self.release_states()
     }
 }

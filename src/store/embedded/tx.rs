@@ -1,6 +1,6 @@
 //! Reads and writes of one request: reads see the writes before them, and all are applied at once.
 
-use super::counts::Growth;
+use super::counts::UsageChange;
 use super::index::Index;
 use super::layout::{self, Space};
 use super::memory::Maps;
@@ -12,7 +12,7 @@ use std::{collections::BTreeMap, ops::ControlFlow, path::Path};
 
 /// Why a request failed.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum Fault {
+pub(crate) enum StoreFault {
     /// The database failed.
     #[error("{0}")]
     Database(#[from] fjall::Error),
@@ -21,9 +21,9 @@ pub(crate) enum Fault {
     Record(String),
 }
 
-impl Fault {
+impl StoreFault {
     /// Converts the fault to the caller's error.
-    pub(crate) fn at(self, store: &str) -> StoreError {
+    pub(crate) fn into_store_error(self, store: &str) -> StoreError {
         let store = store.to_owned();
         match self {
             Self::Database(e) => StoreError::Unavailable { store, reason: e.to_string() },
@@ -72,19 +72,19 @@ impl Db {
 }
 
 /// Visits key and value; `Break` ends the walk.
-pub(crate) type Visit<'v> = &'v mut dyn FnMut(&[u8], &[u8]) -> Result<ControlFlow<()>, Fault>;
+pub(crate) type Visit<'v> = &'v mut dyn FnMut(&[u8], &[u8]) -> Result<ControlFlow<()>, StoreFault>;
 
 /// One consistent state to read from.
 pub(crate) trait View {
     /// Returns the value at `key`.
-    fn get(&self, space: Space, key: &[u8]) -> Result<Option<Slice>, Fault>;
+    fn get(&self, space: Space, key: &[u8]) -> Result<Option<Slice>, StoreFault>;
 
     /// Visits keys of `from..to` in order.
-    fn walk(&self, space: Space, from: &[u8], to: &[u8], visit: Visit<'_>) -> Result<(), Fault>;
+    fn walk(&self, space: Space, from: &[u8], to: &[u8], visit: Visit<'_>) -> Result<(), StoreFault>;
 }
 
 /// A durable state, for readers that bypass the writer.
-pub(crate) enum Durable {
+pub(crate) enum DurableState {
     /// The state after the last group.
     Folder(Db, Snapshot),
     /// The records in memory, under their lock.
@@ -92,50 +92,52 @@ pub(crate) enum Durable {
 }
 
 /// A record with its key.
-type Item = Result<(UserKey, Slice), Fault>;
+type Item = Result<(UserKey, Slice), StoreFault>;
 
-impl Durable {
+impl DurableState {
     /// Returns the state after the last group of `db`.
-    pub(super) fn of(db: &Db) -> Self {
+    pub(super) fn snapshot(db: &Db) -> Self {
         Self::Folder(db.clone(), db.database.snapshot())
     }
 
     /// Visits keys of `from..to` in reverse order.
-    pub(super) fn walk_back(&self, space: Space, from: &[u8], to: &[u8], visit: Visit<'_>) -> Result<(), Fault> {
+    pub(super) fn walk_back(&self, space: Space, from: &[u8], to: &[u8], visit: Visit<'_>) -> Result<(), StoreFault> {
         if from >= to {
             return Ok(());
         }
         match self {
-            Self::Folder(db, snapshot) => each(read(snapshot.range(db.keyspace(space), from..to).rev()), visit),
-            Self::Memory(maps) => each(maps.range(space, from, to).rev(), visit),
+            Self::Folder(db, snapshot) => {
+                visit_each(read_items(snapshot.range(db.keyspace(space), from..to).rev()), visit)
+            }
+            Self::Memory(maps) => visit_each(maps.range(space, from, to).rev(), visit),
         }
     }
 }
 
-impl View for Durable {
-    fn get(&self, space: Space, key: &[u8]) -> Result<Option<Slice>, Fault> {
+impl View for DurableState {
+    fn get(&self, space: Space, key: &[u8]) -> Result<Option<Slice>, StoreFault> {
         match self {
             Self::Folder(db, snapshot) => Ok(snapshot.get(db.keyspace(space), key)?),
             Self::Memory(maps) => Ok(maps.get(space, key)),
         }
     }
 
-    fn walk(&self, space: Space, from: &[u8], to: &[u8], visit: Visit<'_>) -> Result<(), Fault> {
+    fn walk(&self, space: Space, from: &[u8], to: &[u8], visit: Visit<'_>) -> Result<(), StoreFault> {
         if from >= to {
             return Ok(());
         }
         match self {
-            Self::Folder(db, snapshot) => each(read(snapshot.range(db.keyspace(space), from..to)), visit),
-            Self::Memory(maps) => each(maps.range(space, from, to), visit),
+            Self::Folder(db, snapshot) => visit_each(read_items(snapshot.range(db.keyspace(space), from..to)), visit),
+            Self::Memory(maps) => visit_each(maps.range(space, from, to), visit),
         }
     }
 }
 
-fn read<I: DoubleEndedIterator<Item = Guard>>(items: I) -> impl DoubleEndedIterator<Item = Item> {
+fn read_items<I: DoubleEndedIterator<Item = Guard>>(items: I) -> impl DoubleEndedIterator<Item = Item> {
     items.map(|item| Ok(item.into_inner()?))
 }
 
-fn each(items: impl Iterator<Item = Item>, visit: Visit<'_>) -> Result<(), Fault> {
+fn visit_each(items: impl Iterator<Item = Item>, visit: Visit<'_>) -> Result<(), StoreFault> {
     for item in items {
         let (key, value) = item?;
         if visit(&key, &value)?.is_break() {
@@ -147,7 +149,7 @@ fn each(items: impl Iterator<Item = Item>, visit: Visit<'_>) -> Result<(), Fault
 
 /// What requests are applied to.
 #[derive(Clone, Copy)]
-pub(crate) enum Below<'a> {
+pub(crate) enum TxBase<'a> {
     /// The database in a folder.
     Folder(&'a Db),
     /// The records in memory.
@@ -157,10 +159,10 @@ pub(crate) enum Below<'a> {
 /// One request on the writer thread: reads see its own writes, then those of earlier requests that the database doesn't
 /// contain yet, then the database.
 pub(crate) struct Tx<'a> {
-    below: Below<'a>,
+    below: TxBase<'a>,
     index: &'a mut Index,
     touched: bool,
-    growth: BTreeMap<String, Growth>,
+    growth: BTreeMap<String, UsageChange>,
     own: Writes,
     /// Writes of earlier requests, newest first.
     before: [Option<&'a Writes>; 2],
@@ -168,7 +170,7 @@ pub(crate) struct Tx<'a> {
 
 impl<'a> Tx<'a> {
     /// Returns an empty request over the writes `before` it, newest first.
-    pub(super) fn new(below: Below<'a>, index: &'a mut Index, before: [Option<&'a Writes>; 2]) -> Self {
+    pub(super) fn new(below: TxBase<'a>, index: &'a mut Index, before: [Option<&'a Writes>; 2]) -> Self {
         Self { below, index, touched: false, growth: BTreeMap::new(), own: Writes::default(), before }
     }
 
@@ -184,7 +186,7 @@ impl<'a> Tx<'a> {
     }
 
     /// Whether the index was changed.
-    pub(super) const fn touched(&self) -> bool {
+    pub(super) const fn is_index_touched(&self) -> bool {
         self.touched
     }
 
@@ -199,7 +201,7 @@ impl<'a> Tx<'a> {
     }
 
     /// Adds the owner to the list of owners, so that sweeps find it.
-    pub(super) fn register(&mut self, owner: &str) -> Result<(), Fault> {
+    pub(super) fn register(&mut self, owner: &str) -> Result<(), StoreFault> {
         if self.index.is_registered(owner) {
             return Ok(());
         }
@@ -207,12 +209,12 @@ impl<'a> Tx<'a> {
         if self.get(Space::Core, &key)?.is_none() {
             self.put(Space::Core, key, Vec::new());
         }
-        self.index_mut().owner(owner).registered = true;
+        self.index_mut().owner_mut(owner).registered = true;
         Ok(())
     }
 
     /// Adds to the usage of an owner.
-    pub(super) fn grow(&mut self, owner: &str, more: Growth) {
+    pub(super) fn add_usage(&mut self, owner: &str, more: UsageChange) {
         match self.growth.get_mut(owner) {
             Some(growth) => *growth = *growth + more,
             None => drop(self.growth.insert(owner.to_owned(), more)),
@@ -220,12 +222,12 @@ impl<'a> Tx<'a> {
     }
 
     /// Adds bytes to the usage of an owner.
-    pub(super) fn weigh(&mut self, owner: &str, bytes: i64) {
-        self.grow(owner, Growth { bytes, ..Growth::default() });
+    pub(super) fn add_bytes(&mut self, owner: &str, bytes: i64) {
+        self.add_usage(owner, UsageChange { bytes, ..UsageChange::default() });
     }
 
     /// Takes the changes of usage of the request, by owner.
-    pub(super) fn take_growth(&mut self) -> BTreeMap<String, Growth> {
+    pub(super) fn take_growth(&mut self) -> BTreeMap<String, UsageChange> {
         std::mem::take(&mut self.growth)
     }
 
@@ -241,25 +243,25 @@ impl<'a> Tx<'a> {
 }
 
 impl View for Tx<'_> {
-    fn get(&self, space: Space, key: &[u8]) -> Result<Option<Slice>, Fault> {
+    fn get(&self, space: Space, key: &[u8]) -> Result<Option<Slice>, StoreFault> {
         if let Some(written) = self.layers().find_map(|layer| layer.get(space, key)) {
             return Ok(written.clone());
         }
         match self.below {
-            Below::Folder(db) => Ok(db.keyspace(space).get(key)?),
-            Below::Memory(maps) => Ok(maps.get(space, key)),
+            TxBase::Folder(db) => Ok(db.keyspace(space).get(key)?),
+            TxBase::Memory(maps) => Ok(maps.get(space, key)),
         }
     }
 
-    fn walk(&self, space: Space, from: &[u8], to: &[u8], visit: Visit<'_>) -> Result<(), Fault> {
+    fn walk(&self, space: Space, from: &[u8], to: &[u8], visit: Visit<'_>) -> Result<(), StoreFault> {
         if from >= to {
             return Ok(());
         }
         let written: BTreeMap<&[u8], Option<&Slice>> =
             self.layers().rev().flat_map(|layer| layer.range(space, from, to)).collect();
         match self.below {
-            Below::Folder(db) => merge(read(db.keyspace(space).range(from..to)), written, visit),
-            Below::Memory(maps) => merge(maps.range(space, from, to), written, visit),
+            TxBase::Folder(db) => merge(read_items(db.keyspace(space).range(from..to)), written, visit),
+            TxBase::Memory(maps) => merge(maps.range(space, from, to), written, visit),
         }
     }
 }
@@ -269,7 +271,7 @@ fn merge(
     items: impl Iterator<Item = Item>,
     written: BTreeMap<&[u8], Option<&Slice>>,
     visit: Visit<'_>,
-) -> Result<(), Fault> {
+) -> Result<(), StoreFault> {
     let mut written = written.into_iter().peekable();
     for item in items {
         let (key, value) = item?;

@@ -2,11 +2,11 @@
 //! share.
 
 use super::counts;
-use super::flusher::{Answer, Flusher, Group};
-use super::head::Head;
+use super::flusher::{AnswerSender, Flusher, Group};
+use super::head::StoreHead;
 use super::health::Health;
 use super::index::Index;
-use super::tx::{Below, Db, Durable, Fault, Tx};
+use super::tx::{Db, DurableState, StoreFault, Tx, TxBase};
 use super::writes::Writes;
 use crate::store::StoreError;
 use parking_lot::RwLock;
@@ -22,29 +22,29 @@ pub(super) const GROUP_REQUESTS: usize = 256;
 const PATIENCE: Duration = Duration::from_millis(2);
 
 /// Applies a request; its answer is sent when the group is durable.
-type Job = Box<dyn FnOnce(&mut Writer) + Send>;
+type WriterJob = Box<dyn FnOnce(&mut StoreWriter) + Send>;
 
 /// The single thread that decides what is written.
-pub(super) struct Writer {
+pub(super) struct StoreWriter {
     db: Db,
     index: Index,
     store: Arc<str>,
     /// Writes that are applied and not yet sent to the flusher.
     writes: Writes,
-    answers: Vec<Answer>,
+    answers: Vec<AnswerSender>,
     /// Number of answers that a caller waits for.
     urgent: usize,
     flusher: Flusher,
     health: Arc<Health>,
 }
 
-impl Writer {
+impl StoreWriter {
     /// Returns the writer of `db`, which serves `requests`.
     pub(super) fn new(
         db: Db,
         index: Index,
-        durable: Arc<RwLock<Arc<Durable>>>,
-        (head, health): (Head, Arc<Health>),
+        durable: Arc<RwLock<Arc<DurableState>>>,
+        (head, health): (StoreHead, Arc<Health>),
         requests: &Requests,
     ) -> std::io::Result<Self> {
         let store = Arc::clone(&requests.store);
@@ -61,47 +61,47 @@ impl Writer {
     }
 
     /// Serves requests until every sender is gone.
-    pub(super) fn run(mut self, mut jobs: mpsc::Receiver<Job>) {
+    pub(super) fn run(mut self, mut jobs: mpsc::Receiver<WriterJob>) {
         let mut waiting = Vec::with_capacity(GROUP_REQUESTS);
         while jobs.blocking_recv_many(&mut waiting, GROUP_REQUESTS) > 0 {
-            self.health.look();
+            self.health.measure();
             for job in waiting.drain(..) {
                 job(&mut self);
             }
-            if self.urgent == 1 && jobs.is_empty() && self.flusher.is_free(false) {
+            if self.urgent == 1 && jobs.is_empty() && self.flusher.poll_idle(false) {
                 // With one caller at a time, the way over another thread would only cost time.
-                let group = self.group();
+                let group = self.take_group();
                 self.flusher.flush_here(group);
             } else {
-                self.hand_over(self.answers.len() >= GROUP_REQUESTS);
+                self.flush_group(self.answers.len() >= GROUP_REQUESTS);
             }
         }
         self.urgent += self.answers.len();
-        self.hand_over(true);
+        self.flush_group(true);
     }
 
     /// Sends the group to the flusher; while that is busy and `wait` is false, the group grows.
-    fn hand_over(&mut self, wait: bool) {
-        if self.urgent > 0 && self.flusher.is_free(wait) {
-            let group = self.group();
-            self.flusher.take(group);
+    fn flush_group(&mut self, wait: bool) {
+        if self.urgent > 0 && self.flusher.poll_idle(wait) {
+            let group = self.take_group();
+            self.flusher.send(group);
         }
     }
 
     /// Takes what was applied since the last group.
-    fn group(&mut self) -> Group {
+    fn take_group(&mut self) -> Group {
         self.urgent = 0;
         Group { writes: Arc::new(std::mem::take(&mut self.writes)), answers: std::mem::take(&mut self.answers) }
     }
 
-    fn apply<T>(&mut self, request: impl FnOnce(&mut Tx<'_>) -> Result<T, Fault>) -> Result<T, StoreError> {
+    fn apply<T>(&mut self, request: impl FnOnce(&mut Tx<'_>) -> Result<T, StoreFault>) -> Result<T, StoreError> {
         // Before anything is decided, so that no later request depends on a refused one.
-        if let Some(refused) = self.health.refusal() {
+        if let Some(refused) = self.health.write_refusal() {
             return Err(refused);
         }
         let Self { db, index, writes, flusher, .. } = self;
-        let mut tx = Tx::new(Below::Folder(db), index, [Some(writes), flusher.writing()]);
-        let done = request(&mut tx).and_then(|value| counts::settle(&mut tx).map(|()| value));
+        let mut tx = Tx::new(TxBase::Folder(db), index, [Some(writes), flusher.current_writes()]);
+        let done = request(&mut tx).and_then(|value| counts::store_changes(&mut tx).map(|()| value));
         match done {
             Ok(value) => {
                 let own = tx.into_writes();
@@ -109,14 +109,14 @@ impl Writer {
                 Ok(value)
             }
             Err(error) => {
-                if tx.touched() {
+                if tx.is_index_touched() {
                     let mut scratch = Index::default();
-                    let before = Tx::new(Below::Folder(db), &mut scratch, [Some(writes), flusher.writing()]);
-                    let mut fresh = Index::load(&before).map_err(|e| e.at(&self.store))?;
-                    fresh.keep_looks(index);
+                    let before = Tx::new(TxBase::Folder(db), &mut scratch, [Some(writes), flusher.current_writes()]);
+                    let mut fresh = Index::load(&before).map_err(|e| e.into_store_error(&self.store))?;
+                    fresh.copy_sweep_times(index);
                     *index = fresh;
                 }
-                Err(error.at(&self.store))
+                Err(error.into_store_error(&self.store))
             }
         }
     }
@@ -125,7 +125,7 @@ impl Writer {
 /// The sender of requests to the writer.
 #[derive(Clone)]
 pub(super) struct Requests {
-    jobs: mpsc::Sender<Job>,
+    jobs: mpsc::Sender<WriterJob>,
     store: Arc<str>,
     /// Whether a task will make patient requests durable.
     reminded: Arc<AtomicBool>,
@@ -133,7 +133,7 @@ pub(super) struct Requests {
 
 impl Requests {
     /// Returns a channel; when it is full, callers wait.
-    pub(super) fn channel(store: Arc<str>) -> (Self, mpsc::Receiver<Job>) {
+    pub(super) fn channel(store: Arc<str>) -> (Self, mpsc::Receiver<WriterJob>) {
         let (jobs, receiver) = mpsc::channel(4 * GROUP_REQUESTS);
         (Self { jobs, store, reminded: Arc::default() }, receiver)
     }
@@ -146,16 +146,16 @@ impl Requests {
     /// Applies `request`; returns when it is durable.
     pub(super) async fn call<T: Send + 'static>(
         &self,
-        request: impl FnOnce(&mut Tx<'_>) -> Result<T, Fault> + Send + 'static,
+        request: impl FnOnce(&mut Tx<'_>) -> Result<T, StoreFault> + Send + 'static,
     ) -> Result<T, StoreError> {
         let answered = self.send(request, true).await?;
-        answered.await.map_err(|_| self.gone())?
+        answered.await.map_err(|_| self.stopped_error())?
     }
 
     /// [`Requests::call`] for changes that no caller waits for: it causes no fsync of its own for some milliseconds.
-    pub(super) async fn call_patiently<T: Send + 'static>(
+    pub(super) async fn call_deferred<T: Send + 'static>(
         &self,
-        request: impl FnOnce(&mut Tx<'_>) -> Result<T, Fault> + Send + 'static,
+        request: impl FnOnce(&mut Tx<'_>) -> Result<T, StoreFault> + Send + 'static,
     ) -> Result<T, StoreError> {
         let answered = self.send(request, false).await?;
         // Behind the request, so that a task that already sleeps for others covers it, too.
@@ -165,21 +165,21 @@ impl Requests {
                 tokio::time::sleep(PATIENCE).await;
                 reminded.swap(false, Ordering::AcqRel);
                 if let Some(jobs) = jobs.upgrade() {
-                    let due: Job = Box::new(|writer| writer.urgent += usize::from(!writer.answers.is_empty()));
+                    let due: WriterJob = Box::new(|writer| writer.urgent += usize::from(!writer.answers.is_empty()));
                     let _ = jobs.send(due).await;
                 }
             });
         }
-        answered.await.map_err(|_| self.gone())?
+        answered.await.map_err(|_| self.stopped_error())?
     }
 
     async fn send<T: Send + 'static>(
         &self,
-        request: impl FnOnce(&mut Tx<'_>) -> Result<T, Fault> + Send + 'static,
+        request: impl FnOnce(&mut Tx<'_>) -> Result<T, StoreFault> + Send + 'static,
         urgent: bool,
     ) -> Result<oneshot::Receiver<Result<T, StoreError>>, StoreError> {
         let (answer, answered) = oneshot::channel();
-        let job: Job = Box::new(move |writer| {
+        let job: WriterJob = Box::new(move |writer| {
             let outcome = writer.apply(request);
             writer.urgent += usize::from(urgent);
             writer.answers.push(Box::new(move |durable| {
@@ -187,11 +187,11 @@ impl Requests {
                 let _ = answer.send(durable.and(outcome));
             }));
         });
-        self.jobs.send(job).await.map_err(|_| self.gone())?;
+        self.jobs.send(job).await.map_err(|_| self.stopped_error())?;
         Ok(answered)
     }
 
-    fn gone(&self) -> StoreError {
+    fn stopped_error(&self) -> StoreError {
         StoreError::Unavailable { store: self.store.to_string(), reason: "its writer has stopped".into() }
     }
 }

@@ -19,13 +19,13 @@ const MOST: usize = 200_000;
 pub(super) struct EntryBuffer {
     by: String,
     key: Vec<u8>,
-    waiting: Mutex<Waiting>,
+    waiting: Mutex<WaitingEntries>,
     /// Held while a flush sends, so that batches keep their order.
     sending: tokio::sync::Mutex<()>,
 }
 
 #[derive(Default)]
-struct Waiting {
+struct WaitingEntries {
     entries: Vec<JournalEntry>,
     dropped: u64,
 }
@@ -44,7 +44,7 @@ impl EntryBuffer {
         waiting.entries.push(entry);
     }
 
-    pub(super) fn oldest(&self) -> Option<Millis> {
+    pub(super) fn oldest_time(&self) -> Option<Millis> {
         self.waiting.lock().entries.first().map(|entry| entry.at)
     }
 
@@ -52,7 +52,7 @@ impl EntryBuffer {
     pub(super) async fn flush(&self, journal: &dyn Journal, store: &dyn Store) -> Result<(), JournalError> {
         let _sending = self.sending.lock().await;
         loop {
-            let Waiting { entries, dropped } = std::mem::take(&mut *self.waiting.lock());
+            let WaitingEntries { entries, dropped } = std::mem::take(&mut *self.waiting.lock());
             if entries.is_empty() {
                 self.waiting.lock().dropped += dropped;
                 return Ok(());

@@ -4,7 +4,7 @@
 use super::{JournalError, JournalPart, JournaledStore, Millis, Owner, Store, StoreError, keys};
 use crate::domain::ids::{AgentId, EventId, SessionId, SessionKey};
 use crate::domain::job::JobStatus;
-use crate::domain::journal::{JournalEntry, JournaledChange, content_mark, current};
+use crate::domain::journal::{JournalEntry, JournaledChange, content_mark, current_entries};
 use crate::domain::tail::{Loss, SafePoint};
 use crate::store::{Admit, EventKind, Intake, NewEvent, SessionFacts};
 use bytes::Bytes;
@@ -47,7 +47,7 @@ impl JournaledStore {
         if dropped > 0 {
             notes.push(format!("the journal lacks {dropped} changes: the queue was away for too long"));
         }
-        let losses = self.find_losses(&current_entries(part)).await?.into_iter().map(|(_, loss)| loss).collect();
+        let losses = self.find_losses(&entries_of_part(part)).await?.into_iter().map(|(_, loss)| loss).collect();
         Ok(JournalComparison { losses, notes })
     }
 
@@ -56,12 +56,12 @@ impl JournaledStore {
     pub(super) async fn note_early_losses(&self, names: &[String]) -> Result<(), StoreError> {
         let safe = self.inner.get::<SafePoint>(&keys::venue_owner(), keys::SAFE_POINT).await?;
         let safe = safe.unwrap_or_default();
-        if safe.is_of(names) {
+        if safe.covers(names) {
             return Ok(());
         }
         let since = begin_of_comparison(&safe, names);
         let part = self.entries_since(since).await.map_err(JournalError::into_store_error)?;
-        let mut entries = current_entries(part);
+        let mut entries = entries_of_part(part);
         let is_hidden_later = |change: &JournaledChange| match change {
             JournaledChange::Turn { .. } | JournaledChange::Session { .. } => true,
             JournaledChange::Event { .. }
@@ -72,23 +72,23 @@ impl JournaledStore {
         };
         entries.retain(|entry| is_hidden_later(&entry.change));
         let found = self.find_losses(&entries).await?;
-        self.early.lock().extend(found);
+        self.early_losses.lock().extend(found);
         Ok(())
     }
 
     /// Whether noted losses wait for [`Self::confirm_early_losses`].
     pub fn has_early_losses(&self) -> bool {
-        !self.early.lock().is_empty()
+        !self.early_losses.lock().is_empty()
     }
 
     /// Returns the losses noted before anything ran, except those with a later change. Call it some seconds later, when
     /// live processes have sent their entries.
     pub async fn confirm_early_losses(&self) -> Result<Vec<Loss>, StoreError> {
-        let early = self.early.lock().clone();
+        let early = self.early_losses.lock().clone();
         let Some(since) = early.iter().map(|(entry, _)| entry.at).min() else { return Ok(Vec::new()) };
         let part = self.entries_since(since.minus(SLACK)).await.map_err(JournalError::into_store_error)?;
-        let entries: HashSet<_> = current_entries(part).iter().map(entry_name).collect();
-        self.early.lock().retain(|other| !early.contains(other));
+        let entries: HashSet<_> = entries_of_part(part).iter().map(entry_name).collect();
+        self.early_losses.lock().retain(|other| !early.contains(other));
         Ok(early.into_iter().filter(|(entry, _)| entries.contains(&entry_name(entry))).map(|(_, loss)| loss).collect())
     }
 
@@ -124,8 +124,8 @@ fn begin_of_comparison(safe: &SafePoint, names: &[String]) -> Millis {
 }
 
 /// Returns the last entry about each thing in a part of the journal.
-fn current_entries(part: JournalPart) -> Vec<JournalEntry> {
-    current(part.batches.into_iter().flat_map(|batch| batch.entries).collect())
+fn entries_of_part(part: JournalPart) -> Vec<JournalEntry> {
+    current_entries(part.batches.into_iter().flat_map(|batch| batch.entries).collect())
 }
 
 fn entry_name(entry: &JournalEntry) -> (String, Millis, String) {
@@ -212,8 +212,8 @@ fn probe(owner: &Owner, id: &EventId) -> Admit {
         open: None,
         finish: None,
         outbox: Vec::new(),
-        within: None,
-        asks_way: false,
+        quota: None,
+        may_replace: false,
     };
     let session = SessionKey {
         agent: AgentId::new(nobody).expect("a legal name"),

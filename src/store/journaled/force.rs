@@ -2,14 +2,16 @@
 
 use super::JournalError;
 use super::protect::text_of;
-use super::{JournaledStore, Protection, ProtectionRecord, SessionKey, StoreError, keys};
+use super::{JournaledStore, ProtectedState, ProtectionRecord, SessionKey, StoreError, keys};
 use crate::domain::decode;
 use crate::domain::ids::{JobId, Owner};
 use crate::domain::job::JobStatus;
 use crate::domain::protection::larger_account;
 use crate::domain::timer::Timer;
 use crate::domain::venue_mac::VenueMac;
-use crate::store::{Doc, DocKey, DocWrite, Finished, HistoryCheck, JobFinish, OutboxEntry, OutsideWrite, Parked};
+use crate::store::{
+    Doc, DocKey, DocWrite, FinishOutcome, HistoryCheck, JobFinish, OutboxEntry, ParkOutcome, WriteOutcome,
+};
 use async_trait::async_trait;
 use bytes::Bytes;
 use std::collections::BTreeMap;
@@ -23,7 +25,7 @@ const TRIES: usize = 5;
 
 /// A record that a check has applied again, or could not.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Forced {
+pub struct ForcedRecord {
     /// The record as the queue has it.
     pub record: ProtectionRecord,
     /// Why it couldn't be applied; `None`: it is in force.
@@ -38,11 +40,11 @@ impl HistoryCheck for JournaledStore {
             return Err(JournalError("no server of the store answers".to_owned()).into_store_error());
         }
         if self.is_checked.load(Ordering::SeqCst) && !self.history.is_another(&names) {
-            self.history.know(names);
+            self.history.note_names(names);
             return Ok(());
         }
-        let forced = self.put_in_force().await?;
-        for Forced { record, failed } in &forced {
+        let forced = self.force_all().await?;
+        for ForcedRecord { record, failed } in &forced {
             let (owner, what) = (&record.owner, &record.what);
             match failed {
                 None => tracing::warn!(
@@ -57,37 +59,37 @@ impl HistoryCheck for JournaledStore {
         }
         self.forced.lock().extend(forced);
         self.note_early_losses(&names).await?;
-        self.history.know(names);
+        self.history.note_names(names);
         self.is_checked.store(true, Ordering::SeqCst);
         Ok(())
     }
 }
 
-fn unread(error: &JournalError) -> StoreError {
+fn unreadable_error(error: &JournalError) -> StoreError {
     JournalError(format!("what protects owners can't be read from the queue: {error}")).into_store_error()
 }
 
 /// Returns the key of the document that is compared with a record.
-fn key_of(what: &Protection) -> DocKey {
+fn key_of(what: &ProtectedState) -> DocKey {
     match what {
-        Protection::Document { key, .. } | Protection::Spending { key, .. } => key.clone(),
-        Protection::End { job, .. } | Protection::Hold { job, .. } => keys::job_status(job),
+        ProtectedState::Document { key, .. } | ProtectedState::Spending { key, .. } => key.clone(),
+        ProtectedState::End { job, .. } | ProtectedState::Hold { job, .. } => keys::job_status(job),
     }
 }
 
 /// Whether the store has what a record says, or something newer.
-fn is_known(what: &Protection, doc: &Doc) -> bool {
+fn is_known(what: &ProtectedState, doc: &Doc) -> bool {
     let status = doc.status().map(|(status, _)| status);
     match what {
-        Protection::Document { key, version, value } => {
+        ProtectedState::Document { key, version, value } => {
             // An answer without its question is of no use, and a lost timer doesn't fire.
             let needs_it = key.starts_with(keys::APPROVALS) || key.starts_with(keys::TIMERS);
             doc.version >= *version || doc.value.is_none() && (value.is_none() || needs_it)
         }
-        Protection::Spending { version, .. } => doc.version >= *version,
+        ProtectedState::Spending { version, .. } => doc.version >= *version,
         // A lost job doesn't run.
-        Protection::End { .. } => status.is_none_or(JobStatus::is_terminal),
-        Protection::Hold { paused, .. } => {
+        ProtectedState::End { .. } => status.is_none_or(JobStatus::is_terminal),
+        ProtectedState::Hold { paused, .. } => {
             status.is_none_or(|status| status.is_terminal() || *paused == (status == JobStatus::Paused))
         }
     }
@@ -96,7 +98,7 @@ fn is_known(what: &Protection, doc: &Doc) -> bool {
 /// Returns the writes that go with a re-applied document: the mark by which an answer is delivered to its session, and
 /// a timer's index entries.
 fn index_writes(record: &ProtectionRecord, doc: &Doc) -> Vec<DocWrite> {
-    let Protection::Document { key, value, .. } = &record.what else { return Vec::new() };
+    let ProtectedState::Document { key, value, .. } = &record.what else { return Vec::new() };
     if let Some(id) = key.strip_prefix(keys::APPROVALS).and_then(|id| JobId::new(id).ok()) {
         let mark = DocWrite::put(keys::answer_due(record.at, &id), "");
         return value.iter().map(|_| mark.clone()).collect();
@@ -104,22 +106,22 @@ fn index_writes(record: &ProtectionRecord, doc: &Doc) -> Vec<DocWrite> {
     if !key.starts_with(keys::TIMERS) {
         return Vec::new();
     }
-    let timer = |bytes: &[u8]| decode::stored::<Timer>(bytes).ok();
+    let timer = |bytes: &[u8]| decode::read_stored::<Timer>(bytes).ok();
     let mut writes = Vec::new();
     if let Some(before) = doc.value.as_deref().and_then(timer) {
         writes.push(DocWrite::delete(keys::timer_due(before.due, &before.id)));
         writes.push(DocWrite::delete(keys::agent_timer(&before.agent, &before.id)));
     }
     if let Some(ended) = value.as_ref().and_then(|value| timer(value.as_bytes())) {
-        writes.push(DocWrite::mark(keys::timer_due(ended.due, &ended.id)));
+        writes.push(DocWrite::index_entry(keys::timer_due(ended.due, &ended.id)));
     }
     writes
 }
 
 impl JournaledStore {
     /// Compares every record of the queue with the store, and applies what the store has lost.
-    async fn put_in_force(&self) -> Result<Vec<Forced>, StoreError> {
-        let records = self.journal.protections().await.map_err(|error| unread(&error))?;
+    async fn force_all(&self) -> Result<Vec<ForcedRecord>, StoreError> {
+        let records = self.journal.protections().await.map_err(|error| unreadable_error(&error))?;
         let mut by_owner: BTreeMap<Owner, Vec<ProtectionRecord>> = BTreeMap::new();
         for record in records.into_iter().filter(|record| record.is_genuine(&self.key)) {
             by_owner.entry(record.owner.clone()).or_default().push(record);
@@ -130,7 +132,7 @@ impl JournaledStore {
                 let keys: Vec<_> = page.iter().map(|record| key_of(&record.what)).collect();
                 let docs = self.inner.read(&owner, &keys).await?;
                 for (record, _) in page.iter().zip(docs).filter(|(record, doc)| !is_known(&record.what, doc)) {
-                    forced.extend(self.force(record).await?);
+                    forced.extend(self.force_record(record).await?);
                 }
             }
         }
@@ -138,24 +140,24 @@ impl JournaledStore {
     }
 
     /// Applies one record; `None` if another process did.
-    async fn force(&self, record: &ProtectionRecord) -> Result<Option<Forced>, StoreError> {
+    async fn force_record(&self, record: &ProtectionRecord) -> Result<Option<ForcedRecord>, StoreError> {
         for _ in 0..TRIES {
             // Another process may have applied it, and an operator changed it since.
-            let newest = self.journal.newest(record).await.map_err(|error| unread(&error))?;
+            let newest = self.journal.newest_record(record).await.map_err(|error| unreadable_error(&error))?;
             let Some(record) = newest.filter(|record| record.is_genuine(&self.key)) else { return Ok(None) };
             let doc = self.inner.read(&record.owner, &[key_of(&record.what)]).await?.pop().unwrap_or_default();
             if is_known(&record.what, &doc) {
                 return Ok(None);
             }
             match self.apply(&record, &doc).await {
-                Ok(true) => return Ok(Some(Forced { record, failed: None })),
+                Ok(true) => return Ok(Some(ForcedRecord { record, failed: None })),
                 Ok(false) => {}
                 Err(error) if error.is_transient() => return Err(error),
-                Err(error) => return Ok(Some(Forced { record, failed: Some(error.to_string()) })),
+                Err(error) => return Ok(Some(ForcedRecord { record, failed: Some(error.to_string()) })),
             }
         }
         let failed = Some("others change it at the same time".to_owned());
-        Ok(Some(Forced { record: record.clone(), failed }))
+        Ok(Some(ForcedRecord { record: record.clone(), failed }))
     }
 
     /// Applies a record to `doc`; returns whether it is in force, else the store changed meanwhile.
@@ -166,19 +168,19 @@ impl JournaledStore {
             SessionKey::from_token(token).map_err(corrupt)
         };
         match &record.what {
-            Protection::Document { key, value, .. } => {
+            ProtectedState::Document { key, value, .. } => {
                 let write = match value {
                     Some(value) => DocWrite::put(key.clone(), value.clone()),
                     None => DocWrite::delete(key.clone()),
                 };
-                self.rewrite(record, write.at(doc.version), index_writes(record, doc)).await
+                self.rewrite(record, write.at_version(doc.version), index_writes(record, doc)).await
             }
-            Protection::Spending { key, value, .. } => {
+            ProtectedState::Spending { key, value, .. } => {
                 let merged = larger_account(doc.value.as_deref(), value.as_bytes());
                 let Some(merged) = merged else { return Ok(true) };
-                self.rewrite(record, DocWrite::put(key.clone(), merged).at(doc.version), Vec::new()).await
+                self.rewrite(record, DocWrite::put(key.clone(), merged).at_version(doc.version), Vec::new()).await
             }
-            Protection::End { session: token, job, status, result, outbox } => {
+            ProtectedState::End { session: token, job, status, result, outbox } => {
                 let finish = JobFinish { job: job.clone(), status: *status, result: Bytes::from(result.clone()) };
                 let entry = |(id, message): &(String, String)| OutboxEntry {
                     id: id.clone(),
@@ -186,11 +188,11 @@ impl JournaledStore {
                 };
                 let outbox: Vec<_> = outbox.iter().map(entry).collect();
                 let finished = self.inner.finish(at, owner, &session(token)?, &finish, None, &outbox).await?;
-                Ok(matches!(finished, Finished::Done | Finished::Already(_) | Finished::Unknown))
+                Ok(matches!(finished, FinishOutcome::Done | FinishOutcome::Already(_) | FinishOutcome::Unknown))
             }
-            Protection::Hold { session: token, job, paused } => {
-                let parked = self.inner.park(at, owner, &session(token)?, job, *paused).await?;
-                Ok(matches!(parked, Parked::Done | Parked::Already(_) | Parked::Unknown))
+            ProtectedState::Hold { session: token, job, paused } => {
+                let parked = self.inner.set_job_paused(at, owner, &session(token)?, job, *paused).await?;
+                Ok(matches!(parked, ParkOutcome::Done | ParkOutcome::Already(_) | ParkOutcome::Unknown))
             }
         }
     }
@@ -205,22 +207,22 @@ impl JournaledStore {
     ) -> Result<bool, StoreError> {
         let (owner, key) = (&record.owner, write.key.clone());
         let writes: Vec<_> = [write].into_iter().chain(others).collect();
-        if self.inner.write(record.at, owner, &writes).await? != OutsideWrite::Done {
+        if self.inner.write(record.at, owner, &writes).await? != WriteOutcome::Done {
             return Ok(false);
         }
         let doc = self.inner.read(owner, &[key]).await?.pop().unwrap_or_default();
         let what = match &record.what {
-            Protection::Document { key, value, .. } => {
-                Protection::Document { key: key.clone(), version: doc.version, value: value.clone() }
+            ProtectedState::Document { key, value, .. } => {
+                ProtectedState::Document { key: key.clone(), version: doc.version, value: value.clone() }
             }
-            Protection::Spending { key, .. } => {
+            ProtectedState::Spending { key, .. } => {
                 let value = doc.value.as_ref().and_then(text_of).unwrap_or_default();
-                Protection::Spending { key: key.clone(), version: doc.version, value }
+                ProtectedState::Spending { key: key.clone(), version: doc.version, value }
             }
-            other @ (Protection::End { .. } | Protection::Hold { .. }) => other.clone(),
+            other @ (ProtectedState::End { .. } | ProtectedState::Hold { .. }) => other.clone(),
         };
-        let told = ProtectionRecord::sealed(owner.clone(), record.at, what, &self.key);
-        self.journal.protect(&told).await.map_err(|error| unread(&error))?;
+        let told = ProtectionRecord::seal_new(owner.clone(), record.at, what, &self.key);
+        self.journal.protect(&told).await.map_err(|error| unreadable_error(&error))?;
         Ok(true)
     }
 }

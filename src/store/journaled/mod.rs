@@ -13,21 +13,21 @@ mod protect;
 mod seam;
 
 use super::{
-    Admit, Admitted, Amend, Amended, Amendment, Change, Commit, Committed, Doc, DocWrite, Expect, Finished, Forget,
-    Forgotten, Intake, JobFinish, KnownHistory, Layer, Lease, NewJob, OutboxEntry, OutsideWrite, Parked, Seat, Seated,
-    Store, StoreError, keys,
+    AdmissionOutcome, Admit, Amend, AmendOutcome, Amendment, Commit, CommitOutcome, Doc, DocEffect, DocWrite, Expect,
+    FinishOutcome, ForgetOutcome, ForgetRequest, Intake, JobFinish, KnownHistory, Layer, Lease, NewJob, OutboxEntry,
+    ParkOutcome, SessionSnapshot, SetSessionOutcome, Store, StoreError, WriteOutcome, keys,
 };
 use crate::domain::ids::{JobId, Owner, SessionKey};
 use crate::domain::job::JobStatus;
 use crate::domain::journal::{JournalEntry, JournaledChange, content_mark};
-use crate::domain::protection::{Protection, ProtectionRecord};
+use crate::domain::protection::{ProtectedState, ProtectionRecord};
 use crate::domain::quota::Quota;
 use crate::domain::tail::Loss;
 use crate::domain::time::Millis;
 use crate::domain::venue_mac::VenueMac;
 use buffer::EntryBuffer;
 pub use compare::JournalComparison;
-pub use force::Forced;
+pub use force::ForcedRecord;
 use parking_lot::Mutex;
 pub use seam::{Journal, JournalError, JournalPart};
 use std::sync::Arc;
@@ -39,32 +39,32 @@ pub const BATCH_EVERY: Duration = Duration::from_millis(500);
 
 /// How a method's changes are recorded in the queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Told {
+pub enum JournalCoverage {
     /// A record before the answer, an entry behind it, or both.
-    Queue,
+    Recorded,
     /// Not at all, for this reason.
-    Nothing(&'static str),
+    Skipped(&'static str),
 }
 
 /// Every method that changes something; a new method must be added here.
-pub const TOLD: [(&str, Told); 17] = [
-    ("admit", Told::Queue),
-    ("renew", Told::Nothing("a lease that is lost lapses")),
-    ("checkpoint", Told::Nothing("it belongs to a turn that is not acknowledged")),
-    ("commit", Told::Queue),
-    ("release", Told::Nothing("a lease that is lost lapses")),
-    ("published", Told::Nothing("what is published again has the same id")),
-    ("finish", Told::Queue),
-    ("park", Told::Queue),
-    ("seat", Told::Queue),
-    ("amend", Told::Queue),
-    ("forget", Told::Queue),
-    ("sweep", Told::Nothing("what is due is due again")),
-    ("due", Told::Nothing("workers tell anew that they live")),
-    ("sign_off", Told::Nothing("a worker that is gone falls silent")),
-    ("write", Told::Queue),
-    ("write_within", Told::Queue),
-    ("recount", Told::Nothing("it counts what is there")),
+pub const JOURNAL_COVERAGE: [(&str, JournalCoverage); 17] = [
+    ("admit", JournalCoverage::Recorded),
+    ("renew", JournalCoverage::Skipped("a lease that is lost lapses")),
+    ("checkpoint", JournalCoverage::Skipped("it belongs to a turn that is not acknowledged")),
+    ("commit", JournalCoverage::Recorded),
+    ("release", JournalCoverage::Skipped("a lease that is lost lapses")),
+    ("published", JournalCoverage::Skipped("what is published again has the same id")),
+    ("finish", JournalCoverage::Recorded),
+    ("park", JournalCoverage::Recorded),
+    ("seat", JournalCoverage::Recorded),
+    ("amend", JournalCoverage::Recorded),
+    ("forget", JournalCoverage::Recorded),
+    ("sweep", JournalCoverage::Skipped("what is due is due again")),
+    ("due", JournalCoverage::Skipped("workers tell anew that they live")),
+    ("sign_off", JournalCoverage::Skipped("a worker that is gone falls silent")),
+    ("write", JournalCoverage::Recorded),
+    ("write_within", JournalCoverage::Recorded),
+    ("recount", JournalCoverage::Skipped("it counts what is there")),
 ];
 
 /// A store that records in the queue what it acknowledges.
@@ -77,14 +77,14 @@ pub struct JournaledStore {
     /// Whether protective changes were re-applied since this process began.
     is_checked: AtomicBool,
     /// Records that the queue refused.
-    untold: Mutex<Vec<ProtectionRecord>>,
+    unsent: Mutex<Vec<ProtectionRecord>>,
     /// Held for reading while a record is sent, for writing while older ones are sent again.
-    telling: tokio::sync::RwLock<()>,
+    sending: tokio::sync::RwLock<()>,
     entries: EntryBuffer,
     /// Records that the last check of the history has applied again.
-    forced: Mutex<Vec<Forced>>,
+    forced: Mutex<Vec<ForcedRecord>>,
     /// Turns and session changes that the store lacked before anything ran on it.
-    early: Mutex<Vec<(JournalEntry, Loss)>>,
+    early_losses: Mutex<Vec<(JournalEntry, Loss)>>,
 }
 
 impl JournaledStore {
@@ -96,34 +96,34 @@ impl JournaledStore {
             key: key.to_vec(),
             history: KnownHistory::default(),
             is_checked: AtomicBool::new(false),
-            untold: Mutex::default(),
-            telling: tokio::sync::RwLock::default(),
+            unsent: Mutex::default(),
+            sending: tokio::sync::RwLock::default(),
             entries: EntryBuffer::new(by, key),
             forced: Mutex::default(),
-            early: Mutex::default(),
+            early_losses: Mutex::default(),
         }
     }
 
     /// Returns the journal since a time, without batches of strangers.
     pub async fn entries_since(&self, at: Millis) -> Result<JournalPart, JournalError> {
-        let mut part = self.journal.since(at).await?;
+        let mut part = self.journal.batches_since(at).await?;
         part.batches.retain(|batch| batch.is_genuine(&self.key));
         Ok(part)
     }
 
     /// Takes the records that the last check of the history has applied again.
-    pub fn take_forced(&self) -> Vec<Forced> {
+    pub fn take_forced(&self) -> Vec<ForcedRecord> {
         std::mem::take(&mut *self.forced.lock())
     }
 
     /// Sends waiting entries, and records that the queue refused before. Call it every [`BATCH_EVERY`], and at the end.
     pub async fn flush(&self) -> Result<(), JournalError> {
-        if !self.untold.lock().is_empty() {
-            let _telling = self.telling.write().await;
-            let untold = self.untold.lock().clone();
+        if !self.unsent.lock().is_empty() {
+            let _telling = self.sending.write().await;
+            let untold = self.unsent.lock().clone();
             for record in untold {
                 self.journal.protect(&record).await?;
-                self.untold.lock().retain(|other| *other != record);
+                self.unsent.lock().retain(|other| *other != record);
             }
         }
         self.entries.flush(&*self.journal, &*self.inner).await
@@ -131,7 +131,7 @@ impl JournaledStore {
 
     /// Returns how long the oldest entry has waited for the queue.
     pub fn lag(&self, now: Millis) -> Duration {
-        self.entries.oldest().map_or(Duration::ZERO, |at| now.since(at))
+        self.entries.oldest_time().map_or(Duration::ZERO, |at| now.elapsed_since(at))
     }
 
     fn note(&self, at: Millis, owner: &Owner, change: JournaledChange) {
@@ -143,18 +143,18 @@ impl JournaledStore {
     }
 
     fn note_writes(&self, at: Millis, owner: &Owner, writes: &[DocWrite]) {
-        for write in writes.iter().filter(|write| keys::is_of_people(&write.key)) {
+        for write in writes.iter().filter(|write| keys::is_user_document(&write.key)) {
             let mark = match &write.change {
-                Change::Put(bytes) => Some(content_mark(bytes)),
-                Change::Delete => None,
-                Change::Check => continue,
+                DocEffect::Put(bytes) => Some(content_mark(bytes)),
+                DocEffect::Delete => None,
+                DocEffect::Check => continue,
             };
             let (key, version) = (write.key.clone(), write.expect.next_version());
             self.note(at, owner, JournaledChange::Document { key, mark, version });
         }
     }
 
-    async fn written(&self, now: Millis, owner: &Owner, writes: &[DocWrite]) -> Result<(), StoreError> {
+    async fn record_writes(&self, now: Millis, owner: &Owner, writes: &[DocWrite]) -> Result<(), StoreError> {
         self.note_writes(now, owner, writes);
         self.protect_writes(now, owner, writes).await
     }
@@ -165,7 +165,7 @@ impl Layer for JournaledStore {
         &*self.inner
     }
 
-    async fn admit(&self, now: Millis, request: &Admit) -> Result<Admitted, StoreError> {
+    async fn admit(&self, now: Millis, request: &Admit) -> Result<AdmissionOutcome, StoreError> {
         let admitted = self.inner.admit(now, request).await?;
         if matches!(admitted.intake, Intake::New | Intake::Duplicate)
             && let Some(event) = &request.event
@@ -181,16 +181,16 @@ impl Layer for JournaledStore {
         Ok(admitted)
     }
 
-    async fn commit(&self, now: Millis, lease: &Lease, commit: &Commit) -> Result<Committed, StoreError> {
+    async fn commit(&self, now: Millis, lease: &Lease, commit: &Commit) -> Result<CommitOutcome, StoreError> {
         let committed = self.inner.commit(now, lease, commit).await?;
-        if matches!(committed, Committed::Done(_)) {
+        if matches!(committed, CommitOutcome::Done(_)) {
             let session = lease.session.token();
             self.note(now, &lease.owner, JournaledChange::Turn { session, turn: commit.turn });
             for finish in &commit.finish {
                 self.note_end(now, &lease.owner, finish);
             }
             // Turns may create, change and end agents.
-            let settings = commit.writes.iter().filter(|write| keys::is_setting_of_people(&write.key));
+            let settings = commit.writes.iter().filter(|write| keys::is_protected_setting(&write.key));
             let settings: Vec<_> = settings.cloned().collect();
             self.protect_writes(now, &lease.owner, &settings).await?;
         }
@@ -205,13 +205,13 @@ impl Layer for JournaledStore {
         finish: &JobFinish,
         open: Option<&NewJob>,
         outbox: &[OutboxEntry],
-    ) -> Result<Finished, StoreError> {
+    ) -> Result<FinishOutcome, StoreError> {
         let finished = self.inner.finish(now, owner, session, finish, open, outbox).await?;
-        if finished == Finished::Done || finished == Finished::Already(finish.status) {
+        if finished == FinishOutcome::Done || finished == FinishOutcome::Already(finish.status) {
             self.note_end(now, owner, finish);
             // A job that is created as refused never ran.
             if open.is_none()
-                && let Some(end) = protect::end_of(session, finish, outbox)
+                && let Some(end) = protect::end_record(session, finish, outbox)
             {
                 self.protect(now, owner, vec![end]).await?;
             }
@@ -219,38 +219,38 @@ impl Layer for JournaledStore {
         Ok(finished)
     }
 
-    async fn park(
+    async fn set_job_paused(
         &self,
         now: Millis,
         owner: &Owner,
         session: &SessionKey,
         job: &JobId,
         pause: bool,
-    ) -> Result<Parked, StoreError> {
-        let parked = self.inner.park(now, owner, session, job, pause).await?;
+    ) -> Result<ParkOutcome, StoreError> {
+        let parked = self.inner.set_job_paused(now, owner, session, job, pause).await?;
         let is_so = match parked {
-            Parked::Done => true,
-            Parked::Already(status) => pause && status == JobStatus::Paused,
-            Parked::Unknown => false,
+            ParkOutcome::Done => true,
+            ParkOutcome::Already(status) => pause && status == JobStatus::Paused,
+            ParkOutcome::Unknown => false,
         };
         if is_so {
             self.note(now, owner, JournaledChange::Hold { job: job.clone(), paused: pause });
-            let hold = Protection::Hold { session: session.token(), job: job.clone(), paused: pause };
+            let hold = ProtectedState::Hold { session: session.token(), job: job.clone(), paused: pause };
             self.protect(now, owner, vec![hold]).await?;
         }
         Ok(parked)
     }
 
-    async fn seat(
+    async fn set_session(
         &self,
         now: Millis,
         owner: &Owner,
         session: &SessionKey,
-        seat: Option<&Seat>,
+        seat: Option<&SessionSnapshot>,
         checks: &[DocWrite],
-    ) -> Result<Seated, StoreError> {
-        let seated = self.inner.seat(now, owner, session, seat, checks).await?;
-        if seated == Seated::Done {
+    ) -> Result<SetSessionOutcome, StoreError> {
+        let seated = self.inner.set_session(now, owner, session, seat, checks).await?;
+        if seated == SetSessionOutcome::Done {
             let mark = seat.map(|seat| content_mark(&seat.state));
             let turns = seat.map_or(0, |seat| seat.version);
             self.note(now, owner, JournaledChange::Session { session: session.token(), turns, mark });
@@ -264,12 +264,12 @@ impl Layer for JournaledStore {
         owner: &Owner,
         session: &SessionKey,
         amend: &Amend,
-    ) -> Result<Amended, StoreError> {
+    ) -> Result<AmendOutcome, StoreError> {
         let amended = self.inner.amend(now, owner, session, amend).await?;
-        if amended == Amended::Done {
-            let mark = match &amend.then {
+        if amended == AmendOutcome::Done {
+            let mark = match &amend.amendment {
                 Amendment::State(state) => Some(content_mark(state)),
-                Amendment::Gone { .. } => None,
+                Amendment::Remove { .. } => None,
             };
             self.note(now, owner, JournaledChange::Session { session: session.token(), turns: amend.version, mark });
             // The conditions of these writes don't tell the version that they make.
@@ -281,15 +281,16 @@ impl Layer for JournaledStore {
         Ok(amended)
     }
 
-    async fn forget(&self, now: Millis, owner: &Owner, forget: &Forget) -> Result<Forgotten, StoreError> {
+    async fn forget(&self, now: Millis, owner: &Owner, forget: &ForgetRequest) -> Result<ForgetOutcome, StoreError> {
         let forgotten = self.inner.forget(now, owner, forget).await?;
-        if forgotten == Forgotten::Done {
+        if forgotten == ForgetOutcome::Done {
             for resting in &forget.sessions {
                 let session = resting.session.token();
                 self.note(now, owner, JournaledChange::Session { session, turns: 0, mark: None });
             }
             for key in &forget.documents {
-                let is_told = keys::job_of_head(key).is_some() || forget.asked && forget.documents.first() == Some(key);
+                let is_told = keys::job_of_head(key).is_some()
+                    || forget.requested_by_user && forget.documents.first() == Some(key);
                 if is_told {
                     let change = JournaledChange::Deletion { key: key.clone(), events: forget.events.clone() };
                     self.note(now, owner, change);
@@ -299,11 +300,11 @@ impl Layer for JournaledStore {
         Ok(forgotten)
     }
 
-    async fn write(&self, now: Millis, owner: &Owner, writes: &[DocWrite]) -> Result<OutsideWrite, StoreError> {
+    async fn write(&self, now: Millis, owner: &Owner, writes: &[DocWrite]) -> Result<WriteOutcome, StoreError> {
         self.check_sizes(owner, writes).await?;
         let written = self.inner.write(now, owner, writes).await?;
-        if written == OutsideWrite::Done {
-            self.written(now, owner, writes).await?;
+        if written == WriteOutcome::Done {
+            self.record_writes(now, owner, writes).await?;
         }
         Ok(written)
     }
@@ -314,11 +315,11 @@ impl Layer for JournaledStore {
         owner: &Owner,
         writes: &[DocWrite],
         quota: &Quota,
-    ) -> Result<OutsideWrite, StoreError> {
+    ) -> Result<WriteOutcome, StoreError> {
         self.check_sizes(owner, writes).await?;
         let written = self.inner.write_within(now, owner, writes, quota).await?;
-        if written == OutsideWrite::Done {
-            self.written(now, owner, writes).await?;
+        if written == WriteOutcome::Done {
+            self.record_writes(now, owner, writes).await?;
         }
         Ok(written)
     }
@@ -335,7 +336,7 @@ mod tests {
         // A backup is a copy, and changes nothing here.
         let changes = METHODS.iter().filter(|method| method.repeat != Repeat::Reads && method.name != "backup");
         let changes: BTreeSet<_> = changes.map(|method| method.name).collect();
-        let decided: BTreeSet<_> = TOLD.iter().map(|(name, _)| *name).collect();
+        let decided: BTreeSet<_> = JOURNAL_COVERAGE.iter().map(|(name, _)| *name).collect();
         assert_eq!(changes, decided);
     }
 }

@@ -2,13 +2,13 @@
 
 use super::JournalError;
 use super::{
-    Change, Doc, DocWrite, JobFinish, JournaledStore, Millis, OutboxEntry, Owner, Protection, ProtectionRecord,
+    Doc, DocEffect, DocWrite, JobFinish, JournaledStore, Millis, OutboxEntry, Owner, ProtectedState, ProtectionRecord,
     SessionKey, StoreError, keys,
 };
 use crate::domain::approval::Approval;
 use crate::domain::bounds::{AGENT_BYTES, OversizedDocument};
 use crate::domain::decode;
-use crate::domain::timer::{Phase, Timer};
+use crate::domain::timer::{Timer, TimerPhase};
 use bytes::Bytes;
 use futures::{StreamExt, stream};
 
@@ -22,12 +22,17 @@ const TRIES: usize = 5;
 const SURELY_FITS: usize = 100_000;
 
 /// Returns the record of the end of a job from outside its turns, without its output if that fits no message.
-pub(super) fn end_of(session: &SessionKey, finish: &JobFinish, outbox: &[OutboxEntry]) -> Option<Protection> {
+pub(super) fn end_record(session: &SessionKey, finish: &JobFinish, outbox: &[OutboxEntry]) -> Option<ProtectedState> {
     let message = |entry: &OutboxEntry| Some((entry.id.clone(), text_of(&entry.message)?));
     let messages: Option<Vec<_>> = outbox.iter().map(message).collect();
     let (result, outbox) = (text_of(&finish.result)?, messages?);
-    let end =
-        Protection::End { session: session.token(), job: finish.job.clone(), status: finish.status, result, outbox };
+    let end = ProtectedState::End {
+        session: session.token(),
+        job: finish.job.clone(),
+        status: finish.status,
+        result,
+        outbox,
+    };
     Some(if end.fits_message() { end } else { end.without_output() })
 }
 
@@ -35,7 +40,7 @@ pub(super) fn end_of(session: &SessionKey, finish: &JobFinish, outbox: &[OutboxE
 fn fits_message(key: &str, bytes: &Bytes) -> bool {
     bytes.len() < SURELY_FITS
         || text_of(bytes).is_none_or(|text| {
-            Protection::Document { key: key.to_owned(), version: u64::MAX, value: Some(text) }.fits_message()
+            ProtectedState::Document { key: key.to_owned(), version: u64::MAX, value: Some(text) }.fits_message()
         })
 }
 
@@ -43,8 +48,8 @@ impl JournaledStore {
     /// Refuses protective settings that the queue can't hold: a loss of the store would undo them. If the stored
     /// document is as large already (from an older build), the write is allowed, above all to stop or to shorten it.
     pub(super) async fn check_sizes(&self, owner: &Owner, writes: &[DocWrite]) -> Result<(), StoreError> {
-        for write in writes.iter().filter(|write| keys::is_setting_of_people(&write.key)) {
-            let Change::Put(bytes) = &write.change else { continue };
+        for write in writes.iter().filter(|write| keys::is_protected_setting(&write.key)) {
+            let DocEffect::Put(bytes) = &write.change else { continue };
             if fits_message(&write.key, bytes) {
                 continue;
             }
@@ -62,15 +67,15 @@ impl JournaledStore {
     }
 
     /// Sends records to the queue; returns when it has stored all of them.
-    pub(super) async fn protect(&self, at: Millis, owner: &Owner, what: Vec<Protection>) -> Result<(), StoreError> {
-        let (what, large): (Vec<_>, Vec<_>) = what.into_iter().partition(Protection::fits_message);
+    pub(super) async fn protect(&self, at: Millis, owner: &Owner, what: Vec<ProtectedState>) -> Result<(), StoreError> {
+        let (what, large): (Vec<_>, Vec<_>) = what.into_iter().partition(ProtectedState::fits_message);
         for what in large {
             tracing::warn!(%owner, "{what}, and it is too large for the queue: a loss of the store may undo it; make it shorter");
         }
-        let records = what.into_iter().map(|what| ProtectionRecord::sealed(owner.clone(), at, what, &self.key));
-        let _telling = self.telling.read().await;
+        let records = what.into_iter().map(|what| ProtectionRecord::seal_new(owner.clone(), at, what, &self.key));
+        let _telling = self.sending.read().await;
         let told = stream::iter(records).map(|record| async {
-            self.untold.lock().retain(|other| !other.has_subject_of(&record));
+            self.unsent.lock().retain(|other| !other.has_subject_of(&record));
             let told = self.journal.protect(&record).await;
             (record, told)
         });
@@ -78,7 +83,7 @@ impl JournaledStore {
         let mut failed: Option<JournalError> = None;
         for (record, told) in told {
             if let Err(error) = told {
-                self.untold.lock().push(record);
+                self.unsent.lock().push(record);
                 failed = Some(error);
             }
         }
@@ -98,14 +103,14 @@ impl JournaledStore {
         &self,
         now: Millis,
         owner: &Owner,
-        mut documents: Vec<Protection>,
+        mut documents: Vec<ProtectedState>,
     ) -> Result<(), StoreError> {
         for _ in 0..TRIES {
-            let versioned = |what: &Protection| match what {
-                Protection::Document { key, version, .. } | Protection::Spending { key, version, .. } => {
+            let versioned = |what: &ProtectedState| match what {
+                ProtectedState::Document { key, version, .. } | ProtectedState::Spending { key, version, .. } => {
                     Some((key.clone(), *version))
                 }
-                Protection::End { .. } | Protection::Hold { .. } => None,
+                ProtectedState::End { .. } | ProtectedState::Hold { .. } => None,
             };
             let told: Vec<_> = documents.iter().filter_map(versioned).collect();
             if told.is_empty() {
@@ -115,7 +120,7 @@ impl JournaledStore {
             let keys: Vec<_> = told.iter().map(|(key, _)| key.clone()).collect();
             let docs = self.inner.read(owner, &keys).await?;
             let newer = told.into_iter().zip(docs).filter(|((_, version), doc)| doc.version > *version);
-            documents = newer.filter_map(|((key, _), doc)| record_of(key, &doc)).collect();
+            documents = newer.filter_map(|((key, _), doc)| document_record(key, &doc)).collect();
         }
         Ok(())
     }
@@ -134,18 +139,18 @@ impl JournaledStore {
         for write in writes {
             let (key, version) = (write.key.clone(), write.expect.next_version());
             let value = match &write.change {
-                Change::Put(bytes) => text_of(bytes),
-                Change::Delete => None,
-                Change::Check => continue,
+                DocEffect::Put(bytes) => text_of(bytes),
+                DocEffect::Delete => None,
+                DocEffect::Check => continue,
             };
             if keys::is_spending(&key) {
                 if let (Some(value), Some(version)) = (value, version) {
-                    spending.push(Protection::Spending { key, version, value });
+                    spending.push(ProtectedState::Spending { key, version, value });
                 }
             } else if is_protective(write) {
                 match (value, version) {
                     (Some(value), Some(version)) => {
-                        documents.push(Protection::Document { key, version, value: Some(value) });
+                        documents.push(ProtectedState::Document { key, version, value: Some(value) });
                     }
                     (_, None) | (None, _) => unknown.push(key),
                 }
@@ -156,7 +161,7 @@ impl JournaledStore {
         }
         if !unknown.is_empty() {
             let docs = self.inner.read(owner, &unknown).await?;
-            documents.extend(unknown.into_iter().zip(docs).filter_map(|(key, doc)| record_of(key, &doc)));
+            documents.extend(unknown.into_iter().zip(docs).filter_map(|(key, doc)| document_record(key, &doc)));
         }
         self.protect_documents(now, owner, documents).await
     }
@@ -168,27 +173,27 @@ pub(super) fn text_of(value: &Bytes) -> Option<String> {
 }
 
 /// Returns the record of a document; `None` if its value isn't text.
-fn record_of(key: String, doc: &Doc) -> Option<Protection> {
+fn document_record(key: String, doc: &Doc) -> Option<ProtectedState> {
     let value = match &doc.value {
         Some(value) => Some(text_of(value)?),
         None => None,
     };
     if keys::is_spending(&key) {
-        return Some(Protection::Spending { key, version: doc.version, value: value? });
+        return Some(ProtectedState::Spending { key, version: doc.version, value: value? });
     }
-    Some(Protection::Document { key, version: doc.version, value })
+    Some(ProtectedState::Document { key, version: doc.version, value })
 }
 
 /// Whether a write is of an answered approval: a rejection forbids a call.
 fn is_answered(write: &DocWrite) -> bool {
-    let Change::Put(bytes) = &write.change else { return false };
-    decode::stored::<Approval>(bytes).is_ok_and(|approval| approval.answer.is_some())
+    let DocEffect::Put(bytes) = &write.change else { return false };
+    decode::read_stored::<Approval>(bytes).is_ok_and(|approval| approval.answer.is_some())
 }
 
 /// Whether a write is of a cancelled timer.
 fn is_cancelled(write: &DocWrite) -> bool {
-    let Change::Put(bytes) = &write.change else { return false };
-    decode::stored::<Timer>(bytes).is_ok_and(|timer| timer.phase == Phase::Cancelled)
+    let DocEffect::Put(bytes) = &write.change else { return false };
+    decode::read_stored::<Timer>(bytes).is_ok_and(|timer| timer.phase == TimerPhase::Cancelled)
 }
 
 /// Whether a write outside turns is protective: it is of a policy, a quota, a gate or a secret, answers an approval,
@@ -196,12 +201,12 @@ fn is_cancelled(write: &DocWrite) -> bool {
 fn is_protective(write: &DocWrite) -> bool {
     let key = write.key.as_str();
     let is_erased = |mark: &str| match &write.change {
-        Change::Put(bytes) => std::str::from_utf8(bytes).is_ok_and(|text| text.contains(mark)),
-        Change::Delete => true,
-        Change::Check => false,
+        DocEffect::Put(bytes) => std::str::from_utf8(bytes).is_ok_and(|text| text.contains(mark)),
+        DocEffect::Delete => true,
+        DocEffect::Check => false,
     };
-    let deletes = matches!(write.change, Change::Delete);
-    keys::is_setting_of_people(key)
+    let deletes = matches!(write.change, DocEffect::Delete);
+    keys::is_protected_setting(key)
         || key.starts_with(keys::APPROVALS) && is_answered(write)
         || key.starts_with(keys::TIMERS) && is_cancelled(write)
         || keys::is_turn_record(key) && !deletes && is_erased("\"erased\":true")

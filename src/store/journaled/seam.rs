@@ -37,11 +37,11 @@ pub trait Journal: Send + Sync + 'static {
     async fn protections(&self) -> Result<Vec<ProtectionRecord>, JournalError>;
 
     /// Returns the newest record of the same thing; `None` if it has expired.
-    async fn newest(&self, of: &ProtectionRecord) -> Result<Option<ProtectionRecord>, JournalError>;
+    async fn newest_record(&self, of: &ProtectionRecord) -> Result<Option<ProtectionRecord>, JournalError>;
 
     /// Appends a batch to the journal.
     async fn append(&self, batch: &JournalBatch) -> Result<(), JournalError>;
 
     /// Returns the batches stored since a time.
-    async fn since(&self, at: Millis) -> Result<JournalPart, JournalError>;
+    async fn batches_since(&self, at: Millis) -> Result<JournalPart, JournalError>;
 }

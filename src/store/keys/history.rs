@@ -1,7 +1,7 @@
 //! Keys of documents about the store itself (history, format, workers), and which documents users would miss.
 
 use super::{
-    ENDING, ERASURES, GARBAGE, MARKER, PARTS_LOOKED, POLICY, QUOTA, SECRETS, SESSION_DAYS, TIMED, is_spending,
+    DELETIONS, ERASURES, GARBAGE, MARKER, PART_SCANS, POLICY, QUOTA, SECRETS, SESSION_DAYS, SWEPT_BY_TIME, is_spending,
 };
 use crate::domain::ids::{Owner, encode_token};
 use crate::domain::time::Millis;
@@ -24,7 +24,7 @@ pub const EPOCH: &str = "epoch";
 pub const SET_BACKS: &str = "epoch.back/";
 
 /// Returns the key of the record of one such time.
-pub fn set_back(found: Millis) -> String {
+pub fn set_back_record(found: Millis) -> String {
     format!("{SET_BACKS}{:016}", found.0)
 }
 
@@ -63,8 +63,8 @@ const BOOKKEEPING: [&str; 13] = [
     MARKER,
     WORKERS,
     GARBAGE,
-    PARTS_LOOKED,
-    ENDING,
+    PART_SCANS,
+    DELETIONS,
     SESSION_DAYS,
     "origin/",
     "stray/",
@@ -74,10 +74,10 @@ const BOOKKEEPING: [&str; 13] = [
 
 /// Whether a user would miss the document, written outside turns, if it were lost: all but the bookkeeping of
 /// processes. Unknown keys count as missed.
-pub fn is_of_people(key: &str) -> bool {
+pub fn is_user_document(key: &str) -> bool {
     let is_wait = || key.starts_with("j/") && key.ends_with("/w") || key.starts_with("g/") && key.contains("/copy");
     !(BOOKKEEPING.iter().any(|of| key.starts_with(of))
-        || TIMED.iter().any(|of| key.starts_with(of))
+        || SWEPT_BY_TIME.iter().any(|of| key.starts_with(of))
         || is_spending(key)
         || key.starts_with("rate/")
         || is_wait())
@@ -87,7 +87,7 @@ pub fn is_of_people(key: &str) -> bool {
 pub const POLICY_COPY: &str = "policy.copy";
 
 /// Whether a document decides what an owner's agents may do: policy, quota, record and gate of an agent, secret.
-pub fn is_setting_of_people(key: &str) -> bool {
+pub fn is_protected_setting(key: &str) -> bool {
     let is_of_agent = |rest: &str| !rest.contains('/') || rest.split_once('/').is_some_and(|(_, last)| last == "gate");
     [POLICY, POLICY_COPY, QUOTA, ERASURES].contains(&key)
         || key.starts_with(SECRETS)
@@ -109,7 +109,7 @@ mod tests {
         for key in
             ["w/a", "w.e/a/b", "o/x", "m/0f", "h/0f", "u/0f", "i/0f", "a/0f", "q/0f", "policy", "g/echo", "new/x"]
         {
-            assert!(is_of_people(key), "{key}");
+            assert!(is_user_document(key), "{key}");
         }
         for key in [
             "epoch",
@@ -123,7 +123,7 @@ mod tests {
             "g/echo/spend/main",
             "x/w",
         ] {
-            assert!(!is_of_people(key), "{key}");
+            assert!(!is_user_document(key), "{key}");
         }
     }
 
@@ -138,7 +138,7 @@ mod tests {
             ("g/echo/turn/main/0000000000000001", false),
             ("w/a", false),
         ] {
-            assert_eq!(is_setting_of_people(key), is_setting, "{key}");
+            assert_eq!(is_protected_setting(key), is_setting, "{key}");
         }
         assert!(is_turn_record("g/echo/turn/main/0000000000000001") && !is_turn_record("g/echo/gate"));
     }

@@ -13,14 +13,14 @@ pub fn garbage(prefix: &str) -> String {
 }
 
 /// Prefix of the marks of agents that are being deleted.
-pub const ENDING: &str = "g.end/";
+pub const DELETIONS: &str = "g.end/";
 
 /// Prefix of answers that their session may not have received, by the time of the next delivery.
-pub const ANSWERED: &str = "h.due/";
+pub const ANSWERS_DUE: &str = "h.due/";
 
 /// Returns the key that marks an answer as written: the sweep delivers it to the session if its writer dies first.
 pub fn answer_due(due: Millis, approval: &JobId) -> String {
-    format!("{ANSWERED}{:016}-{approval}", due.0)
+    format!("{ANSWERS_DUE}{:016}-{approval}", due.0)
 }
 
 /// Prefix of approvals without an answer.
@@ -37,30 +37,30 @@ pub fn approval_of_open(key: &str) -> Option<JobId> {
 }
 
 /// Key of the mark that all approvals of builds without [`OPEN_APPROVALS`] have their entries.
-pub const APPROVALS_LISTED: &str = "h.listed";
+pub const OPEN_APPROVALS_COMPLETE: &str = "h.listed";
 
 /// Prefixes of a sweep's work beside sessions and outboxes; keys with a due time sort by it.
-pub const SWEPT: [&str; 7] = [TIMERS_DUE, OUTBOUND_DUE, INVOKED_DUE, ANSWERED, OPEN_CALLS, ENDING, GARBAGE];
+pub const SWEPT: [&str; 7] = [TIMERS_DUE, OUTBOUND_DUE, INVOKED_DUE, ANSWERS_DUE, OPEN_CALLS, DELETIONS, GARBAGE];
 
 /// The prefixes of [`SWEPT`] whose keys continue with a due time. Names under the others may look like one.
-pub const TIMED: [&str; 5] = [TIMERS_DUE, OUTBOUND_DUE, INVOKED_DUE, ANSWERED, OPEN_CALLS];
+pub const SWEPT_BY_TIME: [&str; 5] = [TIMERS_DUE, OUTBOUND_DUE, INVOKED_DUE, ANSWERS_DUE, OPEN_CALLS];
 
 /// Returns when a sweep must read the document with this key, 0 = at once; `None`: never. A damaged key counts as due,
 /// and its reader reports it.
-pub fn swept_at(key: &str) -> Option<Millis> {
+pub fn sweep_time(key: &str) -> Option<Millis> {
     let prefix = SWEPT.into_iter().find(|prefix| key.starts_with(prefix))?;
-    let at = TIMED.contains(&prefix).then(|| key[prefix.len()..].split_once('-')?.0.parse().ok()).flatten();
+    let at = SWEPT_BY_TIME.contains(&prefix).then(|| key[prefix.len()..].split_once('-')?.0.parse().ok()).flatten();
     Some(Millis(at.unwrap_or_default()))
 }
 
 /// Returns the key that marks an agent as being deleted: the sweep completes the deletion if its process dies.
-pub fn ending(agent: &AgentId) -> String {
-    format!("{ENDING}{}", agent.token())
+pub fn deletion_mark(agent: &AgentId) -> String {
+    format!("{DELETIONS}{}", agent.token())
 }
 
 /// Returns the agent of a key of [`ending`].
-pub fn ending_agent(key: &str) -> Option<AgentId> {
-    AgentId::new(decode_token(key.strip_prefix(ENDING)?)?).ok()
+pub fn agent_of_deletion(key: &str) -> Option<AgentId> {
+    AgentId::new(decode_token(key.strip_prefix(DELETIONS)?)?).ok()
 }
 
 /// Prefix of calls whose outcome is unknown.

@@ -7,11 +7,11 @@ use crate::domain::context::record::period::Period;
 pub const PARTS: &str = "p.t/";
 
 /// Prefix of the times of scans for unused parts, oldest periods first.
-pub const PARTS_LOOKED: &str = "p.at/";
+pub const PART_SCANS: &str = "p.at/";
 
 /// Returns the prefix of the parts of a period.
 pub fn parts(period: Period) -> String {
-    if period == Period::BEFORE { "p/".into() } else { format!("{PARTS}{:06}/", period.number()) }
+    if period == Period::NO_PERIOD { "p/".into() } else { format!("{PARTS}{:06}/", period.number()) }
 }
 
 /// Returns the key of a part.
@@ -20,7 +20,7 @@ pub fn part(period: Period, name: &PartName) -> String {
 }
 
 /// Returns the name in the key of a part of `period`.
-pub fn part_of(period: Period, key: &str) -> Option<PartName> {
+pub fn part_name(period: Period, key: &str) -> Option<PartName> {
     PartName::parse(key.strip_prefix(&parts(period))?)
 }
 
@@ -30,13 +30,13 @@ pub fn period_of_part(key: &str) -> Option<Period> {
 }
 
 /// Returns the key of the time at which the last scan of a period's parts began.
-pub fn parts_looked(period: Period) -> String {
-    format!("{PARTS_LOOKED}{:06}", period.number())
+pub fn part_scan(period: Period) -> String {
+    format!("{PART_SCANS}{:06}", period.number())
 }
 
 /// Returns the period of a key of [`parts_looked`].
-pub fn period_looked(key: &str) -> Option<Period> {
-    Period::parse(key.strip_prefix(PARTS_LOOKED)?)
+pub fn period_of_scan(key: &str) -> Option<Period> {
+    Period::parse(key.strip_prefix(PART_SCANS)?)
 }
 
 #[cfg(test)]
@@ -51,12 +51,12 @@ mod tests {
         assert!(part(late, &name) < part(later, &name));
         assert_eq!(part(before, &name), "p/LZlWEJPXmGQDmK7nCnuWag");
         for period in [before, late, later] {
-            assert_eq!(part_of(period, &part(period, &name)), Some(name.clone()));
+            assert_eq!(part_name(period, &part(period, &name)), Some(name.clone()));
         }
-        assert_eq!(part_of(later, &part(late, &name)), None);
+        assert_eq!(part_name(later, &part(late, &name)), None);
         assert_eq!(period_of_part(&part(late, &name)), Some(late));
         assert_eq!(period_of_part(&part(before, &name)), None);
-        assert_eq!(parts_looked(late), "p.at/002943");
-        assert_eq!(period_looked(&parts_looked(late)), Some(late));
+        assert_eq!(part_scan(late), "p.at/002943");
+        assert_eq!(period_of_scan(&part_scan(late)), Some(late));
     }
 }

@@ -25,7 +25,7 @@ pub fn rate(of: &str) -> String {
 }
 
 /// Returns the key of what is spent under a session's cap.
-pub fn session_book(session: &SessionKey) -> String {
+pub fn session_cap(session: &SessionKey) -> String {
     format!("g/{}/spend/{}", session.agent.token(), session.session.token())
 }
 
@@ -35,24 +35,24 @@ pub fn session_wait(session: &SessionKey) -> String {
 }
 
 /// Prefix of what is spent under the caps of an owner's days.
-pub const OWNER_BOOKS: &str = "cap/";
+pub const OWNER_CAPS: &str = "cap/";
 
 /// Returns the key of what is spent under the cap of an owner's day; `date` is `YYYY-MM-DD`.
-pub fn owner_book(date: &str) -> String {
-    format!("{OWNER_BOOKS}{date}")
+pub fn owner_cap(date: &str) -> String {
+    format!("{OWNER_CAPS}{date}")
 }
 
 /// Returns the key of what is spent under the cap of a user's day.
-pub fn user_book(date: &str, user: &str) -> String {
-    format!("{OWNER_BOOKS}{date}/{}", encode_token(user))
+pub fn user_cap(date: &str, user: &str) -> String {
+    format!("{OWNER_CAPS}{date}/{}", encode_token(user))
 }
 
 /// Prefix of what is spent under the caps of models' days.
-pub const MODEL_BOOKS: &str = "cap.of/";
+pub const MODEL_CAPS: &str = "cap.of/";
 
 /// Returns the key of what is spent under the cap of a provider's or model's day.
-pub fn model_book(date: &str, of: &str) -> String {
-    format!("{MODEL_BOOKS}{date}/{}", encode_token(of))
+pub fn model_cap(date: &str, of: &str) -> String {
+    format!("{MODEL_CAPS}{date}/{}", encode_token(of))
 }
 
 /// Prefix of what sessions have used per day.
@@ -76,14 +76,14 @@ pub fn session_of_day(key: &str) -> Option<SessionKey> {
 
 /// Whether accepted work needs this document to go on: accounts, turn counts, records of waits, and what workers read
 /// at start. These documents are small, and are written even at the store's memory limit.
-pub fn keeps_work_going(key: &str) -> bool {
+pub fn is_needed_by_work(key: &str) -> bool {
     let is_wait = || key.starts_with("j/") && key.ends_with("/w") && key.matches('/').count() == 2;
     let is_of_workers = [super::FORMAT, super::NAMES].contains(&key) || key.starts_with(super::WORKERS);
-    is_book(key) || key.starts_with(super::ORIGINS) || is_wait() || is_of_workers
+    is_account_or_meter(key) || key.starts_with(super::ORIGINS) || is_wait() || is_of_workers
 }
 
 /// Whether a document is an account or a meter: small, and needed by running work.
-fn is_book(key: &str) -> bool {
+fn is_account_or_meter(key: &str) -> bool {
     key.starts_with(RATES) || is_spending(key)
 }
 
@@ -93,7 +93,7 @@ pub fn is_spending(key: &str) -> bool {
         let mut parts = key.split('/');
         (parts.next(), parts.nth(1)) == (Some("g"), Some("spend"))
     };
-    [ACCOUNTS, OWNER_BOOKS, MODEL_BOOKS].iter().any(|prefix| key.starts_with(prefix)) || is_session_book()
+    [ACCOUNTS, OWNER_CAPS, MODEL_CAPS].iter().any(|prefix| key.starts_with(prefix)) || is_session_book()
 }
 
 #[cfg(test)]
@@ -107,6 +107,6 @@ mod tests {
         assert_eq!(session_of_day(&key), Some(session));
         assert!(key.starts_with(&session_days("2026-11-22")) && key < session_days("2026-11-23"));
         assert_eq!((session_of_day("day/2026-11-22"), session_of_day("x")), (None, None));
-        assert_eq!(model_book("2026-11-22", "openai/gpt-4o"), "cap.of/2026-11-22/openai%2Fgpt-4o");
+        assert_eq!(model_cap("2026-11-22", "openai/gpt-4o"), "cap.of/2026-11-22/openai%2Fgpt-4o");
     }
 }

@@ -3,13 +3,13 @@
 //!
 //! A list is its count and then its items; an option is `0`, or `1` and the value.
 
-use super::connection::Again;
+use super::connection::Repeatability;
 use super::keyspace::LIBRARY;
 use crate::domain::ids::{EventId, JobId};
 use crate::domain::job::JobStatus;
 use crate::domain::quota::{Quota, QuotaKind};
 use crate::store::{
-    After, Change, DocWrite, Expect, JobFinish, METHODS, NewEvent, NewJob, OutboxEntry, Repeat, Resting,
+    DocEffect, DocWrite, Expect, JobFinish, LeaseUse, METHODS, NewEvent, NewJob, OutboxEntry, Repeat, RestingSession,
 };
 use bytes::Bytes;
 use redis::Cmd;
@@ -19,21 +19,21 @@ const LARGEST: u64 = 1 << 53;
 
 /// Functions whose changes a failover may lose without harm: a lease that isn't renewed, and a read of due owners that
 /// comes again.
-const FLEETING: [&str; 9] = ["scan", "page", "sessions", "mail", "outbox", "usage", "due", "libraries", "renew"];
+const LOSABLE: [&str; 9] = ["scan", "page", "sessions", "mail", "outbox", "usage", "due", "libraries", "renew"];
 
 /// The arguments of one call of a function.
 pub struct Args {
     cmd: Cmd,
-    again: Again,
+    again: Repeatability,
     changes: bool,
 }
 
 /// Returns whether a function may be called again, by the [`Repeat`] of its method. (`write_at_limit` is a write,
 /// `grant` an admission without an event.)
-fn again(function: &str) -> Again {
+fn repeatability(function: &str) -> Repeatability {
     let method = if function == "write_at_limit" { "write" } else { function };
     let is_once = METHODS.iter().any(|known| known.name == method && known.repeat == Repeat::Once);
-    if is_once { Again::No } else { Again::Yes }
+    if is_once { Repeatability::No } else { Repeatability::Yes }
 }
 
 impl Args {
@@ -46,16 +46,16 @@ impl Args {
     pub fn new(method: &str, base: &str) -> Self {
         let mut cmd = redis::cmd("FCALL");
         cmd.arg(LIBRARY.function(method)).arg(1).arg(base);
-        Self { cmd, again: again(method), changes: !FLEETING.contains(&method) }
+        Self { cmd, again: repeatability(method), changes: !LOSABLE.contains(&method) }
     }
 
     /// Returns whether the call may be made again.
-    pub const fn again(&self) -> Again {
+    pub const fn repeatability(&self) -> Repeatability {
         self.again
     }
 
     /// Whether the call may change records that must not be lost.
-    pub const fn changes(&self) -> bool {
+    pub const fn changes_records(&self) -> bool {
         self.changes
     }
 
@@ -112,7 +112,7 @@ impl Args {
     }
 
     /// Adds a list of resting sessions with their arrivals.
-    pub fn resting(&mut self, sessions: &[Resting]) -> &mut Self {
+    pub fn resting_sessions(&mut self, sessions: &[RestingSession]) -> &mut Self {
         self.list(sessions, |args, resting| {
             args.bytes(resting.session.token()).number(resting.arrivals);
         })
@@ -134,9 +134,9 @@ impl Args {
                 Expect::Version(version) => args.number(version),
             };
             match &write.change {
-                Change::Put(bytes) => args.bytes("p").bytes(bytes),
-                Change::Delete => args.bytes("d"),
-                Change::Check => args.bytes("c"),
+                DocEffect::Put(bytes) => args.bytes("p").bytes(bytes),
+                DocEffect::Delete => args.bytes("d"),
+                DocEffect::Check => args.bytes("c"),
             };
         })
     }
@@ -186,8 +186,8 @@ impl Args {
             .jobs(event.open.as_slice())
             .finishes(event.finish.as_slice())
             .outbox(&event.outbox)
-            .quota(event.within.as_ref())
-            .flag(event.asks_way)
+            .quota(event.quota.as_ref())
+            .flag(event.may_replace)
     }
 
     /// Adds an optional quota, in the order of [`QuotaKind::ALL`].
@@ -201,10 +201,10 @@ impl Args {
     }
 
     /// Adds what happens to the lease.
-    pub fn after(&mut self, after: After) -> &mut Self {
+    pub fn lease_after(&mut self, after: LeaseUse) -> &mut Self {
         match after {
-            After::Keep => self.bytes("keep"),
-            After::Release { arrivals, due, backoff } => {
+            LeaseUse::Keep => self.bytes("keep"),
+            LeaseUse::Release { arrivals, due, backoff } => {
                 let due = due.map(|due| due.0.min(LARGEST).to_string());
                 self.bytes("release").number(arrivals).option(due).flag(backoff)
             }
@@ -237,7 +237,7 @@ mod tests {
     #[test]
     fn what_must_not_be_lost_waits_for_replicas() {
         for (method, changes) in [("commit", true), ("admit", true), ("renew", false), ("scan", false)] {
-            assert_eq!(Args::new(method, "x").changes(), changes, "{method}");
+            assert_eq!(Args::new(method, "x").changes_records(), changes, "{method}");
         }
     }
 }

@@ -70,7 +70,7 @@ impl Attempts {
     }
 
     /// Extends the limit for a command that is sent only once, so that it has the whole time of an answer.
-    pub fn has_whole_time(&mut self) {
+    pub fn reset_deadline(&mut self) {
         self.until = self.until.max(Instant::now() + Patience::Once.limit());
     }
 

@@ -1,7 +1,7 @@
 //! What a call waits for after its connection broke: the server may be another, or lack its last seconds, so protective
 //! changes are re-applied there first.
 
-use super::failure::{is_cut, passes};
+use super::failure::{is_cut, is_temporary};
 use crate::store::{HistoryCheck, KnownHistory};
 use parking_lot::Mutex;
 use redis::RedisError;
@@ -35,7 +35,7 @@ impl Barrier {
 
     /// Notes an error after which another server may answer.
     pub fn note(&self, error: &RedisError) {
-        if is_cut(error) || error.is_io_error() || error.is_timeout() || passes(error) {
+        if is_cut(error) || error.is_io_error() || error.is_timeout() || is_temporary(error) {
             self.broken.fetch_add(1, Ordering::SeqCst);
         }
     }
@@ -45,7 +45,7 @@ impl Barrier {
         if self.history.is_another(names) && CHECKING.try_with(|()| ()).is_err() {
             self.broken.fetch_add(1, Ordering::SeqCst);
         }
-        self.history.know(names.to_vec());
+        self.history.note_names(names.to_vec());
     }
 
     fn is_open(&self) -> bool {
@@ -68,13 +68,13 @@ impl Barrier {
         }));
         match done.await {
             Ok(Ok(())) => Ok(()),
-            Ok(Err(error)) => Err(refused(&error.to_string())),
-            Err(error) => Err(refused(&error.to_string())),
+            Ok(Err(error)) => Err(unchecked_error(&error.to_string())),
+            Err(error) => Err(unchecked_error(&error.to_string())),
         }
     }
 }
 
-fn refused(reason: &str) -> RedisError {
+fn unchecked_error(reason: &str) -> RedisError {
     let text =
         format!("what protects owners isn't checked yet after a broken connection, which is tried again: {reason}");
     io::Error::new(io::ErrorKind::ConnectionReset, text).into()

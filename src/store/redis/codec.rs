@@ -4,8 +4,8 @@ use crate::domain::ids::SessionKey;
 use crate::domain::job::JobStatus;
 use crate::domain::time::Millis;
 use crate::store::{
-    Continuation, Doc, DocConflict, EventKind, LeaseCheck, MailboxEntry, OutboxEntry, Page, SessionFacts, StoreError,
-    Swept, Versions,
+    Continuation, Doc, DocConflict, DocPage, EventKind, LeaseCheck, MailboxEntry, OutboxEntry, SessionFacts,
+    StoreError, SweepResult, Versions,
 };
 use bytes::Bytes;
 use redis::Value;
@@ -21,17 +21,17 @@ impl AnswerParts {
     pub fn new(store: &str, value: Value) -> Result<Self, StoreError> {
         match value {
             Value::Array(parts) => Ok(Self { store: store.to_owned(), parts: parts.into_iter() }),
-            other => Err(nonsense(store, &format!("expected an array, got {}", kind(&other)))),
+            other => Err(corrupt_answer(store, &format!("expected an array, got {}", type_name(&other)))),
         }
     }
 
     /// Returns the error for an answer that no function gives.
-    pub fn unexpected(&self, what: &str, got: &str) -> StoreError {
-        nonsense(&self.store, &format!("expected {what}, got `{got}`"))
+    pub fn unexpected_error(&self, what: &str, got: &str) -> StoreError {
+        corrupt_answer(&self.store, &format!("expected {what}, got `{got}`"))
     }
 
     fn next(&mut self, what: &str) -> Result<Value, StoreError> {
-        self.parts.next().ok_or_else(|| nonsense(&self.store, &format!("expected {what}, got nothing more")))
+        self.parts.next().ok_or_else(|| corrupt_answer(&self.store, &format!("expected {what}, got nothing more")))
     }
 
     /// Reads bytes, or nil as `None`.
@@ -40,7 +40,7 @@ impl AnswerParts {
             Value::Nil | Value::Boolean(false) => Ok(None),
             Value::BulkString(bytes) => Ok(Some(bytes.into())),
             Value::SimpleString(text) => Ok(Some(text.into())),
-            other => Err(nonsense(&self.store, &format!("expected bytes or nil, got {}", kind(&other)))),
+            other => Err(corrupt_answer(&self.store, &format!("expected bytes or nil, got {}", type_name(&other)))),
         }
     }
 
@@ -51,26 +51,26 @@ impl AnswerParts {
 
     /// Reads bytes; nil is an error.
     pub fn bytes(&mut self) -> Result<Bytes, StoreError> {
-        self.optional()?.ok_or_else(|| nonsense(&self.store, "expected bytes, got nil"))
+        self.optional()?.ok_or_else(|| corrupt_answer(&self.store, "expected bytes, got nil"))
     }
 
     /// Reads UTF-8 text.
     pub fn text(&mut self) -> Result<String, StoreError> {
         let bytes = self.bytes()?;
-        String::from_utf8(bytes.into()).map_err(|error| nonsense(&self.store, &error.to_string()))
+        String::from_utf8(bytes.into()).map_err(|error| corrupt_answer(&self.store, &error.to_string()))
     }
 
     /// Reads the result of a sweep.
-    pub fn swept(mut self) -> Result<Swept, StoreError> {
-        let (mut sessions, mut due) = (self.nested()?, Vec::new());
+    pub fn sweep_result(mut self) -> Result<SweepResult, StoreError> {
+        let (mut sessions, mut due) = (self.read_nested()?, Vec::new());
         while !sessions.is_empty() {
             // An invalid session keeps no other from being served; the audit names it.
             due.extend(sessions.session().inspect_err(|error| tracing::debug!(%error, "not due")).ok());
         }
-        let outbox = self.nested()?.each(Self::outbox_entry)?;
+        let outbox = self.read_nested()?.read_each(Self::outbox_entry)?;
         let outbox = outbox.into_iter().map(|(_, entry)| entry).collect();
-        let mut swept = Swept { due, outbox, more: self.number()? == 1, ..Swept::default() };
-        let mut first = self.nested()?;
+        let mut swept = SweepResult { due, outbox, more: self.number()? == 1, ..SweepResult::default() };
+        let mut first = self.read_nested()?;
         for found in &mut swept.first {
             *found = first.optional()?.map(|key| String::from_utf8_lossy(&key).into_owned());
         }
@@ -82,9 +82,9 @@ impl AnswerParts {
     pub fn number(&mut self) -> Result<u64, StoreError> {
         match self.next("a number")? {
             Value::Int(number) => {
-                u64::try_from(number).map_err(|_| nonsense(&self.store, &format!("a negative number: {number}")))
+                u64::try_from(number).map_err(|_| corrupt_answer(&self.store, &format!("a negative number: {number}")))
             }
-            other => Err(nonsense(&self.store, &format!("expected a number, got {}", kind(&other)))),
+            other => Err(corrupt_answer(&self.store, &format!("expected a number, got {}", type_name(&other)))),
         }
     }
 
@@ -102,39 +102,45 @@ impl AnswerParts {
     /// Parses a part that was read before.
     pub fn parse<T: std::str::FromStr>(&self, bytes: &[u8]) -> Result<T, StoreError> {
         let text = String::from_utf8_lossy(bytes);
-        text.parse().map_err(|_| self.unexpected("a legal value", &text))
+        text.parse().map_err(|_| self.unexpected_error("a legal value", &text))
     }
 
     /// Reads a part and parses it.
-    pub fn parsed<T: std::str::FromStr>(&mut self) -> Result<T, StoreError> {
+    pub fn parse_next<T: std::str::FromStr>(&mut self) -> Result<T, StoreError> {
         let bytes = self.bytes()?;
         self.parse(&bytes)
     }
 
     /// Reads the next part as an array of parts.
-    pub fn nested(&mut self) -> Result<Self, StoreError> {
+    pub fn read_nested(&mut self) -> Result<Self, StoreError> {
         let store = self.store.clone();
         Self::new(&store, self.next("an array")?)
     }
 
     /// Reads all remaining parts, each an array.
-    pub fn each<T>(mut self, mut read: impl FnMut(&mut Self) -> Result<T, StoreError>) -> Result<Vec<T>, StoreError> {
+    pub fn read_each<T>(
+        mut self,
+        mut read: impl FnMut(&mut Self) -> Result<T, StoreError>,
+    ) -> Result<Vec<T>, StoreError> {
         let mut all = Vec::with_capacity(self.parts.len());
         while !self.is_empty() {
-            all.push(read(&mut self.nested()?)?);
+            all.push(read(&mut self.read_nested()?)?);
         }
         Ok(all)
     }
 
     /// Reads a page of documents, with or without values.
-    pub fn page(&mut self, values: bool) -> Result<Page, StoreError> {
+    pub fn page(&mut self, values: bool) -> Result<DocPage, StoreError> {
         let total = usize::try_from(self.number()?).unwrap_or(usize::MAX);
         let read = |part: &mut Self| Ok((part.text()?, if values { part.doc()? } else { Doc::default() }));
-        Ok(Page { total, docs: self.nested()?.each(read)? })
+        Ok(DocPage { total, docs: self.read_nested()?.read_each(read)? })
     }
 
     /// Reads all remaining parts in pairs, as `HGETALL` returns them.
-    pub fn pairs<T>(mut self, mut read: impl FnMut(&mut Self) -> Result<T, StoreError>) -> Result<Vec<T>, StoreError> {
+    pub fn read_pairs<T>(
+        mut self,
+        mut read: impl FnMut(&mut Self) -> Result<T, StoreError>,
+    ) -> Result<Vec<T>, StoreError> {
         let mut all = Vec::with_capacity(self.parts.len() / 2);
         while !self.is_empty() {
             all.push(read(&mut self)?);
@@ -150,13 +156,13 @@ impl AnswerParts {
     /// Reads a session's token.
     pub fn session(&mut self) -> Result<SessionKey, StoreError> {
         let token = self.text()?;
-        SessionKey::from_token(&token).map_err(|error| nonsense(&self.store, &error.to_string()))
+        SessionKey::from_token(&token).map_err(|error| corrupt_answer(&self.store, &error.to_string()))
     }
 
     /// Reads a job's status.
     pub fn status(&mut self) -> Result<JobStatus, StoreError> {
         let text = self.text()?;
-        JobStatus::parse(&text).ok_or_else(|| self.unexpected("a job status", &text))
+        JobStatus::parse(&text).ok_or_else(|| self.unexpected_error("a job status", &text))
     }
 
     /// Reads `count` documents as they are stored in their hash.
@@ -178,17 +184,17 @@ impl AnswerParts {
     }
 
     /// Reads the check of a lease.
-    pub fn held(&mut self) -> Result<LeaseCheck, StoreError> {
+    pub fn lease_check(&mut self) -> Result<LeaseCheck, StoreError> {
         match self.text()?.as_str() {
-            "yes" => Ok(LeaseCheck::Yes { cancelled: self.number()? == 1, policy: self.number()? }),
+            "yes" => Ok(LeaseCheck::Held { cancelled: self.number()? == 1, policy: self.number()? }),
             "fenced" => Ok(LeaseCheck::Fenced),
-            other => Err(self.unexpected("`yes` or `fenced`", other)),
+            other => Err(self.unexpected_error("`yes` or `fenced`", other)),
         }
     }
 
     /// Reads the conflicts of documents.
     pub fn conflicts(&mut self) -> Result<Vec<DocConflict>, StoreError> {
-        self.nested()?.each(|part| Ok(DocConflict { key: part.text()?, actual: part.number()? }))
+        self.read_nested()?.read_each(|part| Ok(DocConflict { key: part.text()?, actual: part.number()? }))
     }
 
     /// Reads an outbox entry with its number, which gives the order in which entries were decided.
@@ -221,7 +227,7 @@ impl AnswerParts {
             mailbox: self.mailbox_with(|_| ())?,
             state: self.optional()?,
             touched: self.millis()?,
-            damaged: self.nested()?.escaped()?,
+            damaged: self.read_nested()?.escaped_texts()?,
             unreadable: false,
         };
         self.with_reason(facts)
@@ -234,12 +240,12 @@ impl AnswerParts {
             facts.unreadable = true;
             facts.damaged.push(format!("its record can't be read: {}", String::from_utf8_lossy(&why).escape_debug()));
         }
-        facts.damaged.extend(self.nested()?.escaped()?);
+        facts.damaged.extend(self.read_nested()?.escaped_texts()?);
         Ok(facts)
     }
 
     /// Reads all remaining parts as text without control characters.
-    fn escaped(mut self) -> Result<Vec<String>, StoreError> {
+    fn escaped_texts(mut self) -> Result<Vec<String>, StoreError> {
         let mut all = Vec::with_capacity(self.parts.len());
         while !self.is_empty() {
             all.push(String::from_utf8_lossy(&self.bytes()?).escape_debug().to_string());
@@ -253,18 +259,18 @@ impl AnswerParts {
     }
 
     fn mailbox_with<B>(&mut self, keep: impl Fn(Bytes) -> B) -> Result<Vec<MailboxEntry<B>>, StoreError> {
-        self.nested()?.each(|part| {
+        self.read_nested()?.read_each(|part| {
             let key = part.text()?;
             let letter = part.text()?;
             let kind = letter.chars().next().and_then(EventKind::from_letter);
-            let kind = kind.ok_or_else(|| part.unexpected("an event kind", &letter))?;
+            let kind = kind.ok_or_else(|| part.unexpected_error("an event kind", &letter))?;
             let job = part.optional()?.map(|job| part.parse(&job)).transpose()?;
             let status = part.optional()?;
             let job_status = match &status {
                 None => None,
                 Some(text) => {
                     let text = String::from_utf8_lossy(text);
-                    Some(JobStatus::parse(&text).ok_or_else(|| part.unexpected("a job status", &text))?)
+                    Some(JobStatus::parse(&text).ok_or_else(|| part.unexpected_error("a job status", &text))?)
                 }
             };
             let crashes = u32::try_from(part.number()?).unwrap_or(u32::MAX);
@@ -277,30 +283,30 @@ impl AnswerParts {
     }
 
     /// Reads the versions that a turn depends on.
-    pub fn ground(&mut self) -> Result<Versions, StoreError> {
-        let mut part = self.nested()?;
+    pub fn versions(&mut self) -> Result<Versions, StoreError> {
+        let mut part = self.read_nested()?;
         Ok(Versions { gate: part.number()?, policy: part.number()?, erasures: part.number()? })
     }
 
     /// Reads what a holder has after a commit or a release.
-    pub fn after(&mut self) -> Result<Continuation, StoreError> {
-        let mut part = self.nested()?;
+    pub fn continuation(&mut self) -> Result<Continuation, StoreError> {
+        let mut part = self.read_nested()?;
         match part.text()?.as_str() {
-            "released" => Ok(Continuation::Released { wakes: part.nested()?.each(Self::entry)? }),
+            "released" => Ok(Continuation::Released { wakes: part.read_nested()?.read_each(Self::entry)? }),
             "held" => {
                 let (mailbox, arrivals) = (part.mailbox()?, part.number()?);
-                Ok(Continuation::Held { mailbox, arrivals, ground: part.ground()? })
+                Ok(Continuation::Held { mailbox, arrivals, versions: part.versions()? })
             }
-            other => Err(part.unexpected("`held` or `released`", other)),
+            other => Err(part.unexpected_error("`held` or `released`", other)),
         }
     }
 }
 
-fn nonsense(store: &str, reason: &str) -> StoreError {
+fn corrupt_answer(store: &str, reason: &str) -> StoreError {
     StoreError::Corrupt { store: store.to_owned(), reason: reason.to_owned() }
 }
 
-const fn kind(value: &Value) -> &'static str {
+const fn type_name(value: &Value) -> &'static str {
     match value {
         Value::Nil => "nil",
         Value::Int(_) => "a number",

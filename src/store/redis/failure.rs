@@ -9,18 +9,18 @@ pub fn classify(store: &str, is_cluster: bool, error: &RedisError) -> StoreError
     let reason = if moved && !is_cluster {
         format!("it is a node of a cluster: set `store.url` to `redis+cluster://` with its nodes ({error})")
     } else {
-        reason(error)
+        describe(error)
     };
     let store = store.to_owned();
-    match verdict(error) {
-        Verdict::Unavailable => StoreError::Unavailable { store, reason },
-        Verdict::Full => StoreError::Full { store, reason },
-        Verdict::Corrupt => StoreError::Corrupt { store, reason },
+    match error_class(error) {
+        ErrorClass::Unavailable => StoreError::Unavailable { store, reason },
+        ErrorClass::Full => StoreError::Full { store, reason },
+        ErrorClass::Corrupt => StoreError::Corrupt { store, reason },
     }
 }
 
 /// Whether the call was not applied and can soon succeed: the server loads, or slots or primaries are moving.
-pub fn passes(error: &RedisError) -> bool {
+pub fn is_temporary(error: &RedisError) -> bool {
     match error.kind() {
         ErrorKind::Server(kind) => matches!(
             kind,
@@ -44,11 +44,11 @@ pub fn is_cut(error: &RedisError) -> bool {
 
 /// Whether the server lacks the library.
 pub fn is_unknown_function(error: &RedisError) -> bool {
-    error.kind() == ErrorKind::Server(ServerErrorKind::ResponseError) && says(error, "Function not found")
+    error.kind() == ErrorKind::Server(ServerErrorKind::ResponseError) && detail_contains(error, "Function not found")
 }
 
 /// Returns the driver's error text, with its meaning where that isn't clear.
-fn reason(error: &RedisError) -> String {
+fn describe(error: &RedisError) -> String {
     let means = match error.kind() {
         ErrorKind::Server(ServerErrorKind::Moved | ServerErrorKind::Ask) => {
             let to = error.redirect_node().map(|(node, slot)| format!("slot {slot} is said to be at {node}"));
@@ -68,30 +68,30 @@ fn reason(error: &RedisError) -> String {
 }
 
 #[derive(Debug, PartialEq, Eq)]
-enum Verdict {
+enum ErrorClass {
     Unavailable,
     Full,
     Corrupt,
 }
 
-fn verdict(error: &RedisError) -> Verdict {
+fn error_class(error: &RedisError) -> ErrorClass {
     match error.kind() {
-        ErrorKind::Server(ServerErrorKind::ResponseError) if says(error, "max number of clients") => {
-            Verdict::Unavailable
+        ErrorKind::Server(ServerErrorKind::ResponseError) if detail_contains(error, "max number of clients") => {
+            ErrorClass::Unavailable
         }
         ErrorKind::Server(ServerErrorKind::ResponseError | ServerErrorKind::CrossSlot)
-        | ErrorKind::UnexpectedReturnType => Verdict::Corrupt,
+        | ErrorKind::UnexpectedReturnType => ErrorClass::Corrupt,
         ErrorKind::Extension => match error.code() {
-            Some("OOM" | "MISCONF") => Verdict::Full,
+            Some("OOM" | "MISCONF") => ErrorClass::Full,
             // The server is busy, or lacks replicas or a login that it requires.
-            Some("BUSY" | "NOREPLICAS" | "NOAUTH" | "WRONGPASS" | "UNBLOCKED") => Verdict::Unavailable,
-            _ => Verdict::Corrupt,
+            Some("BUSY" | "NOREPLICAS" | "NOAUTH" | "WRONGPASS" | "UNBLOCKED") => ErrorClass::Unavailable,
+            _ => ErrorClass::Corrupt,
         },
-        _ => Verdict::Unavailable,
+        _ => ErrorClass::Unavailable,
     }
 }
 
-fn says(error: &RedisError, words: &str) -> bool {
+fn detail_contains(error: &RedisError, words: &str) -> bool {
     error.detail().is_some_and(|detail| detail.contains(words))
 }
 
@@ -107,24 +107,24 @@ mod tests {
     #[test]
     fn errors_say_whether_calling_again_can_help() {
         for (code, expected) in [
-            ("OOM", Verdict::Full),
-            ("MISCONF", Verdict::Full),
-            ("BUSY", Verdict::Unavailable),
-            ("NOREPLICAS", Verdict::Unavailable),
-            ("UNBLOCKED", Verdict::Unavailable),
-            ("WRONGTYPE", Verdict::Corrupt),
-            ("CORRUPT", Verdict::Corrupt),
-            ("CROSSSLOT", Verdict::Corrupt),
-            ("CLUSTERDOWN", Verdict::Unavailable),
-            ("READONLY", Verdict::Unavailable),
+            ("OOM", ErrorClass::Full),
+            ("MISCONF", ErrorClass::Full),
+            ("BUSY", ErrorClass::Unavailable),
+            ("NOREPLICAS", ErrorClass::Unavailable),
+            ("UNBLOCKED", ErrorClass::Unavailable),
+            ("WRONGTYPE", ErrorClass::Corrupt),
+            ("CORRUPT", ErrorClass::Corrupt),
+            ("CROSSSLOT", ErrorClass::Corrupt),
+            ("CLUSTERDOWN", ErrorClass::Unavailable),
+            ("READONLY", ErrorClass::Unavailable),
         ] {
-            assert_eq!(verdict(&of_server(code, "words")), expected, "{code}");
+            assert_eq!(error_class(&of_server(code, "words")), expected, "{code}");
         }
         let io = RedisError::from(std::io::Error::other("reset"));
-        assert_eq!(verdict(&io), Verdict::Unavailable);
+        assert_eq!(error_class(&io), ErrorClass::Unavailable);
         // As the driver's decoder says of an answer behind whose middle nothing comes.
         let cut = redis::parse_redis_value(b"?x\r\n").unwrap_err();
-        assert_eq!((cut.kind(), verdict(&cut), is_cut(&cut)), (ErrorKind::Parse, Verdict::Unavailable, true));
+        assert_eq!((cut.kind(), error_class(&cut), is_cut(&cut)), (ErrorKind::Parse, ErrorClass::Unavailable, true));
         assert!(!is_cut(&of_server("OOM", "words")));
     }
 
@@ -139,12 +139,14 @@ mod tests {
             ("LOADING", "Redis is loading the dataset in memory", "loading"),
         ] {
             let error = of_server(code, words);
-            assert!(passes(&error), "{code}");
+            assert!(is_temporary(&error), "{code}");
             let told = classify("redis+cluster://a:1", true, &error);
             assert!(matches!(told, StoreError::Unavailable { .. }) && told.to_string().contains(said), "{told}");
         }
         let told = classify("redis://a:1", false, &of_server("MOVED", "77 127.0.0.1:7001")).to_string();
         assert!(told.contains("set `store.url` to `redis+cluster://` with its nodes"), "{told}");
-        assert!(!passes(&of_server("OOM", "x")) && !passes(&RedisError::from(std::io::Error::other("reset"))));
+        assert!(
+            !is_temporary(&of_server("OOM", "x")) && !is_temporary(&RedisError::from(std::io::Error::other("reset")))
+        );
     }
 }

@@ -85,7 +85,9 @@ pub static LIBRARY: LazyLock<Library> = LazyLock::new(|| {
     let body = [PRELUDE, METHODS].concat().join("\n");
     let swept: Vec<String> = keys::SWEPT
         .iter()
-        .map(|prefix| format!("['{prefix}'] = '{}', ", if keys::TIMED.contains(prefix) { "timed" } else { "at once" }))
+        .map(|prefix| {
+            format!("['{prefix}'] = '{}', ", if keys::SWEPT_BY_TIME.contains(prefix) { "timed" } else { "at once" })
+        })
         .collect();
     let swept = format!("local SWEPT = {{ {}}}\n", swept.concat());
     let name = format!("trellis_{}", &sha256_hex(format!("{swept}{body}").as_bytes())[..12]);
@@ -145,7 +147,7 @@ impl Keyspace {
     /// Returns the start of every key of an owner.
     pub fn owner(&self, owner: &Owner) -> String {
         let token = owner.token();
-        format!("{}:{token}", self.shard(self.shards.of(&token)))
+        format!("{}:{token}", self.shard(self.shards.shard_of(&token)))
     }
 
     /// Returns the pattern of keys that every owner with documents has.
@@ -188,7 +190,7 @@ impl Keyspace {
     }
 
     /// Returns the command that records the number of shards, if none is recorded.
-    pub fn make(&self) -> redis::Cmd {
+    pub fn record_shards_cmd(&self) -> redis::Cmd {
         let mut cmd = redis::cmd("SET");
         cmd.arg(self.layout()).arg(self.shards.count()).arg("NX");
         cmd
@@ -220,7 +222,7 @@ mod tests {
     #[test]
     fn all_keys_of_an_owner_have_the_hash_tag_of_its_shard() {
         let keys = Keyspace::new("trellis", Shards::default());
-        let shard = keys.shards().of("acme/x%7By%7D");
+        let shard = keys.shards().shard_of("acme/x%7By%7D");
         assert_eq!(keys.owner(&"acme/x{y}".parse().unwrap()), format!("trellis:{{{shard}}}:acme/x%7By%7D"));
         assert_eq!(keys.due(shard), format!("trellis:{{{shard}}}:due"));
         assert_eq!(keys.owners(), "trellis:owners");

@@ -7,7 +7,7 @@
 use super::RedisStore;
 use super::args::Args;
 use super::codec::AnswerParts;
-use super::connection::Again;
+use super::connection::Repeatability;
 use super::keyspace::LIBRARY;
 use super::millis;
 use crate::store::StoreError;
@@ -22,10 +22,10 @@ const EVERY: u32 = 60;
 
 /// Number of reads of the server history.
 #[derive(Default)]
-pub struct LibraryLooks(AtomicU32);
+pub struct LibraryReports(AtomicU32);
 
-impl LibraryLooks {
-    fn is_due(&self) -> bool {
+impl LibraryReports {
+    fn claim_due(&self) -> bool {
         self.0.fetch_add(1, Ordering::Relaxed).is_multiple_of(EVERY)
     }
 }
@@ -33,7 +33,7 @@ impl LibraryLooks {
 impl RedisStore {
     /// Reports the use of this build's library now and then, and deletes unused ones.
     pub(super) async fn tidy_libraries(&self) {
-        if self.library_looks.is_due()
+        if self.library_looks.claim_due()
             && let Err(error) = self.drop_unused().await
         {
             tracing::debug!(%error, "libraries of older builds are left; they are looked at again");
@@ -51,10 +51,10 @@ impl RedisStore {
                 continue;
             }
             // One that isn't there, or that this user may not delete, is removed from the list as well.
-            self.pool.everywhere_now(redis::cmd("FUNCTION").arg("DELETE").arg(&name)).await;
+            self.pool.run_everywhere_now(redis::cmd("FUNCTION").arg("DELETE").arg(&name)).await;
             let mut gone = redis::cmd("ZREM");
             gone.arg(self.keys.libraries()).arg(&name);
-            self.pool.run(&gone, Again::Yes).await?;
+            self.pool.run(&gone, Repeatability::Yes).await?;
             tracing::info!("library `{name}` of another build is gone: nobody has used it for a day");
         }
         Ok(())

@@ -17,16 +17,16 @@ const LAPSE: Duration = Duration::from_secs(30);
 
 /// The share of a worker, which stays the same until workers come or go.
 #[derive(Default)]
-pub struct Looks(Mutex<Known>);
+pub struct WorkerShare(Mutex<KnownWorkers>);
 
 #[derive(Default)]
-struct Known {
+struct KnownWorkers {
     live: Vec<String>,
     worker: String,
     share: Share,
 }
 
-impl Looks {
+impl WorkerShare {
     /// Returns the worker's share among live workers; `None`: they aren't known, and the last known ones count.
     fn share(&self, shards: Shards, live: Option<Vec<String>>, worker: &str) -> Share {
         let mut known = self.0.lock();
@@ -34,7 +34,7 @@ impl Looks {
         live.sort_unstable();
         if known.live != live || known.worker != worker {
             let share = Share::new(shards, &live, worker);
-            *known = Known { live, worker: worker.to_owned(), share };
+            *known = KnownWorkers { live, worker: worker.to_owned(), share };
         }
         known.share.clone()
     }
@@ -52,7 +52,7 @@ impl Looks {
         beat: Args,
         (now, worker, horizon, limit): (Millis, &str, Duration, u32),
     ) -> Result<DueOwners, StoreError> {
-        let (now, live) = match live(pool, beat, worker, horizon).await {
+        let (now, live) = match report_alive(pool, beat, worker, horizon).await {
             Ok((now, live)) => (now, Some(live)),
             // The node of a cluster with the list of workers is away; the shards of the other nodes are read.
             Err(error) if pool.is_cluster() && error.is_transient() => {
@@ -80,11 +80,11 @@ impl Looks {
             };
             let (mut answer, mut overdue) = (AnswerParts::new(pool.store(), answer)?, 0);
             while !answer.is_empty() {
-                let (owner, at) = (answer.text()?, Millis(answer.parsed()?));
+                let (owner, at) = (answer.text()?, Millis(answer.parse_next()?));
                 // An invalid owner keeps no other from being swept.
                 let Ok(owner) = Owner::from_token(&owner) else { continue };
                 overdue += u32::from(at <= now);
-                due.owners.push((owner, at.since(now)));
+                due.owners.push((owner, at.elapsed_since(now)));
             }
             due.more |= overdue == limit;
         }
@@ -95,7 +95,7 @@ impl Looks {
 }
 
 /// Reports this worker as alive; returns the server's time and the live workers.
-async fn live(
+async fn report_alive(
     pool: &Pool,
     mut beat: Args,
     worker: &str,
@@ -103,8 +103,8 @@ async fn live(
 ) -> Result<(Millis, Vec<String>), StoreError> {
     beat.bytes(worker).number(millis((horizon + horizon / 2).min(LAPSE)));
     let mut answer = AnswerParts::new(pool.store(), pool.run_now(beat.cmd()).await?)?;
-    let now = Millis(answer.parsed()?);
-    let (mut live, mut workers) = (answer.nested()?, Vec::new());
+    let now = Millis(answer.parse_next()?);
+    let (mut live, mut workers) = (answer.read_nested()?, Vec::new());
     while !live.is_empty() {
         workers.push(live.text()?);
     }

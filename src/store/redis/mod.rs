@@ -37,37 +37,38 @@ use crate::domain::quota::{Quota, QuotaUsage};
 use crate::domain::time::Millis;
 use crate::store::large::note_read;
 use crate::store::{
-    Accounts, Admit, Admitted, After, Amend, Amended, Amendment, BackedUp, BackendSetting, Checkpoint, Commit,
-    Committed, Doc, DocKey, DocWrite, DocumentStore, DueOwners, Fill, FillLevel, Finished, Forget, Forgotten, Inspect,
-    JobFinish, Lease, LeaseCheck, MailboxEntry, NewJob, OutboxEntry, OutsideWrite, Page, Parked, Recount, Released,
-    Seat, Seated, SessionFacts, Standing, Store, StoreError, Swept, Window, keys,
+    Accounts, AdmissionOutcome, Admit, Amend, AmendOutcome, Amendment, BackendSetting, BackupOutcome, Checkpoint,
+    Commit, CommitOutcome, Doc, DocKey, DocPage, DocWrite, DocumentStore, DueOwners, Fill, FillLevel, FinishOutcome,
+    ForgetOutcome, ForgetRequest, JobFinish, Lease, LeaseCheck, LeaseUse, MailboxEntry, NewJob, OutboxEntry,
+    OwnerUsage, ParkOutcome, Recount, ReleaseOutcome, SessionFacts, SessionSnapshot, SetSessionOutcome, Store,
+    StoreError, StoreInspection, SweepResult, Window, WriteOutcome, keys,
 };
 use args::Args;
 use async_trait::async_trait;
 use codec::AnswerParts;
-use connection::{Again, Pool};
-use grant::Unread;
+use connection::{Pool, Repeatability};
+use grant::UnreadableGrant;
 use keyspace::{Keyspace, lex_range};
-use libraries::LibraryLooks;
-use looks::Looks;
+use libraries::LibraryReports;
+use looks::WorkerShare;
 pub use options::{RedisOptions, ServerOrInjected};
-use registry::Registered;
-pub use servers::{FORM as URL_FORM, RedisTls, Servers};
+use registry::RegisteredOwners;
+pub use servers::{RedisTls, Servers, URL_FORM};
 use std::sync::Arc;
 use std::time::Duration;
 
 /// Backoff of a session whose grant this build can't decode: another build may.
-const UNREAD: Duration = Duration::from_secs(5);
+const UNREADABLE_BACKOFF: Duration = Duration::from_secs(5);
 
 /// The store over Redis, its connections and its key names.
 pub struct RedisStore {
     pool: Pool,
     keys: Keyspace,
     clock: ServerOrInjected,
-    registered: Registered,
+    registered: RegisteredOwners,
     level: FillLevel,
-    looks: Looks,
-    library_looks: LibraryLooks,
+    looks: WorkerShare,
+    library_looks: LibraryReports,
 }
 
 impl RedisStore {
@@ -85,15 +86,15 @@ impl RedisStore {
             return Err(why.map_or(error, |reason| StoreError::Unavailable { store: pool.store().to_owned(), reason }));
         }
         let keys = Keyspace::new(options.prefix, options.shards);
-        agree::shards(&pool, &keys, options.reads_only).await?;
+        agree::check_shards(&pool, &keys, options.reads_only).await?;
         Ok(Arc::new(Self {
             pool,
             keys,
             clock: options.clock,
-            registered: Registered::default(),
+            registered: RegisteredOwners::default(),
             level: FillLevel::default(),
-            looks: Looks::default(),
-            library_looks: LibraryLooks::default(),
+            looks: WorkerShare::default(),
+            library_looks: LibraryReports::default(),
         }))
     }
 
@@ -112,35 +113,35 @@ impl RedisStore {
     }
 
     /// Returns the arguments of a method with a clock.
-    fn timed(&self, method: &str, owner: &Owner, now: Millis) -> Args {
+    fn timed_args(&self, method: &str, owner: &Owner, now: Millis) -> Args {
         let mut args = self.args(method, owner);
-        self.clock(&mut args, now);
+        self.add_clock(&mut args, now);
         args
     }
 
-    fn clock(&self, args: &mut Args, now: Millis) {
+    fn add_clock(&self, args: &mut Args, now: Millis) {
         match self.clock {
             ServerOrInjected::Server => args.bytes(""),
             ServerOrInjected::Injected => args.number(now.0),
         };
     }
 
-    fn fenced(&self, method: &str, lease: &Lease, now: Millis) -> Args {
-        let mut args = self.timed(method, &lease.owner, now);
+    fn fenced_args(&self, method: &str, lease: &Lease, now: Millis) -> Args {
+        let mut args = self.timed_args(method, &lease.owner, now);
         args.bytes(lease.session.token()).number(lease.epoch);
         args
     }
 
-    async fn answer(&self, args: &Args) -> Result<redis::Value, StoreError> {
-        if args.changes() {
-            self.pool.change(args.cmd(), args.again()).await
+    async fn run_args(&self, args: &Args) -> Result<redis::Value, StoreError> {
+        if args.changes_records() {
+            self.pool.change(args.cmd(), args.repeatability()).await
         } else {
-            self.pool.run(args.cmd(), args.again()).await
+            self.pool.run(args.cmd(), args.repeatability()).await
         }
     }
 
     async fn call(&self, args: &Args) -> Result<AnswerParts, StoreError> {
-        AnswerParts::new(self.pool.store(), self.answer(args).await?)
+        AnswerParts::new(self.pool.store(), self.run_args(args).await?)
     }
 }
 
@@ -150,23 +151,27 @@ fn millis(duration: Duration) -> u64 {
 
 #[async_trait]
 impl Store for RedisStore {
-    async fn admit(&self, now: Millis, request: &Admit) -> Result<Admitted, StoreError> {
+    async fn admit(&self, now: Millis, request: &Admit) -> Result<AdmissionOutcome, StoreError> {
         // A wake adds nothing new: it passes at the memory limit.
         let method = if request.event.is_some() { "admit" } else { "grant" };
-        let mut args = self.timed(method, &request.owner, now);
+        let mut args = self.timed_args(method, &request.owner, now);
         args.bytes(request.session.token()).flag(request.event.is_some());
         if let Some(event) = &request.event {
             args.event(event);
         }
-        grant::ask(&mut args, request.lease.as_ref());
+        grant::add_lease_request(&mut args, request.lease.as_ref());
         let mut answer = self.call(&args).await?;
-        let intake = grant::intake(&mut answer.nested()?)?;
-        match grant::outcome(&mut answer.nested()?, request) {
-            Ok(lease) => Ok(Admitted { intake, lease }),
-            Err(Unread { lease, error }) => {
+        let intake = grant::read_intake(&mut answer.read_nested()?)?;
+        match grant::read_outcome(&mut answer.read_nested()?, request) {
+            Ok(lease) => Ok(AdmissionOutcome { intake, lease }),
+            Err(UnreadableGrant { lease, error }) => {
                 if let Some(lease) = lease {
                     // No holder would release it, and a lease that lapses counts as a crash.
-                    let then = After::Release { arrivals: u64::MAX, due: Some(now.plus(UNREAD)), backoff: true };
+                    let then = LeaseUse::Release {
+                        arrivals: u64::MAX,
+                        due: Some(now.plus(UNREADABLE_BACKOFF)),
+                        backoff: true,
+                    };
                     self.release(now, &lease, then).await?;
                 }
                 Err(error)
@@ -175,24 +180,24 @@ impl Store for RedisStore {
     }
 
     async fn renew(&self, now: Millis, lease: &Lease, ttl: Duration) -> Result<LeaseCheck, StoreError> {
-        let mut args = self.fenced("renew", lease, now);
+        let mut args = self.fenced_args("renew", lease, now);
         args.number(millis(ttl));
-        self.call(&args).await?.held()
+        self.call(&args).await?.lease_check()
     }
 
     async fn checkpoint(&self, now: Millis, lease: &Lease, write: &Checkpoint) -> Result<LeaseCheck, StoreError> {
-        let mut args = self.fenced("checkpoint", lease, now);
+        let mut args = self.fenced_args("checkpoint", lease, now);
         args.number(write.turn)
             .option(write.reply.as_ref())
             .calls(&write.calls)
             .jobs(&write.open)
             .outbox(&write.outbox)
             .writes(&write.writes);
-        self.call(&args).await?.held()
+        self.call(&args).await?.lease_check()
     }
 
-    async fn commit(&self, now: Millis, lease: &Lease, commit: &Commit) -> Result<Committed, StoreError> {
-        let mut args = self.fenced("commit", lease, now);
+    async fn commit(&self, now: Millis, lease: &Lease, commit: &Commit) -> Result<CommitOutcome, StoreError> {
+        let mut args = self.fenced_args("commit", lease, now);
         args.number(commit.turn)
             .texts(&commit.consume)
             .writes(&commit.writes)
@@ -201,34 +206,34 @@ impl Store for RedisStore {
             .outbox(&commit.outbox)
             .bytes(&commit.state)
             .option(commit.unless_cancelled.as_ref().map(JobId::as_str))
-            .after(commit.then);
+            .lease_after(commit.after_commit);
         let mut answer = self.call(&args).await?;
         match answer.text()?.as_str() {
-            "done" => Ok(Committed::Done(answer.after()?)),
-            "fenced" => Ok(Committed::Fenced),
-            "cancelled" => Ok(Committed::Cancelled),
-            "conflict" => Ok(Committed::Conflict(answer.conflicts()?)),
-            other => Err(answer.unexpected("an outcome of a commit", other)),
+            "done" => Ok(CommitOutcome::Done(answer.continuation()?)),
+            "fenced" => Ok(CommitOutcome::Fenced),
+            "cancelled" => Ok(CommitOutcome::Cancelled),
+            "conflict" => Ok(CommitOutcome::Conflict(answer.conflicts()?)),
+            other => Err(answer.unexpected_error("an outcome of a commit", other)),
         }
     }
 
-    async fn release(&self, now: Millis, lease: &Lease, then: After) -> Result<Released, StoreError> {
-        let mut args = self.fenced("release", lease, now);
-        args.after(then);
+    async fn release(&self, now: Millis, lease: &Lease, then: LeaseUse) -> Result<ReleaseOutcome, StoreError> {
+        let mut args = self.fenced_args("release", lease, now);
+        args.lease_after(then);
         let mut answer = self.call(&args).await?;
         match answer.text()?.as_str() {
-            "done" => Ok(Released::Done(answer.after()?)),
-            "fenced" => Ok(Released::Fenced),
-            other => Err(answer.unexpected("`done` or `fenced`", other)),
+            "done" => Ok(ReleaseOutcome::Done(answer.continuation()?)),
+            "fenced" => Ok(ReleaseOutcome::Fenced),
+            other => Err(answer.unexpected_error("`done` or `fenced`", other)),
         }
     }
 
-    async fn published(&self, owner: &Owner, ids: &[String]) -> Result<(), StoreError> {
+    async fn remove_published(&self, owner: &Owner, ids: &[String]) -> Result<(), StoreError> {
         let mut args = self.args("published", owner);
         for id in ids {
             args.bytes(id);
         }
-        self.answer(&args).await.map(drop)
+        self.run_args(&args).await.map(drop)
     }
 
     async fn finish(
@@ -239,65 +244,65 @@ impl Store for RedisStore {
         finish: &JobFinish,
         open: Option<&NewJob>,
         outbox: &[OutboxEntry],
-    ) -> Result<Finished, StoreError> {
+    ) -> Result<FinishOutcome, StoreError> {
         let args = |known: bool| {
-            let mut args = self.timed("finish", owner, now);
+            let mut args = self.timed_args("finish", owner, now);
             args.flag(known).bytes(session.token()).finish(finish);
             args.jobs(open.map_or(&[], std::slice::from_ref)).outbox(outbox);
             args
         };
         let (outcome, mut answer) = self.call_registered(owner, open.is_some(), args).await?;
         match outcome.as_str() {
-            "done" => Ok(Finished::Done),
-            "unknown" => Ok(Finished::Unknown),
-            "already" => Ok(Finished::Already(answer.status()?)),
-            other => Err(answer.unexpected("an outcome of `finish`", other)),
+            "done" => Ok(FinishOutcome::Done),
+            "unknown" => Ok(FinishOutcome::Unknown),
+            "already" => Ok(FinishOutcome::Already(answer.status()?)),
+            other => Err(answer.unexpected_error("an outcome of `finish`", other)),
         }
     }
 
-    async fn park(
+    async fn set_job_paused(
         &self,
         now: Millis,
         owner: &Owner,
         session: &SessionKey,
         job: &JobId,
         pause: bool,
-    ) -> Result<Parked, StoreError> {
-        let mut args = self.timed("park", owner, now);
+    ) -> Result<ParkOutcome, StoreError> {
+        let mut args = self.timed_args("park", owner, now);
         args.bytes(session.token()).bytes(job.as_str()).flag(pause);
         let mut answer = self.call(&args).await?;
         match answer.text()?.as_str() {
-            "done" => Ok(Parked::Done),
-            "unknown" => Ok(Parked::Unknown),
-            "already" => Ok(Parked::Already(answer.status()?)),
-            other => Err(answer.unexpected("an outcome of `park`", other)),
+            "done" => Ok(ParkOutcome::Done),
+            "unknown" => Ok(ParkOutcome::Unknown),
+            "already" => Ok(ParkOutcome::Already(answer.status()?)),
+            other => Err(answer.unexpected_error("an outcome of `park`", other)),
         }
     }
 
-    async fn seat(
+    async fn set_session(
         &self,
         now: Millis,
         owner: &Owner,
         session: &SessionKey,
-        seat: Option<&Seat>,
+        seat: Option<&SessionSnapshot>,
         checks: &[DocWrite],
-    ) -> Result<Seated, StoreError> {
+    ) -> Result<SetSessionOutcome, StoreError> {
         let args = |known: bool| {
-            let mut args = self.timed("seat", owner, now);
+            let mut args = self.timed_args("seat", owner, now);
             args.flag(known).bytes(session.token()).writes(checks).flag(seat.is_some());
             if let Some(seat) = seat {
-                args.number(seat.version).bytes(&seat.state).quota(seat.within.as_ref());
+                args.number(seat.version).bytes(&seat.state).quota(seat.quota.as_ref());
             }
             args
         };
         let (outcome, mut answer) = self.call_registered(owner, seat.is_some(), args).await?;
         match outcome.as_str() {
-            "done" => Ok(Seated::Done),
-            "taken" => Ok(Seated::Taken),
-            "changed" => Ok(Seated::Changed),
-            "held" => Ok(Seated::Held(answer.millis()?)),
-            "over" => Err(StoreError::Over(usage::over(&mut answer)?)),
-            other => Err(answer.unexpected("an outcome of `seat`", other)),
+            "done" => Ok(SetSessionOutcome::Done),
+            "taken" => Ok(SetSessionOutcome::Taken),
+            "changed" => Ok(SetSessionOutcome::Changed),
+            "held" => Ok(SetSessionOutcome::Held(answer.millis()?)),
+            "over" => Err(StoreError::Over(usage::read_over(&mut answer)?)),
+            other => Err(answer.unexpected_error("an outcome of `seat`", other)),
         }
     }
 
@@ -307,48 +312,54 @@ impl Store for RedisStore {
         owner: &Owner,
         session: &SessionKey,
         amend: &Amend,
-    ) -> Result<Amended, StoreError> {
-        let mut args = self.timed("amend", owner, now);
-        args.bytes(session.token()).number(amend.version).option(amend.was.as_ref());
-        match &amend.then {
+    ) -> Result<AmendOutcome, StoreError> {
+        let mut args = self.timed_args("amend", owner, now);
+        args.bytes(session.token()).number(amend.version).option(amend.expected_state.as_ref());
+        match &amend.amendment {
             Amendment::State(state) => args.option(Some(state)).number(0),
-            Amendment::Gone { arrivals } => args.option(None::<&[u8]>).number(*arrivals),
+            Amendment::Remove { arrivals } => args.option(None::<&[u8]>).number(*arrivals),
         };
         args.writes(&amend.writes);
         let mut answer = self.call(&args).await?;
         match answer.text()?.as_str() {
-            "done" => Ok(Amended::Done),
-            "held" => Ok(Amended::Held),
-            "stirred" => Ok(Amended::Stirred),
-            other => Err(answer.unexpected("an outcome of `amend`", other)),
+            "done" => Ok(AmendOutcome::Done),
+            "held" => Ok(AmendOutcome::Held),
+            "stirred" => Ok(AmendOutcome::Changed),
+            other => Err(answer.unexpected_error("an outcome of `amend`", other)),
         }
     }
 
-    async fn forget(&self, now: Millis, owner: &Owner, forget: &Forget) -> Result<Forgotten, StoreError> {
-        let mut args = self.timed("forget", owner, now);
-        args.texts(&forget.documents).events(&forget.events).resting(&forget.sessions);
-        args.texts(&forget.lost.iter().map(SessionKey::token).collect::<Vec<_>>());
+    async fn forget(&self, now: Millis, owner: &Owner, forget: &ForgetRequest) -> Result<ForgetOutcome, StoreError> {
+        let mut args = self.timed_args("forget", owner, now);
+        args.texts(&forget.documents).events(&forget.events).resting_sessions(&forget.sessions);
+        args.texts(&forget.sessions_with_losses.iter().map(SessionKey::token).collect::<Vec<_>>());
         let mut answer = self.call(&args).await?;
         match answer.text()?.as_str() {
-            "done" => Ok(Forgotten::Done),
-            "stirred" => Ok(Forgotten::Stirred(answer.session()?)),
-            other => Err(answer.unexpected("`done` or `stirred`", other)),
+            "done" => Ok(ForgetOutcome::Done),
+            "stirred" => Ok(ForgetOutcome::Changed(answer.session()?)),
+            other => Err(answer.unexpected_error("`done` or `stirred`", other)),
         }
     }
 
-    async fn sweep(&self, now: Millis, owner: &Owner, grace: Duration, limit: u32) -> Result<Swept, StoreError> {
-        let mut args = self.timed("sweep", owner, now);
+    async fn sweep(&self, now: Millis, owner: &Owner, grace: Duration, limit: u32) -> Result<SweepResult, StoreError> {
+        let mut args = self.timed_args("sweep", owner, now);
         args.number(millis(grace)).number(u64::from(limit));
         for prefix in keys::SWEPT {
             let (from, to) = lex_range(prefix, None, false);
             args.bytes(&from).bytes(&to);
         }
-        self.call(&args).await?.swept()
+        self.call(&args).await?.sweep_result()
     }
 
-    async fn due(&self, now: Millis, worker: &str, horizon: Duration, limit: u32) -> Result<DueOwners, StoreError> {
+    async fn due_owners(
+        &self,
+        now: Millis,
+        worker: &str,
+        horizon: Duration,
+        limit: u32,
+    ) -> Result<DueOwners, StoreError> {
         let mut args = Args::new("due", &self.keys.workers());
-        self.clock(&mut args, now);
+        self.add_clock(&mut args, now);
         let due = match self.looks.due(&self.pool, &self.keys, args, (now, worker, horizon, limit)).await {
             Err(error) if !error.is_transient() => {
                 self.mend_lists().await?;
@@ -356,7 +367,7 @@ impl Store for RedisStore {
             }
             due => due?,
         };
-        if let Err(error) = self.list_again(&due.owners, now).await {
+        if let Err(error) = self.relist_owners(&due.owners, now).await {
             tracing::debug!(%error, "the list of owners is not looked at; it comes again");
         }
         Ok(due)
@@ -375,7 +386,7 @@ impl DocumentStore for RedisStore {
         if keys.is_empty() {
             return Ok(Vec::new());
         }
-        let answer = self.pool.run(&args::read(&self.keys.documents(owner), keys), Again::Yes).await?;
+        let answer = self.pool.run(&args::read(&self.keys.documents(owner), keys), Repeatability::Yes).await?;
         Ok(note_read(AnswerParts::new(self.pool.store(), answer)?.stored_docs(keys.len())?).await)
     }
 
@@ -390,10 +401,10 @@ impl DocumentStore for RedisStore {
         let (from, to) = lex_range(prefix, after, reverse);
         let mut args = self.args("scan", owner);
         args.bytes(from).bytes(to).flag(reverse).number(limit as u64);
-        Ok(note_read(self.call(&args).await?.each(|part| Ok((part.text()?, part.doc()?)))?).await)
+        Ok(note_read(self.call(&args).await?.read_each(|part| Ok((part.text()?, part.doc()?)))?).await)
     }
 
-    async fn page(&self, owner: &Owner, prefix: &str, window: Window) -> Result<Page, StoreError> {
+    async fn page(&self, owner: &Owner, prefix: &str, window: Window) -> Result<DocPage, StoreError> {
         if self.pool.reads_only() {
             return plain::page(&self.pool, &self.keys, owner, prefix, window).await;
         }
@@ -404,7 +415,7 @@ impl DocumentStore for RedisStore {
         Ok(note_read(self.call(&args).await?.page(window.values)?).await)
     }
 
-    async fn write(&self, now: Millis, owner: &Owner, writes: &[DocWrite]) -> Result<OutsideWrite, StoreError> {
+    async fn write(&self, now: Millis, owner: &Owner, writes: &[DocWrite]) -> Result<WriteOutcome, StoreError> {
         self.put(now, owner, writes, None).await
     }
 
@@ -414,34 +425,34 @@ impl DocumentStore for RedisStore {
         owner: &Owner,
         writes: &[DocWrite],
         quota: &Quota,
-    ) -> Result<OutsideWrite, StoreError> {
+    ) -> Result<WriteOutcome, StoreError> {
         self.put(now, owner, writes, Some(quota)).await
     }
 }
 
 #[async_trait]
 impl Accounts for RedisStore {
-    async fn usage(&self, owner: &Owner) -> Result<Standing, StoreError> {
-        usage::standing(self.call(&self.args("usage", owner)).await?)
+    async fn usage(&self, owner: &Owner) -> Result<OwnerUsage, StoreError> {
+        usage::read_usage(self.call(&self.args("usage", owner)).await?)
     }
 
-    async fn kept(&self, owners: &[Owner]) -> Result<Vec<QuotaUsage>, StoreError> {
-        usage::of_each(&self.pool, &self.keys, owners).await
+    async fn usages(&self, owners: &[Owner]) -> Result<Vec<QuotaUsage>, StoreError> {
+        usage::usages(&self.pool, &self.keys, owners).await
     }
 
     async fn recount(&self, owner: &Owner, mend: bool) -> Result<Recount, StoreError> {
         let mut args = self.args("recount", owner);
         args.flag(mend);
-        usage::recount(self.call(&args).await?)
+        usage::read_recount(self.call(&args).await?)
     }
 
     async fn fill(&self, now: Duration) -> Result<Fill, StoreError> {
-        Ok(self.level.of(now, self.pool.store(), settings::fill(&self.pool)).await)
+        Ok(self.level.measure(now, self.pool.store(), settings::measure_fill(&self.pool)).await)
     }
 }
 
 #[async_trait]
-impl Inspect for RedisStore {
+impl StoreInspection for RedisStore {
     async fn owners(&self, after: Option<&Owner>, limit: usize) -> Result<Vec<Owner>, StoreError> {
         self.registered_owners(after, limit).await
     }
@@ -456,20 +467,20 @@ impl Inspect for RedisStore {
         Ok(note_read(self.listed_sessions(owner, agent, after, limit).await?).await)
     }
 
-    async fn mail(&self, owner: &Owner, session: &SessionKey) -> Result<Vec<MailboxEntry>, StoreError> {
+    async fn pending_events(&self, owner: &Owner, session: &SessionKey) -> Result<Vec<MailboxEntry>, StoreError> {
         let mut args = self.args("mail", owner);
         args.bytes(session.token()).number(u64::from(GRANT_EVENTS));
         self.call(&args).await?.mailbox()
     }
 
     async fn outbox(&self, owner: &Owner) -> Result<Vec<OutboxEntry>, StoreError> {
-        let mut entries = self.call(&self.args("outbox", owner)).await?.each(AnswerParts::outbox_entry)?;
+        let mut entries = self.call(&self.args("outbox", owner)).await?.read_each(AnswerParts::outbox_entry)?;
         entries.sort_by_key(|(number, _)| *number);
         Ok(entries.into_iter().map(|(_, entry)| entry).collect())
     }
 
     async fn busy_sessions(&self) -> Result<u64, StoreError> {
-        busy::sessions(&self.pool, &self.keys).await
+        busy::count_sessions(&self.pool, &self.keys).await
     }
 
     async fn settings(&self) -> Result<Vec<BackendSetting>, StoreError> {
@@ -483,12 +494,12 @@ impl Inspect for RedisStore {
     async fn history(&self) -> Result<Vec<String>, StoreError> {
         self.tidy_libraries().await;
         let history = settings::history(&self.pool).await;
-        self.registered.know(&history);
+        self.registered.note_history(&history);
         self.pool.barrier.note_history(&history);
         Ok(history)
     }
 
-    async fn backup(&self, _name: &str) -> Result<BackedUp, StoreError> {
-        Ok(BackedUp::OnServers)
+    async fn backup(&self, _name: &str) -> Result<BackupOutcome, StoreError> {
+        Ok(BackupOutcome::OnServers)
     }
 }

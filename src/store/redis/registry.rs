@@ -3,9 +3,9 @@
 use super::RedisStore;
 use super::args::Args;
 use super::codec::AnswerParts;
-use super::connection::Again;
+use super::connection::Repeatability;
 use super::keyspace::lex_range;
-use super::wire::text;
+use super::wire::answer_text;
 use crate::domain::ids::{AgentId, Owner, SessionKey};
 use crate::domain::shard::Shard;
 use crate::domain::time::Millis;
@@ -32,7 +32,7 @@ const SEARCH_REST: Duration = Duration::from_secs(30);
 
 /// The owners that this process has registered.
 #[derive(Default)]
-pub struct Registered {
+pub struct RegisteredOwners {
     tokens: Mutex<HashSet<String>>,
     /// Number of remembered owners that were looked up in the list.
     checked: AtomicUsize,
@@ -49,10 +49,10 @@ struct OwnerSearch {
     next: Millis,
 }
 
-impl Registered {
+impl RegisteredOwners {
     /// Whether this process registered the owner. The server may have been emptied since; functions that get this flag
     /// check.
-    fn has(&self, owner: &Owner) -> bool {
+    fn contains(&self, owner: &Owner) -> bool {
         self.tokens.lock().contains(&owner.token())
     }
 
@@ -65,18 +65,18 @@ impl Registered {
     }
 
     /// Returns the next `count` remembered owners, in turn.
-    fn share(&self, count: usize) -> Vec<String> {
+    fn next_owners(&self, count: usize) -> Vec<String> {
         let tokens = self.tokens.lock();
         let begin = self.checked.fetch_add(count, Ordering::Relaxed) % tokens.len().max(1);
         tokens.iter().skip(begin).take(count).cloned().collect()
     }
 
     /// Notes the servers' history. A new one may lack owners that were registered at its end, so all are forgotten.
-    pub fn know(&self, history: &[String]) {
+    pub fn note_history(&self, history: &[String]) {
         if self.history.is_another(history) {
             self.tokens.lock().clear();
         }
-        self.history.know(history.to_vec());
+        self.history.note_names(history.to_vec());
     }
 }
 
@@ -93,7 +93,7 @@ impl RedisStore {
             let wanted = i64::try_from(limit - owners.len()).unwrap_or(i64::MAX);
             let mut cmd = redis::cmd("ZRANGEBYLEX");
             cmd.arg(self.keys.owners()).arg(from).arg(to).arg("LIMIT").arg(0).arg(wanted);
-            let mut answer = AnswerParts::new(self.pool.store(), self.pool.run(&cmd, Again::Yes).await?)?;
+            let mut answer = AnswerParts::new(self.pool.store(), self.pool.run(&cmd, Repeatability::Yes).await?)?;
             let mut found = 0;
             while !answer.is_empty() {
                 let token = answer.text()?;
@@ -115,7 +115,7 @@ impl RedisStore {
         is_first: bool,
         args: impl Fn(bool) -> Args,
     ) -> Result<(String, AnswerParts), StoreError> {
-        if is_first && self.registered.has(owner) {
+        if is_first && self.registered.contains(owner) {
             let mut answer = self.call(&args(true)).await?;
             let outcome = answer.text()?;
             if outcome != "unregistered" {
@@ -131,10 +131,10 @@ impl RedisStore {
 
     /// Adds owners that are missing from the list: of those that are due, and of some remembered ones. An audit would
     /// skip them.
-    pub(super) async fn list_again(&self, due: &[(Owner, Duration)], now: Millis) -> Result<(), StoreError> {
+    pub(super) async fn relist_owners(&self, due: &[(Owner, Duration)], now: Millis) -> Result<(), StoreError> {
         let mut tokens: Vec<String> = due.iter().map(|(owner, _)| owner.token()).collect();
-        tokens.extend(self.registered.share(CHECKED_OWNERS));
-        tokens.extend(self.found_owners(now).await?);
+        tokens.extend(self.registered.next_owners(CHECKED_OWNERS));
+        tokens.extend(self.search_owners(now).await?);
         for tokens in tokens.chunks(SEARCHED_KEYS as usize) {
             if let Err(error) = self.list_missing(tokens).await {
                 if error.is_transient() || !self.mend_list(&self.keys.owners()).await? {
@@ -147,7 +147,7 @@ impl RedisStore {
     }
 
     /// Returns the owners of the next page of the servers' keys, which finds also those that no process remembers.
-    async fn found_owners(&self, now: Millis) -> Result<Vec<String>, StoreError> {
+    async fn search_owners(&self, now: Millis) -> Result<Vec<String>, StoreError> {
         let mut nodes = {
             let mut search = self.registered.search.lock();
             // A clock that was set back doesn't stop the search.
@@ -158,7 +158,7 @@ impl RedisStore {
             std::mem::take(&mut search.nodes)
         };
         if nodes.is_empty() {
-            let all = self.pool.everywhere(&redis::cmd("PING")).await?;
+            let all = self.pool.run_everywhere(&redis::cmd("PING")).await?;
             nodes = all.into_iter().map(|(node, _)| (node, 0)).collect();
         }
         let (mut found, mut left) = (Vec::new(), Vec::new());
@@ -166,8 +166,8 @@ impl RedisStore {
             let mut cmd = redis::cmd("SCAN");
             cmd.arg(cursor).arg("MATCH").arg(self.keys.owners_pattern()).arg("COUNT").arg(SEARCHED_KEYS);
             let mut answer = AnswerParts::new(self.pool.store(), self.pool.run_on(&node, &cmd).await?)?;
-            let next: u64 = answer.parsed()?;
-            let mut page = answer.nested()?;
+            let next: u64 = answer.parse_next()?;
+            let mut page = answer.read_nested()?;
             while !page.is_empty() {
                 found.extend(self.keys.owner_of(&String::from_utf8_lossy(&page.bytes()?)));
             }
@@ -188,14 +188,14 @@ impl RedisStore {
     async fn mend_list(&self, key: &str) -> Result<bool, StoreError> {
         let mut cmd = redis::cmd("TYPE");
         cmd.arg(key);
-        let is = text(&self.pool.run(&cmd, Again::Yes).await?);
+        let is = answer_text(&self.pool.run(&cmd, Repeatability::Yes).await?);
         if is == "none" || is == "zset" {
             return Ok(false);
         }
         tracing::error!("the key `{key}` is a {is}, not a sorted set: it is deleted, and made anew");
         let mut cmd = redis::cmd("DEL");
         cmd.arg(key);
-        self.pool.change(&cmd, Again::Yes).await?;
+        self.pool.change(&cmd, Repeatability::Yes).await?;
         Ok(true)
     }
 
@@ -212,11 +212,11 @@ impl RedisStore {
         while !mended.is_empty() {
             let page = self.registered_owners(after.as_ref(), SEARCHED_KEYS as usize).await?;
             for owner in &page {
-                let shard = self.keys.shards().of(&owner.token());
+                let shard = self.keys.shards().shard_of(&owner.token());
                 if mended.contains(&shard) {
                     let mut cmd = redis::cmd("ZADD");
                     cmd.arg(self.keys.due(shard)).arg("LT").arg(0).arg(owner.token());
-                    self.pool.change(&cmd, Again::Yes).await?;
+                    self.pool.change(&cmd, Repeatability::Yes).await?;
                 }
             }
             after = page.last().cloned();
@@ -234,7 +234,7 @@ impl RedisStore {
         }
         let mut cmd = redis::cmd("ZMSCORE");
         cmd.arg(self.keys.owners()).arg(tokens);
-        let mut answer = AnswerParts::new(self.pool.store(), self.pool.run(&cmd, Again::Yes).await?)?;
+        let mut answer = AnswerParts::new(self.pool.store(), self.pool.run(&cmd, Repeatability::Yes).await?)?;
         for token in tokens {
             if answer.take_presence()? {
                 continue;
@@ -251,12 +251,12 @@ impl RedisStore {
         let mut cmd = redis::cmd("ZADD");
         cmd.arg(self.keys.owners()).arg(0).arg(&token);
         // An emptied server gets its number of shards first: owners without it would count as those of an old build.
-        self.pool.change(&self.keys.make(), Again::Yes).await?;
-        if let Err(error) = self.pool.change(&cmd, Again::Yes).await {
+        self.pool.change(&self.keys.record_shards_cmd(), Repeatability::Yes).await?;
+        if let Err(error) = self.pool.change(&cmd, Repeatability::Yes).await {
             if error.is_transient() || !self.mend_list(&self.keys.owners()).await? {
                 return Err(error);
             }
-            self.pool.change(&cmd, Again::Yes).await?;
+            self.pool.change(&cmd, Repeatability::Yes).await?;
         }
         self.registered.add(token);
         Ok(())
@@ -276,7 +276,7 @@ impl RedisStore {
             let (from, to) = lex_range(&prefix, after.as_deref(), false);
             let (mut args, wanted) = (self.args("sessions", owner), limit - found.len());
             args.bytes(from).bytes(to).number(wanted as u64);
-            let page = self.call(&args).await?.each(AnswerParts::listed_session)?;
+            let page = self.call(&args).await?.read_each(AnswerParts::listed_session)?;
             let is_last = page.len() < wanted;
             after = page.last().map(|(token, _)| token.clone());
             found.extend(page.into_iter().filter_map(|(_, session)| session));

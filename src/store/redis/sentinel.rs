@@ -3,8 +3,8 @@
 //! once a second under load, and the one that knows of the latest failover counts.
 
 use super::failure::is_cut;
-use super::servers::{Primary, RedisTls, Servers, client, tcp};
-use super::wire::{OneWire, RoundTrip};
+use super::servers::{RedisTls, SentinelPrimary, Servers, build_client, tcp_settings};
+use super::wire::{RoundTrip, SingleConnection};
 use futures::FutureExt;
 use futures::future::join_all;
 use parking_lot::Mutex;
@@ -19,17 +19,17 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 /// Time for which an answer of the Sentinels is used, and twice that while they are asked again.
-const COUNTS: Duration = Duration::from_secs(1);
+const ANSWER_AGE: Duration = Duration::from_secs(1);
 
 /// Longest wait for the answer of a Sentinel, and of a server that they name for the first time.
-const LONGEST: Duration = Duration::from_millis(500);
+const ANSWER_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// Pause before a Sentinel that didn't answer is asked again.
-const SILENT: Duration = Duration::from_secs(10);
+const SILENCE_PAUSE: Duration = Duration::from_secs(10);
 
 /// The Sentinels, and their last answer.
 pub struct Sentinels {
-    nodes: Vec<Node>,
+    nodes: Vec<SentinelNode>,
     /// Name of the primary at the Sentinels.
     name: String,
     /// Connection settings of the servers, without the address.
@@ -37,18 +37,18 @@ pub struct Sentinels {
     tls: Option<RedisTls>,
     /// Held while the Sentinels are asked.
     asking: tokio::sync::Mutex<()>,
-    said: Mutex<Said>,
+    said: Mutex<KnownPrimary>,
 }
 
 /// One Sentinel with its connection.
-struct Node {
+struct SentinelNode {
     client: Client,
     connection: tokio::sync::Mutex<Option<MultiplexedConnection>>,
     rests_until: Mutex<Option<Instant>>,
 }
 
 /// The primary that the Sentinels named.
-struct Said {
+struct KnownPrimary {
     client: Option<Client>,
     /// Grows with each primary that may be another.
     number: u64,
@@ -61,7 +61,7 @@ struct Said {
 
 /// The answer of one Sentinel.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Named {
+struct SentinelAnswer {
     host: String,
     port: u16,
     epoch: u64,
@@ -69,8 +69,8 @@ struct Named {
     is_up: bool,
 }
 
-impl Named {
-    fn of(facts: &BTreeMap<String, String>) -> Option<Self> {
+impl SentinelAnswer {
+    fn parse(facts: &BTreeMap<String, String>) -> Option<Self> {
         let flags = facts.get("flags")?;
         Some(Self {
             host: facts.get("ip")?.clone(),
@@ -83,7 +83,7 @@ impl Named {
 
 /// Returns the primary of the latest failover, unless that is older than the known one; if all `sentinels` answer with
 /// an older one, they were set up again, and it counts.
-fn latest(named: Vec<Named>, known: u64, sentinels: usize) -> Option<Named> {
+fn latest_primary(named: Vec<SentinelAnswer>, known: u64, sentinels: usize) -> Option<SentinelAnswer> {
     let is_all = named.len() == sentinels;
     let latest = named.into_iter().max_by_key(|named| (named.epoch, named.is_up));
     latest.filter(|latest| is_all || latest.epoch >= known)
@@ -91,39 +91,39 @@ fn latest(named: Vec<Named>, known: u64, sentinels: usize) -> Option<Named> {
 
 impl Sentinels {
     /// Returns the Sentinels of `servers`, with their own login and the certificates of the servers.
-    pub fn new(servers: &Servers, primary: &Primary, tls: Option<&RedisTls>) -> Result<Self, RedisError> {
+    pub fn new(servers: &Servers, primary: &SentinelPrimary, tls: Option<&RedisTls>) -> Result<Self, RedisError> {
         let Some(server) = servers.nodes.first().cloned() else {
             return Err((ErrorKind::InvalidClientConfig, "no Sentinel is named").into());
         };
         let node = |node: &ConnectionInfo| {
-            let info = node.addr().clone().into_connection_info()?.set_tcp_settings(tcp());
+            let info = node.addr().clone().into_connection_info()?.set_tcp_settings(tcp_settings());
             let info = info.set_redis_settings(primary.login.clone());
-            Ok(Node {
-                client: client(info, tls)?,
+            Ok(SentinelNode {
+                client: build_client(info, tls)?,
                 connection: tokio::sync::Mutex::default(),
                 rests_until: Mutex::default(),
             })
         };
         let nodes = servers.nodes.iter().map(node).collect::<Result<_, RedisError>>()?;
-        let said = Said { client: None, number: 0, epoch: 0, at: Instant::now(), failure: None };
+        let said = KnownPrimary { client: None, number: 0, epoch: 0, at: Instant::now(), failure: None };
         let (name, tls) = (primary.name.clone(), tls.cloned());
         Ok(Self { nodes, name, server, tls, asking: tokio::sync::Mutex::default(), said: Mutex::new(said) })
     }
 
     /// Returns the primary that the Sentinels name, or named just now, with its number.
     async fn primary(&self) -> Result<(Client, u64), RedisError> {
-        if let Some(known) = self.known(COUNTS) {
+        if let Some(known) = self.cached_primary(ANSWER_AGE) {
             return Ok(known);
         }
         let since = Instant::now();
         let _alone = if let Ok(alone) = self.asking.try_lock() {
             alone
         } else {
-            if let Some(known) = self.known(2 * COUNTS) {
+            if let Some(known) = self.cached_primary(2 * ANSWER_AGE) {
                 return Ok(known);
             }
             let alone = self.asking.lock().await;
-            if let Some(known) = self.known(COUNTS) {
+            if let Some(known) = self.cached_primary(ANSWER_AGE) {
                 return Ok(known);
             }
             // The request that ran meanwhile was for all waiting callers.
@@ -132,7 +132,7 @@ impl Sentinels {
             }
             alone
         };
-        let found = self.ask().await;
+        let found = self.find_primary().await;
         let mut said = self.said.lock();
         let now = Instant::now();
         match (found, said.client.clone()) {
@@ -140,7 +140,8 @@ impl Sentinels {
                 if before.is_none_or(|before| address(&before) != address(&client)) {
                     said.number += 1;
                 }
-                *said = Said { client: Some(client.clone()), number: said.number, epoch, at: now, failure: None };
+                *said =
+                    KnownPrimary { client: Some(client.clone()), number: said.number, epoch, at: now, failure: None };
                 Ok((client, said.number))
             }
             // The known primary may still serve although no Sentinel answers.
@@ -156,14 +157,14 @@ impl Sentinels {
         }
     }
 
-    fn known(&self, age: Duration) -> Option<(Client, u64)> {
+    fn cached_primary(&self, age: Duration) -> Option<(Client, u64)> {
         let said = self.said.lock();
         let client = said.client.clone().filter(|_| said.at.elapsed() < age)?;
         Some((client, said.number))
     }
 
     /// Stops the use of the primary with this number, which doesn't serve, until the Sentinels name it again.
-    fn doubt(&self, number: u64) {
+    fn drop_primary(&self, number: u64) {
         let mut said = self.said.lock();
         if said.number == number {
             said.client = None;
@@ -171,8 +172,8 @@ impl Sentinels {
     }
 
     /// Asks all Sentinels; returns the primary and the epoch of the failover that made it.
-    async fn ask(&self) -> Result<(Client, u64), RedisError> {
-        let answers = join_all(self.nodes.iter().map(|node| node.ask(&self.name))).await;
+    async fn find_primary(&self) -> Result<(Client, u64), RedisError> {
+        let answers = join_all(self.nodes.iter().map(|node| node.ask_primary(&self.name))).await;
         let (answered, failed): (Vec<_>, Vec<_>) = answers.into_iter().flatten().partition(Result::is_ok);
         let is_answered = !answered.is_empty();
         let named: Vec<_> = answered.into_iter().flatten().flatten().collect();
@@ -180,12 +181,12 @@ impl Sentinels {
             let said = self.said.lock();
             (said.epoch, said.client.clone())
         };
-        let Some(found) = latest(named, known, self.nodes.len()) else {
+        let Some(found) = latest_primary(named, known, self.nodes.len()) else {
             let failures = failed.into_iter().filter_map(Result::err);
             // A refused login is reported first, since an operator must correct it.
             let silence = failures.min_by_key(|error| error.kind() != ErrorKind::AuthenticationFailed);
             let silence = silence.filter(|_| !is_answered);
-            return Err(silence.unwrap_or_else(|| unknown(&self.name)));
+            return Err(silence.unwrap_or_else(|| unknown_primary(&self.name)));
         };
         let address = match self.server.addr() {
             ConnectionAddr::TcpTls { insecure, tls_params, .. } => ConnectionAddr::TcpTls {
@@ -199,12 +200,12 @@ impl Sentinels {
         match before {
             // Its users find out whether it serves.
             Some(client) if client.get_connection_info().addr() == &address => return Ok((client, found.epoch)),
-            _ if !found.is_up => return Err(unknown(&self.name)),
+            _ if !found.is_up => return Err(unknown_primary(&self.name)),
             _ => {}
         }
-        let client = client(self.server.clone().set_addr(address), self.tls.as_ref())?;
+        let client = build_client(self.server.clone().set_addr(address), self.tls.as_ref())?;
         if !is_primary(&client).await? {
-            return Err(unknown(&self.name));
+            return Err(unknown_primary(&self.name));
         }
         Ok((client, found.epoch))
     }
@@ -227,7 +228,7 @@ pub struct SentinelReport {
 impl Sentinels {
     /// Asks every Sentinel for the primary.
     pub async fn report(&self) -> SentinelReport {
-        let answers = join_all(self.nodes.iter().map(|node| node.ask(&self.name))).await;
+        let answers = join_all(self.nodes.iter().map(|node| node.ask_primary(&self.name))).await;
         let answers: Vec<_> = answers.into_iter().flatten().flatten().collect();
         let mut primaries = BTreeMap::new();
         for named in answers.iter().flatten() {
@@ -238,10 +239,10 @@ impl Sentinels {
     }
 }
 
-impl Node {
+impl SentinelNode {
     /// Asks the Sentinel; `None` if it was silent just now. `Err` is an error of its connection; `Ok(None)`: it knows
     /// no primary of that name.
-    async fn ask(&self, name: &str) -> Option<Result<Option<Named>, RedisError>> {
+    async fn ask_primary(&self, name: &str) -> Option<Result<Option<SentinelAnswer>, RedisError>> {
         if self.rests_until.lock().is_some_and(|until| until > Instant::now()) {
             return None;
         }
@@ -255,7 +256,7 @@ impl Node {
             match answer {
                 Ok(value) => {
                     *connection = Some(open);
-                    Ok(Named::of(&redis::from_redis_value(value)?))
+                    Ok(SentinelAnswer::parse(&redis::from_redis_value(value)?))
                 }
                 Err(error) if error.detail().is_some_and(|words| words.contains("unknown command")) => {
                     Err((ErrorKind::InvalidClientConfig, "it is no Sentinel", address(&self.client)).into())
@@ -264,17 +265,17 @@ impl Node {
                 Err(error) => Err(error),
             }
         };
-        let asked = asked.map(|answer| answer.map_err(|error| self.refused(error)));
-        let answer = tokio::time::timeout(LONGEST, asked.boxed()).await;
+        let asked = asked.map(|answer| answer.map_err(|error| self.explain_refusal(error)));
+        let answer = tokio::time::timeout(ANSWER_TIMEOUT, asked.boxed()).await;
         let answer = answer.unwrap_or_else(|_| Err(std::io::Error::from(std::io::ErrorKind::TimedOut).into()));
         if answer.as_ref().is_err_and(RedisError::is_timeout) {
-            *self.rests_until.lock() = Some(Instant::now() + SILENT);
+            *self.rests_until.lock() = Some(Instant::now() + SILENCE_PAUSE);
         }
         Some(answer)
     }
 
     /// Converts a refused login: the Sentinel's login is meant, not the servers'.
-    fn refused(&self, error: RedisError) -> RedisError {
+    fn explain_refusal(&self, error: RedisError) -> RedisError {
         let is_refused = error.kind() == ErrorKind::AuthenticationFailed
             || error.kind() == ErrorKind::Server(ServerErrorKind::NoPerm)
             || matches!(error.code(), Some("NOAUTH" | "WRONGPASS"));
@@ -287,7 +288,9 @@ impl Node {
 }
 
 async fn connect(client: &Client) -> Result<MultiplexedConnection, RedisError> {
-    let config = AsyncConnectionConfig::new().set_connection_timeout(Some(LONGEST)).set_response_timeout(Some(LONGEST));
+    let config = AsyncConnectionConfig::new()
+        .set_connection_timeout(Some(ANSWER_TIMEOUT))
+        .set_response_timeout(Some(ANSWER_TIMEOUT));
     // Boxed, since the driver's type is too deep for the compiler.
     client.get_multiplexed_async_connection_with_config(&config).boxed().await
 }
@@ -298,7 +301,7 @@ async fn is_primary(client: &Client) -> Result<bool, RedisError> {
     Ok(info.lines().any(|line| line.trim() == "role:master"))
 }
 
-fn unknown(name: &str) -> RedisError {
+fn unknown_primary(name: &str) -> RedisError {
     (ErrorKind::MasterNameNotFoundBySentinel, "no Sentinel names it", name.to_owned()).into()
 }
 
@@ -307,13 +310,13 @@ fn address(client: &Client) -> String {
 }
 
 /// A connection to the primary that Sentinels name.
-pub struct SentinelWire {
+pub struct SentinelConnection {
     sentinels: Arc<Sentinels>,
     config: ConnectionManagerConfig,
-    now: Mutex<Option<(Arc<OneWire>, u64)>>,
+    now: Mutex<Option<(Arc<SingleConnection>, u64)>>,
 }
 
-impl SentinelWire {
+impl SentinelConnection {
     /// Returns a connection that is opened at its first use.
     pub fn new(sentinels: Arc<Sentinels>, config: ConnectionManagerConfig) -> Self {
         // Another server may be the primary: few attempts at this one.
@@ -333,7 +336,7 @@ impl SentinelWire {
             match &*now {
                 Some((wire, of)) if *of == number => Arc::clone(wire),
                 _ => {
-                    let wire = Arc::new(OneWire::new(client, self.config.clone())?);
+                    let wire = Arc::new(SingleConnection::new(client, self.config.clone())?);
                     Arc::clone(&now.insert((wire, number)).0)
                 }
             }
@@ -346,7 +349,7 @@ impl SentinelWire {
             Err(error) => is_cut(error) || error.is_io_error() || error.is_timeout(),
         };
         if may_be_another {
-            self.sentinels.doubt(number);
+            self.sentinels.drop_primary(number);
         }
         answers
     }
@@ -363,7 +366,7 @@ mod tests {
 
     #[test]
     fn who_knows_of_the_latest_failover_counts() {
-        let named = |host: &str, epoch, is_up| Named { host: host.to_owned(), port: 6379, epoch, is_up };
+        let named = |host: &str, epoch, is_up| SentinelAnswer { host: host.to_owned(), port: 6379, epoch, is_up };
         for (said, known, expected) in [
             (vec![named("a", 1, true), named("b", 2, true), named("a", 1, true)], 0, Some("b")),
             (vec![named("a", 1, true), named("a", 1, true)], 2, None),
@@ -372,7 +375,7 @@ mod tests {
             (vec![named("b", 3, false), named("a", 2, true)], 2, Some("b")),
             (vec![], 0, None),
         ] {
-            assert_eq!(latest(said.clone(), known, 3).map(|found| found.host).as_deref(), expected, "{said:?}");
+            assert_eq!(latest_primary(said.clone(), known, 3).map(|found| found.host).as_deref(), expected, "{said:?}");
         }
     }
 
@@ -382,10 +385,10 @@ mod tests {
             let facts = [("ip", "::1"), ("port", "7"), ("flags", flags), ("config-epoch", "4"), ("num-slaves", "2")];
             facts.into_iter().map(|(key, value)| (key.to_owned(), value.to_owned())).collect()
         };
-        let expected = |is_up| Some(Named { host: "::1".to_owned(), port: 7, epoch: 4, is_up });
+        let expected = |is_up| Some(SentinelAnswer { host: "::1".to_owned(), port: 7, epoch: 4, is_up });
         for (flags, is_up) in [("master", true), ("master,s_down", false), ("s_down,o_down,master", false)] {
-            assert_eq!(Named::of(&facts(flags)), expected(is_up), "{flags}");
+            assert_eq!(SentinelAnswer::parse(&facts(flags)), expected(is_up), "{flags}");
         }
-        assert_eq!(Named::of(&BTreeMap::new()), None);
+        assert_eq!(SentinelAnswer::parse(&BTreeMap::new()), None);
     }
 }

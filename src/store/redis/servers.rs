@@ -12,15 +12,15 @@ pub struct Servers {
     /// Whether the nodes are a cluster.
     pub is_cluster: bool,
     /// The primary to ask for, if the nodes are Sentinels.
-    pub primary: Option<Primary>,
+    pub primary: Option<SentinelPrimary>,
     /// Whether connections are encrypted.
     pub is_tls: bool,
     /// The URL for messages, without credentials.
-    pub shown: String,
+    pub masked_url: String,
 }
 
 /// The primary that Sentinels are asked for.
-pub struct Primary {
+pub struct SentinelPrimary {
     /// Its name at the Sentinels.
     pub name: String,
     /// User and password of the Sentinels themselves.
@@ -29,20 +29,20 @@ pub struct Primary {
 
 /// The kind of servers that a URL names.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Form {
+enum ServerKind {
     One,
     Cluster,
     Sentinel,
 }
 
 /// Schemes with their kind of servers, and whether connections are encrypted.
-const SCHEMES: [(&str, Form, bool); 6] = [
-    ("redis://", Form::One, false),
-    ("rediss://", Form::One, true),
-    ("redis+cluster://", Form::Cluster, false),
-    ("rediss+cluster://", Form::Cluster, true),
-    ("redis+sentinel://", Form::Sentinel, false),
-    ("rediss+sentinel://", Form::Sentinel, true),
+const SCHEMES: [(&str, ServerKind, bool); 6] = [
+    ("redis://", ServerKind::One, false),
+    ("rediss://", ServerKind::One, true),
+    ("redis+cluster://", ServerKind::Cluster, false),
+    ("rediss+cluster://", ServerKind::Cluster, true),
+    ("redis+sentinel://", ServerKind::Sentinel, false),
+    ("rediss+sentinel://", ServerKind::Sentinel, true),
 ];
 
 /// Default port of Sentinels.
@@ -52,17 +52,17 @@ const SENTINEL_PORT: u16 = 26_379;
 const SENTINEL_LOGIN: &str = "?sentinel_";
 
 /// The accepted forms of a URL, for messages.
-pub const FORM: &str = "`redis://host:port`, `redis+cluster://host:port,host:port` or \
+pub const URL_FORM: &str = "`redis://host:port`, `redis+cluster://host:port,host:port` or \
                         `redis+sentinel://host:port,host:port/primary` (`rediss…` for TLS), with `user:password@` before it";
 
 impl Servers {
     /// Parses `redis[s]://[user:password@]host:port[/db]`, `redis[s]+cluster://[user:password@]host:port,host:port`, or
     /// `redis[s]+sentinel://[user:password@]host:port,host:port/primary[/db][?sentinel_username=…&sentinel_password=…]`.
     /// The error says what is wrong, without credentials.
-    pub fn of(url: &str) -> Result<Self, String> {
+    pub fn parse(url: &str) -> Result<Self, String> {
         let scheme = SCHEMES.iter().find_map(|scheme| Some((scheme, url.strip_prefix(scheme.0)?)));
-        let (&(scheme, form, is_tls), rest) = scheme.ok_or_else(|| format!("expected {FORM}"))?;
-        let (rest, login) = match rest.split_once(SENTINEL_LOGIN).filter(|_| form == Form::Sentinel) {
+        let (&(scheme, form, is_tls), rest) = scheme.ok_or_else(|| format!("expected {URL_FORM}"))?;
+        let (rest, login) = match rest.split_once(SENTINEL_LOGIN).filter(|_| form == ServerKind::Sentinel) {
             Some((rest, login)) => (rest, sentinel_login(login)?),
             None => (rest, RedisConnectionInfo::default()),
         };
@@ -78,22 +78,22 @@ impl Servers {
                  begins with `?sentinel_username=` or `?sentinel_password=`"
             ));
         }
-        if form != Form::One && credentials.trim_end_matches('@').contains('@') {
+        if form != ServerKind::One && credentials.trim_end_matches('@').contains('@') {
             return Err("all servers have the same user and password: expected them before the first host alone, and \
                         `%40` where they have an `@`"
                 .to_owned());
         }
         let one = if is_tls { "rediss://" } else { "redis://" };
         let (list, primary, db) = match form {
-            Form::One => (vec![places.to_owned()], None, ""),
-            Form::Cluster => {
+            ServerKind::One => (vec![places.to_owned()], None, ""),
+            ServerKind::Cluster => {
                 let places = places.trim_end_matches('/');
                 if places.contains('/') {
                     return Err(format!("a cluster has no databases: expected nothing behind the hosts in `{places}`"));
                 }
                 (places.split(',').map(str::to_owned).collect(), None, "")
             }
-            Form::Sentinel => {
+            ServerKind::Sentinel => {
                 let (hosts, rest) = places.split_once('/').unwrap_or((places, ""));
                 let (name, db) = rest.split_once('/').unwrap_or((rest, ""));
                 if name.is_empty() {
@@ -106,21 +106,21 @@ impl Servers {
                         "expected letters, digits, `.`, `-` and `_` as what the sentinels call the primary behind `{hosts}`"
                     ));
                 }
-                let primary = Primary { name: name.to_owned(), login };
+                let primary = SentinelPrimary { name: name.to_owned(), login };
                 (hosts.split(',').map(with_sentinel_port).collect(), Some(primary), db)
             }
         };
         let node = |place: &String| {
             let info = format!("{one}{credentials}{place}{}{db}", if db.is_empty() { "" } else { "/" });
             let info = info.into_connection_info();
-            let info = info.map_err(|error| format!("`{place}`: {error}; expected {FORM}"))?;
-            Ok(info.set_tcp_settings(tcp()))
+            let info = info.map_err(|error| format!("`{place}`: {error}; expected {URL_FORM}"))?;
+            Ok(info.set_tcp_settings(tcp_settings()))
         };
         let nodes = list.iter().map(node).collect::<Result<Vec<_>, String>>()?;
         let shown: Vec<String> = nodes.iter().map(|node| node.addr().to_string()).collect();
         let behind = primary.as_ref().map(|primary| format!("/{}", primary.name)).unwrap_or_default();
         let shown = format!("{scheme}{}{behind}", shown.join(","));
-        Ok(Self { shown, nodes, is_cluster: form == Form::Cluster, primary, is_tls })
+        Ok(Self { masked_url: shown, nodes, is_cluster: form == ServerKind::Cluster, primary, is_tls })
     }
 }
 
@@ -161,7 +161,7 @@ fn with_sentinel_port(place: &str) -> String {
 }
 
 /// Returns a client for a server, with these certificates if there are some.
-pub fn client(server: ConnectionInfo, tls: Option<&RedisTls>) -> RedisResult<Client> {
+pub fn build_client(server: ConnectionInfo, tls: Option<&RedisTls>) -> RedisResult<Client> {
     match tls {
         Some(tls) => Client::build_with_tls(server, tls.clone().into()),
         None => Client::open(server),
@@ -169,7 +169,7 @@ pub fn client(server: ConnectionInfo, tls: Option<&RedisTls>) -> RedisResult<Cli
 }
 
 /// Returns the settings of every connection: small packets are sent at once.
-pub fn tcp() -> TcpSettings {
+pub fn tcp_settings() -> TcpSettings {
     TcpSettings::default().set_nodelay(true)
 }
 
@@ -203,9 +203,9 @@ mod tests {
     #[test]
     fn urls_name_one_server_a_cluster_or_sentinels() {
         let check = |url: &str, expected: (usize, bool, bool), shown: &str| {
-            let servers = Servers::of(url).unwrap();
+            let servers = Servers::parse(url).unwrap();
             assert_eq!((servers.nodes.len(), servers.is_cluster, servers.is_tls), expected, "{url}");
-            assert_eq!(servers.shown, shown);
+            assert_eq!(servers.masked_url, shown);
             assert_eq!(servers.primary.is_some(), url.contains("sentinel"), "{url}");
         };
         check("redis+sentinel://a,b:7,[::1]/main", (3, false, false), "redis+sentinel://a:26379,b:7,::1:26379/main");
@@ -220,7 +220,7 @@ mod tests {
 
     #[test]
     fn a_user_and_password_count_for_every_node() {
-        let nodes = |url: &str| Servers::of(url).unwrap().nodes;
+        let nodes = |url: &str| Servers::parse(url).unwrap().nodes;
         let [cluster, sentinels] =
             ["redis+cluster://me:secret@a,b", "redis+sentinel://me:secret@a,b/main/3"].map(nodes);
         for node in cluster.iter().chain(&sentinels) {
@@ -237,7 +237,7 @@ mod tests {
             ("redis+sentinel://me:p@a/main/3?sentinel_password=s%40%26%3A:+", None, Some("s@&::+")),
             ("redis+sentinel://a/main?sentinel_username=you%3A&sentinel_password=s", Some("you:"), Some("s")),
         ] {
-            let servers = Servers::of(url).unwrap();
+            let servers = Servers::parse(url).unwrap();
             let login = servers.primary.unwrap().login;
             assert_eq!((login.username(), login.password()), (user, password), "{url}");
             assert_ne!(servers.nodes[0].redis_settings().password(), password.or(Some("none")), "{url}");
@@ -272,7 +272,7 @@ mod tests {
                 "a cluster has no databases: expected nothing behind the hosts in `a:1/3`",
             ),
         ] {
-            let error = Servers::of(url).err().unwrap();
+            let error = Servers::parse(url).err().unwrap();
             assert!(error.contains(said) && !error.contains("secret"), "{url}: {error}");
         }
     }

@@ -3,7 +3,7 @@
 use super::connection::Pool;
 use super::options::ServerOrInjected;
 use super::topology;
-use super::wire::text;
+use super::wire::answer_text;
 use crate::domain::time::Millis;
 use crate::store::{BackendSetting, Fill, StoreError};
 use redis::Value;
@@ -23,32 +23,37 @@ const OLDEST: (u32, u32) = (7, 0);
 /// Reads all settings of every primary. A server that refuses (managed ones rename `CONFIG`) gets the value `unknown`
 /// with a problem, no error.
 pub async fn read(pool: &Pool) -> Result<Vec<BackendSetting>, StoreError> {
-    let versions = everywhere(pool, &["INFO", "server"]).await?;
-    let mut settings = of_nodes(versions, |answer| version(&answer.map(|value| text(&value)).unwrap_or_default()));
+    let versions = ask_primaries(pool, &["INFO", "server"]).await?;
+    let mut settings =
+        merge_nodes(versions, |answer| version_setting(&answer.map(|value| answer_text(&value)).unwrap_or_default()));
     for (name, expected, problem) in EXPECTED {
-        let values = everywhere(pool, &["CONFIG", "GET", name]).await?;
-        settings.extend(of_nodes(values, |answer| {
-            judge(name, expected, problem, answer.and_then(|value| value_of(&value)).as_deref())
+        let values = ask_primaries(pool, &["CONFIG", "GET", name]).await?;
+        settings.extend(merge_nodes(values, |answer| {
+            check_setting(name, expected, problem, answer.and_then(|value| value_of(&value)).as_deref())
         }));
     }
-    let behind = everywhere(pool, &["INFO", "replication"]).await?;
-    let behind = behind.into_iter().map(|(_, answer)| replicas(&answer.map(|value| text(&value)).unwrap_or_default()));
-    settings.extend(copies(pool.can_fail_over(), pool.wait_replicas(), behind.min().unwrap_or(0)));
+    let behind = ask_primaries(pool, &["INFO", "replication"]).await?;
+    let behind = behind
+        .into_iter()
+        .map(|(_, answer)| connected_replicas(&answer.map(|value| answer_text(&value)).unwrap_or_default()));
+    settings.extend(replica_settings(pool.can_fail_over(), pool.wait_replicas(), behind.min().unwrap_or(0)));
     settings.extend(topology::setting(pool).await?);
     if pool.is_cluster() {
-        let nodes = everywhere(pool, &["CLUSTER", "NODES"]).await?;
-        settings.push(slots(nodes.into_iter().map(|(_, answer)| answer.map(|value| text(&value)).unwrap_or_default())));
+        let nodes = ask_primaries(pool, &["CLUSTER", "NODES"]).await?;
+        settings.push(moving_slots(
+            nodes.into_iter().map(|(_, answer)| answer.map(|value| answer_text(&value)).unwrap_or_default()),
+        ));
     }
-    settings.push(room(fill(pool).await));
+    settings.push(memory_setting(measure_fill(pool).await));
     Ok(settings)
 }
 
 /// Implements [`crate::store::Inspect::history`]: a server takes a new replication id when it starts and when it
 /// becomes a primary.
 pub async fn history(pool: &Pool) -> Vec<String> {
-    let answers = pool.everywhere_now(redis::cmd("INFO").arg("replication")).await;
+    let answers = pool.run_everywhere_now(redis::cmd("INFO").arg("replication")).await;
     let id = |answer: &Value| {
-        text(answer).lines().find_map(|line| line.strip_prefix("master_replid:")).map(|id| id.trim().to_owned())
+        answer_text(answer).lines().find_map(|line| line.strip_prefix("master_replid:")).map(|id| id.trim().to_owned())
     };
     answers.iter().filter_map(id).collect()
 }
@@ -58,7 +63,7 @@ pub async fn time(pool: &Pool, clock: ServerOrInjected) -> Result<Option<Millis>
     if clock == ServerOrInjected::Injected {
         return Ok(None);
     }
-    let mut times: Vec<_> = pool.everywhere_now(&redis::cmd("TIME")).await.iter().filter_map(told_time).collect();
+    let mut times: Vec<_> = pool.run_everywhere_now(&redis::cmd("TIME")).await.iter().filter_map(parse_time).collect();
     times.sort_unstable();
     let reason = || "no server tells the time".to_owned();
     let middle = times.get(times.len() / 2).copied();
@@ -66,15 +71,15 @@ pub async fn time(pool: &Pool, clock: ServerOrInjected) -> Result<Option<Millis>
 }
 
 /// Parses the answer of `TIME`: seconds, and microseconds.
-fn told_time(answer: &Value) -> Option<Millis> {
+fn parse_time(answer: &Value) -> Option<Millis> {
     let Value::Array(parts) = answer else { return None };
     let [seconds, micros] = parts.as_slice() else { return None };
-    let (seconds, micros): (u64, u64) = (text(seconds).parse().ok()?, text(micros).parse().ok()?);
+    let (seconds, micros): (u64, u64) = (answer_text(seconds).parse().ok()?, answer_text(micros).parse().ok()?);
     Some(Millis(seconds.checked_mul(1_000)?.checked_add(micros / 1_000)?))
 }
 
 /// Returns the answer of each primary; `None` where it refuses.
-async fn everywhere(pool: &Pool, words: &[&str]) -> Result<Vec<(String, Option<Value>)>, StoreError> {
+async fn ask_primaries(pool: &Pool, words: &[&str]) -> Result<Vec<(String, Option<Value>)>, StoreError> {
     let mut cmd = redis::cmd(words[0]);
     cmd.arg(&words[1..]);
     let each = |(node, answer): (String, Result<Value, StoreError>)| match answer {
@@ -82,11 +87,11 @@ async fn everywhere(pool: &Pool, words: &[&str]) -> Result<Vec<(String, Option<V
         Err(error) if error.is_transient() => Err(error),
         Err(_) => Ok((node, None)),
     };
-    pool.everywhere(&cmd).await?.into_iter().map(each).collect()
+    pool.run_everywhere(&cmd).await?.into_iter().map(each).collect()
 }
 
 /// Returns one setting if all nodes agree, else one of each node with its name.
-fn of_nodes(
+fn merge_nodes(
     answers: Vec<(String, Option<Value>)>,
     judge: impl Fn(Option<Value>) -> BackendSetting,
 ) -> Vec<BackendSetting> {
@@ -102,13 +107,13 @@ fn of_nodes(
 }
 
 /// Returns how many replicas are connected to a primary.
-fn replicas(info: &str) -> u32 {
+fn connected_replicas(info: &str) -> u32 {
     info.lines().find_map(|line| line.strip_prefix("connected_slaves:")?.trim().parse().ok()).unwrap_or(0)
 }
 
 /// Returns where an acknowledged commit is stored, and what stops when a server does. A single server without replicas
 /// has no such settings.
-fn copies(can_fail_over: bool, waits: u32, behind: u32) -> Vec<BackendSetting> {
+fn replica_settings(can_fail_over: bool, waits: u32, behind: u32) -> Vec<BackendSetting> {
     if !can_fail_over && waits == 0 && behind == 0 {
         return Vec::new();
     }
@@ -135,7 +140,7 @@ fn copies(can_fail_over: bool, waits: u32, behind: u32) -> Vec<BackendSetting> {
 }
 
 /// Returns how many slots are being moved, by each primary's own list of nodes.
-fn slots(nodes: impl Iterator<Item = String>) -> BackendSetting {
+fn moving_slots(nodes: impl Iterator<Item = String>) -> BackendSetting {
     let moved: usize = nodes.map(|text| text.matches("->-").count()).sum();
     let problem = (moved > 0).then(|| {
         "calls on their shards wait, and a failover of the node that they leave would leave them in two parts; let the \
@@ -147,25 +152,25 @@ fn slots(nodes: impl Iterator<Item = String>) -> BackendSetting {
 
 /// Returns the used memory that the servers compare with their limit, of the fullest primary; [`Fill::default`] if none
 /// answers.
-pub async fn fill(pool: &Pool) -> Fill {
+pub async fn measure_fill(pool: &Pool) -> Fill {
     // A server that doesn't answer is reported by the next call that needs it.
-    let nodes = pool.everywhere_now(redis::cmd("INFO").arg("memory")).await;
-    let fills = nodes.iter().map(|answer| memory(&text(answer)));
+    let nodes = pool.run_everywhere_now(redis::cmd("INFO").arg("memory")).await;
+    let fills = nodes.iter().map(|answer| parse_memory(&answer_text(answer)));
     fills.max_by_key(|fill| fill.percent()).unwrap_or_default()
 }
 
-fn memory(info: &str) -> Fill {
+fn parse_memory(info: &str) -> Fill {
     let number = |name: &str| info.lines().find_map(|line| line.strip_prefix(name)?.trim().parse::<u64>().ok());
     let used = number("used_memory:").unwrap_or(0).saturating_sub(number("mem_not_counted_for_evict:").unwrap_or(0));
     Fill { used, limit: number("maxmemory:").filter(|limit| *limit > 0) }
 }
 
-fn room(fill: Fill) -> BackendSetting {
+fn memory_setting(fill: Fill) -> BackendSetting {
     let problem = fill.is_tight().then(|| "no new work is taken; free memory or raise `maxmemory`".to_owned());
     BackendSetting { name: "redis memory".to_owned(), value: fill.to_string(), problem }
 }
 
-fn judge(name: &str, expected: &str, problem: &str, value: Option<&str>) -> BackendSetting {
+fn check_setting(name: &str, expected: &str, problem: &str, value: Option<&str>) -> BackendSetting {
     let problem = match value {
         None => Some(format!("the server doesn't say; make sure of this: {problem}")),
         Some(value) if value != expected => Some(problem.to_owned()),
@@ -180,7 +185,7 @@ fn judge(name: &str, expected: &str, problem: &str, value: Option<&str>) -> Back
     BackendSetting { name: format!("redis {name}"), value: value.to_owned(), problem }
 }
 
-fn version(info: &str) -> BackendSetting {
+fn version_setting(info: &str) -> BackendSetting {
     let version = info.lines().find_map(|line| line.strip_prefix("redis_version:")).unwrap_or("unknown").trim();
     let mut numbers = version.split('.').map_while(|part| part.parse::<u32>().ok());
     let known = numbers.next().zip(numbers.next());
@@ -194,8 +199,8 @@ fn version(info: &str) -> BackendSetting {
 /// Returns the value of `CONFIG GET` of one name: `[name, value]`, or a map in RESP 3.
 fn value_of(answer: &Value) -> Option<String> {
     match answer {
-        Value::Array(pair) => pair.get(1).map(text),
-        Value::Map(pairs) => pairs.first().map(|(_, value)| text(value)),
+        Value::Array(pair) => pair.get(1).map(answer_text),
+        Value::Map(pairs) => pairs.first().map(|(_, value)| answer_text(value)),
         _ => None,
     }
 }
@@ -212,14 +217,14 @@ mod tests {
             ("redis_version:6.2.14\r\n", false),
             ("", false),
         ] {
-            assert_eq!(version(info).problem.is_none(), fine, "{info}");
+            assert_eq!(version_setting(info).problem.is_none(), fine, "{info}");
         }
     }
 
     #[test]
     fn where_a_commit_is_when_it_is_answered_follows_from_replicas() {
         let problems = |can_fail_over, waits, behind| {
-            let told = copies(can_fail_over, waits, behind).into_iter();
+            let told = replica_settings(can_fail_over, waits, behind).into_iter();
             told.map(|setting| setting.problem.unwrap_or_default()).collect::<Vec<_>>()
         };
         assert!(problems(false, 0, 0).is_empty(), "one server");
@@ -237,12 +242,12 @@ mod tests {
                 assert!(fits, "{can_fail_over} {waits} {behind}: `{problem}`, expected `{said}`");
             }
         }
-        let moved = |text: &str| slots(std::iter::once(text.to_owned()));
+        let moved = |text: &str| moving_slots(std::iter::once(text.to_owned()));
         let node = "07c37df 127.0.0.1:30004 myself,master - 0 0 1 connected 0-5460";
         assert_eq!((moved(node).value.as_str(), moved(node).problem), ("0", None));
         let moving = moved(&format!("{node} [93-<-292f8b3] [77->-e7d1eec]"));
         assert!(moving.value == "1" && moving.problem.is_some(), "{moving:?}");
-        assert_eq!(replicas("# Replication\r\nrole:master\r\nconnected_slaves:2\r\n"), 2);
+        assert_eq!(connected_replicas("# Replication\r\nrole:master\r\nconnected_slaves:2\r\n"), 2);
     }
 
     #[test]
@@ -254,8 +259,8 @@ mod tests {
             values.iter().enumerate().map(node).collect::<Vec<_>>()
         };
         let of = |values: &[&str]| {
-            let all = of_nodes(answers(values), |answer| {
-                judge("appendonly", "yes", "set it", answer.and_then(|value| value_of(&value)).as_deref())
+            let all = merge_nodes(answers(values), |answer| {
+                check_setting("appendonly", "yes", "set it", answer.and_then(|value| value_of(&value)).as_deref())
             });
             all.into_iter().map(|one| (one.name, one.problem.is_some())).collect::<Vec<_>>()
         };
@@ -267,15 +272,15 @@ mod tests {
     #[test]
     fn memory_is_what_the_server_counts_against_its_limit() {
         let info = "# Memory\r\nused_memory:900\r\nmaxmemory:1000\r\nmem_not_counted_for_evict:100\r\n";
-        assert_eq!(memory(info), Fill { used: 800, limit: Some(1_000) });
-        assert!(room(memory(info)).problem.is_some());
-        assert_eq!(memory("used_memory:900\r\nmaxmemory:0\r\n"), Fill { used: 900, limit: None });
-        assert_eq!(memory(""), Fill::default());
+        assert_eq!(parse_memory(info), Fill { used: 800, limit: Some(1_000) });
+        assert!(memory_setting(parse_memory(info)).problem.is_some());
+        assert_eq!(parse_memory("used_memory:900\r\nmaxmemory:0\r\n"), Fill { used: 900, limit: None });
+        assert_eq!(parse_memory(""), Fill::default());
     }
 
     #[test]
     fn a_server_that_does_not_say_has_a_problem() {
-        let setting = judge("appendfsync", "always", "set it", None);
+        let setting = check_setting("appendfsync", "always", "set it", None);
         assert_eq!(setting.value, "unknown");
         assert!(setting.problem.unwrap().contains("doesn't say"));
     }

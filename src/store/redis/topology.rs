@@ -2,7 +2,7 @@
 
 use super::connection::Pool;
 use super::sentinel::SentinelReport;
-use super::wire::text;
+use super::wire::answer_text;
 use crate::store::{BackendSetting, StoreError};
 use std::collections::BTreeMap;
 
@@ -12,25 +12,25 @@ const SLOTS: u64 = 16_384;
 /// Returns the setting of a cluster or of Sentinels; `None` for a single server.
 pub(super) async fn setting(pool: &Pool) -> Result<Option<BackendSetting>, StoreError> {
     if let Some(report) = pool.sentinels().await {
-        return Ok(Some(of_sentinels(&report)));
+        return Ok(Some(sentinel_setting(&report)));
     }
     if !pool.is_cluster() {
         return Ok(None);
     }
-    let answers = pool.everywhere(redis::cmd("CLUSTER").arg("INFO")).await?;
+    let answers = pool.run_everywhere(redis::cmd("CLUSTER").arg("INFO")).await?;
     let known: Vec<_> = answers.into_iter().filter_map(|(_, answer)| answer.ok()).collect();
     // The user may lack the right to ask.
     if known.is_empty() {
         return Ok(None);
     }
-    Ok(Some(of_cluster(&known.iter().map(text).collect::<Vec<_>>())))
+    Ok(Some(cluster_setting(&known.iter().map(answer_text).collect::<Vec<_>>())))
 }
 
-fn row(value: String, problem: Option<String>) -> BackendSetting {
+fn servers_setting(value: String, problem: Option<String>) -> BackendSetting {
     BackendSetting { name: "redis servers".to_owned(), value, problem }
 }
 
-fn of_sentinels(report: &SentinelReport) -> BackendSetting {
+fn sentinel_setting(report: &SentinelReport) -> BackendSetting {
     let SentinelReport { name, all, answering, primaries, is_down } = report;
     let named: Vec<_> = primaries.iter().map(|(address, count)| format!("{address} by {count}")).collect();
     let named = if named.is_empty() { "nobody".to_owned() } else { named.join(", ") };
@@ -52,11 +52,11 @@ fn of_sentinels(report: &SentinelReport) -> BackendSetting {
     } else {
         None
     };
-    row(value, problem)
+    servers_setting(value, problem)
 }
 
 /// Returns the facts of `CLUSTER INFO` over all primaries that answer: the worst of each counts.
-fn of_cluster(answers: &[String]) -> BackendSetting {
+fn cluster_setting(answers: &[String]) -> BackendSetting {
     let facts = |answer: &String| -> BTreeMap<String, String> {
         let pairs = answer.lines().filter_map(|line| line.trim().split_once(':'));
         pairs.map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
@@ -81,7 +81,7 @@ fn of_cluster(answers: &[String]) -> BackendSetting {
     } else {
         None
     };
-    row(value, problem)
+    servers_setting(value, problem)
 }
 
 #[cfg(test)]
@@ -108,7 +108,7 @@ mod tests {
             (report(3, &[("a:1", 3)], true), "3 of 3 Sentinels answer; primary `m`: a:1 by 3", "it is down"),
             (report(3, &[], false), "3 of 3 Sentinels answer; primary `m`: nobody", "nobody names"),
         ] {
-            let row = of_sentinels(&report);
+            let row = sentinel_setting(&report);
             let said = row.problem.unwrap_or_default();
             assert_eq!(row.value, value);
             assert!(said.contains(problem) && said.is_empty() == problem.is_empty(), "{value}: {said}");
@@ -120,10 +120,10 @@ mod tests {
         let info = |state: &str, slots: u64| {
             format!("cluster_state:{state}\r\ncluster_slots_ok:{slots}\r\ncluster_known_nodes:6\r\ncluster_size:3\r\n")
         };
-        let whole = of_cluster(&[info("ok", SLOTS), info("ok", SLOTS)]);
+        let whole = cluster_setting(&[info("ok", SLOTS), info("ok", SLOTS)]);
         assert_eq!(whole.value, "cluster, state ok: 3 primaries of 6 nodes, 16384 of 16384 slots served");
         assert_eq!(whole.problem, None);
-        let broken = of_cluster(&[info("ok", SLOTS), info("fail", 11_000)]);
+        let broken = cluster_setting(&[info("ok", SLOTS), info("fail", 11_000)]);
         assert!(broken.problem.unwrap().contains("slots that nobody serves"), "{}", broken.value);
     }
 }

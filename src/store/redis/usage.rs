@@ -4,24 +4,25 @@ use super::codec::AnswerParts;
 use super::connection::Pool;
 use super::keyspace::{Keyspace, lex_range};
 use crate::domain::ids::Owner;
-use crate::domain::quota::{Counts, Over, Own, QuotaKind, QuotaUsage};
-use crate::store::{Recount, Standing, StoreError, keys};
+use crate::domain::quota::{OwnLimits, QuotaCounts, QuotaExceeded, QuotaKind, QuotaUsage};
+use crate::store::{OwnerUsage, Recount, StoreError, keys};
 
 fn usage(part: &mut AnswerParts) -> Result<QuotaUsage, StoreError> {
-    Ok(Counts { documents: part.number()?, bytes: part.number()?, sessions: part.number()?, jobs: part.number()? })
+    Ok(QuotaCounts { documents: part.number()?, bytes: part.number()?, sessions: part.number()?, jobs: part.number()? })
 }
 
 /// Reads the answer of the function `usage`.
-pub fn standing(mut answer: AnswerParts) -> Result<Standing, StoreError> {
-    let used = usage(&mut answer.nested()?)?;
-    let Some(line) = answer.optional()? else { return Ok(Standing { used, own: Own::default() }) };
-    let own = Own::decode(&line).ok_or_else(|| answer.unexpected(keys::QUOTA, &String::from_utf8_lossy(&line)))?;
-    Ok(Standing { used, own })
+pub fn read_usage(mut answer: AnswerParts) -> Result<OwnerUsage, StoreError> {
+    let used = usage(&mut answer.read_nested()?)?;
+    let Some(line) = answer.optional()? else { return Ok(OwnerUsage { used, operator_quota: OwnLimits::default() }) };
+    let own = OwnLimits::decode(&line)
+        .ok_or_else(|| answer.unexpected_error(keys::QUOTA, &String::from_utf8_lossy(&line)))?;
+    Ok(OwnerUsage { used, operator_quota: own })
 }
 
 /// Implements [`crate::store::Accounts::kept`]: what `usage` in `functions/prelude/kept.lua` computes, by plain
 /// commands, since a call of a function costs ten times as much.
-pub async fn of_each(pool: &Pool, space: &Keyspace, owners: &[Owner]) -> Result<Vec<QuotaUsage>, StoreError> {
+pub async fn usages(pool: &Pool, space: &Keyspace, owners: &[Owner]) -> Result<Vec<QuotaUsage>, StoreError> {
     let command = |name: &str, key: String| {
         let mut cmd = redis::cmd(name);
         cmd.arg(key);
@@ -42,28 +43,31 @@ pub async fn of_each(pool: &Pool, space: &Keyspace, owners: &[Owner]) -> Result<
     let mut found = Vec::with_capacity(owners.len());
     while !parts.is_empty() {
         let documents = parts.number()?;
-        let mut counts = parts.nested()?;
+        let mut counts = parts.read_nested()?;
         let (bytes, tally) = (counts.optional()?, counts.optional()?);
         let bytes = bytes.or(tally).map_or(Ok(0), |count| parts.parse::<i64>(&count))?;
         let bytes = u64::try_from(bytes).unwrap_or_default();
-        found.push(Counts { documents, bytes, sessions: parts.number()?, jobs: parts.number()? });
+        found.push(QuotaCounts { documents, bytes, sessions: parts.number()?, jobs: parts.number()? });
     }
     Ok(found)
 }
 
 /// Reads the answer of the function `recount`.
-pub fn recount(mut answer: AnswerParts) -> Result<Recount, StoreError> {
+pub fn read_recount(mut answer: AnswerParts) -> Result<Recount, StoreError> {
     match answer.text()?.as_str() {
         "more" => Ok(Recount::More),
-        "done" => Ok(Recount::Done { was: usage(&mut answer.nested()?)?, is: usage(&mut answer.nested()?)? }),
-        other => Err(answer.unexpected("`more` or `done`", other)),
+        "done" => Ok(Recount::Done {
+            stored: usage(&mut answer.read_nested()?)?,
+            counted: usage(&mut answer.read_nested()?)?,
+        }),
+        other => Err(answer.unexpected_error("`more` or `done`", other)),
     }
 }
 
 /// Reads the answer of a function that reached a quota.
-pub fn over(answer: &mut AnswerParts) -> Result<Over, StoreError> {
+pub fn read_over(answer: &mut AnswerParts) -> Result<QuotaExceeded, StoreError> {
     let number = answer.number()?;
     let kind = usize::try_from(number).ok().and_then(|at| QuotaKind::ALL.get(at.checked_sub(1)?).copied());
-    let kind = kind.ok_or_else(|| answer.unexpected("the number of a quota", &number.to_string()))?;
-    Ok(Over { kind, used: answer.number()?, adds: answer.number()?, allowed: answer.number()? })
+    let kind = kind.ok_or_else(|| answer.unexpected_error("the number of a quota", &number.to_string()))?;
+    Ok(QuotaExceeded { kind, used: answer.number()?, adds: answer.number()?, allowed: answer.number()? })
 }

@@ -1,8 +1,8 @@
 //! A connection to one server, to all nodes of a cluster, or to the primary that Sentinels name.
 
-use super::failure::{is_cut, passes};
-use super::sentinel::{SentinelReport, SentinelWire, Sentinels};
-use super::servers::{Servers, client, tcp};
+use super::failure::{is_cut, is_temporary};
+use super::sentinel::{SentinelConnection, SentinelReport, Sentinels};
+use super::servers::{Servers, build_client, tcp_settings};
 use crate::store::redis::RedisTls;
 use parking_lot::Mutex;
 use redis::aio::{ConnectionLike, ConnectionManager, ConnectionManagerConfig};
@@ -34,18 +34,18 @@ pub enum RoundTrip<'c> {
 
 /// The server of a cluster to send to.
 #[derive(Clone, Copy)]
-pub enum Place<'c> {
+pub enum TargetNode<'c> {
     /// The primary that has the key of this command.
-    Of(&'c Cmd),
+    KeyOf(&'c Cmd),
     /// The node at `host:port`.
     Node(&'c str),
 }
 
-impl Place<'_> {
+impl TargetNode<'_> {
     fn routing(self) -> SingleNodeRoutingInfo {
         match self {
             // The answer must be current, so the primary has to give it.
-            Self::Of(cmd) => match key(cmd) {
+            Self::KeyOf(cmd) => match first_key(cmd) {
                 Some(key) => SingleNodeRoutingInfo::SpecificNode(Route::with_key(key, SlotAddr::Master)),
                 None => SingleNodeRoutingInfo::RandomPrimary,
             },
@@ -59,7 +59,7 @@ impl Place<'_> {
 }
 
 /// Returns the first key of a command; a call of a function names its number of keys before it.
-pub fn key(cmd: &Cmd) -> Option<&[u8]> {
+pub fn first_key(cmd: &Cmd) -> Option<&[u8]> {
     let mut words = cmd.args_iter().map(|word| match word {
         redis::Arg::Simple(bytes) => Some(bytes),
         _ => None,
@@ -69,27 +69,27 @@ pub fn key(cmd: &Cmd) -> Option<&[u8]> {
 }
 
 /// One of the connections of a [`super::connection::Pool`].
-pub enum Wire {
+pub enum ServerConnection {
     /// A connection to one server.
-    One(Box<OneWire>),
+    One(Box<SingleConnection>),
     /// Connections to a cluster.
-    Cluster(Box<ClusterWire>),
+    Cluster(Box<ClusterConnections>),
     /// A connection to the server that Sentinels call the primary.
-    Sentinel(Box<SentinelWire>),
+    Sentinel(Box<SentinelConnection>),
 }
 
 /// A connection to one server. The driver reconnects when it breaks, but after a refused login it repeats that error
 /// for ever: then a new one is made.
-pub struct OneWire {
+pub struct SingleConnection {
     client: Client,
     config: ConnectionManagerConfig,
-    now: Renewed<ConnectionManager>,
+    now: Renewable<ConnectionManager>,
 }
 
 /// A value that is replaced from time to time, with the number of earlier ones.
-struct Renewed<T>(Mutex<(T, u64)>);
+struct Renewable<T>(Mutex<(T, u64)>);
 
-impl<T: Clone> Renewed<T> {
+impl<T: Clone> Renewable<T> {
     fn new(first: T) -> Self {
         Self(Mutex::new((first, 0)))
     }
@@ -114,27 +114,27 @@ impl<T: Clone> Renewed<T> {
 /// The driver repeats nothing by itself: only the method of a command knows whether it may be sent again. The driver
 /// reads the list of nodes again when one of them redirects or drops its connection; for a node that is only silent, a
 /// new connection is made here.
-pub struct ClusterWire {
+pub struct ClusterConnections {
     client: ClusterClient,
-    now: Renewed<ClusterConnection>,
+    now: Renewable<ClusterConnection>,
 }
 
-impl Wire {
+impl ServerConnection {
     /// Returns `count` connections, which are opened at their first use.
-    pub fn several(servers: &Servers, tls: Option<&RedisTls>, count: usize) -> Result<Vec<Self>, RedisError> {
+    pub fn open_many(servers: &Servers, tls: Option<&RedisTls>, count: usize) -> Result<Vec<Self>, RedisError> {
         if servers.is_cluster {
             let mut builder = ClusterClient::builder(servers.nodes.clone())
                 .retries(0)
                 .response_timeout(RESPONSE_TIMEOUT)
                 .connection_timeout(CONNECTION_TIMEOUT)
-                .tcp_settings(tcp());
+                .tcp_settings(tcp_settings());
             if let Some(tls) = tls {
                 builder = builder.certs(tls.clone().into());
             }
             let client = builder.build()?;
             let wire = || {
-                let now = Renewed::new(ClusterWire::connect(&client));
-                Self::Cluster(Box::new(ClusterWire { client: client.clone(), now }))
+                let now = Renewable::new(ClusterConnections::connect(&client));
+                Self::Cluster(Box::new(ClusterConnections { client: client.clone(), now }))
             };
             return Ok((0..count).map(|_| wire()).collect());
         }
@@ -145,12 +145,12 @@ impl Wire {
             .set_max_delay(Duration::from_secs(1));
         if let Some(primary) = &servers.primary {
             let sentinels = Arc::new(Sentinels::new(servers, primary, tls)?);
-            let wire = || Self::Sentinel(Box::new(SentinelWire::new(Arc::clone(&sentinels), config.clone())));
+            let wire = || Self::Sentinel(Box::new(SentinelConnection::new(Arc::clone(&sentinels), config.clone())));
             return Ok((0..count).map(|_| wire()).collect());
         }
         let Some(server) = servers.nodes.first() else { return Ok(Vec::new()) };
-        let client = client(server.clone(), tls)?;
-        let wire = || Ok(Self::One(Box::new(OneWire::new(client.clone(), config.clone())?)));
+        let client = build_client(server.clone(), tls)?;
+        let wire = || Ok(Self::One(Box::new(SingleConnection::new(client.clone(), config.clone())?)));
         (0..count).map(|_| wire()).collect()
     }
 
@@ -159,7 +159,7 @@ impl Wire {
     pub async fn ask_twice(
         &self,
         asked: RoundTrip<'_>,
-        place: Place<'_>,
+        place: TargetNode<'_>,
         before: impl AsyncFnOnce(&RedisError) -> Result<(), RedisError>,
     ) -> Result<Vec<Value>, RedisError> {
         match self.ask(asked, place).await {
@@ -173,7 +173,7 @@ impl Wire {
     }
 
     /// Sends; an answer that is an error becomes `Err`.
-    pub async fn ask(&self, asked: RoundTrip<'_>, place: Place<'_>) -> Result<Vec<Value>, RedisError> {
+    pub async fn ask(&self, asked: RoundTrip<'_>, place: TargetNode<'_>) -> Result<Vec<Value>, RedisError> {
         let mut answers = match self {
             Self::One(wire) => wire.ask(asked).await,
             Self::Cluster(wire) => wire.ask(asked, place.routing()).await,
@@ -213,26 +213,26 @@ impl Wire {
                 note(error);
                 Ok(())
             };
-            return match self.ask_twice(RoundTrip::One(cmd), Place::Of(cmd), before).await {
+            return match self.ask_twice(RoundTrip::One(cmd), TargetNode::KeyOf(cmd), before).await {
                 Ok(mut answers) => Ok(vec![(String::new(), Ok(answers.pop().unwrap_or(Value::Nil)))]),
-                Err(error) if passes(&error) || !matches!(error.kind(), ErrorKind::Server(_)) => Err(error),
+                Err(error) if is_temporary(&error) || !matches!(error.kind(), ErrorKind::Server(_)) => Err(error),
                 // The server's answer is that it refuses.
                 Err(error) => Ok(vec![(String::new(), Err(error))]),
             };
         };
         match wire.ask_all(cmd.clone()).await? {
             Value::Map(answers) => {
-                Ok(answers.into_iter().map(|(node, answer)| (text(&node), answer.extract_error())).collect())
+                Ok(answers.into_iter().map(|(node, answer)| (answer_text(&node), answer.extract_error())).collect())
             }
             other => Ok(vec![(String::new(), other.extract_error())]),
         }
     }
 }
 
-impl OneWire {
+impl SingleConnection {
     /// Returns a connection that is opened at its first use.
     pub fn new(client: Client, config: ConnectionManagerConfig) -> Result<Self, RedisError> {
-        let now = Renewed::new(ConnectionManager::new_lazy_with_config(client.clone(), config.clone())?);
+        let now = Renewable::new(ConnectionManager::new_lazy_with_config(client.clone(), config.clone())?);
         Ok(Self { client, config, now })
     }
 
@@ -252,7 +252,7 @@ impl OneWire {
     }
 }
 
-impl ClusterWire {
+impl ClusterConnections {
     fn connect(client: &ClusterClient) -> ClusterConnection {
         // Without this the driver's own requests for the slots wait for ever.
         let config = ClusterConfig::new().set_response_timeout(RESPONSE_TIMEOUT);
@@ -268,18 +268,18 @@ impl ClusterWire {
             RoundTrip::All(pipe, count) => connection.route_pipeline(pipe.clone(), 0, count, to).await,
             RoundTrip::Waiting(pipe) => connection.route_pipeline(pipe.clone(), 0, 3, to).await,
         };
-        self.watch(answers, number)
+        self.renew_on_timeout(answers, number)
     }
 
     async fn ask_all(&self, cmd: Cmd) -> Result<Value, RedisError> {
         let (mut connection, number) = self.now.get();
         let everywhere = RoutingInfo::MultiNode((MultipleNodeRoutingInfo::AllMasters, None));
-        self.watch(connection.route_command(cmd, everywhere).await, number)
+        self.renew_on_timeout(connection.route_command(cmd, everywhere).await, number)
     }
 
     /// Reconnects after a timeout: a silent node may be paused or cut off, and another may have its slots, which only
     /// the other nodes know.
-    fn watch<T>(&self, answers: Result<T, RedisError>, number: u64) -> Result<T, RedisError> {
+    fn renew_on_timeout<T>(&self, answers: Result<T, RedisError>, number: u64) -> Result<T, RedisError> {
         if answers.as_ref().is_err_and(RedisError::is_timeout) {
             self.now.renew(number, || Some(Self::connect(&self.client)));
         }
@@ -288,7 +288,7 @@ impl ClusterWire {
 }
 
 /// Returns the text of an answer, empty for any other type.
-pub fn text(value: &Value) -> String {
+pub fn answer_text(value: &Value) -> String {
     match value {
         Value::BulkString(bytes) => String::from_utf8_lossy(bytes).into_owned(),
         Value::SimpleString(text) | Value::VerbatimString { text, .. } => text.clone(),

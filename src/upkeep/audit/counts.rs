@@ -11,19 +11,19 @@ use std::time::Duration;
 const AWAY: RetryPolicy = RetryPolicy { total: Some(Duration::from_secs(10)), ..RetryPolicy::CONNECT };
 
 /// Returns how the counts of an owner differ from what is stored, as a text; with `mend` they are corrected.
-pub(super) async fn drift(venue: &Venue, owner: &Owner, mend: bool) -> Result<Option<String>, StoreError> {
+pub(super) async fn find_drift(venue: &Venue, owner: &Owner, mend: bool) -> Result<Option<String>, StoreError> {
     let step = || async { venue.store.recount(owner, mend).await.map_err(AttemptFailure::from) };
     loop {
         // A lost step is continued by the next call; but with `mend` a retry would hide what was corrected.
         let found = if mend { venue.store.recount(owner, mend).await } else { retry(AWAY, "the store", step).await };
         match found? {
             Recount::More => {}
-            Recount::Done { was, is } => return Ok(differs(&was, &is)),
+            Recount::Done { stored: was, counted: is } => return Ok(describe_drift(&was, &is)),
         }
     }
 }
 
-fn differs(was: &QuotaUsage, is: &QuotaUsage) -> Option<String> {
+fn describe_drift(was: &QuotaUsage, is: &QuotaUsage) -> Option<String> {
     let differ = QuotaKind::ALL.into_iter().filter(|kind| was.get(*kind) != is.get(*kind));
     let words: Vec<_> =
         differ.map(|kind| format!("{} {} where {} are", was.get(kind), kind.as_str(), is.get(kind))).collect();
@@ -37,8 +37,8 @@ mod tests {
     #[test]
     fn what_differs_is_named() {
         let was = QuotaUsage { documents: 1, bytes: 20, sessions: 3, jobs: 4 };
-        assert_eq!(differs(&was, &was), None);
+        assert_eq!(describe_drift(&was, &was), None);
         let is = QuotaUsage { bytes: 10, jobs: 5, ..was };
-        assert_eq!(differs(&was, &is).unwrap(), "its quota counts 20 bytes where 10 are, 4 jobs where 5 are");
+        assert_eq!(describe_drift(&was, &is).unwrap(), "its quota counts 20 bytes where 10 are, 4 jobs where 5 are");
     }
 }

@@ -5,7 +5,7 @@ use super::{AuditError, tail};
 use crate::domain::tail::{Loss, Losses, SafePoint};
 use crate::domain::time::Millis;
 use crate::store::journaled::{BATCH_EVERY, JournalComparison};
-use crate::store::{DocWrite, OutsideWrite, keys};
+use crate::store::{DocWrite, WriteOutcome, keys};
 use crate::venue::{Venue, venue_owner};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -26,7 +26,7 @@ pub async fn flush(venue: Arc<Venue>, stop: CancellationToken) {
         let is_over = tokio::select! {
             biased;
             () = stop.cancelled() => true,
-            () = venue.clock.until(venue.clock.steady() + BATCH_EVERY) => false,
+            () = venue.clock.wait_until(venue.clock.steady() + BATCH_EVERY) => false,
         };
         match journaled.flush().await {
             Ok(()) => is_told = true,
@@ -71,7 +71,7 @@ impl JournalWatch {
 
     /// Compares the store with the journal if the store's generation isn't that of its last safe point, and stores what
     /// is missing for operators; `by` is the name of the process. Otherwise moves the safe point forward.
-    pub(super) async fn look(&mut self, venue: &Venue, by: &str) -> Result<(), AuditError> {
+    pub(super) async fn check(&mut self, venue: &Venue, by: &str) -> Result<(), AuditError> {
         let Some(journaled) = venue.history.journal() else { return Ok(()) };
         let mut names = venue.store.history().await?;
         if names.is_empty() {
@@ -79,16 +79,16 @@ impl JournalWatch {
         }
         names.sort_unstable();
         let now = venue.now();
-        if self.safe.is_of(&names) && self.safe.at.plus(SAFE_EVERY) > now {
+        if self.safe.covers(&names) && self.safe.at.plus(SAFE_EVERY) > now {
             self.seen = None;
             return Ok(());
         }
-        let (safe, version) = venue.store.versioned::<SafePoint>(&venue_owner(), keys::SAFE_POINT).await?;
+        let (safe, version) = venue.store.get_versioned::<SafePoint>(&venue_owner(), keys::SAFE_POINT).await?;
         self.safe = safe.unwrap_or_default();
         let safe = &self.safe;
         let mut writes =
-            vec![DocWrite::json(keys::SAFE_POINT, &SafePoint { names: names.clone(), at: now }).at(version)];
-        if safe.is_of(&names) {
+            vec![DocWrite::json(keys::SAFE_POINT, &SafePoint { names: names.clone(), at: now }).at_version(version)];
+        if safe.covers(&names) {
             self.seen = None;
             if safe.at.plus(SAFE_EVERY) <= now {
                 venue.store.write(now, &venue_owner(), &writes).await?;
@@ -109,15 +109,15 @@ impl JournalWatch {
         // Written with the safe point, so that only one of several processes reports the loss.
         let written = venue.store.write(now, &venue_owner(), &writes).await?;
         self.seen = None;
-        if written == OutsideWrite::Done && is_serious {
-            tell(&all);
+        if written == WriteOutcome::Done && is_serious {
+            log_losses(&all);
         }
         Ok(())
     }
 }
 
-fn tell(all: &[Losses]) {
-    let kinds = all.first().map(|first| sums(&first.kinds)).unwrap_or_default();
+fn log_losses(all: &[Losses]) {
+    let kinds = all.first().map(|first| join_sums(&first.kinds)).unwrap_or_default();
     tracing::error!(
         "the store has lost changes that it had acknowledged, by the journal in the queue: {kinds}; `trellis audit \
          --after-loss` lists them"
@@ -131,7 +131,7 @@ fn tell(all: &[Losses]) {
 }
 
 /// Returns sums such as `3 documents, 1 turns`.
-pub(super) fn sums(kinds: &BTreeMap<String, u64>) -> String {
+pub(super) fn join_sums(kinds: &BTreeMap<String, u64>) -> String {
     let each = kinds.iter().map(|(kind, n)| format!("{n} {}", if kind.is_empty() { "changes" } else { kind }));
     let each: Vec<_> = each.collect();
     if each.is_empty() { "nothing".to_owned() } else { each.join(", ") }

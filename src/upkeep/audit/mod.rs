@@ -12,11 +12,11 @@ mod watch;
 use crate::bus::Backlog;
 use crate::domain::agent::AgentRecord;
 use crate::domain::approval::Approval;
-use crate::domain::audit::{AuditFacts, Books, LINES, MailboxFacts, close};
-use crate::domain::dead::Stray;
+use crate::domain::audit::{AuditFacts, AuditTotals, LINES, MailboxFacts, total};
+use crate::domain::dead::UnreadableMessage;
 use crate::domain::decode;
-use crate::domain::ids::{EventId, IdOf, JobId, Owner};
-use crate::domain::message::Message;
+use crate::domain::ids::{EventId, JobId, Owner, VenueIdSubject};
+use crate::domain::message::BusMessage;
 use crate::domain::session::SessionState;
 use crate::domain::time::Millis;
 use crate::store::{EventKind, SessionFacts, StoreError, keys};
@@ -41,9 +41,9 @@ const SHOWN: usize = 20;
 const LOOKS: u32 = 5;
 const LOOK_PAUSE: Duration = Duration::from_millis(300);
 
-use records::{JobRecords, all_jobs, read_jobs};
+use records::{JobRecords, read_all_jobs, read_jobs};
 
-pub use epoch::{SetBack, beat, set_backs};
+pub use epoch::{StoreSetBack, advance_mark, set_backs};
 pub use repair::{Repair, repair};
 pub use tail::{is_unsettled, settle};
 pub use watch::AuditWatch;
@@ -62,7 +62,7 @@ pub enum AuditError {
 /// Returns the answer of `trellis audit`: the totals, and with `repair` what was repaired before.
 pub async fn report(venue: &Venue, repair: bool) -> Result<Value, AuditError> {
     let repaired = if repair { Some(self::repair(venue).await?) } else { None };
-    let mut shown = json!(all(venue).await?);
+    let mut shown = json!(audit_all(venue).await?);
     if let Some(repaired) = &repaired {
         shown["repaired"] = json!(repaired);
     }
@@ -79,18 +79,18 @@ fn split_error<T>(outcome: Result<T, AuditError>) -> Result<Result<T, StoreError
 }
 
 /// Returns the totals of all owners.
-pub async fn all(venue: &Venue) -> Result<Books, AuditError> {
-    let mut books = Books::default();
+pub async fn audit_all(venue: &Venue) -> Result<AuditTotals, AuditError> {
+    let mut books = AuditTotals::default();
     let mut queue = QueueListing::default();
     let mut owners = venue.store.all_owners();
     while let Some(page) = owners.next().await? {
         for owner in page.iter().filter(|owner| !is_reserved(owner)) {
             // What can't be read of one owner is named, and doesn't hide the totals of others.
-            match split_error(close_books(venue, owner, &mut queue).await)? {
+            match split_error(balance_owner(venue, owner, &mut queue).await)? {
                 Ok(own) => books.add(own),
                 Err(error) => books.add_damaged([format!("the books of `{owner}` can't be closed: {error}")]),
             }
-            match split_error(counts::drift(venue, owner, false).await.map_err(AuditError::from))? {
+            match split_error(counts::find_drift(venue, owner, false).await.map_err(AuditError::from))? {
                 Ok(drift) => books.drift.extend(drift.map(|drift| format!("{owner}: {drift}"))),
                 Err(error) => books.add_damaged([format!("what `{owner}` keeps can't be counted: {error}")]),
             }
@@ -99,7 +99,7 @@ pub async fn all(venue: &Venue) -> Result<Books, AuditError> {
     let set_backs = set_backs(venue).await?;
     let losses = tail::read_losses(venue, LOST_LINES).await?;
     let is_suspect = !set_backs.is_empty() || losses.total > 0;
-    for (line, owner) in unknown::jobs(venue, is_suspect).await? {
+    for (line, owner) in unknown::find_unknown(venue, is_suspect).await? {
         tracing::debug!(%owner, line, "unknown job");
         books.unknown += 1;
         books.missing.push(line);
@@ -114,20 +114,21 @@ pub async fn all(venue: &Venue) -> Result<Books, AuditError> {
     books.queued_by_owner = queued_lines(&backlog, venue.now());
     let (strays, total) = strays::list(venue, None, SHOWN).await?;
     books.unreadable = total as u64;
-    let line = |stray: &Stray| format!("{}: {}", stray.received.rfc3339(), stray.reason);
+    let line = |stray: &UnreadableMessage| format!("{}: {}", stray.received.rfc3339(), stray.reason);
     books.unreadable_subjects = strays.iter().map(line).collect();
     Ok(books)
 }
 
 fn queued_lines(backlog: &Backlog, now: Millis) -> Vec<String> {
-    let since = |oldest: Millis| format!("the oldest since {} ({} s)", oldest.rfc3339(), now.since(oldest).as_secs());
-    let owners = backlog.longest(LINES - 1).into_iter().map(|(owner, messages)| format!("{owner}: {messages}"));
+    let since =
+        |oldest: Millis| format!("the oldest since {} ({} s)", oldest.rfc3339(), now.elapsed_since(oldest).as_secs());
+    let owners = backlog.largest_owners(LINES - 1).into_iter().map(|(owner, messages)| format!("{owner}: {messages}"));
     backlog.oldest.map(since).into_iter().chain(owners).collect()
 }
 
 /// Returns the totals of one owner.
-pub async fn owner_books(venue: &Venue, owner: &Owner) -> Result<Books, AuditError> {
-    close_books(venue, owner, &mut QueueListing::default()).await
+pub async fn audit_owner(venue: &Venue, owner: &Owner) -> Result<AuditTotals, AuditError> {
+    balance_owner(venue, owner, &mut QueueListing::default()).await
 }
 
 /// Event ids that are in the queue, of all owners. They are listed once; a message published later is missing, so that
@@ -149,9 +150,9 @@ impl QueueListing {
     }
 }
 
-async fn close_books(venue: &Venue, owner: &Owner, queue: &mut QueueListing) -> Result<Books, AuditError> {
-    let first = facts(venue, owner, queue).await?;
-    let (mut best, mut damaged) = (close(&first), first.damaged);
+async fn balance_owner(venue: &Venue, owner: &Owner, queue: &mut QueueListing) -> Result<AuditTotals, AuditError> {
+    let first = read_facts(venue, owner, queue).await?;
+    let (mut best, mut damaged) = (total(&first), first.damaged);
     let ended = first.jobs.into_iter().filter(|job| job.status.is_terminal()).map(|job| job.job);
     let ended: Vec<_> = ended.filter(|job| !first.statuses.contains_key(job)).collect();
     for _ in 1..LOOKS {
@@ -160,9 +161,9 @@ async fn close_books(venue: &Venue, owner: &Owner, queue: &mut QueueListing) -> 
         }
         tokio::time::sleep(LOOK_PAUSE).await;
         queue.forget();
-        let again = facts(venue, owner, queue).await?;
+        let again = read_facts(venue, owner, queue).await?;
         damaged.retain(|record| again.damaged.contains(record));
-        let again = close(&again);
+        let again = total(&again);
         if again.unaccounted <= best.unaccounted {
             best = again;
         }
@@ -173,17 +174,17 @@ async fn close_books(venue: &Venue, owner: &Owner, queue: &mut QueueListing) -> 
     Ok(best)
 }
 
-async fn facts(venue: &Venue, owner: &Owner, queue: &mut QueueListing) -> Result<AuditFacts, AuditError> {
+async fn read_facts(venue: &Venue, owner: &Owner, queue: &mut QueueListing) -> Result<AuditFacts, AuditError> {
     // Read in the direction in which an event moves (outbox, queue, mailbox), so that one that moves meanwhile is seen
     // at least once.
     let read = venue.now();
-    let JobRecords { jobs, statuses, mut damaged, .. } = all_jobs(venue, owner).await?;
-    let mut in_transit = in_outbox(venue, owner, &mut damaged).await?;
+    let JobRecords { jobs, statuses, mut damaged, .. } = read_all_jobs(venue, owner).await?;
+    let mut in_transit = list_in_outbox(venue, owner, &mut damaged).await?;
     in_transit.extend(queue.ids(venue).await?.iter().cloned());
-    let watched = watched(venue, owner).await?;
-    let mailboxes = mailboxes(venue, owner, &mut damaged).await?;
-    damaged.extend(needed(venue, owner, &mailboxes).await?);
-    damaged.extend(policy::damage(&*venue.store, owner).await?);
+    let watched = watched_jobs(venue, owner).await?;
+    let mailboxes = read_mailboxes(venue, owner, &mut damaged).await?;
+    damaged.extend(missing_needed(venue, owner, &mailboxes).await?);
+    damaged.extend(policy::find_damage(&*venue.store, owner).await?);
     let sent = |job: &&JobId| is_result_moving(venue, &in_transit, job);
     let results = mailboxes.iter().flat_map(|mailbox| mailbox.awaits.keys()).filter(sent).cloned().collect();
     Ok(AuditFacts { jobs, mailboxes, in_transit, results, watched, statuses, damaged, read })
@@ -191,29 +192,29 @@ async fn facts(venue: &Venue, owner: &Owner, queue: &mut QueueListing) -> Result
 
 /// Whether the result of a job is among the event ids of the outbox and the queue.
 fn is_result_moving(venue: &Venue, in_transit: &BTreeSet<String>, job: &JobId) -> bool {
-    in_transit.contains(EventId::of_venue(&venue.key, IdOf::Result(job)).as_str())
+    in_transit.contains(EventId::of_venue(&venue.key, VenueIdSubject::Result(job)).as_str())
 }
 
 /// Returns the event ids that are in the owner's outbox or in the queue.
-async fn in_transit(
+async fn list_in_transit(
     venue: &Venue,
     owner: &Owner,
     damaged: &mut BTreeSet<String>,
 ) -> Result<BTreeSet<String>, AuditError> {
-    let mut in_transit = in_outbox(venue, owner, damaged).await?;
+    let mut in_transit = list_in_outbox(venue, owner, damaged).await?;
     in_transit.extend(venue.bus.in_transit().await?);
     Ok(in_transit)
 }
 
 /// Returns the event ids that are in the owner's outbox.
-async fn in_outbox(
+async fn list_in_outbox(
     venue: &Venue,
     owner: &Owner,
     damaged: &mut BTreeSet<String>,
 ) -> Result<BTreeSet<String>, AuditError> {
     let mut in_transit = BTreeSet::new();
     for entry in venue.store.outbox(owner).await? {
-        match decode::stored::<Message>(&entry.message) {
+        match decode::read_stored::<BusMessage>(&entry.message) {
             Ok(message) => in_transit.extend(message.id),
             Err(error) => {
                 let id = entry.id.escape_debug();
@@ -225,13 +226,13 @@ async fn in_outbox(
 }
 
 /// Returns jobs that have a due entry: those of external workers, and invoked operations.
-async fn watched(venue: &Venue, owner: &Owner) -> Result<BTreeSet<JobId>, StoreError> {
-    let mut watched = due(venue, owner, keys::OUTBOUND_DUE).await?;
-    watched.extend(due(venue, owner, keys::INVOKED_DUE).await?);
+async fn watched_jobs(venue: &Venue, owner: &Owner) -> Result<BTreeSet<JobId>, StoreError> {
+    let mut watched = due_jobs(venue, owner, keys::OUTBOUND_DUE).await?;
+    watched.extend(due_jobs(venue, owner, keys::INVOKED_DUE).await?);
     Ok(watched)
 }
 
-async fn due(venue: &Venue, owner: &Owner, prefix: &str) -> Result<BTreeSet<JobId>, StoreError> {
+async fn due_jobs(venue: &Venue, owner: &Owner, prefix: &str) -> Result<BTreeSet<JobId>, StoreError> {
     let mut due = BTreeSet::new();
     let mut places = venue.store.entries(owner, prefix);
     while let Some(page) = places.keys().await? {
@@ -240,7 +241,7 @@ async fn due(venue: &Venue, owner: &Owner, prefix: &str) -> Result<BTreeSet<JobI
     Ok(due)
 }
 
-async fn mailboxes(
+async fn read_mailboxes(
     venue: &Venue,
     owner: &Owner,
     damaged: &mut BTreeSet<String>,
@@ -264,7 +265,7 @@ async fn mailboxes(
 fn mailbox_facts(session: SessionFacts, now: Millis) -> (MailboxFacts, Option<String>) {
     let tasks = session.mailbox.iter().filter(|entry| entry.kind == EventKind::Task);
     let results = session.mailbox.iter().filter(|entry| entry.kind == EventKind::Result);
-    let state = session.state.as_ref().map(|bytes| decode::stored::<SessionState>(bytes));
+    let state = session.state.as_ref().map(|bytes| decode::read_stored::<SessionState>(bytes));
     let (state, error) = match state.transpose() {
         // Each turn leaves a state.
         Ok(None) if session.version > 0 => (None, Some("it is gone".to_owned())),
@@ -290,7 +291,11 @@ fn mailbox_facts(session: SessionFacts, now: Millis) -> (MailboxFacts, Option<St
 
 /// Returns records that sessions need and that are missing, as texts: approvals, and the agents of sessions that have
 /// mail.
-async fn needed(venue: &Venue, owner: &Owner, mailboxes: &[MailboxFacts]) -> Result<BTreeSet<String>, AuditError> {
+async fn missing_needed(
+    venue: &Venue,
+    owner: &Owner,
+    mailboxes: &[MailboxFacts],
+) -> Result<BTreeSet<String>, AuditError> {
     let mut needed = BTreeMap::new();
     for mailbox in mailboxes {
         let session = &mailbox.session;
@@ -327,9 +332,9 @@ fn is_readable(key: &str, bytes: &[u8]) -> Result<(), String> {
         return keys::Gate::decode(bytes).map(drop).ok_or_else(|| "it is no gate".to_owned());
     }
     let read = if key.starts_with(keys::APPROVALS) {
-        decode::stored::<Approval>(bytes).map(drop)
+        decode::read_stored::<Approval>(bytes).map(drop)
     } else {
-        decode::stored::<AgentRecord>(bytes).map(drop)
+        decode::read_stored::<AgentRecord>(bytes).map(drop)
     };
     read.map_err(|error| error.to_string())
 }

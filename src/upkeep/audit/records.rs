@@ -43,7 +43,7 @@ pub(super) async fn read_jobs(venue: &Venue, owner: &Owner, ids: &[JobId]) -> Re
     }
     for (id, pair) in ids.iter().zip(read) {
         let [head, status] = pair.as_slice() else { continue };
-        records.take(venue, owner, id, head, status).await?;
+        records.add_job(venue, owner, id, head, status).await?;
     }
     Ok(records)
 }
@@ -83,7 +83,7 @@ impl JobRecords {
         self.damaged.extend(page.damaged);
     }
 
-    async fn take(
+    async fn add_job(
         &mut self,
         venue: &Venue,
         owner: &Owner,
@@ -93,7 +93,7 @@ impl JobRecords {
     ) -> Result<(), StoreError> {
         let value = head.as_ref().map(|doc| doc.value.as_ref());
         let read = match value {
-            Ok(Some(bytes)) => decode::stored::<JobHead>(bytes).map_err(|error| error.to_string()),
+            Ok(Some(bytes)) => decode::read_stored::<JobHead>(bytes).map_err(|error| error.to_string()),
             Ok(None) => {
                 self.gone.insert(id.clone());
                 return Ok(());
@@ -116,19 +116,19 @@ impl JobRecords {
             updated: known.map_or(head.created, |(_, updated)| updated),
         };
         if known.is_none() {
-            self.without_status(venue, owner, &mut facts).await?;
+            self.set_lost_status(venue, owner, &mut facts).await?;
         }
         self.jobs.push(facts);
         Ok(())
     }
 
     /// Sets the status of a job whose own is missing, by its result.
-    async fn without_status(&mut self, venue: &Venue, owner: &Owner, job: &mut JobFacts) -> Result<(), StoreError> {
+    async fn set_lost_status(&mut self, venue: &Venue, owner: &Owner, job: &mut JobFacts) -> Result<(), StoreError> {
         let id = job.job.clone();
         self.damaged.insert(format!("the status of job {id} of `{owner}` is gone or can't be read"));
         let docs = read_each(venue, owner, &[keys::job_result(&id)]).await?;
         let result = docs.into_iter().next().and_then(Result::ok).and_then(|doc| doc.value);
-        if let Some(result) = result.and_then(|bytes| decode::stored::<JobResult>(&bytes).ok()) {
+        if let Some(result) = result.and_then(|bytes| decode::read_stored::<JobResult>(&bytes).ok()) {
             job.status = result.status;
             self.statuses.insert(id, result.status);
         }
@@ -137,14 +137,14 @@ impl JobRecords {
 }
 
 /// Reads every job that is listed.
-pub(super) async fn all_jobs(venue: &Venue, owner: &Owner) -> Result<JobRecords, StoreError> {
+pub(super) async fn read_all_jobs(venue: &Venue, owner: &Owner) -> Result<JobRecords, StoreError> {
     let mut records = JobRecords::default();
     let mut entries = venue.store.entries(owner, keys::JOB_LIST);
     while let Some(page) = entries.keys().await? {
         let ids: Vec<_> = page.iter().filter_map(|key| keys::listed_job(key)).collect();
         records.add(read_jobs(venue, owner, &ids).await?);
     }
-    for id in still_listed(venue, owner, std::mem::take(&mut records.gone)).await? {
+    for id in filter_listed(venue, owner, std::mem::take(&mut records.gone)).await? {
         records.damaged.insert(format!("job {id} of `{owner}` is listed, and its record is gone"));
     }
     Ok(records)
@@ -170,7 +170,7 @@ pub(super) async fn damaged_results(
                     gone.insert(id.clone());
                     continue;
                 }
-                Ok(Doc { value: Some(bytes), .. }) => match decode::stored::<JobResult>(bytes) {
+                Ok(Doc { value: Some(bytes), .. }) => match decode::read_stored::<JobResult>(bytes) {
                     Ok(_) => continue,
                     Err(error) => error.to_string(),
                 },
@@ -180,13 +180,13 @@ pub(super) async fn damaged_results(
         }
         at += read.len().max(1);
     }
-    let gone = still_listed(venue, owner, gone).await?;
+    let gone = filter_listed(venue, owner, gone).await?;
     damaged.extend(gone.into_iter().map(|id| format!("the result of job {id} of `{owner}` is gone")));
     Ok(damaged)
 }
 
 /// Returns those of the jobs that are still listed: a deletion removes the entry, too.
-async fn still_listed(venue: &Venue, owner: &Owner, ids: BTreeSet<JobId>) -> Result<Vec<JobId>, StoreError> {
+async fn filter_listed(venue: &Venue, owner: &Owner, ids: BTreeSet<JobId>) -> Result<Vec<JobId>, StoreError> {
     let mut found = Vec::new();
     if ids.is_empty() {
         return Ok(found);

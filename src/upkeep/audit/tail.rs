@@ -1,13 +1,13 @@
 //! Changes that were acknowledged and then lost with a server: they are found when the store's generation is another,
 //! restored where that is possible, and kept for operators.
 
-use super::journal::{JournalWatch, sums};
-use super::{AuditError, SetBack};
+use super::journal::{JournalWatch, join_sums};
+use super::{AuditError, StoreSetBack};
 use crate::domain::limits::LOSSES_KEPT;
 use crate::domain::tail::{Loss, LossSettlement, Losses};
 use crate::domain::time::Millis;
-use crate::store::journaled::{Forced, JournaledStore};
-use crate::store::tail::Compared;
+use crate::store::journaled::{ForcedRecord, JournaledStore};
+use crate::store::tail::AckLogReport;
 use crate::store::{DocWrite, Window, keys};
 use crate::venue::{Venue, venue_owner};
 use std::collections::{BTreeMap, HashSet};
@@ -26,14 +26,14 @@ pub async fn watch(venue: Arc<Venue>, by: String, stop: CancellationToken) {
     let (mut untold, mut journal) = (Vec::new(), JournalWatch::default());
     loop {
         let looked = async {
-            untold.extend(put_in_force(&venue));
+            untold.extend(take_forced_losses(&venue));
             let early = journal.take_early_losses(&venue).await?;
             for loss in &early {
                 tracing::warn!("{loss}");
             }
             untold.extend(early);
-            look(&venue, &by, &mut untold).await?;
-            journal.look(&venue, &by).await
+            check_generation(&venue, &by, &mut untold).await?;
+            journal.check(&venue, &by).await
         };
         let looked = tokio::select! {
             biased;
@@ -46,16 +46,16 @@ pub async fn watch(venue: Arc<Venue>, by: String, stop: CancellationToken) {
         tokio::select! {
             biased;
             // The changes up to now are compared once more.
-            () = stop.cancelled() => return drop(look(&venue, &by, &mut untold).await),
-            () = venue.clock.until(venue.clock.steady() + LOOK_EVERY) => {}
+            () = stop.cancelled() => return drop(check_generation(&venue, &by, &mut untold).await),
+            () = venue.clock.wait_until(venue.clock.steady() + LOOK_EVERY) => {}
         }
     }
 }
 
 /// Returns records that this process has put in force since the last call; they are also in the log.
-fn put_in_force(venue: &Venue) -> Vec<Loss> {
+fn take_forced_losses(venue: &Venue) -> Vec<Loss> {
     let forced = venue.history.journal().map(JournaledStore::take_forced).unwrap_or_default();
-    let loss = |Forced { record, failed }: Forced| Loss {
+    let loss = |ForcedRecord { record, failed }: ForcedRecord| Loss {
         owner: record.owner.clone(),
         acknowledged: record.at,
         kind: "protections".to_owned(),
@@ -66,8 +66,8 @@ fn put_in_force(venue: &Venue) -> Vec<Loss> {
 }
 
 /// Makes one check. Losses are in `untold` until they are stored.
-async fn look(venue: &Venue, by: &str, untold: &mut Vec<Loss>) -> Result<(), AuditError> {
-    if let Some(Compared { is_another, losses, left }) = venue.compare_history().await? {
+async fn check_generation(venue: &Venue, by: &str, untold: &mut Vec<Loss>) -> Result<(), AuditError> {
+    if let Some(AckLogReport { is_another, losses, left }) = venue.compare_history().await? {
         let (all, gone) = (losses.len(), losses.iter().filter(|loss| loss.lost.is_some()).count());
         if all > 0 {
             tracing::error!(
@@ -141,7 +141,7 @@ pub(super) async fn without_known(venue: &Venue, mut losses: Vec<Loss>) -> Resul
 
 /// Reads all finds, and names at most `limit` changes.
 pub(super) async fn read_losses(venue: &Venue, limit: usize) -> Result<KnownLosses, AuditError> {
-    let settled = settlement(venue).await?;
+    let settled = read_settlement(venue).await?;
     let finds = read_finds(venue).await?;
     let mut known = KnownLosses::default();
     let mut kinds: BTreeMap<String, u64> = BTreeMap::new();
@@ -162,7 +162,7 @@ pub(super) async fn read_losses(venue: &Venue, limit: usize) -> Result<KnownLoss
         }
     }
     if known.total > 0 {
-        known.lines.insert(0, format!("{} lost in all: {}", known.total, sums(&kinds)));
+        known.lines.insert(0, format!("{} lost in all: {}", known.total, join_sums(&kinds)));
     }
     if named.len() > limit {
         let more = named.len() - limit;
@@ -182,13 +182,13 @@ pub(super) async fn read_losses(venue: &Venue, limit: usize) -> Result<KnownLoss
 }
 
 /// Returns the last settlement by an operator.
-async fn settlement(venue: &Venue) -> Result<Option<LossSettlement>, AuditError> {
+async fn read_settlement(venue: &Venue) -> Result<Option<LossSettlement>, AuditError> {
     Ok(venue.store.get(&venue_owner(), keys::SETTLED).await?)
 }
 
 /// Whether losses were found since the last settlement, or the store was set back, by [`super::set_backs`].
-pub async fn is_unsettled(venue: &Venue, set_backs: &[SetBack]) -> Result<bool, AuditError> {
-    let settled = settlement(venue).await?;
+pub async fn is_unsettled(venue: &Venue, set_backs: &[StoreSetBack]) -> Result<bool, AuditError> {
+    let settled = read_settlement(venue).await?;
     let is_new = |found: Millis| settled.as_ref().is_none_or(|settled| settled.at < found);
     if set_backs.iter().any(|set_back| is_new(set_back.found)) {
         return Ok(true);

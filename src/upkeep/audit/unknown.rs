@@ -1,7 +1,7 @@
 //! Jobs whose end is in the queue but not in the store, because the store lost its last changes.
 
 use super::{AuditError, PAGE};
-use crate::bus::Completed;
+use crate::bus::CompletedJob;
 use crate::domain::ids::Owner;
 use crate::domain::job::JobStatus;
 use crate::store::keys;
@@ -11,10 +11,10 @@ use std::collections::BTreeMap;
 /// Returns those jobs as texts, with their owners. The deletion of a job removes its completion from the queue. With
 /// `all` the ends of all jobs are compared, which reads one message each; otherwise only those of jobs that are open in
 /// the store.
-pub(super) async fn jobs(venue: &Venue, all: bool) -> Result<Vec<(String, Owner)>, AuditError> {
+pub(super) async fn find_unknown(venue: &Venue, all: bool) -> Result<Vec<(String, Owner)>, AuditError> {
     let Some(witness) = venue.bus.witness() else { return Ok(Vec::new()) };
-    let mut by_owner: BTreeMap<Owner, Vec<Completed>> = BTreeMap::new();
-    for told in witness.completed().await? {
+    let mut by_owner: BTreeMap<Owner, Vec<CompletedJob>> = BTreeMap::new();
+    for told in witness.completed_jobs().await? {
         by_owner.entry(told.owner.clone()).or_default().push(told);
     }
     let mut unknown = Vec::new();

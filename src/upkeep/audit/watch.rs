@@ -11,8 +11,8 @@
 //!                                               └──neither open nor new─┘
 //! ```
 
-use super::repair::{Repair, lost_records, mended_policy};
-use super::{AuditError, PAGE, in_transit, is_result_moving, read_jobs, watched};
+use super::repair::{Repair, repair_lost, repair_policy};
+use super::{AuditError, PAGE, is_result_moving, list_in_transit, read_jobs, watched_jobs};
 use crate::domain::audit::JobFacts;
 use crate::domain::decode;
 use crate::domain::ids::{JobId, Owner, SessionKey};
@@ -23,7 +23,7 @@ use crate::domain::shard::Share;
 use crate::domain::time::Millis;
 use crate::process::pace::Pace;
 use crate::store::{Doc, EventKind, SessionFacts, StoreError, keys};
-use crate::upkeep::stroll::Stroll;
+use crate::upkeep::stroll::PacedOwnerScan;
 use crate::venue::agents::sessions;
 use crate::venue::{Venue, is_reserved};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -53,7 +53,7 @@ const WOKEN: usize = 10;
 
 /// State of an owner with open or new jobs between two looks.
 #[derive(Default)]
-struct Open {
+struct OwnerWatch {
     /// Jobs that had not ended.
     jobs: BTreeMap<JobId, JobFacts>,
     /// When all jobs were checked.
@@ -70,10 +70,10 @@ struct Open {
 
 /// The audit by one process.
 pub struct AuditWatch {
-    open: HashMap<Owner, Open>,
+    open: HashMap<Owner, OwnerWatch>,
     /// Usage of owners without open and new jobs.
     quiet: HashMap<Owner, QuotaUsage>,
-    stroll: Stroll,
+    stroll: PacedOwnerScan,
     /// Share whose owners were checked last.
     share: Option<Share>,
     /// The owner at which the last look failed.
@@ -86,7 +86,7 @@ impl Default for AuditWatch {
         Self {
             open: HashMap::new(),
             quiet: HashMap::new(),
-            stroll: Stroll::new(QUIET),
+            stroll: PacedOwnerScan::new(QUIET),
             share: None,
             behind: None,
             pace: Pace::default(),
@@ -96,31 +96,36 @@ impl Default for AuditWatch {
 
 impl AuditWatch {
     /// Makes an audit with looks that take at most this share of the time.
-    pub fn at(pace: Pace) -> Self {
+    pub fn with_pace(pace: Pace) -> Self {
         Self { pace, ..Self::default() }
     }
 
     /// Checks the owners of a share that may have lost something, and repairs it. Restored tasks are added to
     /// `repaired`, also those before an error. The next look continues after it.
-    pub async fn look(&mut self, venue: &Venue, share: &Share, repaired: &mut Vec<Repair>) -> Result<(), AuditError> {
+    pub async fn check_share(
+        &mut self,
+        venue: &Venue,
+        share: &Share,
+        repaired: &mut Vec<Repair>,
+    ) -> Result<(), AuditError> {
         if self.share.as_ref() != Some(share) {
             self.open.retain(|owner, _| share.holds(owner));
             self.quiet.retain(|owner, _| share.holds(owner));
             self.share = Some(share.clone());
             // The share may have been that of a worker that is gone.
-            self.stroll.begin_anew();
+            self.stroll.restart();
         }
         // Known owners come first, because new ones may be many.
-        self.each(venue, |open| open.looked.is_some(), repaired).await?;
-        self.stroll(venue, share).await?;
-        self.each(venue, |open| open.looked.is_none(), repaired).await
+        self.check_owners(venue, |open| open.looked.is_some(), repaired).await?;
+        self.scan_owners(venue, share).await?;
+        self.check_owners(venue, |open| open.looked.is_none(), repaired).await
     }
 
     /// Checks some of the owners with open or new jobs, in turn.
-    async fn each(
+    async fn check_owners(
         &mut self,
         venue: &Venue,
-        is_meant: impl Fn(&Open) -> bool,
+        is_meant: impl Fn(&OwnerWatch) -> bool,
         repaired: &mut Vec<Repair>,
     ) -> Result<(), AuditError> {
         let meant = self.open.iter().filter(|(_, open)| is_meant(open)).map(|(owner, _)| owner.clone());
@@ -129,11 +134,11 @@ impl AuditWatch {
         owners.sort_unstable_by_key(|owner| (Some(owner) <= behind.as_ref(), owner.clone()));
         for owner in owners {
             let began = venue.clock.steady();
-            let lost = self.lost(venue, &owner).await;
+            let lost = self.count_lost(venue, &owner).await;
             self.pace.rest(&venue.clock, began).await;
             let lost = match lost {
                 Ok(0) => continue,
-                Ok(_) => lost_records(venue, &owner, AGE, repaired).await,
+                Ok(_) => repair_lost(venue, &owner, AGE, repaired).await,
                 Err(error) => Err(error),
             };
             match lost {
@@ -152,13 +157,13 @@ impl AuditWatch {
     }
 
     /// Continues the scan of owners, for those that are new or whose usage has changed.
-    async fn stroll(&mut self, venue: &Venue, share: &Share) -> Result<(), StoreError> {
-        self.stroll.count(venue.now());
+    async fn scan_owners(&mut self, venue: &Venue, share: &Share) -> Result<(), StoreError> {
+        self.stroll.count_due(venue.now());
         while let Some(page) = self.stroll.next(&*venue.store).await? {
             let began = venue.clock.steady();
             let is_asked = |owner: &Owner| share.holds(owner) && !is_reserved(owner) && !self.open.contains_key(owner);
             let asked: Vec<Owner> = page.into_iter().filter(is_asked).collect();
-            let (kept, failed) = match venue.store.kept(&asked).await {
+            let (kept, failed) = match venue.store.usages(&asked).await {
                 Ok(kept) => (kept.into_iter().map(Some).collect(), None),
                 // The check of each owner shows which one has the error.
                 Err(error) => (vec![None; asked.len()], Some(error)),
@@ -167,7 +172,7 @@ impl AuditWatch {
                 let is_quiet = keeps.is_some_and(|keeps| keeps.jobs == 0 || self.quiet.get(&owner) == Some(&keeps));
                 if !is_quiet {
                     self.quiet.remove(&owner);
-                    self.open.insert(owner, Open { keeps, ..Open::default() });
+                    self.open.insert(owner, OwnerWatch { keeps, ..OwnerWatch::default() });
                 }
             }
             // A store that is away would also fail the next page.
@@ -180,9 +185,9 @@ impl AuditWatch {
     }
 
     /// Returns how many tasks and results of an owner seem to be lost.
-    async fn lost(&mut self, venue: &Venue, owner: &Owner) -> Result<usize, AuditError> {
+    async fn count_lost(&mut self, venue: &Venue, owner: &Owner) -> Result<usize, AuditError> {
         let now = venue.now();
-        if let Some((found, did)) = mended_policy(venue, owner).await? {
+        if let Some((found, did)) = repair_policy(venue, owner).await? {
             tracing::warn!(%owner, "{found}; {did}");
         }
         let open = self.open.entry(owner.clone()).or_default();
@@ -195,18 +200,18 @@ impl AuditWatch {
                     self.open.remove(owner);
                     self.quiet.insert(owner.clone(), keeps);
                 }
-                None => open.keeps = venue.store.kept(std::slice::from_ref(owner)).await?.pop(),
+                None => open.keeps = venue.store.usages(std::slice::from_ref(owner)).await?.pop(),
             }
             return Ok(0);
         }
-        let (mut suspects, awaited) = open.suspects(venue, owner, now).await?;
+        let (mut suspects, awaited) = open.find_suspects(venue, owner, now).await?;
         let results = ended_jobs(venue, owner, &awaited, now).await?;
         if suspects.is_empty() && results.is_empty() {
             return Ok(0);
         }
-        let moving = in_transit(venue, owner, &mut BTreeSet::new()).await?;
+        let moving = list_in_transit(venue, owner, &mut BTreeSet::new()).await?;
         let results = results.iter().filter(|job| !is_result_moving(venue, &moving, job)).count();
-        let watched = watched(venue, owner).await?;
+        let watched = watched_jobs(venue, owner).await?;
         suspects.retain(|job| {
             let is_moving = moving.contains(&job.event) || watched.contains(&job.job);
             if is_moving {
@@ -238,25 +243,25 @@ async fn ended_jobs(
 }
 
 /// Whether something was done less than `time` ago; a time in the future doesn't count.
-fn is_within(at: Option<Millis>, time: Duration, now: Millis) -> bool {
+fn is_recent(at: Option<Millis>, time: Duration, now: Millis) -> bool {
     at.is_some_and(|at| at <= now && now < at.plus(time))
 }
 
 /// Whether a session has mail, waits for nothing, is not held, and is not due at any time.
-fn is_forgotten(facts: &SessionFacts, state: Option<&SessionState>, now: Millis) -> bool {
+fn is_stranded(facts: &SessionFacts, state: Option<&SessionState>, now: Millis) -> bool {
     let waits = state.is_some_and(|state| !state.pending.is_empty() || state.awaiting.is_some());
     let is_held = facts.lease_until.is_some_and(|until| until.plus(AGE) > now);
     facts.due.is_none() && !waits && !is_held && !facts.mailbox.is_empty()
 }
 
-impl Open {
+impl OwnerWatch {
     /// Updates the open jobs, and returns whether there are new ones.
     async fn refresh(&mut self, venue: &Venue, owner: &Owner, now: Millis) -> Result<bool, AuditError> {
-        let whole = !is_within(self.whole, WHOLE, now);
+        let whole = !is_recent(self.whole, WHOLE, now);
         let last = self.looked.unwrap_or(now).min(now);
         let new = keys::job_list_until(last.minus(SLACK));
         let mut jobs: BTreeSet<JobId> = self.jobs.keys().cloned().collect();
-        let mut entries = venue.store.entries(owner, keys::JOB_LIST).after((!whole).then(|| new.clone()));
+        let mut entries = venue.store.entries(owner, keys::JOB_LIST).start_after((!whole).then(|| new.clone()));
         let mut any_new = false;
         while let Some(page) = entries.keys().await? {
             any_new |= page.last().is_some_and(|last| *last > new);
@@ -294,7 +299,7 @@ impl Open {
 
     /// Returns open jobs that are not in the mailbox of their session, and jobs whose results their sessions have
     /// awaited for a while.
-    async fn suspects(
+    async fn find_suspects(
         &mut self,
         venue: &Venue,
         owner: &Owner,
@@ -316,8 +321,9 @@ impl Open {
             if facts.as_ref().is_some_and(|facts| facts.unreadable) {
                 continue;
             }
-            let state = facts.as_ref().and_then(|facts| decode::stored::<SessionState>(facts.state.as_ref()?).ok());
-            if facts.as_ref().is_some_and(|facts| is_forgotten(facts, state.as_ref(), now)) {
+            let state =
+                facts.as_ref().and_then(|facts| decode::read_stored::<SessionState>(facts.state.as_ref()?).ok());
+            if facts.as_ref().is_some_and(|facts| is_stranded(facts, state.as_ref(), now)) {
                 forgotten.push(key.clone());
             }
             let mailbox = facts.map(|facts| facts.mailbox).unwrap_or_default();

@@ -1,13 +1,13 @@
 //! Everything about one job, for the janitor and for callers who delete the job.
 
-use super::readable;
-use crate::bus::Completed;
-use crate::domain::ids::{EventId, IdOf, JobId, Owner, SessionKey};
+use super::decode_readable;
+use crate::bus::CompletedJob;
+use crate::domain::ids::{EventId, JobId, Owner, SessionKey, VenueIdSubject};
 use crate::domain::job::{ErrorCode, Job, JobHead, JobResult, JobStatus};
-use crate::domain::retention::{JobView, RetentionRules, job_goes};
+use crate::domain::retention::{JobView, RetentionRules, is_job_due};
 use crate::domain::time::Millis;
 use crate::domain::timer::Timer;
-use crate::store::{Doc, DocKey, Forget, SessionFacts, StoreError, keys};
+use crate::store::{Doc, DocKey, ForgetRequest, SessionFacts, StoreError, keys};
 use crate::venue::Venue;
 use crate::venue::agents;
 use crate::venue::dead;
@@ -15,7 +15,7 @@ use crate::venue::jobs;
 use crate::venue::timers;
 
 /// What is deleted with a job, except its entry in the list, and the facts that decide whether it may be.
-pub(super) struct Remains {
+pub(super) struct JobRemains {
     pub(super) documents: Vec<DocKey>,
     /// Events whose ids are new again after the deletion.
     pub(super) events: Vec<EventId>,
@@ -24,7 +24,7 @@ pub(super) struct Remains {
 
 /// Result of a deletion.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Deleted {
+pub enum DeletionOutcome {
     /// The job is deleted, with all that belongs to it.
     Done,
     /// Nothing was deleted: the job has not ended.
@@ -38,89 +38,100 @@ pub enum Deleted {
 }
 
 /// Deletes an ended job with its accounts, its dead letter and its entries in lists.
-pub async fn delete(venue: &Venue, owner: &Owner, job: &Job) -> Result<Deleted, StoreError> {
+pub async fn delete(venue: &Venue, owner: &Owner, job: &Job) -> Result<DeletionOutcome, StoreError> {
     if !job.status.is_terminal() {
-        return Ok(Deleted::Open);
+        return Ok(DeletionOutcome::Open);
     }
-    let Remains { mut documents, events, view } =
-        remains(venue, owner, &job.head, (job.status, job.updated), job.result.as_ref()).await?;
-    if view.pays {
-        return Ok(Deleted::Spending);
+    let JobRemains { mut documents, events, view } =
+        read_remains(venue, owner, &job.head, (job.status, job.updated), job.result.as_ref()).await?;
+    if view.is_charged {
+        return Ok(DeletionOutcome::Spending);
     }
     if view.in_mailbox || (job.head.op.is_none() && is_served(venue, owner, &job.head).await?) {
-        return Ok(Deleted::InMailbox);
+        return Ok(DeletionOutcome::InMailbox);
     }
     documents.extend(jobs::list_entry(venue, owner, &job.head).await?);
     // A call without sessions can't fail because of their changes.
-    venue.store.forget(venue.now(), owner, &Forget { documents, events, asked: true, ..Forget::default() }).await?;
-    untold(venue, owner, &job.head, job.updated).await;
-    Ok(Deleted::Done)
+    venue
+        .store
+        .forget(
+            venue.now(),
+            owner,
+            &ForgetRequest { documents, events, requested_by_user: true, ..ForgetRequest::default() },
+        )
+        .await?;
+    delete_completion(venue, owner, &job.head, job.updated).await;
+    Ok(DeletionOutcome::Done)
 }
 
 /// Deletes the completion of a job from the queue; otherwise the audit would report the job as lost.
-async fn untold(venue: &Venue, owner: &Owner, head: &JobHead, ended: Millis) {
+async fn delete_completion(venue: &Venue, owner: &Owner, head: &JobHead, ended: Millis) {
     let Some(witness) = venue.bus.witness() else { return };
-    let told = Completed { owner: owner.clone(), agent: head.agent.clone(), job: head.id.clone() };
-    if let Err(error) = witness.forget(&told, venue.now().since(ended)).await {
+    let told = CompletedJob { owner: owner.clone(), agent: head.agent.clone(), job: head.id.clone() };
+    if let Err(error) = witness.forget(&told, venue.now().elapsed_since(ended)).await {
         tracing::warn!(%owner, job = %head.id, %error, "the queue still tells of a deleted job");
     }
 }
 
 /// Returns what is deleted with a job by these rules; `None` if the job stays.
-pub(super) async fn goes(
+pub(super) async fn remains_if_expired(
     venue: &Venue,
     owner: &Owner,
     rules: RetentionRules,
     head: &JobHead,
     status: &Doc,
     result: &Doc,
-) -> Result<Option<Remains>, StoreError> {
+) -> Result<Option<JobRemains>, StoreError> {
     let now = venue.now();
     let Some((status, updated)) = status.status() else { return Ok(None) };
-    if !job_goes(rules, now, &young(status, updated)) {
+    if !is_job_due(rules, now, &bare_view(status, updated)) {
         return Ok(None);
     }
-    let result = readable::<JobResult>(&keys::job_result(&head.id), result);
-    let remains = remains(venue, owner, head, (status, updated), result.as_ref()).await?;
-    let goes = job_goes(rules, now, &remains.view);
+    let result = decode_readable::<JobResult>(&keys::job_result(&head.id), result);
+    let remains = read_remains(venue, owner, head, (status, updated), result.as_ref()).await?;
+    let goes = is_job_due(rules, now, &remains.view);
     if goes {
-        untold(venue, owner, head, updated).await;
+        delete_completion(venue, owner, head, updated).await;
     }
     Ok(Some(remains).filter(|_| goes))
 }
 
 /// Returns the view of a job of which only the status is known.
-const fn young(status: JobStatus, updated: Millis) -> JobView {
-    JobView { status, updated, dead: false, pays: false, in_mailbox: false }
+const fn bare_view(status: JobStatus, updated: Millis) -> JobView {
+    JobView { status, updated, dead: false, is_charged: false, in_mailbox: false }
 }
 
-async fn remains(
+async fn read_remains(
     venue: &Venue,
     owner: &Owner,
     head: &JobHead,
     (status, updated): (JobStatus, Millis),
     result: Option<&JobResult>,
-) -> Result<Remains, StoreError> {
+) -> Result<JobRemains, StoreError> {
     let id = &head.id;
     let died = result.and_then(|result| result.error_code) == Some(ErrorCode::Dead);
     let letter = if died { dead::get(venue, owner, id).await? } else { None };
     let dead = letter.is_some_and(|(letter, _)| letter.redriven.is_none());
-    let (children, pays) = children(venue, owner, id).await?;
-    let pays = pays || pays_timers(venue, owner, id).await?;
+    let (children, pays) = read_children(venue, owner, id).await?;
+    let pays = pays || has_paying_timer(venue, owner, id).await?;
     // A completed task was removed from the mailbox by its completion.
     let may_wait = status != JobStatus::Complete && head.op.is_none();
-    let in_mailbox = may_wait && in_mailbox(venue, owner, head).await?;
+    let in_mailbox = may_wait && is_in_mailbox(venue, owner, head).await?;
     let mut documents = keys::job_documents(id).to_vec();
     documents.extend(died.then(|| keys::dead_letter(updated, id)));
     documents.extend(children);
     let parent = head.parent.as_ref().and_then(|parent| parent.job.as_ref());
     documents.extend(parent.map(|parent| keys::job_child(parent, id)));
-    let events = vec![head.event.clone(), EventId::of_venue(&venue.key, IdOf::Result(id))];
-    Ok(Remains { documents, events, view: JobView { dead, pays, in_mailbox, ..young(status, updated) } })
+    let events = vec![head.event.clone(), EventId::of_venue(&venue.key, VenueIdSubject::Result(id))];
+    Ok(JobRemains {
+        documents,
+        events,
+        view: JobView { dead, is_charged: pays, in_mailbox, ..bare_view(status, updated) },
+    })
 }
 
 /// Returns the entries of the jobs that a job has started, and whether one of those has not ended.
-async fn children(venue: &Venue, owner: &Owner, job: &JobId) -> Result<(Vec<DocKey>, bool), StoreError> {
+async fn read_children(venue: &Venue, owner: &Owner, job: &JobId) -> Result<(Vec<DocKey>, bool), StoreError> {
     let prefix = keys::job_children(job);
     let mut found = Vec::new();
     let mut entries = venue.store.entries(owner, &prefix);
@@ -138,7 +149,7 @@ async fn children(venue: &Venue, owner: &Owner, job: &JobId) -> Result<(Vec<DocK
 }
 
 /// Whether an active timer spends from the accounts of a job.
-async fn pays_timers(venue: &Venue, owner: &Owner, job: &JobId) -> Result<bool, StoreError> {
+async fn has_paying_timer(venue: &Venue, owner: &Owner, job: &JobId) -> Result<bool, StoreError> {
     let accounts = keys::job_accounts(job);
     let docs = venue.store.read(owner, &accounts).await?;
     if docs.iter().all(|doc| doc.value.is_none()) {
@@ -149,22 +160,22 @@ async fn pays_timers(venue: &Venue, owner: &Owner, job: &JobId) -> Result<bool, 
         let mut paid = timer.submission.envelope.accounts.iter();
         pays |= timer.is_active() && paid.any(|name| accounts.contains(&keys::account(name)));
     };
-    timers::each(venue, owner, &mut look).await?;
+    timers::for_each(venue, owner, &mut look).await?;
     Ok(pays)
 }
 
 /// Whether a worker holds the job's session, or died with it: the delivery of the task may not be acknowledged.
 async fn is_served(venue: &Venue, owner: &Owner, head: &JobHead) -> Result<bool, StoreError> {
-    Ok(session(venue, owner, head).await?.is_some_and(|facts| facts.lease_until.is_some()))
+    Ok(find_session(venue, owner, head).await?.is_some_and(|facts| facts.lease_until.is_some()))
 }
 
-async fn in_mailbox(venue: &Venue, owner: &Owner, head: &JobHead) -> Result<bool, StoreError> {
+async fn is_in_mailbox(venue: &Venue, owner: &Owner, head: &JobHead) -> Result<bool, StoreError> {
     let holds = |facts: SessionFacts| facts.mailbox.iter().any(|entry| entry.job.as_ref() == Some(&head.id));
-    Ok(session(venue, owner, head).await?.is_some_and(holds))
+    Ok(find_session(venue, owner, head).await?.is_some_and(holds))
 }
 
 /// Returns the session that serves a job.
-async fn session(venue: &Venue, owner: &Owner, head: &JobHead) -> Result<Option<SessionFacts>, StoreError> {
+async fn find_session(venue: &Venue, owner: &Owner, head: &JobHead) -> Result<Option<SessionFacts>, StoreError> {
     let key = SessionKey { agent: head.agent.clone(), session: head.session.clone() };
     agents::sessions::find(venue, owner, &key).await
 }

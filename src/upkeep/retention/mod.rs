@@ -11,20 +11,20 @@ mod outcomes;
 mod parts;
 mod sessions;
 
-pub use jobs::{Deleted, delete};
+pub use jobs::{DeletionOutcome, delete};
 
 use crate::domain::approval::Approval;
 use crate::domain::decode;
-use crate::domain::ids::{EventId, IdOf, JobId, Owner, SessionKey};
+use crate::domain::ids::{EventId, JobId, Owner, SessionKey, VenueIdSubject};
 use crate::domain::job::JobHead;
 use crate::domain::limits::SPEND_DAYS;
 use crate::domain::lineage::hour;
-use crate::domain::retention::{Asking, RetentionRules, approval_goes, job_horizon, turn_goes};
+use crate::domain::retention::{ApprovalJobState, RetentionRules, is_approval_due, is_turn_due, job_horizon};
 use crate::domain::session::SessionState;
 use crate::domain::shard::Share;
 use crate::process::pace::Pace;
-use crate::store::{Doc, DocKey, Forget, StoreError, keys};
-use crate::upkeep::stroll::Stroll;
+use crate::store::{Doc, DocKey, ForgetRequest, StoreError, keys};
+use crate::upkeep::stroll::PacedOwnerScan;
 use crate::venue::agents;
 use crate::venue::approvals;
 use crate::venue::ledger::why::PathUse;
@@ -53,7 +53,7 @@ const FIRST: Duration = Duration::from_mins(1);
 
 /// Numbers of what was deleted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Tidied {
+pub struct RetentionCounts {
     /// Deleted jobs.
     pub jobs: u64,
     /// Deleted turns.
@@ -72,14 +72,14 @@ pub struct Tidied {
     pub outcomes: u64,
 }
 
-impl Tidied {
+impl RetentionCounts {
     /// Whether there was nothing to delete.
-    pub fn is_nothing(self) -> bool {
+    pub fn is_zero(self) -> bool {
         self == Self::default()
     }
 }
 
-impl AddAssign for Tidied {
+impl AddAssign for RetentionCounts {
     fn add_assign(&mut self, other: Self) {
         self.jobs += other.jobs;
         self.turns += other.turns;
@@ -94,17 +94,17 @@ impl AddAssign for Tidied {
 
 /// Where the next step of an owner begins; `None` = at the beginning.
 #[derive(Debug, Clone, Default)]
-struct Places {
+struct OwnerPlaces {
     job: Option<DocKey>,
     session: Option<SessionKey>,
     approval: Option<DocKey>,
     reads: Option<DocKey>,
-    parts: Option<parts::Place>,
+    parts: Option<parts::PartsPlace>,
     outcomes: Option<DocKey>,
 }
 
-impl Places {
-    const fn are_first(&self) -> bool {
+impl OwnerPlaces {
+    const fn are_at_start(&self) -> bool {
         let Self { job, session, approval, reads, parts, outcomes } = self;
         let is_first = job.is_none() && session.is_none() && approval.is_none();
         is_first && reads.is_none() && parts.is_none() && outcomes.is_none()
@@ -115,45 +115,45 @@ impl Places {
 pub struct Janitor {
     rules: RetentionRules,
     /// Places of owners that are in the middle of a round, or for whom the last step deleted something.
-    places: Mutex<HashMap<Owner, Places>>,
-    stroll: Stroll,
+    places: Mutex<HashMap<Owner, OwnerPlaces>>,
+    stroll: PacedOwnerScan,
     pace: Pace,
 }
 
 impl Janitor {
     /// Makes a janitor with these rules.
     pub fn new(rules: RetentionRules) -> Self {
-        let stroll = Stroll::new(rules.slack(PACE, LONGEST));
+        let stroll = PacedOwnerScan::new(rules.slack(PACE, LONGEST));
         Self { rules, places: Mutex::default(), stroll, pace: Pace::default() }
     }
 
     /// Returns the janitor with looks that take at most this share of the time.
     #[must_use]
-    pub fn at(self, pace: Pace) -> Self {
+    pub fn with_pace(self, pace: Pace) -> Self {
         Self { pace, ..self }
     }
 
     /// Makes steps for the due owners of a share, for each as long as there is more.
-    pub async fn look(&mut self, venue: &Venue, share: &Share) -> Result<Tidied, StoreError> {
+    pub async fn tidy_share(&mut self, venue: &Venue, share: &Share) -> Result<RetentionCounts, StoreError> {
         let all = venue_owner();
-        let counts = if share.holds(&all) { days(venue, &all, &[keys::MODEL_BOOKS]).await? } else { 0 };
-        let mut tidied = Tidied { counts, ..Tidied::default() };
+        let counts = if share.holds(&all) { tidy_days(venue, &all, &[keys::MODEL_CAPS]).await? } else { 0 };
+        let mut tidied = RetentionCounts { counts, ..RetentionCounts::default() };
         let mut busy: Vec<Owner> = self.places.lock().keys().cloned().collect();
         busy.sort_unstable();
         for owner in busy {
             if share.holds(&owner) {
-                tidied += self.tend(venue, &owner).await;
+                tidied += self.tidy_owner(venue, &owner).await;
             } else {
                 self.places.lock().remove(&owner);
             }
         }
         let began = venue.clock.steady();
-        self.stroll.count(venue.now());
+        self.stroll.count_due(venue.now());
         while let Some(page) = self.stroll.next(&*venue.store).await? {
             for owner in page.iter().filter(|owner| share.holds(owner) && !is_reserved(owner)) {
                 let waits = self.stroll.is_first() && venue.clock.steady() >= began + FIRST;
                 if !waits && !self.places.lock().contains_key(owner) {
-                    tidied += self.tend(venue, owner).await;
+                    tidied += self.tidy_owner(venue, owner).await;
                 }
             }
         }
@@ -161,14 +161,14 @@ impl Janitor {
     }
 
     /// Makes steps for one owner until one has finished and found nothing, at most 50.
-    async fn tend(&self, venue: &Venue, owner: &Owner) -> Tidied {
-        let mut tidied = Tidied::default();
+    async fn tidy_owner(&self, venue: &Venue, owner: &Owner) -> RetentionCounts {
+        let mut tidied = RetentionCounts::default();
         for _ in 0..STEPS {
             let began = venue.clock.steady();
-            let step = self.step(venue, owner).await;
+            let step = self.tidy_step(venue, owner).await;
             self.pace.rest(&venue.clock, began).await;
             match step {
-                Ok(step) if step.is_nothing() && self.is_through(owner) => break,
+                Ok(step) if step.is_zero() && self.is_through(owner) => break,
                 Ok(step) => tidied += step,
                 // One owner's damaged record must not delay the deletions of others.
                 Err(error) => {
@@ -177,44 +177,50 @@ impl Janitor {
                 }
             }
         }
-        if !tidied.is_nothing() {
+        if !tidied.is_zero() {
             self.places.lock().entry(owner.clone()).or_default();
         }
         tidied
     }
 
     /// Checks one page of each kind.
-    pub async fn step(&self, venue: &Venue, owner: &Owner) -> Result<Tidied, StoreError> {
+    pub async fn tidy_step(&self, venue: &Venue, owner: &Owner) -> Result<RetentionCounts, StoreError> {
         let taken = self.places.lock().remove(owner);
         let mut places = taken.unwrap_or_default();
-        let tidied = self.pages(venue, owner, &mut places).await;
+        let tidied = self.tidy_pages(venue, owner, &mut places).await;
         // After an error each kind continues where it was.
-        if tidied.is_err() || !places.are_first() {
+        if tidied.is_err() || !places.are_at_start() {
             self.places.lock().insert(owner.clone(), places);
         }
         tidied
     }
 
-    async fn pages(&self, venue: &Venue, owner: &Owner, places: &mut Places) -> Result<Tidied, StoreError> {
-        let mut tidied = Tidied::default();
-        (places.job, tidied.jobs) = self.jobs(venue, owner, places.job.clone()).await?;
-        (places.approval, tidied.approvals) = self.approvals(venue, owner, places.approval.clone()).await?;
+    async fn tidy_pages(
+        &self,
+        venue: &Venue,
+        owner: &Owner,
+        places: &mut OwnerPlaces,
+    ) -> Result<RetentionCounts, StoreError> {
+        let mut tidied = RetentionCounts::default();
+        (places.job, tidied.jobs) = self.tidy_jobs(venue, owner, places.job.clone()).await?;
+        (places.approval, tidied.approvals) = self.tidy_approvals(venue, owner, places.approval.clone()).await?;
         tidied.counts =
-            counts(venue, owner).await? + days(venue, owner, &[keys::OWNER_BOOKS, keys::SESSION_DAYS]).await?;
-        let page = sessions::page(venue, owner, self.rules, places.session.clone()).await?;
+            tidy_counts(venue, owner).await? + tidy_days(venue, owner, &[keys::OWNER_CAPS, keys::SESSION_DAYS]).await?;
+        let page = sessions::tidy_page(venue, owner, self.rules, places.session.clone()).await?;
         (places.session, tidied.sessions, tidied.turns) = (page.next, page.sessions, page.turns);
-        (places.outcomes, tidied.outcomes) = outcomes::page(venue, owner, self.rules, places.outcomes.clone()).await?;
-        (places.reads, tidied.reads) = self.reads(venue, owner, places.reads.clone()).await?;
+        (places.outcomes, tidied.outcomes) =
+            outcomes::tidy_page(venue, owner, self.rules, places.outcomes.clone()).await?;
+        (places.reads, tidied.reads) = self.tidy_reads(venue, owner, places.reads.clone()).await?;
         (places.parts, tidied.parts) = parts::step(venue, owner, self.rules.turns, places.parts.clone()).await?;
         Ok(tidied)
     }
 
     /// Whether the next step of an owner begins at the beginning.
     pub fn is_through(&self, owner: &Owner) -> bool {
-        self.places.lock().get(owner).is_none_or(Places::are_first)
+        self.places.lock().get(owner).is_none_or(OwnerPlaces::are_at_start)
     }
 
-    async fn jobs(
+    async fn tidy_jobs(
         &self,
         venue: &Venue,
         owner: &Owner,
@@ -227,10 +233,10 @@ impl Janitor {
         let old: Vec<DocKey> = page.iter().map(|(key, _)| key.clone()).take_while(|key| *key < end).collect();
         let next = old.last().filter(|_| old.len() == PAGE).cloned();
         let places: Vec<_> = old.into_iter().filter_map(|key| Some((keys::job_of_entry(&key)?, key))).collect();
-        let mut batch = Batch::new(venue, owner);
+        let mut batch = ForgetBatch::new(venue, owner);
         let mut gone = 0;
         for (job, entry) in places {
-            match self.job(&mut batch, &job, entry).await {
+            match self.add_if_expired(&mut batch, &job, entry).await {
                 Ok(is_gone) => gone += u64::from(is_gone),
                 // A damaged job stays for inspection, and doesn't keep others from being deleted.
                 Err(error) if !error.is_transient() => tracing::debug!(%owner, %job, %error, "not tidied up"),
@@ -243,7 +249,12 @@ impl Janitor {
     }
 
     /// Adds a job to the batch if it is past its retention; returns whether it is.
-    async fn job(&self, batch: &mut Batch<'_>, job: &JobId, entry: DocKey) -> Result<bool, StoreError> {
+    async fn add_if_expired(
+        &self,
+        batch: &mut ForgetBatch<'_>,
+        job: &JobId,
+        entry: DocKey,
+    ) -> Result<bool, StoreError> {
         let (venue, owner) = (batch.venue, batch.owner);
         // Jobs are read one by one: each may be as large as a submission.
         let record = [keys::job_head(job), keys::job_status(job), keys::job_result(job)];
@@ -254,8 +265,8 @@ impl Janitor {
             batch.documents.push(entry);
             return Ok(false);
         }
-        let Some(head) = readable::<JobHead>(&keys::job_head(job), head) else { return Ok(false) };
-        let Some(remains) = jobs::goes(venue, owner, self.rules, &head, status, result).await? else {
+        let Some(head) = decode_readable::<JobHead>(&keys::job_head(job), head) else { return Ok(false) };
+        let Some(remains) = jobs::remains_if_expired(venue, owner, self.rules, &head, status, result).await? else {
             return Ok(false);
         };
         batch.documents.extend(remains.documents);
@@ -265,7 +276,7 @@ impl Janitor {
     }
 
     /// Deletes reads of removed agents when their last turns would have been deleted.
-    async fn reads(
+    async fn tidy_reads(
         &self,
         venue: &Venue,
         owner: &Owner,
@@ -274,55 +285,55 @@ impl Janitor {
         if self.rules.turns.is_none() {
             return Ok((None, 0));
         }
-        let mut pages = venue.store.docs(owner, keys::READS).after(after).of(READS);
-        let mut batch = Batch::new(venue, owner);
+        let mut pages = venue.store.docs(owner, keys::READS).start_after(after).page_size(READS);
+        let mut batch = ForgetBatch::new(venue, owner);
         for (key, doc) in pages.next().await?.unwrap_or_default() {
-            let Some(kept) = readable::<Vec<PathUse>>(&key, &doc) else { continue };
-            if kept.iter().filter_map(|reached| reached.removed).all(|at| turn_goes(self.rules, venue.now(), at)) {
+            let Some(kept) = decode_readable::<Vec<PathUse>>(&key, &doc) else { continue };
+            if kept.iter().filter_map(|reached| reached.removed).all(|at| is_turn_due(self.rules, venue.now(), at)) {
                 batch.documents.push(key);
             }
         }
         let gone = batch.documents.len() as u64;
         batch.flush().await?;
-        Ok((pages.place(), gone))
+        Ok((pages.last_place(), gone))
     }
 
-    async fn approvals(
+    async fn tidy_approvals(
         &self,
         venue: &Venue,
         owner: &Owner,
         after: Option<DocKey>,
     ) -> Result<(Option<DocKey>, u64), StoreError> {
-        let mut pages = venue.store.docs(owner, keys::APPROVALS).after(after).of(PAGE);
-        let mut batch = Batch::new(venue, owner);
+        let mut pages = venue.store.docs(owner, keys::APPROVALS).start_after(after).page_size(PAGE);
+        let mut batch = ForgetBatch::new(venue, owner);
         let mut gone = 0;
         let mut open = Vec::new();
         for (key, doc) in pages.next().await?.unwrap_or_default() {
-            let Some(approval) = readable::<Approval>(&key, &doc) else { continue };
+            let Some(approval) = decode_readable::<Approval>(&key, &doc) else { continue };
             if approval.answer.is_none() && venue.now() < approval.expires {
                 open.push(approval.id.clone());
             }
-            if !approval_goes(self.rules, venue.now(), &approval, Asking::Nobody) {
+            if !is_approval_due(self.rules, venue.now(), &approval, ApprovalJobState::Nobody) {
                 continue;
             }
-            let asking = asking(venue, owner, &approval).await?;
-            if approval_goes(self.rules, venue.now(), &approval, asking) {
+            let asking = approval_asker(venue, owner, &approval).await?;
+            if is_approval_due(self.rules, venue.now(), &approval, asking) {
                 batch.documents.extend([key, keys::open_approval(&approval.id)]);
-                batch.events.push(EventId::of_venue(&venue.key, IdOf::Answer(&approval.id)));
+                batch.events.push(EventId::of_venue(&venue.key, VenueIdSubject::Answer(&approval.id)));
                 gone += 1;
             }
         }
         approvals::list_unlisted(venue, owner, &open).await?;
         batch.flush().await?;
-        Ok((pages.place(), gone))
+        Ok((pages.last_place(), gone))
     }
 }
 
 /// Deletes counts of hours that are over, the oldest first.
-async fn counts(venue: &Venue, owner: &Owner) -> Result<u64, StoreError> {
+async fn tidy_counts(venue: &Venue, owner: &Owner) -> Result<u64, StoreError> {
     let page = venue.store.scan(owner, keys::ORIGINS, None, false, PAGE).await?;
     let now = hour(venue.now());
-    let mut batch = Batch::new(venue, owner);
+    let mut batch = ForgetBatch::new(venue, owner);
     // The clocks of workers differ a little: the last hour may still be another worker's current one.
     let is_over = |key: &DocKey| keys::hour_of_origin(key).is_none_or(|of| of + 1 < now);
     batch.documents.extend(page.into_iter().map(|(key, _)| key).filter(is_over));
@@ -332,9 +343,9 @@ async fn counts(venue: &Venue, owner: &Owner) -> Result<u64, StoreError> {
 }
 
 /// Deletes accounts of days that are past their retention, the oldest first.
-async fn days(venue: &Venue, owner: &Owner, prefixes: &[&str]) -> Result<u64, StoreError> {
+async fn tidy_days(venue: &Venue, owner: &Owner, prefixes: &[&str]) -> Result<u64, StoreError> {
     let last = venue.spend.zone.date_before(venue.now(), SPEND_DAYS);
-    let mut batch = Batch::new(venue, owner);
+    let mut batch = ForgetBatch::new(venue, owner);
     for prefix in prefixes {
         let page = venue.store.scan(owner, prefix, None, false, PAGE).await?;
         let is_old = |key: &DocKey| key.strip_prefix(prefix).is_some_and(|rest| rest < last.as_str());
@@ -346,9 +357,9 @@ async fn days(venue: &Venue, owner: &Owner, prefixes: &[&str]) -> Result<u64, St
 }
 
 /// Decodes a document; `None` if it is damaged: it stays for inspection and blocks nothing.
-fn readable<T: serde::de::DeserializeOwned>(key: &str, doc: &Doc) -> Option<T> {
+fn decode_readable<T: serde::de::DeserializeOwned>(key: &str, doc: &Doc) -> Option<T> {
     let bytes = doc.value.as_ref()?;
-    match decode::stored(bytes) {
+    match decode::read_stored(bytes) {
         Ok(value) => Some(value),
         Err(error) => {
             tracing::debug!(key, %error, "a damaged document is kept");
@@ -357,26 +368,26 @@ fn readable<T: serde::de::DeserializeOwned>(key: &str, doc: &Doc) -> Option<T> {
     }
 }
 
-async fn asking(venue: &Venue, owner: &Owner, approval: &Approval) -> Result<Asking, StoreError> {
+async fn approval_asker(venue: &Venue, owner: &Owner, approval: &Approval) -> Result<ApprovalJobState, StoreError> {
     if let Some(job) = &approval.job {
         let head = venue.store.doc(owner, &keys::job_head(job)).await?;
-        return Ok(if head.value.is_some() { Asking::Kept } else { Asking::Gone });
+        return Ok(if head.value.is_some() { ApprovalJobState::Kept } else { ApprovalJobState::Gone });
     }
     let facts = agents::sessions::find(venue, owner, &approval.session).await?;
-    let state = facts.and_then(|facts| decode::stored::<SessionState>(&facts.state?).ok());
+    let state = facts.and_then(|facts| decode::read_stored::<SessionState>(&facts.state?).ok());
     let awaits = state.and_then(|state| state.awaiting).is_some_and(|awaiting| awaiting.awaits(&approval.id));
-    Ok(if awaits { Asking::Session } else { Asking::Nobody })
+    Ok(if awaits { ApprovalJobState::Session } else { ApprovalJobState::Nobody })
 }
 
 /// What is deleted in one call.
-struct Batch<'v> {
+struct ForgetBatch<'v> {
     venue: &'v Venue,
     owner: &'v Owner,
     documents: Vec<DocKey>,
     events: Vec<EventId>,
 }
 
-impl<'v> Batch<'v> {
+impl<'v> ForgetBatch<'v> {
     const fn new(venue: &'v Venue, owner: &'v Owner) -> Self {
         Self { venue, owner, documents: Vec::new(), events: Vec::new() }
     }
@@ -389,10 +400,10 @@ impl<'v> Batch<'v> {
         if self.documents.is_empty() && self.events.is_empty() {
             return Ok(());
         }
-        let forget = Forget {
+        let forget = ForgetRequest {
             documents: std::mem::take(&mut self.documents),
             events: std::mem::take(&mut self.events),
-            ..Forget::default()
+            ..ForgetRequest::default()
         };
         // A call without sessions can't fail because of their changes.
         self.venue.store.forget(self.venue.now(), self.owner, &forget).await.map(drop)

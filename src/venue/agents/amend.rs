@@ -1,7 +1,7 @@
 //! Changes of sessions from outside their turns: rename, compact, delete. Each is one write of the store, which is
 //! refused while a worker holds the session.
 
-use super::lifecycle::LifeError;
+use super::lifecycle::LifecycleError;
 use super::sessions::find;
 use crate::domain::authority::Authority;
 use crate::domain::decode;
@@ -14,7 +14,9 @@ use crate::domain::session::{SessionState, TurnRecord};
 use crate::domain::time::Millis;
 use crate::domain::timer::TimerId;
 use crate::domain::visible::check_line;
-use crate::store::{Amend, Amended, Amendment, DocKey, DocWrite, MailboxEntry, SessionFacts, StoreError, decode, keys};
+use crate::store::{
+    Amend, AmendOutcome, Amendment, DocKey, DocWrite, MailboxEntry, SessionFacts, StoreError, decode, keys,
+};
 use crate::venue::Venue;
 use crate::venue::jobs;
 use crate::venue::ledger;
@@ -34,23 +36,23 @@ const LOOK: Duration = Duration::from_millis(50);
 const COUNTED: usize = 100;
 
 /// Sets the title of a session; `None` removes it.
-pub async fn rename(venue: &Venue, owner: &Owner, key: &SessionKey, title: Option<&str>) -> Result<(), LifeError> {
+pub async fn rename(venue: &Venue, owner: &Owner, key: &SessionKey, title: Option<&str>) -> Result<(), LifecycleError> {
     if let Some(title) = title {
         let bytes = title.len();
         if title.trim().is_empty() || bytes > SESSION_TITLE_BYTES {
-            return Err(LifeError::Config(format!(
+            return Err(LifecycleError::Config(format!(
                 "`title`: expected 1 to {SESSION_TITLE_BYTES} bytes on one line, got {bytes}"
             )));
         }
         check_line(title).map_err(|rule| {
-            LifeError::Config(format!("`title`: expected 1 to {SESSION_TITLE_BYTES} bytes on one line: {rule}"))
+            LifecycleError::Config(format!("`title`: expected 1 to {SESSION_TITLE_BYTES} bytes on one line: {rule}"))
         })?;
     }
     let deadline = venue.clock.steady() + LET_GO;
     loop {
-        let (seen, state) = look(venue, owner, key).await?;
+        let (seen, state) = read_session(venue, owner, key).await?;
         let state = SessionState { title: title.map(str::to_owned), ..state };
-        if keep(venue, owner, seen, &state, deadline).await? {
+        if write_state(venue, owner, seen, &state, deadline).await? {
             return Ok(());
         }
     }
@@ -64,32 +66,32 @@ pub async fn compact(
     key: &SessionKey,
     summary: &str,
     under: (Authority, Authority),
-) -> Result<u32, LifeError> {
+) -> Result<u32, LifecycleError> {
     let bytes = summary.len();
     if summary.trim().is_empty() || bytes > SUMMARY_BYTES {
-        return Err(LifeError::Config(format!("`summary`: expected 1 to {SUMMARY_BYTES} bytes, got {bytes}")));
+        return Err(LifecycleError::Config(format!("`summary`: expected 1 to {SUMMARY_BYTES} bytes, got {bytes}")));
     }
     let deadline = venue.clock.steady() + LET_GO;
     loop {
-        let (seen, mut state) = look(venue, owner, key).await?;
-        if let Some(why) = state.is_at_work() {
-            return Err(LifeError::AtWork(key.clone(), why));
+        let (seen, mut state) = read_session(venue, owner, key).await?;
+        if let Some(why) = state.current_work() {
+            return Err(LifecycleError::AtWork(key.clone(), why));
         }
-        let live = live(venue, owner, key, state.goals.compacted_to().max(state.since)).await?;
+        let live = count_live_turns(venue, owner, key, state.goals.compacted_to().max(state.since)).await?;
         if live.is_empty() {
             return Ok(0);
         }
         state.goals.archive(seen.version, live, summary, under.clone());
-        if keep(venue, owner, seen, &state, deadline).await? {
+        if write_state(venue, owner, seen, &state, deadline).await? {
             return Ok(live.turns);
         }
     }
 }
 
 /// Counts the turns after turn `above` that no summary stands for.
-async fn live(venue: &Venue, owner: &Owner, key: &SessionKey, above: u64) -> Result<LiveTurns, StoreError> {
+async fn count_live_turns(venue: &Venue, owner: &Owner, key: &SessionKey, above: u64) -> Result<LiveTurns, StoreError> {
     let mut live = LiveTurns::default();
-    let mut turns = venue.store.docs(owner, keys::turns(key)).after(Some(keys::turn(key, above)));
+    let mut turns = venue.store.docs(owner, keys::turns(key)).start_after(Some(keys::turn(key, above)));
     while let Some(page) = turns.records::<TurnRecord>().await? {
         for (_, record) in page.iter().filter(|(_, record)| record.frame == 0) {
             live.count(record.items());
@@ -99,8 +101,12 @@ async fn live(venue: &Venue, owner: &Owner, key: &SessionKey, above: u64) -> Res
 }
 
 /// Reads the facts and the state of a session between two turns.
-async fn look(venue: &Venue, owner: &Owner, key: &SessionKey) -> Result<(SessionFacts, SessionState), LifeError> {
-    let Some(seen) = find(venue, owner, key).await? else { return Err(LifeError::NoSession(key.clone())) };
+async fn read_session(
+    venue: &Venue,
+    owner: &Owner,
+    key: &SessionKey,
+) -> Result<(SessionFacts, SessionState), LifecycleError> {
+    let Some(seen) = find(venue, owner, key).await? else { return Err(LifecycleError::NoSession(key.clone())) };
     let state = match &seen.state {
         None => SessionState::default(),
         Some(bytes) => decode(&format!("state of {key}"), bytes)?,
@@ -109,29 +115,29 @@ async fn look(venue: &Venue, owner: &Owner, key: &SessionKey) -> Result<(Session
 }
 
 /// Writes the state of a session; `false` if it was held or has changed and must be read again.
-async fn keep(
+async fn write_state(
     venue: &Venue,
     owner: &Owner,
     seen: SessionFacts,
     state: &SessionState,
     deadline: Duration,
-) -> Result<bool, LifeError> {
+) -> Result<bool, LifecycleError> {
     let state = Bytes::from(serde_json::to_vec(state).expect("states serialise"));
-    venue.room_to_end(owner, state.len().saturating_sub(seen.state.as_ref().map_or(0, Bytes::len))).await?;
+    venue.check_end_room(owner, state.len().saturating_sub(seen.state.as_ref().map_or(0, Bytes::len))).await?;
     let then = Amendment::State(state);
-    let amend = Amend { version: seen.version, was: seen.state, then, writes: Vec::new() };
+    let amend = Amend { version: seen.version, expected_state: seen.state, amendment: then, writes: Vec::new() };
     match venue.store.amend(venue.now(), owner, &seen.key, &amend).await? {
-        Amended::Done => Ok(true),
-        Amended::Stirred if seen.version == 0 && venue.clock.steady() >= deadline => {
-            Err(LifeError::NoTurn { session: seen.key, asked: 1, newest: 0 })
+        AmendOutcome::Done => Ok(true),
+        AmendOutcome::Changed if seen.version == 0 && venue.clock.steady() >= deadline => {
+            Err(LifecycleError::NoTurn { session: seen.key, asked: 1, newest: 0 })
         }
-        Amended::Held | Amended::Stirred => look_again(venue, &seen.key, deadline).await.map(|()| false),
+        AmendOutcome::Held | AmendOutcome::Changed => wait_to_retry(venue, &seen.key, deadline).await.map(|()| false),
     }
 }
 
-async fn look_again(venue: &Venue, key: &SessionKey, deadline: Duration) -> Result<(), LifeError> {
+async fn wait_to_retry(venue: &Venue, key: &SessionKey, deadline: Duration) -> Result<(), LifecycleError> {
     if venue.clock.steady() >= deadline {
-        return Err(LifeError::Busy(key.clone()));
+        return Err(LifecycleError::Busy(key.clone()));
     }
     tokio::time::sleep(LOOK).await;
     Ok(())
@@ -139,11 +145,11 @@ async fn look_again(venue: &Venue, key: &SessionKey, deadline: Duration) -> Resu
 
 /// Deletes a session with its turns, its mailbox and its `c/`, and returns whether it existed. Its open tasks are
 /// cancelled, and its jobs stay.
-pub async fn delete(venue: &Venue, owner: &Owner, key: &SessionKey) -> Result<bool, LifeError> {
+pub async fn delete(venue: &Venue, owner: &Owner, key: &SessionKey) -> Result<bool, LifecycleError> {
     let mut reads = SessionReads { at: venue.now(), uses: Vec::new(), written: 0, is_written: false };
     let deleted = delete_with(venue, owner, key, &mut reads).await;
     if deleted.is_err()
-        && let Err(error) = reads.take_back(venue, owner, key).await
+        && let Err(error) = reads.keep_gone_turns(venue, owner, key).await
     {
         tracing::warn!(%owner, session = %key, %error, "a session that stays is listed as removed by `why`");
     }
@@ -155,7 +161,7 @@ async fn delete_with(
     owner: &Owner,
     key: &SessionKey,
     reads: &mut SessionReads,
-) -> Result<bool, LifeError> {
+) -> Result<bool, LifecycleError> {
     let deadline = venue.clock.steady() + LET_GO;
     let reason = format!("session `{key}` was deleted");
     loop {
@@ -163,27 +169,27 @@ async fn delete_with(
         for job in seen.mailbox.iter().filter_map(MailboxEntry::open_task) {
             jobs::cancel(venue, owner, job, Some(&reason)).await?;
         }
-        let then = Amendment::Gone { arrivals: seen.arrivals };
-        let pages = reads.look(venue, owner, key, seen.version).await?;
-        let documents = documents(venue, owner, key, (&mut *reads, &pages)).await?;
+        let then = Amendment::Remove { arrivals: seen.arrivals };
+        let pages = reads.collect(venue, owner, key, seen.version).await?;
+        let documents = collect_documents(venue, owner, key, (&mut *reads, &pages)).await?;
         let mut writes: Vec<_> = documents.into_iter().map(DocWrite::delete).collect();
         // The timer is cancelled in the same write: after it, a new session of this name may have set one.
-        let wake = timers::cancellation(venue, owner, &TimerId::of(&format!("wake/{}", key.token()))).await?;
+        let wake = timers::cancel_writes(venue, owner, &TimerId::from_text(&format!("wake/{}", key.token()))).await?;
         writes.extend(wake.iter().flat_map(|(_, writes)| writes.iter().cloned()));
         if pages.len() > KEPT_PAGES || reads.written > 0 {
             reads.write(venue, owner, &pages).await?;
         } else {
             writes.extend(pages);
         }
-        let amend = Amend { version: seen.version, was: seen.state, then, writes };
+        let amend = Amend { version: seen.version, expected_state: seen.state, amendment: then, writes };
         match venue.store.amend(venue.now(), owner, key, &amend).await? {
-            Amended::Done => {
+            AmendOutcome::Done => {
                 if let Some((timer, _)) = &wake {
                     timers::arm(venue, owner, timer).await;
                 }
                 return Ok(true);
             }
-            Amended::Held | Amended::Stirred => look_again(venue, key, deadline).await?,
+            AmendOutcome::Held | AmendOutcome::Changed => wait_to_retry(venue, key, deadline).await?,
         }
     }
 }
@@ -206,14 +212,14 @@ impl SessionReads {
     }
 
     /// Collects what models have read in the first `turns` turns. Returns the documents that keep it.
-    async fn look(
+    async fn collect(
         &mut self,
         venue: &Venue,
         owner: &Owner,
         key: &SessionKey,
         turns: u64,
     ) -> Result<Vec<DocWrite>, StoreError> {
-        let there = why::session_reads(&*venue.store, owner, key, turns).await?;
+        let there = why::session_uses(&*venue.store, owner, key, turns).await?;
         self.forget(&there);
         self.uses.extend(there);
         self.uses.sort_by_key(|reached| reached.turn);
@@ -237,12 +243,12 @@ impl SessionReads {
     }
 
     /// Rewrites the pages so that they hold only the reads of turns that are gone.
-    async fn take_back(&mut self, venue: &Venue, owner: &Owner, key: &SessionKey) -> Result<(), StoreError> {
+    async fn keep_gone_turns(&mut self, venue: &Venue, owner: &Owner, key: &SessionKey) -> Result<(), StoreError> {
         if self.written == 0 {
             return Ok(());
         }
         let turns = find(venue, owner, key).await?.map_or(0, |seen| seen.version);
-        let there = why::session_reads(&*venue.store, owner, key, turns).await?;
+        let there = why::session_uses(&*venue.store, owner, key, turns).await?;
         self.forget(&there);
         let mut pages = self.pages(key);
         let surplus = pages.len()..self.written;
@@ -253,25 +259,25 @@ impl SessionReads {
 
 /// Returns the keys of all documents of a session. If one write can't delete them all, deletes the oldest turns first;
 /// what models have read in those is written before.
-async fn documents(
+async fn collect_documents(
     venue: &Venue,
     owner: &Owner,
     key: &SessionKey,
     (reads, pages): (&mut SessionReads, &[DocWrite]),
 ) -> Result<Vec<DocKey>, StoreError> {
-    let mut found = vec![keys::session_book(key), keys::session_wait(key)];
+    let mut found = vec![keys::session_cap(key), keys::session_wait(key)];
     let scope = Scope { session: Some(key.clone()), job: None };
-    let base = layout::base(Namespace::Session, &scope).unwrap_or_default();
-    for prefix in layout::everything_below(&format!("{base}/")) {
+    let base = layout::base_key(Namespace::Session, &scope).unwrap_or_default();
+    for prefix in layout::prefixes_below(&format!("{base}/")) {
         let mut under = venue.store.docs(owner, prefix);
         while let Some(page) = under.keys().await? {
             found.extend(page);
         }
     }
-    let mut turns = venue.store.docs(owner, keys::turns(key)).of(COUNTED);
+    let mut turns = venue.store.docs(owner, keys::turns(key)).page_size(COUNTED);
     while let Some(page) = turns.next().await? {
         for (place, doc) in &page {
-            let record: Option<TurnRecord> = doc.value.as_ref().and_then(|bytes| decode::stored(bytes).ok());
+            let record: Option<TurnRecord> = doc.value.as_ref().and_then(|bytes| decode::read_stored(bytes).ok());
             found.extend(ledger::documents_of_turn(key, place, record.as_ref()));
         }
         if found.len() > SESSION_ERASED {

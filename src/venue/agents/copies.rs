@@ -1,7 +1,7 @@
 //! Copies of sessions. A copy holds a claim on the new name, which every step renews: of several copies to one name at
 //! once one succeeds, and a refused one deletes what it has written.
 
-use super::lifecycle::LifeError;
+use super::lifecycle::LifecycleError;
 use super::sessions::find;
 use crate::domain::ids::{AgentId, Owner, SessionKey};
 use crate::domain::limits::COPY_CLAIM;
@@ -9,8 +9,8 @@ use crate::domain::quota::QuotaUsage;
 use crate::domain::session::{SessionState, TurnRecord};
 use crate::domain::time::Millis;
 use crate::store::{
-    Amend, Amended, Amendment, Doc, DocKey, DocWrite, OutsideWrite, Seat, Seated, SessionFacts, StoreError,
-    decode as document, keys,
+    Amend, AmendOutcome, Amendment, Doc, DocKey, DocWrite, SessionFacts, SessionSnapshot, SetSessionOutcome,
+    StoreError, WriteOutcome, decode as document, keys,
 };
 use crate::venue::Venue;
 use bytes::Bytes;
@@ -22,38 +22,42 @@ const COPIED: usize = 100;
 const TAKEN_BACK: usize = 500;
 
 /// Exclusive right to copy to a name, with what was copied under it.
-pub(super) struct Claim<'a> {
+pub(super) struct CopyClaim<'a> {
     venue: &'a Venue,
     owner: &'a Owner,
     key: DocKey,
     version: u64,
-    made: Vec<Made>,
+    made: Vec<CopiedSession>,
 }
 
 /// A session that a copy has written, with the versions of its documents.
-struct Made {
+struct CopiedSession {
     session: SessionKey,
-    seat: Option<Seat>,
+    seat: Option<SessionSnapshot>,
     documents: Vec<(DocKey, u64)>,
 }
 
-impl<'a> Claim<'a> {
+impl<'a> CopyClaim<'a> {
     /// Acquires the claim on a session's name; `None` if another copy holds it.
-    pub(super) async fn session(
+    pub(super) async fn for_session(
         venue: &'a Venue,
         owner: &'a Owner,
         to: &SessionKey,
     ) -> Result<Option<Self>, StoreError> {
-        Self::take(venue, owner, keys::session_claim(to)).await
+        Self::acquire(venue, owner, keys::session_claim(to)).await
     }
 
     /// Acquires the claim on an agent's name; `None` if another copy holds it.
-    pub(super) async fn agent(venue: &'a Venue, owner: &'a Owner, to: &AgentId) -> Result<Option<Self>, StoreError> {
-        Self::take(venue, owner, keys::agent_claim(to)).await
+    pub(super) async fn for_agent(
+        venue: &'a Venue,
+        owner: &'a Owner,
+        to: &AgentId,
+    ) -> Result<Option<Self>, StoreError> {
+        Self::acquire(venue, owner, keys::agent_claim(to)).await
     }
 
-    async fn take(venue: &'a Venue, owner: &'a Owner, key: DocKey) -> Result<Option<Self>, StoreError> {
-        let (since, version) = venue.store.versioned::<Millis>(owner, &key).await?;
+    async fn acquire(venue: &'a Venue, owner: &'a Owner, key: DocKey) -> Result<Option<Self>, StoreError> {
+        let (since, version) = venue.store.get_versioned::<Millis>(owner, &key).await?;
         // The claim of a process that has died lapses.
         if since.is_some_and(|since| venue.now() < since.plus(COPY_CLAIM)) {
             return Ok(None);
@@ -66,33 +70,37 @@ impl<'a> Claim<'a> {
     /// document has changed.
     async fn write(&mut self, mut writes: Vec<DocWrite>) -> Result<bool, StoreError> {
         let now = self.venue.now();
-        writes.push(DocWrite::json(self.key.as_str(), &now).at(self.version));
-        let done = self.venue.keep(self.owner, &writes).await? == OutsideWrite::Done;
+        writes.push(DocWrite::json(self.key.as_str(), &now).at_version(self.version));
+        let done = self.venue.write_within_quota(self.owner, &writes).await? == WriteOutcome::Done;
         self.version += u64::from(done);
         Ok(done)
     }
 
     /// Copies the turns up to `at`, then creates the session that has them: nobody sees them before.
-    pub(super) async fn copy(&mut self, from: &SessionFacts, at: u64, to: &SessionKey) -> Result<(), LifeError> {
+    pub(super) async fn copy(&mut self, from: &SessionFacts, at: u64, to: &SessionKey) -> Result<(), LifecycleError> {
         let (venue, owner) = (self.venue, self.owner);
         let state: SessionState = match &from.state {
             None => SessionState::default(),
             Some(bytes) => document(&format!("state of {}", from.key), bytes)?,
         };
-        let state = serde_json::to_vec(&state.forked(at, venue.now())).expect("states serialise");
-        venue.room(owner, QuotaUsage { documents: 2 * at, bytes: state.len() as u64, sessions: 1, jobs: 0 }).await?;
-        self.made.push(Made { session: to.clone(), seat: None, documents: Vec::new() });
+        let state = serde_json::to_vec(&state.fork(at, venue.now())).expect("states serialise");
+        venue
+            .check_room(owner, QuotaUsage { documents: 2 * at, bytes: state.len() as u64, sessions: 1, jobs: 0 })
+            .await?;
+        self.made.push(CopiedSession { session: to.clone(), seat: None, documents: Vec::new() });
         let prefix = keys::turns(&from.key);
-        let mut turns = venue.store.docs(owner, prefix).of(COPIED);
+        let mut turns = venue.store.docs(owner, prefix).page_size(COPIED);
         while let Some(page) = turns.next().await? {
-            if !self.turns(page, at, to).await? {
+            if !self.copy_turns(page, at, to).await? {
                 break;
             }
         }
-        let seat = Seat { version: at, state: Bytes::from(state), within: Some(venue.quota().await) };
-        match venue.store.seat(venue.now(), owner, to, Some(&seat), &[]).await? {
-            Seated::Done => {}
-            Seated::Held(_) | Seated::Taken | Seated::Changed => return Err(LifeError::Taken(to.clone())),
+        let seat = SessionSnapshot { version: at, state: Bytes::from(state), quota: Some(venue.quota().await) };
+        match venue.store.set_session(venue.now(), owner, to, Some(&seat), &[]).await? {
+            SetSessionOutcome::Done => {}
+            SetSessionOutcome::Held(_) | SetSessionOutcome::Taken | SetSessionOutcome::Changed => {
+                return Err(LifecycleError::Taken(to.clone()));
+            }
         }
         if let Some(made) = self.made.last_mut() {
             made.seat = Some(seat);
@@ -101,7 +109,7 @@ impl<'a> Claim<'a> {
     }
 
     /// Copies the turns of a page up to turn `at`; `false` if it has none.
-    async fn turns(&mut self, page: Vec<(DocKey, Doc)>, at: u64, to: &SessionKey) -> Result<bool, LifeError> {
+    async fn copy_turns(&mut self, page: Vec<(DocKey, Doc)>, at: u64, to: &SessionKey) -> Result<bool, LifecycleError> {
         let mut puts = Vec::with_capacity(2 * page.len());
         for (key, doc) in page {
             let bytes = doc.value.unwrap_or_default();
@@ -118,21 +126,21 @@ impl<'a> Claim<'a> {
         let before = self.venue.store.read(self.owner, &places).await?;
         // Checked after that read: a turn of a session that was created later has another version.
         if find(self.venue, self.owner, to).await?.is_some() {
-            return Err(LifeError::Taken(to.clone()));
+            return Err(LifecycleError::Taken(to.clone()));
         }
         let versions: Vec<u64> = before.into_iter().map(|doc| doc.version).collect();
         let puts = puts.into_iter().zip(&versions);
-        let writes = puts.map(|((key, bytes), version)| DocWrite::put(key, bytes).at(*version)).collect();
+        let writes = puts.map(|((key, bytes), version)| DocWrite::put(key, bytes).at_version(*version)).collect();
         // Noted before the write, so that an undo covers a write whose answer is lost.
         let written = places.into_iter().zip(versions).map(|(key, version)| (key, version + 1));
         if let Some(made) = self.made.last_mut() {
             made.documents.extend(written);
         }
-        if self.write(writes).await? { Ok(true) } else { Err(LifeError::Taken(to.clone())) }
+        if self.write(writes).await? { Ok(true) } else { Err(LifecycleError::Taken(to.clone())) }
     }
 
     /// Copies every session of an agent to another agent that has none.
-    pub(super) async fn copy_all(&mut self, from: &AgentId, to: &AgentId) -> Result<(), LifeError> {
+    pub(super) async fn copy_all(&mut self, from: &AgentId, to: &AgentId) -> Result<(), LifecycleError> {
         let venue = self.venue;
         let mut sessions = venue.store.all_sessions(self.owner, Some(from));
         while let Some(page) = sessions.next().await? {
@@ -145,13 +153,13 @@ impl<'a> Claim<'a> {
     }
 
     /// Releases the claim. If `done` is an error, deletes what was copied.
-    pub(super) async fn end<T>(mut self, done: Result<T, LifeError>) -> Result<T, LifeError> {
+    pub(super) async fn release<T>(mut self, done: Result<T, LifecycleError>) -> Result<T, LifecycleError> {
         if done.is_err() {
             for made in std::mem::take(&mut self.made) {
-                self.take_back(made).await?;
+                self.delete_copy(made).await?;
             }
         }
-        let free = DocWrite::delete(self.key.as_str()).at(self.version);
+        let free = DocWrite::delete(self.key.as_str()).at_version(self.version);
         // The version check spares a claim that has lapsed and belongs to another copy.
         self.venue.store.write(self.venue.now(), self.owner, &[free]).await?;
         done
@@ -159,22 +167,23 @@ impl<'a> Claim<'a> {
 
     /// Deletes a copied session with its documents, except those that were overwritten. Deletes nothing if the session
     /// has been used.
-    async fn take_back(&self, made: Made) -> Result<(), StoreError> {
+    async fn delete_copy(&self, made: CopiedSession) -> Result<(), StoreError> {
         if let Some(seat) = made.seat {
-            let then = Amendment::Gone { arrivals: 0 };
-            let amend = Amend { version: seat.version, was: Some(seat.state), then, writes: Vec::new() };
+            let then = Amendment::Remove { arrivals: 0 };
+            let amend =
+                Amend { version: seat.version, expected_state: Some(seat.state), amendment: then, writes: Vec::new() };
             let gone = self.venue.store.amend(self.venue.now(), self.owner, &made.session, &amend).await?;
-            if gone != Amended::Done {
+            if gone != AmendOutcome::Done {
                 return Ok(());
             }
         }
         for some in made.documents.chunks(TAKEN_BACK) {
             let mut left: Vec<DocWrite> =
-                some.iter().map(|(key, version)| DocWrite::delete(key.as_str()).at(*version)).collect();
+                some.iter().map(|(key, version)| DocWrite::delete(key.as_str()).at_version(*version)).collect();
             while !left.is_empty() {
                 match self.venue.store.write(self.venue.now(), self.owner, &left).await? {
-                    OutsideWrite::Done => break,
-                    OutsideWrite::Conflict(others) => {
+                    WriteOutcome::Done => break,
+                    WriteOutcome::Conflict(others) => {
                         left.retain(|write| !others.iter().any(|other| other.key == write.key));
                     }
                 }

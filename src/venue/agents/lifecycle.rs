@@ -1,10 +1,10 @@
 //! The life cycle of an agent: update, suspend, resume, fork. Module `ending` has its end.
 
-use super::copies::Claim;
-use super::{ending, fresh, get, names, writes};
+use super::copies::CopyClaim;
+use super::{ending, get, names, new_record, writes};
 use crate::domain::agent::{AgentConfig, AgentRecord, AgentStatus, merge, own};
 use crate::domain::authority::Authority;
-use crate::domain::authority::trail::{MAX_TRAIL, Maker, Trail};
+use crate::domain::authority::trail::{MAX_TRAIL, MakerAuthority, Trail};
 use crate::domain::bounds::cut_reason;
 use crate::domain::ids::{AgentId, Owner, SessionKey};
 use crate::store::{Edit, StoreError};
@@ -14,7 +14,7 @@ use tokio::sync::Mutex;
 
 /// Why a change of an agent is refused.
 #[derive(Debug, thiserror::Error)]
-pub enum LifeError {
+pub enum LifecycleError {
     /// There is no such agent.
     #[error("no agent `{0}`")]
     Unknown(AgentId),
@@ -77,7 +77,7 @@ pub enum LifeError {
 
 /// The acting party of a change.
 #[derive(Debug, Clone, Copy)]
-pub struct By<'a> {
+pub struct AgentEditor<'a> {
     /// Authority of the party; it bounds an agent that the party configures.
     pub authority: &'a Authority,
     /// Provenance, inherited by what the party creates.
@@ -86,18 +86,18 @@ pub struct By<'a> {
     pub turn: bool,
 }
 
-impl By<'_> {
-    pub(super) fn may(self, record: &AgentRecord, what: &'static str) -> Result<(), LifeError> {
+impl AgentEditor<'_> {
+    pub(super) fn check_may_change(self, record: &AgentRecord, what: &'static str) -> Result<(), LifecycleError> {
         if self.turn && record.config.asks_people() {
-            return Err(LifeError::AsksPeople(record.id.clone(), what));
+            return Err(LifecycleError::AsksPeople(record.id.clone(), what));
         }
         Ok(())
     }
 
-    fn may_use_key(self, config: &AgentConfig) -> Result<(), LifeError> {
+    fn check_keys(self, config: &AgentConfig) -> Result<(), LifecycleError> {
         super::keys_needed(&json!(config)).iter().try_for_each(|need| {
             let permitted = self.authority.permits(need.ability, &need.resource);
-            permitted.map_err(|denied| LifeError::Denied(denied.text("an agent with `model.key`")))
+            permitted.map_err(|denied| LifecycleError::Denied(denied.model_text("an agent with `model.key`")))
         })
     }
 }
@@ -108,13 +108,13 @@ async fn change(
     venue: &Venue,
     owner: &Owner,
     id: &AgentId,
-    change: impl Fn(&AgentRecord) -> Result<Option<AgentRecord>, LifeError>,
-) -> Result<(AgentRecord, bool), LifeError> {
+    change: impl Fn(&AgentRecord) -> Result<Option<AgentRecord>, LifecycleError>,
+) -> Result<(AgentRecord, bool), LifecycleError> {
     let attempt = || async {
         let Some((record, version)) = get(venue, owner, id).await? else {
-            return Err(LifeError::Unknown(id.clone()));
+            return Err(LifecycleError::Unknown(id.clone()));
         };
-        let Some(after) = change(&record)? else { return Ok(Edit::nothing((record, false))) };
+        let Some(after) = change(&record)? else { return Ok(Edit::without_writes((record, false))) };
         let after = AgentRecord { updated: venue.now(), ..after };
         let is_larger = after.config != record.config;
         if is_larger {
@@ -122,7 +122,7 @@ async fn change(
         }
         let edit = Edit::write(writes(&after, version), (after, true));
         // An owner at the quota can stop and resume an agent, but not enlarge it.
-        Ok(if is_larger { edit.within(venue.quota().await) } else { edit })
+        Ok(if is_larger { edit.with_quota(venue.quota().await) } else { edit })
     };
     venue.store.edit(venue.now(), owner, ("agent", id), attempt).await
 }
@@ -146,29 +146,30 @@ pub async fn update(
     owner: &Owner,
     id: &AgentId,
     patch: &Patch,
-    by: By<'_>,
-) -> Result<(AgentRecord, bool), LifeError> {
+    by: AgentEditor<'_>,
+) -> Result<(AgentRecord, bool), LifecycleError> {
     change(venue, owner, id, |record| {
         if let Some(expected) = patch.expect.filter(|expected| *expected != record.config_version) {
             let actual = record.config_version;
-            return Err(LifeError::Version { agent: id.clone(), actual, expected });
+            return Err(LifecycleError::Version { agent: id.clone(), actual, expected });
         }
         if record.status == AgentStatus::Terminated {
-            return Err(LifeError::Terminated(id.clone()));
+            return Err(LifecycleError::Terminated(id.clone()));
         }
-        let config = patched(venue, owner, &record.config, patch)?;
-        names::checked(venue, owner, &config, patch.strict).map_err(|e| LifeError::Config(format!("`config`: {e}")))?;
+        let config = apply_patch(venue, owner, &record.config, patch)?;
+        names::check(venue, owner, &config, patch.strict)
+            .map_err(|e| LifecycleError::Config(format!("`config`: {e}")))?;
         if config == record.config {
             return Ok(None);
         }
-        by.may(record, "change its configuration")?;
-        by.may_use_key(&config)?;
+        by.check_may_change(record, "change its configuration")?;
+        by.check_keys(&config)?;
         // Older parts may have been written with less authority, which stays the bound: only a complete new
         // configuration lifts it.
-        let creator = record.creator.intersect(by.authority).nowhere();
-        let made_under = record.made_under.clone().and(by.trail);
+        let creator = record.creator.intersect(by.authority).without_home();
+        let made_under = record.made_under.clone().merge(by.trail);
         if made_under.is_full() {
-            return Err(LifeError::TooMany(id.clone()));
+            return Err(LifecycleError::TooMany(id.clone()));
         }
         let config_version = record.config_version + 1;
         Ok(Some(AgentRecord { config, config_version, creator, made_under, ..record.clone() }))
@@ -176,14 +177,19 @@ pub async fn update(
     .await
 }
 
-fn patched(venue: &Venue, owner: &Owner, config: &AgentConfig, patch: &Patch) -> Result<AgentConfig, LifeError> {
+fn apply_patch(
+    venue: &Venue,
+    owner: &Owner,
+    config: &AgentConfig,
+    patch: &Patch,
+) -> Result<AgentConfig, LifecycleError> {
     let mut whole = json!(config);
     merge::shallow(&mut whole, &patch.config);
     merge::deep(&mut whole, &patch.state_config);
-    own::localise(Some(owner), &mut whole).map_err(|error| LifeError::Config(error.to_string()))?;
-    let config = AgentConfig::parse(&whole).map_err(|error| LifeError::Config(format!("`config`: {error}")))?;
+    own::localise(Some(owner), &mut whole).map_err(|error| LifecycleError::Config(error.to_string()))?;
+    let config = AgentConfig::parse(&whole).map_err(|error| LifecycleError::Config(format!("`config`: {error}")))?;
     let resources = venue.catalog.resources.check(&config);
-    resources.map_err(|error| LifeError::Config(format!("`config`: {error}")))?;
+    resources.map_err(|error| LifecycleError::Config(format!("`config`: {error}")))?;
     Ok(config)
 }
 
@@ -193,16 +199,16 @@ pub async fn suspend(
     owner: &Owner,
     id: &AgentId,
     reason: &str,
-) -> Result<(AgentRecord, bool), LifeError> {
+) -> Result<(AgentRecord, bool), LifecycleError> {
     change(venue, owner, id, |record| match record.status {
-        AgentStatus::Terminated => Err(LifeError::Terminated(id.clone())),
+        AgentStatus::Terminated => Err(LifecycleError::Terminated(id.clone())),
         AgentStatus::Suspended => Ok(None),
-        AgentStatus::Active => Ok(Some(suspended(record, reason))),
+        AgentStatus::Active => Ok(Some(suspended_record(record, reason))),
     })
     .await
 }
 
-fn suspended(record: &AgentRecord, reason: &str) -> AgentRecord {
+fn suspended_record(record: &AgentRecord, reason: &str) -> AgentRecord {
     AgentRecord { status: AgentStatus::Suspended, error: Some(cut_reason(reason.to_owned())), ..record.clone() }
 }
 
@@ -215,22 +221,27 @@ pub async fn suspend_unusable(
 ) -> Result<(), StoreError> {
     let changed = change(venue, owner, &agent.id, |record| {
         let is_it = record.status == AgentStatus::Active && record.config_version == agent.config_version;
-        Ok(is_it.then(|| suspended(record, reason)))
+        Ok(is_it.then(|| suspended_record(record, reason)))
     });
     match changed.await {
-        Err(LifeError::Store(error)) => Err(error),
+        Err(LifecycleError::Store(error)) => Err(error),
         // The agent was removed meanwhile: there is nothing to suspend.
         Ok(_) | Err(_) => Ok(()),
     }
 }
 
 /// Lets a suspended agent run again; sessions that have waited are woken.
-pub async fn resume(venue: &Venue, owner: &Owner, id: &AgentId, by: By<'_>) -> Result<(AgentRecord, bool), LifeError> {
+pub async fn resume(
+    venue: &Venue,
+    owner: &Owner,
+    id: &AgentId,
+    by: AgentEditor<'_>,
+) -> Result<(AgentRecord, bool), LifecycleError> {
     change(venue, owner, id, |record| match record.status {
-        AgentStatus::Terminated => Err(LifeError::Terminated(id.clone())),
+        AgentStatus::Terminated => Err(LifecycleError::Terminated(id.clone())),
         AgentStatus::Active => Ok(None),
         AgentStatus::Suspended => {
-            by.may(record, "resume it")?;
+            by.check_may_change(record, "resume it")?;
             Ok(Some(AgentRecord { status: AgentStatus::Active, error: None, ..record.clone() }))
         }
     })
@@ -255,37 +266,39 @@ pub async fn fork(
     (from, to): (&AgentId, &AgentId),
     config: &Map<String, Value>,
     how: Fork,
-    by: By<'_>,
-) -> Result<(AgentRecord, bool), LifeError> {
-    let Some((source, _)) = get(venue, owner, from).await? else { return Err(LifeError::Unknown(from.clone())) };
+    by: AgentEditor<'_>,
+) -> Result<(AgentRecord, bool), LifecycleError> {
+    let Some((source, _)) = get(venue, owner, from).await? else { return Err(LifecycleError::Unknown(from.clone())) };
     if from == to {
-        return Err(LifeError::Exists(to.clone()));
+        return Err(LifecycleError::Exists(to.clone()));
     }
     if how.timeline && how.overwrite {
-        return Err(LifeError::Config("`timeline` is copied to a new agent only, leave `overwrite` out".into()));
+        return Err(LifecycleError::Config("`timeline` is copied to a new agent only, leave `overwrite` out".into()));
     }
     let config = if config.is_empty() {
         source.config.clone()
     } else {
-        let config = patched(venue, owner, &source.config, &Patch { config: config.clone(), ..Patch::default() })?;
-        names::checked(venue, owner, &config, false).map_err(|e| LifeError::Config(format!("`config`: {e}")))?;
+        let config = apply_patch(venue, owner, &source.config, &Patch { config: config.clone(), ..Patch::default() })?;
+        names::check(venue, owner, &config, false).map_err(|e| LifecycleError::Config(format!("`config`: {e}")))?;
         config
     };
-    by.may_use_key(&config)?;
-    let maker = Maker {
-        authority: source.creator.intersect(by.authority).nowhere(),
-        trail: source.made_under.clone().and(by.trail),
+    by.check_keys(&config)?;
+    let maker = MakerAuthority {
+        authority: source.creator.intersect(by.authority).without_home(),
+        trail: source.made_under.clone().merge(by.trail),
     };
     if maker.trail.is_full() {
-        return Err(LifeError::TooMany(from.clone()));
+        return Err(LifecycleError::TooMany(from.clone()));
     }
-    let new = AgentRecord { state: source.state, ..fresh(to, &config, &maker, venue.now()) };
+    let new = AgentRecord { state: source.state, ..new_record(to, &config, &maker, venue.now()) };
     if !how.timeline {
         return put_fork(venue, owner, new, how, by, None).await;
     }
-    let Some(mut claim) = Claim::agent(venue, owner, to).await? else { return Err(LifeError::Exists(to.clone())) };
+    let Some(mut claim) = CopyClaim::for_agent(venue, owner, to).await? else {
+        return Err(LifecycleError::Exists(to.clone()));
+    };
     let forked = put_fork(venue, owner, new, how, by, Some((&mut claim, from))).await;
-    claim.end(forked).await
+    claim.release(forked).await
 }
 
 /// Writes the record of a fork if the name is free, or with `overwrite` replaces the agent of that name. Copied
@@ -295,25 +308,25 @@ async fn put_fork(
     owner: &Owner,
     new: AgentRecord,
     how: Fork,
-    by: By<'_>,
-    copied: Option<(&mut Claim<'_>, &AgentId)>,
-) -> Result<(AgentRecord, bool), LifeError> {
+    by: AgentEditor<'_>,
+    copied: Option<(&mut CopyClaim<'_>, &AgentId)>,
+) -> Result<(AgentRecord, bool), LifecycleError> {
     let copied = Mutex::new(copied);
     let attempt = || async {
         let (known, unmarked) = ending::finish_deletion(venue, owner, &new.id).await?;
         let created = known.is_none();
         let (record, version) = match known {
             None => {
-                let absent = super::absent(venue, owner, &new.id).await?;
+                let absent = super::version_if_absent(venue, owner, &new.id).await?;
                 if let Some((claim, from)) = copied.lock().await.take() {
                     // The sessions come before the agent, so that its first turn comes after theirs.
                     claim.copy_all(from, &new.id).await?;
                 }
                 (new.clone(), absent)
             }
-            Some((known, _)) if !how.overwrite => return Err(LifeError::Exists(known.id)),
+            Some((known, _)) if !how.overwrite => return Err(LifecycleError::Exists(known.id)),
             Some((known, version)) => {
-                by.may(&known, "change its configuration")?;
+                by.check_may_change(&known, "change its configuration")?;
                 let (created, config_version) = (known.created, known.config_version + 1);
                 (AgentRecord { config_version, created, ..new.clone() }, version)
             }
@@ -321,7 +334,7 @@ async fn put_fork(
         record.check_size().map_err(StoreError::Oversized)?;
         let mut wanted = writes(&record, version).to_vec();
         wanted.extend(unmarked);
-        Ok(Edit::write(wanted, (record, created)).within(venue.quota().await))
+        Ok(Edit::write(wanted, (record, created)).with_quota(venue.quota().await))
     };
     venue.store.edit(venue.now(), owner, ("agent", &new.id), attempt).await
 }

@@ -12,12 +12,12 @@ pub mod transcript;
 use crate::domain::agent::{AgentConfig, AgentRecord, AgentState, AgentStatus};
 use crate::domain::authority::Authority;
 use crate::domain::authority::ResourcePath;
-use crate::domain::authority::trail::Maker;
+use crate::domain::authority::trail::MakerAuthority;
 use crate::domain::ids::secret::SecretName;
 use crate::domain::ids::{AgentId, Owner, decode_token};
-use crate::domain::kept::KeptKeys;
+use crate::domain::kept::UnknownFields;
 use crate::domain::limits::{LIST_BYTES, LIST_PAGE, LISTED_TEXT_BYTES};
-use crate::domain::load::{Level, LoadChange as StateChange};
+use crate::domain::load::{LoadChange as StateChange, LoadLevel};
 use crate::domain::session::TurnRecord;
 use crate::domain::time::Millis;
 use crate::store::{DocWrite, Edit, SessionFacts, StoreError, Window, decode, keys, steps};
@@ -30,11 +30,11 @@ use serde_json::{Map, Value, json};
 const SESSIONS: usize = 1_000;
 
 /// Agents of a list whose status is read at once.
-const LOOKS: usize = 16;
+const CONCURRENT_READS: usize = 16;
 
 /// Result of a create or an apply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Applied {
+pub enum ApplyOutcome {
     /// The agent is new.
     Created,
     /// The configuration has changed.
@@ -45,7 +45,7 @@ pub enum Applied {
 
 /// Returns an agent with the version of its document.
 pub async fn get(venue: &Venue, owner: &Owner, id: &AgentId) -> Result<Option<(AgentRecord, u64)>, StoreError> {
-    let (record, version) = venue.store.versioned(owner, &keys::agent(id)).await?;
+    let (record, version) = venue.store.get_versioned(owner, &keys::agent(id)).await?;
     Ok(record.map(|record| (record, version)))
 }
 
@@ -61,7 +61,7 @@ pub struct ListedAgent {
 }
 
 /// Returns the names of all agents of an owner.
-pub async fn all(venue: &Venue, owner: &Owner) -> Result<Vec<AgentId>, StoreError> {
+pub async fn all_ids(venue: &Venue, owner: &Owner) -> Result<Vec<AgentId>, StoreError> {
     let mut ids: Vec<AgentId> = Vec::new();
     loop {
         let page = list(venue, owner, ids.last(), LIST_PAGE).await?;
@@ -90,7 +90,7 @@ pub async fn list(
         let is_record = key.matches('/').count() == 1;
         if is_record && let Some(bytes) = doc.value {
             let AgentRecord { id, status, config, .. } = decode(&key, &bytes)?;
-            let description = config.description.map(|text| cut(&text, LISTED_TEXT_BYTES));
+            let description = config.description.map(|text| truncate(&text, LISTED_TEXT_BYTES));
             agents.push(ListedAgent { id, status, description });
         }
         after = Some(if is_record { key } else { format!("g/{name}/~") });
@@ -99,12 +99,12 @@ pub async fn list(
 }
 
 /// Returns the beginning of a text, with an ellipsis if it is cut.
-fn cut(text: &str, bytes: usize) -> String {
+fn truncate(text: &str, bytes: usize) -> String {
     if text.len() <= bytes { text.to_owned() } else { format!("{}…", &text[..text.floor_char_boundary(bytes)]) }
 }
 
 /// Returns the version at which a write creates an absent agent: of several writes at once one succeeds.
-async fn absent(venue: &Venue, owner: &Owner, id: &AgentId) -> Result<u64, StoreError> {
+async fn version_if_absent(venue: &Venue, owner: &Owner, id: &AgentId) -> Result<u64, StoreError> {
     let doc = venue.store.doc(owner, &keys::agent(id)).await?;
     // Another process has created the agent meanwhile: at this version the write fails.
     Ok(if doc.value.is_some() { doc.version.saturating_sub(1) } else { doc.version })
@@ -119,52 +119,54 @@ pub async fn apply(
     id: &AgentId,
     config: &AgentConfig,
     overwrite: bool,
-    maker: impl Into<Maker> + Send,
-) -> Result<(AgentRecord, Applied), StoreError> {
-    let Maker { authority, trail } = maker.into();
-    let maker = &Maker { authority: authority.nowhere(), trail };
+    maker: impl Into<MakerAuthority> + Send,
+) -> Result<(AgentRecord, ApplyOutcome), StoreError> {
+    let MakerAuthority { authority, trail } = maker.into();
+    let maker = &MakerAuthority { authority: authority.without_home(), trail };
     let now = venue.now();
     let attempt = || async {
         let (known, unmarked) = ending::finish_deletion(venue, owner, id).await?;
         let (record, version, applied) = match known {
-            Some((record, _)) if !overwrite => return Ok(Edit::nothing((record, Applied::Unchanged))),
-            Some((record, _)) if is_as_said(&record, config, maker) && record.made_under == maker.trail => {
-                return Ok(Edit::nothing((record, Applied::Unchanged)));
+            Some((record, _)) if !overwrite => return Ok(Edit::without_writes((record, ApplyOutcome::Unchanged))),
+            Some((record, _)) if matches_config(&record, config, maker) && record.made_under == maker.trail => {
+                return Ok(Edit::without_writes((record, ApplyOutcome::Unchanged)));
             }
             // Only the grants behind the configuration differ.
-            Some((record, version)) if is_as_said(&record, config, maker) => {
-                (replaced(record, config, maker, now), version, Applied::Unchanged)
+            Some((record, version)) if matches_config(&record, config, maker) => {
+                (with_config(record, config, maker, now), version, ApplyOutcome::Unchanged)
             }
-            Some((record, version)) => (replaced(record, config, maker, now), version, Applied::Updated),
-            None => (fresh(id, config, maker, now), absent(venue, owner, id).await?, Applied::Created),
+            Some((record, version)) => (with_config(record, config, maker, now), version, ApplyOutcome::Updated),
+            None => {
+                (new_record(id, config, maker, now), version_if_absent(venue, owner, id).await?, ApplyOutcome::Created)
+            }
         };
         record.check_size().map_err(StoreError::Oversized)?;
         let mut wanted = writes(&record, version).to_vec();
         wanted.extend(unmarked);
-        Ok(Edit::write(wanted, (record, applied)).within(venue.quota().await))
+        Ok(Edit::write(wanted, (record, applied)).with_quota(venue.quota().await))
     };
     venue.store.edit(now, owner, ("agent", id), attempt).await
 }
 
-fn is_as_said(record: &AgentRecord, config: &AgentConfig, maker: &Maker) -> bool {
+fn matches_config(record: &AgentRecord, config: &AgentConfig, maker: &MakerAuthority) -> bool {
     record.status != AgentStatus::Terminated && record.config == *config && record.creator == maker.authority
 }
 
 /// Returns the agent with another configuration; a terminated agent becomes active.
-fn replaced(record: AgentRecord, config: &AgentConfig, maker: &Maker, now: Millis) -> AgentRecord {
+fn with_config(record: AgentRecord, config: &AgentConfig, maker: &MakerAuthority, now: Millis) -> AgentRecord {
     let status = match record.status {
         AgentStatus::Terminated => AgentStatus::Active,
         kept @ (AgentStatus::Active | AgentStatus::Suspended) => kept,
     };
     let config_version =
         record.config_version + u64::from(record.config != *config || record.creator != maker.authority);
-    let Maker { authority: creator, trail: made_under } = maker.clone();
+    let MakerAuthority { authority: creator, trail: made_under } = maker.clone();
     AgentRecord { config: config.clone(), creator, made_under, status, config_version, updated: now, ..record }
 }
 
 /// Returns the writes by which a commit changes the state that an agent keeps from turn to turn. They hold only at the
 /// current version, so that of two sessions that change it at once one tries again.
-pub async fn change(
+pub async fn state_writes(
     venue: &Venue,
     owner: &Owner,
     id: &AgentId,
@@ -175,7 +177,7 @@ pub async fn change(
     }
     let Some((mut record, version)) = get(venue, owner, id).await? else { return Ok(Vec::new()) };
     for change in changes {
-        change.apply(Level::Agent, &mut record.state.loads);
+        change.apply(LoadLevel::Agent, &mut record.state.loads);
     }
     Ok(writes(&record, version).into())
 }
@@ -184,12 +186,12 @@ pub async fn change(
 /// with every lease and tells a worker whether its copy of the record is current.
 fn writes(record: &AgentRecord, version: u64) -> [DocWrite; 2] {
     [
-        DocWrite::json(keys::agent(&record.id), record).at(version),
+        DocWrite::json(keys::agent(&record.id), record).at_version(version),
         DocWrite::put(keys::agent_gate(&record.id), record.gate().encode()),
     ]
 }
 
-fn fresh(id: &AgentId, config: &AgentConfig, maker: &Maker, now: Millis) -> AgentRecord {
+fn new_record(id: &AgentId, config: &AgentConfig, maker: &MakerAuthority, now: Millis) -> AgentRecord {
     AgentRecord {
         id: id.clone(),
         status: AgentStatus::Active,
@@ -201,7 +203,7 @@ fn fresh(id: &AgentId, config: &AgentConfig, maker: &Maker, now: Millis) -> Agen
         error: None,
         created: now,
         updated: now,
-        kept: KeptKeys::default(),
+        kept: UnknownFields::default(),
     }
 }
 
@@ -215,7 +217,7 @@ pub async fn info(venue: &Venue, owner: &Owner, id: &AgentId) -> Result<Option<V
         "agentId": id,
         "status": status(record.status, &sessions, venue.now()),
         "config": record.config,
-        "creatorCaps": record.creator.listed(),
+        "creatorCaps": record.creator.capabilities(),
         "configVersion": record.config_version,
         "timelineLength": turns,
         "tasks": tasks,
@@ -244,7 +246,7 @@ pub async fn timeline(
     for ((session, key), mut doc) in turns.iter().zip(docs) {
         let Some(bytes) = doc.pop().and_then(|doc| doc.value) else { continue };
         let record: TurnRecord = decode(key, &bytes)?;
-        let mut record = record.seen_by(reader).shown();
+        let mut record = record.visible_to(reader).to_view();
         record["session"] = decode_token(session).into();
         shown.push(record);
     }
@@ -257,12 +259,12 @@ fn open_tasks(session: &SessionFacts) -> usize {
 
 /// Returns the [`status`] of each of these agents of an owner.
 pub async fn statuses(venue: &Venue, owner: &Owner, agents: &[ListedAgent]) -> Result<Vec<&'static str>, StoreError> {
-    let looks: Vec<_> = agents.iter().map(|listed| doing(venue, owner, (&listed.id, listed.status))).collect();
-    stream::iter(looks).buffered(LOOKS).try_collect().await
+    let looks: Vec<_> = agents.iter().map(|listed| current_status(venue, owner, (&listed.id, listed.status))).collect();
+    stream::iter(looks).buffered(CONCURRENT_READS).try_collect().await
 }
 
 /// Returns the [`status`] of an agent, for which it reads the sessions.
-pub async fn doing(
+pub async fn current_status(
     venue: &Venue,
     owner: &Owner,
     (id, agent): (&AgentId, AgentStatus),
@@ -313,7 +315,7 @@ pub fn keys_needed(config: &Value) -> Vec<Need> {
         std::iter::once(&model["key"]).chain(headers.map(|header| &header["$secret"]))
     });
     // A text that is no name may be a key itself: it is refused later, and never shown.
-    let mut names: Vec<_> = secrets.filter_map(|path| SecretName::of_path(path.as_str()?).ok()).collect();
+    let mut names: Vec<_> = secrets.filter_map(|path| SecretName::from_path(path.as_str()?).ok()).collect();
     names.sort_unstable();
     names.dedup();
     let need = |name: &SecretName| Need { ability: "secret/use", resource: ResourcePath::secret(name) };

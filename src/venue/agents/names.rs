@@ -10,10 +10,11 @@ use crate::venue::Venue;
 
 /// Returns one line for each warning.
 pub fn warnings(venue: &Venue, owner: &Owner, config: &AgentConfig) -> Vec<String> {
-    let mut found = config.unknown(&KnownNames { providers: venue.catalog.providers(), operations: &venue.catalog });
+    let mut found =
+        config.unknown_names(&KnownNames { providers: venue.catalog.providers(), operations: &venue.catalog });
     let models = config.model.in_order().enumerate();
     found.extend(models.filter_map(|(at, model)| {
-        let why = venue.spend.unpriced(owner, model)?;
+        let why = venue.spend.price_error(owner, model)?;
         Some(format!("`{}`: {why}", ModelSettings::key_at(at)))
     }));
     found.extend(binding_faults(venue, config).warnings);
@@ -40,12 +41,12 @@ pub async fn missing_keys(venue: &Venue, owner: &Owner, config: &AgentConfig) ->
 }
 
 fn binding_faults(venue: &Venue, config: &AgentConfig) -> BindingFaults {
-    config.binding_faults(&venue.catalog, &venue.catalog.resources.declared(config))
+    config.binding_faults(&venue.catalog, &venue.catalog.resources.declared_tools(config))
 }
 
 /// Returns the [`warnings`] of a configuration. A binding that can't be kept is an error; with `strict` so is a
 /// warning.
-pub fn checked(venue: &Venue, owner: &Owner, config: &AgentConfig, strict: bool) -> Result<Vec<String>, String> {
+pub fn check(venue: &Venue, owner: &Owner, config: &AgentConfig, strict: bool) -> Result<Vec<String>, String> {
     let errors = binding_faults(venue, config).errors;
     if !errors.is_empty() {
         return Err(errors.join("; "));

@@ -1,7 +1,7 @@
 //! Sessions as callers see them: list, read, fork.
 
-use super::copies::Claim;
-use super::lifecycle::LifeError;
+use super::copies::CopyClaim;
+use super::lifecycle::LifecycleError;
 use crate::domain::authority::Authority;
 use crate::domain::decode;
 use crate::domain::expiry::Ttl;
@@ -14,7 +14,7 @@ use crate::venue::Venue;
 use serde_json::{Value, json};
 
 /// Sessions that one step of a list reads.
-const FOUND: usize = 20;
+const LIST_STEP: usize = 20;
 
 /// Returns a page of an agent's sessions by id after `after`, and the cursor of the next page.
 pub async fn list(
@@ -28,25 +28,25 @@ pub async fn list(
     let after = after.map(|session| SessionKey { agent: agent.clone(), session: session.clone() });
     let mut found = Vec::new();
     // States may be large, so only a few are in memory at a time.
-    let mut sessions = venue.store.all_sessions(owner, Some(agent)).after(after).of(FOUND);
+    let mut sessions = venue.store.all_sessions(owner, Some(agent)).start_after(after).page_size(LIST_STEP);
     while found.len() < limit {
-        sessions = sessions.of(FOUND.min(limit - found.len()));
+        sessions = sessions.page_size(LIST_STEP.min(limit - found.len()));
         let Some(page) = sessions.next().await? else { break };
         found.extend(page.iter().map(|session| session_row(session, ttl, venue.now())));
     }
-    Ok((found, sessions.place().map(|last| last.session)))
+    Ok((found, sessions.last_place().map(|last| last.session)))
 }
 
 /// Returns the state of a session; the default if it has none or is damaged.
 pub(in crate::venue) fn state(session: &SessionFacts) -> SessionState {
-    session.state.as_ref().and_then(|bytes| decode::stored(bytes).ok()).unwrap_or_default()
+    session.state.as_ref().and_then(|bytes| decode::read_stored(bytes).ok()).unwrap_or_default()
 }
 
 /// Returns the last turn before the session's current conversation, whose time may end at `now`.
 pub(super) fn begins_after(session: &SessionFacts, state: &SessionState, ttl: Option<&Ttl>, now: Millis) -> u64 {
     // A session with pending events doesn't expire here: the turn that serves them decides that.
     let rests = session.mailbox.is_empty() && session.lease_until.is_none();
-    state.begins_after(ttl.filter(|_| rests), session.version, session.touched, now)
+    state.conversation_start(ttl.filter(|_| rests), session.version, session.touched, now)
 }
 
 /// Returns the row of a session in a list.
@@ -77,7 +77,12 @@ pub(in crate::venue) fn session_row(session: &SessionFacts, ttl: Option<&Ttl>, n
 }
 
 /// Returns the last turn before the session's current conversation, for an agent whose sessions live for `ttl`.
-pub async fn over(venue: &Venue, owner: &Owner, key: &SessionKey, ttl: Option<&Ttl>) -> Result<u64, StoreError> {
+pub async fn last_expired_turn(
+    venue: &Venue,
+    owner: &Owner,
+    key: &SessionKey,
+    ttl: Option<&Ttl>,
+) -> Result<u64, StoreError> {
     let found = find(venue, owner, key).await?;
     Ok(found.map_or(0, |facts| begins_after(&facts, &state(&facts), ttl, venue.now())))
 }
@@ -108,7 +113,7 @@ pub async fn read(
             break;
         }
         last = record.turn;
-        turns.push(record.seen_by(reader).shown());
+        turns.push(record.visible_to(reader).to_view());
     }
     Ok((turns, full.then_some(last)))
 }
@@ -121,23 +126,25 @@ pub async fn fork(
     from: &SessionKey,
     at: u64,
     to: Option<SessionId>,
-) -> Result<SessionKey, LifeError> {
+) -> Result<SessionKey, LifecycleError> {
     let known = super::get(venue, owner, &from.agent).await?;
     if known.is_none() {
-        return Err(LifeError::Unknown(from.agent.clone()));
+        return Err(LifecycleError::Unknown(from.agent.clone()));
     }
-    let Some(facts) = find(venue, owner, from).await? else { return Err(LifeError::NoSession(from.clone())) };
+    let Some(facts) = find(venue, owner, from).await? else { return Err(LifecycleError::NoSession(from.clone())) };
     if at == 0 || at > facts.version {
-        return Err(LifeError::NoTurn { session: from.clone(), asked: at, newest: facts.version });
+        return Err(LifecycleError::NoTurn { session: from.clone(), asked: at, newest: facts.version });
     }
     let session = to.unwrap_or_else(fresh_name);
     let to = SessionKey { agent: from.agent.clone(), session };
     if find(venue, owner, &to).await?.is_some() {
-        return Err(LifeError::Taken(to));
+        return Err(LifecycleError::Taken(to));
     }
-    let Some(mut claim) = Claim::session(venue, owner, &to).await? else { return Err(LifeError::Taken(to)) };
+    let Some(mut claim) = CopyClaim::for_session(venue, owner, &to).await? else {
+        return Err(LifecycleError::Taken(to));
+    };
     let copied = claim.copy(&facts, at, &to).await;
-    claim.end(copied.map(|()| to)).await
+    claim.release(copied.map(|()| to)).await
 }
 
 /// Returns a name that no session has.

@@ -23,7 +23,7 @@ mod tests {
         assert_eq!(templates.len(), 7);
         for (name, template) in templates {
             let config = AgentConfig::parse(template).unwrap_or_else(|error| panic!("{name}: {error}"));
-            assert_eq!(config.unknown(&known), Vec::<String>::new(), "{name}");
+            assert_eq!(config.unknown_names(&known), Vec::<String>::new(), "{name}");
         }
     }
 }

@@ -26,7 +26,7 @@ pub struct TranscriptRange<'a> {
 }
 
 /// Returns the session of an agent that changed last.
-pub async fn newest(venue: &Venue, owner: &Owner, agent: &AgentId) -> Result<Option<SessionId>, StoreError> {
+pub async fn newest_session(venue: &Venue, owner: &Owner, agent: &AgentId) -> Result<Option<SessionId>, StoreError> {
     let mut newest = None;
     let mut sessions = venue.store.all_sessions(owner, Some(agent));
     while let Some(page) = sessions.next().await? {
@@ -65,7 +65,7 @@ pub async fn read(
     let mut left = wanted.chars;
     let mut cut = !page.ended && oldest > from + 1;
     'turns: for record in records.into_iter().filter(|record| record.turn > from) {
-        for message in messages(&record.seen_by(reader)).into_iter().rev() {
+        for message in messages(&record.visible_to(reader)).into_iter().rev() {
             let chars = message["content"].as_str().map_or(0, |text| text.chars().count());
             if chars > left {
                 cut = true;
@@ -113,7 +113,7 @@ fn messages(record: &TurnRecord) -> Vec<Value> {
             if !calls.is_empty() {
                 let calls = calls
                     .iter()
-                    .map(|call| json!({"id": call.id, "name": call.name, "arguments": call.arguments.shown()}));
+                    .map(|call| json!({"id": call.id, "name": call.name, "arguments": call.arguments.to_value()}));
                 message["toolCalls"] = calls.collect();
             }
             message

@@ -1,6 +1,6 @@
 //! Conversion of a verified token to a caller.
 
-use super::Verified;
+use super::VerifiedToken;
 use crate::domain::authority::Authority;
 use crate::domain::authority::envelope::Envelope;
 use crate::domain::ids::Owner;
@@ -10,7 +10,7 @@ use crate::venue::operation::Caller;
 
 /// A caller as the token shows it, or as the request names it where no token is needed.
 #[derive(Debug, Clone)]
-pub struct Recognised {
+pub struct AuthenticatedCaller {
     /// The caller with its authority.
     pub caller: Caller,
     /// Whether the caller may give values to keys that its token claims.
@@ -24,10 +24,10 @@ pub struct Recognised {
 #[error("the token is about owner `{0}`, and only operators act for others")]
 pub struct NotTheOwner(pub Owner);
 
-impl Verified {
+impl VerifiedToken {
     /// Returns the caller of a request about `named`; `None` stands for the token's own owner. An operator may name
     /// another owner, and then acts in his own name and without the claims of his token.
-    pub fn caller(self, named: Option<Owner>) -> Result<Recognised, NotTheOwner> {
+    pub fn caller(self, named: Option<Owner>) -> Result<AuthenticatedCaller, NotTheOwner> {
         let own = named.as_ref().is_none_or(|named| *named == self.owner);
         if !own && !self.operator {
             return Err(NotTheOwner(self.owner));
@@ -41,6 +41,6 @@ impl Verified {
         let principal = Principal::bearer(&subject, self.holder.as_deref(), capabilities);
         let caller = Caller::new(named.unwrap_or(self.owner), name, Authority::new(self.capabilities));
         let caller = Caller { operator: self.operator, envelope, principal, ..caller };
-        Ok(Recognised { caller, may_override: self.may_override, token_owner })
+        Ok(AuthenticatedCaller { caller, may_override: self.may_override, token_owner })
     }
 }

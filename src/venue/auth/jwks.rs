@@ -36,20 +36,20 @@ pub struct JwksError {
 /// then. A change that can't be read leaves the keys as they were, with a log line.
 #[derive(Debug)]
 pub struct Jwks {
-    file: Arc<Watched>,
+    file: Arc<WatchedFile>,
 }
 
 #[derive(Debug)]
-struct Watched {
+struct WatchedFile {
     path: PathBuf,
     keys: RwLock<Vec<IssuerKey>>,
-    seen: Mutex<Seen>,
+    seen: Mutex<LastRead>,
 }
 
 /// The file as it was read last.
 #[derive(Debug)]
-struct Seen {
-    stamp: Result<Stamp, String>,
+struct LastRead {
+    stamp: Result<FileStamp, String>,
     /// The content, or why it couldn't be read.
     bytes: Result<Vec<u8>, String>,
     unsettled: u32,
@@ -57,7 +57,7 @@ struct Seen {
 
 /// Metadata that changes with a file's content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Stamp {
+struct FileStamp {
     inode: (u64, u64),
     size: u64,
     modified: (i64, i64),
@@ -75,7 +75,7 @@ struct IssuerKey {
 impl Jwks {
     /// Reads the file, and watches it for as long as the value lives.
     pub fn open(path: &Path) -> Result<Self, JwksError> {
-        let keys = Self::once(path)?;
+        let keys = Self::read_once(path)?;
         let watched = Arc::downgrade(&keys.file);
         let thread = std::thread::Builder::new().name("trellis-keys".into()).spawn(move || watch(&watched));
         let problem = |error| format!("no thread to watch it: {error}");
@@ -84,13 +84,13 @@ impl Jwks {
     }
 
     /// Reads the file without watching it.
-    fn once(path: &Path) -> Result<Self, JwksError> {
+    fn read_once(path: &Path) -> Result<Self, JwksError> {
         let failed = |problem| JwksError { path: path.to_owned(), problem };
         let stamp = stamp(path);
         let bytes = read(path).map_err(failed)?;
         let keys = RwLock::new(parse(&bytes).map_err(failed)?);
-        let seen = Mutex::new(Seen { stamp, bytes: Ok(bytes), unsettled: UNSETTLED });
-        Ok(Self { file: Arc::new(Watched { path: path.to_owned(), keys, seen }) })
+        let seen = Mutex::new(LastRead { stamp, bytes: Ok(bytes), unsettled: UNSETTLED });
+        Ok(Self { file: Arc::new(WatchedFile { path: path.to_owned(), keys, seen }) })
     }
 
     /// Finds the key `kid` if it may sign for `issuer`, and the owners that it speaks for.
@@ -104,22 +104,22 @@ impl Jwks {
 
     /// Checks the file and returns whether it was read.
     #[cfg(test)]
-    pub(super) fn look(&self) -> bool {
-        self.file.look()
+    pub(super) fn check_file(&self) -> bool {
+        self.file.check_file()
     }
 }
 
 /// Watches the file until the last holder of the key set is gone.
-fn watch(file: &Weak<Watched>) {
+fn watch(file: &Weak<WatchedFile>) {
     loop {
         std::thread::sleep(LOOK);
         let Some(file) = file.upgrade() else { return };
-        file.look();
+        file.check_file();
     }
 }
 
-impl Watched {
-    fn look(&self) -> bool {
+impl WatchedFile {
+    fn check_file(&self) -> bool {
         let mut seen = self.seen.lock();
         let stamp = stamp(&self.path);
         let changed = stamp != seen.stamp;
@@ -153,8 +153,8 @@ fn metadata(path: &Path) -> Result<Metadata, String> {
     if metadata.is_file() { Ok(metadata) } else { Err("can't be read: expected a regular file".into()) }
 }
 
-fn stamp(path: &Path) -> Result<Stamp, String> {
-    metadata(path).map(|found| Stamp {
+fn stamp(path: &Path) -> Result<FileStamp, String> {
+    metadata(path).map(|found| FileStamp {
         inode: (found.dev(), found.ino()),
         size: found.size(),
         modified: (found.mtime(), found.mtime_nsec()),
@@ -167,28 +167,28 @@ fn read(path: &Path) -> Result<Vec<u8>, String> {
 }
 
 #[derive(Deserialize)]
-struct Set {
+struct JwkSet {
     keys: Vec<Value>,
 }
 
 #[derive(Deserialize)]
-struct Jwk {
+struct PublicJwk {
     kid: Option<String>,
     x: String,
     d: Option<String>,
     trellis_issuer: Option<String>,
-    trellis_owner: Option<Owners>,
+    trellis_owner: Option<OwnerClaim>,
 }
 
 #[derive(Deserialize)]
 #[serde(untagged)]
-enum Owners {
+enum OwnerClaim {
     One(String),
     Many(Vec<String>),
 }
 
 fn parse(bytes: &[u8]) -> Result<Vec<IssuerKey>, String> {
-    let set: Set = decode::from_json(bytes).map_err(|error| format!("expected `{{\"keys\": [...]}}`: {error}"))?;
+    let set: JwkSet = decode::from_json(bytes).map_err(|error| format!("expected `{{\"keys\": [...]}}`: {error}"))?;
     let mut keys: Vec<IssuerKey> = Vec::new();
     // Keys of other types sign other kinds of tokens.
     let usable = |jwk: &&Value| jwk["kty"] == "OKP" && jwk["crv"] == "Ed25519" && jwk["use"] != "enc";
@@ -203,17 +203,17 @@ fn parse(bytes: &[u8]) -> Result<Vec<IssuerKey>, String> {
 }
 
 fn issuer_key(jwk: &Value) -> Result<IssuerKey, String> {
-    let jwk = decode::typed::<Jwk>(jwk.clone()).map_err(|error| error.to_string())?;
+    let jwk = decode::into_type::<PublicJwk>(jwk.clone()).map_err(|error| error.to_string())?;
     if jwk.d.is_some() {
         return Err("it has `d` and so is a private key; only public keys belong here".to_owned());
     }
     let key = URL_SAFE_NO_PAD.decode(&jwk.x).ok().and_then(|bytes| bytes.try_into().ok());
     let speaks = match &jwk.trellis_owner {
         None => SpeaksFor::everybody(),
-        Some(Owners::One(one)) => {
+        Some(OwnerClaim::One(one)) => {
             SpeaksFor::only([one.as_str()]).map_err(|error| format!("`trellis_owner` {error}"))?
         }
-        Some(Owners::Many(many)) => {
+        Some(OwnerClaim::Many(many)) => {
             SpeaksFor::only(many.iter().map(String::as_str)).map_err(|error| format!("`trellis_owner` {error}"))?
         }
     };
@@ -269,26 +269,26 @@ mod tests {
         };
         assert!(Jwks::open(&path).unwrap_err().to_string().contains("can't be read"));
         set("a");
-        let jwks = Jwks::once(&path).unwrap();
+        let jwks = Jwks::read_once(&path).unwrap();
         assert!(jwks.find("https://i", "a").is_some());
         assert!(jwks.find("https://other", "a").is_none(), "the key of one issuer is no other's");
         set("b");
         assert!(jwks.find("https://i", "a").is_some(), "a request reads no file");
-        assert!(jwks.look());
+        assert!(jwks.check_file());
         assert!(jwks.find("https://i", "a").is_none(), "taken out");
         assert!(jwks.find("https://i", "b").is_some());
         assert!(
-            (0..UNSETTLED).all(|_| jwks.look()) && !jwks.look(),
+            (0..UNSETTLED).all(|_| jwks.check_file()) && !jwks.check_file(),
             "it is read as long as it may still change unseen"
         );
         fs::write(&path, "{").unwrap();
-        jwks.look();
+        jwks.check_file();
         assert!(jwks.find("https://i", "b").is_some());
         fs::remove_file(&path).unwrap();
-        jwks.look();
+        jwks.check_file();
         assert!(jwks.find("https://i", "b").is_some());
         set("c");
-        jwks.look();
+        jwks.check_file();
         assert!(jwks.find("https://i", "b").is_none());
         assert!(jwks.find("https://i", "c").is_some());
     }

@@ -13,8 +13,8 @@ use crate::domain::ids::Owner;
 use crate::domain::ids::did::DidKey;
 use crate::domain::limits::{TOKEN_BYTES, TOKEN_CHAIN_BYTES, TOKEN_LINKS};
 use crate::domain::time::Millis;
-use crate::domain::timer::KEEP;
-use crate::domain::token::{Claims, Judge, Link, Signer, SpeaksFor, TokenRefused, TokenSubject, judge};
+use crate::domain::timer::KEEP_ABILITY;
+use crate::domain::token::{Claims, JudgeSettings, Link, Signer, SpeaksFor, TokenError, TokenSubject, judge};
 use crate::domain::values::Values;
 use crate::domain::values::protected::OVERRIDE;
 use crate::venue::is_reserved;
@@ -32,7 +32,7 @@ const SCHEME: &str = "bearer";
 
 /// What a verified token says of a caller.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Verified {
+pub struct VerifiedToken {
     /// The owner whose data the request is about.
     pub owner: Owner,
     /// The subject of the token: `tenant/user` or `did:key:…`.
@@ -62,11 +62,11 @@ pub struct Verified {
 /// Rules by which callers are authenticated.
 #[derive(Debug, Default)]
 pub struct Auth {
-    rules: Option<Rules>,
+    rules: Option<AuthRules>,
 }
 
 #[derive(Debug)]
-struct Rules {
+struct AuthRules {
     audiences: Vec<String>,
     /// The address that the API is bound to, as an audience; used only if none is configured.
     own: OnceLock<String>,
@@ -97,7 +97,7 @@ impl Auth {
         };
         let jwks = config.jwks.as_deref().map(Jwks::open).transpose()?;
         let (did_keys, operators) = (config.did_keys.clone(), config.operators.clone());
-        Ok(Self { rules: Some(Rules { audiences, own, jwks, did_keys, operators, leeway: config.leeway }) })
+        Ok(Self { rules: Some(AuthRules { audiences, own, jwks, did_keys, operators, leeway: config.leeway }) })
     }
 
     /// Whether callers must send a token.
@@ -107,7 +107,7 @@ impl Auth {
 
     /// Returns the venue's name in `aud`: the first configured DID, else that of its address `did`, which then is an
     /// audience too.
-    pub fn did(&self, did: String) -> String {
+    pub fn audience_did(&self, did: String) -> String {
         let Some(rules) = &self.rules else { return did };
         if let Some(configured) = rules.audiences.iter().find(|name| name.starts_with("did:")) {
             return configured.clone();
@@ -118,29 +118,29 @@ impl Auth {
 
     /// Verifies the token in the value of an [`AUTHORIZATION_HEADER`](crate::bus::AUTHORIZATION_HEADER). `None` if no
     /// token is needed.
-    pub fn header(&self, value: Option<&str>, now: Millis) -> Option<Result<Verified, TokenRefused>> {
+    pub fn verify_header(&self, value: Option<&str>, now: Millis) -> Option<Result<VerifiedToken, TokenError>> {
         let rules = self.rules.as_ref()?;
         let token = value.and_then(|value| {
             let (scheme, token) = value.trim().split_once(' ')?;
             scheme.eq_ignore_ascii_case(SCHEME).then(|| token.trim())
         });
-        Some(token.ok_or(TokenRefused::Missing).and_then(|token| rules.verify(token, now)))
+        Some(token.ok_or(TokenError::Missing).and_then(|token| rules.verify(token, now)))
     }
 
     /// Verifies a token; [`TokenRefused::Missing`] if no token is needed.
-    pub fn verify(&self, token: &str, now: Millis) -> Result<Verified, TokenRefused> {
-        self.rules.as_ref().ok_or(TokenRefused::Missing)?.verify(token, now)
+    pub fn verify(&self, token: &str, now: Millis) -> Result<VerifiedToken, TokenError> {
+        self.rules.as_ref().ok_or(TokenError::Missing)?.verify(token, now)
     }
 }
 
-impl Rules {
-    fn verify(&self, token: &str, now: Millis) -> Result<Verified, TokenRefused> {
-        let links = self.links(token)?;
+impl AuthRules {
+    fn verify(&self, token: &str, now: Millis) -> Result<VerifiedToken, TokenError> {
+        let links = self.verify_links(token)?;
         let own = self.own.get().map(String::as_str).filter(|own| !own.is_empty());
         let audiences: Vec<&str> = self.audiences.iter().map(String::as_str).chain(own).collect();
-        let bearer = judge(&links, Judge { now, leeway: self.leeway, audiences: &audiences })?;
+        let bearer = judge(&links, JudgeSettings { now, leeway: self.leeway, audiences: &audiences })?;
         if is_reserved(&bearer.owner) {
-            return Err(TokenRefused::Subject);
+            return Err(TokenError::Subject);
         }
         let unlimited = bearer.capabilities.is_none() && !bearer.delegated;
         let operator = unlimited && self.operators.contains(&bearer.subject);
@@ -151,8 +151,8 @@ impl Rules {
             issued && bearer.capabilities.iter().flatten().any(said)
         };
         let may_override = operator || explicit(OVERRIDE, "context");
-        let keeps_timers = explicit(KEEP, "timer");
-        Ok(Verified {
+        let keeps_timers = explicit(KEEP_ABILITY, "timer");
+        Ok(VerifiedToken {
             operator,
             may_override,
             keeps_timers,
@@ -168,24 +168,24 @@ impl Rules {
     }
 
     /// Returns the verified links of a token, the token itself first.
-    fn links(&self, token: &str) -> Result<Vec<Link>, TokenRefused> {
+    fn verify_links(&self, token: &str) -> Result<Vec<Link>, TokenError> {
         let (bytes, limit) = (token.len(), TOKEN_CHAIN_BYTES);
         if bytes > limit {
-            return Err(TokenRefused::TooLarge { bytes, limit });
+            return Err(TokenError::TooLarge { bytes, limit });
         }
         let mut links = Vec::new();
-        let mut next = self.link(token)?;
+        let mut next = self.verify_link(token)?;
         while let Some(above) = next.claims.proof.clone() {
             links.push(next);
             if links.len() == TOKEN_LINKS {
-                return Err(TokenRefused::Chain("it has more links than are followed"));
+                return Err(TokenError::Chain("it has more links than are followed"));
             }
-            next = self.link(&above)?;
+            next = self.verify_link(&above)?;
         }
         links.push(next);
         // A root key that speaks for itself must be admitted by name; the links below it need no admission.
         match links.last().map(|root| &root.signer) {
-            Some(Signer::Key(key)) if !self.admits(key) => Err(TokenRefused::UnknownKey),
+            Some(Signer::Key(key)) if !self.admits(key) => Err(TokenError::UnknownKey),
             Some(Signer::Key(_) | Signer::Issuer(_)) | None => Ok(links),
         }
     }
@@ -200,46 +200,46 @@ impl Rules {
     }
 
     /// Parses one token and verifies its signature.
-    fn link(&self, token: &str) -> Result<Link, TokenRefused> {
-        let (header, claims) = parts(token)?;
+    fn verify_link(&self, token: &str) -> Result<Link, TokenError> {
+        let (header, claims) = parse_parts(token)?;
         let own = token.len() - claims.proof.as_ref().map_or(0, |proof| proof.len() * 4 / 3);
         if own > TOKEN_BYTES {
-            return Err(TokenRefused::TooLarge { bytes: own, limit: TOKEN_BYTES });
+            return Err(TokenError::TooLarge { bytes: own, limit: TOKEN_BYTES });
         }
-        let (key, signer) = self.key(&claims.issuer, header.kid.as_deref())?;
+        let (key, signer) = self.find_key(&claims.issuer, header.kid.as_deref())?;
         let mut validation = Validation::new(Algorithm::EdDSA);
         // The core checks times and audience, against a time that it is given.
         validation.required_spec_claims.clear();
         (validation.validate_exp, validation.validate_nbf, validation.validate_aud) = (false, false, false);
-        jsonwebtoken::decode::<IgnoredAny>(token, &key, &validation).map_err(|_| TokenRefused::Signature)?;
+        jsonwebtoken::decode::<IgnoredAny>(token, &key, &validation).map_err(|_| TokenError::Signature)?;
         Ok(Link { claims, signer })
     }
 
     /// Returns the key that an issuer signs with.
-    fn key(&self, issuer: &str, kid: Option<&str>) -> Result<(DecodingKey, Signer), TokenRefused> {
+    fn find_key(&self, issuer: &str, kid: Option<&str>) -> Result<(DecodingKey, Signer), TokenError> {
         if issuer.starts_with("did:") {
-            let key = DidKey::parse(issuer).ok_or(TokenRefused::UnknownKey)?;
-            let named = kid.is_none_or(|kid| names(kid, &key));
-            return if named { Ok((verifying(key.bytes()), Signer::Key(key))) } else { Err(TokenRefused::UnknownKey) };
+            let key = DidKey::parse(issuer).ok_or(TokenError::UnknownKey)?;
+            let named = kid.is_none_or(|kid| names_key(kid, &key));
+            return if named { Ok((decoding_key(key.bytes()), Signer::Key(key))) } else { Err(TokenError::UnknownKey) };
         }
         let found = self.jwks.as_ref().zip(kid).and_then(|(jwks, kid)| jwks.find(issuer, kid));
-        let (key, speaks): ([u8; 32], SpeaksFor) = found.ok_or(TokenRefused::UnknownKey)?;
-        Ok((verifying(&key), Signer::Issuer(speaks)))
+        let (key, speaks): ([u8; 32], SpeaksFor) = found.ok_or(TokenError::UnknownKey)?;
+        Ok((decoding_key(&key), Signer::Issuer(speaks)))
     }
 }
 
-fn verifying(key: &[u8; 32]) -> DecodingKey {
+fn decoding_key(key: &[u8; 32]) -> DecodingKey {
     DecodingKey::from_ed_der(key)
 }
 
 /// Whether `kid` names the key: `z6Mk…`, `did:key:z6Mk…` or `did:key:z6Mk…#z6Mk…`.
-fn names(kid: &str, key: &DidKey) -> bool {
+fn names_key(kid: &str, key: &DidKey) -> bool {
     let (did, bare) = (key.to_string(), key.multibase());
     kid == bare || kid == did || kid.strip_prefix(&did).and_then(|rest| rest.strip_prefix('#')) == Some(&bare)
 }
 
 #[derive(Deserialize)]
-struct Header {
+struct TokenHeader {
     alg: String,
     kid: Option<String>,
     // Extensions that must be understood; none is supported.
@@ -247,17 +247,17 @@ struct Header {
 }
 
 /// Parses the header and claims of a token without verifying them.
-fn parts(token: &str) -> Result<(Header, Claims), TokenRefused> {
-    let malformed = |why: &str| TokenRefused::Malformed(why.to_owned());
+fn parse_parts(token: &str) -> Result<(TokenHeader, Claims), TokenError> {
+    let malformed = |why: &str| TokenError::Malformed(why.to_owned());
     let three: Vec<&str> = token.split('.').collect();
     let [header, claims, _signature] = three[..] else {
         return Err(malformed("expected `<header>.<claims>.<signature>`"));
     };
     let decode = |part: &str| URL_SAFE_NO_PAD.decode(part).map_err(|_| malformed("its parts are not base64url"));
-    let header: Header =
+    let header: TokenHeader =
         from_json(&decode(header)?).map_err(|_| malformed("its header is no JSON object with `alg`"))?;
     if header.alg != "EdDSA" {
-        return Err(TokenRefused::Algorithm);
+        return Err(TokenError::Algorithm);
     }
     if header.crit.is_some() {
         return Err(malformed("its header has `crit`"));

@@ -23,7 +23,7 @@ pub struct SigningKey {
 pub struct SigningKeyError(String);
 
 #[derive(Deserialize)]
-struct Jwk {
+struct PrivateJwk {
     kid: Option<String>,
     kty: String,
     crv: String,
@@ -45,7 +45,7 @@ impl SigningKey {
         let bad = |why: &str| {
             SigningKeyError(format!("expected an Ed25519 private key as `trellis token keygen` writes it: {why}"))
         };
-        let jwk: Jwk =
+        let jwk: PrivateJwk =
             decode::from_json(text.as_bytes()).map_err(|_| bad("not a JSON object with `kty`, `crv`, `x` and `d`"))?;
         if jwk.kty != "OKP" || jwk.crv != "Ed25519" {
             return Err(bad("`kty` or `crv` is another"));
@@ -59,7 +59,7 @@ impl SigningKey {
 
     /// Returns the key with another `kid`, if one is given.
     #[must_use]
-    pub fn named(mut self, kid: Option<String>) -> Self {
+    pub fn with_kid(mut self, kid: Option<String>) -> Self {
         if let Some(kid) = kid {
             self.kid = kid;
         }

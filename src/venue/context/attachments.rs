@@ -3,7 +3,7 @@
 use crate::domain::authority::ResourcePath;
 use crate::domain::ids::AssetId;
 use crate::domain::media::{Attachment, MediaType};
-use crate::domain::wire::dialect::dialect;
+use crate::domain::wire::dialect::find_dialect;
 use crate::store::StoreError;
 use crate::venue::Venue;
 use crate::venue::assets;
@@ -27,9 +27,9 @@ pub(super) async fn look_up(
 async fn attachment(venue: &Venue, caller: &Caller, provider: &str, asset: AssetId) -> Result<Attachment, StoreError> {
     // The answer is the same whether or not the asset exists.
     if let Err(denied) = caller.authority.permits("crud/read", ResourcePath::asset(&asset)) {
-        return Ok(Attachment::of_asset(asset).withhold(denied.need()));
+        return Ok(Attachment::of_asset(asset).withhold(denied.missing_capability()));
     }
-    let (record, sniffed) = match assets::head(venue, &caller.owner, &asset).await {
+    let (record, sniffed) = match assets::read_head(venue, &caller.owner, &asset).await {
         Err(error) if error.is_transient() => return Err(error),
         Err(error) => return Ok(Attachment::of_asset(asset).withhold(error.to_string())),
         Ok(None) => return Ok(Attachment::of_asset(asset).withhold("no such asset")),
@@ -45,5 +45,5 @@ async fn attachment(venue: &Venue, caller: &Caller, provider: &str, asset: Asset
 
 /// Returns why a provider is not sent this media type; `None` for a provider that only the venue's configuration names.
 fn refusal(provider: &str, media: MediaType) -> Option<String> {
-    dialect(provider)?.refusal_of(media)
+    find_dialect(provider)?.media_refusal(media)
 }

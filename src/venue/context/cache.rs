@@ -5,7 +5,7 @@ use crate::domain::chat::ModelSettings;
 use crate::domain::context::budget;
 use crate::domain::ids::{AgentId, AssetId, Owner};
 use crate::domain::limits::ATTACHMENTS_MEMORY;
-use crate::domain::media::Sniffed;
+use crate::domain::media::SniffedContent;
 use crate::domain::time::Millis;
 use crate::domain::tools::ToolTable;
 use quick_cache::sync::Cache;
@@ -58,7 +58,7 @@ pub struct PromptCache {
     /// Ratio of bytes to tokens, by model.
     ratios: Cache<String, u32>,
     /// Media types of assets; the name of an asset is the hash of its content, whoever owns it.
-    pub(crate) sniffed: Cache<AssetId, Option<Sniffed>>,
+    pub(crate) sniffed: Cache<AssetId, Option<SniffedContent>>,
     /// Memory for the attachments of model calls, in permits of [`ROOM_UNIT`] bytes.
     room: Arc<Semaphore>,
     /// A permit for looking at a request with the bytes of its attachments, one at a time: model calls have the rest.
@@ -94,7 +94,7 @@ impl PromptCache {
     }
 
     /// Forgets what was computed from documents with a version.
-    pub fn forget(&self) {
+    pub fn clear(&self) {
         self.tools.clear();
     }
 
@@ -104,8 +104,8 @@ impl PromptCache {
     }
 
     /// Records how many tokens a prompt of so many bytes was. Of two records at once one may be lost.
-    pub fn count(&self, model: &ModelSettings, bytes: usize, tokens: u64) {
-        self.ratios.insert(model.id(), budget::corrected(self.ratio(model), bytes, tokens));
+    pub fn record_ratio(&self, model: &ModelSettings, bytes: usize, tokens: u64) {
+        self.ratios.insert(model.id(), budget::corrected_ratio(self.ratio(model), bytes, tokens));
     }
 }
 
@@ -121,10 +121,10 @@ mod tests {
         let model = |name: String| AgentConfig::parse(&config(&name)).unwrap().model;
         let known = model("known".into());
         assert_eq!(cache.ratio(&known), budget::RATIO_DEFAULT);
-        cache.count(&known, 100_000, 10_000);
-        assert_eq!(cache.ratio(&known), budget::corrected(budget::RATIO_DEFAULT, 100_000, 10_000));
+        cache.record_ratio(&known, 100_000, 10_000);
+        assert_eq!(cache.ratio(&known), budget::corrected_ratio(budget::RATIO_DEFAULT, 100_000, 10_000));
         for n in 0..5 * MODELS {
-            cache.count(&model(format!("m{n}")), 100_000, 10_000);
+            cache.record_ratio(&model(format!("m{n}")), 100_000, 10_000);
         }
         assert!(cache.ratios.len() <= MODELS, "{} models", cache.ratios.len());
     }

@@ -1,14 +1,14 @@
 //! Fetches the pieces of a context from their sources, with authority checked per read. A piece that can't be read is
 //! an item that says why; only a store without an answer stops the turn.
 
-use crate::domain::agent::entry::{Source, job_part};
-use crate::domain::asset::not_text;
+use crate::domain::agent::entry::{EntrySource, job_part};
+use crate::domain::asset::not_utf8_error;
 use crate::domain::authority::capability::overlaps;
 use crate::domain::authority::{HIDDEN, ResourcePath};
 use crate::domain::canonical::canonical;
-use crate::domain::context::entry::Read;
+use crate::domain::context::entry::ContextRead;
 use crate::domain::context::fill;
-use crate::domain::context::item::{Absence, Content, Item, Section, bounded};
+use crate::domain::context::item::{Absence, ItemContent, PromptItem, Section, limit_items};
 use crate::domain::decode;
 use crate::domain::ids::{AssetId, JobId, sha256_hex};
 use crate::domain::lattice::{Namespace, Path};
@@ -21,14 +21,14 @@ use crate::venue::Venue;
 use crate::venue::assets;
 use crate::venue::jobs;
 use crate::venue::operation::pin::PinReader;
-use crate::venue::operation::{Caller, Effect, Invocation, NOTHING, OpError, Reads, Site, dispatch};
+use crate::venue::operation::{Caller, Effect, Invocation, NO_SECTIONS, OpError, Reads, Site, dispatch};
 use crate::venue::tree::value_at;
 use crate::venue::workspace::Workspace;
 use futures::future::try_join_all;
 use serde_json::Value;
 
 /// The tree that is read, and the caller whose authority counts.
-pub(super) struct Reader<'a> {
+pub(super) struct ContextReader<'a> {
     pub(super) venue: &'a Venue,
     pub(super) caller: &'a Caller,
     pub(super) workspace: &'a Workspace,
@@ -38,38 +38,38 @@ pub(super) struct Reader<'a> {
 }
 
 /// A value, or why there is none.
-type Found = Result<Value, (Absence, String)>;
+type FetchResult = Result<Value, (Absence, String)>;
 
-impl Reader<'_> {
+impl ContextReader<'_> {
     /// Fetches all pieces at once and returns their items in order, bounded to what a turn takes.
-    pub(super) async fn items(&self, reads: Vec<Read>) -> Result<Vec<Item>, StoreError> {
-        try_join_all(reads.into_iter().map(|read| self.item(read))).await.map(bounded)
+    pub(super) async fn fetch_items(&self, reads: Vec<ContextRead>) -> Result<Vec<PromptItem>, StoreError> {
+        try_join_all(reads.into_iter().map(|read| self.fetch_item(read))).await.map(limit_items)
     }
 
-    async fn item(&self, read: Read) -> Result<Item, StoreError> {
-        let Read { section, key, label, source, asked, priority, required, mut tags } = read;
-        let name = source.as_ref().ok().and_then(Source::name);
+    async fn fetch_item(&self, read: ContextRead) -> Result<PromptItem, StoreError> {
+        let ContextRead { section, key, label, source, asked, priority, required, mut tags } = read;
+        let name = source.as_ref().ok().and_then(EntrySource::name);
         let (mut unresolved, reads) = (Vec::new(), Reads::default());
-        let is_operation = matches!(source, Ok(Source::Operation { .. }));
-        tags.needs = source.iter().filter_map(Source::resource).map(|on| ("crud/read".to_owned(), on)).collect();
-        let picture = self.picture(&source).await?;
+        let is_operation = matches!(source, Ok(EntrySource::Operation { .. }));
+        tags.needs = source.iter().filter_map(EntrySource::resource).map(|on| ("crud/read".to_owned(), on)).collect();
+        let picture = self.find_picture(&source).await?;
         let mut attachments: Vec<_> = picture.iter().map(|(asset, _)| asset.clone()).collect();
         let found = match (picture, source) {
             (Some((_, text)), _) => Ok(text.into()),
             (None, Err(reason)) => Err((Absence::Failed, reason)),
-            (None, Ok(Source::Text(text))) => Ok(Value::String(text)),
-            (None, Ok(Source::Path(path))) if let Some(reason) = self.hidden_reason(&path, section) => {
+            (None, Ok(EntrySource::Text(text))) => Ok(Value::String(text)),
+            (None, Ok(EntrySource::Path(path))) if let Some(reason) = self.hidden_reason(&path, section) => {
                 Err((Absence::Denied, reason))
             }
-            (None, Ok(Source::Path(path))) => self.path(&path, &reads).await?,
-            (None, Ok(Source::Asset(asset))) => self.asset(&asset).await?,
-            (None, Ok(Source::Job { job, within })) => self.job(&job, &within).await?,
-            (None, Ok(Source::Operation { path, input })) => {
-                let (input, report) = fill::input(input, self.resolver);
+            (None, Ok(EntrySource::Path(path))) => self.fetch_path(&path, &reads).await?,
+            (None, Ok(EntrySource::Asset(asset))) => self.fetch_asset(&asset).await?,
+            (None, Ok(EntrySource::Job { job, within })) => self.fetch_job(&job, &within).await?,
+            (None, Ok(EntrySource::Operation { path, input })) => {
+                let (input, report) = fill::fill_input(input, self.resolver);
                 unresolved = report.missed_keys();
                 if report.cut.is_empty() {
-                    tags.needs = self.needs(&path, &input);
-                    self.operation(&path, input, &reads).await?
+                    tags.needs = self.operation_needs(&path, &input);
+                    self.fetch_operation(&path, input, &reads).await?
                 } else {
                     // With half of a value the operation would do something else than intended.
                     Err((Absence::Failed, format!("a value is too long for its input: {}", report.cut.join(", "))))
@@ -81,19 +81,22 @@ impl Reader<'_> {
         let mut origin = Origin { version, hash: None, reads: if is_operation { seen } else { Vec::new() } };
         let (content, allowed) = match found {
             Ok(value) => {
-                let value = decode::shown(value);
+                let value = decode::limit_depth(value);
                 attachments.extend(references(&value).assets);
-                origin.hash = name.is_some().then(|| hash(&value));
+                origin.hash = name.is_some().then(|| content_hash(&value));
                 let authority = &self.caller.authority;
-                let grounds = tags.needs.iter().map(|(ability, resource)| authority.grounds(ability, resource));
+                let grounds = tags.needs.iter().map(|(ability, resource)| authority.justification(ability, resource));
                 let grounds =
                     grounds.collect::<Option<Vec<_>>>().filter(|grounds| !grounds.is_empty() && !is_operation);
-                (Content::of(value, asked.unwrap_or(ENTRY_BYTES)), grounds.map(|grounds| grounds.join(", ")))
+                (
+                    ItemContent::from_value(value, asked.unwrap_or(ENTRY_BYTES)),
+                    grounds.map(|grounds| grounds.join(", ")),
+                )
             }
-            Err((why, reason)) => (Content::Absent(why, reason), None),
+            Err((why, reason)) => (ItemContent::Absent(why, reason), None),
         };
         let source = name;
-        Ok(Item {
+        Ok(PromptItem {
             section,
             key,
             label,
@@ -119,42 +122,47 @@ impl Reader<'_> {
         if self.caller.envelope.hides_values {
             return Some("it is filled in for the agent that asks, and not shown to it nor for it".to_owned());
         }
-        let is_own = section == Section::Loads && self.hides_values && !self.caller.authority.names(HIDDEN);
+        let is_own = section == Section::Loads && self.hides_values && !self.caller.authority.names_place(HIDDEN);
         is_own.then(|| format!("it is filled in for this agent: needs a capability on {HIDDEN}"))
     }
 
     /// Returns the denial of a read, which is the same whether or not anything is there.
-    fn denied(&self, resource: &ResourcePath) -> Option<(Absence, String)> {
+    fn denial(&self, resource: &ResourcePath) -> Option<(Absence, String)> {
         let denied = self.caller.authority.permits("crud/read", resource).err()?;
-        Some((Absence::Denied, denied.need()))
+        Some((Absence::Denied, denied.missing_capability()))
     }
 
-    async fn path(&self, path: &Path, reads: &Reads) -> Result<Found, StoreError> {
-        if let Some(denied) = self.denied(&path.into()) {
+    async fn fetch_path(&self, path: &Path, reads: &Reads) -> Result<FetchResult, StoreError> {
+        if let Some(denied) = self.denial(&path.into()) {
             return Ok(Err(denied));
         }
-        match value_at(&self.call("v/ops/lattice/read", reads), path).await {
+        match value_at(&self.invocation("v/ops/lattice/read", reads), path).await {
             Ok(Some(value)) => Ok(Ok(value)),
             Ok(None) => Ok(Err((Absence::Missing, "nothing is there".into()))),
-            Err(error) => failed(error),
+            Err(error) => operation_failure(error),
         }
     }
 
     /// Returns the picture or document that a source names, and the text above it; `None` for a source that names none,
     /// or one that may not be read.
-    async fn picture(&self, source: &Result<Source, String>) -> Result<Option<(AssetId, String)>, StoreError> {
+    async fn find_picture(
+        &self,
+        source: &Result<EntrySource, String>,
+    ) -> Result<Option<(AssetId, String)>, StoreError> {
         let asset = match source {
-            Ok(Source::Asset(asset)) => asset.clone(),
-            Ok(Source::Path(path)) => match asset_at(path) {
+            Ok(EntrySource::Asset(asset)) => asset.clone(),
+            Ok(EntrySource::Path(path)) => match asset_at(path) {
                 Some(asset) => asset,
                 None => return Ok(None),
             },
-            Err(_) | Ok(Source::Text(_) | Source::Job { .. } | Source::Operation { .. }) => return Ok(None),
+            Err(_) | Ok(EntrySource::Text(_) | EntrySource::Job { .. } | EntrySource::Operation { .. }) => {
+                return Ok(None);
+            }
         };
-        if self.denied(&ResourcePath::asset(&asset)).is_some() {
+        if self.denial(&ResourcePath::asset(&asset)).is_some() {
             return Ok(None);
         }
-        let head = match assets::head(self.venue, &self.caller.owner, &asset).await {
+        let head = match assets::read_head(self.venue, &self.caller.owner, &asset).await {
             Err(error) if error.is_transient() => return Err(error),
             head => head.unwrap_or_default(),
         };
@@ -166,34 +174,34 @@ impl Reader<'_> {
         Ok(Some((asset, text)))
     }
 
-    async fn asset(&self, asset: &AssetId) -> Result<Found, StoreError> {
-        if let Some(denied) = self.denied(&ResourcePath::asset(asset)) {
+    async fn fetch_asset(&self, asset: &AssetId) -> Result<FetchResult, StoreError> {
+        if let Some(denied) = self.denial(&ResourcePath::asset(asset)) {
             return Ok(Err(denied));
         }
-        let found = match assets::content(self.venue, &self.caller.owner, asset).await {
+        let found = match assets::read_content(self.venue, &self.caller.owner, asset).await {
             Ok(Some(found)) => found,
             Ok(None) => return Ok(Err((Absence::Missing, "no such asset".into()))),
-            Err(error) => return unread(error),
+            Err(error) => return store_failure(error),
         };
         Ok(match (found.text(), found.record.description.as_deref()) {
             (Ok(text), _) | (Err(_), Some(text)) => Ok(text.into()),
             (Err(at), None) => {
                 let kind = &found.record.content_type;
                 let reason =
-                    format!("{} ({kind}, {} bytes), and it has no description", not_text(at), found.bytes.len());
+                    format!("{} ({kind}, {} bytes), and it has no description", not_utf8_error(at), found.bytes.len());
                 Err((Absence::Failed, reason))
             }
         })
     }
 
-    async fn job(&self, job: &JobId, within: &[String]) -> Result<Found, StoreError> {
-        if let Some(denied) = self.denied(&ResourcePath::job(job)) {
+    async fn fetch_job(&self, job: &JobId, within: &[String]) -> Result<FetchResult, StoreError> {
+        if let Some(denied) = self.denial(&ResourcePath::job(job)) {
             return Ok(Err(denied));
         }
         let found = match jobs::get(self.venue, &self.caller.owner, job).await {
             Ok(Some(found)) => found,
             Ok(None) => return Ok(Err((Absence::Missing, "no such job".into()))),
-            Err(error) => return unread(error),
+            Err(error) => return store_failure(error),
         };
         let Some(result) = found.result else {
             return Ok(Err((Absence::Missing, format!("the job is {}", found.status.as_str()))));
@@ -209,13 +217,13 @@ impl Reader<'_> {
     }
 
     /// Returns what running an operation needs; nothing for one that can't run.
-    fn needs(&self, path: &str, input: &Value) -> Vec<(String, ResourcePath)> {
-        let settled = dispatch::settle(&self.venue.catalog, path, input.clone(), false);
+    fn operation_needs(&self, path: &str, input: &Value) -> Vec<(String, ResourcePath)> {
+        let settled = dispatch::resolve_call(&self.venue.catalog, path, input.clone(), false);
         let needs = settled.and_then(|settled| settled.needs());
         needs.into_iter().flatten().map(|need| (need.ability.to_owned(), need.resource)).collect()
     }
 
-    async fn operation(&self, path: &str, input: Value, reads: &Reads) -> Result<Found, StoreError> {
+    async fn fetch_operation(&self, path: &str, input: Value, reads: &Reads) -> Result<FetchResult, StoreError> {
         if self.venue.catalog.resolve(path).is_none() {
             return Ok(Err((Absence::Failed, "no such operation in the catalog".into())));
         }
@@ -226,22 +234,22 @@ impl Reader<'_> {
             Ok(_) => {}
             Err(OpError::Store(error)) if error.is_transient() => return Err(error),
             Err(OpError::Denied(reason)) => return Ok(Err((Absence::Denied, reason))),
-            Err(error) => return failed(error),
+            Err(error) => return operation_failure(error),
         }
-        let dispatch::Settled { found: operation, arguments: input, inner, .. } =
-            match dispatch::settle(&self.venue.catalog, path, input, false) {
+        let dispatch::ResolvedOperation { found: operation, arguments: input, inner, .. } =
+            match dispatch::resolve_call(&self.venue.catalog, path, input, false) {
                 Ok(settled) => settled,
-                Err(error) => return failed(error),
+                Err(error) => return operation_failure(error),
             };
         if operation.spec.effect != Effect::Read {
             let reason = "only operations that read can be context: it would run again in every turn";
             return Ok(Err((Absence::Failed, reason.into())));
         }
-        let call = self.call(inner.as_deref().unwrap_or(path), reads);
+        let call = self.invocation(inner.as_deref().unwrap_or(path), reads);
         match tokio::time::timeout(CONTEXT_OPERATION_TIME, dispatch::invoke(&call, operation.spec.path, input)).await {
             Ok(Ok(output)) => Ok(Ok(output.value)),
             Ok(Err(OpError::Denied(reason))) => Ok(Err((Absence::Denied, reason))),
-            Ok(Err(error)) => failed(error),
+            Ok(Err(error)) => operation_failure(error),
             Err(_) => {
                 let reason = format!("no answer within {} s", CONTEXT_OPERATION_TIME.as_secs());
                 Ok(Err((Absence::Failed, reason)))
@@ -249,13 +257,13 @@ impl Reader<'_> {
         }
     }
 
-    fn call<'a>(&'a self, named: &'a str, reads: &'a Reads) -> Invocation<'a> {
+    fn invocation<'a>(&'a self, named: &'a str, reads: &'a Reads) -> Invocation<'a> {
         Invocation {
             named,
             venue: self.venue,
             caller: self.caller,
             workspace: self.workspace,
-            scoped: &NOTHING,
+            scoped: &NO_SECTIONS,
             site: Site::Api { key: None },
             reads,
         }
@@ -271,21 +279,21 @@ fn asset_at(path: &Path) -> Option<AssetId> {
 }
 
 /// Makes a failed item of a damaged document; a transient error of the store stops the turn.
-fn unread(error: StoreError) -> Result<Found, StoreError> {
+fn store_failure(error: StoreError) -> Result<FetchResult, StoreError> {
     if error.is_transient() { Err(error) } else { Ok(Err((Absence::Failed, error.to_string()))) }
 }
 
 /// Hashes the bytes of a text, and the canonical form of any other value.
-fn hash(value: &Value) -> String {
+fn content_hash(value: &Value) -> String {
     match value {
         Value::String(text) => sha256_hex(text.as_bytes()),
         value => sha256_hex(&canonical(value)),
     }
 }
 
-fn failed(error: OpError) -> Result<Found, StoreError> {
+fn operation_failure(error: OpError) -> Result<FetchResult, StoreError> {
     match error {
-        OpError::Store(error) => unread(error),
+        OpError::Store(error) => store_failure(error),
         error => Ok(Err((Absence::Failed, error.to_string()))),
     }
 }

@@ -1,19 +1,19 @@
 //! The inputs of a prompt, from a view of what its turn serves: the one place where they are assembled.
 
 use super::cache::ToolKey;
-use super::fetch::Reader;
-use super::{attachments, clear, pins, values};
+use super::fetch::ContextReader;
+use super::{attachments, clear_scratch, pins, values};
 use crate::domain::agent::tool::ToolEntry;
-use crate::domain::agent::{AgentRecord, Looping};
+use crate::domain::agent::{AgentRecord, LoopKind};
 use crate::domain::call::ToolTarget;
 use crate::domain::context::budget::PromptBudget;
-use crate::domain::context::goals::View;
-use crate::domain::context::inputs::{Frame, Inputs, Layout, Moment, Served};
+use crate::domain::context::goals::GoalView;
+use crate::domain::context::inputs::{Inputs, Layout, Moment, PromptFrame, ServedEvents};
 use crate::domain::context::past::TranscriptTurn;
 use crate::domain::context::{attach, entry, fill};
 use crate::domain::resource::HeldNamespaces;
-use crate::domain::tools::{Ends, ToolTable, resolve, resolve_with};
-use crate::domain::turn::Setting;
+use crate::domain::tools::{ToolTable, TurnEnds, resolve, resolve_with};
+use crate::domain::turn::TurnInput;
 use crate::domain::turn::scoped;
 use crate::domain::values::Resolver;
 use crate::store::StoreError;
@@ -27,7 +27,7 @@ use std::sync::Arc;
 /// What a prompt is made for: a turn that runs, or the next one as a preview.
 pub(crate) struct PromptView<'a> {
     pub(crate) venue: &'a Venue,
-    pub(crate) setting: &'a Setting,
+    pub(crate) setting: &'a TurnInput,
     /// The agent as it is configured, with the operations that its pins name.
     pub(crate) agent: &'a AgentRecord,
     pub(crate) workspace: &'a Workspace,
@@ -35,18 +35,18 @@ pub(crate) struct PromptView<'a> {
 
 /// Returns what a turn begins with: its setting, its tree, and the agent with the operations that its pins name, if it
 /// has any. The `c/` of a session that is new again is emptied.
-pub(crate) async fn begin(
+pub(crate) async fn begin_turn(
     venue: &Venue,
     agent: &AgentRecord,
-    mut setting: Box<Setting>,
+    mut setting: Box<TurnInput>,
     is_new: bool,
-) -> Result<(Box<Setting>, Workspace, Option<Box<AgentRecord>>), StoreError> {
+) -> Result<(Box<TurnInput>, Workspace, Option<Box<AgentRecord>>), StoreError> {
     let workspace = venue.workspace(&setting.owner, setting.authority.home().clone()).await;
     if is_new {
-        clear(&workspace, &*venue.store).await?;
+        clear_scratch(&workspace, &*venue.store).await?;
     }
     let pins = PinReader { venue, owner: &setting.owner, authority: &setting.authority, workspace: &workspace };
-    let pinned = pins::resolved(pins, agent).await?.map(Box::new);
+    let pinned = pins::resolve_pins(pins, agent).await?.map(Box::new);
     if let Some(pinned) = &pinned {
         setting.config = Arc::new(pinned.config.clone());
     }
@@ -64,23 +64,29 @@ impl PromptView<'_> {
         };
         let resolver = values::resolver(venue, setting, agent).await?;
         let hides_values = config.hides_values();
-        let reader = Reader { venue, caller: &caller, workspace, resolver: &resolver, hides_values };
+        let reader = ContextReader { venue, caller: &caller, workspace, resolver: &resolver, hides_values };
         let bare = setting.plan.is_anonymous();
         let loads = if bare { Vec::new() } else { setting.state.goals.loads(&setting.state.loads) };
-        let mut items = reader.items(entry::plan_of(&config.context, &agent.state, &loads)).await?;
+        let mut items = reader.fetch_items(entry::plan_agent_reads(&config.context, &agent.state, &loads)).await?;
         if !bare {
-            let held = HeldNamespaces::of(&setting.authority);
-            items.extend(resources::items(venue, config, &held, workspace).await?);
+            let held = HeldNamespaces::from_authority(&setting.authority);
+            items.extend(resources::context_items(venue, config, &held, workspace).await?);
         }
-        items.extend(scratchpad::items(&*venue.store, &setting.owner, &setting.mandate.context_ids).await?);
-        items.extend(setting.plan.handed().into_iter().flat_map(|handed| scoped::received(handed, &setting.authority)));
-        let frame = Frame {
+        items.extend(scratchpad::context_items(&*venue.store, &setting.owner, &setting.mandate.context_ids).await?);
+        items.extend(
+            setting
+                .plan
+                .handed_sections()
+                .into_iter()
+                .flat_map(|handed| scoped::handed_items(handed, &setting.authority)),
+        );
+        let frame = PromptFrame {
             agent: setting.session.agent.clone(),
             venue: venue.name.clone(),
             model: config.model.clone(),
             // The scratch space changes with the session and is no part of a prompt.
-            authority: setting.authority.clone().nowhere(),
-            disclosure: setting.authority.disclosed(),
+            authority: setting.authority.clone().without_home(),
+            disclosure: setting.authority.disclosure(),
             bound: setting.mandate.envelope.bound.clone(),
             completion: setting.completion(),
             strict: config.strict_placeholders,
@@ -88,10 +94,10 @@ impl PromptView<'_> {
             bare,
             prompt: config.prompt_style(),
         };
-        let served = Served {
-            goals: View::of(&setting.state.goals, &transcript, setting.plan.input(), frame.viewer()),
+        let served = ServedEvents {
+            goals: GoalView::for_session(&setting.state.goals, &transcript, setting.plan.input(), frame.viewer()),
             last: setting.last.is_some(),
-            ..setting.plan.served(&setting.state, &setting.mandate)
+            ..setting.plan.served_events(&setting.state, &setting.mandate)
         };
         let wanted = attach::assets_to_look_up(&items, &served, &transcript);
         let attachments = attachments::look_up(venue, &caller, &config.model.provider, wanted).await?;
@@ -101,35 +107,37 @@ impl PromptView<'_> {
             moment: Moment {
                 turn: format!("{}/{}/{}", setting.owner, setting.session, setting.turn),
                 date: venue.now().date(),
-                budget: PromptBudget::of_models(config.context_budget, &config.model, ratio),
+                budget: PromptBudget::for_models(config.context_budget, &config.model, ratio),
             },
             system: config.system_prompt.clone(),
-            tools: self.tools(&resolver, scoped::instances(&items, &served), &transcript),
-            values: fill::known(&config.system_prompt, &items, &resolver),
+            tools: self.tool_table(&resolver, scoped::instances(&items, &served), &transcript),
+            values: fill::known_values(&config.system_prompt, &items, &resolver),
             items,
             transcript,
             served,
             attachments,
-            layout: Layout::StableFirst(setting.state.prefixes.get(&setting.state.goals.active()).cloned()),
+            layout: Layout::StableFirst(setting.state.prefixes.get(&setting.state.goals.active_id()).cloned()),
         })
     }
 
     /// Returns the tools of an agent's configuration; built once per version of it and per values that its bindings
     /// fill in. From a session's first task on, the tools that end a task stay: tools stand at the beginning of a
     /// prompt, and changing them costs the cache of the whole prompt.
-    fn tools(&self, values: &Resolver, instances: Vec<String>, turns: &[Arc<TranscriptTurn>]) -> Arc<ToolTable> {
+    fn tool_table(&self, values: &Resolver, instances: Vec<String>, turns: &[Arc<TranscriptTurn>]) -> Arc<ToolTable> {
         let Self { venue, setting, agent, workspace: _ } = *self;
         if setting.plan.is_anonymous() || setting.last.is_some() {
-            return Arc::new(ToolTable::bare(setting.ends()));
+            return Arc::new(ToolTable::for_anonymous_job(setting.ends()));
         }
-        let (bound, mut ends) = (agent.config.injects(), setting.ends());
+        let (bound, mut ends) = (agent.config.has_turn_tools(), setting.ends());
         let had_task = turns.iter().any(|turn| turn.job.is_some());
-        if agent.config.looping == Looping::Chat && !ends.task && had_task {
-            ends =
-                Ends { output: agent.config.outputs.complete.as_ref().map(|output| &output.schema), ..Ends::of(true) };
+        if agent.config.looping == LoopKind::Chat && !ends.task && had_task {
+            ends = TurnEnds {
+                output: agent.config.outputs.complete.as_ref().map(|output| &output.schema),
+                ..TurnEnds::for_task(true)
+            };
         }
-        let (providers, held) = (&venue.catalog.resources, HeldNamespaces::of(&setting.authority));
-        let resources = providers.offered(&agent.config, &setting.mandate.envelope, &held);
+        let (providers, held) = (&venue.catalog.resources, HeldNamespaces::from_authority(&setting.authority));
+        let resources = providers.offered_tools(&agent.config, &setting.mandate.envelope, &held);
         let key = ToolKey {
             owner: setting.owner.clone(),
             agent: agent.id.clone(),
@@ -156,7 +164,8 @@ impl PromptView<'_> {
 }
 
 /// Returns the catalogue paths of the operations that the model is offered.
-pub(crate) fn offered(venue: &Venue, setting: &Setting, agent: &AgentRecord) -> Vec<String> {
-    let table = resolve(&agent.config, &setting.state.tools, Ends::of(false), &Resolver::default(), &venue.catalog);
+pub(crate) fn offered_operations(venue: &Venue, setting: &TurnInput, agent: &AgentRecord) -> Vec<String> {
+    let table =
+        resolve(&agent.config, &setting.state.tools, TurnEnds::for_task(false), &Resolver::default(), &venue.catalog);
     table.targets.iter().filter_map(ToolTarget::operation).map(str::to_owned).collect()
 }

@@ -1,14 +1,14 @@
 //! A preview of the next turn of a session; it changes nothing.
 
-use super::{PromptView, Transcript, begin, inbox, state};
+use super::{PromptView, Transcript, begin_turn, decode_inbox, decode_state};
 use crate::domain::agent::AgentConfig;
 use crate::domain::authority::envelope::Envelope;
 use crate::domain::authority::grant::{self, GrantError};
 use crate::domain::context::inputs::Inputs;
-use crate::domain::event::{Event, NAME, Payload, fresh_session};
+use crate::domain::event::{Event, NAME, Payload, new_session_id};
 use crate::domain::ids::{AgentId, EventId, JobId, Owner, SessionId, SessionKey};
-use crate::domain::turn::run::{Pending, Run};
-use crate::domain::turn::{Setting, Turn};
+use crate::domain::turn::run::{PendingEvent, SessionRun};
+use crate::domain::turn::{Turn, TurnInput};
 use crate::domain::values::Values;
 use crate::store::StoreError;
 use crate::venue::Venue;
@@ -69,43 +69,43 @@ pub enum PreviewError {
 }
 
 /// A session between two turns.
-struct Rested {
+struct IdleSession {
     key: SessionKey,
-    run: Run,
+    run: SessionRun,
     transcript: Transcript,
 }
 
 /// Returns the inputs of the prompt that the next turn would have.
 pub async fn inputs(venue: &Venue, owner: &Owner, id: &AgentId, asked: Preview) -> Result<Inputs, PreviewError> {
-    Box::pin(next(venue, owner, id, asked)).await
+    Box::pin(next_inputs(venue, owner, id, asked)).await
 }
 
-async fn next(venue: &Venue, owner: &Owner, id: &AgentId, asked: Preview) -> Result<Inputs, PreviewError> {
+async fn next_inputs(venue: &Venue, owner: &Owner, id: &AgentId, asked: Preview) -> Result<Inputs, PreviewError> {
     let Some((agent, _)) = agents::get(venue, owner, id).await? else {
         return Err(PreviewError::NoAgent(id.clone()));
     };
     let reader = asked.envelope.bound.clone();
-    let Rested { key, mut run, mut transcript } = rested(venue, owner, id, asked).await?;
+    let IdleSession { key, mut run, mut transcript } = read_idle_session(venue, owner, id, asked).await?;
     let is_new = expire(venue, &agent.config, &mut run, &mut transcript);
     let (policy, _) = policy::load(&*venue.store, owner).await?;
-    let (plan, _) = run.plan_under(&policy, &agent, &key);
-    let agent = plan.bare(&agent).unwrap_or(agent);
-    let setting = Box::new(Setting::next((owner, &key), &agent, &run, plan, &policy, venue.day()));
+    let (plan, _) = run.plan_under_policy(&policy, &agent, &key);
+    let agent = plan.anonymous_agent(&agent).unwrap_or(agent);
+    let setting = Box::new(TurnInput::for_next_turn((owner, &key), &agent, &run, plan, &policy, venue.day()));
     if !reader.covers_reading(&setting.mandate.envelope.bound) {
         return Err(PreviewError::Withheld(key));
     }
-    let (setting, workspace, pinned) = begin(venue, &agent, setting, is_new).await?;
+    let (setting, workspace, pinned) = begin_turn(venue, &agent, setting, is_new).await?;
     let (turn, _) = Turn::begin(setting, venue.now());
     let agent = pinned.as_deref().unwrap_or(&agent);
-    let view = PromptView { venue, setting: turn.setting(), agent, workspace: &workspace };
+    let view = PromptView { venue, setting: turn.input(), agent, workspace: &workspace };
     Ok(view.inputs(transcript.records()).await?)
 }
 
 /// Expires the session if its time is over at the turn. Returns whether it is new and empty then.
-fn expire(venue: &Venue, config: &AgentConfig, run: &mut Run, transcript: &mut Transcript) -> bool {
-    let at = run.arrived().unwrap_or_else(|| venue.now());
+fn expire(venue: &Venue, config: &AgentConfig, run: &mut SessionRun, transcript: &mut Transcript) -> bool {
+    let at = run.first_arrival().unwrap_or_else(|| venue.now());
     let last = transcript.last().map(|record| record.end);
-    let expired = config.session.ttl.as_ref().zip(last).is_some_and(|(ttl, last)| run.expire(ttl, last, at));
+    let expired = config.session.ttl.as_ref().zip(last).is_some_and(|(ttl, last)| run.reset_if_expired(ttl, last, at));
     if expired {
         *transcript = Transcript::default();
     }
@@ -113,12 +113,17 @@ fn expire(venue: &Venue, config: &AgentConfig, run: &mut Run, transcript: &mut T
 }
 
 /// Reads the session as it is, and adds the task after the pending events.
-async fn rested(venue: &Venue, owner: &Owner, id: &AgentId, asked: Preview) -> Result<Rested, PreviewError> {
+async fn read_idle_session(
+    venue: &Venue,
+    owner: &Owner,
+    id: &AgentId,
+    asked: Preview,
+) -> Result<IdleSession, PreviewError> {
     let event = EventId::new(EVENT).expect("a legal id");
     let job = JobId::derive(&venue.key, owner, &event);
     let id = id.clone();
     let (key, facts) = match asked.session {
-        None => (SessionKey { agent: id, session: fresh_session(&job) }, None),
+        None => (SessionKey { agent: id, session: new_session_id(&job) }, None),
         Some(session) => {
             let key = SessionKey { agent: id, session };
             let facts = sessions::find(venue, owner, &key).await?;
@@ -127,16 +132,16 @@ async fn rested(venue: &Venue, owner: &Owner, id: &AgentId, asked: Preview) -> R
         }
     };
     let (mut run, transcript) = match &facts {
-        None => (Run::default(), Transcript::default()),
+        None => (SessionRun::default(), Transcript::default()),
         Some(facts) => {
-            let state = state(facts.state.as_ref())?;
+            let state = decode_state(facts.state.as_ref())?;
             let transcript = Transcript::read(&*venue.store, owner, &key, facts.version, state.since).await?;
-            let mail = venue.store.mail(owner, &key).await?;
-            (Run::new(facts.version, state, inbox(&mail)?, false), transcript)
+            let mail = venue.store.pending_events(owner, &key).await?;
+            (SessionRun::new(facts.version, state, decode_inbox(&mail)?, false), transcript)
         }
     };
     let grants = asked.context.map(|grants| grant::parse(&grants, &venue.boundaries)).transpose()?;
-    let envelope = asked.envelope.granted(grants);
+    let envelope = asked.envelope.narrow_to_grants(grants);
     let task = asked.task.map(|input| Event {
         caller: asked.caller.or_else(|| Some(owner.to_string())),
         session_context: asked.session_context,
@@ -144,6 +149,6 @@ async fn rested(venue: &Venue, owner: &Owner, id: &AgentId, asked: Preview) -> R
         envelope,
         ..Event::new(event, venue.now(), Payload::Task { job, input })
     });
-    run.inbox.extend(task.map(|event| Pending { key: EVENT.into(), event, crashes: 0, status: None }));
-    Ok(Rested { key, run, transcript })
+    run.inbox.extend(task.map(|event| PendingEvent { key: EVENT.into(), event, crashes: 0, status: None }));
+    Ok(IdleSession { key, run, transcript })
 }

@@ -5,7 +5,7 @@ use crate::domain::ids::{Owner, decode_token};
 use crate::domain::lattice::layout::{self, Scope};
 use crate::domain::lattice::{Namespace, Path};
 use crate::domain::session::SessionState;
-use crate::domain::turn::run::Pending;
+use crate::domain::turn::run::PendingEvent;
 use crate::store::{MailboxEntry, Store, StoreError};
 use crate::venue::workspace::{Workspace, WorkspaceError, WriteOp};
 use bytes::Bytes;
@@ -14,16 +14,16 @@ use serde::de::DeserializeOwned;
 /// Position of a write that no call of a reply has made.
 const NO_CALL: u32 = u32::MAX;
 /// Decodes the state that a commit left for the next turn; the default before the first.
-pub(crate) fn state(bytes: Option<&Bytes>) -> Result<SessionState, StoreError> {
-    bytes.map_or_else(|| Ok(SessionState::default()), |bytes| stored("state", bytes))
+pub(crate) fn decode_state(bytes: Option<&Bytes>) -> Result<SessionState, StoreError> {
+    bytes.map_or_else(|| Ok(SessionState::default()), |bytes| decode_stored("state", bytes))
 }
 
 /// Decodes mailbox entries for the core.
-pub(crate) fn inbox(entries: &[MailboxEntry]) -> Result<Vec<Pending>, StoreError> {
+pub(crate) fn decode_inbox(entries: &[MailboxEntry]) -> Result<Vec<PendingEvent>, StoreError> {
     let pending = entries.iter().map(|entry| {
-        Ok(Pending {
+        Ok(PendingEvent {
             key: entry.key.clone(),
-            event: stored(&entry.key, &entry.body)?,
+            event: decode_stored(&entry.key, &entry.body)?,
             crashes: entry.crashes,
             status: entry.job_status,
         })
@@ -32,14 +32,14 @@ pub(crate) fn inbox(entries: &[MailboxEntry]) -> Result<Vec<Pending>, StoreError
 }
 
 /// Decodes a stored part of a session; `what` names it in an error.
-pub(crate) fn stored<T: DeserializeOwned>(what: &str, bytes: &[u8]) -> Result<T, StoreError> {
+pub(crate) fn decode_stored<T: DeserializeOwned>(what: &str, bytes: &[u8]) -> Result<T, StoreError> {
     let corrupt = |error| StoreError::Corrupt { store: "session".into(), reason: format!("{what}: {error}") };
-    decode::stored(bytes).map_err(corrupt)
+    decode::read_stored(bytes).map_err(corrupt)
 }
 
 /// Empties the session's `c/`; durable with the turn's commit.
-pub(crate) async fn clear(workspace: &Workspace, store: &dyn Store) -> Result<(), StoreError> {
-    for name in names(store, workspace.owner(), workspace.scope()).await? {
+pub(crate) async fn clear_scratch(workspace: &Workspace, store: &dyn Store) -> Result<(), StoreError> {
+    for name in scratch_names(store, workspace.owner(), workspace.scope()).await? {
         let Ok(path) = Path::from_segments(vec![Namespace::Session.prefix().to_owned(), name]) else { continue };
         match workspace.apply(NO_CALL, WriteOp::Delete { path }).await {
             Ok(_) => {}
@@ -51,8 +51,8 @@ pub(crate) async fn clear(workspace: &Workspace, store: &dyn Store) -> Result<()
 }
 
 /// Returns the names of the values in a session's `c/`.
-async fn names(store: &dyn Store, owner: &Owner, scope: &Scope) -> Result<Vec<String>, StoreError> {
-    let Some(base) = layout::base(Namespace::Session, scope) else { return Ok(Vec::new()) };
+async fn scratch_names(store: &dyn Store, owner: &Owner, scope: &Scope) -> Result<Vec<String>, StoreError> {
+    let Some(base) = layout::base_key(Namespace::Session, scope) else { return Ok(Vec::new()) };
     let (prefix, mut names) = (format!("{base}/"), Vec::new());
     let mut documents = store.docs(owner, prefix.as_str());
     while let Some(page) = documents.keys().await? {

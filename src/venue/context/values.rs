@@ -2,14 +2,14 @@
 
 use crate::domain::agent::AgentRecord;
 use crate::domain::event::Mandate;
-use crate::domain::turn::Setting;
+use crate::domain::turn::TurnInput;
 use crate::domain::values::{Resolver, Values, placeholder};
 use crate::store::StoreError;
 use crate::venue::Venue;
 use crate::venue::tree::shared;
 
 /// Returns the resolver of a turn's values. It reads the store, once, only if the configuration or a text uses values.
-pub(super) async fn resolver(venue: &Venue, setting: &Setting, agent: &AgentRecord) -> Result<Resolver, StoreError> {
+pub(super) async fn resolver(venue: &Venue, setting: &TurnInput, agent: &AgentRecord) -> Result<Resolver, StoreError> {
     let config = &agent.config;
     let loaded = serde_json::to_string(&agent.state.context).unwrap_or_default();
     let Mandate { event: _, session_context, context_ids: _, envelope } = &setting.mandate;

@@ -1,10 +1,10 @@
 //! Jobs by state, agent, session, time and text.
 
-use super::{listed, look_around};
+use super::{add_related, read_listed};
 use crate::domain::ids::{AgentId, JobId, Owner, SessionId};
 use crate::domain::job::{ErrorCode, Job, JobStatus};
 use crate::domain::limits::{LIST_BYTES, LIST_LOOK_BYTES, LIST_LOOKS};
-use crate::domain::reader::{JobSight, Reader};
+use crate::domain::reader::{JobReader, JobVisibility};
 use crate::domain::time::Millis;
 use crate::store::{StoreError, keys};
 use crate::venue::Venue;
@@ -16,7 +16,7 @@ const STEP: usize = 100;
 
 /// Filter of jobs; an absent or empty field excludes none.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub struct JobFilter {
+pub struct JobListFilter {
     /// States of the job; any of them.
     pub statuses: Vec<JobStatus>,
     /// Codes with which the job ended; any of them.
@@ -31,27 +31,27 @@ pub struct JobFilter {
     pub until: Option<Millis>,
     /// Reader who must see something of the job; a text is searched only in jobs of which he sees all. `None` is the
     /// venue itself.
-    pub reader: Option<Reader>,
+    pub reader: Option<JobReader>,
     /// Text in input, output or error, in any case.
     pub text: Option<String>,
 }
 
-impl JobFilter {
+impl JobListFilter {
     /// Whether a job passes the filter, apart from its times.
-    pub fn takes(&self, job: &Job) -> bool {
+    pub fn accepts(&self, job: &Job) -> bool {
         let of_agent = job.head.op.is_none();
-        let sight = self.reader.as_ref().map_or(JobSight::Whole, |reader| reader.sees(&job.head));
+        let sight = self.reader.as_ref().map_or(JobVisibility::Whole, |reader| reader.visibility(&job.head));
         (self.statuses.is_empty() || self.statuses.contains(&job.status))
             && (self.codes.is_empty()
                 || job.result.as_ref().and_then(|r| r.error_code).is_some_and(|c| self.codes.contains(&c)))
             && self.agent.as_ref().is_none_or(|agent| of_agent && *agent == job.head.agent)
             && self.session.as_ref().is_none_or(|session| of_agent && *session == job.head.session)
-            && sight != JobSight::Nothing
-            && self.text.as_ref().is_none_or(|text| sight == JobSight::Whole && says(job, text))
+            && sight != JobVisibility::Nothing
+            && self.text.as_ref().is_none_or(|text| sight == JobVisibility::Whole && contains_text(job, text))
     }
 }
 
-fn says(job: &Job, text: &str) -> bool {
+fn contains_text(job: &Job, text: &str) -> bool {
     let text = text.to_lowercase();
     let result = job.result.as_ref();
     contains(&job.head.input, &text)
@@ -85,7 +85,7 @@ impl TryFrom<String> for Cursor {
 impl Cursor {
     /// Returns when the job at the cursor was accepted: so far back the list was read.
     pub fn created(&self) -> Millis {
-        created(&self.0)
+        created_at(&self.0)
     }
 
     /// Parses a cursor of an answer.
@@ -115,7 +115,7 @@ pub struct JobPage {
 pub async fn find(
     venue: &Venue,
     owner: &Owner,
-    filter: &JobFilter,
+    filter: &JobListFilter,
     after: Option<&Cursor>,
     limit: usize,
 ) -> Result<JobPage, StoreError> {
@@ -125,22 +125,22 @@ pub async fn find(
         (None, Some(until)) => Some(format!("{}{:016}", keys::JOB_LIST, until.0.saturating_add(1))),
         (None, None) => None,
     };
-    let mut entries = venue.store.entries(owner, keys::JOB_LIST).reverse().after(place);
+    let mut entries = venue.store.entries(owner, keys::JOB_LIST).reverse().start_after(place);
     let (mut left, mut bytes) = (LIST_LOOKS, LIST_LOOK_BYTES);
     while left > 0 {
-        entries = entries.of(STEP.min(left));
+        entries = entries.page_size(STEP.min(left));
         let Some(page) = entries.keys().await? else { break };
         left -= page.len();
         let places: Vec<&str> = page.iter().filter_map(|key| key.strip_prefix(keys::JOB_LIST)).collect();
         let new_enough: Vec<&str> = places
             .iter()
             .copied()
-            .take_while(|place| filter.since.is_none_or(|since| created(place) >= since))
+            .take_while(|place| filter.since.is_none_or(|since| created_at(place) >= since))
             .collect();
         let ids: Vec<_> = new_enough.iter().filter_map(|place| keys::listed_job(place)).collect();
         let mut looked = 0;
         while looked < ids.len() {
-            let (jobs, left_of) = listed(venue, owner, &ids[looked..], LIST_BYTES.min(bytes), filter).await?;
+            let (jobs, left_of) = read_listed(venue, owner, &ids[looked..], LIST_BYTES.min(bytes), filter).await?;
             bytes = bytes.saturating_sub(LIST_BYTES.min(bytes) - left_of);
             for job in jobs {
                 found.jobs.extend(job);
@@ -155,21 +155,21 @@ pub async fn find(
                 found.next = looked.checked_sub(1).map(|last| Cursor(new_enough[last].to_owned()));
             }
             if found.next.is_some() {
-                look_around(venue, owner, &mut found.jobs).await?;
+                add_related(venue, owner, &mut found.jobs).await?;
                 return Ok(found);
             }
         }
         if new_enough.len() < places.len() {
-            look_around(venue, owner, &mut found.jobs).await?;
+            add_related(venue, owner, &mut found.jobs).await?;
             return Ok(found);
         }
     }
-    found.next = entries.place().and_then(|key| Cursor::parse(key.strip_prefix(keys::JOB_LIST)?));
-    look_around(venue, owner, &mut found.jobs).await?;
+    found.next = entries.last_place().and_then(|key| Cursor::parse(key.strip_prefix(keys::JOB_LIST)?));
+    add_related(venue, owner, &mut found.jobs).await?;
     Ok(found)
 }
 
-fn created(place: &str) -> Millis {
+fn created_at(place: &str) -> Millis {
     Millis(place.split('-').next().and_then(|digits| digits.parse().ok()).unwrap_or(0))
 }
 

@@ -5,7 +5,7 @@ pub mod list;
 pub mod queued;
 pub mod spend;
 
-use self::list::JobFilter;
+use self::list::JobListFilter;
 use crate::bus::LiveSubject;
 use crate::domain::agent::{AgentRecord, AgentStatus};
 use crate::domain::decode;
@@ -13,10 +13,12 @@ use crate::domain::ids::{JobId, Owner, SessionKey};
 use crate::domain::job::{ErrorCode, Job, JobHead, JobResult, JobStatus};
 use crate::domain::limits::{LIST_BYTES, LISTED_VALUE_BYTES};
 use crate::domain::time::Millis;
-use crate::domain::visible::told;
+use crate::domain::visible::cut_error;
 use crate::domain::wait::WaitReason;
 use crate::outbox;
-use crate::store::{Doc, DocKey, Finished, JobFinish, OutboxEntry, StoreError, Window, corrupt, decode, keys, steps};
+use crate::store::{
+    Doc, DocKey, FinishOutcome, JobFinish, OutboxEntry, StoreError, Window, corrupt, decode, keys, steps,
+};
 use crate::venue::Venue;
 use bytes::Bytes;
 use futures::FutureExt;
@@ -46,9 +48,9 @@ pub async fn head(venue: &Venue, owner: &Owner, id: &JobId) -> Result<Option<Job
 
 /// Returns one job for people: with why it waits if its agent is suspended, and with what the jobs under it have used.
 /// For other reasons to wait see [`crate::venue::waits::explain`].
-pub async fn shown(venue: &Venue, owner: &Owner, id: &JobId) -> Result<Option<Job>, StoreError> {
+pub async fn read_for_people(venue: &Venue, owner: &Owner, id: &JobId) -> Result<Option<Job>, StoreError> {
     let mut found = get_many(venue, owner, std::slice::from_ref(id)).await?;
-    look_around(venue, owner, &mut found).await?;
+    add_related(venue, owner, &mut found).await?;
     Ok(found.pop())
 }
 
@@ -57,7 +59,7 @@ pub async fn shown(venue: &Venue, owner: &Owner, id: &JobId) -> Result<Option<Jo
 pub async fn list_entry(venue: &Venue, owner: &Owner, head: &JobHead) -> Result<Option<DocKey>, StoreError> {
     let earliest = Millis(head.created.0.saturating_sub(CLOCKS_APART));
     let (after, suffix) = (keys::job_list_entry(earliest, &head.id), format!("-{}", head.id));
-    let mut entries = venue.store.entries(owner, keys::JOB_LIST).after(Some(after));
+    let mut entries = venue.store.entries(owner, keys::JOB_LIST).start_after(Some(after));
     while let Some(page) = entries.keys().await? {
         let found = page.into_iter().find(|key| key.ends_with(&suffix));
         if found.is_some() {
@@ -69,11 +71,11 @@ pub async fn list_entry(venue: &Venue, owner: &Owner, head: &JobHead) -> Result<
 
 /// Whether a job that a turn serves has ended outside that turn: cancelled, completed or failed.
 pub async fn is_cancelled(venue: &Venue, owner: &Owner, id: &JobId) -> Result<bool, StoreError> {
-    Ok(!cancelled(venue, owner, std::slice::from_ref(id)).await?.is_empty())
+    Ok(!list_ended(venue, owner, std::slice::from_ref(id)).await?.is_empty())
 }
 
 /// Returns those of the jobs that have ended.
-pub async fn cancelled(venue: &Venue, owner: &Owner, ids: &[JobId]) -> Result<Vec<JobId>, StoreError> {
+pub async fn list_ended(venue: &Venue, owner: &Owner, ids: &[JobId]) -> Result<Vec<JobId>, StoreError> {
     let wanted: Vec<_> = ids.iter().map(keys::job_status).collect();
     let docs = venue.store.read(owner, &wanted).await?;
     let found = ids.iter().zip(docs).filter(|(_, doc)| doc.status().is_some_and(|(status, _)| status.is_terminal()));
@@ -81,7 +83,7 @@ pub async fn cancelled(venue: &Venue, owner: &Owner, ids: &[JobId]) -> Result<Ve
 }
 
 /// Returns the keys of all documents of a job.
-fn documents(id: &JobId) -> [DocKey; 6] {
+fn job_documents(id: &JobId) -> [DocKey; 6] {
     let [head, status, result] = [keys::job_head(id), keys::job_status(id), keys::job_result(id)];
     [head, status, result, keys::job_wait(id), keys::outbound(id), keys::job_spend(id)]
 }
@@ -94,7 +96,7 @@ enum Extent {
     Listed,
 }
 
-fn assembled(id: &JobId, docs: &[Doc], extent: Extent) -> Result<Option<Job>, StoreError> {
+fn assemble_job(id: &JobId, docs: &[Doc], extent: Extent) -> Result<Option<Job>, StoreError> {
     let [head, status, result, waiting, outbound, tally] = docs else { return Ok(None) };
     let Some(head) = &head.value else { return Ok(None) };
     let large = |field: &'static str| (extent == Extent::Listed).then_some(field);
@@ -126,9 +128,9 @@ fn extract<T: DeserializeOwned>(key: &str, bytes: &[u8], large: Option<&str>) ->
 }
 
 pub(in crate::venue) async fn get_many(venue: &Venue, owner: &Owner, ids: &[JobId]) -> Result<Vec<Job>, StoreError> {
-    let keys: Vec<_> = ids.iter().flat_map(documents).collect();
+    let keys: Vec<_> = ids.iter().flat_map(job_documents).collect();
     let docs = venue.store.read(owner, &keys).await?;
-    let jobs = ids.iter().zip(docs.chunks(6)).map(|(id, docs)| assembled(id, docs, Extent::Whole));
+    let jobs = ids.iter().zip(docs.chunks(6)).map(|(id, docs)| assemble_job(id, docs, Extent::Whole));
     jobs.filter_map(Result::transpose).collect()
 }
 
@@ -142,7 +144,7 @@ pub(in crate::venue) async fn read_states(venue: &Venue, owner: &Owner, ids: &[J
         let [head, status, waiting, outbound] = docs else { continue };
         let [head, status, waiting, outbound] = [head, status, waiting, outbound].map(Clone::clone);
         let docs = [head, status, Doc::default(), waiting, outbound, Doc::default()];
-        jobs.extend(assembled(id, &docs, Extent::Listed)?);
+        jobs.extend(assemble_job(id, &docs, Extent::Listed)?);
     }
     Ok(jobs)
 }
@@ -158,20 +160,20 @@ pub async fn reload_notes(venue: &Venue, owner: &Owner, job: &mut Job) -> Result
 
 /// Returns the first of these jobs as lists show them: up to `bytes` in all, but at least one. A job that is gone or
 /// doesn't pass the filter is `None`. Also returns what is left of `bytes`.
-async fn listed(
+async fn read_listed(
     venue: &Venue,
     owner: &Owner,
     ids: &[JobId],
     bytes: usize,
-    filter: &JobFilter,
+    filter: &JobListFilter,
 ) -> Result<(Vec<Option<Job>>, usize), StoreError> {
-    let groups: Vec<_> = ids.iter().map(documents).collect();
+    let groups: Vec<_> = ids.iter().map(job_documents).collect();
     let (found, left) = steps::read(&*venue.store, owner, &groups, bytes).await?;
     let mut jobs = Vec::with_capacity(found.len());
     for (id, docs) in ids.iter().zip(found) {
         // For a search, the whole of one job at a time is decoded.
         let searched = if filter.text.is_some() { Extent::Whole } else { Extent::Listed };
-        let found = match assembled(id, &docs, searched) {
+        let found = match assemble_job(id, &docs, searched) {
             // A damaged job doesn't keep others from being listed; the audit names it.
             Err(error) if !error.is_transient() => {
                 tracing::warn!(%owner, job = %id, %error, "a damaged job is left out of a list");
@@ -179,21 +181,21 @@ async fn listed(
             }
             found => found?,
         };
-        let wanted = found.filter(|job| filter.takes(job));
+        let wanted = found.filter(|job| filter.accepts(job));
         let again = wanted.is_some() && searched == Extent::Whole;
-        jobs.push(if again { assembled(id, &docs, Extent::Listed)? } else { wanted });
+        jobs.push(if again { assemble_job(id, &docs, Extent::Listed)? } else { wanted });
     }
     Ok((jobs, left))
 }
 
 /// Adds to jobs what stands in documents other than theirs.
-async fn look_around(venue: &Venue, owner: &Owner, jobs: &mut [Job]) -> Result<(), StoreError> {
-    say_who_is_suspended(venue, owner, jobs).await?;
-    spend::add_up(venue, owner, jobs).await
+async fn add_related(venue: &Venue, owner: &Owner, jobs: &mut [Job]) -> Result<(), StoreError> {
+    note_suspended_agents(venue, owner, jobs).await?;
+    spend::sum_spend(venue, owner, jobs).await
 }
 
 /// Notes in open jobs of suspended agents that they wait for somebody who resumes the agent.
-async fn say_who_is_suspended(venue: &Venue, owner: &Owner, jobs: &mut [Job]) -> Result<(), StoreError> {
+async fn note_suspended_agents(venue: &Venue, owner: &Owner, jobs: &mut [Job]) -> Result<(), StoreError> {
     let is_open = |job: &&mut Job| !job.status.is_terminal() && job.head.op.is_none();
     let agents: BTreeSet<_> = jobs.iter_mut().filter(is_open).map(|job| job.head.agent.clone()).collect();
     if agents.is_empty() {
@@ -203,17 +205,17 @@ async fn say_who_is_suspended(venue: &Venue, owner: &Owner, jobs: &mut [Job]) ->
     let records = venue.store.read(owner, &keys).await?;
     for (agent, doc) in agents.iter().zip(records) {
         // A damaged record is reported where the agent is shown.
-        let record = doc.value.and_then(|bytes| decode::stored::<AgentRecord>(&bytes).ok());
+        let record = doc.value.and_then(|bytes| decode::read_stored::<AgentRecord>(&bytes).ok());
         let Some(record) = record.filter(|record| record.status == AgentStatus::Suspended) else { continue };
         for job in jobs.iter_mut().filter(is_open).filter(|job| job.head.agent == *agent) {
-            job.tell_wait(suspended(&record));
+            job.set_wait(suspension_reason(&record));
         }
     }
     Ok(())
 }
 
 /// Returns why work waits whose agent is suspended.
-pub(in crate::venue) fn suspended(agent: &AgentRecord) -> WaitReason {
+pub(in crate::venue) fn suspension_reason(agent: &AgentRecord) -> WaitReason {
     WaitReason::Suspended { agent: agent.id.clone(), why: agent.error.clone() }
 }
 
@@ -230,19 +232,24 @@ pub struct ListPage<T> {
 
 impl<T> ListPage<T> {
     /// Returns the offset of the next page, if this one begins at `offset`; `None` if this is the last.
-    pub fn behind(&self, offset: usize) -> Option<usize> {
+    pub fn next_offset(&self, offset: usize) -> Option<usize> {
         (offset < self.next && self.next < self.total).then_some(self.next)
     }
 
     /// Returns the page as operations answer it; it begins at `offset`.
     pub fn to_json<'p, S: Serialize>(&'p self, offset: usize, item: impl FnMut(&'p T) -> S) -> Value {
         let items: Vec<S> = self.items.iter().map(item).collect();
-        json!({"items": items, "total": self.total, "offset": offset, "next": self.behind(offset)})
+        json!({"items": items, "total": self.total, "offset": offset, "next": self.next_offset(offset)})
     }
 }
 
 /// Returns a page of job ids, newest first.
-pub async fn ids(venue: &Venue, owner: &Owner, offset: usize, limit: usize) -> Result<ListPage<JobId>, StoreError> {
+pub async fn list_ids(
+    venue: &Venue,
+    owner: &Owner,
+    offset: usize,
+    limit: usize,
+) -> Result<ListPage<JobId>, StoreError> {
     let window = Window { reverse: true, skip: offset, limit, values: false };
     let page = venue.store.page(owner, keys::JOB_LIST, window).await?;
     let next = offset + page.docs.len();
@@ -253,11 +260,11 @@ pub async fn ids(venue: &Venue, owner: &Owner, offset: usize, limit: usize) -> R
 /// Returns a page of jobs, newest first, with at most [`LIST_BYTES`] together, and of large inputs and outputs only
 /// their size.
 pub async fn list(venue: &Venue, owner: &Owner, offset: usize, limit: usize) -> Result<ListPage<Job>, StoreError> {
-    let ListPage { items: ids, total, .. } = ids(venue, owner, offset, limit).await?;
-    let (found, _) = listed(venue, owner, &ids, LIST_BYTES, &JobFilter::default()).await?;
+    let ListPage { items: ids, total, .. } = list_ids(venue, owner, offset, limit).await?;
+    let (found, _) = read_listed(venue, owner, &ids, LIST_BYTES, &JobListFilter::default()).await?;
     let next = offset + found.len();
     let mut items: Vec<_> = found.into_iter().flatten().collect();
-    look_around(venue, owner, &mut items).await?;
+    add_related(venue, owner, &mut items).await?;
     Ok(ListPage { items, total, next })
 }
 
@@ -271,14 +278,14 @@ pub async fn statuses(venue: &Venue, owner: &Owner, ids: &[JobId]) -> Result<Vec
 
 /// Returns the status of a job and its time, without reading its input and result. `None` if there is no such job, or
 /// no worker has taken it yet.
-pub async fn state(venue: &Venue, owner: &Owner, id: &JobId) -> Result<Option<(JobStatus, Millis)>, StoreError> {
+pub async fn read_state(venue: &Venue, owner: &Owner, id: &JobId) -> Result<Option<(JobStatus, Millis)>, StoreError> {
     Ok(venue.store.doc(owner, &keys::job_status(id)).await?.status())
 }
 
 /// Returns a future that completes when the end of a job is signalled. It stays pending if the queue doesn't answer
 /// within `time`; then polling finds the end.
-async fn told_of_end(venue: &Venue, owner: &Owner, id: &JobId, time: Duration) -> BoxFuture<'static, ()> {
-    match tokio::time::timeout(time, venue.bus.ended(owner, id)).await {
+async fn end_signal(venue: &Venue, owner: &Owner, id: &JobId, time: Duration) -> BoxFuture<'static, ()> {
+    match tokio::time::timeout(time, venue.bus.job_end(owner, id)).await {
         Ok(Ok(told)) => told,
         Ok(Err(error)) => {
             tracing::debug!(%owner, job = %id, %error, "the end of a job is looked for and not told");
@@ -294,7 +301,7 @@ pub async fn wait(venue: &Venue, owner: &Owner, id: &JobId, timeout: Duration) -
     let mut pause = POLL.0;
     let mut told: Option<BoxFuture<'static, ()>> = None;
     loop {
-        let ended = match state(venue, owner, id).await? {
+        let ended = match read_state(venue, owner, id).await? {
             Some((status, _)) => status.is_terminal(),
             // No worker has taken it yet, or there is no such job.
             None => match get(venue, owner, id).await? {
@@ -304,12 +311,12 @@ pub async fn wait(venue: &Venue, owner: &Owner, id: &JobId, timeout: Duration) -
         };
         let now = venue.clock.steady();
         if ended || now >= deadline {
-            return shown(venue, owner, id).await;
+            return read_for_people(venue, owner, id).await;
         }
         let pause_now = pause.min(deadline.saturating_sub(now));
         let Some(end) = &mut told else {
             // The job may have ended before the subscription, so it is read once more.
-            told = Some(Box::pin(told_of_end(venue, owner, id, pause_now)).await);
+            told = Some(Box::pin(end_signal(venue, owner, id, pause_now)).await);
             continue;
         };
         tokio::select! {
@@ -322,7 +329,7 @@ pub async fn wait(venue: &Venue, owner: &Owner, id: &JobId, timeout: Duration) -
 }
 
 /// Returns the reason for cancelling the children of a job that ended so.
-fn ended_by(id: &JobId, ended: JobStatus) -> String {
+fn end_reason(id: &JobId, ended: JobStatus) -> String {
     let how = match ended {
         JobStatus::Complete => "was completed without it",
         JobStatus::Failed => "has failed",
@@ -345,7 +352,7 @@ pub async fn cancel_children(
     id: &JobId,
     ended: JobStatus,
 ) -> Result<Vec<OutboxEntry>, StoreError> {
-    let why = ended_by(id, ended);
+    let why = end_reason(id, ended);
     let prefix = keys::job_children(id);
     let mut messages = Vec::new();
     let mut entries = venue.store.entries(owner, &prefix);
@@ -353,10 +360,10 @@ pub async fn cancel_children(
         let ids: Vec<JobId> = page.iter().filter_map(|key| JobId::new(key.strip_prefix(&prefix)?).ok()).collect();
         let mut rest = ids.as_slice();
         while !rest.is_empty() {
-            let (found, _) = listed(venue, owner, rest, LIST_BYTES, &JobFilter::default()).await?;
+            let (found, _) = read_listed(venue, owner, rest, LIST_BYTES, &JobListFilter::default()).await?;
             rest = &rest[found.len()..];
             let open = found.into_iter().flatten().filter(|job| !job.status.is_terminal());
-            messages.extend(open.map(|job| outbox::cancel(&venue.key, owner, &job.head, &why)));
+            messages.extend(open.map(|job| outbox::cancel_entry(&venue.key, owner, &job.head, &why)));
         }
     }
     Ok(messages)
@@ -370,7 +377,7 @@ pub async fn end(
     job: &Job,
     result: &JobResult,
     more: Vec<OutboxEntry>,
-) -> Result<Finished, StoreError> {
+) -> Result<FinishOutcome, StoreError> {
     let finish = JobFinish {
         job: job.head.id.clone(),
         status: result.status,
@@ -378,9 +385,9 @@ pub async fn end(
     };
     let session = SessionKey { agent: job.head.agent.clone(), session: job.head.session.clone() };
     let told = outbox::completions(&venue.key, owner, &job.head, result);
-    let entries = venue.lasting(&told, &more);
+    let entries = venue.lasting_entries(&told, &more);
     let finished = venue.store.finish(venue.now(), owner, &session, &finish, None, &entries).await?;
-    if finished == Finished::Done {
+    if finished == FinishOutcome::Done {
         venue.send(owner, told).await;
         venue.relay(owner, &more).await;
         venue.wake(owner, &session).await;
@@ -390,7 +397,7 @@ pub async fn end(
 
 /// Result of a cancellation.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Cancelled {
+pub enum CancelOutcome {
     /// The job is cancelled.
     Done(Job),
     /// The job had ended before.
@@ -400,22 +407,27 @@ pub enum Cancelled {
 }
 
 /// Cancels a job and the jobs that it has started; a running model call is dropped within a second.
-pub async fn cancel(venue: &Venue, owner: &Owner, id: &JobId, reason: Option<&str>) -> Result<Cancelled, StoreError> {
-    let Some(job) = get(venue, owner, id).await? else { return Ok(Cancelled::Unknown) };
-    let why = reason.map_or_else(|| "cancelled by the caller".to_owned(), |r| told(format!("cancelled: {r}")));
-    let result = JobResult::ended(JobStatus::Cancelled, ErrorCode::Cancelled, why);
+pub async fn cancel(
+    venue: &Venue,
+    owner: &Owner,
+    id: &JobId,
+    reason: Option<&str>,
+) -> Result<CancelOutcome, StoreError> {
+    let Some(job) = get(venue, owner, id).await? else { return Ok(CancelOutcome::Unknown) };
+    let why = reason.map_or_else(|| "cancelled by the caller".to_owned(), |r| cut_error(format!("cancelled: {r}")));
+    let result = JobResult::unsuccessful(JobStatus::Cancelled, ErrorCode::Cancelled, why);
     let children = cancel_children(venue, owner, id, JobStatus::Cancelled).await?;
     let finished = end(venue, owner, &job, &result, children).await?;
-    let Some(after) = get(venue, owner, id).await? else { return Ok(Cancelled::Unknown) };
+    let Some(after) = get(venue, owner, id).await? else { return Ok(CancelOutcome::Unknown) };
     match finished {
-        Finished::Unknown => Ok(Cancelled::Unknown),
-        Finished::Already(_) => Ok(Cancelled::Already(after)),
-        Finished::Done => {
+        FinishOutcome::Unknown => Ok(CancelOutcome::Unknown),
+        FinishOutcome::Already(_) => Ok(CancelOutcome::Already(after)),
+        FinishOutcome::Done => {
             let control = LiveSubject::Control(owner.clone());
             if let Err(error) = venue.bus.signal(&control, Bytes::from(id.to_string())).await {
                 tracing::debug!(%error, "cancel not signalled; the worker sees it at its next renewal");
             }
-            Ok(Cancelled::Done(after))
+            Ok(CancelOutcome::Done(after))
         }
     }
 }

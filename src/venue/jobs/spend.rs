@@ -3,7 +3,7 @@
 use crate::domain::ids::{JobId, Owner};
 use crate::domain::job::{Job, JobStatus};
 use crate::domain::limits::TREE_JOBS;
-use crate::domain::spend::{Spent, Tally, Tree};
+use crate::domain::spend::{JobTreeUse, ModelUse, Tally};
 use crate::store::{StoreError, keys};
 use crate::venue::Venue;
 use std::collections::VecDeque;
@@ -13,12 +13,15 @@ const PAGE: usize = 100;
 
 /// Sets in each job what it and the jobs under it have used, as of their last commits. For all jobs together it reads
 /// at most [`TREE_JOBS`] jobs under them.
-pub(super) async fn add_up(venue: &Venue, owner: &Owner, jobs: &mut [Job]) -> Result<(), StoreError> {
+pub(super) async fn sum_spend(venue: &Venue, owner: &Owner, jobs: &mut [Job]) -> Result<(), StoreError> {
     let mut left = TREE_JOBS;
     for job in jobs.iter_mut().filter(|job| job.head.op.is_none()) {
-        let mut tree = Tree { spent: job.tally.map_or_else(Spent::default, |tally| tally.spent), ..Tree::default() };
+        let mut tree = JobTreeUse {
+            spent: job.tally.map_or_else(ModelUse::default, |tally| tally.spent),
+            ..JobTreeUse::default()
+        };
         if may_have_children(job.status, job.tally.as_ref()) {
-            below(venue, owner, &job.head.id, &mut tree, &mut left).await?;
+            sum_children(venue, owner, &job.head.id, &mut tree, &mut left).await?;
         }
         job.tree = Some(tree);
     }
@@ -31,26 +34,26 @@ fn may_have_children(status: JobStatus, tally: Option<&Tally>) -> bool {
     may_begin || tally.is_some_and(|tally| tally.started)
 }
 
-async fn below(
+async fn sum_children(
     venue: &Venue,
     owner: &Owner,
     root: &JobId,
-    tree: &mut Tree,
+    tree: &mut JobTreeUse,
     left: &mut usize,
 ) -> Result<(), StoreError> {
     let mut parents = VecDeque::from([root.clone()]);
     while let Some(parent) = parents.pop_front() {
         let prefix = keys::job_children(&parent);
         // One entry above the limit shows that there are more.
-        let mut entries = venue.store.entries(owner, &prefix).of(PAGE.min(*left + 1));
+        let mut entries = venue.store.entries(owner, &prefix).page_size(PAGE.min(*left + 1));
         while let Some(page) = entries.keys().await? {
             let ids = page.iter().filter_map(|key| JobId::new(key.strip_prefix(&prefix)?).ok());
             let ids: Vec<JobId> = ids.take(*left).collect();
             tree.partial |= ids.len() < page.len();
             *left -= ids.len();
-            for (child, status, tally) in read(venue, owner, ids).await? {
+            for (child, status, tally) in read_children(venue, owner, ids).await? {
                 tree.jobs += 1;
-                tree.spent = tree.spent.plus(tally.map_or_else(Spent::default, |tally| tally.spent));
+                tree.spent = tree.spent.plus(tally.map_or_else(ModelUse::default, |tally| tally.spent));
                 if may_have_children(status, tally.as_ref()) {
                     parents.push_back(child);
                 }
@@ -64,7 +67,7 @@ async fn below(
 }
 
 /// Reads the statuses of jobs and what they have used; jobs that are gone are left out.
-async fn read(
+async fn read_children(
     venue: &Venue,
     owner: &Owner,
     ids: Vec<JobId>,

@@ -1,7 +1,7 @@
 //! Calls of a turn with the answers to their model, and what each call read.
 
 use crate::domain::chat::{Arguments, ChatMessage};
-use crate::domain::origin::Seen;
+use crate::domain::origin::SourceRead;
 use crate::domain::session::{CallRecord, TurnRecord};
 use serde_json::Value;
 use std::borrow::Cow;
@@ -23,7 +23,7 @@ pub(super) struct AnsweredCall<'r> {
 
 impl<'r> AnsweredCall<'r> {
     /// Returns what the call has read, by its record, else by the paths in its arguments.
-    pub fn reads(&self, record: &TurnRecord) -> Cow<'r, [Seen]> {
+    pub fn reads(&self, record: &TurnRecord) -> Cow<'r, [SourceRead]> {
         reads_of_call(record, self.call, self.made)
     }
 }
@@ -37,7 +37,7 @@ pub(super) fn answered_calls(record: &TurnRecord) -> impl Iterator<Item = Answer
     answers.zip(&record.calls).map(|((at, call, tool, text), made)| AnsweredCall { at, call, tool, text, made })
 }
 
-fn reads_of_call<'r>(record: &TurnRecord, call: &str, made: &'r CallRecord) -> Cow<'r, [Seen]> {
+fn reads_of_call<'r>(record: &TurnRecord, call: &str, made: &'r CallRecord) -> Cow<'r, [SourceRead]> {
     if let Some(reads) = &made.reads {
         return reads.into();
     }
@@ -49,18 +49,18 @@ fn reads_of_call<'r>(record: &TurnRecord, call: &str, made: &'r CallRecord) -> C
         ChatMessage::User { .. } | ChatMessage::Tool { .. } => &[],
     });
     let arguments = calls.filter(|made| made.id == call).map(|made| match &made.arguments {
-        Arguments::Json(arguments) => named(arguments),
+        Arguments::Json(arguments) => named_paths(arguments),
         Arguments::Malformed(_) => Vec::new(),
     });
-    arguments.flatten().map(Seen::new).collect::<Vec<_>>().into()
+    arguments.flatten().map(SourceRead::new).collect::<Vec<_>>().into()
 }
 
 /// Returns the paths that arguments may name: older records of calls have no reads.
-fn named(value: &Value) -> Vec<&str> {
+fn named_paths(value: &Value) -> Vec<&str> {
     match value {
         Value::String(text) if text.contains('/') => vec![text.as_str()],
-        Value::Array(items) => items.iter().flat_map(named).collect(),
-        Value::Object(map) => map.values().flat_map(named).collect(),
+        Value::Array(items) => items.iter().flat_map(named_paths).collect(),
+        Value::Object(map) => map.values().flat_map(named_paths).collect(),
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => Vec::new(),
     }
 }
@@ -80,7 +80,7 @@ mod tests {
             (json!({"value": "w"}), false),
             (json!(null), false),
         ] {
-            assert_eq!(named(&arguments).iter().any(|named| overlap(named, "w/x")), expected, "{arguments}");
+            assert_eq!(named_paths(&arguments).iter().any(|named| overlap(named, "w/x")), expected, "{arguments}");
         }
     }
 }

@@ -2,20 +2,20 @@
 //! same in both stays as it is recorded, because it depends on more than the configuration.
 
 use crate::domain::agent::AgentConfig;
-use crate::domain::agent::entry::Source;
+use crate::domain::agent::entry::EntrySource;
 use crate::domain::authority::Authority;
 use crate::domain::call::ToolTarget;
 use crate::domain::chat::ToolSpec;
 use crate::domain::context::budget::PromptBudget;
-use crate::domain::context::entry::{self, Read};
+use crate::domain::context::entry::{self, ContextRead};
 use crate::domain::context::fill;
 use crate::domain::context::inputs::Inputs;
-use crate::domain::context::item::{Absence, Content, Item, Section};
+use crate::domain::context::item::{Absence, ItemContent, PromptItem, Section};
 use crate::domain::decode;
 use crate::domain::event::Event;
 use crate::domain::ids::{SessionId, SessionKey};
 use crate::domain::lattice::layout::Scope;
-use crate::domain::tools::{Directory, Ends, ToolTable, resolve};
+use crate::domain::tools::{OperationDirectory, ToolTable, TurnEnds, resolve};
 use serde_json::Value;
 use std::sync::Arc;
 
@@ -24,7 +24,7 @@ pub(super) fn configure(
     inputs: &mut Inputs,
     before: Option<&AgentConfig>,
     config: &AgentConfig,
-    catalog: &impl Directory,
+    catalog: &impl OperationDirectory,
 ) {
     fn is_same<T: PartialEq>(
         before: Option<&AgentConfig>,
@@ -51,15 +51,15 @@ pub(super) fn configure(
     if !(same_entries && same_system) {
         // The record of a turn has only values that a placeholder showed.
         let values = inputs.values.resolver(config.context_mapping.clone());
-        inputs.values = fill::known(&inputs.system, &inputs.items, &values);
+        inputs.values = fill::known_values(&inputs.system, &inputs.items, &values);
     }
     if !is_same(before, config, |config| config.model.clone()) {
         inputs.frame.model = config.model.clone();
     }
     if !is_same(before, config, |config| config.caps.clone()) {
-        let held = Authority::new(config.caps.clone()).at(&home_of(inputs)).within(&inputs.frame.bound);
-        inputs.frame.disclosure = held.disclosed();
-        inputs.frame.authority = held.nowhere();
+        let held = Authority::new(config.caps.clone()).bind_home(&home_of(inputs)).limit_to(&inputs.frame.bound);
+        inputs.frame.disclosure = held.disclosure();
+        inputs.frame.authority = held.without_home();
     }
     if !is_same(before, config, |config| config.completion) {
         inputs.frame.completion = config.completion;
@@ -74,7 +74,7 @@ pub(super) fn configure(
         inputs.frame.aliases = config.uses_aliases();
     }
     let ratio = inputs.moment.budget.ratio;
-    let budget = |config: &AgentConfig| PromptBudget::of_models(config.context_budget, &config.model, ratio);
+    let budget = |config: &AgentConfig| PromptBudget::for_models(config.context_budget, &config.model, ratio);
     if !is_same(before, config, budget) {
         inputs.moment.budget = budget(config);
     }
@@ -90,34 +90,34 @@ fn home_of(inputs: &Inputs) -> Scope {
 /// Replaces the entries of the context by those of the configuration. An entry that the turn didn't fetch is missing.
 /// Entries that the agent keeps by itself stay.
 fn replace_entries(inputs: &mut Inputs, config: &AgentConfig) {
-    let (recorded, others): (Vec<Item>, Vec<Item>) = std::mem::take(&mut inputs.items)
+    let (recorded, others): (Vec<PromptItem>, Vec<PromptItem>) = std::mem::take(&mut inputs.items)
         .into_iter()
         .partition(|item| item.section == Section::Context && item.tags.kept.is_none());
-    inputs.items = entry::plan(&config.context, &[]).into_iter().map(|read| item_for(read, &recorded)).collect();
+    inputs.items = entry::plan_reads(&config.context, &[]).into_iter().map(|read| item_for(read, &recorded)).collect();
     inputs.items.extend(others);
 }
 
 /// Returns an entry with the content that was fetched for it.
-fn item_for(read: Read, recorded: &[Item]) -> Item {
-    let name = read.source.as_ref().ok().and_then(Source::name);
-    let is_its = |item: &&Item| name.is_some() && item.source == name;
+fn item_for(read: ContextRead, recorded: &[PromptItem]) -> PromptItem {
+    let name = read.source.as_ref().ok().and_then(EntrySource::name);
+    let is_its = |item: &&PromptItem| name.is_some() && item.source == name;
     let known = recorded.iter().filter(is_its).find(|item| item.key == read.key);
     let known = known.or_else(|| recorded.iter().find(is_its));
     let text = match &read.source {
-        Ok(Source::Text(text)) => Some(decode::shown(Value::String(text.clone()))),
+        Ok(EntrySource::Text(text)) => Some(decode::limit_depth(Value::String(text.clone()))),
         Ok(_) | Err(_) => None,
     };
     let (content, allowed) = match (&read.source, known, text) {
-        (Err(reason), ..) => (Content::Absent(Absence::Failed, reason.clone()), None),
-        (Ok(_), _, Some(Value::String(text))) => (Content::Text(text), None),
+        (Err(reason), ..) => (ItemContent::Absent(Absence::Failed, reason.clone()), None),
+        (Ok(_), _, Some(Value::String(text))) => (ItemContent::Text(text), None),
         (Ok(_), Some(item), _) => (item.content.clone(), item.allowed.clone()),
-        (Ok(_), None, _) => (Content::Absent(Absence::Missing, "it was not read in this turn".into()), None),
+        (Ok(_), None, _) => (ItemContent::Absent(Absence::Missing, "it was not read in this turn".into()), None),
     };
-    let Read { section, key, label, asked, priority, required, mut tags, source: _ } = read;
+    let ContextRead { section, key, label, asked, priority, required, mut tags, source: _ } = read;
     if let Some(item) = known {
         tags.needs.clone_from(&item.tags.needs);
     }
-    Item {
+    PromptItem {
         section,
         key,
         label,
@@ -140,11 +140,11 @@ fn merged_tools(
     inputs: &Inputs,
     before: Option<&AgentConfig>,
     config: &AgentConfig,
-    catalog: &impl Directory,
+    catalog: &impl OperationDirectory,
 ) -> ToolTable {
     let recorded = &inputs.tools;
     let table = |config: &AgentConfig| {
-        let ends = Ends {
+        let ends = TurnEnds {
             task: recorded
                 .targets
                 .iter()
@@ -172,7 +172,7 @@ fn merged_tools(
             (_, Some(is)) => Some(is),
             (Some(_), None) => None,
             // A tool of the session or of a resource.
-            (None, None) => is_beside(config, old.is_some(), target).then(|| spec.clone()),
+            (None, None) => stays_offered(config, old.is_some(), target).then(|| spec.clone()),
         };
         offered.extend(spec.map(|spec| (spec, target.clone())));
     }
@@ -197,7 +197,7 @@ fn is_same_offer(one: &ToolTable, other: &ToolTable) -> bool {
 
 /// Whether a tool that no configuration names stays: one of a resource that the agent still has, or, if the
 /// configuration of the turn is known, one that the session has found.
-fn is_beside(config: &AgentConfig, is_known: bool, target: &ToolTarget) -> bool {
+fn stays_offered(config: &AgentConfig, is_known: bool, target: &ToolTarget) -> bool {
     match target {
         ToolTarget::Resource { resource, .. } => config.resources.get(resource).is_some(),
         ToolTarget::Operation(_)

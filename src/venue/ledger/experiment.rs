@@ -3,9 +3,9 @@
 use super::configure::configure;
 use super::{replace, without};
 use crate::domain::agent::AgentConfig;
-use crate::domain::context::assemble::{Assembled, Refused, assemble};
+use crate::domain::context::assemble::{AssembledPrompt, RefusedPrompt, assemble};
 use crate::domain::context::inputs::Inputs;
-use crate::domain::tools::Directory;
+use crate::domain::tools::OperationDirectory;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
@@ -19,7 +19,7 @@ const EXPERIMENT_PATHS: usize = 20;
 
 /// Why an experiment can't be applied to a turn.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Unfit {
+pub enum ExperimentError {
     /// The experiment is invalid.
     Illegal(String),
     /// No part of the prompt came from this path.
@@ -89,29 +89,35 @@ impl Experiment {
     }
 
     /// Returns the inputs with the changes of the experiment.
-    pub fn apply(&self, inputs: Inputs, catalog: &impl Directory, facts: &TurnFacts) -> Result<ChangedInputs, Unfit> {
-        self.check().map_err(Unfit::Illegal)?;
+    pub fn apply(
+        &self,
+        inputs: Inputs,
+        catalog: &impl OperationDirectory,
+        facts: &TurnFacts,
+    ) -> Result<ChangedInputs, ExperimentError> {
+        self.check().map_err(ExperimentError::Illegal)?;
         let (mut inputs, mut incomplete) = (inputs, facts.incomplete.clone());
         let mut note = |path: &str, effect: PathEffect| {
             incomplete.extend(effect.is_cut.then(|| {
                 format!("`{path}`: {CONVERSATION_COPIES} copies in the conversation were followed, and there are more")
             }));
-            if effect.found { Ok(()) } else { Err(Unfit::NoPart(path.to_owned())) }
+            if effect.found { Ok(()) } else { Err(ExperimentError::NoPart(path.to_owned())) }
         };
         if let Some(config) = &self.config {
-            let config = AgentConfig::parse(config).map_err(|error| Unfit::Illegal(format!("`config`: {error}")))?;
+            let config =
+                AgentConfig::parse(config).map_err(|error| ExperimentError::Illegal(format!("`config`: {error}")))?;
             configure(&mut inputs, facts.config.as_ref(), &config, catalog);
         }
         if let Some(model) = &self.model {
             let (provider, name) = model
                 .split_once('/')
                 .filter(|(provider, name)| !provider.is_empty() && !name.is_empty())
-                .ok_or_else(|| Unfit::Illegal(format!("`model`: expected `provider/name`, got `{model}`")))?;
+                .ok_or_else(|| ExperimentError::Illegal(format!("`model`: expected `provider/name`, got `{model}`")))?;
             provider.clone_into(&mut inputs.frame.model.provider);
             name.clone_into(&mut inputs.frame.model.name);
         }
         for (path, value) in &self.with {
-            note(path, replace::put(&mut inputs, path.trim_matches('/'), value))?;
+            note(path, replace::put_value(&mut inputs, path.trim_matches('/'), value))?;
         }
         for path in &self.without {
             let copies = facts.copies.get(path).map_or(&[][..], Vec::as_slice);
@@ -122,7 +128,7 @@ impl Experiment {
 }
 
 /// Assembles the prompt of these inputs.
-pub fn run(inputs: &Inputs) -> Result<Assembled, Box<Refused>> {
+pub fn assemble_prompt(inputs: &Inputs) -> Result<AssembledPrompt, Box<RefusedPrompt>> {
     assemble(inputs)
 }
 
@@ -144,8 +150,8 @@ mod tests {
             let experiment = Experiment { without: paths(without).collect(), with, ..Experiment::default() };
             let applied = experiment.apply(inputs(), &ops::catalog(false), &TurnFacts::default());
             match (applied, expected) {
-                (Err(Unfit::Illegal(text)), Some(expected)) => assert!(text.starts_with(expected), "{text}"),
-                (Err(Unfit::NoPart(_)), None) => {}
+                (Err(ExperimentError::Illegal(text)), Some(expected)) => assert!(text.starts_with(expected), "{text}"),
+                (Err(ExperimentError::NoPart(_)), None) => {}
                 (found, expected) => panic!("expected {expected:?}, got {found:?}"),
             }
         }

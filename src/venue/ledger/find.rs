@@ -29,14 +29,14 @@ pub struct TurnFilter {
 
 impl TurnFilter {
     /// Whether a turn passes the filter, apart from its session and its earliest beginning.
-    pub fn takes(&self, turn: &TurnRecord) -> bool {
+    pub fn accepts(&self, turn: &TurnRecord) -> bool {
         (self.statuses.is_empty() || turn.ended.iter().any(|(_, status)| self.statuses.contains(status)))
             && self.until.is_none_or(|until| turn.start <= until)
-            && self.text.as_ref().is_none_or(|text| says(turn, &text.to_lowercase()))
+            && self.text.as_ref().is_none_or(|text| contains_text(turn, &text.to_lowercase()))
     }
 }
 
-fn says(turn: &TurnRecord, text: &str) -> bool {
+fn contains_text(turn: &TurnRecord, text: &str) -> bool {
     let has = |own: &str| own.to_lowercase().contains(text);
     turn.heard.iter().any(|heard| has(&heard.text))
         || turn.said.iter().any(|message| match message {
@@ -63,7 +63,7 @@ pub struct TurnPage {
 impl TurnPage {
     /// Returns the time back to which the list was read; `None` at its end, and for a list of one session, whose
     /// cursors have no time.
-    pub fn looked_back_to(&self, filter: &TurnFilter) -> Option<Millis> {
+    pub fn searched_since(&self, filter: &TurnFilter) -> Option<Millis> {
         let next = self.next.as_ref().filter(|_| filter.session.is_none())?;
         next.split('-').next()?.parse().ok().map(Millis)
     }
@@ -92,17 +92,17 @@ pub async fn find(
     let (mut looked_at, mut taken) = (0, 0);
     while left > 0 && looked_at < LIST_LOOK_BYTES {
         let step = STEP.min(left);
-        let Looked { records, count, last, ended } =
-            look(store, owner, agent, session.as_ref(), &prefix, place.as_deref(), step).await?;
+        let TimelineStep { records, count, last, ended } =
+            read_step(store, owner, agent, session.as_ref(), &prefix, place.as_deref(), step).await?;
         left -= count.min(left);
         for (key, session, record, bytes) in records {
             // Withheld parts must not be searched.
-            let record = record.seen_by(reader);
+            let record = record.visible_to(reader);
             if filter.since.is_some_and(|since| record.start < since) {
                 return Ok(found);
             }
             looked_at += bytes;
-            if filter.takes(&record) {
+            if filter.accepts(&record) {
                 taken += bytes;
                 found.turns.push((session, record));
             }
@@ -121,7 +121,7 @@ pub async fn find(
 }
 
 /// Turn records of one step.
-struct Looked {
+struct TimelineStep {
     /// Records with their keys, sessions and bytes; records that are gone are left out.
     records: Vec<(DocKey, SessionId, TurnRecord, usize)>,
     /// Number of entries that were read.
@@ -133,7 +133,7 @@ struct Looked {
 }
 
 /// Reads at most `step` entries, and records of at most [`LIST_BYTES`].
-async fn look(
+async fn read_step(
     store: &dyn Store,
     owner: &Owner,
     agent: &AgentId,
@@ -141,7 +141,7 @@ async fn look(
     prefix: &str,
     place: Option<&str>,
     step: usize,
-) -> Result<Looked, StoreError> {
+) -> Result<TimelineStep, StoreError> {
     let mut records = Vec::new();
     if let Some(session) = session {
         let page = steps::scan(store, owner, prefix, place, true, step, LIST_BYTES).await?;
@@ -152,7 +152,7 @@ async fn look(
                 records.push((key, session.session.clone(), record, bytes.len()));
             }
         }
-        return Ok(Looked { records, count, last, ended: page.ended });
+        return Ok(TimelineStep { records, count, last, ended: page.ended });
     }
     let mut page = store.scan(owner, prefix, place, true, step).await?;
     let turn = |key: &str| keys::timeline_turn(agent, key).map_or_else(String::new, |(_, turn)| turn);
@@ -168,5 +168,5 @@ async fn look(
             records.push((key, session, decode(turn, &bytes)?, bytes.len()));
         }
     }
-    Ok(Looked { records, count, last, ended })
+    Ok(TimelineStep { records, count, last, ended })
 }

@@ -15,11 +15,11 @@ mod without;
 
 use crate::domain::authority::Authority;
 use crate::domain::context::inputs::Inputs;
-use crate::domain::context::record::manifest::{Base, Manifest, stretch};
+use crate::domain::context::record::manifest::{BaseManifest, Manifest, stretch_start};
 use crate::domain::context::record::part::PartName;
 use crate::domain::context::record::period::Period;
-use crate::domain::context::record::{Parts, Restored, read};
-use crate::domain::context::sight::{Sight, sights};
+use crate::domain::context::record::{PartContents, RestoredRecord, read};
+use crate::domain::context::sight::{Sight, turn_sights};
 use crate::domain::ids::{AgentId, Owner, SessionId, SessionKey, decode_token};
 use crate::domain::session::TurnRecord;
 use crate::store::{DocKey, Store, StoreError, Window, corrupt, decode, keys};
@@ -34,7 +34,7 @@ pub struct PastTurn {
     /// The stored record of the turn.
     pub record: Option<TurnRecord>,
     /// The restored prompt; `None` if the turn had none.
-    pub seen: Option<Restored>,
+    pub seen: Option<RestoredRecord>,
     /// Whether the reader may not see the turn.
     pub hidden: bool,
 }
@@ -47,12 +47,12 @@ pub async fn walk(
     session: &SessionKey,
     from: u64,
     to: u64,
-    mut each: impl FnMut(&Base),
-) -> Result<Option<Base>, StoreError> {
+    mut each: impl FnMut(&BaseManifest),
+) -> Result<Option<BaseManifest>, StoreError> {
     let prefix = keys::ledgers(session);
     let after = keys::ledger(session, from.saturating_sub(1));
     let limit = usize::try_from(to.saturating_sub(from) + 1).unwrap_or(usize::MAX);
-    let mut last: Option<Base> = None;
+    let mut last: Option<BaseManifest> = None;
     for (key, doc) in store.scan(owner, &prefix, Some(&after), false, limit).await? {
         let Some((_, turn)) = keys::ledger_turn(&session.agent, &key) else { continue };
         if turn > to {
@@ -60,7 +60,7 @@ pub async fn walk(
         }
         let bytes = doc.value.unwrap_or_default();
         let text = std::str::from_utf8(&bytes).map_err(|error| corrupt(&key, &error))?;
-        match Base::read(last.as_ref(), turn, text) {
+        match BaseManifest::read(last.as_ref(), turn, text) {
             Ok(base) => {
                 each(&base);
                 last = Some(base);
@@ -74,26 +74,26 @@ pub async fn walk(
 impl PastTurn {
     /// Returns the turn as `reader` may see it.
     #[must_use]
-    pub fn seen_by(self, reader: &Authority) -> Self {
+    pub fn visible_to(self, reader: &Authority) -> Self {
         let under = match (&self.record, self.seen.as_ref().map(|seen| &seen.inputs)) {
-            (Some(record), _) => record.under().clone(),
+            (Some(record), _) => record.call_authority().clone(),
             (None, Some(Ok(inputs))) => inputs.frame.authority.clone(),
             // Nothing says what authority the turn had.
-            (None, Some(Err(_)) | None) => Authority::unlimited(),
+            (None, Some(Err(_)) | None) => Authority::without_limits(),
         };
         if reader.covers_reading(&under) {
             return self;
         }
-        Self { record: self.record.map(|record| record.seen_by(reader)), seen: None, hidden: true, ..self }
+        Self { record: self.record.map(|record| record.visible_to(reader)), seen: None, hidden: true, ..self }
     }
 }
 
 /// Whether a reader may see a whole prompt, which includes what other turns said.
 pub fn may_read(reader: &Authority, inputs: &Inputs) -> bool {
-    let seen = sights(&inputs.transcript, inputs.frame.viewer(), |_| true);
+    let seen = turn_sights(&inputs.transcript, inputs.frame.viewer(), |_| true);
     let shown = inputs.transcript.iter().zip(seen).filter(|(_, sight)| *sight != Sight::Hidden);
     reader.covers_reading(&inputs.frame.authority)
-        && shown.map(|(turn, _)| turn.under()).all(|under| reader.covers_reading(under))
+        && shown.map(|(turn, _)| turn.call_authority()).all(|under| reader.covers_reading(under))
 }
 
 /// Loads one past turn; `None` if there is none of that number.
@@ -104,7 +104,7 @@ pub async fn load(
     turn: u64,
 ) -> Result<Option<PastTurn>, StoreError> {
     let record = store.get(owner, &keys::turn(session, turn)).await?;
-    let base = walk(store, owner, session, stretch(turn), turn, |_| ()).await?;
+    let base = walk(store, owner, session, stretch_start(turn), turn, |_| ()).await?;
     let seen = match base.filter(|base| base.turn == turn) {
         Some(base) => Some(restore(store, owner, session, &base).await?),
         None => None,
@@ -117,14 +117,14 @@ pub async fn restore(
     store: &dyn Store,
     owner: &Owner,
     session: &SessionKey,
-    base: &Base,
-) -> Result<Restored, StoreError> {
-    let Base { period, manifest, .. } = base;
+    base: &BaseManifest,
+) -> Result<RestoredRecord, StoreError> {
+    let BaseManifest { period, manifest, .. } = base;
     let damaged = |error| corrupt(&keys::ledger(session, base.turn), &error);
-    let mut parts = Parts::new();
-    fetch(store, owner, *period, manifest.parts(), &mut parts).await?;
-    let listed = Manifest::listed(&parts, manifest.lists());
-    fetch(store, owner, *period, listed, &mut parts).await?;
+    let mut parts = PartContents::new();
+    fetch_parts(store, owner, *period, manifest.parts(), &mut parts).await?;
+    let listed = Manifest::listed_parts(&parts, manifest.list_parts());
+    fetch_parts(store, owner, *period, listed, &mut parts).await?;
     let mut transcript = Vec::new();
     if let Some(span) = manifest.span().map_err(damaged)? {
         let (prefix, after) = (keys::turns(session), keys::turn(session, span.first.saturating_sub(1)));
@@ -144,12 +144,12 @@ pub async fn restore(
 const PARTS_PER_READ: usize = 500;
 
 /// Reads parts of a period into `parts`, unless they are there already; missing parts stay out.
-pub(crate) async fn fetch(
+pub(crate) async fn fetch_parts(
     store: &dyn Store,
     owner: &Owner,
     period: Period,
     names: impl IntoIterator<Item = PartName>,
-    parts: &mut Parts,
+    parts: &mut PartContents,
 ) -> Result<(), StoreError> {
     let names: Vec<_> = names.into_iter().filter(|name| !parts.contains_key(name)).collect();
     for names in names.chunks(PARTS_PER_READ) {
@@ -170,10 +170,10 @@ pub async fn walk_agent(
     store: &dyn Store,
     owner: &Owner,
     agent: &AgentId,
-    mut each: impl FnMut(&SessionKey, &Base) -> ControlFlow<()>,
+    mut each: impl FnMut(&SessionKey, &BaseManifest) -> ControlFlow<()>,
 ) -> Result<(), StoreError> {
     let prefix = keys::agent_ledgers(agent);
-    let mut at: Option<(SessionKey, Option<Base>)> = None;
+    let mut at: Option<(SessionKey, Option<BaseManifest>)> = None;
     let mut manifests = store.docs(owner, prefix);
     while let Some(page) = manifests.next().await? {
         for (key, doc) in &page {
@@ -185,7 +185,7 @@ pub async fn walk_agent(
             let Some((session, last)) = &mut at else { continue };
             let bytes = doc.value.clone().unwrap_or_default();
             let text = std::str::from_utf8(&bytes).map_err(|error| corrupt(key, &error))?;
-            if let Ok(base) = Base::read(last.as_ref(), turn, text) {
+            if let Ok(base) = BaseManifest::read(last.as_ref(), turn, text) {
                 if each(session, &base).is_break() {
                     return Ok(());
                 }
@@ -197,7 +197,7 @@ pub async fn walk_agent(
 }
 
 /// Returns turn records of an agent, newest first, each with its session: of one session, or of all.
-pub async fn turns(
+pub async fn list_turns(
     store: &dyn Store,
     owner: &Owner,
     agent: &AgentId,

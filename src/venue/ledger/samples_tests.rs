@@ -1,10 +1,10 @@
 //! Inputs of a prompt for tests.
 
-use crate::domain::agent::{CompletedBy, PromptStyle};
+use crate::domain::agent::{CompletionRule, PromptStyle};
 use crate::domain::authority::Authority;
 use crate::domain::chat::ModelSettings;
 use crate::domain::context::budget::PromptBudget;
-use crate::domain::context::inputs::{Frame, Inputs, Layout, Moment, Served};
+use crate::domain::context::inputs::{Inputs, Layout, Moment, PromptFrame, ServedEvents};
 use crate::domain::tools::ToolTable;
 use crate::domain::values::known::KnownValues;
 use std::sync::Arc;
@@ -12,14 +12,14 @@ use std::sync::Arc;
 /// Inputs of the first turn of `clerk`, in session `main` of user `u`, with nothing in them.
 pub(super) fn inputs() -> Inputs {
     Inputs {
-        frame: Frame {
+        frame: PromptFrame {
             agent: "clerk".parse().unwrap(),
             venue: "test".into(),
             model: ModelSettings::new("scripted", "x"),
             authority: Authority::default(),
             disclosure: None,
             bound: Authority::default(),
-            completion: CompletedBy::Implicit,
+            completion: CompletionRule::Implicit,
             strict: false,
             aliases: false,
             bare: false,
@@ -31,7 +31,7 @@ pub(super) fn inputs() -> Inputs {
         items: Vec::new(),
         tools: Arc::new(ToolTable::new(Vec::new(), Vec::new(), Vec::new())),
         transcript: Vec::new(),
-        served: Served::default(),
+        served: ServedEvents::default(),
         layout: Layout::StableFirst(None),
         attachments: Vec::new(),
     }

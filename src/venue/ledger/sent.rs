@@ -2,19 +2,19 @@
 //! source with a version or a hash, and the capability.
 
 use super::PastTurn;
-use super::experiment::run;
+use super::experiment::assemble_prompt;
 use crate::domain::chat::{ChatMessage, ModelRequest, ModelSettings};
-use crate::domain::context::assemble::Assembled;
+use crate::domain::context::assemble::AssembledPrompt;
 use crate::domain::context::inputs::Inputs;
-use crate::domain::context::ledger::{Form, Row, Status};
-use crate::domain::context::record::Restored;
+use crate::domain::context::ledger::{HashForm, Row, RowStatus};
+use crate::domain::context::record::RestoredRecord;
 use crate::domain::context::tiles::PromptRows;
 use crate::domain::event::{Event, Payload};
 use crate::domain::ids::{Owner, sha256_hex};
 use crate::domain::media::AttachedBytes;
 use crate::domain::values::Tier;
 use crate::domain::wire::account::{RequestRows, account};
-use crate::domain::wire::dialect::{COMPATIBLE, Dialect, dialect};
+use crate::domain::wire::dialect::{COMPATIBLE, Dialect, find_dialect};
 use crate::domain::wire::{self, EncodeError};
 use crate::store::StoreError;
 use crate::venue::{Venue, assets};
@@ -42,7 +42,7 @@ pub struct PromptDetail {
 
 impl PromptDetail {
     /// Adds the details to a ledger as callers see it.
-    pub fn show(self, ledger: &mut Value) {
+    pub fn add_to(self, ledger: &mut Value) {
         ledger["rows"] = self.rows.into();
         ledger["sent"] = self.sent;
         ledger["values"] = self.values.into();
@@ -50,9 +50,9 @@ impl PromptDetail {
 
     /// Returns the details of a past turn's prompt; `None` if the prompt can't be assembled as it was.
     pub async fn for_turn(venue: &Venue, owner: &Owner, past: &PastTurn) -> Result<Option<Self>, StoreError> {
-        let Some(Restored { inputs: Ok(inputs), ledger }) = &past.seen else { return Ok(None) };
-        let Ok(assembled) = run(inputs) else { return Ok(None) };
-        if ledger.form == Form::Canonical && ledger.prompt != assembled.ledger.prompt {
+        let Some(RestoredRecord { inputs: Ok(inputs), ledger }) = &past.seen else { return Ok(None) };
+        let Ok(assembled) = assemble_prompt(inputs) else { return Ok(None) };
+        if ledger.form == HashForm::Canonical && ledger.prompt != assembled.ledger.prompt {
             return Ok(None);
         }
         let record = past.record.as_ref();
@@ -65,19 +65,19 @@ impl PromptDetail {
     pub async fn for_prompt(
         venue: &Venue,
         owner: &Owner,
-        (inputs, assembled): (&Inputs, &Assembled),
+        (inputs, assembled): (&Inputs, &AssembledPrompt),
         (model, version): (Option<&str>, Option<u64>),
     ) -> Result<Self, StoreError> {
-        let PromptRows { rows, of } = assembled.prompt_rows();
+        let PromptRows { rows, request_rows: of } = assembled.prompt_rows();
         let mut request = assembled.request.clone();
         request.model = model_settings(&assembled.request.model, model);
-        let sources = Sources { owner, inputs, version };
-        let texts = texts(&assembled.request, &rows, &of);
-        let mut shown: Vec<Value> = rows.iter().zip(&texts).map(|(row, text)| sources.row(row, text)).collect();
+        let sources = PromptSources { owner, inputs, version };
+        let texts = row_texts(&assembled.request, &rows, &of);
+        let mut shown: Vec<Value> = rows.iter().zip(&texts).map(|(row, text)| sources.row_json(row, text)).collect();
         let (id, provider) = (request.model.id(), request.model.provider.clone());
-        let dialect = dialect(&provider).unwrap_or(COMPATIBLE);
+        let dialect = find_dialect(&provider).unwrap_or(COMPATIBLE);
         let sent = match sent_bytes(venue, owner, request, (dialect, of), rows.len()).await? {
-            Ok(SentBytes { of_rows, added, all }) => {
+            Ok(RequestBytes { of_rows, added, all }) => {
                 for (row, bytes) in shown.iter_mut().zip(of_rows) {
                     row["sent"] = bytes.into();
                 }
@@ -98,11 +98,11 @@ impl PromptDetail {
 /// Returns the settings with which a model of the agent is called.
 fn model_settings(settings: &ModelSettings, model: Option<&str>) -> ModelSettings {
     let found = settings.in_order().find(|one| model.is_some_and(|model| one.id() == model));
-    found.unwrap_or(settings).alone()
+    found.unwrap_or(settings).without_fallback()
 }
 
 /// Bytes of a request's body.
-struct SentBytes {
+struct RequestBytes {
     of_rows: Vec<usize>,
     /// Bytes that the wire format adds.
     added: usize,
@@ -117,16 +117,16 @@ async fn sent_bytes(
     mut request: ModelRequest,
     (dialect, of): (Dialect, RequestRows),
     rows: usize,
-) -> Result<Result<SentBytes, EncodeError>, StoreError> {
+) -> Result<Result<RequestBytes, EncodeError>, StoreError> {
     let attached: usize = request.shown_attachments().map(|attachment| attachment.size).sum();
     let permit = if attached > 0 { venue.prompts.reserve_look(attached).await } else { None };
-    load(venue, owner, &mut request).await?;
+    load_attachments(venue, owner, &mut request).await?;
     let encode = move || {
         let body = account(&request, &dialect, &wire::cache_key(&request), &of)?;
         let of_rows = (0..rows).map(|at| body.bytes_of(Some(at))).collect();
         // The permit is held as long as the bytes are, even if the caller is gone.
         drop(permit);
-        Ok(SentBytes { of_rows, added: body.bytes_of(None), all: body.bytes.len() })
+        Ok(RequestBytes { of_rows, added: body.bytes_of(None), all: body.bytes.len() })
     };
     let stopped = |error: tokio::task::JoinError| StoreError::Unavailable {
         store: "ledger".to_owned(),
@@ -136,9 +136,9 @@ async fn sent_bytes(
 }
 
 /// Reads the attachments that a request shows.
-async fn load(venue: &Venue, owner: &Owner, request: &mut ModelRequest) -> Result<(), StoreError> {
+async fn load_attachments(venue: &Venue, owner: &Owner, request: &mut ModelRequest) -> Result<(), StoreError> {
     for attachment in request.shown_attachments() {
-        if let Some(found) = assets::content(venue, owner, &attachment.asset).await? {
+        if let Some(found) = assets::read_content(venue, owner, &attachment.asset).await? {
             attachment.bytes = AttachedBytes::new(found.bytes);
         }
     }
@@ -146,7 +146,7 @@ async fn load(venue: &Venue, owner: &Owner, request: &mut ModelRequest) -> Resul
 }
 
 /// Returns the text of each row.
-fn texts(request: &ModelRequest, rows: &[Row], of: &RequestRows) -> Vec<String> {
+fn row_texts(request: &ModelRequest, rows: &[Row], of: &RequestRows) -> Vec<String> {
     let mut texts = vec![String::new(); rows.len()];
     if let Some(system) = texts.get_mut(of.system) {
         system.push_str(&request.system);
@@ -167,15 +167,15 @@ fn texts(request: &ModelRequest, rows: &[Row], of: &RequestRows) -> Vec<String> 
 }
 
 /// Sources of the parts of a prompt.
-struct Sources<'i> {
+struct PromptSources<'i> {
     owner: &'i Owner,
     inputs: &'i Inputs,
     /// Version of the configuration.
     version: Option<u64>,
 }
 
-impl Sources<'_> {
-    fn row(&self, row: &Row, text: &str) -> Value {
+impl PromptSources<'_> {
+    fn row_json(&self, row: &Row, text: &str) -> Value {
         let mut shown = json!(row);
         let (source, version) = self.source(row);
         if shown["source"].is_null() {
@@ -187,7 +187,7 @@ impl Sources<'_> {
         let hash = match row.key.as_str() {
             "tools" => Some(self.inputs.tools.hash.clone()),
             // A hash would disclose what others said; for a turn its number is the version.
-            key if key.starts_with("transcript") || !matches!(row.status, Status::Full | Status::Shrunk) => None,
+            key if key.starts_with("transcript") || !matches!(row.status, RowStatus::Full | RowStatus::Shrunk) => None,
             _ => (!text.is_empty()).then(|| sha256_hex(text.as_bytes())),
         };
         if let (Some(hash), true) = (hash, shown["hash"].is_null()) {
@@ -236,7 +236,7 @@ impl Sources<'_> {
     }
 
     /// Returns the placeholders with the path of their tier, and a hash of what they inserted.
-    fn values(&self, assembled: &Assembled) -> Vec<Value> {
+    fn values(&self, assembled: &AssembledPrompt) -> Vec<Value> {
         let user = self.owner.user().as_str();
         let source = |tier: Tier| match tier {
             Tier::Session => "request".to_owned(),

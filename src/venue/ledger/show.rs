@@ -1,15 +1,15 @@
 //! A past turn as callers see it.
 
-use super::experiment::{ChangedInputs, Experiment, TurnFacts, Unfit, run};
+use super::experiment::{ChangedInputs, Experiment, ExperimentError, TurnFacts, assemble_prompt};
 use super::{PastTurn, may_read};
 use crate::domain::authority::Authority;
-use crate::domain::context::assemble::Assembled;
+use crate::domain::context::assemble::AssembledPrompt;
 use crate::domain::context::digest::fields_hash;
-use crate::domain::context::ledger::{Form, Ledger};
-use crate::domain::context::record::Restored;
+use crate::domain::context::ledger::{HashForm, PromptLedger};
+use crate::domain::context::record::RestoredRecord;
 use crate::domain::ids::SessionKey;
 use crate::domain::session::TurnRecord;
-use crate::domain::tools::Directory;
+use crate::domain::tools::OperationDirectory;
 use serde_json::{Value, json};
 
 /// Why a prompt can't be assembled again.
@@ -39,36 +39,36 @@ pub enum ReplayError {
     Illegal(String),
 }
 
-fn name(session: &SessionKey, turn: u64) -> String {
+fn turn_name(session: &SessionKey, turn: u64) -> String {
     format!("{session}/{turn}")
 }
 
 /// Returns a ledger as JSON, with the values that follow from it.
-pub fn ledger(ledger: &Ledger) -> Value {
+pub fn ledger_json(ledger: &PromptLedger) -> Value {
     let mut shown = json!(ledger);
-    shown["left"] = ledger.left().into();
+    shown["left"] = ledger.bytes_left().into();
     shown["percent"] = ledger.percent().into();
     shown["tokens"] = ledger.budget.tokens(ledger.used).into();
     shown
 }
 
 /// Returns a turn with its record and its ledger; with its exact model request if `reader` is given and may see it.
-pub fn turn(session: &SessionKey, past: &PastTurn, reader: Option<&Authority>) -> Value {
+pub fn turn_json(session: &SessionKey, past: &PastTurn, reader: Option<&Authority>) -> Value {
     let mut shown = json!({
-        "name": name(session, past.turn),
+        "name": turn_name(session, past.turn),
         "agent": session.agent,
         "session": session.session,
         "turn": past.turn,
-        "record": past.record.as_ref().map(TurnRecord::whole),
-        "ledger": past.seen.as_ref().map(|seen| ledger(&seen.ledger)),
+        "record": past.record.as_ref().map(TurnRecord::to_record),
+        "ledger": past.seen.as_ref().map(|seen| ledger_json(&seen.ledger)),
     });
     match past.seen.as_ref().map(|seen| &seen.inputs) {
         Some(Err(gone)) => shown["erased"] = json!(gone),
         Some(Ok(inputs)) if reader.is_some_and(|reader| may_read(reader, inputs)) => {
-            shown["request"] = run(inputs).map_or(Value::Null, |assembled| json!(assembled.request));
+            shown["request"] = assemble_prompt(inputs).map_or(Value::Null, |assembled| json!(assembled.request));
         }
         Some(Ok(_)) if reader.is_some() => {
-            shown["withheld"] = ReplayError::Withheld(name(session, past.turn)).to_string().into();
+            shown["withheld"] = ReplayError::Withheld(turn_name(session, past.turn)).to_string().into();
         }
         Some(Ok(_)) | None => {}
     }
@@ -79,7 +79,7 @@ pub fn turn(session: &SessionKey, past: &PastTurn, reader: Option<&Authority>) -
 }
 
 /// Returns the parts of a prompt that have a source, as a text.
-fn parts(ledger: &Ledger) -> String {
+fn describe_parts(ledger: &PromptLedger) -> String {
     let rows = ledger.rows.iter().filter(|row| row.key != "transcript");
     let named = rows.filter_map(|row| Some(format!("`{}` from `{}`", row.key, row.source.as_ref()?)));
     let named: Vec<_> = named.collect();
@@ -94,29 +94,31 @@ pub fn replay(
     session: &SessionKey,
     (past, reader): (&PastTurn, &Authority),
     (experiment, facts): (&Experiment, &TurnFacts),
-    catalog: &impl Directory,
+    catalog: &impl OperationDirectory,
 ) -> Result<Value, ReplayError> {
-    let name = name(session, past.turn);
+    let name = turn_name(session, past.turn);
     if past.hidden {
         return Err(ReplayError::Withheld(name));
     }
-    let Some(Restored { inputs, ledger: recorded }) = &past.seen else { return Err(ReplayError::NoPrompt(name)) };
+    let Some(RestoredRecord { inputs, ledger: recorded }) = &past.seen else { return Err(ReplayError::NoPrompt(name)) };
     let inputs = inputs.clone().map_err(|gone| ReplayError::Erased(gone.join(", ")))?;
     let changed = experiment.apply(inputs, catalog, facts).map_err(|error| match error {
-        Unfit::Illegal(text) => ReplayError::Illegal(text),
-        Unfit::NoPart(path) => ReplayError::NoPart { turn: name.clone(), path, has: parts(recorded) },
+        ExperimentError::Illegal(text) => ReplayError::Illegal(text),
+        ExperimentError::NoPart(path) => {
+            ReplayError::NoPart { turn: name.clone(), path, has: describe_parts(recorded) }
+        }
     })?;
     let ChangedInputs { inputs, incomplete } = changed;
     // Checked after the changes: another configuration may show other turns.
     if !may_read(reader, &inputs) {
         return Err(ReplayError::Withheld(name));
     }
-    let (now, request, error) = match run(&inputs) {
-        Ok(Assembled { mut ledger, request, .. }) => {
-            if recorded.form == Form::Fields {
+    let (now, request, error) = match assemble_prompt(&inputs) {
+        Ok(AssembledPrompt { mut ledger, request, .. }) => {
+            if recorded.form == HashForm::Fields {
                 // Both hashes must have the same form.
                 ledger.prompt = fields_hash(&request, &inputs.tools);
-                ledger.form = Form::Fields;
+                ledger.form = HashForm::Fields;
             }
             (ledger, json!(request), None)
         }
@@ -129,8 +131,8 @@ pub fn replay(
         "replayed": now.prompt,
         "same": recorded.prompt == now.prompt,
         "error": error,
-        "before": ledger(recorded),
-        "ledger": ledger(&now),
+        "before": ledger_json(recorded),
+        "ledger": ledger_json(&now),
         "request": request,
     });
     if !incomplete.is_empty() {

@@ -2,7 +2,7 @@
 
 use super::why::{ANSWER, PathUse};
 use crate::domain::ids::SessionKey;
-use crate::domain::origin::{ancestors, overlap, physical};
+use crate::domain::origin::{ancestors, full_path, overlap};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// Recorded reads that one search covers: about 50 MB.
@@ -13,7 +13,7 @@ pub const TRAIL_PLACES: usize = 10_000;
 
 /// A place that has bytes of a path.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-struct Place {
+struct TrailPlace {
     /// The full path of the place.
     path: String,
     /// The session that made the place, `agent/session`, and the turn from which on it has the bytes.
@@ -22,19 +22,19 @@ struct Place {
     is_whole: bool,
 }
 
-impl Place {
+impl TrailPlace {
     /// Whether a use came late enough to find the bytes there. That depends on the turn only in the session that made
     /// the place.
-    fn is_before(&self, reached: &PathUse) -> bool {
+    fn precedes(&self, reached: &PathUse) -> bool {
         match &self.since {
-            Some((session, turn)) if is_of(reached, session) => reached.turn >= *turn,
+            Some((session, turn)) if is_by_session(reached, session) => reached.turn >= *turn,
             Some(_) | None => true,
         }
     }
 }
 
 /// Whether a use is by a session, `agent/session`.
-fn is_of(reached: &PathUse, session: &str) -> bool {
+fn is_by_session(reached: &PathUse, session: &str) -> bool {
     session.split_once('/').is_some_and(|(agent, id)| agent == reached.agent && id == reached.session)
 }
 
@@ -66,50 +66,50 @@ impl<'u> UseIndex<'u> {
     /// place that has them.
     pub fn trail(&self, path: &str) -> ByteTrail {
         let path = path.trim_matches('/');
-        let mut following = Following::new(self.uses.len());
+        let mut following = TrailSearch::new(self.uses.len());
         for (number, reached) in self.uses.iter().enumerate() {
             let is_its = |source: &str| overlap(source, path);
             if reached.source.split(", ").any(is_its) || reached.sources().any(|source| is_its(&source)) {
-                following.lead(number);
+                following.add(number);
             }
         }
         while let Some(number) = following.queue.pop_front() {
             let Some(reached) = self.uses.get(number) else { continue };
-            for place in following.trail.grow(reached) {
-                self.follow(&place, &mut following);
+            for place in following.trail.add_places(reached) {
+                self.add_readers(&place, &mut following);
             }
         }
         following.trail
     }
 
     /// Adds the uses that read a place to the trail.
-    fn follow(&self, place: &Place, following: &mut Following) {
+    fn add_readers(&self, place: &TrailPlace, following: &mut TrailSearch) {
         let own = self.by_source.get(&place.path).into_iter();
         let below_it = format!("{}/", place.path);
         let below = self.by_source.range(below_it.clone()..).take_while(|(source, _)| source.starts_with(&below_it));
         let above = ancestors(&place.path).filter(|_| !place.is_whole).filter_map(|path| self.by_source.get(path));
         for number in own.chain(below.map(|(_, numbers)| numbers)).chain(above).flatten() {
             let is_new = following.trail.led.get(*number).is_some_and(|led| !led);
-            if is_new && self.uses.get(*number).is_some_and(|reached| place.is_before(reached)) {
-                following.lead(*number);
+            if is_new && self.uses.get(*number).is_some_and(|reached| place.precedes(reached)) {
+                following.add(*number);
             }
         }
     }
 }
 
 /// A trail while it is computed.
-struct Following {
+struct TrailSearch {
     trail: ByteTrail,
     /// Numbers of uses whose places are not known yet.
     queue: VecDeque<usize>,
 }
 
-impl Following {
+impl TrailSearch {
     fn new(uses: usize) -> Self {
         Self { trail: ByteTrail { led: vec![false; uses], ..ByteTrail::default() }, queue: VecDeque::new() }
     }
 
-    fn lead(&mut self, number: usize) {
+    fn add(&mut self, number: usize) {
         if let Some(led) = self.trail.led.get_mut(number).filter(|led| !**led) {
             *led = true;
             self.queue.push_back(number);
@@ -120,7 +120,7 @@ impl Following {
 /// The places to which the bytes of a path went, and the uses that show it.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ByteTrail {
-    copies: BTreeSet<Place>,
+    copies: BTreeSet<TrailPlace>,
     /// By `agent/session`, the turn from which on the conversation has the bytes.
     sessions: BTreeMap<String, u64>,
     timelines: BTreeSet<String>,
@@ -141,12 +141,12 @@ impl ByteTrail {
     }
 
     /// Adds the places to which bytes went by a use. Returns the new ones.
-    fn grow(&mut self, reached: &PathUse) -> Vec<Place> {
+    fn add_places(&mut self, reached: &PathUse) -> Vec<TrailPlace> {
         let session = session_of(reached);
         if let Some(into) = &reached.into {
-            let path = physical(into, &reached.agent, &reached.session);
+            let path = full_path(into, &reached.agent, &reached.session);
             let since = (reached.via != ANSWER && !reached.agent.is_empty()).then_some((session, reached.turn));
-            return self.add_copy(Place { path, since, is_whole: false });
+            return self.add_copy(TrailPlace { path, since, is_whole: false });
         }
         // The model sees the result of a call from the next turn on.
         let turn = reached.turn + u64::from(reached.via.starts_with("tool "));
@@ -154,14 +154,14 @@ impl ByteTrail {
             return Vec::new();
         }
         self.sessions.insert(session.clone(), turn);
-        let mut new = vec![conversation(&session, turn)];
+        let mut new = vec![conversation_place(&session, turn)];
         if self.timelines.insert(reached.agent.clone()) {
-            new.push(timeline(&reached.agent));
+            new.push(timeline_place(&reached.agent));
         }
         new
     }
 
-    fn add_copy(&mut self, place: Place) -> Vec<Place> {
+    fn add_copy(&mut self, place: TrailPlace) -> Vec<TrailPlace> {
         if self.copies.contains(&place) {
             return Vec::new();
         }
@@ -178,38 +178,38 @@ impl ByteTrail {
     pub fn places_in(&self, session: &SessionKey, turn: u64) -> Vec<String> {
         let own = format!("{}/{}", session.agent, session.session);
         let is_before =
-            |place: &Place| place.since.as_ref().is_none_or(|(session, since)| *session != own || *since < turn);
+            |place: &TrailPlace| place.since.as_ref().is_none_or(|(session, since)| *session != own || *since < turn);
         let notes = format!("g/{}/n/", session.agent);
         let scratch = format!("g/{}/sessions/{}/c/", session.agent, session.session);
-        let name = |place: Place| match (place.path.strip_prefix(&notes), place.path.strip_prefix(&scratch)) {
+        let name = |place: TrailPlace| match (place.path.strip_prefix(&notes), place.path.strip_prefix(&scratch)) {
             (Some(rest), _) => format!("n/{rest}"),
             (None, Some(rest)) => format!("c/{rest}"),
             (None, None) => place.path,
         };
-        let conversations = self.sessions.iter().map(|(session, turn)| conversation(session, *turn));
-        let timelines = self.timelines.iter().map(String::as_str).map(timeline);
+        let conversations = self.sessions.iter().map(|(session, turn)| conversation_place(session, *turn));
+        let timelines = self.timelines.iter().map(String::as_str).map(timeline_place);
         self.copies.iter().cloned().chain(conversations).chain(timelines).filter(is_before).map(name).collect()
     }
 }
 
 /// Returns the place of the turns of a session, `agent/session`.
-fn conversation(session: &str, turn: u64) -> Place {
+fn conversation_place(session: &str, turn: u64) -> TrailPlace {
     let (agent, id) = session.split_once('/').unwrap_or((session, ""));
-    Place { path: format!("g/{agent}/sessions/{id}"), since: Some((session.to_owned(), turn)), is_whole: true }
+    TrailPlace { path: format!("g/{agent}/sessions/{id}"), since: Some((session.to_owned(), turn)), is_whole: true }
 }
 
-fn timeline(agent: &str) -> Place {
-    Place { path: format!("g/{agent}/timeline"), since: None, is_whole: true }
+fn timeline_place(agent: &str) -> TrailPlace {
+    TrailPlace { path: format!("g/{agent}/timeline"), since: None, is_whole: true }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::domain::origin::Seen;
+    use crate::domain::origin::SourceRead;
 
     fn reached(session: &str, turn: u64, via: &str, source: &str, into: Option<&str>) -> PathUse {
         let (agent, session) = session.split_once('/').unwrap();
-        let seen = Seen { into: into.map(str::to_owned), ..Seen::new(source) };
+        let seen = SourceRead { into: into.map(str::to_owned), ..SourceRead::new(source) };
         let (agent, session, via) = (agent.to_owned(), session.to_owned(), via.to_owned());
         PathUse {
             agent,
@@ -218,7 +218,7 @@ mod tests {
             via,
             removed: None,
             bytes: 1,
-            ..PathUse::copy(&seen, crate::domain::time::Millis(0))
+            ..PathUse::outside_copy(&seen, crate::domain::time::Millis(0))
         }
     }
 

@@ -5,10 +5,10 @@ use super::answered::{AnsweredCall, answered_calls};
 use super::trail::{ByteTrail, TRAIL_PLACES, TRAIL_USES, UseIndex};
 use super::{walk, walk_agent};
 use crate::domain::authority::{Authority, Capability};
-use crate::domain::context::ledger::{Row, Status};
-use crate::domain::context::record::manifest::{Base, WHOLE_EVERY};
+use crate::domain::context::ledger::{Row, RowStatus};
+use crate::domain::context::record::manifest::{BaseManifest, WHOLE_EVERY};
 use crate::domain::ids::{AgentId, JobId, Owner, SessionKey};
-use crate::domain::origin::{Seen, physical};
+use crate::domain::origin::{SourceRead, full_path};
 use crate::domain::session::TurnRecord;
 use crate::domain::time::Millis;
 use crate::store::{DocWrite, Store, StoreError, keys};
@@ -54,25 +54,25 @@ pub struct PathUse {
 impl PathUse {
     /// Whether the reader may read what was read; all of it, if there are several sources.
     pub fn may_be_named_to(&self, reader: &Authority) -> bool {
-        let may = |source: String| reader.is_unlimited() || reader.may_know(&read_of(source));
+        let may = |source: String| reader.is_unlimited() || reader.may_know(&read_capability(source));
         self.sources().all(may)
     }
 
     /// Returns the full paths that were read: `n/` and `c/` become those of the agent and the session.
     pub fn sources(&self) -> impl Iterator<Item = String> {
-        self.source.split(", ").map(|source| physical(source, &self.agent, &self.session))
+        self.source.split(", ").map(|source| full_path(source, &self.agent, &self.session))
     }
 
     /// Makes the use of a copy that a caller outside turns made.
-    pub fn copy(seen: &Seen, at: Millis) -> Self {
-        let Seen { path, version, through, allowed: _, into } = seen.clone();
+    pub fn outside_copy(seen: &SourceRead, at: Millis) -> Self {
+        let SourceRead { path, version, through, allowed: _, into } = seen.clone();
         let (agent, session) = (String::new(), String::new());
         let via = COPY.to_owned();
         Self { agent, session, turn: 0, via, source: path, version, through, into, bytes: 0, removed: Some(at) }
     }
 }
 
-fn read_of(with: String) -> Capability {
+fn read_capability(with: String) -> Capability {
     Capability { with, can: "crud/read".into() }
 }
 
@@ -87,7 +87,7 @@ pub struct KnownUses {
 
 /// Result of tracing the bytes of a path.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Traced {
+pub struct TraceResult {
     /// All uses by which the bytes reached a model or went on.
     pub turns: Vec<PathUse>,
     /// Parts that were not searched, a sentence each; empty if all were.
@@ -96,7 +96,7 @@ pub struct Traced {
 
 /// Copies of the paths that an experiment leaves out.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct TracedCopies {
+pub struct CopyTrace {
     /// Places as the turn names them, by path.
     pub places: BTreeMap<String, Vec<String>>,
     /// Parts that were not searched, a sentence each; empty if all were.
@@ -108,7 +108,7 @@ impl KnownUses {
     pub async fn load(store: &dyn Store, owner: &Owner, agents: &[AgentId]) -> Result<Self, StoreError> {
         let mut found = UseList::new(TRAIL_USES);
         for agent in agents {
-            collect(store, owner, agent, &mut found).await?;
+            collect_uses(store, owner, agent, &mut found).await?;
         }
         let mut uses = UseList::new(TRAIL_USES.saturating_sub(found.uses.len()));
         load_kept(store, owner, &mut uses).await?;
@@ -119,25 +119,25 @@ impl KnownUses {
     }
 
     /// Returns the uses by which bytes of a path, or of a copy of it, reached a model.
-    pub fn trace(self, path: &str) -> Traced {
+    pub fn trace(self, path: &str) -> TraceResult {
         let trail = UseIndex::new(&self.uses).trail(path);
-        let incomplete = self.limit().chain(cut_trail(path, &trail)).collect();
-        Traced { turns: trail.select(self.uses), incomplete }
+        let incomplete = self.limit_note().chain(trail_limit_note(path, &trail)).collect();
+        TraceResult { turns: trail.select(self.uses), incomplete }
     }
 
     /// Returns the places to which the bytes of these paths went, as a turn of a session names them.
-    pub fn copies(&self, paths: &[String], session: &SessionKey, turn: u64) -> TracedCopies {
+    pub fn trace_copies(&self, paths: &[String], session: &SessionKey, turn: u64) -> CopyTrace {
         let index = UseIndex::new(&self.uses);
-        let mut found = TracedCopies { incomplete: self.limit().collect(), ..TracedCopies::default() };
+        let mut found = CopyTrace { incomplete: self.limit_note().collect(), ..CopyTrace::default() };
         for path in paths {
             let trail = index.trail(path);
-            found.incomplete.extend(cut_trail(path, &trail));
+            found.incomplete.extend(trail_limit_note(path, &trail));
             found.places.insert(path.clone(), trail.places_in(session, turn));
         }
         found
     }
 
-    fn limit(&self) -> impl Iterator<Item = String> {
+    fn limit_note(&self) -> impl Iterator<Item = String> {
         let text = || {
             format!(
                 "{TRAIL_USES} recorded reads were looked through, by agent, and there are more; with an `agent` its own \
@@ -148,32 +148,37 @@ impl KnownUses {
     }
 }
 
-fn cut_trail(path: &str, trail: &ByteTrail) -> Option<String> {
+fn trail_limit_note(path: &str, trail: &ByteTrail) -> Option<String> {
     let text = || format!("copies of `{path}` were followed to {TRAIL_PLACES} places, and there are more");
     trail.is_cut().then(text)
 }
 
 /// Returns every use by which bytes of a path, or of a copy of it, reached a model: first those of deleted agents and
 /// sessions, then by agent and session, oldest first.
-pub async fn trace(store: &dyn Store, owner: &Owner, agents: &[AgentId], path: &str) -> Result<Traced, StoreError> {
+pub async fn trace(
+    store: &dyn Store,
+    owner: &Owner,
+    agents: &[AgentId],
+    path: &str,
+) -> Result<TraceResult, StoreError> {
     let (known, path) = (KnownUses::load(store, owner, agents).await?, path.to_owned());
-    follow(move || known.trace(&path)).await
+    run_blocking(move || known.trace(&path)).await
 }
 
 /// Returns the places to which the bytes of these paths went before a turn of a session.
-pub async fn copies(
+pub async fn trace_copies(
     store: &dyn Store,
     (owner, agents): (&Owner, &[AgentId]),
     paths: &[String],
     (session, turn): (&SessionKey, u64),
-) -> Result<TracedCopies, StoreError> {
+) -> Result<CopyTrace, StoreError> {
     let known = KnownUses::load(store, owner, agents).await?;
     let (paths, session) = (paths.to_vec(), session.clone());
-    follow(move || known.copies(&paths, &session, turn)).await
+    run_blocking(move || known.trace_copies(&paths, &session, turn)).await
 }
 
 /// Computes trails on a thread for blocking work, because that can take seconds.
-async fn follow<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, StoreError> {
+async fn run_blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, StoreError> {
     let stopped = |error: tokio::task::JoinError| StoreError::Unavailable {
         store: "ledger".to_owned(),
         reason: format!("a trail was not followed to its end: {error}"),
@@ -207,21 +212,31 @@ impl UseList {
 }
 
 /// Returns the uses of a path by one existing agent, as far as its own records show them.
-pub async fn why(store: &dyn Store, owner: &Owner, agent: &AgentId, path: &str) -> Result<Vec<PathUse>, StoreError> {
+pub async fn uses_of_agent(
+    store: &dyn Store,
+    owner: &Owner,
+    agent: &AgentId,
+    path: &str,
+) -> Result<Vec<PathUse>, StoreError> {
     let found = trace(store, owner, std::slice::from_ref(agent), path).await?;
     Ok(found.turns.into_iter().filter(|reached| reached.removed.is_none()).collect())
 }
 
 /// Returns all uses of any path by an agent.
-pub async fn all(store: &dyn Store, owner: &Owner, agent: &AgentId) -> Result<Vec<PathUse>, StoreError> {
+pub async fn all_uses(store: &dyn Store, owner: &Owner, agent: &AgentId) -> Result<Vec<PathUse>, StoreError> {
     let mut found = UseList::new(usize::MAX);
-    collect(store, owner, agent, &mut found).await?;
+    collect_uses(store, owner, agent, &mut found).await?;
     found.uses.sort_by(|a, b| (&a.session, a.turn).cmp(&(&b.session, b.turn)));
     Ok(found.uses)
 }
 
 /// Adds all uses by an agent, up to the limit of the list.
-async fn collect(store: &dyn Store, owner: &Owner, agent: &AgentId, found: &mut UseList) -> Result<(), StoreError> {
+async fn collect_uses(
+    store: &dyn Store,
+    owner: &Owner,
+    agent: &AgentId,
+    found: &mut UseList,
+) -> Result<(), StoreError> {
     let mut sessions: Vec<SessionKey> = Vec::new();
     walk_agent(store, owner, agent, |session, base| {
         if sessions.last() != Some(session) {
@@ -234,13 +249,13 @@ async fn collect(store: &dyn Store, owner: &Owner, agent: &AgentId, found: &mut 
         if found.is_cut {
             break;
         }
-        results(store, owner, session, found).await?;
+        collect_results(store, owner, session, found).await?;
     }
     Ok(())
 }
 
 /// Returns all uses by one session, which has this many turns.
-pub async fn session_reads(
+pub async fn session_uses(
     store: &dyn Store,
     owner: &Owner,
     session: &SessionKey,
@@ -253,45 +268,45 @@ pub async fn session_reads(
         walk(store, owner, session, from, to, |base| found.uses.extend(uses_in_prompt(owner, session, base))).await?;
         from = to + 1;
     }
-    results(store, owner, session, &mut found).await?;
+    collect_results(store, owner, session, &mut found).await?;
     found.uses.sort_by_key(|reached| reached.turn);
     Ok(found.uses)
 }
 
 /// Returns the uses of a prompt, by its manifest.
-fn uses_in_prompt(owner: &Owner, session: &SessionKey, base: &Base) -> Vec<PathUse> {
+fn uses_in_prompt(owner: &Owner, session: &SessionKey, base: &BaseManifest) -> Vec<PathUse> {
     let rows = base.manifest.rows().filter_map(Result::ok);
-    let mut found: Vec<PathUse> = rows.flat_map(|row| shown(session, base.turn, &row)).collect();
+    let mut found: Vec<PathUse> = rows.flat_map(|row| uses_of_row(session, base.turn, &row)).collect();
     for used in base.manifest.values().unwrap_or_default() {
         if let Some(path) = used.path(owner.user().as_str()) {
             let via = format!("placeholder {}", used.key);
-            found.push(reached(session, base.turn, via, Seen::new(path), used.bytes));
+            found.push(new_use(session, base.turn, via, SourceRead::new(path), used.bytes));
         }
     }
     found
 }
 
 /// Returns the uses of a part of a prompt: its sources, and what an operation has read for it.
-fn shown(session: &SessionKey, turn: u64, row: &Row) -> Vec<PathUse> {
+fn uses_of_row(session: &SessionKey, turn: u64, row: &Row) -> Vec<PathUse> {
     let Row { key, source, rendered, status, origin, .. } = row;
-    let is_there = *rendered > 0 && matches!(status, Status::Full | Status::Shrunk) && key != "transcript";
+    let is_there = *rendered > 0 && matches!(status, RowStatus::Full | RowStatus::Shrunk) && key != "transcript";
     if !is_there {
         return Vec::new();
     }
     // The system prompt is a part of the configuration.
     let configured = (key == "system").then(|| format!("g/{}/config", session.agent));
     let own = source.iter().chain(&configured).flat_map(|source| source.split(", "));
-    let own = own.map(|source| Seen { version: origin.version, ..Seen::new(source) });
-    own.chain(origin.reads.iter().cloned()).map(|seen| reached(session, turn, key.clone(), seen, *rendered)).collect()
+    let own = own.map(|source| SourceRead { version: origin.version, ..SourceRead::new(source) });
+    own.chain(origin.reads.iter().cloned()).map(|seen| new_use(session, turn, key.clone(), seen, *rendered)).collect()
 }
 
-fn reached(session: &SessionKey, turn: u64, via: String, seen: Seen, bytes: usize) -> PathUse {
-    let Seen { path, version, through, allowed: _, into } = seen;
+fn new_use(session: &SessionKey, turn: u64, via: String, seen: SourceRead, bytes: usize) -> PathUse {
+    let SourceRead { path, version, through, allowed: _, into } = seen;
     let (agent, session) = (session.agent.to_string(), session.session.to_string());
     PathUse { agent, session, turn, via, source: path, version, through, into, bytes, removed: None }
 }
 
-async fn results(
+async fn collect_results(
     store: &dyn Store,
     owner: &Owner,
     session: &SessionKey,
@@ -299,7 +314,7 @@ async fn results(
 ) -> Result<(), StoreError> {
     let mut turns = store.docs(owner, keys::turns(session));
     while let Some(page) = turns.records::<TurnRecord>().await? {
-        let calls = page.iter().flat_map(|(_, record)| called(session, record));
+        let calls = page.iter().flat_map(|(_, record)| uses_of_calls(session, record));
         let answers = page.iter().flat_map(|(_, record)| uses_of_answers(session, record));
         if found.extend(calls.chain(answers)).is_break() {
             break;
@@ -311,31 +326,31 @@ async fn results(
 /// Returns the uses of jobs that a turn has ended: what its session has seen went into their outputs.
 fn uses_of_answers(session: &SessionKey, record: &TurnRecord) -> Vec<PathUse> {
     let answer = |job: &JobId| {
-        let own = Seen::new(format!("g/{}/sessions/{}", session.agent, session.session));
-        let seen = Seen { into: Some(format!("j/{job}/output")), ..own };
-        reached(session, record.turn, ANSWER.to_owned(), seen, 0)
+        let own = SourceRead::new(format!("g/{}/sessions/{}", session.agent, session.session));
+        let seen = SourceRead { into: Some(format!("j/{job}/output")), ..own };
+        new_use(session, record.turn, ANSWER.to_owned(), seen, 0)
     };
     record.ended.iter().map(|(job, _)| answer(job)).collect()
 }
 
-fn called(session: &SessionKey, record: &TurnRecord) -> Vec<PathUse> {
-    let of = |(name, text, seen): (&str, &str, Seen)| {
+fn uses_of_calls(session: &SessionKey, record: &TurnRecord) -> Vec<PathUse> {
+    let of = |(name, text, seen): (&str, &str, SourceRead)| {
         // The answer of a copy shows no bytes of it.
         let bytes = if seen.into.is_some() { 0 } else { text.len() };
-        reached(session, record.turn, format!("tool {name}"), seen, bytes)
+        new_use(session, record.turn, format!("tool {name}"), seen, bytes)
     };
-    reads(record).into_iter().map(of).collect()
+    call_reads(record).into_iter().map(of).collect()
 }
 
 /// Returns what the calls of a turn have read, each with its tool and the answer to the model.
-fn reads(record: &TurnRecord) -> Vec<(&str, &str, Seen)> {
+fn call_reads(record: &TurnRecord) -> Vec<(&str, &str, SourceRead)> {
     let reads = |answered: AnsweredCall<'_>| answered.reads(record).into_owned();
     let answers = answered_calls(record).map(|answered| (answered.tool, answered.text, reads(answered)));
     answers.flat_map(|(tool, text, seen)| seen.into_iter().map(move |seen| (tool, text, seen))).collect()
 }
 
 /// Returns the uses of a path by deleted agents and sessions, and by copies from outside; of one agent, or of all.
-pub async fn removed(
+pub async fn removed_uses(
     store: &dyn Store,
     owner: &Owner,
     agent: Option<&AgentId>,
@@ -345,7 +360,7 @@ pub async fn removed(
     load_kept(store, owner, &mut found).await?;
     let known = KnownUses { uses: found.uses, is_cut: found.is_cut };
     let path = path.to_owned();
-    let mut found = follow(move || known.trace(&path)).await?.turns;
+    let mut found = run_blocking(move || known.trace(&path)).await?.turns;
     found.retain(|reached| agent.is_none_or(|agent| reached.agent == agent.as_str()));
     Ok(found)
 }
@@ -396,7 +411,7 @@ mod tests {
     use crate::domain::session::CallRecord;
     use serde_json::{Value, json};
 
-    fn record(reads: Option<Vec<Seen>>, arguments: Value) -> TurnRecord {
+    fn record(reads: Option<Vec<SourceRead>>, arguments: Value) -> TurnRecord {
         let call = ToolCall { id: "c".into(), name: "t".into(), arguments: Arguments::Json(arguments) };
         let made = CallRecord {
             tool: "t".into(),
@@ -417,13 +432,13 @@ mod tests {
         let session = SessionKey { agent: "a".parse().unwrap(), session: "s".parse().unwrap() };
         let named = json!({"path": "w/x", "value": 1});
         let of = |record: &TurnRecord| {
-            let found = called(&session, record).into_iter();
+            let found = uses_of_calls(&session, record).into_iter();
             found.map(|reached| (reached.source, reached.version, reached.bytes)).collect::<Vec<_>>()
         };
         assert_eq!(of(&record(Some(Vec::new()), named.clone())), []);
-        let seen = Seen { version: Some(2), ..Seen::new("w/y") };
+        let seen = SourceRead { version: Some(2), ..SourceRead::new("w/y") };
         assert_eq!(of(&record(Some(vec![seen.clone()]), named.clone())), [("w/y".to_owned(), Some(2), 5)]);
-        let copied = Seen { into: Some("w/z".into()), ..seen };
+        let copied = SourceRead { into: Some("w/z".into()), ..seen };
         assert_eq!(of(&record(Some(vec![copied]), named.clone()))[0].2, 0);
         assert_eq!(of(&record(None, named)), [("w/x".to_owned(), None, 5)], "a record of before");
     }

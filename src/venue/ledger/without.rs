@@ -5,21 +5,21 @@ use super::answered::answered_calls;
 use super::experiment::{CONVERSATION_COPIES, PathEffect};
 use crate::domain::chat::ChatMessage;
 use crate::domain::context::inputs::Inputs;
-use crate::domain::context::item::{Content, Item};
+use crate::domain::context::item::{ItemContent, PromptItem};
 use crate::domain::lattice::Path;
 use crate::domain::lattice::value::remove;
 use crate::domain::lines;
-use crate::domain::origin::{PathSet, Seen, is_below, with_copies};
-use crate::domain::session::{Heard, TurnRecord};
+use crate::domain::origin::{PathSet, SourceRead, is_below, with_copies};
+use crate::domain::session::{CallerMessage, TurnRecord};
 use std::sync::Arc;
 
 /// Removes what came from a path, and from the places `elsewhere` to which it was copied.
 pub(super) fn leave_out(inputs: &mut Inputs, path: &str, elsewhere: &[String]) -> PathEffect {
-    let (mut paths, is_cut) = copies(inputs, path);
+    let (mut paths, is_cut) = find_copies(inputs, path);
     for place in elsewhere {
         paths.insert(place);
     }
-    let is_gone = |seen: &Seen| paths.overlaps(&seen.path);
+    let is_gone = |seen: &SourceRead| paths.overlaps(&seen.path);
     let items = std::mem::take(&mut inputs.items);
     let count = items.len();
     let mut found = false;
@@ -35,9 +35,9 @@ pub(super) fn leave_out(inputs: &mut Inputs, path: &str, elsewhere: &[String]) -
     found |= inputs.served.results.len() < results;
     for turn in &mut inputs.transcript {
         let mut record = TurnRecord::clone(turn);
-        found |= forget(&mut record, path, &is_gone);
+        found |= clear_results(&mut record, path, &is_gone);
         for heard in &mut record.heard {
-            found |= unheard(heard, path, &is_left_out);
+            found |= leave_out_heard(heard, path, &is_left_out);
         }
         *turn = Arc::new(record.into());
     }
@@ -53,25 +53,31 @@ pub(super) fn user_of(inputs: &Inputs) -> String {
 
 /// Returns the path with its copies, made by handing sections on and by calls of this conversation. Also returns
 /// whether there are more.
-fn copies(inputs: &Inputs, path: &str) -> (PathSet, bool) {
+fn find_copies(inputs: &Inputs, path: &str) -> (PathSet, bool) {
     let handed = inputs.items.iter().flat_map(|item| &item.origin.reads);
     let calls = inputs.transcript.iter().flat_map(|record| &record.calls);
     with_copies(path, handed.chain(calls.flat_map(|call| call.reads.iter().flatten())), CONVERSATION_COPIES)
 }
 
 /// Returns an item without these paths; of one above them the rest, if it can be told apart.
-fn strip_paths(mut item: Item, paths: &PathSet, found: &mut bool) -> Option<Item> {
+fn strip_paths(mut item: PromptItem, paths: &PathSet, found: &mut bool) -> Option<PromptItem> {
     let sources: Vec<String> = item.source.iter().flat_map(|source| source.split(", ")).map(str::to_owned).collect();
     for source in &sources {
-        for path in paths.overlapping(source) {
+        for path in paths.find_overlapping(source) {
             if is_below(source, path) || sources.len() > 1 {
                 return None;
             }
-            match (&mut item.content, rest(path, source)) {
-                (Content::Value(value), Some(rest)) => *found |= remove(value, &rest),
+            match (&mut item.content, segments_below(path, source)) {
+                (ItemContent::Value(value), Some(rest)) => *found |= remove(value, &rest),
                 // A text has nothing below it; a resource is one of many values.
-                (Content::Text(_), Some(_)) => {}
-                (Content::Value(_) | Content::Text(_) | Content::Excerpt { .. } | Content::Absent(..), _) => {
+                (ItemContent::Text(_), Some(_)) => {}
+                (
+                    ItemContent::Value(_)
+                    | ItemContent::Text(_)
+                    | ItemContent::Excerpt { .. }
+                    | ItemContent::Absent(..),
+                    _,
+                ) => {
                     return None;
                 }
             }
@@ -81,14 +87,14 @@ fn strip_paths(mut item: Item, paths: &PathSet, found: &mut bool) -> Option<Item
 }
 
 /// Returns the segments of a path below another one.
-pub(super) fn rest(path: &str, above: &str) -> Option<Vec<String>> {
+pub(super) fn segments_below(path: &str, above: &str) -> Option<Vec<String>> {
     let (path, above) = (Path::parse(path).ok()?, Path::parse(above).ok()?);
     path.segments().strip_prefix(above.segments()).map(<[String]>::to_vec)
 }
 
 /// Replaces the results of calls that have read the path by a note that they are left out. Returns whether there are
 /// any.
-fn forget(record: &mut TurnRecord, path: &str, is_gone: &impl Fn(&Seen) -> bool) -> bool {
+fn clear_results(record: &mut TurnRecord, path: &str, is_gone: &impl Fn(&SourceRead) -> bool) -> bool {
     let read = answered_calls(record).filter(|answered| answered.reads(record).iter().any(is_gone));
     let gone: Vec<String> = read.map(|answered| answered.call.to_owned()).collect();
     let results = record.said.iter_mut().filter_map(|message| match message {
@@ -117,13 +123,13 @@ pub(super) fn forget_reasoning(record: &mut TurnRecord) {
 }
 
 /// Returns the path of a job's output that an earlier turn was shown.
-pub(super) fn result_place(heard: &Heard) -> Option<String> {
+pub(super) fn result_place(heard: &CallerMessage) -> Option<String> {
     let line = heard.text.lines().find_map(|line| line.strip_prefix("- Job ")).filter(|_| heard.job.is_none())?;
     Some(format!("j/{}/output", line.split(' ').next()?))
 }
 
 /// Replaces the text of a child job's result, if it is left out, by the reason. Returns whether it was replaced.
-pub(super) fn unheard(heard: &mut Heard, why: &str, is_out: &impl Fn(String) -> bool) -> bool {
+pub(super) fn leave_out_heard(heard: &mut CallerMessage, why: &str, is_out: &impl Fn(String) -> bool) -> bool {
     let is_gone = result_place(heard).is_some_and(is_out);
     if is_gone {
         heard.text = format!("{}{why}]", lines::LEFT_OUT);

@@ -3,10 +3,10 @@
 use super::{Effect, OpError, Operation, ParsedCall, schema};
 use crate::domain::decode;
 use crate::domain::lattice::catalog::catalog_path;
-use crate::domain::tools::{Described, Directory};
+use crate::domain::tools::{OperationDirectory, OperationInfo};
 use crate::venue::outbound::HttpPolicy;
-use crate::venue::outbound::send::Sender;
-use crate::venue::resources::Providers;
+use crate::venue::outbound::send::HttpSender;
+use crate::venue::resources::ResourceProviders;
 use parking_lot::RwLock;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
@@ -37,14 +37,14 @@ pub struct RegisteredOperation {
 
 /// Makes the catalogue's entry of an operation.
 pub fn operation<T: Operation>() -> RegisteredOperation {
-    let (description, input) = schema::described::<T>();
+    let (description, input) = schema::describe_type::<T>();
     let validator = jsonschema::validator_for(&input).expect("the catalog's schemas are valid");
     let spec = Spec { path: T::PATH, description, input, effect: T::EFFECT };
     RegisteredOperation { spec, validator, entities: Vec::new(), parse: parse::<T> }
 }
 
 fn parse<T: Operation>(arguments: Value) -> Result<Box<dyn ParsedCall>, OpError> {
-    match decode::typed::<T>(arguments) {
+    match decode::into_type::<T>(arguments) {
         Ok(call) => Ok(Box::new(call)),
         Err(wrong) => Err(OpError::Arguments { path: T::PATH, wrong: vec![wrong] }),
     }
@@ -59,10 +59,10 @@ impl RegisteredOperation {
         (self.parse)(arguments)
     }
 
-    fn described(&self, asked: &str, catalog: &Catalog) -> Described {
+    fn describe(&self, asked: &str, catalog: &Catalog) -> OperationInfo {
         let aliases = catalog.aliases().filter(|(_, path)| *path == self.spec.path);
-        Described {
-            asked: asked.to_owned(),
+        OperationInfo {
+            requested_path: asked.to_owned(),
             path: self.spec.path.to_owned(),
             description: self.spec.description.clone(),
             input: self.spec.input.clone(),
@@ -77,9 +77,9 @@ impl RegisteredOperation {
 #[derive(Default)]
 pub struct Catalog {
     /// Providers of resources, by kind.
-    pub resources: Providers,
+    pub resources: ResourceProviders,
     /// HTTP client for the hosts that may be called.
-    pub(crate) hosts: Sender,
+    pub(crate) hosts: HttpSender,
     operations: BTreeMap<&'static str, RegisteredOperation>,
     aliases: BTreeMap<&'static str, &'static str>,
     providers: Vec<String>,
@@ -89,7 +89,7 @@ pub struct Catalog {
 
 impl Catalog {
     /// Makes a catalogue of these operations, and of aliases of their paths.
-    pub fn of(
+    pub fn new(
         operations: impl IntoIterator<Item = RegisteredOperation>,
         aliases: impl IntoIterator<Item = (&'static str, &'static str)>,
     ) -> Self {
@@ -100,20 +100,20 @@ impl Catalog {
 
     /// Returns the catalogue with these names of model providers.
     #[must_use]
-    pub fn calling(self, providers: Vec<String>) -> Self {
+    pub fn with_providers(self, providers: Vec<String>) -> Self {
         Self { providers, ..self }
     }
 
     /// Returns the catalogue with these kinds of resources.
     #[must_use]
-    pub fn keeping(self, resources: Providers) -> Self {
+    pub fn with_resources(self, resources: ResourceProviders) -> Self {
         Self { resources, ..self }
     }
 
     /// Returns the catalogue with a policy for calls to hosts; without one, none may be called.
     #[must_use]
-    pub fn reaching(self, hosts: HttpPolicy) -> Self {
-        Self { hosts: Sender::new(hosts), ..self }
+    pub fn with_hosts(self, hosts: HttpPolicy) -> Self {
+        Self { hosts: HttpSender::new(hosts), ..self }
     }
 
     /// Returns the names of the model providers that agents may use.
@@ -161,12 +161,12 @@ impl Catalog {
     }
 }
 
-impl Directory for Catalog {
-    fn find(&self, path: &str) -> Option<Described> {
-        self.resolve(path).map(|found| found.described(path, self))
+impl OperationDirectory for Catalog {
+    fn find(&self, path: &str) -> Option<OperationInfo> {
+        self.resolve(path).map(|found| found.describe(path, self))
     }
 
-    fn all(&self) -> Vec<Described> {
-        self.operations().map(|found| found.described(found.spec.path, self)).collect()
+    fn all(&self) -> Vec<OperationInfo> {
+        self.operations().map(|found| found.describe(found.spec.path, self)).collect()
     }
 }

@@ -7,7 +7,7 @@ use crate::venue::ledger::why::PathUse;
 
 /// Records where the bytes went that a call has read, within the owner's quota. The call has taken effect already: a
 /// failure to record it changes nothing for its caller.
-pub(super) async fn note(call: &Invocation<'_>) {
+pub(super) async fn record_copies(call: &Invocation<'_>) {
     if matches!(call.site, Site::Turn(_)) {
         return;
     }
@@ -16,14 +16,14 @@ pub(super) async fn note(call: &Invocation<'_>) {
         let into = seen.into.clone()?;
         // Each pair of paths has one document, however often it is copied.
         let key = keys::outside_copy(&sha256_hex(format!("{}\n{into}", seen.path).as_bytes()));
-        Some(DocWrite::json(key, &[PathUse::copy(&seen, now)]))
+        Some(DocWrite::json(key, &[PathUse::outside_copy(&seen, now)]))
     });
     let writes: Vec<DocWrite> = copies.collect();
     if writes.is_empty() {
         return;
     }
     let (owner, operation) = (&call.caller.owner, call.named);
-    match call.venue.keep(owner, &writes).await {
+    match call.venue.write_within_quota(owner, &writes).await {
         Ok(_) => {}
         // A caller can cause this as often as it likes.
         Err(error @ StoreError::Over(_)) => {

@@ -2,19 +2,19 @@
 
 use super::pin::PinReader;
 use super::{
-    Caller, Catalog, Effect, Invocation, Need, OpError, Output, ParsedCall, RegisteredOperation, copies, fill,
+    Caller, Catalog, Effect, Invocation, Need, OpError, OpOutput, ParsedCall, RegisteredOperation, copies, fill,
 };
-use crate::domain::decode::{self, Code, Wrong};
+use crate::domain::decode::{self, Code, DataError};
 use crate::domain::ids::JobId;
 use crate::domain::lattice::catalog::{RUN, catalog_path};
 use crate::domain::lattice::own::localise;
 use crate::domain::limits::JOB_DEPTH;
 use crate::domain::nearest::did_you_mean;
-use crate::domain::reader::JobSight;
+use crate::domain::reader::JobVisibility;
 use crate::domain::schema::make_whole;
 use crate::domain::secret::{hide, reference};
-use crate::domain::values::inject::{Injection, reserved};
-use crate::domain::visible::{is_secret_name, quoted};
+use crate::domain::values::inject::{Injection, trusted_arguments};
+use crate::domain::visible::{is_secret_name, quote_foreign};
 use crate::venue::Venue;
 use crate::venue::jobs;
 use jsonschema::ValidationError;
@@ -27,16 +27,16 @@ use std::time::Duration;
 const OUTSIDE_GRACE: Duration = Duration::from_secs(5);
 
 /// Finds the operation of `path`; the error proposes a similar one.
-pub fn resolve<'c>(catalog: &'c Catalog, path: &str) -> Result<&'c RegisteredOperation, OpError> {
+pub fn find_operation<'c>(catalog: &'c Catalog, path: &str) -> Result<&'c RegisteredOperation, OpError> {
     catalog.resolve(path).ok_or_else(|| {
         let known: Vec<_> = catalog.operations().map(|r| r.spec.path).collect();
-        let hint = elsewhere(path).map_or_else(|| did_you_mean(path, &known), str::to_owned);
-        OpError::NotFound(format!("no operation `{}`{hint}", quoted(path)))
+        let hint = alternative_to(path).map_or_else(|| did_you_mean(path, &known), str::to_owned);
+        OpError::NotFound(format!("no operation `{}`{hint}", quote_foreign(path)))
     })
 }
 
 /// Returns what to use instead of operations that Covia's clients know and this venue doesn't have.
-fn elsewhere(path: &str) -> Option<&'static str> {
+fn alternative_to(path: &str) -> Option<&'static str> {
     catalog_path(path).starts_with("v/ops/ucan/").then_some(
         ": this venue makes and looks into no tokens, `trellis token` does; present a token, or a chain of them, as `Authorization`",
     )
@@ -48,7 +48,7 @@ pub fn inject(catalog: &Catalog, path: &str, arguments: Value, injection: &Injec
     if injection.is_empty() {
         return Ok(arguments);
     }
-    let found = resolve(catalog, path)?;
+    let found = find_operation(catalog, path)?;
     let mut arguments = if arguments.is_null() { Value::Object(serde_json::Map::new()) } else { arguments };
     if !arguments.is_object() {
         return Err(OpError::Invalid(format!("expected the arguments of `{}` as a map", found.spec.path)));
@@ -56,15 +56,15 @@ pub fn inject(catalog: &Catalog, path: &str, arguments: Value, injection: &Injec
     injection.strip(&mut arguments);
     let reduced = jsonschema::validator_for(&injection.reduce(&found.spec.input));
     let reduced = reduced.map_err(|error| OpError::Failed(format!("the schema of `{}`: {error}", found.spec.path)))?;
-    check(found.spec.path, &reduced, &arguments, false)?;
+    validate_arguments(found.spec.path, &reduced, &arguments, false)?;
     let arguments = injection.apply(arguments).map_err(|unresolved| OpError::Failed(unresolved.to_string()))?;
-    check(found.spec.path, &found.validator, &arguments, true)?;
+    validate_arguments(found.spec.path, &found.validator, &arguments, true)?;
     Ok(arguments)
 }
 
 /// A call after aliases and `job/run` are resolved. Authority and effect of a call are those of this operation,
 /// whatever name it was called by.
-pub struct Settled<'c> {
+pub struct ResolvedOperation<'c> {
     /// The operation that runs.
     pub found: &'c RegisteredOperation,
     /// Valid arguments of the operation.
@@ -75,7 +75,7 @@ pub struct Settled<'c> {
     masked: bool,
 }
 
-impl Settled<'_> {
+impl ResolvedOperation<'_> {
     /// Returns what a call with these arguments needs.
     ///
     /// # Errors
@@ -83,7 +83,7 @@ impl Settled<'_> {
     pub fn needs(&self) -> Result<Vec<Need>, OpError> {
         match self.found.parse(self.arguments.clone()) {
             Err(OpError::Arguments { path, wrong }) if self.masked => {
-                Err(OpError::Arguments { path, wrong: wrong.into_iter().map(Wrong::veiled).collect() })
+                Err(OpError::Arguments { path, wrong: wrong.into_iter().map(DataError::without_value).collect() })
             }
             parsed => parsed?.needs(),
         }
@@ -96,29 +96,35 @@ impl Settled<'_> {
 }
 
 /// Resolves a call to the operation that it runs and its valid arguments. With `mask` no error shows an argument.
-pub fn settle<'c>(catalog: &'c Catalog, path: &str, arguments: Value, mask: bool) -> Result<Settled<'c>, OpError> {
-    let mut found = resolve(catalog, path)?;
+pub fn resolve_call<'c>(
+    catalog: &'c Catalog,
+    path: &str,
+    arguments: Value,
+    mask: bool,
+) -> Result<ResolvedOperation<'c>, OpError> {
+    let mut found = find_operation(catalog, path)?;
     let (mut arguments, mut named) = (arguments, None);
     for _ in 0..=JOB_DEPTH {
         if arguments.is_null() {
             arguments = Value::Object(serde_json::Map::new());
         }
-        check(found.spec.path, &found.validator, &arguments, mask || hide::has_hidden(&found.spec.input))?;
+        validate_arguments(found.spec.path, &found.validator, &arguments, mask || hide::has_hidden(&found.spec.input))?;
         make_whole(&found.spec.input, &mut arguments).map_err(|wrong| OpError::Arguments {
             path: found.spec.path,
-            wrong: vec![Wrong::root(Code::Rule, wrong)],
+            wrong: vec![DataError::root(Code::Rule, wrong)],
         })?;
         reference::spell_out(&found.spec.input, &mut arguments);
         if found.spec.path != RUN {
-            return Ok(Settled { found, arguments, inner: named, masked: mask });
+            return Ok(ResolvedOperation { found, arguments, inner: named, masked: mask });
         }
         catalog.check_venue(arguments.get("venue"))?;
         let path = arguments["operation"].as_str().unwrap_or_default().to_owned();
         let input = arguments.get_mut("input").map(Value::take).unwrap_or_default();
-        found = resolve(catalog, &path)?;
+        found = find_operation(catalog, &path)?;
         (arguments, named) = (input, Some(path));
         // An operation that is called by its path gets the arguments of its caller, which may be a model.
-        if let Some(name) = reserved(&found.spec.input).into_iter().find(|name| arguments.get(name).is_some()) {
+        if let Some(name) = trusted_arguments(&found.spec.input).into_iter().find(|name| arguments.get(name).is_some())
+        {
             return Err(OpError::Invalid(format!(
                 "argument `{name}` of `{}` can't be given this way",
                 found.spec.path
@@ -139,7 +145,7 @@ pub struct PermittedCall<'c> {
 }
 
 /// Resolves a call, and checks that it is valid and that its caller may make it.
-pub async fn permitted<'c>(
+pub async fn permit_call<'c>(
     venue: &'c Venue,
     caller: &Caller,
     (named, path): (&str, &str),
@@ -147,42 +153,43 @@ pub async fn permitted<'c>(
 ) -> Result<PermittedCall<'c>, OpError> {
     let mut arguments = arguments;
     localise(&caller.owner, &mut arguments).map_err(|error| OpError::Denied(error.to_string()))?;
-    let Settled { found, arguments, inner, masked: _ } = settle(&venue.catalog, path, arguments, false)?;
+    let ResolvedOperation { found, arguments, inner, masked: _ } =
+        resolve_call(&venue.catalog, path, arguments, false)?;
     let parsed = found.parse(arguments)?;
     let needs = parsed.needs()?;
     for need in &needs {
         let permitted = caller.authority.permits(need.ability, &need.resource);
         if let Err(denied) = permitted
-            && !asked_for(venue, caller, parsed.reads_job()).await?
+            && !submitted_by_caller(venue, caller, parsed.reads_job()).await?
         {
-            return Err(OpError::Denied(denied.text(inner.as_deref().unwrap_or(named))));
+            return Err(OpError::Denied(denied.model_text(inner.as_deref().unwrap_or(named))));
         }
     }
     Ok(PermittedCall { found, parsed, inner, needs })
 }
 
 /// Whether the caller submitted the job that a call reads.
-async fn asked_for(venue: &Venue, caller: &Caller, job: Option<JobId>) -> Result<bool, OpError> {
+async fn submitted_by_caller(venue: &Venue, caller: &Caller, job: Option<JobId>) -> Result<bool, OpError> {
     let Some(job) = job else { return Ok(false) };
     let head = jobs::head(venue, &caller.owner, &job).await?;
-    Ok(head.is_some_and(|head| caller.reader().sees(&head) == JobSight::Whole))
+    Ok(head.is_some_and(|head| caller.reader().visibility(&head) == JobVisibility::Whole))
 }
 
 /// Runs one operation.
-pub async fn invoke(call: &Invocation<'_>, path: &str, arguments: Value) -> Result<Output, OpError> {
+pub async fn invoke(call: &Invocation<'_>, path: &str, arguments: Value) -> Result<OpOutput, OpError> {
     let (caller, mut arguments) = (call.caller, arguments);
     let pins =
         PinReader { venue: call.venue, owner: &caller.owner, authority: &caller.authority, workspace: call.workspace };
-    let path = &pins.operation_of(path).await?;
+    let path = &pins.resolve_pin(path).await?;
     pins.resolve_inner(path, &mut arguments).await?;
-    let permitted = permitted(call.venue, call.caller, (call.named, path), arguments).await?;
+    let permitted = permit_call(call.venue, call.caller, (call.named, path), arguments).await?;
     let PermittedCall { found, mut parsed, inner, needs } = permitted;
     let call = &Invocation { named: inner.as_deref().unwrap_or(call.named), ..call.clone() };
     // From here on the arguments contain secrets: they are shown to nobody, and the result is masked.
-    let mask = fill::fill(call, &mut *parsed).await?;
-    let limit = call.time();
+    let mask = fill::fill_secrets(call, &mut *parsed).await?;
+    let limit = call.time_limit();
     let patience = if parsed.destination().is_some() { limit + OUTSIDE_GRACE } else { limit };
-    let begun = call.reads.begun();
+    let begun = call.reads.count();
     let late = |_| {
         let text = format!("operation `{}` took longer than {} s", found.spec.path, limit.as_secs_f64());
         Err(match found.spec.effect {
@@ -191,12 +198,12 @@ pub async fn invoke(call: &Invocation<'_>, path: &str, arguments: Value) -> Resu
         })
     };
     let result = tokio::time::timeout(patience, parsed.run(call)).await.unwrap_or_else(late);
-    call.reads.ended(begun, found.spec.path, &needs, &call.caller.authority, result.is_ok());
+    call.reads.note_end(begun, found.spec.path, &needs, &call.caller.authority, result.is_ok());
     if begun == 0 && result.is_ok() {
-        copies::note(call).await;
+        copies::record_copies(call).await;
     }
-    let output = fill::masked(&mask, result)?;
-    Ok(Output { value: decode::shown(output.value), ..output })
+    let output = fill::mask_result(&mask, result)?;
+    Ok(OpOutput { value: decode::limit_depth(output.value), ..output })
 }
 
 /// Replaces hidden values in the arguments of a call, so that they may be recorded and shown; also where another
@@ -222,12 +229,18 @@ pub fn hides(catalog: &Catalog, path: &str, arguments: &Value) -> bool {
     kept != *arguments
 }
 
-fn check(path: &'static str, validator: &jsonschema::Validator, arguments: &Value, mask: bool) -> Result<(), OpError> {
-    let wrong: Vec<Wrong> = validator.iter_errors(arguments).take(5).map(|error| misfit(&error, mask)).collect();
+fn validate_arguments(
+    path: &'static str,
+    validator: &jsonschema::Validator,
+    arguments: &Value,
+    mask: bool,
+) -> Result<(), OpError> {
+    let wrong: Vec<DataError> =
+        validator.iter_errors(arguments).take(5).map(|error| describe_misfit(&error, mask)).collect();
     if wrong.is_empty() { Ok(()) } else { Err(OpError::Arguments { path, wrong }) }
 }
 
-fn misfit(error: &ValidationError<'_>, mask: bool) -> Wrong {
+fn describe_misfit(error: &ValidationError<'_>, mask: bool) -> DataError {
     let code = match error.kind() {
         ValidationErrorKind::Type { .. } | ValidationErrorKind::Enum { .. } | ValidationErrorKind::Constant { .. } => {
             Code::Type
@@ -241,10 +254,10 @@ fn misfit(error: &ValidationError<'_>, mask: bool) -> Wrong {
         _ if mask || pointer.split('/').any(is_secret_name) => "value".to_owned(),
         Value::Object(_) => "a map".to_owned(),
         Value::Array(_) => "a list".to_owned(),
-        Value::String(text) => format!("\"{}\"", quoted(text)),
+        Value::String(text) => format!("\"{}\"", quote_foreign(text)),
         plain @ (Value::Null | Value::Bool(_) | Value::Number(_)) => plain.to_string(),
     };
-    Wrong::pointed(&pointer, code, error.masked_with(shown).to_string())
+    DataError::at_pointer(&pointer, code, error.masked_with(shown).to_string())
 }
 
 #[cfg(test)]

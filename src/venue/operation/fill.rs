@@ -5,21 +5,21 @@
 
 use crate::domain::authority::ResourcePath;
 use crate::domain::ids::secret::SecretName;
-use crate::domain::secret::{Destination, Mask, Reference, reference};
-use crate::venue::operation::{Invocation, OpError, Output, ParsedCall};
-use crate::venue::secrets::{self, Secret};
+use crate::domain::secret::{Destination, Mask, SecretReference, reference};
+use crate::venue::operation::{Invocation, OpError, OpOutput, ParsedCall};
+use crate::venue::secrets::{self, OpenedSecret};
 use serde_json::Value;
 use std::collections::BTreeMap;
 
 /// Replaces every reference in the arguments of `parsed`. Returns what must be masked in the result.
-pub async fn fill(call: &Invocation<'_>, parsed: &mut dyn ParsedCall) -> Result<Mask, OpError> {
+pub async fn fill_secrets(call: &Invocation<'_>, parsed: &mut dyn ParsedCall) -> Result<Mask, OpError> {
     let mut mask = Mask::default();
     let Some(to) = parsed.destination() else { return Ok(mask) };
     let mut opened = BTreeMap::new();
-    for place in parsed.secrets().into_iter().flat_map(reference::standing_in) {
-        let asked = Reference::parse(place).map_err(OpError::Invalid)?;
+    for place in parsed.secrets().into_iter().flat_map(reference::references_mut) {
+        let asked = SecretReference::parse(place).map_err(OpError::Invalid)?;
         if !opened.contains_key(&asked.name) {
-            let secret = open(call, &asked.name, &to).await?;
+            let secret = open_secret(call, &asked.name, &to).await?;
             mask.add(&secret.name, &secret.value);
             opened.insert(asked.name.clone(), secret);
         }
@@ -27,12 +27,12 @@ pub async fn fill(call: &Invocation<'_>, parsed: &mut dyn ParsedCall) -> Result<
             *place = Value::String(format!("{}{}", asked.prefix, secret.value.reveal()));
         }
     }
-    others(call, &to, &opened, &mut mask).await?;
+    mask_others(call, &to, &opened, &mut mask).await?;
     Ok(mask)
 }
 
 /// Returns one secret, if the caller may use it and it may be sent to `to`.
-async fn open(call: &Invocation<'_>, name: &SecretName, to: &Destination) -> Result<Secret, OpError> {
+async fn open_secret(call: &Invocation<'_>, name: &SecretName, to: &Destination) -> Result<OpenedSecret, OpError> {
     call.permit("secret/use", ResourcePath::secret(name))?;
     let secret = call.venue.secrets.open(&*call.venue.store, &call.caller.owner, name).await?;
     if secret.hosts.permits(to) {
@@ -43,15 +43,15 @@ async fn open(call: &Invocation<'_>, name: &SecretName, to: &Destination) -> Res
     Err(OpError::Denied(format!(
         "secret `{name}` may not go to `{}`: it is bound to {hosts} (over plain http only where the port is named); \
          retrying will not help",
-        to.place()
+        to.origin()
     )))
 }
 
 /// Adds every other secret that may go to the host to the mask: it may have been given one before.
-async fn others(
+async fn mask_others(
     call: &Invocation<'_>,
     to: &Destination,
-    opened: &BTreeMap<SecretName, Secret>,
+    opened: &BTreeMap<SecretName, OpenedSecret>,
     mask: &mut Mask,
 ) -> Result<(), OpError> {
     let owner = &call.caller.owner;
@@ -69,12 +69,12 @@ async fn others(
 }
 
 /// Masks secrets in a result.
-pub fn masked(mask: &Mask, result: Result<Output, OpError>) -> Result<Output, OpError> {
+pub fn mask_result(mask: &Mask, result: Result<OpOutput, OpError>) -> Result<OpOutput, OpError> {
     if mask.is_empty() {
         return result;
     }
     let text = |text: String| mask.text(&text).into_owned();
-    result.map(|output| Output { value: mask.value(output.value), ..output }).map_err(|error| match error {
+    result.map(|output| OpOutput { value: mask.value(output.value), ..output }).map_err(|error| match error {
         error @ OpError::Arguments { .. } => OpError::Invalid(text(error.to_string())),
         OpError::Invalid(error) => OpError::Invalid(text(error)),
         OpError::Denied(error) => OpError::Denied(text(error)),

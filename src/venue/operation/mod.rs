@@ -20,15 +20,15 @@ pub use catalog::{Catalog, RegisteredOperation, Spec, operation};
 pub use reads::{READ, Reads};
 
 use crate::domain::authority::envelope::Envelope;
-use crate::domain::authority::trail::{Maker, Trail};
+use crate::domain::authority::trail::{MakerAuthority, Trail};
 use crate::domain::authority::{Authority, Capability, ResourcePath};
 use crate::domain::call::ReplyStart;
 use crate::domain::event::Mandate;
-use crate::domain::ids::{EventId, IdOf, JobId, Owner, sha256_hex};
+use crate::domain::ids::{EventId, JobId, Owner, VenueIdSubject, sha256_hex};
 use crate::domain::job::Parent;
 use crate::domain::limits::OPERATION_TIME;
 use crate::domain::principal::Principal;
-use crate::domain::reader::Reader;
+use crate::domain::reader::JobReader;
 use crate::domain::scope::ScopedSection;
 use crate::domain::secret::Destination;
 use crate::store::Lease;
@@ -114,23 +114,23 @@ impl Caller {
     }
 
     /// Returns the envelope of a request of this caller, who is no turn.
-    pub fn request(&self) -> Envelope {
+    pub fn request_envelope(&self) -> Envelope {
         let mut envelope = self.envelope.clone();
-        envelope.bound = envelope.bound.intersect(&self.authority).nowhere();
+        envelope.bound = envelope.bound.intersect(&self.authority).without_home();
         envelope.holders.push(self.name.clone());
         envelope
     }
 
     /// Returns the authority that decides what the caller may read of what others said and did: operators read
     /// everything.
-    pub fn reads(&self) -> Cow<'_, Authority> {
-        if self.operator { Cow::Owned(Authority::unlimited()) } else { Cow::Borrowed(&self.authority) }
+    pub fn reading_authority(&self) -> Cow<'_, Authority> {
+        if self.operator { Cow::Owned(Authority::without_limits()) } else { Cow::Borrowed(&self.authority) }
     }
 
     /// Returns the caller as a reader of jobs.
-    pub fn reader(&self) -> Reader {
+    pub fn reader(&self) -> JobReader {
         let mark = self.principal.mark().map(str::to_owned);
-        Reader { authority: self.authority.clone(), mark, operator: self.operator }
+        JobReader { authority: self.authority.clone(), mark, operator: self.operator }
     }
 
     /// Returns the holders and grants under which the caller acts.
@@ -148,7 +148,7 @@ impl Caller {
     }
 }
 
-impl From<&Caller> for Maker {
+impl From<&Caller> for MakerAuthority {
     fn from(caller: &Caller) -> Self {
         Self { authority: caller.authority.clone(), trail: caller.trail() }
     }
@@ -199,10 +199,10 @@ pub struct TurnSite<'a> {
 
 impl TurnSite<'_> {
     /// Returns the place of the call, from which ids of what it sends are derived.
-    pub fn id_of_call(&self) -> IdOf<'_> {
+    pub fn id_of_call(&self) -> VenueIdSubject<'_> {
         let Self { lease, turn, call, instance, start, .. } = *self;
-        let (owner, session, start) = (&lease.owner, &lease.session, start.in_ids());
-        IdOf::Call { owner, session, turn, call, instance, start }
+        let (owner, session, start) = (&lease.owner, &lease.session, start.time_in_ids());
+        VenueIdSubject::Call { owner, session, turn, call, instance, start }
     }
 }
 
@@ -227,7 +227,7 @@ pub struct Invocation<'a> {
 
 impl Invocation<'_> {
     /// Returns how long the operation may run.
-    pub fn time(&self) -> Duration {
+    pub fn time_limit(&self) -> Duration {
         match &self.site {
             Site::Turn(TurnSite { time: Some(time), .. }) => OPERATION_TIME.min(*time),
             Site::Turn(_) | Site::Api { .. } => OPERATION_TIME,
@@ -240,7 +240,7 @@ impl Invocation<'_> {
         let owner = &self.caller.owner;
         let place = match &self.site {
             Site::Turn(site) => site.id_of_call(),
-            Site::Api { key } => IdOf::Operation { owner, key: key.as_ref()? },
+            Site::Api { key } => VenueIdSubject::Operation { owner, key: key.as_ref()? },
         };
         let id = EventId::of_venue(&self.venue.key, place);
         Some(sha256_hex(format!("idempotency-key {id}").as_bytes())[..IDEMPOTENCY_KEY_DIGITS].to_owned())
@@ -249,11 +249,11 @@ impl Invocation<'_> {
     /// Checks that the caller may do this.
     pub fn permit(&self, ability: &str, resource: impl Into<ResourcePath>) -> Result<(), OpError> {
         let permitted = self.caller.authority.permits(ability, resource);
-        permitted.map_err(|denied| OpError::Denied(denied.text(self.named)))
+        permitted.map_err(|denied| OpError::Denied(denied.model_text(self.named)))
     }
 
     /// Refuses agents, whatever they may do: the operation is for `whom`.
-    pub fn for_people<T: Operation>(&self, whom: &str) -> Result<(), OpError> {
+    pub fn refuse_agents<T: Operation>(&self, whom: &str) -> Result<(), OpError> {
         if self.caller.is_agent() || matches!(self.site, Site::Turn(_)) {
             return Err(OpError::Denied(format!("`{}` is for {whom}; no agent may call it", T::PATH)));
         }
@@ -261,7 +261,7 @@ impl Invocation<'_> {
     }
 
     /// Refuses all but operators; `why` is appended to the error.
-    pub fn for_operators<T: Operation>(&self, why: &str) -> Result<(), OpError> {
+    pub fn require_operator<T: Operation>(&self, why: &str) -> Result<(), OpError> {
         if self.caller.is_agent() || matches!(self.site, Site::Turn(_)) || !self.caller.operator {
             return Err(OpError::Denied(format!("`{}` is for operators alone{why}", T::PATH)));
         }
@@ -270,18 +270,18 @@ impl Invocation<'_> {
 }
 
 /// Sections of a call that gets none.
-pub static NOTHING: LazyLock<Map<String, Value>> = LazyLock::new(Map::new);
+pub static NO_SECTIONS: LazyLock<Map<String, Value>> = LazyLock::new(Map::new);
 
 /// Result of an operation.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Output {
+pub struct OpOutput {
     /// Value of the result.
     pub value: Value,
     /// A child job that is still running: its result arrives as an event.
     pub started: Option<JobId>,
 }
 
-impl From<Value> for Output {
+impl From<Value> for OpOutput {
     fn from(value: Value) -> Self {
         Self { value, started: None }
     }
@@ -315,7 +315,7 @@ pub trait Operation: DeserializeOwned + JsonSchema + Send + Sync + 'static {
     }
 
     /// Runs the call. Its needs are permitted by then, and secrets have replaced their references.
-    fn run(self, call: &Invocation<'_>) -> impl Future<Output = Result<Output, OpError>> + Send;
+    fn run(self, call: &Invocation<'_>) -> impl Future<Output = Result<OpOutput, OpError>> + Send;
 }
 
 /// A parsed call of any [`Operation`].
@@ -330,7 +330,7 @@ pub trait ParsedCall: Send + Sync {
     /// Returns the arguments in which references to secrets are resolved.
     fn secrets(&mut self) -> Vec<&mut Value>;
     /// Runs the call.
-    async fn run(self: Box<Self>, call: &Invocation<'_>) -> Result<Output, OpError>;
+    async fn run(self: Box<Self>, call: &Invocation<'_>) -> Result<OpOutput, OpError>;
 }
 
 #[async_trait]
@@ -351,7 +351,7 @@ impl<T: Operation> ParsedCall for T {
         Operation::secrets(self)
     }
 
-    async fn run(self: Box<Self>, call: &Invocation<'_>) -> Result<Output, OpError> {
+    async fn run(self: Box<Self>, call: &Invocation<'_>) -> Result<OpOutput, OpError> {
         Operation::run(*self, call).await
     }
 }

@@ -9,11 +9,11 @@
 use super::OpError;
 use crate::domain::authority::{Authority, ResourcePath};
 use crate::domain::ids::{AssetId, Owner};
-use crate::domain::lattice::catalog::{RUN, catalog_path, is_pin};
-use crate::domain::lattice::own::own;
+use crate::domain::lattice::catalog::{RUN, catalog_path, is_stored_operation};
+use crate::domain::lattice::own::to_plain_path;
 use crate::domain::lattice::{Namespace, Path};
 use crate::domain::limits::JOB_DEPTH;
-use crate::domain::visible::quoted;
+use crate::domain::visible::quote_foreign;
 use crate::venue::Venue;
 use crate::venue::assets;
 use crate::venue::workspace::Workspace;
@@ -33,7 +33,7 @@ pub struct PinReader<'a> {
 }
 
 /// Place of a value that stands for an operation.
-enum Place {
+enum PinPlace {
     Path(Path),
     Asset(AssetId),
 }
@@ -41,23 +41,24 @@ enum Place {
 impl PinReader<'_> {
     /// Returns the operation of a path: if a value there stands for one that the reader may read, that operation; any
     /// other path stays as it is.
-    pub async fn operation_of(&self, path: &str) -> Result<String, OpError> {
+    pub async fn resolve_pin(&self, path: &str) -> Result<String, OpError> {
         let Some(place) = self.find_place(path)? else { return Ok(path.to_owned()) };
-        let value = self.value(path, &place).await?;
+        let value = self.read_value(path, &place).await?;
         if let Some(operation) = self.named_operation(path, &value)? {
             return Ok(operation);
         }
         // A pin of a value leads to the asset that holds the value.
         if let Some(id) = value["asset"].as_str().and_then(asset_of) {
-            let kept = self.value(path, &Place::Asset(id)).await?;
+            let kept = self.read_value(path, &PinPlace::Asset(id)).await?;
             if let Some(operation) = self.named_operation(path, &kept)? {
                 return Ok(operation);
             }
         }
-        let what = value["from"].as_str().map_or_else(|| "a value".to_owned(), |from| format!("`{}`", quoted(from)));
+        let what =
+            value["from"].as_str().map_or_else(|| "a value".to_owned(), |from| format!("`{}`", quote_foreign(from)));
         Err(OpError::Invalid(format!(
             "`{}` pins no operation, but {what}; expected a map whose `operation` is a catalog path, or has an `adapter`",
-            quoted(path)
+            quote_foreign(path)
         )))
     }
 
@@ -70,7 +71,7 @@ impl PinReader<'_> {
                 break;
             }
             let Some(asked) = arguments["operation"].as_str() else { break };
-            let operation = self.operation_of(asked).await?;
+            let operation = self.resolve_pin(asked).await?;
             if operation != asked {
                 arguments["operation"] = operation.as_str().into();
                 is_any = true;
@@ -82,28 +83,29 @@ impl PinReader<'_> {
         Ok(is_any)
     }
 
-    fn find_place(&self, path: &str) -> Result<Option<Place>, OpError> {
-        if !is_pin(path) {
+    fn find_place(&self, path: &str) -> Result<Option<PinPlace>, OpError> {
+        if !is_stored_operation(path) {
             return Ok(None);
         }
-        let plain = own(self.owner, path).map_err(|error| OpError::Denied(error.to_string()))?.trim_matches('/');
+        let plain =
+            to_plain_path(self.owner, path).map_err(|error| OpError::Denied(error.to_string()))?.trim_matches('/');
         if let Some(id) = asset_of(plain) {
-            return Ok(Some(Place::Asset(id)));
+            return Ok(Some(PinPlace::Asset(id)));
         }
         let path = Path::parse(plain).map_err(|error| OpError::Invalid(error.to_string()))?;
-        Ok(Some(Place::Path(path)))
+        Ok(Some(PinPlace::Path(path)))
     }
 
-    async fn value(&self, asked: &str, place: &Place) -> Result<Value, OpError> {
+    async fn read_value(&self, asked: &str, place: &PinPlace) -> Result<Value, OpError> {
         let resource = match place {
-            Place::Path(path) => path.into(),
-            Place::Asset(id) => ResourcePath::asset(id),
+            PinPlace::Path(path) => path.into(),
+            PinPlace::Asset(id) => ResourcePath::asset(id),
         };
-        self.authority.permits("crud/read", resource).map_err(|denied| OpError::Denied(denied.text(asked)))?;
+        self.authority.permits("crud/read", resource).map_err(|denied| OpError::Denied(denied.model_text(asked)))?;
         match place {
-            Place::Path(path) => self.workspace.get(path).await?.ok_or_else(|| not_found(path)),
-            Place::Asset(id) => {
-                let asset = assets::content(self.venue, self.owner, id).await?;
+            PinPlace::Path(path) => self.workspace.get(path).await?.ok_or_else(|| not_found(path)),
+            PinPlace::Asset(id) => {
+                let asset = assets::read_content(self.venue, self.owner, id).await?;
                 let asset = asset.ok_or_else(|| OpError::NotFound(format!("there is no asset `a/{id}`")))?;
                 let content = asset.value().unwrap_or_default();
                 let metadata = asset.record.metadata.filter(|_| content.get("operation").is_none());
@@ -124,8 +126,8 @@ impl PinReader<'_> {
         Err(OpError::Invalid(format!(
             "`{}` is defined by the adapter `{}`, which this venue doesn't have; expected an operation of `v/ops`, such as \
              `json:merge`",
-            quoted(asked),
-            quoted(adapter)
+            quote_foreign(asked),
+            quote_foreign(adapter)
         )))
     }
 }

@@ -3,7 +3,7 @@
 use super::Need;
 use crate::domain::authority::{Authority, ResourcePath};
 use crate::domain::lattice::Path;
-use crate::domain::origin::Seen;
+use crate::domain::origin::SourceRead;
 use parking_lot::{Mutex, MutexGuard};
 
 /// Ability to read a path.
@@ -11,82 +11,91 @@ pub const READ: &str = "crud/read";
 
 /// What one call has read so far, in order.
 #[derive(Debug, Default)]
-pub struct Reads(Mutex<Vec<Look>>);
+pub struct Reads(Mutex<Vec<NotedRead>>);
 
 #[derive(Debug)]
-struct Look {
-    seen: Seen,
+struct NotedRead {
+    seen: SourceRead,
     /// Resource on which the read needs a capability.
     on: ResourcePath,
     /// Whether something was there.
     found: bool,
 }
 
-impl Look {
-    fn gone_to(&self, place: &str) -> Self {
-        let seen = Seen { into: Some(place.to_owned()), ..self.seen.clone() };
+impl NotedRead {
+    fn copied_to(&self, place: &str) -> Self {
+        let seen = SourceRead { into: Some(place.to_owned()), ..self.seen.clone() };
         Self { seen, on: self.on.clone(), found: self.found }
     }
 }
 
 impl Reads {
-    fn lock(&self) -> MutexGuard<'_, Vec<Look>> {
+    fn lock(&self) -> MutexGuard<'_, Vec<NotedRead>> {
         self.0.lock()
     }
 
     /// Notes a read of a path, and whether anything was there.
     pub fn note(&self, path: &Path, version: Option<u64>, found: bool) {
-        self.lock().push(Look { seen: Seen { version, ..Seen::new(path.to_string()) }, on: path.into(), found });
+        self.lock().push(NotedRead {
+            seen: SourceRead { version, ..SourceRead::new(path.to_string()) },
+            on: path.into(),
+            found,
+        });
     }
 
     /// Notes that the bytes of a path were copied to another one.
-    pub fn copied(&self, from: &Path, version: Option<u64>, into: &Path, found: bool) {
-        let seen = Seen { version, into: Some(into.to_string()), ..Seen::new(from.to_string()) };
-        self.lock().push(Look { seen, on: from.into(), found });
+    pub fn note_copy(&self, from: &Path, version: Option<u64>, into: &Path, found: bool) {
+        let seen = SourceRead { version, into: Some(into.to_string()), ..SourceRead::new(from.to_string()) };
+        self.lock().push(NotedRead { seen, on: from.into(), found });
     }
 
     /// Notes a read of something of the venue's that has no path in the tree.
-    pub fn kept(&self, on: ResourcePath, path: impl Into<String>) {
-        self.lock().push(Look { seen: Seen::new(path), on, found: true });
+    pub fn note_kept(&self, on: ResourcePath, path: impl Into<String>) {
+        self.lock().push(NotedRead { seen: SourceRead::new(path), on, found: true });
     }
 
     /// Notes that what the running operation has read was copied to these paths, and no more of it to the caller.
-    pub fn went(&self, into: &[String]) {
+    pub fn note_copies(&self, into: &[String]) {
         let [first, more @ ..] = into else { return };
         let mut looks = self.lock();
         let mut others = Vec::new();
         for look in looks.iter_mut().filter(|look| look.seen.through.is_empty() && look.seen.into.is_none()) {
-            others.extend(more.iter().map(|place| look.gone_to(place)));
+            others.extend(more.iter().map(|place| look.copied_to(place)));
             look.seen.into = Some(first.clone());
         }
         looks.extend(others);
     }
 
     /// Returns the number of reads; later ones belong to the operation that begins.
-    pub(super) fn begun(&self) -> usize {
+    pub(super) fn count(&self) -> usize {
         self.lock().len()
     }
 
     /// Notes the end of an operation: the operation and the capability of its reads. A path that it needed to read and
     /// that has no note is added, if it `answered`.
-    pub(super) fn ended(&self, begun: usize, through: &str, needs: &[Need], authority: &Authority, answered: bool) {
+    pub(super) fn note_end(&self, begun: usize, through: &str, needs: &[Need], authority: &Authority, answered: bool) {
         let mut looks = self.lock();
-        let noted = |looks: &[Look], on: &ResourcePath| looks[begun..].iter().any(|look| look.on == *on);
+        let noted = |looks: &[NotedRead], on: &ResourcePath| looks[begun..].iter().any(|look| look.on == *on);
         let needed = needs.iter().filter(|need| need.ability == READ && answered);
         for Need { resource, .. } in needed {
             if !noted(&looks, resource) {
-                looks.push(Look { seen: Seen::new(resource.to_string()), on: resource.clone(), found: true });
+                looks.push(NotedRead {
+                    seen: SourceRead::new(resource.to_string()),
+                    on: resource.clone(),
+                    found: true,
+                });
             }
         }
-        for Look { seen, on, .. } in looks[begun..].iter_mut().filter(|look| look.seen.through.is_empty()) {
+        for NotedRead { seen, on, .. } in looks[begun..].iter_mut().filter(|look| look.seen.through.is_empty()) {
             through.clone_into(&mut seen.through);
-            seen.allowed = authority.grounds(READ, &*on);
+            seen.allowed = authority.justification(READ, &*on);
         }
     }
 
     /// Returns the reads that found something, each once.
-    pub fn seen(&self) -> Vec<Seen> {
-        let mut seen: Vec<Seen> = self.lock().iter().filter(|look| look.found).map(|look| look.seen.clone()).collect();
+    pub fn seen(&self) -> Vec<SourceRead> {
+        let mut seen: Vec<SourceRead> =
+            self.lock().iter().filter(|look| look.found).map(|look| look.seen.clone()).collect();
         seen.sort();
         seen.dedup();
         seen

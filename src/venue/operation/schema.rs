@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 const NULLABLE: &str = "nullable";
 
 /// Returns the description of a type from its doc comments, and the schema of its fields.
-pub(super) fn described<T: JsonSchema>() -> (String, Value) {
+pub(super) fn describe_type<T: JsonSchema>() -> (String, Value) {
     let settings = SchemaSettings::draft2020_12().with(|settings| {
         settings.meta_schema = None;
         settings.inline_subschemas = true;
@@ -26,12 +26,12 @@ pub(super) fn described<T: JsonSchema>() -> (String, Value) {
             map.insert("additionalProperties".into(), false.into());
         }
     }
-    plain(&mut schema);
+    simplify(&mut schema);
     (about, schema)
 }
 
 /// Removes what only serde and Rust need.
-fn plain(schema: &mut Value) {
+fn simplify(schema: &mut Value) {
     match schema {
         Value::Object(map) => {
             if let Some(Value::String(about)) = map.get_mut("description") {
@@ -47,17 +47,17 @@ fn plain(schema: &mut Value) {
                 map.shift_remove("format");
             }
             if let Some(Value::Object(properties)) = map.get_mut("properties") {
-                properties.values_mut().for_each(present);
+                properties.values_mut().for_each(simplify_argument);
             }
-            map.values_mut().for_each(plain);
+            map.values_mut().for_each(simplify);
         }
-        Value::Array(items) => items.iter_mut().for_each(plain),
+        Value::Array(items) => items.iter_mut().for_each(simplify),
         _ => {}
     }
 }
 
 /// Reduces the schema of an argument to that of a present value: an optional one is not null, unless it says so.
-fn present(argument: &mut Value) {
+fn simplify_argument(argument: &mut Value) {
     if *argument == Value::Bool(true) {
         *argument = json!({});
     }
@@ -81,7 +81,7 @@ fn present(argument: &mut Value) {
             }
         }
     }
-    if let Some(choices) = map.get("oneOf").and_then(choices) {
+    if let Some(choices) = map.get("oneOf").and_then(enum_names) {
         map.shift_remove("oneOf");
         map.insert("type".into(), "string".into());
         map.insert("enum".into(), choices.into());
@@ -89,7 +89,7 @@ fn present(argument: &mut Value) {
 }
 
 /// Returns the names of an enum, whose variants may have doc comments.
-fn choices(forms: &Value) -> Option<Vec<Value>> {
+fn enum_names(forms: &Value) -> Option<Vec<Value>> {
     let names = |form: &Value| match (&form["const"], &form["enum"]) {
         (name @ Value::String(_), _) => Some(vec![name.clone()]),
         (_, Value::Array(names)) => Some(names.clone()),
@@ -151,8 +151,8 @@ mod tests {
             "required": ["subject", "all", "other"],
             "additionalProperties": false,
         });
-        assert_eq!(described::<Paint>(), ("Paints a thing.".to_owned(), expected));
-        let any = described::<serde_json::Map<String, Value>>();
+        assert_eq!(describe_type::<Paint>(), ("Paints a thing.".to_owned(), expected));
+        let any = describe_type::<serde_json::Map<String, Value>>();
         assert_eq!(any, (String::new(), json!({"type": "object"})));
     }
 }

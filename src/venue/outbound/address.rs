@@ -33,13 +33,13 @@ pub struct NotPublic {
 
 /// The resolver of the connections themselves. The address that was checked is the one that is connected to: no other
 /// is returned, and a name is looked up once per connection.
-pub(super) struct Guarded {
+pub(super) struct PublicResolver {
     pub(super) lookup: Lookup,
     pub(super) allow_private: bool,
     pub(super) setting: String,
 }
 
-impl Resolve for Guarded {
+impl Resolve for PublicResolver {
     fn resolve(&self, name: Name) -> Resolving {
         let (host, allow_private, setting) = (name.as_str().to_owned(), self.allow_private, self.setting.clone());
         let found = (self.lookup)(host.clone());

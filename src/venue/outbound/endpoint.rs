@@ -2,13 +2,13 @@
 //! only this place, and without redirects.
 
 use super::proxy::ProxyRoute;
-use super::send::{Ask, Sender};
-use super::{HttpPolicy, destination};
-use crate::config::url::callable;
+use super::send::{HttpSender, OutgoingRequest};
+use super::{HttpPolicy, url_destination};
+use crate::config::url::parse_callable;
 use crate::domain::decode;
 use crate::domain::hosts::HostRule;
 use crate::domain::ids::secret::SecretName;
-use crate::domain::secret::{Mask, Plain};
+use crate::domain::secret::{Mask, PlainSecret};
 use crate::venue::failure::OpError;
 use reqwest::header::{self, HeaderMap, HeaderName, HeaderValue};
 use reqwest::{Method, Url};
@@ -20,7 +20,7 @@ pub(crate) const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempote
 
 /// How a server is called.
 #[derive(Debug, Clone)]
-pub struct EndpointPlace {
+pub struct EndpointSettings {
     /// URL of the server.
     pub url: String,
     /// Whether the server may have a private address.
@@ -45,14 +45,14 @@ pub struct Credential {
     /// Text before the value, such as `Bearer `.
     pub prefix: String,
     /// Value of the header.
-    pub value: Plain,
+    pub value: PlainSecret,
     /// Name that replaces the value in answers.
     pub shown: SecretName,
 }
 
 /// Client of one server.
 pub struct Endpoint {
-    sender: Sender,
+    sender: HttpSender,
     url: Url,
     host: String,
     headers: HeaderMap,
@@ -61,7 +61,7 @@ pub struct Endpoint {
 
 /// Answer of a server, with credentials masked.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Answered {
+pub struct EndpointAnswer {
     /// HTTP status of the answer.
     pub status: u16,
     /// Body: JSON as a value, any other text as a string, other bytes as null.
@@ -70,9 +70,9 @@ pub struct Answered {
 
 impl Endpoint {
     /// Makes a client. Errors are for the person who configures it, and show no credential.
-    pub fn new(place: EndpointPlace) -> Result<Self, String> {
-        let url = callable(&place.url)?;
-        let to = destination(&url);
+    pub fn new(place: EndpointSettings) -> Result<Self, String> {
+        let url = parse_callable(&place.url)?;
+        let to = url_destination(&url);
         let rule = HostRule::parse(&format!("{}:{}", to.host, to.port))?;
         let mut headers = HeaderMap::new();
         let mut mask = Mask::default();
@@ -96,7 +96,7 @@ impl Endpoint {
         };
         let port = url.port().map(|port| format!(":{port}")).unwrap_or_default();
         let host = format!("{}{port}", to.host);
-        Ok(Self { sender: Sender::new(policy), url, host, headers, mask })
+        Ok(Self { sender: HttpSender::new(policy), url, host, headers, mask })
     }
 
     /// Returns the host, with the port if it isn't the default one.
@@ -106,7 +106,7 @@ impl Endpoint {
 
     /// Sends a request. `key` is the idempotency key of a request that changes something: the venue may send it again
     /// under that key, and an error after it left is an unknown outcome.
-    pub async fn ask(&self, message: &Value, key: Option<&str>) -> Result<Answered, OpError> {
+    pub async fn send(&self, message: &Value, key: Option<&str>) -> Result<EndpointAnswer, OpError> {
         let mut headers = self.headers.clone();
         let repeatable = key.is_none();
         if let Some(key) = key {
@@ -115,7 +115,7 @@ impl Endpoint {
         }
         headers.insert(header::ACCEPT, HeaderValue::from_static("application/json"));
         let body = (message.to_string().into_bytes().into(), HeaderValue::from_static("application/json"));
-        let ask = Ask {
+        let ask = OutgoingRequest {
             method: Method::POST,
             url: self.url.clone(),
             headers,
@@ -127,10 +127,10 @@ impl Endpoint {
         let mut answer = self.sender.send(ask, &|_| Ok(())).await?;
         let body = match answer["body"].take() {
             // The body is decoded whatever content type it declares.
-            Value::String(text) => decode::data(text.as_bytes()).unwrap_or(Value::String(text)),
+            Value::String(text) => decode::lenient_json(text.as_bytes()).unwrap_or(Value::String(text)),
             body => body,
         };
         let status = answer["status"].as_u64().and_then(|status| u16::try_from(status).ok()).unwrap_or_default();
-        Ok(Answered { status, body: if self.mask.is_empty() { body } else { self.mask.value(body) } })
+        Ok(EndpointAnswer { status, body: if self.mask.is_empty() { body } else { self.mask.value(body) } })
     }
 }

@@ -12,7 +12,7 @@ use crate::domain::authority::ResourcePath;
 use crate::domain::hosts::HostRule;
 use crate::domain::secret::Destination;
 use crate::venue::failure::OpError;
-use address::{Guarded, is_internal_name};
+use address::{PublicResolver, is_internal_name};
 use proxy::ProxyRoute;
 use reqwest::Url;
 use reqwest::dns::Resolve;
@@ -55,7 +55,7 @@ impl HttpPolicy {
     /// Checks that a URL may be called. An address as host is checked here; a name is checked by
     /// [`HttpPolicy::resolver`] when it is looked up for the connection.
     pub fn check(&self, url: &Url) -> Result<(), OpError> {
-        let Destination { host, port, https } = destination(url);
+        let Destination { host, port, https } = url_destination(url);
         let default = if https { 443 } else { 80 };
         if !self.hosts.iter().any(|rule| rule.permits(&host, port, default)) {
             return Err(OpError::Denied(format!(
@@ -96,12 +96,12 @@ impl HttpPolicy {
     /// Returns a resolver that gives a connection no address which may not be called.
     pub fn resolver(&self) -> Arc<dyn Resolve> {
         let (lookup, setting) = (Arc::clone(&self.lookup), self.setting.clone());
-        Arc::new(Guarded { lookup, allow_private: self.allow_private, setting })
+        Arc::new(PublicResolver { lookup, allow_private: self.allow_private, setting })
     }
 }
 
 /// Returns the texts of an error and of its causes, the outermost first.
-pub(crate) fn causes(error: &dyn Error) -> Vec<String> {
+pub(crate) fn error_causes(error: &dyn Error) -> Vec<String> {
     let mut texts = vec![error.to_string()];
     let mut next = error.source();
     while let Some(cause) = next {
@@ -129,13 +129,13 @@ impl Default for HttpPolicy {
 
 /// Returns a URL as a resource: scheme, host, port if it isn't the scheme's own, path. It has no fragment, and no
 /// query, which may contain secrets.
-pub fn resource(url: &Url) -> ResourcePath {
+pub fn url_resource(url: &Url) -> ResourcePath {
     let port = url.port().map(|port| format!(":{port}")).unwrap_or_default();
     ResourcePath::web(url.scheme(), &format!("{}{port}", url.host_str().unwrap_or_default()), url.path())
 }
 
 /// Returns a URL as a place that secrets can be bound to.
-pub fn destination(url: &Url) -> Destination {
+pub fn url_destination(url: &Url) -> Destination {
     let https = url.scheme() == "https";
     let port = url.port().unwrap_or(if https { 443 } else { 80 });
     Destination { https, host: url.host_str().unwrap_or_default().to_owned(), port }

@@ -1,6 +1,6 @@
 //! The proxy that carries outgoing calls, and its failures as distinct from those of the servers behind it.
 
-use super::causes;
+use super::error_causes;
 use crate::config::proxy::ProxySettings;
 use hyper::Uri;
 use hyper_util::client::proxy::matcher::Matcher;
@@ -91,7 +91,7 @@ impl ProxyRoute {
     }
 
     /// Configures a client that sends everything through the proxy, for URLs that [`ProxyRoute::carries`].
-    pub fn apply(&self, client: ClientBuilder) -> reqwest::Result<ClientBuilder> {
+    pub fn configure(&self, client: ClientBuilder) -> reqwest::Result<ClientBuilder> {
         let mut client = client.no_proxy();
         if let Some(url) = &self.settings.http {
             client = client.proxy(Proxy::http(url.clone())?);
@@ -106,7 +106,7 @@ impl ProxyRoute {
     pub fn failure(&self, url: &Url, error: &reqwest::Error) -> Option<ProxyFailure> {
         let proxy = self.proxy_of(url)?;
         let setting = self.setting.clone();
-        let causes = causes(error);
+        let causes = error_causes(error);
         let tunnel = causes.iter().position(|cause| cause.starts_with(TUNNEL));
         let reason = |from: usize| causes.iter().skip(from).cloned().collect::<Vec<_>>().join(": ");
         Some(match tunnel.map(|at| (at, &causes[at][TUNNEL.len()..])) {
@@ -175,7 +175,7 @@ mod tests {
     fn a_route_is_never_shown_with_its_login() {
         let settings = ProxySettings::parse("http://user:hunter2@p:3128", "", &BTreeMap::new()).unwrap();
         let route = ProxyRoute::new(&settings, "models.proxy");
-        let client = route.apply(reqwest::Client::builder()).unwrap();
+        let client = route.configure(reqwest::Client::builder()).unwrap();
         let builder = format!("{client:?}");
         let shown = format!("{settings:?} {route:?} {builder} {:?}", client.build().unwrap());
         assert!(shown.contains("p:3128") && !shown.contains("hunter2") && !shown.contains("user:"), "{shown}");

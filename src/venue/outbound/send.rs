@@ -2,7 +2,7 @@
 
 use super::address::NotPublic;
 use super::departure::{Departure, WatchedBody};
-use super::{HttpPolicy, causes, check_url};
+use super::{HttpPolicy, check_url, error_causes};
 use crate::domain::decode;
 use crate::domain::headers::is_of_connection;
 use crate::venue::failure::OpError;
@@ -23,7 +23,7 @@ const CONNECT: Duration = Duration::from_secs(10);
 const HARMLESS: [HeaderName; 4] = [header::ACCEPT, header::ACCEPT_LANGUAGE, header::USER_AGENT, header::CACHE_CONTROL];
 
 /// A request to send.
-pub(crate) struct Ask {
+pub(crate) struct OutgoingRequest {
     pub(crate) method: Method,
     pub(crate) url: Url,
     pub(crate) headers: HeaderMap,
@@ -37,18 +37,18 @@ pub(crate) struct Ask {
     pub(crate) shown: Option<String>,
 }
 
-impl Ask {
+impl OutgoingRequest {
     fn place(&self) -> String {
-        self.shown.clone().unwrap_or_else(|| super::resource(&self.url).to_string())
+        self.shown.clone().unwrap_or_else(|| super::url_resource(&self.url).to_string())
     }
 }
 
 /// Function that checks that the caller's authority covers a URL.
-type Permitted<'a> = &'a (dyn Fn(&Url) -> Result<(), OpError> + Sync);
+type UrlCheck<'a> = &'a (dyn Fn(&Url) -> Result<(), OpError> + Sync);
 
 /// An HTTP client with its policy.
 #[derive(Default)]
-pub(crate) struct Sender {
+pub(crate) struct HttpSender {
     policy: HttpPolicy,
     /// Client for direct calls, built by the first one: most venues allow no host.
     client: OnceLock<Client>,
@@ -57,7 +57,7 @@ pub(crate) struct Sender {
 }
 
 /// Converts headers; names and values that would break out of their line are refused.
-pub(crate) fn headers(given: &Map<String, Value>) -> Result<HeaderMap, OpError> {
+pub(crate) fn parse_headers(given: &Map<String, Value>) -> Result<HeaderMap, OpError> {
     let mut headers = HeaderMap::new();
     for (name, value) in given {
         let legal = HeaderName::from_bytes(name.as_bytes());
@@ -76,7 +76,7 @@ pub(crate) fn header_value(text: &str) -> Result<HeaderValue, OpError> {
         .map_err(|_| OpError::Invalid("a header's value has characters that are not allowed in it".to_owned()))
 }
 
-impl Sender {
+impl HttpSender {
     pub(crate) const fn new(policy: HttpPolicy) -> Self {
         Self { policy, client: OnceLock::new(), proxied: OnceLock::new() }
     }
@@ -94,21 +94,21 @@ impl Sender {
             .connect_timeout(CONNECT)
             .user_agent(concat!("trellis/", env!("CARGO_PKG_VERSION")));
         let client = if is_carried {
-            self.policy.proxy.apply(client).and_then(ClientBuilder::build)
+            self.policy.proxy.configure(client).and_then(ClientBuilder::build)
         } else {
             client.no_proxy().dns_resolver(self.policy.resolver()).build()
         };
-        let client = client.map_err(|error| OpError::Failed(format!("no HTTP client: {}", chain(&error))))?;
+        let client = client.map_err(|error| OpError::Failed(format!("no HTTP client: {}", error_chain(&error))))?;
         Ok(built.get_or_init(|| client))
     }
 
     /// Makes the call. If it must not be repeated, any failure after the request left is [`OpError::OutcomeUnknown`];
     /// an earlier failure (policy, name, connection, TLS, proxy) keeps its own error.
-    pub(crate) async fn send(&self, ask: Ask, permitted: Permitted<'_>) -> Result<Value, OpError> {
+    pub(crate) async fn send(&self, ask: OutgoingRequest, permitted: UrlCheck<'_>) -> Result<Value, OpError> {
         let limit = ask.timeout.unwrap_or(self.policy.timeout).min(self.policy.timeout);
         let (place, repeatable) = (ask.place(), ask.repeatable);
         let departure = Departure::default();
-        let ended = tokio::time::timeout(limit, self.follow(ask, permitted, &departure)).await;
+        let ended = tokio::time::timeout(limit, self.follow_redirects(ask, permitted, &departure)).await;
         let ended = ended.unwrap_or_else(|_| {
             Err(OpError::Timeout(format!("`{place}` gave no whole answer within {} ms", limit.as_millis())))
         });
@@ -120,20 +120,27 @@ impl Sender {
         }
     }
 
-    async fn follow(&self, mut ask: Ask, permitted: Permitted<'_>, departure: &Departure) -> Result<Value, OpError> {
+    async fn follow_redirects(
+        &self,
+        mut ask: OutgoingRequest,
+        permitted: UrlCheck<'_>,
+        departure: &Departure,
+    ) -> Result<Value, OpError> {
         for _ in 0..=self.policy.redirects {
             self.policy.check(&ask.url)?;
             if self.policy.proxy.carries(&ask.url) {
                 self.policy.check_name(&ask.url).await?;
             }
-            let response = self.once(&ask, departure).await?;
-            let Some(target) = target(&ask.url, &response)? else { return self.answer(ask.url, response).await };
+            let response = self.send_hop(&ask, departure).await?;
+            let Some(target) = redirect_target(&ask.url, &response)? else {
+                return self.read_answer(ask.url, response).await;
+            };
             if self.policy.redirects == 0 {
                 break;
             }
             check_url(&target)?;
             permitted(&target)?;
-            redirected(&mut ask, target, response.status())?;
+            apply_redirect(&mut ask, target, response.status())?;
         }
         Err(OpError::Upstream(match self.policy.redirects {
             0 => format!("`{}` redirects, which is not followed", ask.place()),
@@ -141,7 +148,7 @@ impl Sender {
         }))
     }
 
-    async fn once(&self, ask: &Ask, departure: &Departure) -> Result<Response, OpError> {
+    async fn send_hop(&self, ask: &OutgoingRequest, departure: &Departure) -> Result<Response, OpError> {
         let client = self.client(&ask.url)?;
         let mut request = client.request(ask.method.clone(), ask.url.clone()).headers(ask.headers.clone());
         if let Some((_, kind)) = &ask.body {
@@ -154,10 +161,10 @@ impl Sender {
         }
         let proxy = &self.policy.proxy;
         let response =
-            request.send().await.map_err(|error| match (refused(&error), proxy.failure(&ask.url, &error)) {
+            request.send().await.map_err(|error| match (find_refusal(&error), proxy.failure(&ask.url, &error)) {
                 (Some(refused), _) => OpError::Denied(refused.to_string()),
                 (None, Some(failure)) => OpError::Upstream(format!("`{}`: {failure}", ask.place())),
-                (None, None) => OpError::Upstream(format!("`{}`: {}", ask.place(), chain(&error.without_url()))),
+                (None, None) => OpError::Upstream(format!("`{}`: {}", ask.place(), error_chain(&error.without_url()))),
             })?;
         // The request may have got no farther than the proxy. But proxies pass on a 407 of the server behind them,
         // which then has the request: nothing tells the two apart.
@@ -170,7 +177,7 @@ impl Sender {
         }
     }
 
-    async fn answer(&self, url: Url, mut response: Response) -> Result<Value, OpError> {
+    async fn read_answer(&self, url: Url, mut response: Response) -> Result<Value, OpError> {
         let limit = self.policy.max_bytes;
         let too_large = || OpError::Upstream(format!("the answer has more than {limit} bytes"));
         if response.content_length().is_some_and(|length| length > limit as u64) {
@@ -183,7 +190,7 @@ impl Sender {
                 OpError::Upstream(format!(
                     "the answer broke off after {} bytes: {}",
                     body.len(),
-                    chain(&error.without_url())
+                    error_chain(&error.without_url())
                 ))
             })?;
             let Some(chunk) = chunk else { break };
@@ -192,12 +199,12 @@ impl Sender {
             }
             body.extend_from_slice(&chunk);
         }
-        Ok(shown(&url, response.status(), response.headers(), &body))
+        Ok(answer_json(&url, response.status(), response.headers(), &body))
     }
 }
 
 /// Returns the answer for a caller. Cookies are the server's credentials for a browser and are left out.
-fn shown(url: &Url, status: StatusCode, headers: &HeaderMap, body: &[u8]) -> Value {
+fn answer_json(url: &Url, status: StatusCode, headers: &HeaderMap, body: &[u8]) -> Value {
     let mut named: Map<String, Value> = Map::new();
     for (name, value) in headers.iter().filter(|(name, _)| **name != header::SET_COOKIE) {
         let text = String::from_utf8_lossy(value.as_bytes());
@@ -212,7 +219,7 @@ fn shown(url: &Url, status: StatusCode, headers: &HeaderMap, body: &[u8]) -> Val
     let mut answer = json!({"status": status.as_u16(), "url": url.as_str(), "headers": named, "size": body.len()});
     match std::str::from_utf8(body) {
         Ok(text) if kind == "application/json" || kind.ends_with("+json") => {
-            answer["body"] = decode::data(body).unwrap_or_else(|_| text.into());
+            answer["body"] = decode::lenient_json(body).unwrap_or_else(|_| text.into());
         }
         Ok(text) => answer["body"] = text.into(),
         Err(_) => answer["bodyBase64"] = BASE64_STANDARD.encode(body).into(),
@@ -221,7 +228,7 @@ fn shown(url: &Url, status: StatusCode, headers: &HeaderMap, body: &[u8]) -> Val
 }
 
 /// Returns the target of a redirect.
-fn target(from: &Url, response: &Response) -> Result<Option<Url>, OpError> {
+fn redirect_target(from: &Url, response: &Response) -> Result<Option<Url>, OpError> {
     let followed = [301, 302, 303, 307, 308].contains(&response.status().as_u16());
     let Some(location) = response.headers().get(header::LOCATION).filter(|_| followed) else { return Ok(None) };
     let target = location.to_str().ok().and_then(|text| from.join(text).ok());
@@ -230,9 +237,9 @@ fn target(from: &Url, response: &Response) -> Result<Option<Url>, OpError> {
 
 /// Changes a request to follow a redirect. Another origin gets no header that could be a credential, and no body; https
 /// is never followed to http.
-fn redirected(ask: &mut Ask, target: Url, status: StatusCode) -> Result<(), OpError> {
+fn apply_redirect(ask: &mut OutgoingRequest, target: Url, status: StatusCode) -> Result<(), OpError> {
     if ask.url.scheme() == "https" && target.scheme() == "http" {
-        return Err(OpError::Denied(format!("`{}` redirects from https to http", super::resource(&ask.url))));
+        return Err(OpError::Denied(format!("`{}` redirects from https to http", super::url_resource(&ask.url))));
     }
     let keeps = matches!(status, StatusCode::TEMPORARY_REDIRECT | StatusCode::PERMANENT_REDIRECT);
     if !keeps && ask.method == Method::POST {
@@ -243,8 +250,8 @@ fn redirected(ask: &mut Ask, target: Url, status: StatusCode) -> Result<(), OpEr
         if ask.method == Method::POST {
             return Err(OpError::Denied(format!(
                 "`{}` redirects the request with its body to another origin, `{}`; call that yourself if it is right",
-                super::resource(&ask.url),
-                super::resource(&target)
+                super::url_resource(&ask.url),
+                super::url_resource(&target)
             )));
         }
         let harmless = HARMLESS.iter().filter_map(|name| Some((name.clone(), ask.headers.get(name)?.clone())));
@@ -255,7 +262,7 @@ fn redirected(ask: &mut Ask, target: Url, status: StatusCode) -> Result<(), OpEr
 }
 
 /// Finds the refusal of an address among the causes of an error.
-fn refused<'e>(error: &'e (dyn Error + 'static)) -> Option<&'e NotPublic> {
+fn find_refusal<'e>(error: &'e (dyn Error + 'static)) -> Option<&'e NotPublic> {
     let mut cause = Some(error);
     while let Some(error) = cause {
         if let Some(refused) = error.downcast_ref::<NotPublic>() {
@@ -267,6 +274,6 @@ fn refused<'e>(error: &'e (dyn Error + 'static)) -> Option<&'e NotPublic> {
 }
 
 /// Returns an error and its causes on one line.
-fn chain(error: &dyn Error) -> String {
-    causes(error).join(": ")
+fn error_chain(error: &dyn Error) -> String {
+    error_causes(error).join(": ")
 }

@@ -1,9 +1,10 @@
 //! Files: one document with the facts of a file, and one with its content, whose key contains the hash.
 
-use super::{Area, ResourceCall, ResourceProvider, Tool};
+use super::{PurgeArea, ResourceCall, ResourceProvider, Tool};
 use crate::domain::limits::{FILE_READ_BYTES, FILES_LISTED};
 use crate::domain::resource::files::{
-    self as rules, File, KIND, below, check_settings, contents, name, range, record, records, shown,
+    self as rules, File, KIND, check_settings, content_prefix, full_name, prefix_below, range, record_key,
+    record_prefix, to_json,
 };
 use crate::domain::resource::{Ability, hash};
 use crate::domain::time::Millis;
@@ -14,10 +15,10 @@ use serde_json::{Map, Value, json};
 use std::sync::Arc;
 
 /// Provider of the resource kind `files`.
-pub struct Files;
+pub struct FilesProvider;
 
 #[async_trait]
-impl ResourceProvider for Files {
+impl ResourceProvider for FilesProvider {
     fn kind(&self) -> &str {
         KIND
     }
@@ -76,29 +77,29 @@ impl ResourceProvider for Files {
         }
     }
 
-    fn areas(&self, namespace: &str, recursive: bool) -> Vec<Area> {
+    fn areas(&self, namespace: &str, recursive: bool) -> Vec<PurgeArea> {
         // A namespace may be the name of a file.
         let mut areas = vec![
-            Area { prefix: records(namespace), counts: true },
-            Area { prefix: contents(namespace), counts: false },
+            PurgeArea { prefix: record_prefix(namespace), counts: true },
+            PurgeArea { prefix: content_prefix(namespace), counts: false },
         ];
         if recursive {
-            areas.push(Area { prefix: below(namespace, false), counts: true });
-            areas.push(Area { prefix: below(namespace, true), counts: false });
+            areas.push(PurgeArea { prefix: prefix_below(namespace, false), counts: true });
+            areas.push(PurgeArea { prefix: prefix_below(namespace, true), counts: false });
         }
         areas
     }
 }
 
 async fn list(call: &ResourceCall<'_>, arguments: &Value) -> Result<Value, OpError> {
-    call.reads().await?;
+    call.note_reads().await?;
     let held = call.access.held;
     let wanted = arguments["prefix"].as_str().unwrap_or_default().trim_end_matches('/');
     let full = if wanted.is_empty() { None } else { Some(folder(call, wanted)?) };
     let mut found: Vec<File> = Vec::new();
-    for namespace in held.on(Ability::Read) {
+    for namespace in held.with_ability(Ability::Read) {
         let place = full.as_deref().unwrap_or(namespace);
-        for file in call.access.workspace.documents::<File>(&below(place, false), FILES_LISTED + 1).await? {
+        for file in call.access.workspace.documents::<File>(&prefix_below(place, false), FILES_LISTED + 1).await? {
             if held.allows(Ability::Read, &file.path) && !found.contains(&file) {
                 found.push(file);
             }
@@ -110,7 +111,7 @@ async fn list(call: &ResourceCall<'_>, arguments: &Value) -> Result<Value, OpErr
     found.sort_by(|a, b| a.path.cmp(&b.path));
     let more = found.len() > FILES_LISTED;
     found.truncate(FILES_LISTED);
-    let mut answer = json!({"files": found.iter().map(shown).collect::<Vec<_>>()});
+    let mut answer = json!({"files": found.iter().map(to_json).collect::<Vec<_>>()});
     if more {
         answer["more"] = "there are more; name a `prefix`".into();
     }
@@ -121,28 +122,29 @@ async fn list(call: &ResourceCall<'_>, arguments: &Value) -> Result<Value, OpErr
 fn folder(call: &ResourceCall<'_>, wanted: &str) -> Result<String, OpError> {
     let held = call.access.held;
     let bare = wanted.strip_prefix("r/").unwrap_or(wanted);
-    if held.on(Ability::Read).iter().any(|namespace| namespace == bare) {
+    if held.with_ability(Ability::Read).iter().any(|namespace| namespace == bare) {
         return Ok(bare.to_owned());
     }
-    name(held, call.name, Ability::Read, wanted).map_err(OpError::Denied)
+    full_name(held, call.name, Ability::Read, wanted).map_err(OpError::Denied)
 }
 
 async fn read(call: &ResourceCall<'_>, arguments: &Value) -> Result<Value, OpError> {
     let asked = arguments["path"].as_str().unwrap_or_default();
-    let path = name(call.access.held, call.name, Ability::Read, asked).map_err(OpError::Denied)?;
-    call.uses(Ability::Read, &path).await;
+    let path = full_name(call.access.held, call.name, Ability::Read, asked).map_err(OpError::Denied)?;
+    call.note_use(Ability::Read, &path).await;
     let missing = || OpError::NotFound(format!("no file `{path}`"));
-    let file: File = call.access.workspace.document(&record(&path)).await?.ok_or_else(missing)?;
-    let text: String = call.access.workspace.document(&rules::content(&path, &file.hash)).await?.ok_or_else(missing)?;
+    let file: File = call.access.workspace.document(&record_key(&path)).await?.ok_or_else(missing)?;
+    let text: String =
+        call.access.workspace.document(&rules::content_key(&path, &file.hash)).await?.ok_or_else(missing)?;
     let number = |key: &str| arguments[key].as_u64().map(|n| usize::try_from(n).unwrap_or(usize::MAX));
     Ok(range(&file, &text, number("offset").unwrap_or(0), number("length")))
 }
 
 async fn write(call: &ResourceCall<'_>, arguments: &Value) -> Result<Value, OpError> {
     let asked = arguments["path"].as_str().unwrap_or_default();
-    let path = name(call.access.held, call.name, Ability::Write, asked).map_err(OpError::Denied)?;
-    call.uses(Ability::Write, &path).await;
-    let write = Write {
+    let path = full_name(call.access.held, call.name, Ability::Write, asked).map_err(OpError::Denied)?;
+    call.note_use(Ability::Write, &path).await;
+    let write = WriteFile {
         path,
         text: arguments["content"].as_str().unwrap_or_default().to_owned(),
         expect: arguments["expect"].as_str().map(str::to_owned),
@@ -152,7 +154,7 @@ async fn write(call: &ResourceCall<'_>, arguments: &Value) -> Result<Value, OpEr
     Ok(call.access.workspace.change(call.index, Arc::new(write)).await?)
 }
 
-struct Write {
+struct WriteFile {
     path: String,
     text: String,
     expect: Option<String>,
@@ -161,17 +163,17 @@ struct Write {
 }
 
 #[async_trait]
-impl DocChange for Write {
+impl DocChange for WriteFile {
     async fn make(&self, docs: &mut Docs<'_>) -> Result<Value, WorkspaceError> {
         let Self { path, text, expect, by, now } = self;
-        let there: Option<File> = docs.get(&record(path)).await?;
-        let new = rules::write(path, text, expect.as_deref(), there.as_ref(), by, *now);
+        let there: Option<File> = docs.get(&record_key(path)).await?;
+        let new = rules::new_record(path, text, expect.as_deref(), there.as_ref(), by, *now);
         let new = new.map_err(WorkspaceError::Refused)?;
         if let Some(old) = there.as_ref().filter(|old| old.hash != new.hash) {
-            docs.delete(&rules::content(path, &old.hash)).await?;
+            docs.delete(&rules::content_key(path, &old.hash)).await?;
         }
-        docs.put(&rules::content(path, &hash(text)), text).await?;
-        docs.put(&record(path), &new).await?;
+        docs.put(&rules::content_key(path, &hash(text)), text).await?;
+        docs.put(&record_key(path), &new).await?;
         Ok(json!({"path": path, "hash": new.hash, "bytes": new.bytes, "existed": there.is_some()}))
     }
 }

@@ -1,15 +1,16 @@
 //! Memory: one document per entry, whose key is a function of scope and content. The same content is the same document,
 //! so that of two turns that write it at once the later one finds it.
 
-use super::{Access, Area, ResourceCall, ResourceProvider, Tool};
-use crate::domain::context::item::Content;
+use super::{PurgeArea, ResourceAccess, ResourceCall, ResourceProvider, Tool};
+use crate::domain::context::item::ItemContent;
 use crate::domain::ids::hmac_hex;
 use crate::domain::limits::{INPUT_BYTES, MEMORY_ENTRIES, MEMORY_LIMIT, MEMORY_READ, MEMORY_SEARCH};
 use crate::domain::resource::memory::{
-    self as rules, KIND, MemoryEntry, MemoryKind, MemoryQuery, MemorySettings, MemoryStatus, MemoryWrite, content,
-    entry_key, nearest, overwritten, select, shown, superseded, target, topics, visible,
+    self as rules, KIND, MemoryEntry, MemoryKind, MemoryQuery, MemorySettings, MemoryStatus, MemoryWrite,
+    check_content, check_key, entries_view, nearest, normalise_topics, readable_scopes, replace_entry, select,
+    supersede, write_scope,
 };
-use crate::domain::resource::{Ability, HeldNamespaces, below, within};
+use crate::domain::resource::{Ability, HeldNamespaces, namespace_prefix, prefix_below};
 use crate::domain::time::Millis;
 use crate::store::StoreError;
 use crate::venue::failure::OpError;
@@ -22,10 +23,10 @@ use std::sync::Arc;
 const ID_DIGITS: usize = 24;
 
 /// Provider of the resource kind `memory`.
-pub struct Memory;
+pub struct MemoryProvider;
 
-fn key(scope: &str, id: &str) -> String {
-    format!("{}{id}", within(KIND, scope))
+fn document_key(scope: &str, id: &str) -> String {
+    format!("{}{id}", namespace_prefix(KIND, scope))
 }
 
 fn tool(name: &'static str, description: &'static str, writes: bool, input: &Value, required: &[&str]) -> Tool {
@@ -34,7 +35,7 @@ fn tool(name: &'static str, description: &'static str, writes: bool, input: &Val
 }
 
 #[async_trait]
-impl ResourceProvider for Memory {
+impl ResourceProvider for MemoryProvider {
     fn kind(&self) -> &str {
         KIND
     }
@@ -115,141 +116,145 @@ impl ResourceProvider for Memory {
     }
 
     async fn call(&self, call: &ResourceCall<'_>, tool: &str, arguments: &Value) -> Result<Value, OpError> {
-        let held = call.access.held.limit_to(&settings(&call.access).namespace.0);
-        let access = Access { held: &held, ..call.access };
+        let held = call.access.held.limit_to(&parse_settings(&call.access).namespace.0);
+        let access = ResourceAccess { held: &held, ..call.access };
         let call = &ResourceCall { access, source: call.source.clone(), key: call.key.clone(), ..*call };
         match tool {
             "read" | "search" => {
-                call.reads().await?;
-                let entries = entries(&call.access).await?;
+                call.note_reads().await?;
+                let entries = read_entries(&call.access).await?;
                 let (wanted, usual) = if tool == "read" {
-                    (MemoryQuery { topics: wanted_topics(arguments)?, ..MemoryQuery::default() }, MEMORY_READ)
+                    (MemoryQuery { topics: parse_topics(arguments)?, ..MemoryQuery::default() }, MEMORY_READ)
                 } else {
-                    (wanted(arguments), MEMORY_SEARCH)
+                    (parse_query(arguments), MEMORY_SEARCH)
                 };
                 let limit = arguments["limit"].as_u64().and_then(|limit| usize::try_from(limit).ok()).unwrap_or(usual);
-                Ok(shown(select(&entries, &wanted, limit.min(MEMORY_LIMIT))))
+                Ok(entries_view(select(&entries, &wanted, limit.min(MEMORY_LIMIT))))
             }
             "write" => {
-                let new = new_entry(call, arguments, &scope(call, arguments)?)?;
-                call.uses(Ability::Write, &new.scope).await;
-                Ok(call.access.workspace.change(call.index, Arc::new(Write(new))).await?)
+                let new = new_entry(call, arguments, &named_write_scope(call, arguments)?)?;
+                call.note_use(Ability::Write, &new.scope).await;
+                Ok(call.access.workspace.change(call.index, Arc::new(WriteEntry(new))).await?)
             }
             "get" => {
-                call.reads().await?;
-                let key = entry_key(arguments["key"].as_str().unwrap_or_default()).map_err(OpError::Invalid)?;
-                let entries = entries(&call.access).await?;
+                call.note_reads().await?;
+                let key = check_key(arguments["key"].as_str().unwrap_or_default()).map_err(OpError::Invalid)?;
+                let entries = read_entries(&call.access).await?;
                 Ok(match nearest(&entries, &key) {
-                    Some(entry) => json!({"found": true, "entry": rules::one(entry)}),
+                    Some(entry) => json!({"found": true, "entry": rules::entry_view(entry)}),
                     None => json!({"found": false}),
                 })
             }
             "put" => {
-                let key = entry_key(arguments["key"].as_str().unwrap_or_default()).map_err(OpError::Invalid)?;
-                let scope = scope(call, arguments)?;
+                let key = check_key(arguments["key"].as_str().unwrap_or_default()).map_err(OpError::Invalid)?;
+                let scope = named_write_scope(call, arguments)?;
                 let new = new_entry(call, arguments, &scope)?;
                 let id = keyed_id(&call.access, &scope, &key);
-                call.uses(Ability::Write, &scope).await;
-                let put = Put(MemoryEntry { id, key: Some(key), ..new });
+                call.note_use(Ability::Write, &scope).await;
+                let put = PutEntry(MemoryEntry { id, key: Some(key), ..new });
                 Ok(call.access.workspace.change(call.index, Arc::new(put)).await?)
             }
             "correct" => {
-                let old = find(call, arguments).await?;
+                let old = find_entry(call, arguments).await?;
                 if let Some(key) = &old.key {
                     let text = format!("`{}` is kept under a key: put `{key}` again instead", old.id);
                     return Err(OpError::Invalid(text));
                 }
-                let content = content(arguments["content"].as_str().unwrap_or_default()).map_err(OpError::Invalid)?;
-                let id = id(&call.access, &old.scope, &content);
+                let content =
+                    check_content(arguments["content"].as_str().unwrap_or_default()).map_err(OpError::Invalid)?;
+                let id = entry_id(&call.access, &old.scope, &content);
                 let source = call.source.clone();
-                let correct = Correct { scope: old.scope, old: old.id, id, content, source, now: call.access.now };
+                let correct = CorrectEntry { scope: old.scope, old: old.id, id, content, source, now: call.access.now };
                 Ok(call.access.workspace.change(call.index, Arc::new(correct)).await?)
             }
             "forget" => {
                 let text = |key: &str| arguments[key].as_str();
                 let MemoryEntry { scope, id, .. } = match (text("id"), text("key"), text("scope")) {
-                    (Some(_), None, None) => find(call, arguments).await?,
+                    (Some(_), None, None) => find_entry(call, arguments).await?,
                     (None, Some(key), scope) => find_keyed(call, key, scope).await?,
                     (None, None, Some(_)) => return forget_scope(call, arguments).await,
                     (None, None, None) | (Some(_), _, Some(_)) | (Some(_), Some(_), None) => {
                         return Err(OpError::Invalid("expected one of `id`, `key` and `scope`".into()));
                     }
                 };
-                Ok(call.access.workspace.change(call.index, Arc::new(Forget { scope, id })).await?)
+                Ok(call.access.workspace.change(call.index, Arc::new(ForgetEntry { scope, id })).await?)
             }
             other => Err(OpError::NotFound(format!("a memory has no tool `{other}`"))),
         }
     }
 
-    async fn context(&self, access: &Access<'_>) -> Result<Option<Content>, StoreError> {
-        let settings = settings(access);
+    async fn context(&self, access: &ResourceAccess<'_>) -> Result<Option<ItemContent>, StoreError> {
+        let settings = parse_settings(access);
         let held = access.held.limit_to(&settings.namespace.0);
-        let entries = entries(&Access { held: &held, ..*access }).await?;
+        let entries = read_entries(&ResourceAccess { held: &held, ..*access }).await?;
         let text = rules::context(&entries, &settings, &format!("{}read", access.prefix));
-        Ok(text.map(|text| Content::of(text.into(), INPUT_BYTES)))
+        Ok(text.map(|text| ItemContent::from_value(text.into(), INPUT_BYTES)))
     }
 
-    fn areas(&self, namespace: &str, recursive: bool) -> Vec<Area> {
-        let area = |prefix| Area { prefix, counts: true };
-        let below = recursive.then(|| below(KIND, namespace)).map(area);
-        std::iter::once(area(within(KIND, namespace))).chain(below).collect()
+    fn areas(&self, namespace: &str, recursive: bool) -> Vec<PurgeArea> {
+        let area = |prefix| PurgeArea { prefix, counts: true };
+        let below = recursive.then(|| prefix_below(KIND, namespace)).map(area);
+        std::iter::once(area(namespace_prefix(KIND, namespace))).chain(below).collect()
     }
 }
 
 /// Parses the settings, which were checked when the agent was applied.
-fn settings(access: &Access<'_>) -> MemorySettings {
+fn parse_settings(access: &ResourceAccess<'_>) -> MemorySettings {
     MemorySettings::parse(access.settings).unwrap_or_default()
 }
 
 /// Returns all entries of the visible scopes, superseded ones included.
-async fn entries(access: &Access<'_>) -> Result<Vec<MemoryEntry>, StoreError> {
+async fn read_entries(access: &ResourceAccess<'_>) -> Result<Vec<MemoryEntry>, StoreError> {
     let mut entries = Vec::new();
-    for scope in visible(access.held) {
+    for scope in readable_scopes(access.held) {
         // Two turns at once may exceed the limit by one entry each.
-        entries.extend(access.workspace.documents::<MemoryEntry>(&within(KIND, &scope), MEMORY_ENTRIES + 64).await?);
+        entries.extend(
+            access.workspace.documents::<MemoryEntry>(&namespace_prefix(KIND, &scope), MEMORY_ENTRIES + 64).await?,
+        );
     }
     Ok(entries)
 }
 
 /// Returns the scope that a write names.
-fn scope(call: &ResourceCall<'_>, arguments: &Value) -> Result<String, OpError> {
-    let policy = settings(&call.access).write_policy;
-    target(call.access.held, call.name, arguments["scope"].as_str(), policy).map_err(OpError::Denied)
+fn named_write_scope(call: &ResourceCall<'_>, arguments: &Value) -> Result<String, OpError> {
+    let policy = parse_settings(&call.access).write_policy;
+    write_scope(call.access.held, call.name, arguments["scope"].as_str(), policy).map_err(OpError::Denied)
 }
 
 async fn forget_scope(call: &ResourceCall<'_>, arguments: &Value) -> Result<Value, OpError> {
-    if !settings(&call.access).forget_scope {
+    if !parse_settings(&call.access).forget_scope {
         return Err(OpError::Denied(
             "`scope`: this agent forgets single entries, by their `id`; `forgetScope` of its memory says otherwise"
                 .into(),
         ));
     }
-    let scope = scope(call, arguments)?;
-    call.uses(Ability::Write, &scope).await;
-    let entries = call.access.workspace.documents::<MemoryEntry>(&within(KIND, &scope), MEMORY_ENTRIES + 64).await?;
+    let scope = named_write_scope(call, arguments)?;
+    call.note_use(Ability::Write, &scope).await;
+    let entries =
+        call.access.workspace.documents::<MemoryEntry>(&namespace_prefix(KIND, &scope), MEMORY_ENTRIES + 64).await?;
     let ids = entries.into_iter().map(|entry| entry.id).collect();
-    Ok(call.access.workspace.change(call.index, Arc::new(ForgetAll { scope, ids })).await?)
+    Ok(call.access.workspace.change(call.index, Arc::new(ForgetEntries { scope, ids })).await?)
 }
 
 fn texts(value: &Value) -> Vec<String> {
     value.as_array().into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect()
 }
 
-fn wanted_topics(arguments: &Value) -> Result<Vec<String>, OpError> {
+fn parse_topics(arguments: &Value) -> Result<Vec<String>, OpError> {
     let named = texts(&arguments["topics"]);
-    if named.is_empty() { Ok(Vec::new()) } else { topics(&named).map_err(OpError::Invalid) }
+    if named.is_empty() { Ok(Vec::new()) } else { normalise_topics(&named).map_err(OpError::Invalid) }
 }
 
-fn kind(value: &Value) -> Option<MemoryKind> {
+fn parse_kind(value: &Value) -> Option<MemoryKind> {
     serde_json::from_value(value.clone()).ok()
 }
 
-fn wanted(arguments: &Value) -> MemoryQuery {
+fn parse_query(arguments: &Value) -> MemoryQuery {
     let lower = |key: &str| arguments[key].as_str().map(|text| text.trim().to_lowercase());
     MemoryQuery {
         topics: Vec::new(),
         words: lower("query").unwrap_or_default().split_whitespace().map(str::to_owned).collect(),
-        kind: kind(&arguments["kind"]),
+        kind: parse_kind(&arguments["kind"]),
         tag: arguments["tag"].as_str().map(str::to_owned),
         prefix: lower("prefix").filter(|prefix| !prefix.is_empty()),
     }
@@ -257,39 +262,39 @@ fn wanted(arguments: &Value) -> MemoryQuery {
 
 /// Returns the id of an entry. It is an HMAC under the venue's key, so that nobody can test guesses of forgotten
 /// contents against ids.
-fn id(access: &Access<'_>, scope: &str, content: &str) -> String {
+fn entry_id(access: &ResourceAccess<'_>, scope: &str, content: &str) -> String {
     let said = json!([KIND, access.workspace.owner(), scope, content]).to_string();
     hmac_hex(access.key, said.as_bytes())[..ID_DIGITS].to_owned()
 }
 
 /// Returns the id of an entry that is put under a key; the content doesn't change it.
-fn keyed_id(access: &Access<'_>, scope: &str, key: &str) -> String {
+fn keyed_id(access: &ResourceAccess<'_>, scope: &str, key: &str) -> String {
     let said = json!([KIND, access.workspace.owner(), scope, {"key": key}]).to_string();
     hmac_hex(access.key, said.as_bytes())[..ID_DIGITS].to_owned()
 }
 
 fn new_entry(call: &ResourceCall<'_>, arguments: &Value, scope: &str) -> Result<MemoryEntry, OpError> {
-    let content = content(arguments["content"].as_str().unwrap_or_default()).map_err(OpError::Invalid)?;
+    let content = check_content(arguments["content"].as_str().unwrap_or_default()).map_err(OpError::Invalid)?;
     Ok(MemoryEntry {
-        id: id(&call.access, scope, &content),
+        id: entry_id(&call.access, scope, &content),
         scope: scope.to_owned(),
         key: None,
         content,
-        topics: topics(&texts(&arguments["topics"])).map_err(OpError::Invalid)?,
-        kind: kind(&arguments["type"]).unwrap_or_default(),
+        topics: normalise_topics(&texts(&arguments["topics"])).map_err(OpError::Invalid)?,
+        kind: parse_kind(&arguments["type"]).unwrap_or_default(),
         source: call.source.clone(),
         status: MemoryStatus::Active,
         superseded_by: None,
         created: call.access.now,
         updated: call.access.now,
-        tags: settings(&call.access).tags,
+        tags: parse_settings(&call.access).tags,
     })
 }
 
 /// Returns the scopes in which an entry that is to be changed may lie, the topmost first.
-fn changeable(held: &HeldNamespaces) -> Vec<String> {
-    let mut scopes = visible(held);
-    scopes.extend(held.on(Ability::Write).iter().filter(|scope| !scope.is_empty()).cloned());
+fn changeable_scopes(held: &HeldNamespaces) -> Vec<String> {
+    let mut scopes = readable_scopes(held);
+    scopes.extend(held.with_ability(Ability::Write).iter().filter(|scope| !scope.is_empty()).cloned());
     scopes.dedup();
     scopes
 }
@@ -297,13 +302,13 @@ fn changeable(held: &HeldNamespaces) -> Vec<String> {
 /// Finds the entry under a key: in `scope`, or in the nearest scope that has it.
 async fn find_keyed(call: &ResourceCall<'_>, given: &str, scope: Option<&str>) -> Result<MemoryEntry, OpError> {
     let held = call.access.held;
-    held.any(call.name, Ability::Write).map_err(OpError::Denied)?;
-    let name = entry_key(given).map_err(OpError::Invalid)?;
-    for one in changeable(held).iter().rev().filter(|one| scope.is_none_or(|scope| scope == one.as_str())) {
-        let place = key(one, &keyed_id(&call.access, one, &name));
+    held.check_any(call.name, Ability::Write).map_err(OpError::Denied)?;
+    let name = check_key(given).map_err(OpError::Invalid)?;
+    for one in changeable_scopes(held).iter().rev().filter(|one| scope.is_none_or(|scope| scope == one.as_str())) {
+        let place = document_key(one, &keyed_id(&call.access, one, &name));
         if let Some(found) = call.access.workspace.document::<MemoryEntry>(&place).await? {
             held.check(call.name, Ability::Write, one).map_err(OpError::Denied)?;
-            call.uses(Ability::Write, one).await;
+            call.note_use(Ability::Write, one).await;
             return Ok(found);
         }
     }
@@ -311,16 +316,16 @@ async fn find_keyed(call: &ResourceCall<'_>, given: &str, scope: Option<&str>) -
 }
 
 /// Finds the entry that a change names: one that can be read or written, in a scope that can be written.
-async fn find(call: &ResourceCall<'_>, arguments: &Value) -> Result<MemoryEntry, OpError> {
+async fn find_entry(call: &ResourceCall<'_>, arguments: &Value) -> Result<MemoryEntry, OpError> {
     let held = call.access.held;
-    held.any(call.name, Ability::Write).map_err(OpError::Denied)?;
+    held.check_any(call.name, Ability::Write).map_err(OpError::Denied)?;
     let id = arguments["id"].as_str().unwrap_or_default();
-    let scopes = changeable(held);
+    let scopes = changeable_scopes(held);
     let legal = id.len() == ID_DIGITS && id.bytes().all(|b| b.is_ascii_hexdigit());
     for scope in scopes.iter().filter(|_| legal) {
-        if let Some(found) = call.access.workspace.document::<MemoryEntry>(&key(scope, id)).await? {
+        if let Some(found) = call.access.workspace.document::<MemoryEntry>(&document_key(scope, id)).await? {
             held.check(call.name, Ability::Write, scope).map_err(OpError::Denied)?;
-            call.uses(Ability::Write, scope).await;
+            call.note_use(Ability::Write, scope).await;
             return Ok(found);
         }
     }
@@ -328,17 +333,17 @@ async fn find(call: &ResourceCall<'_>, arguments: &Value) -> Result<MemoryEntry,
 }
 
 /// Change that writes an entry, unless the same content exists.
-struct Write(MemoryEntry);
+struct WriteEntry(MemoryEntry);
 
-async fn put(docs: &mut Docs<'_>, new: &MemoryEntry) -> Result<bool, WorkspaceError> {
-    let key = key(&new.scope, &new.id);
+async fn put_entry(docs: &mut Docs<'_>, new: &MemoryEntry) -> Result<bool, WorkspaceError> {
+    let key = document_key(&new.scope, &new.id);
     let there: Option<MemoryEntry> = docs.get(&key).await?;
     let is_new = there.is_none();
-    match rules::write(new.clone(), there) {
+    match rules::merge_entry(new.clone(), there) {
         MemoryWrite::Deduped => Ok(true),
         MemoryWrite::Put(entry) => {
             if is_new {
-                has_room(docs, &new.scope).await?;
+                check_room(docs, &new.scope).await?;
             }
             docs.put(&key, &*entry).await?;
             Ok(false)
@@ -346,8 +351,8 @@ async fn put(docs: &mut Docs<'_>, new: &MemoryEntry) -> Result<bool, WorkspaceEr
     }
 }
 
-async fn has_room(docs: &Docs<'_>, scope: &str) -> Result<(), WorkspaceError> {
-    let (count, _) = docs.count(&within(KIND, scope)).await?;
+async fn check_room(docs: &Docs<'_>, scope: &str) -> Result<(), WorkspaceError> {
+    let (count, _) = docs.count(&namespace_prefix(KIND, scope)).await?;
     if count < MEMORY_ENTRIES {
         return Ok(());
     }
@@ -357,31 +362,31 @@ async fn has_room(docs: &Docs<'_>, scope: &str) -> Result<(), WorkspaceError> {
 }
 
 /// Change that replaces the entry of a key.
-struct Put(MemoryEntry);
+struct PutEntry(MemoryEntry);
 
 #[async_trait]
-impl DocChange for Put {
+impl DocChange for PutEntry {
     async fn make(&self, docs: &mut Docs<'_>) -> Result<Value, WorkspaceError> {
         let Self(new) = self;
-        let place = key(&new.scope, &new.id);
+        let place = document_key(&new.scope, &new.id);
         let there: Option<MemoryEntry> = docs.get(&place).await?;
         if there.is_none() {
-            has_room(docs, &new.scope).await?;
+            check_room(docs, &new.scope).await?;
         }
-        docs.put(&place, &overwritten(new.clone(), there.as_ref())).await?;
+        docs.put(&place, &replace_entry(new.clone(), there.as_ref())).await?;
         Ok(json!({"id": new.id, "scope": new.scope, "key": new.key, "existed": there.is_some()}))
     }
 }
 
 #[async_trait]
-impl DocChange for Write {
+impl DocChange for WriteEntry {
     async fn make(&self, docs: &mut Docs<'_>) -> Result<Value, WorkspaceError> {
-        let deduped = put(docs, &self.0).await?;
+        let deduped = put_entry(docs, &self.0).await?;
         Ok(json!({"id": self.0.id, "scope": self.0.scope, "deduped": deduped}))
     }
 }
 
-struct Correct {
+struct CorrectEntry {
     scope: String,
     old: String,
     id: String,
@@ -391,10 +396,10 @@ struct Correct {
 }
 
 #[async_trait]
-impl DocChange for Correct {
+impl DocChange for CorrectEntry {
     async fn make(&self, docs: &mut Docs<'_>) -> Result<Value, WorkspaceError> {
         let Self { scope, old, id, content, source, now } = self;
-        let there: Option<MemoryEntry> = docs.get(&key(scope, old)).await?;
+        let there: Option<MemoryEntry> = docs.get(&document_key(scope, old)).await?;
         let there =
             there.ok_or_else(|| WorkspaceError::Refused(format!("the entry `{old}` was forgotten meanwhile")))?;
         if there.status == MemoryStatus::Superseded {
@@ -412,35 +417,35 @@ impl DocChange for Correct {
             updated: *now,
             ..there.clone()
         };
-        let deduped = put(docs, &new).await?;
-        docs.put(&key(scope, old), &superseded(there, id, *now)).await?;
+        let deduped = put_entry(docs, &new).await?;
+        docs.put(&document_key(scope, old), &supersede(there, id, *now)).await?;
         Ok(json!({"id": id, "scope": scope, "supersedes": old, "deduped": deduped}))
     }
 }
 
-struct Forget {
+struct ForgetEntry {
     scope: String,
     id: String,
 }
 
 #[async_trait]
-impl DocChange for Forget {
+impl DocChange for ForgetEntry {
     async fn make(&self, docs: &mut Docs<'_>) -> Result<Value, WorkspaceError> {
-        docs.delete(&key(&self.scope, &self.id)).await?;
+        docs.delete(&document_key(&self.scope, &self.id)).await?;
         Ok(json!({"id": self.id, "forgotten": true}))
     }
 }
 
-struct ForgetAll {
+struct ForgetEntries {
     scope: String,
     ids: Vec<String>,
 }
 
 #[async_trait]
-impl DocChange for ForgetAll {
+impl DocChange for ForgetEntries {
     async fn make(&self, docs: &mut Docs<'_>) -> Result<Value, WorkspaceError> {
         for id in &self.ids {
-            docs.delete(&key(&self.scope, id)).await?;
+            docs.delete(&document_key(&self.scope, id)).await?;
         }
         Ok(json!({"scope": self.scope, "forgotten": self.ids.len()}))
     }

@@ -16,15 +16,15 @@ pub mod scratchpad;
 
 use crate::domain::agent::AgentConfig;
 use crate::domain::authority::ResourcePath;
-use crate::domain::authority::envelope::{Envelope, Mode};
+use crate::domain::authority::envelope::{AccessMode, Envelope};
 use crate::domain::call::ToolTarget;
 use crate::domain::chat::ToolSpec;
-use crate::domain::context::item::{Absence, Content, Item, Section, Tags};
+use crate::domain::context::item::{Absence, HandOffTags, ItemContent, PromptItem, Section};
 use crate::domain::ids::Owner;
 use crate::domain::nearest::nearest;
 use crate::domain::origin::Origin;
 use crate::domain::resource::memory::MemoryAuthor;
-use crate::domain::resource::{Ability, Declared, HeldNamespaces, Use, mode, prefix};
+use crate::domain::resource::{Ability, HeldNamespaces, NamedResource, NamespaceUse, mode, prefix};
 use crate::domain::time::Millis;
 use crate::domain::tools::ResourceTool;
 use crate::store::StoreError;
@@ -51,7 +51,7 @@ pub struct Tool {
 
 /// Documents of the tree as the turn sees them, and the grants, for a provider.
 #[derive(Clone, Copy)]
-pub struct Access<'a> {
+pub struct ResourceAccess<'a> {
     /// Tree with the owner's documents.
     pub workspace: &'a Workspace,
     /// Namespaces that are granted now.
@@ -71,7 +71,7 @@ pub struct Access<'a> {
 /// A call of a provider's tool.
 pub struct ResourceCall<'a> {
     /// Documents and grants of the call.
-    pub access: Access<'a>,
+    pub access: ResourceAccess<'a>,
     /// Name of the tool as the model knows it.
     pub name: &'a str,
     /// Index of the call in its reply.
@@ -84,7 +84,7 @@ pub struct ResourceCall<'a> {
 
 /// Documents that a purge deletes.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Area {
+pub struct PurgeArea {
     /// Prefix of the keys, or a whole key.
     pub prefix: String,
     /// Whether each document counts as one thing.
@@ -108,7 +108,7 @@ pub trait ResourceProvider: Send + Sync {
     }
 
     /// Returns the mode of a declaration that names none; `None` stands for `read`.
-    fn default_mode(&self) -> Option<Mode> {
+    fn default_mode(&self) -> Option<AccessMode> {
         None
     }
 
@@ -123,13 +123,13 @@ pub trait ResourceProvider: Send + Sync {
     async fn call(&self, call: &ResourceCall<'_>, tool: &str, arguments: &Value) -> Result<Value, OpError>;
 
     /// Returns the content of the resource's section in the context; `None` if it has none.
-    async fn context(&self, _access: &Access<'_>) -> Result<Option<Content>, StoreError> {
+    async fn context(&self, _access: &ResourceAccess<'_>) -> Result<Option<ItemContent>, StoreError> {
         Ok(None)
     }
 
     /// Returns the documents of a namespace, with `recursive` also of those below it; none if they are stored
     /// elsewhere.
-    fn areas(&self, _namespace: &str, _recursive: bool) -> Vec<Area> {
+    fn areas(&self, _namespace: &str, _recursive: bool) -> Vec<PurgeArea> {
         Vec::new()
     }
 
@@ -141,17 +141,17 @@ pub trait ResourceProvider: Send + Sync {
 
 impl ResourceCall<'_> {
     /// Notes that the call depends on the use of a namespace.
-    pub async fn uses(&self, ability: Ability, namespace: &str) {
-        let used = Use { ability, namespace: namespace.to_owned() };
-        self.access.workspace.uses(self.index, used).await;
+    pub async fn note_use(&self, ability: Ability, namespace: &str) {
+        let used = NamespaceUse { ability, namespace: namespace.to_owned() };
+        self.access.workspace.note_use(self.index, used).await;
     }
 
     /// Notes that the call reads everything that is granted. Refuses it if nothing is.
-    pub async fn reads(&self) -> Result<(), OpError> {
+    pub async fn note_reads(&self) -> Result<(), OpError> {
         let held = self.access.held;
-        held.any(self.name, Ability::Read).map_err(OpError::Denied)?;
-        for namespace in held.on(Ability::Read) {
-            self.uses(Ability::Read, namespace).await;
+        held.check_any(self.name, Ability::Read).map_err(OpError::Denied)?;
+        for namespace in held.with_ability(Ability::Read) {
+            self.note_use(Ability::Read, namespace).await;
         }
         Ok(())
     }
@@ -166,8 +166,8 @@ pub struct RegisteredProvider {
 }
 
 /// The built-in providers.
-static OWN: LazyLock<Vec<RegisteredProvider>> = LazyLock::new(|| {
-    let own: [Box<dyn ResourceProvider>; 2] = [Box::new(memory::Memory), Box::new(files::Files)];
+static BUILT_IN: LazyLock<Vec<RegisteredProvider>> = LazyLock::new(|| {
+    let own: [Box<dyn ResourceProvider>; 2] = [Box::new(memory::MemoryProvider), Box::new(files::FilesProvider)];
     own.into_iter().map(RegisteredProvider::new).collect()
 });
 
@@ -183,29 +183,29 @@ impl RegisteredProvider {
 
 /// The providers of a venue by kind: the built-in ones, and those that its configuration adds.
 #[derive(Default)]
-pub struct Providers(Vec<RegisteredProvider>);
+pub struct ResourceProviders(Vec<RegisteredProvider>);
 
-impl Providers {
+impl ResourceProviders {
     /// Makes the providers of a venue from those that its configuration adds.
-    pub fn with(added: impl IntoIterator<Item = Box<dyn ResourceProvider>>) -> Self {
+    pub fn new(added: impl IntoIterator<Item = Box<dyn ResourceProvider>>) -> Self {
         Self(added.into_iter().map(RegisteredProvider::new).collect())
     }
 
     /// Returns all providers, the built-in ones first.
     pub fn all(&self) -> impl Iterator<Item = &RegisteredProvider> {
-        OWN.iter().chain(&self.0)
+        BUILT_IN.iter().chain(&self.0)
     }
 
     /// Finds the provider of a kind.
-    pub fn of(&self, kind: &str) -> Option<&RegisteredProvider> {
+    pub fn find(&self, kind: &str) -> Option<&RegisteredProvider> {
         self.all().find(|registered| registered.provider.kind() == kind)
     }
 
-    fn none(&self, declared: Declared<'_>) -> String {
+    fn no_provider(&self, declared: NamedResource<'_>) -> String {
         let kinds: Vec<&str> = self.all().map(|registered| registered.provider.kind()).collect();
         let named: Vec<_> = kinds.iter().map(|kind| format!("`{kind}`")).collect();
         let hint = nearest(declared.kind, &kinds).map_or_else(
-            || format!(", there are {}; a resource of another name says which by `kind`", listed(&named)),
+            || format!(", there are {}; a resource of another name says which by `kind`", join_names(&named)),
             |kind| format!(", did you mean `{kind}`"),
         );
         format!("`resources.{}`: nothing provides the kind `{}`{hint}", declared.name, declared.kind)
@@ -213,49 +213,50 @@ impl Providers {
 
     /// Checks an agent's resources: each kind must have a provider that accepts the settings.
     pub fn check(&self, config: &AgentConfig) -> Result<(), String> {
-        for declared in config.resources.declared() {
-            let found = self.of(declared.kind).ok_or_else(|| self.none(declared))?;
-            checked(declared, found)?;
+        for declared in config.resources.declarations() {
+            let found = self.find(declared.kind).ok_or_else(|| self.no_provider(declared))?;
+            check_settings(declared, found)?;
         }
         Ok(())
     }
 
     /// Returns the mode of a declared resource in a turn.
-    pub fn mode(&self, declared: Declared<'_>, envelope: &Envelope, held: &HeldNamespaces) -> Mode {
-        let default = self.of(declared.kind).and_then(|found| found.provider.default_mode());
+    pub fn mode(&self, declared: NamedResource<'_>, envelope: &Envelope, held: &HeldNamespaces) -> AccessMode {
+        let default = self.find(declared.kind).and_then(|found| found.provider.default_mode());
         mode(declared, default, envelope, held)
     }
 
     /// Narrows the envelope that a turn passes on: no descendant may do more with a kind of resource than this agent,
     /// whatever the grants of this turn.
     #[must_use]
-    pub fn clamped(&self, envelope: Envelope, config: &AgentConfig) -> Envelope {
+    pub fn clamp_envelope(&self, envelope: Envelope, config: &AgentConfig) -> Envelope {
         let none = HeldNamespaces::default();
-        let modes = config.resources.declared().map(|declared| (declared.kind, self.mode(declared, &envelope, &none)));
+        let modes =
+            config.resources.declarations().map(|declared| (declared.kind, self.mode(declared, &envelope, &none)));
         let modes: Vec<_> = modes.collect();
-        envelope.clamped(modes)
+        envelope.clamp_modes(modes)
     }
 
     /// Returns the tools of an agent's resources; those that write only in mode `read-write`.
-    pub fn offered(&self, config: &AgentConfig, envelope: &Envelope, held: &HeldNamespaces) -> Vec<ResourceTool> {
+    pub fn offered_tools(&self, config: &AgentConfig, envelope: &Envelope, held: &HeldNamespaces) -> Vec<ResourceTool> {
         self.tools(config, |declared| self.mode(declared, envelope, held))
     }
 
     /// Returns all tools that an agent's resources have, whatever a request may do with them.
-    pub fn declared(&self, config: &AgentConfig) -> Vec<ResourceTool> {
-        self.tools(config, |_| Mode::ReadWrite)
+    pub fn declared_tools(&self, config: &AgentConfig) -> Vec<ResourceTool> {
+        self.tools(config, |_| AccessMode::ReadWrite)
     }
 
-    fn tools(&self, config: &AgentConfig, mode: impl Fn(Declared<'_>) -> Mode) -> Vec<ResourceTool> {
+    fn tools(&self, config: &AgentConfig, mode: impl Fn(NamedResource<'_>) -> AccessMode) -> Vec<ResourceTool> {
         let mut offered = Vec::new();
-        for declared in config.resources.declared() {
-            let Some(found) = self.of(declared.kind) else { continue };
+        for declared in config.resources.declarations() {
+            let Some(found) = self.find(declared.kind) else { continue };
             let mode = mode(declared);
             let what = match found.provider.about() {
                 None => declared.name.to_owned(),
                 Some(about) => format!("{}, {about}", declared.name),
             };
-            for (tool, _) in found.tools.iter().filter(|(tool, _)| mode == Mode::ReadWrite || !tool.writes) {
+            for (tool, _) in found.tools.iter().filter(|(tool, _)| mode == AccessMode::ReadWrite || !tool.writes) {
                 let target = ToolTarget::Resource { resource: declared.name.to_owned(), tool: tool.name.to_owned() };
                 let name = format!("{}{}", prefix(declared.name), tool.name);
                 let description = format!("Resource: {what}. {}", tool.description);
@@ -266,13 +267,13 @@ impl Providers {
     }
 }
 
-fn checked(declared: Declared<'_>, found: &RegisteredProvider) -> Result<(), String> {
+fn check_settings(declared: NamedResource<'_>, found: &RegisteredProvider) -> Result<(), String> {
     let checked = found.provider.check(&declared.resource.settings);
     checked.map_err(|error| format!("`resources.{}`: {error}", declared.name))
 }
 
 /// Returns a list of names such as "`a`, `b` and `c`".
-fn listed(named: &[String]) -> String {
+fn join_names(named: &[String]) -> String {
     match named.split_last() {
         Some((last, rest)) if !rest.is_empty() => format!("{} and {last}", rest.join(", ")),
         _ => named.join(""),
@@ -281,57 +282,58 @@ fn listed(named: &[String]) -> String {
 
 /// Checks resources like [`Providers::check`] where the venue isn't known: only the built-in kinds.
 pub fn check_own(config: &AgentConfig) -> Result<(), String> {
-    let own = Providers::default();
-    let mut known = config.resources.declared().filter_map(|declared| Some((declared, own.of(declared.kind)?)));
-    known.try_for_each(|(declared, found)| checked(declared, found))
+    let own = ResourceProviders::default();
+    let mut known = config.resources.declarations().filter_map(|declared| Some((declared, own.find(declared.kind)?)));
+    known.try_for_each(|(declared, found)| check_settings(declared, found))
 }
 
 /// Returns the resources' sections of a prompt, one item each; an item without content says why.
-pub async fn items(
+pub async fn context_items(
     venue: &Venue,
     config: &AgentConfig,
     held: &HeldNamespaces,
     workspace: &Workspace,
-) -> Result<Vec<Item>, StoreError> {
+) -> Result<Vec<PromptItem>, StoreError> {
     // Some providers call other servers: all are called at once, so that their times don't add up.
-    let contents = config.resources.declared().map(|declared| async move {
-        let content = content(venue, declared, held, workspace).await?;
-        Ok(content.map(|content| item(declared.name, held, content)))
+    let contents = config.resources.declarations().map(|declared| async move {
+        let content = context_content(venue, declared, held, workspace).await?;
+        Ok(content.map(|content| context_item(declared.name, held, content)))
     });
     let items: Result<Vec<_>, StoreError> = join_all(contents).await.into_iter().collect();
     Ok(items?.into_iter().flatten().collect())
 }
 
-async fn content(
+async fn context_content(
     venue: &Venue,
-    declared: Declared<'_>,
+    declared: NamedResource<'_>,
     held: &HeldNamespaces,
     workspace: &Workspace,
-) -> Result<Option<Content>, StoreError> {
+) -> Result<Option<ItemContent>, StoreError> {
     let providers = &venue.catalog.resources;
-    let Some(found) = providers.of(declared.kind) else {
-        return Ok(Some(Content::Absent(Absence::Failed, providers.none(declared))));
+    let Some(found) = providers.find(declared.kind) else {
+        return Ok(Some(ItemContent::Absent(Absence::Failed, providers.no_provider(declared))));
     };
-    if held.on(Ability::Read).is_empty() {
+    if held.with_ability(Ability::Read).is_empty() {
         let reason = "no grant of this request names a resource namespace that can be read";
-        return Ok(Some(Content::Absent(Absence::Denied, reason.into())));
+        return Ok(Some(ItemContent::Absent(Absence::Denied, reason.into())));
     }
     let prefix = prefix(declared.name);
     let (settings, resource) = (&declared.resource.settings, declared.name);
-    let access = Access { workspace, held, settings, resource, prefix: &prefix, key: &venue.key, now: venue.now() };
+    let access =
+        ResourceAccess { workspace, held, settings, resource, prefix: &prefix, key: &venue.key, now: venue.now() };
     found.provider.context(&access).await
 }
 
-fn item(name: &str, held: &HeldNamespaces, content: Content) -> Item {
-    let (source, allowed) = held.names();
+fn context_item(name: &str, held: &HeldNamespaces, content: ItemContent) -> PromptItem {
+    let (source, allowed) = held.ledger_source();
     // An agent that gets the section must be granted all that it was read from.
     let needs = held
-        .on(Ability::Read)
+        .with_ability(Ability::Read)
         .iter()
         .map(|namespace| ("read".to_owned(), ResourcePath::namespace(namespace)))
         .collect();
     let has = |text: String| Some(text).filter(|text| !text.is_empty());
-    Item {
+    PromptItem {
         section: Section::Resource,
         key: format!("resource/{name}"),
         label: Some(name.to_owned()),
@@ -342,7 +344,7 @@ fn item(name: &str, held: &HeldNamespaces, content: Content) -> Item {
         priority: Section::Resource.priority(),
         required: false,
         unresolved: Vec::new(),
-        tags: Tags { needs, ..Tags::default() },
+        tags: HandOffTags { needs, ..HandOffTags::default() },
         origin: Origin::default(),
         content,
         attachments: Vec::new(),
@@ -356,7 +358,7 @@ mod tests {
 
     #[test]
     fn tools_have_short_names_and_schemas_that_say_what_they_take() {
-        for registered in Providers::default().all() {
+        for registered in ResourceProviders::default().all() {
             let kind = registered.provider.kind();
             assert!(!registered.tools.is_empty(), "{kind}");
             for (tool, _) in &registered.tools {
@@ -370,7 +372,7 @@ mod tests {
     fn kinds_that_nothing_provides_and_settings_that_mean_nothing_are_refused() {
         let check = |resources: Value| {
             let config = json!({"model": {"provider": "scripted", "name": "echo"}, "resources": resources});
-            Providers::default().check(&AgentConfig::parse(&config).unwrap())
+            ResourceProviders::default().check(&AgentConfig::parse(&config).unwrap())
         };
         assert_eq!(check(json!({"memory": {}, "notes": {"kind": "files"}})), Ok(()));
         for (resources, expected) in [
@@ -390,18 +392,22 @@ mod tests {
             "memory": {"mode": "read-write"}, "my-files": {"kind": "files"}
         }});
         let config = AgentConfig::parse(&config).unwrap();
-        let own = Providers::default();
+        let own = ResourceProviders::default();
         let names = |envelope: &Envelope| {
-            let tools = own.offered(&config, envelope, &HeldNamespaces::default());
+            let tools = own.offered_tools(&config, envelope, &HeldNamespaces::default());
             tools.into_iter().map(|tool| tool.spec.name).collect::<Vec<_>>().join(" ")
         };
         let all = "memory_read memory_search memory_write memory_correct memory_get memory_put memory_forget my_files_list my_files_read";
         assert_eq!(names(&Envelope::default()), all);
-        let bound = Envelope::default().clamped([("memory", Mode::Read)]);
+        let bound = Envelope::default().clamp_modes([("memory", AccessMode::Read)]);
         assert_eq!(names(&bound), "memory_read memory_search memory_get my_files_list my_files_read");
-        let handed = own.clamped(Envelope::default(), &config);
-        assert_eq!(handed.mode("memory", Mode::ReadWrite), Mode::ReadWrite);
-        assert_eq!(handed.mode("files", Mode::ReadWrite), Mode::Read, "the default of what is declared counts too");
-        assert_eq!(own.clamped(bound, &config).mode("memory", Mode::ReadWrite), Mode::Read);
+        let handed = own.clamp_envelope(Envelope::default(), &config);
+        assert_eq!(handed.mode("memory", AccessMode::ReadWrite), AccessMode::ReadWrite);
+        assert_eq!(
+            handed.mode("files", AccessMode::ReadWrite),
+            AccessMode::Read,
+            "the default of what is declared counts too"
+        );
+        assert_eq!(own.clamp_envelope(bound, &config).mode("memory", AccessMode::ReadWrite), AccessMode::Read);
     }
 }

@@ -1,10 +1,10 @@
 //! Purge: every provider deletes what it stores under a namespace. A repetition finds nothing and changes nothing.
 
-use super::{Area, Providers, scratchpad};
+use super::{PurgeArea, ResourceProviders, scratchpad};
 use crate::domain::authority::capability::covers;
 use crate::domain::ids::{Owner, decode_token};
-use crate::domain::resource::documents;
 use crate::domain::resource::files::{self, KIND as FILES};
+use crate::domain::resource::kind_prefix;
 use crate::domain::resource::scratchpad::KIND as SCRATCHPAD;
 use crate::store::{DocWrite, Store, StoreError};
 use crate::venue::Venue;
@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 
 /// Result of a purge.
 #[derive(Debug, Default)]
-pub struct Purged {
+pub struct PurgeCounts {
     /// Numbers of deleted entries, files, notes and things of other servers, by kind.
     pub counts: BTreeMap<String, usize>,
     /// Kinds whose servers can't be asked to delete.
@@ -22,17 +22,17 @@ pub struct Purged {
 
 /// Deletes what is under a namespace, with `recursive` also what is below it, in this store first. The error of another
 /// server says which server it is; a repetition continues from there.
-pub async fn purge(venue: &Venue, owner: &Owner, namespace: &str, recursive: bool) -> Result<Purged, OpError> {
+pub async fn purge(venue: &Venue, owner: &Owner, namespace: &str, recursive: bool) -> Result<PurgeCounts, OpError> {
     let providers = &venue.catalog.resources;
     let of_providers = providers.all().map(|registered| {
         let provider = &registered.provider;
         (provider.kind(), provider.areas(namespace, recursive))
     });
-    let mut purged = Purged::default();
+    let mut purged = PurgeCounts::default();
     for (kind, areas) in of_providers.chain([(SCRATCHPAD, scratchpad::areas(namespace, recursive))]) {
         let mut count = 0;
         for area in areas {
-            count += delete(venue, owner, &area).await?;
+            count += delete_area(venue, owner, &area).await?;
         }
         purged.counts.insert(kind.to_owned(), count);
     }
@@ -48,7 +48,7 @@ pub async fn purge(venue: &Venue, owner: &Owner, namespace: &str, recursive: boo
     Ok(purged)
 }
 
-async fn delete(venue: &Venue, owner: &Owner, area: &Area) -> Result<usize, StoreError> {
+async fn delete_area(venue: &Venue, owner: &Owner, area: &PurgeArea) -> Result<usize, StoreError> {
     let mut count = 0;
     let mut documents = venue.store.docs(owner, area.prefix.as_str());
     while let Some(page) = documents.keys().await? {
@@ -60,16 +60,16 @@ async fn delete(venue: &Venue, owner: &Owner, area: &Area) -> Result<usize, Stor
 }
 
 /// Returns the number of stored things by namespace and kind; for files, the namespace is the folder.
-pub async fn list(
+pub async fn count_stored(
     store: &dyn Store,
     owner: &Owner,
     under: Option<&str>,
 ) -> Result<BTreeMap<(String, String), usize>, StoreError> {
     let mut kept = BTreeMap::new();
     // What other servers store isn't known here.
-    let own = Providers::default();
+    let own = ResourceProviders::default();
     for kind in own.all().map(|registered| registered.provider.kind()).chain([SCRATCHPAD]) {
-        let prefix = if kind == FILES { files::below("", false) } else { documents(kind) };
+        let prefix = if kind == FILES { files::prefix_below("", false) } else { kind_prefix(kind) };
         let mut documents = store.docs(owner, prefix.as_str());
         while let Some(page) = documents.keys().await? {
             for key in page {

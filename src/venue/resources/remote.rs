@@ -1,16 +1,18 @@
 //! A resource kind that another server provides: each call is a message to it, and each answer is checked before it
 //! counts. The server writes at once, under an idempotency key that is a function of the call.
 
-use super::{Access, ResourceCall, ResourceProvider, Tool};
-use crate::domain::authority::envelope::Mode;
-use crate::domain::context::item::{Absence, Content};
+use super::{ResourceAccess, ResourceCall, ResourceProvider, Tool};
+use crate::domain::authority::envelope::AccessMode;
+use crate::domain::context::item::{Absence, ItemContent};
 use crate::domain::ids::Owner;
 use crate::domain::limits::INPUT_BYTES;
 use crate::domain::resource::Ability;
-use crate::domain::resource::remote::{RemoteRequest, Verb, found, meant, message, said, shown};
+use crate::domain::resource::remote::{
+    RemoteOperation, RemoteRequest, answer_items, context_section, message, namespaces_for, refusal_text,
+};
 use crate::store::StoreError;
 use crate::venue::failure::OpError;
-use crate::venue::outbound::endpoint::{Answered, Endpoint};
+use crate::venue::outbound::endpoint::{Endpoint, EndpointAnswer};
 use async_trait::async_trait;
 use serde_json::{Map, Value, json};
 
@@ -21,26 +23,26 @@ pub struct RemoteSettings {
     /// Description of the kind for models; may be empty.
     pub about: String,
     /// Verbs that the server supports.
-    pub verbs: Vec<Verb>,
+    pub verbs: Vec<RemoteOperation>,
     /// Mode of a declaration that names none.
-    pub mode: Option<Mode>,
+    pub mode: Option<AccessMode>,
 }
 
 /// Provider of a kind on another server.
-pub struct Remote {
+pub struct RemoteProvider {
     settings: RemoteSettings,
     endpoint: Endpoint,
 }
 
-impl Remote {
+impl RemoteProvider {
     /// Makes the provider of a server.
     pub const fn new(settings: RemoteSettings, endpoint: Endpoint) -> Self {
         Self { settings, endpoint }
     }
 
     async fn ask(&self, asked: &RemoteRequest<'_>, key: Option<&str>) -> Result<Value, OpError> {
-        let answer = self.endpoint.ask(&message(asked), key).await.map_err(|error| self.failed(error))?;
-        self.accepted(answer, key.is_some())
+        let answer = self.endpoint.send(&message(asked), key).await.map_err(|error| self.describe_failure(error))?;
+        self.accept_answer(answer, key.is_some())
     }
 
     /// Returns the name of the server, for errors.
@@ -48,7 +50,7 @@ impl Remote {
         format!("the provider of the resource kind `{}` at `{}`", self.settings.kind, self.endpoint.host())
     }
 
-    fn failed(&self, error: OpError) -> OpError {
+    fn describe_failure(&self, error: OpError) -> OpError {
         let (name, kind) = (self.name(), &self.settings.kind);
         let advice = format!("try again later, or tell whoever runs this venue (`resources.kinds.{kind}`)");
         match error {
@@ -64,12 +66,12 @@ impl Remote {
 
     /// Returns the body of a successful answer. After a 502 or 504 of a gateway, which got no answer, it is unknown
     /// whether the server behind it has written.
-    fn accepted(&self, Answered { status, body }: Answered, writes: bool) -> Result<Value, OpError> {
+    fn accept_answer(&self, EndpointAnswer { status, body }: EndpointAnswer, writes: bool) -> Result<Value, OpError> {
         if (200..300).contains(&status) {
             return Ok(body);
         }
         let name = self.name();
-        let reason = match said(&body) {
+        let reason = match refusal_text(&body) {
             text if text.is_empty() => "without a reason".to_owned(),
             text => format!("`{text}`"),
         };
@@ -87,7 +89,7 @@ impl Remote {
         })
     }
 
-    fn unusable(&self, problem: &str) -> OpError {
+    fn unusable_answer(&self, problem: &str) -> OpError {
         OpError::Upstream(format!(
             "{} gave no answer that can be used: {problem}, at most as deep as values may be; tell whoever runs this \
              venue (`resources.kinds.{}`)",
@@ -98,7 +100,7 @@ impl Remote {
 }
 
 #[async_trait]
-impl ResourceProvider for Remote {
+impl ResourceProvider for RemoteProvider {
     fn kind(&self) -> &str {
         &self.settings.kind
     }
@@ -107,7 +109,7 @@ impl ResourceProvider for Remote {
         Some(self.settings.about.as_str()).filter(|about| !about.is_empty())
     }
 
-    fn default_mode(&self) -> Option<Mode> {
+    fn default_mode(&self) -> Option<AccessMode> {
         self.settings.mode
     }
 
@@ -116,7 +118,7 @@ impl ResourceProvider for Remote {
     }
 
     fn tools(&self) -> Vec<Tool> {
-        let tool = |verb: Verb| Tool {
+        let tool = |verb: RemoteOperation| Tool {
             name: verb.as_str(),
             description: verb.description(),
             input: verb.input(),
@@ -131,13 +133,14 @@ impl ResourceProvider for Remote {
     }
 
     async fn call(&self, call: &ResourceCall<'_>, tool: &str, arguments: &Value) -> Result<Value, OpError> {
-        let verb = Verb::named(tool).filter(|verb| verb.is_tool() && self.settings.verbs.contains(verb));
+        let verb = RemoteOperation::from_name(tool).filter(|verb| verb.is_tool() && self.settings.verbs.contains(verb));
         let kind = &self.settings.kind;
         let verb = verb.ok_or_else(|| OpError::NotFound(format!("the resource kind `{kind}` has no tool `{tool}`")))?;
-        let Access { held, settings, resource, workspace, .. } = call.access;
-        let namespaces = meant(held, call.name, verb, arguments["namespace"].as_str()).map_err(OpError::Denied)?;
+        let ResourceAccess { held, settings, resource, workspace, .. } = call.access;
+        let namespaces =
+            namespaces_for(held, call.name, verb, arguments["namespace"].as_str()).map_err(OpError::Denied)?;
         for namespace in &namespaces {
-            call.uses(verb.ability(), namespace).await;
+            call.note_use(verb.ability(), namespace).await;
         }
         let asked = RemoteRequest {
             verb,
@@ -146,14 +149,14 @@ impl ResourceProvider for Remote {
             owner: workspace.owner(),
             source: Some(&call.source),
             namespaces: &namespaces,
-            except: held.except(),
+            except: held.revoked_namespaces(),
             settings,
             arguments,
         };
         match verb.ability() {
             Ability::Read => {
                 let answer = self.ask(&asked, None).await?;
-                found(answer, held, &namespaces).map_err(|problem| self.unusable(&problem))
+                answer_items(answer, held, &namespaces).map_err(|problem| self.unusable_answer(&problem))
             }
             Ability::Write => {
                 let answer = self.ask(&asked, Some(&call.key)).await?;
@@ -163,41 +166,40 @@ impl ResourceProvider for Remote {
         }
     }
 
-    async fn context(&self, access: &Access<'_>) -> Result<Option<Content>, StoreError> {
+    async fn context(&self, access: &ResourceAccess<'_>) -> Result<Option<ItemContent>, StoreError> {
         let off = |key: &str| access.settings.get(key) == Some(&Value::Bool(false));
-        if !self.settings.verbs.contains(&Verb::Context) || off("preload") || off("autoScan") {
+        if !self.settings.verbs.contains(&RemoteOperation::Context) || off("preload") || off("autoScan") {
             return Ok(None);
         }
-        let namespaces = access.held.on(Ability::Read);
+        let namespaces = access.held.with_ability(Ability::Read);
         let asked = RemoteRequest {
-            verb: Verb::Context,
+            verb: RemoteOperation::Context,
             kind: &self.settings.kind,
             resource: access.resource,
             owner: access.workspace.owner(),
             source: None,
             namespaces,
-            except: access.held.except(),
+            except: access.held.revoked_namespaces(),
             settings: access.settings,
             arguments: &json!({}),
         };
-        let answer = self
-            .ask(&asked, None)
-            .await
-            .and_then(|answer| shown(answer, access.held, namespaces).map_err(|problem| self.unusable(&problem)));
+        let answer = self.ask(&asked, None).await.and_then(|answer| {
+            context_section(answer, access.held, namespaces).map_err(|problem| self.unusable_answer(&problem))
+        });
         Ok(match answer {
-            Ok(text) => text.map(|text| Content::of(text, INPUT_BYTES)),
-            Err(error @ OpError::Denied(_)) => Some(Content::Absent(Absence::Denied, error.to_string())),
-            Err(error) => Some(Content::Absent(Absence::Failed, error.to_string())),
+            Ok(text) => text.map(|text| ItemContent::from_value(text, INPUT_BYTES)),
+            Err(error @ OpError::Denied(_)) => Some(ItemContent::Absent(Absence::Denied, error.to_string())),
+            Err(error) => Some(ItemContent::Absent(Absence::Failed, error.to_string())),
         })
     }
 
     async fn purge(&self, owner: &Owner, namespace: &str, recursive: bool) -> Result<Option<usize>, OpError> {
-        if !self.settings.verbs.contains(&Verb::Purge) {
+        if !self.settings.verbs.contains(&RemoteOperation::Purge) {
             return Ok(None);
         }
         let (nothing, namespaces) = (Map::new(), [namespace.to_owned()]);
         let asked = RemoteRequest {
-            verb: Verb::Purge,
+            verb: RemoteOperation::Purge,
             kind: &self.settings.kind,
             resource: "",
             owner,
@@ -209,6 +211,6 @@ impl ResourceProvider for Remote {
         };
         let answer = self.ask(&asked, None).await?;
         let purged = answer["purged"].as_u64().and_then(|purged| usize::try_from(purged).ok());
-        purged.map(Some).ok_or_else(|| self.unusable("expected a map with `purged`, a number"))
+        purged.map(Some).ok_or_else(|| self.unusable_answer("expected a map with `purged`, a number"))
     }
 }

@@ -1,6 +1,6 @@
 //! Sources of keys: the environment, a file, and for a process without both a file that it makes.
 
-use super::random;
+use super::random_bytes;
 use crate::config::files::{SETTINGS_FILE_BYTES, read_text_file};
 use crate::domain::secret::{Key, KeyError, KeyRing};
 use std::fs::{File, OpenOptions};
@@ -59,7 +59,7 @@ pub fn load(variable: Option<&str>, file: Option<&Path>) -> Result<KeyRing, KeyF
     let Some(path) = file else { return Ok(first) };
     let place = || format!("key file `{}`", path.display());
     let second = ring(place(), &read(path)?)?;
-    first.with(second).map_err(|error| KeyFileError::Keys { place: place(), error })
+    first.append(second).map_err(|error| KeyFileError::Keys { place: place(), error })
 }
 
 /// Loads keys like [`load`]; if there are none, those of the data folder. With `make`, a key is made there if there is
@@ -92,8 +92,8 @@ fn read(path: &Path) -> Result<Zeroizing<String>, KeyFileError> {
 }
 
 /// Makes a fresh key.
-pub fn fresh() -> Result<Key, KeyFileError> {
-    random().map(Key::new).map_err(|error| KeyFileError::Random(error.to_string()))
+pub fn fresh_key() -> Result<Key, KeyFileError> {
+    random_bytes().map(Key::new).map_err(|error| KeyFileError::Random(error.to_string()))
 }
 
 /// Writes a fresh key to a file that only its owner can read. With `add` it is put before the keys that the file has;
@@ -107,7 +107,7 @@ pub fn keygen(path: &Path, add: bool) -> Result<Key, KeyFileError> {
     };
     KeyRing::parse(&before)
         .map_err(|error| KeyFileError::Keys { place: format!("key file `{}`", path.display()), error })?;
-    let key = fresh()?;
+    let key = fresh_key()?;
     let text = Zeroizing::new(format!("{}\n{}", *key.line(), *before));
     let mut name = path.file_name().unwrap_or_default().to_owned();
     name.push(format!(".{}.new", std::process::id()));

@@ -1,6 +1,6 @@
 //! Secrets that no key of this process opens, as after a restore of a store without its key file.
 
-use super::stamps;
+use super::list_stamps;
 use crate::domain::secret::{KeyId, KeyRing};
 use crate::store::{Store, StoreError};
 use std::collections::BTreeSet;
@@ -24,7 +24,7 @@ pub async fn find_lost(store: &dyn Store, ring: &KeyRing) -> Result<LostSecrets,
     let mut owners = store.all_owners();
     while let Some(page) = owners.next().await? {
         for owner in page {
-            let all = stamps(store, &owner).await?;
+            let all = list_stamps(store, &owner).await?;
             let before = lost.secrets;
             for (_, _, key) in all.into_iter().filter(|(_, _, key)| !known.contains(key)) {
                 lost.secrets += 1;

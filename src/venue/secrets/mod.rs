@@ -4,16 +4,16 @@ mod files;
 mod lost;
 mod rotate;
 
-pub use files::{KEY_VARIABLE, KeyFileError, fresh, keygen, load, load_or_make};
+pub use files::{KEY_VARIABLE, KeyFileError, fresh_key, keygen, load, load_or_make};
 pub use lost::{LostSecrets, find_lost};
-pub use rotate::{Rotated, rotate};
+pub use rotate::{RotationCounts, rotate};
 
 use crate::domain::ids::Owner;
 use crate::domain::ids::secret::SecretName;
 use crate::domain::limits::SECRETS;
 use crate::domain::quota::Quota;
 use crate::domain::secret::keys::NONCE_BYTES;
-use crate::domain::secret::{Binding, KeyId, KeyRing, Plain, SecretRecord, Stamp, UnsealError};
+use crate::domain::secret::{Binding, KeyId, KeyRing, PlainSecret, SecretFacts, SecretRecord, UnsealError};
 use crate::domain::time::Millis;
 use crate::store::{DocWrite, Edit, Store, StoreError, Window, decode, keys};
 
@@ -56,7 +56,7 @@ pub struct SetSecret {
     /// Name of the secret.
     pub name: SecretName,
     /// Value of the secret.
-    pub value: Plain,
+    pub value: PlainSecret,
     /// Hosts that it may be sent to; `None` keeps the present ones, and is none for a new secret.
     pub hosts: Option<Binding>,
     /// Whether an existing secret is replaced.
@@ -67,11 +67,11 @@ pub struct SetSecret {
 
 /// An opened secret.
 #[derive(Debug, Clone)]
-pub struct Secret {
+pub struct OpenedSecret {
     /// Name of the secret.
     pub name: SecretName,
     /// Value of the secret.
-    pub value: Plain,
+    pub value: PlainSecret,
     /// Hosts that it may be sent to.
     pub hosts: Binding,
 }
@@ -83,7 +83,7 @@ pub struct Vault {
 }
 
 /// Returns random bytes of the system.
-fn random<const N: usize>() -> Result<[u8; N], SecretError> {
+fn random_bytes<const N: usize>() -> Result<[u8; N], SecretError> {
     let mut bytes = [0; N];
     getrandom::fill(&mut bytes).map_err(|error| SecretError::Random(error.to_string()))?;
     Ok(bytes)
@@ -107,13 +107,13 @@ impl Vault {
         now: Millis,
         owner: &Owner,
         asked: &SetSecret,
-    ) -> Result<(Stamp, bool), SecretError> {
+    ) -> Result<(SecretFacts, bool), SecretError> {
         if self.keys.is_empty() {
             return Err(SecretError::NoKey);
         }
         let key = keys::secret(&asked.name);
         let attempt = || async {
-            let (before, version) = store.versioned::<SecretRecord>(owner, &key).await?;
+            let (before, version) = store.get_versioned::<SecretRecord>(owner, &key).await?;
             if before.is_some() && !asked.overwrite {
                 return Err(SecretError::Exists(asked.name.clone()));
             }
@@ -121,38 +121,44 @@ impl Vault {
                 return Err(SecretError::TooMany);
             }
             let existed = before.is_some();
-            let stamp = stamp(before.map(|record| record.stamp), asked.hosts.clone(), now);
+            let stamp = next_stamp(before.map(|record| record.stamp), asked.hosts.clone(), now);
             let record = self.seal(owner, &asked.name, &asked.value, stamp.clone())?;
-            let write = DocWrite::json(key.as_str(), &record).at(version);
-            Ok(Edit::write([write], (stamp, existed)).within(asked.within))
+            let write = DocWrite::json(key.as_str(), &record).at_version(version);
+            Ok(Edit::write([write], (stamp, existed)).with_quota(asked.within))
         };
         store.edit(now, owner, ("secret", &asked.name), attempt).await
     }
 
     /// Opens a secret for one call.
-    pub async fn open(&self, store: &dyn Store, owner: &Owner, name: &SecretName) -> Result<Secret, SecretError> {
+    pub async fn open(&self, store: &dyn Store, owner: &Owner, name: &SecretName) -> Result<OpenedSecret, SecretError> {
         let record = store.get(owner, &keys::secret(name)).await?;
         self.unseal(owner, name, &record.ok_or_else(|| SecretError::Missing(name.clone()))?)
     }
 
     /// Unseals a record that was read under this owner and name.
-    pub fn unseal(&self, owner: &Owner, name: &SecretName, record: &SecretRecord) -> Result<Secret, SecretError> {
+    pub fn unseal(&self, owner: &Owner, name: &SecretName, record: &SecretRecord) -> Result<OpenedSecret, SecretError> {
         let opened = record.open(&self.keys, owner, name);
         let value = opened.map_err(|reason| SecretError::Sealed { name: name.clone(), reason })?;
-        Ok(Secret { name: name.clone(), value, hosts: record.stamp.hosts.clone() })
+        Ok(OpenedSecret { name: name.clone(), value, hosts: record.stamp.hosts.clone() })
     }
 
-    fn seal(&self, owner: &Owner, name: &SecretName, value: &Plain, stamp: Stamp) -> Result<SecretRecord, SecretError> {
-        let nonce = random::<NONCE_BYTES>()?;
+    fn seal(
+        &self,
+        owner: &Owner,
+        name: &SecretName,
+        value: &PlainSecret,
+        stamp: SecretFacts,
+    ) -> Result<SecretRecord, SecretError> {
+        let nonce = random_bytes::<NONCE_BYTES>()?;
         SecretRecord::seal(&self.keys, owner, name, value, stamp, nonce).ok_or(SecretError::NoKey)
     }
 }
 
 /// Returns the facts of a secret after it is set.
-fn stamp(before: Option<Stamp>, hosts: Option<Binding>, now: Millis) -> Stamp {
+fn next_stamp(before: Option<SecretFacts>, hosts: Option<Binding>, now: Millis) -> SecretFacts {
     match before {
-        None => Stamp { hosts: hosts.unwrap_or_default(), created: now, updated: now, version: 1 },
-        Some(before) => Stamp {
+        None => SecretFacts { hosts: hosts.unwrap_or_default(), created: now, updated: now, version: 1 },
+        Some(before) => SecretFacts {
             hosts: hosts.unwrap_or(before.hosts),
             created: before.created,
             updated: now,
@@ -162,14 +168,17 @@ fn stamp(before: Option<Stamp>, hosts: Option<Binding>, now: Millis) -> Stamp {
 }
 
 /// Returns the names of an owner's secrets.
-pub async fn names(store: &dyn Store, owner: &Owner) -> Result<Vec<SecretName>, StoreError> {
+pub async fn list_names(store: &dyn Store, owner: &Owner) -> Result<Vec<SecretName>, StoreError> {
     let window = Window { reverse: false, skip: 0, limit: SECRETS, values: false };
     let page = store.page(owner, keys::SECRETS, window).await?;
     Ok(page.docs.iter().filter_map(|(key, _)| keys::secret_name(key)).collect())
 }
 
 /// Returns the facts of an owner's secrets by name, without their values.
-pub async fn stamps(store: &dyn Store, owner: &Owner) -> Result<Vec<(SecretName, Stamp, KeyId)>, StoreError> {
+pub async fn list_stamps(
+    store: &dyn Store,
+    owner: &Owner,
+) -> Result<Vec<(SecretName, SecretFacts, KeyId)>, StoreError> {
     let mut all = Vec::new();
     let mut secrets = store.docs(owner, keys::SECRETS);
     while let Some(page) = secrets.records::<SecretRecord>().await? {
@@ -199,9 +208,9 @@ pub async fn delete(store: &dyn Store, now: Millis, owner: &Owner, name: &Secret
     let attempt = || async {
         let doc = store.doc(owner, &key).await?;
         if doc.value.is_none() {
-            return Ok(Edit::nothing(false));
+            return Ok(Edit::without_writes(false));
         }
-        Ok(Edit::write([DocWrite::delete(key.as_str()).at(doc.version)], true))
+        Ok(Edit::write([DocWrite::delete(key.as_str()).at_version(doc.version)], true))
     };
     store.edit(now, owner, ("secret", name), attempt).await
 }

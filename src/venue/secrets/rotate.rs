@@ -11,7 +11,7 @@ use serde::Serialize;
 
 /// Result of a rotation.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
-pub struct Rotated {
+pub struct RotationCounts {
     /// Owners that have secrets.
     pub owners: usize,
     /// Secrets that were sealed again.
@@ -24,15 +24,15 @@ pub struct Rotated {
 
 /// Seals every secret of every owner with the first key. Each is one write: after a crash some are still under the old
 /// key, which must stay configured until a later run has finished.
-pub async fn rotate(vault: &Vault, store: &dyn Store, now: Millis) -> Result<Rotated, SecretError> {
-    let mut done = Rotated::default();
+pub async fn rotate(vault: &Vault, store: &dyn Store, now: Millis) -> Result<RotationCounts, SecretError> {
+    let mut done = RotationCounts::default();
     let mut owners = store.all_owners();
     while let Some(page) = owners.next().await? {
         for owner in &page {
             let secrets = list(store, owner).await?;
             done.owners += usize::from(!secrets.is_empty());
             for (name, _) in secrets {
-                match again(vault, store, now, owner, &name).await {
+                match reseal(vault, store, now, owner, &name).await {
                     Ok(true) => done.rotated += 1,
                     Ok(false) => done.current += 1,
                     Err(SecretError::Missing(_)) => {}
@@ -46,7 +46,7 @@ pub async fn rotate(vault: &Vault, store: &dyn Store, now: Millis) -> Result<Rot
 }
 
 /// Seals one secret again; `false` if it was under the first key already.
-async fn again(
+async fn reseal(
     vault: &Vault,
     store: &dyn Store,
     now: Millis,
@@ -56,15 +56,15 @@ async fn again(
     let first = vault.keys().first().ok_or(SecretError::NoKey)?;
     let key = keys::secret(name);
     let attempt = || async {
-        let (record, version) = store.versioned::<SecretRecord>(owner, &key).await?;
+        let (record, version) = store.get_versioned::<SecretRecord>(owner, &key).await?;
         let record = record.ok_or_else(|| SecretError::Missing(name.clone()))?;
         // A secret under the first key is opened, too: a rotation shows that all can be opened.
         let value = vault.unseal(owner, name, &record)?.value;
         if record.key == *first {
-            return Ok(Edit::nothing(false));
+            return Ok(Edit::without_writes(false));
         }
         let sealed = vault.seal(owner, name, &value, record.stamp)?;
-        Ok(Edit::write([DocWrite::json(key.as_str(), &sealed).at(version)], true))
+        Ok(Edit::write([DocWrite::json(key.as_str(), &sealed).at_version(version)], true))
     };
     store.edit(now, owner, ("secret", name), attempt).await
 }

@@ -38,7 +38,7 @@ pub(super) async fn get(call: &Invocation<'_>, id: &AgentId, keys: &[String]) ->
         ["sessions"] => all_sessions(call, id).await,
         ["sessions", session, "c", ..] => {
             let Ok(session) = SessionId::new(*session) else { return Ok(None) };
-            documents(call, SessionKey { agent: id.clone(), session }, Namespace::Session, &keys[3..]).await
+            own_documents(call, SessionKey { agent: id.clone(), session }, Namespace::Session, &keys[3..]).await
         }
         ["sessions", session, ..] => {
             let Ok(session) = SessionId::new(*session) else { return Ok(None) };
@@ -50,7 +50,7 @@ pub(super) async fn get(call: &Invocation<'_>, id: &AgentId, keys: &[String]) ->
                 return Ok(None);
             }
             let session = SessionId::new("notes").map_err(|error| OpError::Invalid(error.to_string()))?;
-            documents(call, SessionKey { agent: id.clone(), session }, Namespace::Notes, &keys[1..]).await
+            own_documents(call, SessionKey { agent: id.clone(), session }, Namespace::Notes, &keys[1..]).await
         }
         _ => {
             let info = agents::info(venue, owner, id).await?;
@@ -61,7 +61,7 @@ pub(super) async fn get(call: &Invocation<'_>, id: &AgentId, keys: &[String]) ->
 
 /// Returns `g/<agent>/timeline`: the turn records, oldest first, or one of them.
 async fn timeline(call: &Invocation<'_>, id: &AgentId, rest: &[String]) -> Result<Option<Value>, OpError> {
-    let (owner, reader) = (&call.caller.owner, call.caller.reads());
+    let (owner, reader) = (&call.caller.owner, call.caller.reading_authority());
     let Some((place, rest)) = rest.split_first() else {
         let known = agents::get(call.venue, owner, id).await?.is_some();
         let turns = agents::timeline(call.venue, (owner, &reader), id, 0, TURNS).await?;
@@ -95,7 +95,7 @@ async fn one_session(call: &Invocation<'_>, key: SessionKey) -> Result<Option<Va
 
 /// Returns an agent's own documents. People and the agent may read them, and other agents with a capability that names
 /// the path.
-async fn documents(
+async fn own_documents(
     call: &Invocation<'_>,
     session: SessionKey,
     namespace: Namespace,
@@ -109,7 +109,7 @@ async fn documents(
         Site::Turn(site) => site.lease.session.agent == session.agent,
         Site::Api { .. } => !call.caller.is_agent() || call.caller.name == format!("agent:{}", session.agent),
     };
-    if !is_own && !call.caller.authority.names(&place) {
+    if !is_own && !call.caller.authority.names_place(&place) {
         return Err(OpError::Denied(format!(
             "Capability denied: `{place}` is agent `{}`'s own; reading it takes a capability that names `{place}`. Retrying \
              the same call will not help.",

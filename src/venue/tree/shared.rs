@@ -38,14 +38,14 @@ pub fn may_read(call: &Invocation<'_>) -> Result<(), OpError> {
     check_hidden(call)?;
     let place = Path::parse(HIDDEN).map_err(|error| OpError::Invalid(error.to_string()))?;
     let permitted = call.caller.authority.permits("crud/read", &place);
-    permitted.map_err(|denied| OpError::Denied(denied.text(call.named)))
+    permitted.map_err(|denied| OpError::Denied(denied.model_text(call.named)))
 }
 
 /// Checks that the model of a turn doesn't read by a path what the turn fills into its prompt and arguments: an agent
 /// that binds arguments needs a capability that names the path.
 fn check_hidden(call: &Invocation<'_>) -> Result<(), OpError> {
     let hides = matches!(&call.site, Site::Turn(site) if site.hides_values);
-    if hides && !call.caller.authority.names(HIDDEN) {
+    if hides && !call.caller.authority.names_place(HIDDEN) {
         return Err(OpError::Denied(format!(
             "Capability denied: the values of `{HIDDEN}` are filled in for this agent and not shown to it; reading them \
              takes a capability that names `{HIDDEN}`. Retrying the same call will not help."
@@ -64,13 +64,13 @@ fn check_hidden(call: &Invocation<'_>) -> Result<(), OpError> {
 pub async fn get(call: &Invocation<'_>, segments: &[String]) -> Result<Option<Value>, OpError> {
     check_hidden(call)?;
     let Some((first, rest)) = segments.split_first() else {
-        let project = document(call, keys::PROJECT_VALUES).await?;
-        let users = users(call).await?;
+        let project = read_document(call, keys::PROJECT_VALUES).await?;
+        let users = all_users(call).await?;
         return Ok(Some(json!({PROJECT: project.unwrap_or_else(|| json!({})), USERS: users})));
     };
     match (first.as_str(), rest.split_first()) {
-        (PROJECT, _) => Ok(below(document(call, keys::PROJECT_VALUES).await?, rest)),
-        (USERS, None) => Ok(Some(users(call).await?)),
+        (PROJECT, _) => Ok(value_below(read_document(call, keys::PROJECT_VALUES).await?, rest)),
+        (USERS, None) => Ok(Some(all_users(call).await?)),
         (USERS, Some((name, rest))) => {
             let Ok(user) = OwnerPart::new(name.as_str()) else { return Ok(None) };
             if !may_see(call, &user) {
@@ -78,13 +78,13 @@ pub async fn get(call: &Invocation<'_>, segments: &[String]) -> Result<Option<Va
                     "`v/context/users/{user}` is another user's; an agent sees its own user's values only"
                 )));
             }
-            Ok(below(document(call, &keys::user_values(&user)).await?, rest))
+            Ok(value_below(read_document(call, &keys::user_values(&user)).await?, rest))
         }
         _ => Ok(None),
     }
 }
 
-fn below(value: Option<Value>, segments: &[String]) -> Option<Value> {
+fn value_below(value: Option<Value>, segments: &[String]) -> Option<Value> {
     value.and_then(|value| navigate(&value, segments).cloned())
 }
 
@@ -92,12 +92,12 @@ fn may_see(call: &Invocation<'_>, user: &OwnerPart) -> bool {
     call.caller.operator || call.caller.owner.user() == user
 }
 
-async fn document(call: &Invocation<'_>, key: &str) -> Result<Option<Value>, OpError> {
+async fn read_document(call: &Invocation<'_>, key: &str) -> Result<Option<Value>, OpError> {
     Ok(call.venue.store.get(&tenant_owner(&call.caller.owner), key).await?)
 }
 
 /// Returns the users that have values, each with the values.
-async fn users(call: &Invocation<'_>) -> Result<Value, OpError> {
+async fn all_users(call: &Invocation<'_>) -> Result<Value, OpError> {
     let owner = tenant_owner(&call.caller.owner);
     let mut users = Map::new();
     let (store, prefix) = (&*call.venue.store, keys::USER_VALUES);
@@ -123,11 +123,11 @@ pub async fn change(call: &Invocation<'_>, op: WriteOp) -> Result<Value, OpError
     if !call.caller.operator || matches!(call.site, Site::Turn(_)) {
         return Err(OpError::Denied(format!("`{target}` is written by operators alone")));
     }
-    let (key, rest) = place(&target)?;
+    let (key, rest) = split_path(&target)?;
     let (store, owner) = (&*call.venue.store, tenant_owner(&call.caller.owner));
     let quota = call.venue.quota().await;
     let attempt = || async {
-        let (before, version) = store.versioned(&owner, &key).await?;
+        let (before, version) = store.get_versioned(&owner, &key).await?;
         let (after, mut answer) = apply(&op, before.as_ref(), &rest, &target)?;
         if let WriteOp::Write { .. } = op {
             answer["version"] = (version + 1).into();
@@ -136,13 +136,13 @@ pub async fn change(call: &Invocation<'_>, op: WriteOp) -> Result<Value, OpError
             None => DocWrite::delete(key.as_str()),
             Some(values) => DocWrite::put(key.as_str(), encode(&values, &target)?),
         };
-        Ok(Edit::write([write.at(version)], answer).within(quota))
+        Ok(Edit::write([write.at_version(version)], answer).with_quota(quota))
     };
     store.edit(call.venue.now(), &owner, ("the value", &target), attempt).await
 }
 
 /// Returns the document of a path, and the rest of the path inside it.
-fn place(path: &Path) -> Result<(String, Vec<String>), OpError> {
+fn split_path(path: &Path) -> Result<(String, Vec<String>), OpError> {
     let wrong = || {
         OpError::Invalid(format!(
             "`{path}` can't be written, expected `v/context/project` or `v/context/users/<user>`, or below"

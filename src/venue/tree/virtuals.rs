@@ -1,13 +1,13 @@
 //! Records of the venue that it shows as part of the tree: agents, jobs, assets, the catalogue.
 
 use super::{agent, shared};
-use crate::domain::asset::{Asset, shown};
+use crate::domain::asset::{Asset, to_view};
 use crate::domain::ids::AssetId;
 use crate::domain::ids::{AgentId, JobId};
 use crate::domain::lattice::value::get as navigate;
 use crate::domain::lattice::{Namespace, Path};
 use crate::domain::limits::LIST_PAGE;
-use crate::domain::reader::{HIDDEN, is_veiled};
+use crate::domain::reader::{HIDDEN_KEY, is_content_key};
 use crate::venue::agents;
 use crate::venue::agents::templates::TEMPLATES;
 use crate::venue::assets;
@@ -38,33 +38,35 @@ pub async fn get(call: &Invocation<'_>, path: &Path) -> Result<Option<Value>, Op
             Ok(id) => agent::get(call, &id, rest).await,
         },
         (Namespace::Jobs, None) => {
-            let listed = jobs::ids(call.venue, owner, 0, JOBS).await?;
+            let listed = jobs::list_ids(call.venue, owner, 0, JOBS).await?;
             let jobs = jobs::statuses(call.venue, owner, &listed.items).await?;
             Ok(Some(jobs.into_iter().map(|(id, status)| (id.to_string(), json!({"status": status}))).collect()))
         }
         (Namespace::Jobs, Some(id)) => match JobId::new(id) {
             Err(_) => Ok(None),
             Ok(id) => {
-                let job = jobs::shown(call.venue, owner, &id).await?.map(|job| call.caller.reader().record(&job));
+                let job =
+                    jobs::read_for_people(call.venue, owner, &id).await?.map(|job| call.caller.reader().record(&job));
                 Ok(job.and_then(|value| {
-                    let hidden = || value.get(HIDDEN).filter(|_| rest.first().is_some_and(|key| is_veiled(key)));
+                    let hidden =
+                        || value.get(HIDDEN_KEY).filter(|_| rest.first().is_some_and(|key| is_content_key(key)));
                     navigate(&value, rest).or_else(hidden).cloned()
                 }))
             }
         },
         (Namespace::Venue, Some(shared::CONTEXT)) => shared::get(call, rest).await,
         (Namespace::Venue, None) => {
-            let mut all = venue(call);
+            let mut all = venue_value(call);
             // These values need a capability of their own.
             if shared::may_read(call).is_ok() {
                 all[shared::CONTEXT] = shared::get(call, &[]).await?.unwrap_or_default();
             }
             Ok(Some(all))
         }
-        (Namespace::Venue, Some(_)) => Ok(navigate(&venue(call), path.segments()).cloned()),
-        (Namespace::Assets, _) => asset(call, path.segments()).await,
+        (Namespace::Venue, Some(_)) => Ok(navigate(&venue_value(call), path.segments()).cloned()),
+        (Namespace::Assets, _) => asset_value(call, path.segments()).await,
         (Namespace::Secrets, None) => {
-            let names = secrets::names(&*call.venue.store, owner).await?;
+            let names = secrets::list_names(&*call.venue.store, owner).await?;
             Ok(Some(names.into_iter().map(|name| (name.to_string(), Value::Null)).collect()))
         }
         // The answer is the same whether or not there is one.
@@ -79,7 +81,7 @@ pub async fn get(call: &Invocation<'_>, path: &Path) -> Result<Option<Value>, Op
 }
 
 /// Returns `v/`: the catalogue by group, templates of agents, and facts of the venue.
-fn venue(call: &Invocation<'_>) -> Value {
+fn venue_value(call: &Invocation<'_>) -> Value {
     let mut ops = Map::new();
     let catalog = &call.venue.catalog;
     let aliases = catalog.aliases().filter_map(|(alias, _)| Some((alias, catalog.resolve(alias)?)));
@@ -103,23 +105,23 @@ pub fn describe(path: &str, found: &RegisteredOperation) -> Value {
 }
 
 /// Returns the value at `a/<hash>` (the record), `a/<hash>/content` (the text, or the value of JSON), and below.
-async fn asset(call: &Invocation<'_>, segments: &[String]) -> Result<Option<Value>, OpError> {
+async fn asset_value(call: &Invocation<'_>, segments: &[String]) -> Result<Option<Value>, OpError> {
     let owner = &call.caller.owner;
     let Some((name, rest)) = segments.split_first() else {
         let found = assets::list(call.venue, owner, 0, ASSETS).await?.items;
-        return Ok(Some(found.iter().map(|(id, record)| (id.to_string(), shown(id, record))).collect()));
+        return Ok(Some(found.iter().map(|(id, record)| (id.to_string(), to_view(id, record))).collect()));
     };
     let Ok(id) = AssetId::new(name) else { return Ok(None) };
     if let Some((first, rest)) = rest.split_first()
         && first == "content"
     {
-        let asset: Option<Asset> = assets::content(call.venue, owner, &id).await?;
+        let asset: Option<Asset> = assets::read_content(call.venue, owner, &id).await?;
         let Some(asset) = asset else { return Ok(None) };
         let value = asset.value().map_err(|why| {
             OpError::Invalid(format!("`a/{id}/content` has no value: {why}; use `v/ops/asset/content`"))
         })?;
         return Ok(navigate(&value, rest).cloned());
     }
-    let record = assets::get(call.venue, owner, &id).await?.map(|record| shown(&id, &record));
+    let record = assets::get(call.venue, owner, &id).await?.map(|record| to_view(&id, &record));
     Ok(record.and_then(|value| navigate(&value, rest).cloned()))
 }

@@ -2,8 +2,8 @@
 //! again if the documents have changed.
 
 use super::overlay::Overlay;
-use super::{Operation, Workspace, WorkspaceError};
-use crate::domain::resource::Use;
+use super::{PendingOperation, Workspace, WorkspaceError};
+use crate::domain::resource::NamespaceUse;
 use crate::store::{DocKey, StoreError, decode};
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -61,7 +61,7 @@ impl Docs<'_> {
 impl Workspace {
     /// Makes a change on top of what this turn has done; durable with its commit.
     pub async fn change(&self, call: u32, change: Arc<dyn DocChange>) -> Result<Value, WorkspaceError> {
-        self.add(call, Operation::Docs(change)).await
+        self.add_operation(call, PendingOperation::Docs(change)).await
     }
 
     /// Returns the value of a document as this turn sees it.
@@ -80,12 +80,12 @@ impl Workspace {
     }
 
     /// Notes that a call depends on the use of a resource, which must still be permitted when the turn commits.
-    pub async fn uses(&self, call: u32, used: Use) {
+    pub async fn note_use(&self, call: u32, used: NamespaceUse) {
         self.state.lock().await.uses.push((call, used));
     }
 
     /// Returns the uses that the calls of this turn depend on.
-    pub async fn used(&self) -> Vec<(u32, Use)> {
+    pub async fn all_uses(&self) -> Vec<(u32, NamespaceUse)> {
         self.state.lock().await.uses.clone()
     }
 }

@@ -17,19 +17,19 @@ use crate::domain::lattice::layout::{Collection, Root, Scope};
 use crate::domain::lattice::value::ChangeError;
 use crate::domain::lattice::{Path, PathError};
 use crate::domain::quota::Quota;
-use crate::domain::resource::Use;
-use crate::store::{DocWrite, Edit, Standing, Store, StoreError, decode};
+use crate::domain::resource::NamespaceUse;
+use crate::store::{DocWrite, Edit, OwnerUsage, Store, StoreError, decode};
 use overlay::Overlay;
 use serde_json::Value;
 use std::sync::Arc;
 use tokio::sync::Mutex;
 
 pub use docs::{DocChange, Docs};
-pub use page::{TreePage, page};
+pub use page::{TreePage, page_of_value};
 pub use write::WriteOp;
 
 /// First call index of the turn's own writes, which end accepted work and are made whatever the quota.
-pub const OWN: u32 = u32::MAX - 3;
+pub const OWN_WRITES: u32 = u32::MAX - 3;
 
 /// Why a tree operation failed.
 #[derive(Debug, thiserror::Error)]
@@ -74,23 +74,23 @@ pub struct Workspace {
     owner: Owner,
     scope: Scope,
     quota: Option<Quota>,
-    state: Mutex<State>,
+    state: Mutex<PendingState>,
 }
 
 #[derive(Default)]
-struct State {
+struct PendingState {
     overlay: Overlay,
     /// Operations by call index, which are made again on newer versions.
-    operations: Vec<(u32, Operation)>,
+    operations: Vec<(u32, PendingOperation)>,
     /// Uses of resources by call index, which are checked again at the commit.
-    uses: Vec<(u32, Use)>,
+    uses: Vec<(u32, NamespaceUse)>,
     /// What the owner stored at the first write.
-    standing: Option<Standing>,
+    standing: Option<OwnerUsage>,
 }
 
 /// An operation that is made again on newer versions.
 #[derive(Clone)]
-enum Operation {
+enum PendingOperation {
     /// Write to the tree.
     Tree(WriteOp),
     /// Change of other documents.
@@ -105,7 +105,7 @@ impl Workspace {
 
     /// Returns the tree with a quota for its writes; an owner's own limits take precedence.
     #[must_use]
-    pub fn within(self, quota: Quota) -> Self {
+    pub fn with_quota(self, quota: Quota) -> Self {
         Self { quota: Some(quota), ..self }
     }
 
@@ -121,25 +121,29 @@ impl Workspace {
 
     /// Makes `op` on top of what this turn has done; durable with its commit.
     pub async fn apply(&self, call: u32, op: WriteOp) -> Result<Value, WorkspaceError> {
-        self.add(call, Operation::Tree(op)).await
+        self.add_operation(call, PendingOperation::Tree(op)).await
     }
 
-    async fn add(&self, call: u32, operation: Operation) -> Result<Value, WorkspaceError> {
+    async fn add_operation(&self, call: u32, operation: PendingOperation) -> Result<Value, WorkspaceError> {
         let mut state = self.state.lock().await;
         let mut next = state.overlay.clone();
-        let result = self.repeat(&mut next, &operation).await?;
-        if call < OWN {
-            quota::admits(self, &mut state, &next).await?;
+        let result = self.run_operation(&mut next, &operation).await?;
+        if call < OWN_WRITES {
+            quota::check_quota(self, &mut state, &next).await?;
         }
         state.overlay = next;
         state.operations.push((call, operation));
         Ok(result)
     }
 
-    async fn repeat(&self, overlay: &mut Overlay, operation: &Operation) -> Result<Value, WorkspaceError> {
+    async fn run_operation(
+        &self,
+        overlay: &mut Overlay,
+        operation: &PendingOperation,
+    ) -> Result<Value, WorkspaceError> {
         match operation {
-            Operation::Tree(op) => self.perform(overlay, op).await,
-            Operation::Docs(change) => change.make(&mut Docs { tree: self, overlay }).await,
+            PendingOperation::Tree(op) => self.perform(overlay, op).await,
+            PendingOperation::Docs(change) => change.make(&mut Docs { tree: self, overlay }).await,
         }
     }
 
@@ -148,7 +152,7 @@ impl Workspace {
         let attempt = || async {
             let mut overlay = Overlay::default();
             let result = self.perform(&mut overlay, op).await?;
-            Ok(Edit::write(overlay.into_writes(), result).within(self.quota))
+            Ok(Edit::write(overlay.into_writes(), result).with_quota(self.quota))
         };
         self.store.edit(now, &self.owner, ("the value", op.target()), attempt).await
     }
@@ -166,7 +170,7 @@ impl Workspace {
         let mut results = Vec::with_capacity(state.operations.len());
         for (call, op) in &state.operations {
             let mut next = overlay.clone();
-            match self.repeat(&mut next, op).await {
+            match self.run_operation(&mut next, op).await {
                 Ok(result) => {
                     overlay = next;
                     results.push((*call, Ok(result)));
@@ -180,17 +184,21 @@ impl Workspace {
     }
 
     /// Removes the operations of these calls; [`Workspace::rebase`] must follow.
-    pub async fn take_back(&self, calls: &[u32]) {
+    pub async fn drop_calls(&self, calls: &[u32]) {
         self.state.lock().await.operations.retain(|(call, _)| !calls.contains(call));
     }
 
     /// Removes all pending writes.
     pub async fn discard(&self) {
-        *self.state.lock().await = State::default();
+        *self.state.lock().await = PendingState::default();
     }
 
-    fn collection<'p>(&self, path: &'p Path, verb: &'static str) -> Result<(Collection, &'p [String]), WorkspaceError> {
-        Collection::of(path, &self.scope).ok_or_else(|| WorkspaceError::NotHere {
+    fn find_collection<'p>(
+        &self,
+        path: &'p Path,
+        verb: &'static str,
+    ) -> Result<(Collection, &'p [String]), WorkspaceError> {
+        Collection::locate(path, &self.scope).ok_or_else(|| WorkspaceError::NotHere {
             path: path.to_string(),
             verb,
             reason: if path.segments().is_empty() {
@@ -203,9 +211,13 @@ impl Workspace {
         })
     }
 
-    async fn root(&self, overlay: &Overlay, collection: &Collection) -> Result<(u64, Option<Root>), WorkspaceError> {
-        let (version, bytes) = overlay.fetch(self, &collection.root()).await?;
-        let root = bytes.map(|b| decode::<Root>(&collection.root(), &b)).transpose()?;
+    async fn read_root(
+        &self,
+        overlay: &Overlay,
+        collection: &Collection,
+    ) -> Result<(u64, Option<Root>), WorkspaceError> {
+        let (version, bytes) = overlay.fetch(self, &collection.root_key()).await?;
+        let root = bytes.map(|b| decode::<Root>(&collection.root_key(), &b)).transpose()?;
         Ok((version, root))
     }
 }

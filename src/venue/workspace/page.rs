@@ -4,7 +4,7 @@ use super::overlay::Overlay;
 use super::{Workspace, WorkspaceError};
 use crate::domain::ids::decode_token;
 use crate::domain::lattice::Path;
-use crate::domain::lattice::layout::{CHUNK, Collection, Root, Shape, base};
+use crate::domain::lattice::layout::{CHUNK, Collection, CollectionShape, Root, base_key};
 use crate::domain::lattice::value;
 use crate::domain::limits::{READ_BYTES, READ_DOCUMENTS, READ_WHOLE_BYTES};
 use crate::store::{StoreError, decode};
@@ -38,13 +38,13 @@ impl Workspace {
         let at = self.descend(overlay, path, "read").await?;
         if !at.rest.is_empty() {
             let found = self.get_in(overlay, path).await?.map(|(_, value)| value);
-            return Ok(found.map(|value| page(value, offset, limit)));
+            return Ok(found.map(|value| page_of_value(value, offset, limit)));
         }
         let (collection, Some(Root { generation, shape })) = (at.collection, at.root) else { return Ok(None) };
-        let prefix = collection.entries(generation);
+        let prefix = collection.entries_prefix(generation);
         Ok(Some(match shape {
-            Shape::Leaf { value } => page(value, offset, limit),
-            Shape::Map => {
+            CollectionShape::Leaf { value } => page_of_value(value, offset, limit),
+            CollectionShape::Map => {
                 let limit = limit.min(READ_DOCUMENTS);
                 let (count, keys) = overlay.page(self, &prefix, (offset, limit)).await?;
                 let docs = if values {
@@ -57,24 +57,27 @@ impl Workspace {
                     let name = decode_token(&key[prefix.len()..]).unwrap_or_default();
                     let of = (generation, name.as_str());
                     let value = match bytes {
-                        Some(bytes) => self.entry_within(overlay, &collection, of, &bytes, &mut left).await?,
+                        Some(bytes) => self.read_entry_within(overlay, &collection, of, &bytes, &mut left).await?,
                         None => Value::Null,
                     };
                     items.push((name, value));
                 }
                 TreePage { kind: "map", count: Some(count), items }
             }
-            Shape::Array { len } => {
+            CollectionShape::Array { len } => {
                 let elements = (offset as u64, limit as u64, len);
-                let items =
-                    if values { self.elements(overlay, &collection, generation, elements).await? } else { Vec::new() };
+                let items = if values {
+                    self.page_elements(overlay, &collection, generation, elements).await?
+                } else {
+                    Vec::new()
+                };
                 TreePage { kind: "array", count: usize::try_from(len).ok(), items }
             }
         }))
     }
 
     /// Reads the page's chunks, and no others.
-    async fn elements(
+    async fn page_elements(
         &self,
         overlay: &Overlay,
         collection: &Collection,
@@ -83,7 +86,7 @@ impl Workspace {
     ) -> Result<Vec<(String, Value)>, StoreError> {
         let end = offset.saturating_add(limit.min(READ_DOCUMENTS as u64 * CHUNK)).min(len);
         let first = offset / CHUNK;
-        let keys: Vec<_> = (first..end.div_ceil(CHUNK)).map(|n| collection.chunk(generation, n * CHUNK)).collect();
+        let keys: Vec<_> = (first..end.div_ceil(CHUNK)).map(|n| collection.chunk_key(generation, n * CHUNK)).collect();
         let chunks = overlay.fetch_within(self, &keys, READ_BYTES).await?;
         let mut items = Vec::new();
         for (chunk, (key, bytes)) in (first..).zip(chunks) {
@@ -102,7 +105,7 @@ impl Workspace {
         limit: usize,
         values: bool,
     ) -> Result<Option<TreePage>, WorkspaceError> {
-        let Some(base) = base(path.namespace(), &self.scope) else { return Ok(None) };
+        let Some(base) = base_key(path.namespace(), &self.scope) else { return Ok(None) };
         let prefix = format!("{base}/");
         let (count, keys) = overlay.page(self, &prefix, (offset, limit.min(READ_DOCUMENTS))).await?;
         let mut items = Vec::with_capacity(keys.len());
@@ -114,12 +117,12 @@ impl Workspace {
             }
             let name = decode_token(&key[prefix.len()..]).unwrap_or_default();
             let inner = Path::from_segments(vec![path.namespace().prefix().into(), name.clone()]).ok();
-            let value = match inner.as_ref().and_then(|inner| Collection::of(inner, &self.scope)) {
+            let value = match inner.as_ref().and_then(|inner| Collection::locate(inner, &self.scope)) {
                 Some((collection, _)) if values => {
                     let (_, bytes) = overlay.fetch(self, &key).await?;
                     let Some(bytes) = bytes else { continue };
                     let mut left = READ_WHOLE_BYTES;
-                    let value = self.whole_within(overlay, &collection, decode(&key, &bytes)?, &mut left).await?;
+                    let value = self.read_whole_within(overlay, &collection, decode(&key, &bytes)?, &mut left).await?;
                     read += bytes.len() + (READ_WHOLE_BYTES - left);
                     value
                 }
@@ -132,7 +135,7 @@ impl Workspace {
 }
 
 /// Returns a page of what is directly in `value`.
-pub fn page(value: Value, offset: usize, limit: usize) -> TreePage {
+pub fn page_of_value(value: Value, offset: usize, limit: usize) -> TreePage {
     let kind = value::type_name(&value);
     match value {
         Value::Object(map) => {

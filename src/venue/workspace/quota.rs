@@ -4,30 +4,30 @@
 //! and the commit can exceed a quota by as much as turns had pending.
 
 use super::overlay::Overlay;
-use super::{State, Workspace};
-use crate::domain::quota::{Counts, QuotaUsage};
+use super::{PendingState, Workspace};
+use crate::domain::quota::{QuotaCounts, QuotaUsage};
 use crate::store::StoreError;
 
 /// Checks that the quota has room for what the turn has written, with one more call. A call that adds nothing is always
 /// possible.
-pub(super) async fn admits(tree: &Workspace, state: &mut State, next: &Overlay) -> Result<(), StoreError> {
+pub(super) async fn check_quota(tree: &Workspace, state: &mut PendingState, next: &Overlay) -> Result<(), StoreError> {
     let Some(quota) = tree.quota else { return Ok(()) };
     let standing = match state.standing {
         Some(standing) => standing,
         None => *state.standing.insert(tree.store.usage(&tree.owner).await?),
     };
-    let quota = quota.of_owner(standing.own);
-    if quota.admits(&standing.used, &next.most()).is_ok() {
+    let quota = quota.with_own(standing.operator_quota);
+    if quota.check_room(&standing.used, &next.max_growth()).is_ok() {
         return Ok(());
     }
     let (before, after) = (state.overlay.growth(tree).await?, next.growth(tree).await?);
     let adds = |kind| if after.get(kind) > before.get(kind) { u64::try_from(after.get(kind)).unwrap_or(0) } else { 0 };
-    quota.admits(&standing.used, &QuotaUsage::by(adds)).map_err(StoreError::Over)
+    quota.check_room(&standing.used, &QuotaUsage::from_fn(adds)).map_err(StoreError::Over)
 }
 
 impl Overlay {
     /// Returns the most that the pending writes can add.
-    fn most(&self) -> QuotaUsage {
+    fn max_growth(&self) -> QuotaUsage {
         self.puts().fold(QuotaUsage::default(), |sum, (key, bytes)| QuotaUsage {
             documents: sum.documents + 1,
             bytes: sum.bytes + (key.len() + bytes.len()) as u64,
@@ -36,9 +36,9 @@ impl Overlay {
     }
 
     /// Returns what the pending writes add.
-    async fn growth(&self, tree: &Workspace) -> Result<Counts<i64>, StoreError> {
+    async fn growth(&self, tree: &Workspace) -> Result<QuotaCounts<i64>, StoreError> {
         let keys = self.changed_keys();
-        let mut sum = Counts::<i64>::default();
+        let mut sum = QuotaCounts::<i64>::default();
         if keys.is_empty() {
             return Ok(sum);
         }

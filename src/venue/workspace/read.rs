@@ -1,11 +1,11 @@
 //! Reads of one value, and of a whole collection.
 
-use super::descent::{Slot, entry};
+use super::descent::{ValueSlot, parse_entry};
 use super::overlay::Overlay;
 use super::{Workspace, WorkspaceError};
 use crate::domain::ids::decode_token;
 use crate::domain::lattice::Path;
-use crate::domain::lattice::layout::{Collection, Entry, Root, Shape, base};
+use crate::domain::lattice::layout::{Collection, CollectionShape, EntryDocument, Root, base_key};
 use crate::domain::lattice::value;
 use crate::domain::limits::{READ_DOCUMENTS, READ_WHOLE_BYTES};
 use crate::store::{DocKey, decode};
@@ -32,8 +32,8 @@ impl Workspace {
         let exists = match (at.rest.first(), &at.root, &at.entry) {
             (None, Some(_), _) => return Ok(at.version),
             (Some(_), _, Some(entry)) => entry.value.is_some().then_some(entry.version),
-            (Some(index), &Some(Root { generation, shape: Shape::Array { len } }), None) => {
-                let chunk = self.chunk(&state.overlay, &at.collection, (generation, len), index).await?;
+            (Some(index), &Some(Root { generation, shape: CollectionShape::Array { len } }), None) => {
+                let chunk = self.find_chunk(&state.overlay, &at.collection, (generation, len), index).await?;
                 chunk.filter(|(slot, _)| slot.value.is_some()).map(|(slot, _)| slot.version)
             }
             (_, None, _) | (Some(_), Some(_), None) => None,
@@ -48,17 +48,17 @@ impl Workspace {
         let at = self.descend(overlay, path, "read").await?;
         let Some(root) = at.root else { return Ok(None) };
         let Some((first, inner)) = at.rest.split_first() else {
-            return Ok(Some((at.version, self.whole(overlay, &at.collection, root).await?)));
+            return Ok(Some((at.version, self.read_whole(overlay, &at.collection, root).await?)));
         };
         match root.shape {
-            Shape::Leaf { value } => Ok(value::get(&value, at.rest).map(|found| (at.version, found.clone()))),
-            Shape::Map => {
-                let Some(Slot { version, value: Some(value), .. }) = at.entry else { return Ok(None) };
+            CollectionShape::Leaf { value } => Ok(value::get(&value, at.rest).map(|found| (at.version, found.clone()))),
+            CollectionShape::Map => {
+                let Some(ValueSlot { version, value: Some(value), .. }) = at.entry else { return Ok(None) };
                 Ok(value::take(value, inner).map(|found| (version, found)))
             }
-            Shape::Array { len } => {
-                let found = self.chunk(overlay, &at.collection, (root.generation, len), first).await?;
-                let Some((Slot { version, value: Some(Value::Array(mut chunk)), .. }, index)) = found else {
+            CollectionShape::Array { len } => {
+                let found = self.find_chunk(overlay, &at.collection, (root.generation, len), first).await?;
+                let Some((ValueSlot { version, value: Some(Value::Array(mut chunk)), .. }, index)) = found else {
                     return Ok(None);
                 };
                 let index = usize::try_from(index).unwrap_or(usize::MAX);
@@ -70,39 +70,40 @@ impl Workspace {
         }
     }
 
-    pub(super) async fn whole(
+    pub(super) async fn read_whole(
         &self,
         overlay: &Overlay,
         collection: &Collection,
         root: Root,
     ) -> Result<Value, WorkspaceError> {
         let mut left = READ_WHOLE_BYTES;
-        self.whole_within(overlay, collection, root, &mut left).await
+        self.read_whole_within(overlay, collection, root, &mut left).await
     }
 
     /// Reads a whole collection, and subtracts its bytes from `left`, which several reads share.
-    pub(super) async fn whole_within(
+    pub(super) async fn read_whole_within(
         &self,
         overlay: &Overlay,
         collection: &Collection,
         root: Root,
         left: &mut usize,
     ) -> Result<Value, WorkspaceError> {
-        let prefix = collection.entries(root.generation);
+        let prefix = collection.entries_prefix(root.generation);
         match root.shape {
-            Shape::Leaf { value } => Ok(value),
-            Shape::Map => {
+            CollectionShape::Leaf { value } => Ok(value),
+            CollectionShape::Map => {
                 let mut map = Map::new();
-                for (key, bytes) in self.all_below(overlay, &prefix, left).await? {
+                for (key, bytes) in self.read_all_below(overlay, &prefix, left).await? {
                     let name = decode_token(&key[prefix.len()..]).unwrap_or_default();
-                    let value = self.entry_within(overlay, collection, (root.generation, &name), &bytes, left).await?;
+                    let value =
+                        self.read_entry_within(overlay, collection, (root.generation, &name), &bytes, left).await?;
                     map.insert(name, value);
                 }
                 Ok(Value::Object(map))
             }
-            Shape::Array { .. } => {
+            CollectionShape::Array { .. } => {
                 let mut items = Vec::new();
-                for (key, bytes) in self.all_below(overlay, &prefix, left).await? {
+                for (key, bytes) in self.read_all_below(overlay, &prefix, left).await? {
                     items.append(&mut decode(&key, &bytes)?);
                 }
                 Ok(Value::Array(items))
@@ -111,7 +112,7 @@ impl Workspace {
     }
 
     /// Returns the value of an entry whose document holds `bytes`.
-    pub(super) async fn entry_within(
+    pub(super) async fn read_entry_within(
         &self,
         overlay: &Overlay,
         collection: &Collection,
@@ -119,33 +120,33 @@ impl Workspace {
         bytes: &[u8],
         left: &mut usize,
     ) -> Result<Value, WorkspaceError> {
-        match entry(&collection.entry(generation, name), bytes)? {
-            Entry::Value(value) => Ok(value),
-            Entry::Branch(root) => {
+        match parse_entry(&collection.entry_key(generation, name), bytes)? {
+            EntryDocument::Value(value) => Ok(value),
+            EntryDocument::Branch(root) => {
                 let branch = collection.branch(generation, name);
-                Box::pin(self.whole_within(overlay, &branch, root, left)).await
+                Box::pin(self.read_whole_within(overlay, &branch, root, left)).await
             }
         }
     }
 
     async fn whole_namespace(&self, overlay: &Overlay, path: &Path) -> Result<Option<Value>, WorkspaceError> {
-        let Some(base) = base(path.namespace(), &self.scope) else { return Ok(None) };
+        let Some(base) = base_key(path.namespace(), &self.scope) else { return Ok(None) };
         let prefix = format!("{base}/");
         let mut map = Map::new();
         let mut left = READ_WHOLE_BYTES;
-        for (key, bytes) in self.all_below(overlay, &prefix, &mut left).await? {
+        for (key, bytes) in self.read_all_below(overlay, &prefix, &mut left).await? {
             let Some(name) = decode_token(&key[prefix.len()..]) else { continue };
             let root: Root = decode(&key, &bytes)?;
             let Ok(inner) = Path::from_segments(vec![path.namespace().prefix().into(), name.clone()]) else { continue };
-            if let Some((collection, _)) = Collection::of(&inner, &self.scope) {
-                map.insert(name, self.whole_within(overlay, &collection, root, &mut left).await?);
+            if let Some((collection, _)) = Collection::locate(&inner, &self.scope) {
+                map.insert(name, self.read_whole_within(overlay, &collection, root, &mut left).await?);
             }
         }
         Ok(Some(Value::Object(map)))
     }
 
     /// Reads the documents of one whole value, if `left` is enough for them.
-    async fn all_below(
+    async fn read_all_below(
         &self,
         overlay: &Overlay,
         prefix: &str,

@@ -1,31 +1,31 @@
 //! A page of the keys of committed documents as a turn sees it: without those that it deleted, with those that it made.
 
-use crate::store::{DocKey, Page};
+use crate::store::{DocKey, DocPage};
 use std::collections::BTreeSet;
 use std::ops::Bound::{Excluded, Included, Unbounded};
 
 /// Changes of a turn to the keys under a prefix.
 #[derive(Debug, Default)]
-pub(super) struct Changed {
+pub(super) struct ChangedKeys {
     /// Keys that the turn made and that aren't committed.
     pub(super) made: BTreeSet<DocKey>,
     /// Committed keys that the turn deleted.
     pub(super) deleted: BTreeSet<DocKey>,
 }
 
-impl Changed {
+impl ChangedKeys {
     /// Returns which committed documents are needed to show `limit` after the first `skip`: how many of them to skip,
     /// and how many to take.
-    pub(super) fn committed(&self, skip: usize, limit: usize) -> (usize, usize) {
+    pub(super) fn committed_window(&self, skip: usize, limit: usize) -> (usize, usize) {
         let take = if limit == 0 { 0 } else { limit.saturating_add(self.made.len() + self.deleted.len()) };
         (skip.saturating_sub(self.made.len()), take)
     }
 
     /// Returns the number of keys, and `limit` of them after the first `skip`; `page` must be the one that
     /// [`Changed::committed`] named.
-    pub(super) fn window(self, page: Page, skip: usize, limit: usize) -> (usize, Vec<DocKey>) {
+    pub(super) fn merge_page(self, page: DocPage, skip: usize, limit: usize) -> (usize, Vec<DocKey>) {
         let total = (page.total + self.made.len()).saturating_sub(self.deleted.len());
-        let (passed, _) = self.committed(skip, limit);
+        let (passed, _) = self.committed_window(skip, limit);
         let first = page.docs.first().map(|(key, _)| key.clone());
         let last = page.docs.last().map(|(key, _)| key.clone());
         let (from, before) = match (passed, first) {
@@ -63,10 +63,10 @@ mod tests {
         let seen: Vec<_> = with("cmr").collect();
         for skip in 0..=keys.len() + 1 {
             for limit in [0, 1, 2, 3, 5, 20, usize::MAX] {
-                let changed = Changed { made: with("m").collect(), deleted: with("d").collect() };
-                let (passed, take) = changed.committed(skip, limit);
+                let changed = ChangedKeys { made: with("m").collect(), deleted: with("d").collect() };
+                let (passed, take) = changed.committed_window(skip, limit);
                 let docs = committed.iter().skip(passed).take(take).map(|k| (k.clone(), Doc::default())).collect();
-                let found = changed.window(Page { total: committed.len(), docs }, skip, limit);
+                let found = changed.merge_page(DocPage { total: committed.len(), docs }, skip, limit);
                 let expected: Vec<_> = seen.iter().skip(skip).take(limit).cloned().collect();
                 assert_eq!(found, (seen.len(), expected), "{keys} {skip} {limit}");
             }

@@ -1,11 +1,11 @@
 //! Changes of the tree: write, delete, append, copy.
 
-use super::descent::{Descent, Slot};
+use super::descent::{Descent, ValueSlot};
 use super::overlay::Overlay;
 use super::{Workspace, WorkspaceError};
 use crate::domain::decode;
 use crate::domain::lattice::Path;
-use crate::domain::lattice::layout::{CHUNK, Collection, Root, Shape, is_large};
+use crate::domain::lattice::layout::{CHUNK, Collection, CollectionShape, Root, is_large};
 use crate::domain::lattice::value::{self, ChangeError, index_of, type_name};
 use crate::store::decode;
 use bytes::Bytes;
@@ -57,8 +57,8 @@ impl WriteOp {
 }
 
 /// The document that holds the value of a change.
-struct Target {
-    slot: Slot,
+struct WriteTarget {
+    slot: ValueSlot,
     /// Path of the value inside the document.
     inner: Vec<String>,
     /// The value as a collection of its own; `None` for a chunk.
@@ -67,11 +67,11 @@ struct Target {
 
 /// Encodes a document of the tree. It must not be deeper than an input may be, however many levels were put below one
 /// another.
-fn document(path: &Path, value: &Value) -> Result<Bytes, WorkspaceError> {
-    check(path, value).map(|()| encode(value))
+fn encode_document(path: &Path, value: &Value) -> Result<Bytes, WorkspaceError> {
+    check_depth(path, value).map(|()| encode(value))
 }
 
-fn check(path: &Path, value: &Value) -> Result<(), WorkspaceError> {
+fn check_depth(path: &Path, value: &Value) -> Result<(), WorkspaceError> {
     decode::check(value).map_err(|wrong| WorkspaceError::Refused(format!("`{path}` would be {}", wrong.fact.reason)))
 }
 
@@ -111,9 +111,9 @@ impl Workspace {
     ) -> Result<(u64, bool), WorkspaceError> {
         let mut at = self.descend(overlay, path, "written").await?;
         if at.rest.is_empty() {
-            return replace(overlay, path, &at, new, expect);
+            return replace_collection(overlay, path, &at, new, expect);
         }
-        let Target { slot, inner, parts } = self.target(overlay, &mut at).await?;
+        let WriteTarget { slot, inner, parts } = self.find_target(overlay, &mut at).await?;
         check_expect(path, expect, slot.version, slot.value.is_some())?;
         let (new, existed) = match (inner.is_empty(), slot.value) {
             (true, old) => (new, old.is_some()),
@@ -134,19 +134,19 @@ impl Workspace {
         let Some(root) = &at.root else { return Ok(false) };
         if at.rest.is_empty() {
             at.check_above(overlay);
-            overlay.delete(at.collection.root(), at.version);
-            overlay.leave(&at.collection, root);
+            overlay.delete(at.collection.root_key(), at.version);
+            overlay.drop_generation(&at.collection, root);
             return Ok(true);
         }
-        if let Shape::Leaf { .. } = root.shape {
+        if let CollectionShape::Leaf { .. } = root.shape {
             return Ok(false);
         }
-        if let (Shape::Array { len }, Some(index)) = (&root.shape, at.rest.first())
+        if let (CollectionShape::Array { len }, Some(index)) = (&root.shape, at.rest.first())
             && index_of(index).is_none_or(|i| i as u64 >= *len)
         {
             return Ok(false);
         }
-        let Target { slot, inner, .. } = self.target(overlay, &mut at).await?;
+        let WriteTarget { slot, inner, .. } = self.find_target(overlay, &mut at).await?;
         let Some(mut doc) = slot.value else { return Ok(false) };
         if inner.is_empty() {
             overlay.delete(slot.key, slot.version);
@@ -154,7 +154,7 @@ impl Workspace {
         }
         let removed = value::remove(&mut doc, &inner);
         if removed {
-            overlay.put(slot.key, slot.version, document(path, &doc)?);
+            overlay.put(slot.key, slot.version, encode_document(path, &doc)?);
         }
         Ok(removed)
     }
@@ -162,7 +162,7 @@ impl Workspace {
     async fn append(&self, overlay: &mut Overlay, path: &Path, item: Value) -> Result<u64, WorkspaceError> {
         let mut at = self.descend(overlay, path, "written").await?;
         if !at.rest.is_empty() {
-            let Target { slot, inner, parts } = self.target(overlay, &mut at).await?;
+            let WriteTarget { slot, inner, parts } = self.find_target(overlay, &mut at).await?;
             let mut doc = slot
                 .value
                 .unwrap_or_else(|| if inner.is_empty() { Value::Array(vec![]) } else { Value::Object(Map::new()) });
@@ -171,55 +171,61 @@ impl Workspace {
             return Ok(index as u64);
         }
         let (generation, len) = match at.root {
-            None => (overlay.generation(&at.collection.root(), at.version, None), 0),
-            Some(Root { generation, shape: Shape::Array { len } }) => (generation, len),
-            Some(Root { shape: Shape::Map, .. }) => return Err(ChangeError::NotAnArray { found: "map" }.into()),
-            Some(Root { shape: Shape::Leaf { ref value }, .. }) => {
+            None => (overlay.new_generation(&at.collection.root_key(), at.version, None), 0),
+            Some(Root { generation, shape: CollectionShape::Array { len } }) => (generation, len),
+            Some(Root { shape: CollectionShape::Map, .. }) => {
+                return Err(ChangeError::NotAnArray { found: "map" }.into());
+            }
+            Some(Root { shape: CollectionShape::Leaf { ref value }, .. }) => {
                 return Err(ChangeError::NotAnArray { found: type_name(value) }.into());
             }
         };
         at.check_above(overlay);
         let collection = &at.collection;
-        let key = collection.chunk(generation, len);
+        let key = collection.chunk_key(generation, len);
         let (chunk_version, bytes) = overlay.fetch(self, &key).await?;
         let mut chunk: Vec<Value> = bytes.map(|b| decode(&key, &b)).transpose()?.unwrap_or_default();
         chunk.push(item);
-        overlay.put(key, chunk_version, document(path, &Value::Array(chunk))?);
-        put_root(overlay, collection, at.version, &Root { generation, shape: Shape::Array { len: len + 1 } });
+        overlay.put(key, chunk_version, encode_document(path, &Value::Array(chunk))?);
+        put_root(overlay, collection, at.version, &Root { generation, shape: CollectionShape::Array { len: len + 1 } });
         Ok(len)
     }
 
     /// Returns the document that holds the rest of a path. Makes the collection a map if it isn't one. The element of
     /// an array lies inside its chunk.
-    async fn target(&self, overlay: &mut Overlay, at: &mut Descent<'_>) -> Result<Target, WorkspaceError> {
+    async fn find_target(&self, overlay: &mut Overlay, at: &mut Descent<'_>) -> Result<WriteTarget, WorkspaceError> {
         let (collection, rest) = (&at.collection, at.rest);
-        let (first, inner) = rest.split_first().ok_or_else(|| ChangeError::TooShort { path: collection.root() })?;
-        if let Some(Root { generation, shape: Shape::Array { len } }) = at.root {
-            let found = self.chunk(overlay, collection, (generation, len), first).await?;
+        let (first, inner) = rest.split_first().ok_or_else(|| ChangeError::TooShort { path: collection.root_key() })?;
+        if let Some(Root { generation, shape: CollectionShape::Array { len } }) = at.root {
+            let found = self.find_chunk(overlay, collection, (generation, len), first).await?;
             let (slot, index) = found.ok_or_else(|| {
                 let len = usize::try_from(len).unwrap_or(usize::MAX);
                 ChangeError::OutOfRange { index: first.clone(), len }
             })?;
             at.check(overlay);
             let inner = std::iter::once(index.to_string()).chain(inner.iter().cloned()).collect();
-            return Ok(Target { slot, inner, parts: None });
+            return Ok(WriteTarget { slot, inner, parts: None });
         }
         let inner = inner.to_vec();
-        if let (Some(Root { generation, shape: Shape::Map }), Some(slot)) = (&at.root, at.entry.take()) {
+        if let (Some(Root { generation, shape: CollectionShape::Map }), Some(slot)) = (&at.root, at.entry.take()) {
             at.check(overlay);
-            return Ok(Target { slot, inner, parts: Some(collection.branch(*generation, first)) });
+            return Ok(WriteTarget { slot, inner, parts: Some(collection.branch(*generation, first)) });
         }
-        let generation = overlay.generation(&collection.root(), at.version, at.root.as_ref());
-        put_root(overlay, collection, at.version, &Root { generation, shape: Shape::Map });
-        let key = collection.entry(generation, first);
+        let generation = overlay.new_generation(&collection.root_key(), at.version, at.root.as_ref());
+        put_root(overlay, collection, at.version, &Root { generation, shape: CollectionShape::Map });
+        let key = collection.entry_key(generation, first);
         let (version, bytes) = overlay.fetch(self, &key).await?;
         let value = bytes.map(|b| decode(&key, &b)).transpose()?;
-        Ok(Target { slot: Slot { key, version, value }, inner, parts: Some(collection.branch(generation, first)) })
+        Ok(WriteTarget {
+            slot: ValueSlot { key, version, value },
+            inner,
+            parts: Some(collection.branch(generation, first)),
+        })
     }
 }
 
 /// Replaces the value at a path that is a collection.
-fn replace(
+fn replace_collection(
     overlay: &mut Overlay,
     path: &Path,
     at: &Descent<'_>,
@@ -234,16 +240,16 @@ fn replace(
         )));
     }
     check_expect(path, expect, version, root.is_some())?;
-    check(path, &new)?;
+    check_depth(path, &new)?;
     if let Some(old) = root {
-        overlay.leave(collection, old);
+        overlay.drop_generation(collection, old);
     }
     at.check_above(overlay);
     if collection.is_branch() {
-        overlay.put(collection.root(), version, encode(&new));
+        overlay.put(collection.root_key(), version, encode(&new));
     } else {
-        let generation = overlay.generation(&collection.root(), version, root);
-        let shape = scatter(overlay, collection, generation, new);
+        let generation = overlay.new_generation(&collection.root_key(), version, root);
+        let shape = write_collection(overlay, collection, generation, new);
         put_root(overlay, collection, version, &Root { generation, shape });
     }
     Ok((version + 1, root.is_some()))
@@ -258,19 +264,19 @@ fn put_entry(
     parts: Option<Collection>,
     value: Value,
 ) -> Result<u64, WorkspaceError> {
-    let whole = document(path, &value)?;
+    let whole = encode_document(path, &value)?;
     let Some(parts) = parts.filter(|_| is_large(&value, whole.len())) else {
         overlay.put(key, version, whole);
         return Ok(version + 1);
     };
-    let generation = overlay.generation(&key, version, None);
-    let shape = scatter(overlay, &parts, generation, value);
+    let generation = overlay.new_generation(&key, version, None);
+    let shape = write_collection(overlay, &parts, generation, value);
     put_root(overlay, &parts, version, &Root { generation, shape });
     Ok(1)
 }
 
 fn put_root(overlay: &mut Overlay, collection: &Collection, version: u64, root: &Root) {
-    overlay.put(collection.root(), version, Bytes::from(collection.encode(root)));
+    overlay.put(collection.root_key(), version, Bytes::from(collection.encode(root)));
 }
 
 fn check_expect(path: &Path, expect: Option<u64>, version: u64, exists: bool) -> Result<(), WorkspaceError> {
@@ -283,21 +289,21 @@ fn check_expect(path: &Path, expect: Option<u64>, version: u64, exists: bool) ->
 }
 
 /// Puts the documents of a collection's new generation.
-fn scatter(overlay: &mut Overlay, collection: &Collection, generation: u64, value: Value) -> Shape {
+fn write_collection(overlay: &mut Overlay, collection: &Collection, generation: u64, value: Value) -> CollectionShape {
     match value {
         Value::Object(map) => {
             for (name, value) in map {
-                overlay.put(collection.entry(generation, &name), 0, encode(&value));
+                overlay.put(collection.entry_key(generation, &name), 0, encode(&value));
             }
-            Shape::Map
+            CollectionShape::Map
         }
         Value::Array(items) => {
             let len = items.len() as u64;
             for (number, chunk) in items.chunks(usize::try_from(CHUNK).unwrap_or(64)).enumerate() {
-                overlay.put(collection.chunk(generation, number as u64 * CHUNK), 0, encode(&chunk));
+                overlay.put(collection.chunk_key(generation, number as u64 * CHUNK), 0, encode(&chunk));
             }
-            Shape::Array { len }
+            CollectionShape::Array { len }
         }
-        value => Shape::Leaf { value },
+        value => CollectionShape::Leaf { value },
     }
 }

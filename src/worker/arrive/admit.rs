@@ -1,14 +1,14 @@
 //! Admission: the store takes the event and grants the lease in one step; a refused event is answered.
 
-use super::RETRY;
-use super::refuse::{refusal, refuse, reply_to};
-use super::seats::{Seat, Waits};
-use crate::bus::{Delivery, Settle};
+use super::REDELIVERY_DELAY;
+use super::refuse::{parse_reply_to, refusal, refuse};
+use super::seats::{AdmissionSlot, SlotWait};
+use crate::bus::{Acknowledge, Delivery};
 use crate::domain::decode;
 use crate::domain::job::{ErrorCode, Job, JobHead, JobResult, JobStatus};
 use crate::ingress;
 use crate::outbox;
-use crate::store::{Admit, Finished, Intake, JobFinish, LeaseOutcome, NewJob, Refusal, StoreError};
+use crate::store::{Admit, FinishOutcome, Intake, JobFinish, LeaseOutcome, NewJob, Refusal, StoreError};
 use crate::venue::jobs;
 use crate::worker::Worker;
 use crate::worker::lease::outage::{pause, return_grant};
@@ -19,7 +19,7 @@ use std::sync::Arc;
 
 /// Bytes of a message that stays in the queue while its session waits: the store has it by then, and a larger one would
 /// fill the queue.
-const SHOWN: usize = 16 << 10;
+const HELD_BYTES_MAX: usize = 16 << 10;
 
 /// Admits an event and runs its session in the owner's slot; without a slot the session stays due.
 pub(super) async fn admit_and_run(
@@ -27,12 +27,12 @@ pub(super) async fn admit_and_run(
     delivery: &Delivery,
     mut admit: Admit,
     kind: &'static str,
-    seat: Option<&Seat>,
+    seat: Option<&AdmissionSlot>,
 ) {
     admit.lease = seat.map(|_| worker.lease_request());
     Stage::Admit.enter(&admit.session);
     let asked = worker.venue.clock.steady();
-    let answer = match ingress::take(&worker.venue, &mut admit).await {
+    let answer = match ingress::admit(&worker.venue, &mut admit).await {
         Ok(answer) => answer,
         Err(error) => {
             tracing::warn!(session = %admit.session, %error, "event not admitted yet");
@@ -44,21 +44,21 @@ pub(super) async fn admit_and_run(
     };
     let metrics = &worker.venue.metrics;
     match answer.intake {
-        Intake::Nothing | Intake::Replaces => {}
-        Intake::New => metrics.admitted(kind, "new"),
+        Intake::Nothing | Intake::ReplaceRunning => {}
+        Intake::New => metrics.count_admitted(kind, "new"),
         Intake::Duplicate => {
-            metrics.admitted(kind, "duplicate");
-            answer_again(worker, delivery, &admit).await;
+            metrics.count_admitted(kind, "duplicate");
+            answer_duplicate(worker, delivery, &admit).await;
         }
         Intake::Conflict => {
-            metrics.admitted(kind, "conflict");
+            metrics.count_admitted(kind, "conflict");
             let text = "this id was used before with another body, caller or authority; use a new id for a new request";
             refuse(worker, delivery, refusal(ErrorCode::Conflict, text)).await;
             return;
         }
         Intake::Refused(refusal) => {
-            metrics.admitted(kind, "refused");
-            not_taken(worker, delivery, &admit, &refusal).await;
+            metrics.count_admitted(kind, "refused");
+            answer_refusal(worker, delivery, &admit, &refusal).await;
             return;
         }
     }
@@ -72,15 +72,15 @@ pub(super) async fn admit_and_run(
         // The event is in the mailbox and the session is due: its holder or the sweep goes on. Only a redelivery brings
         // back the session of a dead worker.
         LeaseOutcome::Busy(until) if delivery.delivered > 1 => {
-            delivery.settle.nak(until.since(worker.venue.now()).max(RETRY)).await;
+            delivery.settle.nak(until.elapsed_since(worker.venue.now()).max(REDELIVERY_DELAY)).await;
         }
         LeaseOutcome::NotAsked => {
-            let is_small = delivery.body.len() <= SHOWN;
-            let waits = if is_small { Waits::Admitted(&delivery.settle) } else { Waits::Due };
-            if !worker.seats.pass_over(&admit.owner, &admit.session, &waits) {
+            let is_small = delivery.body.len() <= HELD_BYTES_MAX;
+            let waits = if is_small { SlotWait::Admitted(&delivery.settle) } else { SlotWait::Due };
+            if !worker.slots.enqueue_waiting(&admit.owner, &admit.session, &waits) {
                 delivery.settle.ack().await;
             }
-            if worker.seats.is_to_be_told(&admit.owner) {
+            if worker.slots.claim_announcement(&admit.owner) {
                 worker.venue.wake_of_many(&admit.owner, &admit.session).await;
             }
         }
@@ -95,12 +95,12 @@ pub(super) async fn admit_and_run(
 
 /// Answers a duplicate of a task whose job has ended: nothing else would answer it. As with any `replyTo`, nobody may
 /// listen.
-async fn answer_again(worker: &Worker, delivery: &Delivery, admit: &Admit) {
+async fn answer_duplicate(worker: &Worker, delivery: &Delivery, admit: &Admit) {
     let job = admit.event.as_ref().and_then(|event| event.open.as_ref()).map(|open| &open.job);
-    let (Some(job), Some(subject)) = (job, reply_to(&delivery.body)) else { return };
+    let (Some(job), Some(subject)) = (job, parse_reply_to(&delivery.body)) else { return };
     let answered = match jobs::get(&worker.venue, &admit.owner, job).await {
         Ok(Some(Job { head, result: Some(result), .. })) => {
-            let answer = outbox::completion_again(&worker.venue.key, &head, &result, subject);
+            let answer = outbox::repeat_completion(&worker.venue.key, &head, &result, subject);
             let venue = &worker.venue;
             let published = outbox::publish_shortened(&*venue.bus, &venue.key, &admit.owner, &answer).await;
             published.map_err(|error| error.to_string())
@@ -115,15 +115,15 @@ async fn answer_again(worker: &Worker, delivery: &Delivery, admit: &Admit) {
 }
 
 /// Settles a message, or what stands for it, by the end of its session's run.
-pub(super) async fn settle(worker: &Worker, settle: &Arc<dyn Settle>, end: session::End) {
+pub(super) async fn settle(worker: &Worker, settle: &Arc<dyn Acknowledge>, end: session::SessionEnd) {
     match end {
         // In the background, so that the slot doesn't wait for the queue.
-        session::End::Idle => {
+        session::SessionEnd::Idle => {
             let settle = Arc::clone(settle);
             worker.shutdown.spawn_turn("acknowledgement", async move { settle.ack().await });
         }
-        session::End::Lost => settle.nak(RETRY).await,
-        session::End::Failed(error) => {
+        session::SessionEnd::LeaseLost => settle.nak(REDELIVERY_DELAY).await,
+        session::SessionEnd::Failed(error) => {
             tracing::warn!(%error, "session given up for now");
             settle.nak(pause(&error)).await;
         }
@@ -133,9 +133,9 @@ pub(super) async fn settle(worker: &Worker, settle: &Arc<dyn Settle>, end: sessi
 /// Answers an event that the agent or its mailbox refuses. A terminated agent's refusal is a job that can be read; an
 /// unknown owner gets no keys in the store. After a refusal for load or quota the client may retry under the same id,
 /// so no job is made.
-async fn not_taken(worker: &Worker, delivery: &Delivery, admit: &Admit, refusal: &Refusal) {
+async fn answer_refusal(worker: &Worker, delivery: &Delivery, admit: &Admit, refusal: &Refusal) {
     let code = if matches!(refusal, Refusal::Quota(_)) { ErrorCode::QuotaExceeded } else { ErrorCode::Refused };
-    let result = JobResult::ended(JobStatus::Rejected, code, format!("agent `{}`: {refusal}", delivery.agent));
+    let result = JobResult::unsuccessful(JobStatus::Rejected, code, format!("agent `{}`: {refusal}", delivery.agent));
     let event = admit.event.as_ref();
     let make = match refusal {
         Refusal::Terminated => true,
@@ -145,7 +145,7 @@ async fn not_taken(worker: &Worker, delivery: &Delivery, admit: &Admit, refusal:
         && let Err(error) = reject(worker, admit, open, &result, make).await
     {
         tracing::warn!(%error, "refusal not recorded yet");
-        delivery.settle.nak(RETRY).await;
+        delivery.settle.nak(REDELIVERY_DELAY).await;
         return;
     }
     refuse(worker, delivery, Box::new(result)).await;
@@ -166,14 +166,14 @@ async fn reject(
         result: Bytes::from(serde_json::to_vec(result).expect("results serialise")),
     };
     let venue = &worker.venue;
-    let head: Option<JobHead> = decode::stored(&open.head).ok();
+    let head: Option<JobHead> = decode::read_stored(&open.head).ok();
     let key = &worker.venue.key;
     let told =
         head.filter(|head| head.parent.is_some()).map(|head| outbox::completions(key, &admit.owner, &head, result));
     let told = told.unwrap_or_default();
-    let (open, entries) = (make.then_some(open), venue.lasting(&told, &[]));
+    let (open, entries) = (make.then_some(open), venue.lasting_entries(&told, &[]));
     let finished = venue.store.finish(venue.now(), &admit.owner, &admit.session, &finish, open, &entries).await?;
-    if finished == Finished::Done {
+    if finished == FinishOutcome::Done {
         venue.send(&admit.owner, told).await;
     }
     Ok(())

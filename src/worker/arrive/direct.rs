@@ -3,32 +3,32 @@
 use super::due;
 use crate::domain::chat::ModelSettings;
 use crate::store::{Admit, StoreError};
-use crate::venue::local::{Brought, DirectWorker};
+use crate::venue::local::{DirectWorker, HandoverOutcome};
 use crate::worker::Worker;
 use async_trait::async_trait;
 use std::sync::Arc;
 use tokio::sync::oneshot;
 
 /// The worker as its process submits to it.
-pub(in crate::worker) struct Direct(pub(in crate::worker) Arc<Worker>);
+pub(in crate::worker) struct DirectAdmission(pub(in crate::worker) Arc<Worker>);
 
 #[async_trait]
-impl DirectWorker for Direct {
-    async fn admit(&self, admit: Admit) -> Brought {
+impl DirectWorker for DirectAdmission {
+    async fn admit(&self, admit: Admit) -> HandoverOutcome {
         let worker = &self.0;
         if !worker.takes_work() {
-            return Brought::Back(Box::new(admit));
+            return HandoverOutcome::Returned(Box::new(admit));
         }
-        let Some(seat) = worker.seats.take(&admit.owner) else { return Brought::Back(Box::new(admit)) };
+        let Some(seat) = worker.slots.take(&admit.owner) else { return HandoverOutcome::Returned(Box::new(admit)) };
         let (answer, answered) = oneshot::channel();
         let own = Arc::clone(worker);
         // In a task of its own: if the submitter went away during the grant, the lease would have no holder.
         worker.shutdown.spawn_turn("session", async move {
-            let _busy = own.venue.metrics.slot_taken();
+            let _busy = own.venue.metrics.mark_slot_busy();
             // The submitter may have gone away.
-            due::run(&own, admit, seat, |intake| drop(answer.send(Brought::Asked(intake)))).await;
+            due::run(&own, admit, seat, |intake| drop(answer.send(HandoverOutcome::Stored(intake)))).await;
         });
-        answered.await.unwrap_or_else(|_| Brought::Asked(Err(gone(worker))))
+        answered.await.unwrap_or_else(|_| HandoverOutcome::Stored(Err(panicked_error(worker))))
     }
 
     fn missing_key(&self, model: &ModelSettings) -> Option<String> {
@@ -37,7 +37,7 @@ impl DirectWorker for Direct {
 }
 
 /// Returns the error for a submission whose task panicked; its effect is unknown.
-fn gone(worker: &Worker) -> StoreError {
+fn panicked_error(worker: &Worker) -> StoreError {
     let reason = "the submission was given up; bring it again under the same id".to_owned();
     StoreError::Unavailable { store: worker.venue.name.clone(), reason }
 }

@@ -14,25 +14,25 @@ pub(super) mod seats;
 pub(super) mod stray;
 mod submission;
 
-use self::seats::{Seat, Waits};
+use self::seats::{AdmissionSlot, SlotWait};
 use super::stage::{self, Stage};
 use super::{Worker, invoked};
 use crate::bus::Delivery;
 use crate::domain::decode;
 use crate::domain::ids::{SessionId, SessionKey};
-use crate::domain::invoked::job_of;
-use crate::domain::message::InKind;
+use crate::domain::invoked::job_of_session;
+use crate::domain::message::InboundKind;
 use crate::store::Admit;
 use serde::Deserialize;
 use std::sync::Arc;
 use std::time::Duration;
 
 /// Redelivery delay of a message whose handling failed.
-const RETRY: Duration = Duration::from_secs(1);
+const REDELIVERY_DELAY: Duration = Duration::from_secs(1);
 
 /// Delay and number of tries after which a wake goes to another worker when this one has no slot.
-const ELSEWHERE: Duration = Duration::from_millis(100);
-const TRIES: u64 = 8;
+const HANDOVER_DELAY: Duration = Duration::from_millis(100);
+const HANDOVER_TRIES: u64 = 8;
 
 #[derive(Deserialize)]
 struct WakeBody {
@@ -43,39 +43,39 @@ struct WakeBody {
 }
 
 /// Handles one delivery to its end, in the slot of its owner if it has one.
-async fn handle(worker: &Arc<Worker>, delivery: Delivery, seat: Option<Seat>) {
+async fn handle(worker: &Arc<Worker>, delivery: Delivery, seat: Option<AdmissionSlot>) {
     tracing::debug!(target: stage::TARGET, agent = %delivery.agent, stage = Stage::Arrive.as_str());
     let Some(seat) = seat else {
-        handle_in(worker, delivery, None).await;
+        handle_kind(worker, delivery, None).await;
         // A slot may have become free meanwhile, before this session was remembered.
         return due::call(worker).await;
     };
-    let busy = worker.venue.metrics.slot_taken();
-    handle_in(worker, delivery, Some(&seat)).await;
+    let busy = worker.venue.metrics.mark_slot_busy();
+    handle_kind(worker, delivery, Some(&seat)).await;
     drop(busy);
-    due::leave(worker, seat).await;
+    due::release_slot(worker, seat).await;
 }
 
-async fn handle_in(worker: &Arc<Worker>, delivery: Delivery, seat: Option<&Seat>) {
+async fn handle_kind(worker: &Arc<Worker>, delivery: Delivery, seat: Option<&AdmissionSlot>) {
     match delivery.kind {
-        InKind::Task | InKind::Message => submission::submission(worker, &delivery, seat).await,
-        InKind::Result => result::result(worker, &delivery, seat).await,
-        InKind::Wake => wake(worker, &delivery, seat).await,
-        InKind::Cancel => orders::cancel(worker, &delivery).await,
-        InKind::Pause => orders::hold(worker, &delivery, true).await,
-        InKind::Resume => orders::hold(worker, &delivery, false).await,
-        InKind::Decide => orders::decide(worker, &delivery).await,
+        InboundKind::Task | InboundKind::Message => submission::handle_submission(worker, &delivery, seat).await,
+        InboundKind::Result => result::handle_result(worker, &delivery, seat).await,
+        InboundKind::Wake => wake(worker, &delivery, seat).await,
+        InboundKind::Cancel => orders::cancel(worker, &delivery).await,
+        InboundKind::Pause => orders::hold(worker, &delivery, true).await,
+        InboundKind::Resume => orders::hold(worker, &delivery, false).await,
+        InboundKind::Decide => orders::decide(worker, &delivery).await,
     }
 }
 
 /// Handles a wake: a session or an invoked operation is due.
-async fn wake(worker: &Arc<Worker>, delivery: &Delivery, seat: Option<&Seat>) {
+async fn wake(worker: &Arc<Worker>, delivery: &Delivery, seat: Option<&AdmissionSlot>) {
     let body = match decode::from_json::<WakeBody>(&delivery.body) {
         Ok(body) => body,
-        Err(error) => return stray::unusable(worker, delivery, format!("malformed wake: {error}")).await,
+        Err(error) => return stray::keep_unusable(worker, delivery, format!("malformed wake: {error}")).await,
     };
     let session = SessionKey { agent: delivery.agent.clone(), session: body.session };
-    if let Some(job) = job_of(&session) {
+    if let Some(job) = job_of_session(&session) {
         invoked::offer(worker, &delivery.owner, &job);
         return delivery.settle.ack().await;
     }
@@ -84,17 +84,23 @@ async fn wake(worker: &Arc<Worker>, delivery: &Delivery, seat: Option<&Seat>) {
 
 /// Runs a due session in its owner's slot, or leaves it due. `more`: other sessions of the owner are due too, so the
 /// store is asked for them when a slot is free.
-async fn run_due(worker: &Arc<Worker>, delivery: &Delivery, session: SessionKey, seat: Option<&Seat>, more: bool) {
+async fn run_due(
+    worker: &Arc<Worker>,
+    delivery: &Delivery,
+    session: SessionKey,
+    seat: Option<&AdmissionSlot>,
+    more: bool,
+) {
     let owner = &delivery.owner;
     if seat.is_none() {
-        worker.seats.pass_over(owner, &session, &Waits::Named);
+        worker.slots.enqueue_waiting(owner, &session, &SlotWait::Woken);
     }
     if more {
-        worker.seats.note_more_due(owner);
+        worker.slots.note_more_due(owner);
     }
     match seat {
         // Another worker may have a free slot.
-        None if more && delivery.delivered < TRIES => delivery.settle.nak(ELSEWHERE).await,
+        None if more && delivery.delivered < HANDOVER_TRIES => delivery.settle.nak(HANDOVER_DELAY).await,
         None => delivery.settle.ack().await,
         Some(_) => {
             if more {

@@ -1,18 +1,18 @@
 //! Orders about jobs and approvals over the queue: cancel, pause, resume, decide.
 
-use super::RETRY;
-use super::callers::{self, Unknown};
-use super::refuse::{body_of, forged, not_known, refusal, refuse, unsealed};
+use super::REDELIVERY_DELAY;
+use super::callers::{self, SenderRefusal};
+use super::refuse::{forgery_refusal, parse_body, parse_sealed, refusal, refuse, refuse_sender};
 use crate::bus::Delivery;
 use crate::domain::approval::AnswerBody;
 use crate::domain::authority::ResourcePath;
 use crate::domain::decode;
 use crate::domain::ids::JobId;
 use crate::domain::job::ErrorCode;
-use crate::domain::seal::Sender;
+use crate::domain::seal::SealOrigin;
 use crate::venue::approvals;
 use crate::venue::jobs;
-use crate::venue::jobs::hold::{self, HoldOutcome};
+use crate::venue::jobs::hold::{self, PauseOutcome};
 use crate::venue::operation::OpError;
 use crate::worker::Worker;
 use serde::Deserialize;
@@ -37,33 +37,38 @@ struct HoldBody {
 
 /// Cancels a job for the venue, or for a caller who may cancel it.
 pub(super) async fn cancel(worker: &Worker, delivery: &Delivery) {
-    let body = unsealed(worker, delivery, "cancel").and_then(|(body, sender)| match sender {
-        Sender::Venue | Sender::Anybody => Ok((body_of(decode::typed::<CancelBody>(body), "cancel")?, sender)),
-        Sender::Forger => Err(forged("cancel")),
+    let body = parse_sealed(worker, delivery, "cancel").and_then(|(body, sender)| match sender {
+        SealOrigin::Venue | SealOrigin::Anybody => {
+            Ok((parse_body(decode::into_type::<CancelBody>(body), "cancel")?, sender))
+        }
+        SealOrigin::Forger => Err(forgery_refusal("cancel")),
     });
     let (body, sender) = match body {
         Ok(said) => said,
         Err(refused) => return refuse(worker, delivery, refused).await,
     };
-    if sender == Sender::Anybody
+    if sender == SealOrigin::Anybody
         && let Err(unknown) = check(worker, delivery, "job/cancel", &body.job).await
     {
-        return not_known(worker, delivery, unknown).await;
+        return refuse_sender(worker, delivery, unknown).await;
     }
     match jobs::cancel(&worker.venue, &delivery.owner, &body.job, body.reason.as_deref()).await {
         Ok(_) => delivery.settle.ack().await,
         Err(error) => {
             tracing::warn!(%error, "cancel not applied yet");
-            delivery.settle.nak(RETRY).await;
+            delivery.settle.nak(REDELIVERY_DELAY).await;
         }
     }
 }
 
 /// Checks that a caller other than the venue may do this to a job. Returns the caller's name.
-async fn check(worker: &Worker, delivery: &Delivery, ability: &str, job: &JobId) -> Result<String, Unknown> {
-    let caller = callers::person(worker, delivery).await?;
+async fn check(worker: &Worker, delivery: &Delivery, ability: &str, job: &JobId) -> Result<String, SenderRefusal> {
+    let caller = callers::verify_person(worker, delivery).await?;
     caller.authority.permits(ability, ResourcePath::job(job)).map_err(|denied| {
-        Unknown::Refused(ErrorCode::CapDenied, format!("CAP_DENIED: {}", denied.text(&format!("`{ability}`"))))
+        SenderRefusal::Refused(
+            ErrorCode::CapDenied,
+            format!("CAP_DENIED: {}", denied.model_text(&format!("`{ability}`"))),
+        )
     })?;
     Ok(caller.name)
 }
@@ -71,46 +76,46 @@ async fn check(worker: &Worker, delivery: &Delivery, ability: &str, job: &JobId)
 /// Pauses or resumes a job.
 pub(super) async fn hold(worker: &Worker, delivery: &Delivery, pause: bool) {
     let (what, ability) = if pause { ("pause", "job/pause") } else { ("resume", "job/resume") };
-    let job = match body_of(decode::from_json::<HoldBody>(&delivery.body), what) {
+    let job = match parse_body(decode::from_json::<HoldBody>(&delivery.body), what) {
         Ok(body) => body.job,
         Err(refused) => return refuse(worker, delivery, refused).await,
     };
     let by = match check(worker, delivery, ability, &job).await {
         Ok(by) => by,
-        Err(unknown) => return not_known(worker, delivery, unknown).await,
+        Err(unknown) => return refuse_sender(worker, delivery, unknown).await,
     };
     let (venue, owner) = (&worker.venue, &delivery.owner);
     let held = if pause { hold::pause(venue, owner, &job, &by).await } else { hold::resume(venue, owner, &job).await };
     match held {
         // Not paused any more: an earlier delivery of this message has done it.
-        Ok(HoldOutcome::Done(_)) => delivery.settle.ack().await,
-        Ok(HoldOutcome::Not(_)) if delivery.delivered > 1 => delivery.settle.ack().await,
-        Ok(HoldOutcome::Not(why)) => refuse(worker, delivery, refusal(ErrorCode::Refused, why)).await,
-        Ok(HoldOutcome::Unknown) => {
+        Ok(PauseOutcome::Done(_)) => delivery.settle.ack().await,
+        Ok(PauseOutcome::Refused(_)) if delivery.delivered > 1 => delivery.settle.ack().await,
+        Ok(PauseOutcome::Refused(why)) => refuse(worker, delivery, refusal(ErrorCode::Refused, why)).await,
+        Ok(PauseOutcome::Unknown) => {
             refuse(worker, delivery, refusal(ErrorCode::Refused, format!("no job `{job}`"))).await;
         }
         Err(error) => {
             tracing::warn!(%error, what, "job not held yet");
-            delivery.settle.nak(RETRY).await;
+            delivery.settle.nak(REDELIVERY_DELAY).await;
         }
     }
 }
 
 /// Records a person's answer to an approval.
 pub(super) async fn decide(worker: &Worker, delivery: &Delivery) {
-    let AnswerBody { approval, digest, answer } = match body_of(decode::from_json(&delivery.body), "answer") {
+    let AnswerBody { approval, digest, answer } = match parse_body(decode::from_json(&delivery.body), "answer") {
         Ok(body) => body,
         Err(refused) => return refuse(worker, delivery, refused).await,
     };
-    let caller = match callers::person(worker, delivery).await {
+    let caller = match callers::verify_person(worker, delivery).await {
         Ok(caller) => caller,
-        Err(unknown) => return not_known(worker, delivery, unknown).await,
+        Err(unknown) => return refuse_sender(worker, delivery, unknown).await,
     };
     match approvals::decide(&worker.venue, &caller, &approval, answer.into(), digest.as_deref()).await {
         Ok(_) => delivery.settle.ack().await,
         Err(OpError::Store(error)) => {
             tracing::warn!(%error, "answer not taken yet");
-            delivery.settle.nak(RETRY).await;
+            delivery.settle.nak(REDELIVERY_DELAY).await;
         }
         Err(error) => {
             let code = if matches!(error, OpError::Denied(_)) { ErrorCode::CapDenied } else { ErrorCode::Refused };

@@ -1,11 +1,11 @@
 //! Questions of clients about their tasks: status, and why the task waits.
 
-use super::callers::asker;
+use super::callers::verify_asker;
 use crate::bus::{JobQuestion, LiveSubject};
-use crate::domain::event::{reply_to_allowed, reply_to_own};
+use crate::domain::event::{is_own_reply_subject, is_reply_allowed};
 use crate::domain::ids::{EventId, JobId};
 use crate::domain::job::JobStatus;
-use crate::domain::reader::JobSight;
+use crate::domain::reader::JobVisibility;
 use crate::domain::wait::WaitReason;
 use crate::venue::{jobs, waits};
 use crate::worker::{RECEIVE_PAUSE, Worker};
@@ -19,7 +19,7 @@ const OTHER_ACCOUNT: &str = "_R_.";
 
 /// Answers questions until the process ends, one at a time, so that their load is bounded.
 pub(in crate::worker) async fn run(worker: Arc<Worker>) {
-    let end = worker.shutdown.ending().clone();
+    let end = worker.shutdown.end_token().clone();
     tokio::select! {
         biased;
         () = end.cancelled() => {}
@@ -29,7 +29,7 @@ pub(in crate::worker) async fn run(worker: Arc<Worker>) {
 
 async fn listen(worker: &Worker) {
     loop {
-        if let Ok(mut questions) = worker.venue.bus.live().questions().await {
+        if let Ok(mut questions) = worker.venue.bus.live_feed().questions().await {
             while let Some(question) = questions.next().await {
                 let Some(answer) = answer(worker, &question).await else { continue };
                 let reply = LiveSubject::Reply(question.reply);
@@ -45,19 +45,19 @@ async fn listen(worker: &Worker) {
 /// Returns the status of a submission's job and why it waits; `None`: no answer is sent.
 async fn answer(worker: &Worker, question: &JobQuestion) -> Option<Value> {
     let (venue, owner) = (&*worker.venue, &question.owner);
-    let (caller, is_verified) = asker(worker, question).await.ok()?;
+    let (caller, is_verified) = verify_asker(worker, question).await.ok()?;
     let (tenant, user) = (owner.tenant().token(), owner.user().token());
-    let allowed = if is_verified { reply_to_own } else { reply_to_allowed };
+    let allowed = if is_verified { is_own_reply_subject } else { is_reply_allowed };
     // The venue may publish anywhere, so it answers only to the client's own inboxes.
     if !question.reply.starts_with(OTHER_ACCOUNT) && !allowed(&question.reply, &tenant, &user) {
         return None;
     }
     let id = EventId::new(std::str::from_utf8(&question.body).ok()?).ok()?;
     let id = JobId::derive(&venue.key, owner, &id);
-    let Some(mut job) = jobs::shown(venue, owner, &id).await.ok()? else {
+    let Some(mut job) = jobs::read_for_people(venue, owner, &id).await.ok()? else {
         return Some(json!({"status": JobStatus::Pending.as_str(), "waiting": WaitReason::NotAdmitted.to_json()}));
     };
-    if caller.reader().sees(&job.head) == JobSight::Nothing {
+    if caller.reader().visibility(&job.head) == JobVisibility::Nothing {
         return None;
     }
     waits::explain(venue, owner, &caller.reader(), &mut job).await.ok()?;

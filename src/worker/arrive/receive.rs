@@ -3,9 +3,9 @@
 
 use super::due;
 use super::handle;
-use super::seats::{AHEAD, Seat};
+use super::seats::{AdmissionSlot, READ_AHEAD};
 use crate::bus::{Delivery, WhenEmpty};
-use crate::domain::message::InKind;
+use crate::domain::message::InboundKind;
 use crate::process::retry::LogPace;
 use crate::worker::{RECEIVE_PAUSE, Worker};
 use std::sync::Arc;
@@ -13,42 +13,42 @@ use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 
 /// Messages without a slot that are handled at once: each is a call of the store, which turns need too.
-const ADMISSIONS: usize = 32;
+const ADMISSIONS_AT_ONCE: usize = 32;
 
 /// Bytes of all messages that wait here for admission; a larger message waits alone.
-const BYTES: u32 = 16 << 20;
+const QUEUED_BYTES_MAX: u32 = 16 << 20;
 
 /// A waiting message, with its part of those bytes.
-type Later = (Delivery, OwnedSemaphorePermit);
+type UnadmittedMessage = (Delivery, OwnedSemaphorePermit);
 
 /// Receives messages until the worker stops.
 pub(in crate::worker) async fn run(worker: &Arc<Worker>) {
-    let (later, behind) = mpsc::channel(AHEAD);
-    let later = Queue { later, bytes: Arc::new(Semaphore::new(BYTES as usize)) };
+    let (later, behind) = mpsc::channel(READ_AHEAD);
+    let later = AdmissionQueue { later, bytes: Arc::new(Semaphore::new(QUEUED_BYTES_MAX as usize)) };
     worker.shutdown.spawn_service("admissions", admit_behind(Arc::clone(worker), behind));
     worker.spawn_rounds("waiting messages", due::keep_messages);
-    let stop = worker.shutdown.stopping();
+    let stop = worker.shutdown.stop_token();
     let (mut pace, mut more) = (LogPace::default(), false);
     loop {
         let ask = tokio::select! {
             biased;
             () = stop.cancelled() => break,
-            ask = worker.seats.ask(more) => ask,
+            ask = worker.slots.next_queue_request(more) => ask,
         };
         if worker.venue.clock.is_wrong() {
             // The messages are for workers whose clock is right.
-            due::call_elsewhere(worker).await;
+            due::wake_elsewhere(worker).await;
             tokio::time::sleep(RECEIVE_PAUSE).await;
             continue;
         }
         let received = tokio::select! {
             biased;
             () = stop.cancelled() => break,
-            received = worker.venue.bus.receive(ask.most, ask.when_empty) => received,
+            received = worker.venue.bus.receive(ask.limit, ask.when_empty) => received,
         };
         match received {
             Err(error) => {
-                if pace.is_due() {
+                if pace.claim_due() {
                     tracing::warn!(%error, "no messages received");
                 }
                 tokio::time::sleep(RECEIVE_PAUSE).await;
@@ -62,19 +62,19 @@ pub(in crate::worker) async fn run(worker: &Arc<Worker>) {
             }
         }
     }
-    tokio::join!(hand_back(worker), due::call_elsewhere(worker));
+    tokio::join!(return_deliveries(worker), due::wake_elsewhere(worker));
 }
 
 /// Messages without a slot.
-struct Queue {
-    later: mpsc::Sender<Later>,
+struct AdmissionQueue {
+    later: mpsc::Sender<UnadmittedMessage>,
     bytes: Arc<Semaphore>,
 }
 
-impl Queue {
+impl AdmissionQueue {
     /// Waits for room and queues the message; returns it as an error when the worker stops.
-    async fn put(&self, delivery: Delivery) -> Result<(), Delivery> {
-        let bytes = u32::try_from(delivery.body.len()).unwrap_or(BYTES).clamp(1, BYTES);
+    async fn enqueue(&self, delivery: Delivery) -> Result<(), Delivery> {
+        let bytes = u32::try_from(delivery.body.len()).unwrap_or(QUEUED_BYTES_MAX).clamp(1, QUEUED_BYTES_MAX);
         match Arc::clone(&self.bytes).acquire_many_owned(bytes).await {
             Ok(permit) => self.later.send((delivery, permit)).await.map_err(|mpsc::error::SendError((back, _))| back),
             Err(_) => Err(delivery),
@@ -83,10 +83,10 @@ impl Queue {
 }
 
 /// Starts the messages that get a slot, then queues the others.
-async fn serve(worker: &Arc<Worker>, deliveries: Vec<Delivery>, later: &Queue) {
+async fn serve(worker: &Arc<Worker>, deliveries: Vec<Delivery>, later: &AdmissionQueue) {
     let mut seatless = Vec::new();
     for delivery in deliveries {
-        match seat(worker, &delivery) {
+        match take_slot(worker, &delivery) {
             Some(seat) => {
                 let own = Arc::clone(worker);
                 worker.shutdown.spawn_turn("session", async move { handle(&own, delivery, Some(seat)).await });
@@ -95,29 +95,31 @@ async fn serve(worker: &Arc<Worker>, deliveries: Vec<Delivery>, later: &Queue) {
         }
     }
     for delivery in seatless {
-        if let Err(delivery) = later.put(delivery).await {
+        if let Err(delivery) = later.enqueue(delivery).await {
             delivery.settle.nak(Duration::ZERO).await;
         }
     }
 }
 
 /// Takes a slot for the session of a message; `None` for orders, which need none.
-fn seat(worker: &Worker, delivery: &Delivery) -> Option<Seat> {
+fn take_slot(worker: &Worker, delivery: &Delivery) -> Option<AdmissionSlot> {
     if worker.venue.clock.is_wrong() {
         return None;
     }
     match delivery.kind {
-        InKind::Task | InKind::Message | InKind::Result | InKind::Wake => worker.seats.take(&delivery.owner),
-        InKind::Cancel | InKind::Pause | InKind::Resume | InKind::Decide => None,
+        InboundKind::Task | InboundKind::Message | InboundKind::Result | InboundKind::Wake => {
+            worker.slots.take(&delivery.owner)
+        }
+        InboundKind::Cancel | InboundKind::Pause | InboundKind::Resume | InboundKind::Decide => None,
     }
 }
 
 /// Handles messages without a slot, in order; when the worker stops, returns them to the queue.
-async fn admit_behind(worker: Arc<Worker>, mut behind: mpsc::Receiver<Later>) {
-    let admissions = Arc::new(Semaphore::new(ADMISSIONS));
+async fn admit_behind(worker: Arc<Worker>, mut behind: mpsc::Receiver<UnadmittedMessage>) {
+    let admissions = Arc::new(Semaphore::new(ADMISSIONS_AT_ONCE));
     while let Some((delivery, bytes)) = behind.recv().await {
         let Ok(admission) = Arc::clone(&admissions).acquire_owned().await else { return };
-        if worker.shutdown.stopping().is_cancelled() {
+        if worker.shutdown.stop_token().is_cancelled() {
             delivery.settle.nak(Duration::ZERO).await;
             continue;
         }
@@ -131,9 +133,9 @@ async fn admit_behind(worker: Arc<Worker>, mut behind: mpsc::Receiver<Later>) {
 
 /// Returns at once what the queue still delivers for the last requests. Else it would stay in this process until the
 /// connection closes, while turns run; after that the queue forgets the requests.
-async fn hand_back(worker: &Worker) {
+async fn return_deliveries(worker: &Worker) {
     let receive = || worker.venue.bus.receive(0, WhenEmpty::Return);
-    while let Some(Ok(deliveries)) = worker.shutdown.ending().run_until_cancelled(receive()).await
+    while let Some(Ok(deliveries)) = worker.shutdown.end_token().run_until_cancelled(receive()).await
         && !deliveries.is_empty()
     {
         for delivery in deliveries {

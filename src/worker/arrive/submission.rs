@@ -1,14 +1,14 @@
 //! Tasks and messages: verifies the sender and prepares the admission.
 
 use super::admit::admit_and_run;
-use super::callers::{self, Unknown};
-use super::refuse::{Refused, id_of_place, not_known, refusal, refuse};
-use super::seats::Seat;
-use super::{RETRY, run_due};
+use super::callers::{self, SenderRefusal};
+use super::refuse::{MessageRefusal, derive_event_id, refusal, refuse, refuse_sender};
+use super::seats::AdmissionSlot;
+use super::{REDELIVERY_DELAY, run_due};
 use crate::bus::Delivery;
 use crate::domain::ids::{EventId, JobId, SessionKey};
 use crate::domain::job::{ErrorCode, Job, JobResult};
-use crate::domain::message::InKind;
+use crate::domain::message::InboundKind;
 use crate::ingress::{self, Arrival, SubmissionError};
 use crate::store::{Admit, StoreError};
 use crate::venue::jobs;
@@ -16,27 +16,27 @@ use crate::worker::Worker;
 use std::sync::Arc;
 
 /// Prepares the admission of a submission whose sender is verified, or returns its refusal.
-async fn admission(worker: &Worker, delivery: &Delivery) -> Result<Result<Admit, Refused>, StoreError> {
+async fn prepare_admission(worker: &Worker, delivery: &Delivery) -> Result<Result<Admit, MessageRefusal>, StoreError> {
     let venue = &worker.venue;
     let parsed = ingress::parse(&delivery.body).and_then(|said| {
         let (to, named, sealed) =
             ((&delivery.owner, &delivery.agent, delivery.kind), delivery.id.as_deref(), said.seal.is_some());
-        let place = || id_of_place(&venue.key, delivery);
-        ingress::unsealed(venue, to, named, place, said).map(|(id, said)| (id, said, sealed))
+        let place = || derive_event_id(&venue.key, delivery);
+        ingress::open_seal(venue, to, named, place, said).map(|(id, said)| (id, said, sealed))
     });
     let (id, said, sealed) = match parsed {
         Ok(parsed) => parsed,
-        Err(error) => return Ok(Err(not_admitted(&error))),
+        Err(error) => return Ok(Err(admission_refusal(&error))),
     };
-    let (submission, by, may_override) = match callers::identified(worker, delivery, sealed, said).await {
+    let (submission, by, may_override) = match callers::identify_sender(worker, delivery, sealed, said).await {
         Ok(identified) => identified,
-        Err(Unknown::Refused(code, text)) => return Ok(Err(refusal(code, text))),
-        Err(Unknown::Later(error)) => return Err(error),
+        Err(SenderRefusal::Refused(code, text)) => return Ok(Err(refusal(code, text))),
+        Err(SenderRefusal::RetryLater(error)) => return Err(error),
     };
     let arrival = Arrival {
         owner: delivery.owner.clone(),
         agent: delivery.agent.clone(),
-        task: delivery.kind == InKind::Task,
+        task: delivery.kind == InboundKind::Task,
         id,
         submission,
         received: delivery.published,
@@ -44,25 +44,25 @@ async fn admission(worker: &Worker, delivery: &Delivery) -> Result<Result<Admit,
         by,
         may_override,
     };
-    match ingress::let_in(venue, &arrival).await? {
+    match ingress::prepare_admission(venue, &arrival).await? {
         Ok(admit) => Ok(Ok(admit)),
         Err(error) => {
-            let refused = not_admitted(&error);
+            let refused = admission_refusal(&error);
             if sealed && arrival.task {
-                never_begun(worker, &arrival, &refused.result).await?;
+                end_refused_job(worker, &arrival, &refused.result).await?;
             }
             Ok(Err(refused))
         }
     }
 }
 
-fn not_admitted(error: &SubmissionError) -> Refused {
-    let may_be_newer = matches!(error, SubmissionError::Malformed(wrong) if wrong.is_of_the_unknown());
-    Refused { may_be_newer, ..refusal(error.code(), error.to_string()) }
+fn admission_refusal(error: &SubmissionError) -> MessageRefusal {
+    let may_be_newer = matches!(error, SubmissionError::Malformed(wrong) if wrong.is_unknown_name());
+    MessageRefusal { may_be_newer, ..refusal(error.code(), error.to_string()) }
 }
 
 /// Ends a job that a turn has started with a refused task, so that the session that waits for it gets the result.
-async fn never_begun(worker: &Worker, arrival: &Arrival, refused: &JobResult) -> Result<(), StoreError> {
+async fn end_refused_job(worker: &Worker, arrival: &Arrival, refused: &JobResult) -> Result<(), StoreError> {
     let job = JobId::derive(&worker.venue.key, &arrival.owner, &arrival.id);
     match jobs::get(&worker.venue, &arrival.owner, &job).await? {
         Some(job) if !job.status.is_terminal() => {
@@ -72,14 +72,14 @@ async fn never_begun(worker: &Worker, arrival: &Arrival, refused: &JobResult) ->
     }
 }
 
-pub(super) async fn submission(worker: &Arc<Worker>, delivery: &Delivery, seat: Option<&Seat>) {
-    let admission = match admission(worker, delivery).await {
+pub(super) async fn handle_submission(worker: &Arc<Worker>, delivery: &Delivery, seat: Option<&AdmissionSlot>) {
+    let admission = match prepare_admission(worker, delivery).await {
         Ok(admission) => admission,
-        Err(error) => return not_known(worker, delivery, Unknown::Later(error)).await,
+        Err(error) => return refuse_sender(worker, delivery, SenderRefusal::RetryLater(error)).await,
     };
     match admission {
         Ok(admit) => {
-            let kind = if delivery.kind == InKind::Task { "task" } else { "message" };
+            let kind = if delivery.kind == InboundKind::Task { "task" } else { "message" };
             admit_and_run(worker, delivery, admit, kind, seat).await;
         }
         Err(refused) => {
@@ -89,7 +89,7 @@ pub(super) async fn submission(worker: &Arc<Worker>, delivery: &Delivery, seat: 
                 Ok(None) => refuse(worker, delivery, refused).await,
                 Err(error) => {
                     tracing::warn!(%error, "submission not looked up yet");
-                    delivery.settle.nak(RETRY).await;
+                    delivery.settle.nak(REDELIVERY_DELAY).await;
                 }
             }
         }
@@ -103,11 +103,11 @@ async fn known_session(
     refused: &JobResult,
 ) -> Result<Option<SessionKey>, StoreError> {
     let by_token = matches!(refused.error_code, Some(ErrorCode::Unauthenticated | ErrorCode::CapDenied));
-    if !by_token || delivery.delivered < 2 || delivery.kind != InKind::Task {
+    if !by_token || delivery.delivered < 2 || delivery.kind != InboundKind::Task {
         return Ok(None);
     }
     let key = &worker.venue.key;
-    let named = delivery.id.as_deref().map_or_else(|| Ok(id_of_place(key, delivery)), EventId::new);
+    let named = delivery.id.as_deref().map_or_else(|| Ok(derive_event_id(key, delivery)), EventId::new);
     let Ok(id) = named else { return Ok(None) };
     let job = JobId::derive(key, &delivery.owner, &id);
     let job = jobs::get(&worker.venue, &delivery.owner, &job).await?;

@@ -9,24 +9,24 @@ mod unknown;
 use crate::domain::agent::{AgentConfig, AgentRecord};
 use crate::domain::authority::policy::Policy;
 use crate::domain::chat::ChatMessage;
-use crate::domain::context::record::manifest::Base;
-use crate::domain::context::result::{self, Rest, ResultRoom};
+use crate::domain::context::record::manifest::BaseManifest;
+use crate::domain::context::result::{self, ResultRest, ResultRoom};
 use crate::domain::dead::DeadLetter;
 use crate::domain::event::Payload;
 use crate::domain::ids::JobId;
 use crate::domain::job::{ErrorCode, Job, JobResult, JobStatus};
-use crate::domain::kept::KeptKeys;
+use crate::domain::kept::UnknownFields;
 use crate::domain::limits::COMMIT_CONFLICTS;
 use crate::domain::resource::scratchpad::Note;
 use crate::domain::session::TurnRecord;
 use crate::domain::turn::decide::Decision;
-use crate::domain::turn::run::{Next, Pending};
-use crate::domain::turn::{Setting, Turn};
+use crate::domain::turn::run::{NextStep, PendingEvent};
+use crate::domain::turn::{Turn, TurnInput};
 use crate::outbox::{self, Outgoing};
-use crate::store::{After, Commit, Committed, Continuation as Kept, DocWrite, JobFinish, keys};
+use crate::store::{Commit, CommitOutcome, Continuation as Kept, DocWrite, JobFinish, LeaseUse, keys};
 use crate::venue::agents;
 use crate::venue::approvals;
-use crate::venue::context::clear;
+use crate::venue::context::clear_scratch;
 use crate::venue::dead;
 use crate::venue::jobs;
 use crate::venue::policy;
@@ -34,9 +34,9 @@ use crate::venue::resources::scratchpad;
 use crate::venue::workspace::WorkspaceError;
 use crate::worker::Worker;
 use crate::worker::context::books;
-use crate::worker::ground::Ground;
-use crate::worker::lease::{Leased, Stop, known, waits};
-use crate::worker::outbox::Told;
+use crate::worker::ground::TurnBase;
+use crate::worker::lease::{LeasedSession, RunStop, known, waits};
+use crate::worker::outbox::CommitMessages;
 use bytes::Bytes;
 use std::time::Duration;
 
@@ -50,61 +50,61 @@ fn bytes<T: serde::Serialize>(value: &T) -> Bytes {
 /// Commits a turn's decision; after conflicts, what is left of it. Returns whether the lease is still held.
 pub(crate) async fn commit(
     worker: &Worker,
-    leased: &mut Leased,
-    ground: &Ground,
+    leased: &mut LeasedSession,
+    ground: &TurnBase,
     agent: &AgentRecord,
     turn: &Turn,
     mut decision: Decision,
-) -> Result<bool, Stop> {
+) -> Result<bool, RunStop> {
     let clock = &worker.venue.clock;
     let started = clock.steady();
     if let Some(ledger) = &mut decision.ledger {
-        worker.books.trim(worker.venue.now(), ledger);
+        worker.prompt_records.remove_stored(worker.venue.now(), ledger);
     }
     worker.options.name.clone_into(&mut decision.record.worker);
     if decision.cancelled {
         discard(worker, leased, ground).await?;
     }
-    messages::keep(ground, turn, &decision).await?;
+    messages::keep_cut_messages(ground, turn, &decision).await?;
     let (known, _) = known::policy(worker, &leased.lease.owner, ground.policy).await?;
     refuse_if_stopped(ground, agent, &known, turn, &mut decision).await;
     put_notes(worker, ground, turn, &mut decision).await?;
-    output::put(ground, turn, &mut decision).await?;
+    output::write_output(ground, turn, &mut decision).await?;
     let mut policy = ground.policy;
     for _ in 0..=COMMIT_CONFLICTS {
-        let (mut commit, mut told) = build(worker, leased, (ground, agent), &decision).await?;
-        commit.writes.push(policy::unchanged(policy));
-        let _alone = leased.stops.alone().await;
+        let (mut commit, mut told) = build_commit(worker, leased, (ground, agent), &decision).await?;
+        commit.writes.push(policy::version_check(policy));
+        let _alone = leased.stops.lock_renewal().await;
         match worker.venue.store.commit(worker.venue.now(), &leased.lease, &commit).await? {
-            Committed::Done(next) => {
+            CommitOutcome::Done(next) => {
                 worker.venue.metrics.turns_committed.inc();
                 worker.venue.metrics.commit_seconds.observe(clock.steady().saturating_sub(started).as_secs_f64());
                 unknown::count_outcomes(&worker.venue.metrics, &commit);
                 told.entries.extend_from_slice(next.wakes());
                 if let Some(ledger) = &decision.ledger {
-                    worker.books.stored(ledger);
+                    worker.prompt_records.mark_stored(ledger);
                 }
                 let held = take_over(leased, decision, &commit, next)?;
-                worker.relay.leave(&leased.lease.owner, &leased.lease.session, told).await;
+                worker.relay.enqueue(&leased.lease.owner, &leased.lease.session, told).await;
                 return Ok(held);
             }
-            Committed::Fenced => {
+            CommitOutcome::Fenced => {
                 worker.venue.metrics.leases_lost.inc();
-                return Err(Stop::Lost);
+                return Err(RunStop::Lost);
             }
-            Committed::Cancelled => {
-                decision = decision.cancel(turn.setting());
+            CommitOutcome::Cancelled => {
+                decision = decision.cancel(turn.input());
                 discard(worker, leased, ground).await?;
-                messages::keep(ground, turn, &decision).await?;
+                messages::keep_cut_messages(ground, turn, &decision).await?;
             }
-            Committed::Conflict(conflicts) => {
+            CommitOutcome::Conflict(conflicts) => {
                 worker.venue.metrics.commit_conflicts.inc();
                 tracing::debug!(session = %leased.lease.session, ?conflicts, "documents changed; applying again");
                 if conflicts.iter().any(|conflict| conflict.key == keys::POLICY) {
                     policy = recheck_authority(worker, ground, agent, turn, &mut decision).await?;
                 }
                 let results = ground.workspace.rebase().await?;
-                show_again(decision.shown(), &results, &turn.setting().config);
+                update_results(decision.results_record_mut(), &results, &turn.input().config);
             }
         }
     }
@@ -112,28 +112,28 @@ pub(crate) async fn commit(
 }
 
 /// Discards the writes of a turn; an expired session is emptied all the same.
-async fn discard(worker: &Worker, leased: &Leased, ground: &Ground) -> Result<(), Stop> {
+async fn discard(worker: &Worker, leased: &LeasedSession, ground: &TurnBase) -> Result<(), RunStop> {
     ground.workspace.discard().await;
-    if leased.expired {
-        clear(&ground.workspace, &*worker.venue.store).await?;
+    if leased.is_expired {
+        clear_scratch(&ground.workspace, &*worker.venue.store).await?;
     }
     Ok(())
 }
 
 /// Appends the output of a task to the buckets of its request, if the agent is configured so.
-async fn put_notes(worker: &Worker, ground: &Ground, turn: &Turn, decision: &mut Decision) -> Result<(), Stop> {
-    let Setting { config, mandate, session, .. } = turn.setting();
-    let output = decision.ended.as_ref().and_then(|(job, result)| Some((job, result.output.as_ref()?)));
+async fn put_notes(worker: &Worker, ground: &TurnBase, turn: &Turn, decision: &mut Decision) -> Result<(), RunStop> {
+    let TurnInput { config, mandate, session, .. } = turn.input();
+    let output = decision.ended_task.as_ref().and_then(|(job, result)| Some((job, result.output.as_ref()?)));
     let Some((job, output)) = output.filter(|_| config.context_write && !mandate.context_ids.is_empty()) else {
         return Ok(());
     };
-    let note = Note::of(session.agent.to_string(), worker.venue.now(), output);
+    let note = Note::from_output(session.agent.to_string(), worker.venue.now(), output);
     match scratchpad::append(&ground.workspace, &mandate.context_ids, job, &note).await {
         Ok(()) => Ok(()),
-        Err(WorkspaceError::Store(error)) => Err(Stop::Store(error)),
+        Err(WorkspaceError::Store(error)) => Err(RunStop::Store(error)),
         Err(error) => {
             let text = format!("its output can't be put into the buckets of its request: {error}");
-            ground.workspace.take_back(&[scratchpad::NOTES]).await;
+            ground.workspace.drop_calls(&[scratchpad::NOTES]).await;
             output::fail(decision, ErrorCode::Refused, &text);
             Ok(())
         }
@@ -142,14 +142,14 @@ async fn put_notes(worker: &Worker, ground: &Ground, turn: &Turn, decision: &mut
 
 /// Fails a completed task whose grants are revoked, whichever worker has its last reply.
 async fn refuse_if_stopped(
-    ground: &Ground,
+    ground: &TurnBase,
     agent: &AgentRecord,
     policy: &Policy,
     turn: &Turn,
     decision: &mut Decision,
 ) {
-    let envelope = &turn.setting().mandate.envelope;
-    if let Some(reason) = agent.stopped(policy, envelope, ground.workspace.scope()) {
+    let envelope = &turn.input().mandate.envelope;
+    if let Some(reason) = agent.stop_reason(policy, envelope, ground.workspace.scope()) {
         output::refuse(ground, decision, &reason).await;
     }
 }
@@ -157,28 +157,34 @@ async fn refuse_if_stopped(
 /// Evaluates authority again after a change of the policy, and undoes what it denies. Returns the policy's version.
 async fn recheck_authority(
     worker: &Worker,
-    ground: &Ground,
+    ground: &TurnBase,
     agent: &AgentRecord,
     turn: &Turn,
     decision: &mut Decision,
-) -> Result<u64, Stop> {
-    let setting = turn.setting();
+) -> Result<u64, RunStop> {
+    let setting = turn.input();
     let (policy, version) = policy::load_in_force(&*worker.venue.store, &setting.owner).await?;
-    let now = agent.authority(&policy, &setting.mandate.envelope, ground.workspace.scope()).within(&setting.authority);
-    let mut denied = recheck::denied(turn.calls(), decision.shown(), &now);
-    denied.extend(recheck::lost(turn.calls(), &ground.workspace.used().await, decision.shown(), &now));
+    let now =
+        agent.authority(&policy, &setting.mandate.envelope, ground.workspace.scope()).limit_to(&setting.authority);
+    let mut denied = recheck::denied_calls(turn.calls(), decision.results_record_mut(), &now);
+    denied.extend(recheck::denied_resource_uses(
+        turn.calls(),
+        &ground.workspace.all_uses().await,
+        decision.results_record_mut(),
+        &now,
+    ));
     let calls: Vec<_> = denied.iter().map(|(call, _)| *call).collect();
-    ground.workspace.take_back(&calls).await;
-    recheck::show(decision.shown(), &denied);
-    decision.unask(&calls);
+    ground.workspace.drop_calls(&calls).await;
+    recheck::show_denials(decision.results_record_mut(), &denied);
+    decision.remove_approvals(&calls);
     refuse_if_stopped(ground, agent, &policy, turn, decision).await;
-    output::check(ground, turn, decision, &now).await;
-    decision.narrowed(now);
+    output::fail_if_denied(ground, turn, decision, &now).await;
+    decision.narrow_authority(now);
     Ok(version)
 }
 
 /// Replaces the results of writes that ended otherwise on the newer version.
-fn show_again(record: &mut TurnRecord, results: &[(u32, Result<serde_json::Value, String>)], config: &AgentConfig) {
+fn update_results(record: &mut TurnRecord, results: &[(u32, Result<serde_json::Value, String>)], config: &AgentConfig) {
     let mut shown: Vec<&mut String> = record
         .said
         .iter_mut()
@@ -187,43 +193,43 @@ fn show_again(record: &mut TurnRecord, results: &[(u32, Result<serde_json::Value
             ChatMessage::User { .. } | ChatMessage::Assistant { .. } => None,
         })
         .collect();
-    let limit = ResultRoom::of(config, 0).equal(shown.len());
+    let limit = ResultRoom::for_agent(config, 0).equal_share(shown.len());
     for (call, value) in results {
         let place = usize::try_from(*call).ok().and_then(|at| shown.get_mut(at));
         if let Some(place) = place {
             **place = match value {
-                Ok(value) => result::tool_result(value, limit, &Rest::Lost),
+                Ok(value) => result::tool_result(value, limit, &ResultRest::Lost),
                 Err(error) => format!("error: {error}"),
             };
         }
     }
 }
 
-async fn build(
+async fn build_commit(
     worker: &Worker,
-    leased: &Leased,
-    (ground, agent): (&Ground, &AgentRecord),
+    leased: &LeasedSession,
+    (ground, agent): (&TurnBase, &AgentRecord),
     decision: &Decision,
-) -> Result<(Commit, Told), Stop> {
+) -> Result<(Commit, CommitMessages), RunStop> {
     let session = &leased.lease.session;
     let record = &decision.record;
     let mut writes = ground.workspace.writes().await;
     writes.push(DocWrite::json(keys::turn(session, record.turn), record));
-    writes.push(DocWrite::mark(keys::timeline_entry(session, record.start, record.turn)));
-    if let Some(amended) = &decision.amended {
+    writes.push(DocWrite::index_entry(keys::timeline_entry(session, record.start, record.turn)));
+    if let Some(amended) = &decision.amended_record {
         writes.push(DocWrite::json(keys::turn(session, amended.turn), amended));
     }
     writes.extend(decision.today.as_ref().map(|today| waits::session_day(session, today)));
     writes.extend(decision.tally.as_ref().map(|(job, tally)| DocWrite::json(keys::job_spend(job), tally)));
-    writes.extend(decision.asked.iter().flat_map(approvals::asking_writes));
-    writes.extend(unknown::outcome_listings(worker, leased, decision.exchange()).await?);
-    writes.extend(agents::change(&worker.venue, &leased.lease.owner, &session.agent, &decision.agent).await?);
+    writes.extend(decision.approvals.iter().flat_map(approvals::creation_writes));
+    writes.extend(unknown::outcome_listings(worker, leased, decision.results_record()).await?);
+    writes.extend(agents::state_writes(&worker.venue, &leased.lease.owner, &session.agent, &decision.agent).await?);
     if let Some(ledger) = &decision.ledger {
-        writes.extend(books::writes(worker.venue.now(), session, record.turn, ledger));
+        writes.extend(books::record_writes(worker.venue.now(), session, record.turn, ledger));
     }
-    let mut told = Told::default();
+    let mut told = CommitMessages::default();
     let mut finish = Vec::new();
-    if let Some((job, result)) = &decision.ended {
+    if let Some((job, result)) = &decision.ended_task {
         finish.push(JobFinish { job: job.clone(), status: result.status, result: bytes(result) });
         told.messages = completion(&worker.venue.key, leased, job, result);
     }
@@ -234,14 +240,14 @@ async fn build(
         let ended = ended.unwrap_or(JobStatus::Cancelled);
         told.entries = jobs::cancel_children(&worker.venue, owner, job, ended).await?;
     }
-    let after = leased.run.after(&decision.state, &decision.consume);
-    let rest = |due| After::Release { arrivals: leased.arrivals, due, backoff: false };
-    let due = after.look_at(&agent.config.limits.budget());
+    let after = leased.run.after_commit(&decision.state, &decision.consume);
+    let rest = |due| LeaseUse::Release { arrivals: leased.arrivals, due, backoff: false };
+    let due = after.next_deadline(&agent.config.limits.budget());
     let then = match after.next(worker.options.crash_limit) {
-        _ if leased.more => After::Keep,
-        Next::Rest => rest(due),
-        Next::Await { news: false, until } => rest(Some(due.map_or(until, |due| due.min(until)))),
-        Next::Await { .. } | Next::Turn(_) | Next::Settle(_) | Next::GiveUp(_) => After::Keep,
+        _ if leased.has_more_events => LeaseUse::Keep,
+        NextStep::Rest => rest(due),
+        NextStep::Await { news: false, until } => rest(Some(due.map_or(until, |due| due.min(until)))),
+        NextStep::Await { .. } | NextStep::Turn(_) | NextStep::Settle(_) | NextStep::GiveUp(_) => LeaseUse::Keep,
     };
     let serving = record.job.clone().filter(|_| !decision.cancelled);
     let commit = Commit {
@@ -250,32 +256,33 @@ async fn build(
         writes,
         status: decision.status.clone(),
         finish,
-        outbox: told.stored(&worker.venue),
+        outbox: told.outbox_entries(&worker.venue),
         state: bytes(&decision.state),
         unless_cancelled: serving,
-        then,
+        after_commit: then,
     };
     Ok((commit, told))
 }
 
 /// Returns the messages about the end of the served task; its event has all that they need.
-fn completion(venue_key: &[u8], leased: &Leased, job: &JobId, result: &JobResult) -> Vec<Outgoing> {
+fn completion(venue_key: &[u8], leased: &LeasedSession, job: &JobId, result: &JobResult) -> Vec<Outgoing> {
     let served = leased.run.inbox.iter().find(|pending| pending.event.job() == Some(job));
-    let head = served.and_then(|pending| pending.event.head(&leased.lease.session));
+    let head = served.and_then(|pending| pending.event.job_head(&leased.lease.session));
     head.map(|head| outbox::completions(venue_key, &leased.lease.owner, &head, result)).unwrap_or_default()
 }
 
-fn take_over(leased: &mut Leased, decision: Decision, commit: &Commit, next: Kept) -> Result<bool, Stop> {
-    if let (Some(base), Some(ledger)) = (&leased.past.base, &decision.ledger) {
+fn take_over(leased: &mut LeasedSession, decision: Decision, commit: &Commit, next: Kept) -> Result<bool, RunStop> {
+    if let (Some(base), Some(ledger)) = (&leased.history.base, &decision.ledger) {
         // An unreadable record is read from the store next time.
-        leased.past.base =
-            Base::read(base.as_deref(), decision.record.turn, &ledger.manifest).ok().map(|new| Some(new.into()));
+        leased.history.base = BaseManifest::read(base.as_deref(), decision.record.turn, &ledger.manifest)
+            .ok()
+            .map(|new| Some(new.into()));
     }
-    leased.committed(&decision.state, commit);
-    leased.calls.clear();
-    leased.expired = false;
-    if let Some(transcript) = &mut leased.past.transcript {
-        if let Some(amended) = decision.amended {
+    leased.apply_commit(&decision.state, commit);
+    leased.recorded_calls.clear();
+    leased.is_expired = false;
+    if let Some(transcript) = &mut leased.history.transcript {
+        if let Some(amended) = decision.amended_record {
             transcript.amend(amended);
         }
         let key = keys::turn(&leased.lease.session, decision.record.turn);
@@ -286,24 +293,28 @@ fn take_over(leased: &mut Leased, decision: Decision, commit: &Commit, next: Kep
 }
 
 /// Releases the lease after too many conflicts; the reply is kept, and the session is due after a pause.
-async fn back_off(worker: &Worker, leased: &mut Leased) -> Result<bool, Stop> {
+async fn back_off(worker: &Worker, leased: &mut LeasedSession) -> Result<bool, RunStop> {
     let now = worker.venue.now();
     tracing::warn!(session = %leased.lease.session, "{COMMIT_CONFLICTS} conflicts in a row; backing off");
-    let then = After::Release { arrivals: u64::MAX, due: Some(now.plus(CONFLICT_PAUSE)), backoff: true };
+    let then = LeaseUse::Release { arrivals: u64::MAX, due: Some(now.plus(CONFLICT_PAUSE)), backoff: true };
     leased.release(worker, now, then).await?;
     Ok(false)
 }
 
 /// Consumes events that need no model: tasks that ended from outside, results that no turn waits for.
-pub(crate) async fn settle(worker: &Worker, leased: &mut Leased, settled: &[Pending]) -> Result<bool, Stop> {
-    let (mut told, mut writes) = (Told::default(), Vec::new());
+pub(crate) async fn consume_settled(
+    worker: &Worker,
+    leased: &mut LeasedSession,
+    settled: &[PendingEvent],
+) -> Result<bool, RunStop> {
+    let (mut told, mut writes) = (CommitMessages::default(), Vec::new());
     for pending in settled {
         if let Payload::Task { job, .. } = &pending.event.payload {
             // The process that ended the task sends the same messages under the same ids: a repetition is harmless.
             let found = jobs::get(&worker.venue, &leased.lease.owner, job).await?;
             if let Some(Job { head, result: Some(result), updated, .. }) = found {
                 if result.error_code == Some(ErrorCode::Dead) {
-                    writes.push(dead::kept(&DeadLetter {
+                    writes.push(dead::letter_write(&DeadLetter {
                         job: job.clone(),
                         session: leased.lease.session.clone(),
                         event: pending.event.clone(),
@@ -312,7 +323,7 @@ pub(crate) async fn settle(worker: &Worker, leased: &mut Leased, settled: &[Pend
                         died: updated,
                         error: result.error.clone().unwrap_or_default(),
                         redriven: None,
-                        kept: KeptKeys::default(),
+                        kept: UnknownFields::default(),
                     }));
                 }
                 told.messages.extend(outbox::completions(&worker.venue.key, &leased.lease.owner, &head, &result));
@@ -325,7 +336,7 @@ pub(crate) async fn settle(worker: &Worker, leased: &mut Leased, settled: &[Pend
     }
     let consume: Vec<_> = settled.iter().map(|pending| pending.key.clone()).collect();
     let mut state = leased.run.state.clone();
-    if let Some((today, _)) = waits::counted_before(leased, None) {
+    if let Some((today, _)) = waits::earlier_counts(leased, None) {
         // A turn that waited has stored it, and no turn continues it.
         state.today = Some(today);
     }
@@ -335,18 +346,18 @@ pub(crate) async fn settle(worker: &Worker, leased: &mut Leased, settled: &[Pend
         writes,
         status: None,
         finish: Vec::new(),
-        outbox: told.stored(&worker.venue),
+        outbox: told.outbox_entries(&worker.venue),
         state: bytes(&state),
         unless_cancelled: None,
-        then: After::Keep,
+        after_commit: LeaseUse::Keep,
     };
     match worker.venue.store.commit(worker.venue.now(), &leased.lease, &commit).await? {
-        Committed::Done(next) => {
-            leased.committed(&state, &commit);
+        CommitOutcome::Done(next) => {
+            leased.apply_commit(&state, &commit);
             let held = leased.take_over(next)?;
-            worker.relay.leave(&leased.lease.owner, &leased.lease.session, told).await;
+            worker.relay.enqueue(&leased.lease.owner, &leased.lease.session, told).await;
             Ok(held)
         }
-        Committed::Fenced | Committed::Cancelled | Committed::Conflict(_) => Err(Stop::Lost),
+        CommitOutcome::Fenced | CommitOutcome::Cancelled | CommitOutcome::Conflict(_) => Err(RunStop::Lost),
     }
 }

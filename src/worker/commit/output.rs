@@ -7,31 +7,31 @@ use crate::domain::turn::Turn;
 use crate::domain::turn::decide::Decision;
 use crate::venue::resources::scratchpad::NOTES;
 use crate::venue::workspace::{self, WorkspaceError, WriteOp};
-use crate::worker::ground::Ground;
-use crate::worker::lease::Stop;
+use crate::worker::ground::TurnBase;
+use crate::worker::lease::RunStop;
 
 /// Index of the write, after those of a reply's calls.
-const PLACE: u32 = workspace::OWN;
+const OUTPUT_INDEX: u32 = workspace::OWN_WRITES;
 
 /// Returns the path for the output of the task that ends here.
-fn wanted(turn: &Turn, decision: &Decision) -> Option<Path> {
-    let task = turn.setting().plan.task.as_ref()?;
-    let (ended, _) = decision.ended.as_ref().filter(|(_, result)| result.status == JobStatus::Complete)?;
+fn output_path(turn: &Turn, decision: &Decision) -> Option<Path> {
+    let task = turn.input().plan.task.as_ref()?;
+    let (ended, _) = decision.ended_task.as_ref().filter(|(_, result)| result.status == JobStatus::Complete)?;
     let path = task.event.output_path.as_ref().filter(|_| task.event.job() == Some(ended))?;
     Path::parse_output(path).ok()
 }
 
 /// Writes the output under the authority of the turn; a task whose output can't be written fails.
-pub(crate) async fn put(ground: &Ground, turn: &Turn, decision: &mut Decision) -> Result<(), Stop> {
-    let Some(path) = wanted(turn, decision) else { return Ok(()) };
-    if check(ground, turn, decision, &turn.setting().authority).await {
+pub(crate) async fn write_output(ground: &TurnBase, turn: &Turn, decision: &mut Decision) -> Result<(), RunStop> {
+    let Some(path) = output_path(turn, decision) else { return Ok(()) };
+    if fail_if_denied(ground, turn, decision, &turn.input().authority).await {
         return Ok(());
     }
-    let output = decision.ended.as_ref().and_then(|(_, result)| result.output.clone()).unwrap_or_default();
+    let output = decision.ended_task.as_ref().and_then(|(_, result)| result.output.clone()).unwrap_or_default();
     let write = WriteOp::Write { path: path.clone(), value: output, expect: None };
-    match ground.workspace.apply(PLACE, write).await {
+    match ground.workspace.apply(OUTPUT_INDEX, write).await {
         Ok(_) => Ok(()),
-        Err(WorkspaceError::Store(error)) => Err(Stop::Store(error)),
+        Err(WorkspaceError::Store(error)) => Err(RunStop::Store(error)),
         Err(error) => {
             fail(decision, ErrorCode::Refused, &format!("`outputPath` `{path}`: {error}"));
             Ok(())
@@ -40,25 +40,25 @@ pub(crate) async fn put(ground: &Ground, turn: &Turn, decision: &mut Decision) -
 }
 
 /// Fails the task if its output may not be written. Returns whether it did.
-pub(crate) async fn check(ground: &Ground, turn: &Turn, decision: &mut Decision, now: &Authority) -> bool {
-    let Some(path) = wanted(turn, decision) else { return false };
+pub(crate) async fn fail_if_denied(ground: &TurnBase, turn: &Turn, decision: &mut Decision, now: &Authority) -> bool {
+    let Some(path) = output_path(turn, decision) else { return false };
     let Err(denied) = now.permits("crud/write", &path) else { return false };
-    ground.workspace.take_back(&[PLACE]).await;
-    fail(decision, ErrorCode::CapDenied, &denied.text("`outputPath`"));
+    ground.workspace.drop_calls(&[OUTPUT_INDEX]).await;
+    fail(decision, ErrorCode::CapDenied, &denied.model_text("`outputPath`"));
     true
 }
 
 /// Fails a completed task whose grants are revoked, and undoes the writes of its output.
-pub(crate) async fn refuse(ground: &Ground, decision: &mut Decision, reason: &str) {
-    if decision.ended.as_ref().is_some_and(|(_, result)| result.status == JobStatus::Complete) {
-        ground.workspace.take_back(&[PLACE, NOTES]).await;
+pub(crate) async fn refuse(ground: &TurnBase, decision: &mut Decision, reason: &str) {
+    if decision.ended_task.as_ref().is_some_and(|(_, result)| result.status == JobStatus::Complete) {
+        ground.workspace.drop_calls(&[OUTPUT_INDEX, NOTES]).await;
         fail(decision, ErrorCode::CapDenied, &format!("CAP_DENIED: {reason}"));
     }
 }
 
 pub(crate) fn fail(decision: &mut Decision, code: ErrorCode, error: &str) {
-    if let Some((job, result)) = &mut decision.ended {
-        *result = JobResult::failed(code, error);
+    if let Some((job, result)) = &mut decision.ended_task {
+        *result = JobResult::failure(code, error);
         let job = job.clone();
         for (ended, status) in &mut decision.record.ended {
             if *ended == job {

@@ -2,44 +2,45 @@
 
 use crate::domain::authority::{Authority, ResourcePath};
 use crate::domain::call::ToolTarget;
-use crate::domain::call::{Outcome, PlannedCall, Resolved};
+use crate::domain::call::{Outcome, PlannedCall, ResolvedCall};
 use crate::domain::chat::ChatMessage;
-use crate::domain::resource::{HeldNamespaces, Use};
+use crate::domain::resource::{HeldNamespaces, NamespaceUse};
 use crate::domain::session::{CallRecord, TurnRecord};
 
 /// Returns the calls that are denied now, by index in the reply, with the text of the denial. Calls that took effect at
 /// once can't be undone and stay.
-pub(crate) fn denied(calls: &[(u32, PlannedCall)], record: &TurnRecord, now: &Authority) -> Vec<(u32, String)> {
+pub(crate) fn denied_calls(calls: &[(u32, PlannedCall)], record: &TurnRecord, now: &Authority) -> Vec<(u32, String)> {
     let check = |(index, call): &(u32, PlannedCall)| {
-        let made = held_back(record, *index)?;
-        if let Some(denied) = call.scoped.iter().find_map(|scoped| scoped.held(now).err()) {
+        let made = deferred_call(record, *index)?;
+        if let Some(denied) = call.scoped.iter().find_map(|scoped| scoped.check_authority(now).err()) {
             return Some((*index, denied));
         }
         // For a resource, the namespaces that were used are checked by [`lost`].
-        if let Ok(Resolved { target: ToolTarget::Resource { .. }, .. }) = &call.what {
+        if let Ok(ResolvedCall { target: ToolTarget::Resource { .. }, .. }) = &call.what {
             return None;
         }
-        let denied = made.needs.iter().find_map(|need| now.permits(&need.can, ResourcePath::of(need)).err())?;
-        Some((*index, denied.text(&made.tool)))
+        let denied =
+            made.needs.iter().find_map(|need| now.permits(&need.can, ResourcePath::from_capability(need)).err())?;
+        Some((*index, denied.model_text(&made.tool)))
     };
     calls.iter().filter_map(check).collect()
 }
 
 /// Returns the record of a call whose effects wait for the commit.
-fn held_back(record: &TurnRecord, index: u32) -> Option<&CallRecord> {
+fn deferred_call(record: &TurnRecord, index: u32) -> Option<&CallRecord> {
     usize::try_from(index).ok().and_then(|at| record.calls.get(at)).filter(|made| !made.went_out)
 }
 
 /// Returns the calls whose use of a resource is denied now, of those whose effects wait for the commit.
-pub(crate) fn lost(
+pub(crate) fn denied_resource_uses(
     calls: &[(u32, PlannedCall)],
-    used: &[(u32, Use)],
+    used: &[(u32, NamespaceUse)],
     record: &TurnRecord,
     now: &Authority,
 ) -> Vec<(u32, String)> {
-    let held = HeldNamespaces::of(now);
-    let denied = |(index, used): &(u32, Use)| {
-        held_back(record, *index)?;
+    let held = HeldNamespaces::from_authority(now);
+    let denied = |(index, used): &(u32, NamespaceUse)| {
+        deferred_call(record, *index)?;
         let (_, call) = calls.iter().find(|(at, _)| at == index)?;
         Some((*index, held.check(&call.tool, used.ability, &used.namespace).err()?))
     };
@@ -47,7 +48,7 @@ pub(crate) fn lost(
 }
 
 /// Replaces the results of denied calls by the denials.
-pub(crate) fn show(record: &mut TurnRecord, denied: &[(u32, String)]) {
+pub(crate) fn show_denials(record: &mut TurnRecord, denied: &[(u32, String)]) {
     let results = record.said.iter_mut().filter_map(|message| match message {
         ChatMessage::Tool { text, .. } => Some(text),
         ChatMessage::User { .. } | ChatMessage::Assistant { .. } => None,

@@ -1,27 +1,27 @@
 //! Calls with an unknown outcome: the commit that records one also lists it for operators.
 
 use crate::domain::call::Outcome;
-use crate::domain::outcome::{CallPosition, UnknownCall, UnknownOutcome, outcome_id, outcome_id_of_old};
+use crate::domain::outcome::{CallPosition, UnknownCall, UnknownOutcome, legacy_outcome_id, outcome_id};
 use crate::domain::session::TurnRecord;
 use crate::process::telemetry::Metrics;
 use crate::store::{Commit, DocWrite, keys};
 use crate::venue::outcomes;
 use crate::worker::Worker;
-use crate::worker::lease::{Leased, Stop};
+use crate::worker::lease::{LeasedSession, RunStop};
 
 /// Returns the writes of outcomes that aren't listed yet: an amended turn may have listed some before.
 pub(super) async fn outcome_listings(
     worker: &Worker,
-    leased: &Leased,
+    leased: &LeasedSession,
     record: &TurnRecord,
-) -> Result<Vec<DocWrite>, Stop> {
+) -> Result<Vec<DocWrite>, RunStop> {
     let (venue, lease) = (&worker.venue, &leased.lease);
     let unknown = Outcome::OutcomeUnknown.as_str();
     let mut writes = Vec::new();
     for (index, call) in (0..).zip(&record.calls).filter(|(_, call)| call.outcome == unknown) {
         let at = CallPosition { turn: record.turn, start: record.start, index };
         let id = outcome_id(&venue.key, &lease.owner, &lease.session, at);
-        let of_old = outcome_id_of_old(&venue.key, &lease.owner, &lease.session, at);
+        let of_old = legacy_outcome_id(&venue.key, &lease.owner, &lease.session, at);
         let places = [keys::outcome(&id), keys::outcome(&of_old)];
         let docs = venue.store.read(&lease.owner, &places).await?;
         let [listed, by_old] = &docs[..] else { continue };
@@ -40,7 +40,7 @@ pub(super) async fn outcome_listings(
             }),
             ..UnknownOutcome::new(id, call.operation.clone(), venue.now())
         };
-        writes.push(outcomes::listing(&outcome, version));
+        writes.push(outcomes::listing_write(&outcome, version));
     }
     Ok(writes)
 }
@@ -48,6 +48,6 @@ pub(super) async fn outcome_listings(
 /// Counts the unknown outcomes that a commit lists.
 pub(super) fn count_outcomes(metrics: &Metrics, commit: &Commit) {
     for _ in commit.writes.iter().filter(|write| write.key.starts_with(keys::OUTCOMES)) {
-        metrics.outcome_unknown("call");
+        metrics.count_unknown_outcome("call");
     }
 }

@@ -2,14 +2,14 @@
 
 use crate::domain::agent::AgentRecord;
 use crate::domain::context::inputs::Inputs;
-use crate::domain::context::record::manifest::{Base, stretch};
-use crate::domain::context::record::part::{Namer, Packed, PartName};
+use crate::domain::context::record::manifest::{BaseManifest, stretch_start};
+use crate::domain::context::record::part::{PackedContent, PartName, PartNamer};
 use crate::domain::context::record::period::Period;
-use crate::domain::context::record::{LedgerWrite, Scribe, pack_system, pack_tools};
+use crate::domain::context::record::{LedgerWrite, RecordWriter, pack_system, pack_tools};
 use crate::domain::ids::{AgentId, Owner, SessionKey};
 use crate::domain::time::Millis;
 use crate::domain::tools::ToolTable;
-use crate::domain::turn::Setting;
+use crate::domain::turn::TurnInput;
 use crate::store::{DocWrite, Store, StoreError, keys};
 use crate::worker::Worker;
 use parking_lot::Mutex;
@@ -21,32 +21,32 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// Names remembered as stored, in each of two halves: about 5 MB.
-const RECENT: usize = 50_000;
+const RECENT_PARTS_MAX: usize = 50_000;
 /// Age at which a half is dropped, so that parts purged meanwhile are stored again.
 const RECENT_TIME: Duration = Duration::from_mins(5);
 /// Cached packed tool tables; the same number of packed system prompts.
-const PACKED: usize = 1_024;
+const CACHED_TABLES_MAX: usize = 1_024;
 
 /// Cache of the prompt records that this worker has written.
-pub(crate) struct Books {
-    recent: Mutex<Recent>,
+pub(crate) struct PromptRecordCache {
+    recent: Mutex<RecentParts>,
     /// Keyed by the table's address; the entry holds the table, so that no other table gets that address.
-    tools: Cache<(Owner, usize), (Arc<ToolTable>, Arc<Packed>)>,
-    systems: Cache<SystemKey, Arc<Packed>>,
+    tools: Cache<(Owner, usize), (Arc<ToolTable>, Arc<PackedContent>)>,
+    systems: Cache<SystemKey, Arc<PackedContent>>,
 }
 
-impl Default for Books {
+impl Default for PromptRecordCache {
     fn default() -> Self {
-        Self { recent: Mutex::default(), tools: Cache::new(PACKED), systems: Cache::new(PACKED) }
+        Self { recent: Mutex::default(), tools: Cache::new(CACHED_TABLES_MAX), systems: Cache::new(CACHED_TABLES_MAX) }
     }
 }
 
 /// Parts stored lately, each in its period; a name belongs to one owner.
 #[derive(Default)]
-struct Recent {
-    since: Millis,
-    now: HashSet<(Period, PartName)>,
-    before: HashSet<(Period, PartName)>,
+struct RecentParts {
+    period_start: Millis,
+    current: HashSet<(Period, PartName)>,
+    previous: HashSet<(Period, PartName)>,
 }
 
 /// Key of a system prompt: all that it depends on.
@@ -58,34 +58,40 @@ struct SystemKey {
     config_version: u64,
 }
 
-impl Recent {
-    fn turn_over(&mut self, now: Millis) {
-        if self.now.len() >= RECENT || now.since(self.since) >= RECENT_TIME {
-            self.before = std::mem::take(&mut self.now);
-            self.since = now;
+impl RecentParts {
+    fn rotate(&mut self, now: Millis) {
+        if self.current.len() >= RECENT_PARTS_MAX || now.elapsed_since(self.period_start) >= RECENT_TIME {
+            self.previous = std::mem::take(&mut self.current);
+            self.period_start = now;
         }
     }
 }
 
-impl Books {
+impl PromptRecordCache {
     /// Removes from a record the parts that are surely stored.
-    pub(crate) fn trim(&self, now: Millis, write: &mut LedgerWrite) {
+    pub(crate) fn remove_stored(&self, now: Millis, write: &mut LedgerWrite) {
         let mut recent = self.recent.lock();
-        recent.turn_over(now);
+        recent.rotate(now);
         let period = write.period;
         write.parts.retain(|(name, _)| {
             let part = (period, name.clone());
-            !recent.now.contains(&part) && !recent.before.contains(&part)
+            !recent.current.contains(&part) && !recent.previous.contains(&part)
         });
     }
 
     /// Remembers the parts of a committed record as stored.
-    pub(crate) fn stored(&self, write: &LedgerWrite) {
+    pub(crate) fn mark_stored(&self, write: &LedgerWrite) {
         let mut recent = self.recent.lock();
-        recent.now.extend(write.parts.iter().map(|(name, _)| (write.period, name.clone())));
+        recent.current.extend(write.parts.iter().map(|(name, _)| (write.period, name.clone())));
     }
 
-    fn packed(&self, owner: &Owner, agent: &AgentRecord, inputs: &Inputs, namer: &Namer) -> (Arc<Packed>, Arc<Packed>) {
+    fn pack_prompt(
+        &self,
+        owner: &Owner,
+        agent: &AgentRecord,
+        inputs: &Inputs,
+        namer: &PartNamer,
+    ) -> (Arc<PackedContent>, Arc<PackedContent>) {
         let table = &inputs.tools;
         let pack = || Arc::new(pack_tools(namer, table));
         let tools = if Arc::strong_count(table) == 1 {
@@ -93,7 +99,7 @@ impl Books {
             pack()
         } else {
             let key = (owner.clone(), Arc::as_ptr(table).addr());
-            kept(&self.tools, &key, || (Arc::clone(table), pack())).1
+            get_or_make(&self.tools, &key, || (Arc::clone(table), pack())).1
         };
         let pack = || Arc::new(pack_system(namer, &inputs.system));
         if inputs.frame.bare {
@@ -106,27 +112,27 @@ impl Books {
             created: agent.created,
             config_version: agent.config_version,
         };
-        (tools, kept(&self.systems, &key, pack))
+        (tools, get_or_make(&self.systems, &key, pack))
     }
 }
 
 /// Returns the cached value of a key, or makes and caches it.
-fn kept<K: Clone + Eq + Hash, V: Clone>(cache: &Cache<K, V>, key: &K, make: impl FnOnce() -> V) -> V {
+fn get_or_make<K: Clone + Eq + Hash, V: Clone>(cache: &Cache<K, V>, key: &K, make: impl FnOnce() -> V) -> V {
     cache.get_or_insert_with(key, || Ok::<_, Infallible>(make())).unwrap_or_else(|never| match never {})
 }
 
 /// Makes the writer of a turn's record. Parts belong to the week in which the turn started, by which its turns are
 /// found.
-pub(crate) fn scribe(
+pub(crate) fn record_writer(
     worker: &Worker,
-    setting: &Setting,
+    setting: &TurnInput,
     agent: &AgentRecord,
     inputs: &Inputs,
-    base: Option<Arc<Base>>,
-) -> Scribe {
-    let (namer, period) = (Namer::new(&worker.venue.key, &setting.owner), Period::at(setting.start));
-    let (tools, system) = worker.books.packed(&setting.owner, agent, inputs, &namer);
-    Scribe { namer, period, base, tools, system }
+    base: Option<Arc<BaseManifest>>,
+) -> RecordWriter {
+    let (namer, period) = (PartNamer::new(&worker.venue.key, &setting.owner), Period::from_start(setting.start));
+    let (tools, system) = worker.prompt_records.pack_prompt(&setting.owner, agent, inputs, &namer);
+    RecordWriter { namer, period, base, tools, system }
 }
 
 /// Loads the newest record of a session, if the record of `turn` can be a change of it.
@@ -135,13 +141,13 @@ pub(crate) async fn base(
     owner: &Owner,
     session: &SessionKey,
     turn: u64,
-) -> Result<Option<Arc<Base>>, StoreError> {
-    let base = crate::venue::ledger::walk(store, owner, session, stretch(turn), turn, |_| ()).await?;
+) -> Result<Option<Arc<BaseManifest>>, StoreError> {
+    let base = crate::venue::ledger::walk(store, owner, session, stretch_start(turn), turn, |_| ()).await?;
     Ok(base.map(Arc::new))
 }
 
 /// Returns the writes of a record. A record written after its week restarts the scan of that week's parts.
-pub(crate) fn writes(
+pub(crate) fn record_writes(
     now: Millis,
     session: &SessionKey,
     turn: u64,
@@ -149,7 +155,7 @@ pub(crate) fn writes(
 ) -> impl Iterator<Item = DocWrite> {
     let period = write.period;
     let manifest = DocWrite::put(keys::ledger(session, turn), write.manifest.clone());
-    let late = (period < Period::at(now)).then(|| DocWrite::delete(keys::parts_looked(period)));
+    let late = (period < Period::from_start(now)).then(|| DocWrite::delete(keys::part_scan(period)));
     let parts = write.parts.iter().map(move |(name, content)| DocWrite::put(keys::part(period, name), content.clone()));
     parts.chain([manifest]).chain(late)
 }
@@ -160,21 +166,21 @@ mod tests {
 
     #[test]
     fn what_was_stored_lately_is_not_stored_again() {
-        let books = Books::default();
-        let namer = Namer::new(b"k", &"t/u".parse().unwrap());
+        let books = PromptRecordCache::default();
+        let namer = PartNamer::new(b"k", &"t/u".parse().unwrap());
         let write = |contents: &[&str]| LedgerWrite {
             manifest: String::new(),
-            period: Period::at(Millis(0)),
-            parts: contents.iter().map(|content| (namer.name(content), (*content).to_owned())).collect(),
+            period: Period::from_start(Millis(0)),
+            parts: contents.iter().map(|content| (namer.part_name(content), (*content).to_owned())).collect(),
         };
         let left = |now: u64, contents: &[&str]| {
             let mut trimmed = write(contents);
-            books.trim(Millis(now), &mut trimmed);
+            books.remove_stored(Millis(now), &mut trimmed);
             trimmed.parts.len()
         };
         let minute = 60_000;
         assert_eq!(left(10 * minute, &["a", "b"]), 2);
-        books.stored(&write(&["a"]));
+        books.mark_stored(&write(&["a"]));
         assert_eq!(left(11 * minute, &["a", "b"]), 1);
         assert_eq!(left(16 * minute, &["a"]), 0, "it is in the older half now");
         assert_eq!(left(22 * minute, &["a"]), 1, "forgotten");

@@ -4,32 +4,32 @@
 pub(super) mod books;
 
 use super::Worker;
-use super::ground::Ground;
-use super::lease::{Leased, Stop, transcript};
+use super::ground::TurnBase;
+use super::lease::{LeasedSession, RunStop, transcript};
 use crate::domain::agent::AgentRecord;
-use crate::domain::turn::{Observed, Turn};
+use crate::domain::turn::{Observation, Turn};
 use crate::venue::context::PromptView;
 
 /// Reads the inputs of the prompt and, at the same time, the record that the new record is a change of.
 pub(super) async fn gather(
     worker: &Worker,
-    leased: &mut Leased,
-    ground: &Ground,
+    leased: &mut LeasedSession,
+    ground: &TurnBase,
     agent: &AgentRecord,
     turn: &Turn,
-) -> Result<Observed, Stop> {
-    let setting = turn.setting();
-    let known = if leased.run.version == 0 { Some(None) } else { leased.past.base.take() };
+) -> Result<Observation, RunStop> {
+    let setting = turn.input();
+    let known = if leased.run.version == 0 { Some(None) } else { leased.history.base.take() };
     let base = async {
         match known {
             Some(base) => Ok(base),
             None => books::base(&*worker.venue.store, &setting.owner, &setting.session, setting.turn).await,
         }
     };
-    let transcript = transcript::all(worker, leased).await?.records();
+    let transcript = transcript::load_transcript(worker, leased).await?.records();
     let view = PromptView { venue: &worker.venue, setting, agent, workspace: &ground.workspace };
     let (inputs, base) = futures::try_join!(view.inputs(transcript), base)?;
-    leased.past.base = Some(base.clone());
-    let scribe = books::scribe(worker, setting, agent, &inputs, base);
-    Ok(Observed::Gathered(Box::new(inputs), Box::new(scribe)))
+    leased.history.base = Some(base.clone());
+    let scribe = books::record_writer(worker, setting, agent, &inputs, base);
+    Ok(Observation::Gathered(Box::new(inputs), Box::new(scribe)))
 }

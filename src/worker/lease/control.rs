@@ -15,59 +15,59 @@ use tokio_util::sync::CancellationToken;
 
 /// Pause between two looks: each owner's tasks are read at most ten times per second, however many signals come, and a
 /// cancelled call ends within a second.
-const LOOK_PAUSE: Duration = Duration::from_millis(100);
+const CHECK_PAUSE: Duration = Duration::from_millis(100);
 
 /// Tasks served here, which a cancellation must stop.
 #[derive(Debug, Default)]
-pub(crate) struct Control {
-    tasks: Mutex<HashMap<JobId, Task>>,
-    look: Notify,
+pub(crate) struct TaskRegistry {
+    tasks: Mutex<HashMap<JobId, RunningTask>>,
+    check_due: Notify,
 }
 
 #[derive(Debug)]
-struct Task {
+struct RunningTask {
     owner: Owner,
     token: CancellationToken,
     /// A signal says that the task is cancelled, and the store has not been asked since.
-    signalled: bool,
+    has_signal: bool,
 }
 
 /// Registration of a task that is served here.
-pub(crate) struct Served<'c> {
-    control: &'c Control,
+pub(crate) struct TaskRegistration<'c> {
+    control: &'c TaskRegistry,
     job: JobId,
 }
 
-impl Drop for Served<'_> {
+impl Drop for TaskRegistration<'_> {
     /// Also runs when the turn is dropped before its end.
     fn drop(&mut self) {
         self.control.tasks.lock().remove(&self.job);
     }
 }
 
-impl Control {
+impl TaskRegistry {
     /// Registers a task until the returned value is dropped; `token` is cancelled when the job is.
-    pub(crate) fn serve(&self, owner: &Owner, job: &JobId, token: &CancellationToken) -> Served<'_> {
-        let task = Task { owner: owner.clone(), token: token.clone(), signalled: false };
+    pub(crate) fn serve(&self, owner: &Owner, job: &JobId, token: &CancellationToken) -> TaskRegistration<'_> {
+        let task = RunningTask { owner: owner.clone(), token: token.clone(), has_signal: false };
         self.tasks.lock().insert(job.clone(), task);
-        Served { control: self, job: job.clone() }
+        TaskRegistration { control: self, job: job.clone() }
     }
 
     /// Marks the task that a signal names, if the signal came on its owner's subject.
-    fn heard(&self, signal: &Signal) {
+    fn on_signal(&self, signal: &Signal) {
         let named = std::str::from_utf8(&signal.body).ok().and_then(|text| JobId::new(text).ok());
         let mut tasks = self.tasks.lock();
         if let Some(task) = named.and_then(|job| tasks.get_mut(&job)).filter(|task| task.owner == signal.owner) {
-            task.signalled = true;
-            self.look.notify_one();
+            task.has_signal = true;
+            self.check_due.notify_one();
         }
     }
 
     /// Returns the tasks signalled since the last call, by owner.
-    fn signalled(&self) -> BTreeMap<Owner, Vec<(JobId, CancellationToken)>> {
+    fn take_signalled(&self) -> BTreeMap<Owner, Vec<(JobId, CancellationToken)>> {
         let mut found: BTreeMap<Owner, Vec<_>> = BTreeMap::new();
-        for (job, task) in self.tasks.lock().iter_mut().filter(|(_, task)| task.signalled) {
-            task.signalled = false;
+        for (job, task) in self.tasks.lock().iter_mut().filter(|(_, task)| task.has_signal) {
+            task.has_signal = false;
             found.entry(task.owner.clone()).or_default().push((job.clone(), task.token.clone()));
         }
         found
@@ -76,32 +76,32 @@ impl Control {
 
 /// Receives signals and checks them until the process ends.
 pub(crate) async fn run(worker: Arc<Worker>) {
-    let end = worker.shutdown.ending().clone();
+    let end = worker.shutdown.end_token().clone();
     tokio::select! {
         biased;
         () = end.cancelled() => {}
         () = listen(&worker) => {}
-        () = look(&worker) => {}
+        () = check_signals(&worker) => {}
     }
 }
 
 async fn listen(worker: &Worker) {
     loop {
-        if let Ok(mut signals) = worker.venue.bus.control().await {
+        if let Ok(mut signals) = worker.venue.bus.listen_control().await {
             while let Some(signal) = signals.next().await {
-                worker.control.heard(&signal);
+                worker.tasks.on_signal(&signal);
             }
         }
         tokio::time::sleep(RECEIVE_PAUSE).await;
     }
 }
 
-async fn look(worker: &Worker) {
+async fn check_signals(worker: &Worker) {
     loop {
-        worker.control.look.notified().await;
-        for (owner, tasks) in worker.control.signalled() {
+        worker.tasks.check_due.notified().await;
+        for (owner, tasks) in worker.tasks.take_signalled() {
             let ids: Vec<JobId> = tasks.iter().map(|(job, _)| job.clone()).collect();
-            match jobs::cancelled(&worker.venue, &owner, &ids).await {
+            match jobs::list_ended(&worker.venue, &owner, &ids).await {
                 Ok(cancelled) => {
                     tasks.iter().filter(|(job, _)| cancelled.contains(job)).for_each(|(_, token)| token.cancel());
                 }
@@ -110,7 +110,7 @@ async fn look(worker: &Worker) {
                 }
             }
         }
-        tokio::time::sleep(LOOK_PAUSE).await;
+        tokio::time::sleep(CHECK_PAUSE).await;
     }
 }
 
@@ -121,24 +121,24 @@ mod tests {
 
     #[test]
     fn a_signal_marks_a_task_that_is_served_here_when_it_comes_on_its_owners_subject() {
-        let (control, token) = (Control::default(), CancellationToken::new());
+        let (control, token) = (TaskRegistry::default(), CancellationToken::new());
         let job = JobId::new(&"0f".repeat(16)).unwrap();
         let (owner, other): (Owner, Owner) = ("t/u".parse().unwrap(), "t/v".parse().unwrap());
         let said = |owner: &Owner, body: &str| Signal { owner: owner.clone(), body: Bytes::from(body.to_owned()) };
-        control.heard(&said(&owner, job.as_str()));
-        assert!(control.signalled().is_empty(), "it isn't served yet");
+        control.on_signal(&said(&owner, job.as_str()));
+        assert!(control.take_signalled().is_empty(), "it isn't served yet");
         let served = control.serve(&owner, &job, &token);
         for signal in [said(&other, job.as_str()), said(&owner, "x"), said(&owner, &"1f".repeat(16))] {
-            control.heard(&signal);
-            assert!(control.signalled().is_empty(), "{signal:?}");
+            control.on_signal(&signal);
+            assert!(control.take_signalled().is_empty(), "{signal:?}");
         }
         for _ in 0..1000 {
-            control.heard(&said(&owner, job.as_str()));
+            control.on_signal(&said(&owner, job.as_str()));
         }
-        assert_eq!(control.signalled()[&owner].len(), 1, "one look for all");
-        assert!(control.signalled().is_empty() && !token.is_cancelled());
-        control.heard(&said(&owner, job.as_str()));
+        assert_eq!(control.take_signalled()[&owner].len(), 1, "one look for all");
+        assert!(control.take_signalled().is_empty() && !token.is_cancelled());
+        control.on_signal(&said(&owner, job.as_str()));
         drop(served);
-        assert!(control.signalled().is_empty(), "it isn't served any more");
+        assert!(control.take_signalled().is_empty(), "it isn't served any more");
     }
 }

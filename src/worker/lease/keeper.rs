@@ -1,8 +1,8 @@
 //! The lease keeper: renews the lease while a session runs, and stops the run when the lease is lost or the task is
 //! cancelled.
 
-use super::{Leased, Stop};
-use crate::bus::Settle;
+use super::{LeasedSession, RunStop};
+use crate::bus::Acknowledge;
 use crate::domain::ids::JobId;
 use crate::store::{Lease, LeaseCheck};
 use crate::venue::jobs;
@@ -18,44 +18,44 @@ use tokio_util::sync::CancellationToken;
 
 /// Pause after a failed renewal: the lease may expire during an outage, and must be renewed before another worker
 /// acquires it.
-const AGAIN: Duration = Duration::from_millis(500);
+const RENEWAL_RETRY_PAUSE: Duration = Duration::from_millis(500);
 
 /// Signs that the store is unavailable.
 #[derive(Debug, Clone, Copy, Default)]
-struct Away {
+struct StoreOutage {
     /// The last renewal failed.
-    last: bool,
+    is_last_failed: bool,
     /// Steady time at which a pending renewal began, or was pending when the lease was lost: during an outage the store
     /// reports no error.
-    asking: Option<Duration>,
+    pending_since: Option<Duration>,
 }
 
 /// Conditions that stop a running turn.
 #[derive(Debug, Clone)]
-pub(crate) struct Stops {
+pub(crate) struct StopSignals {
     /// Another worker has the lease, or may have it: nothing more may be written.
     pub(crate) lost: CancellationToken,
     /// The task that the running turn serves, and the token that cancels that turn.
-    serving: Arc<Mutex<Option<(JobId, CancellationToken)>>>,
+    served_task: Arc<Mutex<Option<(JobId, CancellationToken)>>>,
     /// Steady time of the last successful request for the lease. It is the time before the request, so that the lease
     /// is never thought longer than it is.
-    asked: Arc<Mutex<Duration>>,
+    last_success: Arc<Mutex<Duration>>,
     /// Locked by a renewal, and by writes that may release the lease.
-    alone: Arc<tokio::sync::Mutex<()>>,
+    renewal_lock: Arc<tokio::sync::Mutex<()>>,
     /// Result of the last renewal.
-    away: Arc<Mutex<Away>>,
+    outage: Arc<Mutex<StoreOutage>>,
 }
 
-impl Stops {
+impl StopSignals {
     /// Makes the conditions of a lease requested at `asked`, on the steady clock.
-    pub(crate) fn since(asked: Duration) -> Self {
+    pub(crate) fn new_at(asked: Duration) -> Self {
         let asked = Arc::new(Mutex::new(asked));
         Self {
             lost: CancellationToken::new(),
-            serving: Arc::default(),
-            asked,
-            alone: Arc::default(),
-            away: Arc::default(),
+            served_task: Arc::default(),
+            last_success: asked,
+            renewal_lock: Arc::default(),
+            outage: Arc::default(),
         }
     }
 
@@ -64,49 +64,49 @@ impl Stops {
     pub(crate) fn serve(&self, job: Option<&JobId>) -> CancellationToken {
         let token = CancellationToken::new();
         let serving = job.map(|job| (job.clone(), token.clone()));
-        *self.serving.lock() = serving;
+        *self.served_task.lock() = serving;
         token
     }
 
     /// Blocks renewals until the guard is dropped. A renewal after a write that releases the lease would find no lease
     /// and report it lost; the messages of that write would then wait for the sweep.
-    pub(crate) async fn alone(&self) -> OwnedMutexGuard<()> {
-        Arc::clone(&self.alone).lock_owned().await
+    pub(crate) async fn lock_renewal(&self) -> OwnedMutexGuard<()> {
+        Arc::clone(&self.renewal_lock).lock_owned().await
     }
 
     /// Whether the last request failed, or has had no answer within `patience`: a lease lost by `now` was lost for
     /// that.
-    pub(crate) fn is_away(&self, now: Duration, patience: Duration) -> bool {
-        let away = *self.away.lock();
-        away.last || away.asking.is_some_and(|asked| now.saturating_sub(asked) > patience)
+    pub(crate) fn is_unreachable(&self, now: Duration, patience: Duration) -> bool {
+        let away = *self.outage.lock();
+        away.is_last_failed || away.pending_since.is_some_and(|asked| now.saturating_sub(asked) > patience)
     }
 
     /// Records the start of a renewal.
-    fn asking(&self, now: Duration) {
-        self.away.lock().asking = Some(now);
+    fn note_request(&self, now: Duration) {
+        self.outage.lock().pending_since = Some(now);
     }
 
     /// Records the end of a renewal. A lost lease is no failure of the store; the time that the answer took may be one.
-    fn answered(&self, failed: bool) {
-        *self.away.lock() = Away { last: failed, asking: None };
+    fn note_answer(&self, failed: bool) {
+        *self.outage.lock() = StoreOutage { is_last_failed: failed, pending_since: None };
     }
 
-    fn serving(&self) -> Option<(JobId, CancellationToken)> {
-        self.serving.lock().clone()
+    fn served_task(&self) -> Option<(JobId, CancellationToken)> {
+        self.served_task.lock().clone()
     }
 
-    fn renewed(&self, asked: Duration) {
-        *self.asked.lock() = asked;
+    fn note_renewal(&self, asked: Duration) {
+        *self.last_success.lock() = asked;
     }
 
     fn age(&self, now: Duration) -> Duration {
-        now.saturating_sub(*self.asked.lock())
+        now.saturating_sub(*self.last_success.lock())
     }
 }
 
 /// Cancels the running turn if its task is cancelled in the store.
-async fn cancel(worker: &Worker, lease: &Lease, stops: &Stops) {
-    let Some((job, token)) = stops.serving() else { return };
+async fn cancel(worker: &Worker, lease: &Lease, stops: &StopSignals) {
+    let Some((job, token)) = stops.served_task() else { return };
     match jobs::is_cancelled(&worker.venue, &lease.owner, &job).await {
         Ok(true) => token.cancel(),
         Ok(false) => {}
@@ -115,22 +115,22 @@ async fn cancel(worker: &Worker, lease: &Lease, stops: &Stops) {
 }
 
 /// Whether the lease can't have expired, so that no other worker acts for the session.
-pub(crate) fn is_sure(worker: &Worker, leased: &Leased) -> bool {
+pub(crate) fn is_surely_held(worker: &Worker, leased: &LeasedSession) -> bool {
     leased.stops.age(worker.venue.clock.steady()) < worker.options.lease
 }
 
 /// Makes sure that the lease can't have expired, before a step that costs money. The process may have been suspended
 /// for longer than the lease, and another worker may have the reply.
-pub(crate) async fn assure(worker: &Worker, leased: &Leased) -> Result<(), Stop> {
+pub(crate) async fn ensure_lease(worker: &Worker, leased: &LeasedSession) -> Result<(), RunStop> {
     let (ttl, stops) = (worker.options.lease, &leased.stops);
-    if is_sure(worker, leased) {
+    if is_surely_held(worker, leased) {
         return Ok(());
     }
     let asked = worker.venue.clock.steady();
     match worker.venue.store.renew(worker.venue.now(), &leased.lease, ttl).await? {
-        LeaseCheck::Fenced => Err(Stop::Lost),
-        LeaseCheck::Yes { cancelled, .. } => {
-            stops.renewed(asked);
+        LeaseCheck::Fenced => Err(RunStop::Lost),
+        LeaseCheck::Held { cancelled, .. } => {
+            stops.note_renewal(asked);
             if cancelled {
                 cancel(worker, &leased.lease, stops).await;
             }
@@ -141,11 +141,15 @@ pub(crate) async fn assure(worker: &Worker, leased: &Leased) -> Result<(), Stop>
 
 /// Runs work that writes outside the commit only while the lease can't have expired. A process that was suspended for
 /// longer renews the lease first, so that it overwrites nothing of a later holder.
-pub(crate) async fn held<T>(worker: &Worker, leased: &Leased, work: impl Future<Output = T>) -> Result<T, Stop> {
-    guarded(|| is_sure(worker, leased), || assure(worker, leased), work).await
+pub(crate) async fn while_leased<T>(
+    worker: &Worker,
+    leased: &LeasedSession,
+    work: impl Future<Output = T>,
+) -> Result<T, RunStop> {
+    run_guarded(|| is_surely_held(worker, leased), || ensure_lease(worker, leased), work).await
 }
 
-async fn guarded<T, E, A: Future<Output = Result<(), E>>>(
+async fn run_guarded<T, E, A: Future<Output = Result<(), E>>>(
     is_sure: impl Fn() -> bool,
     assure: impl Fn() -> A,
     work: impl Future<Output = T>,
@@ -166,7 +170,7 @@ pub(crate) fn patience(worker: &Worker) -> Duration {
 }
 
 /// Renews the lease, and the delivery that runs under it, three times per lease, until dropped.
-pub(crate) async fn keep(worker: &Worker, lease: &Lease, settle: &dyn Settle, stops: &Stops) {
+pub(crate) async fn renew_until_lost(worker: &Worker, lease: &Lease, settle: &dyn Acknowledge, stops: &StopSignals) {
     let ttl = worker.options.lease;
     let pause = patience(worker);
     let mut wait = pause;
@@ -174,15 +178,15 @@ pub(crate) async fn keep(worker: &Worker, lease: &Lease, settle: &dyn Settle, st
         tokio::time::sleep(wait).await;
         wait = pause;
         settle.progress().await;
-        let alone = stops.alone().await;
+        let alone = stops.lock_renewal().await;
         let asked = worker.venue.clock.steady();
-        stops.asking(asked);
+        stops.note_request(asked);
         let renewed = worker.venue.store.renew(worker.venue.now(), lease, ttl).await;
         drop(alone);
         match renewed {
-            Ok(LeaseCheck::Yes { cancelled, .. }) => {
-                stops.answered(false);
-                stops.renewed(asked);
+            Ok(LeaseCheck::Held { cancelled, .. }) => {
+                stops.note_answer(false);
+                stops.note_renewal(asked);
                 if cancelled {
                     cancel(worker, lease, stops).await;
                 }
@@ -195,9 +199,9 @@ pub(crate) async fn keep(worker: &Worker, lease: &Lease, settle: &dyn Settle, st
             }
             // The commit is fenced, so going on without a renewal is safe.
             Err(error) => {
-                stops.answered(true);
+                stops.note_answer(true);
                 tracing::warn!(session = %lease.session, %error, "lease not renewed");
-                wait = pause.min(AGAIN);
+                wait = pause.min(RENEWAL_RETRY_PAUSE);
             }
         }
     }
@@ -205,7 +209,7 @@ pub(crate) async fn keep(worker: &Worker, lease: &Lease, settle: &dyn Settle, st
 
 #[cfg(test)]
 mod tests {
-    use super::guarded;
+    use super::run_guarded;
     use std::cell::Cell;
 
     #[tokio::test]
@@ -224,7 +228,7 @@ mod tests {
                 sure.set(answer.is_ok());
                 std::future::ready(answer)
             };
-            assert_eq!(guarded(|| sure.get(), assure, work).await, expect);
+            assert_eq!(run_guarded(|| sure.get(), assure, work).await, expect);
             assert_eq!(made.get(), steps);
         }
     }

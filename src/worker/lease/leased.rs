@@ -1,77 +1,78 @@
 //! A leased session, as its holder knows it.
 
-use super::keeper::Stops;
-use super::memory::Past;
+use super::keeper::StopSignals;
+use super::memory::SessionHistory;
 use crate::domain::dead::Attempt;
 use crate::domain::limits::{GRANT_BYTES, GRANT_EVENTS};
 use crate::domain::session::SessionState;
 use crate::domain::time::Millis;
-use crate::domain::turn::Recorded;
-use crate::domain::turn::run::Run;
+use crate::domain::turn::RecordedReply;
+use crate::domain::turn::run::SessionRun;
 use crate::store::{
-    After, Commit, Continuation, Grant, LOST_CALLS, Lease, MailboxEntry, Released, StoreError, Versions, corrupt,
+    Commit, Continuation, Grant, LOST_CALLS, Lease, LeaseUse, MailboxEntry, ReleaseOutcome, StoreError, Versions,
+    corrupt,
 };
-use crate::venue::context::{inbox, state, stored};
+use crate::venue::context::{decode_inbox, decode_state, decode_stored};
 use crate::worker::Worker;
-use crate::worker::outbox::Told;
+use crate::worker::outbox::CommitMessages;
 use bytes::Bytes;
 use std::collections::BTreeMap;
 use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
 /// A session under its lease.
-pub(crate) struct Leased {
+pub(crate) struct LeasedSession {
     pub(crate) lease: Lease,
-    pub(crate) run: Run,
+    pub(crate) run: SessionRun,
     /// Number of events ever appended to the mailbox, as far as seen.
     pub(crate) arrivals: u64,
     /// Versions of the documents that the next turn depends on.
-    pub(crate) ground: Versions,
+    pub(crate) versions: Versions,
     /// State of the session, as stored.
     pub(crate) state: Option<Bytes>,
     /// Epoch and turn of the last commit.
-    pub(crate) last: Option<(u64, u64)>,
+    pub(crate) last_commit: Option<(u64, u64)>,
     /// Workers that died while they served the session.
     pub(crate) attempts: Vec<Attempt>,
     /// Crashes of each event, by its key in the mailbox; a commit counts from zero.
     crashes: BTreeMap<String, u32>,
     /// The mailbox may have more events than the grant returned.
-    pub(crate) more: bool,
+    pub(crate) has_more_events: bool,
     /// Reply of the next turn, recorded by an earlier holder.
-    pub(crate) checkpoint: Option<Recorded>,
-    pub(crate) calls: Vec<(u32, Bytes)>,
+    pub(crate) checkpoint: Option<RecordedReply>,
+    pub(crate) recorded_calls: Vec<(u32, Bytes)>,
     /// Cached earlier turns.
-    pub(crate) past: Past,
+    pub(crate) history: SessionHistory,
     /// The session was past its time to live: its state is empty, and so is the store after the commit.
-    pub(crate) expired: bool,
+    pub(crate) is_expired: bool,
     /// Backoff after a failure of the model.
     pub(crate) pause: Option<std::time::Duration>,
-    pub(crate) stops: Stops,
+    pub(crate) stops: StopSignals,
     /// Cancelled when the task of the running turn is.
     pub(crate) cancelled: CancellationToken,
 }
 
 /// Reason why a run can't go on.
-pub(crate) enum Stop {
+pub(crate) enum RunStop {
     /// The lease is fenced.
     Lost,
     /// The store failed, or returned a value that can't be read.
     Store(StoreError),
 }
 
-impl From<StoreError> for Stop {
+impl From<StoreError> for RunStop {
     fn from(error: StoreError) -> Self {
         Self::Store(error)
     }
 }
 
-impl Leased {
+impl LeasedSession {
     /// Opens a grant that was requested at `asked`, on the steady clock, with the cached turns.
-    pub(crate) fn open(grant: Grant, past: Past, asked: Duration) -> Result<Self, StoreError> {
-        let state = state(grant.state.as_ref())?;
+    pub(crate) fn open(grant: Grant, past: SessionHistory, asked: Duration) -> Result<Self, StoreError> {
+        let state = decode_state(grant.state.as_ref())?;
         let checkpoint = match &grant.checkpoint {
             None => None,
-            Some(bytes) => Some(stored("checkpoint", bytes)?),
+            Some(bytes) => Some(decode_stored("checkpoint", bytes)?),
         };
         // A reply is recorded before its calls; calls that wait for approvals were committed with their reply.
         let is_reply_lost = checkpoint.is_none() && state.awaiting.is_none();
@@ -83,19 +84,19 @@ impl Leased {
         Ok(Self {
             crashes: charged.map(|entry| (entry.key.clone(), entry.crashes)).collect(),
             lease: grant.lease,
-            more,
-            run: Run::new(grant.version, state, inbox(&grant.mailbox)?, more),
+            has_more_events: more,
+            run: SessionRun::new(grant.version, state, decode_inbox(&grant.mailbox)?, more),
             arrivals: grant.arrivals,
-            ground: grant.ground,
+            versions: grant.versions,
             state: grant.state,
-            last: grant.last,
+            last_commit: grant.last_commit,
             attempts: grant.attempts,
             checkpoint,
-            calls: grant.calls,
-            past,
-            expired: false,
+            recorded_calls: grant.calls,
+            history: past,
+            is_expired: false,
             pause: None,
-            stops: Stops::since(asked),
+            stops: StopSignals::new_at(asked),
             cancelled: CancellationToken::new(),
         })
     }
@@ -106,39 +107,39 @@ impl Leased {
     }
 
     /// Takes over a commit of this holder, whose new state is `state`.
-    pub(crate) fn committed(&mut self, state: &SessionState, commit: &Commit) {
-        self.run = self.run.after(state, &commit.consume);
+    pub(crate) fn apply_commit(&mut self, state: &SessionState, commit: &Commit) {
+        self.run = self.run.after_commit(state, &commit.consume);
         self.state = Some(commit.state.clone());
-        self.last = Some((self.lease.epoch, commit.turn));
+        self.last_commit = Some((self.lease.epoch, commit.turn));
     }
 
     /// Takes over the result of a commit or a release. Returns whether the lease is still held.
     pub(crate) fn take_over(&mut self, next: Continuation) -> Result<bool, StoreError> {
         match next {
             Continuation::Released { wakes: _ } => Ok(false),
-            Continuation::Held { mailbox, arrivals, ground } => {
-                self.more = has_more(&mailbox);
-                self.run.refresh(inbox(&mailbox)?, self.more);
+            Continuation::Held { mailbox, arrivals, versions: ground } => {
+                self.has_more_events = has_more(&mailbox);
+                self.run.refresh(decode_inbox(&mailbox)?, self.has_more_events);
                 self.arrivals = arrivals;
-                if ground.erasures != self.ground.erasures {
+                if ground.erasures != self.versions.erasures {
                     // The cache may have turns that are erased.
-                    self.past = Past { since: self.past.since, ..Past::default() };
+                    self.history = SessionHistory { leased_at: self.history.leased_at, ..SessionHistory::default() };
                 }
-                self.ground = ground;
+                self.versions = ground;
                 Ok(true)
             }
         }
     }
 
     /// Releases the lease without a commit, and queues wakes for the sessions that waited for it.
-    pub(crate) async fn release(&self, worker: &Worker, now: Millis, then: After) -> Result<Continuation, Stop> {
+    pub(crate) async fn release(&self, worker: &Worker, now: Millis, then: LeaseUse) -> Result<Continuation, RunStop> {
         let lease = &self.lease;
-        let _alone = self.stops.alone().await;
+        let _alone = self.stops.lock_renewal().await;
         match worker.venue.store.release(now, lease, then).await? {
-            Released::Fenced => Err(Stop::Lost),
-            Released::Done(next) => {
-                let told = Told { entries: next.wakes().to_vec(), ..Told::default() };
-                worker.relay.leave(&lease.owner, &lease.session, told).await;
+            ReleaseOutcome::Fenced => Err(RunStop::Lost),
+            ReleaseOutcome::Done(next) => {
+                let told = CommitMessages { entries: next.wakes().to_vec(), ..CommitMessages::default() };
+                worker.relay.enqueue(&lease.owner, &lease.session, told).await;
                 Ok(next)
             }
         }
@@ -162,9 +163,9 @@ mod tests {
         let grant = Grant {
             lease: Lease { owner: "t/u".parse().unwrap(), session, epoch: 1 },
             until: Millis(0),
-            ground: Versions { gate: 1, policy: 1, erasures: 3 },
+            versions: Versions { gate: 1, policy: 1, erasures: 3 },
             version: 1,
-            last: None,
+            last_commit: None,
             state: None,
             checkpoint: None,
             calls: Vec::new(),
@@ -172,15 +173,15 @@ mod tests {
             arrivals: 0,
             attempts: Vec::new(),
         };
-        let past = Past { transcript: Some(Transcript::default()), ..Past::default() };
-        let mut leased = Leased::open(grant, past, Duration::ZERO).unwrap();
+        let past = SessionHistory { transcript: Some(Transcript::default()), ..SessionHistory::default() };
+        let mut leased = LeasedSession::open(grant, past, Duration::ZERO).unwrap();
         let held = |erasures| Continuation::Held {
             mailbox: Vec::new(),
             arrivals: 0,
-            ground: Versions { gate: 2, policy: 2, erasures },
+            versions: Versions { gate: 2, policy: 2, erasures },
         };
-        assert!(leased.take_over(held(3)).unwrap() && leased.past.transcript.is_some());
-        assert!(leased.take_over(held(4)).unwrap() && leased.past.transcript.is_none());
-        assert_eq!(leased.ground.erasures, 4);
+        assert!(leased.take_over(held(3)).unwrap() && leased.history.transcript.is_some());
+        assert!(leased.take_over(held(4)).unwrap() && leased.history.transcript.is_none());
+        assert_eq!(leased.versions.erasures, 4);
     }
 }

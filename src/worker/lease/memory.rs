@@ -4,8 +4,8 @@
 //! between turns (the state is that of the last commit), and no turns were erased. Entries expire, because retention
 //! deletes turns.
 
-use super::leased::Leased;
-use crate::domain::context::record::manifest::Base;
+use super::leased::LeasedSession;
+use crate::domain::context::record::manifest::BaseManifest;
 use crate::domain::ids::{Owner, SessionKey};
 use crate::store::Grant;
 use crate::venue::context::Transcript;
@@ -16,86 +16,93 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// Expected number of sessions.
-const SESSIONS: usize = 10_000;
+const EXPECTED_SESSIONS: usize = 10_000;
 /// Bytes of all entries, as they are stored.
-const BYTES: u64 = 128 << 20;
+const CACHE_BYTES_MAX: u64 = 128 << 20;
 /// Bytes that an entry counts for beside its turns and its state, the record of its newest prompt included.
-const FIXED: u64 = 8_192;
+const ENTRY_BYTES: u64 = 8_192;
 /// Age at which an entry is no longer used: retention may have deleted some of its turns.
-const AGE: Duration = Duration::from_mins(5);
+const ENTRY_AGE_MAX: Duration = Duration::from_mins(5);
 
 /// Cached earlier turns of a session.
 #[derive(Debug, Default)]
-pub(crate) struct Past {
+pub(crate) struct SessionHistory {
     /// Turn records of the session; read once, then kept up to date.
     pub(crate) transcript: Option<Transcript>,
     /// Record of the newest prompt, once it was looked for.
     #[expect(clippy::option_option, reason = "not looked for yet, looked for in vain, found")]
-    pub(crate) base: Option<Option<Arc<Base>>>,
+    pub(crate) base: Option<Option<Arc<BaseManifest>>>,
     /// Steady time at which the lease began under which it was read.
-    pub(crate) since: Duration,
+    pub(crate) leased_at: Duration,
 }
 
 /// A cached session, as it was when its lease was released.
 #[derive(Debug)]
-struct Left {
+struct CachedSession {
     version: u64,
-    last: Option<(u64, u64)>,
+    last_commit: Option<(u64, u64)>,
     state: Option<Bytes>,
     erasures: u64,
     /// Number of generations of the store seen before.
     history: u64,
-    past: Past,
+    session_history: SessionHistory,
 }
 
-impl Left {
-    fn is_of(&self, grant: &Grant, history: u64, now: Duration) -> bool {
+impl CachedSession {
+    fn is_valid_for(&self, grant: &Grant, history: u64, now: Duration) -> bool {
         self.version == grant.version
-            && self.last == grant.last
+            && self.last_commit == grant.last_commit
             && self.state == grant.state
-            && self.erasures == grant.ground.erasures
+            && self.erasures == grant.versions.erasures
             && self.history == history
-            && now.saturating_sub(self.past.since) < AGE
+            && now.saturating_sub(self.session_history.leased_at) < ENTRY_AGE_MAX
     }
 }
 
-type Place = (Owner, SessionKey);
+type SessionPlace = (Owner, SessionKey);
 
 #[derive(Debug, Clone)]
-struct Weight;
+struct SessionWeigher;
 
-impl Weighter<Place, Arc<Left>> for Weight {
-    fn weight(&self, _: &Place, left: &Arc<Left>) -> u64 {
-        let turns = left.past.transcript.as_ref().map_or(0, Transcript::bytes);
-        FIXED + (left.state.as_ref().map_or(0, Bytes::len) + turns) as u64
+impl Weighter<SessionPlace, Arc<CachedSession>> for SessionWeigher {
+    fn weight(&self, _: &SessionPlace, left: &Arc<CachedSession>) -> u64 {
+        let turns = left.session_history.transcript.as_ref().map_or(0, Transcript::bytes);
+        ENTRY_BYTES + (left.state.as_ref().map_or(0, Bytes::len) + turns) as u64
     }
 }
 
 /// Cache of sessions, by owner and session.
-pub(crate) struct Memory(Cache<Place, Arc<Left>, Weight>);
+pub(crate) struct SessionCache(Cache<SessionPlace, Arc<CachedSession>, SessionWeigher>);
 
-impl Default for Memory {
+impl Default for SessionCache {
     fn default() -> Self {
-        Self(Cache::with_weighter(SESSIONS, BYTES, Weight))
+        Self(Cache::with_weighter(EXPECTED_SESSIONS, CACHE_BYTES_MAX, SessionWeigher))
     }
 }
 
-impl Memory {
+impl SessionCache {
     /// Caches a session whose lease was released.
-    pub(crate) fn keep(&self, leased: Leased, history: u64) {
-        let Leased { lease, run, last, state, ground, past, .. } = leased;
+    pub(crate) fn insert(&self, leased: LeasedSession, history: u64) {
+        let LeasedSession { lease, run, last_commit: last, state, versions: ground, history: past, .. } = leased;
         if past.transcript.is_none() && past.base.is_none() {
             return;
         }
-        let left = Left { version: run.version, last, state, erasures: ground.erasures, history, past };
+        let left = CachedSession {
+            version: run.version,
+            last_commit: last,
+            state,
+            erasures: ground.erasures,
+            history,
+            session_history: past,
+        };
         self.0.insert((lease.owner, lease.session), Arc::new(left));
     }
 
     /// Removes and returns what is still valid of a session that was granted at `now`.
-    pub(crate) fn take(&self, grant: &Grant, history: u64, now: Duration) -> Past {
+    pub(crate) fn take(&self, grant: &Grant, history: u64, now: Duration) -> SessionHistory {
         let (_, left) = self.0.remove(&(grant.lease.owner.clone(), grant.lease.session.clone())).unzip();
-        let left = left.and_then(Arc::into_inner).filter(|left| left.is_of(grant, history, now));
-        left.map_or_else(|| Past { since: now, ..Past::default() }, |left| left.past)
+        let left = left.and_then(Arc::into_inner).filter(|left| left.is_valid_for(grant, history, now));
+        left.map_or_else(|| SessionHistory { leased_at: now, ..SessionHistory::default() }, |left| left.session_history)
     }
 }
 
@@ -112,9 +119,9 @@ mod tests {
         Grant {
             lease: Lease { owner: "t/u".parse().unwrap(), session, epoch: 5 },
             until: Millis(0),
-            ground: Versions { gate: 1, policy: 2, erasures: 3 },
+            versions: Versions { gate: 1, policy: 2, erasures: 3 },
             version: 9,
-            last: Some((4, 9)),
+            last_commit: Some((4, 9)),
             state: None,
             checkpoint: None,
             calls: Vec::new(),
@@ -127,26 +134,26 @@ mod tests {
     #[test]
     fn it_is_what_the_store_has_or_nothing() {
         let is_kept = |change: fn(&mut Grant), now: Duration| {
-            let (memory, mut next) = (Memory::default(), grant());
-            let past = Past { transcript: Some(Transcript::default()), base: None, since: MINUTE };
-            memory.keep(Leased::open(next.clone(), past, now).unwrap(), 1);
+            let (memory, mut next) = (SessionCache::default(), grant());
+            let past = SessionHistory { transcript: Some(Transcript::default()), base: None, leased_at: MINUTE };
+            memory.insert(LeasedSession::open(next.clone(), past, now).unwrap(), 1);
             next.lease.epoch += 1;
             change(&mut next);
             let found = memory.take(&next, 1, now);
-            assert_eq!(found.since, if found.transcript.is_some() { MINUTE } else { now });
+            assert_eq!(found.leased_at, if found.transcript.is_some() { MINUTE } else { now });
             assert!(memory.take(&next, 1, now).transcript.is_none(), "once");
             found.transcript.is_some()
         };
         assert!(is_kept(|_| (), MINUTE));
         assert!(is_kept(|next| next.lease.epoch += 7, MINUTE), "who commits nothing changes nothing");
-        assert!(is_kept(|next| next.ground = Versions { gate: 7, policy: 8, ..next.ground }, MINUTE));
-        assert!(!is_kept(|_| (), MINUTE + AGE), "too old");
+        assert!(is_kept(|next| next.versions = Versions { gate: 7, policy: 8, ..next.versions }, MINUTE));
+        assert!(!is_kept(|_| (), MINUTE + ENTRY_AGE_MAX), "too old");
         let changes: [fn(&mut Grant); 6] = [
-            |next| next.last = Some((5, 9)),
-            |next| next.last = None,
+            |next| next.last_commit = Some((5, 9)),
+            |next| next.last_commit = None,
             |next| next.version += 1,
             |next| next.state = Some("another".into()),
-            |next| next.ground.erasures += 1,
+            |next| next.versions.erasures += 1,
             |next| next.lease.owner = "t/v".parse().unwrap(),
         ];
         for change in changes {

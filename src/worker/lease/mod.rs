@@ -12,4 +12,4 @@ pub(super) mod quarantine;
 pub(super) mod transcript;
 pub(super) mod waits;
 
-pub(super) use leased::{Leased, Stop};
+pub(super) use leased::{LeasedSession, RunStop};

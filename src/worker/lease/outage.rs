@@ -4,7 +4,7 @@
 
 use crate::domain::ids::{Owner, SessionKey};
 use crate::process::retry::{AttemptFailure, RetryPolicy, retry};
-use crate::store::{Admit, Admitted, After, Lease, LeaseOutcome, Released, StoreError};
+use crate::store::{AdmissionOutcome, Admit, Lease, LeaseOutcome, LeaseUse, ReleaseOutcome, StoreError};
 use crate::venue::Venue;
 use crate::worker::Worker;
 use parking_lot::Mutex;
@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// Returns the retries of a release: faster than a sweep finds the expired lease.
-fn tries(worker: &Worker) -> RetryPolicy {
+fn release_retries(worker: &Worker) -> RetryPolicy {
     RetryPolicy {
         first: Duration::from_millis(50),
         max: Duration::from_millis(500),
@@ -23,45 +23,45 @@ fn tries(worker: &Worker) -> RetryPolicy {
 }
 
 /// Pause while the store has no memory left.
-const FULL: Duration = Duration::from_secs(10);
+const FULL_STORE_PAUSE: Duration = Duration::from_secs(10);
 
 /// Pause after an outage.
-pub(crate) const SHORT: Duration = Duration::from_secs(1);
+pub(crate) const FIRST_PAUSE: Duration = Duration::from_secs(1);
 
 /// Longest pause of a session that fails again and again: each run may pay for its model again.
-const LONG: Duration = Duration::from_mins(1);
+const LONGEST_PAUSE: Duration = Duration::from_mins(1);
 
 /// Sessions whose failures are remembered.
-const REMEMBERED: usize = 10_000;
+const FAILING_SESSIONS_MAX: usize = 10_000;
 
 /// Pauses of sessions that ended with a store error and have not committed a turn since.
 #[derive(Debug, Default)]
-pub(crate) struct Failing(Mutex<HashMap<(Owner, SessionKey), Failures>>);
+pub(crate) struct StoreFailures(Mutex<HashMap<(Owner, SessionKey), FailureBackoff>>);
 
 #[derive(Debug, Clone, Copy)]
-struct Failures {
+struct FailureBackoff {
     /// Number of the session's turns.
     version: u64,
     /// Pause after the last failure.
     pause: Duration,
 }
 
-impl Failing {
+impl StoreFailures {
     /// Records a failure of a session with `version` turns. Returns its pause: `first`, doubled with each failure.
-    pub(crate) fn again(&self, lease: &Lease, version: u64, first: Duration) -> Duration {
+    pub(crate) fn record_failure(&self, lease: &Lease, version: u64, first: Duration) -> Duration {
         let mut failing = self.0.lock();
-        if failing.len() >= REMEMBERED {
+        if failing.len() >= FAILING_SESSIONS_MAX {
             failing.clear();
         }
         let key = (lease.owner.clone(), lease.session.clone());
         let before = failing.get(&key).filter(|before| before.version == version);
-        let pause = before.map_or(first, |before| (before.pause * 2).clamp(first, LONG));
-        failing.insert(key, Failures { version, pause });
+        let pause = before.map_or(first, |before| (before.pause * 2).clamp(first, LONGEST_PAUSE));
+        failing.insert(key, FailureBackoff { version, pause });
         pause
     }
 
     /// Removes a session whose run ended well.
-    pub(crate) fn is_well(&self, lease: &Lease) {
+    pub(crate) fn clear(&self, lease: &Lease) {
         let mut failing = self.0.lock();
         if !failing.is_empty() {
             failing.remove(&(lease.owner.clone(), lease.session.clone()));
@@ -71,16 +71,16 @@ impl Failing {
 
 /// Returns the pause of an event or a session after a store error; memory takes longer to be freed.
 pub(crate) const fn pause(error: &StoreError) -> Duration {
-    if matches!(error, StoreError::Full { .. }) { FULL } else { SHORT }
+    if matches!(error, StoreError::Full { .. }) { FULL_STORE_PAUSE } else { FIRST_PAUSE }
 }
 
 /// Releases the lease in the background; only a cancellation wakes the session before `pause` is over.
 ///
 /// The release takes back a counted crash if it is the last. If outages overlap, with another's grant between, only the
 /// last crash is taken back; a task that a fifth crash has ended stays ended.
-pub(crate) fn give_back(worker: &Worker, lease: &Lease, pause: Duration) {
-    let (venue, lease, policy) = (Arc::clone(&worker.venue), lease.clone(), tries(worker));
-    beside(worker, async move { release(&venue, policy, &lease, pause).await });
+pub(crate) fn release_in_background(worker: &Worker, lease: &Lease, pause: Duration) {
+    let (venue, lease, policy) = (Arc::clone(&worker.venue), lease.clone(), release_retries(worker));
+    spawn_detached(worker, async move { release(&venue, policy, &lease, pause).await });
 }
 
 /// Releases a lease that an unanswered request may have acquired. The request is repeated with its token, but without
@@ -89,20 +89,20 @@ pub(crate) fn return_grant(worker: &Worker, admit: &Admit) {
     if admit.lease.is_none() {
         return;
     }
-    let (venue, policy) = (Arc::clone(&worker.venue), tries(worker));
+    let (venue, policy) = (Arc::clone(&worker.venue), release_retries(worker));
     let admit = Admit { event: None, ..admit.clone() };
-    beside(worker, async move {
+    spawn_detached(worker, async move {
         let what = format!("the store, for the lease of `{}` that it may have granted", admit.session);
         let ask = || async { venue.store.admit(venue.now(), &admit).await.map_err(AttemptFailure::from) };
-        if let Ok(Admitted { lease: LeaseOutcome::Run(grant), .. }) = retry(policy, &what, ask).await {
+        if let Ok(AdmissionOutcome { lease: LeaseOutcome::Run(grant), .. }) = retry(policy, &what, ask).await {
             release(&venue, policy, &grant.lease, Duration::ZERO).await;
         }
     });
 }
 
 /// Runs work in the background until the process ends.
-fn beside(worker: &Worker, work: impl Future<Output = ()> + Send + 'static) {
-    let ending = worker.shutdown.cancelling().clone();
+fn spawn_detached(worker: &Worker, work: impl Future<Output = ()> + Send + 'static) {
+    let ending = worker.shutdown.cancel_token().clone();
     worker.shutdown.spawn_turn("giving back", async move {
         ending.run_until_cancelled(work).await;
     });
@@ -112,13 +112,13 @@ async fn release(venue: &Venue, policy: RetryPolicy, lease: &Lease, pause: Durat
     let what = format!("the store, to give back the lease of `{}`", lease.session);
     let once = || async {
         let now = venue.now();
-        let then = After::Release { arrivals: u64::MAX, due: Some(now.plus(pause)), backoff: !pause.is_zero() };
+        let then = LeaseUse::Release { arrivals: u64::MAX, due: Some(now.plus(pause)), backoff: !pause.is_zero() };
         venue.store.release(now, lease, then).await.map_err(AttemptFailure::from)
     };
     match retry(policy, &what, once).await {
-        Ok(Released::Done(next)) => venue.relay(&lease.owner, next.wakes()).await,
+        Ok(ReleaseOutcome::Done(next)) => venue.relay(&lease.owner, next.wakes()).await,
         // Another worker has the lease.
-        Ok(Released::Fenced) => {}
+        Ok(ReleaseOutcome::Fenced) => {}
         Err(error) => tracing::warn!(session = %lease.session, %error, "the lease lapses"),
     }
 }

@@ -8,21 +8,21 @@ use std::time::Duration;
 use tokio::sync::{Semaphore, SemaphorePermit};
 
 /// Delay after which a session that found the quarantine taken is due again: another worker may be free sooner.
-pub(crate) const AGAIN: Duration = Duration::from_secs(5);
+pub(crate) const QUARANTINE_DELAY: Duration = Duration::from_secs(5);
 
 /// Waiting sessions that are remembered; the others come again when they are due.
-const REMEMBERED: usize = 1_000;
+const WAITING_MAX: usize = 1_000;
 
 /// One slot, and the sessions that wait for it.
 #[derive(Debug)]
 pub(crate) struct Quarantine {
-    place: Semaphore,
+    slot: Semaphore,
     waiting: Mutex<VecDeque<(Owner, SessionKey)>>,
 }
 
 impl Default for Quarantine {
     fn default() -> Self {
-        Self { place: Semaphore::new(1), waiting: Mutex::default() }
+        Self { slot: Semaphore::new(1), waiting: Mutex::default() }
     }
 }
 
@@ -31,20 +31,20 @@ impl Quarantine {
     pub(crate) fn enter(&self, owner: &Owner, session: &SessionKey) -> Option<SemaphorePermit<'_>> {
         let mut waiting = self.waiting.lock();
         let is_it = |(of, known): &(Owner, SessionKey)| of == owner && known == session;
-        if let Ok(place) = self.place.try_acquire() {
+        if let Ok(place) = self.slot.try_acquire() {
             waiting.retain(|known| !is_it(known));
             return Some(place);
         }
-        if waiting.len() < REMEMBERED && !waiting.iter().any(is_it) {
+        if waiting.len() < WAITING_MAX && !waiting.iter().any(is_it) {
             waiting.push_back((owner.clone(), session.clone()));
         }
         None
     }
 
     /// Removes and returns the session that has waited longest, if the slot is free.
-    pub(crate) fn next(&self) -> Option<(Owner, SessionKey)> {
+    pub(crate) fn take_next(&self) -> Option<(Owner, SessionKey)> {
         let mut waiting = self.waiting.lock();
-        if self.place.available_permits() == 0 { None } else { waiting.pop_front() }
+        if self.slot.available_permits() == 0 { None } else { waiting.pop_front() }
     }
 }
 
@@ -62,12 +62,12 @@ mod tests {
         for session in [&b, &c, &b] {
             assert!(quarantine.enter(&owner, session).is_none());
         }
-        assert_eq!(quarantine.next(), None, "it is taken");
+        assert_eq!(quarantine.take_next(), None, "it is taken");
         drop(place);
-        assert_eq!(quarantine.next(), Some((owner.clone(), b.clone())));
+        assert_eq!(quarantine.take_next(), Some((owner.clone(), b.clone())));
         // One that is due comes by itself, and isn't called any more.
         let place = quarantine.enter(&owner, &c).unwrap();
         drop(place);
-        assert_eq!(quarantine.next(), None);
+        assert_eq!(quarantine.take_next(), None);
     }
 }

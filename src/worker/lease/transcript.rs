@@ -1,24 +1,31 @@
 //! Turns of a leased session.
 
-use super::Leased;
+use super::LeasedSession;
 use crate::domain::session::TurnRecord;
 use crate::store::{StoreError, decode, keys};
 use crate::venue::context::Transcript;
 use crate::worker::Worker;
 
 /// Returns the session's turns; read once, then kept up to date.
-pub(crate) async fn all<'l>(worker: &Worker, leased: &'l mut Leased) -> Result<&'l Transcript, StoreError> {
+pub(crate) async fn load_transcript<'l>(
+    worker: &Worker,
+    leased: &'l mut LeasedSession,
+) -> Result<&'l Transcript, StoreError> {
     let version = leased.run.version;
-    if leased.past.transcript.is_none() && version > 0 {
+    if leased.history.transcript.is_none() && version > 0 {
         let (owner, session, since) = (&leased.lease.owner, &leased.lease.session, leased.run.state.since);
-        leased.past.transcript = Some(Transcript::read(&*worker.venue.store, owner, session, version, since).await?);
+        leased.history.transcript = Some(Transcript::read(&*worker.venue.store, owner, session, version, since).await?);
     }
-    Ok(leased.past.transcript.get_or_insert_default())
+    Ok(leased.history.transcript.get_or_insert_default())
 }
 
 /// Returns the record of a turn of the session, from the cache or the store.
-pub(crate) async fn record(worker: &Worker, leased: &mut Leased, turn: u64) -> Result<Option<TurnRecord>, StoreError> {
-    if let Some(known) = all(worker, leased).await?.turn(turn) {
+pub(crate) async fn load_turn(
+    worker: &Worker,
+    leased: &mut LeasedSession,
+    turn: u64,
+) -> Result<Option<TurnRecord>, StoreError> {
+    if let Some(known) = load_transcript(worker, leased).await?.turn(turn) {
         return Ok(Some(known.clone()));
     }
     let key = keys::turn(&leased.lease.session, turn);

@@ -1,18 +1,18 @@
 //! Turns that can't go on: the lease is released, and the reason is stored for readers of the job or the session.
 
-use super::{Leased, Stop};
+use super::{LeasedSession, RunStop};
 use crate::domain::agent::{AgentRecord, Retry};
 use crate::domain::decode;
 use crate::domain::ids::{JobId, SessionKey};
-use crate::domain::job::Waiting;
-use crate::domain::rate::Wait;
-use crate::domain::spend::Today;
+use crate::domain::job::WaitNote;
+use crate::domain::rate::RateWait;
+use crate::domain::spend::DayUse;
 use crate::domain::time::Millis;
 use crate::domain::turn::Turn;
 use crate::domain::turn::fallback::ModelCalls;
 use crate::domain::wait::WaitCause;
 use crate::process::retry::RetryPolicy;
-use crate::store::{After, Checkpoint, DocWrite, LeaseCheck, keys};
+use crate::store::{Checkpoint, DocWrite, LeaseCheck, LeaseUse, keys};
 use crate::venue::agents;
 use crate::worker::Worker;
 use bytes::Bytes;
@@ -20,11 +20,11 @@ use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
 /// Call index under which failures of the model are stored until the next commit.
-const FAILURES: u32 = u32::MAX;
+const FAILURES_INDEX: u32 = u32::MAX;
 
 /// Consecutive failures of the model.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-struct Failures {
+struct ModelFailures {
     count: u32,
     since: Millis,
     /// Calls that the turn's models have used without a reply.
@@ -35,80 +35,85 @@ struct Failures {
     job: Option<JobId>,
     /// What the session has spent today, these calls included.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    today: Option<Today>,
+    today: Option<DayUse>,
 }
 
 /// Returns the note that earlier leases stored for the next turn.
-fn waiting_note(leased: &Leased) -> Option<Failures> {
-    let (_, bytes) = leased.calls.iter().find(|(index, _)| *index == FAILURES)?;
-    decode::stored(bytes).ok()
+fn waiting_note(leased: &LeasedSession) -> Option<ModelFailures> {
+    let (_, bytes) = leased.recorded_calls.iter().find(|(index, _)| *index == FAILURES_INDEX)?;
+    decode::read_stored(bytes).ok()
 }
 
 /// Returns the provider's failures in this turn and under earlier leases. Failures of another task don't count; an
 /// older build didn't store the task.
-fn failures(leased: &Leased, job: Option<&JobId>) -> Option<Failures> {
+fn failures(leased: &LeasedSession, job: Option<&JobId>) -> Option<ModelFailures> {
     waiting_note(leased).filter(|note| note.today.is_none() && note.job.is_none() || note.job.as_ref() == job)
 }
 
 /// Returns the model calls of earlier tries of the turn, which its commit counts.
-pub(crate) fn calls_before(leased: &Leased, job: Option<&JobId>) -> ModelCalls {
+pub(crate) fn earlier_calls(leased: &LeasedSession, job: Option<&JobId>) -> ModelCalls {
     failures(leased, job).map(|failures| failures.calls).unwrap_or_default()
 }
 
 /// Returns what the session had spent when its next turn last waited, and the calls of this task that it includes.
-pub(crate) fn counted_before(leased: &Leased, job: Option<&JobId>) -> Option<(Today, ModelCalls)> {
+pub(crate) fn earlier_counts(leased: &LeasedSession, job: Option<&JobId>) -> Option<(DayUse, ModelCalls)> {
     let today = waiting_note(leased)?.today?;
-    Some((today, calls_before(leased, job)))
+    Some((today, earlier_calls(leased, job)))
 }
 
 /// Stores the calls of a turn that waits, if there are any; the number of its failures stays.
-pub(crate) async fn remember_calls(worker: &Worker, leased: &Leased, turn: &Turn) -> Result<(), Stop> {
+pub(crate) async fn remember_calls(worker: &Worker, leased: &LeasedSession, turn: &Turn) -> Result<(), RunStop> {
     if turn.model_calls().is_free() {
         return Ok(());
     }
-    let before = failures(leased, turn.setting().plan.job()).map(|before| (before.count, before.since));
-    remember(worker, leased, turn, before.unwrap_or((0, worker.venue.now()))).await
+    let before = failures(leased, turn.input().plan.job()).map(|before| (before.count, before.since));
+    record_failure(worker, leased, turn, before.unwrap_or((0, worker.venue.now()))).await
 }
 
 /// Stores the calls, and what session and task have spent: if the task is cancelled meanwhile, there is no commit.
-async fn remember(worker: &Worker, leased: &Leased, turn: &Turn, (count, since): (u32, Millis)) -> Result<(), Stop> {
-    let (today, tally) = turn.used_so_far(worker.venue.now());
+async fn record_failure(
+    worker: &Worker,
+    leased: &LeasedSession,
+    turn: &Turn,
+    (count, since): (u32, Millis),
+) -> Result<(), RunStop> {
+    let (today, tally) = turn.usage_so_far(worker.venue.now());
     let mut writes: Vec<_> = today.iter().map(|today| session_day(&leased.lease.session, today)).collect();
     writes.extend(tally.map(|(job, tally)| DocWrite::json(keys::job_spend(&job), &tally)));
     let today = today.or_else(|| waiting_note(leased)?.today);
-    let (calls, job) = (turn.model_calls().clone(), turn.setting().plan.job().cloned());
-    let note = Failures { count, since, calls, job, today };
+    let (calls, job) = (turn.model_calls().clone(), turn.input().plan.job().cloned());
+    let note = ModelFailures { count, since, calls, job, today };
     let note = Bytes::from(serde_json::to_vec(&note).expect("counts serialise"));
-    let calls = vec![(FAILURES, note)];
+    let calls = vec![(FAILURES_INDEX, note)];
     let write = Checkpoint { turn: leased.run.version + 1, calls, writes, ..Checkpoint::default() };
     if worker.venue.store.checkpoint(worker.venue.now(), &leased.lease, &write).await? == LeaseCheck::Fenced {
-        return Err(Stop::Lost);
+        return Err(RunStop::Lost);
     }
     Ok(())
 }
 
 /// Returns the write of what a session has spent on a day.
-pub(crate) fn session_day(session: &SessionKey, today: &Today) -> DocWrite {
+pub(crate) fn session_day(session: &SessionKey, today: &DayUse) -> DocWrite {
     DocWrite::json(keys::session_day(&today.date, session, today.since), &today.models)
 }
 
 /// Returns the pause after the last failure, `asked` at least; `None` when the tries are used up, or when the pause
 /// would end after the total time of all tries.
-pub(crate) fn next_wait(
+pub(crate) fn retry_pause(
     worker: &Worker,
-    leased: &Leased,
+    leased: &LeasedSession,
     (retry, job): (&Retry, Option<&JobId>),
     asked: Option<Duration>,
 ) -> Option<Duration> {
-    let policy = policy_of(retry, worker.options.retry);
+    let policy = retry_policy(retry, worker.options.retry);
     let before = failures(leased, job);
     let tried = before.as_ref().map_or(1, |before| before.count + 1);
     if retry.attempts.is_some_and(|attempts| tried >= attempts) {
         return None;
     }
     let before = before.filter(|before| before.count > 0);
-    let elapsed = before.as_ref().map_or(Duration::ZERO, |before| worker.venue.now().since(before.since));
-    let mut waits = RetryPolicy { total: None, ..policy }.waits();
+    let elapsed = before.as_ref().map_or(Duration::ZERO, |before| worker.venue.now().elapsed_since(before.since));
+    let mut waits = RetryPolicy { total: None, ..policy }.wait_times();
     let skip = before.map_or(0, |failures| failures.count);
     let wait = std::iter::from_fn(|| waits.next_wait()).nth(usize::try_from(skip).unwrap_or(usize::MAX))?;
     let wait = asked.map_or(wait, |asked| wait.max(asked));
@@ -117,47 +122,47 @@ pub(crate) fn next_wait(
 }
 
 /// Releases the lease until the provider may answer again, so that the session holds no slot.
-pub(crate) async fn unavailable(
+pub(crate) async fn release_unavailable(
     worker: &Worker,
-    leased: &mut Leased,
+    leased: &mut LeasedSession,
     reason: &str,
     (deadline, turn): (Option<Millis>, &Turn),
-) -> Result<bool, Stop> {
+) -> Result<bool, RunStop> {
     let now = worker.venue.now();
-    let before = failures(leased, turn.setting().plan.job()).filter(|before| before.count > 0);
+    let before = failures(leased, turn.input().plan.job()).filter(|before| before.count > 0);
     let (count, since) = before.map_or((1, now), |before| (before.count + 1, before.since));
     let pause = leased.pause.take().unwrap_or(worker.options.retry.max);
     tracing::info!(session = %leased.lease.session, reason, failures = count, "model unavailable; waiting {pause:?}");
-    remember(worker, leased, turn, (count, since)).await?;
-    let wait = Wait {
+    record_failure(worker, leased, turn, (count, since)).await?;
+    let wait = RateWait {
         until: now.plus(pause),
         reason: format!("{reason} (try {count})"),
         told: false,
         cause: WaitCause::BackingOff { tries: count },
     };
-    give_back_until(worker, leased, wait, deadline).await
+    release_until(worker, leased, wait, deadline).await
 }
 
 /// Releases the lease until the end of the wait or the deadline of the task, and stores the reason for readers of the
 /// job or the session. Wakes end it sooner only where `wait.told` says that the limit sends one.
-pub(crate) async fn give_back_until(
+pub(crate) async fn release_until(
     worker: &Worker,
-    leased: &mut Leased,
-    wait: Wait,
+    leased: &mut LeasedSession,
+    wait: RateWait,
     deadline: Option<Millis>,
-) -> Result<bool, Stop> {
+) -> Result<bool, RunStop> {
     let until = deadline.map_or(wait.until, |deadline| wait.until.min(deadline));
     let (venue, now) = (&worker.venue, worker.venue.now());
-    let note = Waiting { reason: wait.reason, until: Some(until), cause: wait.cause };
+    let note = WaitNote { reason: wait.reason, until: Some(until), cause: wait.cause };
     let key = leased.run.plan().job().map_or_else(|| keys::session_wait(&leased.lease.session), keys::job_wait);
     venue.store.write(now, &leased.lease.owner, &[DocWrite::json(key, &note)]).await?;
-    let then = After::Release { arrivals: u64::MAX, due: Some(until), backoff: !wait.told };
+    let then = LeaseUse::Release { arrivals: u64::MAX, due: Some(until), backoff: !wait.told };
     leased.release(worker, now, then).await?;
     Ok(false)
 }
 
 /// Returns the retry policy of the venue, overridden by that of the agent.
-fn policy_of(retry: &Retry, venue: RetryPolicy) -> RetryPolicy {
+fn retry_policy(retry: &Retry, venue: RetryPolicy) -> RetryPolicy {
     let seconds = Duration::from_secs;
     RetryPolicy {
         first: retry.first.map_or(venue.first, seconds),
@@ -170,16 +175,16 @@ fn policy_of(retry: &Retry, venue: RetryPolicy) -> RetryPolicy {
 /// Suspends an agent whose requests no model can answer, until a person has corrected and resumed it.
 pub(crate) async fn suspend(
     worker: &Worker,
-    leased: &mut Leased,
+    leased: &mut LeasedSession,
     agent: &AgentRecord,
     reason: &str,
-) -> Result<bool, Stop> {
+) -> Result<bool, RunStop> {
     let owner = &leased.lease.owner;
     let text = format!("{reason}; mend it, then `trellis agent resume {}`", agent.id);
     tracing::warn!(%owner, agent = %agent.id, reason, "agent suspended");
     agents::lifecycle::suspend_unusable(&worker.venue, owner, agent, &text).await?;
     let now = worker.venue.now();
-    let then = After::Release { arrivals: u64::MAX, due: Some(now), backoff: false };
+    let then = LeaseUse::Release { arrivals: u64::MAX, due: Some(now), backoff: false };
     leased.release(worker, now, then).await?;
     Ok(false)
 }

@@ -4,12 +4,12 @@ use crate::domain::agent::Retry;
 use crate::domain::charge::CallStage;
 use crate::domain::chat::ModelRequest;
 use crate::domain::ids::{JobId, Owner};
-use crate::domain::turn::{ModelFailure, Observed};
+use crate::domain::turn::{ModelFailure, Observation};
 use crate::model::meter::CallMeter;
 use crate::model::{LiveText, ModelError};
-use crate::venue::secrets::{Secret, SecretError};
-use crate::worker::lease::waits::next_wait;
-use crate::worker::lease::{Leased, Stop, keeper};
+use crate::venue::secrets::{OpenedSecret, SecretError};
+use crate::worker::lease::waits::retry_pause;
+use crate::worker::lease::{LeasedSession, RunStop, keeper};
 use crate::worker::{Worker, live};
 use std::sync::Arc;
 use tokio::sync::mpsc::UnboundedReceiver;
@@ -17,22 +17,22 @@ use tokio::sync::mpsc::UnboundedReceiver;
 /// Calls the model once; the meter then says how far the call got.
 pub(crate) async fn model(
     worker: &Worker,
-    leased: &mut Leased,
+    leased: &mut LeasedSession,
     job: Option<&JobId>,
     request: &ModelRequest,
     retry: &Retry,
     meter: &Arc<CallMeter>,
-) -> Result<Observed, Stop> {
+) -> Result<Observation, RunStop> {
     let secrets = match open_secrets(worker, &leased.lease.owner, request).await? {
         Ok(secrets) => secrets,
         Err(failure) => {
-            worker.venue.metrics.model_call("refused");
-            return Ok(Observed::Answered(Err(failure)));
+            worker.venue.metrics.count_model_call("refused");
+            return Ok(Observation::Answered(Err(failure)));
         }
     };
     // The reads and reservations before may have taken longer than the lease.
-    keeper::assure(worker, leased).await?;
-    let (pieces, texts) = LiveText::metered(Arc::clone(meter));
+    keeper::ensure_lease(worker, leased).await?;
+    let (pieces, texts) = LiveText::with_meter(Arc::clone(meter));
     let call = async {
         meter.mark(CallStage::Asked);
         let answer = worker.model.complete(request, &secrets, &pieces).await;
@@ -42,41 +42,41 @@ pub(crate) async fn model(
     let (lost, cancelled) = (leased.stops.lost.clone(), leased.cancelled.clone());
     let answered = tokio::select! {
         biased;
-        () = lost.cancelled() => return Err(Stop::Lost),
-        () = cancelled.cancelled() => return Ok(Observed::Cancelled(Vec::new())),
+        () = lost.cancelled() => return Err(RunStop::Lost),
+        () = cancelled.cancelled() => return Ok(Observation::Cancelled(Vec::new())),
         (answer, ()) = async { tokio::join!(call, forward(worker, job, texts)) } => answer,
     };
     let error = match answered {
         Ok(reply) => {
-            worker.venue.metrics.model_call("ok");
-            return Ok(Observed::Answered(Ok(reply)));
+            worker.venue.metrics.count_model_call("ok");
+            return Ok(Observation::Answered(Ok(reply)));
         }
         Err(error) => error,
     };
     let failure = match error {
         ModelError::Unusable { .. } => {
-            worker.venue.metrics.model_call("refused");
+            worker.venue.metrics.count_model_call("refused");
             ModelFailure::Unusable { reason: error.to_string() }
         }
         ModelError::Permanent { .. } => {
-            worker.venue.metrics.model_call("refused");
+            worker.venue.metrics.count_model_call("refused");
             ModelFailure::Permanent { reason: error.to_string() }
         }
         ModelError::Declined { .. } | ModelError::Unbounded { .. } => {
-            worker.venue.metrics.model_call("refused");
+            worker.venue.metrics.count_model_call("refused");
             ModelFailure::Declined { reason: error.to_string() }
         }
         ModelError::Transient { retry_after, .. } => {
-            worker.venue.metrics.model_call("unavailable");
+            worker.venue.metrics.count_model_call("unavailable");
             // A provider that asks for a longer pause than all tries may take counts as failed.
-            let wait = next_wait(worker, leased, (retry, job), retry_after);
+            let wait = retry_pause(worker, leased, (retry, job), retry_after);
             let until = retry_after.filter(|_| wait.is_none()).map(|asked| worker.venue.now().plus(asked).rfc3339());
             let until = until.map(|until| format!("; it asks not to be called before {until}")).unwrap_or_default();
             leased.pause = wait;
             ModelFailure::Transient { reason: format!("{error}{until}"), exhausted: wait.is_none() }
         }
     };
-    Ok(Observed::Answered(Err(failure)))
+    Ok(Observation::Answered(Err(failure)))
 }
 
 /// Opens each secret that the model's settings name, once.
@@ -84,12 +84,12 @@ async fn open_secrets(
     worker: &Worker,
     owner: &Owner,
     request: &ModelRequest,
-) -> Result<Result<Vec<Secret>, ModelFailure>, Stop> {
+) -> Result<Result<Vec<OpenedSecret>, ModelFailure>, RunStop> {
     let mut secrets = Vec::new();
     for name in request.model.secrets() {
         match worker.venue.secrets.open(&*worker.venue.store, owner, name).await {
             Ok(secret) => secrets.push(secret),
-            Err(SecretError::Store(error)) => return Err(Stop::Store(error)),
+            Err(SecretError::Store(error)) => return Err(RunStop::Store(error)),
             Err(error) => {
                 let what = if request.model.key.as_ref() == Some(name) { "key" } else { "header" };
                 let reason = format!("model `{}` has no {what}: {error}", request.model.id());

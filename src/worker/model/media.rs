@@ -7,23 +7,23 @@ use crate::domain::media::{AttachedBytes, Attachment};
 use crate::domain::turn::Turn;
 use crate::venue::assets;
 use crate::worker::Worker;
-use crate::worker::lease::{Leased, Stop};
+use crate::worker::lease::{LeasedSession, RunStop};
 use tokio::sync::OwnedSemaphorePermit;
 
 /// Reads the attachments of a request. Dropping the permit frees their memory; an unreadable one is marked as withheld.
 pub(crate) async fn load(
     worker: &Worker,
-    leased: &Leased,
+    leased: &LeasedSession,
     turn: &Turn,
     request: &mut ModelRequest,
-) -> Result<Option<OwnedSemaphorePermit>, Stop> {
+) -> Result<Option<OwnedSemaphorePermit>, RunStop> {
     let bytes: usize = request.shown_attachments().map(|attachment| attachment.size).sum();
     if bytes == 0 {
         return Ok(None);
     }
     let permit = tokio::select! {
         biased;
-        () = leased.stops.lost.cancelled() => return Err(Stop::Lost),
+        () = leased.stops.lost.cancelled() => return Err(RunStop::Lost),
         () = leased.cancelled.cancelled() => return Ok(None),
         permit = worker.venue.prompts.reserve_attachments(bytes) => permit,
     };
@@ -33,12 +33,12 @@ pub(crate) async fn load(
     Ok(permit)
 }
 
-async fn read(worker: &Worker, turn: &Turn, attachment: &mut Attachment) -> Result<(), Stop> {
-    let (setting, asset) = (turn.setting(), &attachment.asset);
+async fn read(worker: &Worker, turn: &Turn, attachment: &mut Attachment) -> Result<(), RunStop> {
+    let (setting, asset) = (turn.input(), &attachment.asset);
     let withheld = if let Err(denied) = setting.authority.permits("crud/read", ResourcePath::asset(asset)) {
-        denied.need()
+        denied.missing_capability()
     } else {
-        match assets::content(&worker.venue, &setting.owner, asset).await {
+        match assets::read_content(&worker.venue, &setting.owner, asset).await {
             Ok(Some(found)) => {
                 attachment.bytes = AttachedBytes::new(found.bytes);
                 return Ok(());

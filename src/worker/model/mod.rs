@@ -10,5 +10,5 @@ mod origin;
 mod spend;
 mod wallet;
 
-pub(super) use origin::Counts;
+pub(super) use origin::OriginCounts;
 pub(super) use wallet::Payments;

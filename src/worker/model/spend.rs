@@ -1,69 +1,69 @@
 //! Stage 5 under budgets, caps and rate limits: a part of each is reserved before the model is called, and settled
 //! after.
 
-use super::origin::Counted;
+use super::origin::OriginCount;
 use super::wallet::Wallet;
 use super::{call, origin};
-use crate::domain::budget::{self, BudgetedCall, LimitOrigin, Short};
+use crate::domain::budget::{self, BudgetedCall, HoldError, LimitOrigin};
 use crate::domain::charge::Charge;
 use crate::domain::chat::ModelRequest;
-use crate::domain::rate::{self, Wait};
-use crate::domain::spend::Spent;
-use crate::domain::turn::fallback::Miss;
-use crate::domain::turn::{Last, ModelFailure, Observed, Turn, code_of};
+use crate::domain::rate::{self, RateWait};
+use crate::domain::spend::ModelUse;
+use crate::domain::turn::fallback::NoReplyReason;
+use crate::domain::turn::{FinalTurn, ModelFailure, Observation, Turn, limit_code};
 use crate::domain::wait::WaitCause;
 use crate::model::meter::CallMeter;
 use crate::store::StoreError;
-use crate::venue::rates::{self, Booked};
+use crate::venue::rates::{self, BookedCall};
 use crate::worker::Worker;
-use crate::worker::lease::{Leased, Stop, keeper};
+use crate::worker::lease::{LeasedSession, RunStop, keeper};
 use std::sync::Arc;
 use std::time::Duration;
 
 /// Pause until other turns may have settled their reservations.
-const PAUSE: Duration = Duration::from_secs(1);
+const RESERVATION_PAUSE: Duration = Duration::from_secs(1);
 /// Pause until a reached cap is checked again: it may have been raised.
-const LOOK_AGAIN: Duration = Duration::from_mins(15);
+const CAP_CHECK_PAUSE: Duration = Duration::from_mins(15);
 /// Tokens reserved for a reply without a limit of its own.
-const REPLY: u64 = 1_024;
+const DEFAULT_REPLY_TOKENS: u64 = 1_024;
 
 /// Result of a call to one model.
-pub(crate) enum ModelAsked {
+pub(crate) enum ModelCallResult {
     /// The model was called, or the deadline came first; with what was used.
-    Made(Box<Observed>, Spent),
+    Finished(Box<Observation>, ModelUse),
     /// The model's limits don't allow the call.
-    NotAsked(Miss),
+    OverLimit(NoReplyReason),
     /// Other turns have reserved what the call needs; it is made later.
-    Held(Wait),
+    AwaitsBudget(RateWait),
 }
 
 /// Refuses a call before it is made.
-fn refused(why: ModelFailure) -> ModelAsked {
-    ModelAsked::NotAsked(Miss::Failed(why))
+fn refuse_call(why: ModelFailure) -> ModelCallResult {
+    ModelCallResult::OverLimit(NoReplyReason::Failed(why))
 }
 
 /// Calls one model once, within the budgets of the request, the caps and the rate limits of its provider. The first
 /// call of a turn that costs something takes `counted`.
-pub(crate) async fn ask(
+pub(crate) async fn call_model(
     worker: &Worker,
-    leased: &mut Leased,
+    leased: &mut LeasedSession,
     turn: &Turn,
     request: &mut ModelRequest,
-    counted: &mut Option<Counted>,
-) -> Result<ModelAsked, Stop> {
-    let setting = turn.setting();
-    if let Some(reason) = worker.venue.spend.unpriced(&setting.owner, &request.model) {
-        return Ok(refused(ModelFailure::Short(Last { code: code_of(LimitOrigin::Cap), reason })));
+    counted: &mut Option<OriginCount>,
+) -> Result<ModelCallResult, RunStop> {
+    let setting = turn.input();
+    if let Some(reason) = worker.venue.spend.price_error(&setting.owner, &request.model) {
+        return Ok(refuse_call(ModelFailure::LimitReached(FinalTurn { code: limit_code(LimitOrigin::Cap), reason })));
     }
     request.model.price = worker.venue.spend.price(&request.model);
     let (price, prompt) =
         (request.model.price, budget::tokens(turn.prompt_bytes(), worker.venue.prompts.ratio(&request.model)));
-    let wallet = Wallet::of(worker, setting, &request.model);
+    let wallet = Wallet::for_turn(worker, setting, &request.model);
     let cut = match hold(worker, &wallet, turn, request, prompt).await? {
         Ok(cut) => cut,
         Err(instead) => return Ok(instead),
     };
-    let id = rates::id(&setting.owner, &setting.session, setting.turn);
+    let id = rates::call_id(&setting.owner, &setting.session, setting.turn);
     let booked = match book(worker, &wallet, request, id, prompt).await? {
         Ok(booked) => booked,
         Err(instead) => return Ok(instead),
@@ -71,28 +71,28 @@ pub(crate) async fn ask(
     let meter = Arc::new(CallMeter::default());
     let observed = tokio::select! {
         biased;
-        observed = in_time(worker, leased, turn, request, &meter) => observed,
-        never = rates::keep(&worker.venue, &booked, worker.options.rates.hold) => match never {},
+        observed = call_until_deadline(worker, leased, turn, request, &meter) => observed,
+        never = rates::renew_booking(&worker.venue, &booked, worker.options.rates.hold) => match never {},
     };
     let observed = match observed {
-        Err(Stop::Store(error)) => {
+        Err(RunStop::Store(error)) => {
             // After a lost lease, another worker may have reserved under the same name; this reservation then ends by
             // itself.
-            if keeper::is_sure(worker, leased) {
-                not_made(worker, &wallet, booked).await;
+            if keeper::is_surely_held(worker, leased) {
+                settle_unmade_call(worker, &wallet, booked).await;
             }
             return Err(error.into());
         }
         observed => observed?,
     };
     // Attachments are estimated with caution, which would distort the bytes per token of text.
-    if let Observed::Answered(Ok(reply)) = &observed
+    if let Observation::Answered(Ok(reply)) = &observed
         && !request.has_attachments()
     {
-        worker.venue.prompts.count(&request.model, turn.prompt_bytes(), reply.usage.input);
+        worker.venue.prompts.record_ratio(&request.model, turn.prompt_bytes(), reply.usage.input);
     }
     let charge = charge(worker, request, &observed, &meter, prompt);
-    let spent = charge.map_or_else(Spent::default, |charge| Spent::charge(charge, price));
+    let spent = charge.map_or_else(ModelUse::default, |charge| ModelUse::of_charge(charge, price));
     let used = charge.map(|charge| charge.usage);
     let tokens = used.map_or(0, |usage| usage.input.saturating_add(usage.output));
     let counting = async {
@@ -112,17 +112,17 @@ pub(crate) async fn ask(
         // A paid reply is not discarded because a rate limit can't be settled.
         tracing::warn!(%error, "a model call is not settled; it counts as it was booked");
     }
-    Ok(ModelAsked::Made(Box::new(cut_off(cut, observed)), spent))
+    Ok(ModelCallResult::Finished(Box::new(refuse_cut_reply(cut, observed)), spent))
 }
 
 /// Refuses a reply that used all that a limit left: it isn't complete.
-fn cut_off(cut: Option<(LimitOrigin, u64)>, observed: Observed) -> Observed {
+fn refuse_cut_reply(cut: Option<(LimitOrigin, u64)>, observed: Observation) -> Observation {
     let Some((origin, given)) = cut else { return observed };
     match observed {
-        Observed::Answered(Ok(reply)) if reply.truncated || reply.usage.output >= given => {
+        Observation::Answered(Ok(reply)) if reply.truncated || reply.usage.output >= given => {
             let what = if origin == LimitOrigin::Cap { "a cap is reached" } else { "the budget is used up" };
             let reason = format!("{what}: the reply was cut off at {given} tokens");
-            Observed::Answered(Err(ModelFailure::Short(Last { code: code_of(origin), reason })))
+            Observation::Answered(Err(ModelFailure::LimitReached(FinalTurn { code: limit_code(origin), reason })))
         }
         observed => observed,
     }
@@ -130,7 +130,7 @@ fn cut_off(cut: Option<(LimitOrigin, u64)>, observed: Observed) -> Observed {
 
 /// Settles a call that was not made because the store failed. The reservation of a turn that has lost its lease is left
 /// alone: another worker reserves under the same name.
-async fn not_made(worker: &Worker, wallet: &Wallet<'_>, booked: Booked) {
+async fn settle_unmade_call(worker: &Worker, wallet: &Wallet<'_>, booked: BookedCall) {
     let ((), settled) = tokio::join!(wallet.settle(None), rates::settle(&worker.venue, booked, 0));
     if let Err(error) = settled {
         tracing::warn!(%error, "a model call that was not made counts as it was booked");
@@ -145,14 +145,14 @@ async fn book(
     request: &ModelRequest,
     id: String,
     prompt: u64,
-) -> Result<Result<Booked, ModelAsked>, StoreError> {
+) -> Result<Result<BookedCall, ModelCallResult>, StoreError> {
     let (rates, reply) = (&worker.options.rates, request.model.max_tokens.map(u64::from));
-    let booked = match rate::reserve(&rates.limits, &request.model, prompt, reply, REPLY) {
+    let booked = match rate::reserve(&rates.limits, &request.model, prompt, reply, DEFAULT_REPLY_TOKENS) {
         Ok(tokens) => {
             let booked = rates::book(&worker.venue, rates, &request.model, id, tokens).await;
-            booked.map(|booked| booked.map_err(|wait| ModelAsked::NotAsked(Miss::Later(wait))))
+            booked.map(|booked| booked.map_err(|wait| ModelCallResult::OverLimit(NoReplyReason::RetryLater(wait))))
         }
-        Err(reason) => Ok(Err(refused(ModelFailure::Permanent { reason }))),
+        Err(reason) => Ok(Err(refuse_call(ModelFailure::Permanent { reason }))),
     };
     if !matches!(booked, Ok(Ok(_))) {
         wallet.settle(None).await;
@@ -168,68 +168,78 @@ async fn hold(
     turn: &Turn,
     request: &mut ModelRequest,
     prompt: u64,
-) -> Result<Result<Option<(LimitOrigin, u64)>, ModelAsked>, StoreError> {
-    let (setting, now) = (turn.setting(), worker.venue.now());
+) -> Result<Result<Option<(LimitOrigin, u64)>, ModelCallResult>, StoreError> {
+    let (setting, now) = (turn.input(), worker.venue.now());
     let (reply, price) = (request.model.max_tokens, request.model.price);
     let call = BudgetedCall { session: &setting.session.token(), prompt, reply, price, now };
-    let wait = |until, reason| Wait { until, reason, told: false, cause: WaitCause::SpendingLimit };
-    let short = |code, reason| refused(ModelFailure::Short(Last { code, reason }));
+    let wait = |until, reason| RateWait { until, reason, told: false, cause: WaitCause::SpendingLimit };
+    let short = |code, reason| refuse_call(ModelFailure::LimitReached(FinalTurn { code, reason }));
     Ok(match wallet.hold(call, setting.last.is_some()).await? {
         Ok(None) => Ok(None),
         Ok(Some(given)) => {
             request.model.max_tokens = Some(u32::try_from(given.reply).unwrap_or(u32::MAX));
             Ok(given.cut_by.map(|origin| (origin, given.reply)))
         }
-        Err(Short::Spent { origin, reason }) => Err(short(code_of(origin), format!("the budget is used up: {reason}"))),
-        Err(Short::Capped { reason, resets }) => Err(match resets.filter(|_| worker.venue.spend.waits()) {
-            // A cap may be raised before its period ends.
-            Some(resets) => ModelAsked::NotAsked(Miss::Later(wait(resets.min(now.plus(LOOK_AGAIN)), reason))),
-            None => short(code_of(LimitOrigin::Cap), reason),
-        }),
-        Err(Short::Held) => {
+        Err(HoldError::Spent { origin, reason }) => {
+            Err(short(limit_code(origin), format!("the budget is used up: {reason}")))
+        }
+        Err(HoldError::Capped { reason, resets }) => {
+            Err(match resets.filter(|_| worker.venue.spend.waits_for_next_day()) {
+                // A cap may be raised before its period ends.
+                Some(resets) => ModelCallResult::OverLimit(NoReplyReason::RetryLater(wait(
+                    resets.min(now.plus(CAP_CHECK_PAUSE)),
+                    reason,
+                ))),
+                None => short(limit_code(LimitOrigin::Cap), reason),
+            })
+        }
+        Err(HoldError::Held) => {
             let of = if wallet.has_budget() { "of its budget or of a cap" } else { "of a cap" };
-            Err(ModelAsked::Held(wait(now.plus(PAUSE), format!("other turns hold the rest {of}"))))
+            Err(ModelCallResult::AwaitsBudget(wait(
+                now.plus(RESERVATION_PAUSE),
+                format!("other turns hold the rest {of}"),
+            )))
         }
     })
 }
 
 /// Calls the model, until the deadline of the task.
-async fn in_time(
+async fn call_until_deadline(
     worker: &Worker,
-    leased: &mut Leased,
+    leased: &mut LeasedSession,
     turn: &Turn,
     request: &ModelRequest,
     meter: &Arc<CallMeter>,
-) -> Result<Observed, Stop> {
-    let setting = turn.setting();
+) -> Result<Observation, RunStop> {
+    let setting = turn.input();
     let (job, retry) = (setting.plan.job().cloned(), setting.config.retry);
     let reply = call::model(worker, leased, job.as_ref(), request, &retry, meter);
     let Some(deadline) = setting.purse.deadline.filter(|_| setting.last.is_none()) else { return reply.await };
-    let left = deadline.at.since(worker.venue.now());
+    let left = deadline.at.elapsed_since(worker.venue.now());
     if let Ok(observed) = tokio::time::timeout(left, reply).await {
         return observed;
     }
-    let when = if meter.is_asked() { "while" } else { "before" };
+    let when = if meter.is_begun() { "while" } else { "before" };
     let reason = format!("its time was over at {}, {when} its model was asked", deadline.at.rfc3339());
-    let short = Last { code: code_of(deadline.origin), reason };
-    Ok(Observed::Answered(Err(ModelFailure::Short(short))))
+    let short = FinalTurn { code: limit_code(deadline.origin), reason };
+    Ok(Observation::Answered(Err(ModelFailure::LimitReached(short))))
 }
 
 /// Returns the cost of a call, also of one that was interrupted or ended without a reply.
 fn charge(
     worker: &Worker,
     request: &ModelRequest,
-    observed: &Observed,
+    observed: &Observation,
     meter: &CallMeter,
     prompt: u64,
 ) -> Option<Charge> {
     let ratio = worker.venue.prompts.ratio(&request.model);
     match observed {
-        Observed::Answered(Ok(reply)) => {
+        Observation::Answered(Ok(reply)) => {
             let said_bytes = meter.progress().said_bytes.max(reply.said_bytes());
             Some(Charge::of_reply(reply.usage, prompt, budget::tokens(said_bytes, ratio)))
         }
-        Observed::Cancelled(_) | Observed::Answered(Err(_)) => meter.progress().charge(prompt, ratio),
-        Observed::Gathered(..) | Observed::Recorded | Observed::Called(_) => None,
+        Observation::Cancelled(_) | Observation::Answered(Err(_)) => meter.progress().charge(prompt, ratio),
+        Observation::Gathered(..) | Observation::Recorded | Observation::Called(_) => None,
     }
 }

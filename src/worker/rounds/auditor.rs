@@ -1,7 +1,7 @@
 //! The audit: each worker looks for lost changes in its shards and repairs them; one worker of the fleet writes the
 //! markers by which a restored, older store is recognised.
 
-use crate::store::{DocWrite, OutsideWrite, StoreError, keys};
+use crate::store::{DocWrite, StoreError, WriteOutcome, keys};
 use crate::upkeep::audit::{self, AuditError, AuditWatch};
 use crate::venue::venue_owner;
 use crate::worker::Worker;
@@ -9,18 +9,18 @@ use std::sync::Arc;
 
 /// Audits at the configured interval, until the process ends.
 pub(crate) async fn run(worker: Arc<Worker>) {
-    let (clock, stop) = (&worker.venue.clock, worker.shutdown.stopping());
-    let mut watch = AuditWatch::at(worker.options.upkeep);
+    let (clock, stop) = (&worker.venue.clock, worker.shutdown.stop_token());
+    let mut watch = AuditWatch::with_pace(worker.options.upkeep);
     loop {
         tokio::select! {
             biased;
             () = stop.cancelled() => return,
-            () = clock.until(clock.steady() + worker.options.audit) => {}
+            () = clock.wait_until(clock.steady() + worker.options.audit) => {}
         }
         let looked = tokio::select! {
             biased;
             () = stop.cancelled() => return,
-            looked = look(&worker, &mut watch) => looked,
+            looked = audit_once(&worker, &mut watch) => looked,
         };
         if let Err(error) = looked {
             tracing::warn!(%error, "what may be lost is not looked for; it comes again");
@@ -28,15 +28,15 @@ pub(crate) async fn run(worker: Arc<Worker>) {
     }
 }
 
-async fn look(worker: &Worker, watch: &mut AuditWatch) -> Result<(), AuditError> {
+async fn audit_once(worker: &Worker, watch: &mut AuditWatch) -> Result<(), AuditError> {
     let venue = &worker.venue;
     if venue.clock.is_wrong() {
         return Ok(());
     }
-    let marked = mark(worker).await;
+    let marked = write_marker(worker).await;
     if let Some(share) = worker.share() {
         let mut repaired = Vec::new();
-        let looked = watch.look(venue, &share, &mut repaired).await;
+        let looked = watch.check_share(venue, &share, &mut repaired).await;
         venue.metrics.unaccounted.set(i64::try_from(repaired.len()).unwrap_or(i64::MAX));
         for repaired in repaired {
             tracing::warn!(owner = repaired.owner, found = repaired.found, did = repaired.did, "repaired");
@@ -47,9 +47,9 @@ async fn look(worker: &Worker, watch: &mut AuditWatch) -> Result<(), AuditError>
 }
 
 /// Writes a marker, if this worker is the one that does.
-async fn mark(worker: &Worker) -> Result<(), AuditError> {
-    if is_on(worker).await?
-        && let Some(found) = audit::beat(&worker.venue).await?
+async fn write_marker(worker: &Worker) -> Result<(), AuditError> {
+    if claim_marker(worker).await?
+        && let Some(found) = audit::advance_mark(&worker.venue).await?
     {
         tracing::error!("the store was set back, {found}; `trellis audit` lists what is known of it");
     }
@@ -57,7 +57,7 @@ async fn mark(worker: &Worker) -> Result<(), AuditError> {
 }
 
 /// Whether this worker writes the markers: the right expires, and another worker takes it.
-async fn is_on(worker: &Worker) -> Result<bool, StoreError> {
+async fn claim_marker(worker: &Worker) -> Result<bool, StoreError> {
     let (venue, owner) = (&worker.venue, venue_owner());
     let now = venue.now();
     let doc = venue.store.doc(&owner, keys::MARKER).await?;
@@ -69,6 +69,6 @@ async fn is_on(worker: &Worker) -> Result<bool, StoreError> {
         return Ok(false);
     }
     let line = format!("{} {name}", now.plus(worker.options.audit * 2));
-    Ok(venue.store.write(now, &owner, &[DocWrite::put(keys::MARKER, line).at(doc.version)]).await?
-        == OutsideWrite::Done)
+    Ok(venue.store.write(now, &owner, &[DocWrite::put(keys::MARKER, line).at_version(doc.version)]).await?
+        == WriteOutcome::Done)
 }

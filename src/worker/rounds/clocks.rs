@@ -12,6 +12,6 @@ pub(in crate::worker) async fn start(worker: &Worker) {
 /// Compares the clocks until no turn runs any more.
 pub(in crate::worker) async fn run(worker: Arc<Worker>) {
     ClockWatch::new(worker.options.clock_limit)
-        .run(&worker.venue, worker.options.sweep, worker.shutdown.ending())
+        .run(&worker.venue, worker.options.sweep, worker.shutdown.end_token())
         .await;
 }

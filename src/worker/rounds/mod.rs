@@ -11,4 +11,4 @@ pub(super) mod tidy;
 use std::time::Duration;
 
 /// Time that a stopping worker gives the store to remove it; after that its entries expire.
-const GOODBYE: Duration = Duration::from_secs(1);
+const DEREGISTRATION_TIME: Duration = Duration::from_secs(1);

@@ -1,9 +1,9 @@
 //! The registry of workers: this worker signs it, and stops when the registry orders it to.
 
-use super::GOODBYE;
+use super::DEREGISTRATION_TIME;
 use crate::domain::format::FORMAT;
-use crate::domain::kept::KeptKeys;
-use crate::domain::roll::{AT_SHARE, SIGN_EVERY, WorkerRecord};
+use crate::domain::kept::UnknownFields;
+use crate::domain::roll::{AT_SHARE, HEARTBEAT, WorkerRecord};
 use crate::process::host;
 use crate::store::StoreError;
 use crate::venue::roll;
@@ -12,25 +12,25 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// Pause between two signatures when something has changed.
-const SIGN_CHANGED: Duration = Duration::from_secs(2);
+const CHANGED_SIGNATURE_PAUSE: Duration = Duration::from_secs(2);
 
 /// Signs the registry until no turn runs any more.
 pub(crate) async fn run(worker: Arc<Worker>) {
     let (clock, shutdown) = (&worker.venue.clock, &worker.shutdown);
-    let pause = worker.options.sweep.min(SIGN_EVERY);
+    let pause = worker.options.sweep.min(HEARTBEAT);
     let (mut me, mut signed) = (record(&worker), None);
     loop {
-        if let Err(error) = look(&worker, &mut me, &mut signed).await {
+        if let Err(error) = sign_if_due(&worker, &mut me, &mut signed).await {
             tracing::debug!(%error, "whether this worker is told to leave isn't known; it is asked again");
         }
         tokio::select! {
             biased;
-            () = shutdown.ending().cancelled() => break,
-            () = shutdown.stopping().cancelled(), if !me.leaving => {}
-            () = clock.until(clock.steady() + pause) => {}
+            () = shutdown.end_token().cancelled() => break,
+            () = shutdown.stop_token().cancelled(), if !me.leaving => {}
+            () = clock.wait_until(clock.steady() + pause) => {}
         }
     }
-    let struck = tokio::time::timeout(GOODBYE, roll::strike(&worker.venue, &me)).await;
+    let struck = tokio::time::timeout(DEREGISTRATION_TIME, roll::unregister(&worker.venue, &me)).await;
     if !matches!(struck, Ok(Ok(()))) {
         tracing::debug!("not struck off the list of workers; it is silent there, and forgotten in a day");
     }
@@ -52,34 +52,38 @@ fn record(worker: &Worker) -> WorkerRecord {
         owner_cap: Some(worker.options.owner_cap).filter(|cap| *cap > 0),
         at_share: Vec::new(),
         lists_approvals: true,
-        kept: KeptKeys::default(),
+        kept: UnknownFields::default(),
     }
 }
 
 /// The registry's entry of this worker.
-struct Signed {
-    at: Duration,
+struct RegistrySignature {
+    signed_at: Duration,
     busy: u32,
     at_share: Vec<String>,
 }
 
 /// Signs the registry if that is due or something has changed, and obeys an order to stop.
-async fn look(worker: &Worker, me: &mut WorkerRecord, signed: &mut Option<Signed>) -> Result<(), StoreError> {
+async fn sign_if_due(
+    worker: &Worker,
+    me: &mut WorkerRecord,
+    signed: &mut Option<RegistrySignature>,
+) -> Result<(), StoreError> {
     let (venue, steady) = (&worker.venue, worker.venue.clock.steady());
-    me.leaving = worker.shutdown.stopping().is_cancelled();
+    me.leaving = worker.shutdown.stop_token().is_cancelled();
     me.busy = u32::try_from(venue.metrics.slots_busy.get()).unwrap_or_default();
-    me.at_share = worker.seats.owners_at_share(AT_SHARE);
+    me.at_share = worker.slots.owners_at_share(AT_SHARE);
     let is_due = signed.as_ref().is_none_or(|signed| {
         let is_other = (signed.busy, &signed.at_share) != (me.busy, &me.at_share);
-        steady.saturating_sub(signed.at) >= if is_other { SIGN_CHANGED } else { SIGN_EVERY }
+        steady.saturating_sub(signed.signed_at) >= if is_other { CHANGED_SIGNATURE_PAUSE } else { HEARTBEAT }
     });
     let order = if is_due || me.leaving {
         me.seen = venue.now();
-        let order = roll::sign(venue, me).await?;
-        *signed = Some(Signed { at: steady, busy: me.busy, at_share: me.at_share.clone() });
+        let order = roll::register(venue, me).await?;
+        *signed = Some(RegistrySignature { signed_at: steady, busy: me.busy, at_share: me.at_share.clone() });
         order
     } else {
-        roll::order_to(venue, me).await?
+        roll::read_order(venue, me).await?
     };
     if let Some(order) = order.filter(|_| !me.leaving) {
         tracing::info!("told to leave by `{}`: stopping", order.by);

@@ -3,19 +3,23 @@
 use crate::domain::agent::AgentConfig;
 use crate::venue::context::Transcript;
 use crate::worker::Worker;
-use crate::worker::lease::{Leased, Stop, transcript};
+use crate::worker::lease::{LeasedSession, RunStop, transcript};
 
 /// Empties the session if its time to live was over when the event to serve arrived.
-pub(crate) async fn begin_anew(worker: &Worker, leased: &mut Leased, config: &AgentConfig) -> Result<(), Stop> {
-    let (Some(ttl), Some(at)) = (&config.session.ttl, leased.run.arrived()) else { return Ok(()) };
-    if leased.expired || leased.run.version == 0 || !leased.run.state.rests() {
+pub(crate) async fn empty_expired(
+    worker: &Worker,
+    leased: &mut LeasedSession,
+    config: &AgentConfig,
+) -> Result<(), RunStop> {
+    let (Some(ttl), Some(at)) = (&config.session.ttl, leased.run.first_arrival()) else { return Ok(()) };
+    if leased.is_expired || leased.run.version == 0 || !leased.run.state.is_idle() {
         return Ok(());
     }
-    let last = transcript::all(worker, leased).await?.last().map(|record| record.end);
-    if last.is_some_and(|last| leased.run.expire(ttl, last, at)) {
+    let last = transcript::load_transcript(worker, leased).await?.last().map(|record| record.end);
+    if last.is_some_and(|last| leased.run.reset_if_expired(ttl, last, at)) {
         tracing::debug!(session = %leased.lease.session, "its time to live is over; it begins anew");
-        leased.past.transcript = Some(Transcript::default());
-        leased.expired = true;
+        leased.history.transcript = Some(Transcript::default());
+        leased.is_expired = true;
     }
     Ok(())
 }

@@ -1,16 +1,16 @@
 //! Calls that wait for approval: the question before a call, and the answers given since.
 
-use super::calls::Round;
+use super::calls::CallRound;
 use crate::domain::approval::{
-    Answer, Approval, ApprovalSubject, AwaitingCall, CallPlace, CallSection, Verdict, check_questions,
+    Approval, ApprovalAnswer, ApprovalSubject, ApprovalVerdict, AwaitingCall, CallPlace, CallSection, check_questions,
 };
 use crate::domain::call::ToolTarget;
-use crate::domain::call::{Outcome, PlannedCall, Resolved};
+use crate::domain::call::{Outcome, PlannedCall, ResolvedCall};
 use crate::domain::decode;
 use crate::domain::limits::APPROVAL_TIME_MAX;
 use crate::domain::session::TurnRecord;
 use crate::domain::tools::consent;
-use crate::domain::turn::{Asked, CallOutcome};
+use crate::domain::turn::{ApprovalRequest, CallOutcome};
 use crate::domain::values::inject::Injection;
 use crate::ops::human;
 use crate::store::StoreError;
@@ -18,20 +18,20 @@ use crate::venue::approvals;
 use crate::venue::operation::{Need, dispatch};
 use crate::worker::Worker;
 use crate::worker::lease::transcript;
-use crate::worker::lease::{Leased, Stop};
+use crate::worker::lease::{LeasedSession, RunStop};
 use serde_json::{Map, Value};
 use std::time::Duration;
 
 /// A call with all that it would do.
-pub(crate) struct Made<'a> {
+pub(crate) struct ReadyCall<'a> {
     /// Index of the call in the reply.
     pub(crate) index: u32,
     /// The call as planned.
     pub(crate) call: &'a PlannedCall,
     /// Path of its operation, `g/<agent>`, or the name of the tool.
-    pub(crate) runs: &'a str,
+    pub(crate) operation: &'a str,
     /// Capabilities that it needs.
-    pub(crate) needs: Vec<Need>,
+    pub(crate) capabilities: Vec<Need>,
     /// Action when it is approved.
     pub(crate) target: ToolTarget,
     /// Final arguments.
@@ -40,36 +40,39 @@ pub(crate) struct Made<'a> {
 
 /// Returns the awaiting outcome of a call that needs approval; `None` when the call is made at once. A call that would
 /// be denied needs no approval.
-pub(crate) fn ask_person(round: &Round<'_>, made: &Made<'_>) -> Option<CallOutcome> {
+pub(crate) fn ask_person(round: &CallRound<'_>, made: &ReadyCall<'_>) -> Option<CallOutcome> {
     let policy = round.consents()?;
     let authority = &round.caller.authority;
-    if !made.needs.iter().all(|need| authority.permits(need.ability, &need.resource).is_ok()) {
+    if !made.capabilities.iter().all(|need| authority.permits(need.ability, &need.resource).is_ok()) {
         return None;
     }
-    if made.runs == human::ASK {
+    if made.operation == human::ASK {
         return Some(match questions(round, made.arguments) {
-            Ok((subject, time)) => ask(round, made, subject, time),
-            Err(error) => CallOutcome::plain(Outcome::Error, format!("error: {error}")),
+            Ok((subject, time)) => awaiting_outcome(round, made, subject, time),
+            Err(error) => CallOutcome::from_text(Outcome::Error, format!("error: {error}")),
         });
     }
     let catalog = &round.worker.venue.catalog;
     let meant = |path: &str| catalog.resolve(path).map(|found| found.spec.path);
-    let request = made.needs.iter().find(|need| need.ability == "agent/request");
-    let call = consent::Made {
+    let request = made.capabilities.iter().find(|need| need.ability == "agent/request");
+    let call = consent::ConsentCall {
         tool: &made.call.tool,
-        runs: made.runs,
+        runs: made.operation,
         asks: request.map(|need| need.resource.as_str()),
         scoped: made.call.scoped.iter().any(|section| !section.empty),
     };
-    let asks = consent::asks(&round.setting().config, call, meant)
-        || made.needs.iter().any(|need| consent::concerns(policy, authority, need.ability, &need.resource));
+    let asks = consent::is_required(&round.setting().config, call, meant)
+        || made
+            .capabilities
+            .iter()
+            .any(|need| consent::policy_requires(policy, authority, need.ability, &need.resource));
     if !asks {
         return None;
     }
-    if dispatch::hides(catalog, made.runs, made.arguments) {
+    if dispatch::hides(catalog, made.operation, made.arguments) {
         let text = "error: a person must approve this call, and it holds a value that may not be recorded or shown; \
                     name a secret instead";
-        return Some(CallOutcome::plain(Outcome::Error, text));
+        return Some(CallOutcome::from_text(Outcome::Error, text));
     }
     let scopes = made.call.scoped.iter().filter(|section| !section.empty).map(|section| CallSection {
         key: section.key.clone(),
@@ -77,21 +80,21 @@ pub(crate) fn ask_person(round: &Round<'_>, made: &Made<'_>) -> Option<CallOutco
         bytes: section.bytes,
     });
     let subject = ApprovalSubject::Call {
-        operation: made.runs.to_owned(),
+        operation: made.operation.to_owned(),
         arguments: made.arguments.clone(),
-        fixed: fixed(round, made).into_iter().map(|(name, _)| name).collect(),
+        fixed: bound_arguments(round, made).into_iter().map(|(name, _)| name).collect(),
         scopes: scopes.collect(),
     };
-    Some(ask(round, made, subject, round.worker.options.approval_time))
+    Some(awaiting_outcome(round, made, subject, round.worker.options.approval_time))
 }
 
 /// Returns the arguments that the runtime has filled in: all of a call that only runs another call.
-fn fixed(round: &Round<'_>, made: &Made<'_>) -> Map<String, Value> {
+fn bound_arguments(round: &CallRound<'_>, made: &ReadyCall<'_>) -> Map<String, Value> {
     let injected = &made.call.injection.values;
     let catalog = &round.worker.venue.catalog;
     let through = match &made.call.what {
-        Ok(Resolved { target: ToolTarget::Operation(path), .. }) => {
-            catalog.resolve(path).is_none_or(|found| found.spec.path != made.runs)
+        Ok(ResolvedCall { target: ToolTarget::Operation(path), .. }) => {
+            catalog.resolve(path).is_none_or(|found| found.spec.path != made.operation)
         }
         Ok(_) | Err(_) => false,
     };
@@ -101,8 +104,8 @@ fn fixed(round: &Round<'_>, made: &Made<'_>) -> Map<String, Value> {
     }
 }
 
-fn questions(round: &Round<'_>, arguments: &Value) -> Result<(ApprovalSubject, Duration), String> {
-    let asked: human::AskPerson = decode::typed(arguments.clone()).map_err(|e| e.to_string())?;
+fn questions(round: &CallRound<'_>, arguments: &Value) -> Result<(ApprovalSubject, Duration), String> {
+    let asked: human::AskPerson = decode::into_type(arguments.clone()).map_err(|e| e.to_string())?;
     asked.check_user(&round.setting().owner)?;
     check_questions(&asked.asks)?;
     let usual = round.worker.options.approval_time;
@@ -110,45 +113,59 @@ fn questions(round: &Round<'_>, arguments: &Value) -> Result<(ApprovalSubject, D
     Ok((ApprovalSubject::Questions { title: asked.heading(), asks: asked.asks }, time))
 }
 
-fn ask(round: &Round<'_>, made: &Made<'_>, subject: ApprovalSubject, time: Duration) -> CallOutcome {
+fn awaiting_outcome(
+    round: &CallRound<'_>,
+    made: &ReadyCall<'_>,
+    subject: ApprovalSubject,
+    time: Duration,
+) -> CallOutcome {
     let setting = round.setting();
     let place = CallPlace {
         owner: &setting.owner,
         session: &setting.session,
         turn: round.turn(),
         call: made.index,
-        start: round.reply_turn.start.in_ids(),
+        start: round.reply_turn.start.time_in_ids(),
     };
     let venue = &round.worker.venue;
     let now = venue.now();
     let mut approval = Approval::new(&venue.key, place, &made.call.tool, subject, now, now.plus(time));
     approval.job = setting.plan.job().cloned();
-    approval.under = setting.authority.clone().nowhere();
+    approval.under = setting.authority.clone().without_home();
     let text = format!("awaiting a person: approval `{}`", approval.id);
-    let resolved = Resolved { target: made.target.clone(), arguments: made.arguments.clone() };
+    let resolved = ResolvedCall { target: made.target.clone(), arguments: made.arguments.clone() };
     // A person may change the other arguments; bound ones stay as they were shown.
-    let injection = Injection { values: fixed(round, made), ..Injection::default() };
+    let injection = Injection { values: bound_arguments(round, made), ..Injection::default() };
     let planned = PlannedCall { what: Ok(resolved), injection, ..made.call.clone() };
-    CallOutcome { asked: Some(Box::new(Asked { approval, planned })), ..CallOutcome::plain(Outcome::Awaiting, &text) }
+    CallOutcome {
+        asked: Some(Box::new(ApprovalRequest { approval, planned })),
+        ..CallOutcome::from_text(Outcome::Awaiting, &text)
+    }
 }
 
 /// Returns the waiting calls that are decided: answered, expired, or of a task that has ended. An unanswered approval
 /// is closed here, so that no later answer counts.
-pub(crate) async fn decided(worker: &Worker, leased: &Leased) -> Result<Vec<(AwaitingCall, Answer)>, Stop> {
+pub(crate) async fn decided_calls(
+    worker: &Worker,
+    leased: &LeasedSession,
+) -> Result<Vec<(AwaitingCall, ApprovalAnswer)>, RunStop> {
     let Some(awaiting) = &leased.run.state.awaiting else { return Ok(Vec::new()) };
     let withdrawn = leased.run.is_withdrawn();
     let now = worker.venue.now();
     let mut decided = Vec::new();
     for call in &awaiting.calls {
         let close = match (withdrawn, now >= call.expires) {
-            (true, _) => Some(Verdict::Withdrawn),
-            (false, true) => Some(Verdict::Expired),
+            (true, _) => Some(ApprovalVerdict::Withdrawn),
+            (false, true) => Some(ApprovalVerdict::Expired),
             (false, false) => None,
         };
-        let answer = approvals::answer(&worker.venue, &leased.lease.owner, &call.approval, close.clone()).await?;
+        let answer =
+            approvals::answer_or_close(&worker.venue, &leased.lease.owner, &call.approval, close.clone()).await?;
         let answer = match close {
             // The task has ended: no answer makes the call.
-            Some(Verdict::Withdrawn) => answer.map(|answer| Answer { verdict: Verdict::Withdrawn, ..answer }),
+            Some(ApprovalVerdict::Withdrawn) => {
+                answer.map(|answer| ApprovalAnswer { verdict: ApprovalVerdict::Withdrawn, ..answer })
+            }
             _ => answer,
         };
         decided.extend(answer.map(|answer| (call.clone(), answer)));
@@ -157,10 +174,10 @@ pub(crate) async fn decided(worker: &Worker, leased: &Leased) -> Result<Vec<(Awa
 }
 
 /// Returns the record of the turn whose calls wait.
-pub(crate) async fn exchange(worker: &Worker, leased: &mut Leased) -> Result<TurnRecord, Stop> {
+pub(crate) async fn awaiting_turn(worker: &Worker, leased: &mut LeasedSession) -> Result<TurnRecord, RunStop> {
     let turn = leased.run.state.awaiting.as_ref().map_or(0, |awaiting| awaiting.turn);
     let session = leased.lease.session.clone();
-    let found = transcript::record(worker, leased, turn).await?;
+    let found = transcript::load_turn(worker, leased, turn).await?;
     let missing = || StoreError::Corrupt { store: "documents".into(), reason: format!("{session} has no turn {turn}") };
     Ok(found.ok_or_else(missing)?)
 }

@@ -1,69 +1,69 @@
 //! Tools of the harness, by which an agent changes its own context.
 
-use super::calls::Round;
+use super::calls::CallRound;
 use crate::domain::agent::tool::tool_name;
 use crate::domain::call::Outcome;
 use crate::domain::call::ToolTarget;
 use crate::domain::lattice::catalog::catalog_path;
 use crate::domain::lattice::own::localise;
-use crate::domain::load::{LoadChange, check_room};
+use crate::domain::load::{LoadChange, check_load_count};
 use crate::domain::tools::outline;
 use crate::domain::turn::{CallOutcome, ends};
 use crate::domain::values::entities::allows;
-use crate::venue::context::offered;
+use crate::venue::context::offered_operations;
 use crate::venue::operation::{Catalog, RegisteredOperation, Spec, dispatch};
 use serde_json::{Map, Value, json};
 
 /// Operations that one search adds at most; each costs its schema in every later turn.
-const FOUND: usize = 10;
+const FOUND_MAX: usize = 10;
 
 /// Runs `context_load`: authority is checked now, and again at each render.
-pub(crate) fn load(round: &Round<'_>, arguments: &Value) -> CallOutcome {
-    if let Some(misfit) = ends::misfits(round.setting(), &ToolTarget::Load, arguments) {
+pub(crate) fn load(round: &CallRound<'_>, arguments: &Value) -> CallOutcome {
+    if let Some(misfit) = ends::check_arguments(round.setting(), &ToolTarget::Load, arguments) {
         return misfit;
     }
     let mut arguments = arguments.clone();
     if let Err(error) = localise(&round.setting().owner, &mut arguments) {
-        return CallOutcome::plain(Outcome::Denied, error.to_string());
+        return CallOutcome::from_text(Outcome::Denied, error.to_string());
     }
-    let (path, change) = match LoadChange::load(&arguments, round.setting().state.goals.top().is_some()) {
+    let (path, change) = match LoadChange::from_load_call(&arguments, round.setting().state.goals.top().is_some()) {
         Ok(found) => found,
-        Err(error) => return refused(&error),
+        Err(error) => return argument_error(&error),
     };
     if let Err(denied) = round.caller.authority.permits("crud/read", &path) {
-        return CallOutcome::plain(Outcome::Denied, denied.text("context_load"));
+        return CallOutcome::from_text(Outcome::Denied, denied.model_text("context_load"));
     }
-    let LoadChange::Load(level, load) = &change else { return refused("not a load") };
-    let room = check_room(round.loads.lock().at(*level), &path);
+    let LoadChange::Load(level, load) = &change else { return argument_error("not a load") };
+    let room = check_load_count(round.loads.lock().of_level(*level), &path);
     if let Err(error) = room {
-        return CallOutcome::plain(Outcome::Limit, format!("error: {error}"));
+        return CallOutcome::from_text(Outcome::Limit, format!("error: {error}"));
     }
     let text = format!("`{path}` is shown in your context from the next turn on, in at most {} bytes", load.budget);
-    changed(round, change, &text)
+    apply_change(round, change, &text)
 }
 
 /// Runs `context_unload`: removes a load from the context.
-pub(crate) fn unload(round: &Round<'_>, arguments: &Value) -> CallOutcome {
-    if let Some(misfit) = ends::misfits(round.setting(), &ToolTarget::Unload, arguments) {
+pub(crate) fn unload(round: &CallRound<'_>, arguments: &Value) -> CallOutcome {
+    if let Some(misfit) = ends::check_arguments(round.setting(), &ToolTarget::Unload, arguments) {
         return misfit;
     }
     let mut arguments = arguments.clone();
     if let Err(error) = localise(&round.setting().owner, &mut arguments) {
-        return CallOutcome::plain(Outcome::Denied, error.to_string());
+        return CallOutcome::from_text(Outcome::Denied, error.to_string());
     }
-    let change = LoadChange::unload(&arguments, &round.loads.lock());
+    let change = LoadChange::from_unload_call(&arguments, &round.loads.lock());
     match change {
-        Ok(change) => changed(round, change, "unloaded from the next turn on"),
-        Err(error) => refused(&error),
+        Ok(change) => apply_change(round, change, "unloaded from the next turn on"),
+        Err(error) => argument_error(&error),
     }
 }
 
 /// Runs `more_tools`: offers operations that match all the words, shortest path first, or those that are named.
-pub(crate) fn more_tools(round: &Round<'_>, arguments: &Value) -> CallOutcome {
-    if let Some(misfit) = ends::misfits(round.setting(), &ToolTarget::MoreTools, arguments) {
+pub(crate) fn more_tools(round: &CallRound<'_>, arguments: &Value) -> CallOutcome {
+    if let Some(misfit) = ends::check_arguments(round.setting(), &ToolTarget::MoreTools, arguments) {
         return misfit;
     }
-    let known = offered(&round.worker.venue, round.setting(), round.agent);
+    let known = offered_operations(&round.worker.venue, round.setting(), round.agent);
     let offered = |path: &str| known.iter().any(|known| known == path);
     let catalog = &round.worker.venue.catalog;
     let entities = round.entities();
@@ -89,8 +89,8 @@ pub(crate) fn more_tools(round: &Round<'_>, arguments: &Value) -> CallOutcome {
         })
         .collect();
     found.sort_by_key(|spec| (spec.path.len(), spec.path));
-    let more = found.len().saturating_sub(FOUND);
-    found.truncate(FOUND);
+    let more = found.len().saturating_sub(FOUND_MAX);
+    found.truncate(FOUND_MAX);
     let shown = |spec: &&Spec| {
         let takes = outline(&spec.input);
         json!({"tool": tool_name(spec.path), "path": spec.path, "description": spec.description, "takes": takes})
@@ -102,7 +102,7 @@ pub(crate) fn more_tools(round: &Round<'_>, arguments: &Value) -> CallOutcome {
     }
     let paths: Vec<_> = found.iter().map(|spec| spec.path.to_owned()).collect();
     let change = (!paths.is_empty()).then_some(LoadChange::Offer(paths));
-    CallOutcome { change, ..CallOutcome::plain(Outcome::Ok, answer.to_string()) }
+    CallOutcome { change, ..CallOutcome::from_text(Outcome::Ok, answer.to_string()) }
 }
 
 /// Offers the operations of these paths as tools, or says why one can't be offered.
@@ -114,11 +114,11 @@ fn named_tools(
 ) -> CallOutcome {
     let (mut added, mut not_added, mut paths) = (Vec::new(), Map::new(), Vec::new());
     for path in named.iter().filter_map(Value::as_str) {
-        let why = match dispatch::resolve(catalog, path) {
+        let why = match dispatch::find_operation(catalog, path) {
             Err(error) => error.to_string(),
             Ok(found) if !may_be_found(found) => "not for the entities of this request".to_owned(),
             Ok(found) if offered(found.spec.path) => "it is among your tools already".to_owned(),
-            Ok(_) if added.len() == FOUND => format!("at most {FOUND} in one call"),
+            Ok(_) if added.len() == FOUND_MAX => format!("at most {FOUND_MAX} in one call"),
             Ok(found) => {
                 let asked = catalog_path(path);
                 let takes = outline(&found.spec.input);
@@ -134,15 +134,15 @@ fn named_tools(
         answer["notAdded"] = not_added.into();
     }
     let change = (!paths.is_empty()).then_some(LoadChange::Offer(paths));
-    CallOutcome { change, ..CallOutcome::plain(Outcome::Ok, answer.to_string()) }
+    CallOutcome { change, ..CallOutcome::from_text(Outcome::Ok, answer.to_string()) }
 }
 
-fn changed(round: &Round<'_>, change: LoadChange, text: &str) -> CallOutcome {
+fn apply_change(round: &CallRound<'_>, change: LoadChange, text: &str) -> CallOutcome {
     round.change(&change);
-    CallOutcome { change: Some(change), ..CallOutcome::plain(Outcome::Ok, text) }
+    CallOutcome { change: Some(change), ..CallOutcome::from_text(Outcome::Ok, text) }
 }
 
 /// Makes the outcome of wrong arguments.
-fn refused(error: &str) -> CallOutcome {
-    CallOutcome::plain(Outcome::Arguments, format!("error: {error}"))
+fn argument_error(error: &str) -> CallOutcome {
+    CallOutcome::from_text(Outcome::Arguments, format!("error: {error}"))
 }

@@ -1,18 +1,18 @@
 //! Calls that take effect at once: what is recorded before and after each, so that none is made twice and none is
 //! forgotten, whatever happens to the session.
 
-use super::calls::Round;
+use super::calls::CallRound;
 use crate::domain::authority::Capability;
-use crate::domain::call::{Outcome, PlannedCall, Resolved, ToolTarget};
+use crate::domain::call::{Outcome, PlannedCall, ResolvedCall, ToolTarget};
 use crate::domain::decode;
 use crate::domain::ids::JobId;
-use crate::domain::kept::KeptKeys;
+use crate::domain::kept::UnknownFields;
 use crate::domain::outcome::{CallMaker, CallPosition, OpenCall, UnknownCall, UnknownOutcome, outcome_id};
 use crate::domain::time::Millis;
-use crate::domain::turn::{CallOutcome, Recorded};
+use crate::domain::turn::{CallOutcome, RecordedReply};
 use crate::store::{Checkpoint, DocKey, DocWrite, LOST_CALLS, LeaseCheck};
 use crate::venue::open_calls;
-use crate::worker::lease::{Leased, Stop};
+use crate::worker::lease::{LeasedSession, RunStop};
 use bytes::Bytes;
 use parking_lot::MutexGuard;
 use serde::{Deserialize, Serialize};
@@ -20,7 +20,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// Largest difference between the clocks of a worker and of the process that sweeps.
-const CLOCKS_APART: Duration = Duration::from_secs(10);
+const CLOCK_SKEW_MAX: Duration = Duration::from_secs(10);
 
 /// Record of a call that takes effect at once.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -41,41 +41,41 @@ enum CallNote {
 pub(super) struct BegunCall {
     index: u32,
     /// Id of its unknown outcome, which is listed if its end stays unknown.
-    listed: JobId,
+    outcome_id: JobId,
     /// Key of its record, which the sweep checks at `due`.
-    record: DocKey,
+    record_key: DocKey,
     due: Millis,
     /// Time of the first try.
-    at: Millis,
+    begun_at: Millis,
     /// An earlier holder has begun it too.
     is_repeated: bool,
 }
 
 /// Returns the recorded outcomes of a reply's calls; one that only began is unknown.
-pub(crate) fn recorded_outcomes(leased: &Leased, recorded: &Recorded) -> Vec<(u32, CallOutcome)> {
-    outcomes_of(leased, (0..).zip(&recorded.calls))
+pub(crate) fn recorded_outcomes(leased: &LeasedSession, recorded: &RecordedReply) -> Vec<(u32, CallOutcome)> {
+    recorded_call_outcomes(leased, (0..).zip(&recorded.calls))
 }
 
 /// Returns the recorded outcomes of the calls that wait for approval.
-pub(crate) fn recorded_awaiting_outcomes(leased: &Leased) -> Vec<(u32, CallOutcome)> {
+pub(crate) fn recorded_awaiting_outcomes(leased: &LeasedSession) -> Vec<(u32, CallOutcome)> {
     let awaiting = leased.run.state.awaiting.iter().flat_map(|awaiting| &awaiting.calls);
-    outcomes_of(leased, awaiting.map(|call| (call.call, &call.planned)))
+    recorded_call_outcomes(leased, awaiting.map(|call| (call.call, &call.planned)))
 }
 
-pub(super) fn outcomes_of<'c>(
-    leased: &Leased,
+pub(super) fn recorded_call_outcomes<'c>(
+    leased: &LeasedSession,
     planned: impl Iterator<Item = (u32, &'c PlannedCall)>,
 ) -> Vec<(u32, CallOutcome)> {
     let known = |(index, call): (u32, &PlannedCall)| {
         let name = match &call.what {
-            Ok(Resolved { target: ToolTarget::Operation(path), .. }) => path,
-            Ok(Resolved { target: ToolTarget::Resource { .. }, .. }) => &call.tool,
+            Ok(ResolvedCall { target: ToolTarget::Operation(path), .. }) => path,
+            Ok(ResolvedCall { target: ToolTarget::Resource { .. }, .. }) => &call.tool,
             Ok(_) | Err(_) => return None,
         };
         let outcome = match note(leased, index)? {
             CallNote::Outcome(outcome) => *outcome,
-            CallNote::Intent => unknown(name),
-            CallNote::Begun { at } => CallOutcome { began: Some(at), ..unknown(name) },
+            CallNote::Intent => unknown_outcome(name),
+            CallNote::Begun { at } => CallOutcome { began: Some(at), ..unknown_outcome(name) },
         };
         Some((index, outcome))
     };
@@ -83,32 +83,32 @@ pub(super) fn outcomes_of<'c>(
 }
 
 /// Returns the record of a call by an earlier holder.
-fn note(leased: &Leased, index: u32) -> Option<CallNote> {
-    let of = |wanted: u32| leased.calls.iter().find(|(at, _)| *at == wanted);
+fn note(leased: &LeasedSession, index: u32) -> Option<CallNote> {
+    let of = |wanted: u32| leased.recorded_calls.iter().find(|(at, _)| *at == wanted);
     let (_, bytes) = of(index).or_else(|| of(LOST_CALLS))?;
     // An unreadable note counts as begun.
-    Some(decode::stored(bytes).unwrap_or(CallNote::Intent))
+    Some(decode::read_stored(bytes).unwrap_or(CallNote::Intent))
 }
 
 /// Makes the outcome of a call that has begun and has no recorded end.
-fn unknown(name: &str) -> CallOutcome {
+fn unknown_outcome(name: &str) -> CallOutcome {
     let text = format!(
         "outcome unknown: `{name}` was begun and did not end here; it may or may not have happened; \
          check before doing it again"
     );
-    CallOutcome::plain(Outcome::OutcomeUnknown, &text).outward()
+    CallOutcome::from_text(Outcome::OutcomeUnknown, &text).with_outward_effect()
 }
 
-impl Round<'_> {
+impl CallRound<'_> {
     /// Makes a call that must not be repeated: records the intent before it, the outcome after it.
-    pub(super) async fn once(
+    pub(super) async fn make_once(
         &self,
         index: u32,
         call: &PlannedCall,
         path: &str,
         used: &[Capability],
-        make: impl Future<Output = Result<CallOutcome, Stop>>,
-    ) -> Result<CallOutcome, Stop> {
+        make: impl Future<Output = Result<CallOutcome, RunStop>>,
+    ) -> Result<CallOutcome, RunStop> {
         if let Some(outcome) = self.lock().get(&index).cloned() {
             if outcome.outcome == Outcome::OutcomeUnknown {
                 tracing::warn!(session = %self.leased.lease.session, path, index, "outcome of a call is unknown");
@@ -116,13 +116,14 @@ impl Round<'_> {
             return Ok(outcome);
         }
         let begun = self.begin(index, call, path, false).await?;
-        let outcome = CallOutcome { began: Some(begun.at), ..make.await?.outward().by(used.to_vec()) };
+        let outcome =
+            CallOutcome { began: Some(begun.begun_at), ..make.await?.with_outward_effect().with_needs(used.to_vec()) };
         self.end(&begun, &outcome).await?;
         Ok(outcome)
     }
 
     /// Returns the outcome of a call that an earlier holder has finished.
-    pub(super) fn outcome_before(&self, index: u32) -> Option<CallOutcome> {
+    pub(super) fn earlier_outcome(&self, index: u32) -> Option<CallOutcome> {
         match note(self.leased, index)? {
             CallNote::Outcome(outcome) => Some(*outcome),
             CallNote::Intent | CallNote::Begun { .. } => None,
@@ -130,7 +131,7 @@ impl Round<'_> {
     }
 
     /// Returns when an earlier holder first made a call, if that is recorded.
-    pub(super) fn began_before(&self, index: u32) -> Option<Millis> {
+    pub(super) fn earlier_start(&self, index: u32) -> Option<Millis> {
         match note(self.leased, index)? {
             CallNote::Outcome(outcome) => outcome.began,
             CallNote::Intent => None,
@@ -146,7 +147,7 @@ impl Round<'_> {
         call: &PlannedCall,
         name: &str,
         repeatable: bool,
-    ) -> Result<BegunCall, Stop> {
+    ) -> Result<BegunCall, RunStop> {
         let (venue, lease) = (&self.worker.venue, &self.leased.lease);
         let (turn, start) = (self.reply_turn.number, self.reply_turn.start.time());
         let id = outcome_id(&venue.key, &lease.owner, &lease.session, CallPosition { turn, start, index });
@@ -156,18 +157,18 @@ impl Round<'_> {
             ..UnknownOutcome::new(id.clone(), call.operation(), venue.now())
         };
         let maker = CallMaker::Turn { number: self.turn(), epoch: lease.epoch };
-        let open = OpenCall { listed, maker, repeatable, kept: KeptKeys::default() };
+        let open = OpenCall { listed, maker, repeatable, kept: UnknownFields::default() };
         let due = venue.now().plus(self.worker.options.lease);
         let (record, write) = open_calls::record_write(&open, due);
-        let at = self.began_before(index).unwrap_or_else(|| venue.now());
+        let at = self.earlier_start(index).unwrap_or_else(|| venue.now());
         self.write_note(index, &CallNote::Begun { at }, vec![write]).await?;
         let is_repeated = note(self.leased, index).is_some();
-        self.lock().insert(index, CallOutcome { began: Some(at), ..unknown(name) });
-        Ok(BegunCall { index, listed: id, record, due, at, is_repeated })
+        self.lock().insert(index, CallOutcome { began: Some(at), ..unknown_outcome(name) });
+        Ok(BegunCall { index, outcome_id: id, record_key: record, due, begun_at: at, is_repeated })
     }
 
     /// Records how a call ended. If its outcome is unknown, the record of its begin stays until the commit.
-    pub(super) async fn end(&self, begun: &BegunCall, outcome: &CallOutcome) -> Result<(), Stop> {
+    pub(super) async fn end(&self, begun: &BegunCall, outcome: &CallOutcome) -> Result<(), RunStop> {
         self.lock().insert(begun.index, outcome.clone());
         let note = CallNote::Outcome(Box::new(outcome.clone()));
         if outcome.outcome == Outcome::OutcomeUnknown {
@@ -175,15 +176,15 @@ impl Round<'_> {
         }
         let (venue, owner) = (&self.worker.venue, &self.leased.lease.owner);
         // A sweep may have moved the record, or listed the call.
-        let is_late = begun.is_repeated || venue.now().plus(CLOCKS_APART) >= begun.due;
+        let is_late = begun.is_repeated || venue.now().plus(CLOCK_SKEW_MAX) >= begun.due;
         let records = if is_late {
-            open_calls::record_keys(venue, owner, &begun.listed).await?
+            open_calls::record_keys(venue, owner, &begun.outcome_id).await?
         } else {
-            vec![begun.record.clone()]
+            vec![begun.record_key.clone()]
         };
         self.write_note(begun.index, &note, records.into_iter().map(DocWrite::delete).collect()).await?;
         if is_late {
-            open_calls::withdraw(venue, owner, &begun.listed).await?;
+            open_calls::delist(venue, owner, &begun.outcome_id).await?;
         }
         Ok(())
     }
@@ -196,13 +197,13 @@ impl Round<'_> {
         self.lock().iter().map(|(index, outcome)| (*index, outcome.clone())).collect()
     }
 
-    async fn write_note(&self, index: u32, note: &CallNote, writes: Vec<DocWrite>) -> Result<(), Stop> {
+    async fn write_note(&self, index: u32, note: &CallNote, writes: Vec<DocWrite>) -> Result<(), RunStop> {
         let bytes = Bytes::from(serde_json::to_vec(note).expect("notes serialise"));
         let write = Checkpoint { turn: self.turn(), calls: vec![(index, bytes)], writes, ..Checkpoint::default() };
         let venue = &self.worker.venue;
         match venue.store.checkpoint(venue.now(), &self.leased.lease, &write).await? {
-            LeaseCheck::Fenced => Err(Stop::Lost),
-            LeaseCheck::Yes { .. } => Ok(()),
+            LeaseCheck::Fenced => Err(RunStop::Lost),
+            LeaseCheck::Held { .. } => Ok(()),
         }
     }
 }

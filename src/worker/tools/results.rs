@@ -1,13 +1,13 @@
 //! Results of one round of calls: each is shown alone as it comes; in the end all of them share the room.
 
-use crate::domain::context::result::{Rest, ResultRoom, shortened, tool_result};
+use crate::domain::context::result::{ResultRest, ResultRoom, shorten_text, tool_result};
 use crate::domain::turn::CallOutcome;
 use parking_lot::Mutex;
 use serde_json::Value;
 use std::collections::BTreeMap;
 
 /// Results of a round, and their room in bytes.
-pub(super) struct Results {
+pub(super) struct CallResults {
     room: ResultRoom,
     /// Bytes that each result has in any case.
     equal: usize,
@@ -17,40 +17,40 @@ pub(super) struct Results {
 
 struct LargeResult {
     value: Value,
-    rest: Rest,
+    rest: ResultRest,
     /// Bytes of the result's text; what follows it in an outcome is the venue's.
-    shown: usize,
+    text_bytes: usize,
 }
 
-impl Results {
+impl CallResults {
     pub(super) fn new(room: ResultRoom, calls: usize) -> Self {
-        Self { room, equal: room.equal(calls), large: Mutex::default() }
+        Self { room, equal: room.equal_share(calls), large: Mutex::default() }
     }
 
     /// Returns the text of a result as if it were the only one.
-    pub(super) fn show(&self, index: u32, value: Value, rest: impl FnOnce(&Value) -> Rest) -> String {
+    pub(super) fn show(&self, index: u32, value: Value, rest: impl FnOnce(&Value) -> ResultRest) -> String {
         let rest = rest(&value);
-        let text = tool_result(&value, self.room.one(), &rest);
+        let text = tool_result(&value, self.room.for_one(), &rest);
         if text.len() > self.equal {
-            self.large.lock().insert(index, LargeResult { value, rest, shown: text.len() });
+            self.large.lock().insert(index, LargeResult { value, rest, text_bytes: text.len() });
         }
         text
     }
 
     /// Returns the outcomes in order; results share their room by need.
-    pub(super) fn fit(&self, outcomes: Vec<(u32, CallOutcome)>) -> Vec<CallOutcome> {
+    pub(super) fn fit_to_room(&self, outcomes: Vec<(u32, CallOutcome)>) -> Vec<CallOutcome> {
         let needs: Vec<_> = outcomes.iter().map(|(_, outcome)| outcome.text.len()).collect();
-        let limit = self.room.share(&needs);
+        let limit = self.room.fair_share(&needs);
         let mut large = self.large.lock();
         let fit = outcomes.into_iter().map(|(index, outcome)| match large.remove(&index) {
             _ if outcome.text.len() <= limit => outcome,
-            Some(LargeResult { value, rest, shown }) => {
+            Some(LargeResult { value, rest, text_bytes: shown }) => {
                 let (_, behind) = outcome.text.split_at(shown.min(outcome.text.len()));
                 let text = format!("{}{behind}", tool_result(&value, limit.saturating_sub(behind.len()), &rest));
                 CallOutcome { text, ..outcome }
             }
             // The value is not here: an earlier holder has made the call and recorded its text.
-            None => CallOutcome { text: shortened(&outcome.text, limit), ..outcome },
+            None => CallOutcome { text: shorten_text(&outcome.text, limit), ..outcome },
         });
         fit.collect()
     }
@@ -68,12 +68,12 @@ mod tests {
         let config = AgentConfig::parse(&json!({"model": {"provider": "scripted", "name": "echo"}})).unwrap();
         let value = |bytes: usize| json!({"value": "x".repeat(bytes), "exists": true});
         let check = |bytes: &[usize], expected: &[usize]| {
-            let results = Results::new(ResultRoom::of(&config, 0), bytes.len());
+            let results = CallResults::new(ResultRoom::for_agent(&config, 0), bytes.len());
             let outcomes = (0..).zip(bytes).map(|(index, bytes)| {
-                let text = results.show(index, value(*bytes), |_| Rest::Lost);
-                (index, CallOutcome::plain(Outcome::Ok, format!("{text}\n[behind]")))
+                let text = results.show(index, value(*bytes), |_| ResultRest::Lost);
+                (index, CallOutcome::from_text(Outcome::Ok, format!("{text}\n[behind]")))
             });
-            let fit = results.fit(outcomes.collect());
+            let fit = results.fit_to_room(outcomes.collect());
             let near = |(outcome, expected): (&CallOutcome, &usize)| {
                 outcome.text.len() <= *expected && outcome.text.len() + 150 > *expected
             };
@@ -90,9 +90,9 @@ mod tests {
     #[test]
     fn what_a_predecessor_recorded_is_shortened_as_a_text() {
         let config = AgentConfig::parse(&json!({"model": {"provider": "scripted", "name": "echo"}})).unwrap();
-        let results = Results::new(ResultRoom::of(&config, 0), 3);
-        let recorded = |index| (index, CallOutcome::plain(Outcome::Ok, "x".repeat(32_000)));
-        let fit = results.fit((0..3).map(recorded).collect());
+        let results = CallResults::new(ResultRoom::for_agent(&config, 0), 3);
+        let recorded = |index| (index, CallOutcome::from_text(Outcome::Ok, "x".repeat(32_000)));
+        let fit = results.fit_to_room((0..3).map(recorded).collect());
         let is_cut = |outcome: &CallOutcome| outcome.text.len() == 20_000 && outcome.text.contains(" [cut to 20000 of");
         assert!(fit.iter().all(is_cut), "{}", &fit[0].text[19_900..]);
     }

@@ -8,7 +8,7 @@ use reqwest::Method;
 use serde_json::{Value, json};
 use trellis::domain::authority::{Authority, Capability};
 use trellis::domain::context::assemble::assemble;
-use trellis::domain::context::ledger::Ledger;
+use trellis::domain::context::ledger::PromptLedger;
 use trellis::domain::event::Submission;
 use trellis::domain::ids::SessionKey;
 use trellis::process::clock::Clock;
@@ -75,7 +75,7 @@ then = { text = "{{tool_result}}" }
 "#;
 
 /// What the turns of an agent with this binding of its tool `look` answer, and what their ledger reports.
-async fn looked(venue: &TestVenue, id: &str, tools: Value, bindings: Value) -> (String, Ledger) {
+async fn looked(venue: &TestVenue, id: &str, tools: Value, bindings: Value) -> (String, PromptLedger) {
     let config = json!({"tools": tools, "defaultTools": false, "toolArgInjection": bindings});
     venue.agent(id, config).await;
     let answer = venue.run(id, id, json!("go")).await.result.unwrap().output.unwrap().to_string();

@@ -5,11 +5,11 @@ use crate::support::venue::TestVenue;
 use serde_json::{Map, Value, json};
 use std::time::Duration;
 use trellis::domain::event::Submission;
-use trellis::domain::ids::{EventId, IdOf, JobId};
+use trellis::domain::ids::{EventId, JobId, VenueIdSubject};
 use trellis::domain::job::{Job, JobStatus};
 use trellis::domain::limits::LOADS;
 use trellis::domain::load::Load;
-use trellis::domain::message::{Address, InKind, Message};
+use trellis::domain::message::{BusMessage, InboundKind, MessageAddress};
 use trellis::domain::principal::Principal;
 use trellis::domain::seal;
 use trellis::ingress::{self, Arrival};
@@ -112,7 +112,7 @@ async fn what_would_be_refused_when_it_arrives_is_an_error_of_the_call() {
 async fn a_child_whose_task_is_not_let_in_ends() {
     let (venue, _dir) = venue().await;
     let (owner, key) = (venue.owner.clone(), venue.venue.key.clone());
-    let id = EventId::of_venue(&key, IdOf::Operation { owner: &owner, key: &EventId::new("k").unwrap() });
+    let id = EventId::of_venue(&key, VenueIdSubject::Operation { owner: &owner, key: &EventId::new("k").unwrap() });
     let arrival = Arrival {
         owner: owner.clone(),
         agent: "bottom".parse().unwrap(),
@@ -127,11 +127,11 @@ async fn a_child_whose_task_is_not_let_in_ends() {
     let job = ingress::submit(&venue.venue, &arrival).await.unwrap().job.unwrap();
     let load = |n| Load { path: format!("w/{n}"), label: None, budget: 500 };
     let wrong = Submission { loads: (0..=LOADS).map(load).collect(), ..Submission::default() };
-    let to = (&owner, &arrival.agent, InKind::Task);
+    let to = (&owner, &arrival.agent, InboundKind::Task);
     let publish = async |key: &[u8]| {
         let body = serde_json::to_value(seal::seal_submission(key, to, &id, wrong.clone())).unwrap();
-        let to = Address::In { owner: owner.clone(), agent: arrival.agent.clone(), kind: InKind::Task };
-        venue.venue.bus.publish(&Message { to, id: Some(id.to_string()), body }).await.unwrap();
+        let to = MessageAddress::In { owner: owner.clone(), agent: arrival.agent.clone(), kind: InboundKind::Task };
+        venue.venue.bus.publish(&BusMessage { to, id: Some(id.to_string()), body }).await.unwrap();
     };
     operate(&venue.venue, &boss(&owner), "v/ops/agent/suspend", json!({"agentId": "bottom"})).await.unwrap();
     venue.worker();

@@ -42,7 +42,7 @@ async fn cancelled(venue: &TestVenue, tasks: Vec<JobId>) {
 }
 
 async fn marks(venue: &TestVenue) -> usize {
-    venue.venue.store.scan(&venue.owner, keys::ENDING, None, false, 10).await.unwrap().len()
+    venue.venue.store.scan(&venue.owner, keys::DELETIONS, None, false, 10).await.unwrap().len()
 }
 
 /// Until nothing is left to be done.
@@ -150,8 +150,8 @@ async fn an_agent_that_was_made_anew_keeps_its_work() {
     venue.worker();
     settled(&venue).await;
     assert_eq!(venue.ended(&task).await.status, JobStatus::Complete);
-    let by = trellis::venue::agents::lifecycle::By {
-        authority: &Authority::unlimited(),
+    let by = trellis::venue::agents::lifecycle::AgentEditor {
+        authority: &Authority::without_limits(),
         trail: &trellis::domain::authority::trail::Trail::default(),
         turn: false,
     };

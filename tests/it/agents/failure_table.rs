@@ -8,10 +8,10 @@ use trellis::domain::authority::Authority;
 use trellis::domain::authority::trail::Trail;
 use trellis::domain::ids::JobId;
 use trellis::domain::job::{ErrorCode, Job, JobStatus};
-use trellis::domain::rate::Limit;
-use trellis::venue::agents::lifecycle::{By, resume};
+use trellis::domain::rate::RateLimit;
+use trellis::venue::agents::lifecycle::{AgentEditor, resume};
 use trellis::venue::jobs;
-use trellis::venue::rates::Rates;
+use trellis::venue::rates::RateSettings;
 
 const RULES: &str = r#"
 # A provider that is short of something for a while.
@@ -185,7 +185,7 @@ async fn provider_401_suspends_the_agent_and_its_task_goes_on_once_it_is_mended(
     let seen = jobs::get(&venue.venue, &venue.owner, &job).await.unwrap().unwrap();
     assert!(!seen.status.is_terminal(), "nothing queued is lost: {:?}", seen.status);
     venue.agent("unpaid", json!({})).await;
-    let by = By { authority: &Authority::unlimited(), trail: &Trail::default(), turn: false };
+    let by = AgentEditor { authority: &Authority::without_limits(), trail: &Trail::default(), turn: false };
     resume(&venue.venue, &venue.owner, &"unpaid".parse().unwrap(), by).await.unwrap();
     let job = venue.ended(&job).await;
     assert_eq!(job.status, JobStatus::Complete);
@@ -222,8 +222,8 @@ async fn an_operation_that_takes_too_long_is_a_tool_error() {
 #[tokio::test]
 async fn rate_limits_hold_for_all_sessions_together_and_a_limited_turn_waits_without_a_slot() {
     let (mut venue, _dir) = TestVenue::embedded(RULES).await;
-    let limits = Limit::list("scripted/narrow:concurrency=1, scripted/few:requests=1").unwrap();
-    venue.rates = Rates { limits, hold: Duration::from_mins(1) };
+    let limits = RateLimit::list("scripted/narrow:concurrency=1, scripted/few:requests=1").unwrap();
+    venue.rates = RateSettings { limits, hold: Duration::from_mins(1) };
     venue.sweep = Duration::from_millis(50);
     venue.worker();
     venue.agent("sleepy", json!({"model": {"provider": "scripted", "name": "narrow"}})).await;
@@ -246,5 +246,5 @@ async fn rate_limits_hold_for_all_sessions_together_and_a_limited_turn_waits_wit
     let seen = once(&venue, &second, |job| job.waiting.is_some()).await;
     let waiting = seen.waiting.unwrap();
     assert_eq!(waiting.reason, "rate limit of `scripted/few`: 1 requests per minute");
-    assert!(waiting.until.unwrap().since(venue.venue.now()) > Duration::from_secs(30), "{waiting:?}");
+    assert!(waiting.until.unwrap().elapsed_since(venue.venue.now()) > Duration::from_secs(30), "{waiting:?}");
 }

@@ -139,7 +139,7 @@ async fn a_cancel_stops_a_running_tool_and_the_transcript_says_so() {
     let (venue, _dir) = venue().await;
     venue.agent("waiter", json!({"tools": ["v/ops/test/never", "v/ops/test/echo"]})).await;
     let job = submit(&venue, "waiter", "go").await;
-    let mut pieces = venue.venue.bus.live().follow(&job, Some(0)).await.unwrap();
+    let mut pieces = venue.venue.bus.live_feed().follow(&job, Some(0)).await.unwrap();
     while !String::from_utf8_lossy(&pieces.next().await.unwrap().body).contains("test_never") {}
     jobs::cancel(&venue.venue, &venue.owner, &job, None).await.unwrap();
     assert_eq!(venue.ended(&job).await.status, JobStatus::Cancelled);
@@ -159,11 +159,11 @@ async fn the_transcript_of_a_turn_shows_arguments_as_the_model_wrote_them() {
     venue.agent("looper", json!({"limits": {"turns": 1}})).await;
     let job = venue.run("looper", "t1", json!("go")).await;
     let key = SessionKey { agent: "looper".parse().unwrap(), session: job.head.session.clone() };
-    let (store, owner, reader) = (&*venue.venue.store, &venue.owner, Authority::unlimited());
+    let (store, owner, reader) = (&*venue.venue.store, &venue.owner, Authority::without_limits());
     let past = ledger::load(store, owner, &key, 1).await.unwrap().unwrap();
     let list = agents::timeline(&venue.venue, (owner, &reader), &key.agent, 0, 10).await.unwrap();
-    let turn = ledger::show::turn(&key, &past, None);
-    for record in [&past.record.as_ref().unwrap().shown(), &turn["record"], &list[0]] {
+    let turn = ledger::show::turn_json(&key, &past, None);
+    for record in [&past.record.as_ref().unwrap().to_view(), &turn["record"], &list[0]] {
         assert_eq!(record["said"][0]["calls"][0]["arguments"], json!({"path": "w/x"}), "{record}");
     }
 }

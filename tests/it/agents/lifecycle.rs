@@ -31,7 +31,7 @@ async fn call_as(venue: &TestVenue, authority: Authority, operation: &str, input
 }
 
 async fn call(venue: &TestVenue, operation: &str, input: Value) -> Result<Value, OpError> {
-    call_as(venue, Authority::unlimited(), operation, input).await
+    call_as(venue, Authority::without_limits(), operation, input).await
 }
 
 async fn refused(venue: &TestVenue, operation: &str, input: Value) -> String {
@@ -56,7 +56,7 @@ async fn a_suspended_agent_takes_work_and_loses_none_of_it() {
         tasks.push(venue.submit("a", id, json!(id)).await.job.unwrap());
     }
     assert_eq!(info(&venue, "a").await["tasks"], 3);
-    let waiting = jobs::shown(&venue.venue, &venue.owner, &tasks[0]).await.unwrap().unwrap().to_json();
+    let waiting = jobs::read_for_people(&venue.venue, &venue.owner, &tasks[0]).await.unwrap().unwrap().to_json();
     let waiting = &waiting["waiting"];
     assert_eq!(
         (&waiting["kind"], &waiting["reason"]),
@@ -339,14 +339,16 @@ async fn a_task_is_cancelled_by_its_agent() {
 #[tokio::test(flavor = "multi_thread")]
 async fn an_agent_changes_no_agent_that_asks_people() {
     use trellis::venue::agents::ending::remove;
-    use trellis::venue::agents::lifecycle::{By, Fork, Patch, fork, resume, suspend, update};
+    use trellis::venue::agents::lifecycle::{AgentEditor, Fork, Patch, fork, resume, suspend, update};
     let (venue, _dir) = TestVenue::embedded(ECHO).await;
     let asks = json!({"tools": [{"operation": "v/ops/lattice/write", "approval": "ask"}]});
     venue.agent("asks", asks).await;
     venue.agent("free", echo()).await;
-    let (all, none) = (Authority::unlimited(), Trail::default());
-    let (agent, person) =
-        (By { authority: &all, trail: &none, turn: true }, By { authority: &all, trail: &none, turn: false });
+    let (all, none) = (Authority::without_limits(), Trail::default());
+    let (agent, person) = (
+        AgentEditor { authority: &all, trail: &none, turn: true },
+        AgentEditor { authority: &all, trail: &none, turn: false },
+    );
     let (v, owner) = (&venue.venue, &venue.owner);
     let (asks, free): (AgentId, AgentId) = ("asks".parse().unwrap(), "free".parse().unwrap());
     let patch = Patch { config: json!({"tools": []}).as_object().unwrap().clone(), ..Patch::default() };

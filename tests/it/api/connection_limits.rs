@@ -7,7 +7,7 @@ use crate::support::raw::Raw;
 use reqwest::Method;
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
-use trellis::http::{HttpOptions, Room};
+use trellis::http::{ConnectionLimits, HttpOptions};
 
 const SHORT: Duration = Duration::from_millis(300);
 
@@ -130,10 +130,10 @@ async fn an_idle_connection_is_closed_and_a_stream_is_not() {
 #[tokio::test(flavor = "multi_thread")]
 async fn requests_that_run_have_a_limit_and_the_next_hears_why() {
     for (room, status, reason) in [
-        (Room { total: 9, per_address: 2, proxies: Vec::new() }, 429, "from this address"),
-        (Room { total: 2, per_address: 1, proxies: vec!["127.0.0.1".parse().unwrap()] }, 503, "try again"),
+        (ConnectionLimits { total: 9, per_address: 2, proxies: Vec::new() }, 429, "from this address"),
+        (ConnectionLimits { total: 2, per_address: 1, proxies: vec!["127.0.0.1".parse().unwrap()] }, 503, "try again"),
     ] {
-        let mut server = Server::limited(|options| HttpOptions { room, ..options }).await;
+        let mut server = Server::limited(|options| HttpOptions { connection_limits: room, ..options }).await;
         let mut running = Vec::new();
         for owner in ["local/me", "local/you"] {
             let job = open_job_of(&server, owner).await;
@@ -180,8 +180,8 @@ async fn requests_that_run_have_a_limit_and_the_next_hears_why() {
 /// Requests of one owner that wait, in every way in which a request can, leave half of the connections to others.
 #[tokio::test(flavor = "multi_thread")]
 async fn one_owners_waiting_requests_leave_connections_to_others() {
-    let room = Room { total: 64, per_address: 1, proxies: vec!["127.0.0.1".parse().unwrap()] };
-    let server = Server::limited(|options| HttpOptions { room, ..options }).await;
+    let room = ConnectionLimits { total: 64, per_address: 1, proxies: vec!["127.0.0.1".parse().unwrap()] };
+    let server = Server::limited(|options| HttpOptions { connection_limits: room, ..options }).await;
     let job = open_job(&server).await;
     let task = json!({"input": "waits"}).to_string();
     let submission = format!(
@@ -259,8 +259,8 @@ async fn a_tenants_waiting_requests_leave_connections_to_other_tenants() {
         for owner in ["acme/a", "acme/b", "acme/c", "acme/d", "acme/e", "acme/f", "other/x"] {
             jobs.insert(owner, open_job_of(&first, owner).await);
         }
-        let room = Room { total, per_address, proxies };
-        let change = |options| HttpOptions { room, ..options };
+        let room = ConnectionLimits { total, per_address, proxies };
+        let change = |options| HttpOptions { connection_limits: room, ..options };
         let server = Server::changed(std::sync::Arc::clone(&first.venue), std::sync::Arc::default(), change).await;
         let mut held = Vec::new();
         for (owner, job) in &jobs {
@@ -276,8 +276,8 @@ async fn a_tenants_waiting_requests_leave_connections_to_other_tenants() {
 /// Whoever looks after a process asks it also when all connections work, and others beyond them say nothing.
 #[tokio::test(flavor = "multi_thread")]
 async fn health_is_answered_when_no_connection_is_free() {
-    let room = Room { total: 3, per_address: 3, proxies: vec!["127.0.0.1".parse().unwrap()] };
-    let server = Server::limited(|options| HttpOptions { room, ..options }).await;
+    let room = ConnectionLimits { total: 3, per_address: 3, proxies: vec!["127.0.0.1".parse().unwrap()] };
+    let server = Server::limited(|options| HttpOptions { connection_limits: room, ..options }).await;
     let mut kept = Vec::new();
     for owner in ["local/a", "local/b", "local/c"] {
         let job = open_job_of(&server, owner).await;

@@ -10,7 +10,7 @@ use std::path::Path;
 use trellis::domain::limits::LISTED_VALUE_BYTES;
 use trellis::process::clock::Clock;
 use trellis::venue::jobs;
-use trellis::venue::jobs::list::{JobFilter, find};
+use trellis::venue::jobs::list::{JobListFilter, find};
 
 /// The same on both stores.
 async fn both() -> Vec<(TestVenue, tempfile::TempDir)> {
@@ -39,7 +39,7 @@ async fn a_page_of_large_jobs_ends_early_and_the_list_goes_on() {
             let page = jobs::list(&venue.venue, &venue.owner, next, 1_000).await.unwrap();
             assert!(page.next > next && page.items.len() == page.next - next);
             for job in &page.items {
-                let whole = jobs::shown(&venue.venue, &venue.owner, &job.head.id).await.unwrap().unwrap();
+                let whole = jobs::read_for_people(&venue.venue, &venue.owner, &job.head.id).await.unwrap().unwrap();
                 let size = whole.head.input.to_string().len();
                 if size > LISTED_VALUE_BYTES {
                     assert_eq!(job.head.input, json!({"truncated": true, "size": size}));
@@ -57,7 +57,7 @@ async fn a_page_of_large_jobs_ends_early_and_the_list_goes_on() {
         assert!(pages > 1, "{pages}");
         // What isn't shown is found.
         for (text, expected) in [("NEEDLE7x", 1), ("needle", 12), ("nothing", 0)] {
-            let filter = JobFilter { text: Some(text.into()), ..JobFilter::default() };
+            let filter = JobListFilter { text: Some(text.into()), ..JobListFilter::default() };
             let (mut cursor, mut count) = (None, 0);
             loop {
                 let found = find(&venue.venue, &venue.owner, &filter, cursor.as_ref(), 5).await.unwrap();

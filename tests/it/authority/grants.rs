@@ -13,7 +13,7 @@ use trellis::domain::ids::SessionKey;
 use trellis::domain::job::{ErrorCode, Job, JobStatus};
 use trellis::domain::lattice::Path;
 use trellis::domain::lattice::layout::Scope;
-use trellis::domain::message::{Address, InKind, Message};
+use trellis::domain::message::{BusMessage, InboundKind, MessageAddress};
 use trellis::ingress::SubmitError;
 use trellis::store::EventKind;
 use trellis::venue::policy;
@@ -326,13 +326,15 @@ async fn what_only_the_venue_says_counts_under_its_seal_alone() {
     .into_iter()
     .enumerate()
     {
-        let to = Address::In { owner: venue.owner.clone(), agent: "clerk".parse().unwrap(), kind: InKind::Task };
-        venue.venue.bus.publish(&Message { to, id: Some(format!("forged-{n}")), body }).await.unwrap();
+        let to =
+            MessageAddress::In { owner: venue.owner.clone(), agent: "clerk".parse().unwrap(), kind: InboundKind::Task };
+        venue.venue.bus.publish(&BusMessage { to, id: Some(format!("forged-{n}")), body }).await.unwrap();
     }
     // Behind them in the queue: once it is done, they have been looked at.
-    let to = Address::In { owner: venue.owner.clone(), agent: "clerk".parse().unwrap(), kind: InKind::Task };
+    let to =
+        MessageAddress::In { owner: venue.owner.clone(), agent: "clerk".parse().unwrap(), kind: InboundKind::Task };
     let body = json!({"input": "honest", "sessionId": "honest"});
-    venue.venue.bus.publish(&Message { to, id: Some("honest".into()), body }).await.unwrap();
+    venue.venue.bus.publish(&BusMessage { to, id: Some("honest".into()), body }).await.unwrap();
     let mut done = Vec::new();
     for _ in 0..600 {
         done = venue.turns("clerk", "honest").await;
@@ -371,8 +373,12 @@ async fn a_result_that_the_venue_did_not_send_is_never_consumed() {
     let mut sealed = forged.clone();
     sealed["seal"] = json!("00".repeat(32));
     for body in [forged, sealed] {
-        let to = Address::In { owner: venue.owner.clone(), agent: "waiter".parse().unwrap(), kind: InKind::Result };
-        venue.venue.bus.publish(&Message { to, id: None, body }).await.unwrap();
+        let to = MessageAddress::In {
+            owner: venue.owner.clone(),
+            agent: "waiter".parse().unwrap(),
+            kind: InboundKind::Result,
+        };
+        venue.venue.bus.publish(&BusMessage { to, id: None, body }).await.unwrap();
         let answer = tokio::time::timeout(Duration::from_mins(1), answers.next()).await.unwrap().unwrap();
         let answer: Value = serde_json::from_slice(&answer).unwrap();
         assert_eq!((&answer["status"], &answer["errorCode"]), (&json!("REJECTED"), &json!("FORGED")), "{answer}");

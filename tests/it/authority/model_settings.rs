@@ -11,12 +11,12 @@ use std::time::{Duration, Instant};
 use trellis::domain::chat::ModelSettings;
 use trellis::domain::ids::JobId;
 use trellis::domain::job::JobStatus;
-use trellis::domain::rate::Limit;
+use trellis::domain::rate::RateLimit;
 use trellis::model::endpoint::{ModelEndpoint, ProviderOptions};
 use trellis::model::registry::{ModelOptions, Models};
 use trellis::model::{LiveText, Model};
 use trellis::process::clock::Clock;
-use trellis::venue::rates::{self, Rates};
+use trellis::venue::rates::{self, RateSettings};
 
 /// Makes an agent of that scripted model and gives it a task: what the agent is suspended with.
 fn refused(up: &Up, agent: &str, model: &str) -> String {
@@ -171,8 +171,8 @@ async fn the_log_has_the_calls_of_every_provider() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_call_that_no_minute_has_room_for_is_refused_at_once() {
     let (mut venue, _dir) = TestVenue::embedded("[[rule]]\nthen = { text = \"done\" }\n").await;
-    let limits = Limit::list("scripted/rules:tokens=5000").unwrap();
-    venue.rates = Rates { limits, hold: Duration::from_mins(1) };
+    let limits = RateLimit::list("scripted/rules:tokens=5000").unwrap();
+    venue.rates = RateSettings { limits, hold: Duration::from_mins(1) };
     venue.worker();
     let model = |tokens: u32| json!({"provider": "scripted", "name": "rules", "maxTokens": tokens});
     venue.agent("small", json!({"model": model(100)})).await;
@@ -190,8 +190,8 @@ async fn whoever_waits_for_a_call_to_end_comes_as_soon_as_it_has() {
     for (mut venue, _dir) in venues().await {
         let rules = "[[rule]]\nthen = { text = \"done\", delay_ms = 100 }\n";
         std::fs::write(venue.dir.join("rules.toml"), rules).unwrap();
-        let limits = Limit::list("scripted:concurrency=1").unwrap();
-        venue.rates = Rates { limits, hold: Duration::from_mins(1) };
+        let limits = RateLimit::list("scripted:concurrency=1").unwrap();
+        venue.rates = RateSettings { limits, hold: Duration::from_mins(1) };
         venue.sweep = Duration::from_secs(2);
         venue.worker();
         venue.agent("a", json!({})).await;
@@ -211,8 +211,8 @@ async fn whoever_waits_for_a_call_to_end_comes_as_soon_as_it_has() {
 #[tokio::test(flavor = "multi_thread")]
 async fn the_place_of_a_killed_worker_is_free_after_its_lease_and_that_of_a_living_one_is_not() {
     for (venue, _dir) in venues().await {
-        let limits = Limit::list("scripted:concurrency=1").unwrap();
-        let rates = Rates { limits, hold: Duration::from_secs(1) };
+        let limits = RateLimit::list("scripted:concurrency=1").unwrap();
+        let rates = RateSettings { limits, hold: Duration::from_secs(1) };
         let model = ModelSettings::new("scripted", "echo");
         let book = async |id: &str| rates::book(&venue.venue, &rates, &model, id.to_owned(), 1).await.unwrap();
         let living = book("a").await.unwrap();
@@ -223,7 +223,7 @@ async fn the_place_of_a_killed_worker_is_free_after_its_lease_and_that_of_a_livi
             }
         };
         tokio::select! {
-            never = rates::keep(&venue.venue, &living, rates.hold) => match never {},
+            never = rates::renew_booking(&venue.venue, &living, rates.hold) => match never {},
             () = look => {}
         }
         drop(living);

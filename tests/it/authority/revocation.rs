@@ -12,7 +12,7 @@ use trellis::domain::authority::envelope::Envelope;
 use trellis::domain::ids::JobId;
 use trellis::domain::job::{ErrorCode, Job, JobStatus};
 use trellis::domain::time::Millis;
-use trellis::domain::timer::{Phase, Timer, TimerId};
+use trellis::domain::timer::{Timer, TimerId, TimerPhase};
 use trellis::process::clock::Clock;
 use trellis::venue::jobs;
 use trellis::venue::operation::Caller;
@@ -54,7 +54,7 @@ async fn venue(on: On, clock: Clock) -> Option<(TestVenue, tempfile::TempDir)> {
 /// Somebody who came by a token of this id.
 fn by(venue: &TestVenue, grant: &str) -> Caller {
     let envelope = Envelope { grants: vec![grant.to_owned()], ..Envelope::default() };
-    Caller { envelope, ..Caller::new(venue.owner.clone(), "local/ann".into(), Authority::unlimited()) }
+    Caller { envelope, ..Caller::new(venue.owner.clone(), "local/ann".into(), Authority::without_limits()) }
 }
 
 async fn run(venue: &TestVenue, caller: &Caller, operation: &str, input: Value) -> Value {
@@ -82,7 +82,7 @@ async fn timer(venue: &TestVenue, id: &TimerId) -> Timer {
 
 async fn pass(venue: &TestVenue, seconds: u64) {
     venue.venue.clock.advance(Duration::from_secs(seconds));
-    while trellis::ingress::timers::fire(&venue.venue, &venue.owner).await.unwrap().more {}
+    while trellis::ingress::timers::fire_due(&venue.venue, &venue.owner).await.unwrap().more {}
 }
 
 /// Calls of a model for an agent.
@@ -141,7 +141,7 @@ async fn timers_agents_and_tasks_of_a_revoked_grant_start_nothing(on: On) {
     for id in [&own, &of_mine] {
         let timer = timer(&venue, id).await;
         assert!(
-            matches!(&timer.phase, Phase::Failed { error } if error.contains("grant `jti-lost`")),
+            matches!(&timer.phase, TimerPhase::Failed { error } if error.contains("grant `jti-lost`")),
             "{:?}",
             timer.phase
         );
@@ -235,6 +235,6 @@ async fn a_timer_fires_for_no_time_after_the_end_of_its_token(on: On) {
     pass(&venue, 100).await;
     for (id, fired) in [(&again, 2), (&once, 1)] {
         let timer = timer(&venue, id).await;
-        assert_eq!((timer.fired, &timer.phase), (fired, &Phase::Fired), "{timer:?}");
+        assert_eq!((timer.fired, &timer.phase), (fired, &TimerPhase::Fired), "{timer:?}");
     }
 }

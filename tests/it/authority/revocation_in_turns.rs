@@ -151,7 +151,7 @@ async fn unrelated(on: On) {
     assert_eq!(venue.read("w/list").await, Some(json!(["two"])));
     assert!(shown.contains("the pin is pin4711") && !shown.contains("not shown"), "{shown}");
     assert_eq!(
-        turns[1].authority.revoked(),
+        turns[1].authority.revocations(),
         [operate::on("w/elsewhere")],
         "it stands under what was left at its commit"
     );

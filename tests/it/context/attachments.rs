@@ -142,7 +142,7 @@ async fn a_task_whose_attachment_cannot_be_shown_fails_with_the_reason(on: On) {
     let large = [png(9), vec![0; ATTACHMENT_BYTES]].concat();
     let cases = [
         (named(&site.store(&other, png(3), "image/png").await), "no such asset"),
-        (named(&AssetId::of(b"nothing")), "no such asset"),
+        (named(&AssetId::of_content(b"nothing")), "no such asset"),
         (named(&site.store(&own, b"GIF89a\x01\0\x01\0".to_vec(), "image/png").await), "its bytes are image/gif"),
         (named(&site.store(&own, b"PK\x03\x04\0".to_vec(), "image/png").await), "none of these"),
         (named(&site.store(&own, large, "image/png").await), "expected at most 3932160"),

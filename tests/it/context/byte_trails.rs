@@ -12,13 +12,13 @@ use tempfile::TempDir;
 use trellis::domain::chat::ChatMessage;
 use trellis::domain::event::Submission;
 use trellis::domain::ids::SessionKey;
-use trellis::domain::origin::Seen;
+use trellis::domain::origin::SourceRead;
 use trellis::domain::session::{CallRecord, TurnRecord};
 use trellis::process::clock::Clock;
 use trellis::store::{DocWrite, keys};
 use trellis::venue::agents;
 use trellis::venue::ledger;
-use trellis::venue::ledger::experiment::{Experiment, TurnFacts, run};
+use trellis::venue::ledger::experiment::{Experiment, TurnFacts, assemble_prompt};
 use trellis::venue::ledger::why::{self, PathUse};
 use trellis::venue::operation::Caller;
 
@@ -119,7 +119,7 @@ impl Site {
     }
 
     async fn trace(&self, path: &str) -> Vec<PathUse> {
-        let all = agents::all(&self.venue.venue, &self.venue.owner).await.unwrap();
+        let all = agents::all_ids(&self.venue.venue, &self.venue.owner).await.unwrap();
         why::trace(&*self.venue.venue.store, &self.venue.owner, &all, path).await.unwrap().turns
     }
 
@@ -186,9 +186,9 @@ async fn a_copy_leads_on_in_every_agent_and_from_outside(on: On) {
 
     // An experiment without the path has none of the copies.
     let session = SessionKey { agent: "reader".parse().unwrap(), session: "s".parse().unwrap() };
-    let all = agents::all(&site.venue.venue, &site.venue.owner).await.unwrap();
+    let all = agents::all_ids(&site.venue.venue, &site.venue.owner).await.unwrap();
     let (store, paths) = (&*site.venue.venue.store, ["w/secret".to_owned()]);
-    let found = why::copies(store, (&site.venue.owner, &all), &paths, (&session, 1)).await.unwrap();
+    let found = why::trace_copies(store, (&site.venue.owner, &all), &paths, (&session, 1)).await.unwrap();
     assert!(found.incomplete.is_empty(), "{found:?}");
     let facts = TurnFacts { copies: found.places, ..TurnFacts::default() };
     let text =
@@ -202,7 +202,7 @@ async fn prompt(site: &Site, agent: &str, turn: u64, experiment: &Experiment, fa
     let past = ledger::load(&*site.venue.venue.store, &site.venue.owner, &session, turn).await.unwrap().unwrap();
     let inputs = past.seen.unwrap().inputs.unwrap();
     let inputs = experiment.apply(inputs, &site.venue.venue.catalog, facts).unwrap().inputs;
-    serde_json::to_string(&run(&inputs).unwrap().request).unwrap()
+    serde_json::to_string(&assemble_prompt(&inputs).unwrap().request).unwrap()
 }
 
 async fn the_file_of_a_configuration_is_found(on: On) {
@@ -280,7 +280,7 @@ async fn write_turns(site: &Site, session: &SessionKey, numbers: std::ops::Range
         tool: "lattice_read".into(),
         operation: "v/ops/lattice/read".into(),
         outcome: "ok".into(),
-        reads: Some(vec![Seen::new("w/secret")]),
+        reads: Some(vec![SourceRead::new("w/secret")]),
         ..CallRecord::default()
     };
     let said = vec![ChatMessage::Tool { call: "c".into(), name: "lattice_read".into(), text: "1".into() }];

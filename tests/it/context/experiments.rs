@@ -8,7 +8,7 @@ use trellis::domain::chat::{ChatMessage, ModelRequest};
 use trellis::domain::event::Submission;
 use trellis::domain::ids::SessionKey;
 use trellis::process::clock::Clock;
-use trellis::venue::ledger::experiment::{Experiment, TurnFacts, run};
+use trellis::venue::ledger::experiment::{Experiment, TurnFacts, assemble_prompt};
 use trellis::venue::ledger::{self, PastTurn};
 
 on_both! {
@@ -68,7 +68,7 @@ impl Site {
     async fn experiment(&self, agent: &str, turn: u64, experiment: Experiment) -> ModelRequest {
         let facts = TurnFacts { config: Some(self.venue.record(agent).await.config), ..TurnFacts::default() };
         let inputs = self.past(agent, turn).await.unwrap().seen.unwrap().inputs.unwrap();
-        run(&experiment.apply(inputs, &self.venue.venue.catalog, &facts).unwrap().inputs).unwrap().request
+        assemble_prompt(&experiment.apply(inputs, &self.venue.venue.catalog, &facts).unwrap().inputs).unwrap().request
     }
 }
 
@@ -120,7 +120,7 @@ async fn the_same_configuration_gives_the_same_prompt(on: On) {
         while let Some(past) = site.past(agent, turn).await {
             turn += 1;
             let Some(seen) = past.seen else { continue };
-            let recorded = run(&seen.inputs.unwrap()).unwrap();
+            let recorded = assemble_prompt(&seen.inputs.unwrap()).unwrap();
             assert_eq!(recorded.ledger.prompt, seen.ledger.prompt);
             let again = site
                 .experiment(agent, turn - 1, Experiment { config: Some(file.clone()), ..Experiment::default() })
@@ -150,7 +150,7 @@ async fn another_configuration_changes_what_it_says(on: On) {
     let context = Some(grants.as_array().unwrap().clone());
     site.ask("one", "find", Submission { input: json!("find"), context, ..Submission::default() }).await;
     let names = |request: &ModelRequest| request.tools.iter().map(|tool| tool.name.clone()).collect::<Vec<_>>();
-    let before = run(&site.past("one", 2).await.unwrap().seen.unwrap().inputs.unwrap()).unwrap().request;
+    let before = assemble_prompt(&site.past("one", 2).await.unwrap().seen.unwrap().inputs.unwrap()).unwrap().request;
     assert!(names(&before).contains(&"lattice_aggregate".to_owned()), "{:?}", names(&before));
     let changed = |config: Value| Experiment { config: Some(config), ..Experiment::default() };
 
@@ -175,7 +175,7 @@ async fn another_document_is_shown_wherever_it_was_read(on: On) {
     let context = json!(["w/doc", {"ref": "w/doc/side", "label": "Side"}, {"op": "v/ops/lattice/read", "input": {"path": "w/doc"}, "label": "By operation"}, "w/plain"]);
     site.venue.agent("reader", json!({"tools": tools, "defaultTools": false, "context": context})).await;
     site.ask("reader", "1", Submission { input: json!("read"), ..Submission::default() }).await;
-    let before = run(&site.past("reader", 3).await.unwrap().seen.unwrap().inputs.unwrap()).unwrap().request;
+    let before = assemble_prompt(&site.past("reader", 3).await.unwrap().seen.unwrap().inputs.unwrap()).unwrap().request;
     assert!(text(&before).matches("OldDeep").count() > 4, "{}", text(&before));
 
     let with =

@@ -17,7 +17,7 @@ use trellis::domain::job::Job;
 use trellis::process::clock::Clock;
 use trellis::store::embedded::EmbeddedStore;
 use trellis::store::redis::{RedisStore, ServerOrInjected};
-use trellis::store::{Change, DocWrite, Expect, Store, keys};
+use trellis::store::{DocEffect, DocWrite, Expect, Store, keys};
 use trellis::venue::context::preview::{self, Preview};
 use trellis::venue::ledger;
 use trellis::venue::operation::Caller;
@@ -252,7 +252,7 @@ async fn a_part_that_is_gone_is_named() {
     let parts = store.scan(&venue.owner, keys::PARTS, None, false, 1_000).await.unwrap();
     let erased: Vec<_> = parts.iter().filter(|(_, doc)| doc.value.as_ref().unwrap().starts_with(b"to be")).collect();
     assert_eq!(erased.len(), 1);
-    let delete = DocWrite { key: erased[0].0.clone(), expect: Expect::Any, change: Change::Delete };
+    let delete = DocWrite { key: erased[0].0.clone(), expect: Expect::Any, change: DocEffect::Delete };
     store.write(venue.venue.now(), &venue.owner, &[delete]).await.unwrap();
     let past = ledger::load(store, &venue.owner, &key("writer", "a"), 1).await.unwrap().unwrap();
     let seen = past.seen.unwrap();

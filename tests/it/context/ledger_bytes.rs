@@ -35,7 +35,7 @@ fn json(text: &str) -> Value {
 async fn the_rows_of_a_turn_sum_to_the_body_that_was_sent() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let server = ModelServer::in_front_of(listener.local_addr().unwrap());
-    let script = Arc::new(Script::of("test rules", ScriptRules::parse(RULES).unwrap()));
+    let script = Arc::new(Script::from_rules("test rules", ScriptRules::parse(RULES).unwrap()));
     let serving = tokio::spawn(mock_server::serve(listener, script, std::future::pending()));
     let settings = PROVIDERS.map(|(name, path)| format!("models.endpoints.{name}.base_url={}", server.url(path)));
     let settings: Vec<&str> = settings.iter().map(String::as_str).collect();

@@ -6,10 +6,10 @@ use crate::support::site::{NOW, Site, path, write};
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use trellis::domain::lattice::layout::everything_below;
+use trellis::domain::lattice::layout::prefixes_below;
 use trellis::domain::lattice::value;
 use trellis::process::clock::Clock;
-use trellis::store::{Change, DocWrite, DocumentStore, OutsideWrite};
+use trellis::store::{DocEffect, DocWrite, DocumentStore, WriteOutcome};
 use trellis::venue::workspace::{Workspace, WorkspaceError, WriteOp};
 
 fn expecting(at: &str, value: Value, version: u64) -> WriteOp {
@@ -36,14 +36,14 @@ impl Site {
     /// Whether the writes of a turn are committed as they are.
     async fn commits(&self, turn: &Workspace) -> bool {
         let writes = turn.writes().await;
-        self.store.write(NOW, &self.owner, &writes).await.unwrap() == OutsideWrite::Done
+        self.store.write(NOW, &self.owner, &writes).await.unwrap() == WriteOutcome::Done
     }
 
     /// As the janitor does.
     async fn free(&self) {
         let mut writes = Vec::new();
         for (mark, _) in self.store.scan(&self.owner, "x/", None, false, 100).await.unwrap() {
-            for prefix in everything_below(&mark[2..]) {
+            for prefix in prefixes_below(&mark[2..]) {
                 let found = self.store.scan(&self.owner, &prefix, None, false, 10_000).await.unwrap();
                 writes.extend(found.into_iter().map(|(key, _)| DocWrite::delete(key)));
             }
@@ -105,7 +105,7 @@ async fn a_write_costs_its_own_size() {
     let site = Site::grown().await;
     let turn = site.tree();
     turn.apply(0, write("w/s/10/k001", json!({"n": 2}))).await.unwrap();
-    let puts: Vec<_> = turn.writes().await.into_iter().filter(|write| write.change != Change::Check).collect();
+    let puts: Vec<_> = turn.writes().await.into_iter().filter(|write| write.change != DocEffect::Check).collect();
     assert_eq!(puts.len(), 1, "{puts:?}");
     assert!(puts[0].key.ends_with("/k001"), "{puts:?}");
     for n in 0..130 {
@@ -124,8 +124,8 @@ async fn a_write_costs_its_own_size() {
     assert_eq!((listing.kind, listing.count, listing.items.len()), ("array", Some(131), 2));
 }
 
-fn size(change: &Change) -> usize {
-    if let Change::Put(bytes) = change { bytes.len() } else { 0 }
+fn size(change: &DocEffect) -> usize {
+    if let DocEffect::Put(bytes) = change { bytes.len() } else { 0 }
 }
 
 #[tokio::test]

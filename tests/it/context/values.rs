@@ -15,7 +15,7 @@ use trellis::domain::authority::Authority;
 use trellis::domain::context::assemble::assemble;
 use trellis::domain::event::Submission;
 use trellis::domain::ids::{JobId, SessionKey};
-use trellis::domain::message::{Address, InKind, Message};
+use trellis::domain::message::{BusMessage, InboundKind, MessageAddress};
 use trellis::ingress::{Arrival, submit as submit_to};
 use trellis::process::clock::Clock;
 use trellis::store::Store;
@@ -232,7 +232,7 @@ async fn two_users(store: Arc<dyn Store>) {
 
 /// Writes as the owner of the venue's agents does over the API.
 async fn write(venue: &TestVenue, path: &str, value: Value) {
-    let caller = Caller::new(venue.owner.clone(), venue.owner.to_string(), Authority::unlimited());
+    let caller = Caller::new(venue.owner.clone(), venue.owner.to_string(), Authority::without_limits());
     let caller = Caller { operator: true, ..caller };
     operate(&venue.venue, &caller, "v/ops/lattice/write", json!({"path": path, "value": value})).await.unwrap();
 }
@@ -373,9 +373,13 @@ async fn the_same_holds_for_the_queue() {
         let inbox = format!("_INBOX.values-{}.{n}", std::process::id());
         let mut answers = client.subscribe(inbox.clone()).await.unwrap();
         client.flush().await.unwrap();
-        let to = Address::In { owner: venue.owner.clone(), agent: "scoped".parse().unwrap(), kind: InKind::Task };
+        let to = MessageAddress::In {
+            owner: venue.owner.clone(),
+            agent: "scoped".parse().unwrap(),
+            kind: InboundKind::Task,
+        };
         let body = json!({"input": "hi", "sessionContext": context, "replyTo": inbox});
-        venue.venue.bus.publish(&Message { to, id: Some(format!("v{n}")), body }).await.unwrap();
+        venue.venue.bus.publish(&BusMessage { to, id: Some(format!("v{n}")), body }).await.unwrap();
         let answer = tokio::time::timeout(Duration::from_mins(1), answers.next()).await.unwrap().unwrap();
         let answer: Value = serde_json::from_slice(&answer.payload).unwrap();
         assert_eq!((&answer["status"], answer["errorCode"].as_str().unwrap_or_default()), (&json!(status), code));

@@ -3,7 +3,7 @@
 use crate::support::site::{NOW, Site, path, write};
 use bytes::Bytes;
 use serde_json::{Value, json};
-use trellis::store::{Change, DocWrite, DocumentStore, Expect};
+use trellis::store::{DocEffect, DocWrite, DocumentStore, Expect};
 use trellis::venue::workspace::{TreePage, Workspace, WriteOp};
 
 impl Site {
@@ -13,7 +13,7 @@ impl Site {
 
     /// Bytes that no read survives.
     async fn damage(&self, key: &str) {
-        let change = Change::Put(Bytes::from_static(b"damaged"));
+        let change = DocEffect::Put(Bytes::from_static(b"damaged"));
         let write = DocWrite { key: key.to_owned(), expect: Expect::Any, change };
         self.store.write(NOW, &self.owner, &[write]).await.unwrap();
     }

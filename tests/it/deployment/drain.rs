@@ -7,7 +7,7 @@ use crate::support::operate::{boss, operate};
 use crate::support::redis::RedisServer;
 use crate::support::venue::TestVenue;
 use serde_json::{Value, json};
-use trellis::domain::roll::{Whom, WorkerRecord};
+use trellis::domain::roll::{DrainTarget, WorkerRecord};
 use trellis::venue::operation::OpError;
 use trellis::venue::roll;
 
@@ -106,18 +106,18 @@ async fn what_a_worker_says_stays_when_the_one_before_it_of_its_name_ends() {
             "since": since, "seen": venue.now(), "leaving": leaving});
         serde_json::from_value(said).unwrap()
     };
-    let all = async || -> Vec<_> { roll::all(venue).await.unwrap().iter().map(|one| one.since.0).collect() };
+    let all = async || -> Vec<_> { roll::list_workers(venue).await.unwrap().iter().map(|one| one.since.0).collect() };
     let ([before, leaving], after) = ([of(1, false), of(1, true)], of(2, false));
-    roll::sign(venue, &before).await.unwrap();
-    roll::sign(venue, &after).await.unwrap();
-    assert_eq!(roll::sign(venue, &leaving).await.unwrap(), None);
+    roll::register(venue, &before).await.unwrap();
+    roll::register(venue, &after).await.unwrap();
+    assert_eq!(roll::register(venue, &leaving).await.unwrap(), None);
     assert_eq!(all().await, [2]);
-    roll::strike(venue, &leaving).await.unwrap();
+    roll::unregister(venue, &leaving).await.unwrap();
     assert_eq!(all().await, [2]);
     // Told to leave meanwhile, it is still the same.
-    let whom = Whom { names: vec!["one".into()], host: None };
+    let whom = DrainTarget { names: vec!["one".into()], host: None };
     roll::drain(venue, &whom, "me").await.unwrap();
-    roll::strike(venue, &after).await.unwrap();
+    roll::unregister(venue, &after).await.unwrap();
     assert_eq!(all().await, [] as [u64; 0]);
 }
 

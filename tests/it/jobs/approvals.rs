@@ -5,14 +5,14 @@ use crate::support::venue::TestVenue;
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::Duration;
-use trellis::domain::approval::{Approval, Verdict};
+use trellis::domain::approval::{Approval, ApprovalVerdict};
 use trellis::domain::authority::{Authority, Capability};
 use trellis::domain::chat::ChatMessage;
 use trellis::domain::event::Submission;
 use trellis::domain::ids::{JobId, SessionKey};
 use trellis::domain::job::JobStatus;
 use trellis::domain::lattice::layout::Scope;
-use trellis::domain::message::{Address, InKind, Message};
+use trellis::domain::message::{BusMessage, InboundKind, MessageAddress};
 use trellis::domain::session::TurnRecord;
 use trellis::process::shutdown::Shutdown;
 use trellis::venue::approvals;
@@ -86,7 +86,7 @@ async fn venue() -> (TestVenue, tempfile::TempDir) {
 }
 
 fn person(venue: &TestVenue) -> Caller {
-    Caller::new(venue.owner.clone(), "a person".into(), Authority::unlimited())
+    Caller::new(venue.owner.clone(), "a person".into(), Authority::without_limits())
 }
 
 /// The approvals that wait, once there are so many.
@@ -102,12 +102,12 @@ async fn waiting(venue: &TestVenue, expected: usize) -> Vec<Approval> {
     panic!("there are never {expected} approvals");
 }
 
-async fn decide(venue: &TestVenue, approval: &Approval, verdict: Verdict) -> Result<Approval, OpError> {
+async fn decide(venue: &TestVenue, approval: &Approval, verdict: ApprovalVerdict) -> Result<Approval, OpError> {
     approvals::decide(&venue.venue, &person(venue), &approval.id, verdict, None).await
 }
 
-fn approved() -> Verdict {
-    Verdict::Approved { arguments: None, scopes: None }
+fn approved() -> ApprovalVerdict {
+    ApprovalVerdict::Approved { arguments: None, scopes: None }
 }
 
 async fn status(venue: &TestVenue, job: &JobId) -> JobStatus {
@@ -191,7 +191,7 @@ async fn an_answer_counts_once_and_only_for_what_was_shown() {
     assert!(matches!(denied, OpError::Denied(_)) && denied.to_string().contains("job/approve"), "{denied}");
     let unknown = approvals::decide(&venue.venue, &person(&venue), &job, approved(), None).await.unwrap_err();
     assert!(unknown.to_string().starts_with(&format!("no approval `{job}`")), "{unknown}");
-    let rejected = || Verdict::Rejected { reason: Some("too much".into()) };
+    let rejected = || ApprovalVerdict::Rejected { reason: Some("too much".into()) };
     decide(&venue, &asked, rejected()).await.unwrap();
     decide(&venue, &asked, rejected()).await.expect("the same again changes nothing");
     let second = decide(&venue, &asked, approved()).await.unwrap_err();
@@ -210,10 +210,10 @@ async fn an_approval_may_change_the_arguments_within_the_schema() {
     venue.agent("payer", pay()).await;
     let job = submit(&venue, "payer", "s").await;
     let asked = waiting(&venue, 1).await.remove(0);
-    let edited = |arguments: Value| Verdict::Approved { arguments: Some(arguments), scopes: None };
+    let edited = |arguments: Value| ApprovalVerdict::Approved { arguments: Some(arguments), scopes: None };
     let wrong = decide(&venue, &asked, edited(json!({"paht": "w/paid"}))).await.unwrap_err();
     assert!(matches!(wrong, OpError::Arguments { .. }), "{wrong}");
-    let wider = Verdict::Approved { arguments: None, scopes: Some(vec!["state".into()]) };
+    let wider = ApprovalVerdict::Approved { arguments: None, scopes: Some(vec!["state".into()]) };
     assert!(decide(&venue, &asked, wider).await.unwrap_err().to_string().contains("can only narrow"));
     decide(&venue, &asked, edited(json!({"path": "w/paid", "value": 5}))).await.unwrap();
     venue.ended(&job).await;
@@ -255,8 +255,8 @@ async fn what_waits_survives_a_restart() {
     let job = submit(&venue, "payer", "s").await;
     let asked = waiting(&venue, 1).await.remove(0);
     venue.shutdown.trigger();
-    venue.shutdown.cancelling().cancel();
-    venue.shutdown.ending().cancel();
+    venue.shutdown.cancel_token().cancel();
+    venue.shutdown.end_token().cancel();
     // Answered while no worker runs.
     decide(&venue, &asked, approved()).await.unwrap();
     let mut second = TestVenue {
@@ -294,7 +294,7 @@ async fn the_venue_says_how_long_a_person_has() {
     venue.agent("payer", pay()).await;
     submit(&venue, "payer", "s").await;
     let asked = waiting(&venue, 1).await.remove(0);
-    assert_eq!(asked.expires.since(asked.asked), venue.approval_time);
+    assert_eq!(asked.expires.elapsed_since(asked.asked), venue.approval_time);
 }
 
 #[tokio::test]
@@ -342,7 +342,7 @@ async fn no_name_and_no_turn_gets_round_an_approval() {
     venue.agent("sly", config).await;
     let job = submit(&venue, "sly", "s").await;
     let asked = waiting(&venue, 1).await.remove(0);
-    decide(&venue, &asked, Verdict::Rejected { reason: None }).await.unwrap();
+    decide(&venue, &asked, ApprovalVerdict::Rejected { reason: None }).await.unwrap();
     venue.ended(&job).await;
     let turns = venue.turns("sly", "s").await;
     let outcomes: Vec<_> = turns[0].calls.iter().map(|call| call.outcome.as_str()).collect();
@@ -351,8 +351,8 @@ async fn no_name_and_no_turn_gets_round_an_approval() {
     // Nor does a turn hold the ability, whatever it holds else.
     let home =
         Scope { session: Some(SessionKey { agent: "a".parse().unwrap(), session: "s".parse().unwrap() }), job: None };
-    assert!(Authority::unlimited().at(&home).permits("job/approve", on("j/x")).is_err());
-    assert!(Authority::unlimited().permits("job/approve", on("j/x")).is_ok());
+    assert!(Authority::without_limits().bind_home(&home).permits("job/approve", on("j/x")).is_err());
+    assert!(Authority::without_limits().permits("job/approve", on("j/x")).is_ok());
 }
 
 #[tokio::test]
@@ -399,9 +399,10 @@ async fn a_person_s_answers_are_the_result_of_asking() {
     assert!(decide(&venue, &asked, approved()).await.unwrap_err().to_string().contains("answer or reject it"));
     let answers = json!({"size": "L", "sure": true});
     // By the queue, as any client may.
-    let to = Address::In { owner: venue.owner.clone(), agent: "asker".parse().unwrap(), kind: InKind::Decide };
+    let to =
+        MessageAddress::In { owner: venue.owner.clone(), agent: "asker".parse().unwrap(), kind: InboundKind::Decide };
     let body = json!({"approval": asked.id, "digest": asked.digest, "answer": {"answers": answers}});
-    venue.venue.bus.publish(&Message { to, id: Some("a1".into()), body }).await.unwrap();
+    venue.venue.bus.publish(&BusMessage { to, id: Some("a1".into()), body }).await.unwrap();
     let done = venue.ended(&job).await;
     let said = done.result.unwrap().output.unwrap();
     assert!(said.as_str().unwrap().contains(r#"{"size":"L","sure":true}"#), "{said}");
@@ -418,9 +419,12 @@ async fn what_nobody_answers_in_time_is_denied() {
     assert_eq!(turns[0].calls[0].outcome, "rejected");
     assert!(results(&turns[0])[0].contains("nobody approved it in time"), "{:?}", results(&turns[0]));
     let all = approvals::list(&venue.venue, &venue.owner, true, 0, 1_000).await.unwrap().items;
-    assert_eq!(all[0].answer.as_ref().map(|answer| answer.verdict.clone()), Some(Verdict::Expired));
-    let late =
-        decide(&venue, &all[0], Verdict::Answered { answers: serde_json::Map::from_iter([("a".into(), json!("x"))]) });
+    assert_eq!(all[0].answer.as_ref().map(|answer| answer.verdict.clone()), Some(ApprovalVerdict::Expired));
+    let late = decide(
+        &venue,
+        &all[0],
+        ApprovalVerdict::Answered { answers: serde_json::Map::from_iter([("a".into(), json!("x"))]) },
+    );
     assert!(late.await.unwrap_err().to_string().contains("closed as expired"));
 }
 
@@ -452,7 +456,7 @@ async fn a_delegate_that_asks_for_sections_waits_and_may_get_fewer() {
         let shown = json!(asked);
         let keys: Vec<_> = shown["call"]["scopes"].as_array().unwrap().iter().map(|s| s["key"].clone()).collect();
         assert_eq!((shown["call"]["operation"].as_str(), keys.len()), (Some("g/expert"), 2), "{shown}");
-        decide(&venue, &asked, Verdict::Approved { arguments: None, scopes: keep }).await.unwrap();
+        decide(&venue, &asked, ApprovalVerdict::Approved { arguments: None, scopes: keep }).await.unwrap();
         let said = venue.ended(&job).await.result.unwrap().output.unwrap();
         assert!(said.as_str().unwrap().contains(seen), "{said}");
     }
@@ -470,7 +474,7 @@ async fn who_edits_a_call_does_not_change_what_the_runtime_fills_in() {
     let job = venue.arrive("payer", "p-1", true, submission).await.job.unwrap();
     let asked = waiting(&venue, 1).await.remove(0);
     assert!(json!(asked)["call"]["fixed"] == json!(["path"]), "{asked:?}");
-    let edited = |arguments: Value| Verdict::Approved { arguments: Some(arguments), scopes: None };
+    let edited = |arguments: Value| ApprovalVerdict::Approved { arguments: Some(arguments), scopes: None };
     for arguments in [json!({"path": "w/evil", "value": 7}), json!({"path": null, "value": 7})] {
         let refused = decide(&venue, &asked, edited(arguments)).await.unwrap_err().to_string();
         assert!(refused.contains("argument `path` is filled in by the venue"), "{refused}");

@@ -77,7 +77,7 @@ async fn driven_again((venue, _dir): (TestVenue, tempfile::TempDir)) {
     assert_eq!(venue.turns("looper", before.head.session.as_str()).await.len(), 2, "no turn is applied twice");
     assert_eq!(redrive(venue_, owner, &id).await.unwrap(), (left.0.clone(), true), "and later, too");
     let wrong = redrive(venue_, owner, &left.0).await.unwrap_err();
-    assert!(matches!(&wrong, RedriveError::Not { .. }) && wrong.to_string().contains("has not FAILED"), "{wrong}");
+    assert!(matches!(&wrong, RedriveError::Refused { .. }) && wrong.to_string().contains("has not FAILED"), "{wrong}");
     looper(&venue, 1).await;
     let values = json!({"k": 1}).as_object().unwrap().clone();
     let again = failed(&venue, "t2", Submission { session_context: values, ..says("with values") }).await;

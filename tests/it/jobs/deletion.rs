@@ -9,10 +9,10 @@ use trellis::domain::event::Submission;
 use trellis::domain::ids::{JobId, SessionKey};
 use trellis::domain::job::{ErrorCode, Job, JobStatus};
 use trellis::domain::time::Millis;
-use trellis::domain::timer::{CatchUp, Overlap, Schedule, TimerId, TimerKind, TimerRequest};
+use trellis::domain::timer::{CatchUpPolicy, OverlapPolicy, Schedule, TimerId, TimerKind, TimerRequest};
 use trellis::process::clock::Clock;
-use trellis::store::{Admit, After, Change, DocWrite, Expect, Grant, LeaseOutcome, LeaseRequest, keys};
-use trellis::upkeep::retention::{Deleted, delete};
+use trellis::store::{Admit, DocEffect, DocWrite, Expect, Grant, LeaseOutcome, LeaseRequest, LeaseUse, keys};
+use trellis::upkeep::retention::{DeletionOutcome, delete};
 use trellis::venue::dead;
 use trellis::venue::jobs;
 use trellis::venue::timers;
@@ -44,7 +44,7 @@ async fn found(venue: &TestVenue, job: &JobId) -> Job {
     jobs::get(&venue.venue, &venue.owner, job).await.unwrap().unwrap()
 }
 
-async fn deleted(venue: &TestVenue, job: &JobId) -> Deleted {
+async fn deleted(venue: &TestVenue, job: &JobId) -> DeletionOutcome {
     delete(&venue.venue, &venue.owner, &found(venue, job).await).await.unwrap()
 }
 
@@ -52,9 +52,9 @@ async fn deleted(venue: &TestVenue, job: &JobId) -> Deleted {
 async fn gone(venue: &TestVenue, job: &JobId) {
     for _ in 0..6_000 {
         match deleted(venue, job).await {
-            Deleted::Done => return,
-            Deleted::InMailbox => tokio::time::sleep(Duration::from_millis(10)).await,
-            kept @ (Deleted::Open | Deleted::Spending) => panic!("{kept:?}"),
+            DeletionOutcome::Done => return,
+            DeletionOutcome::InMailbox => tokio::time::sleep(Duration::from_millis(10)).await,
+            kept @ (DeletionOutcome::Open | DeletionOutcome::Spending) => panic!("{kept:?}"),
         }
     }
     panic!("job {job} lies in its mailbox for ever");
@@ -113,7 +113,7 @@ async fn with_a_dead_job_its_letter_goes() {
     let (job, session) = (submitted.job.unwrap(), submitted.session);
     for n in 0..5 {
         let until = grant(&venue, &session, &format!("victim {n}")).await.until;
-        venue.venue.clock.advance(until.since(venue.venue.now()));
+        venue.venue.clock.advance(until.elapsed_since(venue.venue.now()));
     }
     venue.worker();
     let died = venue.ended(&job).await;
@@ -129,25 +129,25 @@ async fn what_is_still_needed_is_not_deleted() {
     venue.agent("clerk", json!({})).await;
     let submitted = venue.submit("clerk", "t1", json!("go")).await;
     let (job, session) = (submitted.job.unwrap(), submitted.session);
-    assert_eq!(deleted(&venue, &job).await, Deleted::Open);
+    assert_eq!(deleted(&venue, &job).await, DeletionOutcome::Open);
     // Its worker learns of the end with its next renewal; until then its task lies in the mailbox.
     let lease = grant(&venue, &session, "w").await;
     jobs::cancel(&venue.venue, &venue.owner, &job, None).await.unwrap();
     assert_eq!(lease.mailbox.len(), 1);
-    assert_eq!(deleted(&venue, &job).await, Deleted::InMailbox);
+    assert_eq!(deleted(&venue, &job).await, DeletionOutcome::InMailbox);
     // A job that it has started goes on.
     let ended = venue.submit("clerk", "t2", json!("go")).await.job.unwrap();
     let child = venue.submit("clerk", "t3", json!("go")).await.job.unwrap();
     put(&venue, keys::job_child(&ended, &child), Bytes::new()).await;
     put(&venue, keys::job_status(&ended), keys::encode_status(JobStatus::Cancelled, venue.venue.now())).await;
-    assert_eq!(deleted(&venue, &ended).await, Deleted::Spending);
+    assert_eq!(deleted(&venue, &ended).await, DeletionOutcome::Spending);
     for id in [&job, &ended] {
         assert_eq!(found(&venue, id).await.status, JobStatus::Cancelled);
     }
 }
 
 async fn put(venue: &TestVenue, key: String, value: impl Into<Bytes>) {
-    let write = DocWrite { key, expect: Expect::Any, change: Change::Put(value.into()) };
+    let write = DocWrite { key, expect: Expect::Any, change: DocEffect::Put(value.into()) };
     venue.venue.store.write(venue.venue.now(), &venue.owner, &[write]).await.unwrap();
 }
 
@@ -159,10 +159,10 @@ async fn a_job_whose_session_is_being_served_stays_until_it_rests() {
     let (job, session) = (submitted.job.unwrap(), submitted.session);
     let held = grant(&venue, &session, "w").await;
     put(&venue, keys::job_status(&job), keys::encode_status(JobStatus::Complete, venue.venue.now())).await;
-    assert_eq!(deleted(&venue, &job).await, Deleted::InMailbox, "the queue may deliver it again");
-    let then = After::Release { arrivals: held.arrivals, due: None, backoff: false };
+    assert_eq!(deleted(&venue, &job).await, DeletionOutcome::InMailbox, "the queue may deliver it again");
+    let then = LeaseUse::Release { arrivals: held.arrivals, due: None, backoff: false };
     venue.venue.store.release(venue.venue.now(), &held.lease, then).await.unwrap();
-    assert_eq!(deleted(&venue, &job).await, Deleted::Done);
+    assert_eq!(deleted(&venue, &job).await, DeletionOutcome::Done);
 }
 
 #[tokio::test]
@@ -175,7 +175,7 @@ async fn a_job_that_pays_for_a_timer_stays_as_long_as_it_fires() {
     put(&venue, keys::account(&account), "{}").await;
     let envelope = Envelope { accounts: vec![account], ..Envelope::default() };
     let timer = TimerRequest {
-        id: TimerId::of("t"),
+        id: TimerId::from_text("t"),
         name: None,
         origin: "t".parse().unwrap(),
         asked: None,
@@ -184,11 +184,11 @@ async fn a_job_that_pays_for_a_timer_stays_as_long_as_it_fires() {
         kind: TimerKind::Task,
         submission: Submission { input: json!("go"), envelope, ..Submission::default() },
         schedule: Schedule::Every { every: 60_000, start: START },
-        catch_up: CatchUp::default(),
-        overlap: Overlap::default(),
+        catch_up: CatchUpPolicy::default(),
+        overlap: OverlapPolicy::default(),
     };
     trellis::ingress::timers::set(&venue.venue, &venue.owner, &timer).await.unwrap();
-    assert_eq!(deleted(&venue, &job).await, Deleted::Spending);
+    assert_eq!(deleted(&venue, &job).await, DeletionOutcome::Spending);
     timers::cancel(&venue.venue, &venue.owner, &timer.id).await.unwrap();
-    assert_eq!(deleted(&venue, &job).await, Deleted::Done);
+    assert_eq!(deleted(&venue, &job).await, DeletionOutcome::Done);
 }

@@ -8,7 +8,7 @@ use trellis::domain::ids::JobId;
 use trellis::domain::job::JobStatus;
 use trellis::domain::limits::LIST_LOOKS;
 use trellis::domain::time::Millis;
-use trellis::venue::jobs::list::{Cursor, JobFilter, find};
+use trellis::venue::jobs::list::{Cursor, JobListFilter, find};
 use trellis::venue::jobs::{self};
 use trellis::venue::ledger::find as turns;
 
@@ -45,27 +45,27 @@ async fn jobs_are_found_by_state_agent_session_time_and_text() {
         async move { jobs::get(&venue.venue, &venue.owner, &ids[n]).await.unwrap().unwrap().head.created }
     };
     let (second, third) = (created(1).await, created(2).await);
-    let text = |text: &str| JobFilter { text: Some(text.into()), ..JobFilter::default() };
+    let text = |text: &str| JobListFilter { text: Some(text.into()), ..JobListFilter::default() };
     for (filter, expected) in [
-        (JobFilter::default(), vec![3, 2, 1, 0]),
-        (JobFilter { statuses: vec![JobStatus::Cancelled], ..JobFilter::default() }, vec![3]),
+        (JobListFilter::default(), vec![3, 2, 1, 0]),
+        (JobListFilter { statuses: vec![JobStatus::Cancelled], ..JobListFilter::default() }, vec![3]),
         (
-            JobFilter { statuses: vec![JobStatus::Cancelled, JobStatus::Pending], ..JobFilter::default() },
+            JobListFilter { statuses: vec![JobStatus::Cancelled, JobStatus::Pending], ..JobListFilter::default() },
             vec![3, 2, 1, 0],
         ),
-        (JobFilter { agent: Some("a".parse().unwrap()), ..JobFilter::default() }, vec![1, 0]),
-        (JobFilter { session: Some("s1".parse().unwrap()), ..JobFilter::default() }, vec![3, 2, 0]),
+        (JobListFilter { agent: Some("a".parse().unwrap()), ..JobListFilter::default() }, vec![1, 0]),
+        (JobListFilter { session: Some("s1".parse().unwrap()), ..JobListFilter::default() }, vec![3, 2, 0]),
         (
-            JobFilter {
+            JobListFilter {
                 agent: Some("b".parse().unwrap()),
                 session: Some("s2".parse().unwrap()),
-                ..JobFilter::default()
+                ..JobListFilter::default()
             },
             vec![],
         ),
-        (JobFilter { since: Some(third), ..JobFilter::default() }, vec![3, 2]),
-        (JobFilter { until: Some(Millis(third.0 - 1)), ..JobFilter::default() }, vec![1, 0]),
-        (JobFilter { since: Some(Millis(third.0 + 3_600_000)), ..JobFilter::default() }, vec![]),
+        (JobListFilter { since: Some(third), ..JobListFilter::default() }, vec![3, 2]),
+        (JobListFilter { until: Some(Millis(third.0 - 1)), ..JobListFilter::default() }, vec![1, 0]),
+        (JobListFilter { since: Some(Millis(third.0 + 3_600_000)), ..JobListFilter::default() }, vec![]),
         (text("RED"), vec![2, 0]),
         (text("changed mind"), vec![3]),
         (text("nowhere"), vec![]),
@@ -80,7 +80,7 @@ async fn jobs_are_found_by_state_agent_session_time_and_text() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_filtered_list_goes_on_at_its_cursor() {
     let (venue, _dir, ids) = filled().await;
-    let filter = JobFilter { session: Some("s1".parse().unwrap()), ..JobFilter::default() };
+    let filter = JobListFilter { session: Some("s1".parse().unwrap()), ..JobListFilter::default() };
     let (mut got, mut cursor) = (Vec::new(), None::<Cursor>);
     for _ in 0..10 {
         let page = find(&venue.venue, &venue.owner, &filter, cursor.as_ref(), 1).await.unwrap();
@@ -101,7 +101,7 @@ async fn one_request_looks_at_a_bounded_number_of_jobs() {
     let many: Vec<_> = (0..LIST_LOOKS + 5).map(|n| format!("hay {n}")).collect();
     let sent = many.iter().map(|text| task(&venue, "a", "s", text));
     futures::future::join_all(sent).await;
-    let filter = JobFilter { text: Some("needle".into()), ..JobFilter::default() };
+    let filter = JobListFilter { text: Some("needle".into()), ..JobListFilter::default() };
     let page = find(&venue.venue, &venue.owner, &filter, None, 10).await.unwrap();
     assert_eq!(page.jobs.len(), 0);
     let page = find(&venue.venue, &venue.owner, &filter, page.next.as_ref(), 10).await.unwrap();
@@ -132,16 +132,17 @@ async fn turns_are_found_by_state_session_time_and_text() {
         (turns::TurnFilter { until: Some(Millis(1)), ..all.clone() }, 0),
     ] {
         let found =
-            turns::find(&*venue.venue.store, (&venue.owner, &Authority::unlimited()), &agent, &filter, None, 10)
+            turns::find(&*venue.venue.store, (&venue.owner, &Authority::without_limits()), &agent, &filter, None, 10)
                 .await
                 .unwrap();
         assert_eq!((found.turns.len(), found.next), (expected, None), "{filter:?}");
     }
-    let first =
-        turns::find(&*venue.venue.store, (&venue.owner, &Authority::unlimited()), &agent, &all, None, 1).await.unwrap();
+    let first = turns::find(&*venue.venue.store, (&venue.owner, &Authority::without_limits()), &agent, &all, None, 1)
+        .await
+        .unwrap();
     let next = first.next.unwrap();
     let second =
-        turns::find(&*venue.venue.store, (&venue.owner, &Authority::unlimited()), &agent, &all, Some(&next), 1)
+        turns::find(&*venue.venue.store, (&venue.owner, &Authority::without_limits()), &agent, &all, Some(&next), 1)
             .await
             .unwrap();
     assert_ne!(first.turns[0].0, second.turns[0].0);

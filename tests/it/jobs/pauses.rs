@@ -10,7 +10,7 @@ use trellis::domain::event::Submission;
 use trellis::domain::ids::JobId;
 use trellis::domain::job::{ErrorCode, Job, JobStatus};
 use trellis::domain::limits::GRANT_EVENTS;
-use trellis::domain::message::{Address, InKind, Message};
+use trellis::domain::message::{BusMessage, InboundKind, MessageAddress};
 use trellis::domain::time::Millis;
 use trellis::process::clock::Clock;
 use trellis::venue::jobs;
@@ -250,14 +250,14 @@ async fn the_queue_holds_jobs_and_speaks_to_them(on: On) {
     let id = venue.submit("asker", "t1", json!("go")).await.job.unwrap();
     venue.agent("asker", json!({})).await;
     let publish = async |kind, agent: &str, id: Option<&str>, body| {
-        let to = Address::In { owner: venue.owner.clone(), agent: agent.parse().unwrap(), kind };
-        venue.venue.bus.publish(&Message { to, id: id.map(Into::into), body }).await.unwrap();
+        let to = MessageAddress::In { owner: venue.owner.clone(), agent: agent.parse().unwrap(), kind };
+        venue.venue.bus.publish(&BusMessage { to, id: id.map(Into::into), body }).await.unwrap();
     };
     run(&venue, "pause", &id).await.unwrap();
     venue.worker();
     let said = json!({"job": id, "input": "only invoices of 2026"});
-    publish(InKind::Message, "slow", Some("m0"), said.clone()).await;
-    publish(InKind::Message, "asker", Some("m1"), said).await;
+    publish(InboundKind::Message, "slow", Some("m0"), said.clone()).await;
+    publish(InboundKind::Message, "asker", Some("m1"), said).await;
     let queued = async || {
         let all = venue.venue.store.sessions(&venue.owner, None, None, 9).await.unwrap();
         all.iter().map(|facts| facts.mailbox.len()).sum::<usize>()
@@ -265,11 +265,11 @@ async fn the_queue_holds_jobs_and_speaks_to_them(on: On) {
     while queued().await < 2 {
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
-    publish(InKind::Resume, "asker", None, json!({"job": id})).await;
+    publish(InboundKind::Resume, "asker", None, json!({"job": id})).await;
     assert_eq!(venue.ended(&id).await.head.id, id);
     assert_eq!(queued().await, 0, "the one for another agent was refused");
     let slow = venue.submit("slow", "t2", json!("go")).await.job.unwrap();
     until(&venue, &slow, JobStatus::Started).await;
-    publish(InKind::Pause, "slow", None, json!({"job": slow})).await;
+    publish(InboundKind::Pause, "slow", None, json!({"job": slow})).await;
     until(&venue, &slow, JobStatus::Paused).await;
 }

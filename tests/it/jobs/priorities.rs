@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use std::time::Duration;
 use trellis::domain::event::Submission;
 use trellis::domain::ids::JobId;
-use trellis::domain::message::{Address, InKind, Message};
+use trellis::domain::message::{BusMessage, InboundKind, MessageAddress};
 use trellis::domain::priority::Priority;
 use trellis::process::clock::Clock;
 
@@ -40,9 +40,10 @@ async fn served(venue: &TestVenue) -> Vec<String> {
 
 async fn every_way_in((venue, _dir): (TestVenue, tempfile::TempDir)) {
     venue.agent("clerk", json!({"concurrency": 1})).await;
-    let at = Address::In { owner: venue.owner.clone(), agent: "clerk".parse().unwrap(), kind: InKind::Task };
+    let at =
+        MessageAddress::In { owner: venue.owner.clone(), agent: "clerk".parse().unwrap(), kind: InboundKind::Task };
     let body = json!({"input": "by the queue, low", "priority": -1});
-    venue.venue.bus.publish(&Message { to: at, id: Some("q1".into()), body }).await.unwrap();
+    venue.venue.bus.publish(&BusMessage { to: at, id: Some("q1".into()), body }).await.unwrap();
     venue.submit("clerk", "t1", json!("as any")).await;
     let asked = json!({"agentId": "clerk", "input": "by an operation, high", "priority": 1, "timeout": 0});
     operate(&venue.venue, &boss(&venue.owner), "v/ops/agent/request", asked).await.unwrap();
@@ -51,7 +52,7 @@ async fn every_way_in((venue, _dir): (TestVenue, tempfile::TempDir)) {
     let listed = operate(&venue.venue, &boss(&venue.owner), "v/ops/timer/list", json!({})).await.unwrap();
     assert_eq!(listed["items"][0]["priority"], 1);
     tokio::time::sleep(Duration::from_millis(10)).await;
-    trellis::ingress::timers::fire(&venue.venue, &venue.owner).await.unwrap();
+    trellis::ingress::timers::fire_due(&venue.venue, &venue.owner).await.unwrap();
     // All of them lie there, and wait for the only slot, before the first is served.
     let suspend = json!({"agentId": "clerk"});
     operate(&venue.venue, &boss(&venue.owner), "v/ops/agent/suspend", suspend.clone()).await.unwrap();

@@ -12,12 +12,12 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use trellis::domain::agent::AgentStatus;
 use trellis::domain::cap::{Ceiling, SpendSettings};
 use trellis::domain::job::{ErrorCode, Job, JobStatus};
-use trellis::domain::rate::Limit;
+use trellis::domain::rate::RateLimit;
 use trellis::domain::session::TurnRecord;
 use trellis::model::endpoint::{Keys, ModelEndpoint, ProviderOptions};
 use trellis::process::clock::Clock;
 use trellis::venue::jobs;
-use trellis::venue::rates::Rates;
+use trellis::venue::rates::RateSettings;
 
 const RULES: &str = r#"
 [[rule]]
@@ -53,8 +53,8 @@ async fn venue(on: On) -> Option<(TestVenue, tempfile::TempDir)> {
     let (mut venue, dir) = on.venue(RULES, Clock::system()).await?;
     let cap = ("scripted/dear".to_owned(), Ceiling::parse("tokens=1").unwrap());
     Arc::get_mut(&mut venue.venue).unwrap().spend = SpendSettings { models: vec![cap], ..SpendSettings::default() };
-    let limits = vec![Limit { of: "scripted/crowded".into(), concurrency: None, requests: None, tokens: Some(60) }];
-    venue.rates = Rates { limits, hold: venue.lease };
+    let limits = vec![RateLimit { of: "scripted/crowded".into(), concurrency: None, requests: None, tokens: Some(60) }];
+    venue.rates = RateSettings { limits, hold: venue.lease };
     venue.worker();
     Some((venue, dir))
 }
@@ -99,12 +99,12 @@ async fn the_next_model_answers_where_one_can_not(on: On) {
             assert!(found.reason.contains(reason), "{name}: {}", found.reason);
         }
         assert_eq!(venue.record(name).await.status, AgentStatus::Active, "{name}");
-        let shown = jobs::shown(&venue.venue, &venue.owner, &job.head.id).await.unwrap().unwrap().to_json();
+        let shown = jobs::read_for_people(&venue.venue, &venue.owner, &job.head.id).await.unwrap().unwrap().to_json();
         let used = if answers == "spare" { (json!(7), json!(1)) } else { (json!(5), Value::Null) };
         let own = &shown["spend"]["own"];
         assert_eq!((own["input"].clone(), own["fallbacks"].clone()), used, "{name}: {shown}");
     }
-    let spent = trellis::venue::spending::today(&venue.venue, &venue.owner, 10).await.unwrap();
+    let spent = trellis::venue::spending::today_json(&venue.venue, &venue.owner, 10).await.unwrap();
     let text = spent.to_string();
     assert!(text.contains("scripted/spare") && !text.contains("scripted/down"), "{text}");
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
-use trellis::domain::chat::{Arguments, ChatMessage, ModelRequest, Reply, ToolCall, ToolSpec, Usage};
+use trellis::domain::chat::{Arguments, ChatMessage, ModelRequest, Reply, TokenUsage, ToolCall, ToolSpec};
 use trellis::model::rules::ScriptRules;
 use trellis::model::scripted::Script;
 use trellis::model::{LiveText, Model, ModelError, mock_server};
@@ -28,7 +28,7 @@ impl Server {
     async fn start(rules: &str) -> Server {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let judge = ModelServer::in_front_of(listener.local_addr().unwrap());
-        let script = Arc::new(Script::of("test rules", ScriptRules::parse(rules).unwrap()));
+        let script = Arc::new(Script::from_rules("test rules", ScriptRules::parse(rules).unwrap()));
         let (stop, stopped) = oneshot::channel();
         let shutdown = async {
             let _ = stopped.await;
@@ -70,7 +70,7 @@ async fn text_and_usage_arrive() {
     for provider in PROVIDERS {
         let (outcome, streamed) = ask(rules, provider, vec![user("Ann")]).await;
         let text = "Grüße, Ann: one two three four";
-        let expected = Reply { text: text.into(), usage: Usage::new(11, 7), ..Reply::default() };
+        let expected = Reply { text: text.into(), usage: TokenUsage::new(11, 7), ..Reply::default() };
         assert_eq!(outcome, Ok(expected), "{provider}");
         assert_eq!(streamed, text, "{provider}");
     }

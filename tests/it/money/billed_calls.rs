@@ -10,11 +10,11 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
-use trellis::domain::cap::{Book, Ceiling, SpendSettings};
+use trellis::domain::cap::{CapUse, Ceiling, SpendSettings};
 use trellis::domain::event::Submission;
 use trellis::domain::ids::Owner;
 use trellis::domain::job::{ErrorCode, Job, JobStatus};
-use trellis::domain::spend::Spent;
+use trellis::domain::spend::ModelUse;
 use trellis::model::endpoint::{Keys, ModelEndpoint, ProviderOptions};
 use trellis::process::clock::Clock;
 use trellis::store::keys;
@@ -48,7 +48,7 @@ fn agent(provider: &str, attempts: u32) -> Value {
 async fn books(venue: &TestVenue, owner: &Owner, prefix: &str, part: &str) -> (u64, usize) {
     let found = venue.venue.store.scan(owner, prefix, None, false, 1_000).await.unwrap();
     let books = found.into_iter().filter(|(key, _)| key.contains(part));
-    let books = books.map(|(_, doc)| serde_json::from_slice::<Book>(&doc.value.unwrap()).unwrap());
+    let books = books.map(|(_, doc)| serde_json::from_slice::<CapUse>(&doc.value.unwrap()).unwrap());
     books.fold((0, 0), |(tokens, held), book| (tokens + book.spent.tokens, held + book.held.len()))
 }
 
@@ -56,12 +56,12 @@ async fn books(venue: &TestVenue, owner: &Owner, prefix: &str, part: &str) -> (u
 async fn counted(venue: &TestVenue) -> u64 {
     let (owner, day) = (&venue.owner, venue.venue.day().1);
     for _ in 0..600 {
-        let of_owner: Option<Book> = venue.venue.store.get(owner, &keys::owner_book(&day)).await.unwrap();
+        let of_owner: Option<CapUse> = venue.venue.store.get(owner, &keys::owner_cap(&day)).await.unwrap();
         let all = [
             of_owner.map_or((0, 0), |book| (book.spent.tokens, book.held.len())),
-            books(venue, owner, &keys::user_book(&day, ""), "").await,
+            books(venue, owner, &keys::user_cap(&day, ""), "").await,
             books(venue, owner, "g/", "/spend/").await,
-            books(venue, &venue_owner(), &keys::model_book(&day, ""), "").await,
+            books(venue, &venue_owner(), &keys::model_cap(&day, ""), "").await,
         ];
         if all == [(all[0].0, 0); 4] {
             return all[0].0;
@@ -73,7 +73,8 @@ async fn counted(venue: &TestVenue) -> u64 {
 }
 
 async fn own(venue: &TestVenue, job: &Job) -> Value {
-    jobs::shown(&venue.venue, &venue.owner, &job.head.id).await.unwrap().unwrap().to_json()["spend"]["own"].clone()
+    jobs::read_for_people(&venue.venue, &venue.owner, &job.head.id).await.unwrap().unwrap().to_json()["spend"]["own"]
+        .clone()
 }
 
 fn event(delta: &Value, finish: Option<&str>) -> String {
@@ -155,9 +156,9 @@ async fn a_cancelled_call_is_charged_what_has_come_of_it(on: On) {
 
 /// The same as [`counted`] of a call that may not be settled yet.
 async fn counted_or_held(venue: &TestVenue) -> u64 {
-    let key = keys::owner_book(&venue.venue.day().1);
+    let key = keys::owner_cap(&venue.venue.day().1);
     let doc = venue.venue.store.read(&venue.owner, &[key]).await.unwrap().remove(0);
-    let book = doc.value.map(|bytes| serde_json::from_slice::<Book>(&bytes).unwrap()).unwrap_or_default();
+    let book = doc.value.map(|bytes| serde_json::from_slice::<CapUse>(&bytes).unwrap()).unwrap_or_default();
     if book.held.is_empty() { book.spent.tokens } else { 0 }
 }
 
@@ -175,7 +176,8 @@ async fn a_turn_that_waits_keeps_what_its_calls_have_used(on: On) {
 /// Tokens that sessions of the day have used.
 async fn of_the_day(venue: &TestVenue) -> u64 {
     let found = venue.venue.store.scan(&venue.owner, keys::SESSION_DAYS, None, false, 100).await.unwrap();
-    let days = found.into_iter().map(|(_, doc)| serde_json::from_slice::<BTreeMap<String, Spent>>(&doc.value.unwrap()));
+    let days =
+        found.into_iter().map(|(_, doc)| serde_json::from_slice::<BTreeMap<String, ModelUse>>(&doc.value.unwrap()));
     days.flat_map(|day| day.unwrap().into_values()).map(|spent| spent.input + spent.output).sum()
 }
 

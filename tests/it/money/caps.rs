@@ -9,7 +9,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 use trellis::bus::embedded::EmbeddedBus;
-use trellis::domain::cap::{Book, CapReached, Ceiling, SpendSettings, Zone, prices};
+use trellis::domain::cap::{CapPolicy, CapUse, Ceiling, SpendSettings, Zone, parse_prices};
 use trellis::domain::event::Submission;
 use trellis::domain::ids::{Owner, SessionKey};
 use trellis::domain::job::{ErrorCode, Job, JobStatus};
@@ -69,7 +69,7 @@ async fn in_session(venue: &TestVenue, agent: &str, session: &str, id: &str) -> 
 /// The end of a job; time goes on meanwhile, as some look again later.
 pub async fn ended(venue: &TestVenue, job: &trellis::domain::ids::JobId) -> Job {
     for _ in 0..6_000 {
-        let now = jobs::shown(&venue.venue, &venue.owner, job).await.unwrap().unwrap();
+        let now = jobs::read_for_people(&venue.venue, &venue.owner, job).await.unwrap().unwrap();
         if now.status.is_terminal() {
             return now;
         }
@@ -97,7 +97,7 @@ fn why(job: &Job) -> &str {
     result.error.as_deref().unwrap()
 }
 
-async fn book(venue: &TestVenue, owner: &Owner, key: String) -> Option<Book> {
+async fn book(venue: &TestVenue, owner: &Owner, key: String) -> Option<CapUse> {
     let doc = venue.venue.store.read(owner, &[key]).await.unwrap().remove(0);
     doc.value.map(|bytes| serde_json::from_slice(&bytes).unwrap())
 }
@@ -112,7 +112,7 @@ async fn an_owner_s_day_ends_at_midnight_of_its_zone(on: On) {
     let text = why(&failed);
     assert!(text.contains("the cap of owner `local/me` for a day is reached"), "{text}");
     assert!(text.contains("it resets at 2026-11-22T23:00:00.000Z (Europe/Berlin)"), "{text}");
-    let today = book(&venue, &venue.owner, keys::owner_book("2026-11-22")).await.unwrap();
+    let today = book(&venue, &venue.owner, keys::owner_cap("2026-11-22")).await.unwrap();
     assert!(today.spent.tokens <= 12_000 && today.held.is_empty(), "{today:?}");
     assert_eq!(today.spent.turns as usize, made);
     // Another owner has a day of its own.
@@ -121,23 +121,23 @@ async fn an_owner_s_day_ends_at_midnight_of_its_zone(on: On) {
     assert_eq!(in_session(&venue, "a", "s", "other").await.status, JobStatus::Complete);
     venue.owner = "local/me".parse().unwrap();
     // What was spent is shown, with what the cap leaves.
-    let shown = spending::today(&venue.venue, &venue.owner, 1).await.unwrap();
+    let shown = spending::today_json(&venue.venue, &venue.owner, 1).await.unwrap();
     assert_eq!((&shown["day"], &shown["spent"]["calls"]), (&json!("2026-11-22"), &json!(made)));
     assert_eq!((shown["sessionsInAll"].as_u64(), shown["sessions"].as_array().unwrap().len()), (Some(made as u64), 1));
     let used = shown["spent"]["input"].as_u64().unwrap() + shown["spent"]["output"].as_u64().unwrap();
-    let caps = spending::caps(&venue.venue, (&venue.owner, "local/me"), None, false).await.unwrap();
+    let caps = spending::caps_json(&venue.venue, (&venue.owner, "local/me"), None, false).await.unwrap();
     assert_eq!(caps[0]["tokens"], json!({"limit": 12_000, "used": used, "held": 0}), "{caps:?}");
     // An hour before midnight nothing has changed; just after it there is room again.
     venue.venue.clock.advance(Duration::from_hours(12));
     why(&in_session(&venue, "a", "late", "late").await);
     venue.venue.clock.advance(Duration::from_hours(1));
     assert_eq!(in_session(&venue, "a", "new", "new").await.status, JobStatus::Complete);
-    assert_eq!(book(&venue, &venue.owner, keys::owner_book("2026-11-23")).await.unwrap().spent.turns, 1);
-    assert_eq!(spending::today(&venue.venue, &venue.owner, 9).await.unwrap()["spent"]["calls"], 1);
+    assert_eq!(book(&venue, &venue.owner, keys::owner_cap("2026-11-23")).await.unwrap().spent.turns, 1);
+    assert_eq!(spending::today_json(&venue.venue, &venue.owner, 9).await.unwrap()["spent"]["calls"], 1);
     // The books of old days are not kept for ever.
     venue.venue.clock.advance(Duration::from_hours(24 * 40));
-    Janitor::new(RetentionRules::NEVER).look(&venue.venue, &Share::default()).await.unwrap();
-    for (prefix, left) in [(keys::OWNER_BOOKS, 1), (keys::SESSION_DAYS, 1)] {
+    Janitor::new(RetentionRules::NEVER).tidy_share(&venue.venue, &Share::default()).await.unwrap();
+    for (prefix, left) in [(keys::OWNER_CAPS, 1), (keys::SESSION_DAYS, 1)] {
         let kept = venue.venue.store.scan(&venue.owner, prefix, None, false, 100).await.unwrap();
         let kept: Vec<_> = kept.into_iter().map(|(key, _)| key).collect();
         assert_eq!(kept.len(), left, "{kept:?}");
@@ -161,7 +161,7 @@ async fn a_fleet_never_passes_a_cap(on: On) {
     // model counts nothing, and uses less, most of it for what it is told.
     const CAP: u64 = 30_000;
     let told = "go on ".repeat(700);
-    let models = Ceiling::of_models(&format!("scripted:tokens={CAP}")).unwrap();
+    let models = Ceiling::parse_models(&format!("scripted:tokens={CAP}")).unwrap();
     let spend = SpendSettings { models, ..SpendSettings::default() };
     let Some((mut venue, _dir)) = venue(on, spend).await else { return };
     let owners: [Owner; 2] = ["local/me".parse().unwrap(), "local/you".parse().unwrap()];
@@ -194,7 +194,7 @@ async fn a_fleet_never_passes_a_cap(on: On) {
         }
     }
     assert!(made > 3 && failed > 3, "{made} made, {failed} failed");
-    let book = book(&venue, &venue_owner(), keys::model_book("2026-11-22", "scripted")).await.unwrap();
+    let book = book(&venue, &venue_owner(), keys::model_cap("2026-11-22", "scripted")).await.unwrap();
     assert_eq!((book.spent.tokens, book.spent.turns, book.held.len()), (used, made, 0));
     assert!(used <= CAP && used > CAP * 8 / 10, "{used} of {CAP}");
     let (mut asked, mut running, mut most) = (0, 0, 0);
@@ -206,13 +206,13 @@ async fn a_fleet_never_passes_a_cap(on: On) {
     assert_eq!(asked, made, "nobody is asked who isn't paid");
     assert!(most > 1, "calls run beside each other");
     // How much all have used together only operators see.
-    let caps = spending::caps(&venue.venue, (&venue.owner, "local/me"), None, false).await.unwrap();
+    let caps = spending::caps_json(&venue.venue, (&venue.owner, "local/me"), None, false).await.unwrap();
     assert_eq!((&caps[0]["model"], caps[0].get("tokens")), (&json!("scripted"), None));
-    let caps = spending::caps(&venue.venue, (&venue.owner, "local/me"), None, true).await.unwrap();
+    let caps = spending::caps_json(&venue.venue, (&venue.owner, "local/me"), None, true).await.unwrap();
     assert_eq!(caps[0]["tokens"]["used"], used);
     venue.venue.clock.advance(Duration::from_hours(24 * 42));
-    Janitor::new(RetentionRules::NEVER).look(&venue.venue, &Share::default()).await.unwrap();
-    assert_eq!(venue.venue.store.scan(&venue_owner(), keys::MODEL_BOOKS, None, false, 9).await.unwrap(), []);
+    Janitor::new(RetentionRules::NEVER).tidy_share(&venue.venue, &Share::default()).await.unwrap();
+    assert_eq!(venue.venue.store.scan(&venue_owner(), keys::MODEL_CAPS, None, false, 9).await.unwrap(), []);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -240,11 +240,11 @@ async fn a_session_has_a_cap_as_long_as_it_lives_the_lower_of_the_venue_s_and_it
     venue.venue.clock.advance(Duration::from_hours(48));
     why(&in_session(&venue, "a", "s1", "three").await);
     let session: SessionKey = SessionKey { agent: "a".parse().unwrap(), session: "s1".parse().unwrap() };
-    let caps = spending::caps(&venue.venue, (&venue.owner, "local/me"), Some(&session), false).await.unwrap();
+    let caps = spending::caps_json(&venue.venue, (&venue.owner, "local/me"), Some(&session), false).await.unwrap();
     assert_eq!((&caps[0]["of"], &caps[0]["tokens"]["limit"]), (&json!("session"), &json!(9_000)));
     // Deleted, its book goes with it.
     assert!(agents::amend::delete(&venue.venue, &venue.owner, &session).await.unwrap());
-    assert_eq!(book(&venue, &venue.owner, keys::session_book(&session)).await, None);
+    assert_eq!(book(&venue, &venue.owner, keys::session_cap(&session)).await, None);
     assert_eq!(in_session(&venue, "a", "s1", "four").await.status, JobStatus::Complete);
     // A lower one counts at once for what was spent before.
     venue.agent("a", json!({"model": model(), "limits": {"session": {"tokens": 10}}})).await;
@@ -253,7 +253,7 @@ async fn a_session_has_a_cap_as_long_as_it_lives_the_lower_of_the_venue_s_and_it
 
 #[tokio::test(flavor = "multi_thread")]
 async fn where_the_venue_says_so_a_task_waits_for_the_next_day() {
-    let reached = CapReached::Wait;
+    let reached = CapPolicy::Wait;
     let spend = SpendSettings { owner: ceiling("tokens=3500"), reached, ..SpendSettings::default() };
     let (venue, _dir) = venue(On::Embedded, spend).await.unwrap();
     venue.worker();
@@ -261,7 +261,7 @@ async fn where_the_venue_says_so_a_task_waits_for_the_next_day() {
     for n in 0..9 {
         let job = venue.submit("a", &format!("t{n}"), json!("go")).await.job.unwrap();
         for _ in 0..500 {
-            let shown = jobs::shown(&venue.venue, &venue.owner, &job).await.unwrap().unwrap();
+            let shown = jobs::read_for_people(&venue.venue, &venue.owner, &job).await.unwrap().unwrap();
             if shown.status.is_terminal() {
                 break;
             }
@@ -291,7 +291,7 @@ async fn where_the_venue_says_so_a_task_waits_for_the_next_day() {
 async fn a_cap_in_money_counts_by_the_venue_s_price_and_says_where_there_is_none() {
     let spend = SpendSettings {
         owner: ceiling("cost=0.01"),
-        prices: prices("scripted/rules:input=1:output=10").unwrap(),
+        prices: parse_prices("scripted/rules:input=1:output=10").unwrap(),
         ..SpendSettings::default()
     };
     let (venue, _dir) = venue(On::Embedded, spend).await.unwrap();
@@ -308,7 +308,7 @@ async fn a_cap_in_money_counts_by_the_venue_s_price_and_says_where_there_is_none
         ["`model`: the cap of owner `local/me` for a day is in money, and model `scripted/echo` has no price in \
           `spend.prices`: it is not called"]
     );
-    assert!(agents::names::checked(&venue.venue, &venue.owner, &record.config, true).is_err());
+    assert!(agents::names::check(&venue.venue, &venue.owner, &record.config, true).is_err());
     venue.worker();
     let job = in_session(&venue, "b", "s", "b").await;
     assert!(why(&job).contains("no price in `spend.prices`"));
@@ -316,9 +316,9 @@ async fn a_cap_in_money_counts_by_the_venue_s_price_and_says_where_there_is_none
     let (made, failed) = until_one_fails(&venue, "a", None, "a").await;
     let text = why(&failed);
     assert!(made > 0 && (text.contains("of $0.01 are used") || text.contains("too little")), "{made} {text}");
-    let book = book(&venue, &venue.owner, keys::owner_book("2026-11-22")).await.unwrap();
+    let book = book(&venue, &venue.owner, keys::owner_cap("2026-11-22")).await.unwrap();
     assert!(book.spent.nano > 0 && book.spent.nano <= 10_000_000, "{book:?}");
-    let shown = spending::today(&venue.venue, &venue.owner, 5).await.unwrap();
+    let shown = spending::today_json(&venue.venue, &venue.owner, 5).await.unwrap();
     assert_eq!(shown["models"][0]["model"], "scripted/rules");
     assert!(
         (shown["spent"]["cost"].as_f64().unwrap() - trellis::domain::budget::dollars(book.spent.nano)).abs() < 1e-9
@@ -326,14 +326,14 @@ async fn a_cap_in_money_counts_by_the_venue_s_price_and_says_where_there_is_none
 }
 
 /// One task, whose worker dies at the n-th write; another ends it. Whether it died, and what is in the books.
-async fn dies_at(n: u64, at: FaultAt, dir: &Path) -> (bool, [Book; 3], usize) {
+async fn dies_at(n: u64, at: FaultAt, dir: &Path) -> (bool, [CapUse; 3], usize) {
     let clock = Clock::manual(start());
     let store = EmbeddedStore::open(&dir.join("store")).unwrap();
     let bus = Arc::new(EmbeddedBus::new(Arc::clone(&store), Duration::from_millis(150), Clock::system()).unwrap());
     let spend = SpendSettings {
         session: ceiling("tokens=900000"),
         owner: ceiling("tokens=900000"),
-        models: Ceiling::of_models("scripted:tokens=900000").unwrap(),
+        models: Ceiling::parse_models("scripted:tokens=900000").unwrap(),
         ..SpendSettings::default()
     };
     let mut healthy = TestVenue::at(store.clone(), bus.clone(), dir, RULES, clock.clone()).await;
@@ -344,14 +344,14 @@ async fn dies_at(n: u64, at: FaultAt, dir: &Path) -> (bool, [Book; 3], usize) {
     let mut mortal = TestVenue::at(faulty.clone(), bus, dir, RULES, clock.clone()).await;
     Arc::get_mut(&mut mortal.venue).unwrap().spend = spend;
     mortal.sweep = Duration::from_hours(1);
-    faulty.plan(FaultPlan::From { n, at });
+    faulty.set_plan(FaultPlan::From { n, at });
     mortal.worker();
     let submission = Submission { input: json!("go"), session_id: Some("s".parse().unwrap()), ..Submission::default() };
     let job = healthy.arrive("a", "t", true, submission).await.job.unwrap();
     let mut died = false;
     for _ in 0..150 {
         tokio::time::sleep(Duration::from_millis(10)).await;
-        died = !faulty.hits().is_empty();
+        died = !faulty.injected_faults().is_empty();
         if died || jobs::get(&healthy.venue, &healthy.owner, &job).await.unwrap().unwrap().status.is_terminal() {
             break;
         }
@@ -364,9 +364,9 @@ async fn dies_at(n: u64, at: FaultAt, dir: &Path) -> (bool, [Book; 3], usize) {
     let (own, shared) = (healthy.owner.clone(), venue_owner());
     let day = "2026-11-22";
     let books = [
-        book(&healthy, &own, keys::session_book(&session)).await.unwrap_or_default(),
-        book(&healthy, &own, keys::owner_book(day)).await.unwrap_or_default(),
-        book(&healthy, &shared, keys::model_book(day, "scripted")).await.unwrap_or_default(),
+        book(&healthy, &own, keys::session_cap(&session)).await.unwrap_or_default(),
+        book(&healthy, &own, keys::owner_cap(day)).await.unwrap_or_default(),
+        book(&healthy, &shared, keys::model_cap(day, "scripted")).await.unwrap_or_default(),
     ];
     let paid = healthy.model_calls().iter().filter(|call| call["event"] == "replied").count();
     (died, books, paid)

@@ -8,9 +8,9 @@ use std::time::Duration;
 use trellis::domain::ids::JobId;
 use trellis::domain::job::{Job, JobStatus};
 use trellis::process::clock::Clock;
-use trellis::store::{Forget, keys};
+use trellis::store::{ForgetRequest, keys};
 use trellis::venue::jobs;
-use trellis::venue::jobs::list::{JobFilter, find};
+use trellis::venue::jobs::list::{JobListFilter, find};
 
 const RULES: &str = r#"
 [[rule]]
@@ -56,7 +56,7 @@ async fn agents(venue: &TestVenue) {
 }
 
 async fn shown(venue: &TestVenue, id: &JobId) -> Value {
-    jobs::shown(&venue.venue, &venue.owner, id).await.unwrap().unwrap().to_json()["spend"].take()
+    jobs::read_for_people(&venue.venue, &venue.owner, id).await.unwrap().unwrap().to_json()["spend"].take()
 }
 
 /// A boss with two workers, each of whom has a helper whose model has no price.
@@ -78,7 +78,7 @@ async fn a_tree_adds_up(venue: TestVenue) {
         jobs.iter().filter(of).map(|job| job.to_json()["spend"].take()).collect::<Vec<_>>()
     };
     let list = jobs::list(&venue.venue, &venue.owner, 0, 10).await.unwrap().items;
-    let filter = JobFilter { agent: Some("boss".parse().unwrap()), ..JobFilter::default() };
+    let filter = JobListFilter { agent: Some("boss".parse().unwrap()), ..JobListFilter::default() };
     let found = find(&venue.venue, &venue.owner, &filter, None, 10).await.unwrap().jobs;
     assert_eq!((spend(&list, "boss"), spend(&found, "boss")), (vec![whole_tree()], vec![whole_tree()]));
     let worker = json!({
@@ -91,7 +91,7 @@ async fn a_tree_adds_up(venue: TestVenue) {
     // Of jobs that are gone nothing is known, and the rest stays.
     let gone: Vec<_> = list.iter().filter(|job| job.head.agent.as_str() == "free").collect();
     let documents = gone.iter().flat_map(|job| keys::job_documents(&job.head.id)).collect();
-    let forget = Forget { documents, ..Forget::default() };
+    let forget = ForgetRequest { documents, ..ForgetRequest::default() };
     venue.venue.store.forget(venue.venue.now(), &venue.owner, &forget).await.unwrap();
     let left = json!({"calls": 6, "input": 3600, "output": 36, "cost": 0.0072, "jobs": 2});
     assert_eq!(shown(&venue, &boss.head.id).await["tree"], left);
@@ -149,7 +149,7 @@ async fn a_job_of_an_older_version_says_nothing() {
     let job = venue.run("quick", "q", json!("go")).await;
     let known = shown(&venue, &job.head.id).await;
     assert_eq!((&known["own"]["calls"], known["tree"].get("jobs")), (&json!(1), Some(&json!(0))));
-    let forget = Forget { documents: vec![keys::job_spend(&job.head.id)], ..Forget::default() };
+    let forget = ForgetRequest { documents: vec![keys::job_spend(&job.head.id)], ..ForgetRequest::default() };
     venue.venue.store.forget(venue.venue.now(), &venue.owner, &forget).await.unwrap();
     assert_eq!(shown(&venue, &job.head.id).await, Value::Null);
 }

@@ -8,9 +8,9 @@ use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::Duration;
 use trellis::domain::ids::JobId;
-use trellis::domain::invoked::Invoked;
+use trellis::domain::invoked::InvokedOperation;
 use trellis::domain::job::JobStatus;
-use trellis::domain::quota::{Bytes, QuotaKind, QuotaSettings, QuotaUsage};
+use trellis::domain::quota::{ByteLimit, QuotaKind, QuotaSettings, QuotaUsage};
 use trellis::domain::secret::KeyRing;
 use trellis::http::HttpOptions;
 use trellis::process::clock::Clock;
@@ -59,16 +59,16 @@ async fn leave(venue: &TestVenue, more: u64) {
     // Its own number is a document, too: the second write replaces a line of the same length.
     for _ in 0..2 {
         let limit = Some(used(venue).await.bytes + more);
-        quotas::set(&venue.venue, &venue.owner, &[(QuotaKind::Bytes, limit)]).await.unwrap();
+        quotas::set_limits(&venue.venue, &venue.owner, &[(QuotaKind::Bytes, limit)]).await.unwrap();
     }
 }
 
 async fn lift(venue: &TestVenue) {
-    quotas::set(&venue.venue, &venue.owner, &[(QuotaKind::Bytes, None)]).await.unwrap();
+    quotas::set_limits(&venue.venue, &venue.owner, &[(QuotaKind::Bytes, None)]).await.unwrap();
 }
 
 async fn counts_are_right(venue: &TestVenue) {
-    assert_eq!(audit::all(&venue.venue).await.unwrap().drift, Vec::<String>::new());
+    assert_eq!(audit::audit_all(&venue.venue).await.unwrap().drift, Vec::<String>::new());
 }
 
 fn large() -> String {
@@ -165,7 +165,9 @@ async fn an_operation_with_effects_waits_for_room(on: On) {
     let order = json!({"operation": "v/ops/http/post", "input": {"url": "http://127.0.0.1:9/"}});
     let id: JobId = api.post("/api/v1/invoke", order).await.body(201)["id"].as_str().unwrap().parse().unwrap();
     leave(&venue, 0).await;
-    let record = async || venue.venue.store.get::<Invoked>(&venue.owner, &keys::invoked(&id)).await.unwrap().unwrap();
+    let record = async || {
+        venue.venue.store.get::<InvokedOperation>(&venue.owner, &keys::invocation(&id)).await.unwrap().unwrap()
+    };
     let first = record().await.due;
     venue.worker();
     while record().await.due == first {
@@ -207,7 +209,7 @@ async fn timers_that_are_set_at_once_share_the_quota(on: On) {
 }
 
 async fn values_of_a_tenant_have_a_quota(on: On) {
-    let quota = QuotaSettings { bytes: Bytes::Number(LARGE as u64), ..QuotaSettings::default() };
+    let quota = QuotaSettings { bytes: ByteLimit::Number(LARGE as u64), ..QuotaSettings::default() };
     let Some((_venue, _dir, api)) = site(on, quota).await else { return };
     let write = async |path: &str, value: Value| {
         let input = json!({"path": path, "value": value});

@@ -13,8 +13,8 @@ use std::time::Duration;
 use trellis::bus::LiveSubject;
 use trellis::domain::event::Submission;
 use trellis::domain::job::JobStatus;
-use trellis::domain::message::{Address, InKind, Message};
-use trellis::domain::quota::{Bytes, QuotaKind, QuotaSettings, QuotaUsage};
+use trellis::domain::message::{BusMessage, InboundKind, MessageAddress};
+use trellis::domain::quota::{ByteLimit, QuotaKind, QuotaSettings, QuotaUsage};
 use trellis::domain::retention::RetentionRules;
 use trellis::domain::secret::KeyRing;
 use trellis::domain::shard::Share;
@@ -84,18 +84,18 @@ async fn used(venue: &TestVenue) -> QuotaUsage {
 /// Lets the owner keep so much more than it does.
 async fn allow(venue: &TestVenue, kind: QuotaKind, more: u64) {
     let limit = Some(used(venue).await.get(kind) + more);
-    quotas::set(&venue.venue, &venue.owner, &[(kind, limit)]).await.unwrap();
+    quotas::set_limits(&venue.venue, &venue.owner, &[(kind, limit)]).await.unwrap();
     // Its own number is a document, too.
     let limit = Some(used(venue).await.get(kind) + more);
-    quotas::set(&venue.venue, &venue.owner, &[(kind, limit)]).await.unwrap();
+    quotas::set_limits(&venue.venue, &venue.owner, &[(kind, limit)]).await.unwrap();
 }
 
 async fn lift(venue: &TestVenue) {
-    quotas::set(&venue.venue, &venue.owner, &QuotaKind::ALL.map(|kind| (kind, None))).await.unwrap();
+    quotas::set_limits(&venue.venue, &venue.owner, &QuotaKind::ALL.map(|kind| (kind, None))).await.unwrap();
 }
 
 async fn counts_are_right(venue: &TestVenue) {
-    assert_eq!(audit::all(&venue.venue).await.unwrap().drift, Vec::<String>::new());
+    assert_eq!(audit::audit_all(&venue.venue).await.unwrap().drift, Vec::<String>::new());
 }
 
 fn is_over(answer: &Answer, kind: QuotaKind) {
@@ -195,10 +195,10 @@ async fn a_submission_over_the_queue_is_answered_and_may_be_sent_again(on: On) {
     venue.worker();
     let bus = &venue.venue.bus;
     let mut answers = bus.listen(&LiveSubject::Reply("_INBOX.quota.1".into())).await.unwrap();
-    quotas::set(&venue.venue, &venue.owner, &[(QuotaKind::Documents, Some(1))]).await.unwrap();
-    let to = Address::In { owner: venue.owner.clone(), agent: "a".parse().unwrap(), kind: InKind::Task };
+    quotas::set_limits(&venue.venue, &venue.owner, &[(QuotaKind::Documents, Some(1))]).await.unwrap();
+    let to = MessageAddress::In { owner: venue.owner.clone(), agent: "a".parse().unwrap(), kind: InboundKind::Task };
     let body = json!({"input": "x", "replyTo": "_INBOX.quota.1"});
-    let message = Message { to, id: Some("q1".into()), body };
+    let message = BusMessage { to, id: Some("q1".into()), body };
     for expected in ["REJECTED", "REJECTED", "COMPLETE"] {
         if expected == "COMPLETE" {
             lift(&venue).await;
@@ -213,7 +213,7 @@ async fn a_submission_over_the_queue_is_answered_and_may_be_sent_again(on: On) {
             assert_eq!(used(&venue).await.jobs, 0, "no record is kept of it");
         }
     }
-    assert_eq!(audit::all(&venue.venue).await.unwrap().unaccounted, 0);
+    assert_eq!(audit::audit_all(&venue.venue).await.unwrap().unaccounted, 0);
 }
 
 async fn a_turn_is_told_of_its_owners_quota_and_ends(on: On) {
@@ -342,7 +342,7 @@ async fn retention_and_a_removal_give_back_all_that_was_counted(on: On) {
     let rules = RetentionRules { jobs: Some(Duration::ZERO), turns: Some(Duration::ZERO) };
     let mut janitor = Janitor::new(rules);
     for _ in 0..10 {
-        janitor.look(&venue.venue, &Share::default()).await.unwrap();
+        janitor.tidy_share(&venue.venue, &Share::default()).await.unwrap();
     }
     let left = used(&venue).await;
     assert_eq!((left.jobs, left.sessions), (before.jobs, before.sessions));
@@ -360,7 +360,7 @@ async fn a_count_that_drifted_is_told_by_the_audit_and_mended_by_a_repair() {
     counts_are_right(&venue).await;
     let key = format!("{}:count", RedisServer::base(&prefix, &venue.owner));
     server.command(&["HINCRBY", &key, "bytes", "1000"]).await.unwrap();
-    let books = audit::all(&venue.venue).await.unwrap();
+    let books = audit::audit_all(&venue.venue).await.unwrap();
     let line = format!("local/me: its quota counts {} bytes where {} are", right.bytes + 1000, right.bytes);
     assert_eq!((books.drift, books.unaccounted), (vec![line], 0));
     assert_eq!(used(&venue).await.bytes, right.bytes + 1000, "an audit changes nothing");
@@ -375,7 +375,7 @@ async fn a_count_that_drifted_is_told_by_the_audit_and_mended_by_a_repair() {
 async fn a_share_of_the_stores_limit_is_nobodys_limit_without_one() {
     let (mut venue, _dir) = TestVenue::embedded(RULES).await;
     Arc::get_mut(&mut venue.venue).unwrap().quota =
-        QuotaSettings { bytes: Bytes::Share(25), ..QuotaSettings::default() };
+        QuotaSettings { bytes: ByteLimit::Share(25), ..QuotaSettings::default() };
     assert!(venue.venue.quota().await.is_none());
     venue.write("w/a", json!("x".repeat(10_000))).await;
 }

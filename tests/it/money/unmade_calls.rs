@@ -8,16 +8,16 @@ use std::sync::Arc;
 use std::time::Duration;
 use trellis::bus::embedded::EmbeddedBus;
 use trellis::domain::agent::AgentStatus;
-use trellis::domain::cap::{Book, Ceiling, SpendSettings};
+use trellis::domain::cap::{CapUse, Ceiling, SpendSettings};
 use trellis::domain::event::Submission;
 use trellis::domain::ids::{Owner, SessionKey};
 use trellis::domain::job::JobStatus;
-use trellis::domain::rate::Limit;
+use trellis::domain::rate::RateLimit;
 use trellis::domain::time::Millis;
 use trellis::process::clock::Clock;
 use trellis::store::embedded::EmbeddedStore;
-use trellis::store::{Doc, DocKey, DocWrite, Layer, OutsideWrite, Store, StoreError, keys};
-use trellis::venue::rates::Rates;
+use trellis::store::{Doc, DocKey, DocWrite, Layer, Store, StoreError, WriteOutcome, keys};
+use trellis::venue::rates::RateSettings;
 use trellis::venue::{jobs, venue_owner};
 
 const RULES: &str = "[[rule]]\nthen = { text = \"done\" }\n";
@@ -70,7 +70,7 @@ impl Layer for Failing {
         self.inner.read(owner, keys).await
     }
 
-    async fn write(&self, now: Millis, owner: &Owner, writes: &[DocWrite]) -> Result<OutsideWrite, StoreError> {
+    async fn write(&self, now: Millis, owner: &Owner, writes: &[DocWrite]) -> Result<WriteOutcome, StoreError> {
         let named = |prefix: &str| writes.iter().any(|write| write.key.starts_with(prefix));
         if self.fails(|next| matches!(next, Fails::Write(prefix) if named(prefix))) {
             return Self::error();
@@ -94,8 +94,8 @@ async fn while_it_fails(fails: Option<Fails>, model: Value) -> (JobStatus, u64, 
     let mut venue = TestVenue::at(store, Arc::new(bus), dir.path(), RULES, clock).await;
     let spend = SpendSettings { session: Ceiling::parse("tokens=900000").unwrap(), ..SpendSettings::default() };
     Arc::get_mut(&mut venue.venue).unwrap().spend = spend;
-    let limits = Limit::list("scripted:concurrency=5:tokens=20000").unwrap();
-    (venue.rates, venue.sweep) = (Rates { limits, hold: Duration::from_mins(1) }, Duration::from_millis(50));
+    let limits = RateLimit::list("scripted:concurrency=5:tokens=20000").unwrap();
+    (venue.rates, venue.sweep) = (RateSettings { limits, hold: Duration::from_mins(1) }, Duration::from_millis(50));
     venue.agent("a", json!({"model": model})).await;
     venue.worker();
     let submission = Submission { input: json!("go"), session_id: Some("s".parse().unwrap()), ..Submission::default() };
@@ -116,7 +116,7 @@ async fn while_it_fails(fails: Option<Fails>, model: Value) -> (JobStatus, u64, 
     assert!(failing.next.lock().is_none(), "it has failed");
     let session = SessionKey { agent: "a".parse().unwrap(), session: "s".parse().unwrap() };
     let book =
-        venue.venue.store.get::<Book>(&venue.owner, &keys::session_book(&session)).await.unwrap().unwrap_or_default();
+        venue.venue.store.get::<CapUse>(&venue.owner, &keys::session_cap(&session)).await.unwrap().unwrap_or_default();
     let meter: Option<Value> = venue.venue.store.get(&venue_owner(), &keys::rate("scripted")).await.unwrap();
     let meter = meter.unwrap_or_default();
     assert_eq!(meter["running"], Value::Null, "nothing runs");

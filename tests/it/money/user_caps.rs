@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use trellis::domain::authority::Authority;
 use trellis::domain::authority::envelope::Envelope;
-use trellis::domain::cap::{Book, Ceiling, SpendSettings};
+use trellis::domain::cap::{CapUse, Ceiling, SpendSettings};
 use trellis::domain::event::Submission;
 use trellis::domain::ids::JobId;
 use trellis::domain::job::{ErrorCode, Job, JobStatus};
@@ -68,8 +68,8 @@ fn why(job: &Job) -> &str {
     result.error.as_deref().unwrap()
 }
 
-async fn book(venue: &TestVenue, user: &str) -> Book {
-    let key = keys::user_book(&venue.venue.day().1, user);
+async fn book(venue: &TestVenue, user: &str) -> CapUse {
+    let key = keys::user_cap(&venue.venue.day().1, user);
     venue.venue.store.get(&venue.owner, &key).await.unwrap().unwrap_or_default()
 }
 
@@ -106,7 +106,7 @@ async fn each_user_of_an_owner_has_a_day_of_his_own(on: On) {
     assert_eq!(shown["caps"][0]["tokens"], json!({"limit": 9_000, "used": used, "held": 0}), "{shown}");
     assert_eq!(shown["caps"][0]["resets"], json!(Millis::parse("2026-11-23T00:00:00Z").unwrap()));
     // Whoever is no operator sees his own.
-    let bob = Caller::new(venue.owner.clone(), "bob".into(), Authority::unlimited());
+    let bob = Caller::new(venue.owner.clone(), "bob".into(), Authority::without_limits());
     let spend = async |input: Value| operate(&venue.venue, &bob, "v/ops/spend/today", input).await;
     assert_eq!(spend(json!({})).await.unwrap()["caps"][0]["tokens"]["used"], book(&venue, "bob").await.spent.tokens);
     assert!(matches!(spend(json!({"user": "ann"})).await, Err(OpError::Denied(_))));

@@ -12,7 +12,7 @@ use tokio::time::timeout;
 use trellis::bus::credentials::NatsFiles;
 use trellis::bus::nats::{NatsBus, NatsOptions};
 use trellis::bus::{Bus, WhenEmpty, subject};
-use trellis::domain::message::{Address, Message};
+use trellis::domain::message::{BusMessage, MessageAddress};
 use trellis::process::retry::RetryPolicy;
 use trellis::process::telemetry::Metrics;
 
@@ -107,9 +107,9 @@ async fn received(worker: &NatsBus) -> Vec<(String, String)> {
     }
 }
 
-fn completion(user: &str) -> Message {
+fn completion(user: &str) -> BusMessage {
     let (owner, agent) = (format!("acme/{user}").parse().unwrap(), "helper".parse().unwrap());
-    Message { to: Address::Out { owner, agent, job: "j".into() }, id: None, body: json!({"for": user}) }
+    BusMessage { to: MessageAddress::Out { owner, agent, job: "j".into() }, id: None, body: json!({"for": user}) }
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -163,7 +163,8 @@ async fn a_user_reads_its_own_completions_only() {
     ann.client.flush().await.unwrap();
     worker.publish(&completion("bob")).await.unwrap();
     worker.publish(&completion("ann")).await.unwrap();
-    let reply = Message { to: Address::Reply("trellis.reply.acme.ann.x".into()), id: None, body: json!("reply") };
+    let reply =
+        BusMessage { to: MessageAddress::Reply("trellis.reply.acme.ann.x".into()), id: None, body: json!("reply") };
     worker.publish(&reply).await.unwrap();
     let message = timeout(LIMIT, own.next()).await.unwrap().unwrap();
     assert_eq!(message.subject.as_str(), "trellis.out.acme.ann.helper.j");
@@ -184,12 +185,12 @@ async fn an_external_worker_takes_jobs_of_its_queue_and_answers_and_can_nothing_
             ..jetstream::consumer::pull::Config::default()
         };
         operator.create_consumer_on_stream(config, "TRELLIS_JOBS").await.unwrap();
-        let to = Address::Job {
+        let to = MessageAddress::Job {
             queue: queue.parse().unwrap(),
             owner: "acme/ann".parse().unwrap(),
             agent: "helper".parse().unwrap(),
         };
-        worker.publish(&Message { to, id: None, body: json!({"job": queue}) }).await.unwrap();
+        worker.publish(&BusMessage { to, id: None, body: json!({"job": queue}) }).await.unwrap();
     }
     let mut words = User::with_inbox(&server, "words", "_INBOX.words").await;
     for subject in [
@@ -274,7 +275,7 @@ async fn with_partitions_a_user_still_publishes_in_its_own_name_and_in_no_other(
     let shipped = std::fs::read_to_string(CONFIG).unwrap().replace("include \"nats.conf\"", "");
     let plain = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/config/nats.conf")).unwrap();
     let file = tempfile::NamedTempFile::new().unwrap();
-    std::fs::write(file.path(), format!("{plain}\n{shipped}\n{}\n", subject::mapping("trellis", 2))).unwrap();
+    std::fs::write(file.path(), format!("{plain}\n{shipped}\n{}\n", subject::server_mapping("trellis", 2))).unwrap();
     let Some(server) = NatsServer::start_as(file.path().to_str().unwrap(), &[]) else { return };
     let worker = worker_of(&server, 2).await;
     let settings = worker.settings().await.unwrap();

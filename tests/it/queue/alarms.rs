@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 use tokio::time::timeout;
 use trellis::bus::nats::{BusOpenError, NatsBus, NatsOptions};
-use trellis::bus::{Alarm, Alarms, Bus, Ringing};
+use trellis::bus::{Alarm, Alarms, Bus, RingingAlarm};
 use trellis::domain::time::Millis;
 use trellis::domain::timer::TimerId;
 use trellis::process::clock::Clock;
@@ -24,14 +24,14 @@ fn in_ms(ms: u64) -> Millis {
 }
 
 fn alarm(timer: &str, generation: u64, at: Millis) -> Alarm {
-    Alarm { owner: "acme/jo.x".parse().unwrap(), timer: TimerId::of(timer), generation, at }
+    Alarm { owner: "acme/jo.x".parse().unwrap(), timer: TimerId::from_text(timer), generation, at }
 }
 
 async fn open(options: &NatsOptions) -> NatsBus {
     NatsBus::open(options).await.unwrap()
 }
 
-async fn next(ringing: &mut BoxStream<'static, Ringing>) -> Ringing {
+async fn next(ringing: &mut BoxStream<'static, RingingAlarm>) -> RingingAlarm {
     timeout(LIMIT, ringing.next()).await.expect("it rings").expect("the connection stands")
 }
 
@@ -42,10 +42,10 @@ async fn stored(bus: &NatsBus) -> String {
 }
 
 /// The next `n` alarms, by timer; those that mustn't ring would be among them.
-async fn rung(ringing: &mut BoxStream<'static, Ringing>, n: usize) -> Vec<Alarm> {
+async fn rung(ringing: &mut BoxStream<'static, RingingAlarm>, n: usize) -> Vec<Alarm> {
     let mut rang = Vec::new();
     for _ in 0..n {
-        let Ringing { alarm, settle } = next(ringing).await;
+        let RingingAlarm { alarm, settle } = next(ringing).await;
         settle.ack().await;
         rang.push(alarm);
     }
@@ -54,7 +54,7 @@ async fn rung(ringing: &mut BoxStream<'static, Ringing>, n: usize) -> Vec<Alarm>
 }
 
 /// Waits until none is left; acknowledgements take a moment.
-async fn empty(bus: &NatsBus, ringing: &mut BoxStream<'static, Ringing>) {
+async fn empty(bus: &NatsBus, ringing: &mut BoxStream<'static, RingingAlarm>) {
     while stored(bus).await.split(' ').next() != Some("0") {
         if let Ok(Some(left)) = timeout(Duration::from_millis(20), ringing.next()).await {
             left.settle.ack().await;
@@ -72,16 +72,16 @@ fn sorted<const N: usize>(mut alarms: [Alarm; N]) -> Vec<Alarm> {
 async fn an_alarm_rings_not_before_its_time_and_what_has_passed_at_once() {
     let Some(url) = shared() else { return };
     let bus = open(&options(&url)).await;
-    let mut ringing = bus.ringing().await.unwrap();
+    let mut ringing = bus.listen_ringing().await.unwrap();
     let set = alarm("t", 3, in_ms(400));
     bus.set(&set).await.unwrap();
-    let Ringing { alarm: rang, settle } = next(&mut ringing).await;
+    let RingingAlarm { alarm: rang, settle } = next(&mut ringing).await;
     assert_eq!(rang, set);
     assert!(now() >= set.at);
     settle.ack().await;
     let late = alarm("late", 1, Millis(1_000));
     bus.set(&late).await.unwrap();
-    let Ringing { alarm: rang, settle } = next(&mut ringing).await;
+    let RingingAlarm { alarm: rang, settle } = next(&mut ringing).await;
     assert_eq!(rang, late);
     settle.ack().await;
     empty(&bus, &mut ringing).await;
@@ -91,7 +91,7 @@ async fn an_alarm_rings_not_before_its_time_and_what_has_passed_at_once() {
 async fn an_alarm_set_again_rings_once_at_the_new_time() {
     let Some(url) = shared() else { return };
     let bus = open(&options(&url)).await;
-    let mut ringing = bus.ringing().await.unwrap();
+    let mut ringing = bus.listen_ringing().await.unwrap();
     // Where the machine stands still meanwhile, the first ones ring before they are replaced.
     for _ in 0..10 {
         let (replaced, sooner, later) =
@@ -117,14 +117,14 @@ async fn an_alarm_set_again_rings_once_at_the_new_time() {
 async fn an_alarm_taken_back_does_not_ring() {
     let Some(url) = shared() else { return };
     let bus = open(&options(&url)).await;
-    let mut ringing = bus.ringing().await.unwrap();
+    let mut ringing = bus.listen_ringing().await.unwrap();
     // Where the machine stands still meanwhile, it rings before it is taken back.
     for _ in 0..10 {
         let (kept, taken) = (alarm("kept", 1, in_ms(600)), alarm("taken", 1, in_ms(600)));
         bus.set(&kept).await.unwrap();
         bus.set(&taken).await.unwrap();
         bus.clear(&taken.owner, &taken.timer).await.unwrap();
-        bus.clear(&taken.owner, &TimerId::of("unknown")).await.unwrap();
+        bus.clear(&taken.owner, &TimerId::from_text("unknown")).await.unwrap();
         let in_time = now() < taken.at;
         let marker = alarm("marker", 1, in_ms(900));
         bus.set(&marker).await.unwrap();
@@ -144,9 +144,9 @@ async fn an_alarm_that_nobody_settles_rings_again() {
     let bus = open(&NatsOptions { ack_wait: Duration::from_millis(500), ..options(&url) }).await;
     let set = alarm("t", 1, now());
     bus.set(&set).await.unwrap();
-    let lost = next(&mut bus.ringing().await.unwrap()).await;
+    let lost = next(&mut bus.listen_ringing().await.unwrap()).await;
     assert_eq!(lost.alarm, set);
-    let mut ringing = bus.ringing().await.unwrap();
+    let mut ringing = bus.listen_ringing().await.unwrap();
     let again = next(&mut ringing).await;
     assert_eq!(again.alarm, set);
     again.settle.nak(Duration::ZERO).await;
@@ -160,13 +160,13 @@ async fn each_alarm_rings_for_one_of_two_listeners() {
     let Some(url) = shared() else { return };
     let options = options(&url);
     let (one, other) = (open(&options).await, open(&options).await);
-    let both = futures::stream::select(one.ringing().await.unwrap(), other.ringing().await.unwrap());
+    let both = futures::stream::select(one.listen_ringing().await.unwrap(), other.listen_ringing().await.unwrap());
     let at = in_ms(300);
-    let set: BTreeSet<String> = (0..50).map(|n| TimerId::of(&n.to_string()).to_string()).collect();
+    let set: BTreeSet<String> = (0..50).map(|n| TimerId::from_text(&n.to_string()).to_string()).collect();
     for n in 0..50 {
         one.set(&alarm(&n.to_string(), 1, at)).await.unwrap();
     }
-    let rang: Vec<Ringing> = timeout(LIMIT, both.take(50).collect()).await.unwrap();
+    let rang: Vec<RingingAlarm> = timeout(LIMIT, both.take(50).collect()).await.unwrap();
     let rang: BTreeSet<String> = rang.iter().map(|ringing| ringing.alarm.timer.to_string()).collect();
     assert_eq!(rang, set);
 }
@@ -175,14 +175,14 @@ async fn each_alarm_rings_for_one_of_two_listeners() {
 async fn an_alarm_survives_a_kill_of_the_server_and_of_the_stream_s_listener() {
     let Some(mut server) = NatsServer::start() else { return };
     let bus = open(&options(&server.url())).await;
-    let mut ringing = bus.ringing().await.unwrap();
+    let mut ringing = bus.listen_ringing().await.unwrap();
     let set = alarm("t", 1, in_ms(1_000));
     bus.set(&set).await.unwrap();
     server.kill();
     assert!(timeout(LIMIT, ringing.next()).await.unwrap().is_none(), "the connection is lost");
     server.restart();
     let mut ringing = loop {
-        match bus.ringing().await {
+        match bus.listen_ringing().await {
             Ok(ringing) => break ringing,
             Err(_) => tokio::time::sleep(Duration::from_millis(50)).await,
         }
@@ -207,7 +207,7 @@ async fn schedules_are_for_the_stream_of_timers_alone() {
     let bus = open(&options).await;
     let set = alarm("t", 1, now());
     bus.set(&set).await.unwrap();
-    assert_eq!(next(&mut bus.ringing().await.unwrap()).await.alarm, set);
+    assert_eq!(next(&mut bus.listen_ringing().await.unwrap()).await.alarm, set);
     context.delete_stream(options.prefix.to_uppercase()).await.unwrap();
     context.create_stream(config(options.prefix.to_uppercase(), "in", true)).await.unwrap();
     let error = NatsBus::open(&options).await.err().unwrap();
@@ -221,12 +221,12 @@ async fn what_is_no_alarm_is_dropped() {
     let options = options(&url);
     let bus = open(&options).await;
     let context = async_nats::jetstream::new(async_nats::connect(&url).await.unwrap());
-    let timer = TimerId::of("t");
+    let timer = TimerId::from_text("t");
     for (subject, body) in [("a.b.c".to_owned(), "{}"), (format!("a.b.{timer}"), "?")] {
         let subject = format!("{}.due.{subject}", options.prefix);
         context.publish(subject, body.into()).await.unwrap().await.unwrap();
     }
-    let mut ringing = bus.ringing().await.unwrap();
+    let mut ringing = bus.listen_ringing().await.unwrap();
     let marker = alarm("marker", 1, now());
     bus.set(&marker).await.unwrap();
     assert_eq!(rung(&mut ringing, 1).await, [marker]);

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use trellis::bus::LiveSubject;
 use trellis::bus::nats::NatsBus;
-use trellis::domain::message::{Address, InKind, Message};
+use trellis::domain::message::{BusMessage, InboundKind, MessageAddress};
 use trellis::domain::quota::QuotaKind;
 use trellis::domain::seal;
 use trellis::store::redis::{RedisStore, ServerOrInjected};
@@ -44,15 +44,15 @@ impl Fleet {
         Some(Self { venue, consumer, out, _dir: dir })
     }
 
-    async fn publish(&self, agent: &str, kind: InKind, body: Value) {
+    async fn publish(&self, agent: &str, kind: InboundKind, body: Value) {
         self.publish_as(None, agent, kind, body).await;
     }
 
     /// What the venue alone sends is under its seal.
-    async fn publish_as(&self, id: Option<&str>, agent: &str, kind: InKind, body: Value) {
-        let to = Address::In { owner: self.venue.owner.clone(), agent: agent.parse().unwrap(), kind };
+    async fn publish_as(&self, id: Option<&str>, agent: &str, kind: InboundKind, body: Value) {
+        let to = MessageAddress::In { owner: self.venue.owner.clone(), agent: agent.parse().unwrap(), kind };
         let id = id.map(str::to_owned);
-        let message = seal::sealed(&self.venue.venue.key, Message { to, id, body });
+        let message = seal::seal_message(&self.venue.venue.key, BusMessage { to, id, body });
         self.venue.venue.bus.publish(&message).await.unwrap();
     }
 
@@ -97,11 +97,11 @@ fn result(job: &str, session: &str) -> Value {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn results_that_nobody_awaits_are_settled_once() {
     let Some(mut fleet) = Fleet::start().await else { return };
-    fleet.publish("echo", InKind::Result, result("0a", "main")).await;
-    fleet.publish("echo", InKind::Result, result("0a", "main")).await;
-    fleet.publish("echo", InKind::Result, result("0b", "never-seen")).await;
-    fleet.publish("nobody", InKind::Result, result("0c", "main")).await;
-    fleet.publish("echo", InKind::Result, json!({"job": 1})).await;
+    fleet.publish("echo", InboundKind::Result, result("0a", "main")).await;
+    fleet.publish("echo", InboundKind::Result, result("0a", "main")).await;
+    fleet.publish("echo", InboundKind::Result, result("0b", "never-seen")).await;
+    fleet.publish("nobody", InboundKind::Result, result("0c", "main")).await;
+    fleet.publish("echo", InboundKind::Result, json!({"job": 1})).await;
     assert_eq!(fleet.deliveries().await, 5);
     fleet.rests().await;
     // The session works on.
@@ -118,11 +118,11 @@ async fn results_that_nobody_awaits_are_settled_once() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn wakes_and_cancels_of_what_is_not_there_are_settled_once() {
     let Some(mut fleet) = Fleet::start().await else { return };
-    fleet.publish("echo", InKind::Wake, json!({"session": "never-seen"})).await;
-    fleet.publish("nobody", InKind::Wake, json!({"session": "main"})).await;
-    fleet.publish("echo", InKind::Wake, json!({"session": "a/b"})).await;
-    fleet.publish("echo", InKind::Cancel, json!({"job": "0d".repeat(16)})).await;
-    fleet.publish("echo", InKind::Cancel, json!({})).await;
+    fleet.publish("echo", InboundKind::Wake, json!({"session": "never-seen"})).await;
+    fleet.publish("nobody", InboundKind::Wake, json!({"session": "main"})).await;
+    fleet.publish("echo", InboundKind::Wake, json!({"session": "a/b"})).await;
+    fleet.publish("echo", InboundKind::Cancel, json!({"job": "0d".repeat(16)})).await;
+    fleet.publish("echo", InboundKind::Cancel, json!({})).await;
     assert_eq!(fleet.deliveries().await, 5);
     fleet.rests().await;
 }
@@ -141,7 +141,7 @@ async fn one_submission_by_three_ways_is_one_job() {
     let run =
         server.post_once("k", "/api/v1/run", json!({"operation": "v/ops/agent/request", "input": request("echo")}));
     assert_eq!(run.await.body(200)["output"], "hi");
-    fleet.publish_as(Some("k"), "echo", InKind::Task, json!({"input": "hi"})).await;
+    fleet.publish_as(Some("k"), "echo", InboundKind::Task, json!({"input": "hi"})).await;
     fleet.deliveries().await;
     let job = format!("echo.{}", task["job"].as_str().unwrap());
     assert_eq!(fleet.sent().await, [job.as_str()], "one completion and no conflict");
@@ -150,8 +150,8 @@ async fn one_submission_by_three_ways_is_one_job() {
     server.post_once("k", path, json!({"input": "hi"})).await.is_problem(409, "accepted before with another body");
     let path = "/api/v1/agents/echo/messages";
     server.post_once("k", path, json!({"input": "hi"})).await.is_problem(409, "accepted before with another body");
-    fleet.publish_as(Some("k"), "other", InKind::Task, json!({"input": "hi"})).await;
-    fleet.publish_as(Some("k"), "echo", InKind::Message, json!({"input": "hi"})).await;
+    fleet.publish_as(Some("k"), "other", InboundKind::Task, json!({"input": "hi"})).await;
+    fleet.publish_as(Some("k"), "echo", InboundKind::Message, json!({"input": "hi"})).await;
     fleet.deliveries().await;
     let mut sent = fleet.sent().await;
     sent.sort();
@@ -162,10 +162,10 @@ async fn one_submission_by_three_ways_is_one_job() {
 async fn a_task_beyond_its_owners_quota_is_answered_and_leaves_the_queue() {
     let Some(fleet) = Fleet::start().await else { return };
     let (venue, owner) = (Arc::clone(&fleet.venue.venue), fleet.venue.owner.clone());
-    quotas::set(&venue, &owner, &[(QuotaKind::Documents, Some(1))]).await.unwrap();
+    quotas::set_limits(&venue, &owner, &[(QuotaKind::Documents, Some(1))]).await.unwrap();
     let mut answers = venue.bus.listen(&LiveSubject::Reply("_INBOX.queue.quota".into())).await.unwrap();
     let body = json!({"input": "x", "replyTo": "_INBOX.queue.quota"});
-    fleet.publish_as(Some("t1"), "echo", InKind::Task, body.clone()).await;
+    fleet.publish_as(Some("t1"), "echo", InboundKind::Task, body.clone()).await;
     let answer = tokio::time::timeout(Duration::from_mins(1), answers.next()).await.unwrap().unwrap();
     let answer: Value = serde_json::from_slice(&answer).unwrap();
     assert_eq!((&answer["status"], &answer["errorCode"]), (&json!("REJECTED"), &json!("QUOTA_EXCEEDED")), "{answer}");
@@ -186,7 +186,7 @@ async fn a_task_refused_by_a_busy_agent_may_be_sent_again() {
     let (venue, owner) = (Arc::clone(&fleet.venue.venue), fleet.venue.owner.clone());
     let jobs_listed = async || jobs::list(&venue, &owner, 0, 10).await.unwrap().total;
     for _ in 0..2 {
-        fleet.publish_as(Some("t2"), "busy", InKind::Task, body.clone()).await;
+        fleet.publish_as(Some("t2"), "busy", InboundKind::Task, body.clone()).await;
         let answer = tokio::time::timeout(Duration::from_mins(1), answers.next()).await.unwrap().unwrap();
         let answer: Value = serde_json::from_slice(&answer).unwrap();
         assert_eq!((&answer["status"], &answer["errorCode"]), (&json!("REJECTED"), &json!("REFUSED")), "{answer}");
@@ -194,7 +194,7 @@ async fn a_task_refused_by_a_busy_agent_may_be_sent_again() {
     }
     jobs::cancel(&venue, &owner, first.job.as_ref().unwrap(), None).await.unwrap();
     fleet.deliveries().await;
-    fleet.publish_as(Some("t2"), "busy", InKind::Task, body.clone()).await;
+    fleet.publish_as(Some("t2"), "busy", InboundKind::Task, body.clone()).await;
     for _ in 0..3000 {
         if jobs_listed().await == 2 {
             return;

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use trellis::bus::nats::{NatsBus, NatsOptions};
 use trellis::bus::{Bus, Delivery, WhenEmpty, subject};
 use trellis::domain::ids::Owner;
-use trellis::domain::message::{Address, InKind, Message};
+use trellis::domain::message::{BusMessage, InboundKind, MessageAddress};
 use trellis::store::BackendSetting;
 
 /// Something that comes has come by then.
@@ -22,12 +22,12 @@ fn owner(n: usize) -> Owner {
 }
 
 fn part(partitions: usize, owner: &Owner) -> usize {
-    subject::part_for(partitions, &owner.tenant().token(), &owner.user().token())
+    subject::partition_of(partitions, &owner.tenant().token(), &owner.user().token())
 }
 
-fn task(of: &Owner, id: &str) -> Message {
-    let to = Address::In { owner: of.clone(), agent: "helper".parse().unwrap(), kind: InKind::Task };
-    Message { to, id: Some(id.to_owned()), body: json!({"input": id}) }
+fn task(of: &Owner, id: &str) -> BusMessage {
+    let to = MessageAddress::In { owner: of.clone(), agent: "helper".parse().unwrap(), kind: InboundKind::Task };
+    BusMessage { to, id: Some(id.to_owned()), body: json!({"input": id}) }
 }
 
 async fn open(options: &NatsOptions) -> NatsBus {
@@ -35,11 +35,11 @@ async fn open(options: &NatsOptions) -> NatsBus {
 }
 
 /// As a producer that knows nothing of partitions.
-async fn publish_plainly(context: &jetstream::Context, prefix: &str, message: &Message) {
+async fn publish_plainly(context: &jetstream::Context, prefix: &str, message: &BusMessage) {
     let mut headers = async_nats::HeaderMap::new();
     headers.insert("Trellis-Id", message.id.clone().unwrap());
     let body = serde_json::to_vec(&message.body).unwrap().into();
-    let sent = context.publish_with_headers(subject::subject(prefix, &message.to), headers, body).await;
+    let sent = context.publish_with_headers(subject::for_address(prefix, &message.to), headers, body).await;
     sent.unwrap().await.unwrap();
 }
 
@@ -76,7 +76,7 @@ async fn what_others_publish_goes_where_a_server_with_the_mapping_and_workers_pu
     let prefix = fresh_prefix();
     let shipped = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/config/nats.conf")).unwrap();
     let file = tempfile::NamedTempFile::new().unwrap();
-    std::fs::write(file.path(), format!("{shipped}\n{}\n", subject::mapping(&prefix, 3))).unwrap();
+    std::fs::write(file.path(), format!("{shipped}\n{}\n", subject::server_mapping(&prefix, 3))).unwrap();
     let Some(server) = NatsServer::start_as(file.path().to_str().unwrap(), &[]) else { return };
     let bus = open(&NatsOptions { partitions: 3, prefix: prefix.clone(), ..options(&server.url()) }).await;
     let context = context(&server.url()).await;
@@ -128,7 +128,7 @@ async fn without_a_mapping_what_others_publish_is_taken_and_the_doctor_tells_the
     let ids: BTreeSet<_> = settle_n(&bus, 2).await.into_iter().map(|delivery| delivery.id.unwrap()).collect();
     assert_eq!(ids, BTreeSet::from(["ours".to_owned(), "theirs".to_owned()]));
     let problem = row(&bus).await.unwrap().problem.unwrap();
-    assert!(problem.contains(&subject::mapping(&options.prefix, 2)), "{problem}");
+    assert!(problem.contains(&subject::server_mapping(&options.prefix, 2)), "{problem}");
     let one = open(&NatsOptions { partitions: 1, prefix: fresh_prefix(), ..options }).await;
     assert!(row(&one).await.is_none(), "nobody spreads anything");
 }

@@ -15,7 +15,7 @@ use trellis::bus::{
     nats::{BusOpenError, NatsBus, NatsOptions},
 };
 use trellis::domain::ids::{AgentId, Owner};
-use trellis::domain::message::{Address, InKind, Message};
+use trellis::domain::message::{BusMessage, InboundKind, MessageAddress};
 
 fn owner() -> Owner {
     "acme/jo.x".parse().unwrap()
@@ -25,9 +25,9 @@ fn agent() -> AgentId {
     AgentId::new("helper").unwrap()
 }
 
-fn task(id: &str) -> Message {
-    let to = Address::In { owner: owner(), agent: agent(), kind: InKind::Task };
-    Message { to, id: Some(id.to_owned()), body: json!({"input": id}) }
+fn task(id: &str) -> BusMessage {
+    let to = MessageAddress::In { owner: owner(), agent: agent(), kind: InboundKind::Task };
+    BusMessage { to, id: Some(id.to_owned()), body: json!({"input": id}) }
 }
 
 async fn open(options: &NatsOptions) -> NatsBus {
@@ -62,11 +62,11 @@ async fn a_message_arrives_at_once_with_its_facts_and_the_queue_gives_no_more_th
     bus.publish(&task("e1")).await.unwrap();
     let got = first.await.unwrap();
     let delivery = &got[0];
-    assert_eq!((&delivery.owner, &delivery.agent, delivery.kind), (&owner(), &agent(), InKind::Task));
+    assert_eq!((&delivery.owner, &delivery.agent, delivery.kind), (&owner(), &agent(), InboundKind::Task));
     assert_eq!((delivery.id.as_deref(), delivery.delivered), (Some("e1"), 1));
     assert_eq!(&delivery.body[..], br#"{"input":"e1"}"#);
     let now = trellis::process::clock::Clock::system().now();
-    assert!(now.since(delivery.published) < LIMIT * 2 && delivery.published <= now);
+    assert!(now.elapsed_since(delivery.published) < LIMIT * 2 && delivery.published <= now);
     for n in 0..5 {
         bus.publish(&task(&format!("m{n}"))).await.unwrap();
     }
@@ -136,8 +136,8 @@ async fn an_outbound_message_published_twice_is_stored_once() {
     let Some(url) = shared() else { return };
     let options = options(&url);
     let bus = open(&options).await;
-    let to = Address::Out { owner: owner(), agent: agent(), job: "j1".to_owned() };
-    let message = Message { to, id: Some("out-1".to_owned()), body: json!({"status": "COMPLETE"}) };
+    let to = MessageAddress::Out { owner: owner(), agent: agent(), job: "j1".to_owned() };
+    let message = BusMessage { to, id: Some("out-1".to_owned()), body: json!({"status": "COMPLETE"}) };
     bus.publish(&message).await.unwrap();
     bus.publish(&message).await.unwrap();
     let client = async_nats::connect(&url).await.unwrap();
@@ -155,7 +155,7 @@ async fn replies_and_signals_reach_who_listens() {
     let options = options(&url);
     let (bus, other) = (open(&options).await, open(&options).await);
     let mut one = other.listen(&LiveSubject::Control(owner())).await.unwrap();
-    let mut all = other.control().await.unwrap();
+    let mut all = other.listen_control().await.unwrap();
     bus.signal(&LiveSubject::Control(owner()), Bytes::from_static(b"job")).await.unwrap();
     let got = tokio::time::timeout(LIMIT, one.next()).await.unwrap();
     assert_eq!(got.as_deref(), Some(&b"job"[..]));
@@ -165,7 +165,8 @@ async fn replies_and_signals_reach_who_listens() {
     let inbox = client.new_inbox();
     let mut replies = client.subscribe(inbox.clone()).await.unwrap();
     client.request("$JS.API.INFO", Bytes::new()).await.unwrap();
-    let message = Message { to: Address::Reply(inbox), id: Some("r".to_owned()), body: json!({"status": "FAILED"}) };
+    let message =
+        BusMessage { to: MessageAddress::Reply(inbox), id: Some("r".to_owned()), body: json!({"status": "FAILED"}) };
     bus.publish(&message).await.unwrap();
     let reply = tokio::time::timeout(LIMIT, replies.next()).await.unwrap().unwrap();
     assert_eq!(&reply.payload[..], br#"{"status":"FAILED"}"#);
@@ -192,14 +193,14 @@ async fn messages_of_any_client_are_read_and_unreadable_subjects_are_put_aside_a
     assert_eq!(bus.in_transit().await.unwrap(), ["by-hand"]);
     let got = receive_n(&bus, 2).await;
     assert_eq!(ids(&got), ["by-hand", "-"]);
-    assert_eq!((got[0].kind, got[1].kind), (InKind::Message, InKind::Wake));
+    assert_eq!((got[0].kind, got[1].kind), (InboundKind::Message, InboundKind::Wake));
     assert_eq!(options.metrics.messages_unreadable.get(), 2);
-    let aside = bus.unreadable();
+    let aside = bus.take_unreadable();
     assert_eq!(
         aside.iter().map(|message| message.owner.clone()).collect::<Vec<_>>(),
         vec![Some("t/u".parse().unwrap()); 2]
     );
-    assert!(aside[0].reason.contains("`%ff` is not percent-encoded text") && bus.unreadable().is_empty());
+    assert!(aside[0].reason.contains("`%ff` is not percent-encoded text") && bus.take_unreadable().is_empty());
     for message in &aside {
         message.settle.ack().await;
     }
@@ -215,7 +216,7 @@ async fn a_full_stream_and_a_message_that_is_too_long_are_refused() {
     let filler = "x".repeat(300_000);
     let mut refused = None;
     for n in 0..5 {
-        let message = Message { body: json!(filler), ..task(&format!("f{n}")) };
+        let message = BusMessage { body: json!(filler), ..task(&format!("f{n}")) };
         if let Err(error) = bus.publish(&message).await {
             refused = Some((n, error));
             break;
@@ -223,7 +224,7 @@ async fn a_full_stream_and_a_message_that_is_too_long_are_refused() {
     }
     let (n, error) = refused.unwrap();
     assert!(n == 3 && matches!(error, BusError::Refused { .. }), "{n}: {error}");
-    let long = Message { body: json!("x".repeat(2 << 20)), ..task("long") };
+    let long = BusMessage { body: json!("x".repeat(2 << 20)), ..task("long") };
     let error = bus.publish(&long).await.unwrap_err();
     assert!(matches!(&error, BusError::TooLarge { reason, .. } if reason.contains("max_payload")), "{error}");
     assert_eq!(bus.in_transit().await.unwrap(), ["f0", "f1", "f2"]);
@@ -275,7 +276,7 @@ async fn the_janitor_removes_nothing_that_is_not_acknowledged() {
     let got = receive_n(&bus, 3).await;
     got[0].settle.ack().await;
     got[2].settle.ack().await;
-    bus.janitor().await.unwrap();
+    bus.remove_stuck().await.unwrap();
     assert_eq!(bus.in_transit().await.unwrap(), ["b"]);
     got[1].settle.ack().await;
 }

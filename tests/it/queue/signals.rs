@@ -148,7 +148,7 @@ async fn a_true_cancellation_stops_a_running_call_at_once(site: Option<Site>) {
     let start = Instant::now();
     assert!(matches!(
         jobs::cancel(&site.venue.venue, &site.venue.owner, &job, None).await.unwrap(),
-        jobs::Cancelled::Done(_)
+        jobs::CancelOutcome::Done(_)
     ));
     assert_eq!(site.venue.ended(&next).await.status, JobStatus::Complete);
     assert!(start.elapsed() < Duration::from_secs(5), "{:?}", start.elapsed());

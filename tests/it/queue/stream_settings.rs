@@ -328,7 +328,7 @@ async fn a_queue_belongs_to_the_store_that_began_with_it() {
     let stranger = NatsOptions { max_bytes: 2 << 20, ..owned(&options, "second") };
     let error = NatsBus::open(&stranger).await.err().unwrap();
     let said = error.to_string();
-    assert!(matches!(error, BusOpenError::Stranger { .. }), "{said}");
+    assert!(matches!(error, BusOpenError::ForeignStore { .. }), "{said}");
     for part in ["store first", "store second", &url["nats://".len()..], &name, "venue.adopt"] {
         assert!(said.contains(part), "{part}: {said}");
     }
@@ -337,7 +337,7 @@ async fn a_queue_belongs_to_the_store_that_began_with_it() {
     assert!(looked.iter().any(|line| line.starts_with("nats owner: store first")), "{looked:?}");
     NatsBus::open(&NatsOptions { adopt: true, ..owned(&options, "second") }).await.unwrap();
     let error = NatsBus::open(&owned(&options, "first")).await.err().unwrap();
-    assert!(matches!(error, BusOpenError::Stranger { .. }), "{error}");
+    assert!(matches!(error, BusOpenError::ForeignStore { .. }), "{error}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -24,10 +24,10 @@ async fn venue(options: &NatsOptions) -> (TestVenue, tempfile::TempDir) {
     (TestVenue::new(store, bus, dir.path(), "[[rule]]\nthen = { text = \"done\" }\n").await, dir)
 }
 
-async fn counted(venue: &TestVenue, n: u64) -> trellis::domain::audit::Books {
+async fn counted(venue: &TestVenue, n: u64) -> trellis::domain::audit::AuditTotals {
     for _ in 0..600 {
         // The connection may just be gone.
-        if let Ok(books) = audit::all(&venue.venue).await
+        if let Ok(books) = audit::audit_all(&venue.venue).await
             && books.unreadable >= n
         {
             return books;
@@ -136,7 +136,7 @@ async fn a_stream_of_an_earlier_version_is_brought_up_to_date_and_what_lies_in_i
     let books = counted(&venue, 1).await;
     assert!(books.unreadable_subjects[0].contains("got the kind `tasks`"), "{books:?}");
     for _ in 0..600 {
-        if audit::all(&venue.venue).await.unwrap().completed == 1 {
+        if audit::audit_all(&venue.venue).await.unwrap().completed == 1 {
             return;
         }
         tokio::time::sleep(Duration::from_millis(50)).await;
@@ -229,7 +229,7 @@ async fn messages_that_break_connections_are_taken_out_kept_and_hold_nobody_up()
     assert!(reason.contains("expected `NATS/1.0`") || reason.contains("header"), "{listed}");
     for _ in 0..600 {
         let stream = context.get_stream(options.prefix.to_uppercase()).await.unwrap();
-        if audit::all(&venue.venue).await.is_ok_and(|books| books.completed == 2)
+        if audit::audit_all(&venue.venue).await.is_ok_and(|books| books.completed == 2)
             && stream.cached_info().state.messages == 0
         {
             return;

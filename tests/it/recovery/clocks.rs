@@ -121,7 +121,7 @@ async fn what_is_due_is_judged_by_the_clock_of_the_store() {
     let right = site.process(Clock::system()).await;
     right.agent("a", json!({})).await;
     let timer = set_timer(&right, "90s").await;
-    let mut ahead = site.process(Clock::timers(Clock::system().now().plus(Duration::from_mins(2)))).await;
+    let mut ahead = site.process(Clock::from_timers(Clock::system().now().plus(Duration::from_mins(2)))).await;
     ahead.clock_limit = Duration::from_mins(10);
     ahead.worker();
     let budget = serde_json::from_value(json!({"wallClock": 60})).unwrap();
@@ -133,7 +133,7 @@ async fn what_is_due_is_judged_by_the_clock_of_the_store() {
     assert!(metric(&ahead, "trellis_clock_ahead_seconds{of=\"store\"}") > Some(100.0));
     let told = doctor::examine(&ahead.venue).await.unwrap().advice(true);
     assert!(told.iter().any(|line| line.contains("ahead of that of the store")), "{told:?}");
-    let apart = |one: &TestVenue, other: &TestVenue| one.venue.now().since(other.venue.now());
+    let apart = |one: &TestVenue, other: &TestVenue| one.venue.now().elapsed_since(other.venue.now());
     assert!(apart(&ahead, &right) < Duration::from_secs(5), "{} {}", ahead.venue.now(), right.venue.now());
 }
 
@@ -150,7 +150,7 @@ async fn a_worker_goes_on_when_its_clock_is_right_again() {
     tokio::time::sleep(SWEEPS).await;
     assert_eq!(status(&venue, &job).await, JobStatus::Pending);
     // Somebody sets it.
-    clock.advance(behind + Clock::system().now().since(right));
+    clock.advance(behind + Clock::system().now().elapsed_since(right));
     let ended = async || status(&venue, &job).await == JobStatus::Complete;
     until("it goes on", async || {
         clock.advance(Duration::from_millis(10));
@@ -162,7 +162,7 @@ async fn a_worker_goes_on_when_its_clock_is_right_again() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_embedded_store_goes_by_the_clock_of_its_process() {
-    let (venue, _dir) = TestVenue::embedded_at(ECHO, Clock::timers(Clock::system().now().plus(DAY * 40))).await;
+    let (venue, _dir) = TestVenue::embedded_at(ECHO, Clock::from_timers(Clock::system().now().plus(DAY * 40))).await;
     venue.agent("a", json!({})).await;
     venue.worker();
     assert_eq!(venue.run("a", "t1", json!(1)).await.status, JobStatus::Complete);

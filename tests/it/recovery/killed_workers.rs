@@ -9,7 +9,7 @@ use trellis::domain::ids::SessionKey;
 use trellis::domain::job::JobStatus;
 use trellis::domain::limits::GRANT_EVENTS;
 use trellis::domain::time::Millis;
-use trellis::ingress::Submitted;
+use trellis::ingress::SubmitReceipt;
 use trellis::process::clock::Clock;
 use trellis::store::{Admit, Grant, LeaseOutcome, LeaseRequest, SessionFacts};
 use trellis::venue::jobs;
@@ -57,18 +57,18 @@ async fn session(venue: &TestVenue, key: &SessionKey) -> SessionFacts {
     all.into_iter().find(|facts| facts.key == *key).unwrap()
 }
 
-async fn status(venue: &TestVenue, submitted: &Submitted) -> JobStatus {
+async fn status(venue: &TestVenue, submitted: &SubmitReceipt) -> JobStatus {
     let job = submitted.job.as_ref().unwrap();
     jobs::get(&venue.venue, &venue.owner, job).await.unwrap().unwrap().status
 }
 
 /// Moves the clock until the task is over, and says how far.
-async fn waited(venue: &TestVenue, submitted: &Submitted) -> Duration {
+async fn waited(venue: &TestVenue, submitted: &SubmitReceipt) -> Duration {
     let (begin, start) = (venue.venue.now(), Instant::now());
     loop {
         for _ in 0..20 {
             if status(venue, submitted).await.is_terminal() {
-                return venue.venue.now().since(begin);
+                return venue.venue.now().elapsed_since(begin);
             }
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
@@ -76,7 +76,7 @@ async fn waited(venue: &TestVenue, submitted: &Submitted) -> Duration {
             start.elapsed() < PATIENCE,
             "{:?} after {:?}",
             status(venue, submitted).await,
-            venue.venue.now().since(begin)
+            venue.venue.now().elapsed_since(begin)
         );
         venue.venue.clock.advance(Duration::from_millis(250));
     }

@@ -12,12 +12,12 @@ use std::time::{Duration, Instant};
 use tokio::sync::Notify;
 use tokio::time::{sleep, timeout};
 use trellis::bus::embedded::EmbeddedBus;
-use trellis::domain::ids::{EventId, IdOf, SessionKey};
+use trellis::domain::ids::{EventId, SessionKey, VenueIdSubject};
 use trellis::domain::job::JobStatus;
-use trellis::domain::message::Message;
+use trellis::domain::message::BusMessage;
 use trellis::process::clock::Clock;
 use trellis::store::embedded::EmbeddedStore;
-use trellis::store::{Admit, After, Commit, Committed, DocWrite, LeaseCheck, LeaseOutcome, LeaseRequest, Store};
+use trellis::store::{Admit, Commit, CommitOutcome, DocWrite, LeaseCheck, LeaseOutcome, LeaseRequest, LeaseUse, Store};
 
 /// Longer than a worker of the tests goes without a renewal.
 const RENEWAL: Duration = Duration::from_secs(2);
@@ -34,8 +34,9 @@ impl Watch for Late {
         self.0.notify_waiters();
     }
 
-    async fn committed(&self, commit: &Commit, _committed: &Committed) {
-        if matches!(commit.then, After::Release { .. }) && timeout(RENEWAL, self.0.notified()).await.is_ok() {
+    async fn committed(&self, commit: &Commit, _committed: &CommitOutcome) {
+        if matches!(commit.after_commit, LeaseUse::Release { .. }) && timeout(RENEWAL, self.0.notified()).await.is_ok()
+        {
             sleep(MAKING).await;
         }
     }
@@ -57,8 +58,8 @@ async fn a_renewal_beside_the_commit_that_gives_the_lease_back_holds_up_no_compl
     let job = venue.run("echo", "t1", json!({"message": "hi"})).await;
     assert_eq!(job.status, JobStatus::Complete);
     let told = timeout(Duration::from_mins(1), told.next()).await.expect("nobody told the completion").unwrap();
-    let told: Message = serde_json::from_slice(&told).unwrap();
-    assert_eq!(told.id, Some(EventId::of_venue(&venue.venue.key, IdOf::Done(&job.head.id)).to_string()));
+    let told: BusMessage = serde_json::from_slice(&told).unwrap();
+    assert_eq!(told.id, Some(EventId::of_venue(&venue.venue.key, VenueIdSubject::Done(&job.head.id)).to_string()));
     assert_eq!(venue.venue.metrics.leases_lost.get(), 0, "nobody took the lease");
 }
 

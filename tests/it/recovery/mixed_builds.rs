@@ -8,20 +8,20 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use std::time::Duration;
 use trellis::domain::agent::{AgentConfig, AgentRecord};
-use trellis::domain::approval::{Approval, Awaiting, AwaitingCall};
+use trellis::domain::approval::{Approval, AwaitingCall, AwaitingCalls};
 use trellis::domain::authority::Authority;
 use trellis::domain::authority::envelope::Envelope;
 use trellis::domain::authority::policy::Policy;
 use trellis::domain::budget::Account;
-use trellis::domain::cap::Book;
+use trellis::domain::cap::CapUse;
 use trellis::domain::dead::DeadLetter;
-use trellis::domain::decode::stored;
+use trellis::domain::decode::read_stored;
 use trellis::domain::event::{Event, EventKind, Mandate, Payload, Submission};
 use trellis::domain::format::{FORMAT, FormatFit, StoreFormat};
 use trellis::domain::goal::Segment;
 use trellis::domain::ids::{JobId, SessionKey};
-use trellis::domain::invoked::{Asker, Invoked};
-use trellis::domain::job::{JobStatus, watch::Watch};
+use trellis::domain::invoked::{InvokedOperation, OperationCaller};
+use trellis::domain::job::{JobStatus, watch::ExternalWatch};
 use trellis::domain::lattice::layout::Scope;
 use trellis::domain::quota::Quota;
 use trellis::domain::rate::Meter;
@@ -31,7 +31,7 @@ use trellis::domain::timer::Timer;
 use trellis::process::clock::Clock;
 use trellis::store::embedded::EmbeddedStore;
 use trellis::store::redis::{RedisStore, ServerOrInjected};
-use trellis::store::{Accounts, Amend, Amended, Amendment, DocWrite, Inspect, Store, keys};
+use trellis::store::{Accounts, Amend, AmendOutcome, Amendment, DocWrite, Store, StoreInspection, keys};
 use trellis::venue::{format, venue_owner};
 
 const RULES: &str = "[[rule]]\nthen = { text = \"done\" }\n";
@@ -42,7 +42,7 @@ fn keeps<T: DeserializeOwned + Serialize>(record: &Value) {
     let mut newer = record.clone();
     newer["newer"] = json!({"a": [1, {"b": null}], "c": 1.5});
     let read = |record: &Value| -> T {
-        stored(record.to_string().as_bytes()).unwrap_or_else(|error| panic!("{name}: {error}"))
+        read_stored(record.to_string().as_bytes()).unwrap_or_else(|error| panic!("{name}: {error}"))
     };
     let written = serde_json::to_string(&read(&newer)).unwrap();
     assert_eq!(written.matches("\"newer\"").count(), 1, "{name}: {written}");
@@ -76,12 +76,15 @@ fn a_record_that_is_changed_keeps_the_keys_of_a_newer_build() {
     let call = json!({"call": {"operation": "v/ops/x", "arguments": {}}});
     let asked = json!({"id": job, "turn": 1, "index": 0, "tool": "x", "digest": hash, "asked": 1, "expires": 2});
     keeps::<Approval>(&with(&with(&asked, session.clone()), call));
-    keeps::<Watch>(&with(&due, json!({"job": job, "queue": "q", "startBy": 3, "heartbeatSeconds": 60, "deadline": 9})));
+    keeps::<ExternalWatch>(&with(
+        &due,
+        json!({"job": job, "queue": "q", "startBy": 3, "heartbeatSeconds": 60, "deadline": 9}),
+    ));
     keeps::<Account>(&json!({"origin": "agent", "limits": {}, "spent": {}}));
-    keeps::<Book>(&json!({"spent": {}}));
+    keeps::<CapUse>(&json!({"spent": {}}));
     keeps::<Meter>(&json!({"requests": 5}));
     let caller = json!({"name": "me", "operator": false, "authority": {}, "envelope": {}});
-    keeps::<Invoked>(&json!({"job": job, "key": "e", "asker": caller, "due": 2, "begun": 0}));
+    keeps::<InvokedOperation>(&json!({"job": job, "key": "e", "asker": caller, "due": 2, "begun": 0}));
     let task = Payload::Task { job: JobId::new(&job).unwrap(), input: json!(1) };
     let event = serde_json::to_value(Event::new("e".parse().unwrap(), Millis(1), task)).unwrap();
     keeps::<DeadLetter>(
@@ -93,9 +96,9 @@ fn a_record_that_is_changed_keeps_the_keys_of_a_newer_build() {
 #[test]
 fn what_says_what_may_be_done_is_not_read_without_a_key_that_is_unknown() {
     fn refuses<T: DeserializeOwned>(mut record: Value) {
-        assert!(stored::<T>(record.to_string().as_bytes()).is_ok(), "{record}");
+        assert!(read_stored::<T>(record.to_string().as_bytes()).is_ok(), "{record}");
         record["newer"] = json!(1);
-        let error = stored::<T>(record.to_string().as_bytes()).err().unwrap().to_string();
+        let error = read_stored::<T>(record.to_string().as_bytes()).err().unwrap().to_string();
         assert!(error.contains("newer"), "{}: {error}", std::any::type_name::<T>());
     }
     let job = "0f".repeat(16);
@@ -107,16 +110,17 @@ fn what_says_what_may_be_done_is_not_read_without_a_key_that_is_unknown() {
     refuses::<Authority>(json!({"paths": [{"with": "w", "can": "crud"}], "home": {}}));
     refuses::<Scope>(json!({"job": job}));
     refuses::<Mandate>(json!({"event": "e", "envelope": {}}));
-    refuses::<Asker>(json!({"name": "me", "operator": false, "authority": {}, "envelope": {}}));
+    refuses::<OperationCaller>(json!({"name": "me", "operator": false, "authority": {}, "envelope": {}}));
     refuses::<Segment>(json!({"frame": 0, "to": 1, "turns": 1, "items": 2, "summary": "x", "bound": {}}));
     refuses::<PendingJob>(json!({"agent": "a", "started": 1, "under": {}, "frame": 1}));
     let planned = json!({"id": "c", "tool": "x", "what": {"Err": "WHAT"}});
     let call = json!({"approval": job, "call": 0, "expires": 2, "planned": planned});
-    refuses::<Awaiting>(json!({"turn": 1, "job": job, "authority": {}, "calls": [call]}));
+    refuses::<AwaitingCalls>(json!({"turn": 1, "job": job, "authority": {}, "calls": [call]}));
     refuses::<AwaitingCall>(call);
     // Wherever it stands: the session isn't read without it.
     let segment = json!({"frame": 0, "to": 1, "turns": 1, "items": 2, "summary": "x", "authority": {"newer": 1}});
-    let error = stored::<SessionState>(json!({"goals": {"segments": [segment]}}).to_string().as_bytes()).unwrap_err();
+    let error =
+        read_stored::<SessionState>(json!({"goals": {"segments": [segment]}}).to_string().as_bytes()).unwrap_err();
     assert!(error.to_string().contains("newer"), "{error}");
 }
 
@@ -174,8 +178,10 @@ async fn a_session_that_this_build_cannot_read_is_left_to_another_and_counts_no_
             for _ in 0..600 {
                 let facts = store.sessions(&venue.owner, None, None, 9).await.unwrap().remove(0);
                 let (then, was) = (Amendment::State(state.clone()), facts.state.clone());
-                let amend = Amend { version: facts.version, was: was.clone(), then, writes: Vec::new() };
-                if store.amend(venue.venue.now(), &venue.owner, &session(), &amend).await.unwrap() == Amended::Done {
+                let amend =
+                    Amend { version: facts.version, expected_state: was.clone(), amendment: then, writes: Vec::new() };
+                if store.amend(venue.venue.now(), &venue.owner, &session(), &amend).await.unwrap() == AmendOutcome::Done
+                {
                     return was.unwrap();
                 }
                 tokio::time::sleep(Duration::from_millis(20)).await;
@@ -234,12 +240,12 @@ async fn a_build_works_on_its_own_format_and_the_next_and_refuses_others() {
     {
         let store = EmbeddedStore::open(&data).unwrap();
         for raise in [false, true] {
-            assert!(format::agree(&*store, now, raise).await.unwrap().is_ok());
+            assert!(format::compare_format(&*store, now, raise).await.unwrap().is_ok());
             let found = (&*store as &dyn Store).get::<StoreFormat>(&venue_owner(), keys::FORMAT).await.unwrap();
             assert_eq!(found.map(|found| found.format), raise.then_some(FORMAT));
         }
         set_format(&*store, FORMAT + 1).await;
-        assert_eq!(format::agree(&*store, now, true).await.unwrap(), Ok(FormatFit::Behind));
+        assert_eq!(format::compare_format(&*store, now, true).await.unwrap(), Ok(FormatFit::Behind));
         set_format(&*store, FORMAT + 2).await;
     }
     for command in ["up", "doctor", "audit"] {

@@ -8,8 +8,8 @@ use std::time::Duration;
 use trellis::domain::event::Submission;
 use trellis::domain::format::FORMAT;
 use trellis::domain::ids::JobId;
-use trellis::domain::message::{Address, InKind, Message};
-use trellis::domain::seal::sealed;
+use trellis::domain::message::{BusMessage, InboundKind, MessageAddress};
+use trellis::domain::seal::seal_message;
 use trellis::domain::time::Millis;
 use trellis::process::clock::Clock;
 
@@ -30,9 +30,9 @@ async fn venue(clock: Clock) -> (TestVenue, tempfile::TempDir) {
     (venue, dir)
 }
 
-async fn send(venue: &TestVenue, id: &str, kind: InKind, body: Value) {
-    let to = Address::In { owner: venue.owner.clone(), agent: "helper".parse().unwrap(), kind };
-    venue.venue.bus.publish(&Message { to, id: Some(id.to_owned()), body }).await.unwrap();
+async fn send(venue: &TestVenue, id: &str, kind: InboundKind, body: Value) {
+    let to = MessageAddress::In { owner: venue.owner.clone(), agent: "helper".parse().unwrap(), kind };
+    venue.venue.bus.publish(&BusMessage { to, id: Some(id.to_owned()), body }).await.unwrap();
 }
 
 /// The ids that lie in the queue, of those with this beginning.
@@ -59,24 +59,25 @@ async fn looked_at(venue: &TestVenue) {
 }
 
 /// One of each kind that this build can read but for a key or a name that it doesn't know.
-fn of_a_newer_build(venue: &TestVenue) -> Vec<(InKind, Value)> {
+fn of_a_newer_build(venue: &TestVenue) -> Vec<(InboundKind, Value)> {
     let (owner, agent) = (venue.owner.clone(), "helper".parse().unwrap());
-    let to = Address::In { owner: owner.clone(), agent, kind: InKind::Result };
-    let of_venue = |body| sealed(&venue.venue.key, Message { to: to.clone(), id: None, body }).body;
-    let to_queue = Address::Job { queue: "q".parse().unwrap(), owner: owner.clone(), agent: "a".parse().unwrap() };
-    let given = sealed(&venue.venue.key, Message { to: to_queue, id: None, body: json!({"job": job()}) });
+    let to = MessageAddress::In { owner: owner.clone(), agent, kind: InboundKind::Result };
+    let of_venue = |body| seal_message(&venue.venue.key, BusMessage { to: to.clone(), id: None, body }).body;
+    let to_queue =
+        MessageAddress::Job { queue: "q".parse().unwrap(), owner: owner.clone(), agent: "a".parse().unwrap() };
+    let given = seal_message(&venue.venue.key, BusMessage { to: to_queue, id: None, body: json!({"job": job()}) });
     let ended = json!({"sessionId": "s", "job": job(), "result": {"status": "COMPLETE", "output": 1}, "newer": 1});
     let status = json!({"sessionId": "s", "job": job(), "result": {"status": "BRAND_NEW"}});
     vec![
-        (InKind::Task, json!({"input": 1, "newer": 1})),
-        (InKind::Message, json!({"input": 1, "newer": 1})),
-        (InKind::Result, of_venue(ended)),
-        (InKind::Result, of_venue(status)),
-        (InKind::Result, json!({"job": job(), "token": given.body["token"], "status": "BRAND_NEW"})),
-        (InKind::Cancel, json!({"job": job(), "newer": 1})),
-        (InKind::Pause, json!({"job": job(), "newer": 1})),
-        (InKind::Resume, json!({"job": job(), "newer": 1})),
-        (InKind::Decide, json!({"approval": job(), "answer": {"brandNew": {}}})),
+        (InboundKind::Task, json!({"input": 1, "newer": 1})),
+        (InboundKind::Message, json!({"input": 1, "newer": 1})),
+        (InboundKind::Result, of_venue(ended)),
+        (InboundKind::Result, of_venue(status)),
+        (InboundKind::Result, json!({"job": job(), "token": given.body["token"], "status": "BRAND_NEW"})),
+        (InboundKind::Cancel, json!({"job": job(), "newer": 1})),
+        (InboundKind::Pause, json!({"job": job(), "newer": 1})),
+        (InboundKind::Resume, json!({"job": job(), "newer": 1})),
+        (InboundKind::Decide, json!({"approval": job(), "answer": {"brandNew": {}}})),
     ]
 }
 
@@ -101,8 +102,15 @@ async fn what_this_build_does_not_know_waits_in_the_queue_while_a_newer_one_has_
 async fn what_is_wrong_in_every_build_is_refused_though_a_newer_one_has_worked_here() {
     let (venue, _dir) = venue(Clock::system()).await;
     let deep = (0..200).fold(json!(1), |inner, _| json!([inner]));
-    let kinds =
-        [InKind::Task, InKind::Message, InKind::Result, InKind::Cancel, InKind::Pause, InKind::Decide, InKind::Wake];
+    let kinds = [
+        InboundKind::Task,
+        InboundKind::Message,
+        InboundKind::Result,
+        InboundKind::Cancel,
+        InboundKind::Pause,
+        InboundKind::Decide,
+        InboundKind::Wake,
+    ];
     for kind in kinds {
         for (n, body) in [json!(5), json!({}), json!({"job": 5, "session": 5, "input": deep})].into_iter().enumerate() {
             // A task may be empty.
@@ -118,7 +126,7 @@ async fn what_is_wrong_in_every_build_is_refused_though_a_newer_one_has_worked_h
 async fn what_nobody_newer_has_come_for_in_a_day_is_refused() {
     let clock = Clock::manual(Millis(1_700_000_000_000));
     let (venue, _dir) = venue(clock.clone()).await;
-    send(&venue, "old-1", InKind::Task, json!({"input": 1, "newer": 1})).await;
+    send(&venue, "old-1", InboundKind::Task, json!({"input": 1, "newer": 1})).await;
     looked_at(&venue).await;
     clock.advance(Duration::from_hours(23));
     tokio::time::sleep(Duration::from_millis(500)).await;

@@ -145,11 +145,11 @@ async fn no_outage_of_the_store_counts_as_a_crash(on: On) {
     for outage in 1..=6 {
         let asked = async || venue.model_calls().iter().filter(|call| call["event"] == "started").count() >= outage;
         until(&clock, "the model isn't asked", asked).await;
-        faulty.plan(FaultPlan::From { n: 1, at: FaultAt::Before });
+        faulty.set_plan(FaultPlan::From { n: 1, at: FaultAt::Before });
         until(&clock, "no commit fails", async || faulty.calls().contains(&"commit")).await;
         clock.advance(served.lease + Duration::from_secs(10));
         tokio::time::sleep(Duration::from_millis(100)).await;
-        faulty.plan(FaultPlan::Never);
+        faulty.set_plan(FaultPlan::Never);
     }
     let now = async || jobs::get(&venue.venue, &venue.owner, &job).await.unwrap().unwrap();
     until(&clock, "the job doesn't end", async || now().await.status.is_terminal()).await;
@@ -175,7 +175,7 @@ async fn a_worker_that_was_cut_off_and_lives_is_not_charged(on: On) {
     let asked =
         async |times: usize| venue.model_calls().iter().filter(|call| call["event"] == "started").count() >= times;
     until(&clock, "the model isn't asked", async || asked(1).await).await;
-    faulty.plan(FaultPlan::From { n: 1, at: FaultAt::Before });
+    faulty.set_plan(FaultPlan::From { n: 1, at: FaultAt::Before });
     venue.worker();
     until(&clock, "nobody takes the session", async || asked(2).await).await;
     let charged = async || {
@@ -183,7 +183,7 @@ async fn a_worker_that_was_cut_off_and_lives_is_not_charged(on: On) {
         facts.iter().flat_map(|session| &session.mailbox).map(|entry| entry.crashes).sum::<u32>()
     };
     assert_eq!(charged().await, 1, "as long as nobody says otherwise");
-    faulty.plan(FaultPlan::Never);
+    faulty.set_plan(FaultPlan::Never);
     until(&clock, "it is still charged", async || charged().await == 0).await;
     assert_ne!(jobs::get(&venue.venue, &venue.owner, &job).await.unwrap().unwrap().status, JobStatus::Complete);
     assert_eq!(venue.ended(&job).await.status, JobStatus::Complete);
@@ -209,12 +209,12 @@ async fn a_session_that_fails_again_and_again_waits_longer_and_longer(on: On) {
             sessions[0].due.filter(|_| sessions[0].lease_until.is_none())
         };
         until(&still, "the session isn't due again", async || due().await.is_some()).await;
-        let wait = due().await.unwrap().since(clock.now());
+        let wait = due().await.unwrap().elapsed_since(clock.now());
         waits.push(wait.as_secs());
         clock.advance(wait);
     }
     assert_eq!(waits, [1, 2, 4, 8, 16, 32, 60, 60, 60]);
-    faulty.plan(FaultPlan::Never);
+    faulty.set_plan(FaultPlan::Never);
     let job = async || jobs::get(&venue.venue, &venue.owner, &job).await.unwrap().unwrap();
     until(&clock, "the job doesn't end", async || job().await.status.is_terminal()).await;
     assert_eq!(job().await.status, JobStatus::Complete, "{:?}", job().await.result);

@@ -15,7 +15,7 @@ use trellis::domain::shard::Share;
 use trellis::domain::time::Millis;
 use trellis::ingress::{self, Arrival};
 use trellis::process::clock::Clock;
-use trellis::store::{Change, DocWrite, EventKind, Expect, Seat, Seated, SessionFacts, keys};
+use trellis::store::{DocEffect, DocWrite, EventKind, Expect, SessionFacts, SessionSnapshot, SetSessionOutcome, keys};
 use trellis::upkeep::audit::{self, AuditWatch, Repair};
 use trellis::venue::jobs;
 use trellis::venue::operation::Caller;
@@ -40,7 +40,7 @@ async fn session(venue: &TestVenue, agent: &str) -> SessionFacts {
     venue.venue.store.sessions(&venue.owner, Some(&agent), None, 10).await.unwrap().remove(0)
 }
 
-async fn write(venue: &TestVenue, key: String, change: Change) {
+async fn write(venue: &TestVenue, key: String, change: DocEffect) {
     let write = DocWrite { key, expect: Expect::Any, change };
     venue.venue.store.write(venue.venue.now(), &venue.owner, &[write]).await.unwrap();
 }
@@ -69,7 +69,7 @@ async fn a_task_that_vanished_from_its_mailbox_ends_and_the_books_close() {
         let place = places.iter().find(|place| place.ends_with(&format!("\0{id}"))).unwrap();
         assert_eq!(server.command(&["ZREM", &key, place]).await.unwrap(), redis::Value::Int(1));
     }
-    assert_eq!(audit::all(&venue.venue).await.unwrap().unaccounted, 2);
+    assert_eq!(audit::audit_all(&venue.venue).await.unwrap().unaccounted, 2);
     assert_eq!(repair(&venue).await, [], "it may be moving");
     venue.venue.clock.advance(LATER);
     let job = lost.job.unwrap();
@@ -77,7 +77,7 @@ async fn a_task_that_vanished_from_its_mailbox_ends_and_the_books_close() {
     assert_eq!(repaired.len(), 2, "{repaired:?}");
     assert!(repaired[0].found.contains(job.as_str()) && repaired[0].owner == "local/me", "{repaired:?}");
     assert!(repaired[0].did.contains("put back"), "{repaired:?}");
-    let books = audit::all(&venue.venue).await.unwrap();
+    let books = audit::audit_all(&venue.venue).await.unwrap();
     assert_eq!((books.failed, books.pending, books.unaccounted), (0, 2, 0), "{books:?}");
     assert_eq!(repair(&venue).await, [], "once");
     // The same again is the same job.
@@ -119,9 +119,9 @@ pub async fn lost(venue: &TestVenue, id: &str, values: serde_json::Value) -> Job
     let admit = ingress::admission(&venue.venue, &arrival).unwrap();
     let open = admit.event.unwrap().open.unwrap();
     let status = keys::encode_status(JobStatus::Pending, venue.venue.now());
-    write(venue, keys::job_head(&open.job), Change::Put(open.head)).await;
-    write(venue, keys::job_status(&open.job), Change::Put(status.into())).await;
-    write(venue, keys::job_list_entry(arrival.received, &open.job), Change::Put("".into())).await;
+    write(venue, keys::job_head(&open.job), DocEffect::Put(open.head)).await;
+    write(venue, keys::job_status(&open.job), DocEffect::Put(status.into())).await;
+    write(venue, keys::job_list_entry(arrival.received, &open.job), DocEffect::Put("".into())).await;
     open.job
 }
 
@@ -134,16 +134,16 @@ async fn what_is_lost_is_found_and_put_back(mut venue: TestVenue) {
     let (mut watch, all) = (AuditWatch::default(), Share::default());
     let mut look = async || {
         let mut found = Vec::new();
-        watch.look(&venue.venue, &all, &mut found).await.unwrap();
+        watch.check_share(&venue.venue, &all, &mut found).await.unwrap();
         found
     };
     assert_eq!(look().await, [], "it may be moving");
     venue.venue.clock.advance(Duration::from_secs(21));
-    assert_eq!(audit::all(&venue.venue).await.unwrap().unaccounted, 2);
+    assert_eq!(audit::audit_all(&venue.venue).await.unwrap().unaccounted, 2);
     let looked = look().await;
     assert_eq!(looked.len(), 2, "{looked:?}");
     assert_eq!(look().await, []);
-    assert_eq!(audit::all(&venue.venue).await.unwrap().unaccounted, 0);
+    assert_eq!(audit::audit_all(&venue.venue).await.unwrap().unaccounted, 0);
     assert_eq!(until_ended(&venue, &secret).await, (JobStatus::Failed, Some(ErrorCode::Lost)), "its values are gone");
     venue.worker();
     for id in [there, whole] {
@@ -174,7 +174,11 @@ async fn a_worker_puts_back_what_is_lost_within_a_minute() {
     let job = lost(&venue, "t", json!({})).await;
     measured(&venue, 1).await;
     assert_eq!(until_ended(&venue, &job).await, (JobStatus::Complete, None));
-    assert!(venue.venue.now().since(START) < Duration::from_mins(1), "{:?}", venue.venue.now().since(START));
+    assert!(
+        venue.venue.now().elapsed_since(START) < Duration::from_mins(1),
+        "{:?}",
+        venue.venue.now().elapsed_since(START)
+    );
     measured(&venue, 0).await;
 }
 
@@ -224,10 +228,10 @@ async fn a_result_that_a_session_waits_for_is_sent_again() {
         (job.clone(), PendingJob { agent: "helper".parse().unwrap(), started: START, under, frame: 0 })
     });
     let state = SessionState { pending: pending.into(), ..SessionState::default() };
-    let seat = Seat { version: 1, state: serde_json::to_vec(&state).unwrap().into(), within: None };
+    let seat = SessionSnapshot { version: 1, state: serde_json::to_vec(&state).unwrap().into(), quota: None };
     let key = SessionKey { agent: "parent".parse().unwrap(), session: "s".parse().unwrap() };
-    let seated = venue.venue.store.seat(venue.venue.now(), &venue.owner, &key, Some(&seat), &[]).await.unwrap();
-    assert_eq!(seated, Seated::Done);
+    let seated = venue.venue.store.set_session(venue.venue.now(), &venue.owner, &key, Some(&seat), &[]).await.unwrap();
+    assert_eq!(seated, SetSessionOutcome::Done);
     assert_eq!(repair(&venue).await, [], "it may be on its way");
     venue.venue.clock.advance(LATER);
     let repaired = repair(&venue).await;
@@ -248,11 +252,11 @@ async fn a_task_that_has_ended_and_places_without_documents_go() {
     venue.agent("helper", json!({})).await;
     let job = venue.submit("helper", "t", json!("x")).await.job.unwrap();
     let status = keys::encode_status(JobStatus::Cancelled, venue.venue.now());
-    write(&venue, keys::job_status(&job), Change::Put(status.into())).await;
+    write(&venue, keys::job_status(&job), DocEffect::Put(status.into())).await;
     let none = JobId::new(&"0f".repeat(16)).unwrap();
-    write(&venue, keys::job_list_entry(START, &none), Change::Put("".into())).await;
+    write(&venue, keys::job_list_entry(START, &none), DocEffect::Put("".into())).await;
     let due = format!("{}{:016}-{none}", keys::TIMERS_DUE, START.0);
-    write(&venue, due.clone(), Change::Put("".into())).await;
+    write(&venue, due.clone(), DocEffect::Put("".into())).await;
     venue.venue.clock.advance(LATER);
     let repaired = repair(&venue).await;
     assert_eq!(repaired.len(), 3, "{repaired:?}");

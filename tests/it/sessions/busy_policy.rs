@@ -7,7 +7,7 @@ use trellis::domain::authority::Authority;
 use trellis::domain::event::Submission;
 use trellis::domain::ids::JobId;
 use trellis::domain::job::{Job, JobStatus};
-use trellis::domain::message::{Address, InKind, Message};
+use trellis::domain::message::{BusMessage, InboundKind, MessageAddress};
 use trellis::domain::time::Millis;
 use trellis::process::clock::Clock;
 use trellis::venue::jobs;
@@ -75,10 +75,10 @@ async fn a_repeated_submission_replaces_nothing() {
     assert_eq!(job(&venue, &second).await.status, JobStatus::Pending);
     // Over the queue, too.
     venue.worker();
-    let to = Address::In { owner: venue.owner.clone(), agent: "a".parse().unwrap(), kind: InKind::Task };
+    let to = MessageAddress::In { owner: venue.owner.clone(), agent: "a".parse().unwrap(), kind: InboundKind::Task };
     let publish = async |id: &str| {
         let body = json!({"input": id, "sessionId": "main"});
-        let message = Message { to: to.clone(), id: Some(id.to_owned()), body };
+        let message = BusMessage { to: to.clone(), id: Some(id.to_owned()), body };
         venue.venue.bus.publish(&message).await.unwrap();
     };
     publish("t3").await;
@@ -88,8 +88,9 @@ async fn a_repeated_submission_replaces_nothing() {
     publish("t3").await;
     // Behind both in the queue: when it is done, they are.
     venue.agent("echo", json!({"model": {"provider": "scripted", "name": "echo"}})).await;
-    let behind = Address::In { owner: venue.owner.clone(), agent: "echo".parse().unwrap(), kind: InKind::Task };
-    let message = Message { to: behind, id: Some("last".into()), body: json!({"input": "x"}) };
+    let behind =
+        MessageAddress::In { owner: venue.owner.clone(), agent: "echo".parse().unwrap(), kind: InboundKind::Task };
+    let message = BusMessage { to: behind, id: Some("last".into()), body: json!({"input": "x"}) };
     venue.venue.bus.publish(&message).await.unwrap();
     let last = JobId::derive(&venue.venue.key, &venue.owner, &"last".parse().unwrap());
     while jobs::get(&venue.venue, &venue.owner, &last).await.unwrap().is_none_or(|job| !job.status.is_terminal()) {
@@ -154,7 +155,7 @@ async fn sessions_of_an_agent_run_up_to_its_concurrency_and_wait_in_order() {
     }
     let turns = trellis::venue::agents::timeline(
         &venue.venue,
-        (&venue.owner, &Authority::unlimited()),
+        (&venue.owner, &Authority::without_limits()),
         &"a".parse().unwrap(),
         0,
         100,

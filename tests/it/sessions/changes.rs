@@ -159,8 +159,13 @@ async fn a_session_at_work_is_not_compacted(on: On) {
     let mut state: Value = serde_json::from_slice(facts.state.as_ref().unwrap()).unwrap();
     state["task"] = json!({"job": "0".repeat(32), "turns": 1});
     let then = trellis::store::Amendment::State(state.to_string().into());
-    let amend = trellis::store::Amend { version: facts.version, was: facts.state, then, writes: Vec::new() };
-    assert_eq!(v.store.amend(v.now(), owner, &key, &amend).await.unwrap(), trellis::store::Amended::Done);
+    let amend = trellis::store::Amend {
+        version: facts.version,
+        expected_state: facts.state,
+        amendment: then,
+        writes: Vec::new(),
+    };
+    assert_eq!(v.store.amend(v.now(), owner, &key, &amend).await.unwrap(), trellis::store::AmendOutcome::Done);
     let compact = json!({"agentId": "a", "sessionId": session, "summary": "short"});
     let error = site.refused(&boss(owner), "compact-session", compact).await;
     assert!(error.contains("serves a task"), "{error}");

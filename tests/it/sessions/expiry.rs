@@ -74,7 +74,7 @@ async fn ask(venue: &TestVenue, session: &str, id: &str, input: &str) {
 
 async fn run(venue: &TestVenue, operation: &str, input: Value) -> Value {
     let name = venue.owner.to_string();
-    let caller = Caller { operator: true, ..Caller::new(venue.owner.clone(), name, Authority::unlimited()) };
+    let caller = Caller { operator: true, ..Caller::new(venue.owner.clone(), name, Authority::without_limits()) };
     operate(&venue.venue, &caller, operation, input).await.unwrap()
 }
 
@@ -136,7 +136,7 @@ async fn an_event_after_its_time_finds_a_session_new_and_empty(mut venue: TestVe
 
 /// What is used of the session's cap, and how its task ended.
 async fn spent(venue: &TestVenue) -> u64 {
-    let caps = spending::caps(&venue.venue, (&venue.owner, "local/me"), Some(&key("s")), false).await.unwrap();
+    let caps = spending::caps_json(&venue.venue, (&venue.owner, "local/me"), Some(&key("s")), false).await.unwrap();
     assert_eq!((&caps[0]["of"], &caps[0]["tokens"]["limit"]), (&json!("session"), &json!(9_000)));
     caps[0]["tokens"]["used"].as_u64().unwrap()
 }

@@ -7,8 +7,8 @@ use trellis::domain::authority::Authority;
 use trellis::domain::ids::SessionKey;
 use trellis::domain::time::Millis;
 use trellis::process::clock::Clock;
-use trellis::store::{Change, DocWrite, Expect, keys};
-use trellis::venue::agents::lifecycle::LifeError;
+use trellis::store::{DocEffect, DocWrite, Expect, keys};
+use trellis::venue::agents::lifecycle::LifecycleError;
 use trellis::venue::agents::sessions;
 use trellis::venue::ledger;
 
@@ -51,10 +51,10 @@ async fn sessions_are_listed_and_read_page_by_page() {
     let (page, next) = sessions::list(v, owner, (agent, None), next.as_ref(), 1).await.unwrap();
     assert_eq!((&page[0]["sessionId"], next.clone().unwrap().as_str()), (&json!("other"), "other"));
     assert_eq!(sessions::list(v, owner, (agent, None), next.as_ref(), 1).await.unwrap(), (Vec::new(), None));
-    let (turns, next) = sessions::read(v, (owner, &Authority::unlimited()), &key("main"), 0, 2).await.unwrap();
+    let (turns, next) = sessions::read(v, (owner, &Authority::without_limits()), &key("main"), 0, 2).await.unwrap();
     assert_eq!((turns.len(), next), (2, Some(2)));
     assert!(heard(&turns)[0].contains("one"), "{turns:?}");
-    let (turns, next) = sessions::read(v, (owner, &Authority::unlimited()), &key("main"), 2, 2).await.unwrap();
+    let (turns, next) = sessions::read(v, (owner, &Authority::without_limits()), &key("main"), 2, 2).await.unwrap();
     assert_eq!((turns.len(), next), (1, None));
 }
 
@@ -72,9 +72,10 @@ async fn a_fork_has_the_turns_up_to_one_and_goes_on_by_itself() {
     let past = ledger::load(&*v.store, owner, &key("what-if"), 3).await.unwrap().unwrap();
     let prompt = format!("{:?}", past.seen.unwrap().inputs.unwrap().transcript);
     assert!(prompt.contains("one") && prompt.contains("two") && !prompt.contains("three"), "{prompt}");
-    let timeline = trellis::venue::agents::timeline(v, (owner, &Authority::unlimited()), &key("main").agent, 0, 100)
-        .await
-        .unwrap();
+    let timeline =
+        trellis::venue::agents::timeline(v, (owner, &Authority::without_limits()), &key("main").agent, 0, 100)
+            .await
+            .unwrap();
     assert_eq!(timeline.len(), 7);
 }
 
@@ -106,7 +107,7 @@ async fn what_can_not_be_forked_says_why() {
     let (v, owner) = (&venue.venue, &venue.owner);
     let fork = |session: &'static str, at: u64, to: Option<&'static str>| async move {
         let to = to.map(|to| to.parse().unwrap());
-        let error: LifeError = sessions::fork(v, owner, &key(session), at, to).await.unwrap_err();
+        let error: LifecycleError = sessions::fork(v, owner, &key(session), at, to).await.unwrap_err();
         error.to_string()
     };
     assert_eq!(fork("main", 4, None).await, "session `a/main` has no turn 4: its newest is 3");
@@ -122,7 +123,7 @@ async fn of_those_who_fork_to_one_name_one_does(venue: TestVenue) {
     for text in ["one", "two", "three"] {
         say(&venue, "main", text).await;
     }
-    let (v, owner, all) = (&venue.venue, &venue.owner, Authority::unlimited());
+    let (v, owner, all) = (&venue.venue, &venue.owner, Authority::without_limits());
     let main = key("main");
     for round in 0..6 {
         let name = format!("dup{round}");
@@ -131,7 +132,7 @@ async fn of_those_who_fork_to_one_name_one_does(venue: TestVenue) {
         let won: Vec<u64> = done.iter().zip(0..).filter(|(done, _)| done.is_ok()).map(|(_, n)| 1 + n % 3).collect();
         assert_eq!(won.len(), 1, "{done:?}");
         for error in done.into_iter().filter_map(Result::err) {
-            assert!(matches!(error, LifeError::Taken(_)), "{error}");
+            assert!(matches!(error, LifecycleError::Taken(_)), "{error}");
         }
         let (turns, _) = sessions::read(v, (owner, &all), &key(&name), 0, 100).await.unwrap();
         assert_eq!(turns.len() as u64, won[0]);
@@ -176,18 +177,18 @@ async fn who_has_died_while_copying_keeps_the_name_for_a_while_only() {
     let claim = |since: Millis| DocWrite {
         key: keys::session_claim(&key("branch")),
         expect: Expect::Any,
-        change: Change::Put(since.0.to_string().into()),
+        change: DocEffect::Put(since.0.to_string().into()),
     };
     let left = DocWrite {
         key: keys::turn(&key("branch"), 3),
         expect: Expect::Any,
-        change: Change::Put(serde_json::to_vec(&venue.turns("a", "main").await[2]).unwrap().into()),
+        change: DocEffect::Put(serde_json::to_vec(&venue.turns("a", "main").await[2]).unwrap().into()),
     };
     v.store.write(v.now(), owner, &[claim(v.now()), left]).await.unwrap();
     let main = key("main");
     let fork = || sessions::fork(v, owner, &main, 2, Some("branch".parse().unwrap()));
-    assert!(matches!(fork().await, Err(LifeError::Taken(_))));
-    let reader = Authority::unlimited();
+    assert!(matches!(fork().await, Err(LifecycleError::Taken(_))));
+    let reader = Authority::without_limits();
     assert!(sessions::read(v, (owner, &reader), &key("branch"), 0, 9).await.unwrap().0.is_empty());
     v.store.write(v.now(), owner, &[claim(Millis(v.now().0 - 121_000))]).await.unwrap();
     fork().await.unwrap();

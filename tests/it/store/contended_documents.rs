@@ -12,12 +12,12 @@ use trellis::bus::embedded::EmbeddedBus;
 use trellis::domain::event::Submission;
 use trellis::domain::ids::Owner;
 use trellis::domain::job::JobStatus;
-use trellis::domain::message::{Address, InKind, Message};
+use trellis::domain::message::{BusMessage, InboundKind, MessageAddress};
 use trellis::domain::time::Millis;
 use trellis::process::clock::Clock;
 use trellis::store::EDIT_ATTEMPTS;
 use trellis::store::embedded::EmbeddedStore;
-use trellis::store::{DocConflict, DocWrite, Layer, OutsideWrite, Store, StoreError};
+use trellis::store::{DocConflict, DocWrite, Layer, Store, StoreError, WriteOutcome};
 use trellis::venue::{approvals, invoked, jobs};
 
 const RULES: &str = r#"
@@ -41,13 +41,13 @@ impl Layer for Busy {
         &*self.inner
     }
 
-    async fn write(&self, now: Millis, owner: &Owner, writes: &[DocWrite]) -> Result<OutsideWrite, StoreError> {
+    async fn write(&self, now: Millis, owner: &Owner, writes: &[DocWrite]) -> Result<WriteOutcome, StoreError> {
         let busy = writes.iter().find(|write| write.key.starts_with(self.prefix));
         let less = |left: u32| left.checked_sub(1);
         if let Some(write) = busy
             && self.left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, less).is_ok()
         {
-            return Ok(OutsideWrite::Conflict(vec![DocConflict { key: write.key.clone(), actual: 0 }]));
+            return Ok(WriteOutcome::Conflict(vec![DocConflict { key: write.key.clone(), actual: 0 }]));
         }
         self.inner.write(now, owner, writes).await
     }
@@ -89,9 +89,10 @@ async fn an_answer_over_the_queue_is_taken_when_the_approval_is_free_again() {
         tokio::time::sleep(Duration::from_millis(20)).await;
     };
     busy.for_rounds(2);
-    let to = Address::In { owner: venue.owner.clone(), agent: "payer".parse().unwrap(), kind: InKind::Decide };
+    let to =
+        MessageAddress::In { owner: venue.owner.clone(), agent: "payer".parse().unwrap(), kind: InboundKind::Decide };
     let body = json!({"approval": asked.id, "digest": asked.digest, "answer": {"approve": {}}});
-    venue.venue.bus.publish(&Message { to, id: Some("a1".into()), body }).await.unwrap();
+    venue.venue.bus.publish(&BusMessage { to, id: Some("a1".into()), body }).await.unwrap();
     assert_eq!(venue.ended(&job).await.status, JobStatus::Complete);
     assert_eq!((venue.read("w/paid").await, busy.left.load(Ordering::SeqCst)), (Some(json!([100])), 0));
 }
@@ -137,7 +138,7 @@ async fn an_invoked_operation_runs_once_and_its_end_is_written() {
     let ended = server.get(&format!("/api/v1/jobs/{}?wait=true", made["id"].as_str().unwrap())).await.body(200);
     assert_eq!(ended["status"], "COMPLETE", "{ended}");
     assert_eq!(venue.read("w/list").await, Some(json!([1])));
-    let due = invoked::due(&venue.venue, &venue.owner).await.unwrap();
+    let due = invoked::list_due(&venue.venue, &venue.owner).await.unwrap();
     assert!(due.is_empty(), "{due:?}");
     let id = made["id"].as_str().unwrap().parse().unwrap();
     assert_eq!(jobs::get(&venue.venue, &venue.owner, &id).await.unwrap().unwrap().status, JobStatus::Complete);

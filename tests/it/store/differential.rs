@@ -15,13 +15,13 @@ use std::panic::AssertUnwindSafe;
 use std::time::Duration;
 use trellis::domain::ids::{JobId, Owner, SessionKey, sha256_hex};
 use trellis::domain::job::JobStatus;
-use trellis::domain::priority::{HIGH, LOW};
+use trellis::domain::priority::{HIGH_PREFIX, LOW_PREFIX};
 use trellis::domain::time::Millis;
 use trellis::store::embedded::EmbeddedStore;
 use trellis::store::{
-    Admit, After, Amend, Amendment, Change, Checkpoint, Commit, Committed, Continuation, DocWrite, EventKind, Expect,
-    Grant, JobFinish, Lease, LeaseOutcome, LeaseRequest, MailboxEntry, NewEvent, OutsideWrite, Released, Seat, Store,
-    StoreError, keys,
+    Admit, Amend, Amendment, Checkpoint, Commit, CommitOutcome, Continuation, DocEffect, DocWrite, EventKind, Expect,
+    Grant, JobFinish, Lease, LeaseOutcome, LeaseRequest, LeaseUse, MailboxEntry, NewEvent, ReleaseOutcome,
+    SessionSnapshot, Store, StoreError, WriteOutcome, keys,
 };
 
 const STEPS: usize = 200;
@@ -107,7 +107,7 @@ impl Run<'_> {
         };
         self.last = format!("gate of {agent}: {gate}");
         let key = keys::agent_gate(&agent);
-        let write = DocWrite { key, expect: Expect::Any, change: Change::Put(gate.into()) };
+        let write = DocWrite { key, expect: Expect::Any, change: DocEffect::Put(gate.into()) };
         both!(self.write(self.now, &self.owner, std::slice::from_ref(&write)));
     }
 
@@ -129,13 +129,13 @@ impl Run<'_> {
                 EventKind::Message => self.dice.one_in(3).then(|| job(n + 1)),
                 EventKind::Result => Some(job(200 + n)),
             },
-            order: format!("{}{:04}", *self.dice.pick(&["", "3-", "3-", HIGH, LOW]), self.dice.below(9)),
+            order: format!("{}{:04}", *self.dice.pick(&["", "3-", "3-", HIGH_PREFIX, LOW_PREFIX]), self.dice.below(9)),
             body: body.into(),
             open: (kind == EventKind::Task).then(|| new_job(n)),
             finish: finish.filter(|_| self.dice.one_in(2)),
             outbox: if self.dice.one_in(4) { vec![entry(format!("admit-{n}"))] } else { Vec::new() },
-            within: within(&mut self.dice),
-            asks_way: self.dice.one_in(2),
+            quota: within(&mut self.dice),
+            may_replace: self.dice.one_in(2),
         }
     }
 
@@ -180,12 +180,12 @@ impl Run<'_> {
         Some(usize::try_from(many - 1 - back).unwrap())
     }
 
-    fn after(&mut self, holding: &Holding) -> After {
+    fn after(&mut self, holding: &Holding) -> LeaseUse {
         if self.dice.one_in(3) {
-            return After::Keep;
+            return LeaseUse::Keep;
         }
         let due = (!self.dice.one_in(3)).then(|| self.now.plus(Duration::from_millis(self.dice.below(20_000))));
-        After::Release { arrivals: holding.arrivals, due, backoff: due.is_some() && !self.dice.one_in(4) }
+        LeaseUse::Release { arrivals: holding.arrivals, due, backoff: due.is_some() && !self.dice.one_in(4) }
     }
 
     fn go_on(&mut self, at: usize, next: &Continuation) {
@@ -236,9 +236,9 @@ impl Run<'_> {
         let key = format!("w/{}", *self.dice.pick(&["a", "b", "b/c", "c"]));
         let expect = if self.dice.one_in(4) { Expect::Version(self.dice.below(4)) } else { Expect::Any };
         let change = match self.dice.below(6) {
-            0 | 1 => Change::Delete,
-            2 => Change::Check,
-            _ => Change::Put(format!("value {}", self.step).into()),
+            0 | 1 => DocEffect::Delete,
+            2 => DocEffect::Check,
+            _ => DocEffect::Put(format!("value {}", self.step).into()),
         };
         DocWrite { key, expect, change }
     }
@@ -250,10 +250,10 @@ impl Run<'_> {
             both!(self.write(self.now, &self.owner, &writes));
             return;
         };
-        let more = Change::Put("new".into());
+        let more = DocEffect::Put("new".into());
         writes.push(DocWrite { key: format!("w/n{}", self.step), expect: Expect::Any, change: more });
         self.last = format!("write within {quota:?} {writes:?}");
-        let told = |answer: Result<OutsideWrite, StoreError>| format!("{answer:?}");
+        let told = |answer: Result<WriteOutcome, StoreError>| format!("{answer:?}");
         let left = told(self.stores[0].write_within(self.now, &self.owner, &writes, &quota).await);
         let right = told(self.stores[1].write_within(self.now, &self.owner, &writes, &quota).await);
         self.same(&left, &right);
@@ -284,14 +284,14 @@ impl Run<'_> {
             } else {
                 holding.mailbox.iter().find_map(|e| e.job.clone())
             },
-            then: self.after(&holding),
+            after_commit: self.after(&holding),
         };
         self.last = format!("commit {:?} {commit:?}", holding.lease);
         let jobs: Vec<_> = holding.mailbox.iter().filter_map(|entry| entry.job.as_ref()).collect();
         let around = self.look(&holding.lease.session, "commit", &jobs).await;
         let answer = both!(committed, self.commit(self.now, &holding.lease, &commit));
         self.oracle.committed(around, &holding.lease, &commit, &answer);
-        if let Committed::Done(next) = answer {
+        if let CommitOutcome::Done(next) = answer {
             if self.dice.one_in(3) {
                 let around = self.look(&holding.lease.session, "commit again", &jobs).await;
                 let answer = both!(committed, self.commit(self.now, &holding.lease, &commit));
@@ -310,7 +310,7 @@ impl Run<'_> {
         let around = self.look(&holding.lease.session, "release", &[]).await;
         let answer = both!(released, self.release(self.now, &holding.lease, then));
         self.oracle.released(&around, &holding.lease, then, &answer);
-        if let Released::Done(next) = answer {
+        if let ReleaseOutcome::Done(next) = answer {
             self.go_on(at, &next);
         }
     }
@@ -334,7 +334,7 @@ impl Run<'_> {
         self.last = format!("park {session} {n} {pause}");
         for _ in 0..if self.dice.one_in(3) { 2 } else { 1 } {
             let around = self.look(&session, if pause { "pause" } else { "resume" }, &[&job(n)]).await;
-            let answer = both!(self.park(self.now, &self.owner, &session, &job(n), pause));
+            let answer = both!(self.set_job_paused(self.now, &self.owner, &session, &job(n), pause));
             self.oracle.parked(&around, &session, (&job(n), pause), answer);
         }
     }
@@ -346,13 +346,13 @@ impl Run<'_> {
         let seen = all.into_iter().find(|facts| facts.key == session);
         let (version, was, arrivals) = seen.map_or((0, None, 0), |seen| (seen.version, seen.state, seen.arrivals));
         let then = match self.dice.below(3) {
-            0 => Amendment::Gone { arrivals: arrivals + self.dice.below(4) / 3 },
+            0 => Amendment::Remove { arrivals: arrivals + self.dice.below(4) / 3 },
             _ => Amendment::State(format!("amended {}", self.dice.below(3)).into()),
         };
         let was = was.filter(|_| !self.dice.one_in(6));
         // Of what documents there are the oracle knows nothing: no check.
-        let writes = Some(self.write()).filter(|write| write.change != Change::Check).into_iter().collect();
-        let amend = Amend { version, was, then, writes };
+        let writes = Some(self.write()).filter(|write| write.change != DocEffect::Check).into_iter().collect();
+        let amend = Amend { version, expected_state: was, amendment: then, writes };
         self.last = format!("amend {session} {amend:?}");
         self.look(&session, "amend", &[]).await;
         let answer = both!(self.amend(self.now, &self.owner, &session, &amend));
@@ -362,10 +362,11 @@ impl Run<'_> {
     async fn seat(&mut self) {
         let session = self.session();
         let state = format!("seated {}", self.dice.below(2)).into();
-        let seat = (!self.dice.one_in(4)).then(|| Seat { version: 1 + self.dice.below(2), state, within: None });
+        let seat =
+            (!self.dice.one_in(4)).then(|| SessionSnapshot { version: 1 + self.dice.below(2), state, quota: None });
         self.last = format!("seat {session} {seat:?}");
         let around = self.look(&session, "seat", &[]).await;
-        let answer = both!(self.seat(self.now, &self.owner, &session, seat.as_ref(), &[]));
+        let answer = both!(self.set_session(self.now, &self.owner, &session, seat.as_ref(), &[]));
         self.oracle.seated(&around, &session, seat.as_ref(), answer);
     }
 
@@ -388,7 +389,7 @@ impl Run<'_> {
             let mut entries = store.outbox(&self.owner).await.unwrap();
             entries.sort_by(|a, b| a.message.cmp(&b.message));
             let ids: Vec<_> = entries.into_iter().skip(usize::try_from(keep).unwrap()).map(|entry| entry.id).collect();
-            store.published(&self.owner, &ids).await.unwrap();
+            store.remove_published(&self.owner, &ids).await.unwrap();
         }
     }
 
@@ -398,7 +399,7 @@ impl Run<'_> {
         self.same(&left.sessions(&self.owner, None, None, 100).await.unwrap(), &all);
         self.oracle.compare(&all);
         for facts in all {
-            let (a, b) = (left.mail(&self.owner, &facts.key), right.mail(&self.owner, &facts.key));
+            let (a, b) = (left.pending_events(&self.owner, &facts.key), right.pending_events(&self.owner, &facts.key));
             self.same(&a.await.unwrap(), &b.await.unwrap());
         }
         let (a, b) = (left.outbox(&self.owner).await.unwrap(), right.outbox(&self.owner).await.unwrap());

@@ -14,14 +14,14 @@ use trellis::bus::embedded::EmbeddedBus;
 use trellis::bus::{Bus, WhenEmpty};
 use trellis::domain::format::{FORMAT, FormatError};
 use trellis::domain::ids::{EventId, Owner, SessionKey, sha256_hex};
-use trellis::domain::message::{Address, InKind, Message};
+use trellis::domain::message::{BusMessage, InboundKind, MessageAddress};
 use trellis::domain::time::Millis;
 use trellis::process::clock::Clock;
 use trellis::store::embedded::{EmbeddedStore, StoreOpenError};
-use trellis::store::faulty::{FaultAt, FaultPlan, FaultyStore, Hit};
+use trellis::store::faulty::{FaultAt, FaultPlan, FaultyStore, InjectedFault};
 use trellis::store::{
-    Admit, After, Change, DocWrite, DocumentStore, EventKind, Expect, Grant, Inspect, Intake, LeaseOutcome,
-    LeaseRequest, NewEvent, OutboxEntry, OutsideWrite, Released, Store, StoreError, keys,
+    Admit, DocEffect, DocWrite, DocumentStore, EventKind, Expect, Grant, Intake, LeaseOutcome, LeaseRequest, LeaseUse,
+    NewEvent, OutboxEntry, ReleaseOutcome, Store, StoreError, StoreInspection, WriteOutcome, keys,
 };
 
 const NOW: Millis = Millis(1_700_000_000_000);
@@ -38,13 +38,13 @@ fn session(name: &str) -> SessionKey {
 }
 
 fn put(key: &str, value: impl Into<Bytes>) -> DocWrite {
-    DocWrite { key: key.to_owned(), expect: Expect::Any, change: Change::Put(value.into()) }
+    DocWrite { key: key.to_owned(), expect: Expect::Any, change: DocEffect::Put(value.into()) }
 }
 
 async fn opened(dir: &Path) -> Arc<EmbeddedStore> {
     let store = EmbeddedStore::open(dir).unwrap();
     let gate = put(&keys::agent_gate(&session("x").agent), "ACTIVE 1 1000000 queue");
-    assert_eq!(store.write(NOW, &owner(), &[gate]).await.unwrap(), OutsideWrite::Done);
+    assert_eq!(store.write(NOW, &owner(), &[gate]).await.unwrap(), WriteOutcome::Done);
     store
 }
 
@@ -59,8 +59,8 @@ fn admit(to: &str, id: Option<&str>) -> Admit {
         open: None,
         finish: None,
         outbox: vec![OutboxEntry { id: format!("out-{id}"), message: Bytes::from_static(b"m") }],
-        within: None,
-        asks_way: false,
+        quota: None,
+        may_replace: false,
     });
     let token = uuid::Uuid::new_v4().to_string();
     let ttl = Duration::from_secs(30);
@@ -122,8 +122,8 @@ async fn a_restart_voids_leases_and_makes_work_due() {
     // Those who waited still go first.
     assert_eq!(store.admit(NOW, &admit("main", None)).await.unwrap().lease, LeaseOutcome::Waiting);
     let next = granted(&*store, &admit("next", None)).await;
-    let then = After::Release { arrivals: 1, due: None, backoff: false };
-    let Released::Done(given_back) = store.release(NOW, &next.lease, then).await.unwrap() else {
+    let then = LeaseUse::Release { arrivals: 1, due: None, backoff: false };
+    let ReleaseOutcome::Done(given_back) = store.release(NOW, &next.lease, then).await.unwrap() else {
         panic!("expected to be the holder")
     };
     assert_eq!(given_back.wakes().len(), 1, "`main` waits");
@@ -160,7 +160,7 @@ fn a_folder_that_cannot_be_made_is_named() {
 async fn deleted_documents_are_forgotten_after_a_day() {
     let dir = tempfile::tempdir().unwrap();
     let store = opened(dir.path()).await;
-    let delete = |key: &str| DocWrite { change: Change::Delete, ..put(key, "") };
+    let delete = |key: &str| DocWrite { change: DocEffect::Delete, ..put(key, "") };
     let day = Duration::from_hours(24);
     store.write(NOW, &owner(), &[put("w/a", "1"), put("w/b", "1")]).await.unwrap();
     store.write(NOW, &owner(), &[delete("w/a"), delete("w/b")]).await.unwrap();
@@ -178,9 +178,9 @@ async fn a_faulty_store_fails_before_or_after_applying() {
     let write = async |key: &str| store.write(NOW, &owner(), &[put(key, "1")]).await.is_ok();
     let version = async |key: &str| store.read(&owner(), &[key.to_owned()]).await.unwrap()[0].version;
     assert_eq!((write("w/a").await, write("w/b").await, write("w/b").await), (true, false, true));
-    assert_eq!((version("w/a").await, version("w/b").await, store.count()), (1, 1, 3));
-    assert_eq!(store.hits(), [Hit { call: 2, method: "write", at: FaultAt::Before }]);
-    store.plan(FaultPlan::From { n: 1, at: FaultAt::After });
+    assert_eq!((version("w/a").await, version("w/b").await, store.count_calls()), (1, 1, 3));
+    assert_eq!(store.injected_faults(), [InjectedFault { call: 2, method: "write", at: FaultAt::Before }]);
+    store.set_plan(FaultPlan::From { n: 1, at: FaultAt::After });
     assert_eq!((write("w/c").await, write("w/d").await), (false, false));
     assert_eq!((version("w/c").await, version("w/d").await), (1, 0));
 }
@@ -190,20 +190,20 @@ async fn completions_and_replies_are_told_to_who_listens_and_need_no_outbox() {
     let dir = tempfile::tempdir().unwrap();
     let store = opened(dir.path()).await;
     let bus = EmbeddedBus::new(store, Duration::from_secs(30), Clock::system()).unwrap();
-    let to = |to: Address| Message { to, id: Some("o".into()), body: json!({"n": 1}) };
-    let out = to(Address::Out { owner: owner(), agent: "clerk".parse().unwrap(), job: "7".into() });
-    let reply = to(Address::Reply("_INBOX.a".into()));
-    let task = to(Address::In { owner: owner(), agent: "clerk".parse().unwrap(), kind: InKind::Task });
+    let to = |to: MessageAddress| BusMessage { to, id: Some("o".into()), body: json!({"n": 1}) };
+    let out = to(MessageAddress::Out { owner: owner(), agent: "clerk".parse().unwrap(), job: "7".into() });
+    let reply = to(MessageAddress::Reply("_INBOX.a".into()));
+    let task = to(MessageAddress::In { owner: owner(), agent: "clerk".parse().unwrap(), kind: InboundKind::Task });
     bus.publish(&out).await.unwrap();
     let mut outbound = bus.listen_outbound();
     let mut replies = bus.listen(&trellis::bus::LiveSubject::Reply("_INBOX.a".into())).await.unwrap();
     for message in [&out, &reply, &task] {
         bus.publish(message).await.unwrap();
     }
-    let told: Message = serde_json::from_slice(&outbound.next().await.unwrap()).unwrap();
+    let told: BusMessage = serde_json::from_slice(&outbound.next().await.unwrap()).unwrap();
     assert_eq!(told, out);
     assert_eq!(replies.next().await.as_deref(), Some(&br#"{"n":1}"#[..]));
-    assert_eq!([&out, &reply, &task].map(|message| bus.outlives(&message.to)), [false, false, true]);
+    assert_eq!([&out, &reply, &task].map(|message| bus.has_outside_listeners(&message.to)), [false, false, true]);
 }
 
 /// Text that does not compress.
@@ -226,7 +226,7 @@ async fn child_that_is_killed() {
                 let id = format!("{run}-{writer}-{n}");
                 let to = format!("s{writer}");
                 store.admit(NOW, &Admit { lease: None, ..admit(&to, Some(&id)) }).await.unwrap();
-                let message: Message = serde_json::from_value(json!({
+                let message: BusMessage = serde_json::from_value(json!({
                     "to": {"in": {"owner": "acme/ann", "agent": "clerk", "kind": "task"}}, "id": id, "body": noise(size),
                 }))
                 .unwrap();
@@ -371,8 +371,9 @@ async fn the_queue_lives_by_the_clock_it_was_given() {
     let dir = tempfile::tempdir().unwrap();
     let clock = Clock::manual(Millis(5_000));
     let bus = EmbeddedBus::new(opened(dir.path()).await, Duration::from_hours(1), clock.clone()).unwrap();
-    let to = Address::In { owner: "acme/ann".parse().unwrap(), agent: "a".parse().unwrap(), kind: InKind::Task };
-    bus.publish(&Message { to, id: Some("e1".into()), body: json!({}) }).await.unwrap();
+    let to =
+        MessageAddress::In { owner: "acme/ann".parse().unwrap(), agent: "a".parse().unwrap(), kind: InboundKind::Task };
+    bus.publish(&BusMessage { to, id: Some("e1".into()), body: json!({}) }).await.unwrap();
     let first = bus.receive(8, WhenEmpty::Wait).await.unwrap();
     assert_eq!((first.len(), first[0].published, first[0].delivered), (1, Millis(5_000), 1));
     // Somebody waits for it already when the ack wait ends.

@@ -12,12 +12,12 @@ use trellis::domain::ids::{EventId, JobId};
 use trellis::domain::job::JobStatus;
 use trellis::domain::job::Parent;
 use trellis::domain::limits::STORE_LOOK;
-use trellis::domain::message::{Address, InKind, Message};
+use trellis::domain::message::{BusMessage, InboundKind, MessageAddress};
 use trellis::domain::principal::Principal;
 use trellis::ingress::{Arrival, SubmitError, submit};
 use trellis::process::clock::Clock;
 use trellis::store::embedded::EmbeddedStore;
-use trellis::store::{Accounts, Change, DocWrite, DocumentStore, Expect, StoreError};
+use trellis::store::{Accounts, DocEffect, DocWrite, DocumentStore, Expect, StoreError};
 use trellis::upkeep::doctor;
 
 const RULES: &str = r#"
@@ -43,7 +43,7 @@ fn arrival(venue: &TestVenue, id: &str, submission: Submission) -> Arrival {
     }
 }
 
-async fn fill(venue: &TestVenue, change: Change) {
+async fn fill(venue: &TestVenue, change: DocEffect) {
     // One by one: the server counts what it is sent, too.
     for n in 0..19 {
         let write = DocWrite { key: format!("w/ballast/{n}"), expect: Expect::Any, change: change.clone() };
@@ -78,8 +78,8 @@ async fn from_four_fifths_of_the_memory_of_redis_new_work_waits_or_is_refused_an
     {
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
-    fill(&venue, Change::Put(vec![b'x'; 1_000_000].into())).await;
-    let level = venue.venue.fill().await;
+    fill(&venue, DocEffect::Put(vec![b'x'; 1_000_000].into())).await;
+    let level = venue.venue.store_fill().await;
     assert!(level.is_tight() && level.percent().unwrap() < 100, "{level}");
 
     // Over HTTP and from timers: refused, and not before the server is full.
@@ -104,8 +104,8 @@ async fn from_four_fifths_of_the_memory_of_redis_new_work_waits_or_is_refused_an
     assert!(found.advice(true).iter().any(|line| line.starts_with("redis memory is `")), "{:?}", found.advice(true));
 
     // Over the queue: it stays there.
-    let to = Address::In { owner: venue.owner.clone(), agent: "slow".parse().unwrap(), kind: InKind::Task };
-    let queued = Message { to, id: Some("q1".into()), body: json!({"input": "queued"}) };
+    let to = MessageAddress::In { owner: venue.owner.clone(), agent: "slow".parse().unwrap(), kind: InboundKind::Task };
+    let queued = BusMessage { to, id: Some("q1".into()), body: json!({"input": "queued"}) };
     venue.venue.bus.publish(&queued).await.unwrap();
     tokio::time::sleep(Duration::from_millis(300)).await;
     let id = JobId::derive(&venue.venue.key, &venue.owner, &EventId::new("q1").unwrap());
@@ -117,8 +117,8 @@ async fn from_four_fifths_of_the_memory_of_redis_new_work_waits_or_is_refused_an
     let child = Submission { parent: Some(Parent { session, job: None }), ..Submission::default() };
     let child = submit(&venue.venue, &arrival(&venue, "child", child)).await.unwrap().job.unwrap();
     assert_eq!(venue.ended(&child).await.status, JobStatus::Complete);
-    fill(&venue, Change::Delete).await;
-    assert!(!venue.venue.fill().await.is_tight());
+    fill(&venue, DocEffect::Delete).await;
+    assert!(!venue.venue.store_fill().await.is_tight());
     assert_eq!(venue.ended(&venue.submit("slow", "t2", json!(1)).await.job.unwrap()).await.status, JobStatus::Complete);
     for _ in 0..300 {
         if trellis::venue::jobs::get(&venue.venue, &venue.owner, &id).await.unwrap().is_some() {
@@ -149,7 +149,7 @@ async fn an_embedded_store_takes_work_again_after_what_filled_it_was_deleted() {
     let (owner, now) = ("local/me".parse().unwrap(), trellis::domain::time::Millis(1));
     let mut noise = vec![0; 1 << 20];
     let started = Instant::now();
-    let change = async |n: u64, change: Change| {
+    let change = async |n: u64, change: DocEffect| {
         let write = DocWrite { key: format!("w/ballast/{n}"), expect: Expect::Any, change };
         store.write(now, &owner, &[write]).await.unwrap();
     };
@@ -158,7 +158,7 @@ async fn an_embedded_store_takes_work_again_after_what_filled_it_was_deleted() {
     let mut written = 0;
     while !fill().await.is_tight() {
         getrandom::fill(&mut noise).unwrap();
-        change(written % 60, Change::Put(noise.clone().into())).await;
+        change(written % 60, DocEffect::Put(noise.clone().into())).await;
         written += 1;
         assert!(written < 5_000, "the store is never full: {}", fill().await);
         if written % 20 == 0 {
@@ -166,17 +166,17 @@ async fn an_embedded_store_takes_work_again_after_what_filled_it_was_deleted() {
         }
     }
     for n in 0..60 {
-        change(n, Change::Delete).await;
+        change(n, DocEffect::Delete).await;
     }
     while fill().await.is_tight() {
         assert!(started.elapsed() < Duration::from_mins(3), "nothing is freed: {}", fill().await);
         tokio::time::sleep(STORE_LOOK).await;
     }
-    assert!(fill().await.admits("s").is_ok());
+    assert!(fill().await.check_room("s").is_ok());
     let used = fill().await.used;
     assert!(used < SMALL, "{used}");
     // Nothing that is there was lost by it.
-    change(7, Change::Put(b"kept".to_vec().into())).await;
+    change(7, DocEffect::Put(b"kept".to_vec().into())).await;
     drop(store);
     let store = EmbeddedStore::open_within(dir.path(), Some(SMALL)).unwrap();
     let found = store.read(&owner, &["w/ballast/7".into(), "w/ballast/8".into()]).await.unwrap();

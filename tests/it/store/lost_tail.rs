@@ -17,10 +17,10 @@ use trellis::domain::tail::Loss;
 use trellis::domain::time::Millis;
 use trellis::store::embedded::EmbeddedStore;
 use trellis::store::redis::{RedisStore, ServerOrInjected};
-use trellis::store::tail::TailStore;
+use trellis::store::tail::AckLogStore;
 use trellis::store::{
-    Admit, After, Commit, Committed, Doc, DocKey, DocWrite, DocumentStore, EventKind, Forget, Grant, Intake, JobFinish,
-    LeaseOutcome, LeaseRequest, NewEvent, NewJob, Store, StoreError, keys,
+    Admit, Commit, CommitOutcome, Doc, DocKey, DocWrite, DocumentStore, EventKind, ForgetRequest, Grant, Intake,
+    JobFinish, LeaseOutcome, LeaseRequest, LeaseUse, NewEvent, NewJob, Store, StoreError, keys,
 };
 use trellis::upkeep::audit;
 use trellis::venue::history::History;
@@ -51,8 +51,8 @@ fn admit(id: &str, worker: Option<&str>) -> Admit {
         open: None,
         finish: None,
         outbox: Vec::new(),
-        within: None,
-        asks_way: false,
+        quota: None,
+        may_replace: false,
     };
     let lease = worker.map(|worker| LeaseRequest {
         token: worker.to_owned(),
@@ -76,7 +76,7 @@ fn first_turn(grant: &Grant, record: &str) -> Commit {
         outbox: Vec::new(),
         state: Bytes::from_static(b"{}"),
         unless_cancelled: None,
-        then: After::Keep,
+        after_commit: LeaseUse::Keep,
     }
 }
 
@@ -103,20 +103,20 @@ fn shown(losses: &[Loss]) -> Vec<(&str, bool)> {
 async fn what_a_replica_did_not_have_is_put_back_or_told_and_its_holder_is_fenced() {
     let Some(cluster) = RedisCluster::start().await else { return };
     let redis = RedisStore::open(cluster.options(ServerOrInjected::Injected)).await.unwrap();
-    let tail = TailStore::new(redis);
+    let tail = AckLogStore::new(redis);
     let gate = DocWrite::put(keys::agent_gate(&session().agent), "ACTIVE 8 1000000 queue");
     let [deleted, tidied] = ["j/deleted/h", "j/tidied/h"].map(|key| DocWrite::put(key, "{}"));
     tail.write(NOW, &owner(), &[gate, deleted.clone(), tidied.clone()]).await.unwrap();
     assert_eq!(tail.compare(NOW, || panic!("the first look")).await.unwrap(), None);
     tail.admit(at(1), &admit("e0", None)).await.unwrap();
-    let shard = Shards::default().of(&owner().token());
+    let shard = Shards::default().shard_of(&owner().token());
     let primary = RedisCluster::primary_of(cluster.slot(&format!("{{{shard}}}")).await);
     cluster.cut_off(PRIMARIES + primary).await;
 
     let holder = granted(&tail, at(2), &admit("e1", Some("w1"))).await;
     assert!(matches!(
         tail.commit(at(3), &holder.lease, &first_turn(&holder, "first")).await.unwrap(),
-        Committed::Done(_)
+        CommitOutcome::Done(_)
     ));
     for policy in ["{ }", "{}"] {
         let writes = [DocWrite::put(keys::POLICY, policy), DocWrite::put("b/x", "an account")];
@@ -124,7 +124,7 @@ async fn what_a_replica_did_not_have_is_put_back_or_told_and_its_holder_is_fence
     }
     end_of_a_job(&tail, at(5)).await;
     for (write, asked) in [(deleted, true), (tidied, false)] {
-        let forget = Forget { documents: vec![write.key], asked, ..Forget::default() };
+        let forget = ForgetRequest { documents: vec![write.key], requested_by_user: asked, ..ForgetRequest::default() };
         tail.forget(at(6), &owner(), &forget).await.unwrap();
     }
     assert_eq!(tail.compare(at(6), || panic!("nothing happened")).await.unwrap(), None);
@@ -154,18 +154,18 @@ async fn what_a_replica_did_not_have_is_put_back_or_told_and_its_holder_is_fence
     assert!(next.lease.epoch > holder.lease.epoch);
     for late in ["first", "second"] {
         let late = tail.commit(at(10), &holder.lease, &first_turn(&holder, late)).await.unwrap();
-        assert_eq!(late, Committed::Fenced);
+        assert_eq!(late, CommitOutcome::Fenced);
     }
     tail.commit(at(11), &next.lease, &first_turn(&next, "another")).await.unwrap();
     let late = tail.commit(at(12), &holder.lease, &first_turn(&holder, "first")).await.unwrap();
-    assert_eq!(late, Committed::Fenced, "nobody takes the other's turn for his");
+    assert_eq!(late, CommitOutcome::Fenced, "nobody takes the other's turn for his");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_was_forgotten_since_is_not_put_back_and_a_restart_without_a_loss_tells_nothing() {
     let Some(mut server) = RedisServer::start() else { return };
     let options = server.options(ServerOrInjected::Injected);
-    let tail = TailStore::new(RedisStore::open(options.clone()).await.unwrap());
+    let tail = AckLogStore::new(RedisStore::open(options.clone()).await.unwrap());
     let gate = DocWrite::put(keys::agent_gate(&session().agent), "ACTIVE 8 1000000 queue");
     tail.write(NOW, &owner(), &[gate]).await.unwrap();
     assert_eq!(tail.compare(NOW, || panic!("the first look")).await.unwrap(), None);
@@ -175,10 +175,14 @@ async fn what_was_forgotten_since_is_not_put_back_and_a_restart_without_a_loss_t
     // By another process, which this one doesn't hear of.
     let other = RedisStore::open(options).await.unwrap();
     let events = vec![EventId::new("old").unwrap()];
-    other.forget(at(20_002), &owner(), &Forget { events, ..Forget::default() }).await.unwrap();
+    other.forget(at(20_002), &owner(), &ForgetRequest { events, ..ForgetRequest::default() }).await.unwrap();
     // One that was cancelled and then deleted, and one that was deleted and then submitted again.
     end_of_a_job(&tail, at(20_002)).await;
-    let asked = |job: &JobId| Forget { documents: vec![keys::job_head(job)], asked: true, ..Forget::default() };
+    let asked = |job: &JobId| ForgetRequest {
+        documents: vec![keys::job_head(job)],
+        requested_by_user: true,
+        ..ForgetRequest::default()
+    };
     let [cancelled, again] = [7, 8].map(|n| JobId::new(&format!("{n:032x}")).unwrap());
     for job in [&cancelled, &again] {
         tail.forget(at(20_002), &owner(), &asked(job)).await.unwrap();
@@ -206,7 +210,7 @@ async fn what_was_forgotten_since_is_not_put_back_and_a_restart_without_a_loss_t
 }
 
 /// A call that the driver sends to the old primary may be under way: then some of it is found later.
-async fn until_found(tail: &TailStore) -> Vec<Loss> {
+async fn until_found(tail: &AckLogStore) -> Vec<Loss> {
     let (end, mut all) = (Instant::now() + Duration::from_mins(1), Vec::new());
     loop {
         match tail.compare(at(7), || ()).await {
@@ -231,11 +235,11 @@ async fn a_shard_that_is_set_back_alone_is_named() {
     let bus = Arc::new(NatsBus::open(&options(&url)).await.unwrap());
     let redis = RedisStore::open(store).await.unwrap();
     let mut venue = TestVenue::new(redis, bus, dir.path(), "").await;
-    Arc::get_mut(&mut venue.venue).unwrap().history = History::of(None, Some(Shards::default()));
+    Arc::get_mut(&mut venue.venue).unwrap().history = History::new(None, Some(Shards::default()));
     let venue = &venue.venue;
-    assert_eq!(audit::beat(venue).await.unwrap(), None);
+    assert_eq!(audit::advance_mark(venue).await.unwrap(), None);
     let before = cluster.nodes[1].log_file();
-    assert_eq!(audit::beat(venue).await.unwrap(), None);
+    assert_eq!(audit::advance_mark(venue).await.unwrap(), None);
     assert_eq!(venue.store.owners(None, 1_000).await.unwrap().len(), 256);
     assert_eq!(venue.next_owner(None).await.unwrap(), None, "they are the venue's own");
 
@@ -259,8 +263,8 @@ async fn a_shard_that_is_set_back_alone_is_named() {
     }
     assert_eq!((found.len(), &found[0].parts), (1, &theirs), "the shards of that node, and no others");
     assert_eq!((found[0].store.epoch, found[0].queue.epoch), (1, 2));
-    assert_eq!(audit::beat(venue).await.unwrap().map(|found| found.parts), Some(theirs));
-    assert_eq!(audit::beat(venue).await.unwrap(), None, "it is told once");
+    assert_eq!(audit::advance_mark(venue).await.unwrap().map(|found| found.parts), Some(theirs));
+    assert_eq!(audit::advance_mark(venue).await.unwrap(), None, "it is told once");
 }
 
 #[test]
@@ -310,7 +314,7 @@ impl trellis::store::Layer for Unsteady {
 async fn a_look_that_breaks_down_is_made_again() {
     let (inner, broken) = (EmbeddedStore::in_memory(), AtomicBool::new(true));
     let unsteady = Unsteady { inner: Arc::clone(&inner), asked: AtomicU64::new(0), broken };
-    let tail = Arc::new(TailStore::new(Arc::new(unsteady)));
+    let tail = Arc::new(AckLogStore::new(Arc::new(unsteady)));
     assert_eq!(tail.compare(NOW, || panic!("the first look")).await.unwrap(), None);
     tail.write(at(1), &owner(), &[DocWrite::put(keys::POLICY, "{}")]).await.unwrap();
     // The server loses it.

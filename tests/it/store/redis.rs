@@ -4,13 +4,13 @@ use crate::support::redis::{RedisServer, store};
 use bytes::Bytes;
 use std::time::Duration;
 use trellis::domain::ids::{EventId, JobId, Owner, SessionKey, sha256_hex};
-use trellis::domain::message::{Address, InKind, Message};
+use trellis::domain::message::{BusMessage, InboundKind, MessageAddress};
 use trellis::domain::time::Millis;
 use trellis::store::redis::{RedisOptions, RedisStore, ServerOrInjected};
 use trellis::store::{
-    Accounts, Admit, Admitted, After, Change, Commit, Committed, Continuation, DocWrite, DocumentStore, EventKind,
-    Expect, Grant, Inspect, Intake, LeaseCheck, LeaseOutcome, LeaseRequest, NewEvent, OutsideWrite, Recount, Store,
-    StoreError, keys,
+    Accounts, AdmissionOutcome, Admit, Commit, CommitOutcome, Continuation, DocEffect, DocWrite, DocumentStore,
+    EventKind, Expect, Grant, Intake, LeaseCheck, LeaseOutcome, LeaseRequest, LeaseUse, NewEvent, Recount, Store,
+    StoreError, StoreInspection, WriteOutcome, keys,
 };
 
 const NOW: Millis = Millis(1_700_000_000_000);
@@ -28,12 +28,12 @@ fn in_agent(agent: &str, session: &SessionKey) -> SessionKey {
 }
 
 fn put(key: &str, value: impl Into<Bytes>) -> DocWrite {
-    DocWrite { key: key.to_owned(), expect: Expect::Any, change: Change::Put(value.into()) }
+    DocWrite { key: key.to_owned(), expect: Expect::Any, change: DocEffect::Put(value.into()) }
 }
 
 async fn add_agent(store: &RedisStore, gate: &'static str) {
     let key = keys::agent_gate(&session("x").agent);
-    assert_eq!(store.write(NOW, &owner(), &[put(&key, gate)]).await.unwrap(), OutsideWrite::Done);
+    assert_eq!(store.write(NOW, &owner(), &[put(&key, gate)]).await.unwrap(), WriteOutcome::Done);
 }
 
 fn message(session: &SessionKey, id: &str, body: &[u8]) -> Admit {
@@ -50,8 +50,8 @@ fn message(session: &SessionKey, id: &str, body: &[u8]) -> Admit {
             open: None,
             finish: None,
             outbox: Vec::new(),
-            within: None,
-            asks_way: false,
+            quota: None,
+            may_replace: false,
         }),
         lease: Some(LeaseRequest {
             token: uuid::Uuid::new_v4().to_string(),
@@ -68,7 +68,7 @@ fn wake(session: &SessionKey) -> Admit {
     Admit { event: None, ..message(session, "x", b"") }
 }
 
-fn granted(admitted: Admitted) -> Grant {
+fn granted(admitted: AdmissionOutcome) -> Grant {
     match admitted.lease {
         LeaseOutcome::Run(grant) => *grant,
         other => panic!("expected a grant, got {other:?}"),
@@ -85,7 +85,7 @@ fn commit(grant: &Grant, state: impl Into<Bytes>) -> Commit {
         outbox: Vec::new(),
         state: state.into(),
         unless_cancelled: None,
-        then: After::Release { arrivals: grant.arrivals, due: None, backoff: false },
+        after_commit: LeaseUse::Release { arrivals: grant.arrivals, due: None, backoff: false },
     }
 }
 
@@ -101,7 +101,7 @@ async fn bytes_survive_as_they_are() {
     let grant = granted(store.admit(NOW, &message(&s, "e1|é", &all)).await.unwrap());
     assert_eq!((&grant.mailbox[0].body[..], &*grant.mailbox[0].key), (&all[..], "0001|e1|é"));
     let done = store.commit(NOW, &grant.lease, &commit(&grant, all.clone())).await.unwrap();
-    assert_eq!(done, Committed::Done(Continuation::Released { wakes: Vec::new() }));
+    assert_eq!(done, CommitOutcome::Done(Continuation::Released { wakes: Vec::new() }));
     let grant = granted(store.admit(NOW, &message(&s, "e2", b"")).await.unwrap());
     assert_eq!((grant.state.as_deref(), grant.mailbox.len()), (Some(&all[..]), 1));
 }
@@ -120,8 +120,8 @@ async fn a_wake_made_by_the_server_reads_as_a_message_of_the_bus() {
     assert_eq!(waiting.lease, LeaseOutcome::Waiting);
     store.commit(NOW, &grant.lease, &commit(&grant, "")).await.unwrap();
     let entries = store.outbox(&owner).await.unwrap();
-    let expected = Message {
-        to: Address::In { owner: owner.clone(), agent: waiter.agent, kind: InKind::Wake },
+    let expected = BusMessage {
+        to: MessageAddress::In { owner: owner.clone(), agent: waiter.agent, kind: InboundKind::Wake },
         id: None,
         body: serde_json::json!({"session": waiter.session}),
     };
@@ -174,7 +174,7 @@ async fn owners_of_an_emptied_server_are_registered_again() {
     assert_eq!(owners().await, [owner()]);
     server.command(&["FLUSHALL"]).await.unwrap();
     assert!(owners().await.is_empty());
-    assert_eq!(store.write(NOW, &owner(), &[put("w/a", "1")]).await.unwrap(), OutsideWrite::Done);
+    assert_eq!(store.write(NOW, &owner(), &[put("w/a", "1")]).await.unwrap(), WriteOutcome::Done);
     assert_eq!(owners().await, [owner()]);
     assert_eq!(store.read(&owner(), &["w/a".to_owned()]).await.unwrap()[0].version, 1);
 }
@@ -216,21 +216,21 @@ async fn at_the_memory_limit_accepted_work_goes_on_and_new_work_is_refused() {
     assert!(matches!(refused, StoreError::Full { .. }), "{refused}");
     let refused = store.write(NOW, &owner(), &[put("w/x", "1")]).await.unwrap_err();
     assert!(matches!(refused, StoreError::Full { .. }), "{refused}");
-    let erase = DocWrite { key: "w/old".into(), expect: Expect::Any, change: Change::Delete };
-    assert_eq!(store.write(NOW, &owner(), &[erase]).await.unwrap(), OutsideWrite::Done, "it frees memory");
+    let erase = DocWrite { key: "w/old".into(), expect: Expect::Any, change: DocEffect::Delete };
+    assert_eq!(store.write(NOW, &owner(), &[erase]).await.unwrap(), WriteOutcome::Done, "it frees memory");
     let job = JobId::new(&"ab".repeat(16)).unwrap();
     let event = EventId::new("e1").unwrap();
     for key in [
         keys::account("a"),
         keys::rate("m"),
-        keys::session_book(&session("b")),
-        keys::owner_book("2026-11-23"),
-        keys::model_book("2026-11-23", "m"),
+        keys::session_cap(&session("b")),
+        keys::owner_cap("2026-11-23"),
+        keys::model_cap("2026-11-23", "m"),
         keys::origin(1, &event),
         keys::job_wait(&job),
     ] {
         let written = store.write(NOW, &owner(), &[put(&key, "1")]).await.unwrap();
-        assert_eq!(written, OutsideWrite::Done, "{key}: what was taken can't go on without it");
+        assert_eq!(written, WriteOutcome::Done, "{key}: what was taken can't go on without it");
         let beside = store.write(NOW, &owner(), &[put(&key, "2"), put("w/x", "1")]).await.unwrap_err();
         assert!(matches!(beside, StoreError::Full { .. }), "{beside}");
     }
@@ -241,10 +241,10 @@ async fn at_the_memory_limit_accepted_work_goes_on_and_new_work_is_refused() {
     let another = RedisStore::open(options).await.unwrap();
     assert_eq!(
         another.renew(NOW, &grant.lease, Duration::from_secs(9)).await.unwrap(),
-        LeaseCheck::Yes { cancelled: false, policy: 0 }
+        LeaseCheck::Held { cancelled: false, policy: 0 }
     );
     let done = store.commit(NOW, &grant.lease, &commit(&grant, "s")).await.unwrap();
-    assert_eq!(done, Committed::Done(Continuation::Released { wakes: Vec::new() }));
+    assert_eq!(done, CommitOutcome::Done(Continuation::Released { wakes: Vec::new() }));
     assert_eq!(granted(store.admit(NOW, &wake(&session("b"))).await.unwrap()).mailbox.len(), 1);
 }
 
@@ -340,11 +340,11 @@ async fn sixty_four_sessions_commit_side_by_side() {
             let mut grant = granted(store.admit(NOW, &message(&s, &format!("e{n}"), b"1")).await.unwrap());
             while start.elapsed().as_secs_f64() < seconds {
                 let mut commit = commit(&grant, vec![b's'; 1500]);
-                commit.then = After::Keep;
+                commit.after_commit = LeaseUse::Keep;
                 commit.writes =
                     vec![put(&format!("w/{n}"), vec![b'x'; 500]), put(&keys::turn(&s, commit.turn), vec![b't'; 500])];
                 let done = store.commit(NOW, &grant.lease, &commit).await.unwrap();
-                assert!(matches!(done, Committed::Done(Continuation::Held { .. })), "{done:?}");
+                assert!(matches!(done, CommitOutcome::Done(Continuation::Held { .. })), "{done:?}");
                 grant.version += 1;
             }
             grant.version
@@ -378,7 +378,7 @@ async fn no_call_fails_after_a_restart_of_the_server() {
                     // Not one that is repeated blindly: it would meet its own version.
                     let expect = Expect::Version(round * 2 + n / 4);
                     let write = DocWrite { expect, ..put("w/x", "1") };
-                    assert_eq!(store.write(NOW, &owner(), &[write]).await.unwrap(), OutsideWrite::Done);
+                    assert_eq!(store.write(NOW, &owner(), &[write]).await.unwrap(), WriteOutcome::Done);
                 }
                 2 => {
                     let name = format!("e{round}-{n}");
@@ -416,16 +416,16 @@ async fn what_was_kept_before_anybody_counted_is_counted_by_sweeps_and_drift_is_
         store.write(NOW, &owner(), &[put("a/0", "1234"), put("z/9", format!("{sweeps}"))]).await.unwrap();
         sweeps += 1;
     }
-    let Recount::Done { was, is } = recounted(&store, false).await else { panic!("expected an end") };
-    assert_eq!((was, was.bytes), (is, used.bytes + 7 + 4));
+    let Recount::Done { stored, counted } = recounted(&store, false).await else { panic!("expected an end") };
+    assert_eq!((stored, stored.bytes), (counted, used.bytes + 7 + 4));
     assert!((4..9).contains(&sweeps), "{sweeps}");
 
     server.command(&["HINCRBY", &key, "bytes", "100"]).await.unwrap();
     for (mend, drift) in [(false, 100), (true, 100), (false, 0)] {
-        let Recount::Done { was, is } = recounted(&store, mend).await else { panic!("expected an end") };
-        assert_eq!(was.bytes - is.bytes, drift, "{mend}");
+        let Recount::Done { stored, counted } = recounted(&store, mend).await else { panic!("expected an end") };
+        assert_eq!(stored.bytes - counted.bytes, drift, "{mend}");
     }
-    assert_eq!(store.usage(&owner()).await.unwrap().used, is);
+    assert_eq!(store.usage(&owner()).await.unwrap().used, counted);
 }
 
 async fn recounted(store: &RedisStore, mend: bool) -> Recount {

@@ -4,7 +4,7 @@ use crate::support::redis::RedisServer;
 use crate::support::redis_load::Load;
 use crate::support::redis_sentinel::RedisSentinel;
 use std::time::{Duration, Instant};
-use trellis::store::Inspect;
+use trellis::store::StoreInspection;
 use trellis::store::redis::{RedisOptions, RedisStore};
 
 const PASSWORD: &str = "open-sesame";

@@ -13,10 +13,10 @@ use trellis::domain::job::{Job, JobStatus};
 use trellis::domain::retention::RetentionRules;
 use trellis::domain::time::Millis;
 use trellis::process::clock::Clock;
-use trellis::store::{Forget, keys};
+use trellis::store::{ForgetRequest, keys};
 use trellis::upkeep::audit;
-use trellis::upkeep::retention::{Janitor, Tidied};
-use trellis::venue::agents::lifecycle::{self, By};
+use trellis::upkeep::retention::{Janitor, RetentionCounts};
+use trellis::venue::agents::lifecycle::{self, AgentEditor};
 use trellis::venue::jobs;
 
 /// 2026-01-01T00:00:00Z.
@@ -75,17 +75,17 @@ pub async fn ended(venue: &TestVenue, job: &JobId) -> Job {
 }
 
 /// Forgets until a whole round finds nothing.
-pub async fn tidy(venue: &TestVenue, janitor: &Janitor) -> Tidied {
-    let mut all = Tidied::default();
+pub async fn tidy(venue: &TestVenue, janitor: &Janitor) -> RetentionCounts {
+    let mut all = RetentionCounts::default();
     let mut quiet = false;
     loop {
-        let step = janitor.step(&venue.venue, &venue.owner).await.unwrap();
+        let step = janitor.tidy_step(&venue.venue, &venue.owner).await.unwrap();
         all += step;
         let through = janitor.is_through(&venue.owner);
-        if through && quiet && step.is_nothing() {
+        if through && quiet && step.is_zero() {
             return all;
         }
-        quiet = if through { true } else { quiet && step.is_nothing() };
+        quiet = if through { true } else { quiet && step.is_zero() };
     }
 }
 
@@ -124,7 +124,7 @@ async fn course(venue: &TestVenue) {
     assert!(full.len() > base.len() + 200, "{} documents of {}", full.len(), base.len());
     let janitor = Janitor::new(RetentionRules::default());
     venue.venue.clock.advance(DAY * 29);
-    assert!(tidy(venue, &janitor).await.is_nothing());
+    assert!(tidy(venue, &janitor).await.is_zero());
     assert_eq!(documents(venue).await, full);
     venue.venue.clock.advance(DAY * 2);
     let tidied = tidy(venue, &janitor).await;
@@ -137,7 +137,7 @@ async fn course(venue: &TestVenue) {
     assert_eq!(sessions(venue).await, ["later/s"]);
     let left = documents(venue).await;
     // Books of days that were long ago go by themselves.
-    let is_book = |key: &String| key.starts_with(keys::OWNER_BOOKS) || key.starts_with(keys::SESSION_DAYS);
+    let is_book = |key: &String| key.starts_with(keys::OWNER_CAPS) || key.starts_with(keys::SESSION_DAYS);
     let lasting = base.iter().filter(|key| !is_book(key));
     let (gone, kept): (Vec<_>, Vec<_>) = lasting.partition(|key| key.contains(first.as_str()));
     assert!(gone.iter().all(|key| !left.contains(*key)), "the job of a session that lives on goes, too");
@@ -145,10 +145,10 @@ async fn course(venue: &TestVenue) {
     assert!(lost.is_empty(), "what waits, and its session, stay: {lost:?}");
     let new: Vec<_> = left.difference(&base).filter(|key| !key.starts_with(keys::PARTS)).collect();
     assert_eq!(new, Vec::<&String>::new(), "nothing of the fifty is left but shared parts of prompts");
-    let books = audit::all(&venue.venue).await.unwrap();
+    let books = audit::audit_all(&venue.venue).await.unwrap();
     assert_eq!((books.accepted, books.pending, books.unaccounted), (1, 1, 0), "{books:?}");
     assert_eq!(venue.turns("later", "s").await.len(), 1);
-    let by = By { authority: &Authority::unlimited(), trail: &Trail::default(), turn: false };
+    let by = AgentEditor { authority: &Authority::without_limits(), trail: &Trail::default(), turn: false };
     lifecycle::resume(&venue.venue, &venue.owner, &later, by).await.unwrap();
     assert_eq!(ended(venue, &waiting).await.status, JobStatus::Complete);
     assert_eq!(venue.turns("later", "s").await.len(), 2, "its conversation goes on");
@@ -158,7 +158,7 @@ async fn course(venue: &TestVenue) {
     assert_eq!(ended(venue, &again).await.status, JobStatus::Complete);
     send(venue, "a", "talk", "m0", false).await;
     rest(venue, "a").await;
-    assert_eq!(audit::all(&venue.venue).await.unwrap().unaccounted, 0);
+    assert_eq!(audit::audit_all(&venue.venue).await.unwrap().unaccounted, 0);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -219,7 +219,9 @@ async fn a_session_in_use_keeps_its_newest_turns() {
     }
     // What is left of the records of its prompts can be read.
     for (_, record) in
-        trellis::venue::ledger::turns(&*venue.venue.store, &venue.owner, &key.agent, Some(&key), 100).await.unwrap()
+        trellis::venue::ledger::list_turns(&*venue.venue.store, &venue.owner, &key.agent, Some(&key), 100)
+            .await
+            .unwrap()
     {
         let past = trellis::venue::ledger::load(&*venue.venue.store, &venue.owner, &key, record.turn).await.unwrap();
         assert!(past.and_then(|past| past.seen).is_some(), "turn {}", record.turn);
@@ -277,7 +279,7 @@ async fn many_old_unfinished_jobs_do_not_stand_in_the_way() {
     let tidied = tidy(&venue, &Janitor::new(RetentionRules::default())).await;
     assert_eq!(tidied.jobs, 1);
     assert!(jobs::get(&venue.venue, &venue.owner, &job).await.unwrap().is_none());
-    assert_eq!(audit::all(&venue.venue).await.unwrap().pending, 450);
+    assert_eq!(audit::audit_all(&venue.venue).await.unwrap().pending, 450);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -290,12 +292,12 @@ async fn a_cancelled_task_whose_entry_lies_in_a_mailbox_still_stays() {
     let write = trellis::store::DocWrite {
         key: keys::job_status(&job),
         expect: trellis::store::Expect::Any,
-        change: trellis::store::Change::Put(status.into()),
+        change: trellis::store::DocEffect::Put(status.into()),
     };
     venue.venue.store.write(venue.venue.now(), &venue.owner, &[write]).await.unwrap();
     venue.venue.clock.advance(DAY * 40);
     let janitor = Janitor::new(RetentionRules::default());
-    assert!(tidy(&venue, &janitor).await.is_nothing());
+    assert!(tidy(&venue, &janitor).await.is_zero());
     venue.worker();
     rest(&venue, "a").await;
     assert_eq!(tidy(&venue, &janitor).await.jobs, 1);
@@ -308,14 +310,14 @@ async fn what_is_kept_for_ever_is_not_looked_at() {
     venue.retention = RetentionRules::default();
     venue.agent("a", json!({})).await;
     let job = send(&venue, "a", "s", "t", true).await.unwrap();
-    let forget = Forget { documents: vec!["w/none".into()], ..Forget::default() };
+    let forget = ForgetRequest { documents: vec!["w/none".into()], ..ForgetRequest::default() };
     venue.venue.store.forget(venue.venue.now(), &venue.owner, &forget).await.unwrap();
     venue.worker();
     ended(&venue, &job).await;
     rest(&venue, "a").await;
     venue.venue.clock.advance(DAY * 3_650);
     let tidied = tidy(&venue, &Janitor::new(RetentionRules::NEVER)).await;
-    assert!(Tidied { counts: 0, ..tidied }.is_nothing(), "books of days go by themselves: {tidied:?}");
+    assert!(RetentionCounts { counts: 0, ..tidied }.is_zero(), "books of days go by themselves: {tidied:?}");
     // The worker's own janitor follows its rules.
     for _ in 0..6_000 {
         venue.venue.clock.advance(Duration::from_mins(1));

@@ -17,7 +17,7 @@ use trellis::domain::time::Millis;
 use trellis::process::clock::Clock;
 use trellis::store::embedded::EmbeddedStore;
 use trellis::store::faulty::{FaultPlan, FaultyStore};
-use trellis::store::{Change, DocWrite, Forget, Layer, OutsideWrite, Store, StoreError, keys};
+use trellis::store::{DocEffect, DocWrite, ForgetRequest, Layer, Store, StoreError, WriteOutcome, keys};
 use trellis::upkeep::retention::Janitor;
 use trellis::venue::agents::lifecycle;
 use trellis::venue::ledger;
@@ -63,10 +63,10 @@ async fn stored_in(venue: &TestVenue, session_id: &str, turn: u64, to: Period) {
     let key = keys::ledger(&session(session_id), turn);
     let manifest = String::from_utf8(store.doc(owner, &key).await.unwrap().value.unwrap().to_vec()).unwrap();
     let (_, rest) = manifest.split_once('\n').unwrap();
-    let head = if to == Period::BEFORE { "ledger 1".into() } else { format!("ledger 2 {}", to.number()) };
+    let head = if to == Period::NO_PERIOD { "ledger 1".into() } else { format!("ledger 2 {}", to.number()) };
     let mut writes = vec![DocWrite::put(key, format!("{head}\n{rest}"))];
     for (key, doc) in store.scan(owner, &keys::parts(period), None, false, 1_000).await.unwrap() {
-        let name = keys::part_of(period, &key).unwrap();
+        let name = keys::part_name(period, &key).unwrap();
         writes.push(DocWrite::put(keys::part(to, &name), doc.value.unwrap()));
     }
     store.write(venue.venue.now(), owner, &writes).await.unwrap();
@@ -77,7 +77,7 @@ async fn parts_go(venue: TestVenue) {
     venue.worker();
     ask(&venue, "left", "left-early").await;
     ask(&venue, "used", "used-early").await;
-    stored_in(&venue, "used", 1, Period::BEFORE).await;
+    stored_in(&venue, "used", 1, Period::NO_PERIOD).await;
     venue.venue.clock.advance(DAY * 8);
     ask(&venue, "left", "left-late").await;
     venue.venue.clock.advance(DAY * 60);
@@ -124,10 +124,10 @@ async fn a_period_that_is_not_over_is_left_alone() {
     venue.agent("a", json!({})).await;
     venue.worker();
     ask(&venue, "s", "early").await;
-    let period = Period::at(venue.venue.now());
+    let period = Period::from_start(venue.venue.now());
     let day = RetentionRules { turns: Some(DAY), ..RetentionRules::default() };
     let janitor = Janitor::new(day);
-    while Period::at(venue.venue.now()).number() < period.number() + 2 {
+    while Period::from_start(venue.venue.now()).number() < period.number() + 2 {
         assert!(texts(&venue, keys::PARTS).await.contains("early"));
         assert_eq!(tidy(&venue, &janitor).await.parts, 0);
         venue.venue.clock.advance(DAY);
@@ -157,7 +157,7 @@ async fn a_turn_that_begins_before_a_week_ends_has_its_parts_in_that_week() {
     let venue = patient(venue);
     venue.agent("slow", json!({"limits": {"wallClock": 1, "windDown": true}})).await;
     venue.worker();
-    let week = Period::at(venue.venue.now());
+    let week = Period::from_start(venue.venue.now());
     venue.venue.clock.advance(DAY * 6 + Duration::from_secs(24 * 3_600 - 30));
     let job = send(&venue, "slow", "s", "go", true).await;
     while venue.model_calls().is_empty() {
@@ -166,7 +166,7 @@ async fn a_turn_that_begins_before_a_week_ends_has_its_parts_in_that_week() {
     venue.venue.clock.advance(Duration::from_mins(1));
     assert_eq!(ended(&venue, &job.unwrap()).await.status, JobStatus::Complete);
     let turn = venue.turns("slow", "s").await.remove(0);
-    assert_eq!(Period::at(turn.start), week);
+    assert_eq!(Period::from_start(turn.start), week);
     let key = keys::ledger(&SessionKey { agent: "slow".parse().unwrap(), ..session("s") }, 1);
     let manifest = venue.venue.store.doc(&venue.owner, &key).await.unwrap().value.unwrap();
     assert!(manifest.starts_with(format!("ledger 2 {}\n", week.number()).as_bytes()), "{manifest:?}");
@@ -179,7 +179,7 @@ async fn parts_that_older_builds_have_stored_a_week_late_stay_with_their_turn() 
     venue.worker();
     venue.venue.clock.advance(DAY * 6);
     ask(&venue, "used", "early").await;
-    let late = Period::at(venue.venue.now().plus(DAY * 7));
+    let late = Period::from_start(venue.venue.now().plus(DAY * 7));
     stored_in(&venue, "used", 1, late).await;
     venue.venue.clock.advance(DAY * 120);
     ask(&venue, "used", "late").await;
@@ -197,7 +197,7 @@ async fn parts_without_a_period_that_were_stored_later_stay_with_their_turn_and_
     // The build was rolled back for a while.
     for session in ["used", "gone"] {
         ask(&venue, session, &format!("{session}-text")).await;
-        stored_in(&venue, session, 1, Period::BEFORE).await;
+        stored_in(&venue, session, 1, Period::NO_PERIOD).await;
     }
     venue.venue.clock.advance(DAY * 91);
     ask(&venue, "used", "again").await;
@@ -209,7 +209,7 @@ async fn parts_without_a_period_that_were_stored_later_stay_with_their_turn_and_
     // Also where nothing else is left.
     let parts = venue.venue.store.scan(&venue.owner, keys::PARTS, None, false, 1_000).await.unwrap();
     let documents = parts.into_iter().map(|(key, _)| key).collect();
-    let forget = Forget { documents, ..Forget::default() };
+    let forget = ForgetRequest { documents, ..ForgetRequest::default() };
     venue.venue.store.forget(venue.venue.now(), &venue.owner, &forget).await.unwrap();
     venue.venue.clock.advance(DAY * 100);
     assert_eq!(tidy(&venue, &janitor).await.sessions, 1);
@@ -238,13 +238,13 @@ async fn a_reply_that_was_recorded_weeks_ago_is_gone_on_from_with_all_its_parts(
     mortal.worker();
     ask(&healthy, "left", "left").await;
     // It dies after the reply was recorded, and most of its prompt was stored just before.
-    faulty.plan(FaultPlan::FromMethod("commit"));
+    faulty.set_plan(FaultPlan::FromMethod("commit"));
     let job: JobId = send(&healthy, "a", "used", "read-it", true).await.unwrap();
-    while faulty.hits().is_empty() {
+    while faulty.injected_faults().is_empty() {
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
     drop(mortal);
-    let week = Period::at(clock.now());
+    let week = Period::from_start(clock.now());
     clock.advance(DAY * 30);
     let rules = RetentionRules { jobs: Some(DAY * 365), turns: Some(DAY * 7) };
     let janitor = Janitor::new(rules);
@@ -255,7 +255,7 @@ async fn a_reply_that_was_recorded_weeks_ago_is_gone_on_from_with_all_its_parts(
     assert_eq!(period_of(&healthy, "used", 1).await, week, "the turn goes on");
     assert!(is_whole(&healthy, "used", 1).await);
     // Its parts are looked through again, by its turn.
-    let looked = healthy.venue.store.doc(&healthy.owner, &keys::parts_looked(week)).await.unwrap();
+    let looked = healthy.venue.store.doc(&healthy.owner, &keys::part_scan(week)).await.unwrap();
     assert_eq!(looked.value, None);
     tidy(&healthy, &janitor).await;
     assert!(is_whole(&healthy, "used", 1).await);
@@ -271,7 +271,7 @@ async fn a_damaged_record_keeps_the_parts_of_its_period_and_of_no_other() {
     ended(&venue, &job).await;
     rest(&venue, "b").await;
     ask(&venue, "left", "early-left").await;
-    let week = Period::at(venue.venue.now());
+    let week = Period::from_start(venue.venue.now());
     // The next week may have turns of this one.
     venue.venue.clock.advance(DAY * 15);
     ask(&venue, "left", "late-left").await;
@@ -288,7 +288,7 @@ async fn a_damaged_record_keeps_the_parts_of_its_period_and_of_no_other() {
     let left = texts(&venue, keys::PARTS).await;
     assert!(left.contains("early-hurt") && left.contains("early-left"), "nothing of its period goes");
     assert!(!left.contains("late-left"));
-    let looked: Option<u64> = venue.venue.store.get(&venue.owner, &keys::parts_looked(week)).await.unwrap();
+    let looked: Option<u64> = venue.venue.store.get(&venue.owner, &keys::part_scan(week)).await.unwrap();
     assert!(looked.is_some(), "it is not looked through again at once");
 }
 
@@ -313,7 +313,7 @@ async fn of_those_who_tidy_up_at_once_one_looks_through_a_period() {
     // Of a period without parts, because they were erased, nothing stays.
     let parts = venue.venue.store.scan(&venue.owner, keys::PARTS, None, false, 1_000).await.unwrap();
     let documents = parts.into_iter().map(|(key, _)| key).collect();
-    let forget = Forget { documents, ..Forget::default() };
+    let forget = ForgetRequest { documents, ..ForgetRequest::default() };
     venue.venue.store.forget(venue.venue.now(), &venue.owner, &forget).await.unwrap();
     venue.venue.clock.advance(DAY * 2);
     tidy(&venue, &janitors[0]).await;
@@ -332,13 +332,13 @@ impl Layer for Late {
         &*self.inner
     }
 
-    async fn write(&self, now: Millis, owner: &Owner, writes: &[DocWrite]) -> Result<OutsideWrite, StoreError> {
-        let part = writes.iter().find(|write| write.change == Change::Delete && write.key.starts_with(keys::PARTS));
+    async fn write(&self, now: Millis, owner: &Owner, writes: &[DocWrite]) -> Result<WriteOutcome, StoreError> {
+        let part = writes.iter().find(|write| write.change == DocEffect::Delete && write.key.starts_with(keys::PARTS));
         if let Some(part) = part
             && !self.is_over.swap(true, Ordering::SeqCst)
         {
             let period = keys::period_of_part(&part.key).unwrap();
-            self.inner.write(now, owner, &[DocWrite::delete(keys::parts_looked(period))]).await?;
+            self.inner.write(now, owner, &[DocWrite::delete(keys::part_scan(period))]).await?;
         }
         self.inner.write(now, owner, writes).await
     }
@@ -357,7 +357,7 @@ async fn no_part_goes_that_a_late_turn_may_name() {
     venue.venue.clock.advance(DAY * 120);
     let janitor = Janitor::new(RetentionRules::default());
     let before = texts(&venue, keys::PARTS).await;
-    let step = janitor.step(&venue.venue, &venue.owner).await.unwrap();
+    let step = janitor.tidy_step(&venue.venue, &venue.owner).await.unwrap();
     assert_eq!((step.parts, texts(&venue, keys::PARTS).await), (0, before));
     assert!(tidy(&venue, &janitor).await.parts > 0, "it is looked through again");
     assert!(texts(&venue, ALL).await.is_empty());
@@ -369,7 +369,7 @@ async fn a_period_with_more_parts_than_one_pass_looks_at_takes_several() {
     venue.agent("a", json!({})).await;
     venue.worker();
     ask(&venue, "used", "used").await;
-    let prefix = keys::parts(Period::at(venue.venue.now()));
+    let prefix = keys::parts(Period::from_start(venue.venue.now()));
     let needed = texts(&venue, &prefix).await;
     let fill = async |numbers: std::ops::Range<u32>| {
         let writes: Vec<_> = numbers.map(|n| DocWrite::put(format!("{prefix}{n:021}A"), "x")).collect();
@@ -381,7 +381,7 @@ async fn a_period_with_more_parts_than_one_pass_looks_at_takes_several() {
     venue.venue.clock.advance(DAY * 120);
     ask(&venue, "used", "again").await;
     let janitor = Janitor::new(RetentionRules::default());
-    let steps = [(); 3].map(|()| janitor.step(&venue.venue, &venue.owner));
+    let steps = [(); 3].map(|()| janitor.tidy_step(&venue.venue, &venue.owner));
     let mut gone = Vec::new();
     for step in steps {
         gone.push(step.await.unwrap().parts);

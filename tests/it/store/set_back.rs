@@ -31,13 +31,13 @@ async fn the_audit_names_what_a_store_lost_whose_log_was_cut() {
     let mut cut = None;
     for n in 0..25 {
         if n == 10 {
-            assert_eq!(audit::beat(&first.venue).await.unwrap(), None);
+            assert_eq!(audit::advance_mark(&first.venue).await.unwrap(), None);
             cut = Some(server.log_file());
         }
         ids.push(first.run("helper", &format!("t{n}"), json!(n)).await.head.id);
     }
-    assert_eq!(audit::beat(&first.venue).await.unwrap(), None);
-    let books = audit::all(&first.venue).await.unwrap();
+    assert_eq!(audit::advance_mark(&first.venue).await.unwrap(), None);
+    let books = audit::audit_all(&first.venue).await.unwrap();
     assert_eq!((books.completed, books.unknown, books.unaccounted, books.set_back.len()), (25, 0, 0, 0), "{books:?}");
     first.shutdown.trigger();
     drop(first);
@@ -47,22 +47,22 @@ async fn the_audit_names_what_a_store_lost_whose_log_was_cut() {
     assert!(server.start_again());
 
     let (second, _second) = venue(&store, &bus).await;
-    let books = audit::all(&second.venue).await.unwrap();
+    let books = audit::audit_all(&second.venue).await.unwrap();
     assert_eq!((books.completed, books.unknown, books.unaccounted, books.set_back.len()), (10, 15, 15, 1), "{books:?}");
     for (n, id) in ids.iter().enumerate() {
         assert_eq!(books.missing.iter().any(|line| line.contains(id.as_str())), n >= 10, "{n}: {books:?}");
     }
     // It is kept when the store goes on, and told once.
-    assert!(audit::beat(&second.venue).await.unwrap().is_some());
-    assert_eq!(audit::beat(&second.venue).await.unwrap(), None);
-    assert_eq!(audit::all(&second.venue).await.unwrap().set_back.len(), 1);
+    assert!(audit::advance_mark(&second.venue).await.unwrap().is_some());
+    assert_eq!(audit::advance_mark(&second.venue).await.unwrap(), None);
+    assert_eq!(audit::audit_all(&second.venue).await.unwrap().set_back.len(), 1);
     let found = doctor::examine(&second.venue).await.unwrap().to_json().to_string();
     assert!(found.contains("store history") && found.contains("(epoch 1)"), "{found}");
     // What somebody deletes isn't lost.
     let job = jobs::get(&second.venue, &second.owner, &ids[0]).await.unwrap().unwrap();
     let deleted = retention::delete(&second.venue, &second.owner, &job).await.unwrap();
-    assert_eq!(deleted, retention::Deleted::Done);
-    let books = audit::all(&second.venue).await.unwrap();
+    assert_eq!(deleted, retention::DeletionOutcome::Done);
+    let books = audit::audit_all(&second.venue).await.unwrap();
     assert_eq!((books.completed, books.unknown), (9, 15), "{books:?}");
 }
 

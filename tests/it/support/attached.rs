@@ -19,7 +19,7 @@ pub fn attachment(content: &[u8], name: Option<&str>) -> Attachment {
         media: sniff(content, true).map(|found| found.media),
         size: content.len(),
         bytes: AttachedBytes::new(content),
-        ..Attachment::of_asset(AssetId::of(content))
+        ..Attachment::of_asset(AssetId::of_content(content))
     }
 }
 

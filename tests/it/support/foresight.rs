@@ -6,13 +6,13 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 use trellis::domain::chat::{ModelRequest, Reply};
 use trellis::domain::context::assemble::assemble;
-use trellis::domain::context::ledger::Ledger;
+use trellis::domain::context::ledger::PromptLedger;
 use trellis::domain::ids::{Owner, SessionKey};
 use trellis::model::{LiveText, Model, ModelError};
 use trellis::venue::Venue;
 use trellis::venue::context::preview::{self, Preview};
 use trellis::venue::ledger;
-use trellis::venue::secrets::Secret;
+use trellis::venue::secrets::OpenedSecret;
 
 /// What a prompt says that is the last of its task.
 const LAST: &str = "A limit is reached: this is your last turn";
@@ -23,7 +23,7 @@ type Place = (Owner, SessionKey, u64);
 /// What previews have shown of turns, and where the turns differ.
 #[derive(Default)]
 pub struct Foresight {
-    shown: Mutex<HashMap<Place, Ledger>>,
+    shown: Mutex<HashMap<Place, PromptLedger>>,
     unlike: Mutex<Vec<String>>,
 }
 
@@ -102,7 +102,12 @@ impl Foreseen {
 
 #[async_trait]
 impl Model for Foreseen {
-    async fn complete(&self, request: &ModelRequest, secrets: &[Secret], live: &LiveText) -> Result<Reply, ModelError> {
+    async fn complete(
+        &self,
+        request: &ModelRequest,
+        secrets: &[OpenedSecret],
+        live: &LiveText,
+    ) -> Result<Reply, ModelError> {
         self.look(request).await;
         self.inner.complete(request, secrets, live).await
     }

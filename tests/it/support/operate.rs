@@ -8,18 +8,18 @@ use trellis::domain::ids::{EventId, Owner};
 use trellis::domain::lattice::layout::Scope;
 use trellis::store::StoreError;
 use trellis::venue::Venue;
-use trellis::venue::invoked::{self, Ran, Terms};
-use trellis::venue::operation::{Caller, Invocation, NOTHING, OpError, Reads, Site, dispatch};
+use trellis::venue::invoked::{self, RunOutcome, RunTerms};
+use trellis::venue::operation::{Caller, Invocation, NO_SECTIONS, OpError, Reads, Site, dispatch};
 use trellis::venue::workspace::Workspace;
 
 /// A caller who may do everything of an owner.
 pub fn boss(owner: &Owner) -> Caller {
-    Caller::new(owner.clone(), "local/me".into(), Authority::unlimited())
+    Caller::new(owner.clone(), "local/me".into(), Authority::without_limits())
 }
 
 /// A resource as a capability spells it.
 pub fn on(with: &str) -> ResourcePath {
-    ResourcePath::of(&Capability { with: with.into(), can: "*".into() })
+    ResourcePath::from_capability(&Capability { with: with.into(), can: "*".into() })
 }
 
 /// Runs an operation in the workspace of the caller's owner.
@@ -36,7 +36,7 @@ pub async fn operate_once(
     input: Value,
 ) -> Result<Value, OpError> {
     let workspace = Workspace::new(Arc::clone(&venue.store), caller.owner.clone(), Scope::default());
-    let (scoped, reads, site) = (&NOTHING, &Reads::default(), Site::Api { key });
+    let (scoped, reads, site) = (&NO_SECTIONS, &Reads::default(), Site::Api { key });
     let call = Invocation { named: path, venue, caller, workspace: &workspace, scoped, site, reads };
     dispatch::invoke(&call, path, input).await.map(|output| output.value)
 }
@@ -52,10 +52,10 @@ pub async fn try_as_worker(venue: &Venue, owner: &Owner) {
 }
 
 async fn worked(venue: &Venue, owner: &Owner) -> Result<(), StoreError> {
-    let terms = Terms { worker: "by hand", lease: Duration::from_secs(30), crash_limit: 5 };
-    for job in invoked::due(venue, owner).await? {
-        let Some(held) = invoked::take(venue, owner, &job, terms).await? else { continue };
-        if let Ran::Ended(result) = invoked::run(venue, owner, &held).await? {
+    let terms = RunTerms { worker: "by hand", lease: Duration::from_secs(30), crash_limit: 5 };
+    for job in invoked::list_due(venue, owner).await? {
+        let Some(held) = invoked::acquire(venue, owner, &job, terms).await? else { continue };
+        if let RunOutcome::Ended(result) = invoked::run(venue, owner, &held).await? {
             invoked::end(venue, owner, &held, &result).await?;
         }
     }

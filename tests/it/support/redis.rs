@@ -188,7 +188,7 @@ impl RedisServer {
     /// What the keys of an owner begin with, under this prefix.
     pub fn base(prefix: &str, owner: &Owner) -> String {
         let token = owner.token();
-        format!("{prefix}:{{{}}}:{token}", Shards::default().of(&token))
+        format!("{prefix}:{{{}}}:{token}", Shards::default().shard_of(&token))
     }
 
     /// A command of the test's own.

@@ -10,7 +10,8 @@ use trellis::domain::ids::{EventId, Owner, SessionKey, sha256_hex};
 use trellis::domain::time::Millis;
 use trellis::store::redis::RedisStore;
 use trellis::store::{
-    Accounts, Admit, DocWrite, DocumentStore, EventKind, Inspect, Intake, NewEvent, Recount, Store, StoreError, keys,
+    Accounts, Admit, DocWrite, DocumentStore, EventKind, Intake, NewEvent, Recount, Store, StoreError, StoreInspection,
+    keys,
 };
 
 const NOW: Millis = Millis(1_767_225_600_000);
@@ -57,8 +58,8 @@ fn event(n: u32) -> NewEvent {
         open: None,
         finish: None,
         outbox: Vec::new(),
-        within: None,
-        asks_way: false,
+        quota: None,
+        may_replace: false,
     }
 }
 
@@ -162,7 +163,7 @@ impl Seen {
                 let recount = async || self.store.recount(owner, false).await;
                 match patiently("a recount", recount).await {
                     Recount::More => {}
-                    Recount::Done { was, is } => break (was, is),
+                    Recount::Done { stored: was, counted: is } => break (was, is),
                 }
             };
             assert_eq!(was, is, "{owner}");

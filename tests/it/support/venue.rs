@@ -19,7 +19,7 @@ use trellis::domain::lattice::layout::Scope;
 use trellis::domain::quota::QuotaSettings;
 use trellis::domain::retention::RetentionRules;
 use trellis::domain::session::TurnRecord;
-use trellis::ingress::{Arrival, Submitted, submit};
+use trellis::ingress::{Arrival, SubmitReceipt, submit};
 use trellis::model::Model;
 use trellis::model::endpoint::ProviderOptions;
 use trellis::model::registry::{ModelOptions, Models};
@@ -36,7 +36,7 @@ use trellis::venue::auth::Auth;
 use trellis::venue::context::PromptCache;
 use trellis::venue::jobs;
 use trellis::venue::policy;
-use trellis::venue::rates::Rates;
+use trellis::venue::rates::RateSettings;
 use trellis::venue::secrets::Vault;
 use trellis::venue::workspace::{Workspace, WriteOp};
 use trellis::venue::{Venue, load_or_make_key};
@@ -59,7 +59,7 @@ pub struct TestVenue {
     /// How its workers reach providers.
     pub providers: ProviderOptions,
     /// What its model providers take.
-    pub rates: Rates,
+    pub rates: RateSettings,
     /// Longest call of its models.
     pub model_timeout: Duration,
     /// Sessions of one owner that its workers run at once, 0 = any number.
@@ -115,7 +115,7 @@ impl TestVenue {
             sweep: Duration::from_millis(200),
             auth: Arc::default(),
             providers: ProviderOptions::default(),
-            rates: Rates::default(),
+            rates: RateSettings::default(),
             model_timeout: Duration::from_mins(10),
             owner_cap: 0,
             owner_share: 75,
@@ -240,7 +240,7 @@ impl TestVenue {
             &id,
             &config,
             true,
-            &trellis::domain::authority::Authority::unlimited(),
+            &trellis::domain::authority::Authority::without_limits(),
         )
         .await
         .unwrap();
@@ -265,11 +265,11 @@ impl TestVenue {
         policy::revoke(&self.venue, &self.owner, revocation).await.unwrap().unwrap();
     }
 
-    pub async fn submit(&self, agent: &str, id: &str, input: Value) -> Submitted {
+    pub async fn submit(&self, agent: &str, id: &str, input: Value) -> SubmitReceipt {
         self.arrive(agent, id, true, Submission { input, ..Submission::default() }).await
     }
 
-    pub async fn arrive(&self, agent: &str, id: &str, task: bool, submission: Submission) -> Submitted {
+    pub async fn arrive(&self, agent: &str, id: &str, task: bool, submission: Submission) -> SubmitReceipt {
         let arrival = Arrival {
             owner: self.owner.clone(),
             agent: agent.parse().unwrap(),
@@ -313,8 +313,8 @@ impl TestVenue {
 impl Drop for TestVenue {
     fn drop(&mut self) {
         self.shutdown.trigger();
-        self.shutdown.cancelling().cancel();
-        self.shutdown.ending().cancel();
+        self.shutdown.cancel_token().cancel();
+        self.shutdown.end_token().cancel();
     }
 }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 use trellis::domain::ids::Owner;
 use trellis::domain::time::Millis;
 use trellis::store::{
-    Checkpoint, Commit, Committed, Doc, DocKey, DocWrite, Layer, Lease, LeaseCheck, OutsideWrite, Store, StoreError,
+    Checkpoint, Commit, CommitOutcome, Doc, DocKey, DocWrite, Layer, Lease, LeaseCheck, Store, StoreError, WriteOutcome,
 };
 
 /// What happens between an answer of the store and its arrival, or before it is asked.
@@ -19,7 +19,7 @@ pub trait Watch: Send + Sync + 'static {
     /// The same.
     async fn checkpointing(&self, _write: &Checkpoint) {}
     async fn checkpointed(&self, _lease: &Lease, _write: &Checkpoint, _held: &LeaseCheck) {}
-    async fn committed(&self, _commit: &Commit, _committed: &Committed) {}
+    async fn committed(&self, _commit: &Commit, _committed: &CommitOutcome) {}
 }
 
 /// The watched store.
@@ -38,7 +38,7 @@ impl<W: Watch> Layer for Watched<W> {
         self.inner.read(owner, keys).await
     }
 
-    async fn write(&self, now: Millis, owner: &Owner, writes: &[DocWrite]) -> Result<OutsideWrite, StoreError> {
+    async fn write(&self, now: Millis, owner: &Owner, writes: &[DocWrite]) -> Result<WriteOutcome, StoreError> {
         self.watch.writing(writes).await;
         self.inner.write(now, owner, writes).await
     }
@@ -56,7 +56,7 @@ impl<W: Watch> Layer for Watched<W> {
         Ok(held)
     }
 
-    async fn commit(&self, now: Millis, lease: &Lease, commit: &Commit) -> Result<Committed, StoreError> {
+    async fn commit(&self, now: Millis, lease: &Lease, commit: &Commit) -> Result<CommitOutcome, StoreError> {
         let committed = self.inner.commit(now, lease, commit).await?;
         self.watch.committed(commit, &committed).await;
         Ok(committed)

@@ -11,7 +11,7 @@ use std::time::Duration;
 use trellis::bus::nats::{NatsBus, NatsOptions};
 use trellis::domain::ids::{JobId, Owner};
 use trellis::domain::job::JobStatus;
-use trellis::domain::message::{Address, InKind, Message};
+use trellis::domain::message::{BusMessage, InboundKind, MessageAddress};
 use trellis::store::redis::{RedisStore, ServerOrInjected};
 use trellis::venue::jobs;
 
@@ -53,8 +53,8 @@ async fn owner(venue: &mut TestVenue, name: &str) -> Owner {
 
 /// A task over the queue.
 async fn publish(venue: &TestVenue, owner: &Owner, id: &str, input: &str) -> JobId {
-    let to = Address::In { owner: owner.clone(), agent: "a".parse().unwrap(), kind: InKind::Task };
-    let message = Message { to, id: Some(id.to_owned()), body: json!({"input": input}) };
+    let to = MessageAddress::In { owner: owner.clone(), agent: "a".parse().unwrap(), kind: InboundKind::Task };
+    let message = BusMessage { to, id: Some(id.to_owned()), body: json!({"input": input}) };
     venue.venue.bus.publish(&message).await.unwrap();
     JobId::derive(&venue.venue.key, owner, &id.parse().unwrap())
 }
@@ -188,7 +188,7 @@ async fn what_waits_at_a_worker_that_stops_goes_to_another_at_once() {
             .await;
     second.sweep = Duration::from_mins(10);
     venue.shutdown.trigger();
-    venue.shutdown.cancelling().cancel();
+    venue.shutdown.cancel_token().cancel();
     second.worker();
     for job in &waiting {
         until("another runs it", async || status(&second, &small, job).await == Some(JobStatus::Complete)).await;
@@ -305,8 +305,8 @@ async fn a_cancellation_needs_no_slot(mut venue: TestVenue) {
     }
     until("all slots are taken", async || thinking(&venue) == SLOTS).await;
     let behind = publish(&venue, &one, "behind", "hello").await;
-    let to = Address::In { owner: one.clone(), agent: "a".parse().unwrap(), kind: InKind::Cancel };
-    let cancel = Message { to, id: None, body: json!({"job": running[0]}) };
+    let to = MessageAddress::In { owner: one.clone(), agent: "a".parse().unwrap(), kind: InboundKind::Cancel };
+    let cancel = BusMessage { to, id: None, body: json!({"job": running[0]}) };
     venue.venue.bus.publish(&cancel).await.unwrap();
     until("it is cancelled", async || status(&venue, &one, &running[0]).await == Some(JobStatus::Cancelled)).await;
     until("the next one runs", async || status(&venue, &one, &behind).await == Some(JobStatus::Complete)).await;

@@ -17,10 +17,13 @@ use trellis::domain::shard::{Shards, Share};
 use trellis::domain::time::Millis;
 use trellis::process::clock::Clock;
 use trellis::store::embedded::EmbeddedStore;
-use trellis::store::{Doc, DocKey, DocWrite, DocumentStore, Layer, Seat, Seated, Store, StoreError, StoreMethod, keys};
+use trellis::store::{
+    Doc, DocKey, DocWrite, DocumentStore, Layer, SessionSnapshot, SetSessionOutcome, Store, StoreError, StoreMethod,
+    keys,
+};
 use trellis::upkeep::audit::AuditWatch;
 use trellis::upkeep::retention::Janitor;
-use trellis::upkeep::stroll::Stroll;
+use trellis::upkeep::stroll::PacedOwnerScan;
 
 const START: Millis = Millis(1_767_225_600_000);
 const MINUTE: Duration = Duration::from_mins(1);
@@ -71,9 +74,9 @@ impl Layer for Counted {
         self.inner.scan(owner, prefix, after, reverse, limit).await
     }
 
-    async fn kept(&self, owners: &[Owner]) -> Result<Vec<QuotaUsage>, StoreError> {
+    async fn usages(&self, owners: &[Owner]) -> Result<Vec<QuotaUsage>, StoreError> {
         self.ask("kept", owners)?;
-        self.inner.kept(owners).await
+        self.inner.usages(owners).await
     }
 }
 
@@ -123,8 +126,8 @@ impl Resting {
         for _ in 0..minutes * 3 {
             clock.advance(MINUTE / 3);
             let mut repaired = Vec::new();
-            watch.look(&self.venue.venue, share, &mut repaired).await.unwrap();
-            found.extend(repaired.into_iter().map(|repair| (repair.owner, clock.now().since(began))));
+            watch.check_share(&self.venue.venue, share, &mut repaired).await.unwrap();
+            found.extend(repaired.into_iter().map(|repair| (repair.owner, clock.now().elapsed_since(began))));
         }
         found
     }
@@ -196,7 +199,7 @@ async fn an_owner_with_nothing_to_forget_is_tidied_up_once_a_day_and_the_others_
     let resting = Resting::new().await;
     let clock = &resting.venue.venue.clock;
     let mut janitor = Janitor::new(RetentionRules { jobs: Some(DAY * 30), turns: None });
-    let mut look = async |share: &Share| janitor.look(&resting.venue.venue, share).await.unwrap().jobs;
+    let mut look = async |share: &Share| janitor.tidy_share(&resting.venue.venue, share).await.unwrap().jobs;
     let all = Share::default();
     resting.calls();
     assert_eq!(look(&all).await, 0);
@@ -234,8 +237,8 @@ async fn all_owners_are_gone_through_evenly_and_nobody_is_left_out_where_process
         store.write(START, &owner_of(owner), &[DocWrite::put("w/a", "")]).await.unwrap();
     }
     let (step, cycle) = (Duration::from_secs(20), MINUTE * 10);
-    let pages = async |stroll: &mut Stroll, now| {
-        stroll.count(now);
+    let pages = async |stroll: &mut PacedOwnerScan, now| {
+        stroll.count_due(now);
         let mut pages: Vec<Vec<Owner>> = Vec::new();
         while let Some(page) = stroll.next(&*store).await.unwrap() {
             pages.push(page);
@@ -243,7 +246,7 @@ async fn all_owners_are_gone_through_evenly_and_nobody_is_left_out_where_process
         pages
     };
     let all = |pages: &[Vec<Owner>]| pages.concat().into_iter().collect::<BTreeSet<_>>().len();
-    let (mut stroll, mut now) = (Stroll::new(cycle), START);
+    let (mut stroll, mut now) = (PacedOwnerScan::new(cycle), START);
     let first = pages(&mut stroll, now).await;
     assert_eq!((first.len(), all(&first)), (11, 1_050));
     for _ in 0..3 {
@@ -274,7 +277,7 @@ async fn all_owners_are_gone_through_evenly_and_nobody_is_left_out_where_process
     // Each lives for two minutes.
     let mut seen = Vec::new();
     for _ in 0..7 {
-        let mut stroll = Stroll::new(cycle);
+        let mut stroll = PacedOwnerScan::new(cycle);
         pages(&mut stroll, now).await;
         for _ in 0..6 {
             now = now.plus(step);
@@ -282,10 +285,10 @@ async fn all_owners_are_gone_through_evenly_and_nobody_is_left_out_where_process
         }
     }
     assert_eq!(all(&seen), 3_050);
-    stroll.begin_anew();
+    stroll.restart();
     assert_eq!(pages(&mut stroll, now).await.len(), 31);
     // No more than a page in a second and a half, however short it is.
-    let mut stroll = Stroll::new(Duration::from_secs(1));
+    let mut stroll = PacedOwnerScan::new(Duration::from_secs(1));
     pages(&mut stroll, now).await;
     let mut passed = 0;
     for _ in 0..15 {
@@ -302,11 +305,14 @@ async fn an_owner_of_many_sessions_is_gone_through_in_one_look() {
     let state = serde_json::to_vec(&SessionState::default()).unwrap();
     for session in 0..170 {
         let key = SessionKey { agent: "helper".parse().unwrap(), session: format!("s{session}").parse().unwrap() };
-        let seat = Seat { version: 1, state: state.clone().into(), within: None };
-        assert_eq!(venue.store.seat(venue.now(), &owner, &key, Some(&seat), &[]).await.unwrap(), Seated::Done);
+        let seat = SessionSnapshot { version: 1, state: state.clone().into(), quota: None };
+        assert_eq!(
+            venue.store.set_session(venue.now(), &owner, &key, Some(&seat), &[]).await.unwrap(),
+            SetSessionOutcome::Done
+        );
     }
     venue.clock.advance(DAY * 100);
     let mut janitor = Janitor::new(RetentionRules { jobs: None, turns: Some(DAY * 90) });
-    assert_eq!(janitor.look(venue, &Share::default()).await.unwrap().sessions, 170);
+    assert_eq!(janitor.tidy_share(venue, &Share::default()).await.unwrap().sessions, 170);
     assert!(janitor.is_through(&owner));
 }

@@ -17,9 +17,9 @@ use trellis::domain::job::{ErrorCode, JobStatus};
 use trellis::process::clock::Clock;
 use trellis::store::embedded::EmbeddedStore;
 use trellis::store::redis::{RedisStore, ServerOrInjected};
-use trellis::store::{Change, Checkpoint, DocWrite, Expect, Lease, LeaseCheck, keys};
+use trellis::store::{Checkpoint, DocEffect, DocWrite, Expect, Lease, LeaseCheck, keys};
 use trellis::venue::agents;
-use trellis::venue::jobs::{self, Cancelled};
+use trellis::venue::jobs::{self, CancelOutcome};
 
 const RULES: &str = r#"
 [[rule]]
@@ -219,7 +219,7 @@ async fn the_work_of_an_agent_that_is_gone_stays_in_the_books_as_pending() {
     let gone = [keys::agent(&agent), keys::agent_gate(&agent)].map(|key| DocWrite {
         key,
         expect: Expect::Any,
-        change: Change::Delete,
+        change: DocEffect::Delete,
     });
     venue.venue.store.write(venue.venue.now(), &venue.owner, &gone).await.unwrap();
     venue.worker();
@@ -233,7 +233,7 @@ async fn the_work_of_an_agent_that_is_gone_stays_in_the_books_as_pending() {
         }
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
-    let books = trellis::upkeep::audit::owner_books(&venue.venue, &venue.owner).await.unwrap();
+    let books = trellis::upkeep::audit::audit_owner(&venue.venue, &venue.owner).await.unwrap();
     assert_eq!((books.accepted, books.pending, books.unaccounted), (1, 1, 0), "{books:?}");
     // Its caller can still end it.
     let job = submitted.job.unwrap();
@@ -259,7 +259,7 @@ async fn a_cancel_drops_a_hanging_model_call() {
         assert_eq!(info["status"], status, "{}", record.id);
     }
     let cancelled = jobs::cancel(&venue.venue, &venue.owner, &id, Some("enough")).await.unwrap();
-    assert!(matches!(cancelled, Cancelled::Done(_)));
+    assert!(matches!(cancelled, CancelOutcome::Done(_)));
     let job = venue.ended(&id).await;
     assert_eq!(job.status, JobStatus::Cancelled);
     assert_eq!(job.result.unwrap().error.as_deref(), Some("cancelled: enough"));
@@ -368,7 +368,7 @@ async fn a_call_that_must_not_be_repeated_is_told_as_unknown_to_a_successor() {
     let job = first.submit("payer", "t1", json!({})).await.job.unwrap();
     tokio::time::timeout(Duration::from_mins(1), intent.notified()).await.expect("the intent is recorded");
     first.shutdown.trigger();
-    first.shutdown.cancelling().cancel();
+    first.shutdown.cancel_token().cancel();
     let second = TestVenue::new(Arc::clone(&first.venue.store), Arc::clone(&first.venue.bus), dir.path(), RULES).await;
     second.worker();
     let job = second.ended(&job).await;

@@ -19,7 +19,7 @@ use trellis::bus::nats::NatsBus;
 use trellis::domain::event::Submission;
 use trellis::domain::ids::JobId;
 use trellis::domain::timer::{Timer, TimerId};
-use trellis::ingress::timers::fire;
+use trellis::ingress::timers::fire_due;
 use trellis::process::clock::Clock;
 use trellis::store::embedded::EmbeddedStore;
 use trellis::store::redis::{RedisStore, ServerOrInjected};
@@ -228,7 +228,7 @@ impl Counted {
         let (venue, owner) = (&self.venue.venue, &self.venue.owner);
         let id = self.set("2s").await;
         let timer = async || {
-            let (timer, _): (Option<Timer>, _) = self.inner.versioned(owner, &keys::timer(&id)).await.unwrap();
+            let (timer, _): (Option<Timer>, _) = self.inner.get_versioned(owner, &keys::timer(&id)).await.unwrap();
             timer.unwrap()
         };
         let due = timer().await.due;
@@ -236,9 +236,9 @@ impl Counted {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
         if on == On::Embedded {
-            fire(venue, owner).await.unwrap();
+            fire_due(venue, owner).await.unwrap();
         }
-        self.is_done(&JobId::derive(&venue.key, owner, &timer().await.event(&venue.key, owner, due))).await;
+        self.is_done(&JobId::derive(&venue.key, owner, &timer().await.event_id(&venue.key, owner, due))).await;
     }
 }
 

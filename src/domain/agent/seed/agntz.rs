@@ -1,12 +1,12 @@
 //! Manifests of agntz: an agent of `kind: llm`.
 
-use super::{Config, bad};
-use crate::decode::Wrong;
+use super::{ConfigMap, invalid};
+use crate::decode::DataError;
 use crate::lattice::value::type_name;
 use serde_json::{Map, Value, json};
 
 /// Keys that only a manifest has.
-const TELLING: [&str; 2] = ["kind", "instruction"];
+const MANIFEST_KEYS: [&str; 2] = ["kind", "instruction"];
 
 /// Names of providers in agntz, and their names here.
 const PROVIDERS: [(&str, &str); 2] = [("google", "gemini"), ("togetherai", "together")];
@@ -25,31 +25,31 @@ const NO_MEANING: [(&str, &str); 9] = [
 ];
 
 /// Whether a configuration is a manifest of agntz.
-pub(super) fn is_manifest(map: &Config) -> bool {
-    TELLING.iter().any(|key| map.contains_key(*key))
+pub(super) fn is_manifest(map: &ConfigMap) -> bool {
+    MANIFEST_KEYS.iter().any(|key| map.contains_key(*key))
 }
 
 /// Returns the same configuration in the spelling of agent files.
-pub(super) fn mapped(map: &Config) -> Result<Config, Wrong> {
+pub(super) fn from_manifest(map: &ConfigMap) -> Result<ConfigMap, DataError> {
     let mut config = map.clone();
     if let Some(kind) = config.shift_remove("kind")
         && kind != "llm"
     {
-        return bad(format!(
+        return invalid(format!(
             "`kind`: expected `llm`, got {kind}: steps, branches and tools are no agents here; let one agent call the \
              others as tools, `{{delegate: AGENT}}`"
         ));
     }
     for (key, instead) in NO_MEANING {
         if config.contains_key(key) {
-            return bad(format!("`{key}` has no meaning here: {instead}"));
+            return invalid(format!("`{key}` has no meaning here: {instead}"));
         }
     }
-    moved(&mut config, "instruction", "systemPrompt", Ok)?;
-    limited(&mut config)?;
+    rename_key(&mut config, "instruction", "systemPrompt", Ok)?;
+    move_limits(&mut config)?;
     if let Some(schema) = config.shift_remove("outputSchema") {
         // Covia's `responseFormat` means the same and has the same checks.
-        config.insert("responseFormat".into(), json!({"schema": schema_of(&schema)?}));
+        config.insert("responseFormat".into(), json!({"schema": output_schema(&schema)?}));
     }
     if let Some(Value::Object(model)) = config.get_mut("model")
         && let Some(Value::String(provider)) = model.get_mut("provider")
@@ -59,41 +59,41 @@ pub(super) fn mapped(map: &Config) -> Result<Config, Wrong> {
     }
     if let Some(Value::Array(tools)) = config.get_mut("tools") {
         for (at, tool) in tools.iter_mut().enumerate() {
-            *tool = tool_of(at, tool)?;
+            *tool = tool_entry(at, tool)?;
         }
     }
     Ok(config)
 }
 
 /// Renames a key, and refuses a configuration that has both.
-fn moved(
-    config: &mut Config,
+fn rename_key(
+    config: &mut ConfigMap,
     from: &str,
     to: &str,
-    turned: impl Fn(Value) -> Result<Value, Wrong>,
-) -> Result<(), Wrong> {
+    turned: impl Fn(Value) -> Result<Value, DataError>,
+) -> Result<(), DataError> {
     let Some(value) = config.shift_remove(from) else { return Ok(()) };
     if config.contains_key(to) {
-        return bad(format!("`{from}`: `{to}` says it already, leave one out"));
+        return invalid(format!("`{from}`: `{to}` says it already, leave one out"));
     }
     config.insert(to.into(), turned(value)?);
     Ok(())
 }
 
 /// Moves `maxSteps`, `tokenBudget` and `timeoutMs` into the limits of a task.
-fn limited(config: &mut Config) -> Result<(), Wrong> {
+fn move_limits(config: &mut ConfigMap) -> Result<(), DataError> {
     let mut limits = match config.shift_remove("limits") {
         None => Map::new(),
         Some(Value::Object(limits)) => limits,
-        Some(other) => return bad(format!("`limits`: expected a map, got {}", type_name(&other))),
+        Some(other) => return invalid(format!("`limits`: expected a map, got {}", type_name(&other))),
     };
     for (from, to) in [("maxSteps", "turns"), ("tokenBudget", "tokens"), ("timeoutMs", "wallClock")] {
         let Some(given) = config.get(from) else { continue };
         let Some(number) = given.as_u64().filter(|number| *number > 0) else {
-            return bad(format!("`{from}`: expected a whole number of at least 1, got {given}"));
+            return invalid(format!("`{from}`: expected a whole number of at least 1, got {given}"));
         };
         limits.insert(from.into(), if from == "timeoutMs" { number.div_ceil(1_000) } else { number }.into());
-        moved(&mut limits, from, to, Ok)?;
+        rename_key(&mut limits, from, to, Ok)?;
         config.shift_remove(from);
     }
     if !limits.is_empty() {
@@ -103,19 +103,19 @@ fn limited(config: &mut Config) -> Result<(), Wrong> {
 }
 
 /// Returns a JSON Schema as it is given. A short map of properties becomes one with all of them required and no others.
-fn schema_of(given: &Value) -> Result<Value, Wrong> {
+fn output_schema(given: &Value) -> Result<Value, DataError> {
     let Value::Object(map) = given else {
-        return bad(format!("`outputSchema`: expected a map, got {}", type_name(given)));
+        return invalid(format!("`outputSchema`: expected a map, got {}", type_name(given)));
     };
     if map.contains_key("$schema") || (map.get("type") == Some(&"object".into()) && map.contains_key("properties")) {
         return Ok(given.clone());
     }
-    let properties: Map<String, Value> = map.iter().map(|(key, of)| (key.clone(), property(of))).collect();
+    let properties: Map<String, Value> = map.iter().map(|(key, of)| (key.clone(), property_schema(of))).collect();
     let required: Vec<_> = map.keys().collect();
     Ok(json!({"type": "object", "properties": properties, "required": required, "additionalProperties": false}))
 }
 
-fn property(of: &Value) -> Value {
+fn property_schema(of: &Value) -> Value {
     match of {
         Value::String(kind) => json!({"type": kind}),
         Value::Object(map) => {
@@ -131,7 +131,7 @@ fn property(of: &Value) -> Value {
 }
 
 /// Returns an entry of `tools`: another agent becomes a delegate; programs of an agntz process are refused.
-fn tool_of(at: usize, tool: &Value) -> Result<Value, Wrong> {
+fn tool_entry(at: usize, tool: &Value) -> Result<Value, DataError> {
     let Some(kind) = tool.get("kind") else { return Ok(tool.clone()) };
     match kind.as_str() {
         Some("agent") => {
@@ -139,20 +139,20 @@ fn tool_of(at: usize, tool: &Value) -> Result<Value, Wrong> {
             let (agent, version) = agent.split_once('@').map_or((agent, None), |(agent, v)| (agent, Some(v)));
             let version = tool.get("version").and_then(Value::as_str).or(version);
             if version.is_some_and(|version| version != "latest") {
-                return bad(format!("`tools[{at}].version`: an agent is called as it is now, expected `latest`"));
+                return invalid(format!("`tools[{at}].version`: an agent is called as it is now, expected `latest`"));
             }
             Ok(json!({"delegate": agent}))
         }
-        Some("local") => bad(format!(
+        Some("local") => invalid(format!(
             "`tools[{at}]`: a `local` tool is a function of an agntz process; put it behind HTTP (`v/ops/http/post`) or \
              into an external worker (`v/ops/queue/publish`), and name that operation"
         )),
-        Some("http") => bad(format!(
+        Some("http") => invalid(format!(
             "`tools[{at}]`: name the operation `v/ops/http/get` or `v/ops/http/post`, its `name`, and bind what the \
              model shall not say by `toolArgInjection`"
         )),
-        Some("mcp") => bad(format!("`tools[{at}]`: tools of MCP servers are not supported by this version")),
-        _ => bad(format!("`tools[{at}].kind`: expected `agent`, got {kind}")),
+        Some("mcp") => invalid(format!("`tools[{at}]`: tools of MCP servers are not supported by this version")),
+        _ => invalid(format!("`tools[{at}].kind`: expected `agent`, got {kind}")),
     }
 }
 
@@ -161,7 +161,7 @@ mod tests {
     use super::*;
 
     fn read(value: &Value) -> Result<Value, String> {
-        mapped(value.as_object().unwrap()).map(Value::Object).map_err(|error| error.to_string())
+        from_manifest(value.as_object().unwrap()).map(Value::Object).map_err(|error| error.to_string())
     }
 
     #[test]

@@ -12,20 +12,20 @@ mod model;
 
 use super::merge;
 use super::tool::GOAL_TOOLS;
-use crate::decode::Wrong;
+use crate::decode::DataError;
 use crate::lattice::catalog::catalog_path;
 use crate::lattice::value::type_name;
 use serde_json::{Map, Value, json};
 
-type Config = Map<String, Value>;
+type ConfigMap = Map<String, Value>;
 
-fn bad<T>(text: impl Into<String>) -> Result<T, Wrong> {
+fn invalid<T>(text: impl Into<String>) -> Result<T, DataError> {
     Err(text.into().into())
 }
 
 /// Returns the same configuration in the spelling of agent files.
-pub(super) fn mapped(map: &Config) -> Result<Config, Wrong> {
-    let mut config = if agntz::is_manifest(map) { agntz::mapped(map)? } else { map.clone() };
+pub(super) fn to_agent_file(map: &ConfigMap) -> Result<ConfigMap, DataError> {
+    let mut config = if agntz::is_manifest(map) { agntz::from_manifest(map)? } else { map.clone() };
     if let Some(state) = config.shift_remove("state") {
         config = with_state(config, &state)?;
     }
@@ -34,28 +34,28 @@ pub(super) fn mapped(map: &Config) -> Result<Config, Wrong> {
         infer_loop(&mut config);
     }
     if let Some(operation) = config.shift_remove("operation") {
-        looped(&mut config, &operation)?;
+        set_loop(&mut config, &operation)?;
     }
-    model::settle(&mut config)?;
+    model::set_model(&mut config)?;
     if let Some(format) = config.shift_remove("responseFormat") {
-        typed(&mut config, &format)?;
+        set_output_schema(&mut config, &format)?;
     }
     if let Some(name) = config.shift_remove("name") {
-        named(&mut config, &name)?;
+        prepend_title(&mut config, &name)?;
     }
     Ok(config)
 }
 
 /// Merges `state` into a configuration. `state.config` wins over the keys beside it, key by key; the entries of
 /// `state.context` come after those of `context`.
-fn with_state(config: Config, state: &Value) -> Result<Config, Wrong> {
+fn with_state(config: ConfigMap, state: &Value) -> Result<ConfigMap, DataError> {
     let mut merged = Value::Object(config);
     merge::shallow(&mut merged, &state_config(state)?);
     let Value::Object(mut config) = merged else { return Ok(Map::new()) };
     match (state.get("context"), config.entry("context").or_insert_with(|| json!([]))) {
         (Some(Value::Array(more)), Value::Array(entries)) => entries.extend(more.iter().cloned()),
         (None | Some(Value::Array(_)), _) => {}
-        (Some(other), _) => return bad(format!("`state.context`: expected a list, got {}", type_name(other))),
+        (Some(other), _) => return invalid(format!("`state.context`: expected a list, got {}", type_name(other))),
     }
     if config["context"] == json!([]) {
         config.shift_remove("context");
@@ -64,24 +64,24 @@ fn with_state(config: Config, state: &Value) -> Result<Config, Wrong> {
 }
 
 /// Returns the configuration in a `state`, which may hold `context` besides.
-pub fn state_config(state: &Value) -> Result<Config, Wrong> {
+pub fn state_config(state: &Value) -> Result<ConfigMap, DataError> {
     let Some(map) = state.as_object() else {
-        return bad(format!("`state`: expected a map, got {}", type_name(state)));
+        return invalid(format!("`state`: expected a map, got {}", type_name(state)));
     };
     if let Some(other) = map.keys().find(|key| !["config", "context"].contains(&key.as_str())) {
-        return bad(format!(
+        return invalid(format!(
             "`state.{other}`: expected `state.config` and `state.context` alone, an agent's state is its own"
         ));
     }
     match map.get("config") {
         None => Ok(Map::new()),
         Some(Value::Object(config)) => Ok(config.clone()),
-        Some(other) => bad(format!("`state.config`: expected a map, got {}", type_name(other))),
+        Some(other) => invalid(format!("`state.config`: expected a map, got {}", type_name(other))),
     }
 }
 
 /// Sets the loop to a goal tree for a configuration with tools of goals and without an `operation`.
-fn infer_loop(config: &mut Config) {
+fn infer_loop(config: &mut ConfigMap) {
     let tools = config.get("tools").and_then(Value::as_array);
     let has_goals = tools.into_iter().flatten().filter_map(Value::as_str).any(|name| GOAL_TOOLS.contains(&name));
     if has_goals && !config.contains_key("operation") {
@@ -90,50 +90,52 @@ fn infer_loop(config: &mut Config) {
 }
 
 /// Sets the loop that `operation` names.
-fn looped(config: &mut Config, operation: &Value) -> Result<(), Wrong> {
+fn set_loop(config: &mut ConfigMap, operation: &Value) -> Result<(), DataError> {
     let Some(name) = operation.as_str() else {
-        return bad(format!("`operation`: expected text, got {}", type_name(operation)));
+        return invalid(format!("`operation`: expected text, got {}", type_name(operation)));
     };
     match catalog_path(name).as_str() {
         "v/ops/llmagent/chat" => {}
         "v/ops/goaltree/chat" => {
             config.entry("loop").or_insert_with(|| "goalTree".into());
         }
-        _ => return bad(format!("`operation`: expected `llmagent:chat` or `goaltree:chat`, got `{name}`")),
+        _ => return invalid(format!("`operation`: expected `llmagent:chat` or `goaltree:chat`, got `{name}`")),
     }
     Ok(())
 }
 
 /// Sets the schema of outputs from `responseFormat`: `"text"`, `"json"` or `{name, schema}`.
-fn typed(config: &mut Config, format: &Value) -> Result<(), Wrong> {
+fn set_output_schema(config: &mut ConfigMap, format: &Value) -> Result<(), DataError> {
     let schema = match format {
         Value::String(text) if text == "text" => return Ok(()),
         Value::String(text) if text == "json" => json!({}),
         Value::Object(map) if map.contains_key("schema") => {
             if let Some(other) = map.keys().find(|key| !["name", "schema", "strict"].contains(&key.as_str())) {
-                return bad(format!("`responseFormat.{other}`: unknown key, expected `name` and `schema`"));
+                return invalid(format!("`responseFormat.{other}`: unknown key, expected `name` and `schema`"));
             }
             map["schema"].clone()
         }
         other => {
-            return bad(format!("`responseFormat`: expected \"text\", \"json\" or `{{name, schema}}`, got {other}"));
+            return invalid(format!(
+                "`responseFormat`: expected \"text\", \"json\" or `{{name, schema}}`, got {other}"
+            ));
         }
     };
     if config.get("outputs").is_some_and(|outputs| outputs.get("complete").is_some()) {
-        return bad("`responseFormat`: `outputs.complete` says it already, leave one out");
+        return invalid("`responseFormat`: `outputs.complete` says it already, leave one out");
     }
     let outputs = config.entry("outputs").or_insert_with(|| json!({}));
     let Value::Object(outputs) = outputs else {
-        return bad(format!("`outputs`: expected a map, got {}", type_name(outputs)));
+        return invalid(format!("`outputs`: expected a map, got {}", type_name(outputs)));
     };
     outputs.insert("complete".into(), json!({"schema": schema}));
     Ok(())
 }
 
 /// Puts the title `name`, which is for people, before the description.
-fn named(config: &mut Config, name: &Value) -> Result<(), Wrong> {
+fn prepend_title(config: &mut ConfigMap, name: &Value) -> Result<(), DataError> {
     let Some(name) = name.as_str() else {
-        return bad(format!("`name`: expected text, got {}", type_name(name)));
+        return invalid(format!("`name`: expected text, got {}", type_name(name)));
     };
     let whole = match config.get("description").and_then(Value::as_str) {
         Some(text) => format!("{name}: {text}"),
@@ -195,7 +197,7 @@ mod tests {
             (json!({"state": {"cursor": 1}}), Err("`state.cursor`")),
             (json!({"state": {"config": 1}}), Err("`state.config`: expected a map")),
         ] {
-            match (mapped(given.as_object().unwrap()).map(Value::Object), expected) {
+            match (to_agent_file(given.as_object().unwrap()).map(Value::Object), expected) {
                 (Ok(got), Ok(expected)) => assert_eq!(got, expected, "{given}"),
                 (Err(error), Err(part)) => assert!(error.to_string().contains(part), "{error}"),
                 (got, expected) => panic!("{given}: expected {expected:?}, got {got:?}"),

@@ -1,7 +1,7 @@
 //! Models of Covia: an operation names the provider, or the model's own name does.
 
-use super::{Config, bad};
-use crate::decode::Wrong;
+use super::{ConfigMap, invalid};
+use crate::decode::DataError;
 use crate::lattice::catalog::catalog_path;
 use crate::lattice::value::type_name;
 use serde_json::{Map, Value};
@@ -37,30 +37,30 @@ const FAMILIES: [(&str, &str); 16] = [
 ];
 
 /// Keys beside `model`, and the keys inside of it that mean the same.
-const BESIDE: [(&str, &str); 2] = [("url", "baseUrl"), ("apiKey", "key")];
+const OUTER_KEYS: [(&str, &str); 2] = [("url", "baseUrl"), ("apiKey", "key")];
 
 /// Moves `model` as text, `llmOperation`, `url` and `apiKey` into the map of a model.
-pub(super) fn settle(config: &mut Config) -> Result<(), Wrong> {
-    let operation = config.shift_remove("llmOperation").map(|given| of_operation(&given)).transpose()?;
+pub(super) fn set_model(config: &mut ConfigMap) -> Result<(), DataError> {
+    let operation = config.shift_remove("llmOperation").map(|given| operation_model(&given)).transpose()?;
     let mut model = match (config.get("model"), operation) {
-        (Some(Value::String(name)), Some((provider, _))) => map(provider, name),
-        (Some(Value::String(name)), None) => of_name(name)?,
-        (None, Some((provider, default))) => map(provider, default),
+        (Some(Value::String(name)), Some((provider, _))) => model_map(provider, name),
+        (Some(Value::String(name)), None) => parse_model(name)?,
+        (None, Some((provider, default))) => model_map(provider, default),
         (Some(Value::Object(_)), Some(_)) => {
-            return bad("`llmOperation`: `model` names its provider already, leave one out");
+            return invalid("`llmOperation`: `model` names its provider already, leave one out");
         }
         (Some(Value::Object(model)), None) => model.clone(),
         // The decoder of configurations names the expected type.
         (Some(_), _) => return Ok(()),
         (None, None) => Map::new(),
     };
-    for (key, inside) in BESIDE {
+    for (key, inside) in OUTER_KEYS {
         let Some(value) = config.shift_remove(key) else { continue };
         if model.is_empty() {
-            return bad(format!("`{key}`: belongs to a `model`, name one"));
+            return invalid(format!("`{key}`: belongs to a `model`, name one"));
         }
         if model.insert(inside.into(), value).is_some() {
-            return bad(format!("`{key}`: `model.{inside}` says it already, leave one out"));
+            return invalid(format!("`{key}`: `model.{inside}` says it already, leave one out"));
         }
     }
     name_fallbacks(&mut model)?;
@@ -71,41 +71,41 @@ pub(super) fn settle(config: &mut Config) -> Result<(), Wrong> {
 }
 
 /// Replaces fallbacks that are texts by the maps that they stand for.
-fn name_fallbacks(model: &mut Map<String, Value>) -> Result<(), Wrong> {
+fn name_fallbacks(model: &mut Map<String, Value>) -> Result<(), DataError> {
     let Some(Value::Array(fallback)) = model.get_mut("fallback") else { return Ok(()) };
     for entry in fallback {
         if let Value::String(name) = entry {
-            *entry = Value::Object(of_name(name)?);
+            *entry = Value::Object(parse_model(name)?);
         }
     }
     Ok(())
 }
 
-fn map(provider: &str, name: &str) -> Map<String, Value> {
+fn model_map(provider: &str, name: &str) -> Map<String, Value> {
     [("provider", provider), ("name", name)].into_iter().map(|(key, text)| (key.into(), text.into())).collect()
 }
 
-fn of_operation(given: &Value) -> Result<(&'static str, &'static str), Wrong> {
+fn operation_model(given: &Value) -> Result<(&'static str, &'static str), DataError> {
     let Some(name) = given.as_str() else {
-        return bad(format!("`llmOperation`: expected text, got {}", type_name(given)));
+        return invalid(format!("`llmOperation`: expected text, got {}", type_name(given)));
     };
     let path = catalog_path(name);
     if let Some((_, provider, default)) = OPERATIONS.iter().find(|(operation, ..)| *operation == path) {
         return Ok((provider, default));
     }
     let known: Vec<_> = OPERATIONS.iter().map(|(path, ..)| format!("`{path}`")).collect();
-    bad(format!(
+    invalid(format!(
         "`llmOperation`: no model answers under `{name}`, expected one of {}; or `model = {{provider, name}}`",
         known.join(", ")
     ))
 }
 
 /// Returns the model of `provider/name`, or of a name that its family gives away.
-fn of_name(name: &str) -> Result<Map<String, Value>, Wrong> {
+fn parse_model(name: &str) -> Result<Map<String, Value>, DataError> {
     if let Some((provider, name)) =
         name.split_once('/').filter(|(provider, name)| !provider.is_empty() && !name.is_empty())
     {
-        return Ok(map(provider, name));
+        return Ok(model_map(provider, name));
     }
     let family = FAMILIES.iter().find(|(begin, _)| {
         // `o3-mini` is of the family `o3`, `o365` isn't.
@@ -113,11 +113,11 @@ fn of_name(name: &str) -> Result<Map<String, Value>, Wrong> {
         rest.is_some_and(|rest| begin.len() > 2 || rest.is_empty() || rest.starts_with('-'))
     });
     let Some((_, provider)) = family else {
-        return bad(format!(
+        return invalid(format!(
             "`model`: no provider is known by the name `{name}`, write `PROVIDER/{name}` or `{{provider, name}}`"
         ));
     };
-    Ok(map(provider, name))
+    Ok(model_map(provider, name))
 }
 
 #[cfg(test)]
@@ -127,7 +127,7 @@ mod tests {
 
     fn settled(value: &Value) -> Result<Value, String> {
         let mut config = value.as_object().unwrap().clone();
-        settle(&mut config).map_err(|error| error.to_string())?;
+        set_model(&mut config).map_err(|error| error.to_string())?;
         Ok(Value::Object(config))
     }
 

@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 const ERASED: &str = "@AAAAAAAAAAAAAAAAAAAAAA";
 
 /// Components with requests and answers, besides items.
-const SAID: [&str; 5] = ["task", "result", "message", "filled", "attachments"];
+const SPOKEN_COMPONENTS: [&str; 5] = ["task", "result", "message", "filled", "attachments"];
 
 impl Manifest {
     /// Returns the content lines that an erasure of some sources removes: those of items from these sources, and those
@@ -26,7 +26,7 @@ impl Manifest {
                 continue;
             }
             let (name, about) = line.split_once(' ').unwrap_or((line, ""));
-            within = SAID.contains(&name) || (name == "item" && comes_from(about, &is_source));
+            within = SPOKEN_COMPONENTS.contains(&name) || (name == "item" && comes_from(about, &is_source));
         }
         taken
     }
@@ -38,13 +38,13 @@ fn comes_from(about: &str, is_source: &impl Fn(&str) -> bool) -> bool {
 }
 
 /// Replaces these lines of a stored manifest. Nothing else in it changes, nor in manifests that are changes of it.
-pub fn without(stored: &str, lines: &BTreeSet<&str>) -> String {
+pub fn replace_lines(stored: &str, lines: &BTreeSet<&str>) -> String {
     let kept = stored.split('\n').map(|line| if lines.contains(line) { ERASED } else { line });
     kept.collect::<Vec<_>>().join("\n")
 }
 
 /// Returns the parts that lines name, and those of them that are lists of parts.
-pub fn named(lines: &BTreeSet<&str>) -> (Vec<PartName>, Vec<PartName>) {
+pub fn named_parts(lines: &BTreeSet<&str>) -> (Vec<PartName>, Vec<PartName>) {
     let (mut parts, mut lists) = (Vec::new(), Vec::new());
     for line in lines {
         let list = line.starts_with('#');
@@ -60,7 +60,7 @@ pub fn named(lines: &BTreeSet<&str>) -> (Vec<PartName>, Vec<PartName>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::context::record::manifest::Base;
+    use crate::context::record::manifest::BaseManifest;
 
     const PART: &str = "LZlWEJPXmGQDmK7nCnuWag";
 
@@ -84,15 +84,15 @@ mod tests {
             "prompt 00",
         ]
         .join("\n");
-        let base = Base::read(None, 1, &stored).unwrap();
+        let base = BaseManifest::read(None, 1, &stored).unwrap();
         let lines = base.manifest.contents_of(|source| source == "r/app/u1");
         let (part, list) = (format!("@{PART}"), format!("#{PART}"));
         assert_eq!(lines, BTreeSet::from([part.as_str(), "\"- and more\"", list.as_str()]));
-        let (parts, lists) = named(&lines);
+        let (parts, lists) = named_parts(&lines);
         assert_eq!((parts.len(), lists.len()), (2, 1));
-        let left = without(&stored, &lines);
+        let left = replace_lines(&stored, &lines);
         assert!(left.contains("You remember.") && left.contains("of another") && !left.contains("and more"), "{left}");
-        let again = Base::read(None, 1, &left).unwrap();
+        let again = BaseManifest::read(None, 1, &left).unwrap();
         assert_eq!(again.manifest.lines.len(), base.manifest.lines.len(), "what builds on it counts lines");
         assert!(again.manifest.contents_of(|source| source == "r/app/u1").is_empty(), "once is enough");
         assert!(PartName::parse(&ERASED[1..]).is_some());

@@ -28,7 +28,7 @@ pub struct Manifest {
 
 /// Why a stored manifest can't be read.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Damaged {
+pub enum DamagedManifest {
     /// The first line is invalid.
     #[error("expected a manifest that begins with `{WORD} 1` or `{WORD} 2`, got `{0}`")]
     Head(String),
@@ -45,7 +45,7 @@ pub enum Damaged {
     Line(String),
 }
 
-impl Damaged {
+impl DamagedManifest {
     /// Makes the error of an invalid line, with its first 120 characters.
     pub fn line(line: &str) -> Self {
         Self::Line(line.chars().take(120).collect())
@@ -54,7 +54,7 @@ impl Damaged {
 
 /// A manifest with its turn, on which the next one is based.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Base {
+pub struct BaseManifest {
     /// Turn of the manifest.
     pub turn: u64,
     /// Period of the parts that its lines name.
@@ -65,34 +65,34 @@ pub struct Base {
 
 /// Returns the first turn of the stretch of turns with `turn`: its manifest is whole, so the others can be read from
 /// it.
-pub const fn stretch(turn: u64) -> u64 {
+pub const fn stretch_start(turn: u64) -> u64 {
     turn.saturating_sub(1) / WHOLE_EVERY * WHOLE_EVERY + 1
 }
 
-impl Base {
+impl BaseManifest {
     /// Reads the stored manifest of the next turn.
-    pub fn read(before: Option<&Self>, turn: u64, stored: &str) -> Result<Self, Damaged> {
+    pub fn read(before: Option<&Self>, turn: u64, stored: &str) -> Result<Self, DamagedManifest> {
         let (head, body) = stored.split_once('\n').unwrap_or((stored, ""));
-        let bad = || Damaged::Head(head.chars().take(40).collect());
-        let (period, base) = head_of(head).ok_or_else(bad)?;
+        let bad = || DamagedManifest::Head(head.chars().take(40).collect());
+        let (period, base) = parse_head(head).ok_or_else(bad)?;
         let lines = match (base, before) {
             (None, _) => &[][..],
             (Some(expected), Some(before)) if before.turn == expected && before.period == period => {
                 &before.manifest.lines[..]
             }
             (Some(expected), other) => {
-                return Err(Damaged::Base { expected, got: other.map_or(0, |base| base.turn) });
+                return Err(DamagedManifest::Base { expected, got: other.map_or(0, |base| base.turn) });
             }
         };
-        Ok(Self { turn, period, manifest: Manifest { lines: apply(lines, body)? } })
+        Ok(Self { turn, period, manifest: Manifest { lines: apply_steps(lines, body)? } })
     }
 }
 
 /// Reads the period of a manifest, and the turn of the manifest that it is a change of.
-fn head_of(head: &str) -> Option<(Period, Option<u64>)> {
+fn parse_head(head: &str) -> Option<(Period, Option<u64>)> {
     let mut words = head.split(' ');
     let period = match (words.next()?, words.next()?) {
-        (WORD, "1") => Period::BEFORE,
+        (WORD, "1") => Period::NO_PERIOD,
         (WORD, "2") => Period::parse(words.next()?)?,
         _ => return None,
     };
@@ -107,17 +107,19 @@ fn head_of(head: &str) -> Option<(Period, Option<u64>)> {
 impl Manifest {
     /// Writes the manifest for `turn` of a period: as a change of `base` if both are of the same stretch and period, or
     /// else whole.
-    pub fn stored(&self, turn: u64, period: Period, base: Option<&Base>) -> String {
-        let fits = |base: &&Base| base.period == period && base.turn < turn && stretch(base.turn) == stretch(turn);
+    pub fn to_stored(&self, turn: u64, period: Period, base: Option<&BaseManifest>) -> String {
+        let fits = |base: &&BaseManifest| {
+            base.period == period && base.turn < turn && stretch_start(base.turn) == stretch_start(turn)
+        };
         let head = format!("{WORD} 2 {}", period.number());
         match base.filter(fits) {
             None => self.lines.iter().fold(head, |text, line| text + "\n" + line),
             Some(base) => {
                 let mut text = format!("{head} base {}", base.turn);
-                for step in steps(&base.manifest.lines, &self.lines) {
+                for step in diff_steps(&base.manifest.lines, &self.lines) {
                     let _ = match step {
-                        Step::Copy(from, count) => write!(text, "\n={from},{count}"),
-                        Step::Line(line) => write!(text, "\n{line}"),
+                        ManifestStep::Copy(from, count) => write!(text, "\n={from},{count}"),
+                        ManifestStep::Line(line) => write!(text, "\n{line}"),
                     };
                 }
                 text
@@ -131,19 +133,19 @@ impl Manifest {
     }
 
     /// Returns its lines that name parts.
-    pub(super) fn names(&self) -> HashSet<&str> {
+    pub(super) fn part_lines(&self) -> HashSet<&str> {
         self.lines.iter().map(String::as_str).filter(|line| line.starts_with(['@', '#'])).collect()
     }
 }
 
 #[derive(Debug, PartialEq, Eq)]
-enum Step<'l> {
+enum ManifestStep<'l> {
     Copy(usize, usize),
     Line(&'l str),
 }
 
 /// Finds the longest runs of equal lines, greedily.
-fn steps<'l>(base: &[String], lines: &'l [String]) -> Vec<Step<'l>> {
+fn diff_steps<'l>(base: &[String], lines: &'l [String]) -> Vec<ManifestStep<'l>> {
     let mut places: HashMap<&str, Vec<usize>> = HashMap::with_capacity(base.len());
     for (at, line) in base.iter().enumerate() {
         let here = places.entry(line).or_default();
@@ -162,17 +164,17 @@ fn steps<'l>(base: &[String], lines: &'l [String]) -> Vec<Step<'l>> {
         let (count, from) = best;
         let bytes: usize = lines[at..at + count].iter().map(|line| line.len() + 1).sum();
         if bytes > format!("={from},{count}").len() + 1 {
-            steps.push(Step::Copy(from, count));
+            steps.push(ManifestStep::Copy(from, count));
             (at, next) = (at + count, from + count);
         } else {
-            steps.push(Step::Line(&lines[at]));
+            steps.push(ManifestStep::Line(&lines[at]));
             (at, next) = (at + 1, next + 1);
         }
     }
     steps
 }
 
-fn apply(base: &[String], body: &str) -> Result<Vec<String>, Damaged> {
+fn apply_steps(base: &[String], body: &str) -> Result<Vec<String>, DamagedManifest> {
     let mut lines = Vec::new();
     for line in body.lines() {
         match line.strip_prefix('=') {
@@ -182,7 +184,7 @@ fn apply(base: &[String], body: &str) -> Result<Vec<String>, Damaged> {
                     let (from, count): (usize, usize) = (from.parse().ok()?, count.parse().ok()?);
                     base.get(from..from.checked_add(count)?)
                 });
-                lines.extend_from_slice(range.ok_or_else(|| Damaged::line(line))?);
+                lines.extend_from_slice(range.ok_or_else(|| DamagedManifest::line(line))?);
             }
         }
     }
@@ -199,11 +201,11 @@ mod tests {
     }
 
     fn first() -> Period {
-        Period::at(Millis(0))
+        Period::from_start(Millis(0))
     }
 
-    fn base(turn: u64, text: &str) -> Base {
-        Base { turn, period: first(), manifest: manifest(text) }
+    fn base(turn: u64, text: &str) -> BaseManifest {
+        BaseManifest { turn, period: first(), manifest: manifest(text) }
     }
 
     #[test]
@@ -217,8 +219,8 @@ mod tests {
             ("d e a b", "ledger 2 1 base 3\n=3,2\n=0,2"),
             ("X", "ledger 2 1 base 3\nline of X"),
         ] {
-            assert_eq!(manifest(now).stored(4, first(), Some(&before)), stored);
-            assert_eq!(Base::read(Some(&before), 4, stored), Ok(base(4, now)));
+            assert_eq!(manifest(now).to_stored(4, first(), Some(&before)), stored);
+            assert_eq!(BaseManifest::read(Some(&before), 4, stored), Ok(base(4, now)));
         }
     }
 
@@ -226,36 +228,37 @@ mod tests {
     fn the_first_of_a_stretch_is_whole() {
         for (turn, before, whole) in [(1, 0, true), (2, 1, false), (50, 49, false), (51, 50, true), (52, 50, true)] {
             let before = base(before, "a b");
-            let stored = manifest("a b").stored(turn, first(), Some(&before).filter(|base| base.turn > 0));
+            let stored = manifest("a b").to_stored(turn, first(), Some(&before).filter(|base| base.turn > 0));
             assert_eq!(stored == "ledger 2 1\nline of a\nline of b", whole, "{turn}: {stored}");
         }
-        assert_eq!([1, 50, 51, 100, 101].map(stretch), [1, 1, 51, 51, 101]);
+        assert_eq!([1, 50, 51, 100, 101].map(stretch_start), [1, 1, 51, 51, 101]);
     }
 
     #[test]
     fn the_first_of_a_period_is_whole() {
-        let (before, week) = (base(3, "a b"), Period::at(Millis(604_800_000)));
-        let stored = manifest("a b").stored(4, week, Some(&before));
+        let (before, week) = (base(3, "a b"), Period::from_start(Millis(604_800_000)));
+        let stored = manifest("a b").to_stored(4, week, Some(&before));
         assert_eq!(stored, "ledger 2 2\nline of a\nline of b");
-        let read = Base::read(Some(&before), 4, &stored).unwrap();
+        let read = BaseManifest::read(Some(&before), 4, &stored).unwrap();
         assert_eq!((read.period, read.manifest), (week, manifest("a b")));
     }
 
     #[test]
     fn what_was_stored_before_there_were_periods_is_read() {
-        let whole = Base::read(None, 3, "ledger 1\nline of a\nline of b").unwrap();
-        assert_eq!(whole, Base { period: Period::BEFORE, ..base(3, "a b") });
-        let next = Base::read(Some(&whole), 4, "ledger 1 base 3\n=0,2\nline of c").unwrap();
-        assert_eq!(next, Base { period: Period::BEFORE, ..base(4, "a b c") });
+        let whole = BaseManifest::read(None, 3, "ledger 1\nline of a\nline of b").unwrap();
+        assert_eq!(whole, BaseManifest { period: Period::NO_PERIOD, ..base(3, "a b") });
+        let next = BaseManifest::read(Some(&whole), 4, "ledger 1 base 3\n=0,2\nline of c").unwrap();
+        assert_eq!(next, BaseManifest { period: Period::NO_PERIOD, ..base(4, "a b c") });
     }
 
     #[test]
     fn short_lines_are_not_worth_a_copy() {
-        let before = Base { turn: 1, period: first(), manifest: Manifest { lines: vec!["x".into(), "remind".into()] } };
+        let before =
+            BaseManifest { turn: 1, period: first(), manifest: Manifest { lines: vec!["x".into(), "remind".into()] } };
         let now = Manifest { lines: vec!["y".into(), "remind".into()] };
-        assert_eq!(now.stored(2, first(), Some(&before)), "ledger 2 1 base 1\ny\n=1,1");
+        assert_eq!(now.to_stored(2, first(), Some(&before)), "ledger 2 1 base 1\ny\n=1,1");
         let now = Manifest { lines: vec!["x".into(), "y".into()] };
-        assert_eq!(now.stored(2, first(), Some(&before)), "ledger 2 1 base 1\nx\ny");
+        assert_eq!(now.to_stored(2, first(), Some(&before)), "ledger 2 1 base 1\nx\ny");
     }
 
     #[test]
@@ -274,10 +277,13 @@ mod tests {
             ("ledger 2 1 base 3\n=x", "a line of a manifest makes no sense: `=x`"),
             ("ledger 2 1 base 3\n=1,18446744073709551615", "makes no sense"),
         ] {
-            let error = Base::read(Some(&before), 4, stored).unwrap_err().to_string();
+            let error = BaseManifest::read(Some(&before), 4, stored).unwrap_err().to_string();
             assert!(error.contains(expected), "{error}");
         }
-        assert!(matches!(Base::read(None, 4, "ledger 2 1 base 3"), Err(Damaged::Base { expected: 3, got: 0 })));
+        assert!(matches!(
+            BaseManifest::read(None, 4, "ledger 2 1 base 3"),
+            Err(DamagedManifest::Base { expected: 3, got: 0 })
+        ));
     }
 
     #[test]
@@ -299,10 +305,10 @@ mod tests {
                     _ => after.rotate_left(at),
                 }
             }
-            let before = Base { turn: 2, period: first(), manifest: Manifest { lines: before } };
+            let before = BaseManifest { turn: 2, period: first(), manifest: Manifest { lines: before } };
             let after = Manifest { lines: after };
-            let stored = after.stored(3, first(), Some(&before));
-            let read = Base::read(Some(&before), 3, &stored).unwrap();
+            let stored = after.to_stored(3, first(), Some(&before));
+            let read = BaseManifest::read(Some(&before), 3, &stored).unwrap();
             assert_eq!(read.manifest, after, "{stored}");
         }
     }

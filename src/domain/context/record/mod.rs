@@ -38,29 +38,29 @@ mod write;
 mod tests;
 
 use super::inputs::Inputs;
-use super::ledger::Ledger;
+use super::ledger::PromptLedger;
 use crate::tools::ToolTable;
-use manifest::Base;
-use part::{Namer, Packed, PartName};
+use manifest::BaseManifest;
+use part::{PackedContent, PartName, PartNamer};
 use period::Period;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
-pub use read::{Parts, Span, read};
+pub use read::{PartContents, TurnSpan, read};
 
 /// Writes the record of one turn.
 #[derive(Debug, Clone)]
-pub struct Scribe {
+pub struct RecordWriter {
     /// Makes the names of the parts.
-    pub namer: Namer,
+    pub namer: PartNamer,
     /// Period of the turn and of its parts.
     pub period: Period,
     /// Record of the turn before.
-    pub base: Option<Arc<Base>>,
+    pub base: Option<Arc<BaseManifest>>,
     /// Packed tool table, shared by the turns with the same tools.
-    pub tools: Arc<Packed>,
+    pub tools: Arc<PackedContent>,
     /// Packed system prompt, shared by the turns with the same prompt.
-    pub system: Arc<Packed>,
+    pub system: Arc<PackedContent>,
 }
 
 /// The record of a turn as its commit writes it.
@@ -78,15 +78,15 @@ pub struct LedgerWrite {
 
 /// A record that was read back.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Restored {
+pub struct RestoredRecord {
     /// Inputs of the prompt, or else the names of components whose content is erased or purged.
     pub inputs: Result<Inputs, Vec<String>>,
     /// The ledger as it was recorded.
-    pub ledger: Ledger,
+    pub ledger: PromptLedger,
 }
 
 /// Packs a tool table for the record.
-pub fn pack_tools(namer: &Namer, tools: &ToolTable) -> Packed {
+pub fn pack_tools(namer: &PartNamer, tools: &ToolTable) -> PackedContent {
     // Bytes and hash follow from the specs; injected arguments change with the values of a turn.
     let ToolTable { specs, targets, refused, reports, injections: _, reaches: _, guards: _, bytes: _, hash: _ } = tools;
     let json = serde_json::to_string(&(specs.as_ref(), targets, refused, reports)).expect("tool tables serialise");
@@ -94,15 +94,15 @@ pub fn pack_tools(namer: &Namer, tools: &ToolTable) -> Packed {
 }
 
 /// Packs a system prompt for the record.
-pub fn pack_system(namer: &Namer, system: &str) -> Packed {
+pub fn pack_system(namer: &PartNamer, system: &str) -> PackedContent {
     namer.bundle(system)
 }
 
-impl Scribe {
+impl RecordWriter {
     /// Makes the record of `turn`, as a change of the one before it.
-    pub fn write(&self, turn: u64, inputs: &Inputs, ledger: &Ledger) -> LedgerWrite {
+    pub fn write(&self, turn: u64, inputs: &Inputs, ledger: &PromptLedger) -> LedgerWrite {
         let base = self.base.as_deref().filter(|base| base.period == self.period);
         let (manifest, parts) = write::lines(self, base, inputs, ledger);
-        LedgerWrite { manifest: manifest.stored(turn, self.period, base), period: self.period, parts }
+        LedgerWrite { manifest: manifest.to_stored(turn, self.period, base), period: self.period, parts }
     }
 }

@@ -43,15 +43,15 @@ impl fmt::Display for PartName {
 }
 
 /// A name with its content.
-pub type Part = (PartName, Arc<str>);
+pub type NamedPart = (PartName, Arc<str>);
 
 /// Makes the names of the parts of one owner.
 #[derive(Clone)]
-pub struct Namer {
+pub struct PartNamer {
     mac: Hmac<Sha256>,
 }
 
-impl fmt::Debug for Namer {
+impl fmt::Debug for PartNamer {
     /// Writes the type without the key.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Namer")
@@ -60,14 +60,14 @@ impl fmt::Debug for Namer {
 
 /// A content as a manifest refers to it, with the parts that it needs.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Packed {
+pub struct PackedContent {
     /// Content lines: `"…"` in place, `@part` by chunk, or `#part` for a list of chunks.
     pub lines: Vec<String>,
     /// Parts that must be stored.
-    pub parts: Vec<Part>,
+    pub parts: Vec<NamedPart>,
 }
 
-impl Namer {
+impl PartNamer {
     /// Makes a namer for `owner` under the venue's key.
     pub fn new(venue_key: &[u8], owner: &Owner) -> Self {
         let mut mac = Hmac::<Sha256>::new_from_slice(venue_key).expect("HMAC takes a key of any length");
@@ -78,33 +78,33 @@ impl Namer {
     }
 
     /// Returns the name of a content.
-    pub fn name(&self, content: &str) -> PartName {
+    pub fn part_name(&self, content: &str) -> PartName {
         let mut mac = self.mac.clone();
         mac.update(content.as_bytes());
         PartName(URL_SAFE_NO_PAD.encode(&mac.finalize().into_bytes()[..NAME_BYTES]))
     }
 
     /// Packs a content that changes from turn to turn: one line for each chunk, so that an edit costs one chunk.
-    pub fn pack(&self, content: &str) -> Packed {
+    pub fn pack(&self, content: &str) -> PackedContent {
         if content.len() <= INLINE_BYTES {
             let quoted = serde_json::Value::from(content).to_string();
-            return Packed { lines: vec![quoted], parts: Vec::new() };
+            return PackedContent { lines: vec![quoted], parts: Vec::new() };
         }
-        let parts: Vec<Part> = chunks(content).map(|chunk| (self.name(chunk), chunk.into())).collect();
-        Packed { lines: parts.iter().map(|(name, _)| format!("@{name}")).collect(), parts }
+        let parts: Vec<NamedPart> = chunks(content).map(|chunk| (self.part_name(chunk), chunk.into())).collect();
+        PackedContent { lines: parts.iter().map(|(name, _)| format!("@{name}")).collect(), parts }
     }
 
     /// Packs a content that rarely changes: one line for any size; the list of its chunks is a part too.
-    pub fn bundle(&self, content: &str) -> Packed {
-        let Packed { lines, mut parts } = self.pack(content);
+    pub fn bundle(&self, content: &str) -> PackedContent {
+        let PackedContent { lines, mut parts } = self.pack(content);
         if lines.len() <= 1 {
-            return Packed { lines, parts };
+            return PackedContent { lines, parts };
         }
         let list = lines.join("\n");
-        let name = self.name(&list);
+        let name = self.part_name(&list);
         let line = format!("#{name}");
         parts.push((name, list.into()));
-        Packed { lines: vec![line], parts }
+        PackedContent { lines: vec![line], parts }
     }
 }
 
@@ -129,8 +129,8 @@ fn chunks(content: &str) -> impl Iterator<Item = &str> {
 mod tests {
     use super::*;
 
-    fn namer() -> Namer {
-        Namer::new(b"key", &"t/u".parse().unwrap())
+    fn namer() -> PartNamer {
+        PartNamer::new(b"key", &"t/u".parse().unwrap())
     }
 
     fn prose(words: usize) -> String {
@@ -170,12 +170,12 @@ mod tests {
 
     #[test]
     fn names_depend_on_key_owner_and_content_and_are_pinned() {
-        let name = namer().name("content");
+        let name = namer().part_name("content");
         assert_eq!(name.as_str(), "LZlWEJPXmGQDmK7nCnuWag");
         assert_eq!(PartName::parse(name.as_str()), Some(name.clone()));
-        assert_ne!(name, namer().name("Content"));
-        assert_ne!(name, Namer::new(b"Key", &"t/u".parse().unwrap()).name("content"));
-        assert_ne!(name, Namer::new(b"key", &"t/v".parse().unwrap()).name("content"));
+        assert_ne!(name, namer().part_name("Content"));
+        assert_ne!(name, PartNamer::new(b"Key", &"t/u".parse().unwrap()).part_name("content"));
+        assert_ne!(name, PartNamer::new(b"key", &"t/v".parse().unwrap()).part_name("content"));
         for bad in ["", "x", "a/b", "PINNED!"] {
             assert_eq!(PartName::parse(bad), None);
         }
@@ -184,7 +184,7 @@ mod tests {
     #[test]
     fn short_contents_stand_in_place_and_lasting_ones_are_one_line() {
         let namer = namer();
-        assert_eq!(namer.pack("a\n\"b\""), Packed { lines: vec![r#""a\n\"b\"""#.into()], parts: Vec::new() });
+        assert_eq!(namer.pack("a\n\"b\""), PackedContent { lines: vec![r#""a\n\"b\"""#.into()], parts: Vec::new() });
         let long = prose(2_000);
         let (packed, bundle) = (namer.pack(&long), namer.bundle(&long));
         assert!(packed.lines.len() > 5);

@@ -16,10 +16,10 @@ pub struct Period(u64);
 
 impl Period {
     /// Period of records by older versions, which have none.
-    pub const BEFORE: Self = Self(0);
+    pub const NO_PERIOD: Self = Self(0);
 
     /// Returns the period of a turn that starts at this time.
-    pub fn at(start: Millis) -> Self {
+    pub fn from_start(start: Millis) -> Self {
         Self(start.0 / WEEK + 1)
     }
 
@@ -59,9 +59,9 @@ mod tests {
     fn a_period_is_a_week_and_over_when_its_turns_are_old_enough() {
         const DAY: u64 = 86_400_000;
         let day = |days: u64| Millis(days * DAY);
-        assert_eq!(Period::at(Millis(0)), Period(1));
-        assert_eq!(Period::at(Millis(7 * DAY - 1)), Period(1));
-        let second = Period::at(day(7));
+        assert_eq!(Period::from_start(Millis(0)), Period(1));
+        assert_eq!(Period::from_start(Millis(7 * DAY - 1)), Period(1));
+        let second = Period::from_start(day(7));
         assert_eq!((second, second.turns_begin(), second.turns_end()), (Period(2), day(0), day(21)));
         assert_eq!(Period(4).turns_begin(), day(14));
         let kept = |days: u64| Duration::from_millis(days * DAY);
@@ -69,6 +69,6 @@ mod tests {
             assert!(!second.is_over(turns_kept, Millis(over_from * DAY - 1)), "{turns_kept:?}");
             assert!(second.is_over(turns_kept, day(over_from)), "{turns_kept:?}");
         }
-        assert!(Period::at(Millis(u64::MAX)).turns_end() > day(7), "a clock that is off does no harm");
+        assert!(Period::from_start(Millis(u64::MAX)).turns_end() > day(7), "a clock that is off does no harm");
     }
 }

@@ -1,34 +1,34 @@
 //! Records: what is written is read back, costs what changed, and assembles to the same prompt.
 
-use super::manifest::{Base, Manifest};
-use super::part::{Namer, PartName};
+use super::manifest::{BaseManifest, Manifest};
+use super::part::{PartName, PartNamer};
 use super::period::Period;
-use super::{LedgerWrite, Parts, Restored, Scribe, pack_system, pack_tools, read};
-use crate::agent::{CompletedBy, PromptStyle};
+use super::{LedgerWrite, PartContents, RecordWriter, RestoredRecord, pack_system, pack_tools, read};
+use crate::agent::{CompletionRule, PromptStyle};
 use crate::authority::Authority;
 use crate::call::ToolTarget;
 use crate::chat::{ChatMessage, ModelSettings, ToolSpec};
 use crate::context::assemble::assemble;
 use crate::context::budget::PromptBudget;
 use crate::context::fill;
-use crate::context::goals::{Compacted, View};
-use crate::context::inputs::{Frame, Inputs, Layout, Moment, Served};
-use crate::context::item::{Absence, Content, Item, Section};
-use crate::context::ledger::{Form, Ledger, Row, Status};
+use crate::context::goals::{CompactedTurns, GoalView};
+use crate::context::inputs::{Inputs, Layout, Moment, PromptFrame, ServedEvents};
+use crate::context::item::{Absence, ItemContent, PromptItem, Section};
+use crate::context::ledger::{HashForm, PromptLedger, Row, RowStatus};
 use crate::context::past::TranscriptTurn;
 use crate::event::{Event, Payload};
 use crate::ids::{AssetId, JobId};
 use crate::job::JobResult;
 use crate::media::Attachment;
-use crate::origin::{Origin, Seen};
+use crate::origin::{Origin, SourceRead};
 use crate::prefix::{PiecePlace, PlacedPiece, StablePrefix};
-use crate::session::{Heard, PendingJob, TurnRecord};
+use crate::session::{CallerMessage, PendingJob, TurnRecord};
 use crate::time::Millis;
 use crate::tools::ToolTable;
 use crate::values::inject::Injection;
 use crate::values::known::KnownValues;
 use crate::values::placeholder::UsedKey;
-use crate::values::{Mapping, Resolver, Tier};
+use crate::values::{ContextMapping, Resolver, Tier};
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
 
@@ -37,8 +37,8 @@ const NAME: &str = "t/u/clerk/main/7";
 const UNUSED: &str = "nobody names it";
 const INJECTED: &str = "for the tool alone";
 
-fn namer() -> Namer {
-    Namer::new(b"key", &"t/u".parse().unwrap())
+fn namer() -> PartNamer {
+    PartNamer::new(b"key", &"t/u".parse().unwrap())
 }
 
 fn job(n: usize) -> JobId {
@@ -54,7 +54,7 @@ fn event(n: usize, payload: Payload) -> Event {
 fn turn(n: usize, text: String) -> Arc<TranscriptTurn> {
     Arc::new(TranscriptTurn::from(TurnRecord {
         turn: n as u64,
-        heard: vec![Heard { job: None, text: format!("heard {n}"), attachments: Vec::new() }],
+        heard: vec![CallerMessage { job: None, text: format!("heard {n}"), attachments: Vec::new() }],
         said: vec![ChatMessage::assistant(text, Vec::new())],
         ..TurnRecord::default()
     }))
@@ -76,16 +76,16 @@ fn tools(n: usize) -> Arc<ToolTable> {
     Arc::new(table)
 }
 
-fn inputs(items: Vec<Item>) -> Inputs {
+fn inputs(items: Vec<PromptItem>) -> Inputs {
     Inputs {
-        frame: Frame {
+        frame: PromptFrame {
             agent: "clerk".parse().unwrap(),
             venue: "test".into(),
             model: ModelSettings { temperature: Some(0.25), ..ModelSettings::new("scripted", "x") },
             authority: Authority::default(),
             disclosure: None,
             bound: Authority::default(),
-            completion: CompletedBy::Implicit,
+            completion: CompletionRule::Implicit,
             strict: false,
             aliases: false,
             bare: false,
@@ -97,14 +97,14 @@ fn inputs(items: Vec<Item>) -> Inputs {
         items,
         tools: tools(2),
         transcript: Vec::new(),
-        served: Served::default(),
+        served: ServedEvents::default(),
         layout: Layout::StableFirst(None),
         attachments: Vec::new(),
     }
 }
 
-fn item(name: &str, content: Content) -> Item {
-    Item {
+fn item(name: &str, content: ItemContent) -> PromptItem {
+    PromptItem {
         section: Section::Context,
         key: format!("context/{name}"),
         label: Some(name.to_owned()),
@@ -114,17 +114,17 @@ fn item(name: &str, content: Content) -> Item {
         priority: 500,
         required: false,
         unresolved: Vec::new(),
-        tags: crate::context::item::Tags::default(),
+        tags: crate::context::item::HandOffTags::default(),
         origin: crate::origin::Origin::default(),
         content,
         attachments: Vec::new(),
     }
 }
 
-fn scribe(inputs: &Inputs, base: Option<&Base>) -> Scribe {
+fn scribe(inputs: &Inputs, base: Option<&BaseManifest>) -> RecordWriter {
     let namer = namer();
-    Scribe {
-        period: Period::at(Millis(0)),
+    RecordWriter {
+        period: Period::from_start(Millis(0)),
         base: base.cloned().map(Arc::new),
         tools: Arc::new(pack_tools(&namer, &inputs.tools)),
         system: Arc::new(pack_system(&namer, &inputs.system)),
@@ -135,8 +135,8 @@ fn scribe(inputs: &Inputs, base: Option<&Base>) -> Scribe {
 /// A session's records as a store would hold them.
 #[derive(Default)]
 struct Stored {
-    parts: Parts,
-    base: Option<Base>,
+    parts: PartContents,
+    base: Option<BaseManifest>,
 }
 
 impl Stored {
@@ -147,7 +147,7 @@ impl Stored {
         };
         let write = scribe(inputs, self.base.as_ref()).write(turn, inputs, &ledger);
         self.parts.extend(write.parts.iter().cloned());
-        self.base = Some(Base::read(self.base.as_ref(), turn, &write.manifest).unwrap());
+        self.base = Some(BaseManifest::read(self.base.as_ref(), turn, &write.manifest).unwrap());
         write
     }
 
@@ -155,7 +155,7 @@ impl Stored {
         &self.base.as_ref().unwrap().manifest
     }
 
-    fn restore(&self, inputs: &Inputs) -> Restored {
+    fn restore(&self, inputs: &Inputs) -> RestoredRecord {
         read(&inputs.moment.turn, self.manifest(), &self.parts, inputs.transcript.clone()).unwrap()
     }
 }
@@ -186,12 +186,12 @@ impl Random {
         }
     }
 
-    fn content(&mut self) -> Content {
+    fn content(&mut self) -> ItemContent {
         match self.below(5) {
-            0 => Content::Absent(Absence::Denied, self.text()),
-            1 => Content::Excerpt { text: self.text(), of: self.below(1 << 20) },
-            2 => Content::Text(self.text()),
-            _ => Content::Value(self.value(3)),
+            0 => ItemContent::Absent(Absence::Denied, self.text()),
+            1 => ItemContent::Excerpt { text: self.text(), of: self.below(1 << 20) },
+            2 => ItemContent::Text(self.text()),
+            _ => ItemContent::Value(self.value(3)),
         }
     }
 
@@ -199,17 +199,17 @@ impl Random {
         (self.below(2) == 0).then_some(value)
     }
 
-    fn item(&mut self) -> Item {
+    fn item(&mut self) -> PromptItem {
         let text = self.text();
         let content = self.content();
-        Item {
+        PromptItem {
             label: self.maybe(text.clone()),
             source: self.maybe(text),
             allowed: self.maybe("w/ crud".into()),
             asked: self.maybe(700),
             required: self.below(9) == 0,
             unresolved: if self.below(4) == 0 { vec!["key".into()] } else { Vec::new() },
-            attachments: self.maybe(AssetId::of(b"x")).into_iter().collect(),
+            attachments: self.maybe(AssetId::of_content(b"x")).into_iter().collect(),
             origin: Origin { version: self.maybe(3), hash: self.maybe("ab".into()), reads: Vec::new() },
             ..item(&self.below(9).to_string(), content)
         }
@@ -224,7 +224,7 @@ impl Random {
             (0..random.below(3)).map(|n| (format!("k{n}"), event(n, payload(random, n)))).collect()
         };
         let task = event(9, Payload::Task { job: job(9), input: self.value(2) });
-        let served = Served {
+        let served = ServedEvents {
             task: self.maybe(task),
             results: events(self, 0),
             messages: events(self, 1),
@@ -234,12 +234,12 @@ impl Random {
                 })
                 .collect(),
             remind: self.below(2) == 0,
-            goals: View {
+            goals: GoalView {
                 frame: 2,
                 goal: self.maybe("reach it".to_owned()),
                 above: vec!["[Goal 0] {}".into()],
                 segments: self.maybe("[Compacted: 2 turns] x".to_owned()).into_iter().collect(),
-                compacted: vec![Compacted { to: 3, authority: Authority::default(), bound: Authority::default() }],
+                compacted: vec![CompactedTurns { to: 3, authority: Authority::default(), bound: Authority::default() }],
             },
             last: self.below(2) == 0,
         };
@@ -247,9 +247,9 @@ impl Random {
         let Value::Object(session) = json!({"session.name": self.text(), "unused": UNUSED}) else { unreachable!() };
         let first = 1 + self.below(9);
         let transcript = (first..first + self.below(5)).map(|n| turn(n, self.text())).collect();
-        let resolver = Resolver::new(session, Map::new(), Map::new(), Mapping::default());
+        let resolver = Resolver::new(session, Map::new(), Map::new(), ContextMapping::default());
         let system = self.text();
-        let values = fill::known(&system, &items, &resolver);
+        let values = fill::known_values(&system, &items, &resolver);
         let placed = |random: &mut Self| PlacedPiece {
             hash: random.below(1 << 20).to_string(),
             place: [PiecePlace::Front, PiecePlace::Turn(3), PiecePlace::Tail][random.below(3)],
@@ -260,7 +260,7 @@ impl Random {
             pieces: (0..self.below(4)).map(|_| (self.text(), placed(self))).collect(),
         };
         let layout = if self.below(4) == 0 { Layout::MapFirst } else { Layout::StableFirst(self.maybe(prefix)) };
-        let attachments = self.maybe(Attachment { tokens: 7, ..Attachment::of_asset(AssetId::of(b"x")) });
+        let attachments = self.maybe(Attachment { tokens: 7, ..Attachment::of_asset(AssetId::of_content(b"x")) });
         let attachments = attachments.into_iter().collect();
         Inputs {
             layout,
@@ -309,7 +309,10 @@ fn a_turn_costs_what_changed() {
         transcript: (1..number).map(|n| turn(n, String::new())).collect(),
         tools: tools(60),
         system: "Be exact. ".repeat(500),
-        ..inputs(vec![item("notes", Content::Value(notes(number))), item("rules", Content::Text("r".repeat(9_000)))])
+        ..inputs(vec![
+            item("notes", ItemContent::Value(notes(number))),
+            item("rules", ItemContent::Text("r".repeat(9_000))),
+        ])
     };
     let mean = |first: u64| {
         let mut stored = Stored::default();
@@ -330,7 +333,7 @@ fn a_turn_costs_what_changed() {
 #[test]
 fn an_unchanged_turn_is_one_small_document() {
     let mut stored = Stored::default();
-    let inputs = Inputs { tools: tools(40), ..inputs(vec![item("a", Content::Text("a".repeat(5_000)))]) };
+    let inputs = Inputs { tools: tools(40), ..inputs(vec![item("a", ItemContent::Text("a".repeat(5_000)))]) };
     stored.add(1, &inputs);
     let write = stored.add(2, &inputs);
     assert_eq!((write.manifest.as_str(), write.parts.len()), ("ledger 2 1 base 1\n=0,21", 0));
@@ -338,22 +341,22 @@ fn an_unchanged_turn_is_one_small_document() {
 
 #[test]
 fn the_bytes_of_a_record_are_pinned() {
-    let served = Served {
+    let served = ServedEvents {
         task: Some(event(1, Payload::Task { job: job(1), input: "go".into() })),
         messages: vec![("k2".into(), event(2, Payload::Message { input: json!({"hi": [1, 2.5]}), to: None }))],
         pending: vec![(job(3), PendingJob { agent: "b".parse().unwrap(), started: Millis(5), under: None, frame: 0 })],
         remind: true,
         last: true,
-        ..Served::default()
+        ..ServedEvents::default()
     };
     let items = vec![
-        item("list", Content::Value(json!([1, "two"]))),
-        item("gone", Content::Absent(Absence::Missing, "nothing is there".into())),
+        item("list", ItemContent::Value(json!([1, "two"]))),
+        item("gone", ItemContent::Absent(Absence::Missing, "nothing is there".into())),
     ];
     let Value::Object(session) = json!({"session.name": "Ada", "unused": UNUSED}) else { unreachable!() };
     let mut inputs = Inputs { served, transcript: vec![turn(5, "a".into()), turn(6, "b".into())], ..inputs(items) };
-    let resolver = Resolver::new(session, Map::new(), Map::new(), Mapping::default());
-    inputs.values = fill::known(&inputs.system, &inputs.items, &resolver);
+    let resolver = Resolver::new(session, Map::new(), Map::new(), ContextMapping::default());
+    inputs.values = fill::known_values(&inputs.system, &inputs.items, &resolver);
     let row = Row {
         key: "context/list".into(),
         source: Some("w/list".into()),
@@ -361,16 +364,16 @@ fn the_bytes_of_a_record_are_pinned() {
         asked: 9,
         given: 8,
         rendered: 7,
-        status: Status::Shrunk,
+        status: RowStatus::Shrunk,
         reason: Some("larger than its budget".into()),
         origin: Origin::default(),
     };
     let origin = Origin {
         version: Some(3),
         hash: Some("ab".into()),
-        reads: vec![Seen { through: "v/ops/lattice/read".into(), ..Seen::new("w/x") }],
+        reads: vec![SourceRead { through: "v/ops/lattice/read".into(), ..SourceRead::new("w/x") }],
     };
-    let ledger = Ledger {
+    let ledger = PromptLedger {
         rows: vec![row.clone(), Row { origin, ..row }],
         values: vec![UsedKey { key: "a".into(), tier: Tier::Session, bytes: 3, at: None }],
         unresolved: vec!["b".into()],
@@ -378,22 +381,22 @@ fn the_bytes_of_a_record_are_pinned() {
         used: 1_383,
         prefix: "p".into(),
         prompt: "q".into(),
-        ..Ledger::default()
+        ..PromptLedger::default()
     };
     let write = scribe(&inputs, None).write(7, &inputs, &ledger);
     assert_eq!(write.manifest, include_str!("pinned.txt").trim_end());
     let restored = |stored: &str| {
-        let base = Base::read(None, 7, stored).unwrap();
+        let base = BaseManifest::read(None, 7, stored).unwrap();
         let parts = write.parts.iter().cloned().collect();
         read(NAME, &base.manifest, &parts, inputs.transcript.clone()).unwrap().ledger
     };
     assert_eq!(restored(&write.manifest).rows, ledger.rows);
     // As versions before have written it.
     let before = write.manifest.replace("prompt q rfc8785", "prompt q");
-    assert_eq!((restored(&before).prompt.as_str(), restored(&before).form), ("q", Form::Fields));
-    assert_eq!(restored(&write.manifest).form, Form::Canonical);
+    assert_eq!((restored(&before).prompt.as_str(), restored(&before).form), ("q", HashForm::Fields));
+    assert_eq!(restored(&write.manifest).form, HashForm::Canonical);
     let layout = |stored: &str| {
-        let base = Base::read(None, 7, stored).unwrap();
+        let base = BaseManifest::read(None, 7, stored).unwrap();
         let parts = write.parts.iter().cloned().collect();
         read(NAME, &base.manifest, &parts, inputs.transcript.clone()).map(|read| read.inputs.unwrap().layout)
     };
@@ -409,11 +412,14 @@ fn what_is_gone_is_named() {
     let inputs = Inputs {
         tools: tools(40),
         transcript: vec![turn(1, String::new()), turn(2, String::new())],
-        ..inputs(vec![item("kept", Content::Text("k".repeat(500))), item("notes", Content::Text("n".repeat(500)))])
+        ..inputs(vec![
+            item("kept", ItemContent::Text("k".repeat(500))),
+            item("notes", ItemContent::Text("n".repeat(500))),
+        ])
     };
     stored.add(3, &inputs);
     let whole = stored.restore(&inputs);
-    let gone = |parts: &Parts, transcript: &[Arc<TranscriptTurn>]| {
+    let gone = |parts: &PartContents, transcript: &[Arc<TranscriptTurn>]| {
         let restored = read(NAME, stored.manifest(), parts, transcript.to_vec()).unwrap();
         assert_eq!(restored.ledger.rows, whole.ledger.rows);
         restored.inputs.unwrap_err()
@@ -438,8 +444,8 @@ fn lists_of_parts_are_read_before_what_they_list() {
     let namer = namer();
     let packed = pack_tools(&namer, &tools(40));
     let manifest = Manifest { lines: packed.lines.clone() };
-    let parts: Parts = packed.parts.iter().map(|(name, text)| (name.clone(), text.to_string())).collect();
-    let lists: Vec<_> = manifest.lists().collect();
+    let parts: PartContents = packed.parts.iter().map(|(name, text)| (name.clone(), text.to_string())).collect();
+    let lists: Vec<_> = manifest.list_parts().collect();
     assert_eq!(lists.len(), 1);
-    assert_eq!(Manifest::listed(&parts, lists).len(), packed.parts.len() - 1);
+    assert_eq!(Manifest::listed_parts(&parts, lists).len(), packed.parts.len() - 1);
 }

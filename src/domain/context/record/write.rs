@@ -1,11 +1,11 @@
 //! Writes inputs and ledger as lines and parts.
 
-use super::Scribe;
-use super::manifest::{Base, Manifest};
-use super::part::{Packed, PartName};
-use crate::context::inputs::{Inputs, Layout, Moment, Served};
-use crate::context::item::{Absence, Content, Item, Section, Tags};
-use crate::context::ledger::{Form, Ledger, Row, Status};
+use super::RecordWriter;
+use super::manifest::{BaseManifest, Manifest};
+use super::part::{PackedContent, PartName};
+use crate::context::inputs::{Inputs, Layout, Moment, ServedEvents};
+use crate::context::item::{Absence, HandOffTags, ItemContent, PromptItem, Section};
+use crate::context::ledger::{HashForm, PromptLedger, Row, RowStatus};
 use crate::event::Event;
 use crate::ids::AssetId;
 use crate::origin::Origin;
@@ -31,11 +31,11 @@ pub(super) struct ItemLine {
     pub(super) required: bool,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) unresolved: Vec<String>,
-    #[serde(default, skip_serializing_if = "Tags::is_default")]
-    pub(super) tags: Tags,
+    #[serde(default, skip_serializing_if = "HandOffTags::is_default")]
+    pub(super) tags: HandOffTags,
     #[serde(default, skip_serializing_if = "Origin::is_unknown")]
     pub(super) origin: Origin,
-    pub(super) content: Kind,
+    pub(super) content: ItemKind,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) attachments: Vec<AssetId>,
 }
@@ -43,7 +43,7 @@ pub(super) struct ItemLine {
 /// The kind of an item's content; its text follows, unless it is absent.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub(super) enum Kind {
+pub(super) enum ItemKind {
     Text,
     Value,
     Excerpt(usize),
@@ -51,18 +51,18 @@ pub(super) enum Kind {
 }
 
 /// A row without field names and without its origin.
-pub(super) type RowLine = (String, Option<String>, Option<String>, usize, usize, usize, Status, Option<String>);
+pub(super) type RowLine = (String, Option<String>, Option<String>, usize, usize, usize, RowStatus, Option<String>);
 /// A row without field names, with its origin.
 pub(super) type OriginRowLine =
-    (String, Option<String>, Option<String>, usize, usize, usize, Status, Option<String>, Origin);
+    (String, Option<String>, Option<String>, usize, usize, usize, RowStatus, Option<String>, Origin);
 
 /// Line of the prompt's layout; records without it have [`Layout::MapFirst`].
 pub(super) const STABLE_FIRST: &str = "layout 2";
 /// Suffix of the hash of a canonical prompt; hashes by older versions have none.
 pub(super) const CANONICAL: &str = " rfc8785";
 
-struct Writer<'s> {
-    scribe: &'s Scribe,
+struct ManifestWriter<'s> {
+    scribe: &'s RecordWriter,
     /// Lines of parts that are stored already.
     known: HashSet<&'s str>,
     lines: Vec<String>,
@@ -72,13 +72,13 @@ struct Writer<'s> {
 
 /// Writes the whole record; returns it with the parts that `base` doesn't have.
 pub(super) fn lines(
-    scribe: &Scribe,
-    base: Option<&Base>,
+    scribe: &RecordWriter,
+    base: Option<&BaseManifest>,
     inputs: &Inputs,
-    ledger: &Ledger,
+    ledger: &PromptLedger,
 ) -> (Manifest, Vec<(PartName, String)>) {
-    let known = base.map(|base| base.manifest.names()).unwrap_or_default();
-    let mut writer = Writer { scribe, known, lines: Vec::new(), parts: Vec::new(), named: HashSet::new() };
+    let known = base.map(|base| base.manifest.part_lines()).unwrap_or_default();
+    let mut writer = ManifestWriter { scribe, known, lines: Vec::new(), parts: Vec::new(), named: HashSet::new() };
     writer.inputs(inputs);
     writer.ledger(ledger);
     (Manifest { lines: writer.lines }, writer.parts)
@@ -88,7 +88,7 @@ fn json<T: Serialize + ?Sized>(value: &T) -> String {
     serde_json::to_string(value).expect("records serialise")
 }
 
-impl Writer<'_> {
+impl ManifestWriter<'_> {
     fn inputs(&mut self, inputs: &Inputs) {
         let Inputs { frame, moment, system: _, values, items, tools: _, transcript, served, layout, attachments } =
             inputs;
@@ -96,14 +96,14 @@ impl Writer<'_> {
         let Moment { turn: _, date, budget } = moment;
         let scribe = self.scribe;
         self.lines.push("frame".into());
-        self.put(&scribe.namer.bundle(&json(frame)));
+        self.put_content(&scribe.namer.bundle(&json(frame)));
         self.lines.push("system".into());
-        self.put(&scribe.system);
+        self.put_content(&scribe.system);
         if !values.is_empty() {
             self.component("filled".into(), &json(values));
         }
         self.lines.push("tools".into());
-        self.put(&scribe.tools);
+        self.put_content(&scribe.tools);
         self.lines.push(format!("moment {}", json(&(date, budget))));
         match layout {
             Layout::MapFirst => {}
@@ -121,15 +121,27 @@ impl Writer<'_> {
         }
     }
 
-    fn item(&mut self, item: &Item) {
-        let Item { section, key, label, source, allowed, asked, priority, required, unresolved, tags, origin, .. } =
-            item;
-        let Item { content, attachments, .. } = item;
+    fn item(&mut self, item: &PromptItem) {
+        let PromptItem {
+            section,
+            key,
+            label,
+            source,
+            allowed,
+            asked,
+            priority,
+            required,
+            unresolved,
+            tags,
+            origin,
+            ..
+        } = item;
+        let PromptItem { content, attachments, .. } = item;
         let (kind, text) = match content {
-            Content::Text(text) => (Kind::Text, Some(text.clone())),
-            Content::Value(value) => (Kind::Value, Some(value.to_string())),
-            Content::Excerpt { text, of } => (Kind::Excerpt(*of), Some(text.clone())),
-            Content::Absent(why, reason) => (Kind::Absent(*why, reason.clone()), None),
+            ItemContent::Text(text) => (ItemKind::Text, Some(text.clone())),
+            ItemContent::Value(value) => (ItemKind::Value, Some(value.to_string())),
+            ItemContent::Excerpt { text, of } => (ItemKind::Excerpt(*of), Some(text.clone())),
+            ItemContent::Absent(why, reason) => (ItemKind::Absent(*why, reason.clone()), None),
         };
         let line = ItemLine {
             section: *section,
@@ -148,12 +160,12 @@ impl Writer<'_> {
         };
         self.lines.push(format!("item {}", json(&line)));
         if let Some(text) = text {
-            self.put(&self.scribe.namer.pack(&text));
+            self.put_content(&self.scribe.namer.pack(&text));
         }
     }
 
-    fn served(&mut self, served: &Served) {
-        let Served { task, results, messages, pending, remind, goals, last } = served;
+    fn served(&mut self, served: &ServedEvents) {
+        let ServedEvents { task, results, messages, pending, remind, goals, last } = served;
         if let Some(task) = task {
             self.component("task".into(), &json(task));
         }
@@ -178,9 +190,9 @@ impl Writer<'_> {
         }
     }
 
-    fn ledger(&mut self, ledger: &Ledger) {
+    fn ledger(&mut self, ledger: &PromptLedger) {
         // Budget and tools are those of the inputs.
-        let Ledger {
+        let PromptLedger {
             budget: _,
             used,
             rows,
@@ -211,16 +223,16 @@ impl Writer<'_> {
                 self.lines.push(format!("{name} {}", json(list)));
             }
         }
-        let form = if *form == Form::Canonical { CANONICAL } else { "" };
+        let form = if *form == HashForm::Canonical { CANONICAL } else { "" };
         self.lines.extend([format!("used {used}"), format!("prefix {prefix}"), format!("prompt {prompt}{form}")]);
     }
 
     fn component(&mut self, line: String, content: &str) {
         self.lines.push(line);
-        self.put(&self.scribe.namer.pack(content));
+        self.put_content(&self.scribe.namer.pack(content));
     }
 
-    fn put(&mut self, packed: &Packed) {
+    fn put_content(&mut self, packed: &PackedContent) {
         let new: HashSet<&str> =
             packed.lines.iter().map(String::as_str).filter(|line| !self.known.contains(line)).collect();
         // The chunks of a known list are stored; of a new list any chunk may be new.

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::chat::{Arguments, ToolCall};
-use crate::context::item::{Absence, Section, Tags};
+use crate::context::item::{Absence, HandOffTags, Section};
 use crate::ids::{AssetId, JobId, SessionKey};
 use crate::lattice::layout::Scope;
 use crate::session::CallRecord;
@@ -43,20 +43,20 @@ fn check(turns: &[TurnRecord], now: &Authority, bound: &Authority, open_from: u6
     check_shown(&turns, now, bound, open_from, expected);
     // Again by the same, and by others in between: what was found out before changes nothing.
     check_shown(&turns, now, bound, open_from, expected);
-    let (all, none) = (Authority::unlimited(), Authority::new(Some(Vec::new())));
+    let (all, none) = (Authority::without_limits(), Authority::new(Some(Vec::new())));
     for other in [&all, &none] {
-        sights(&turns, Viewer { authority: other, bound: other }, |_| false);
+        turn_sights(&turns, Viewer { authority: other, bound: other }, |_| false);
         check_shown(&turns, now, bound, open_from, expected);
     }
 }
 
 fn check_shown(turns: &[Arc<TranscriptTurn>], now: &Authority, bound: &Authority, open_from: u64, expected: &str) {
-    let seen = sights(turns, Viewer { authority: now, bound }, |turn| turn.turn >= open_from);
+    let seen = turn_sights(turns, Viewer { authority: now, bound }, |turn| turn.turn >= open_from);
     let letters = seen.iter().map(|sight| match sight {
         Sight::Whole => 'w',
         Sight::Hidden => 'h',
-        Sight::Marked(Marks { said: Some(_), results }) if !results.is_empty() => 'b',
-        Sight::Marked(Marks { said: Some(_), .. }) => 's',
+        Sight::Marked(RevokedMarks { said: Some(_), results }) if !results.is_empty() => 'b',
+        Sight::Marked(RevokedMarks { said: Some(_), .. }) => 's',
         Sight::Marked(_) => 'r',
     });
     assert_eq!(letters.collect::<String>(), expected);
@@ -64,7 +64,7 @@ fn check_shown(turns: &[Arc<TranscriptTurn>], now: &Authority, bound: &Authority
 
 #[test]
 fn a_revocation_hides_what_was_learned_by_it_and_nothing_else() {
-    let all = Authority::unlimited();
+    let all = Authority::without_limits();
     let turns = [
         turn(1, &[], &["w/log"]),
         turn(2, &["w/doc"], &["w/secret/pin", "w/log"]),
@@ -79,7 +79,7 @@ fn a_revocation_hides_what_was_learned_by_it_and_nothing_else() {
         ("w/doc", "whhh", "wsss"),
         ("", "hhhh", "rbss"),
     ] {
-        let now = all.clone().without(gone);
+        let now = all.clone().except_resource(gone);
         check(&turns, &now, &all, 99, answered);
         check(&turns, &now, &all, 1, open);
     }
@@ -87,7 +87,7 @@ fn a_revocation_hides_what_was_learned_by_it_and_nothing_else() {
 
 #[test]
 fn a_turn_is_seen_by_its_own_terms_whatever_stood_before_it() {
-    let (all, wide) = (Authority::unlimited(), holding(&[("w", "crud")]));
+    let (all, wide) = (Authority::without_limits(), holding(&[("w", "crud")]));
     let narrow = holding(&[("w/a", "crud")]);
     let by = |number, authority: &Authority, used: &[&str]| TurnRecord {
         authority: authority.clone(),
@@ -113,24 +113,24 @@ fn a_turn_is_seen_by_its_own_terms_whatever_stood_before_it() {
 
 #[test]
 fn a_viewer_of_another_place_is_another_and_one_of_another_job_is_the_same() {
-    let (all, session) = (Authority::unlimited(), SessionKey::from_token("a/s").unwrap());
+    let (all, session) = (Authority::without_limits(), SessionKey::from_token("a/s").unwrap());
     let at = |session: Option<&SessionKey>, job: Option<&str>| {
         let job = job.map(|job| JobId::new(job).unwrap());
-        all.clone().at(&Scope { session: session.cloned(), job })
+        all.clone().bind_home(&Scope { session: session.cloned(), job })
     };
     let key =
-        |authority: &Authority, bound: &Authority| Viewer { authority, bound }.key(&authority.clone().of_any_job());
+        |authority: &Authority, bound: &Authority| Viewer { authority, bound }.key(&authority.clone().without_job());
     let (one, two) = ("1".repeat(32), "2".repeat(32));
     let here = key(&at(Some(&session), Some(&one)), &all);
     assert_eq!(here, key(&at(Some(&session), Some(&two)), &all));
     assert_eq!(here, key(&at(Some(&session), None), &all));
     assert_ne!(here, key(&at(None, None), &all));
-    assert_ne!(here, key(&at(Some(&session), None).without("w/secret"), &all));
-    assert_ne!(here, key(&at(Some(&session), None), &all.clone().without("w/secret")));
+    assert_ne!(here, key(&at(Some(&session), None).except_resource("w/secret"), &all));
+    assert_ne!(here, key(&at(Some(&session), None), &all.clone().except_resource("w/secret")));
     // What a job wrote for itself, another of the same session may not know: whoever looks first.
     let narrow = |job: &str| {
         let job = Some(JobId::new(job).unwrap());
-        holding(&[("w", "crud")]).at(&Scope { session: Some(session.clone()), job })
+        holding(&[("w", "crud")]).bind_home(&Scope { session: Some(session.clone()), job })
     };
     let wrote = TurnRecord { authority: holding(&[("w", "crud")]), ..turn(1, &[], &[&format!("j/{one}/t/x")]) };
     let turns = [Arc::new(TranscriptTurn::from(wrote))];
@@ -147,9 +147,10 @@ fn a_viewer_of_another_place_is_another_and_one_of_another_job_is_the_same() {
 
 #[test]
 fn a_turn_that_could_not_know_what_was_taken_back_is_shown() {
-    let all = Authority::unlimited();
-    let after = |number| TurnRecord { authority: all.clone().without("w/secret"), ..turn(number, &[], &["w/log"]) };
-    let now = all.clone().without("w/secret");
+    let all = Authority::without_limits();
+    let after =
+        |number| TurnRecord { authority: all.clone().except_resource("w/secret"), ..turn(number, &[], &["w/log"]) };
+    let now = all.clone().except_resource("w/secret");
     check(&[turn(1, &[], &["w/secret"]), after(2), after(3)], &now, &all, 99, "hww");
     // It was asked before, and its commit came after.
     let asked_before = TurnRecord { wider: Some(all.clone()), ..after(2) };
@@ -158,7 +159,7 @@ fn a_turn_that_could_not_know_what_was_taken_back_is_shown() {
 
 #[test]
 fn what_another_request_said_is_seen_by_no_narrower_one() {
-    let (all, narrow) = (Authority::unlimited(), holding(&[("w/a", "crud")]));
+    let (all, narrow) = (Authority::without_limits(), holding(&[("w/a", "crud")]));
     let of = |number, authority: &Authority, bound: &Authority| TurnRecord {
         authority: authority.clone(),
         bound: bound.clone(),
@@ -179,7 +180,7 @@ fn what_another_request_said_is_seen_by_no_narrower_one() {
 
 #[test]
 fn narrowed_roots_hide_what_was_read_outside_of_them() {
-    let (all, now) = (Authority::unlimited(), holding(&[("w/a", "crud/read"), ("g", "agent")]));
+    let (all, now) = (Authority::without_limits(), holding(&[("w/a", "crud/read"), ("g", "agent")]));
     let turns = [turn(1, &[], &["w/a/x"]), turn(2, &[], &["w/b"]), turn(3, &[], &[])];
     check(&turns, &now, &all, 99, "whh");
     check(&turns, &now, &all, 2, "wrs");
@@ -191,26 +192,26 @@ fn narrowed_roots_hide_what_was_read_outside_of_them() {
 
 #[test]
 fn what_a_goal_learned_its_opener_returned() {
-    let all = Authority::unlimited();
+    let all = Authority::without_limits();
     let mut opener = turn(1, &[], &[""]);
     opener.calls[0].operation = "subgoal".into();
     let inner = TurnRecord { frame: 1, ..turn(2, &[], &["w/secret"]) };
     let turns = [opener, inner, turn(3, &[], &[])];
-    check(&turns, &all.clone().without("w/secret"), &all, 1, "rrs");
-    check(&turns, &all.clone().without("w/other"), &all, 1, "www");
+    check(&turns, &all.clone().except_resource("w/secret"), &all, 1, "rrs");
+    check(&turns, &all.clone().except_resource("w/other"), &all, 1, "www");
 }
 
 #[test]
 fn marks_stand_where_something_was() {
-    let all = Authority::unlimited();
-    let now = all.clone().without("w/secret");
+    let all = Authority::without_limits();
+    let now = all.clone().except_resource("w/secret");
     let turns =
         [turn(1, &[], &["w/secret", "w/log"]), turn(2, &[], &["w/log"])].map(TranscriptTurn::from).map(Arc::new);
-    let seen = sights(&turns, Viewer { authority: &now, bound: &all }, |_| true);
+    let seen = turn_sights(&turns, Viewer { authority: &now, bound: &all }, |_| true);
     let text = |at: usize| {
         let Sight::Marked(marks) = &seen[at] else { panic!("{:?}", seen[at]) };
         let mut said = turns[at].said.clone();
-        marks.mark(&mut said, &turns[at].calls);
+        marks.hide_marked(&mut said, &turns[at].calls);
         said.iter().map(|said| format!("{said:?}")).collect::<Vec<_>>()
     };
     let first = text(0);
@@ -224,7 +225,7 @@ fn marks_stand_where_something_was() {
 
 #[test]
 fn what_a_prompt_was_read_by_is_named_once_and_by_its_place() {
-    let item = |source: Option<&str>, needs: &[(&str, &str)], content: Content| Item {
+    let item = |source: Option<&str>, needs: &[(&str, &str)], content: ItemContent| PromptItem {
         section: Section::Context,
         key: "k".into(),
         label: None,
@@ -234,25 +235,28 @@ fn what_a_prompt_was_read_by_is_named_once_and_by_its_place() {
         priority: 0,
         required: false,
         unresolved: Vec::new(),
-        tags: Tags { needs: needs.iter().map(|(a, b)| ((*a).into(), (*b).into())).collect(), ..Tags::default() },
+        tags: HandOffTags {
+            needs: needs.iter().map(|(a, b)| ((*a).into(), (*b).into())).collect(),
+            ..HandOffTags::default()
+        },
         origin: crate::origin::Origin::default(),
         content,
         attachments: Vec::new(),
     };
-    let text = || Content::Text("x".into());
+    let text = || ItemContent::Text("x".into());
     let items = [
         item(Some("w/a"), &[("crud/read", "w/a")], text()),
         item(Some("w/a"), &[("crud/read", "w/a")], text()),
         item(None, &[], text()),
         item(Some("v/ops"), &[("crud/read", "v/ops")], text()),
         item(Some("op"), &[("crud/read", "w/b"), ("http/get", "https://x/")], text()),
-        item(Some("w/gone"), &[("crud/read", "w/gone")], Content::Absent(Absence::Denied, String::new())),
+        item(Some("w/gone"), &[("crud/read", "w/gone")], ItemContent::Absent(Absence::Denied, String::new())),
         item(Some("r/scratchpad/b"), &[], text()),
     ];
-    let shown = Attachment::of_asset(AssetId::of(b"x"));
+    let shown = Attachment::of_asset(AssetId::of_content(b"x"));
     let attachments = [shown.clone().withhold("gone"), shown];
-    let found = used(&items, &attachments[..1], &Authority::unlimited());
+    let found = used_capabilities(&items, &attachments[..1], &Authority::without_limits());
     assert_eq!(found, [cap("w/a", "crud/read"), cap("w/b", "crud/read"), cap("https://x", "http/get")]);
-    let asset = format!("a/{}", AssetId::of(b"x"));
-    assert_eq!(used(&[], &attachments, &Authority::unlimited()), [cap(&asset, "crud/read")]);
+    let asset = format!("a/{}", AssetId::of_content(b"x"));
+    assert_eq!(used_capabilities(&[], &attachments, &Authority::without_limits()), [cap(&asset, "crud/read")]);
 }

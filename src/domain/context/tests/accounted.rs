@@ -7,7 +7,7 @@ use crate::media::{AttachedBytes, Attachment, MediaType, reference};
 use crate::tools::ToolTable;
 use crate::wire;
 use crate::wire::account::{AccountedBody, account};
-use crate::wire::dialect::{dialect, providers};
+use crate::wire::dialect::{find_dialect, providers};
 use std::collections::BTreeMap;
 
 const BUDGET: usize = 180_000;
@@ -18,11 +18,11 @@ fn words(name: &str) -> String {
 }
 
 fn png() -> AssetId {
-    AssetId::of(b"png")
+    AssetId::of_content(b"png")
 }
 
 fn note() -> AssetId {
-    AssetId::of(b"note")
+    AssetId::of_content(b"note")
 }
 
 fn known_attachments() -> Vec<Attachment> {
@@ -53,16 +53,16 @@ fn conversation(by: &str, items: Vec<Value>) -> Vec<TurnRecord> {
 }
 
 fn rich(provider: &str, items: Vec<Value>) -> Inputs {
-    let context = |name: &str| item(Section::Context, name, Content::Text(words(name)));
+    let context = |name: &str| item(Section::Context, name, ItemContent::Text(words(name)));
     let pieces = vec![
         context("EntryOne"),
-        item(Section::Context, "EntryTwo", Content::Value(json!({"deep": "EntryValue"}))),
-        item(Section::Context, "Gone", Content::Absent(Absence::Missing, "GoneReason".into())),
-        Item { asked: Some(500), ..item(Section::Loads, "w/load", Content::Text(words("LoadOne"))) },
-        item(Section::Resource, "Kept", Content::Text(words("ResourceOne"))),
-        Item { key: "scope/of".into(), ..item(Section::Scope, "of", Content::Text(words("ScopeOne"))) },
+        item(Section::Context, "EntryTwo", ItemContent::Value(json!({"deep": "EntryValue"}))),
+        item(Section::Context, "Gone", ItemContent::Absent(Absence::Missing, "GoneReason".into())),
+        PromptItem { asked: Some(500), ..item(Section::Loads, "w/load", ItemContent::Text(words("LoadOne"))) },
+        item(Section::Resource, "Kept", ItemContent::Text(words("ResourceOne"))),
+        PromptItem { key: "scope/of".into(), ..item(Section::Scope, "of", ItemContent::Text(words("ScopeOne"))) },
     ];
-    let served = Served {
+    let served = ServedEvents {
         messages: vec![message(3, words("MessageOne"))],
         results: vec![result(2, words("ResultOfJob"))],
         pending: vec![(
@@ -70,14 +70,14 @@ fn rich(provider: &str, items: Vec<Value>) -> Inputs {
             PendingJob { agent: "child".parse().unwrap(), started: Millis(0), under: None, frame: 0 },
         )],
         task: Some(task(1, json!({"words": words("TaskOne"), "see": [reference(&png()), reference(&note())]}))),
-        ..Served::default()
+        ..ServedEvents::default()
     };
     let model = ModelSettings::new(provider, "gpt-5");
     let schema = json!({"type": "object", "properties": {"path": {"type": "string", "description": "ToolField"}}});
     let spec = ToolSpec { name: "read".into(), description: words("ToolWords"), schema };
     let mut inputs = inputs(BUDGET, pieces, served);
     inputs.transcript =
-        conversation(&model.reasoner(), items).into_iter().map(TranscriptTurn::from).map(Arc::new).collect();
+        conversation(&model.reasoning_identity(), items).into_iter().map(TranscriptTurn::from).map(Arc::new).collect();
     inputs.frame.model = model;
     inputs.system = words("SystemOne");
     inputs.tools = Arc::new(ToolTable::new(vec![spec], Vec::new(), Vec::new()));
@@ -149,9 +149,9 @@ fn check(provider: &str, items: Vec<Value>, reasoned: &[&str]) {
     assert!(texts > 1_000);
     let mut request = assembled.request.clone();
     load(&mut request);
-    let dialect = dialect(provider).unwrap();
+    let dialect = find_dialect(provider).unwrap();
     let sent = serde_json::to_vec(&wire::encode(&request, &dialect, "key").unwrap().request.body).unwrap();
-    let body = account(&request, &dialect, "key", &detail.of).unwrap();
+    let body = account(&request, &dialect, "key", &detail.request_rows).unwrap();
     assert_eq!(String::from_utf8_lossy(&body.bytes), String::from_utf8_lossy(&sent), "{provider}");
     let rows = by_row(&body, &detail.rows);
     assert_eq!(rows.values().flatten().map(String::len).sum::<usize>(), sent.len(), "{provider}");

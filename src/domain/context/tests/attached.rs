@@ -9,7 +9,7 @@ use crate::media::{Attachment, MediaType, reference};
 const BUDGET: usize = 180_000;
 
 fn asset(n: usize) -> AssetId {
-    AssetId::of(&n.to_le_bytes())
+    AssetId::of_content(&n.to_le_bytes())
 }
 
 /// A picture of 1,000 tokens: 4,000 bytes of the budget.
@@ -39,8 +39,8 @@ fn shown(request: &ModelRequest, of: usize) -> Vec<Result<usize, String>> {
 
 #[test]
 fn attachments_stand_where_they_are_referred_to_and_count() {
-    let note = Item { attachments: vec![asset(0)], ..entry("note", 5) };
-    let served = Served {
+    let note = PromptItem { attachments: vec![asset(0)], ..entry("note", 5) };
+    let served = ServedEvents {
         messages: vec![message(3, json!({"see": reference(&asset(2))}))],
         results: vec![result(2, json!([reference(&asset(3))]))],
         ..doing(task(1, json!({"look": reference(&asset(4)), "and": reference(&asset(1))})))
@@ -55,11 +55,11 @@ fn attachments_stand_where_they_are_referred_to_and_count() {
     let full = row(&assembled, &format!("attachment/{}", &asset(4).as_str()[..12]));
     assert_eq!(
         (full.status, full.rendered, full.source.clone()),
-        (Status::Full, 4_000, Some(format!("a/{}", asset(4))))
+        (RowStatus::Full, 4_000, Some(format!("a/{}", asset(4))))
     );
     let without = Inputs {
         attachments: inputs.attachments.iter().cloned().map(|known| known.withhold("no")).collect(),
-        served: Served { task: Some(task(1, "look")), ..plain.served.clone() },
+        served: ServedEvents { task: Some(task(1, "look")), ..plain.served.clone() },
         ..plain
     };
     let difference = assembled.ledger.used - built(&without).ledger.used;
@@ -142,7 +142,7 @@ fn lines_count_so_that_many_references_never_pass_the_budget() {
     let attachments = (0..60).map(|n| picture(n).withhold("r".repeat(300))).collect();
     let messages =
         (2..5).map(|n| message(n, json!((0..60).map(|n| reference(&asset(n))).collect::<Vec<_>>()))).collect();
-    let served = Served { messages, ..doing(task(1, "x")) };
+    let served = ServedEvents { messages, ..doing(task(1, "x")) };
     let assembled = built(&Inputs { transcript, attachments, ..inputs(BUDGET, vec![], served) });
     let of = |message: &ChatMessage| match message {
         ChatMessage::User { text, attachments } => {

@@ -3,7 +3,7 @@
 use super::super::text;
 use super::*;
 use crate::chat::ModelRequest;
-use crate::context::goals::Compacted;
+use crate::context::goals::CompactedTurns;
 use crate::context::inputs::Layout;
 
 /// Turns of each task.
@@ -19,13 +19,13 @@ struct Session {
 }
 
 impl Session {
-    fn new(items: Vec<Item>) -> Self {
-        let inputs = Inputs { system: "Be exact. ".repeat(800), ..inputs(180_000, items, Served::default()) };
+    fn new(items: Vec<PromptItem>) -> Self {
+        let inputs = Inputs { system: "Be exact. ".repeat(800), ..inputs(180_000, items, ServedEvents::default()) };
         Self { inputs, turn: 0, last: None, kept: Vec::new() }
     }
 
     /// The next turn: the first of a task is told what to do, the last one answers, and the others call a tool.
-    fn turn(&mut self) -> Assembled {
+    fn turn(&mut self) -> AssembledPrompt {
         self.turn += 1;
         let (turn, number) = (self.turn, u8::try_from(self.turn.div_ceil(TURNS)).unwrap());
         let (is_first, is_last) = (turn % TURNS == 1, turn.is_multiple_of(TURNS));
@@ -37,19 +37,19 @@ impl Session {
             self.kept.push(kept(&last, &built.request));
         }
         let Payload::Task { job, input } = &event.payload else { unreachable!() };
-        let begun = Heard {
+        let begun = CallerMessage {
             job: Some(job.clone()),
-            text: text::heard_task(job, Some("t/u"), input, self.inputs.frame.prompt),
+            text: text::transcript_task(job, Some("t/u"), input, self.inputs.frame.prompt),
             attachments: Vec::new(),
         };
         let record = TurnRecord {
-            heard: built.shown.iter().map(ShownEvent::heard).chain(is_first.then_some(begun)).collect(),
+            heard: built.shown.iter().map(ShownEvent::transcript_entry).chain(is_first.then_some(begun)).collect(),
             job: Some(job.clone()),
             ..if is_last { spoken(turn, 300) } else { called(turn, 700) }
         };
         self.inputs.transcript.push(Arc::new(record.into()));
         self.inputs.layout = Layout::StableFirst(built.prefix.clone());
-        self.inputs.served = Served::default();
+        self.inputs.served = ServedEvents::default();
         built
     }
 
@@ -59,7 +59,7 @@ impl Session {
 
     fn set(&mut self, name: &str, content: &str) {
         let item = self.inputs.items.iter_mut().find(|item| item.label.as_deref() == Some(name)).unwrap();
-        item.content = Content::Text(content.into());
+        item.content = ItemContent::Text(content.into());
     }
 }
 
@@ -104,7 +104,8 @@ fn results_and_messages_stay_where_they_were_first_shown() {
         let events = [message(100 + turn, format!("hello {turn}\n[Context Map]\n- Job 1"))];
         let results =
             [result(200 + turn, json!({"done": turn, "text": "x".repeat(200)})), result(220 + turn, "a\n[Task 1]")];
-        session.inputs.served = Served { messages: events.into(), results: results.into(), ..Served::default() };
+        session.inputs.served =
+            ServedEvents { messages: events.into(), results: results.into(), ..ServedEvents::default() };
         let built = session.turn();
         assert_eq!(built.request.stable + 1, built.request.messages.len());
     }
@@ -129,7 +130,7 @@ fn the_oldest_turns_leave_in_steps() {
     let broken = session.kept.iter().filter(|kept| **kept < 90).count();
     assert!((5..=20).contains(&broken), "{broken} of {:?}", session.kept);
     let shown = session.turn().ledger.rows.into_iter().find(|row| row.key == "transcript").unwrap();
-    assert!(shown.rendered > 3_000 && shown.status == Status::Shrunk, "{shown:?}");
+    assert!(shown.rendered > 3_000 && shown.status == RowStatus::Shrunk, "{shown:?}");
 }
 
 #[test]
@@ -148,7 +149,7 @@ fn turns_that_are_not_read_any_more_leave_in_steps() {
 fn a_summary_does_not_cut_the_turns_behind_it() {
     let mut session = Session::new(vec![entry("policy", 100)]);
     session.turns(9);
-    let compacted = Compacted { to: 6, authority: Authority::default(), bound: Authority::default() };
+    let compacted = CompactedTurns { to: 6, authority: Authority::default(), bound: Authority::default() };
     session.inputs.served.goals.compacted = vec![compacted.clone()];
     session.inputs.served.goals.segments = vec!["[Compacted: 6 turns] all paid".into()];
     let shown = session.turn();
@@ -156,7 +157,7 @@ fn a_summary_does_not_cut_the_turns_behind_it() {
 }
 
 /// Where the text of the open task stands among the messages, and what stands before it.
-fn task_at(built: &Assembled) -> (usize, usize) {
+fn task_at(built: &AssembledPrompt) -> (usize, usize) {
     let is_task = |message: &ChatMessage| matches!(message, ChatMessage::User { text, .. } if text.contains("- Task "));
     let tasks: Vec<_> = (0..).zip(&built.request.messages).filter(|(_, message)| is_task(message)).collect();
     (tasks.len(), tasks.last().unwrap().0)
@@ -174,7 +175,7 @@ fn a_task_whose_first_turn_is_not_shown_stands_before_the_turns() {
     let mut session = Session::new(vec![]);
     session.turns(5);
     session.inputs.served.goals.compacted =
-        vec![Compacted { to: 4, authority: Authority::default(), bound: Authority::default() }];
+        vec![CompactedTurns { to: 4, authority: Authority::default(), bound: Authority::default() }];
     session.inputs.served.goals.segments = vec!["[Compacted: 4 turns] all paid".into()];
     let built = session.turn();
     assert_eq!((task_at(&built), row(&built, "transcript").source.as_deref()), ((1, 0), Some("turns 5")));
@@ -187,8 +188,8 @@ fn the_transcript_has_what_the_prompt_of_its_turn_had() {
     {
         let shown = [text::task_message(&job(1), None, &input), text::plain_task(&input)];
         for (shown, prompt) in shown.into_iter().zip([PromptStyle::Full, PromptStyle::Plain]) {
-            let kept = text::heard_task(&job(1), None, &input, prompt);
-            assert_eq!(text::heard(&kept).as_str(), kept, "quoting again changes nothing");
+            let kept = text::transcript_task(&job(1), None, &input, prompt);
+            assert_eq!(text::quote_heard(&kept).as_str(), kept, "quoting again changes nothing");
             assert_eq!(shown == kept, shown.len() < 33_000);
             assert!(kept.len() < 33_000);
         }
@@ -222,18 +223,18 @@ fn a_plain_prompt_is_what_others_wrote() {
 
 #[test]
 fn older_records_keep_their_order() {
-    let begun = Heard {
+    let begun = CallerMessage {
         job: Some(job(1)),
-        text: text::heard_task(&job(1), None, &json!("pay"), PromptStyle::Full),
+        text: text::transcript_task(&job(1), None, &json!("pay"), PromptStyle::Full),
         attachments: Vec::new(),
     };
     let turn = TurnRecord { heard: vec![begun], job: Some(job(1)), ..called(1, 3) };
-    let served = Served {
+    let served = ServedEvents {
         task: Some(task(1, "pay")),
         results: vec![result(2, json!({"ok": true}))],
         messages: vec![message(3, "hurry")],
         pending: vec![(job(4), PendingJob { agent: "b".parse().unwrap(), started: Millis(0), under: None, frame: 0 })],
-        ..Served::default()
+        ..ServedEvents::default()
     };
     let inputs = Inputs {
         transcript: vec![Arc::new(turn.into())],

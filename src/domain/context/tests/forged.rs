@@ -2,8 +2,8 @@
 //! one that it writes.
 
 use super::*;
-use crate::context::goals::View;
-use crate::context::result::{self, Rest};
+use crate::context::goals::GoalView;
+use crate::context::result::{self, ResultRest};
 use crate::context::text;
 use crate::turn::decide;
 
@@ -17,26 +17,30 @@ const BREAKS: [&str; 11] =
 fn everything(evil: &str) -> Inputs {
     let structured = json!({evil: [evil, {"deep": evil}]});
     let pieces = [
-        Content::Text(evil.into()),
-        Content::Value(structured.clone()),
-        Content::Value(json!(evil)),
-        Content::Excerpt { text: evil.into(), of: 9_000_000 },
-        Content::Absent(Absence::Failed, evil.into()),
+        ItemContent::Text(evil.into()),
+        ItemContent::Value(structured.clone()),
+        ItemContent::Value(json!(evil)),
+        ItemContent::Excerpt { text: evil.into(), of: 9_000_000 },
+        ItemContent::Absent(Absence::Failed, evil.into()),
     ];
     let sections = [Section::Context, Section::Loads, Section::Resource, Section::Scope];
-    let mut items: Vec<Item> = Vec::new();
+    let mut items: Vec<PromptItem> = Vec::new();
     for section in sections {
         items.extend(pieces.iter().map(|content| item(section, evil, content.clone())));
     }
-    let literal = Content::Text("A line\n${evil}".into());
-    items.push(Item { source: None, label: Some("${evil}".into()), ..item(Section::Context, "x", literal) });
-    items.push(Item { source: None, label: None, ..item(Section::Context, "x", Content::Text(evil.into())) });
+    let literal = ItemContent::Text("A line\n${evil}".into());
+    items.push(PromptItem { source: None, label: Some("${evil}".into()), ..item(Section::Context, "x", literal) });
+    items.push(PromptItem { source: None, label: None, ..item(Section::Context, "x", ItemContent::Text(evil.into())) });
     let from = |(key, event): (String, Event)| (key, Event { caller: Some(evil.into()), ..event });
-    let failed = event(4, Payload::Result { job: job(4), result: JobResult::failed(ErrorCode::TaskFailed, evil) });
-    let served = Served {
+    let failed = event(4, Payload::Result { job: job(4), result: JobResult::failure(ErrorCode::TaskFailed, evil) });
+    let served = ServedEvents {
         results: vec![result(2, evil), result(3, structured.clone()), failed],
         messages: vec![from(message(5, evil)), from(message(6, structured.clone())), from(message(7, json!([evil])))],
-        goals: View { goal: Some(evil.into()), segments: vec![text::compacted(3, evil)], ..View::default() },
+        goals: GoalView {
+            goal: Some(evil.into()),
+            segments: vec![text::compacted_turns(3, evil)],
+            ..GoalView::default()
+        },
         ..doing(from((String::new(), task(1, evil))).1)
     };
     let call = ToolCall { id: "c".into(), name: "read".into(), arguments: Arguments::Json(structured.clone()) };
@@ -45,12 +49,12 @@ fn everything(evil: &str) -> Inputs {
     let said = TurnRecord {
         turn: 2,
         used: Some(Vec::new()),
-        heard: told.iter().map(|event| decide::heard_entry(event, PromptStyle::Full)).collect(),
+        heard: told.iter().map(|event| decide::transcript_entry(event, PromptStyle::Full)).collect(),
         said: vec![
             ChatMessage::assistant(evil.into(), vec![call]),
-            tool(result::tool_result(&json!(evil), 1_000, &Rest::Lost)),
-            tool(result::tool_result(&structured, 1_000, &Rest::Lost)),
-            tool(result::tool_result(&json!(vec![evil; 500]), 1_000, &Rest::Lost)),
+            tool(result::tool_result(&json!(evil), 1_000, &ResultRest::Lost)),
+            tool(result::tool_result(&structured, 1_000, &ResultRest::Lost)),
+            tool(result::tool_result(&json!(vec![evil; 500]), 1_000, &ResultRest::Lost)),
         ],
         calls: vec![
             CallRecord {
@@ -62,24 +66,24 @@ fn everything(evil: &str) -> Inputs {
         ..TurnRecord::default()
     };
     let Value::Object(values) = json!({"evil": evil}) else { panic!("a map") };
-    let resolver = Resolver::new(values, Values::default(), Values::default(), Mapping::default());
+    let resolver = Resolver::new(values, Values::default(), Values::default(), ContextMapping::default());
     let mut inputs = Inputs {
         transcript: [hidden(), said, marked(evil)].map(TranscriptTurn::from).map(Arc::new).into(),
         ..inputs(4_000_000, items, served)
     };
     inputs.system = "A clerk of ${evil}.\n${evil}\nIt ends here.".into();
-    inputs.values = fill::known(&inputs.system, &inputs.items, &resolver);
+    inputs.values = fill::known_values(&inputs.system, &inputs.items, &resolver);
     inputs.frame.venue = evil.into();
     inputs.frame.model.name = evil.into();
     let all = Authority::new(Some(vec![Capability { with: String::new(), can: "crud".into() }]));
-    inputs.frame.authority = all.without("w/gone");
+    inputs.frame.authority = all.except_resource("w/gone");
     inputs
 }
 
 /// A turn that ran under authority that is not held, and for nobody who is known.
 fn hidden() -> TurnRecord {
     let said = vec![ChatMessage::assistant(DATA.into(), Vec::new())];
-    TurnRecord { turn: 1, said, authority: Authority::unlimited(), ..TurnRecord::default() }
+    TurnRecord { turn: 1, said, authority: Authority::without_limits(), ..TurnRecord::default() }
 }
 
 /// A turn of which it may not be known any more what it said, and what a call returned.

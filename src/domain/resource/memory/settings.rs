@@ -21,7 +21,7 @@ pub struct MemorySettings {
     /// Entries that the context shows.
     pub preload: Preload,
     /// Number of preloaded entries in an older form of agntz; `preload` wins over it.
-    preload_limit: Option<Whole>,
+    preload_limit: Option<PositiveNumber>,
     /// Branches of the granted namespaces beyond which it neither reads nor writes; empty = all granted ones.
     pub namespace: Branches,
     /// Tags of the entries that it writes.
@@ -57,7 +57,7 @@ impl TryFrom<Value> for Branches {
     fn try_from(value: Value) -> Result<Self, String> {
         let given = if value.is_string() { Value::Array(vec![value]) } else { value };
         let wrong = |_| format!("`namespace`: expected a namespace or a list of them, got {given}");
-        let branches: Vec<String> = decode::typed(given.clone()).map_err(wrong)?;
+        let branches: Vec<String> = decode::into_type(given.clone()).map_err(wrong)?;
         for branch in &branches {
             check_namespace(branch).map_err(|rule| format!("`namespace`: {rule}"))?;
         }
@@ -98,12 +98,14 @@ impl Preload {
     }
 
     /// Makes the settings of the core topic, if it is wanted, and of these topics.
-    fn select_topics(core: bool, topics: Option<Topics>) -> Self {
+    fn select_topics(core: bool, topics: Option<PreloadTopics>) -> Self {
         let mut wanted: Vec<String> = core.then(|| CORE.to_owned()).into_iter().collect();
         match topics {
             // Events are shown only when they are asked for.
-            Some(Topics::All(All::All)) => return Self { all: true, kinds: LASTING.to_vec(), ..Self::default() },
-            Some(Topics::These(topics)) => {
+            Some(PreloadTopics::All(AllTopics::All)) => {
+                return Self { all: true, kinds: LASTING_KINDS.to_vec(), ..Self::default() };
+            }
+            Some(PreloadTopics::These(topics)) => {
                 for topic in topics {
                     let topic = topic.trim().to_lowercase();
                     if !wanted.contains(&topic) {
@@ -118,30 +120,30 @@ impl Preload {
 }
 
 /// Kinds of entries that stay true for long.
-const LASTING: [MemoryKind; 5] =
+const LASTING_KINDS: [MemoryKind; 5] =
     [MemoryKind::Fact, MemoryKind::Preference, MemoryKind::Summary, MemoryKind::Semantic, MemoryKind::Procedural];
 
 /// A list of topics, or all of them.
 #[derive(Deserialize)]
 #[serde(untagged)]
-enum Topics {
-    All(All),
+enum PreloadTopics {
+    All(AllTopics),
     These(Vec<String>),
 }
 
 /// The word `all`.
 #[derive(Deserialize)]
 #[serde(rename_all = "lowercase")]
-enum All {
+enum AllTopics {
     All,
 }
 
 /// A whole number of at least 1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "usize")]
-struct Whole(usize);
+struct PositiveNumber(usize);
 
-impl TryFrom<usize> for Whole {
+impl TryFrom<usize> for PositiveNumber {
     type Error = String;
 
     fn try_from(given: usize) -> Result<Self, String> {
@@ -152,12 +154,12 @@ impl TryFrom<usize> for Whole {
 /// Preload settings in the form of a map.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-struct Full {
+struct PreloadMap {
     #[serde(default)]
     core: bool,
-    topics: Option<Topics>,
-    limit: Option<Whole>,
-    max_chars: Option<Whole>,
+    topics: Option<PreloadTopics>,
+    limit: Option<PositiveNumber>,
+    max_chars: Option<PositiveNumber>,
     types: Option<Vec<MemoryKind>>,
 }
 
@@ -168,12 +170,13 @@ impl TryFrom<Value> for Preload {
         match value {
             Value::Bool(core) => Ok(Self::select_topics(core, None)),
             Value::Object(_) => {
-                let full: Full = decode::typed(value).map_err(|wrong| wrong.to_string())?;
+                let full: PreloadMap = decode::into_type(value).map_err(|wrong| wrong.to_string())?;
                 if full.types.as_ref().is_some_and(Vec::is_empty) {
                     return Err("`types`: expected at least one, got none".to_owned());
                 }
                 let preload = Self::select_topics(full.core, full.topics);
-                let (limit, chars) = (full.limit.map(|Whole(limit)| limit), full.max_chars.map(|Whole(chars)| chars));
+                let (limit, chars) =
+                    (full.limit.map(|PositiveNumber(limit)| limit), full.max_chars.map(|PositiveNumber(chars)| chars));
                 let kinds = full.types.unwrap_or_else(|| preload.kinds.clone());
                 Ok(Self { kinds, limit, chars, ..preload })
             }
@@ -185,7 +188,7 @@ impl TryFrom<Value> for Preload {
                     )
                 };
                 // The short form includes the core topic.
-                decode::typed(other.clone()).map(|topics| Self::select_topics(true, Some(topics))).map_err(wrong)
+                decode::into_type(other.clone()).map(|topics| Self::select_topics(true, Some(topics))).map_err(wrong)
             }
         }
     }
@@ -232,8 +235,8 @@ impl TryFrom<String> for Promotion {
 impl MemorySettings {
     /// Reads the settings of a resource.
     pub fn parse(settings: &Map<String, Value>) -> Result<Self, String> {
-        let mut read: Self = decode::typed(Value::Object(settings.clone())).map_err(|wrong| wrong.to_string())?;
-        read.preload.limit = read.preload.limit.or(read.preload_limit.map(|Whole(limit)| limit));
+        let mut read: Self = decode::into_type(Value::Object(settings.clone())).map_err(|wrong| wrong.to_string())?;
+        read.preload.limit = read.preload.limit.or(read.preload_limit.map(|PositiveNumber(limit)| limit));
         match read.tags.iter().find(|tag| tag.is_empty() || tag.len() > MEMORY_TOPIC_BYTES) {
             None => Ok(read),
             Some(tag) => Err(format!("`tags`: expected 1 to {MEMORY_TOPIC_BYTES} bytes each, got {}", tag.len())),
@@ -259,7 +262,7 @@ mod tests {
         for (value, expected) in [
             (json!(false), preload(&[])),
             (json!(true), preload(&["core"])),
-            (json!("all"), Preload { all: true, kinds: LASTING.to_vec(), ..preload(&[]) }),
+            (json!("all"), Preload { all: true, kinds: LASTING_KINDS.to_vec(), ..preload(&[]) }),
             (json!(["Goals ", "core"]), preload(&["core", "goals"])),
             (json!({}), preload(&[])),
             (json!({"core": true, "topics": ["goals"]}), preload(&["core", "goals"])),

@@ -5,7 +5,7 @@ use crate::authority::{Authority, Capability};
 
 fn held(grants: &[(&str, &str)]) -> HeldNamespaces {
     let caps = grants.iter().map(|(with, can)| Capability { with: (*with).into(), can: (*can).into() });
-    HeldNamespaces::of(&Authority::new(Some(caps.collect())))
+    HeldNamespaces::from_authority(&Authority::new(Some(caps.collect())))
 }
 
 fn entry(at: u64, text: &str, about: &[&str]) -> MemoryEntry {
@@ -14,7 +14,7 @@ fn entry(at: u64, text: &str, about: &[&str]) -> MemoryEntry {
         scope: "app/u1".into(),
         key: None,
         content: text.into(),
-        topics: topics(&about.iter().map(|topic| (*topic).to_owned()).collect::<Vec<_>>()).unwrap(),
+        topics: normalise_topics(&about.iter().map(|topic| (*topic).to_owned()).collect::<Vec<_>>()).unwrap(),
         kind: MemoryKind::Fact,
         source: MemoryAuthor { agent: "clerk".into(), ..MemoryAuthor::default() },
         status: MemoryStatus::Active,
@@ -38,11 +38,11 @@ fn topics_are_lowered_trimmed_and_kept_once() {
         (&["a\nb  c"], &["a b c"]),
     ] {
         let given: Vec<_> = given.iter().map(|topic| (*topic).to_owned()).collect();
-        assert_eq!(topics(&given).unwrap(), kept, "{given:?}");
+        assert_eq!(normalise_topics(&given).unwrap(), kept, "{given:?}");
     }
-    assert!(topics(&["x".repeat(MEMORY_TOPIC_BYTES + 1)]).is_err());
+    assert!(normalise_topics(&["x".repeat(MEMORY_TOPIC_BYTES + 1)]).is_err());
     let many: Vec<_> = (0..=MEMORY_TOPICS).map(|n| n.to_string()).collect();
-    assert_eq!(topics(&many).unwrap_err(), "an entry has at most 16 topics, got 17");
+    assert_eq!(normalise_topics(&many).unwrap_err(), "an entry has at most 16 topics, got 17");
 }
 
 #[test]
@@ -54,7 +54,7 @@ fn reads_go_up_and_see_nothing_below_or_beside() {
         (&[("r", "*")], &[]),
         (&[("w", "*")], &[]),
     ] {
-        assert_eq!(visible(&held(grants)), scopes, "{grants:?}");
+        assert_eq!(readable_scopes(&held(grants)), scopes, "{grants:?}");
     }
 }
 
@@ -72,7 +72,7 @@ fn writes_go_to_a_granted_scope_or_below() {
         (Some("app/u1/../u2"), Err("`scope`: a segment `.` or `..`")),
         (Some(""), Err("`scope`: it is empty")),
     ] {
-        let found = target(&one, "memory_write", named, WritePolicy::default());
+        let found = write_scope(&one, "memory_write", named, WritePolicy::default());
         match (&found, expected) {
             (Ok(scope), Ok(expected)) => assert_eq!(scope, expected),
             (Err(error), Err(part)) => assert!(error.contains(part), "{named:?}: {error}"),
@@ -80,11 +80,11 @@ fn writes_go_to_a_granted_scope_or_below() {
         }
     }
     let policy = WritePolicy::default();
-    assert!(target(&held(&[("r/app/u1", "read")]), "memory_write", None, policy).is_err(), "only to be read");
-    assert!(target(&held(&[]), "memory_write", Some("app"), policy).is_err(), "nothing was granted");
+    assert!(write_scope(&held(&[("r/app/u1", "read")]), "memory_write", None, policy).is_err(), "only to be read");
+    assert!(write_scope(&held(&[]), "memory_write", Some("app"), policy).is_err(), "nothing was granted");
     let flat = WritePolicy { descendants: false, ..policy };
-    assert!(target(&one, "memory_write", None, flat).is_ok());
-    let below = target(&one, "memory_write", Some("app/u1/billing"), flat);
+    assert!(write_scope(&one, "memory_write", None, flat).is_ok());
+    let below = write_scope(&one, "memory_write", Some("app/u1/billing"), flat);
     assert!(below.as_ref().is_err_and(|error| error.contains("`writePolicy.descendants`")), "{below:?}");
 }
 
@@ -95,7 +95,7 @@ fn what_holds_is_found_by_topic_word_sort_and_mark_the_newest_first() {
         tags: vec!["import".into()],
         ..entry(2, "Window SEAT", &["travel"])
     };
-    let gone = superseded(entry(3, "Lives in Bonn", &["home"]), "e4", Millis(4));
+    let gone = supersede(entry(3, "Lives in Bonn", &["home"]), "e4", Millis(4));
     let entries = [entry(1, "Uses metric units", &["units"]), travel, gone, entry(4, "Lives in Jena", &["home"])];
     let ids = |wanted: MemoryQuery, limit| {
         let (found, count) = select(&entries, &wanted, limit);
@@ -116,18 +116,18 @@ fn what_holds_is_found_by_topic_word_sort_and_mark_the_newest_first() {
         let shown = format!("{wanted:?}");
         assert_eq!(ids(wanted, limit), (words(expected), count), "{shown}");
     }
-    let answer = shown(select(&entries, &MemoryQuery::default(), 1));
+    let answer = entries_view(select(&entries, &MemoryQuery::default(), 1));
     assert_eq!((answer["entries"][0]["content"].as_str(), answer["more"].as_u64()), (Some("Lives in Jena"), Some(2)));
 }
 
 #[test]
 fn the_same_content_is_the_same_entry_and_a_correction_edits_nothing() {
     let (old, new) = (entry(1, "Lives in Bonn", &[]), entry(5, "Lives in Bonn", &["home"]));
-    assert_eq!(write(new.clone(), None), MemoryWrite::Put(Box::new(new.clone())));
-    assert_eq!(write(new.clone(), Some(old.clone())), MemoryWrite::Deduped);
-    let gone = superseded(old.clone(), "e9", Millis(3));
+    assert_eq!(merge_entry(new.clone(), None), MemoryWrite::Put(Box::new(new.clone())));
+    assert_eq!(merge_entry(new.clone(), Some(old.clone())), MemoryWrite::Deduped);
+    let gone = supersede(old.clone(), "e9", Millis(3));
     assert_eq!((&gone.content, gone.created, gone.superseded_by.as_deref()), (&old.content, old.created, Some("e9")));
-    let MemoryWrite::Put(again) = write(new, Some(gone)) else { panic!("expected it to hold again") };
+    let MemoryWrite::Put(again) = merge_entry(new, Some(gone)) else { panic!("expected it to hold again") };
     assert_eq!((again.id.as_str(), again.created, again.status), ("e1", Millis(1), MemoryStatus::Active));
     assert_eq!((again.superseded_by.as_deref(), again.updated), (None, Millis(5)));
 }
@@ -177,16 +177,16 @@ fn an_entry_of_many_lines_stays_one_entry() {
 #[test]
 fn what_is_put_under_a_key_takes_the_place_of_what_was_there_and_keeps_its_age() {
     let keyed = |at, scope: &str| MemoryEntry { key: Some("diet".into()), scope: scope.into(), ..entry(at, "x", &[]) };
-    let put = overwritten(keyed(9, "app/u1"), Some(&keyed(2, "app/u1")));
+    let put = replace_entry(keyed(9, "app/u1"), Some(&keyed(2, "app/u1")));
     assert_eq!((put.created, put.updated), (Millis(2), Millis(9)));
-    assert_eq!(overwritten(keyed(9, "app/u1"), None).created, Millis(9));
+    assert_eq!(replace_entry(keyed(9, "app/u1"), None).created, Millis(9));
     let all = [keyed(1, "app"), keyed(2, "app/u1"), keyed(3, "app/u2/x"), entry(4, "y", &[])];
     assert_eq!(nearest(&all[..2], "diet").unwrap().scope, "app/u1", "the deepest");
     assert_eq!(nearest(&all, "other"), None);
-    let gone = superseded(keyed(5, "app/u1"), "e9", Millis(6));
+    let gone = supersede(keyed(5, "app/u1"), "e9", Millis(6));
     assert_eq!(nearest([&gone], "diet"), None);
     for (given, expected) in [(" diet ", Ok("diet")), ("", Err(())), ("a\nb", Err(())), (&"k".repeat(65), Err(()))] {
-        assert_eq!(entry_key(given).as_deref().map_err(|_| ()), expected, "{given}");
+        assert_eq!(check_key(given).as_deref().map_err(|_| ()), expected, "{given}");
     }
 }
 

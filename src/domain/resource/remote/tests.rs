@@ -6,23 +6,23 @@ use crate::authority::{Authority, Capability};
 fn held(grants: &[(&str, &str)], revoked: &[&str]) -> HeldNamespaces {
     let caps = grants.iter().map(|(with, can)| Capability { with: (*with).into(), can: (*can).into() });
     let authority = Authority::new(Some(caps.collect()));
-    HeldNamespaces::of(&revoked.iter().fold(authority, |held, gone| held.without(*gone)))
+    HeldNamespaces::from_authority(&revoked.iter().fold(authority, |held, gone| held.except_resource(*gone)))
 }
 
 #[test]
 fn operations_are_a_list_of_known_names() {
     for (text, expected) in [
-        ("search", Some(vec![Verb::Search])),
-        (" search, list,search ", Some(vec![Verb::List, Verb::Search])),
-        ("context", Some(vec![Verb::Context])),
-        ("context,list,read,search,put,delete,purge", Some(Verb::ALL.to_vec())),
+        ("search", Some(vec![RemoteOperation::Search])),
+        (" search, list,search ", Some(vec![RemoteOperation::List, RemoteOperation::Search])),
+        ("context", Some(vec![RemoteOperation::Context])),
+        ("context,list,read,search,put,delete,purge", Some(RemoteOperation::ALL.to_vec())),
         ("", None),
         ("purge", None),
         ("serach", None),
         ("search;read", None),
         ("Search", None),
     ] {
-        let found = verbs(text);
+        let found = parse_operations(text);
         assert_eq!(found.clone().ok(), expected, "{text}");
         assert!(expected.is_some() || found.unwrap_err().contains("`context`, `list`, `read`"), "{text}");
     }
@@ -42,27 +42,27 @@ fn a_kind_has_a_name_that_nothing_else_has() {
 fn a_call_means_what_it_names_or_what_was_granted() {
     let two = held(&[("r/a/x", "*"), ("r/b", "read")], &["r/a/x/gone"]);
     for (verb, named, expected) in [
-        (Verb::Search, None, Ok(vec!["a/x", "b"])),
-        (Verb::Search, Some("b"), Ok(vec!["b"])),
-        (Verb::Search, Some("r/b/deep"), Ok(vec!["b/deep"])),
-        (Verb::Search, Some("a"), Err("requires read on r/a")),
-        (Verb::Search, Some("a/xx"), Err("requires read on r/a/xx")),
-        (Verb::Search, Some("a/x/gone"), Err("which was revoked")),
-        (Verb::Search, Some("b/../a"), Err("`namespace`: a segment")),
-        (Verb::Search, Some("*"), Err("`namespace`: `*`")),
-        (Verb::Put, None, Ok(vec!["a/x"])),
-        (Verb::Put, Some("b"), Err("requires write on r/b")),
-        (Verb::Delete, Some("a/x/deep"), Ok(vec!["a/x/deep"])),
+        (RemoteOperation::Search, None, Ok(vec!["a/x", "b"])),
+        (RemoteOperation::Search, Some("b"), Ok(vec!["b"])),
+        (RemoteOperation::Search, Some("r/b/deep"), Ok(vec!["b/deep"])),
+        (RemoteOperation::Search, Some("a"), Err("requires read on r/a")),
+        (RemoteOperation::Search, Some("a/xx"), Err("requires read on r/a/xx")),
+        (RemoteOperation::Search, Some("a/x/gone"), Err("which was revoked")),
+        (RemoteOperation::Search, Some("b/../a"), Err("`namespace`: a segment")),
+        (RemoteOperation::Search, Some("*"), Err("`namespace`: `*`")),
+        (RemoteOperation::Put, None, Ok(vec!["a/x"])),
+        (RemoteOperation::Put, Some("b"), Err("requires write on r/b")),
+        (RemoteOperation::Delete, Some("a/x/deep"), Ok(vec!["a/x/deep"])),
     ] {
-        match (meant(&two, "t", verb, named), expected) {
+        match (namespaces_for(&two, "t", verb, named), expected) {
             (Ok(found), Ok(expected)) => assert_eq!(found, expected, "{verb:?} {named:?}"),
             (Err(error), Err(part)) => assert!(error.contains(part), "{verb:?} {named:?}: {error}"),
             (found, expected) => panic!("{verb:?} {named:?}: expected {expected:?}, got {found:?}"),
         }
     }
-    assert!(meant(&held(&[], &[]), "t", Verb::List, None).unwrap_err().contains("(none)"));
+    assert!(namespaces_for(&held(&[], &[]), "t", RemoteOperation::List, None).unwrap_err().contains("(none)"));
     let many = held(&[("r/a", "*"), ("r/b", "*")], &[]);
-    assert!(meant(&many, "t", Verb::Put, None).unwrap_err().starts_with("name the `namespace`: "));
+    assert!(namespaces_for(&many, "t", RemoteOperation::Put, None).unwrap_err().starts_with("name the `namespace`: "));
 }
 
 #[test]
@@ -72,7 +72,7 @@ fn whose_data_it_is_stands_where_no_name_of_others_reaches() {
     let arguments = json!({"query": "x\",\"owner\":{\"tenant\":\"evil\"}", "namespace": "b", "owner": "evil/x"});
     let source = MemoryAuthor { agent: "a".into(), session: Some("s".into()), job: None };
     let asked = RemoteRequest {
-        verb: Verb::Search,
+        verb: RemoteOperation::Search,
         kind: "rag",
         resource: "docs",
         owner: &owner,
@@ -104,27 +104,27 @@ fn only_items_of_what_was_asked_for_and_may_be_read_are_shown() {
         item("5", json!("aa")), item("6", json!("a/gone/x")), item("7", json!("a/../c")), item("8", json!(7)),
         {"id": "9"}, "text", item("10", json!("")), item("11", json!("r/a"))
     ]});
-    let shown = found(all.clone(), &held, &names(&["a", "b"])).unwrap();
+    let shown = answer_items(all.clone(), &held, &names(&["a", "b"])).unwrap();
     assert_eq!(
         (ids(&shown).as_str(), &shown["leftOut"]),
         ("1 2 3", &json!("9 items that lie in no namespace that was asked for"))
     );
-    let shown = found(all, &held, &names(&["a"])).unwrap();
+    let shown = answer_items(all, &held, &names(&["a"])).unwrap();
     assert_eq!(ids(&shown), "1 2 9", "asked for one, it is meant");
     assert_eq!(shown["items"][2], json!({"namespace": "a", "id": "9"}));
     let many: Vec<_> = (0..=REMOTE_ITEMS).map(|n| item(&n.to_string(), json!("a"))).collect();
-    let shown = found(json!({"items": many, "next": "n".repeat(600)}), &held, &names(&["a"])).unwrap();
+    let shown = answer_items(json!({"items": many, "next": "n".repeat(600)}), &held, &names(&["a"])).unwrap();
     assert_eq!(shown["items"].as_array().unwrap().len(), REMOTE_ITEMS);
     assert_eq!(shown["next"].as_str().unwrap().len(), 512);
     for wrong in [json!([]), json!("x"), json!({}), json!({"items": {}}), Value::Null] {
-        assert!(found(wrong.clone(), &held, &names(&["a"])).is_err(), "{wrong}");
+        assert!(answer_items(wrong.clone(), &held, &names(&["a"])).is_err(), "{wrong}");
     }
 }
 
 #[test]
 fn the_context_is_a_text_or_items_or_nothing() {
     let held = held(&[("r/a", "*")], &[]);
-    let shown = |answer: Value| shown(answer, &held, &["a".to_owned()]);
+    let shown = |answer: Value| context_section(answer, &held, &["a".to_owned()]);
     for (answer, expected) in [
         (json!({"text": "hello"}), Ok(Some(json!("hello")))),
         (json!({"text": " \n"}), Ok(None)),
@@ -152,15 +152,15 @@ fn a_refusal_is_told_in_one_bounded_line() {
         (json!({"other": 1}), ""),
         (Value::Null, ""),
     ] {
-        assert_eq!(said(&answer), expected, "{answer}");
+        assert_eq!(refusal_text(&answer), expected, "{answer}");
     }
-    assert!(said(&json!("é".repeat(5_000))).len() <= REMOTE_SAID_BYTES);
+    assert!(refusal_text(&json!("é".repeat(5_000))).len() <= REMOTE_SAID_BYTES);
 }
 
 #[test]
 fn a_tool_says_what_it_takes_and_nothing_else() {
-    for verb in Verb::ALL {
-        assert_eq!(Verb::named(verb.as_str()), Some(verb));
+    for verb in RemoteOperation::ALL {
+        assert_eq!(RemoteOperation::from_name(verb.as_str()), Some(verb));
         assert_eq!(verb.is_tool(), !verb.description().is_empty(), "{verb:?}");
         assert!(jsonschema::validator_for(&verb.input()).is_ok(), "{verb:?}");
     }

@@ -9,7 +9,7 @@ const VALUE: &str = "sk-live/9aÜ+ \"q\\z?>";
 fn mask_of(values: &[(&str, &str)]) -> Mask {
     let mut mask = Mask::default();
     for (name, value) in values {
-        mask.add(&name.parse().unwrap(), &Plain::new((*value).to_owned()).unwrap());
+        mask.add(&name.parse().unwrap(), &PlainSecret::new((*value).to_owned()).unwrap());
     }
     mask
 }
@@ -166,7 +166,7 @@ fn a_stream_shows_nothing_of_a_secret_however_it_is_cut() {
             if size == 1 {
                 assert!(shown[..12].concat().starts_with("The key is"), "{name}: {shown:?} is held back");
             }
-            shown.push(stream.end());
+            shown.push(stream.finish());
             assert_eq!(shown.concat(), expected, "{name} by {size}");
         }
     }

@@ -8,15 +8,15 @@ use serde_json::json;
 
 const PAUSED: JobStatus = JobStatus::Paused;
 
-fn run(state: SessionState, inbox: &[Pending]) -> Run {
-    Run::new(1, state, inbox.to_vec(), false)
+fn run(state: SessionState, inbox: &[PendingEvent]) -> SessionRun {
+    SessionRun::new(1, state, inbox.to_vec(), false)
 }
 
-fn told(n: u8, to: u8, status: Option<JobStatus>) -> Pending {
+fn told(n: u8, to: u8, status: Option<JobStatus>) -> PendingEvent {
     let mut pending = message(n);
     pending.event.payload = Payload::Message { input: json!("hi"), to: Some(job(to)) };
     pending.event.session_context.insert("k".into(), "its sender's".into());
-    Pending { status, ..pending }
+    PendingEvent { status, ..pending }
 }
 
 #[test]
@@ -33,8 +33,8 @@ fn no_turn_begins_for_a_paused_job() {
         (begun(), vec![task(2, PAUSED), task(1, JobStatus::Started)], true),
     ] {
         let run = run(state, &inbox);
-        assert_eq!(matches!(run.next(5), Next::Turn(_)), goes_on, "{:?}", keys(&inbox));
-        assert!(goes_on || (run.next(5) == Next::Rest && !run.has_answers(Millis(9))));
+        assert_eq!(matches!(run.next(5), NextStep::Turn(_)), goes_on, "{:?}", keys(&inbox));
+        assert!(goes_on || (run.next(5) == NextStep::Rest && !run.has_answers(Millis(9))));
     }
     let held = run(SessionState::default(), &[task(1, PAUSED), task(2, JobStatus::Pending)]);
     assert!(held.is_paused(Some(&job(1))) && !held.is_paused(Some(&job(2))) && !held.is_paused(None));
@@ -43,7 +43,7 @@ fn no_turn_begins_for_a_paused_job() {
 #[test]
 fn what_has_ended_from_outside_does_not_wait_with_it() {
     let inbox = [task(1, PAUSED), task(2, JobStatus::Cancelled)];
-    let Next::Settle(settled) = run(state(Some(1), false, &[]), &inbox).next(5) else { panic!("it has ended") };
+    let NextStep::Settle(settled) = run(state(Some(1), false, &[]), &inbox).next(5) else { panic!("it has ended") };
     assert_eq!(keys(&settled), ["k2"]);
 }
 
@@ -53,11 +53,11 @@ fn the_time_of_a_paused_job_goes_on() {
     begun.task.as_mut().unwrap().deadline = Some(Deadline { at: Millis(50), origin: LimitOrigin::Request });
     let paused = run(begun.clone(), &[task(1, PAUSED)]);
     let any = Budget::default();
-    assert_eq!((paused.look_at(&any), paused.too_late(&any, Millis(49))), (Some(Millis(50)), None));
-    let (ended, how) = paused.too_late(&any, Millis(50)).unwrap();
+    assert_eq!((paused.next_deadline(&any), paused.find_overdue_task(&any, Millis(49))), (Some(Millis(50)), None));
+    let (ended, how) = paused.find_overdue_task(&any, Millis(50)).unwrap();
     assert_eq!((ended, how.status, how.error_code), (job(1), JobStatus::Failed, Some(ErrorCode::BudgetExceeded)));
     assert!(how.error.unwrap().ends_with("while it was paused"));
-    assert_eq!(run(begun, &[task(1, JobStatus::Started)]).too_late(&any, Millis(50)), None, "a turn ends it");
+    assert_eq!(run(begun, &[task(1, JobStatus::Started)]).find_overdue_task(&any, Millis(50)), None, "a turn ends it");
 }
 
 #[test]
@@ -70,10 +70,10 @@ fn the_time_of_a_job_that_never_began_counts_from_its_acceptance() {
     };
     let (any, agent) = (Budget::default(), Budget { wall_clock: Some(2), ..Budget::default() });
     let paused = run(SessionState::default(), &[within(1, PAUSED, 3), within(2, JobStatus::Pending, 4)]);
-    assert_eq!((paused.look_at(&any), paused.look_at(&agent)), (Some(Millis(4_000)), Some(Millis(3_000))));
-    assert_eq!(paused.too_late(&any, Millis(3_999)), None);
-    let ends = |run: &Run, limits: &Budget, at| {
-        run.too_late(limits, Millis(at)).map(|(job, how)| (job, how.error_code.unwrap(), how.error.unwrap()))
+    assert_eq!((paused.next_deadline(&any), paused.next_deadline(&agent)), (Some(Millis(4_000)), Some(Millis(3_000))));
+    assert_eq!(paused.find_overdue_task(&any, Millis(3_999)), None);
+    let ends = |run: &SessionRun, limits: &Budget, at| {
+        run.find_overdue_task(limits, Millis(at)).map(|(job, how)| (job, how.error_code.unwrap(), how.error.unwrap()))
     };
     let (ended, code, how) = ends(&paused, &any, 4_000).unwrap();
     assert!(ended == job(1) && code == ErrorCode::BudgetExceeded && how.ends_with("while it was paused"), "{how}");
@@ -83,22 +83,22 @@ fn the_time_of_a_job_that_never_began_counts_from_its_acceptance() {
     let (ended, _, how) = ends(&behind, &any, 5_000).unwrap();
     assert!(ended == job(2) && how.ends_with("before it began"), "{how}");
     let next = run(SessionState::default(), &[within(2, JobStatus::Pending, 4)]);
-    assert_eq!((next.look_at(&any), ends(&next, &any, 9_000)), (Some(Millis(5_000)), None));
-    assert_eq!(run(SessionState::default(), &[task(1, PAUSED)]).look_at(&any), None);
+    assert_eq!((next.next_deadline(&any), ends(&next, &any, 9_000)), (Some(Millis(5_000)), None));
+    assert_eq!(run(SessionState::default(), &[task(1, PAUSED)]).next_deadline(&any), None);
 }
 
 #[test]
 fn a_message_to_a_job_is_read_in_its_turns_alone_and_under_its_request() {
     let open = Some(JobStatus::Started);
-    let run = |inbox: &[Pending]| run(SessionState::default(), inbox);
+    let run = |inbox: &[PendingEvent]| run(SessionState::default(), inbox);
     let mine = run(&[told(4, 1, open), told(5, 2, Some(JobStatus::Pending)), task(1, JobStatus::Started)]);
     let plan = mine.plan();
     assert_eq!((keys(&plan.messages), plan.settled.len()), (vec!["k4"], 0), "another's waits for its turn");
     assert!(mine.mandate(&plan).session_context.is_empty(), "its sender's values are not the request's");
     let held = run(&[told(4, 1, Some(PAUSED)), task(1, PAUSED)]);
-    assert_eq!(held.next(5), Next::Rest);
+    assert_eq!(held.next(5), NextStep::Rest);
     for over in [None, Some(JobStatus::Complete)] {
-        let Next::Settle(settled) = run(&[told(4, 1, over)]).next(5) else { panic!("nobody reads it") };
+        let NextStep::Settle(settled) = run(&[told(4, 1, over)]).next(5) else { panic!("nobody reads it") };
         assert_eq!(keys(&settled), ["k4"]);
     }
 }

@@ -11,20 +11,20 @@ pub(super) fn job(n: u8) -> JobId {
     JobId::new(&format!("{n:032x}")).unwrap()
 }
 
-fn pending(n: u8, payload: Payload, status: Option<JobStatus>) -> Pending {
+fn pending(n: u8, payload: Payload, status: Option<JobStatus>) -> PendingEvent {
     let event = Event::new(format!("e{n}").parse().unwrap(), Millis(0), payload);
-    Pending { key: format!("k{n}"), event, crashes: 0, status }
+    PendingEvent { key: format!("k{n}"), event, crashes: 0, status }
 }
 
-pub(super) fn task(n: u8, status: JobStatus) -> Pending {
+pub(super) fn task(n: u8, status: JobStatus) -> PendingEvent {
     pending(n, Payload::Task { job: job(n), input: json!(1) }, Some(status))
 }
 
-pub(super) fn message(n: u8) -> Pending {
+pub(super) fn message(n: u8) -> PendingEvent {
     pending(n, Payload::Message { input: json!("hi"), to: None }, None)
 }
 
-pub(super) fn result(n: u8) -> Pending {
+pub(super) fn result(n: u8) -> PendingEvent {
     pending(n, Payload::Result { job: job(n), result: JobResult::complete(json!(1)) }, None)
 }
 
@@ -39,13 +39,13 @@ pub(super) fn state(task: Option<u8>, parked: bool, children: &[u8]) -> SessionS
     }
 }
 
-pub(super) fn keys(pending: &[Pending]) -> Vec<&str> {
+pub(super) fn keys(pending: &[PendingEvent]) -> Vec<&str> {
     pending.iter().map(|p| p.key.as_str()).collect()
 }
 
 #[test]
 fn an_empty_mailbox_rests() {
-    assert_eq!(Run::default().next(5), Next::Rest);
+    assert_eq!(SessionRun::default().next(5), NextStep::Rest);
 }
 
 #[test]
@@ -58,36 +58,41 @@ fn the_oldest_open_task_is_served_with_all_messages_and_awaited_results() {
         result(5),
         result(6),
     ];
-    let run = Run { version: 1, state: state(Some(2), false, &[5]), inbox };
+    let run = SessionRun { version: 1, state: state(Some(2), false, &[5]), inbox };
     let plan = run.plan();
     assert_eq!(plan.task.as_ref().unwrap().key, "k2");
     assert_eq!(keys(&plan.messages), ["k4"]);
     assert_eq!(keys(&plan.results), ["k5"]);
     assert_eq!(keys(&plan.settled), ["k1", "k6"]);
-    assert_eq!(plan.consumed(), ["k4", "k5"]);
-    let Next::Settle(settled) = run.next(5) else { panic!("what has ended goes first") };
+    assert_eq!(plan.event_keys(), ["k4", "k5"]);
+    let NextStep::Settle(settled) = run.next(5) else { panic!("what has ended goes first") };
     assert_eq!(keys(&settled), ["k1", "k6"]);
 }
 
 #[test]
 fn a_parked_session_wakes_for_news_only() {
-    let parked = |inbox| Run::new(1, state(Some(1), true, &[2]), inbox, false);
-    assert_eq!(parked(vec![task(1, JobStatus::Started)]).next(5), Next::Rest);
-    assert!(matches!(parked(vec![task(1, JobStatus::Started), result(2)]).next(5), Next::Turn(_)));
-    assert!(matches!(parked(vec![task(1, JobStatus::Started), message(3)]).next(5), Next::Turn(_)));
+    let parked = |inbox| SessionRun::new(1, state(Some(1), true, &[2]), inbox, false);
+    assert_eq!(parked(vec![task(1, JobStatus::Started)]).next(5), NextStep::Rest);
+    assert!(matches!(parked(vec![task(1, JobStatus::Started), result(2)]).next(5), NextStep::Turn(_)));
+    assert!(matches!(parked(vec![task(1, JobStatus::Started), message(3)]).next(5), NextStep::Turn(_)));
 }
 
 #[test]
 fn what_needs_no_model_is_settled_without_one() {
-    let run = Run { version: 1, state: state(None, false, &[]), inbox: vec![result(2), task(1, JobStatus::Failed)] };
-    let Next::Settle(settled) = run.next(5) else { panic!("expected to settle") };
+    let run =
+        SessionRun { version: 1, state: state(None, false, &[]), inbox: vec![result(2), task(1, JobStatus::Failed)] };
+    let NextStep::Settle(settled) = run.next(5) else { panic!("expected to settle") };
     assert_eq!(keys(&settled), ["k2", "k1"]);
 }
 
 #[test]
 fn a_begun_task_stays_the_open_one_when_an_older_one_arrives_late() {
-    let run =
-        Run::new(1, state(Some(2), false, &[]), vec![task(1, JobStatus::Pending), task(2, JobStatus::Started)], false);
+    let run = SessionRun::new(
+        1,
+        state(Some(2), false, &[]),
+        vec![task(1, JobStatus::Pending), task(2, JobStatus::Started)],
+        false,
+    );
     assert_eq!(run.plan().task.unwrap().key, "k2");
 }
 
@@ -103,7 +108,7 @@ fn a_task_that_ended_from_outside_leaves_nothing_behind_for_the_next() {
         (vec![gone, next()], true, false),
         (vec![open, next()], false, true),
     ] {
-        let run = Run::new(1, state(Some(1), true, &[7]), inbox, more);
+        let run = SessionRun::new(1, state(Some(1), true, &[7]), inbox, more);
         assert_eq!((run.state.task.is_some(), run.state.parked, !run.state.pending.is_empty()), (kept, kept, kept));
     }
 }
@@ -111,8 +116,8 @@ fn a_task_that_ended_from_outside_leaves_nothing_behind_for_the_next() {
 #[test]
 fn what_a_loose_run_has_shown_keeps_it_going_and_is_not_shown_again() {
     let shown = SessionState { shown: vec!["k4".into(), "k5".into()], ..SessionState::default() };
-    let run = Run::new(1, shown, vec![result(5), message(4)], false);
-    let Next::Turn(plan) = run.next(5) else { panic!("the run goes on") };
+    let run = SessionRun::new(1, shown, vec![result(5), message(4)], false);
+    let NextStep::Turn(plan) = run.next(5) else { panic!("the run goes on") };
     assert_eq!(*plan, Plan::default());
 }
 
@@ -123,23 +128,26 @@ fn values_of_two_requests_never_meet_in_one_turn() {
         pending.event.session_context.insert("k".into(), value.into());
         pending
     };
-    let value = |run: &Run| run.mandate(&run.plan()).session_context.get("k").cloned();
-    let run = Run::new(1, SessionState::default(), vec![message(4), with(5, "a"), with(6, "b"), with(7, "a")], false);
+    let value = |run: &SessionRun| run.mandate(&run.plan()).session_context.get("k").cloned();
+    let run =
+        SessionRun::new(1, SessionState::default(), vec![message(4), with(5, "a"), with(6, "b"), with(7, "a")], false);
     assert_eq!((keys(&run.plan().messages), value(&run)), (vec!["k4"], None), "nor do those without any");
-    let run = Run::new(1, SessionState::default(), vec![with(5, "a"), message(4), with(6, "b"), with(7, "a")], false);
+    let run =
+        SessionRun::new(1, SessionState::default(), vec![with(5, "a"), message(4), with(6, "b"), with(7, "a")], false);
     assert_eq!((keys(&run.plan().messages), value(&run)), (vec!["k5", "k7"], Some("a".into())));
     let under = Some(with(5, "a").event.mandate());
     let shown = SessionState { shown: vec!["k5".into()], under, ..SessionState::default() };
-    let run = Run::new(1, shown, vec![with(5, "a"), with(6, "b"), message(7)], false);
+    let run = SessionRun::new(1, shown, vec![with(5, "a"), with(6, "b"), message(7)], false);
     assert_eq!((keys(&run.plan().messages), value(&run)), (vec![], Some("a".into())), "through all its turns");
-    let run = Run::new(1, SessionState::default(), vec![with(6, "b"), message(7), task(1, JobStatus::Pending)], false);
+    let run =
+        SessionRun::new(1, SessionState::default(), vec![with(6, "b"), message(7), task(1, JobStatus::Pending)], false);
     assert_eq!((keys(&run.plan().messages), value(&run)), (vec!["k7"], None));
     let mut own = task(1, JobStatus::Pending);
     own.event.session_context.insert("k".into(), "b".into());
-    let run = Run::new(1, SessionState::default(), vec![with(6, "b"), with(7, "a"), own], false);
+    let run = SessionRun::new(1, SessionState::default(), vec![with(6, "b"), with(7, "a"), own], false);
     assert_eq!((keys(&run.plan().messages), value(&run)), (vec!["k6"], Some("b".into())));
-    let parked = Run::new(1, state(Some(1), true, &[2]), vec![with(6, "b"), task(1, JobStatus::Started)], false);
-    assert_eq!(parked.next(5), Next::Rest, "what waits is no reason for a turn");
+    let parked = SessionRun::new(1, state(Some(1), true, &[2]), vec![with(6, "b"), task(1, JobStatus::Started)], false);
+    assert_eq!(parked.next(5), NextStep::Rest, "what waits is no reason for a turn");
 }
 
 #[test]
@@ -147,11 +155,11 @@ fn events_of_differing_authority_are_taken_in_turns_of_their_own() {
     let granted = |n: u8, path: &str| {
         let mut pending = message(n);
         let cap = Capability { with: path.into(), can: "crud".into() };
-        pending.event.envelope = Envelope::default().granted(Some(vec![cap]));
+        pending.event.envelope = Envelope::default().narrow_to_grants(Some(vec![cap]));
         pending.event.envelope.holders.push(format!("caller {n}"));
         pending
     };
-    let run = |state, inbox: &[Pending]| Run::new(1, state, inbox.to_vec(), false);
+    let run = |state, inbox: &[PendingEvent]| SessionRun::new(1, state, inbox.to_vec(), false);
     let free = run(SessionState::default(), &[granted(4, "w/a"), granted(5, "w/b"), message(6), granted(7, "w/a")]);
     let plan = free.plan();
     assert_eq!(keys(&plan.messages), ["k4", "k7"], "whoever holds the same");
@@ -174,49 +182,56 @@ fn events_of_differing_authority_are_taken_in_turns_of_their_own() {
 
 #[test]
 fn a_result_that_nobody_awaits_goes_last_so_that_the_turn_that_asks_for_it_keeps_its_number() {
-    let run = |state, inbox: &[Pending]| Run::new(0, state, inbox.to_vec(), false).next(5);
-    let Next::Turn(plan) = run(SessionState::default(), &[result(5), task(1, JobStatus::Pending)]) else {
+    let run = |state, inbox: &[PendingEvent]| SessionRun::new(0, state, inbox.to_vec(), false).next(5);
+    let NextStep::Turn(plan) = run(SessionState::default(), &[result(5), task(1, JobStatus::Pending)]) else {
         panic!("the turn that began its job may have been lost")
     };
     assert_eq!((plan.task.unwrap().key.as_str(), keys(&plan.settled)), ("k1", vec!["k5"]));
     for (state, inbox) in [
         (SessionState::default(), vec![result(5)]),
         (state(Some(1), true, &[6]), vec![result(5), task(1, JobStatus::Started)]),
-        (SessionState::default(), vec![Pending { crashes: 5, ..result(5) }, task(1, JobStatus::Pending)]),
+        (SessionState::default(), vec![PendingEvent { crashes: 5, ..result(5) }, task(1, JobStatus::Pending)]),
     ] {
-        let Next::Settle(settled) = run(state, &inbox) else { panic!("nothing else is to be done: {inbox:?}") };
+        let NextStep::Settle(settled) = run(state, &inbox) else { panic!("nothing else is to be done: {inbox:?}") };
         assert_eq!(keys(&settled), ["k5"]);
     }
     let many: Vec<_> = (10..27).map(result).chain([task(1, JobStatus::Pending)]).collect();
-    assert!(matches!(run(SessionState::default(), &many), Next::Settle(all) if all.len() == 17), "they hide others");
+    assert!(
+        matches!(run(SessionState::default(), &many), NextStep::Settle(all) if all.len() == 17),
+        "they hide others"
+    );
 }
 
 #[test]
 fn messages_that_kill_their_workers_are_given_up_and_a_dead_task_goes_first() {
-    let killer = Pending { crashes: 5, ..message(4) };
-    let run =
-        Run::new(1, SessionState::default(), vec![killer.clone(), message(5), task(1, JobStatus::Pending)], false);
-    let Next::GiveUp(plan) = run.next(5) else { panic!("expected to give up") };
+    let killer = PendingEvent { crashes: 5, ..message(4) };
+    let run = SessionRun::new(
+        1,
+        SessionState::default(),
+        vec![killer.clone(), message(5), task(1, JobStatus::Pending)],
+        false,
+    );
+    let NextStep::GiveUp(plan) = run.next(5) else { panic!("expected to give up") };
     assert_eq!((keys(&plan.messages), plan.task), (vec!["k4"], None));
-    assert!(matches!(run.next(6), Next::Turn(_)));
-    let dead = Pending { crashes: 5, ..task(1, JobStatus::Failed) };
-    let run = Run::new(1, SessionState::default(), vec![killer, dead], false);
-    let Next::Settle(settled) = run.next(5) else { panic!("expected to settle") };
+    assert!(matches!(run.next(6), NextStep::Turn(_)));
+    let dead = PendingEvent { crashes: 5, ..task(1, JobStatus::Failed) };
+    let run = SessionRun::new(1, SessionState::default(), vec![killer, dead], false);
+    let NextStep::Settle(settled) = run.next(5) else { panic!("expected to settle") };
     assert_eq!(keys(&settled), ["k1"]);
 }
 
 #[test]
 fn what_was_revoked_starts_nothing_and_takes_nothing_along() {
-    let under = |pending: Pending, grant: &str| {
+    let under = |pending: PendingEvent, grant: &str| {
         let envelope = Envelope { grants: vec![grant.to_owned()], ..Envelope::default() };
-        Pending { event: Event { envelope, ..pending.event }, ..pending }
+        PendingEvent { event: Event { envelope, ..pending.event }, ..pending }
     };
     let over = |envelope: &Envelope| envelope.grants.contains(&"lost".to_owned()).then(|| "revoked".to_owned());
-    let stands = |state: SessionState, inbox: Vec<Pending>| {
-        let run = Run { version: 1, state, inbox };
-        let (plan, reason) = run.standing(run.plan(), over);
+    let stands = |state: SessionState, inbox: Vec<PendingEvent>| {
+        let run = SessionRun { version: 1, state, inbox };
+        let (plan, reason) = run.without_revoked(run.plan(), over);
         let mut all: Vec<_> = plan.task.iter().map(|task| task.key.clone()).collect();
-        all.extend(plan.consumed());
+        all.extend(plan.event_keys());
         (all.join(" "), reason.is_some())
     };
     let open = || task(1, JobStatus::Started);

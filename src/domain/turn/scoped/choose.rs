@@ -1,11 +1,11 @@
 //! Reads the scopes and the instance that a call names, and chooses its sections.
 
-use super::capture::{Part, Sections};
+use super::capture::{SectionPart, Sections};
 use super::cut;
-use crate::call::{Outcome, Unmade};
-use crate::lattice::catalog::{catalog_path, runs_another};
+use crate::call::{CallRefusal, Outcome};
+use crate::lattice::catalog::{catalog_path, is_run};
 use crate::limits::{HAND_OFF_BYTES, JOB_DEPTH};
-use crate::scope::{GROUPS, INSTANCE, Reach, SCOPES, ScopedSection, Scopes, quoted};
+use crate::scope::{GROUPS, INSTANCE, SCOPES, ScopedSection, Scopes, ToolContext, quote_names};
 use serde_json::{Map, Value};
 
 /// The keys of a call that are no arguments.
@@ -16,9 +16,9 @@ pub struct ScopeChoice {
 
 /// The sections and the instance of a call.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub struct Chosen {
+pub struct ChosenSections {
     /// Sections that the model asked for, each once, in the order of the tool's list.
-    pub asked: Vec<String>,
+    pub requested: Vec<String>,
     /// Instance of the call.
     pub instance: Option<String>,
     /// Sections that go with the call.
@@ -27,22 +27,22 @@ pub struct Chosen {
 
 /// Removes every key that begins with `_` from the arguments of a call. `operation` is its path, if it is an operation;
 /// keys of operations that it runs by their path are removed too.
-pub fn take(operation: Option<&str>, arguments: &mut Value) -> ScopeChoice {
-    let said = ScopeChoice { taken: underscored(arguments) };
+pub fn take_scope_choice(operation: Option<&str>, arguments: &mut Value) -> ScopeChoice {
+    let said = ScopeChoice { taken: remove_underscored(arguments) };
     let (mut path, mut inner) = (operation.unwrap_or_default().to_owned(), arguments);
     for _ in 0..=JOB_DEPTH {
-        if !runs_another(&path) {
+        if !is_run(&path) {
             break;
         }
         path = catalog_path(inner["operation"].as_str().unwrap_or_default());
         let Some(input) = inner.get_mut("input") else { break };
-        underscored(input);
+        remove_underscored(input);
         inner = input;
     }
     said
 }
 
-fn underscored(arguments: &mut Value) -> Map<String, Value> {
+fn remove_underscored(arguments: &mut Value) -> Map<String, Value> {
     let Value::Object(map) = arguments else { return Map::new() };
     let names: Vec<String> = map.keys().filter(|key| key.starts_with('_')).cloned().collect();
     names.into_iter().filter_map(|name| map.shift_remove_entry(&name)).collect()
@@ -67,15 +67,16 @@ impl ScopeChoice {
 
 impl Sections {
     /// Chooses the sections of a call of `tool`, or returns why it is refused.
-    pub fn choose(&self, tool: &str, reach: &Reach, said: &ScopeChoice) -> Result<Chosen, Unmade> {
-        let instance = self.instance(tool, said).map_err(Unmade::arguments)?;
+    pub fn choose(&self, tool: &str, reach: &ToolContext, said: &ScopeChoice) -> Result<ChosenSections, CallRefusal> {
+        let instance = self.instance(tool, said).map_err(CallRefusal::arguments)?;
         let allowed = reach.scopes.as_ref().map(Scopes::names).unwrap_or_default();
-        let said = said.scopes(tool).map_err(Unmade::arguments)?;
+        let said = said.scopes(tool).map_err(CallRefusal::arguments)?;
         if let Some(name) = said.iter().find(|name| !allowed.contains(name)) {
             let none = allowed.is_empty() || matches!(reach.scopes, Some(Scopes::Const { .. }));
-            let hint = if none { "leave it out".to_owned() } else { format!("expected some of {}", quoted(allowed)) };
+            let hint =
+                if none { "leave it out".to_owned() } else { format!("expected some of {}", quote_names(allowed)) };
             let text = format!("`{SCOPES}` of `{tool}`: `{name}` can't be handed on by this call, {hint}");
-            return Err(Unmade::new(Outcome::Scope, text));
+            return Err(CallRefusal::new(Outcome::Scope, text));
         }
         let is_asked = |name: &&String| said.contains(name);
         let (asked, names): (Vec<String>, Vec<String>) = match &reach.scopes {
@@ -86,11 +87,15 @@ impl Sections {
                 (asked.clone(), asked)
             }
         };
-        let visible = self.visible(&names, instance.as_deref());
-        let mut scoped = cut::within(&visible, HAND_OFF_BYTES);
+        let visible = self.visible_parts(&names, instance.as_deref());
+        let mut scoped = cut::fit_sections(&visible, HAND_OFF_BYTES);
         let empty = names.iter().filter(|name| !visible.iter().any(|part| part.names.contains(name)));
-        scoped.extend(empty.map(|name| ScopedSection::nothing(name, why(&self.parts, name, instance.as_deref()))));
-        Ok(Chosen { asked, instance, scoped })
+        scoped.extend(
+            empty.map(|name| {
+                ScopedSection::without_content(name, explain_absence(&self.parts, name, instance.as_deref()))
+            }),
+        );
+        Ok(ChosenSections { requested: asked, instance, scoped })
     }
 
     fn instance(&self, tool: &str, said: &ScopeChoice) -> Result<Option<String>, String> {
@@ -99,26 +104,28 @@ impl Sections {
             return Err(format!("`{INSTANCE}` of `{tool}`: this turn has no instances, leave it out"));
         }
         let known = given.as_str().filter(|name| self.instances.iter().any(|known| known == name));
-        let unknown =
-            || format!("`{INSTANCE}` of `{tool}`: no instance {given}, expected one of {}", quoted(&self.instances));
+        let unknown = || {
+            format!("`{INSTANCE}` of `{tool}`: no instance {given}, expected one of {}", quote_names(&self.instances))
+        };
         known.map(|name| Some(name.to_owned())).ok_or_else(unknown)
     }
 
     /// Returns the visible parts of these sections for a call with or without an instance. An instance's own input
     /// replaces the common one.
-    fn visible(&self, names: &[String], instance: Option<&str>) -> Vec<&Part> {
-        let shown = |part: &&Part| part.instance.is_none() || part.instance.as_deref() == instance;
-        let own_input = |part: &Part| part.key == "input" && part.instance.is_some() && !part.received;
+    fn visible_parts(&self, names: &[String], instance: Option<&str>) -> Vec<&SectionPart> {
+        let shown = |part: &&SectionPart| part.instance.is_none() || part.instance.as_deref() == instance;
+        let own_input = |part: &SectionPart| part.key == "input" && part.instance.is_some() && !part.received;
         let overridden = self.parts.iter().filter(shown).any(own_input);
-        let replaced = |part: &Part| overridden && part.key == "input" && part.instance.is_none() && !part.received;
-        let wanted = |part: &&Part| part.names.iter().any(|name| names.contains(name));
+        let replaced =
+            |part: &SectionPart| overridden && part.key == "input" && part.instance.is_none() && !part.received;
+        let wanted = |part: &&SectionPart| part.names.iter().any(|name| names.contains(name));
         self.parts.iter().filter(shown).filter(wanted).filter(|part| !replaced(part)).collect()
     }
 }
 
 /// Explains why a call gets nothing of a section.
-fn why(parts: &[Part], name: &str, instance: Option<&str>) -> String {
-    let is_one_s = |part: &Part| part.instance.is_some() && part.names.iter().any(|known| known == name);
+fn explain_absence(parts: &[SectionPart], name: &str, instance: Option<&str>) -> String {
+    let is_one_s = |part: &SectionPart| part.instance.is_some() && part.names.iter().any(|known| known == name);
     if parts.iter().any(is_one_s) {
         return match instance {
             None => format!("it is of instances alone, and this call names no `{INSTANCE}`"),
@@ -143,6 +150,6 @@ fn why(parts: &[Part], name: &str, instance: Option<&str>) -> String {
 }
 
 /// Returns the name of a section without the prefix of its group.
-pub(super) fn bare(key: &str) -> &str {
+pub(super) fn without_group(key: &str) -> &str {
     GROUPS.iter().find_map(|group| key.strip_prefix(group)).unwrap_or(key)
 }

@@ -1,7 +1,7 @@
 //! Cuts sections to the most bytes that a call may hand on; the renderer notes what was left out.
 
-use super::capture::Part;
-use crate::context::item::Content;
+use super::capture::SectionPart;
+use crate::context::item::ItemContent;
 use crate::render::size_about;
 use crate::scope::ScopedSection;
 use serde_json::Value;
@@ -10,18 +10,18 @@ use serde_json::Value;
 const SLACK: usize = 40;
 
 /// Renders these parts in at most `limit` bytes together: small ones in full, large ones with equal shares of the rest.
-pub(super) fn within(parts: &[&Part], limit: usize) -> Vec<ScopedSection> {
+pub(super) fn fit_sections(parts: &[&SectionPart], limit: usize) -> Vec<ScopedSection> {
     let sizes: Vec<usize> = parts.iter().map(|part| size(&part.content)).collect();
     let shares = shares(&sizes, limit);
-    parts.iter().zip(sizes).zip(shares).map(|((part, of), share)| scoped(part, of, share)).collect()
+    parts.iter().zip(sizes).zip(shares).map(|((part, of), share)| scoped_section(part, of, share)).collect()
 }
 
-fn size(content: &Content) -> usize {
+fn size(content: &ItemContent) -> usize {
     match content {
-        Content::Text(text) => text.len(),
-        Content::Excerpt { text, of } => text.len().max(*of),
-        Content::Value(value) => size_about(value),
-        Content::Absent(..) => 0,
+        ItemContent::Text(text) => text.len(),
+        ItemContent::Excerpt { text, of } => text.len().max(*of),
+        ItemContent::Value(value) => size_about(value),
+        ItemContent::Absent(..) => 0,
     }
 }
 
@@ -39,19 +39,20 @@ fn shares(sizes: &[usize], limit: usize) -> Vec<usize> {
     shares
 }
 
-fn scoped(part: &Part, of: usize, share: usize) -> ScopedSection {
+fn scoped_section(part: &SectionPart, of: usize, share: usize) -> ScopedSection {
     let none = |missing| (Value::Null, 0, 0, missing);
     // Sizes are estimates; a value within its estimate must not be cut for a byte.
     let budget = if share < of { share.saturating_sub(SLACK) } else { share + SLACK };
-    let (content, bytes, of, missing) = match part.content.show(budget) {
+    let (content, bytes, of, missing) = match part.content.render(budget) {
         Err((_, reason)) => none(Some(reason.to_owned())),
         Ok(shown) => {
             let (bytes, whole) = (shown.text.len(), shown.whole);
             let content = match &part.content {
-                Content::Value(value) if whole => value.clone(),
-                Content::Text(_) | Content::Excerpt { .. } | Content::Value(_) | Content::Absent(..) => {
-                    shown.text.into_owned().into()
-                }
+                ItemContent::Value(value) if whole => value.clone(),
+                ItemContent::Text(_)
+                | ItemContent::Excerpt { .. }
+                | ItemContent::Value(_)
+                | ItemContent::Absent(..) => shown.text.into_owned().into(),
             };
             (content, bytes, if whole { bytes } else { of.max(bytes + 1) }, None)
         }

@@ -7,5 +7,5 @@ mod cut;
 #[cfg(test)]
 mod tests;
 
-pub use capture::{Sections, instances, received};
-pub use choose::{Chosen, ScopeChoice, take};
+pub use capture::{Sections, handed_items, instances};
+pub use choose::{ChosenSections, ScopeChoice, take_scope_choice};

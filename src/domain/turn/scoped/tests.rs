@@ -1,17 +1,17 @@
 //! What goes with calls, one table per rule.
 
-use super::capture::Part;
+use super::capture::SectionPart;
 use super::*;
-use crate::call::{Outcome, Unmade};
-use crate::context::item::Content;
+use crate::call::{CallRefusal, Outcome};
+use crate::context::item::ItemContent;
 use crate::lattice::catalog::RUN;
 use crate::limits::HAND_OFF_BYTES;
-use crate::scope::told;
-use crate::scope::{NAMES, Reach, ScopedSection, Scopes};
+use crate::scope::empty_hand_off_note;
+use crate::scope::{NAMES, ScopedSection, Scopes, ToolContext};
 use serde_json::{Value, json};
 
-fn part(key: &str, instance: Option<&str>, text: &str) -> Part {
-    Part {
+fn part(key: &str, instance: Option<&str>, text: &str) -> SectionPart {
+    SectionPart {
         key: key.to_owned(),
         names: vec![key.to_owned()],
         instance: instance.map(str::to_owned),
@@ -20,7 +20,7 @@ fn part(key: &str, instance: Option<&str>, text: &str) -> Part {
         received: false,
         under: None,
         reads: Vec::new(),
-        content: Content::Text(text.to_owned()),
+        content: ItemContent::Text(text.to_owned()),
     }
 }
 
@@ -30,7 +30,7 @@ fn sections() -> Sections {
         part("state", Some("1"), "first"),
         part("state", Some("2"), "second"),
         part("inbox", None, "mail"),
-        Part { received: true, ..part("input", None, "from above") },
+        SectionPart { received: true, ..part("input", None, "from above") },
         part("input", None, "for all"),
         part("input", Some("2"), "for two"),
     ];
@@ -38,12 +38,12 @@ fn sections() -> Sections {
 }
 
 fn check(reach: Value, said: &Value, expected: Result<&[&str], &str>) {
-    let reach = Reach {
+    let reach = ToolContext {
         scopes: (!reach.is_null()).then(|| serde_json::from_value::<Scopes>(reach).unwrap()),
-        ..Reach::default()
+        ..ToolContext::default()
     };
     let mut arguments = said.clone();
-    let taken = take(None, &mut arguments);
+    let taken = take_scope_choice(None, &mut arguments);
     let chosen = sections().choose("ask", &reach, &taken);
     let chosen = chosen
         .map(|chosen| chosen.scoped.iter().filter_map(|s| Some(s.content.as_str()?.to_owned())).collect::<Vec<_>>());
@@ -95,22 +95,26 @@ fn a_section_of_which_there_is_nothing_says_why() {
         (json!(["loads/w/x"]), json!({}), "the path is not loaded"),
         (json!(["context/none"]), json!({}), "no entry of the context is labelled so, or it shows nothing"),
     ] {
-        let reach =
-            Reach { scopes: Some(serde_json::from_value(json!({"const": names})).unwrap()), ..Reach::default() };
-        let chosen = sections().choose("ask", &reach, &take(None, &mut said.clone())).unwrap();
+        let reach = ToolContext {
+            scopes: Some(serde_json::from_value(json!({"const": names})).unwrap()),
+            ..ToolContext::default()
+        };
+        let chosen = sections().choose("ask", &reach, &take_scope_choice(None, &mut said.clone())).unwrap();
         let [only] = chosen.scoped.as_slice() else { panic!("{chosen:?}") };
         assert_eq!(only.missing.as_deref(), Some(expected));
-        let line = told(&chosen.scoped).unwrap();
+        let line = empty_hand_off_note(&chosen.scoped).unwrap();
         assert!(line.ends_with(&format!("`{}`: {expected}]", only.key)), "{line}");
     }
     let own = Sections { parts: vec![part("input", Some("1"), "first")], instances: vec!["1".into(), "2".into()] };
-    let reach =
-        Reach { scopes: Some(serde_json::from_value(json!({"const": ["input"]})).unwrap()), ..Reach::default() };
+    let reach = ToolContext {
+        scopes: Some(serde_json::from_value(json!({"const": ["input"]})).unwrap()),
+        ..ToolContext::default()
+    };
     for (said, expected) in [
         (json!({}), "it is of instances alone, and this call names no `_instance`"),
         (json!({"_instance": "2"}), "it is of other instances alone, and this call is about `2`"),
     ] {
-        let chosen = own.choose("ask", &reach, &take(None, &mut said.clone())).unwrap();
+        let chosen = own.choose("ask", &reach, &take_scope_choice(None, &mut said.clone())).unwrap();
         assert_eq!(chosen.scoped[0].missing.as_deref(), Some(expected), "{said}");
     }
 }
@@ -129,7 +133,10 @@ fn who_gets_an_empty_section_learns_nothing_of_instances_or_labels() {
         "loads/w/x",
         "resource/x",
     ]);
-    let reach = Reach { scopes: Some(serde_json::from_value(json!({"const": names})).unwrap()), ..Reach::default() };
+    let reach = ToolContext {
+        scopes: Some(serde_json::from_value(json!({"const": names})).unwrap()),
+        ..ToolContext::default()
+    };
     let instances = || vec!["1".into(), "2".into()];
     let of_one = names.as_array().unwrap().iter().map(|name| part(name.as_str().unwrap(), Some("1"), "first"));
     let (with, without) = (
@@ -137,9 +144,9 @@ fn who_gets_an_empty_section_learns_nothing_of_instances_or_labels() {
         Sections { parts: Vec::new(), instances: instances() },
     );
     let handed = |sections: &Sections, said: Value| -> Vec<ScopedSection> {
-        let chosen = sections.choose("ask", &reach, &take(None, &mut said.clone())).unwrap();
+        let chosen = sections.choose("ask", &reach, &take_scope_choice(None, &mut said.clone())).unwrap();
         assert_eq!(chosen.scoped.len(), 10, "its caller is told of each");
-        chosen.scoped.iter().filter_map(ScopedSection::handed).collect()
+        chosen.scoped.iter().filter_map(ScopedSection::for_receiver).collect()
     };
     let nothing = handed(&without, json!({}));
     assert_eq!(nothing.iter().map(|section| section.key.as_str()).collect::<Vec<_>>(), NAMES);
@@ -163,12 +170,16 @@ fn a_call_for_an_instance_sees_what_is_of_that_one_and_of_all() {
         check(all(), &json!({"_instance": instance, "_scopes": asked()}), expected);
     }
     let none = Sections::default();
-    let said = take(None, &mut json!({"_instance": "1"}));
-    let error = none.choose("ask", &Reach::default(), &said).unwrap_err();
-    assert_eq!(error, Unmade::arguments("`_instance` of `ask`: this turn has no instances, leave it out"));
-    let fixed =
-        Reach { scopes: Some(serde_json::from_value(json!({"const": ["input"]})).unwrap()), ..Reach::default() };
-    let refused = |said: Value| sections().choose("ask", &fixed, &take(None, &mut said.clone())).unwrap_err().outcome;
+    let said = take_scope_choice(None, &mut json!({"_instance": "1"}));
+    let error = none.choose("ask", &ToolContext::default(), &said).unwrap_err();
+    assert_eq!(error, CallRefusal::arguments("`_instance` of `ask`: this turn has no instances, leave it out"));
+    let fixed = ToolContext {
+        scopes: Some(serde_json::from_value(json!({"const": ["input"]})).unwrap()),
+        ..ToolContext::default()
+    };
+    let refused = |said: Value| {
+        sections().choose("ask", &fixed, &take_scope_choice(None, &mut said.clone())).unwrap_err().outcome
+    };
     assert_eq!(refused(json!({"_scopes": ["inbox"]})), Outcome::Scope);
     assert_eq!(refused(json!({"_scopes": "inbox"})), Outcome::Arguments);
 }
@@ -192,7 +203,7 @@ fn keys_with_an_underscore_are_no_arguments_at_any_depth_of_a_run() {
         ),
     ] {
         let mut arguments = given.clone();
-        take(operation, &mut arguments);
+        take_scope_choice(operation, &mut arguments);
         assert_eq!(arguments, expected, "{given}");
     }
 }
@@ -204,14 +215,14 @@ fn a_hand_off_has_a_limit_and_says_what_was_left_out() {
         parts: vec![part("context/long", None, &long), part("input", None, "short"), part("inbox", None, &long)],
         instances: Vec::new(),
     };
-    let reach = Reach {
+    let reach = ToolContext {
         scopes: serde_json::from_value(json!({"const": ["input", "inbox", "context/long"]})).ok(),
-        ..Reach::default()
+        ..ToolContext::default()
     };
     let scoped = sections.choose("ask", &reach, &ScopeChoice::default()).unwrap().scoped;
     let bytes: Vec<usize> = scoped.iter().map(|s| s.bytes).collect();
     assert!(bytes.iter().sum::<usize>() <= HAND_OFF_BYTES && bytes[0] > 32_000 && bytes[2] > 32_000, "{bytes:?}");
-    assert_eq!((scoped[1].content.as_str(), scoped[1].note().of), (Some("short"), None));
-    assert_eq!(scoped[0].note().of, Some(200_000));
+    assert_eq!((scoped[1].content.as_str(), scoped[1].to_record().of), (Some("short"), None));
+    assert_eq!(scoped[0].to_record().of, Some(200_000));
     assert!(scoped[0].content.as_str().unwrap().contains("bytes omitted]"));
 }

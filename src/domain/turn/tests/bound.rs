@@ -14,18 +14,18 @@ fn what_is_bound_of_an_operation_that_is_run_by_its_path_is_recorded_for_a_succe
     let target = ToolTarget::Operation(RUN.into());
     let table = ToolTable { guards, ..ToolTable::new(vec![spec], vec![target], Vec::new()) };
     let (mut turn, _) = Turn::begin(setting("implicit", begun(1, 0, false), vec![task(1)]), NOW);
-    let Observed::Gathered(mut gathered, scribe) = inputs(&turn, Vec::new()) else { unreachable!() };
+    let Observation::Gathered(mut gathered, scribe) = inputs(&turn, Vec::new()) else { unreachable!() };
     gathered.tools = table.into();
-    turn.step(Observed::Gathered(gathered, scribe), NOW);
+    turn.step(Observation::Gathered(gathered, scribe), NOW);
     let input = json!({"operation": "lattice:write", "input": {"path": "w/evil", "value": 1}});
-    let action = turn.step(Observed::Answered(Ok(calls(&[("run", input)]))), NOW);
+    let action = turn.step(Observation::Answered(Ok(calls(&[("run", input)]))), NOW);
     let Action::Record(recorded) = action else { panic!("expected a record, got {action:?}") };
     let kept = serde_json::to_string(&*recorded).unwrap();
     assert!(!kept.contains("w/evil"), "{kept}");
-    let recorded: Recorded = serde_json::from_str(&kept).unwrap();
+    let recorded: RecordedReply = serde_json::from_str(&kept).unwrap();
     let (_, action) = resume(begun(1, 1, false), vec![task(1)], recorded);
     let Action::Call(planned) = action else { panic!("expected the recorded calls, got {action:?}") };
     let target = ToolTarget::Operation("v/ops/lattice/write".into());
-    assert_eq!(planned[0].1.what, Ok(Resolved { target, arguments: json!({"value": 1}) }));
+    assert_eq!(planned[0].1.what, Ok(ResolvedCall { target, arguments: json!({"value": 1}) }));
     assert_eq!(planned[0].1.injection, fills);
 }

@@ -3,19 +3,19 @@
 use super::*;
 use crate::session::FailedModel;
 
-fn spent(calls: u32, input: u64) -> Spent {
-    Spent { calls, input, ..Spent::default() }
+fn spent(calls: u32, input: u64) -> ModelUse {
+    ModelUse { calls, input, ..ModelUse::default() }
 }
 
 /// The agent's own model broke off, and was charged; the fallback answered.
 fn by_fallback() -> ModelCalls {
     let mut calls = ModelCalls::of_model("scripted/x", spent(1, 10));
-    calls.pay("scripted/y", spent(1, 20));
+    calls.add_call("scripted/y", spent(1, 20));
     let failed = vec![FailedModel { model: "scripted/x".into(), reason: "the reply ended in the middle".into() }];
     ModelCalls { answered: Some("scripted/y".into()), failed, ..calls }
 }
 
-fn with_fallback(n: u8) -> Setting {
+fn with_fallback(n: u8) -> TurnInput {
     let mut setting = setting("implicit", SessionState::default(), vec![task(n)]);
     let model = &mut Arc::make_mut(&mut setting.config).model;
     let fallback =
@@ -38,14 +38,16 @@ fn check(decision: &Decision) {
 fn the_model_that_answered_is_recorded_and_a_successor_records_the_same() {
     let (mut turn, _) = Turn::begin(with_fallback(1), NOW);
     turn.step(inputs(&turn, Vec::new()), NOW);
-    turn.pay(by_fallback());
+    turn.add_model_calls(by_fallback());
     let reply = calls(&[("v_ops_lattice_read", json!({"path": "w/x"}))]);
-    let Action::Record(recorded) = turn.step(Observed::Answered(Ok(reply)), NOW) else { panic!("expected a record") };
+    let Action::Record(recorded) = turn.step(Observation::Answered(Ok(reply)), NOW) else {
+        panic!("expected a record")
+    };
     let stored = serde_json::to_string(&recorded).unwrap();
     let (mut successor, _) = Turn::resume(with_fallback(1), serde_json::from_str(&stored).unwrap(), &[], NOW);
-    turn.step(Observed::Recorded, NOW);
+    turn.step(Observation::Recorded, NOW);
     for turn in [&mut turn, &mut successor] {
-        let Action::Commit(decision) = turn.step(Observed::Called(vec![ok()]), NOW) else {
+        let Action::Commit(decision) = turn.step(Observation::Called(vec![ok()]), NOW) else {
             panic!("expected a commit")
         };
         check(&decision);
@@ -56,11 +58,13 @@ fn the_model_that_answered_is_recorded_and_a_successor_records_the_same() {
 fn a_limit_that_the_fallback_reached_is_its_own() {
     let (mut turn, _) = Turn::begin(with_fallback(1), NOW);
     turn.step(inputs(&turn, Vec::new()), NOW);
-    turn.pay(by_fallback());
+    turn.add_model_calls(by_fallback());
     let silent = Reply { truncated: true, ..text(" ") };
-    let Action::Commit(decision) = turn.step(Observed::Answered(Ok(silent)), NOW) else { panic!("expected a commit") };
+    let Action::Commit(decision) = turn.step(Observation::Answered(Ok(silent)), NOW) else {
+        panic!("expected a commit")
+    };
     check(&decision);
-    let error = decision.ended.unwrap().1.error.unwrap();
+    let error = decision.ended_task.unwrap().1.error.unwrap();
     assert!(error.contains("limit of tokens (77)"), "{error}");
 }
 
@@ -68,13 +72,18 @@ fn a_limit_that_the_fallback_reached_is_its_own() {
 fn a_record_of_the_agents_own_model_says_nothing_more() {
     let (mut turn, _) = Turn::begin(with_fallback(1), NOW);
     turn.step(inputs(&turn, Vec::new()), NOW);
-    turn.pay(ModelCalls { answered: Some("scripted/x".into()), ..ModelCalls::of_model("scripted/x", spent(1, 10)) });
+    turn.add_model_calls(ModelCalls {
+        answered: Some("scripted/x".into()),
+        ..ModelCalls::of_model("scripted/x", spent(1, 10))
+    });
     let reply = calls(&[("v_ops_lattice_read", json!({"path": "w/x"}))]);
-    let Action::Record(recorded) = turn.step(Observed::Answered(Ok(reply)), NOW) else { panic!("expected a record") };
+    let Action::Record(recorded) = turn.step(Observation::Answered(Ok(reply)), NOW) else {
+        panic!("expected a record")
+    };
     let stored = serde_json::to_value(&recorded).unwrap();
     assert!(stored.get("asked").is_none(), "{stored}");
     let (mut successor, _) = Turn::resume(with_fallback(1), serde_json::from_value(stored).unwrap(), &[], NOW);
-    let Action::Commit(decision) = successor.step(Observed::Called(vec![ok()]), NOW) else {
+    let Action::Commit(decision) = successor.step(Observation::Called(vec![ok()]), NOW) else {
         panic!("expected a commit")
     };
     assert_eq!((decision.record.model.as_str(), decision.record.failed_models.len()), ("scripted/x", 0));

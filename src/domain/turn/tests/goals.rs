@@ -8,12 +8,12 @@ use crate::limits::SUMMARY_BYTES;
 struct Session {
     config: AgentConfig,
     state: SessionState,
-    inbox: Vec<Pending>,
+    inbox: Vec<PendingEvent>,
     records: Vec<TurnRecord>,
 }
 
 impl Session {
-    fn new(config: &Value, inbox: Vec<Pending>) -> Self {
+    fn new(config: &Value, inbox: Vec<PendingEvent>) -> Self {
         let mut all = json!({
             "model": {"provider": "scripted", "name": "x"}, "loop": "goalTree", "limits": {"turns": 20},
             "tools": ["subgoal", "complete", "fail", "compact"],
@@ -30,7 +30,7 @@ impl Session {
         self.records.len() as u64 + 1
     }
 
-    fn setting(&self) -> Setting {
+    fn setting(&self) -> TurnInput {
         let mut setting = super::setting("implicit", self.state.clone(), self.inbox.clone());
         let opener = self.state.goals.top().map(|frame| frame.turn);
         setting.opener = self.records.iter().find(|record| Some(record.turn) == opener).cloned().map(Box::new);
@@ -44,18 +44,18 @@ impl Session {
         let setting = self.setting();
         let (mut turn, _) = Turn::begin(setting.clone(), NOW);
         let Action::Ask(_) = turn.step(inputs(&turn, Vec::new()), NOW) else { panic!("expected a model call") };
-        let mut action = turn.step(Observed::Answered(Ok(reply)), NOW);
+        let mut action = turn.step(Observation::Answered(Ok(reply)), NOW);
         if let Action::Record(_) = action {
-            let Action::Call(planned) = turn.step(Observed::Recorded, NOW) else { panic!("expected calls") };
+            let Action::Call(planned) = turn.step(Observation::Recorded, NOW) else { panic!("expected calls") };
             let outcome = |(_, call): &(u32, PlannedCall)| match &call.what {
-                Ok(Resolved { target: ToolTarget::Operation(_), .. }) => ok(),
-                Ok(Resolved { target, arguments }) => ends::outcome(&setting, target, arguments),
+                Ok(ResolvedCall { target: ToolTarget::Operation(_), .. }) => ok(),
+                Ok(ResolvedCall { target, arguments }) => ends::call_outcome(&setting, target, arguments),
                 Err(unmade) => unmade.into(),
             };
-            action = turn.step(Observed::Called(planned.iter().map(outcome).collect()), NOW);
+            action = turn.step(Observation::Called(planned.iter().map(outcome).collect()), NOW);
         }
         let Action::Commit(decision) = action else { panic!("expected a commit, got {action:?}") };
-        if let Some(amended) = &decision.amended {
+        if let Some(amended) = &decision.amended_record {
             let place = self.records.iter_mut().find(|record| record.turn == amended.turn).unwrap();
             place.clone_from(amended);
         }
@@ -96,7 +96,7 @@ fn a_subgoals_result_is_the_result_of_the_call_that_opened_it() {
     ] {
         let mut session = Session::tree(&json!({}));
         assert_eq!(ended(&session.subgoal("find the price")), None);
-        assert_eq!((session.state.goals.active(), session.records[0].frame), (1, 0));
+        assert_eq!((session.state.goals.active_id(), session.records[0].frame), (1, 0));
         let decision = match end {
             None => session.reply(text("found it")),
             Some("") => session.reply(text("")),
@@ -104,7 +104,7 @@ fn a_subgoals_result_is_the_result_of_the_call_that_opened_it() {
         };
         assert_eq!((ended(&decision), decision.record.frame), (None, 1), "the task goes on");
         assert_eq!(session.result(1, 0), expected);
-        assert_eq!(session.state.goals.active(), 0);
+        assert_eq!(session.state.goals.active_id(), 0);
         let done = session.reply(text("it costs 3"));
         assert_eq!(ended(&done), Some((JobStatus::Complete, None)));
     }
@@ -120,7 +120,7 @@ fn several_subgoals_of_a_reply_are_worked_on_in_order() {
         session.reply(text(result));
         assert_eq!(session.result(1, at), result);
     }
-    assert_eq!(session.state.goals.active(), 0);
+    assert_eq!(session.state.goals.active_id(), 0);
 }
 
 #[test]
@@ -141,7 +141,7 @@ fn text_with_a_child_open_parks_a_goal_and_does_not_end_it() {
     session.state = awaiting(session.state.clone(), 2);
     session.state.pending.values_mut().for_each(|pending| pending.frame = 1);
     let decision = session.reply(text("waiting"));
-    assert_eq!((decision.state.parked, decision.state.goals.active()), (true, 1));
+    assert_eq!((decision.state.parked, decision.state.goals.active_id()), (true, 1));
 }
 
 #[test]
@@ -158,7 +158,9 @@ fn whatever_ends_the_task_ends_its_goals() {
     session.subgoal("cancelled");
     let setting = session.setting();
     let (mut turn, _) = Turn::begin(setting, NOW);
-    let Action::Commit(decision) = turn.step(Observed::Cancelled(Vec::new()), NOW) else { panic!("expected a commit") };
+    let Action::Commit(decision) = turn.step(Observation::Cancelled(Vec::new()), NOW) else {
+        panic!("expected a commit")
+    };
     assert!(decision.state.goals.frames.is_empty());
 }
 
@@ -175,10 +177,10 @@ fn a_goal_that_ends_at_the_limit_ends_with_the_limit() {
 fn at_the_root_complete_ends_the_task_with_its_input() {
     let mut session = Session::tree(&json!({}));
     let decision = session.call("complete", json!({"total": 3}));
-    assert_eq!(decision.ended.unwrap().1, JobResult::complete(json!({"total": 3})));
+    assert_eq!(decision.ended_task.unwrap().1, JobResult::complete(json!({"total": 3})));
     let mut session = Session::tree(&json!({}));
     let decision = session.call("fail", json!({"error": "no"}));
-    assert_eq!(decision.ended.unwrap().1, JobResult::failed(ErrorCode::TaskFailed, "no"));
+    assert_eq!(decision.ended_task.unwrap().1, JobResult::failure(ErrorCode::TaskFailed, "no"));
 }
 
 #[test]
@@ -202,7 +204,7 @@ fn compact_puts_a_summary_in_the_place_of_the_turns_before_and_keeps_its_own() {
     let decision = session.call("compact", json!({"summary": "read it"}));
     let [segment] = decision.state.goals.segments.as_slice() else { panic!("one segment") };
     assert_eq!((segment.turns, segment.to), (3, 3));
-    assert_eq!(decision.state.goals.live().turns, 1, "the turn that compacts is live");
+    assert_eq!(decision.state.goals.live_turns().turns, 1, "the turn that compacts is live");
 }
 
 #[test]
@@ -211,7 +213,7 @@ fn a_loose_run_works_on_goals_too_and_ends_with_its_text() {
     let decision = session.subgoal("look");
     assert_eq!(decision.state.shown, ["k1"]);
     let decision = session.reply(text("seen"));
-    assert_eq!((decision.state.shown.as_slice(), decision.state.goals.active()), (&["k1".to_owned()][..], 0));
+    assert_eq!((decision.state.shown.as_slice(), decision.state.goals.active_id()), (&["k1".to_owned()][..], 0));
     let decision = session.reply(text("done"));
     assert_eq!((decision.state.shown.len(), decision.consume), (0, vec!["k1".to_owned()]));
 }
@@ -272,7 +274,7 @@ fn typed_outputs_bring_the_tools_that_end_a_goal_and_only_those() {
             );
         }
         let setting = session.setting();
-        let none: [Described; 0] = [];
+        let none: [OperationInfo; 0] = [];
         let table = resolve(&setting.config, &[], setting.ends(), &Resolver::default(), &none[..]);
         table.names().into_iter().filter(|name| !name.starts_with("context_")).map(str::to_owned).collect::<Vec<_>>()
     };
@@ -302,7 +304,7 @@ fn a_requests_own_schema_goes_before_the_agents() {
     session.call("complete", json!({"total": 3}));
     assert!(session.result(1, 0).contains("null is not of type \"array\""), "{}", session.result(1, 0));
     let decision = session.call("complete", json!({"result": [1, 2]}));
-    assert_eq!(decision.ended.unwrap().1, JobResult::complete(json!([1, 2])));
+    assert_eq!(decision.ended_task.unwrap().1, JobResult::complete(json!([1, 2])));
 }
 
 #[test]
@@ -317,7 +319,7 @@ fn in_a_chat_loop_complete_task_takes_the_typed_result() {
     ] {
         let mut session = Session::tree(&config);
         let decision = session.call("complete_task", json!({"result": result}));
-        assert_eq!(decision.ended.and_then(|(_, ended)| ended.output), expected, "{result}");
+        assert_eq!(decision.ended_task.and_then(|(_, ended)| ended.output), expected, "{result}");
     }
 }
 
@@ -326,9 +328,9 @@ fn what_conflicts_with_others_is_shown_again_in_the_turn_that_called_it() {
     let mut session = Session::tree(&json!({}));
     session.subgoal("write it down");
     let mut decision = session.reply(calls(&[(READ, json!({})), ("complete", json!({"done": true}))]));
-    assert!(decision.amended.is_some());
+    assert!(decision.amended_record.is_some());
     let turn = decision.record.turn;
-    assert_eq!(decision.shown().turn, turn, "not in the one that opened the goal");
+    assert_eq!(decision.results_record_mut().turn, turn, "not in the one that opened the goal");
 }
 
 #[test]
@@ -338,11 +340,11 @@ fn a_child_belongs_to_the_goal_that_started_it() {
     session.subgoal("something else");
     // It isn't waited for inside the goal, and its result isn't heard there.
     session.inbox.push(result(2));
-    let plan = Run::new(1, session.state.clone(), session.inbox.clone(), false).plan();
+    let plan = SessionRun::new(1, session.state.clone(), session.inbox.clone(), false).plan();
     assert!(plan.results.is_empty() && plan.settled.is_empty(), "{plan:?}");
     let decision = session.reply(text("done"));
-    assert_eq!(decision.state.goals.active(), 0, "the goal ends with its text");
-    let plan = Run::new(2, session.state.clone(), session.inbox.clone(), false).plan();
+    assert_eq!(decision.state.goals.active_id(), 0, "the goal ends with its text");
+    let plan = SessionRun::new(2, session.state.clone(), session.inbox.clone(), false).plan();
     assert_eq!(plan.results.len(), 1);
 }
 
@@ -351,8 +353,9 @@ fn messages_are_heard_by_the_conversation_and_not_by_a_goal_inside_it() {
     let mut session = Session::tree(&json!({}));
     session.subgoal("look");
     session.inbox.push(message(3));
-    let heard =
-        |session: &Session| Run::new(1, session.state.clone(), session.inbox.clone(), false).plan().messages.len();
+    let heard = |session: &Session| {
+        SessionRun::new(1, session.state.clone(), session.inbox.clone(), false).plan().messages.len()
+    };
     assert_eq!(heard(&session), 0);
     session.reply(text("seen"));
     assert_eq!(heard(&session), 1);
@@ -363,10 +366,10 @@ fn goals_of_another_request_are_over() {
     let mut session = Session::new(&json!({}), vec![message(1)]);
     session.subgoal("of a message");
     let mut goals = session.state.goals.clone();
-    goals.serve(None, &Mandate::default());
-    assert_eq!(goals.active(), 1, "the same request goes on");
-    goals.serve(Some(&job(1)), &Mandate::default());
-    assert_eq!(goals.active(), 0);
+    goals.end_unless_served(None, &Mandate::default());
+    assert_eq!(goals.active_id(), 1, "the same request goes on");
+    goals.end_unless_served(Some(&job(1)), &Mandate::default());
+    assert_eq!(goals.active_id(), 0);
 }
 
 #[test]
@@ -374,20 +377,20 @@ fn at_the_last_turn_no_goal_is_opened_and_a_goals_text_is_not_the_tasks_output()
     let windy = json!({"limits": {"turns": 1, "windDown": true}});
     let mut session = Session::tree(&windy);
     let decision = session.subgoal("too late");
-    assert_eq!((decision.state.goals.active(), ended(&decision)), (0, None));
+    assert_eq!((decision.state.goals.active_id(), ended(&decision)), (0, None));
     assert_eq!(session.result(1, 0), "not opened: this reply ends what it is for");
 
     let mut session = Session::tree(&json!({}));
     session.subgoal("inner");
-    let last = Some(Last { code: ErrorCode::BudgetExceeded, reason: "it is used up".into() });
-    let setting = Setting { last, ..session.setting() };
+    let last = Some(FinalTurn { code: ErrorCode::BudgetExceeded, reason: "it is used up".into() });
+    let setting = TurnInput { last, ..session.setting() };
     let decision = drive(setting, text("half of it"), vec![]);
     assert_eq!(ended(&decision), Some((JobStatus::Failed, Some(ErrorCode::BudgetExceeded))));
 }
 
 #[test]
 fn a_summary_is_hidden_from_who_may_not_see_what_it_was_made_of() {
-    use crate::context::goals::View;
+    use crate::context::goals::GoalView;
     use crate::context::past::TranscriptTurn;
     use crate::context::sight::Viewer;
     let open = crate::authority::Capability { with: "w/open".into(), can: "crud".into() };
@@ -397,8 +400,9 @@ fn a_summary_is_hidden_from_who_may_not_see_what_it_was_made_of() {
     session.call("compact", json!({"summary": "the salaries"}));
     let goals = &session.state.goals;
     let records: Vec<_> = session.records.iter().cloned().map(TranscriptTurn::from).map(Arc::new).collect();
-    let seen =
-        |authority: &Authority| View::of(goals, &records, None, Viewer { authority, bound: authority }).segments.len();
+    let seen = |authority: &Authority| {
+        GoalView::for_session(goals, &records, None, Viewer { authority, bound: authority }).segments.len()
+    };
     assert_eq!((seen(&Authority::default()), seen(&narrow)), (1, 0));
 }
 
@@ -431,7 +435,7 @@ fn a_goal_with_a_type_returns_such_data_or_an_error() {
             assert_eq!(ended(&decision), None, "the task goes on");
         }
         assert!(session.result(1, 0).starts_with(expected), "{}", session.result(1, 0));
-        assert_eq!(session.state.goals.active(), 0);
+        assert_eq!(session.state.goals.active_id(), 0);
         if wrong {
             assert!(session.result(2, 0).starts_with(refused), "{}", session.result(2, 0));
             assert_eq!(session.records[1].calls[0].outcome, "bad arguments");
@@ -478,6 +482,6 @@ fn the_transcript_shows_arguments_as_they_were_written() {
     let mut session = Session::tree(&json!({}));
     session.call("job_run", said.clone());
     let ChatMessage::Assistant { calls, .. } = &session.records[0].said[0] else { panic!("the reply") };
-    assert_eq!(calls[0].arguments.shown().to_string(), said.to_string(), "in the same order, nothing left out");
+    assert_eq!(calls[0].arguments.to_value().to_string(), said.to_string(), "in the same order, nothing left out");
     assert_eq!(session.result(1, 0), "fine", "it was a call of that tool");
 }

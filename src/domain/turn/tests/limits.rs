@@ -4,26 +4,26 @@ use super::*;
 use crate::budget::{Deadline, LimitOrigin};
 use crate::chat::ChatMessage;
 
-fn windy(mut setting: Setting) -> Setting {
+fn windy(mut setting: TurnInput) -> TurnInput {
     let mut config = (*setting.config).clone();
     config.limits.wind_down = true;
     setting.config = Arc::new(config);
     setting
 }
 
-fn serving() -> Setting {
+fn serving() -> TurnInput {
     setting("implicit", begun(1, 1, false), vec![task(1)])
 }
 
-fn last(code: ErrorCode) -> Last {
-    Last { code, reason: "it is used up".into() }
+fn last(code: ErrorCode) -> FinalTurn {
+    FinalTurn { code, reason: "it is used up".into() }
 }
 
-fn short(setting: Setting) -> (Turn, Action) {
+fn short(setting: TurnInput) -> (Turn, Action) {
     let (mut turn, _) = Turn::begin(setting, NOW);
     turn.step(inputs(&turn, Vec::new()), NOW);
-    let failure = ModelFailure::Short(last(ErrorCode::BudgetExceeded));
-    let action = turn.step(Observed::Answered(Err(failure)), NOW);
+    let failure = ModelFailure::LimitReached(last(ErrorCode::BudgetExceeded));
+    let action = turn.step(Observation::Answered(Err(failure)), NOW);
     (turn, action)
 }
 
@@ -37,7 +37,7 @@ fn a_task_whose_budget_is_used_up_fails_and_says_so() {
 #[test]
 fn a_task_that_may_wind_down_is_asked_once_more_and_ends_with_that() {
     let (turn, action) = short(windy(serving()));
-    assert_eq!((action, turn.setting().last.clone()), (Action::Gather, Some(last(ErrorCode::BudgetExceeded))));
+    assert_eq!((action, turn.input().last.clone()), (Action::Gather, Some(last(ErrorCode::BudgetExceeded))));
     let done = Some((JobStatus::Complete, None));
     let failed = Some((JobStatus::Failed, Some(ErrorCode::BudgetExceeded)));
     let complete = || calls(&[("complete_task", json!({"result": 1}))]);
@@ -48,11 +48,11 @@ fn a_task_that_may_wind_down_is_asked_once_more_and_ends_with_that() {
         ("implicit", calls(&[("no_such_tool", json!({}))]), vec![ok()], failed),
     ] {
         let setting = setting(completion, begun(1, 1, false), vec![task(1)]);
-        let setting = Setting { last: Some(last(ErrorCode::BudgetExceeded)), ..setting };
+        let setting = TurnInput { last: Some(last(ErrorCode::BudgetExceeded)), ..setting };
         assert_eq!(ended(&drive(setting, reply, outcomes)), expected, "{completion}");
     }
     // And it is not asked a third time.
-    let setting = Setting { last: Some(last(ErrorCode::BudgetExceeded)), ..windy(serving()) };
+    let setting = TurnInput { last: Some(last(ErrorCode::BudgetExceeded)), ..windy(serving()) };
     let (_, action) = short(setting);
     assert!(matches!(action, Action::Commit(_)), "{action:?}");
 }
@@ -69,9 +69,9 @@ fn the_limit_of_turns_leaves_one_more_where_the_agent_winds_down() {
 
 #[test]
 fn a_task_whose_time_is_over_asks_no_model() {
-    let over = |setting: Setting, origin| {
+    let over = |setting: TurnInput, origin| {
         let purse = Purse { deadline: Some(Deadline { at: NOW, origin }), ..Purse::default() };
-        Turn::begin(Setting { purse, ..setting }, NOW)
+        Turn::begin(TurnInput { purse, ..setting }, NOW)
     };
     for (origin, code) in
         [(LimitOrigin::Agent, ErrorCode::LimitReached), (LimitOrigin::Request, ErrorCode::BudgetExceeded)]
@@ -80,20 +80,20 @@ fn a_task_whose_time_is_over_asks_no_model() {
         let Action::Commit(decision) = action else { panic!("expected a commit, got {action:?}") };
         assert_eq!(ended(&decision), Some((JobStatus::Failed, Some(code))));
         let (turn, action) = over(windy(serving()), origin);
-        assert_eq!((action, turn.setting().last.as_ref().map(|last| last.code)), (Action::Gather, Some(code)));
+        assert_eq!((action, turn.input().last.as_ref().map(|last| last.code)), (Action::Gather, Some(code)));
     }
     let early = Purse {
         deadline: Some(Deadline { at: NOW.plus(std::time::Duration::from_millis(1)), origin: LimitOrigin::Agent }),
         ..Purse::default()
     };
-    assert_eq!(Turn::begin(Setting { purse: early, ..serving() }, NOW).1, Action::Gather);
+    assert_eq!(Turn::begin(TurnInput { purse: early, ..serving() }, NOW).1, Action::Gather);
 }
 
 #[test]
 fn what_others_said_while_time_ran_out_is_for_the_next_turn() {
     let setting = setting("implicit", begun(1, 1, false), vec![task(1), message(4)]);
     let purse = Purse { deadline: Some(Deadline { at: NOW, origin: LimitOrigin::Agent }), ..Purse::default() };
-    let (_, action) = Turn::begin(Setting { purse, ..setting }, NOW);
+    let (_, action) = Turn::begin(TurnInput { purse, ..setting }, NOW);
     let Action::Commit(decision) = action else { panic!("expected a commit, got {action:?}") };
     assert_eq!(decision.consume, ["k1"], "the task alone");
 }
@@ -101,7 +101,7 @@ fn what_others_said_while_time_ran_out_is_for_the_next_turn() {
 #[test]
 fn a_task_that_waits_for_a_person_asks_no_model_when_its_time_is_over() {
     let mut setting = windy(serving());
-    let awaiting = crate::approval::Awaiting {
+    let awaiting = crate::approval::AwaitingCalls {
         turn: 4,
         job: Some(job(1)),
         authority: Authority::default(),
@@ -135,7 +135,7 @@ fn a_refused_text_is_told_what_does_not_fit() {
         let Some(ChatMessage::User { text, .. }) = decision.record.said.last() else { panic!("{:?}", decision.record) };
         assert!(text.starts_with(told) && ended(&decision).is_none(), "{text}");
     }
-    let last = Setting { last: Some(last(ErrorCode::LimitReached)), ..windy(typed()) };
+    let last = TurnInput { last: Some(last(ErrorCode::LimitReached)), ..windy(typed()) };
     let decision = drive(last.clone(), text(r#"{"total": 3}"#), vec![]);
     assert_eq!(ended(&decision), Some((JobStatus::Complete, None)), "also in the last turn");
     let decision = drive(last, text("three"), vec![]);

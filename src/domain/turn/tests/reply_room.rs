@@ -3,10 +3,10 @@
 use super::*;
 use crate::limits::REPLY_CALLS;
 
-fn recorded(reply: Reply) -> Recorded {
+fn recorded(reply: Reply) -> RecordedReply {
     let (mut turn, _) = Turn::begin(setting("implicit", SessionState::default(), vec![task(1)]), NOW);
     turn.step(inputs(&turn, Vec::new()), NOW);
-    match turn.step(Observed::Answered(Ok(reply)), NOW) {
+    match turn.step(Observation::Answered(Ok(reply)), NOW) {
         Action::Record(recorded) => *recorded,
         other => panic!("expected a record, got {other:?}"),
     }

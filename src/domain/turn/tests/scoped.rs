@@ -2,19 +2,19 @@
 
 use super::*;
 use crate::chat::ToolSpec;
-use crate::context::item::Tags;
+use crate::context::item::HandOffTags;
 use crate::limits::{HAND_OFF_BYTES, HAND_OFFS_BYTES};
-use crate::scope::{Reach, Scopes};
+use crate::scope::{Scopes, ToolContext};
 
 /// The record of a reply that calls a tool so many times, each with the same long section.
-fn recorded(times: usize) -> Recorded {
+fn recorded(times: usize) -> RecordedReply {
     let spec = ToolSpec { name: "ask".into(), description: String::new(), schema: json!({}) };
     let scopes: Scopes = serde_json::from_value(json!({"const": ["context/doc"]})).unwrap();
-    let reaches = vec![Reach { scopes: Some(scopes), ..Reach::default() }];
+    let reaches = vec![ToolContext { scopes: Some(scopes), ..ToolContext::default() }];
     let target = ToolTarget::Operation("v/ops/test/echo".into());
     let table = ToolTable { reaches, ..ToolTable::new(vec![spec], vec![target], Vec::new()) };
     let (mut turn, _) = Turn::begin(setting("implicit", begun(1, 0, false), vec![task(1)]), NOW);
-    let doc = Item {
+    let doc = PromptItem {
         section: Section::Context,
         key: "context/doc".into(),
         label: Some("doc".into()),
@@ -24,16 +24,16 @@ fn recorded(times: usize) -> Recorded {
         priority: 500,
         required: false,
         unresolved: Vec::new(),
-        tags: Tags { needs: vec![("crud/read".into(), "w/doc".into())], ..Tags::default() },
+        tags: HandOffTags { needs: vec![("crud/read".into(), "w/doc".into())], ..HandOffTags::default() },
         origin: crate::origin::Origin::default(),
-        content: Content::Text("x".repeat(2 * HAND_OFF_BYTES)),
+        content: ItemContent::Text("x".repeat(2 * HAND_OFF_BYTES)),
         attachments: Vec::new(),
     };
-    let Observed::Gathered(mut gathered, scribe) = inputs(&turn, vec![doc]) else { unreachable!() };
+    let Observation::Gathered(mut gathered, scribe) = inputs(&turn, vec![doc]) else { unreachable!() };
     gathered.tools = table.into();
-    turn.step(Observed::Gathered(gathered, scribe), NOW);
+    turn.step(Observation::Gathered(gathered, scribe), NOW);
     let reply = calls(&vec![("ask", json!({"n": 1})); times]);
-    let action = turn.step(Observed::Answered(Ok(reply)), NOW);
+    let action = turn.step(Observation::Answered(Ok(reply)), NOW);
     let Action::Record(recorded) = action else { panic!("expected a record, got {action:?}") };
     *recorded
 }
@@ -41,7 +41,7 @@ fn recorded(times: usize) -> Recorded {
 #[test]
 fn a_successor_finds_what_goes_with_the_calls() {
     let first = recorded(1);
-    let kept: Recorded = serde_json::from_str(&serde_json::to_string(&first).unwrap()).unwrap();
+    let kept: RecordedReply = serde_json::from_str(&serde_json::to_string(&first).unwrap()).unwrap();
     assert_eq!(kept.calls, first.calls);
     let scoped = &kept.calls[0].scoped[0];
     assert_eq!((scoped.key.as_str(), scoped.source.as_deref()), ("context/doc", Some("w/doc")));

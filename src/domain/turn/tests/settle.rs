@@ -1,7 +1,7 @@
 //! Calls that wait for a person: what the turn that asks leaves, and what the decided ones come to.
 
 use super::*;
-use crate::approval::{Approval, ApprovalSubject, CallPlace, Verdict};
+use crate::approval::{Approval, ApprovalSubject, ApprovalVerdict, CallPlace};
 
 fn asked(owner: &crate::ids::Owner, session: &SessionKey, call: u32) -> CallOutcome {
     let place = CallPlace { owner, session, turn: 5, call, start: Some(Millis(1)) };
@@ -13,7 +13,7 @@ fn asked(owner: &crate::ids::Owner, session: &SessionKey, call: u32) -> CallOutc
     };
     let approval = Approval::new(b"key", place, READ, subject, NOW, NOW.plus(std::time::Duration::from_mins(1)));
     let resolved =
-        Resolved { target: ToolTarget::Operation("v/ops/lattice/read".into()), arguments: json!({"n": call}) };
+        ResolvedCall { target: ToolTarget::Operation("v/ops/lattice/read".into()), arguments: json!({"n": call}) };
     let planned = PlannedCall {
         id: format!("c{call}"),
         tool: READ.into(),
@@ -22,31 +22,31 @@ fn asked(owner: &crate::ids::Owner, session: &SessionKey, call: u32) -> CallOutc
         instance: None,
         scoped: Vec::new(),
     };
-    let asked = Some(Box::new(Asked { approval, planned }));
-    CallOutcome { asked, ..CallOutcome::plain(Outcome::Awaiting, "awaiting a person") }
+    let asked = Some(Box::new(ApprovalRequest { approval, planned }));
+    CallOutcome { asked, ..CallOutcome::from_text(Outcome::Awaiting, "awaiting a person") }
 }
 
 /// A turn with two calls that are asked about and one that isn't.
-fn waiting() -> (Setting, Decision) {
+fn waiting() -> (TurnInput, Decision) {
     let setting = setting("implicit", begun(1, 1, false), vec![task(1), message(4)]);
     let reply = calls(&[(READ, json!({})), (READ, json!({})), (READ, json!({}))]);
     let outcomes = vec![asked(&setting.owner, &setting.session, 0), ok(), asked(&setting.owner, &setting.session, 2)];
     (setting.clone(), drive(setting, reply, outcomes))
 }
 
-fn after(setting: &Setting, decision: &Decision, inbox: Vec<Pending>) -> (Run, Setting) {
-    let run = Run::new(5, decision.state.clone(), inbox, false);
-    let plan = run.plan_of_answers();
-    let next = Setting { turn: 6, state: run.state.clone(), plan, ..setting.clone() };
+fn after(setting: &TurnInput, decision: &Decision, inbox: Vec<PendingEvent>) -> (SessionRun, TurnInput) {
+    let run = SessionRun::new(5, decision.state.clone(), inbox, false);
+    let plan = run.plan_for_answers();
+    let next = TurnInput { turn: 6, state: run.state.clone(), plan, ..setting.clone() };
     (run, next)
 }
 
-fn answer(verdict: Verdict) -> Answer {
-    Answer { by: "a person".into(), at: NOW, verdict }
+fn answer(verdict: ApprovalVerdict) -> ApprovalAnswer {
+    ApprovalAnswer { by: "a person".into(), at: NOW, verdict }
 }
 
-fn approved() -> Answer {
-    answer(Verdict::Approved { arguments: None, scopes: None })
+fn approved() -> ApprovalAnswer {
+    answer(ApprovalVerdict::Approved { arguments: None, scopes: None })
 }
 
 fn results(record: &TurnRecord) -> Vec<String> {
@@ -61,18 +61,18 @@ fn results(record: &TurnRecord) -> Vec<String> {
 fn a_reply_with_a_call_to_approve_waits_and_its_task_says_so() {
     let (setting, decision) = waiting();
     assert_eq!(decision.status, Some((job(1), JobStatus::InputRequired)));
-    assert_eq!(decision.asked.len(), 2);
+    assert_eq!(decision.approvals.len(), 2);
     let awaiting = decision.state.awaiting.clone().unwrap();
     assert_eq!(awaiting.calls.iter().map(|call| call.call).collect::<Vec<_>>(), [0, 2]);
-    let until = awaiting.until();
+    let until = awaiting.first_expiry();
     // Nothing but an answer wakes it, and messages wait.
     let (run, _) = after(&setting, &decision, vec![task(1), message(5)]);
-    assert_eq!(run.next(5), Next::Await { news: false, until });
+    assert_eq!(run.next(5), NextStep::Await { news: false, until });
     let approval = awaiting.calls[0].approval.clone();
     let (run, _) = after(&setting, &decision, vec![pending(7, Payload::Decision { approval }), task(1)]);
-    assert_eq!(run.next(5), Next::Await { news: true, until });
+    assert_eq!(run.next(5), NextStep::Await { news: true, until });
     let (run, _) = after(&setting, &decision, vec![pending(7, Payload::Decision { approval: job(9) }), task(1)]);
-    assert!(matches!(run.next(5), Next::Settle(_)), "an answer that nobody awaits");
+    assert!(matches!(run.next(5), NextStep::Settle(_)), "an answer that nobody awaits");
 }
 
 #[test]
@@ -84,7 +84,7 @@ fn a_task_that_ends_with_the_reply_asks_nobody() {
         let setting = setting("implicit", begun(1, 1, false), vec![task(1)]);
         let outcomes = vec![asked(&setting.owner, &setting.session, 0), ok()];
         let decision = drive(setting, reply, outcomes);
-        assert!(decision.ended.is_some() && decision.asked.is_empty() && decision.state.awaiting.is_none());
+        assert!(decision.ended_task.is_some() && decision.approvals.is_empty() && decision.state.awaiting.is_none());
         assert!(results(&decision.record)[0].starts_with("not made"), "{:?}", results(&decision.record));
     }
 }
@@ -99,36 +99,36 @@ fn decided_calls_are_made_and_stand_in_the_turn_that_asked() {
     let (mut turn, action) = Turn::settle(next, first.record.clone(), decided, &[]);
     // At its own place in the reply, whatever else was decided: ids of effects depend on it.
     assert_eq!(action, Action::Call(vec![(2, calls[1].planned.clone())]));
-    let Action::Commit(decision) = turn.step(Observed::Called(vec![ok()]), NOW) else { panic!("expected a commit") };
-    assert_eq!(results(decision.amended.as_ref().unwrap()), ["awaiting a person", "fine", "fine"]);
+    let Action::Commit(decision) = turn.step(Observation::Called(vec![ok()]), NOW) else { panic!("expected a commit") };
+    assert_eq!(results(decision.amended_record.as_ref().unwrap()), ["awaiting a person", "fine", "fine"]);
     assert_eq!((decision.record.settles, decision.record.said.len(), decision.record.calls.len()), (Some(5), 0, 1));
     assert_eq!(decision.consume, ["k7"]);
     assert_eq!(decision.state.awaiting.as_ref().unwrap().calls.len(), 1);
-    assert_eq!((decision.status.clone(), decision.ended.clone()), (None, None));
+    assert_eq!((decision.status.clone(), decision.ended_task.clone()), (None, None));
     assert_eq!(decision.state.task, first.state.task, "it is no turn of the task's");
     let (_, last) = after(&setting, &decision, vec![task(1), message(5)]);
-    let rejected = answer(Verdict::Rejected { reason: Some("no".into()) });
+    let rejected = answer(ApprovalVerdict::Rejected { reason: Some("no".into()) });
     let (mut turn, action) =
-        Turn::settle(last, decision.amended.clone().unwrap(), vec![(calls[0].clone(), rejected)], &[]);
+        Turn::settle(last, decision.amended_record.clone().unwrap(), vec![(calls[0].clone(), rejected)], &[]);
     assert_eq!(action, Action::Call(Vec::new()));
-    let Action::Commit(decision) = turn.step(Observed::Called(Vec::new()), NOW) else { panic!("expected a commit") };
-    assert!(results(decision.amended.as_ref().unwrap())[0].starts_with("rejected by a person: no."));
+    let Action::Commit(decision) = turn.step(Observation::Called(Vec::new()), NOW) else { panic!("expected a commit") };
+    assert!(results(decision.amended_record.as_ref().unwrap())[0].starts_with("rejected by a person: no."));
     assert_eq!(decision.status, Some((job(1), JobStatus::Started)));
     let (run, _) = after(&setting, &decision, vec![task(1), message(5)]);
-    assert!(matches!(run.next(5), Next::Turn(_)), "the model is asked again");
+    assert!(matches!(run.next(5), NextStep::Turn(_)), "the model is asked again");
 }
 
 #[test]
 fn a_task_that_ended_from_outside_withdraws_its_calls() {
     let (setting, first) = waiting();
     let (run, next) = after(&setting, &first, vec![message(5)]);
-    let until = first.state.awaiting.as_ref().unwrap().until();
-    assert_eq!((run.is_withdrawn(), run.next(5)), (true, Next::Await { news: true, until }));
+    let until = first.state.awaiting.as_ref().unwrap().first_expiry();
+    assert_eq!((run.is_withdrawn(), run.next(5)), (true, NextStep::Await { news: true, until }));
     let calls = first.state.awaiting.clone().unwrap().calls;
-    let withdrawn = calls.into_iter().map(|call| (call, answer(Verdict::Withdrawn))).collect();
+    let withdrawn = calls.into_iter().map(|call| (call, answer(ApprovalVerdict::Withdrawn))).collect();
     let (mut turn, _) = Turn::settle(next, first.record.clone(), withdrawn, &[]);
-    let Action::Commit(decision) = turn.step(Observed::Called(Vec::new()), NOW) else { panic!("expected a commit") };
-    let shown = results(decision.amended.as_ref().unwrap());
+    let Action::Commit(decision) = turn.step(Observation::Called(Vec::new()), NOW) else { panic!("expected a commit") };
+    let shown = results(decision.amended_record.as_ref().unwrap());
     assert!(shown[0].starts_with("cancelled") && shown[1] == "fine" && shown[2].starts_with("cancelled"), "{shown:?}");
     assert_eq!((decision.state.awaiting.clone(), decision.status.clone()), (None, None));
 }
@@ -140,8 +140,8 @@ fn a_cancellation_while_decided_calls_run_keeps_what_is_known_of_them() {
     let (_, next) = after(&setting, &first, vec![task(1)]);
     let (mut turn, _) = Turn::settle(next, first.record.clone(), vec![(calls[0].clone(), approved())], &[]);
     let noted = vec![(0, CallOutcome { text: "noted".into(), ..ok() })];
-    let Action::Commit(decision) = turn.step(Observed::Cancelled(noted), NOW) else { panic!("expected a commit") };
-    let shown = results(decision.amended.as_ref().unwrap());
+    let Action::Commit(decision) = turn.step(Observation::Cancelled(noted), NOW) else { panic!("expected a commit") };
+    let shown = results(decision.amended_record.as_ref().unwrap());
     assert_eq!((shown[0].as_str(), shown[2].as_str()), ("noted", "cancelled: the task was cancelled"));
     assert!(decision.cancelled && decision.state.awaiting.is_none() && decision.state.task.is_none());
 }
@@ -154,7 +154,7 @@ fn calls_that_have_all_started_jobs_park_the_session() {
     let calls = first.state.awaiting.clone().unwrap().calls;
     let (_, next) = after(&setting, &first, vec![task(1)]);
     let (mut turn, _) = Turn::settle(next, first.record.clone(), vec![(calls[0].clone(), approved())], &[]);
-    let Action::Commit(decision) = turn.step(Observed::Called(vec![started(9)]), NOW) else { panic!("a commit") };
+    let Action::Commit(decision) = turn.step(Observation::Called(vec![started(9)]), NOW) else { panic!("a commit") };
     assert!(decision.state.parked && decision.state.pending.contains_key(&job(9)));
 }
 
@@ -163,11 +163,11 @@ fn what_a_predecessor_did_of_a_withdrawn_call_stays_known() {
     let (setting, first) = waiting();
     let calls = first.state.awaiting.clone().unwrap().calls;
     let (_, next) = after(&setting, &first, vec![]);
-    let withdrawn = calls.into_iter().map(|call| (call, answer(Verdict::Withdrawn))).collect();
+    let withdrawn = calls.into_iter().map(|call| (call, answer(ApprovalVerdict::Withdrawn))).collect();
     let noted = [(2, CallOutcome { text: "it was done".into(), ..ok() })];
     let (mut turn, _) = Turn::settle(next, first.record.clone(), withdrawn, &noted);
-    let Action::Commit(decision) = turn.step(Observed::Called(Vec::new()), NOW) else { panic!("expected a commit") };
-    let shown = results(decision.amended.as_ref().unwrap());
+    let Action::Commit(decision) = turn.step(Observation::Called(Vec::new()), NOW) else { panic!("expected a commit") };
+    let shown = results(decision.amended_record.as_ref().unwrap());
     assert!(shown[0].starts_with("cancelled") && shown[2] == "it was done", "{shown:?}");
 }
 
@@ -176,11 +176,11 @@ fn answers_go_before_everything_else_so_that_a_turn_keeps_its_number() {
     let (setting, first) = waiting();
     let awaiting = first.state.awaiting.clone().unwrap();
     let event = || pending(7, Payload::Decision { approval: awaiting.calls[0].approval.clone() });
-    let ended = Pending { status: Some(JobStatus::Cancelled), ..task(9) };
+    let ended = PendingEvent { status: Some(JobStatus::Cancelled), ..task(9) };
     let (run, _) = after(&setting, &first, vec![event(), task(1), ended.clone()]);
     assert!(run.has_answers(NOW), "also beside what needs no model");
     let (run, _) = after(&setting, &first, vec![task(1), ended]);
-    assert!(!run.has_answers(NOW) && run.has_answers(awaiting.until()));
+    assert!(!run.has_answers(NOW) && run.has_answers(awaiting.first_expiry()));
     let (run, _) = after(&setting, &first, vec![]);
     assert!(run.has_answers(NOW), "withdrawn");
 }

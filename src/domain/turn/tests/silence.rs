@@ -20,7 +20,7 @@ fn a_reply_that_says_nothing_completes_no_task() {
         assert_eq!(told, expected.is_none() && name != "a child is open", "{name}");
     }
     let mut last = setting("implicit", begun(1, 1, false), vec![task(1)]);
-    last.last = Some(Last { code: ErrorCode::LimitReached, reason: "enough".into() });
+    last.last = Some(FinalTurn { code: ErrorCode::LimitReached, reason: "enough".into() });
     assert_eq!(ended(&drive(last, text(""), vec![])), failed(ErrorCode::LimitReached));
     // Who was only told something may have nothing to say.
     let decision = drive(setting("implicit", SessionState::default(), vec![message(1)]), text(""), vec![]);

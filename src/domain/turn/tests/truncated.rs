@@ -10,17 +10,17 @@ fn truncated(reply: Reply) -> Reply {
 fn a_text_that_was_cut_off_completes_its_task_and_says_so() {
     let decision =
         drive(setting("implicit", SessionState::default(), vec![task(1)]), truncated(text("half of")), vec![]);
-    let (_, result) = decision.ended.unwrap();
+    let (_, result) = decision.ended_task.unwrap();
     assert_eq!((result.status, result.output, result.truncated), (JobStatus::Complete, Some(json!("half of")), true));
     let decision = drive(setting("implicit", SessionState::default(), vec![task(1)]), text("whole"), vec![]);
-    assert!(!decision.ended.unwrap().1.truncated);
+    assert!(!decision.ended_task.unwrap().1.truncated);
 }
 
 #[test]
 fn a_limit_that_reasoning_has_used_up_ends_the_task() {
     let decision = drive(setting("implicit", SessionState::default(), vec![task(1)]), truncated(text(" ")), vec![]);
     assert_eq!(ended(&decision), Some((JobStatus::Failed, Some(ErrorCode::LimitReached))));
-    let error = decision.ended.unwrap().1.error.unwrap();
+    let error = decision.ended_task.unwrap().1.error.unwrap();
     assert!(error.ends_with("before an answer: raise `model.maxTokens`"), "{error}");
 }
 
@@ -31,7 +31,7 @@ fn the_call_that_was_cut_off_is_not_made_and_the_ones_before_it_are() {
         reply.calls[1].arguments = last;
         let (mut turn, _) = Turn::begin(setting("implicit", SessionState::default(), vec![task(1)]), NOW);
         turn.step(inputs(&turn, Vec::new()), NOW);
-        match turn.step(Observed::Answered(Ok(reply)), NOW) {
+        match turn.step(Observation::Answered(Ok(reply)), NOW) {
             Action::Record(recorded) => recorded.calls,
             other => panic!("expected a record, got {other:?}"),
         }
@@ -48,14 +48,14 @@ fn the_call_that_was_cut_off_is_not_made_and_the_ones_before_it_are() {
 
 #[test]
 fn a_value_that_may_have_gone_on_is_no_output() {
-    use crate::turn::typed::typed_reply;
+    use crate::turn::typed::parse_typed_reply;
     for (schema, text, whole) in [
         (json!({"type": "number"}), "12", false),
         (json!({"enum": ["no", "not sure"]}), "no", false),
         (json!({"type": "object"}), "{\"a\": 1}", true),
         (json!({"type": "array"}), "[1]", true),
     ] {
-        assert!(typed_reply(&schema, &super::text(text)).is_ok(), "{text}");
-        assert_eq!(typed_reply(&schema, &truncated(super::text(text))).is_ok(), whole, "{text}");
+        assert!(parse_typed_reply(&schema, &super::text(text)).is_ok(), "{text}");
+        assert_eq!(parse_typed_reply(&schema, &truncated(super::text(text))).is_ok(), whole, "{text}");
     }
 }

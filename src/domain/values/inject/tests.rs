@@ -1,7 +1,7 @@
 //! The rules of injection, a table each.
 
 use super::*;
-use crate::values::{Mapping, Values};
+use crate::values::{ContextMapping, Values};
 use serde_json::json;
 
 fn values(value: Value) -> Values {
@@ -14,7 +14,7 @@ fn resolver(rows: &Value) -> Resolver {
         values(json!({"user_email": "s@x", "plan": "session"})),
         values(json!({"user_id": "u1"})),
         values(json!({"plan": "project", "user_email": "p@x", "from": "global"})),
-        Mapping::parse("contextMapping", rows).unwrap(),
+        ContextMapping::parse("contextMapping", rows).unwrap(),
     )
 }
 
@@ -85,7 +85,7 @@ fn unresolved_without_fallback_names_the_key_and_stays_hidden() {
         injection.apply(json!({"to": "bob"})).unwrap_err().to_string(),
         "INJECT_UNRESOLVED: argument `from` is bound to `no_such_key`, which has no value and no fallback"
     );
-    assert_eq!(injection.hidden().collect::<Vec<_>>(), ["from"]);
+    assert_eq!(injection.hidden_arguments().collect::<Vec<_>>(), ["from"]);
     let rows = json!([{"key": "no_such_key", "source": "session.no_such_key", "fallback": "nobody@x"}]);
     let injection = plan(&json!({"from": "no_such_key"}), &rows);
     assert_eq!(injection.apply(json!({"to": "bob"})).unwrap(), json!({"to": "bob", "from": "nobody@x"}));
@@ -155,7 +155,7 @@ fn a_binding_to_an_argument_that_the_tool_lacks_is_refused_or_reported() {
     let planned = bound.plan(&["t"], &open, &values).unwrap();
     assert_eq!((planned.injection.values.len(), planned.reports), (1, vec![error]));
     let bound = bindings(&json!({"send_emial": {"a": "b"}, "mail:send": {"a": "b"}}));
-    assert_eq!(bound.strangers(&["send_email", "v/ops/mail/send"]).collect::<Vec<_>>(), ["send_emial"]);
+    assert_eq!(bound.unknown_tools(&["send_email", "v/ops/mail/send"]).collect::<Vec<_>>(), ["send_emial"]);
 }
 
 #[test]

@@ -8,22 +8,22 @@ use std::borrow::Cow;
 /// some are kept in reserve.
 const CACHE_LOOKBACK_BLOCKS: usize = 15;
 /// Key in a recorded thinking block: which parts of the answer stood before the block. Absent if it stood first.
-pub(super) const BEHIND: &str = "behind";
+pub(super) const POSITION_KEY: &str = "behind";
 
 /// Index of a message, and index of a block in it.
-type Address = (usize, usize);
+type BlockAddress = (usize, usize);
 
 /// The messages of a request while they are built.
 #[derive(Debug, Default)]
-pub(super) struct Messages {
+pub(super) struct BlockMessages {
     sent: Vec<(&'static str, Vec<Value>)>,
     /// Addresses of the blocks of each part of each message of the conversation.
-    places: Vec<Vec<Address>>,
+    places: Vec<Vec<BlockAddress>>,
 }
 
-impl Messages {
+impl BlockMessages {
     /// Builds the messages of a conversation; with `returns` they have the model's thinking blocks.
-    pub(super) fn of(conversation: &Conversation<'_>, returns: bool, signed: bool) -> Self {
+    pub(super) fn from_conversation(conversation: &Conversation<'_>, returns: bool, signed: bool) -> Self {
         let mut messages = Self::default();
         for message in &conversation.messages {
             let places = match message {
@@ -47,7 +47,7 @@ impl Messages {
     }
 
     /// Adds a block. Consecutive blocks of one role form one message.
-    fn push(&mut self, role: &'static str, block: Value) -> Address {
+    fn push(&mut self, role: &'static str, block: Value) -> BlockAddress {
         if self.sent.last().is_none_or(|(before, _)| *before != role) {
             self.sent.push((role, Vec::new()));
         }
@@ -58,21 +58,21 @@ impl Messages {
 
     /// Marks where the provider's cache may end: behind the first message, at the stable end, and once between them.
     /// The mark between them keeps the end of the last request findable after many new blocks.
-    pub(super) fn mark(&mut self, stable: Option<SentPlace>) {
+    pub(super) fn mark_cache_ends(&mut self, stable: Option<SentPlace>) {
         let Some(place) = stable else { return };
         let Some(end) = self.places.get(place.message).and_then(|parts| parts.get(place.part)).copied() else { return };
         let first = self.places.first().and_then(|parts| parts.last()).copied().filter(|first| *first < end);
         let addresses =
             self.sent.iter().enumerate().flat_map(|(at, (_, blocks))| (0..blocks.len()).map(move |block| (at, block)));
-        let before: Vec<Address> = addresses.take_while(|address| *address < end).collect();
+        let before: Vec<BlockAddress> = addresses.take_while(|address| *address < end).collect();
         let between = before.iter().rev().skip(CACHE_LOOKBACK_BLOCKS).find(|address| !self.is_thinking(**address));
         let between = between.copied().filter(|between| first.is_some_and(|first| first < *between));
         for (message, block) in [first, between, Some(end)].into_iter().flatten() {
-            mark(&mut self.sent[message].1[block]);
+            mark_cache_end(&mut self.sent[message].1[block]);
         }
     }
 
-    fn is_thinking(&self, (message, block): Address) -> bool {
+    fn is_thinking(&self, (message, block): BlockAddress) -> bool {
         matches!(self.sent[message].1[block]["type"].as_str(), Some("thinking" | "redacted_thinking"))
     }
 
@@ -94,14 +94,14 @@ fn user_block(part: &SentPart<'_>) -> Value {
 }
 
 /// Marks the end of what the provider's cache may keep.
-pub(super) fn mark(block: &mut Value) {
+pub(super) fn mark_cache_end(block: &mut Value) {
     block["cache_control"] = json!({"type": "ephemeral"});
 }
 
 /// Returns the blocks of a model's message: its thinking, its text and its calls in the order of its reply.
 fn assistant_blocks(text: Option<&Cow<'_, str>>, calls: &[SentCall<'_>], items: &[Value], signed: bool) -> Vec<Value> {
     let at = |has_text: bool, calls: usize| {
-        let stands = move |item: &&Value| (item[BEHIND]["text"] == true, behind_calls(item)) == (has_text, calls);
+        let stands = move |item: &&Value| (item[POSITION_KEY]["text"] == true, calls_before(item)) == (has_text, calls);
         items.iter().filter(stands).filter_map(|item| thinking_block(item, signed))
     };
     let mut blocks: Vec<Value> = at(false, 0).collect();
@@ -121,13 +121,13 @@ fn assistant_blocks(text: Option<&Cow<'_, str>>, calls: &[SentCall<'_>], items: 
     blocks
 }
 
-fn behind_calls(item: &Value) -> usize {
-    item[BEHIND]["calls"].as_u64().and_then(|calls| usize::try_from(calls).ok()).unwrap_or(0)
+fn calls_before(item: &Value) -> usize {
+    item[POSITION_KEY]["calls"].as_u64().and_then(|calls| usize::try_from(calls).ok()).unwrap_or(0)
 }
 
 /// Whether a recorded piece of reasoning is a thinking block that stood first in its reply.
 pub(super) fn begins_message(item: &Value) -> bool {
-    item.get(BEHIND).is_none() && thinking_block(item, true).is_some()
+    item.get(POSITION_KEY).is_none() && thinking_block(item, true).is_some()
 }
 
 /// Returns a recorded piece of reasoning as a block to send; `None` if the provider does not take it back.

@@ -4,7 +4,7 @@ use crate::limits::{ANTHROPIC_REPLY_TOKENS, CLAUDE_3_REPLY_TOKENS, CLAUDE_REPLY_
 
 /// How a request controls whether and how much a model thinks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum ThinkingControl {
+pub(super) enum ClaudeThinkingControl {
     /// The model never thinks.
     Never,
     /// `{type: enabled, budget_tokens}`; the model thinks only when it is asked to.
@@ -24,7 +24,7 @@ pub(super) enum ThinkingControl {
 #[expect(clippy::struct_excessive_bools, reason = "each is a fact of a model")]
 pub(super) struct ModelTraits {
     /// How a request controls its thinking.
-    pub thinking: ThinkingControl,
+    pub thinking: ClaudeThinkingControl,
     /// The model takes `temperature` and `top_p`.
     pub sampling: bool,
     /// The model refuses `temperature` beside `top_p`, and a `temperature` over 1.
@@ -42,7 +42,7 @@ pub(super) struct ModelTraits {
 
 /// Traits of an unknown model: the format as it was before Claude 4.6.
 const UNKNOWN: ModelTraits = ModelTraits {
-    thinking: ThinkingControl::Budget,
+    thinking: ClaudeThinkingControl::Budget,
     sampling: true,
     narrow_sampling: false,
     structured: true,
@@ -54,17 +54,17 @@ const UNKNOWN: ModelTraits = ModelTraits {
 impl ModelTraits {
     /// Returns the traits of a model by its name, as <https://platform.claude.com/docs/en/models> has them (November
     /// 2026).
-    pub(super) fn of(name: &str) -> Self {
-        let Some((family, version)) = claude(name) else { return UNKNOWN };
+    pub(super) fn for_model(name: &str) -> Self {
+        let Some((family, version)) = parse_model_name(name) else { return UNKNOWN };
         let is_largest = matches!(family.as_str(), "fable" | "mythos");
         let thinking = match version {
-            (..=2, _) | (3, ..=6) => ThinkingControl::Never,
-            (3, _) | (4, ..=5) => ThinkingControl::Budget,
-            _ if is_largest => ThinkingControl::Always,
-            (4, _) => ThinkingControl::Adaptive,
-            (5, ..=4) => ThinkingControl::AdaptiveByDefault,
-            (5, 5) if family != "opus" => ThinkingControl::BetweenTools,
-            _ => ThinkingControl::Always,
+            (..=2, _) | (3, ..=6) => ClaudeThinkingControl::Never,
+            (3, _) | (4, ..=5) => ClaudeThinkingControl::Budget,
+            _ if is_largest => ClaudeThinkingControl::Always,
+            (4, _) => ClaudeThinkingControl::Adaptive,
+            (5, ..=4) => ClaudeThinkingControl::AdaptiveByDefault,
+            (5, 5) if family != "opus" => ClaudeThinkingControl::BetweenTools,
+            _ => ClaudeThinkingControl::Always,
         };
         Self {
             thinking,
@@ -84,7 +84,7 @@ impl ModelTraits {
 
 /// Reads the family and the version from a name like `claude-opus-4-1-20250805`, `claude-3-7-sonnet@20250219` or
 /// `anthropic/claude-sonnet-4.5`. A name without a version means the newest.
-fn claude(name: &str) -> Option<(String, (u8, u8))> {
+fn parse_model_name(name: &str) -> Option<(String, (u8, u8))> {
     let name = name.to_ascii_lowercase();
     let (_, rest) = name.split_once("claude")?;
     let words = rest.split(|c: char| !c.is_ascii_alphanumeric()).filter(|word| !word.is_empty());
@@ -112,7 +112,7 @@ mod tests {
 
     #[test]
     fn names_tell_how_a_model_thinks() {
-        use ThinkingControl::{Adaptive, AdaptiveByDefault, Always, BetweenTools, Budget, Never};
+        use ClaudeThinkingControl::{Adaptive, AdaptiveByDefault, Always, BetweenTools, Budget, Never};
         for (name, thinking, sampling, bound) in [
             ("claude-3-opus-20240229", Never, true, false),
             ("claude-3-5-sonnet-20241022", Never, true, false),
@@ -134,7 +134,7 @@ mod tests {
             ("claude-haiku-7", Always, false, true),
             ("kimi-k3", Budget, true, false),
         ] {
-            let traits = ModelTraits::of(name);
+            let traits = ModelTraits::for_model(name);
             assert_eq!(
                 (traits.thinking, traits.sampling, traits.bound_thinking),
                 (thinking, sampling, bound),
@@ -153,7 +153,7 @@ mod tests {
             ("claude-opus-5-5", 32_000),
             ("qwen3", 8_192),
         ] {
-            assert_eq!(ModelTraits::of(name).reply_tokens, tokens, "{name}");
+            assert_eq!(ModelTraits::for_model(name).reply_tokens, tokens, "{name}");
         }
     }
 }

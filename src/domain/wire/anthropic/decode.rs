@@ -1,16 +1,16 @@
 //! Decodes a reply in this format, streamed or in one body.
 
-use super::super::reply::{CallPiece, ReplyBuilder, Stop};
+use super::super::reply::{CallPiece, ReplyBuilder, StopReason};
 use super::super::{DecodeError, ProviderReport};
-use super::blocks::BEHIND;
-use crate::chat::Usage;
+use super::blocks::POSITION_KEY;
+use crate::chat::TokenUsage;
 use serde_json::{Value, json};
 
 /// Adds one frame to the reply.
-pub(crate) fn take(reply: &mut ReplyBuilder, event: Option<&str>, value: &Value) -> Result<(), DecodeError> {
+pub(crate) fn take_frame(reply: &mut ReplyBuilder, event: Option<&str>, value: &Value) -> Result<(), DecodeError> {
     let kind = value["type"].as_str().or(event).unwrap_or_default();
     if kind == "error" || value.get("error").is_some_and(|error| !error.is_null()) {
-        return Err(DecodeError::Reported(ProviderReport::of(value)));
+        return Err(DecodeError::Reported(ProviderReport::from_body(value)));
     }
     match kind {
         "message_start" => {
@@ -55,7 +55,7 @@ fn begin_block(reply: &mut ReplyBuilder, index: Option<u64>, block: &Value) -> R
         "thinking" => begin_thinking(reply, text("thinking"), text("signature")),
         "redacted_thinking" => {
             let item = json!({"type": "redacted_thinking", "data": text("data")});
-            reply.push_reasoning(placed(reply, item))
+            reply.push_reasoning(with_position(reply, item))
         }
         "tool_use" => {
             let arguments = block.get("input").filter(|input| input.as_str().is_none_or(|text| !text.is_empty()));
@@ -68,13 +68,13 @@ fn begin_block(reply: &mut ReplyBuilder, index: Option<u64>, block: &Value) -> R
 
 fn begin_thinking(reply: &mut ReplyBuilder, thinking: &str, signature: &str) -> Result<(), DecodeError> {
     let item = json!({"type": "thinking", "thinking": thinking, "signature": signature});
-    reply.push_reasoning(placed(reply, item))
+    reply.push_reasoning(with_position(reply, item))
 }
 
 /// Adds to a piece of reasoning its place in the reply, unless the piece stands first.
-fn placed(reply: &ReplyBuilder, mut item: Value) -> Value {
-    if reply.has_text() || reply.calls() > 0 {
-        item[BEHIND] = json!({"text": reply.has_text(), "calls": reply.calls()});
+fn with_position(reply: &ReplyBuilder, mut item: Value) -> Value {
+    if reply.has_text() || reply.call_count() > 0 {
+        item[POSITION_KEY] = json!({"text": reply.has_text(), "calls": reply.call_count()});
     }
     item
 }
@@ -85,7 +85,7 @@ fn grow_block(reply: &mut ReplyBuilder, index: Option<u64>, delta: &Value) -> Re
         "text_delta" => reply.push_text(text("text")),
         "input_json_delta" => {
             // Tools that the server runs itself have arguments too.
-            let is_call = index.map_or(reply.calls() > 0, |index| reply.has_call(index));
+            let is_call = index.map_or(reply.call_count() > 0, |index| reply.has_call(index));
             let arguments = delta.get("partial_json").filter(|_| is_call);
             arguments
                 .map_or(Ok(()), |it| reply.push_call(CallPiece { index, arguments: Some(it), ..CallPiece::default() }))
@@ -111,14 +111,14 @@ fn is_thinking(reply: &mut ReplyBuilder) -> bool {
 fn take_stop(reply: &mut ReplyBuilder, delta: &Value) {
     let Some(reason) = delta["stop_reason"].as_str() else { return };
     reply.set_stop(match reason {
-        "end_turn" | "stop_sequence" | "tool_use" => Stop::Complete,
-        "max_tokens" | "model_context_window_exceeded" => Stop::Length,
+        "end_turn" | "stop_sequence" | "tool_use" => StopReason::Complete,
+        "max_tokens" | "model_context_window_exceeded" => StopReason::Length,
         "refusal" => {
             let details = &delta["stop_details"];
             let words = details["explanation"].as_str().or(details["category"].as_str());
-            Stop::Refused(words.unwrap_or(reason).to_owned())
+            StopReason::Refused(words.unwrap_or(reason).to_owned())
         }
-        other => Stop::Unfinished(other.to_owned()),
+        other => StopReason::Unfinished(other.to_owned()),
     });
 }
 
@@ -129,7 +129,7 @@ fn take_usage(reply: &mut ReplyBuilder, usage: &Value) {
     let read = number(&usage["cache_read_input_tokens"], before.cache_read);
     let written = number(&usage["cache_creation_input_tokens"], before.cache_write);
     let fresh = before.input.saturating_sub(before.cache_read).saturating_sub(before.cache_write);
-    reply.set_usage(Usage {
+    reply.set_usage(TokenUsage {
         input: number(&usage["input_tokens"], fresh).saturating_add(read).saturating_add(written),
         output: number(&usage["output_tokens"], before.output),
         cache_read: read,

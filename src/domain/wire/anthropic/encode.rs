@@ -4,10 +4,10 @@ use super::super::conversation::Conversation;
 use super::super::dialect::{Dialect, StructuredOutput};
 use super::super::names::ToolNames;
 use super::super::{EncodeError, HttpRequest, schema};
-use super::blocks::{Messages, mark};
+use super::blocks::{BlockMessages, mark_cache_end};
 use super::claude::ModelTraits;
 use super::output;
-use super::thinking::{Circumstances, Thinking};
+use super::thinking::{Thinking, ThinkingInputs};
 use crate::chat::{ModelRequest, ModelSettings, ToolChoice};
 use serde_json::{Map, Value, json};
 
@@ -25,15 +25,15 @@ pub(crate) fn encode(
     names: &ToolNames,
 ) -> Result<HttpRequest, EncodeError> {
     let settings = &request.model;
-    let traits = ModelTraits::of(&settings.name);
+    let traits = ModelTraits::for_model(&settings.name);
     let format = output_format(request, dialect, traits);
     let offers_tools = !names.tools.is_empty() && !leaves_tools(request, dialect, format.is_some());
     let format = format.filter(|_| !offers_tools || dialect.structured_with_tools);
     let choice = if offers_tools { tool_choice(settings, dialect, names)? } else { None };
     let max_tokens = settings.max_tokens.unwrap_or(traits.reply_tokens).max(1);
     let is_forced = choice.as_ref().is_some_and(|choice| choice["type"] == "any" || choice["type"] == "tool");
-    let circumstances = Circumstances { conversation, max_tokens, is_forced };
-    let thinking = Thinking::of(settings.reasoning, dialect, traits, circumstances)?;
+    let circumstances = ThinkingInputs { conversation, max_tokens, is_forced };
+    let thinking = Thinking::for_request(settings.reasoning, dialect, traits, circumstances)?;
 
     let mut body = Map::new();
     body.insert("model".into(), settings.name.clone().into());
@@ -45,13 +45,13 @@ pub(crate) fn encode(
     }
     // A mark behind the system prompt covers the tools too.
     if let Some(last) = system.last_mut().or(tools.last_mut()).filter(|_| dialect.caches) {
-        mark(last);
+        mark_cache_end(last);
     }
     insert_filled(&mut body, "tools", tools);
     insert_filled(&mut body, "system", system);
-    let mut messages = Messages::of(conversation, thinking.returns, traits.signed_thinking);
+    let mut messages = BlockMessages::from_conversation(conversation, thinking.returns, traits.signed_thinking);
     if dialect.caches {
-        messages.mark(conversation.stable);
+        messages.mark_cache_ends(conversation.stable);
     }
     body.insert("messages".into(), messages.into_value());
     body.insert(dialect.token_limit.into(), max_tokens.into());
@@ -69,7 +69,7 @@ pub(crate) fn encode(
 }
 
 /// Returns the error for a setting that this format or this model does not take.
-pub(super) fn refusal(dialect: &Dialect, setting: &'static str, reason: &str) -> EncodeError {
+pub(super) fn setting_error(dialect: &Dialect, setting: &'static str, reason: &str) -> EncodeError {
     EncodeError::Setting { provider: dialect.provider.to_owned(), setting, reason: reason.to_owned() }
 }
 
@@ -98,7 +98,7 @@ fn output_format(request: &ModelRequest, dialect: &Dialect, traits: ModelTraits)
         StructuredOutput::Unsupported | StructuredOutput::JsonObject => false,
     };
     let projected = schema::project(&output.schema, dialect.schema).ok().filter(|_| takes)?;
-    if projected.renames.is_empty() { output::close(&projected.schema) } else { None }
+    if projected.renames.is_empty() { output::close_schema(&projected.schema) } else { None }
 }
 
 /// Whether the request leaves out its tools because it asks for a typed text.
@@ -109,7 +109,7 @@ fn leaves_tools(request: &ModelRequest, dialect: &Dialect, is_typed: bool) -> bo
 fn tool_choice(settings: &ModelSettings, dialect: &Dialect, names: &ToolNames) -> Result<Option<Value>, EncodeError> {
     let is_single = settings.parallel_tool_calls == Some(false);
     if is_single && !dialect.parallel_tool_calls {
-        return Err(refusal(dialect, "model.parallelToolCalls", "it may always call several; leave it out"));
+        return Err(setting_error(dialect, "model.parallelToolCalls", "it may always call several; leave it out"));
     }
     let mut choice = match &settings.tool_choice {
         None if is_single => json!({"type": "auto"}),
@@ -118,9 +118,9 @@ fn tool_choice(settings: &ModelSettings, dialect: &Dialect, names: &ToolNames) -
         Some(ToolChoice::Required) => json!({"type": "any"}),
         Some(ToolChoice::None) => return Ok(Some(json!({"type": "none"}))),
         Some(ToolChoice::Tool(ours)) => {
-            let sent = names.tools.iter().find(|tool| tool.ours == *ours).map(|tool| &tool.name);
+            let sent = names.tools.iter().find(|tool| tool.own_name == *ours).map(|tool| &tool.name);
             let Some(name) = sent else {
-                return Err(refusal(dialect, "model.toolChoice", &format!("the agent has no tool `{ours}`")));
+                return Err(setting_error(dialect, "model.toolChoice", &format!("the agent has no tool `{ours}`")));
             };
             json!({"type": "tool", "name": name})
         }
@@ -137,7 +137,7 @@ fn write_sampling(
     dialect: &Dialect,
     traits: ModelTraits,
 ) -> Result<(), EncodeError> {
-    let refused = |setting, reason| Err(refusal(dialect, setting, reason));
+    let refused = |setting, reason| Err(setting_error(dialect, setting, reason));
     if settings.seed.is_some() && !dialect.seed {
         return refused("model.seed", "this provider has none; leave it out");
     }

@@ -7,5 +7,5 @@ mod encode;
 mod output;
 mod thinking;
 
-pub(super) use decode::take;
+pub(super) use decode::take_frame;
 pub(super) use encode::encode;

@@ -14,27 +14,27 @@ const OPTIONAL_MOST: usize = 24;
 const UNIONS_MOST: usize = 16;
 
 /// Returns the schema as the provider takes it; `None` if it has no equivalent, such as a map of free keys.
-pub(super) fn close(schema: &Value) -> Option<Value> {
-    let mut closing = Closing::default();
-    let mut closed = closing.value(schema)?;
+pub(super) fn close_schema(schema: &Value) -> Option<Value> {
+    let mut closing = SchemaCloser::default();
+    let mut closed = closing.close_value(schema)?;
     if let Some(definitions) = schema.get("$defs").and_then(Value::as_object) {
         // A definition that names another may be recursive, which the provider refuses.
         closing.is_definition = true;
-        let definitions = definitions.iter().map(|(name, one)| Some((name.clone(), closing.value(one)?)));
+        let definitions = definitions.iter().map(|(name, one)| Some((name.clone(), closing.close_value(one)?)));
         closed["$defs"] = Value::Object(definitions.collect::<Option<_>>()?);
     }
     (closing.optional <= OPTIONAL_MOST && closing.unions <= UNIONS_MOST).then_some(closed)
 }
 
 #[derive(Debug, Default)]
-struct Closing {
+struct SchemaCloser {
     optional: usize,
     unions: usize,
     is_definition: bool,
 }
 
-impl Closing {
-    fn value(&mut self, schema: &Value) -> Option<Value> {
+impl SchemaCloser {
+    fn close_value(&mut self, schema: &Value) -> Option<Value> {
         let given = schema.as_object()?;
         if let Some(name) = given.get("$ref") {
             let is_definition = name.as_str().is_some_and(|name| name.starts_with("#/$defs/"));
@@ -44,7 +44,7 @@ impl Closing {
         let mut told: Vec<&str> = vec!["$defs", "description"];
         if let Some(key @ ("anyOf" | "oneOf")) = ["anyOf", "oneOf"].into_iter().find(|key| given.contains_key(*key)) {
             self.unions += 1;
-            let branches = given[key].as_array()?.iter().map(|branch| self.value(branch));
+            let branches = given[key].as_array()?.iter().map(|branch| self.close_value(branch));
             closed.insert("anyOf".into(), Value::Array(branches.collect::<Option<_>>()?));
             told.push(key);
         } else if let Some(key @ ("enum" | "const")) =
@@ -60,14 +60,18 @@ impl Closing {
             closed.insert(key.into(), given[key].clone());
             told.extend([key, "type"]);
         } else {
-            told.extend(self.typed(given, &mut closed)?);
+            told.extend(self.close_typed(given, &mut closed)?);
         }
         describe(given, &told, &mut closed);
         Some(Value::Object(closed))
     }
 
     /// Writes a value of named types; returns the keywords that were written completely.
-    fn typed(&mut self, given: &Map<String, Value>, closed: &mut Map<String, Value>) -> Option<Vec<&'static str>> {
+    fn close_typed(
+        &mut self,
+        given: &Map<String, Value>,
+        closed: &mut Map<String, Value>,
+    ) -> Option<Vec<&'static str>> {
         let kind = given.get("type")?;
         let is_of = |name: &str| kind == name || kind.as_array().is_some_and(|all| all.iter().any(|one| one == name));
         self.unions += usize::from(kind.is_array());
@@ -80,14 +84,14 @@ impl Closing {
             }
             let required = given.get("required").and_then(Value::as_array).map_or(0, Vec::len);
             self.optional += properties.len().saturating_sub(required);
-            let properties = properties.iter().map(|(name, one)| Some((name.clone(), self.value(one)?)));
+            let properties = properties.iter().map(|(name, one)| Some((name.clone(), self.close_value(one)?)));
             closed.insert("properties".into(), Value::Object(properties.collect::<Option<_>>()?));
             closed.insert("additionalProperties".into(), Value::Bool(false));
             closed.extend(given.get("required").map(|names| ("required".to_owned(), names.clone())));
             told.push("properties");
         }
         if is_of("array") {
-            closed.insert("items".into(), self.value(given.get("items")?)?);
+            closed.insert("items".into(), self.close_value(given.get("items")?)?);
             told.push("items");
             if let Some(least) = given.get("minItems").filter(|least| matches!(least.as_u64(), Some(0 | 1))) {
                 closed.insert("minItems".into(), least.clone());
@@ -121,7 +125,7 @@ mod tests {
     use super::*;
 
     fn check(given: &Value, expected: Option<&Value>) {
-        assert_eq!(close(given).as_ref(), expected, "{given}");
+        assert_eq!(close_schema(given).as_ref(), expected, "{given}");
     }
 
     #[test]

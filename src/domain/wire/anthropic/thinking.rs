@@ -4,8 +4,8 @@ use super::super::EncodeError;
 use super::super::conversation::{Conversation, SentMessage};
 use super::super::dialect::{Dialect, ReasoningRequest};
 use super::blocks::begins_message;
-use super::claude::{ModelTraits, ThinkingControl};
-use super::encode::refusal;
+use super::claude::{ClaudeThinkingControl, ModelTraits};
+use super::encode::setting_error;
 use crate::chat::Effort;
 use crate::limits::CLAUDE_THINKING_TOKENS_LEAST;
 use serde_json::{Value, json};
@@ -23,7 +23,7 @@ pub(super) struct Thinking {
 
 /// The setting of an agent for a model that can think.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Wish {
+enum ThinkingWish {
     /// The default of the provider.
     Default,
     /// The least amount that the model can think.
@@ -33,7 +33,7 @@ enum Wish {
 
 /// Facts beside the model that decide about its thinking.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Circumstances<'r> {
+pub(super) struct ThinkingInputs<'r> {
     /// The conversation that is sent.
     pub conversation: &'r Conversation<'r>,
     /// Value of `max_tokens` in the request; thinking counts against it.
@@ -44,41 +44,41 @@ pub(super) struct Circumstances<'r> {
 
 impl Thinking {
     /// Decides the fields for a request.
-    pub(super) fn of(
+    pub(super) fn for_request(
         effort: Option<Effort>,
         dialect: &Dialect,
         traits: ModelTraits,
-        given: Circumstances<'_>,
+        given: ThinkingInputs<'_>,
     ) -> Result<Self, EncodeError> {
-        use ThinkingControl::{Adaptive, AdaptiveByDefault, Always, BetweenTools, Budget, Never};
+        use ClaudeThinkingControl::{Adaptive, AdaptiveByDefault, Always, BetweenTools, Budget, Never};
         let wish = wish(effort, dialect, traits)?;
         let refuses_force = match traits.thinking {
             Never => false,
-            Budget | Adaptive | AdaptiveByDefault => matches!(wish, Wish::On(_)),
+            Budget | Adaptive | AdaptiveByDefault => matches!(wish, ThinkingWish::On(_)),
             BetweenTools | Always => true,
         };
         if given.is_forced && refuses_force {
             let reason = "a model that thinks can't be forced to call a tool; use `auto`";
-            return Err(refusal(dialect, "model.toolChoice", reason));
+            return Err(setting_error(dialect, "model.toolChoice", reason));
         }
         let returns = !traits.bound_thinking;
         let config = |kind: &str| Some(json!({"type": kind}));
         let off = Self { config: config("disabled"), effort: None, returns: false };
         Ok(match (traits.thinking, wish) {
-            (Never, _) | (Adaptive, Wish::Default) => Self::default(),
-            (Budget | Adaptive | AdaptiveByDefault, Wish::Off) => off,
+            (Never, _) | (Adaptive, ThinkingWish::Default) => Self::default(),
+            (Budget | Adaptive | AdaptiveByDefault, ThinkingWish::Off) => off,
             // Models other than Claude may think by default, and want their thinking back.
-            (Budget, Wish::Default) => Self { returns: !traits.signed_thinking, ..Self::default() },
-            (Budget, Wish::On(effort)) => {
+            (Budget, ThinkingWish::Default) => Self { returns: !traits.signed_thinking, ..Self::default() },
+            (Budget, ThinkingWish::On(effort)) => {
                 let budget = budget(effort, given.max_tokens).filter(|_| !has_thoughtless_call(given.conversation));
                 let config = budget.map(|tokens| json!({"type": "enabled", "budget_tokens": tokens}));
                 Self { returns: config.is_some(), config, effort: None }
             }
-            (AdaptiveByDefault, Wish::Default) if given.is_forced => off,
-            (AdaptiveByDefault | BetweenTools | Always, Wish::Default) => Self { returns, ..Self::default() },
-            (BetweenTools, Wish::Off) => Self { config: config("between_tools"), effort: None, returns },
-            (Always, Wish::Off) => Self { config: None, effort: Some("low"), returns },
-            (Adaptive | AdaptiveByDefault | BetweenTools | Always, Wish::On(effort)) => {
+            (AdaptiveByDefault, ThinkingWish::Default) if given.is_forced => off,
+            (AdaptiveByDefault | BetweenTools | Always, ThinkingWish::Default) => Self { returns, ..Self::default() },
+            (BetweenTools, ThinkingWish::Off) => Self { config: config("between_tools"), effort: None, returns },
+            (Always, ThinkingWish::Off) => Self { config: None, effort: Some("low"), returns },
+            (Adaptive | AdaptiveByDefault | BetweenTools | Always, ThinkingWish::On(effort)) => {
                 Self { config: config("adaptive"), effort: Some(effort.word()), returns }
             }
         })
@@ -86,7 +86,7 @@ impl Thinking {
 }
 
 /// Returns the agent's setting, where the provider and the model know reasoning.
-fn wish(effort: Option<Effort>, dialect: &Dialect, traits: ModelTraits) -> Result<Wish, EncodeError> {
+fn wish(effort: Option<Effort>, dialect: &Dialect, traits: ModelTraits) -> Result<ThinkingWish, EncodeError> {
     let knows = match dialect.reasoning {
         ReasoningRequest::Unsupported => false,
         ReasoningRequest::Effort
@@ -94,13 +94,13 @@ fn wish(effort: Option<Effort>, dialect: &Dialect, traits: ModelTraits) -> Resul
         | ReasoningRequest::Budget
         | ReasoningRequest::Switch
         | ReasoningRequest::EnableThinking
-        | ReasoningRequest::ThinkingConfig => traits.thinking != ThinkingControl::Never,
+        | ReasoningRequest::ThinkingConfig => traits.thinking != ClaudeThinkingControl::Never,
     };
     match (effort, knows) {
-        (None, _) | (Some(Effort::None | Effort::Tokens(0)), false) => Ok(Wish::Default),
-        (Some(Effort::None | Effort::Tokens(0)), true) => Ok(Wish::Off),
-        (Some(effort), true) => Ok(Wish::On(effort)),
-        (Some(_), false) => Err(refusal(dialect, "model.reasoning", "this model doesn't reason; leave it out")),
+        (None, _) | (Some(Effort::None | Effort::Tokens(0)), false) => Ok(ThinkingWish::Default),
+        (Some(Effort::None | Effort::Tokens(0)), true) => Ok(ThinkingWish::Off),
+        (Some(effort), true) => Ok(ThinkingWish::On(effort)),
+        (Some(_), false) => Err(setting_error(dialect, "model.reasoning", "this model doesn't reason; leave it out")),
     }
 }
 

@@ -1,7 +1,7 @@
 //! Sends pictures and files in a user's message, as far as a dialect takes them.
 
 use super::Projection;
-use crate::foreign::Foreign;
+use crate::foreign::ForeignText;
 use crate::limits::{ATTACHMENTS, ATTACHMENTS_BYTES};
 use crate::media::{Attachment, MediaType};
 use base64::Engine;
@@ -55,22 +55,22 @@ impl SentMedia<'_> {
 
 impl<'r> Projection<'r, '_> {
     /// Sends attachments, each behind a line that names it. If one can't be sent, the line says why.
-    pub(super) fn attach(&mut self, attachments: &'r [Attachment]) {
+    pub(super) fn push_attachments(&mut self, attachments: &'r [Attachment]) {
         for attachment in attachments {
-            match self.part_of(attachment) {
+            match self.attachment_part(attachment) {
                 Ok(part) => {
                     self.attached.insert(attachment.asset.clone());
                     self.attached_bytes += attachment.bytes.get().map_or(0, <[u8]>::len);
-                    self.user(attachment.line(None).into());
-                    self.user_part(part);
+                    self.push_user_text(attachment.line(None).into());
+                    self.push_user_part(part);
                 }
-                Err(reason) => self.user(attachment.line(Some(&reason)).into()),
+                Err(reason) => self.push_user_text(attachment.line(Some(&reason)).into()),
             }
         }
     }
 
     /// Returns the part that shows an attachment, or the reason why it can't be sent.
-    fn part_of(&self, attachment: &'r Attachment) -> Result<SentPart<'r>, Cow<'r, str>> {
+    fn attachment_part(&self, attachment: &'r Attachment) -> Result<SentPart<'r>, Cow<'r, str>> {
         if let Some(reason) = &attachment.withheld {
             return Err(reason.into());
         }
@@ -85,12 +85,12 @@ impl<'r> Projection<'r, '_> {
         }
         match media {
             MediaType::Text => match std::str::from_utf8(bytes) {
-                Ok(text) if !text.trim().is_empty() => Ok(SentPart::Text(Foreign::text(text).into_cow())),
+                Ok(text) if !text.trim().is_empty() => Ok(SentPart::Text(ForeignText::text(text).into_cow())),
                 Ok(_) => Err("it is empty".into()),
                 Err(_) => Err("it is no text".into()),
             },
             MediaType::Png | MediaType::Jpeg | MediaType::Webp | MediaType::Gif | MediaType::Pdf => {
-                if let Some(reason) = self.dialect.refusal_of(media) {
+                if let Some(reason) = self.dialect.media_refusal(media) {
                     return Err(reason.into());
                 }
                 let name = file_name(attachment.name.as_deref(), media);

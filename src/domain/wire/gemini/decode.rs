@@ -1,15 +1,15 @@
 //! Decodes a reply in this format, streamed or in one body: both have the same shape.
 
-use super::super::reply::{CallPiece, ReplyBuilder, Stop};
+use super::super::reply::{CallPiece, ReplyBuilder, StopReason};
 use super::super::{DecodeError, ProviderReport};
 use super::SIGNATURE;
-use crate::chat::Usage;
+use crate::chat::TokenUsage;
 use serde_json::{Value, json};
 
 /// Adds one frame to the reply. No frame says that it is the last one.
-pub(crate) fn take(reply: &mut ReplyBuilder, value: &Value) -> Result<(), DecodeError> {
+pub(crate) fn take_frame(reply: &mut ReplyBuilder, value: &Value) -> Result<(), DecodeError> {
     if value.get("error").is_some_and(|error| !error.is_null()) {
-        return Err(DecodeError::Reported(ProviderReport::of(value)));
+        return Err(DecodeError::Reported(ProviderReport::from_body(value)));
     }
     check_prompt(&value["promptFeedback"])?;
     let candidate = &value["candidates"][0];
@@ -17,7 +17,7 @@ pub(crate) fn take(reply: &mut ReplyBuilder, value: &Value) -> Result<(), Decode
         take_part(reply, part)?;
     }
     if let Some(reason) = candidate["finishReason"].as_str() {
-        reply.set_stop(stop(reason));
+        reply.set_stop(parse_stop(reason));
     }
     take_usage(reply, &value["usageMetadata"]);
     Ok(())
@@ -39,7 +39,7 @@ fn take_part(reply: &mut ReplyBuilder, part: &Value) -> Result<(), DecodeError> 
     }
     let signature = part[SIGNATURE].as_str().filter(|signature| !signature.is_empty());
     if let Some(call) = part.get("functionCall").filter(|call| call.is_object()) {
-        let number = reply.calls();
+        let number = reply.call_count();
         reply.push_call(CallPiece {
             // Each part is a call of its own, even if two are equal.
             index: u64::try_from(number).ok(),
@@ -56,10 +56,10 @@ fn take_part(reply: &mut ReplyBuilder, part: &Value) -> Result<(), DecodeError> 
     Ok(())
 }
 
-fn stop(reason: &str) -> Stop {
+fn parse_stop(reason: &str) -> StopReason {
     match reason {
-        "STOP" => Stop::Complete,
-        "MAX_TOKENS" => Stop::Length,
+        "STOP" => StopReason::Complete,
+        "MAX_TOKENS" => StopReason::Length,
         "SAFETY"
         | "RECITATION"
         | "BLOCKLIST"
@@ -69,11 +69,13 @@ fn stop(reason: &str) -> Stop {
         | "IMAGE_PROHIBITED_CONTENT"
         | "IMAGE_RECITATION"
         | "ESCALATION"
-        | "MODEL_ARMOR" => Stop::Filtered(reason.to_owned()),
-        "PUP_LIMITED_DISABLED" => Stop::Refused("the account is limited or disabled (`PUP_LIMITED_DISABLED`)".into()),
+        | "MODEL_ARMOR" => StopReason::Filtered(reason.to_owned()),
+        "PUP_LIMITED_DISABLED" => {
+            StopReason::Refused("the account is limited or disabled (`PUP_LIMITED_DISABLED`)".into())
+        }
         // `OTHER`, `LANGUAGE`, `MALFORMED_FUNCTION_CALL`, `UNEXPECTED_TOOL_CALL`, …, and reasons that are not known
         // yet.
-        other => Stop::Unfinished(other.to_owned()),
+        other => StopReason::Unfinished(other.to_owned()),
     }
 }
 
@@ -81,7 +83,7 @@ fn stop(reason: &str) -> Stop {
 fn take_usage(reply: &mut ReplyBuilder, usage: &Value) {
     let number = |key: &str| usage[key].as_u64().unwrap_or(0);
     let thoughts = number("thoughtsTokenCount");
-    reply.set_usage(Usage {
+    reply.set_usage(TokenUsage {
         input: number("promptTokenCount").saturating_add(number("toolUsePromptTokenCount")),
         output: number("candidatesTokenCount").saturating_add(thoughts),
         cache_read: number("cachedContentTokenCount"),

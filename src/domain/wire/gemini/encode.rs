@@ -55,7 +55,7 @@ pub(crate) fn encode(
 }
 
 /// Returns the error for a setting that this format or this model does not take.
-pub(super) fn refusal(dialect: &Dialect, setting: &'static str, reason: &str) -> EncodeError {
+pub(super) fn setting_error(dialect: &Dialect, setting: &'static str, reason: &str) -> EncodeError {
     EncodeError::Setting { provider: dialect.provider.to_owned(), setting, reason: reason.to_owned() }
 }
 
@@ -77,7 +77,7 @@ fn content(message: &SentMessage<'_>, wants_signatures: bool) -> Value {
             let recorded = reasoning.unwrap_or_default();
             let mut parts = Vec::new();
             if let Some(text) = text {
-                parts.push(signed(json!({"text": text}), signature(recorded, |item| item["part"] == "text")));
+                parts.push(with_signature(json!({"text": text}), signature(recorded, |item| item["part"] == "text")));
             }
             parts.extend(call_parts(calls, recorded, wants_signatures));
             ("model", parts)
@@ -107,7 +107,7 @@ fn call_parts(calls: &[SentCall<'_>], recorded: &[Value], wants_signatures: bool
     let dummy = (wants_signatures && own.iter().all(Option::is_none)).then_some(NO_SIGNATURE);
     let part = |(at, call): (usize, &SentCall<'_>)| {
         let part = json!({"functionCall": {"id": call.id, "name": call.name, "args": call.arguments}});
-        signed(part, own[at].or(dummy.filter(|_| at == 0)))
+        with_signature(part, own[at].or(dummy.filter(|_| at == 0)))
     };
     calls.iter().enumerate().map(part).collect()
 }
@@ -125,7 +125,7 @@ fn is_base64(text: &str) -> bool {
     !digits.is_empty() && text.len().is_multiple_of(4) && text.len() - digits.len() <= 2 && digits.chars().all(is_digit)
 }
 
-fn signed(mut part: Value, signature: Option<&str>) -> Value {
+fn with_signature(mut part: Value, signature: Option<&str>) -> Value {
     if let Some(signature) = signature {
         part[SIGNATURE] = signature.into();
     }
@@ -134,7 +134,7 @@ fn signed(mut part: Value, signature: Option<&str>) -> Value {
 
 fn tool_config(settings: &ModelSettings, dialect: &Dialect, names: &ToolNames) -> Result<Option<Value>, EncodeError> {
     if settings.parallel_tool_calls == Some(false) && !dialect.parallel_tool_calls {
-        return Err(refusal(dialect, "model.parallelToolCalls", "a model may always call several; leave it out"));
+        return Err(setting_error(dialect, "model.parallelToolCalls", "a model may always call several; leave it out"));
     }
     Ok(match &settings.tool_choice {
         None => None,
@@ -142,8 +142,8 @@ fn tool_config(settings: &ModelSettings, dialect: &Dialect, names: &ToolNames) -
         Some(ToolChoice::Required) => Some(json!({"mode": "ANY"})),
         Some(ToolChoice::None) => Some(json!({"mode": "NONE"})),
         Some(ToolChoice::Tool(ours)) => {
-            let Some(tool) = names.tools.iter().find(|tool| tool.ours == *ours) else {
-                return Err(refusal(dialect, "model.toolChoice", &format!("the agent has no tool `{ours}`")));
+            let Some(tool) = names.tools.iter().find(|tool| tool.own_name == *ours) else {
+                return Err(setting_error(dialect, "model.toolChoice", &format!("the agent has no tool `{ours}`")));
             };
             Some(json!({"mode": "ANY", "allowedFunctionNames": [tool.name]}))
         }
@@ -172,12 +172,12 @@ fn generation_config(settings: &ModelSettings, dialect: &Dialect) -> Result<Map<
     let mut config = Map::new();
     if let Some(seed) = settings.seed {
         if i32::try_from(seed).is_err() || !dialect.seed {
-            return Err(refusal(dialect, "model.seed", "it takes a whole number of 32 bits"));
+            return Err(setting_error(dialect, "model.seed", "it takes a whole number of 32 bits"));
         }
         config.insert("seed".into(), seed.into());
     }
     if settings.stop.len() > STOPS_MOST {
-        return Err(refusal(dialect, "model.stop", "it takes at most 5 texts"));
+        return Err(setting_error(dialect, "model.stop", "it takes at most 5 texts"));
     }
     if !settings.stop.is_empty() {
         config.insert("stopSequences".into(), settings.stop.clone().into());

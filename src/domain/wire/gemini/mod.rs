@@ -4,7 +4,7 @@ mod decode;
 mod encode;
 mod thinking;
 
-pub(super) use decode::take;
+pub(super) use decode::take_frame;
 pub(super) use encode::encode;
 
 /// Key of the signature of a part, in what is sent, received and recorded.

@@ -2,13 +2,13 @@
 
 use super::super::EncodeError;
 use super::super::dialect::{Dialect, ReasoningRequest};
-use super::encode::refusal;
+use super::encode::setting_error;
 use crate::chat::{Effort, ModelSettings};
 use serde_json::{Value, json};
 
 /// How a request controls the amount of thinking.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum ThinkingControl {
+enum GeminiThinkingControl {
     /// The model never thinks.
     Never,
     /// A number of tokens from `least` to `most`; `off` is as little as the model can.
@@ -19,7 +19,7 @@ enum ThinkingControl {
 
 /// Reads the first number in a name like `gemini-2.5-flash` or `models/gemini-3-pro-preview`, with the number behind
 /// its point. `None` for an alias of the newest model, or for no Gemini.
-fn version(name: &str) -> Option<(u32, u32)> {
+fn parse_version(name: &str) -> Option<(u32, u32)> {
     let (_, rest) = name.split_once("gemini-")?;
     let mut numbers = rest.split(|c: char| !c.is_ascii_digit());
     let major = numbers.next()?.parse().ok()?;
@@ -28,11 +28,11 @@ fn version(name: &str) -> Option<(u32, u32)> {
     Some((major, minor.unwrap_or(0)))
 }
 
-impl ThinkingControl {
+impl GeminiThinkingControl {
     /// Returns the control of a model, as <https://ai.google.dev/gemini-api/docs/generate-content/thinking> has it
     /// (November 2026). Gemini 3 and later take words; all of them know `LOW`, the smallest also `MINIMAL`.
-    fn of(name: &str) -> Self {
-        match version(name) {
+    fn for_model(name: &str) -> Self {
+        match parse_version(name) {
             Some((..=1, _) | (2, ..=4)) => Self::Never,
             Some((2, _)) if name.contains("pro") => Self::Budget { off: 128, least: 128, most: 32_768 },
             Some((2, _)) => Self::Budget { off: 0, least: 512, most: 24_576 },
@@ -45,33 +45,33 @@ impl ThinkingControl {
 /// Whether a model refuses a call that is sent back without its signature.
 pub(super) fn wants_signatures(name: &str) -> bool {
     let name = name.to_ascii_lowercase();
-    name.contains("gemini") && version(&name).is_none_or(|(major, _)| major >= 3)
+    name.contains("gemini") && parse_version(&name).is_none_or(|(major, _)| major >= 3)
 }
 
 /// Returns the `thinkingConfig` of a request; `None` if the agent sets no effort or the model needs none.
 pub(super) fn config(settings: &ModelSettings, dialect: &Dialect) -> Result<Option<Value>, EncodeError> {
     let Some(effort) = settings.reasoning else { return Ok(None) };
     let control = match dialect.reasoning {
-        ReasoningRequest::Unsupported => ThinkingControl::Never,
+        ReasoningRequest::Unsupported => GeminiThinkingControl::Never,
         ReasoningRequest::Effort
         | ReasoningRequest::Object
         | ReasoningRequest::Budget
         | ReasoningRequest::Switch
         | ReasoningRequest::EnableThinking
-        | ReasoningRequest::ThinkingConfig => ThinkingControl::of(&settings.name.to_ascii_lowercase()),
+        | ReasoningRequest::ThinkingConfig => GeminiThinkingControl::for_model(&settings.name.to_ascii_lowercase()),
     };
     let is_off = matches!(effort, Effort::None | Effort::Tokens(0));
     Ok(match control {
-        ThinkingControl::Never if is_off => None,
-        ThinkingControl::Never => {
-            return Err(refusal(dialect, "model.reasoning", "this model doesn't reason; leave it out"));
+        GeminiThinkingControl::Never if is_off => None,
+        GeminiThinkingControl::Never => {
+            return Err(setting_error(dialect, "model.reasoning", "this model doesn't reason; leave it out"));
         }
-        ThinkingControl::Budget { off, .. } if is_off => Some(json!({"thinkingBudget": off})),
-        ThinkingControl::Budget { least, most, .. } => {
+        GeminiThinkingControl::Budget { off, .. } if is_off => Some(json!({"thinkingBudget": off})),
+        GeminiThinkingControl::Budget { least, most, .. } => {
             Some(json!({"thinkingBudget": effort.tokens().clamp(least, most), "includeThoughts": true}))
         }
-        ThinkingControl::Level { off } if is_off => Some(json!({"thinkingLevel": off})),
-        ThinkingControl::Level { .. } => {
+        GeminiThinkingControl::Level { off } if is_off => Some(json!({"thinkingLevel": off})),
+        GeminiThinkingControl::Level { .. } => {
             Some(json!({"thinkingLevel": effort.word().to_ascii_uppercase(), "includeThoughts": true}))
         }
     })
@@ -83,22 +83,26 @@ mod tests {
 
     #[test]
     fn names_tell_how_a_model_thinks() {
-        let pro = ThinkingControl::Budget { off: 128, least: 128, most: 32_768 };
-        let flash = ThinkingControl::Budget { off: 0, least: 512, most: 24_576 };
-        let low = ThinkingControl::Level { off: "LOW" };
+        let pro = GeminiThinkingControl::Budget { off: 128, least: 128, most: 32_768 };
+        let flash = GeminiThinkingControl::Budget { off: 0, least: 512, most: 24_576 };
+        let low = GeminiThinkingControl::Level { off: "LOW" };
         for (name, control, signatures) in [
-            ("gemini-1.5-pro", ThinkingControl::Never, false),
-            ("gemini-2.0-flash-001", ThinkingControl::Never, false),
+            ("gemini-1.5-pro", GeminiThinkingControl::Never, false),
+            ("gemini-2.0-flash-001", GeminiThinkingControl::Never, false),
             ("gemini-2.5-pro", pro, false),
             ("models/gemini-2.5-flash-lite", flash, false),
             ("gemini-3-pro-preview", low, true),
-            ("gemini-3.5-flash-lite", ThinkingControl::Level { off: "MINIMAL" }, true),
+            ("gemini-3.5-flash-lite", GeminiThinkingControl::Level { off: "MINIMAL" }, true),
             ("gemini-3.8-flash", low, true),
             ("gemini-4-argon", low, true),
             ("gemini-pro-latest", low, true),
             ("gemma-4-27b-it", low, false),
         ] {
-            assert_eq!((ThinkingControl::of(name), wants_signatures(name)), (control, signatures), "{name}");
+            assert_eq!(
+                (GeminiThinkingControl::for_model(name), wants_signatures(name)),
+                (control, signatures),
+                "{name}"
+            );
         }
     }
 }

@@ -1,22 +1,22 @@
 //! Decodes a reply in this format, streamed or in one body, with the deviations of many servers.
 
-use super::super::reply::{CallPiece, ReplyBuilder, Stop};
+use super::super::reply::{CallPiece, ReplyBuilder, StopReason};
 use super::super::{DecodeError, ProviderReport};
-use super::usage::{timings, tokens};
+use super::usage::{parse_timings, parse_usage};
 use serde_json::{Map, Value, json};
 
 /// Adds one frame to the reply.
-pub(crate) fn take(reply: &mut ReplyBuilder, value: &Value) -> Result<(), DecodeError> {
+pub(crate) fn take_frame(reply: &mut ReplyBuilder, value: &Value) -> Result<(), DecodeError> {
     let Some(frame) = value.as_object() else { return Ok(()) };
-    if let Some(report) = failure(frame) {
+    if let Some(report) = reported_failure(frame) {
         return Err(DecodeError::Reported(report));
     }
     if let Some(found) = frame.get("timings") {
-        reply.set_usage(timings(found));
+        reply.set_usage(parse_timings(found));
     }
     for place in ["/usage", "/x_groq/usage"] {
         if let Some(usage) = value.pointer(place).filter(|usage| usage.is_object()) {
-            reply.set_usage(tokens(usage));
+            reply.set_usage(parse_usage(usage));
         }
     }
     let choices = frame.get("choices").and_then(Value::as_array);
@@ -29,7 +29,7 @@ pub(crate) fn take(reply: &mut ReplyBuilder, value: &Value) -> Result<(), Decode
 }
 
 /// Returns the failure that a frame reports, in any of the forms that servers use.
-fn failure(frame: &Map<String, Value>) -> Option<ProviderReport> {
+fn reported_failure(frame: &Map<String, Value>) -> Option<ProviderReport> {
     let is_told = |error: &Value| match error {
         Value::Null | Value::Bool(false) => false,
         Value::String(text) => !text.is_empty(),
@@ -37,7 +37,7 @@ fn failure(frame: &Map<String, Value>) -> Option<ProviderReport> {
         Value::Bool(true) | Value::Number(_) | Value::Array(_) => true,
     };
     if frame.get("error").is_some_and(is_told) {
-        return Some(ProviderReport::of(&json!(frame)));
+        return Some(ProviderReport::from_body(&json!(frame)));
     }
     if frame.get("choices").is_some_and(Value::is_array) {
         return None;
@@ -46,33 +46,35 @@ fn failure(frame: &Map<String, Value>) -> Option<ProviderReport> {
     let status = frame.get("base_resp").and_then(|it| it.get("status_code")?.as_i64()).filter(|status| *status != 0);
     if status.is_some() {
         let message = frame["base_resp"].get("status_msg").and_then(Value::as_str).unwrap_or("no message");
-        return Some(ProviderReport::of(&json!({"message": message, "code": status.map(|status| status.to_string())})));
+        return Some(ProviderReport::from_body(
+            &json!({"message": message, "code": status.map(|status| status.to_string())}),
+        ));
     }
     if let Some(message) = frame.get("error_msg").and_then(Value::as_str) {
         let code = frame.get("error_code").map(Value::to_string);
-        return Some(ProviderReport::of(&json!({"message": message, "code": code})));
+        return Some(ProviderReport::from_body(&json!({"message": message, "code": code})));
     }
     let has_words = ["message", "msg"].iter().any(|key| {
         let text = frame.get(*key).and_then(Value::as_str);
         text.is_some_and(|text| !text.is_empty())
     });
     let is_error = frame.get("object").and_then(Value::as_str) == Some("error") || frame.contains_key("detail");
-    (has_words || is_error).then(|| ProviderReport::of(&json!(frame)))
+    (has_words || is_error).then(|| ProviderReport::from_body(&json!(frame)))
 }
 
 fn take_choice(reply: &mut ReplyBuilder, choice: &Value) -> Result<(), DecodeError> {
     if let Some(error) = choice.get("error").filter(|error| !error.is_null()) {
-        return Err(DecodeError::Reported(ProviderReport::of(&json!({"error": error}))));
+        return Err(DecodeError::Reported(ProviderReport::from_body(&json!({"error": error}))));
     }
     if let Some(usage) = choice.get("usage").filter(|usage| usage.is_object()) {
-        reply.set_usage(tokens(usage));
+        reply.set_usage(parse_usage(usage));
     }
     // If both are present, `message` repeats everything so far.
     let message = ["delta", "message"].iter().find_map(|key| choice.get(*key).filter(|it| it.is_object()));
     if let Some(message) = message {
         take_message(reply, message)?;
     }
-    if let Some(stop) = choice.get("finish_reason").and_then(Value::as_str).and_then(stop) {
+    if let Some(stop) = choice.get("finish_reason").and_then(Value::as_str).and_then(parse_stop) {
         reply.set_stop(stop);
     }
     Ok(())
@@ -179,14 +181,14 @@ fn take_call(reply: &mut ReplyBuilder, call: &Value) -> Result<(), DecodeError> 
     if piece.id.is_none() && piece.name.is_none() && piece.arguments.is_none() {
         return Ok(());
     }
-    let before = reply.calls();
+    let before = reply.call_count();
     reply.push_call(piece)?;
     let signature = ["google", "vertex"].iter().find_map(|by| {
         call.get("extra_content")?.get(*by)?.get("thought_signature")?.as_str().filter(|it| !it.is_empty())
     });
     let Some(signature) = signature else { return Ok(()) };
     // A signature comes with the first piece of its call, or right behind it.
-    let at = if reply.calls() > before { before } else { before.saturating_sub(1) };
+    let at = if reply.call_count() > before { before } else { before.saturating_sub(1) };
     if reply.reasoning().iter().any(|item| item.get("call") == Some(&json!(at))) {
         return Ok(());
     }
@@ -194,20 +196,20 @@ fn take_call(reply: &mut ReplyBuilder, call: &Value) -> Result<(), DecodeError> 
 }
 
 /// Maps a `finish_reason`; `None` if it says nothing.
-fn stop(reason: &str) -> Option<Stop> {
+fn parse_stop(reason: &str) -> Option<StopReason> {
     let name = reason.trim().to_ascii_lowercase();
     Some(match name.as_str() {
         "" | "null" => return None,
         "stop" | "tool_calls" | "function_call" | "tool_call" | "tool_use" | "eos" | "eos_token" | "end_turn"
-        | "stop_sequence" | "complete" => Stop::Complete,
+        | "stop_sequence" | "complete" => StopReason::Complete,
         "length" | "max_tokens" | "max_output_tokens" | "model_length" | "model_context_window_exceeded" => {
-            Stop::Length
+            StopReason::Length
         }
-        "refusal" => Stop::Refused(reason.to_owned()),
+        "refusal" => StopReason::Refused(reason.to_owned()),
         "sensitive" | "safety" | "recitation" | "blocklist" | "prohibited_content" | "spii" | "content-filter" => {
-            Stop::Filtered(reason.to_owned())
+            StopReason::Filtered(reason.to_owned())
         }
-        _ if name.starts_with("content_filter") => Stop::Filtered(reason.to_owned()),
-        _ => Stop::Unfinished(reason.to_owned()),
+        _ if name.starts_with("content_filter") => StopReason::Filtered(reason.to_owned()),
+        _ => StopReason::Unfinished(reason.to_owned()),
     })
 }

@@ -3,7 +3,7 @@
 use super::super::conversation::Conversation;
 use super::super::dialect::{Dialect, ReasoningRequest, SchemaSubset, StructuredOutput};
 use super::super::names::{SentTool, ToolNames};
-use super::super::offer::{Offer, refused};
+use super::super::offer::{RequestOffer, setting_error};
 use super::super::{EncodeError, HttpRequest};
 use super::messages::messages;
 use crate::chat::{Effort, ModelRequest, ModelSettings};
@@ -20,7 +20,7 @@ pub(crate) fn encode(
     names: &ToolNames,
     cache_key: &str,
 ) -> Result<HttpRequest, EncodeError> {
-    let offer = Offer::new(request, dialect, names);
+    let offer = RequestOffer::new(request, dialect, names);
     let mut body = Map::new();
     body.insert("model".into(), json!(request.model.name));
     body.insert("stream".into(), json!(true));
@@ -79,7 +79,7 @@ fn insert_sampling(
     }
     match model.seed {
         Some(seed) if dialect.seed => drop(body.insert("seed".into(), json!(seed))),
-        Some(_) => return Err(refused(dialect, "model.seed", "it samples without one; leave the setting out")),
+        Some(_) => return Err(setting_error(dialect, "model.seed", "it samples without one; leave the setting out")),
         None => {}
     }
     Ok(())
@@ -119,7 +119,7 @@ fn insert_reasoning(
         }
         ReasoningRequest::Unsupported | ReasoningRequest::ThinkingConfig => {
             let reason = "the model decides by itself how much it reasons; leave the setting out";
-            return Err(refused(dialect, "model.reasoning", reason));
+            return Err(setting_error(dialect, "model.reasoning", reason));
         }
     }
     Ok(())

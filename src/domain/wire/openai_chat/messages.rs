@@ -2,7 +2,7 @@
 
 use super::super::conversation::{Conversation, SentCall, SentMessage, SentPart};
 use super::super::dialect::{Dialect, ReasoningReturn, StructuredOutput};
-use super::super::offer::Offer;
+use super::super::offer::RequestOffer;
 use crate::chat::ModelRequest;
 use serde_json::{Map, Value, json};
 
@@ -17,18 +17,18 @@ pub(super) fn messages(
     request: &ModelRequest,
     dialect: &Dialect,
     conversation: &Conversation<'_>,
-    offer: &Offer<'_>,
+    offer: &RequestOffer<'_>,
 ) -> Vec<Value> {
     let mut found = Vec::with_capacity(conversation.messages.len() + 1);
-    let system = system(request, dialect, offer);
+    let system = system_prompt(request, dialect, offer);
     if !system.trim().is_empty() {
         found.push(json!({"role": dialect.system_role, "content": system}));
     }
     for message in &conversation.messages {
         match message {
-            SentMessage::User(parts) => found.push(json!({"role": "user", "content": user(parts)})),
+            SentMessage::User(parts) => found.push(json!({"role": "user", "content": user_content(parts)})),
             SentMessage::Assistant { text, calls, reasoning } => {
-                found.push(assistant(dialect, text.as_deref(), calls, *reasoning));
+                found.push(assistant_message(dialect, text.as_deref(), calls, *reasoning));
             }
             SentMessage::Results(results) => found.extend(
                 results.iter().map(|result| json!({"role": "tool", "tool_call_id": result.id, "content": result.text})),
@@ -39,7 +39,7 @@ pub(super) fn messages(
 }
 
 /// Writes a content: one text, because many servers take no list; a list if there are pictures or files.
-fn user(parts: &[SentPart<'_>]) -> Value {
+fn user_content(parts: &[SentPart<'_>]) -> Value {
     let texts: Option<Vec<&str>> = parts.iter().map(SentPart::text).collect();
     if let Some(texts) = texts {
         return texts.join("\n\n").into();
@@ -58,7 +58,7 @@ fn user(parts: &[SentPart<'_>]) -> Value {
 
 /// Returns the system prompt. Providers that take only "some JSON" require the word in the prompt, so the schema is
 /// added to it.
-fn system(request: &ModelRequest, dialect: &Dialect, offer: &Offer<'_>) -> String {
+fn system_prompt(request: &ModelRequest, dialect: &Dialect, offer: &RequestOffer<'_>) -> String {
     match (&request.output, dialect.structured) {
         (Some(output), StructuredOutput::JsonObject) if offer.format.is_some() => {
             let order = format!("Answer with one JSON object of this JSON Schema: {}", output.schema);
@@ -68,7 +68,12 @@ fn system(request: &ModelRequest, dialect: &Dialect, offer: &Offer<'_>) -> Strin
     }
 }
 
-fn assistant(dialect: &Dialect, text: Option<&str>, calls: &[SentCall<'_>], reasoning: Option<&[Value]>) -> Value {
+fn assistant_message(
+    dialect: &Dialect,
+    text: Option<&str>,
+    calls: &[SentCall<'_>],
+    reasoning: Option<&[Value]>,
+) -> Value {
     let mut message = Map::new();
     message.insert("role".into(), json!("assistant"));
     // `null`, because vLLM, LiteLLM and others refuse an absent field, and Bedrock an empty text.

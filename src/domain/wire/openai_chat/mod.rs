@@ -8,6 +8,6 @@ mod usage;
 #[cfg(test)]
 mod tests;
 
-pub(super) use decode::take;
+pub(super) use decode::take_frame;
 pub(super) use encode::{OUTPUT_NAME, encode, insert_limit_and_sampling};
-pub(super) use usage::tokens;
+pub(super) use usage::parse_usage;

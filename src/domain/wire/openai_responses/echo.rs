@@ -13,7 +13,7 @@ pub(super) fn items(
     sent: &mut BTreeSet<String>,
 ) -> Vec<Value> {
     let text = text.unwrap_or_default();
-    let found = recorded.and_then(|recorded| with_reasoning(text, calls, recorded));
+    let found = recorded.and_then(|recorded| items_with_reasoning(text, calls, recorded));
     let mut ids: Vec<&str> = found.iter().flatten().filter_map(|item| item.get("id")?.as_str()).collect();
     ids.sort_unstable();
     let is_new = ids.windows(2).all(|two| two[0] != two[1]) && ids.iter().all(|id| !sent.contains(*id));
@@ -27,7 +27,7 @@ pub(super) fn items(
 }
 
 /// Returns the items in their recorded order; `None` if text and calls differ from the recorded ones.
-fn with_reasoning(text: &str, calls: &[SentCall<'_>], recorded: &[Value]) -> Option<Vec<Value>> {
+fn items_with_reasoning(text: &str, calls: &[SentCall<'_>], recorded: &[Value]) -> Option<Vec<Value>> {
     let mut found = Vec::with_capacity(recorded.len());
     let (mut rest, mut calls) = (text, calls.iter());
     for item in recorded {

@@ -3,7 +3,7 @@
 use super::super::conversation::{Conversation, SentMessage, SentPart};
 use super::super::dialect::{Dialect, ReasoningRequest, ReasoningReturn, StructuredOutput};
 use super::super::names::{SentTool, ToolNames};
-use super::super::offer::{Offer, refused};
+use super::super::offer::{RequestOffer, setting_error};
 use super::super::openai_chat::{OUTPUT_NAME, insert_limit_and_sampling};
 use super::super::{EncodeError, HttpRequest};
 use super::echo;
@@ -19,7 +19,7 @@ pub(crate) fn encode(
     names: &ToolNames,
     cache_key: &str,
 ) -> Result<HttpRequest, EncodeError> {
-    let offer = Offer::new(request, dialect, names);
+    let offer = RequestOffer::new(request, dialect, names);
     let mut body = Map::new();
     body.insert("model".into(), json!(request.model.name));
     body.insert("stream".into(), json!(true));
@@ -59,14 +59,18 @@ fn insert_settings(
     let model = &request.model;
     insert_limit_and_sampling(body, model, dialect);
     if !model.stop.is_empty() {
-        return Err(refused(
+        return Err(setting_error(
             dialect,
             "model.stop",
             "its format has no such texts; use `openai` or leave the setting out",
         ));
     }
     if model.seed.is_some() {
-        return Err(refused(dialect, "model.seed", "its format has no seed; use `openai` or leave the setting out"));
+        return Err(setting_error(
+            dialect,
+            "model.seed",
+            "its format has no seed; use `openai` or leave the setting out",
+        ));
     }
     match (model.reasoning, dialect.reasoning) {
         (None, _) => {}
@@ -82,7 +86,7 @@ fn insert_settings(
             | ReasoningRequest::ThinkingConfig,
         ) => {
             let reason = "the model decides by itself how much it reasons; leave the setting out";
-            return Err(refused(dialect, "model.reasoning", reason));
+            return Err(setting_error(dialect, "model.reasoning", reason));
         }
     }
     Ok(())

@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 
 /// The kind of an output item.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum OutputItemKind {
     /// A text or a refusal.
     Message,
     /// A call of a tool of this runtime.
@@ -15,9 +15,9 @@ pub(super) enum Kind {
     Reasoning,
 }
 
-impl Kind {
+impl OutputItemKind {
     /// Returns the kind of an item; `None` for items that are ignored.
-    pub(super) fn of(item: &Value) -> Option<Self> {
+    pub(super) fn from_item(item: &Value) -> Option<Self> {
         match item.get("type")?.as_str()? {
             "message" => Some(Self::Message),
             "function_call" => Some(Self::Call),
@@ -29,8 +29,8 @@ impl Kind {
 
 /// An output item that has begun.
 #[derive(Debug)]
-struct Item {
-    kind: Kind,
+struct OutputItem {
+    kind: OutputItemKind,
     /// Its position in the output, if the server sends one.
     place: Option<u64>,
     id: Option<String>,
@@ -46,17 +46,17 @@ struct Item {
 
 /// The output items of one reply, in the order in which they began.
 #[derive(Debug, Default)]
-pub(crate) struct Items(Vec<Item>);
+pub(crate) struct OutputItems(Vec<OutputItem>);
 
-impl Items {
+impl OutputItems {
     /// Whether there are more than 1,000 items. Each new item is searched for among all, so their number is limited.
     pub(super) fn are_too_many(&self) -> bool {
         self.0.len() > PIECES_MAX
     }
 
     /// Returns the index of the item of an event; adds the item if it is new. `id` is the item's own id.
-    pub(super) fn find(&mut self, kind: Kind, place: Option<u64>, id: Option<&str>) -> usize {
-        let is_it = |item: &Item| match (place, item.place, id, item.id.as_deref()) {
+    pub(super) fn find_or_begin(&mut self, kind: OutputItemKind, place: Option<u64>, id: Option<&str>) -> usize {
+        let is_it = |item: &OutputItem| match (place, item.place, id, item.id.as_deref()) {
             (Some(place), Some(known), ..) => place == known,
             (_, _, Some(id), Some(known)) => id == known,
             // Servers that send neither position nor id send one item after the other.
@@ -66,7 +66,7 @@ impl Items {
         let at = found.unwrap_or(self.0.len());
         if found.is_none() {
             let id = id.map(str::to_owned);
-            self.0.push(Item {
+            self.0.push(OutputItem {
                 kind,
                 place,
                 id,
@@ -116,7 +116,7 @@ impl Items {
             return Ok(());
         }
         self.0[at].has_content = true;
-        reply.push_call(CallPiece { index: index(at), arguments: Some(arguments), ..CallPiece::default() })
+        reply.push_call(CallPiece { index: call_index(at), arguments: Some(arguments), ..CallPiece::default() })
     }
 
     /// Records the id and the name of a call.
@@ -127,7 +127,7 @@ impl Items {
         }
         self.0[at].is_named = text("name").is_some();
         let id = text("call_id").or_else(|| text("id"));
-        reply.push_call(CallPiece { index: index(at), id, name: text("name"), arguments: None })
+        reply.push_call(CallPiece { index: call_index(at), id, name: text("name"), arguments: None })
     }
 
     /// Completes an item: adds the content that didn't come in pieces, and records the parts that go back with the next
@@ -135,7 +135,7 @@ impl Items {
     pub(super) fn finish(&mut self, at: usize, item: &Value, reply: &mut ReplyBuilder) -> Result<(), DecodeError> {
         let is_told = self.0[at].has_content;
         match self.0[at].kind {
-            Kind::Message => {
+            OutputItemKind::Message => {
                 for part in parts(item, "content").filter(|_| !is_told) {
                     let text = |key: &str| part.get(key).and_then(Value::as_str);
                     match (text("refusal"), text("text")) {
@@ -145,11 +145,11 @@ impl Items {
                     }
                 }
             }
-            Kind::Call => {
+            OutputItemKind::Call => {
                 self.name_call(at, item, reply)?;
                 self.push_arguments(at, item.get("arguments").unwrap_or(&Value::Null), true, reply)?;
             }
-            Kind::Reasoning => {
+            OutputItemKind::Reasoning => {
                 let told = ["summary", "content"].into_iter().find(|key| parts(item, key).next().is_some());
                 for part in told.into_iter().flat_map(|key| parts(item, key)).filter(|_| !is_told) {
                     if let Some(text) = part.get("text").and_then(Value::as_str) {
@@ -162,21 +162,22 @@ impl Items {
             return Ok(());
         }
         self.0[at].is_recorded = true;
-        let recorded = self.recorded(at, item);
+        let recorded = self.recorded_parts(at, item);
         recorded.map_or(Ok(()), |recorded| reply.push_reasoning(recorded))
     }
 
     /// Completes all items from the whole output of a reply. Known items are matched by their number among items of
     /// their kind, because some servers send other ids and positions here.
     pub(super) fn finish_all(&mut self, output: &[Value], reply: &mut ReplyBuilder) -> Result<(), DecodeError> {
-        let mut seen: Vec<Kind> = Vec::new();
+        let mut seen: Vec<OutputItemKind> = Vec::new();
         for (place, item) in output.iter().enumerate() {
-            let Some(kind) = Kind::of(item) else { continue };
+            let Some(kind) = OutputItemKind::from_item(item) else { continue };
             let number = seen.iter().filter(|before| **before == kind).count();
             seen.push(kind);
             let known = (0..self.0.len()).filter(|at| self.0[*at].kind == kind).nth(number);
-            let at = known
-                .unwrap_or_else(|| self.find(kind, u64::try_from(place).ok(), item.get("id").and_then(Value::as_str)));
+            let at = known.unwrap_or_else(|| {
+                self.find_or_begin(kind, u64::try_from(place).ok(), item.get("id").and_then(Value::as_str))
+            });
             if !self.0[at].is_recorded {
                 self.finish(at, item, reply)?;
             }
@@ -186,30 +187,30 @@ impl Items {
 
     /// Returns the parts of an item that go back. For reasoning: the encrypted part. For other items: the id and the
     /// phase, by which the provider knows what its reasoning belongs to.
-    fn recorded(&self, at: usize, item: &Value) -> Option<Value> {
+    fn recorded_parts(&self, at: usize, item: &Value) -> Option<Value> {
         let mut kept = Map::new();
         let mut keep = |keys: &[&str]| {
             let found = keys.iter().filter_map(|key| Some(((*key).to_owned(), item.get(*key)?.clone())));
             kept.extend(found.filter(|(_, value)| !value.is_null()));
         };
         match self.0[at].kind {
-            Kind::Reasoning => {
+            OutputItemKind::Reasoning => {
                 item.get("encrypted_content")?.as_str().filter(|text| !text.is_empty())?;
                 keep(&["type", "id", "summary", "encrypted_content"]);
                 kept.entry("summary").or_insert_with(|| json!([]));
             }
-            Kind::Message => {
+            OutputItemKind::Message => {
                 keep(&["type", "id", "phase"]);
                 kept.insert("length".into(), json!(self.0[at].text_bytes));
             }
-            Kind::Call => keep(&["type", "id"]),
+            OutputItemKind::Call => keep(&["type", "id"]),
         }
         Some(kept.into())
     }
 }
 
 /// Returns the number of a call in the reply, which is the index of its item.
-fn index(at: usize) -> Option<u64> {
+fn call_index(at: usize) -> Option<u64> {
     u64::try_from(at).ok()
 }
 

@@ -8,6 +8,6 @@ mod items;
 #[cfg(test)]
 mod tests;
 
-pub(super) use decode::take;
+pub(super) use decode::take_frame;
 pub(super) use encode::encode;
-pub(super) use items::Items;
+pub(super) use items::OutputItems;

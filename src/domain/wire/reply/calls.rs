@@ -29,7 +29,7 @@ pub struct CallPiece<'p> {
 
 /// A call whose pieces are still coming.
 #[derive(Debug, Clone, Default)]
-struct Growing {
+struct GrowingCall {
     index: Option<u64>,
     id: String,
     name: String,
@@ -38,7 +38,7 @@ struct Growing {
     map: Option<Value>,
 }
 
-impl Growing {
+impl GrowingCall {
     /// Whether its arguments are a complete, non-empty map, so that another call may begin. `{}` may be a placeholder.
     ///
     /// Servers that need this check write short arguments. Longer ones are not parsed, because the check runs for each
@@ -51,15 +51,16 @@ impl Growing {
     fn is_whole(&self) -> bool {
         let has_keys = |value: &Value| value.as_object().is_some_and(|map| !map.is_empty());
         self.map.as_ref().is_some_and(has_keys)
-            || self.text.trim_end().ends_with('}') && decode::data(self.text.as_bytes()).is_ok_and(|it| has_keys(&it))
+            || self.text.trim_end().ends_with('}')
+                && decode::lenient_json(self.text.as_bytes()).is_ok_and(|it| has_keys(&it))
     }
 }
 
 /// The calls of a reply, in the order in which they began.
 #[derive(Debug, Default)]
-pub(super) struct Calls(Vec<Growing>);
+pub(super) struct ReplyCalls(Vec<GrowingCall>);
 
-impl Calls {
+impl ReplyCalls {
     pub(super) fn len(&self) -> usize {
         self.0.len()
     }
@@ -75,7 +76,7 @@ impl Calls {
         let found = self.find(piece.index, id, name);
         let mut bytes = if found.is_none() { CALL_BYTES } else { PIECE_BYTES };
         let at = found.unwrap_or_else(|| {
-            self.0.push(Growing { index: piece.index, ..Growing::default() });
+            self.0.push(GrowingCall { index: piece.index, ..GrowingCall::default() });
             self.0.len() - 1
         });
         let call = &mut self.0[at];
@@ -131,7 +132,7 @@ impl Calls {
     }
 
     /// Whether a call has no arguments or incomplete ones, so that pieces may be missing.
-    pub(super) fn is_half(&self) -> bool {
+    pub(super) fn is_incomplete(&self) -> bool {
         self.0.iter().any(|call| !call.is_whole())
     }
 
@@ -140,7 +141,7 @@ impl Calls {
     pub(super) fn finish(self, names: &ToolNames, truncated: bool) -> Vec<ToolCall> {
         let mut ids = BTreeSet::new();
         let last = self.0.len().saturating_sub(1);
-        let call = |(at, call): (usize, Growing)| {
+        let call = |(at, call): (usize, GrowingCall)| {
             let cut = truncated && at == last && !call.is_whole();
             let mut id = call.id.clone();
             let mut number = at;
@@ -155,7 +156,7 @@ impl Calls {
                 },
                 Arguments::Malformed(text) => Arguments::Malformed(text),
             };
-            ToolCall { id, name: names.ours(&call.name), arguments }
+            ToolCall { id, name: names.own_name(&call.name), arguments }
         };
         self.0.into_iter().enumerate().map(call).collect()
     }
@@ -169,10 +170,10 @@ fn arguments(map: Option<Value>, text: String, cut: bool) -> Arguments {
     if text.trim().is_empty() {
         return Arguments::Json(map.unwrap_or_else(|| Value::Object(Map::new())));
     }
-    match decode::data(text.as_bytes()) {
+    match decode::lenient_json(text.as_bytes()) {
         Ok(value @ Value::Object(_)) => Arguments::Json(value),
         // A JSON text inside a JSON string.
-        Ok(Value::String(inner)) => match decode::data(inner.as_bytes()) {
+        Ok(Value::String(inner)) => match decode::lenient_json(inner.as_bytes()) {
             Ok(value @ Value::Object(_)) => Arguments::Json(value),
             Ok(_) | Err(_) => Arguments::Malformed(text),
         },
@@ -188,7 +189,7 @@ mod tests {
     type Piece<'p> = (Option<u64>, Option<&'p str>, Option<&'p str>, Value);
 
     fn calls(pieces: &[Piece], truncated: bool) -> Vec<(String, String, String)> {
-        let mut calls = Calls::default();
+        let mut calls = ReplyCalls::default();
         for (index, id, name, arguments) in pieces {
             calls.push(CallPiece { index: *index, id: *id, name: *name, arguments: Some(arguments) });
         }

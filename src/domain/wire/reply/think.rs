@@ -9,7 +9,7 @@ const BLANKS_MAX: usize = 256;
 
 /// The position of the next piece in the text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-enum Place {
+enum ThinkPosition {
     /// Before the opening tag: only blanks or a part of the tag came so far.
     #[default]
     Beginning,
@@ -21,13 +21,13 @@ enum Place {
 
 /// Splits a text into the answer and the reasoning before it.
 #[derive(Debug, Default)]
-pub(super) struct Think {
-    place: Place,
+pub(super) struct ThinkSplitter {
+    place: ThinkPosition,
     /// Text that may be a part of a tag.
     pending: String,
 }
 
-impl Think {
+impl ThinkSplitter {
     /// Returns the answer and the reasoning in one more piece.
     pub(super) fn push(&mut self, piece: &str) -> (String, String) {
         let (mut visible, mut thought) = (String::new(), String::new());
@@ -37,38 +37,38 @@ impl Think {
         self.pending.push_str(piece);
         loop {
             match self.place {
-                Place::Beginning => {
+                ThinkPosition::Beginning => {
                     let begin = self.pending.trim_start();
                     if let Some(rest) = begin.strip_prefix(OPEN) {
                         self.pending = rest.to_owned();
-                        self.place = Place::Thought;
+                        self.place = ThinkPosition::Thought;
                     } else if OPEN.starts_with(begin) && self.pending.len() <= BLANKS_MAX {
                         return (visible, thought);
                     } else {
-                        self.place = Place::Answer;
+                        self.place = ThinkPosition::Answer;
                     }
                 }
-                Place::Thought => {
+                ThinkPosition::Thought => {
                     if let Some((before, rest)) = self.pending.split_once(CLOSE) {
                         thought.push_str(before);
                         self.pending = rest.to_owned();
-                        self.place = Place::Gap;
+                        self.place = ThinkPosition::Gap;
                     } else {
-                        let keep = held_back(&self.pending);
+                        let keep = pending_tag_bytes(&self.pending);
                         thought.push_str(&self.pending[..self.pending.len() - keep]);
                         self.pending.drain(..self.pending.len() - keep);
                         return (visible, thought);
                     }
                 }
-                Place::Gap => {
+                ThinkPosition::Gap => {
                     let rest = self.pending.trim_start().to_owned();
                     self.pending = rest;
                     if self.pending.is_empty() {
                         return (visible, thought);
                     }
-                    self.place = Place::Answer;
+                    self.place = ThinkPosition::Answer;
                 }
-                Place::Answer => {
+                ThinkPosition::Answer => {
                     visible.push_str(&take(&mut self.pending));
                     return (visible, thought);
                 }
@@ -79,14 +79,14 @@ impl Think {
     /// Returns the rest as answer and reasoning at the end of the text: it was no tag.
     pub(super) fn finish(self) -> (String, String) {
         match self.place {
-            Place::Thought => (String::new(), self.pending),
-            Place::Beginning | Place::Gap | Place::Answer => (self.pending, String::new()),
+            ThinkPosition::Thought => (String::new(), self.pending),
+            ThinkPosition::Beginning | ThinkPosition::Gap | ThinkPosition::Answer => (self.pending, String::new()),
         }
     }
 }
 
 /// Returns how many bytes at the end may begin the closing tag.
-fn held_back(text: &str) -> usize {
+fn pending_tag_bytes(text: &str) -> usize {
     (1..CLOSE.len()).rev().find(|bytes| text.ends_with(&CLOSE[..*bytes])).unwrap_or(0)
 }
 
@@ -107,7 +107,7 @@ mod tests {
             ("", "", ""),
         ] {
             for at in (0..=given.len()).filter(|at| given.is_char_boundary(*at)) {
-                let mut think = Think::default();
+                let mut think = ThinkSplitter::default();
                 let (mut shown, mut kept) = (String::new(), String::new());
                 for piece in [&given[..at], &given[at..]] {
                     let (a, b) = think.push(piece);

@@ -49,12 +49,12 @@ fn widen_at(
             outlines.push(notes::outline(&branch));
             union = Some(match union {
                 None => branch,
-                Some(union) => either(union, branch),
+                Some(union) => merge_alternatives(union, branch),
             });
         }
         let Some(union) = union else { return Ok(None) };
         add_union(&mut flat, union);
-        if let Some(note) = notes::alternatives(&outlines) {
+        if let Some(note) = notes::alternatives_note(&outlines) {
             notes::add(&mut flat.fields, &note);
         }
     }
@@ -78,7 +78,7 @@ fn add_conditions(
     place: &str,
     depth: usize,
 ) -> Result<(), String> {
-    if let Some(note) = notes::keywords(&flat.fields, &CONDITIONS) {
+    if let Some(note) = notes::keywords_note(&flat.fields, &CONDITIONS) {
         notes::add(&mut flat.fields, &note);
     }
     let mut parts = Vec::new();
@@ -100,7 +100,7 @@ fn add_conditions(
 }
 
 /// Merges two alternatives into one schema that both fit.
-fn either(mut a: FlatSchema, b: FlatSchema) -> FlatSchema {
+fn merge_alternatives(mut a: FlatSchema, b: FlatSchema) -> FlatSchema {
     let mut b = b.fields;
     let mut fields = Map::new();
     for key in ["properties", "patternProperties"] {

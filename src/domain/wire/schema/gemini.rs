@@ -4,13 +4,13 @@
 //! properties, lists have `items`, and a declaration is at most [`LEVELS_MAX`] maps and lists deep. Everything else
 //! becomes a note in the description, or JSON text.
 
-use super::keys::{PropertyNames, strings};
+use super::keys::{PropertyNames, string_items};
 use super::notes;
-use super::plain::count;
+use super::plain::parse_count;
 use super::renames::Renames;
 use super::source::{FlatSchema, SchemaSource, choices, size};
-use super::union::{Written, union};
-use super::{JsonKind, Projected};
+use super::union::{GeminiSchema, union};
+use super::{JsonKind, ProjectedSchema};
 use serde_json::{Map, Value, json};
 use std::collections::BTreeSet;
 
@@ -22,7 +22,7 @@ const NESTING_MAX: usize = 24;
 /// Most alternatives of one value.
 const ALTERNATIVES_MAX: usize = 24;
 /// Keywords of every type that the description states.
-const TOLD: [&str; 9] = [
+const STATED_KEYWORDS: [&str; 9] = [
     "default",
     "examples",
     "not",
@@ -35,16 +35,20 @@ const TOLD: [&str; 9] = [
 ];
 
 /// Writes the arguments schema of a tool.
-pub(super) fn project(source: SchemaSource<'_>, names: &PropertyNames, flat: &FlatSchema) -> Result<Projected, String> {
+pub(super) fn project(
+    source: SchemaSource<'_>,
+    names: &PropertyNames,
+    flat: &FlatSchema,
+) -> Result<ProjectedSchema, String> {
     let mut writer = GeminiWriter { source, names };
     let mut written = writer.write_map(&flat.fields, "#", Depth { levels: 1, nesting: 1 })?;
-    let described = notes::described(&flat.fields).to_owned();
-    notes::prefix(&mut written.schema, &described);
+    let described = notes::description_or_title(&flat.fields).to_owned();
+    notes::prepend(&mut written.schema, &described);
     let mut schema = Map::new();
     schema.insert("type".to_owned(), json!("object"));
     schema.append(&mut written.schema);
     schema.entry("properties").or_insert_with(|| json!({}));
-    Ok(Projected { schema: Value::Object(schema), renames: written.renames })
+    Ok(ProjectedSchema { schema: Value::Object(schema), renames: written.renames })
 }
 
 /// How deep a schema is nested.
@@ -62,21 +66,21 @@ struct GeminiWriter<'s> {
 }
 
 impl GeminiWriter<'_> {
-    fn write(&mut self, node: &Value, place: &str, depth: Depth) -> Result<Written, String> {
+    fn write(&mut self, node: &Value, place: &str, depth: Depth) -> Result<GeminiSchema, String> {
         if depth.nesting > NESTING_MAX || self.source.is_spent() {
-            let described = node.as_object().map(notes::described).unwrap_or_default();
+            let described = node.as_object().map(notes::description_or_title).unwrap_or_default();
             return Ok(json_text(&BTreeSet::from(JsonKind::ANY), described, Some(node)));
         }
         let flat = self.source.flatten(node, place)?;
         self.write_flat(flat, place, depth)
     }
 
-    fn write_flat(&mut self, mut flat: FlatSchema, place: &str, depth: Depth) -> Result<Written, String> {
+    fn write_flat(&mut self, mut flat: FlatSchema, place: &str, depth: Depth) -> Result<GeminiSchema, String> {
         if flat.groups.is_empty() {
             return self.write_kinds(&flat, place, depth);
         }
         let group = flat.groups.remove(0);
-        let described = notes::described(&flat.fields).to_owned();
+        let described = notes::description_or_title(&flat.fields).to_owned();
         for key in ["description", "title"] {
             flat.fields.remove(key);
         }
@@ -109,18 +113,18 @@ impl GeminiWriter<'_> {
     }
 
     /// Writes a schema without alternatives, one type after the other.
-    fn write_kinds(&mut self, flat: &FlatSchema, place: &str, depth: Depth) -> Result<Written, String> {
+    fn write_kinds(&mut self, flat: &FlatSchema, place: &str, depth: Depth) -> Result<GeminiSchema, String> {
         let mut kinds = flat.kinds();
-        let described = notes::described(&flat.fields);
+        let described = notes::description_or_title(&flat.fields);
         if kinds.is_empty() || flat.is_never {
             let mut written = json_text(&BTreeSet::from(JsonKind::ANY), described, None);
-            note(&mut written.schema, &flat.fields, &TOLD);
+            add_keyword_note(&mut written.schema, &flat.fields, &STATED_KEYWORDS);
             return Ok(written);
         }
         if let Some(values) = choices(&flat.fields) {
             let mut written = write_choices(&values, &kinds);
-            notes::prefix(&mut written.schema, described);
-            note(&mut written.schema, &flat.fields, &TOLD);
+            notes::prepend(&mut written.schema, described);
+            add_keyword_note(&mut written.schema, &flat.fields, &STATED_KEYWORDS);
             return Ok(written);
         }
         let is_nullable = kinds.remove(&JsonKind::Null);
@@ -134,22 +138,27 @@ impl GeminiWriter<'_> {
                 JsonKind::Array => self.write_array(&flat.fields, place, depth)?,
                 JsonKind::String => write_string(&flat.fields),
                 JsonKind::Integer | JsonKind::Number => write_number(kind, &flat.fields),
-                JsonKind::Null | JsonKind::Boolean => Written::typed("boolean"),
+                JsonKind::Null | JsonKind::Boolean => GeminiSchema::with_type("boolean"),
             };
-            note(&mut written.schema, &flat.fields, &TOLD);
+            add_keyword_note(&mut written.schema, &flat.fields, &STATED_KEYWORDS);
             alternatives.push(written);
         }
         Ok(union(alternatives, is_nullable, described, &Value::Object(flat.fields.clone())))
     }
 
-    fn write_inner_map(&mut self, fields: &Map<String, Value>, place: &str, depth: Depth) -> Result<Written, String> {
+    fn write_inner_map(
+        &mut self,
+        fields: &Map<String, Value>,
+        place: &str,
+        depth: Depth,
+    ) -> Result<GeminiSchema, String> {
         let properties = fields.get("properties").and_then(Value::as_object);
         let text = || json_text(&[JsonKind::Object].into(), "", Some(&Value::Object(fields.clone())));
         let is_empty = properties.is_none_or(Map::is_empty) && !fields.contains_key("required");
         if is_empty || depth.levels >= LEVELS_MAX {
             return Ok(text());
         }
-        let mut written = self.write_map(fields, place, deeper(depth))?;
+        let mut written = self.write_map(fields, place, one_level_deeper(depth))?;
         if !written.schema.contains_key("properties") {
             return Ok(text());
         }
@@ -158,30 +167,33 @@ impl GeminiWriter<'_> {
     }
 
     /// Writes `properties` and the keywords of maps, without the type.
-    fn write_map(&mut self, fields: &Map<String, Value>, place: &str, depth: Depth) -> Result<Written, String> {
+    fn write_map(&mut self, fields: &Map<String, Value>, place: &str, depth: Depth) -> Result<GeminiSchema, String> {
         let names = self.names;
-        let mut written = Written::default();
+        let mut written = GeminiSchema::default();
         let mut properties = Map::new();
         let given = fields.get("properties").and_then(Value::as_object);
         for (ours, schema) in given.into_iter().flatten().filter(|(_, schema)| **schema != Value::Bool(false)) {
             let place = format!("{place}/properties/{ours}");
             let inner = self.write(schema, &place, Depth { nesting: depth.nesting + 1, ..depth })?;
-            add_property(&mut properties, &mut written.renames, (ours, names.sent(ours)), inner);
+            add_property(&mut properties, &mut written.renames, (ours, names.sent_name(ours)), inner);
         }
-        let required: BTreeSet<String> =
-            fields.get("required").and_then(Value::as_array).map(|list| strings(list).collect()).unwrap_or_default();
+        let required: BTreeSet<String> = fields
+            .get("required")
+            .and_then(Value::as_array)
+            .map(|list| string_items(list).collect())
+            .unwrap_or_default();
         for ours in &required {
-            if !properties.contains_key(names.sent(ours)) {
+            if !properties.contains_key(names.sent_name(ours)) {
                 let any = json_text(&BTreeSet::from(JsonKind::ANY), "", None);
-                add_property(&mut properties, &mut written.renames, (ours, names.sent(ours)), any);
+                add_property(&mut properties, &mut written.renames, (ours, names.sent_name(ours)), any);
             }
         }
-        let further = FurtherFields::new(fields).described(!properties.is_empty());
+        let further = FurtherFields::new(fields).description(!properties.is_empty());
         if let Some(text) = &further {
             properties.insert(names.more.clone(), json!({"type": "string", "description": text}));
             written.renames.more = Some(names.more.clone());
         }
-        let required: Vec<&str> = required.iter().map(|ours| names.sent(ours)).collect();
+        let required: Vec<&str> = required.iter().map(|ours| names.sent_name(ours)).collect();
         if !properties.is_empty() {
             written.schema.insert("properties".to_owned(), Value::Object(properties));
         }
@@ -191,15 +203,15 @@ impl GeminiWriter<'_> {
         if further.is_none() {
             write_counts(fields, &mut written.schema, &["minProperties", "maxProperties"]);
         }
-        note(&mut written.schema, fields, &["propertyNames"]);
+        add_keyword_note(&mut written.schema, fields, &["propertyNames"]);
         Ok(written)
     }
 
-    fn write_array(&mut self, fields: &Map<String, Value>, place: &str, depth: Depth) -> Result<Written, String> {
+    fn write_array(&mut self, fields: &Map<String, Value>, place: &str, depth: Depth) -> Result<GeminiSchema, String> {
         if depth.levels >= LEVELS_MAX {
             return Ok(json_text(&[JsonKind::Array].into(), "", Some(&Value::Object(fields.clone()))));
         }
-        let mut inner = deeper(depth);
+        let mut inner = one_level_deeper(depth);
         inner.nesting += 1;
         let tuple = match (fields.get("prefixItems"), fields.get("items")) {
             (Some(Value::Array(tuple)), _) | (_, Some(Value::Array(tuple))) if !tuple.is_empty() => Some(tuple),
@@ -209,11 +221,11 @@ impl GeminiWriter<'_> {
             Some(Value::Array(_)) => fields.get("additionalItems"),
             items => items,
         };
-        let mut written = Written::typed("array");
+        let mut written = GeminiSchema::with_type("array");
         let items = match (tuple, rest) {
             (None, rest) => rest.filter(|rest| rest.is_object()).cloned().unwrap_or_else(|| json!({})),
             (Some(tuple), rest) => {
-                let order = format!("In this order: {}", notes::short(&json!(tuple)));
+                let order = format!("In this order: {}", notes::short_json(&json!(tuple)));
                 notes::add(&mut written.schema, &order);
                 let rest = match rest {
                     Some(Value::Bool(false)) => None,
@@ -233,17 +245,17 @@ impl GeminiWriter<'_> {
             }
             (_, _) => {}
         }
-        note(&mut written.schema, fields, &["uniqueItems", "contains", "minContains", "maxContains"]);
+        add_keyword_note(&mut written.schema, fields, &["uniqueItems", "contains", "minContains", "maxContains"]);
         Ok(written)
     }
 }
 
-const fn deeper(depth: Depth) -> Depth {
+const fn one_level_deeper(depth: Depth) -> Depth {
     Depth { levels: depth.levels + 1, nesting: depth.nesting }
 }
 
-fn note(schema: &mut Map<String, Value>, fields: &Map<String, Value>, keys: &[&str]) {
-    if let Some(note) = notes::keywords(fields, keys) {
+fn add_keyword_note(schema: &mut Map<String, Value>, fields: &Map<String, Value>, keys: &[&str]) {
+    if let Some(note) = notes::keywords_note(fields, keys) {
         notes::add(schema, &note);
     }
 }
@@ -252,10 +264,10 @@ fn add_property(
     properties: &mut Map<String, Value>,
     renames: &mut Renames,
     (ours, sent): (&str, &str),
-    mut inner: Written,
+    mut inner: GeminiSchema,
 ) {
     if ours != sent {
-        inner.prefix(&format!("`{}`", notes::shortened(ours)));
+        inner.prefix(&format!("`{}`", notes::shorten(ours)));
         renames.keys.insert(sent.to_owned(), ours.to_owned());
     }
     if !inner.renames.is_empty() {
@@ -272,16 +284,16 @@ enum FurtherFields {
     /// Fields with any value.
     Any,
     /// Fields by one schema, or by one for each pattern of names.
-    By(Value),
+    Typed(Value),
 }
 
 impl FurtherFields {
     fn new(fields: &Map<String, Value>) -> Self {
         let patterns = fields.get("patternProperties").filter(|map| **map != json!({}));
         match (fields.get("additionalProperties"), patterns) {
-            (_, Some(patterns)) => Self::By(patterns.clone()),
+            (_, Some(patterns)) => Self::Typed(patterns.clone()),
             (Some(schema), None) if *schema == json!({}) || *schema == Value::Bool(true) => Self::Any,
-            (Some(schema @ Value::Object(_)), None) => Self::By(schema.clone()),
+            (Some(schema @ Value::Object(_)), None) => Self::Typed(schema.clone()),
             (Some(_), None) => Self::None,
             (None, None) if fields.contains_key("properties") || fields.contains_key("required") => Self::None,
             (None, None) => Self::Any,
@@ -289,19 +301,21 @@ impl FurtherFields {
     }
 
     /// Describes the JSON text that holds all further fields; `None` if there is no such text.
-    fn described(&self, has_named: bool) -> Option<String> {
+    fn description(&self, has_named: bool) -> Option<String> {
         let which = if has_named { "all further fields" } else { "all fields" };
         match self {
             Self::None => None,
             Self::Any => Some(format!("JSON text of a map with {which}")),
-            Self::By(schema) => Some(format!("JSON text of a map with {which}, each by {}", notes::short(schema))),
+            Self::Typed(schema) => {
+                Some(format!("JSON text of a map with {which}, each by {}", notes::short_json(schema)))
+            }
         }
     }
 }
 
 /// Writes a value as JSON text.
-pub(super) fn json_text(kinds: &BTreeSet<JsonKind>, described: &str, shape: Option<&Value>) -> Written {
-    let mut written = Written::typed("string");
+pub(super) fn json_text(kinds: &BTreeSet<JsonKind>, described: &str, shape: Option<&Value>) -> GeminiSchema {
+    let mut written = GeminiSchema::with_type("string");
     notes::add(&mut written.schema, described);
     let what = match kinds.iter().collect::<Vec<_>>().as_slice() {
         [JsonKind::Object] => "JSON text of a map",
@@ -315,7 +329,8 @@ pub(super) fn json_text(kinds: &BTreeSet<JsonKind>, described: &str, shape: Opti
     let says_more = |shape: &Map<String, Value>| {
         shape.keys().any(|key| key != "type") || shape.get("type").is_some_and(Value::is_array)
     };
-    let shape = shape.filter(says_more).map(|shape| format!(", by the schema {}", notes::short(&Value::Object(shape))));
+    let shape =
+        shape.filter(says_more).map(|shape| format!(", by the schema {}", notes::short_json(&Value::Object(shape))));
     notes::add(&mut written.schema, &format!("{what}{}", shape.unwrap_or_default()));
     written.renames.text.clone_from(kinds);
     written
@@ -323,55 +338,55 @@ pub(super) fn json_text(kinds: &BTreeSet<JsonKind>, described: &str, shape: Opti
 
 fn write_counts(fields: &Map<String, Value>, schema: &mut Map<String, Value>, keys: &[&str]) {
     for key in keys {
-        if let Some(count) = fields.get(*key).and_then(count) {
+        if let Some(count) = fields.get(*key).and_then(parse_count) {
             schema.insert((*key).to_owned(), json!(count));
         }
     }
 }
 
-fn write_string(fields: &Map<String, Value>) -> Written {
-    let mut written = Written::typed("string");
+fn write_string(fields: &Map<String, Value>) -> GeminiSchema {
+    let mut written = GeminiSchema::with_type("string");
     let schema = &mut written.schema;
     let text = |key: &str| fields.get(key).and_then(Value::as_str);
     if text("format") == Some("date-time") {
         schema.insert("format".to_owned(), json!("date-time"));
     } else {
-        note(schema, fields, &["format"]);
+        add_keyword_note(schema, fields, &["format"]);
     }
     match text("pattern") {
         // Gemini's patterns are patterns of RE2.
         Some(pattern) if !pattern.contains("(?") => drop(schema.insert("pattern".to_owned(), json!(pattern))),
-        Some(_) | None => note(schema, fields, &["pattern"]),
+        Some(_) | None => add_keyword_note(schema, fields, &["pattern"]),
     }
     write_counts(fields, schema, &["minLength", "maxLength"]);
     written
 }
 
-fn write_number(kind: JsonKind, fields: &Map<String, Value>) -> Written {
-    let mut written = Written::typed(kind.name());
+fn write_number(kind: JsonKind, fields: &Map<String, Value>) -> GeminiSchema {
+    let mut written = GeminiSchema::with_type(kind.name());
     for key in ["minimum", "maximum"] {
         if let Some(limit @ Value::Number(_)) = fields.get(key) {
             written.schema.insert(key.to_owned(), limit.clone());
         }
     }
-    note(&mut written.schema, fields, &["exclusiveMinimum", "exclusiveMaximum", "multipleOf"]);
+    add_keyword_note(&mut written.schema, fields, &["exclusiveMinimum", "exclusiveMaximum", "multipleOf"]);
     written
 }
 
 /// Writes values to choose from as texts; other values than texts become JSON text.
-fn write_choices(values: &[Value], kinds: &BTreeSet<JsonKind>) -> Written {
+fn write_choices(values: &[Value], kinds: &BTreeSet<JsonKind>) -> GeminiSchema {
     let is_nullable = values.contains(&Value::Null) && kinds.contains(&JsonKind::Null);
     let fitting = values.iter().filter(|value| !value.is_null() && kinds.iter().any(|kind| kind.fits(value)));
     let fitting: Vec<&Value> = fitting.collect();
     let mut written = if !fitting.is_empty() && fitting.iter().all(|value| value.is_boolean()) {
-        let mut written = Written::typed("boolean");
+        let mut written = GeminiSchema::with_type("boolean");
         if let [only] = fitting.as_slice() {
             notes::add(&mut written.schema, &format!("Only {only}"));
         }
         written
     } else {
         let mut texts: Vec<String> = Vec::new();
-        let mut written = Written::typed("string");
+        let mut written = GeminiSchema::with_type("string");
         for value in fitting {
             let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
             if !value.is_string() {
@@ -382,7 +397,7 @@ fn write_choices(values: &[Value], kinds: &BTreeSet<JsonKind>) -> Written {
             }
         }
         if texts.is_empty() || texts.iter().any(String::is_empty) {
-            notes::add(&mut written.schema, &format!("One of {}", notes::short(&json!(values))));
+            notes::add(&mut written.schema, &format!("One of {}", notes::short_json(&json!(values))));
         } else {
             written.schema.insert("enum".to_owned(), json!(texts));
         }

@@ -20,21 +20,21 @@ impl PropertyNames {
     /// Makes the names for all properties of a schema.
     pub fn new(schema: &Value, subset: SchemaSubset) -> Self {
         let mut ours = Vec::new();
-        collect(schema, &mut ours);
+        collect_names(schema, &mut ours);
         let mut taken: BTreeSet<String> = ours.iter().filter(|name| is_legal(name, subset)).cloned().collect();
         let mut sent = BTreeMap::new();
         for name in ours {
             if !is_legal(&name, subset) && !sent.contains_key(&name) {
-                let legal = unique(&nearest(&name, subset), &mut taken);
+                let legal = unique_key(&nearest_legal(&name, subset), &mut taken);
                 sent.insert(name, legal);
             }
         }
-        let more = unique(MORE, &mut taken);
+        let more = unique_key(MORE, &mut taken);
         Self { sent, more }
     }
 
     /// Returns the name to send for one of ours.
-    pub fn sent<'n>(&'n self, ours: &'n str) -> &'n str {
+    pub fn sent_name<'n>(&'n self, ours: &'n str) -> &'n str {
         self.sent.get(ours).map_or(ours, String::as_str)
     }
 
@@ -57,7 +57,7 @@ pub(super) fn is_legal(name: &str, subset: SchemaSubset) -> bool {
         }
 }
 
-fn nearest(name: &str, subset: SchemaSubset) -> String {
+fn nearest_legal(name: &str, subset: SchemaSubset) -> String {
     let kept = |c: char| {
         let is_kept = match subset {
             SchemaSubset::OpenAi | SchemaSubset::Anthropic => c == '.' || c == '-',
@@ -76,7 +76,7 @@ fn nearest(name: &str, subset: SchemaSubset) -> String {
     found
 }
 
-fn unique(name: &str, taken: &mut BTreeSet<String>) -> String {
+fn unique_key(name: &str, taken: &mut BTreeSet<String>) -> String {
     let mut found = name.to_owned();
     let mut number = 2;
     while !taken.insert(found.clone()) {
@@ -88,28 +88,28 @@ fn unique(name: &str, taken: &mut BTreeSet<String>) -> String {
 }
 
 /// Collects the names in `properties`, `required` and fixed values, at any depth.
-fn collect(value: &Value, names: &mut Vec<String>) {
+fn collect_names(value: &Value, names: &mut Vec<String>) {
     match value {
         Value::Object(map) => {
             for (key, inner) in map {
                 match (key.as_str(), inner) {
                     ("properties", Value::Object(properties)) => names.extend(properties.keys().cloned()),
-                    ("required", Value::Array(required)) => names.extend(strings(required)),
+                    ("required", Value::Array(required)) => names.extend(string_items(required)),
                     ("const", Value::Object(fixed)) => names.extend(fixed.keys().cloned()),
                     ("enum", Value::Array(values)) => {
                         names.extend(values.iter().filter_map(Value::as_object).flat_map(Map::keys).cloned());
                     }
                     _ => {}
                 }
-                collect(inner, names);
+                collect_names(inner, names);
             }
         }
-        Value::Array(items) => items.iter().for_each(|item| collect(item, names)),
+        Value::Array(items) => items.iter().for_each(|item| collect_names(item, names)),
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
     }
 }
 
 /// Iterates over the texts of a list.
-pub(super) fn strings(list: &[Value]) -> impl Iterator<Item = String> + '_ {
+pub(super) fn string_items(list: &[Value]) -> impl Iterator<Item = String> + '_ {
     list.iter().filter_map(Value::as_str).map(str::to_owned)
 }

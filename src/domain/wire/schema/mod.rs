@@ -29,7 +29,7 @@ const SENT_BYTES_MAX: usize = 4 * SCHEMA_BYTES;
 
 /// A schema as a provider takes it, with the way back for its values.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub struct Projected {
+pub struct ProjectedSchema {
     /// The schema to send: always an object of type `object` with `properties`, which are empty for a tool without
     /// arguments.
     pub schema: Value,
@@ -38,7 +38,7 @@ pub struct Projected {
 }
 
 /// Projects a schema to a subset. An error is the reason with its place.
-pub fn project(schema: &Value, subset: SchemaSubset) -> Result<Projected, String> {
+pub fn project(schema: &Value, subset: SchemaSubset) -> Result<ProjectedSchema, String> {
     decode::check(schema).map_err(|wrong| format!("at `#`: {wrong}"))?;
     let bytes = size(schema);
     if bytes > SCHEMA_BYTES {

@@ -5,22 +5,22 @@
 //! them; a `type` stands in the alternatives and not beside them (the last three: Moonshot). Conditions are stated in
 //! the description, because a condition without one of its keywords would be stricter.
 
-use super::keys::{PropertyNames, strings};
+use super::keys::{PropertyNames, string_items};
 use super::notes;
 use super::renames::Renames;
-use super::source::{FlatSchema, SchemaSource, choices, kinds, kinds_of, kinds_value, size};
-use super::{JsonKind, Projected};
+use super::source::{FlatSchema, SchemaSource, choices, kinds, kinds_value, parse_kinds, size};
+use super::{JsonKind, ProjectedSchema};
 use serde_json::{Map, Value, json};
 
 /// Keywords whose value is one schema.
-const ONE: [&str; 3] = ["additionalProperties", "contains", "propertyNames"];
+const SCHEMA_KEYWORDS: [&str; 3] = ["additionalProperties", "contains", "propertyNames"];
 /// Keywords whose value is a count.
 const COUNTS: [&str; 8] =
     ["minLength", "maxLength", "minItems", "maxItems", "minProperties", "maxProperties", "minContains", "maxContains"];
 /// Keywords whose value is a number.
 const NUMBERS: [&str; 4] = ["minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"];
 /// Keywords that the description states and the schema omits.
-const TOLD: [&str; 9] = [
+const STATED_KEYWORDS: [&str; 9] = [
     "not",
     "if",
     "then",
@@ -32,27 +32,31 @@ const TOLD: [&str; 9] = [
     "unevaluatedItems",
 ];
 /// Keywords of a map beside `properties` and `required`.
-const OF_MAPS: [&str; 5] =
+const MAP_KEYWORDS: [&str; 5] =
     ["additionalProperties", "patternProperties", "propertyNames", "minProperties", "maxProperties"];
 
 /// Writes the arguments schema of a tool.
-pub(super) fn project(source: SchemaSource<'_>, names: &PropertyNames, flat: FlatSchema) -> Result<Projected, String> {
+pub(super) fn project(
+    source: SchemaSource<'_>,
+    names: &PropertyNames,
+    flat: FlatSchema,
+) -> Result<ProjectedSchema, String> {
     let mut writer = PlainWriter { source, names, defs: Vec::new() };
     let mut fields = flat.fields;
     let mut top = Map::new();
     top.insert("type".to_owned(), json!("object"));
-    let described = notes::described(&fields).to_owned();
+    let described = notes::description_or_title(&fields).to_owned();
     notes::add(&mut top, &described);
     if !fields.get("properties").is_some_and(Value::is_object) {
         fields.insert("properties".to_owned(), json!({}));
     }
-    fields.retain(|key, _| ["properties", "required"].contains(&key.as_str()) || OF_MAPS.contains(&key.as_str()));
+    fields.retain(|key, _| ["properties", "required"].contains(&key.as_str()) || MAP_KEYWORDS.contains(&key.as_str()));
     let renames = writer.write_map(&fields, &mut top, "#", true)?;
     let defs = writer.write_defs()?;
     if !defs.is_empty() {
         top.insert("$defs".to_owned(), Value::Object(defs));
     }
-    Ok(Projected { schema: Value::Object(top), renames })
+    Ok(ProjectedSchema { schema: Value::Object(top), renames })
 }
 
 struct PlainWriter<'s> {
@@ -75,9 +79,9 @@ impl PlainWriter<'_> {
         };
         let mut out = Map::new();
         if let Some(Value::String(reference)) = fields.get("$ref") {
-            let name = self.def(reference, place)?;
+            let name = self.def_name(reference, place)?;
             out.insert("$ref".to_owned(), json!(format!("#/$defs/{name}")));
-            notes::add(&mut out, notes::described(fields));
+            notes::add(&mut out, notes::description_or_title(fields));
             return Ok((Value::Object(out), Renames::default()));
         }
         let is_union = ["anyOf", "oneOf"].iter().any(|key| is_list(fields, key));
@@ -87,7 +91,7 @@ impl PlainWriter<'_> {
         let mut renames = self.write_map(fields, &mut out, place, is_mapped)?;
         renames.items = self.write_items(fields, &mut out, place, is_mapped)?.map(Box::new);
         self.write_combinators(fields, &mut out, place)?;
-        if let Some(note) = notes::keywords(fields, &TOLD) {
+        if let Some(note) = notes::keywords_note(fields, &STATED_KEYWORDS) {
             notes::add(&mut out, &note);
         }
         Ok((Value::Object(out), renames))
@@ -101,7 +105,7 @@ impl PlainWriter<'_> {
         is_mapped: bool,
     ) -> Result<Renames, String> {
         let names = self.names;
-        let sent = |ours: &str| if is_mapped { names.sent(ours).to_owned() } else { ours.to_owned() };
+        let sent = |ours: &str| if is_mapped { names.sent_name(ours).to_owned() } else { ours.to_owned() };
         let mut renames = Renames::default();
         if let Some(Value::Object(properties)) = fields.get("properties") {
             let mut written = Map::new();
@@ -113,7 +117,7 @@ impl PlainWriter<'_> {
                 }
                 if name != *ours {
                     if let Value::Object(schema) = &mut schema {
-                        notes::prefix(schema, &format!("`{}`", notes::shortened(ours)));
+                        notes::prepend(schema, &format!("`{}`", notes::shorten(ours)));
                     }
                     renames.keys.insert(name.clone(), ours.clone());
                 }
@@ -123,14 +127,14 @@ impl PlainWriter<'_> {
         }
         if let Some(Value::Array(required)) = fields.get("required") {
             let mut all: Vec<String> = Vec::new();
-            for ours in strings(required) {
+            for ours in string_items(required) {
                 let name = sent(&ours);
                 if all.contains(&name) {
                     continue;
                 }
                 if name != ours && !renames.keys.contains_key(&name) {
                     let written = out.entry("properties").or_insert_with(|| json!({}));
-                    written[&name] = json!({"description": format!("`{}`", notes::shortened(&ours))});
+                    written[&name] = json!({"description": format!("`{}`", notes::shorten(&ours))});
                     renames.keys.insert(name.clone(), ours);
                 }
                 all.push(name);
@@ -143,7 +147,7 @@ impl PlainWriter<'_> {
             let written = self.write_each(patterns, place, "patternProperties")?;
             out.insert("patternProperties".to_owned(), Value::Object(written));
         }
-        for key in ONE {
+        for key in SCHEMA_KEYWORDS {
             match fields.get(key) {
                 Some(Value::Bool(value)) => drop(out.insert(key.to_owned(), json!(value))),
                 Some(schema @ Value::Object(_)) => {
@@ -199,7 +203,7 @@ impl PlainWriter<'_> {
             let written = self.write_list(tuple, place, "prefixItems")?;
             out.insert("prefixItems".to_owned(), written);
         }
-        let is_array = out.get("type").is_some_and(|kinds| kinds_of(kinds).contains(&JsonKind::Array));
+        let is_array = out.get("type").is_some_and(|kinds| parse_kinds(kinds).contains(&JsonKind::Array));
         if rest.is_none() && !is_array && !out.contains_key("prefixItems") {
             return Ok(None);
         }
@@ -249,7 +253,7 @@ impl PlainWriter<'_> {
     }
 
     /// Returns the name in `$defs` of a reference's target.
-    fn def(&mut self, reference: &str, place: &str) -> Result<String, String> {
+    fn def_name(&mut self, reference: &str, place: &str) -> Result<String, String> {
         if let Some((_, name)) = self.defs.iter().find(|(known, _)| known == reference) {
             return Ok(name.clone());
         }
@@ -287,7 +291,7 @@ fn is_list(fields: &Map<String, Value>, key: &str) -> bool {
 /// Returns an alternative with the common type, if it has no type.
 fn with_type(branch: &Value, of_all: Option<&Value>) -> Value {
     let mut branch = branch.clone();
-    let kinds = of_all.map(kinds_of).unwrap_or_default();
+    let kinds = of_all.map(parse_kinds).unwrap_or_default();
     if let Value::Object(fields) = &mut branch
         && !kinds.is_empty()
         && ["type", "$ref", "anyOf", "oneOf", "allOf"].iter().all(|key| !fields.contains_key(*key))
@@ -300,7 +304,7 @@ fn with_type(branch: &Value, of_all: Option<&Value>) -> Value {
 /// Writes `type`, also the type of values to choose from; beside alternatives there is none.
 fn write_type(fields: &Map<String, Value>, out: &mut Map<String, Value>, is_union: bool) {
     let given = fields.get("type").unwrap_or(&Value::Null);
-    let mut found = kinds_of(given);
+    let mut found = parse_kinds(given);
     let is_whole = match given {
         Value::Array(list) => list.len() == found.len(),
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Object(_) => true,
@@ -365,14 +369,14 @@ fn write_scalars(fields: &Map<String, Value>, out: &mut Map<String, Value>) {
 
 fn write_counts(fields: &Map<String, Value>, out: &mut Map<String, Value>) {
     for key in COUNTS {
-        if let Some(count) = fields.get(key).and_then(count) {
+        if let Some(count) = fields.get(key).and_then(parse_count) {
             out.insert(key.to_owned(), json!(count));
         }
     }
 }
 
 /// Reads a whole number from 0; `3.0` is one.
-pub(super) fn count(value: &Value) -> Option<u32> {
+pub(super) fn parse_count(value: &Value) -> Option<u32> {
     let whole = value.as_f64().filter(|float| float.fract() == 0.0).map(|float| format!("{float:.0}"));
     value.as_u64().map(|number| number.to_string()).or(whole)?.parse().ok()
 }

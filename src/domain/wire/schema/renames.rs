@@ -28,7 +28,7 @@ impl JsonKind {
     pub const ANY: [Self; 6] = [Self::Null, Self::Boolean, Self::Number, Self::String, Self::Array, Self::Object];
 
     /// Returns the type of a name in a schema.
-    pub fn named(name: &str) -> Option<Self> {
+    pub fn parse(name: &str) -> Option<Self> {
         Some(match name {
             "null" => Self::Null,
             "boolean" => Self::Boolean,
@@ -123,7 +123,7 @@ impl Renames {
             ours.insert(self.keys.get(&key).cloned().unwrap_or(key), value);
         }
         let Some((key, value)) = more else { return ours };
-        match parsed(value) {
+        match parse_json_text(value) {
             Value::Object(further) => {
                 for (key, value) in further {
                     ours.entry(key).or_insert(value);
@@ -140,7 +140,7 @@ impl Renames {
         if self.text.is_empty() {
             return Value::String(text);
         }
-        match decode::data(text.as_bytes()) {
+        match decode::lenient_json(text.as_bytes()) {
             Ok(value) if self.text.iter().any(|kind| kind.fits(&value)) => value,
             Ok(_) | Err(_) => Value::String(text),
         }
@@ -148,8 +148,8 @@ impl Renames {
 }
 
 /// Parses a JSON text; any other value stays as it is.
-fn parsed(value: Value) -> Value {
-    match value.as_str().map(|text| decode::data(text.as_bytes())) {
+fn parse_json_text(value: Value) -> Value {
+    match value.as_str().map(|text| decode::lenient_json(text.as_bytes())) {
         Some(Ok(inner)) => inner,
         Some(Err(_)) | None => value,
     }

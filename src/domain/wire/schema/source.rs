@@ -123,7 +123,7 @@ impl FlatSchema {
     fn merge_keyword(&mut self, key: String, ours: Value, theirs: Value) {
         let merged = match (key.as_str(), ours, theirs) {
             ("type", ours, theirs) => {
-                let (a, b) = (kinds_of(&ours), kinds_of(&theirs));
+                let (a, b) = (parse_kinds(&ours), parse_kinds(&theirs));
                 let common = common_kinds(&a, &b);
                 if common.is_empty() && !a.is_empty() && !b.is_empty() {
                     self.is_never = true;
@@ -171,7 +171,7 @@ impl FlatSchema {
 
     /// Whether a map can fit.
     pub fn takes_maps(&self) -> bool {
-        let kinds = kinds_of(self.fields.get("type").unwrap_or(&Value::Null));
+        let kinds = parse_kinds(self.fields.get("type").unwrap_or(&Value::Null));
         !self.is_never && (kinds.is_empty() || kinds.contains(&JsonKind::Object))
     }
 }
@@ -195,7 +195,7 @@ fn is_shaped(key: &str, value: &Value) -> bool {
 }
 
 /// Keywords that apply to one type only.
-const SPEAKING: [(&str, JsonKind); 18] = [
+const TYPED_KEYWORDS: [(&str, JsonKind); 18] = [
     ("properties", JsonKind::Object),
     ("required", JsonKind::Object),
     ("additionalProperties", JsonKind::Object),
@@ -218,14 +218,14 @@ const SPEAKING: [(&str, JsonKind); 18] = [
 
 /// Returns the types of a schema by its keywords.
 pub(super) fn kinds(fields: &Map<String, Value>) -> BTreeSet<JsonKind> {
-    let named = kinds_of(fields.get("type").unwrap_or(&Value::Null));
+    let named = parse_kinds(fields.get("type").unwrap_or(&Value::Null));
     if !named.is_empty() {
         return named;
     }
     if let Some(values) = choices(fields) {
         return values.iter().filter_map(|value| JsonKind::ANY.into_iter().find(|kind| kind.fits(value))).collect();
     }
-    SPEAKING.iter().filter(|(key, _)| fields.contains_key(*key)).map(|(_, kind)| *kind).collect()
+    TYPED_KEYWORDS.iter().filter(|(key, _)| fields.contains_key(*key)).map(|(_, kind)| *kind).collect()
 }
 
 /// Returns the values of `enum` or `const`.
@@ -238,10 +238,10 @@ pub(super) fn choices(fields: &Map<String, Value>) -> Option<Vec<Value>> {
 }
 
 /// Reads the types of a `type`; empty for any.
-pub(super) fn kinds_of(value: &Value) -> BTreeSet<JsonKind> {
+pub(super) fn parse_kinds(value: &Value) -> BTreeSet<JsonKind> {
     match value {
-        Value::String(name) => JsonKind::named(name).into_iter().collect(),
-        Value::Array(names) => names.iter().filter_map(|name| JsonKind::named(name.as_str()?)).collect(),
+        Value::String(name) => JsonKind::parse(name).into_iter().collect(),
+        Value::Array(names) => names.iter().filter_map(|name| JsonKind::parse(name.as_str()?)).collect(),
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::Object(_) => BTreeSet::new(),
     }
 }

@@ -8,16 +8,16 @@ use std::collections::BTreeSet;
 
 /// A schema of Gemini's subset, with the way back for its values.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub(super) struct Written {
+pub(super) struct GeminiSchema {
     /// The schema to send.
     pub schema: Map<String, Value>,
     /// How values of the projected schema differ from values of ours.
     pub renames: Renames,
 }
 
-impl Written {
+impl GeminiSchema {
     /// Makes a schema of one type.
-    pub fn typed(name: &str) -> Self {
+    pub fn with_type(name: &str) -> Self {
         let mut schema = Map::new();
         schema.insert("type".to_owned(), json!(name));
         Self { schema, renames: Renames::default() }
@@ -27,8 +27,8 @@ impl Written {
     /// alternative.
     pub fn prefix(&mut self, text: &str) {
         match self.schema.get_mut("anyOf").and_then(|list| list.get_mut(0)).and_then(Value::as_object_mut) {
-            Some(first) => notes::prefix(first, text),
-            None => notes::prefix(&mut self.schema, text),
+            Some(first) => notes::prepend(first, text),
+            None => notes::prepend(&mut self.schema, text),
         }
     }
 
@@ -46,10 +46,10 @@ impl Written {
 }
 
 /// Joins all alternatives in one schema. `whole` is the given schema.
-pub(super) fn union(given: Vec<Written>, is_nullable: bool, described: &str, whole: &Value) -> Written {
+pub(super) fn union(given: Vec<GeminiSchema>, is_nullable: bool, described: &str, whole: &Value) -> GeminiSchema {
     let mut is_nullable = is_nullable;
-    let mut alternatives: Vec<Written> = Vec::new();
-    for mut written in given.into_iter().flat_map(split) {
+    let mut alternatives: Vec<GeminiSchema> = Vec::new();
+    for mut written in given.into_iter().flat_map(flatten_alternatives) {
         is_nullable |= written.schema.remove("nullable").is_some();
         if !alternatives.contains(&written) {
             alternatives.push(written);
@@ -60,7 +60,7 @@ pub(super) fn union(given: Vec<Written>, is_nullable: bool, described: &str, who
     let mut written = match alternatives.len() {
         0 if is_nullable => {
             // Only `null` fits; the schema is a text that no caller needs to give.
-            let mut written = Written::typed("string");
+            let mut written = GeminiSchema::with_type("string");
             notes::add(&mut written.schema, "Only null");
             written
         }
@@ -71,7 +71,7 @@ pub(super) fn union(given: Vec<Written>, is_nullable: bool, described: &str, who
             let schemas: Vec<Value> = alternatives.into_iter().map(|written| Value::Object(written.schema)).collect();
             let mut schema = Map::new();
             schema.insert("anyOf".to_owned(), Value::Array(schemas));
-            Written { schema, renames }
+            GeminiSchema { schema, renames }
         }
     };
     written.prefix(described);
@@ -82,7 +82,7 @@ pub(super) fn union(given: Vec<Written>, is_nullable: bool, described: &str, who
 }
 
 /// Flattens alternatives inside alternatives to one list.
-fn split(mut written: Written) -> Vec<Written> {
+fn flatten_alternatives(mut written: GeminiSchema) -> Vec<GeminiSchema> {
     match written.schema.remove("anyOf") {
         Some(Value::Array(list)) => {
             let schemas = list.into_iter().filter_map(|schema| match schema {
@@ -90,15 +90,15 @@ fn split(mut written: Written) -> Vec<Written> {
                 Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => None,
             });
             let renames = &written.renames;
-            schemas.map(|schema| Written { schema, renames: renames.clone() }).collect()
+            schemas.map(|schema| GeminiSchema { schema, renames: renames.clone() }).collect()
         }
         Some(_) | None => vec![written],
     }
 }
 
 /// Joins several texts to one; `None` if the meaning of a value would be unclear.
-fn join_texts(alternatives: Vec<Written>) -> Option<Vec<Written>> {
-    let (texts, mut others): (Vec<Written>, Vec<Written>) =
+fn join_texts(alternatives: Vec<GeminiSchema>) -> Option<Vec<GeminiSchema>> {
+    let (texts, mut others): (Vec<GeminiSchema>, Vec<GeminiSchema>) =
         alternatives.into_iter().partition(|written| written.kind() == "string");
     if texts.len() < 2 {
         others.splice(0..0, texts);
@@ -110,18 +110,18 @@ fn join_texts(alternatives: Vec<Written>) -> Option<Vec<Written>> {
     if has_plain && !kinds.is_empty() {
         return None;
     }
-    let mut joined = Written::typed("string");
+    let mut joined = GeminiSchema::with_type("string");
     let mut choices: Vec<Value> = Vec::new();
     for written in &texts {
-        let said = notes::described(&written.schema);
+        let said = notes::description_or_title(&written.schema);
         let choice = written.schema.get("enum").and_then(Value::as_array);
         choices.extend(choice.into_iter().flatten().cloned());
         match choice {
             Some(values) if !are_choices => {
-                notes::add(&mut joined.schema, &format!("{said} One of {}", notes::short(&json!(values))));
+                notes::add(&mut joined.schema, &format!("{said} One of {}", notes::short_json(&json!(values))));
             }
             Some(values) if !said.is_empty() => {
-                notes::add(&mut joined.schema, &format!("{}: {said}", notes::short(&json!(values))));
+                notes::add(&mut joined.schema, &format!("{}: {said}", notes::short_json(&json!(values))));
             }
             Some(_) => {}
             None => notes::add(&mut joined.schema, said),
@@ -142,11 +142,11 @@ fn join_texts(alternatives: Vec<Written>) -> Option<Vec<Written>> {
 }
 
 /// Returns the common way back of a value; `None` if it depends on the alternative.
-fn common_renames(alternatives: &[Written]) -> Option<Renames> {
+fn common_renames(alternatives: &[GeminiSchema]) -> Option<Renames> {
     let mut common = Renames::default();
     for (at, written) in alternatives.iter().enumerate() {
         for other in alternatives.iter().take(at) {
-            if written.kind() == other.kind() && !agree(written, other) {
+            if written.kind() == other.kind() && !have_same_renames(written, other) {
                 return None;
             }
         }
@@ -160,14 +160,14 @@ fn common_renames(alternatives: &[Written]) -> Option<Renames> {
 }
 
 /// Whether both alternatives map each common place back in the same way.
-fn agree(a: &Written, b: &Written) -> bool {
-    let properties = |written: &Written| {
+fn have_same_renames(a: &GeminiSchema, b: &GeminiSchema) -> bool {
+    let properties = |written: &GeminiSchema| {
         let found = written.schema.get("properties").and_then(Value::as_object);
         found.map(|map| map.keys().cloned().collect::<BTreeSet<_>>()).unwrap_or_default()
     };
     let (ours, theirs) = (properties(a), properties(b));
     let nothing = Renames::default();
-    let of = |written: &Written, name: &String| written.renames.properties.get(name).unwrap_or(&nothing).clone();
+    let of = |written: &GeminiSchema, name: &String| written.renames.properties.get(name).unwrap_or(&nothing).clone();
     a.renames.items == b.renames.items
         && a.renames.more == b.renames.more
         && ours.intersection(&theirs).all(|name| of(a, name) == of(b, name))

@@ -10,7 +10,7 @@ fn attachment(media: MediaType, content: &[u8]) -> Attachment {
         media: Some(media),
         size: content.len(),
         bytes: AttachedBytes::new(content),
-        ..Attachment::of_asset(AssetId::of(content))
+        ..Attachment::of_asset(AssetId::of_content(content))
     }
 }
 

@@ -15,11 +15,11 @@ fn other_capabilities_are_shown_as_they_hold() {
     let wide = config(&json!([{"with": "w/b", "can": "crud"}]));
     let catalog = ops::catalog(false);
     let home = home_of(&inputs());
-    let of = |config: &AgentConfig| Authority::new(config.caps.clone()).at(&home);
+    let of = |config: &AgentConfig| Authority::new(config.caps.clone()).bind_home(&home);
     let shown = |before: Option<&AgentConfig>, after: &AgentConfig| {
         let mut inputs = inputs();
-        inputs.frame.authority = of(&narrow).nowhere();
-        inputs.frame.disclosure = of(&narrow).disclosed();
+        inputs.frame.authority = of(&narrow).without_home();
+        inputs.frame.disclosure = of(&narrow).disclosure();
         configure(&mut inputs, before, after, &catalog);
         let disclosure = inputs.frame.disclosure.unwrap();
         disclosure.held.iter().map(ToString::to_string).collect::<Vec<_>>()

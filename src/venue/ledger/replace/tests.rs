@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::domain::job::JobResult;
-use crate::domain::session::Heard;
+use crate::domain::session::CallerMessage;
 use crate::domain::time::Millis;
 use crate::venue::ledger::samples_tests::inputs;
 
@@ -13,12 +13,12 @@ fn result(output: Option<Value>) -> Event {
     Event::new("e1".parse().unwrap(), Millis(0), Payload::Result { job: JOB.parse().unwrap(), result })
 }
 
-fn copy(from: &str, into: &str) -> Seen {
-    Seen { into: Some(into.to_owned()), ..Seen::new(from) }
+fn copy(from: &str, into: &str) -> SourceRead {
+    SourceRead { into: Some(into.to_owned()), ..SourceRead::new(from) }
 }
 
-fn places(path: &str, value: &Value, reads: &[Seen]) -> Vec<(String, Value)> {
-    let Copies { places, .. } = copies(path, value, reads);
+fn places(path: &str, value: &Value, reads: &[SourceRead]) -> Vec<(String, Value)> {
+    let ValueCopies { places, .. } = find_copies(path, value, reads);
     places.into_iter().map(|(place, value)| (place, value.clone())).collect()
 }
 
@@ -40,18 +40,18 @@ fn copies_of_a_value_and_of_its_parts_are_followed() {
 
 #[test]
 fn copies_into_their_own_source_are_not_copied_again() {
-    let reads: Vec<Seen> = (0..12).map(|n| copy("w/a", &format!("w/a/x{n}"))).collect();
+    let reads: Vec<SourceRead> = (0..12).map(|n| copy("w/a", &format!("w/a/x{n}"))).collect();
     assert_eq!(places("w/a", &json!(1), &reads).len(), 13, "the path and each copy");
 }
 
 #[test]
 fn copies_are_followed_to_a_bounded_number_of_places() {
     let both = |n| [copy("w/a", "w/b"), copy("w/b", &format!("w/a/x{n}"))];
-    let reads: Vec<Seen> = (0..14).flat_map(both).collect();
+    let reads: Vec<SourceRead> = (0..14).flat_map(both).collect();
     let value = json!(1);
-    let Copies { places, is_cut } = copies("w/a", &value, &reads);
+    let ValueCopies { places, is_cut } = find_copies("w/a", &value, &reads);
     assert!(is_cut && places.len() == CONVERSATION_COPIES, "{} places", places.len());
-    let Copies { places, is_cut } = copies("w/a", &value, &reads[..4]);
+    let ValueCopies { places, is_cut } = find_copies("w/a", &value, &reads[..4]);
     assert!(!is_cut && places.len() < 10, "{places:?}");
 }
 
@@ -74,12 +74,12 @@ fn a_result_that_cant_be_made_again_says_so() {
 #[test]
 fn results_that_earlier_turns_were_shown_are_left_out() {
     let text = format!("[Pending job results]\n- Job {JOB} status=COMPLETE output=1");
-    let heard = vec![Heard { job: None, text, attachments: Vec::new() }];
+    let heard = vec![CallerMessage { job: None, text, attachments: Vec::new() }];
     let record = TurnRecord { turn: 1, heard, ..TurnRecord::default() };
     let heard_after = |path: &str| {
         let mut inputs = inputs();
         inputs.transcript.push(Arc::new(record.clone().into()));
-        let effect = put(&mut inputs, path, &json!(2));
+        let effect = put_value(&mut inputs, path, &json!(2));
         (effect.found, inputs.transcript[0].heard[0].text.clone())
     };
     assert_eq!(heard_after("w/a"), (false, record.heard[0].text.clone()));

@@ -1,6 +1,6 @@
 //! Slots taken by each owner, and the lines of owners whose sessions wait.
 
-use crate::bus::Settle;
+use crate::bus::Acknowledge;
 use crate::domain::ids::{Owner, OwnerPart, SessionKey};
 use crate::domain::share::TakenPlaces;
 use crate::process::clock::Clock;
@@ -10,17 +10,17 @@ use std::sync::Arc;
 
 /// Slots that are taken, and sessions that wait for one.
 #[derive(Debug)]
-pub(super) struct Table {
+pub(super) struct SlotLines {
     pub(super) taken: usize,
     /// Waiting sessions of all owners.
     pub(super) waiting: usize,
-    pub(super) held: usize,
+    pub(super) unacknowledged_count: usize,
     pub(super) tenants: HashMap<OwnerPart, TenantSlots>,
     /// Tenants with waiting sessions, in the order of their turns.
-    pub(super) turns: VecDeque<OwnerPart>,
+    pub(super) tenant_order: VecDeque<OwnerPart>,
     pub(super) holds: HoldTable<u64>,
     /// Number of the next slot that is taken.
-    pub(super) numbered: u64,
+    pub(super) next_number: u64,
 }
 
 /// Slots of one tenant and its users.
@@ -33,16 +33,24 @@ pub(super) struct TenantSlots {
 }
 
 impl TenantSlots {
-    pub(super) fn taken_by(&self, user: &OwnerPart) -> usize {
+    pub(super) fn count_taken_by(&self, user: &OwnerPart) -> usize {
         self.users.get(user).map_or(0, |slots| slots.taken)
     }
 }
 
-impl Table {
+impl SlotLines {
     /// Makes an empty table.
     pub(super) fn new(clock: Clock) -> Self {
         let (tenants, turns) = (HashMap::new(), VecDeque::new());
-        Self { taken: 0, waiting: 0, held: 0, tenants, turns, holds: HoldTable::new(clock), numbered: 0 }
+        Self {
+            taken: 0,
+            waiting: 0,
+            unacknowledged_count: 0,
+            tenants,
+            tenant_order: turns,
+            holds: HoldTable::new(clock),
+            next_number: 0,
+        }
     }
 
     pub(super) fn find(&self, owner: &Owner) -> Option<&OwnerSlots> {
@@ -61,16 +69,16 @@ impl Table {
         self.tenant_mut(owner).users.entry(owner.user().clone()).or_default()
     }
 
-    pub(super) fn taken_beside(&self, owner: &Owner, long: &LongHoldCounts) -> TakenPlaces {
+    pub(super) fn count_taken(&self, owner: &Owner, long: &LongHoldCounts) -> TakenPlaces {
         let tenant = self.tenants.get(owner.tenant());
-        let user = tenant.map_or(0, |tenant| tenant.taken_by(owner.user()));
+        let user = tenant.map_or(0, |tenant| tenant.count_taken_by(owner.user()));
         let of_tenant = tenant.map_or(0, |tenant| tenant.taken);
-        TakenPlaces { all: self.taken, tenant: of_tenant, user, long: long.seen_by(owner.tenant()) }
+        TakenPlaces { all: self.taken, tenant: of_tenant, user, long: long.counts_for(owner.tenant()) }
     }
 
     /// Counts long-held slots; only where none of `slots` is free, else zero.
     pub(super) fn long_holds(&self, slots: usize) -> LongHoldCounts {
-        if self.taken < slots { LongHoldCounts::default() } else { self.holds.long() }
+        if self.taken < slots { LongHoldCounts::default() } else { self.holds.count_long() }
     }
 
     /// Puts an owner at the end of the line when its first session begins to wait.
@@ -78,33 +86,33 @@ impl Table {
         let tenant = self.tenant_mut(owner);
         tenant.turns.push_back(owner.user().clone());
         if tenant.turns.len() == 1 {
-            self.turns.push_back(owner.tenant().clone());
+            self.tenant_order.push_back(owner.tenant().clone());
         }
     }
 
     /// Takes the oldest waiting session of a user; a user and a tenant with more go to the end of their lines.
     pub(super) fn take_waiting(&mut self, LinePlace { tenant, user }: LinePlace) -> Option<(Owner, SessionKey)> {
-        let of_tenant = self.turns.remove(tenant)?;
+        let of_tenant = self.tenant_order.remove(tenant)?;
         let slots = self.tenants.get_mut(&of_tenant)?;
         let of_user = slots.turns.remove(user)?;
         let of_owner = slots.users.get_mut(&of_user)?;
         let session = of_owner.waiting.pop_front()?;
         if of_owner.waiting.is_empty() {
-            of_owner.told = 0;
+            of_owner.wakes_sent = 0;
         } else {
             slots.turns.push_back(of_user.clone());
         }
         if !slots.turns.is_empty() {
-            self.turns.push_back(of_tenant.clone());
+            self.tenant_order.push_back(of_tenant.clone());
         }
         self.waiting = self.waiting.saturating_sub(1);
         Some((Owner::new(of_tenant, of_user), session))
     }
 
     /// Removes the entry of an owner without slots and without waiting sessions.
-    pub(super) fn forget_gone(&mut self, owner: &Owner) {
+    pub(super) fn remove_if_empty(&mut self, owner: &Owner) {
         let Some(tenant) = self.tenants.get_mut(owner.tenant()) else { return };
-        if tenant.users.get(owner.user()).is_some_and(OwnerSlots::has_nothing) {
+        if tenant.users.get(owner.user()).is_some_and(OwnerSlots::is_unused) {
             tenant.users.remove(owner.user());
         }
         if tenant.users.is_empty() {
@@ -126,31 +134,43 @@ pub(super) struct OwnerSlots {
     pub(super) taken: usize,
     pub(super) waiting: VecDeque<SessionKey>,
     /// More sessions than these may be due in the store.
-    pub(super) behind: bool,
+    pub(super) has_more_due: bool,
     /// A lookup in the store is under way.
-    pub(super) asked: bool,
+    pub(super) is_lookup_running: bool,
     /// More became due since the lookup began.
-    pub(super) due_since_asked: bool,
+    pub(super) due_during_lookup: bool,
     /// Wakes sent to other workers since no session waited.
-    pub(super) told: usize,
+    pub(super) wakes_sent: usize,
     /// Unacknowledged messages of sessions that wait or waited here.
-    pub(super) held: Vec<Arc<dyn Settle>>,
+    pub(super) unacknowledged: Vec<Arc<dyn Acknowledge>>,
 }
 
 impl OwnerSlots {
     /// Records that more sessions may be due in the store than wait here.
     pub(super) fn note_more_due(&mut self) {
-        (self.behind, self.due_since_asked) = (true, self.asked);
+        (self.has_more_due, self.due_during_lookup) = (true, self.is_lookup_running);
     }
 
-    pub(super) fn has_nothing(&self) -> bool {
-        self.taken == 0 && self.waiting.is_empty() && !self.behind && !self.asked && self.held.is_empty()
+    pub(super) fn is_unused(&self) -> bool {
+        self.taken == 0
+            && self.waiting.is_empty()
+            && !self.has_more_due
+            && !self.is_lookup_running
+            && self.unacknowledged.is_empty()
     }
 }
 
 impl std::fmt::Debug for OwnerSlots {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Self { taken, waiting, behind, asked, due_since_asked, told, held } = self;
+        let Self {
+            taken,
+            waiting,
+            has_more_due: behind,
+            is_lookup_running: asked,
+            due_during_lookup: due_since_asked,
+            wakes_sent: told,
+            unacknowledged: held,
+        } = self;
         let (waiting, held) = (waiting.len(), held.len());
         let asked = (asked, due_since_asked);
         write!(f, "{taken} run, {waiting} wait, {held} held, behind {behind}, asked {asked:?}, told {told}")

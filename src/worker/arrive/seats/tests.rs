@@ -15,17 +15,17 @@ fn part(name: &str) -> OwnerPart {
 }
 
 /// Slots that are shared so.
-fn seats(slots: usize, percent: u32, spread: OwnerSpread) -> Arc<Seats> {
+fn seats(slots: usize, percent: u32, spread: OwnerSpread) -> Arc<SlotTable> {
     seats_by(&Clock::system(), slots, percent, spread)
 }
 
-fn seats_by(clock: &Clock, slots: usize, percent: u32, spread: OwnerSpread) -> Arc<Seats> {
+fn seats_by(clock: &Clock, slots: usize, percent: u32, spread: OwnerSpread) -> Arc<SlotTable> {
     let census = OwnerCensus::default();
     census.set_spread(spread);
-    Seats::new(slots, percent, Arc::new(census), clock)
+    SlotTable::new(slots, percent, Arc::new(census), clock)
 }
 
-impl Seats {
+impl SlotTable {
     fn share_among(&self, spread: OwnerSpread) {
         self.census.set_spread(spread);
         self.note_census();
@@ -33,7 +33,9 @@ impl Seats {
 
     fn is_empty(&self) -> bool {
         let table = self.table.lock();
-        table.tenants.is_empty() && table.turns.is_empty() && (table.taken, table.waiting, table.held) == (0, 0, 0)
+        table.tenants.is_empty()
+            && table.tenant_order.is_empty()
+            && (table.taken, table.waiting, table.unacknowledged_count) == (0, 0, 0)
     }
 }
 
@@ -41,15 +43,15 @@ fn session(name: &str) -> SessionKey {
     SessionKey { agent: "a".parse().unwrap(), session: name.parse().unwrap() }
 }
 
-fn due(seats: &Seats, owner: &Owner, name: &str) {
-    assert!(!seats.pass_over(owner, &session(name), &Waits::Due), "there is no message");
+fn due(seats: &SlotTable, owner: &Owner, name: &str) {
+    assert!(!seats.enqueue_waiting(owner, &session(name), &SlotWait::Due), "there is no message");
 }
 
 /// A message that nobody settles.
 struct Unsettled;
 
 #[async_trait::async_trait]
-impl Settle for Unsettled {
+impl Acknowledge for Unsettled {
     async fn ack(&self) {}
     async fn nak(&self, _: Duration) {}
     async fn progress(&self) {}
@@ -57,13 +59,13 @@ impl Settle for Unsettled {
 
 #[test]
 fn before_it_is_known_how_many_owners_there_are_none_takes_all_slots() {
-    let (seats, [a, b]) = (Seats::new(8, 75, Arc::default(), &Clock::system()), ["x/a", "x/b"].map(owner));
+    let (seats, [a, b]) = (SlotTable::new(8, 75, Arc::default(), &Clock::system()), ["x/a", "x/b"].map(owner));
     let mut taken: Vec<_> = std::iter::from_fn(|| seats.take(&a)).collect();
     assert_eq!(taken.len(), 4, "75 % of what a tenant may have, which is 6");
     due(&seats, &a, "waits");
     taken.push(seats.take(&b).unwrap());
     seats.share_among(OwnerSpread::Alone);
-    assert!(seats.next().is_some_and(|(seat, _)| seat.owner == a), "alone it may have all");
+    assert!(seats.take_next().is_some_and(|(seat, _)| seat.owner == a), "alone it may have all");
 }
 
 #[test]
@@ -75,23 +77,23 @@ fn one_of_several_owners_leaves_room_and_an_owner_alone_leaves_none() {
     due(&seats, &a, "s1");
     due(&seats, &a, "s2");
     due(&seats, &a, "s1");
-    assert!(seats.next().is_none() && seats.is_full(&a) && seats.is_full(&b));
+    assert!(seats.take_next().is_none() && seats.is_full(&a) && seats.is_full(&b));
     drop(alone);
     assert!(seats.take(&a).is_none(), "others wait");
     assert!(seats.is_full(&a) && !seats.is_full(&b));
     let other = seats.take(&b).unwrap();
     assert!(seats.owners_at_share(9).is_empty(), "its sessions are called next");
-    let (first, second) = (seats.next().unwrap(), seats.next().unwrap());
+    let (first, second) = (seats.take_next().unwrap(), seats.take_next().unwrap());
     assert!(seats.take(&b).is_none(), "one is left for whoever has none");
     assert_eq!((first.1, second.1), (session("s1"), session("s2")), "first come, first called, and called once");
-    assert!(seats.take(&a).is_none() && seats.next().is_none(), "it has its share");
+    assert!(seats.take(&a).is_none() && seats.take_next().is_none(), "it has its share");
     due(&seats, &a, "s3");
     assert_eq!(seats.owners_at_share(9), ["x/a"], "that is why it waits");
     drop(other);
     assert_eq!((seats.owners_at_share(9), seats.owners_at_share(0)), (vec!["x/a".to_owned()], Vec::new()));
     drop((first.0, second.0));
-    assert_eq!(seats.next().unwrap().1, session("s3"));
-    assert!(seats.next().is_none() && seats.is_empty(), "nobody is remembered for ever");
+    assert_eq!(seats.take_next().unwrap().1, session("s3"));
+    assert!(seats.take_next().is_none() && seats.is_empty(), "nobody is remembered for ever");
 }
 
 #[test]
@@ -106,7 +108,7 @@ fn owners_whose_sessions_wait_take_turns() {
     let mut called = Vec::new();
     while let Some(leaving) = seated.pop_front() {
         drop(leaving);
-        if let Some((seat, next)) = seats.next() {
+        if let Some((seat, next)) = seats.take_next() {
             called.push(next.session.to_string());
             seated.push_back(seat);
         }
@@ -127,16 +129,16 @@ async fn slots_that_are_held_long_make_room_for_owners_that_hold_none() {
         due(&seats, other, "waits");
         due(&seats, other, "waits-too");
     }
-    assert!(seats.next().is_none() && seats.is_full(&b), "the first may end at once");
+    assert!(seats.take_next().is_none() && seats.is_full(&b), "the first may end at once");
     clock.advance(LONG_HOLD * 2);
     assert!(!seats.is_full(&owner("x/e")) && seats.is_full(&a));
-    let next: Vec<_> = std::iter::from_fn(|| seats.next()).collect();
+    let next: Vec<_> = std::iter::from_fn(|| seats.take_next()).collect();
     assert_eq!(next.iter().map(|(seat, _)| &seat.owner).collect::<Vec<_>>(), [&b, &c, &d], "one of each");
-    assert_eq!(seats.ask(true).await, Ask { most: AHEAD, when_empty: WhenEmpty::Return });
+    assert_eq!(seats.next_queue_request(true).await, QueueRequest { limit: READ_AHEAD, when_empty: WhenEmpty::Return });
     drop(next);
     kept.clear();
-    assert!(seats.next().is_some(), "what waits goes on");
-    seats.give_up();
+    assert!(seats.take_next().is_some(), "what waits goes on");
+    seats.remove_waiting();
     assert!(seats.is_empty());
 }
 
@@ -153,7 +155,7 @@ fn the_second_owner_shares_with_its_first_message() {
 }
 
 /// Takes all slots that an owner gets; their number.
-fn fill(seats: &Arc<Seats>, kept: &mut Vec<Seat>, name: &str) -> usize {
+fn fill(seats: &Arc<SlotTable>, kept: &mut Vec<AdmissionSlot>, name: &str) -> usize {
     let before = kept.len();
     kept.extend(std::iter::from_fn(|| seats.take(&owner(name))));
     kept.len() - before
@@ -180,7 +182,8 @@ fn of_those_who_wait_the_tenant_with_the_fewest_slots_is_next_and_of_it_the_user
     for name in ["a/1", "a/2", "a/3", "b/1", "c/1"] {
         fill(&seats, &mut kept, name);
     }
-    let of_tenant = |name: &str, kept: &[Seat]| kept.iter().filter(|seat| seat.owner.tenant() == &part(name)).count();
+    let of_tenant =
+        |name: &str, kept: &[AdmissionSlot]| kept.iter().filter(|seat| seat.owner.tenant() == &part(name)).count();
     assert_eq!((of_tenant("a", &kept), of_tenant("b", &kept), of_tenant("c", &kept)), (4, 1, 1));
     for name in ["a/1", "a/2", "a/4", "a/5", "b/2", "d/1", "d/2"] {
         due(&seats, &owner(name), "waits");
@@ -192,104 +195,110 @@ fn of_those_who_wait_the_tenant_with_the_fewest_slots_is_next_and_of_it_the_user
         if freed > 0 {
             drop(kept.pop());
         }
-        while let Some((seat, _)) = seats.next() {
+        while let Some((seat, _)) = seats.take_next() {
             called.push(seat.owner.to_string());
             kept.insert(0, seat);
         }
     }
     assert_eq!(called, ["d/1", "b/2", "d/2", "a/2", "a/1"]);
     kept.clear();
-    seats.give_up();
+    seats.remove_waiting();
     assert!(seats.is_empty());
 }
 
 #[test]
 fn what_is_not_remembered_is_asked_of_the_store_when_there_is_room_and_once() {
     let (seats, a) = (seats(2, 100, OwnerSpread::Users), owner("x/a"));
-    assert_eq!(seats.missing(&a), None);
-    for n in 0..=REMEMBERED {
+    assert_eq!(seats.sessions_to_fetch(&a), None);
+    for n in 0..=OWNER_WAITING_MAX {
         due(&seats, &a, &format!("s{n}"));
     }
-    assert_eq!(seats.missing(&a), None, "some wait");
-    assert_eq!(seats.give_up().sessions.len(), REMEMBERED);
-    assert_eq!((seats.missing(&a), seats.missing(&a)), (Some(2), None));
+    assert_eq!(seats.sessions_to_fetch(&a), None, "some wait");
+    assert_eq!(seats.remove_waiting().sessions.len(), OWNER_WAITING_MAX);
+    assert_eq!((seats.sessions_to_fetch(&a), seats.sessions_to_fetch(&a)), (Some(2), None));
     let both = [seats.take(&a), seats.take(&a)];
     seats.finish_lookup(&a, true);
-    assert_eq!(seats.missing(&a), None, "no slot is free");
+    assert_eq!(seats.sessions_to_fetch(&a), None, "no slot is free");
     drop(both);
-    assert_eq!((seats.missing(&a), seats.missing(&a)), (Some(2), None));
+    assert_eq!((seats.sessions_to_fetch(&a), seats.sessions_to_fetch(&a)), (Some(2), None));
     let one = seats.take(&a);
     seats.note_more_due(&a);
     seats.finish_lookup(&a, false);
-    assert_eq!(seats.missing(&a), Some(2), "since it was asked there are more");
+    assert_eq!(seats.sessions_to_fetch(&a), Some(2), "since it was asked there are more");
     drop(one);
     seats.note_more_due(&a);
     seats.finish_lookup(&a, false);
-    assert_eq!(seats.missing(&a), None, "it has nothing here");
+    assert_eq!(seats.sessions_to_fetch(&a), None, "it has nothing here");
     assert!(seats.is_empty());
 }
 
 #[test]
 fn wakes_of_anybody_take_no_places_of_sessions_that_are_known() {
     let (seats, a) = (seats(1, 100, OwnerSpread::Users), owner("x/a"));
-    for n in 0..=NAMED {
-        assert!(!seats.pass_over(&a, &session(&format!("made-up-{n}")), &Waits::Named));
+    for n in 0..=UNCONFIRMED_MAX {
+        assert!(!seats.enqueue_waiting(&a, &session(&format!("made-up-{n}")), &SlotWait::Woken));
     }
     due(&seats, &a, "s");
-    let sessions = seats.give_up().sessions;
-    assert_eq!((sessions.len(), &sessions[NAMED].1), (NAMED + 1, &session("s")));
-    assert!(seats.missing(&a).is_some(), "the store knows whether there are more");
+    let sessions = seats.remove_waiting().sessions;
+    assert_eq!((sessions.len(), &sessions[UNCONFIRMED_MAX].1), (UNCONFIRMED_MAX + 1, &session("s")));
+    assert!(seats.sessions_to_fetch(&a).is_some(), "the store knows whether there are more");
 }
 
 #[test]
 fn so_many_are_remembered_in_all_and_one_of_every_owner() {
     let seats = seats(1, 100, OwnerSpread::Users);
-    for number in 0..REMEMBERED_IN_ALL / REMEMBERED + 5 {
+    for number in 0..WAITING_MAX / OWNER_WAITING_MAX + 5 {
         let owner = owner(&format!("x/u{number}"));
-        (0..REMEMBERED).for_each(|n| due(&seats, &owner, &format!("s{n}")));
+        (0..OWNER_WAITING_MAX).for_each(|n| due(&seats, &owner, &format!("s{n}")));
     }
-    assert_eq!(seats.give_up().sessions.len(), REMEMBERED_IN_ALL + 5);
+    assert_eq!(seats.remove_waiting().sessions.len(), WAITING_MAX + 5);
 }
 
 #[test]
 fn messages_are_kept_as_long_as_as_many_sessions_wait() {
     let (seats, a) = (seats(1, 100, OwnerSpread::Users), owner("x/a"));
-    let message: Arc<dyn Settle> = Arc::new(Unsettled);
-    let keeps = |name: &str| seats.pass_over(&a, &session(name), &Waits::Admitted(&message));
+    let message: Arc<dyn Acknowledge> = Arc::new(Unsettled);
+    let keeps = |name: &str| seats.enqueue_waiting(&a, &session(name), &SlotWait::Admitted(&message));
     assert!(keeps("s1") && keeps("s2") && !keeps("s2"), "one for each");
-    assert_eq!((seats.held().len(), seats.release(&a).len()), (2, 0));
-    assert_eq!((0..20).filter(|_| seats.is_to_be_told(&a)).count(), TOLD);
+    assert_eq!((seats.unacknowledged_messages().len(), seats.release(&a).len()), (2, 0));
+    assert_eq!((0..20).filter(|_| seats.claim_announcement(&a)).count(), WAKES_MAX);
     seats.note_more_due(&a);
     for _ in 0..2 {
-        drop(seats.next().unwrap());
+        drop(seats.take_next().unwrap());
     }
-    assert_eq!((seats.release(&a).len(), seats.missing(&a)), (0, Some(1)), "more may be in the store");
+    assert_eq!((seats.release(&a).len(), seats.sessions_to_fetch(&a)), (0, Some(1)), "more may be in the store");
     due(&seats, &a, "s3");
     seats.finish_lookup(&a, false);
-    assert_eq!((seats.release(&a).len(), seats.held().len()), (1, 1));
-    assert!(seats.is_to_be_told(&a), "it begins to wait once more");
-    drop(seats.next().unwrap());
+    assert_eq!((seats.release(&a).len(), seats.unacknowledged_messages().len()), (1, 1));
+    assert!(seats.claim_announcement(&a), "it begins to wait once more");
+    drop(seats.take_next().unwrap());
     assert_eq!(seats.release(&a).len(), 1);
     assert!(seats.is_empty());
-    for n in 0..=HELD {
+    for n in 0..=UNACKNOWLEDGED_MAX {
         let other = owner(&format!("x/u{n}"));
-        assert_eq!(seats.pass_over(&other, &session("s"), &Waits::Admitted(&message)), n < HELD);
+        assert_eq!(seats.enqueue_waiting(&other, &session("s"), &SlotWait::Admitted(&message)), n < UNACKNOWLEDGED_MAX);
     }
-    assert_eq!(seats.give_up().messages.len(), HELD);
-    assert!(seats.held().is_empty() && seats.is_empty());
+    assert_eq!(seats.remove_waiting().messages.len(), UNACKNOWLEDGED_MAX);
+    assert!(seats.unacknowledged_messages().is_empty() && seats.is_empty());
 }
 
 #[tokio::test]
 async fn alone_an_owner_is_asked_for_what_it_has_room_for_and_among_several_for_more() {
     let (seats, a) = (seats(2, 50, OwnerSpread::Alone), owner("x/a"));
-    assert_eq!(seats.ask(false).await, Ask { most: 2, when_empty: WhenEmpty::Wait });
+    assert_eq!(seats.next_queue_request(false).await, QueueRequest { limit: 2, when_empty: WhenEmpty::Wait });
     let first = seats.take(&a).unwrap();
-    assert_eq!(seats.ask(false).await, Ask { most: 1, when_empty: WhenEmpty::Wait });
+    assert_eq!(seats.next_queue_request(false).await, QueueRequest { limit: 1, when_empty: WhenEmpty::Wait });
     let second = seats.take(&a).unwrap();
-    assert!(tokio::time::timeout(LOOK * 2, seats.ask(false)).await.is_err());
-    assert_eq!(seats.ask(true).await, Ask { most: AHEAD_ALONE, when_empty: WhenEmpty::Return });
+    assert!(tokio::time::timeout(READ_PAUSE * 2, seats.next_queue_request(false)).await.is_err());
+    assert_eq!(
+        seats.next_queue_request(true).await,
+        QueueRequest { limit: READ_AHEAD_ALONE, when_empty: WhenEmpty::Return }
+    );
     seats.share_among(OwnerSpread::Users);
-    assert_eq!(seats.ask(false).await, Ask { most: AHEAD, when_empty: WhenEmpty::Return });
+    assert_eq!(
+        seats.next_queue_request(false).await,
+        QueueRequest { limit: READ_AHEAD, when_empty: WhenEmpty::Return }
+    );
     drop((first, second));
-    assert_eq!(seats.ask(false).await, Ask { most: AHEAD, when_empty: WhenEmpty::Wait });
+    assert_eq!(seats.next_queue_request(false).await, QueueRequest { limit: READ_AHEAD, when_empty: WhenEmpty::Wait });
 }

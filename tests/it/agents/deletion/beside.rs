@@ -7,13 +7,13 @@ use trellis::domain::event::Submission;
 use trellis::domain::ids::SessionKey;
 use trellis::domain::principal::Principal;
 use trellis::ingress::{self, Arrival};
-use trellis::store::{Admit, After, Grant, LeaseOutcome, LeaseRequest, MailboxEntry};
-use trellis::venue::agents::lifecycle::{By, LifeError};
+use trellis::store::{Admit, Grant, LeaseOutcome, LeaseRequest, LeaseUse, MailboxEntry};
+use trellis::venue::agents::lifecycle::{AgentEditor, LifecycleError};
 use trellis::venue::jobs;
 
-async fn remove(venue: &TestVenue) -> Result<usize, LifeError> {
-    let (authority, trail) = (Authority::unlimited(), Trail::default());
-    let by = By { authority: &authority, trail: &trail, turn: false };
+async fn remove(venue: &TestVenue) -> Result<usize, LifecycleError> {
+    let (authority, trail) = (Authority::without_limits(), Trail::default());
+    let by = AgentEditor { authority: &authority, trail: &trail, turn: false };
     ending::remove(&venue.venue, &venue.owner, &"a".parse().unwrap(), by).await
 }
 
@@ -78,7 +78,7 @@ async fn tasks_accepted_while_a_removal_waits_are_kept() {
                     tokio::time::sleep(Duration::from_millis(50)).await;
                     accepted.extend(task(&venue, session).await);
                 }
-                let then = After::Release { arrivals: u64::MAX, due: None, backoff: false };
+                let then = LeaseUse::Release { arrivals: u64::MAX, due: None, backoff: false };
                 venue.venue.store.release(venue.venue.now(), &held.lease, then).await.unwrap();
                 accepted
             };
@@ -98,7 +98,7 @@ async fn removals_beside_each_other_take_nothing_of_the_next_agent() {
         let removing = async || {
             for _ in 0..30 {
                 match remove(&venue).await {
-                    Ok(_) | Err(LifeError::Unknown(_) | LifeError::Store(_)) => {}
+                    Ok(_) | Err(LifecycleError::Unknown(_) | LifecycleError::Store(_)) => {}
                     Err(error) => panic!("{error}"),
                 }
                 tokio::task::yield_now().await;

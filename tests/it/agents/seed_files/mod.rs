@@ -13,7 +13,7 @@ use std::time::Duration;
 use trellis::bus::embedded::EmbeddedBus;
 use trellis::domain::authority::Authority;
 use trellis::domain::context::assemble::assemble;
-use trellis::domain::context::ledger::{Ledger, Row};
+use trellis::domain::context::ledger::{PromptLedger, Row};
 use trellis::domain::event::Submission;
 use trellis::domain::ids::SessionKey;
 use trellis::domain::job::Job;
@@ -51,7 +51,7 @@ async fn ask(venue: &TestVenue, agent: &str, id: &str, session_context: Value) -
 }
 
 /// What the model saw in a turn, texts and tools, and the ledger of it.
-async fn saw(venue: &TestVenue, job: &Job, turn: u64) -> (String, Value, Ledger) {
+async fn saw(venue: &TestVenue, job: &Job, turn: u64) -> (String, Value, PromptLedger) {
     let session = SessionKey { agent: job.head.agent.clone(), session: job.head.session.clone() };
     let past = ledger::load(&*venue.venue.store, &venue.owner, &session, turn).await.unwrap();
     let inputs = past.unwrap().seen.unwrap().inputs.unwrap();
@@ -70,7 +70,7 @@ fn has(prompt: &str, parts: &[&str]) {
 }
 
 #[track_caller]
-fn row<'l>(ledger: &'l Ledger, key: &str) -> &'l Row {
+fn row<'l>(ledger: &'l PromptLedger, key: &str) -> &'l Row {
     ledger.rows.iter().find(|row| row.key == key).unwrap_or_else(|| panic!("no `{key}` in {:#?}", ledger.rows))
 }
 

@@ -206,9 +206,9 @@ fn resources_are_declared_as_on_the_page() {
     let mut config = parse(RESOURCES);
     config["model"] = json!({"provider": "scripted", "name": "echo"});
     let config = AgentConfig::parse(&config).unwrap();
-    let providers = trellis::venue::resources::Providers::default();
+    let providers = trellis::venue::resources::ResourceProviders::default();
     assert_eq!(providers.check(&config), Ok(()));
-    let tools = providers.offered(&config, &Envelope::default(), &HeldNamespaces::default());
+    let tools = providers.offered_tools(&config, &Envelope::default(), &HeldNamespaces::default());
     let names: Vec<_> = tools.iter().map(|tool| tool.spec.name.as_str()).collect();
     assert_eq!(names[..3], ["memory_read", "memory_search", "memory_write"]);
 }

@@ -33,7 +33,7 @@ async fn a_person_answers_with_boxes_and_the_name_of_a_secret(on: On) {
     venue.worker();
     venue.agent("asker", json!({"tools": ["v/ops/hitl/request"], "defaultTools": false})).await;
     let submitted = venue.submit("asker", "t1", json!("go")).await;
-    let person = Caller::new(venue.owner.clone(), "a person".into(), Authority::unlimited());
+    let person = Caller::new(venue.owner.clone(), "a person".into(), Authority::without_limits());
     let run = async |operation: &str, input: Value| operate(&venue.venue, &person, operation, input).await;
     let mut asked = json!([]);
     for _ in 0..3000 {

@@ -21,7 +21,7 @@ use trellis::domain::decode;
 use trellis::domain::event::{ResultBody, Submission};
 use trellis::domain::ids::{EventId, JobId};
 use trellis::domain::limits::VALUE_DEPTH;
-use trellis::domain::message::{Address, InKind, Message};
+use trellis::domain::message::{BusMessage, InboundKind, MessageAddress};
 use trellis::domain::outputs::Outputs;
 use trellis::domain::resource::Resources;
 use trellis::domain::token::claims::Claims;
@@ -113,8 +113,12 @@ async fn what_is_too_deep_is_refused_in_the_queue_and_of_a_model() {
         venue.agent("deep", json!({})).await;
         venue.worker();
         let publish = async |id: &str, body: Value| {
-            let to = Address::In { owner: venue.owner.clone(), agent: "writer".parse().unwrap(), kind: InKind::Task };
-            venue.venue.bus.publish(&Message { to, id: Some(id.into()), body }).await.unwrap();
+            let to = MessageAddress::In {
+                owner: venue.owner.clone(),
+                agent: "writer".parse().unwrap(),
+                kind: InboundKind::Task,
+            };
+            venue.venue.bus.publish(&BusMessage { to, id: Some(id.into()), body }).await.unwrap();
             JobId::derive(&venue.venue.key, &venue.owner, &EventId::new(id).unwrap())
         };
         let deep = publish("deep", json!({"input": nested(VALUE_DEPTH)})).await;
@@ -216,7 +220,7 @@ fn refuses_lists(name: &str, example: &Value, read: impl Fn(Value) -> Result<(),
 }
 
 fn typed<T: DeserializeOwned>(value: Value) -> Result<(), String> {
-    decode::typed::<T>(value).map(drop).map_err(|wrong| wrong.to_string())
+    decode::into_type::<T>(value).map(drop).map_err(|wrong| wrong.to_string())
 }
 
 #[test]

@@ -9,10 +9,10 @@ use std::sync::Arc;
 use trellis::domain::event::Submission;
 use trellis::domain::ids::{EventId, SessionKey};
 use trellis::domain::job::JobStatus;
-use trellis::domain::message::{Address, InKind, Message};
+use trellis::domain::message::{BusMessage, InboundKind, MessageAddress};
 use trellis::domain::seal;
 use trellis::outbox;
-use trellis::store::{Change, DocWrite, Expect, OutboxEntry, keys};
+use trellis::store::{DocEffect, DocWrite, Expect, OutboxEntry, keys};
 
 const RULES: &str = r#"
 [[rule]]
@@ -42,7 +42,7 @@ async fn replace(venue: &TestVenue, mark: &str, with: impl Fn(&str) -> String) {
         let bytes = doc.value.unwrap_or_default();
         let Ok(text) = std::str::from_utf8(&bytes) else { continue };
         if text.contains(mark) {
-            let change = Change::Put(Bytes::from(with(text)));
+            let change = DocEffect::Put(Bytes::from(with(text)));
             let write = DocWrite { key, expect: Expect::Any, change };
             store.write(venue.venue.now(), &venue.owner, &[write]).await.unwrap();
             replaced += 1;
@@ -100,7 +100,7 @@ async fn a_task_and_a_transcript_that_are_too_deep_go_on() {
         let doc = venue.venue.store.read(&venue.owner, std::slice::from_ref(&key)).await.unwrap().remove(0);
         let mut record: Value = serde_json::from_slice(&doc.value.unwrap()).unwrap();
         record["said"] = json!([said]);
-        let change = Change::Put(Bytes::from(record.to_string()));
+        let change = DocEffect::Put(Bytes::from(record.to_string()));
         let write = DocWrite { key, expect: Expect::Any, change };
         venue.venue.store.write(venue.venue.now(), &venue.owner, &[write]).await.unwrap();
 
@@ -131,10 +131,10 @@ async fn a_child_that_is_too_deep_leaves_the_outbox_under_the_seal() {
         let (owner, id) = (&venue.owner, EventId::new("child").unwrap());
         let agent = "plain".parse().unwrap();
         let task = Submission { input: nested(300), caller: Some("agent:boss".into()), ..Submission::default() };
-        let sealed = seal::seal_submission(&venue.venue.key, (owner, &agent, InKind::Task), &id, task);
-        let to = Address::In { owner: owner.clone(), agent, kind: InKind::Task };
-        let message = Message { to, id: Some("child".into()), body: serde_json::to_value(sealed).unwrap() };
-        let entries: Vec<OutboxEntry> = vec![outbox::entry("child".into(), &message)];
+        let sealed = seal::seal_submission(&venue.venue.key, (owner, &agent, InboundKind::Task), &id, task);
+        let to = MessageAddress::In { owner: owner.clone(), agent, kind: InboundKind::Task };
+        let message = BusMessage { to, id: Some("child".into()), body: serde_json::to_value(sealed).unwrap() };
+        let entries: Vec<OutboxEntry> = vec![outbox::make_entry("child".into(), &message)];
         venue.venue.relay(owner, &entries).await;
         venue.worker();
         let job = trellis::domain::ids::JobId::derive(&venue.venue.key, owner, &id);

@@ -11,8 +11,8 @@ use trellis::domain::event::{Event, Payload, ResultBody, Submission};
 use trellis::domain::ids::JobId;
 use trellis::domain::job::{JobResult, JobStatus};
 use trellis::domain::limits::{DECODER_DEPTH, MESSAGE_DEPTH, RESULT_DEPTH, VALUE_DEPTH};
-use trellis::domain::message::{Address, InKind, Message};
-use trellis::domain::scope::{Handed, ScopedSection};
+use trellis::domain::message::{BusMessage, InboundKind, MessageAddress};
+use trellis::domain::scope::{DelegateContext, ScopedSection};
 use trellis::domain::session::TurnRecord;
 use trellis::domain::time::Millis;
 
@@ -81,7 +81,7 @@ async fn the_deepest_input_goes_through_turns_children_and_results() {
 fn survives<T: Serialize + DeserializeOwned + PartialEq + Debug>(value: &T) {
     let text = serde_json::to_string(value).unwrap();
     assert_eq!(&serde_json::from_str::<T>(&text).unwrap(), value);
-    assert_eq!(&decode::stored::<T>(text.as_bytes()).unwrap(), value);
+    assert_eq!(&decode::read_stored::<T>(text.as_bytes()).unwrap(), value);
 }
 
 #[test]
@@ -104,7 +104,7 @@ fn the_deepest_value_survives_every_wrapping() {
         "key": "context/x", "source": "w/x", "content": shown, "bytes": 1, "of": 1
     }))
     .unwrap();
-    let handed = Handed { scoped: vec![scoped], ..Handed::default() };
+    let handed = DelegateContext { scoped: vec![scoped], ..DelegateContext::default() };
     let submission = Submission { input: value, handed, ..Submission::default() };
     survives(&submission);
     for body in [
@@ -112,8 +112,9 @@ fn the_deepest_value_survives_every_wrapping() {
         json!(ResultBody { session_id: "s".parse().unwrap(), job, result, output_omitted: None }),
     ] {
         decode::check_to(&body, MESSAGE_DEPTH).unwrap();
-        let to = Address::In { owner: "t/u".parse().unwrap(), agent: "a".parse().unwrap(), kind: InKind::Task };
-        let message = Message { to, id: None, body };
+        let to =
+            MessageAddress::In { owner: "t/u".parse().unwrap(), agent: "a".parse().unwrap(), kind: InboundKind::Task };
+        let message = BusMessage { to, id: None, body };
         survives(&serde_json::to_value(message).unwrap());
     }
 }
@@ -122,11 +123,11 @@ fn the_deepest_value_survives_every_wrapping() {
 fn of_what_is_deeper_the_rest_survives() {
     for depth in [100, 126, 127, 128, 129, 200, 1_000] {
         let text = json!({"before": 1, "deep": nested(depth), "after": {"b": [2]}}).to_string();
-        let read: Value = decode::stored(text.as_bytes()).unwrap();
+        let read: Value = decode::read_stored(text.as_bytes()).unwrap();
         assert_eq!((&read["before"], &read["after"]), (&json!(1), &json!({"b": [2]})), "{depth}");
         assert_eq!(decode::is_deeper(text.as_bytes()), depth + 1 > DECODER_DEPTH, "{depth}");
         assert_eq!(read["deep"] == nested(depth), depth < DECODER_DEPTH, "{depth}");
         let again = serde_json::to_string(&read).unwrap();
-        assert_eq!(decode::stored::<Value>(again.as_bytes()).unwrap(), read);
+        assert_eq!(decode::read_stored::<Value>(again.as_bytes()).unwrap(), read);
     }
 }

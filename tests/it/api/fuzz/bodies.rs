@@ -60,7 +60,7 @@ fn check(input: &str, _: &mut Random) -> Result<Verdict, String> {
             Ok(config) => {
                 accepted = true;
                 let text = serde_json::to_string(&config).map_err(|error| error.to_string())?;
-                if decode::stored::<AgentConfig>(text.as_bytes()).ok().as_ref() != Some(&config) {
+                if decode::read_stored::<AgentConfig>(text.as_bytes()).ok().as_ref() != Some(&config) {
                     return Err(format!("the configuration is not read back: {text}"));
                 }
             }

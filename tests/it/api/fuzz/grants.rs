@@ -147,7 +147,7 @@ fn names(lists: [&[Capability]; 2], random: &mut Random) -> Vec<String> {
 fn never_widens(parent: &[Capability], caps: &[Capability], random: &mut Random) -> Result<(), String> {
     let holds = |list: &[Capability]| Authority::new(Some(list.to_vec()));
     let (above, own) = (holds(parent), holds(caps));
-    let (both, within) = (above.intersect(&own), above.within(&own));
+    let (both, within) = (above.intersect(&own), above.limit_to(&own));
     let child = grant::narrow(&above, caps);
     for name in names([parent, caps], random) {
         for ability in ASKED {

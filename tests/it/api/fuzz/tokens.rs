@@ -18,7 +18,7 @@ use trellis::domain::ids::did::DidKey;
 use trellis::domain::time::Millis;
 use trellis::domain::token::{Claims, TokenSubject};
 use trellis::venue::auth::signing::SigningKey;
-use trellis::venue::auth::{Auth, Verified};
+use trellis::venue::auth::{Auth, VerifiedToken};
 
 const NOW: f64 = 1_800_000_000.0;
 const AUDIENCE: &str = "did:web:venue.example";
@@ -48,7 +48,7 @@ impl Site {
         let dir = tempfile::tempdir().unwrap();
         let mut keys: BTreeMap<String, SigningKey> =
             OWN.map(|name| (name.to_owned(), SigningKey::generate().unwrap())).into();
-        let issuer = SigningKey::generate().unwrap().named(Some("i1".into()));
+        let issuer = SigningKey::generate().unwrap().with_kid(Some("i1".into()));
         let mut jwk = issuer.public_jwk();
         jwk["trellis_owner"] = json!("acme");
         jwk["trellis_issuer"] = json!(ISSUER);
@@ -203,7 +203,7 @@ fn subject_prints(input: &str) -> Result<(), String> {
 }
 
 /// What a verified chain must be, from its links as they were signed, the root first.
-fn means(verified: &Verified, links: &[Value], keys: &BTreeMap<String, SigningKey>) -> Result<(), String> {
+fn means(verified: &VerifiedToken, links: &[Value], keys: &BTreeMap<String, SigningKey>) -> Result<(), String> {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     for link in links {
         let (by, claims) = (text(&link["by"]), &link["claims"]);
@@ -253,7 +253,7 @@ fn resolved(with: &str, own: &str) -> Vec<String> {
     std::iter::once(owner).chain(segments).collect()
 }
 
-fn within_all(verified: &Verified, links: &[Value], own: &str, issued: bool) -> Result<(), String> {
+fn within_all(verified: &VerifiedToken, links: &[Value], own: &str, issued: bool) -> Result<(), String> {
     let lists: Vec<Vec<Capability>> = links
         .iter()
         .filter_map(|link| link["claims"].get("att"))

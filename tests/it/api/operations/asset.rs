@@ -7,7 +7,7 @@ use base64::prelude::BASE64_STANDARD;
 use reqwest::Method;
 use serde_json::{Value, json};
 use trellis::domain::ids::AssetId;
-use trellis::store::{Change, DocWrite, Expect, keys};
+use trellis::store::{DocEffect, DocWrite, Expect, keys};
 
 /// SHA-256 of `hello`.
 const HELLO: &str = "2cf24dba5fb0a30e26e83b2ac5b9e29e1b161e5c1fa7425e73043362938b9824";
@@ -28,7 +28,7 @@ async fn an_asset_is_named_by_its_content_and_never_changes() {
         );
         assert_eq!(server.run("asset/content", json!({"id": id})).await["content"], "hello");
     }
-    let absent = AssetId::of(b"none");
+    let absent = AssetId::of_content(b"none");
     assert_eq!(server.run("asset/get", json!({"id": absent.as_str()})).await, json!({"exists": false}));
     assert_eq!(server.run("asset/content", json!({"id": absent.as_str()})).await, json!({"exists": false}));
     refused(&server, "asset/get", json!({"id": "hello"}), 400, "64 hexadecimal digits").await;
@@ -46,9 +46,9 @@ async fn large_content_lies_in_chunks_and_comes_back_whole() {
     let asked = json!({"contentBase64": BASE64_STANDARD.encode(&bytes)});
     let caller = agent("*", "");
     let stored = super::call(&server, &caller, "asset/store", asked).await.unwrap();
-    let id = AssetId::of(&bytes);
+    let id = AssetId::of_content(&bytes);
     assert_eq!(stored["hash"], id.as_str());
-    let asset = trellis::venue::assets::content(&server.venue, &caller.owner, &id).await.unwrap().unwrap();
+    let asset = trellis::venue::assets::read_content(&server.venue, &caller.owner, &id).await.unwrap().unwrap();
     assert_eq!(asset.bytes, bytes);
     let short =
         super::call(&server, &caller, "asset/content", json!({"id": id.as_str(), "maxSize": 10})).await.unwrap();
@@ -59,10 +59,10 @@ async fn large_content_lies_in_chunks_and_comes_back_whole() {
     let damaged = DocWrite {
         key: keys::asset_chunk(&id, 1),
         expect: Expect::Any,
-        change: Change::Put(bytes::Bytes::from_static(b"damaged")),
+        change: DocEffect::Put(bytes::Bytes::from_static(b"damaged")),
     };
     server.venue.store.write(server.venue.now(), &caller.owner, &[damaged]).await.unwrap();
-    let error = trellis::venue::assets::content(&server.venue, &caller.owner, &id).await.unwrap_err();
+    let error = trellis::venue::assets::read_content(&server.venue, &caller.owner, &id).await.unwrap_err();
     assert!(error.to_string().contains("is not what its name says"), "{error}");
 }
 
@@ -165,13 +165,13 @@ async fn assets_are_listed_page_by_page_and_served_as_data() {
         let server = &server;
         async move { server.send(Method::PUT, &path, &[("content-type", "text/csv")], body).await }
     };
-    let csv = AssetId::of(b"a,b");
+    let csv = AssetId::of_content(b"a,b");
     assert_eq!(put(csv.to_string(), "a,b").await.body(201), csv.as_str());
     put(csv.to_string(), "a,b").await.body(200);
     put(csv.to_string(), "a,c").await.is_problem(400, "expected content with the SHA-256");
     assert_eq!(server.run("asset/get", json!({"id": csv.as_str()})).await["contentType"], "text/csv");
     server.put("/api/v1/assets/x", Value::Null).await.is_problem(404, "/content");
     server.get("/api/v1/assets/w/x").await.is_problem(400, "64 hexadecimal digits");
-    server.get(&format!("/api/v1/assets/{}", AssetId::of(b"none"))).await.is_problem(404, "no asset");
+    server.get(&format!("/api/v1/assets/{}", AssetId::of_content(b"none"))).await.is_problem(404, "no asset");
     server.post("/api/v1/assets", json!({})).await.is_problem(400, "exactly one of");
 }

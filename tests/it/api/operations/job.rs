@@ -63,8 +63,8 @@ async fn the_effect_of_a_run_is_that_of_what_it_runs() {
             _ => json!({}),
         };
         let nested = run("job/run", &run(operation, &input));
-        let dispatch::Settled { found, arguments, inner, .. } =
-            dispatch::settle(&server.venue.catalog, "v/ops/grid/run", nested, false).unwrap();
+        let dispatch::ResolvedOperation { found, arguments, inner, .. } =
+            dispatch::resolve_call(&server.venue.catalog, "v/ops/grid/run", nested, false).unwrap();
         assert_eq!((found.spec.effect, arguments), (effect, input), "{operation}");
         assert_eq!(inner.as_deref(), Some(operation), "as it was written");
     }

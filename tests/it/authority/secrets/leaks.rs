@@ -13,7 +13,7 @@ use std::path::Path;
 use std::process::Stdio;
 use trellis::domain::ids::Owner;
 use trellis::store::embedded::EmbeddedStore;
-use trellis::store::{Inspect, Store};
+use trellis::store::{Store, StoreInspection};
 
 const PLANTED: &str = "sk-planted/9a+Zq\"7\\w?x";
 /// Written in the clear, to be found.

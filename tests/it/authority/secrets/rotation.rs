@@ -3,12 +3,12 @@
 use std::sync::Arc;
 use trellis::domain::ids::Owner;
 use trellis::domain::quota::Quota;
-use trellis::domain::secret::{KeyRing, Plain};
+use trellis::domain::secret::{KeyRing, PlainSecret};
 use trellis::process::clock::Clock;
 use trellis::store::embedded::EmbeddedStore;
 use trellis::store::faulty::{FaultAt, FaultPlan, FaultyStore};
-use trellis::store::{Change, DocWrite, DocumentStore, Expect, Store, keys};
-use trellis::venue::secrets::{Rotated, SecretError, SetSecret, Vault, list, rotate};
+use trellis::store::{DocEffect, DocWrite, DocumentStore, Expect, Store, keys};
+use trellis::venue::secrets::{RotationCounts, SecretError, SetSecret, Vault, list, rotate};
 
 fn vault(keys: &str) -> Vault {
     let keys = keys.split(' ').map(|name| format!("{name}:{}", hex::encode([name.as_bytes()[0]; 32])));
@@ -16,7 +16,7 @@ fn vault(keys: &str) -> Vault {
 }
 
 async fn set(vault: &Vault, store: &dyn Store, owner: &Owner, name: &str, value: &str) {
-    let value = Plain::new(value.to_owned()).unwrap();
+    let value = PlainSecret::new(value.to_owned()).unwrap();
     let set = SetSecret { name: name.parse().unwrap(), value, hosts: None, overwrite: false, within: Quota::default() };
     vault.set(store, Clock::default().now(), owner, &set).await.unwrap();
 }
@@ -60,7 +60,7 @@ async fn a_rotation_seals_everything_with_the_first_key() {
     all_open(&site, &vault("b a")).await;
     let before = list(&*site.store, &site.owners[0]).await.unwrap();
     let done = rotate(&vault("b a"), &*site.store, now).await.unwrap();
-    assert_eq!(done, Rotated { owners: 3, rotated: 6, current: 0, failed: Vec::new() });
+    assert_eq!(done, RotationCounts { owners: 3, rotated: 6, current: 0, failed: Vec::new() });
     let after = list(&*site.store, &site.owners[0]).await.unwrap();
     assert_eq!((&after[0].1.stamp, after[0].1.key.to_string().as_str()), (&before[0].1.stamp, "b"));
     assert_ne!(after[0].1.nonce, before[0].1.nonce);
@@ -101,7 +101,7 @@ async fn a_record_that_was_moved_or_changed_is_refused() {
     let read =
         async |owner: &Owner, name: &str| site.store.read(owner, &[doc(name)]).await.unwrap().remove(0).value.unwrap();
     let put = async |owner: &Owner, name: &str, bytes: Vec<u8>| {
-        let write = DocWrite { key: doc(name), expect: Expect::Any, change: Change::Put(bytes.into()) };
+        let write = DocWrite { key: doc(name), expect: Expect::Any, change: DocEffect::Put(bytes.into()) };
         site.store.write(now, owner, &[write]).await.unwrap();
     };
     let original = read(one, "X").await;
@@ -131,7 +131,7 @@ async fn of_many_who_set_at_once_each_gets_a_version_of_its_own() {
     let site = site().await;
     let (vault, now) = (vault("a"), Clock::default().now());
     let set = |n: usize| {
-        let value = Plain::new(format!("value number {n}")).unwrap();
+        let value = PlainSecret::new(format!("value number {n}")).unwrap();
         SetSecret { name: "Z".parse().unwrap(), value, hosts: None, overwrite: true, within: Quota::default() }
     };
     let asked: Vec<SetSecret> = (0..8).map(set).collect();

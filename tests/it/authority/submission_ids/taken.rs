@@ -3,13 +3,13 @@
 use super::{On, Site, Way, everywhere, until};
 use crate::support::operate::{boss, operate};
 use serde_json::{Value, json};
-use trellis::domain::approval::Verdict;
+use trellis::domain::approval::ApprovalVerdict;
 use trellis::domain::event::Submission;
-use trellis::domain::ids::{EventId, IdOf, JobId, SessionKey, sha256_hex};
+use trellis::domain::ids::{EventId, JobId, SessionKey, VenueIdSubject, sha256_hex};
 use trellis::domain::job::JobStatus;
-use trellis::domain::message::InKind;
+use trellis::domain::message::InboundKind;
 use trellis::domain::seal;
-use trellis::domain::timer::{Phase, TimerId};
+use trellis::domain::timer::{TimerId, TimerPhase};
 use trellis::venue::approvals;
 use trellis::venue::jobs;
 use trellis::venue::timers;
@@ -60,7 +60,7 @@ fn of_call(site: &Site) -> (String, String) {
     let guess = format!("call-{}", &sha256_hex(b"local/me/boss/s1/1/0")[..32]);
     let session = SessionKey { agent: "boss".parse().unwrap(), session: "s1".parse().unwrap() };
     let (owner, start) = (&site.venue.owner, Some(site.venue.venue.now()));
-    let place = IdOf::Call { owner, session: &session, turn: 1, call: 0, instance: None, start };
+    let place = VenueIdSubject::Call { owner, session: &session, turn: 1, call: 0, instance: None, start };
     (guess, EventId::of_venue(&site.venue.venue.key, place).to_string())
 }
 
@@ -103,9 +103,9 @@ async fn no_submission_kills_a_timer(on: On) {
     let (first, fired) = (timer().await, timer().await.fired);
     let at = first.next.unwrap();
     let guess = format!("timer-{id}-{}-{at}", first.generation);
-    take(&site, "task", &(guess, first.event(&venue.key, owner, at).to_string())).await;
+    take(&site, "task", &(guess, first.event_id(&venue.key, owner, at).to_string())).await;
     until("it fires", async || timer().await.fired > fired).await;
-    assert_eq!(timer().await.phase, Phase::Active);
+    assert_eq!(timer().await.phase, TimerPhase::Active);
     site.until_asked("clerk").await;
 }
 
@@ -116,9 +116,9 @@ async fn no_submission_keeps_an_answer_from_its_session(on: On) {
     let waiting = async || approvals::list(venue, owner, false, 0, 100).await.unwrap().items;
     until("it asks", async || waiting().await.len() == 1).await;
     let approval = waiting().await.remove(0);
-    let real = EventId::of_venue(&venue.key, IdOf::Answer(&approval.id)).to_string();
+    let real = EventId::of_venue(&venue.key, VenueIdSubject::Answer(&approval.id)).to_string();
     take(&site, "message", &(format!("answer-{}", approval.id), real)).await;
-    let approved = Verdict::Approved { scopes: None, arguments: None };
+    let approved = ApprovalVerdict::Approved { scopes: None, arguments: None };
     approvals::decide(venue, &boss(owner), &approval.id, approved, None).await.unwrap();
     assert_eq!(site.venue.ended(&job).await.status, JobStatus::Complete);
     assert_eq!(site.venue.read("w/paid").await, Some(json!([100])));
@@ -128,11 +128,11 @@ async fn no_submission_keeps_an_answer_from_its_session(on: On) {
 async fn in_the_queue_an_id_of_the_venue_counts_under_its_seal_alone() {
     let Some(site) = site(On::Nats).await else { return };
     let (venue, owner) = (&site.venue.venue, &site.venue.owner);
-    let id = EventId::kept(of_call(&site).1).unwrap();
-    let another = EventId::of_venue(&venue.key, IdOf::Redrive(&JobId::new(&"0f".repeat(16)).unwrap()));
+    let id = EventId::from_stored(of_call(&site).1).unwrap();
+    let another = EventId::of_venue(&venue.key, VenueIdSubject::Redrive(&JobId::new(&"0f".repeat(16)).unwrap()));
     let sealed = |inbox: &str| {
         let submission = Submission { input: json!("x"), reply_to: Some(inbox.into()), ..Submission::default() };
-        json!(seal::seal_submission(&venue.key, (owner, &"clerk".parse().unwrap(), InKind::Task), &id, submission))
+        json!(seal::seal_submission(&venue.key, (owner, &"clerk".parse().unwrap(), InboundKind::Task), &id, submission))
     };
     let changed = |inbox: &str| {
         let mut body = sealed(inbox);

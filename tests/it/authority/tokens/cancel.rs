@@ -78,6 +78,9 @@ async fn a_cancel_in_the_queue_has_the_venues_seal_or_a_token_that_may() {
     // The venue's own, which no token is with.
     let job = venue.submit("idle", "t2", json!("x")).await.job.unwrap();
     let head = trellis::venue::jobs::get(&venue.venue, &venue.owner, &job).await.unwrap().unwrap().head;
-    venue.venue.relay(&venue.owner, &[trellis::outbox::cancel(&venue.venue.key, &venue.owner, &head, "enough")]).await;
+    venue
+        .venue
+        .relay(&venue.owner, &[trellis::outbox::cancel_entry(&venue.venue.key, &venue.owner, &head, "enough")])
+        .await;
     assert_eq!(venue.ended(&job).await.status, JobStatus::Cancelled);
 }

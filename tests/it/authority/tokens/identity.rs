@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use trellis::bus::nats::NatsBus;
 use trellis::domain::ids::JobId;
-use trellis::domain::message::{Address, InKind, Message};
+use trellis::domain::message::{BusMessage, InboundKind, MessageAddress};
 use trellis::store::embedded::EmbeddedStore;
 use trellis::venue::auth::signing::SigningKey;
 
@@ -175,9 +175,13 @@ async fn the_same_holds_for_messages_of_the_queue() {
     venue.worker();
     venue.agent("asks", json!({"entityIdsRequired": true})).await;
     let send = async |id: &str, context: Value| {
-        let to = Address::In { owner: venue.owner.clone(), agent: "asks".parse().unwrap(), kind: InKind::Message };
+        let to = MessageAddress::In {
+            owner: venue.owner.clone(),
+            agent: "asks".parse().unwrap(),
+            kind: InboundKind::Message,
+        };
         let body = json!({"input": id, "sessionId": "s", "sessionContext": context});
-        venue.venue.bus.publish(&Message { to, id: Some(id.into()), body }).await.unwrap();
+        venue.venue.bus.publish(&BusMessage { to, id: Some(id.into()), body }).await.unwrap();
     };
     send("m1", json!({"other": 1})).await;
     send("m2", json!({"entity_ids": ["e"]})).await;

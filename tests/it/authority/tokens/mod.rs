@@ -72,7 +72,7 @@ impl Site {
 
 /// An issuer for `acme`, and those who trust it.
 pub fn issuer(dir: &Path) -> (SigningKey, Arc<Auth>) {
-    let issuer = SigningKey::generate().unwrap().named(Some("k1".into()));
+    let issuer = SigningKey::generate().unwrap().with_kid(Some("k1".into()));
     let mut jwk = issuer.public_jwk();
     jwk["trellis_owner"] = json!("acme");
     let jwks = dir.join("keys.json");

@@ -8,17 +8,17 @@ use axum::response::{IntoResponse, Response};
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::Duration;
-use trellis::domain::authority::envelope::Mode;
+use trellis::domain::authority::envelope::AccessMode;
 use trellis::domain::authority::{Authority, Capability};
-use trellis::domain::context::ledger::Status;
+use trellis::domain::context::ledger::RowStatus;
 use trellis::domain::ids::secret::SecretName;
-use trellis::domain::resource::remote::Verb;
-use trellis::domain::secret::Plain;
+use trellis::domain::resource::remote::RemoteOperation;
+use trellis::domain::secret::PlainSecret;
 use trellis::venue::operation::Caller;
-use trellis::venue::outbound::endpoint::{Credential, Endpoint, EndpointPlace};
+use trellis::venue::outbound::endpoint::{Credential, Endpoint, EndpointSettings};
 use trellis::venue::outbound::proxy::ProxyRoute;
-use trellis::venue::resources::remote::{Remote, RemoteSettings};
-use trellis::venue::resources::{Providers, ResourceProvider};
+use trellis::venue::resources::remote::{RemoteProvider, RemoteSettings};
+use trellis::venue::resources::{ResourceProvider, ResourceProviders};
 
 const A: &str = "app/user/a";
 const B: &str = "app/user/b";
@@ -26,14 +26,14 @@ const B: &str = "app/user/b";
 const KEY: &str = "sk-of-the-venue-0123456789";
 
 /// A kind `rag` at a URL.
-fn kinds(url: &str, allow_private: bool) -> Providers {
+fn kinds(url: &str, allow_private: bool) -> ResourceProviders {
     let credential = Credential {
         header: "Authorization".into(),
         prefix: "Bearer ".into(),
-        value: Plain::new(KEY.into()).unwrap(),
+        value: PlainSecret::new(KEY.into()).unwrap(),
         shown: SecretName::new("rag").unwrap(),
     };
-    let place = EndpointPlace {
+    let place = EndpointSettings {
         url: url.to_owned(),
         allow_private,
         proxy: ProxyRoute::default(),
@@ -42,14 +42,20 @@ fn kinds(url: &str, allow_private: bool) -> Providers {
         credential: Some(credential),
         setting: "resources.kinds.rag".into(),
     };
-    let settings =
-        RemoteSettings { kind: "rag".into(), about: "the handbook".into(), verbs: Verb::ALL.to_vec(), mode: None };
-    Providers::with([Box::new(Remote::new(settings, Endpoint::new(place).unwrap())) as Box<dyn ResourceProvider>])
+    let settings = RemoteSettings {
+        kind: "rag".into(),
+        about: "the handbook".into(),
+        verbs: RemoteOperation::ALL.to_vec(),
+        mode: None,
+    };
+    ResourceProviders::new([
+        Box::new(RemoteProvider::new(settings, Endpoint::new(place).unwrap())) as Box<dyn ResourceProvider>
+    ])
 }
 
 /// `clerk` may read and write `docs`, of the kind `rag`.
-async fn clerk(mut site: Site, kinds: Providers) -> Site {
-    let catalog = trellis::ops::catalog(true).keeping(kinds);
+async fn clerk(mut site: Site, kinds: ResourceProviders) -> Site {
+    let catalog = trellis::ops::catalog(true).with_resources(kinds);
     Arc::get_mut(&mut site.venue.venue).expect("no worker yet").catalog = catalog;
     site.clerk(json!({"docs": {"kind": "rag", "mode": "read-write", "index": "handbook"}})).await
 }
@@ -81,7 +87,7 @@ async fn a_turn_shows_and_calls_what_a_server_provides(backend: Backend) {
     let (prompt, row) = site.saw("clerk", "s", "resource/docs").await;
     assert!(prompt.contains("## Resource: docs\n1 topics"), "{prompt}");
     let row = row.unwrap();
-    assert_eq!((row.status, row.source.as_deref()), (Status::Full, Some("r/app/user/a")));
+    assert_eq!((row.status, row.source.as_deref()), (RowStatus::Full, Some("r/app/user/a")));
     assert_eq!(row.allowed.as_deref(), Some("read on r/app/user/a"));
     let tools = ["docs_list", "docs_read", "docs_search", "docs_put", "docs_delete"];
     assert_eq!(site.tools("clerk", "s").await, tools);
@@ -126,7 +132,7 @@ async fn what_was_not_granted_is_denied_before_a_server_is_asked() {
         assert_ne!(message["namespaces"], json!([]));
     }
     let (prompt, row) = site.saw("clerk", "none", "resource/docs").await;
-    assert_eq!(row.unwrap().status, Status::Denied);
+    assert_eq!(row.unwrap().status, RowStatus::Denied);
     assert!(prompt.contains("[Context: docs — unavailable: no grant of this request"), "{prompt}");
 }
 
@@ -137,7 +143,7 @@ async fn a_server_that_is_away_is_named_with_what_to_do_and_the_turn_goes_on() {
     let (outcome, text) = site.call("s", json!([A]), "docs_search", json!({"query": "x"})).await;
     assert_eq!(outcome, "error");
     let (prompt, row) = site.saw("clerk", "s", "resource/docs").await;
-    assert_eq!(row.unwrap().status, Status::Failed);
+    assert_eq!(row.unwrap().status, RowStatus::Failed);
     for part in [
         format!("the provider of the resource kind `rag` at `127.0.0.1:{port}`"),
         "Connection refused".into(),
@@ -256,7 +262,7 @@ async fn a_purge_reaches_servers_that_can_delete_and_names_those_that_can_not() 
     let venue = &site.venue.venue;
     let caller = Caller {
         operator: true,
-        ..Caller::new(site.venue.owner.clone(), site.venue.owner.to_string(), Authority::unlimited())
+        ..Caller::new(site.venue.owner.clone(), site.venue.owner.to_string(), Authority::without_limits())
     };
     let purge = json!({"namespace": A, "recursive": true});
     let done = crate::support::operate::operate(venue, &caller, "resource/purge", purge).await.unwrap();
@@ -280,7 +286,7 @@ async fn a_kind_is_known_where_agents_are_applied_and_bounds_what_is_handed_on()
     let error = own.check(&trellis::domain::agent::AgentConfig::parse(&other).unwrap()).unwrap_err();
     assert!(error.contains("there are `memory`, `files` and `rag`; a resource"), "{error}");
     let envelope = trellis::domain::authority::envelope::Envelope::default();
-    assert_eq!(own.clamped(envelope, &parsed).mode("rag", Mode::ReadWrite), Mode::Read);
+    assert_eq!(own.clamp_envelope(envelope, &parsed).mode("rag", AccessMode::ReadWrite), AccessMode::Read);
 }
 
 #[tokio::test]

@@ -2,7 +2,7 @@
 
 use super::{Backend, Site, contents, task, writable};
 use serde_json::{Value, json};
-use trellis::domain::context::ledger::Status;
+use trellis::domain::context::ledger::RowStatus;
 use trellis::domain::job::JobStatus;
 
 const A: &str = "app/user/a";
@@ -34,7 +34,7 @@ async fn users_share_an_agent_and_no_memory(backend: Backend) {
     assert!(prompt.contains(text), "{prompt}");
     assert!(!prompt.contains("is B"), "{prompt}");
     let row = row.unwrap();
-    assert_eq!((row.status, row.source.as_deref()), (Status::Full, Some("r/app/user/a")));
+    assert_eq!((row.status, row.source.as_deref()), (RowStatus::Full, Some("r/app/user/a")));
     assert_eq!(row.allowed.as_deref(), Some("read on r/app/user/a"));
     let (prompt, _) = site.saw("clerk", "s1", "resource/memory").await;
     assert!(prompt.contains("is B") && !prompt.contains("taste"), "{prompt}");
@@ -61,7 +61,7 @@ async fn without_a_grant_there_is_an_error_and_a_row_that_says_so() {
             assert!(text.contains("on r. Your capabilities are: (none)"), "{text}");
         }
         let (prompt, row) = site.saw("clerk", &format!("{id}-memory_read"), "resource/memory").await;
-        assert_eq!(row.unwrap().status, Status::Denied);
+        assert_eq!(row.unwrap().status, RowStatus::Denied);
         assert!(prompt.contains("[Context: memory — unavailable: no grant of this request"), "{prompt}");
     }
 }

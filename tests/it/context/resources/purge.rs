@@ -12,15 +12,15 @@ use trellis::domain::authority::envelope::Envelope;
 use trellis::domain::dead::DeadLetter;
 use trellis::domain::event::{Event, Payload, Submission};
 use trellis::domain::ids::{JobId, Owner, SessionKey};
-use trellis::domain::kept::KeptKeys;
+use trellis::domain::kept::UnknownFields;
 use trellis::domain::resource;
 use trellis::domain::time::Millis;
-use trellis::domain::timer::{CatchUp, Overlap, Schedule, TimerId, TimerKind, TimerRequest};
+use trellis::domain::timer::{CatchUpPolicy, OverlapPolicy, Schedule, TimerId, TimerKind, TimerRequest};
 use trellis::store::embedded::EmbeddedStore;
-use trellis::store::{Doc, DocKey, DocWrite, DocumentStore, Layer, Page, Store, StoreError, Window};
+use trellis::store::{Doc, DocKey, DocPage, DocWrite, DocumentStore, Layer, Store, StoreError, Window};
 use trellis::venue::dead;
 use trellis::venue::operation::{Caller, OpError};
-use trellis::venue::resources::purge::list;
+use trellis::venue::resources::purge::count_stored;
 use trellis::venue::timers;
 
 async fn operate(site: &Site, operator: bool, verb: &str, arguments: Value) -> Result<Value, OpError> {
@@ -132,7 +132,7 @@ async fn no_agent_may_erase() {
 /// What was sent under `namespace`.
 fn granted(namespace: &str) -> Submission {
     let cap = Capability { with: format!("r/{namespace}"), can: "write".into() };
-    let envelope = Envelope::default().granted(Some(vec![cap]));
+    let envelope = Envelope::default().narrow_to_grants(Some(vec![cap]));
     Submission { input: json!("it says it"), envelope, ..Submission::default() }
 }
 
@@ -143,7 +143,7 @@ async fn dead_letters_and_timers_of_an_erased_namespace_are_deleted() {
     let (venue, owner) = (&site.venue.venue, &site.venue.owner);
     for (nth, namespace) in (1_u64..).zip(["app/user/a", "app/user/b"]) {
         let timer = TimerRequest {
-            id: TimerId::of(namespace),
+            id: TimerId::from_text(namespace),
             name: None,
             origin: "t".parse().unwrap(),
             asked: None,
@@ -152,8 +152,8 @@ async fn dead_letters_and_timers_of_an_erased_namespace_are_deleted() {
             kind: TimerKind::Task,
             submission: granted(namespace),
             schedule: Schedule::At(venue.now().plus(Duration::from_hours(1))),
-            catch_up: CatchUp::default(),
-            overlap: Overlap::default(),
+            catch_up: CatchUpPolicy::default(),
+            overlap: OverlapPolicy::default(),
         };
         trellis::ingress::timers::set(venue, owner, &timer).await.unwrap();
         let job = JobId::new(&format!("{nth:032x}")).unwrap();
@@ -169,17 +169,17 @@ async fn dead_letters_and_timers_of_an_erased_namespace_are_deleted() {
             died: venue.now(),
             error: "dead".into(),
             redriven: None,
-            kept: KeptKeys::default(),
+            kept: UnknownFields::default(),
         };
-        venue.store.write(venue.now(), owner, &[dead::kept(&letter)]).await.unwrap();
+        venue.store.write(venue.now(), owner, &[dead::letter_write(&letter)]).await.unwrap();
     }
     let erased = operate(&site, true, "purge", json!({"namespace": "app/user/a"})).await.unwrap();
     assert_eq!(erased["erased"], json!({"turns": 0, "jobs": 0, "deadLetters": 1, "timers": 1}));
     let left = timers::list(venue, owner, (None, true), 0, 1_000).await.unwrap().items;
-    assert_eq!(left.iter().map(|timer| timer.id.clone()).collect::<Vec<_>>(), [TimerId::of("app/user/b")]);
+    assert_eq!(left.iter().map(|timer| timer.id.clone()).collect::<Vec<_>>(), [TimerId::from_text("app/user/b")]);
     let left = dead::list(venue, owner, 0, 9).await.unwrap().items;
     assert_eq!(left.iter().map(|letter| letter.job.as_str()).collect::<Vec<_>>(), [format!("{:032x}", 2)]);
-    assert!(!trellis::ingress::timers::fire(venue, owner).await.unwrap().more);
+    assert!(!trellis::ingress::timers::fire_due(venue, owner).await.unwrap().more);
 }
 
 /// Counts the documents that are looked at.
@@ -207,7 +207,7 @@ impl Layer for Looks {
     }
 
     /// It walks over all of the prefix, however small its window is.
-    async fn page(&self, owner: &Owner, prefix: &str, window: Window) -> Result<Page, StoreError> {
+    async fn page(&self, owner: &Owner, prefix: &str, window: Window) -> Result<DocPage, StoreError> {
         let page = self.inner.page(owner, prefix, window).await?;
         self.looks.fetch_add(page.total, Ordering::Relaxed);
         Ok(page)
@@ -219,11 +219,11 @@ async fn what_is_kept_is_counted_with_one_look_at_each() {
     const MANY: usize = 3_000;
     let dir = tempfile::tempdir().unwrap();
     let (inner, owner) = (EmbeddedStore::open(dir.path()).unwrap(), "acme/u1".parse().unwrap());
-    let key = |n: usize| format!("{}{n:06}", resource::within("memory", &format!("app/u{}", n % 2)));
+    let key = |n: usize| format!("{}{n:06}", resource::namespace_prefix("memory", &format!("app/u{}", n % 2)));
     let writes: Vec<_> = (0..MANY).map(|n| DocWrite::put(key(n), "{}")).collect();
     inner.write(Millis(1), &owner, &writes).await.unwrap();
     let store = Looks { inner, looks: AtomicUsize::new(0) };
-    let kept = list(&store, &owner, None).await.unwrap();
+    let kept = count_stored(&store, &owner, None).await.unwrap();
     let half = |namespace: &str| ((namespace.to_owned(), "memory".to_owned()), MANY / 2);
     assert_eq!(kept, BTreeMap::from([half("app/u0"), half("app/u1")]));
     assert_eq!(store.looks.into_inner(), MANY);

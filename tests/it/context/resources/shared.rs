@@ -5,9 +5,9 @@ use crate::support::http::Server;
 use crate::support::operate;
 use serde_json::json;
 use std::time::Duration;
-use trellis::domain::approval::Verdict;
+use trellis::domain::approval::ApprovalVerdict;
 use trellis::domain::authority::{Authority, Capability};
-use trellis::domain::context::ledger::Status;
+use trellis::domain::context::ledger::RowStatus;
 use trellis::domain::event::Submission;
 use trellis::venue::approvals;
 use trellis::venue::operation::Caller;
@@ -59,8 +59,8 @@ async fn what_the_policy_asks_about_is_written_once_a_person_has_approved_it() {
     assert_eq!(asked.tool, "memory_write");
     let kept = || async { venue.store.scan(owner, "r/memory/", None, false, 10).await.unwrap().len() };
     assert_eq!(kept().await, 0, "not before");
-    let person = Caller::new(owner.clone(), "a person".into(), Authority::unlimited());
-    let approved = Verdict::Approved { arguments: None, scopes: None };
+    let person = Caller::new(owner.clone(), "a person".into(), Authority::without_limits());
+    let approved = ApprovalVerdict::Approved { arguments: None, scopes: None };
     approvals::decide(venue, &person, &asked.id, approved, None).await.unwrap();
     site.venue.ended(&job).await;
     assert_eq!(kept().await, 1);
@@ -73,8 +73,8 @@ async fn a_kind_that_nothing_provides_any_more_is_said_in_the_prompt() {
     let site = Site::new().await.clerk(json!({"crm": {}, "memory": {}})).await;
     site.ok("s", json!(["app/user/a"]), "memory_read", json!({})).await;
     let (prompt, row) = site.saw("clerk", "s", "resource/crm").await;
-    assert_eq!(row.unwrap().status, Status::Failed);
+    assert_eq!(row.unwrap().status, RowStatus::Failed);
     assert!(prompt.contains("[Context: crm — unavailable: `resources.crm`: nothing provides the kind"), "{prompt}");
     let (prompt, row) = site.saw("clerk", "s", "resource/memory").await;
-    assert!(row.unwrap().status == Status::Full && prompt.contains("## Resource: memory\nMemory topics: none."));
+    assert!(row.unwrap().status == RowStatus::Full && prompt.contains("## Resource: memory\nMemory topics: none."));
 }

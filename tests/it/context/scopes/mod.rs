@@ -18,7 +18,7 @@ use tokio::sync::Notify;
 use trellis::bus::embedded::EmbeddedBus;
 use trellis::domain::chat::{ChatMessage, ModelRequest};
 use trellis::domain::context::assemble::assemble;
-use trellis::domain::context::ledger::Ledger;
+use trellis::domain::context::ledger::PromptLedger;
 use trellis::domain::ids::SessionKey;
 use trellis::domain::job::Job;
 use trellis::domain::lattice::Path;
@@ -64,7 +64,7 @@ fn results(turn: &TurnRecord) -> Vec<&str> {
 }
 
 /// The prompt of a turn, built again from its record, and its ledger.
-async fn prompt(venue: &TestVenue, job: &Job, turn: u64) -> (ModelRequest, Ledger) {
+async fn prompt(venue: &TestVenue, job: &Job, turn: u64) -> (ModelRequest, PromptLedger) {
     let store = &*venue.venue.store;
     let past = ledger::load(store, &venue.owner, &session_of(job), turn).await.unwrap().unwrap();
     let seen = past.seen.unwrap();

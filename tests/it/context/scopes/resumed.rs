@@ -31,7 +31,7 @@ async fn a_successor_hands_on_what_the_prompt_showed() {
     soon(&recorded).await;
     // It dies here, with the lease in its hands, which is given back as by a stop.
     first.shutdown.trigger();
-    first.shutdown.cancelling().cancel();
+    first.shutdown.cancel_token().cancel();
     write(&first, "w/plan", json!({"version": "changed since"})).await;
     let bus = Arc::clone(&first.venue.bus);
     let second = TestVenue::new(store, bus, dir.path(), RULES).await;

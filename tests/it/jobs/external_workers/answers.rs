@@ -8,7 +8,7 @@ use tokio::time::timeout;
 use trellis::bus::LiveSubject;
 use trellis::domain::ids::JobId;
 use trellis::domain::job::JobStatus;
-use trellis::store::{Change, DocWrite, Expect, keys};
+use trellis::store::{DocEffect, DocWrite, Expect, keys};
 use trellis::venue::jobs;
 
 const LIMIT: Duration = Duration::from_mins(1);
@@ -22,7 +22,7 @@ async fn signs_start_a_job_and_its_result_wakes_the_session() {
     office.books_are_closed().await;
     office.say(&taken, json!({"status": "STARTED"})).await;
     let first = office.started(&taken.job).await.outbound.unwrap();
-    let mut live = office.venue.venue.bus.live().follow(&taken.job, None).await.unwrap();
+    let mut live = office.venue.venue.bus.live_feed().follow(&taken.job, None).await.unwrap();
     office.say(&taken, json!({"status": "STARTED", "progress": {"page": 3, "of": 9}})).await;
     let piece = timeout(LIMIT, live.next()).await.unwrap().unwrap();
     assert_eq!(piece.body, r#"{"progress":{"page":3,"of":9}}"#);
@@ -178,7 +178,7 @@ async fn an_answer_that_can_never_be_taken_is_kept_without_its_token_and_its_wor
     let (_, taken) = office.ordered("t1", json!({})).await;
     let venue = &office.venue.venue;
     let broken =
-        DocWrite { key: keys::job_head(&taken.job), expect: Expect::Any, change: Change::Put("no job".into()) };
+        DocWrite { key: keys::job_head(&taken.job), expect: Expect::Any, change: DocEffect::Put("no job".into()) };
     venue.store.write(venue.now(), &office.venue.owner, &[broken]).await.unwrap();
     let proof = taken.body["token"].as_str().unwrap();
     let body = json!({"job": taken.job, "token": proof, "status": "COMPLETE", "output": "lost?"});

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use std::time::Duration;
 use trellis::domain::event::Submission;
 use trellis::domain::job::{Job, JobStatus};
-use trellis::store::{Change, DocWrite, Expect, keys};
+use trellis::store::{DocEffect, DocWrite, Expect, keys};
 use trellis::venue::erase::{self, Erasure};
 use trellis::venue::external;
 use trellis::venue::jobs;
@@ -49,12 +49,12 @@ async fn a_message_that_is_published_again_is_there_once() {
     let venue = &office.venue.venue;
     let id = format!("{job}-{}", office.job(&job).await.head.created.0);
     for _ in 0..3 {
-        let to = trellis::domain::message::Address::Job {
+        let to = trellis::domain::message::MessageAddress::Job {
             queue: "ocr".parse().unwrap(),
             owner: office.venue.owner.clone(),
             agent: "clerk".parse().unwrap(),
         };
-        let message = trellis::domain::message::Message { to, id: Some(id.clone()), body: json!({"job": job}) };
+        let message = trellis::domain::message::BusMessage { to, id: Some(id.clone()), body: json!({"job": job}) };
         venue.bus.publish(&message).await.unwrap();
     }
     assert_eq!(office.kept().await, 1);
@@ -255,18 +255,18 @@ async fn erasing_a_namespace_erases_what_its_turns_gave_to_external_workers() {
 #[tokio::test]
 async fn a_watch_whose_job_never_came_to_be_is_removed() {
     let (venue, _dir) = TestVenue::embedded_at(RULES, trellis::process::clock::Clock::manual(super::START)).await;
-    let times = trellis::domain::job::watch::ExternalTimes::of(Some(1), None, None);
+    let times = trellis::domain::job::watch::ExternalTimes::with_defaults(Some(1), None, None);
     let id = trellis::domain::ids::JobId::new(&"0a".repeat(16)).unwrap();
-    let watch = trellis::domain::job::watch::Watch::new(id, "ocr".parse().unwrap(), super::START, times, None);
+    let watch = trellis::domain::job::watch::ExternalWatch::new(id, "ocr".parse().unwrap(), super::START, times, None);
     external::watch(&venue.venue, &venue.owner, watch.clone()).await.unwrap();
     // Its turn died, and is run again.
-    let again = trellis::domain::job::watch::Watch { due: watch.due.plus(Duration::from_millis(1)), ..watch };
+    let again = trellis::domain::job::watch::ExternalWatch { due: watch.due.plus(Duration::from_millis(1)), ..watch };
     external::watch(&venue.venue, &venue.owner, again).await.unwrap();
     let keys = async |prefix| venue.venue.store.scan(&venue.owner, prefix, None, false, 10).await.unwrap().len();
     let mut left = Vec::new();
     for wait in [Duration::from_secs(2), Duration::from_mins(30), Duration::from_mins(31)] {
         venue.venue.clock.advance(wait);
-        external::look(&venue.venue, &venue.owner).await.unwrap();
+        external::check_due(&venue.venue, &venue.owner).await.unwrap();
         left.push((keys(keys::OUTBOUND).await, keys(keys::OUTBOUND_DUE).await));
     }
     assert_eq!(left, [(1, 1), (1, 1), (0, 0)], "it may be about to be opened for an hour");
@@ -279,7 +279,7 @@ async fn a_job_that_nobody_watches_is_missed_by_the_audit() {
     office.books_are_closed().await;
     let (venue, owner) = (&office.venue.venue, &office.venue.owner);
     let place = office.keys(keys::OUTBOUND_DUE).await.pop().unwrap();
-    let write = DocWrite { key: place, expect: Expect::Any, change: Change::Delete };
+    let write = DocWrite { key: place, expect: Expect::Any, change: DocEffect::Delete };
     venue.store.write(venue.now(), owner, &[write]).await.unwrap();
-    assert_eq!(trellis::upkeep::audit::owner_books(venue, owner).await.unwrap().unaccounted, 1);
+    assert_eq!(trellis::upkeep::audit::audit_owner(venue, owner).await.unwrap().unaccounted, 1);
 }

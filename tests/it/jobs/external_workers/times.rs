@@ -18,7 +18,7 @@ async fn ordered(office: &Office, times: Value) -> (JobId, Taken) {
 /// Lets time pass and looks, as a sweep does.
 async fn pass(office: &Office, time: Duration) {
     office.venue.venue.clock.advance(time);
-    while external::look(&office.venue.venue, &office.venue.owner).await.unwrap() {}
+    while external::check_due(&office.venue.venue, &office.venue.owner).await.unwrap() {}
 }
 
 /// The job has failed because a time was over, and its session has been told.
@@ -108,7 +108,7 @@ async fn a_job_goes_with_all_that_is_kept_of_it() {
     let rules = trellis::domain::retention::RetentionRules::default();
     let janitor = trellis::upkeep::retention::Janitor::new(rules);
     for _ in 0..3 {
-        janitor.step(&office.venue.venue, &office.venue.owner).await.unwrap();
+        janitor.tidy_step(&office.venue.venue, &office.venue.owner).await.unwrap();
     }
     for prefix in ["j/", "l/", "q/", "q.due/"] {
         assert_eq!(office.keys(prefix).await, [""; 0], "{prefix}");

@@ -7,8 +7,8 @@ use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::Duration;
 use trellis::bus::embedded::EmbeddedBus;
-use trellis::domain::ids::{EventId, IdOf, JobId};
-use trellis::domain::invoked::{Asker, Invoked, session};
+use trellis::domain::ids::{EventId, JobId, VenueIdSubject};
+use trellis::domain::invoked::{InvokedOperation, OperationCaller, session};
 use trellis::domain::job::{JobHead, JobStatus};
 use trellis::domain::principal::Principal;
 use trellis::domain::time::Millis;
@@ -21,14 +21,14 @@ use trellis::venue::invoked::{self, InvokedAdmission};
 use trellis::venue::jobs;
 
 /// The head of an operation's job, and its record.
-fn ordered(venue: &TestVenue, op: &str, input: &Value) -> (JobHead, Invoked) {
+fn ordered(venue: &TestVenue, op: &str, input: &Value) -> (JobHead, InvokedOperation) {
     let (key, now) = (EventId::new("k1").unwrap(), venue.venue.now());
-    let event = EventId::of_venue(&venue.venue.key, IdOf::Operation { owner: &venue.owner, key: &key });
+    let event = EventId::of_venue(&venue.venue.key, VenueIdSubject::Operation { owner: &venue.owner, key: &key });
     let id = JobId::derive(&venue.venue.key, &venue.owner, &event);
     let session = session(&id);
     let head = json!({"id": id, "event": event, "op": op, "agent": session.agent, "session": session.session, "input": input, "created": now});
     let caller = operate::boss(&venue.owner);
-    let asker = Asker {
+    let asker = OperationCaller {
         name: caller.name,
         operator: true,
         authority: caller.authority,
@@ -36,7 +36,7 @@ fn ordered(venue: &TestVenue, op: &str, input: &Value) -> (JobHead, Invoked) {
         principal: Principal::ANYBODY,
         token_owner: None,
     };
-    (serde_json::from_value(head).unwrap(), Invoked::new(id, key, asker, now))
+    (serde_json::from_value(head).unwrap(), InvokedOperation::new(id, key, asker, now))
 }
 
 /// Two processes on one store: the first dies at its `n`-th write. Whether it came that far.
@@ -52,13 +52,13 @@ async fn dies_at(redis: bool, n: u64, at: FaultAt, op: &str, input: &Value) -> O
     let queue = EmbeddedStore::open(&dir.path().join("first")).unwrap();
     let bus = EmbeddedBus::new(queue, Duration::from_secs(2), clock.clone()).unwrap();
     let first = TestVenue::at(faulty.clone(), Arc::new(bus), dir.path(), "", clock.clone()).await;
-    faulty.plan(FaultPlan::From { n, at });
+    faulty.set_plan(FaultPlan::From { n, at });
     let (head, record) = ordered(&first, op, input);
     let accepted = invoked::admit(&first.venue, &first.owner, &head, &record).await;
     if accepted.is_ok() {
         operate::try_as_worker(&first.venue, &first.owner).await;
     }
-    let came = !faulty.hits().is_empty();
+    let came = !faulty.injected_faults().is_empty();
     // The second one, once what the first held has lapsed.
     clock.advance(Duration::from_mins(1));
     operate::as_worker(&second.venue, &second.owner).await;
@@ -82,7 +82,7 @@ async fn dies_at(redis: bool, n: u64, at: FaultAt, op: &str, input: &Value) -> O
         let left = second.venue.store.scan(&second.owner, prefix, None, false, 10).await.unwrap();
         assert!(left.is_empty(), "{op} at {n} {at:?}: {left:?}");
     }
-    assert_eq!(audit::owner_books(&second.venue, &second.owner).await.unwrap().unaccounted, 0);
+    assert_eq!(audit::audit_owner(&second.venue, &second.owner).await.unwrap().unaccounted, 0);
     Some(came)
 }
 

@@ -16,10 +16,10 @@ use trellis::domain::authority::policy::Revocation;
 use trellis::domain::ids::{JobId, Owner};
 use trellis::domain::limits::INVOKED_OPEN;
 use trellis::process::clock::Clock;
-use trellis::store::{Change, DocWrite, Expect, keys};
+use trellis::store::{DocEffect, DocWrite, Expect, keys};
 use trellis::upkeep::audit;
 use trellis::upkeep::retention;
-use trellis::venue::invoked::{self, Terms};
+use trellis::venue::invoked::{self, RunTerms};
 use trellis::venue::policy;
 
 const RULES: &str = "[[rule]]\nthen = { text = \"heard: {{input}}\", delay_ms = 200 }\n";
@@ -76,17 +76,17 @@ impl Site {
     }
 
     async fn unaccounted(&self) -> u64 {
-        let books = audit::owner_books(&self.venue.venue, &self.venue.owner).await.unwrap();
+        let books = audit::audit_owner(&self.venue.venue, &self.venue.owner).await.unwrap();
         eprintln!("{books:?}");
         books.unaccounted
     }
 
     /// A worker begins an operation and is gone.
     async fn begun_and_gone(&self, job: &Value) {
-        let terms = Terms { worker: "gone", lease: Duration::from_millis(300), crash_limit: 5 };
-        let taken = invoked::take(&self.venue.venue, &self.venue.owner, &id(job), terms).await.unwrap();
+        let terms = RunTerms { worker: "gone", lease: Duration::from_millis(300), crash_limit: 5 };
+        let taken = invoked::acquire(&self.venue.venue, &self.venue.owner, &id(job), terms).await.unwrap();
         assert!(taken.is_some(), "it is there to be taken");
-        let again = invoked::take(&self.venue.venue, &self.venue.owner, &id(job), terms).await.unwrap();
+        let again = invoked::acquire(&self.venue.venue, &self.venue.owner, &id(job), terms).await.unwrap();
         assert!(again.is_none(), "nobody else has it then");
     }
 }
@@ -291,15 +291,15 @@ async fn what_is_lost_is_missed_and_what_is_too_much_is_refused(on: On) {
     let Some(site) = Site::open(on).await else { return };
     let job = site.invoke("lattice/append", json!({"path": "w/log", "value": 1})).await;
     let (venue, owner) = (&site.venue.venue, &site.venue.owner);
-    let write = |key: String, change: Change| DocWrite { key, expect: Expect::Any, change };
+    let write = |key: String, change: DocEffect| DocWrite { key, expect: Expect::Any, change };
     for key in site.kept().await {
-        venue.store.write(venue.now(), owner, &[write(key, Change::Delete)]).await.unwrap();
+        venue.store.write(venue.now(), owner, &[write(key, DocEffect::Delete)]).await.unwrap();
     }
     assert_eq!(site.unaccounted().await, 1, "{job}");
     let place = |n: usize| {
         keys::invoked_due(venue.now().plus(Duration::from_hours(1)), &JobId::new(&format!("{n:032x}")).unwrap())
     };
-    let full: Vec<_> = (0..INVOKED_OPEN).map(|n| write(place(n), Change::Put(bytes::Bytes::new()))).collect();
+    let full: Vec<_> = (0..INVOKED_OPEN).map(|n| write(place(n), DocEffect::Put(bytes::Bytes::new()))).collect();
     for some in full.chunks(100) {
         venue.store.write(venue.now(), owner, some).await.unwrap();
     }
@@ -312,8 +312,8 @@ async fn what_is_lost_is_missed_and_what_is_too_much_is_refused(on: On) {
     assert_eq!(jobs["total"], 2, "nothing was written of the refused one");
     // Places that stand for nothing go when their time comes.
     let stale = keys::invoked_due(venue.now(), &id(&job));
-    venue.store.write(venue.now(), owner, &[write(stale.clone(), Change::Put(bytes::Bytes::new()))]).await.unwrap();
-    assert_eq!(invoked::due(venue, owner).await.unwrap(), []);
+    venue.store.write(venue.now(), owner, &[write(stale.clone(), DocEffect::Put(bytes::Bytes::new()))]).await.unwrap();
+    assert_eq!(invoked::list_due(venue, owner).await.unwrap(), []);
     assert_eq!(venue.store.read(owner, &[stale]).await.unwrap()[0].value, None);
 }
 
@@ -324,7 +324,7 @@ async fn it_is_forgotten_with_its_job(on: On) {
     assert_eq!(site.job(&job).await["status"], "COMPLETE");
     let found = trellis::venue::jobs::get(&site.venue.venue, &site.venue.owner, &id(&job)).await.unwrap().unwrap();
     let deleted = retention::delete(&site.venue.venue, &site.venue.owner, &found).await.unwrap();
-    assert_eq!(deleted, retention::Deleted::Done);
+    assert_eq!(deleted, retention::DeletionOutcome::Done);
     for prefix in ["j/", "l/", "i/", "i.due/"] {
         let left = site.venue.venue.store.scan(&site.venue.owner, prefix, None, false, 10).await.unwrap();
         assert!(left.is_empty(), "{prefix}: {left:?}");

@@ -11,10 +11,10 @@ use std::time::Duration;
 use trellis::domain::gate::{BusyPolicy, Gate, GateStatus};
 use trellis::domain::ids::{AgentId, SessionKey};
 use trellis::domain::job::JobStatus;
-use trellis::domain::timer::Phase;
+use trellis::domain::timer::TimerPhase;
 use trellis::process::clock::Clock;
 use trellis::store::faulty::{FaultAt, FaultPlan, FaultyStore};
-use trellis::store::{Change, DocWrite, Expect, Store, keys};
+use trellis::store::{DocEffect, DocWrite, Expect, Store, keys};
 use trellis::venue::Venue;
 use trellis::venue::jobs;
 use trellis::venue::timers;
@@ -58,7 +58,7 @@ async fn processes_that_fire_at_the_same_moment_fire_once(on: On) {
     let id = set(&venue, json!({"every": "10s", "catchUp": "all"})).await;
     for round in 1..=10_u64 {
         venue.venue.clock.advance(TEN * 3);
-        let firing = (0..8).map(|_| trellis::ingress::timers::fire(&venue.venue, &venue.owner));
+        let firing = (0..8).map(|_| trellis::ingress::timers::fire_due(&venue.venue, &venue.owner));
         for fired in join_all(firing).await {
             assert!(!fired.unwrap().more);
         }
@@ -80,7 +80,7 @@ async fn a_timer_between_two_sweeps_fires_on_time(on: On) {
         venue.venue.clock.advance(TEN);
         until("it fires", async || get(&venue, &id).await.fired == n).await;
     }
-    assert!(venue.venue.clock.now().since(START) < venue.sweep, "no other sweep was due");
+    assert!(venue.venue.clock.now().elapsed_since(START) < venue.sweep, "no other sweep was due");
 }
 
 /// The venue over another store.
@@ -118,7 +118,7 @@ async fn a_crash_at_any_write_of_a_fire_is_one_fire(on: On) {
                 venue.venue.clock.advance(TEN);
                 let faulty = FaultyStore::new(Arc::clone(&venue.venue.store), FaultPlan::From { n: call, at });
                 let dying = over(&venue, faulty.clone());
-                let died = trellis::ingress::timers::fire(&dying, &venue.owner).await;
+                let died = trellis::ingress::timers::fire_due(&dying, &venue.owner).await;
                 hit |= died.is_err();
                 // Another process goes on, later.
                 pass(&venue, Duration::from_secs(3)).await;
@@ -147,7 +147,7 @@ async fn what_was_sent_before_a_crash_counts_as_fired_however_late_it_is_looked_
             venue.venue.clock.advance(Duration::from_hours(1));
             let plan = FaultPlan::From { n: call, at: FaultAt::Before };
             let dying = over(&venue, FaultyStore::new(Arc::clone(&venue.venue.store), plan));
-            let _ = trellis::ingress::timers::fire(&dying, &venue.owner).await;
+            let _ = trellis::ingress::timers::fire_due(&dying, &venue.owner).await;
             // It is looked at again when its time has long passed.
             pass(&venue, Duration::from_mins(30)).await;
             let timer = get(&venue, &id).await;
@@ -179,9 +179,9 @@ async fn timers_survive_a_restart_and_catch_up() {
         assert_eq!(timer.next, Some(START.plus(Duration::from_hours(6))));
     }
     let once = get(&venue, &once).await;
-    assert_eq!((once.fired, &once.phase, once.next), (1, &Phase::Fired, None));
+    assert_eq!((once.fired, &once.phase, once.next), (1, &TimerPhase::Fired, None));
     let late = get(&venue, &late).await;
-    assert_eq!((late.fired, late.skipped, &late.phase), (0, 1, &Phase::Fired));
+    assert_eq!((late.fired, late.skipped, &late.phase), (0, 1, &TimerPhase::Fired));
     assert_eq!(all_jobs(&venue).await.len(), 7);
     check_indexes(&venue).await;
     // What fires no more is kept for a day.
@@ -222,7 +222,7 @@ async fn overlap_skip_leaves_out_while_the_last_one_is_not_finished(on: On) {
 /// Writes the gate of `a`: whether it runs, and how much its mailboxes hold.
 async fn gate(venue: &TestVenue, status: GateStatus, mailbox: u32) {
     let gate = Gate { status, concurrency: 8, mailbox, busy: BusyPolicy::Queue };
-    let change = Change::Put(Bytes::from(gate.encode()));
+    let change = DocEffect::Put(Bytes::from(gate.encode()));
     let write = DocWrite { key: keys::agent_gate(&"a".parse().unwrap()), expect: Expect::Any, change };
     venue.venue.store.write(venue.venue.now(), &venue.owner, &[write]).await.unwrap();
 }
@@ -251,11 +251,11 @@ async fn timers_of_a_removed_agent_fail_and_say_so(on: On) {
     let other = set(&venue, json!({"every": "20s"})).await;
     let agent: AgentId = "a".parse().unwrap();
     let keys = [keys::agent(&agent), keys::agent_gate(&agent)];
-    let gone = keys.map(|key| DocWrite { key, expect: Expect::Any, change: Change::Delete });
+    let gone = keys.map(|key| DocWrite { key, expect: Expect::Any, change: DocEffect::Delete });
     venue.venue.store.write(venue.venue.now(), &venue.owner, &gone).await.unwrap();
     pass(&venue, TEN).await;
     let failed = |timer: trellis::domain::timer::Timer| match timer.phase {
-        Phase::Failed { error } => error,
+        TimerPhase::Failed { error } => error,
         phase => panic!("expected it failed, got {phase:?}"),
     };
     assert_eq!(failed(get(&venue, &id).await), "agent `a` was removed");
@@ -276,7 +276,7 @@ async fn deleting_an_agent_ends_its_timers_at_once(on: On) {
     let id = set(&venue, json!({"every": "10s"})).await;
     let other = set(&venue, json!({"every": "10s", "agentId": "b"})).await;
     trellis::venue::agents::ending::terminate(&venue.venue, &venue.owner, &"a".parse().unwrap()).await.unwrap();
-    assert_eq!(get(&venue, &id).await.phase, Phase::Failed { error: "agent `a` was deleted".into() });
+    assert_eq!(get(&venue, &id).await.phase, TimerPhase::Failed { error: "agent `a` was deleted".into() });
     let late = json!({"agentId": "a", "input": 1, "every": "1h"});
     let refused = call_as(&venue.venue, &boss(&venue.owner), None, "v/ops/agent/trigger", late).await.unwrap_err();
     assert!(refused.to_string().contains("terminated"), "{refused}");

@@ -12,8 +12,8 @@ use trellis::bus::Alarm;
 use trellis::bus::nats::NatsBus;
 use trellis::domain::job::JobStatus;
 use trellis::domain::time::Millis;
-use trellis::domain::timer::{Phase, TimerId};
-use trellis::ingress::timers::Rung;
+use trellis::domain::timer::{TimerId, TimerPhase};
+use trellis::ingress::timers::AlarmOutcome;
 use trellis::store::redis::{RedisStore, ServerOrInjected};
 
 /// A venue over the shared Redis and this NATS, by the system's clock, whose workers sweep once; with
@@ -54,7 +54,7 @@ async fn what_is_set_while_two_workers_run_fires_by_its_alarm_once() {
         once.push(set(&venue, json!({"after": format!("{}ms", 100 * (n % 5))})).await);
     }
     for id in &once {
-        until("it fires", async || get(&venue, id).await.phase == Phase::Fired).await;
+        until("it fires", async || get(&venue, id).await.phase == TimerPhase::Fired).await;
         let timer = get(&venue, id).await;
         assert_eq!((timer.fired, timer.skipped), (1, 0));
         assert_eq!(venue.ended(&timer.last.unwrap().job.unwrap()).await.status, JobStatus::Complete);
@@ -65,7 +65,7 @@ async fn what_is_set_while_two_workers_run_fires_by_its_alarm_once() {
     until("it fires three times", async || get(&venue, &again).await.fired >= 3).await;
     run(&venue, "v/ops/timer/cancel", json!({"timer": again})).await;
     until("nothing is left to ring", async || stored(&venue).await.starts_with("0 ")).await;
-    assert_eq!(get(&venue, &again).await.phase, Phase::Cancelled);
+    assert_eq!(get(&venue, &again).await.phase, TimerPhase::Cancelled);
     check_indexes(&venue).await;
     assert_eq!(venue.venue.metrics.sweeps.get(), 2);
 }
@@ -79,7 +79,7 @@ async fn a_worker_that_came_later_fires_what_was_set_before() {
         let due = get(&venue, &id).await.due;
         workers(&venue, 1).await;
         let in_time = venue.venue.now() < due;
-        until("it fires", async || get(&venue, &id).await.phase == Phase::Fired).await;
+        until("it fires", async || get(&venue, &id).await.phase == TimerPhase::Fired).await;
         let sent = get(&venue, &id).await.last.unwrap();
         assert_eq!(sent.at, due);
         assert_eq!(venue.ended(&sent.job.unwrap()).await.status, JobStatus::Complete);
@@ -97,7 +97,7 @@ async fn a_timer_that_is_set_anew_fires_at_its_new_time_only() {
     let far = set(&venue, json!({"after": "1h", "name": "one"})).await;
     let near = set(&venue, json!({"after": "500ms", "name": "one"})).await;
     assert_eq!(far, near);
-    until("it fires", async || get(&venue, &near).await.phase == Phase::Fired).await;
+    until("it fires", async || get(&venue, &near).await.phase == TimerPhase::Fired).await;
     assert_eq!((get(&venue, &near).await.generation, all_jobs(&venue).await.len()), (2, 1));
     until("the first alarm is gone", async || stored(&venue).await.starts_with("0 ")).await;
 }
@@ -120,24 +120,24 @@ async fn an_alarm_counts_only_for_the_timer_that_is_in_the_store() {
     };
     let due = get(&venue, &hour).await.due;
     let now = venue.venue.now();
-    let ring = async |alarm: &Alarm| trellis::ingress::timers::ring(&venue.venue, alarm).await.unwrap();
+    let ring = async |alarm: &Alarm| trellis::ingress::timers::fire_alarm(&venue.venue, alarm).await.unwrap();
     let stale = [
-        of(&TimerId::of("nobody's"), 1, now),
+        of(&TimerId::from_text("nobody's"), 1, now),
         of(&cancelled, 1, now),
         of(&hour, 2, now),
         of(&hour, 1, now),
         of(&past, 2, first.due),
     ];
     for alarm in &stale {
-        assert_eq!(ring(alarm).await, Rung::Stale, "{alarm:?}");
+        assert_eq!(ring(alarm).await, AlarmOutcome::Stale, "{alarm:?}");
     }
-    assert!(matches!(ring(&of(&hour, 1, due)).await, Rung::Early(wait) if wait > Duration::from_mins(50)));
+    assert!(matches!(ring(&of(&hour, 1, due)).await, AlarmOutcome::Early(wait) if wait > Duration::from_mins(50)));
     assert!(all_jobs(&venue).await.is_empty());
     // The same again, and together with others: it fires once.
     let right = of(&past, 1, first.due);
     let results = futures::future::join_all((0..4).map(|_| ring(&right))).await;
-    assert!(results.contains(&Rung::Fired), "{results:?}");
-    assert_eq!(ring(&right).await, Rung::Stale);
+    assert!(results.contains(&AlarmOutcome::Fired), "{results:?}");
+    assert_eq!(ring(&right).await, AlarmOutcome::Stale);
     let moved = get(&venue, &past).await;
     assert_eq!(all_jobs(&venue).await.len() as u64, moved.fired);
     run(&venue, "v/ops/timer/cancel", json!({"timer": past})).await;
@@ -164,7 +164,7 @@ async fn timers_ring_after_the_queue_s_server_was_killed() {
     // It falls due while the server is away.
     until("it is due", async || venue.venue.now() >= get(&venue, &id).await.due).await;
     server.restart();
-    until("it fires", async || get(&venue, &id).await.phase == Phase::Fired).await;
+    until("it fires", async || get(&venue, &id).await.phase == TimerPhase::Fired).await;
     let job = get(&venue, &id).await.last.unwrap().job.unwrap();
     assert_eq!(all_jobs(&venue).await.len(), 1);
     assert_eq!(venue.ended(&job).await.status, JobStatus::Complete);
@@ -178,7 +178,7 @@ async fn a_timer_whose_alarm_is_lost_fires_by_the_sweep() {
     venue.venue.bus.alarms().unwrap().clear(&venue.owner, &id).await.unwrap();
     venue.sweep = Duration::from_millis(200);
     workers(&venue, 1).await;
-    until("it fires", async || get(&venue, &id).await.phase == Phase::Fired).await;
+    until("it fires", async || get(&venue, &id).await.phase == TimerPhase::Fired).await;
     let job = get(&venue, &id).await.last.unwrap().job.unwrap();
     assert_eq!(venue.ended(&job).await.status, JobStatus::Complete);
 }

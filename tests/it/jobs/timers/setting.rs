@@ -11,7 +11,7 @@ use std::time::Duration;
 use trellis::domain::authority::{Authority, Capability};
 use trellis::domain::job::JobStatus;
 use trellis::domain::limits::TIMERS_PER_AGENT;
-use trellis::domain::timer::{Phase, Timer};
+use trellis::domain::timer::{Timer, TimerPhase};
 use trellis::venue::operation::Caller;
 use trellis::venue::timers;
 
@@ -73,7 +73,7 @@ async fn what_it_sends_needs_what_sending_it_now_needs() {
     // It acts under no more than its setter had.
     assert!(kept.submission.envelope.bound.permits("crud/read", on("w/x")).is_err());
     assert!(call_as(&venue.venue, &holding(&["agent/trigger"]), None, "v/ops/timer/cancel", cancel).await.is_ok());
-    assert_eq!(get(&venue, &id).await.phase, Phase::Cancelled);
+    assert_eq!(get(&venue, &id).await.phase, TimerPhase::Cancelled);
     check_indexes(&venue).await;
 }
 
@@ -167,7 +167,7 @@ async fn a_turn_wakes_itself_and_triggers_others_once() {
     })
     .await;
     // It is sent before it is moved on.
-    until("it has fired", async || get(&venue, &wake.id).await.phase == Phase::Fired).await;
+    until("it has fired", async || get(&venue, &wake.id).await.phase == TimerPhase::Fired).await;
     assert_eq!(get(&venue, &trigger.id).await.fired, 2);
 }
 
@@ -247,7 +247,7 @@ async fn a_timer_does_not_outlive_the_time_of_the_request_that_sets_it() {
     let id = serde_json::from_value(set["timer"].clone()).unwrap();
     pass(&venue, Duration::from_mins(20)).await;
     let Timer { fired, phase, .. } = get(&venue, &id).await;
-    assert_eq!((fired, phase), (1, Phase::Fired));
+    assert_eq!((fired, phase), (1, TimerPhase::Fired));
 }
 
 /// Kept in use: a venue by the system's clock sweeps as it did.

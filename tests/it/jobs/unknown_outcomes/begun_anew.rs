@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::time::Duration;
 use tempfile::TempDir;
-use trellis::domain::approval::Verdict;
+use trellis::domain::approval::ApprovalVerdict;
 use trellis::domain::event::Submission;
 use trellis::domain::ids::JobId;
 use trellis::domain::job::{Job, JobStatus};
@@ -114,7 +114,7 @@ async fn approvals_of_a_session_begun_anew_are_asked_for_anew(on: On) {
         }
         assert_eq!((items.len(), site.posts()), (1, round), "round {round}: a person is asked before it is sent");
         let approval = items.remove(0);
-        let verdict = Verdict::Approved { arguments: None, scopes: None };
+        let verdict = ApprovalVerdict::Approved { arguments: None, scopes: None };
         approvals::decide(&venue.venue, &boss(&venue.owner), &approval.id, verdict, None).await.unwrap();
         assert_eq!(venue.ended(&job).await.status, JobStatus::Complete);
         assert_eq!(site.posts(), round + 1);

@@ -11,16 +11,16 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 use trellis::bus::embedded::EmbeddedBus;
-use trellis::domain::approval::Verdict;
-use trellis::domain::resource::remote::Verb;
+use trellis::domain::approval::ApprovalVerdict;
+use trellis::domain::resource::remote::RemoteOperation;
 use trellis::process::clock::Clock;
 use trellis::store::embedded::EmbeddedStore;
 use trellis::store::faulty::{FaultAt, FaultPlan, FaultyStore};
 use trellis::venue::approvals;
-use trellis::venue::outbound::endpoint::{Endpoint, EndpointPlace};
+use trellis::venue::outbound::endpoint::{Endpoint, EndpointSettings};
 use trellis::venue::outbound::proxy::ProxyRoute;
-use trellis::venue::resources::remote::{Remote, RemoteSettings};
-use trellis::venue::resources::{Providers, ResourceProvider};
+use trellis::venue::resources::remote::{RemoteProvider, RemoteSettings};
+use trellis::venue::resources::{ResourceProvider, ResourceProviders};
 
 const LEASE: Duration = Duration::from_secs(4);
 const PATIENCE: Duration = Duration::from_mins(1);
@@ -46,7 +46,7 @@ impl Pair {
         let bus = EmbeddedBus::new(queue, Duration::from_secs(2), Clock::system()).unwrap();
         let mut first = TestVenue::at(faulty.clone(), Arc::new(bus), dir.path(), &rules, Clock::system()).await;
         for venue in [&mut first, &mut second] {
-            let catalog = trellis::ops::catalog_with(true, site.policy()).keeping(kinds(&site));
+            let catalog = trellis::ops::catalog_with(true, site.policy()).with_resources(kinds(&site));
             Arc::get_mut(&mut venue.venue).expect("nobody has it yet").catalog = catalog;
         }
         (first.lease, second.lease) = (LEASE, LEASE);
@@ -68,14 +68,14 @@ impl Pair {
         let waiting = async || approvals::list(venue, owner, false, 0, 10).await.unwrap().items;
         until("a person is asked", async || !waiting().await.is_empty()).await;
         let asked = waiting().await.remove(0);
-        let verdict = Verdict::Approved { arguments: None, scopes: None };
+        let verdict = ApprovalVerdict::Approved { arguments: None, scopes: None };
         approvals::decide(venue, &boss(owner), &asked.id, verdict, None).await.unwrap();
     }
 
     /// The first process dies while its request is on its way.
     async fn kill_in_flight(&self) {
         until("the request has left", async || self.site.posts() > 0).await;
-        self.faulty.plan(FaultPlan::From { n: 1, at: FaultAt::Before });
+        self.faulty.set_plan(FaultPlan::From { n: 1, at: FaultAt::Before });
     }
 
     /// The lease of the session is over.
@@ -142,8 +142,8 @@ fn rules(site: &Site) -> String {
 }
 
 /// A kind of resources that the site provides: it hangs at the first write.
-fn kinds(site: &Site) -> Providers {
-    let place = EndpointPlace {
+fn kinds(site: &Site) -> ResourceProviders {
+    let place = EndpointSettings {
         url: site.url("/hang-first"),
         allow_private: true,
         proxy: ProxyRoute::default(),
@@ -152,8 +152,11 @@ fn kinds(site: &Site) -> Providers {
         credential: None,
         setting: "resources.kinds.rag".into(),
     };
-    let settings = RemoteSettings { kind: "rag".into(), about: String::new(), verbs: vec![Verb::Put], mode: None };
-    Providers::with([Box::new(Remote::new(settings, Endpoint::new(place).unwrap())) as Box<dyn ResourceProvider>])
+    let settings =
+        RemoteSettings { kind: "rag".into(), about: String::new(), verbs: vec![RemoteOperation::Put], mode: None };
+    ResourceProviders::new([
+        Box::new(RemoteProvider::new(settings, Endpoint::new(place).unwrap())) as Box<dyn ResourceProvider>
+    ])
 }
 
 /// The call whose worker dies.

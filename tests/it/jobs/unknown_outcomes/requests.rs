@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tempfile::TempDir;
 use trellis::domain::ids::JobId;
-use trellis::domain::kept::KeptKeys;
+use trellis::domain::kept::UnknownFields;
 use trellis::domain::outcome::{CallMaker, OpenCall, UnknownOutcome};
 use trellis::store::keys;
 use trellis::venue::open_calls;
@@ -123,9 +123,9 @@ async fn a_call_that_is_left_by_a_dead_process_is_listed_by_the_sweep(on: On) {
         caller: None,
         at: venue.venue.now(),
         settled: None,
-        kept: KeptKeys::default(),
+        kept: UnknownFields::default(),
     };
-    let open = OpenCall { listed, maker: CallMaker::Request, repeatable: false, kept: KeptKeys::default() };
+    let open = OpenCall { listed, maker: CallMaker::Request, repeatable: false, kept: UnknownFields::default() };
     let due = venue.venue.now();
     let (_, due_now) = open_calls::record_write(&open, due);
     let later = OpenCall { listed: UnknownOutcome { id: id(2), ..open.listed.clone() }, ..open };

@@ -11,7 +11,7 @@ use std::time::Duration;
 use tempfile::TempDir;
 use trellis::domain::authority::{Authority, Capability};
 use trellis::domain::event::Submission;
-use trellis::domain::ids::{EventId, IdOf, SessionKey, sha256_hex};
+use trellis::domain::ids::{EventId, SessionKey, VenueIdSubject, sha256_hex};
 use trellis::domain::retention::RetentionRules;
 use trellis::upkeep::retention::Janitor;
 use trellis::venue::operation::Caller;
@@ -78,7 +78,7 @@ async fn a_call_whose_answer_broke_off_is_unknown_and_is_not_made_again(on: On) 
     let key = SessionKey { agent: "payer".parse().unwrap(), session: session.parse().unwrap() };
     for index in 0..2 {
         let (owner, start) = (&venue.owner, Some(turns[0].start));
-        let place = IdOf::Call { owner, session: &key, turn: 1, call: index, instance: None, start };
+        let place = VenueIdSubject::Call { owner, session: &key, turn: 1, call: index, instance: None, start };
         let id = EventId::of_venue(&venue.venue.key, place);
         let expected =
             format!("idempotency-key: {}\r\n", &sha256_hex(format!("idempotency-key {id}").as_bytes())[..32]);
@@ -217,7 +217,7 @@ async fn what_is_listed_goes_with_the_age_of_jobs(on: On) {
     let Some((_site, venue, _dir, _session)) = paid(on).await else { return };
     let step = async |keep: Duration| {
         let rules = RetentionRules { jobs: Some(keep), ..RetentionRules::NEVER };
-        Janitor::new(rules).step(&venue.venue, &venue.owner).await.unwrap().outcomes
+        Janitor::new(rules).tidy_step(&venue.venue, &venue.owner).await.unwrap().outcomes
     };
     assert_eq!(step(Duration::from_hours(1)).await, 0);
     assert_eq!(listed(&venue, true).await["total"], 1);

@@ -11,7 +11,7 @@ use serde_json::json;
 use std::sync::Arc;
 use std::time::Duration;
 use trellis::bus::embedded::EmbeddedBus;
-use trellis::domain::approval::Verdict;
+use trellis::domain::approval::ApprovalVerdict;
 use trellis::domain::ids::JobId;
 use trellis::domain::job::JobStatus;
 use trellis::process::clock::Clock;
@@ -50,7 +50,7 @@ on_both! {
 }
 
 async fn status(venue: &TestVenue, job: &JobId) -> JobStatus {
-    jobs::state(&venue.venue, &venue.owner, job).await.unwrap().unwrap().0
+    jobs::read_state(&venue.venue, &venue.owner, job).await.unwrap().unwrap().0
 }
 
 async fn the_last_two_answers_at_once_leave_no_job_waiting_for_input(on: On) {
@@ -69,8 +69,8 @@ async fn the_last_two_answers_at_once_leave_no_job_waiting_for_input(on: On) {
     assert_eq!(asked.len(), 2, "both calls are asked for");
     // Its worker is gone: what the job says is what the answers have written.
     asking.shutdown.trigger();
-    asking.shutdown.cancelling().cancel();
-    asking.shutdown.ending().cancel();
+    asking.shutdown.cancel_token().cancel();
+    asking.shutdown.end_token().cancel();
     let store = Arc::clone(&asking.venue.store);
     let interrupted = Arc::new(Watched { inner: Arc::clone(&store), watch: Interruption::default() });
     let queue = async |name: &str| {
@@ -81,7 +81,7 @@ async fn the_last_two_answers_at_once_leave_no_job_waiting_for_input(on: On) {
     let first =
         TestVenue::new(Arc::<Watched<Interruption>>::clone(&interrupted), queue("q1").await, one.path(), RULES).await;
     let second = TestVenue::new(store, queue("q2").await, two.path(), RULES).await;
-    let approve = Verdict::Approved { arguments: None, scopes: None };
+    let approve = ApprovalVerdict::Approved { arguments: None, scopes: None };
     let (other, verdict, owner) = (asked[1].id.clone(), approve.clone(), second.owner.clone());
     *interrupted.watch.0.lock() = Some(Box::pin(async move {
         approvals::decide(&second.venue, &boss(&owner), &other, verdict, None).await.unwrap();

@@ -15,8 +15,8 @@ async fn an_api_that_runs_no_turns_is_ready_while_a_worker_lives() {
         "name": "w-1", "host": "h", "version": "1", "format": 1, "slots": 16, "busy": 0, "since": now, "seen": now,
     });
     let me: WorkerRecord = serde_json::from_value(me).unwrap();
-    roll::sign(&server.venue, &me).await.unwrap();
+    roll::register(&server.venue, &me).await.unwrap();
     assert_eq!(server.get("/readyz").await.body(200), json!({"status": "ready"}));
-    roll::strike(&server.venue, &me).await.unwrap();
+    roll::unregister(&server.venue, &me).await.unwrap();
     server.get("/readyz").await.is_problem(503, "no worker runs");
 }

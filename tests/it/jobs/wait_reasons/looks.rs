@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use trellis::bus::Bus;
 use trellis::bus::embedded::EmbeddedBus;
-use trellis::domain::approval::{Answer, Approval, ApprovalSubject, CallPlace, Verdict};
+use trellis::domain::approval::{Approval, ApprovalAnswer, ApprovalSubject, ApprovalVerdict, CallPlace};
 use trellis::domain::event::Submission;
 use trellis::domain::ids::{JobId, Owner, SessionKey};
 use trellis::domain::retention::RetentionRules;
@@ -65,7 +65,11 @@ fn approval(venue: &TestVenue, call: u32, answered: bool) -> Approval {
     let subject = ApprovalSubject::Questions { title: "t".into(), asks: Vec::new() };
     let now = venue.venue.now();
     let asked = Approval::new(&venue.venue.key, place, "ask", subject, now, now.plus(Duration::from_hours(1)));
-    let answer = answered.then(|| Answer { by: "ann".into(), at: now, verdict: Verdict::Rejected { reason: None } });
+    let answer = answered.then(|| ApprovalAnswer {
+        by: "ann".into(),
+        at: now,
+        verdict: ApprovalVerdict::Rejected { reason: None },
+    });
     Approval { answer, ..asked }
 }
 
@@ -127,7 +131,7 @@ async fn an_audit_lists_the_queue_once_and_not_once_for_each_owner() {
         venue.arrive("a", "t1", true, Submission { input: json!("go"), ..Submission::default() }).await;
     }
     bus.take();
-    let books = audit::all(&venue.venue).await.unwrap();
+    let books = audit::audit_all(&venue.venue).await.unwrap();
     assert_eq!((books.accepted, books.unaccounted), (8, 0));
     let listed = bus.take().to_string();
     assert!(listed.contains("in_transit 1,"), "{listed}");
@@ -204,12 +208,12 @@ async fn an_approval_asked_by_an_older_worker_is_listed_while_that_one_lives() {
         "name": "w-1", "host": "h", "version": "0.1.0", "format": 1, "slots": 1, "busy": 0, "since": now, "seen": now,
     });
     let older = serde_json::from_value(older).unwrap();
-    trellis::venue::roll::sign(&venue.venue, &older).await.unwrap();
+    trellis::venue::roll::register(&venue.venue, &older).await.unwrap();
     keep(&venue, 10..12, false).await;
     assert_eq!(list().await, 5);
     // What it has asked right before it ended is found as well.
     keep(&venue, 20..21, false).await;
-    trellis::venue::roll::strike(&venue.venue, &older).await.unwrap();
+    trellis::venue::roll::unregister(&venue.venue, &older).await.unwrap();
     assert_eq!((list().await, list().await), (6, 6));
 }
 
@@ -220,6 +224,6 @@ async fn what_an_older_build_asked_is_listed_where_everything_is_kept() {
     keep(&venue, 0..3, false).await;
     assert_eq!(list().await, 3);
     keep(&venue, 10..12, false).await;
-    Janitor::new(RetentionRules::NEVER).step(&venue.venue, &venue.owner).await.unwrap();
+    Janitor::new(RetentionRules::NEVER).tidy_step(&venue.venue, &venue.owner).await.unwrap();
     assert_eq!(list().await, 5);
 }

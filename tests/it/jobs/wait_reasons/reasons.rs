@@ -5,16 +5,16 @@ use crate::support::operate::{boss, operate};
 use crate::support::venue::TestVenue;
 use serde_json::{Value, json};
 use std::time::Duration;
-use trellis::domain::approval::Verdict;
+use trellis::domain::approval::ApprovalVerdict;
 use trellis::domain::authority::Authority;
 use trellis::domain::event::Submission;
 use trellis::domain::ids::JobId;
 use trellis::domain::job::JobStatus;
-use trellis::domain::rate::Limit;
-use trellis::domain::roll::SIGN_EVERY;
+use trellis::domain::rate::RateLimit;
+use trellis::domain::roll::HEARTBEAT;
 use trellis::process::clock::Clock;
 use trellis::venue::operation::Caller;
-use trellis::venue::rates::Rates;
+use trellis::venue::rates::RateSettings;
 use trellis::venue::{approvals, jobs};
 
 const RULES: &str = r#"
@@ -124,12 +124,12 @@ async fn without_a_worker_it_says_so_and_names_the_last_one(on: On) {
         "since": venue.venue.now(), "seen": venue.venue.now(),
     }))
     .unwrap();
-    trellis::venue::roll::sign(&venue.venue, &me).await.unwrap();
+    trellis::venue::roll::register(&venue.venue, &me).await.unwrap();
     assert_eq!(record(&venue, &job).await["waiting"]["kind"], "due");
-    venue.venue.clock.advance(2 * SIGN_EVERY);
+    venue.venue.clock.advance(2 * HEARTBEAT);
     let waits = record(&venue, &job).await["waiting"].clone();
     assert!(waits["reason"].as_str().unwrap().contains("`w-1` gave the last sign of life at 2026-01-01"), "{waits}");
-    let list = trellis::venue::roll::list(&venue.venue).await.unwrap();
+    let list = trellis::venue::roll::workers_json(&venue.venue).await.unwrap();
     assert_eq!(list["workers"][0]["state"], "silent");
 }
 
@@ -138,7 +138,7 @@ async fn an_agent_at_its_limit_says_how_many(on: On) {
     venue.worker();
     let first = submit(&venue, "stuck", "t1").await;
     until_started(&venue, &first).await;
-    let busy = async || trellis::venue::roll::list(&venue.venue).await.unwrap()["workers"][0]["busy"].clone();
+    let busy = async || trellis::venue::roll::workers_json(&venue.venue).await.unwrap()["workers"][0]["busy"].clone();
     for _ in 0..TRIES {
         if busy().await == 1 {
             break;
@@ -190,7 +190,7 @@ async fn a_provider_that_fails_says_the_try_and_the_time(on: On) {
 
 async fn a_rate_limit_says_until_when(on: On) {
     let Some((mut venue, _dir)) = venue(on, Clock::system()).await else { return };
-    venue.rates = Rates { limits: Limit::list("scripted/one:requests=1").unwrap(), hold: venue.lease };
+    venue.rates = RateSettings { limits: RateLimit::list("scripted/one:requests=1").unwrap(), hold: venue.lease };
     venue.agent("narrow", json!({"model": {"provider": "scripted", "name": "one"}})).await;
     venue.worker();
     let (first, second) = (submit(&venue, "narrow", "t1").await, submit(&venue, "narrow", "t2").await);
@@ -223,7 +223,7 @@ async fn a_suspended_agent_says_why(on: On) {
 async fn who_has_paused_a_job_is_named(on: On) {
     let Some((venue, _dir)) = venue(on, Clock::system()).await else { return };
     let (first, second) = (submit_to(&venue, "plain", "s", "t1").await, submit_to(&venue, "plain", "s", "t2").await);
-    let ann = Caller::new(venue.owner.clone(), "ann".into(), Authority::unlimited());
+    let ann = Caller::new(venue.owner.clone(), "ann".into(), Authority::without_limits());
     operate(&venue.venue, &ann, "v/ops/job/pause", json!({"id": first})).await.unwrap();
     let shown = record(&venue, &first).await;
     assert_eq!((&shown["status"], &shown["waiting"]["by"]), (&json!("PAUSED"), &json!("ann")), "{shown}");
@@ -268,7 +268,7 @@ async fn while_an_approved_call_runs_nobody_is_asked(on: On) {
     let waits = waiting(&venue, &job, "person").await;
     let approval: JobId = waits["approvals"][0].as_str().unwrap().parse().unwrap();
     assert_eq!(record(&venue, &job).await["status"], "INPUT_REQUIRED");
-    let verdict = Verdict::Approved { arguments: None, scopes: None };
+    let verdict = ApprovalVerdict::Approved { arguments: None, scopes: None };
     approvals::decide(&venue.venue, &boss(&venue.owner), &approval, verdict, None).await.unwrap();
     let shown = record(&venue, &job).await;
     assert_eq!((&shown["status"], shown.get("approvals")), (&json!("STARTED"), None), "{shown}");

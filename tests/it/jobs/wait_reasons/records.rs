@@ -5,7 +5,7 @@ use crate::support::operate::{boss, operate};
 use crate::support::venue::TestVenue;
 use serde_json::{Value, json};
 use std::time::Duration;
-use trellis::domain::approval::Verdict;
+use trellis::domain::approval::ApprovalVerdict;
 use trellis::domain::job::JobStatus;
 use trellis::process::clock::Clock;
 use trellis::venue::approvals;
@@ -61,7 +61,7 @@ async fn a_turn_names_its_worker_and_who_approved_what_when(on: On) {
     let before = venue.venue.now();
     let job = venue.submit("payer", "t1", json!("go")).await.job.unwrap();
     let approval = asked(&venue).await;
-    let verdict = Verdict::Approved { arguments: None, scopes: None };
+    let verdict = ApprovalVerdict::Approved { arguments: None, scopes: None };
     approvals::decide(&venue.venue, &boss(&venue.owner), &approval.id, verdict, None).await.unwrap();
     let head = venue.ended(&job).await.head;
     let turns = venue.turns("payer", head.session.as_str()).await;

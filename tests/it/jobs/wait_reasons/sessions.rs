@@ -96,7 +96,7 @@ async fn a_result_under_way_is_what_its_parent_waits_for(on: On) {
     let child: JobId = waits["job"].as_str().unwrap().parse().unwrap();
     // It ends, and what tells its parent has not arrived.
     let head = jobs::head(&venue.venue, &venue.owner, &child).await.unwrap().unwrap();
-    let result = JobResult::ended(JobStatus::Cancelled, ErrorCode::Cancelled, "by a test");
+    let result = JobResult::unsuccessful(JobStatus::Cancelled, ErrorCode::Cancelled, "by a test");
     let finish = JobFinish {
         job: child.clone(),
         status: JobStatus::Cancelled,

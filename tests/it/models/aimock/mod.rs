@@ -4,7 +4,7 @@ use crate::support::aimock;
 use crate::support::model_calls::{call, plain_request, user};
 use serde_json::json;
 use std::time::Duration;
-use trellis::domain::chat::{Arguments, ChatMessage, ModelRequest, Reply, ToolSpec, Usage};
+use trellis::domain::chat::{Arguments, ChatMessage, ModelRequest, Reply, TokenUsage, ToolSpec};
 use trellis::model::ModelError;
 
 const PROVIDERS: [&str; 5] = ["openai", "openai_resp", "anthropic", "gemini", "ollama"];
@@ -28,7 +28,7 @@ async fn text_and_usage_arrive() {
     check(says("greet"), |provider, outcome, streamed| {
         let reply = outcome.unwrap();
         assert_eq!((reply.text.as_str(), streamed.as_str()), (text, text), "{provider}");
-        assert_eq!(reply.usage, Usage::new(11, 7), "{provider}");
+        assert_eq!(reply.usage, TokenUsage::new(11, 7), "{provider}");
     })
     .await;
 }

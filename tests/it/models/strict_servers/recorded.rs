@@ -9,7 +9,7 @@ use crate::support::sdk_judge::Sdk;
 use crate::support::streams::WireStream;
 use serde_json::json;
 use trellis::domain::chat::{ModelRequest, ToolSpec};
-use trellis::domain::wire::dialect::dialect;
+use trellis::domain::wire::dialect::find_dialect;
 use trellis::domain::wire::encode;
 
 /// The fewest that OpenAI takes.
@@ -17,7 +17,7 @@ const REPLY_TOKENS: u32 = 16;
 
 /// The stream with which a server answers a request.
 async fn record(sdk: Sdk, url: &str, request: &ModelRequest) -> WireStream {
-    let encoded = encode(request, &dialect(provider(sdk)).unwrap(), "k").unwrap();
+    let encoded = encode(request, &find_dialect(provider(sdk)).unwrap(), "k").unwrap();
     let version = if sdk == Sdk::Gemini { "v1beta" } else { "v1" };
     let url = format!("{url}/{version}/{}", encoded.request.path);
     let mut post = reqwest::Client::new().post(url).bearer_auth("k").json(&encoded.request.body);

@@ -10,8 +10,8 @@ use std::collections::BTreeMap;
 use trellis::domain::chat::{
     ChatMessage, Effort, ModelRequest, ModelSettings, OutputFormat, Reply, ToolCall, ToolSpec,
 };
-use trellis::domain::wire::dialect::{DIALECTS, Dialect, ReasoningRequest, WireFormat, dialect};
-use trellis::domain::wire::{DecodeError, Decoder, Encoded, encode};
+use trellis::domain::wire::dialect::{DIALECTS, Dialect, ReasoningRequest, WireFormat, find_dialect};
+use trellis::domain::wire::{DecodeError, Decoder, EncodedRequest, encode};
 
 const TURNS: usize = 200;
 const SEEDS: u64 = 12;
@@ -276,7 +276,7 @@ impl Session {
     }
 
     /// A reply, in pieces of any size.
-    fn read(&mut self, dialect: &Dialect, encoded: &Encoded, model: &str) -> Result<Reply, DecodeError> {
+    fn read(&mut self, dialect: &Dialect, encoded: &EncodedRequest, model: &str) -> Result<Reply, DecodeError> {
         let bytes = Said::roll(&mut self.dice).stream(&mut self.dice, dialect.format).into_bytes();
         let mut decoder = Decoder::new(dialect, encoded, model, Some(4_000));
         let mut rest = bytes.as_slice();
@@ -320,7 +320,7 @@ fn no_reply_makes_a_request_that_its_provider_refuses() {
     for seed in 0..SEEDS {
         let mut session = Session { messages: Vec::new(), dice: Dice(seed) };
         // Half of the sessions stay with one provider, the others change it from turn to turn.
-        let home = dialect(HOMES[usize::try_from(seed / 2).unwrap() % HOMES.len()]).unwrap();
+        let home = find_dialect(HOMES[usize::try_from(seed / 2).unwrap() % HOMES.len()]).unwrap();
         for turn in 0..TURNS {
             let dialect = if seed % 2 == 0 { home } else { *session.dice.pick(&DIALECTS) };
             let request = session.request(&dialect);

@@ -11,8 +11,8 @@ use crate::support::sdk_judge::Sdk;
 use crate::support::streams::WireStream;
 use serde_json::{Value, json};
 use std::slice::from_ref;
-use trellis::domain::chat::{Arguments, ModelRequest, Reply, ToolSpec, Usage};
-use trellis::domain::wire::dialect::dialect;
+use trellis::domain::chat::{Arguments, ModelRequest, Reply, TokenUsage, ToolSpec};
+use trellis::domain::wire::dialect::find_dialect;
 use trellis::domain::wire::{DecodeError, Decoder, encode};
 
 /// Streams of each API.
@@ -34,7 +34,7 @@ fn read(sdk: Sdk, pieces: &[&[u8]]) -> Result<Reply, DecodeError> {
     let tool = |name: &str| ToolSpec { name: name.into(), description: name.into(), schema: json!({"type": "object"}) };
     let tools = vec![tool("read"), tool("write_file")].into();
     let request = ModelRequest { tools, ..plain_request(provider(sdk), vec![user("x")]) };
-    let dialect = dialect(provider(sdk)).unwrap();
+    let dialect = find_dialect(provider(sdk)).unwrap();
     let encoded = encode(&request, &dialect, "k").unwrap();
     let mut decoder = Decoder::new(&dialect, &encoded, "p/m", None);
     for piece in pieces {
@@ -87,24 +87,24 @@ fn ending(sdk: Sdk, stop: &Value) -> &str {
     }
 }
 
-fn usage(sdk: Sdk, told: &Value) -> Usage {
+fn usage(sdk: Sdk, told: &Value) -> TokenUsage {
     let number = |pointer: &str| told.pointer(pointer).and_then(Value::as_u64).unwrap_or(0);
     match sdk {
-        Sdk::OpenAi => Usage {
+        Sdk::OpenAi => TokenUsage {
             input: number("/prompt_tokens"),
             output: number("/completion_tokens"),
             cache_read: number("/prompt_tokens_details/cached_tokens"),
             cache_write: 0,
             reasoning: number("/completion_tokens_details/reasoning_tokens"),
         },
-        Sdk::Responses => Usage {
+        Sdk::Responses => TokenUsage {
             input: number("/input_tokens"),
             output: number("/output_tokens"),
             cache_read: number("/input_tokens_details/cached_tokens"),
             cache_write: 0,
             reasoning: number("/output_tokens_details/reasoning_tokens"),
         },
-        Sdk::Anthropic => Usage {
+        Sdk::Anthropic => TokenUsage {
             input: number("/input_tokens")
                 + number("/cache_read_input_tokens")
                 + number("/cache_creation_input_tokens"),
@@ -113,7 +113,7 @@ fn usage(sdk: Sdk, told: &Value) -> Usage {
             cache_write: number("/cache_creation_input_tokens"),
             reasoning: 0,
         },
-        Sdk::Gemini => Usage {
+        Sdk::Gemini => TokenUsage {
             input: number("/prompt_token_count"),
             output: number("/candidates_token_count") + number("/thoughts_token_count"),
             cache_read: number("/cached_content_token_count"),

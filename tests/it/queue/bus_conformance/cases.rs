@@ -8,9 +8,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
-use trellis::bus::{Bus, Delivery, LiveSubject, Piece, RECEIVE_BYTES, WhenEmpty};
+use trellis::bus::{Bus, Delivery, LivePiece, LiveSubject, RECEIVE_BYTES, WhenEmpty};
 use trellis::domain::ids::{JobId, Owner};
-use trellis::domain::message::{Address, InKind, Message};
+use trellis::domain::message::{BusMessage, InboundKind, MessageAddress};
 use trellis::process::clock::Clock;
 
 /// Short, so that redelivery can be waited for.
@@ -39,13 +39,13 @@ fn owner() -> Owner {
     "acme/jo.x".parse().unwrap()
 }
 
-fn incoming(kind: InKind, id: &str) -> Message {
-    let to = Address::In { owner: owner(), agent: "help*er".parse().unwrap(), kind };
-    Message { to, id: Some(id.to_owned()), body: json!({"input": id}) }
+fn incoming(kind: InboundKind, id: &str) -> BusMessage {
+    let to = MessageAddress::In { owner: owner(), agent: "help*er".parse().unwrap(), kind };
+    BusMessage { to, id: Some(id.to_owned()), body: json!({"input": id}) }
 }
 
-fn task(id: &str) -> Message {
-    incoming(InKind::Task, id)
+fn task(id: &str) -> BusMessage {
+    incoming(InboundKind::Task, id)
 }
 
 /// Receives until `n` messages came; fewer when they don't come at all.
@@ -94,7 +94,7 @@ async fn heard(stream: &mut (impl StreamExt<Item = Bytes> + Unpin)) -> Bytes {
 
 pub async fn messages_come_in_order_with_their_facts(f: impl Fixture) {
     let bus = f.bus();
-    let kinds = [InKind::Task, InKind::Message, InKind::Result, InKind::Cancel];
+    let kinds = [InboundKind::Task, InboundKind::Message, InboundKind::Result, InboundKind::Cancel];
     for (n, kind) in kinds.into_iter().enumerate() {
         bus.publish(&incoming(kind, &format!("e{n}"))).await.unwrap();
     }
@@ -105,7 +105,7 @@ pub async fn messages_come_in_order_with_their_facts(f: impl Fixture) {
     let now = Clock::system().now();
     for delivery in &got {
         assert_eq!((&delivery.owner, delivery.agent.as_str(), delivery.delivered), (&owner(), "help*er", 1));
-        assert!(delivery.published <= now && now.since(delivery.published) < LIMIT * 10);
+        assert!(delivery.published <= now && now.elapsed_since(delivery.published) < LIMIT * 10);
     }
     assert_eq!(&got[0].body[..], br#"{"input":"e0"}"#);
 }
@@ -133,7 +133,7 @@ pub async fn no_more_bytes_than_a_process_can_hold(f: impl Fixture) {
     let (bus, most) = (f.bus(), 14);
     let text = "x".repeat(900_000);
     for n in 0..most {
-        let message = Message { body: json!({"input": text}), ..task(&format!("e{n}")) };
+        let message = BusMessage { body: json!({"input": text}), ..task(&format!("e{n}")) };
         bus.publish(&message).await.unwrap();
     }
     let (mut seen, start) = (Vec::new(), Instant::now());
@@ -153,8 +153,9 @@ pub async fn no_more_bytes_than_a_process_can_hold(f: impl Fixture) {
 pub async fn one_id_of_two_owners_is_two_messages(f: impl Fixture) {
     let bus = f.bus();
     for owner in ["acme/jo", "acme/ann"] {
-        let to = Address::In { owner: owner.parse().unwrap(), agent: "a".parse().unwrap(), kind: InKind::Task };
-        bus.publish(&Message { to, ..task("same") }).await.unwrap();
+        let to =
+            MessageAddress::In { owner: owner.parse().unwrap(), agent: "a".parse().unwrap(), kind: InboundKind::Task };
+        bus.publish(&BusMessage { to, ..task("same") }).await.unwrap();
     }
     let got = receive(&*bus, 2).await;
     let owners: BTreeSet<_> = got.iter().map(|delivery| delivery.owner.to_string()).collect();
@@ -294,10 +295,10 @@ pub async fn a_receive_given_up_loses_nothing(f: impl Fixture) {
 
 pub async fn a_wake_arrives(f: impl Fixture) {
     let bus = f.bus();
-    let wake = Message { id: None, body: json!({"session": "main"}), ..incoming(InKind::Wake, "") };
+    let wake = BusMessage { id: None, body: json!({"session": "main"}), ..incoming(InboundKind::Wake, "") };
     bus.publish(&wake).await.unwrap();
     let got = receive(&*bus, 1).await;
-    assert_eq!((got[0].kind, &got[0].id, &got[0].body[..]), (InKind::Wake, &None, &br#"{"session":"main"}"#[..]));
+    assert_eq!((got[0].kind, &got[0].id, &got[0].body[..]), (InboundKind::Wake, &None, &br#"{"session":"main"}"#[..]));
     let again = receive(&*bus, 1).await.remove(0);
     assert_eq!(again.delivered, 2);
     acknowledge(&*bus, again).await;
@@ -365,7 +366,7 @@ pub async fn signals_reach_who_listens(f: impl Fixture) {
 pub async fn live_text_goes_on_behind_its_place(f: impl Fixture) {
     let bus = f.bus();
     let (job, other) = (JobId::new(&"0f".repeat(16)).unwrap(), JobId::new(&"1f".repeat(16)).unwrap());
-    let mut first = bus.live().follow(&job, None).await.unwrap();
+    let mut first = bus.live_feed().follow(&job, None).await.unwrap();
     for (of, body) in [(&job, "a"), (&other, "x"), (&job, "b"), (&job, "c")] {
         bus.signal(&LiveSubject::Job(of.clone()), Bytes::from(body)).await.unwrap();
     }
@@ -373,32 +374,32 @@ pub async fn live_text_goes_on_behind_its_place(f: impl Fixture) {
     while pieces.len() < 3 {
         pieces.push(tokio::time::timeout(LIMIT, first.next()).await.expect("a piece").unwrap());
     }
-    let said = |pieces: &[Piece]| pieces.iter().map(|piece| piece.body.clone()).collect::<Vec<_>>();
+    let said = |pieces: &[LivePiece]| pieces.iter().map(|piece| piece.body.clone()).collect::<Vec<_>>();
     assert_eq!(said(&pieces), ["a", "b", "c"]);
     assert!(pieces.is_sorted_by_key(|piece| piece.sequence), "{pieces:?}");
     // One that comes back has what it missed, and then what is new; one that comes late has all of it.
-    let mut again = bus.live().follow(&job, Some(pieces[0].sequence)).await.unwrap();
-    let mut late = bus.live().follow(&job, None).await.unwrap();
+    let mut again = bus.live_feed().follow(&job, Some(pieces[0].sequence)).await.unwrap();
+    let mut late = bus.live_feed().follow(&job, None).await.unwrap();
     bus.signal(&LiveSubject::Job(job.clone()), Bytes::from("d")).await.unwrap();
     for expected in ["b", "c", "d"] {
         let piece = tokio::time::timeout(LIMIT, again.next()).await.expect("a piece").unwrap();
         assert_eq!(piece.body, expected);
     }
-    let mut astray = bus.live().follow(&job, Some(u64::MAX)).await.unwrap();
+    let mut astray = bus.live_feed().follow(&job, Some(u64::MAX)).await.unwrap();
     for stream in [&mut late, &mut astray] {
         for expected in ["a", "b", "c", "d"] {
             let piece = tokio::time::timeout(LIMIT, stream.next()).await.expect("a piece").unwrap();
             assert_eq!(piece.body, expected);
         }
     }
-    assert_eq!(bus.live().last_piece(&other).await.unwrap(), Some(pieces[0].sequence + 1));
-    assert!(bus.live().last_piece(&job).await.unwrap() > Some(pieces[2].sequence));
-    assert_eq!(bus.live().last_piece(&JobId::new(&"2f".repeat(16)).unwrap()).await.unwrap(), None);
+    assert_eq!(bus.live_feed().last_piece(&other).await.unwrap(), Some(pieces[0].sequence + 1));
+    assert!(bus.live_feed().last_piece(&job).await.unwrap() > Some(pieces[2].sequence));
+    assert_eq!(bus.live_feed().last_piece(&JobId::new(&"2f".repeat(16)).unwrap()).await.unwrap(), None);
 }
 
 pub async fn control_hears_every_owner_and_says_whose_subject_it_was(f: impl Fixture) {
     let bus = f.bus();
-    let mut all = bus.control().await.unwrap();
+    let mut all = bus.listen_control().await.unwrap();
     let mut mine = bus.listen(&LiveSubject::Control(owner())).await.unwrap();
     bus.signal(&LiveSubject::Control("b/c".parse().unwrap()), Bytes::from_static(b"theirs")).await.unwrap();
     bus.signal(&LiveSubject::Control(owner()), Bytes::from_static(b"mine")).await.unwrap();
@@ -424,9 +425,9 @@ pub async fn signals_without_a_listener_are_lost(f: impl Fixture) {
 
 pub async fn every_address_can_be_published_to(f: impl Fixture) {
     let bus = f.bus();
-    let out = Address::Out { owner: owner(), agent: "helper".parse().unwrap(), job: "j1".to_owned() };
-    for to in [out, Address::Reply("_INBOX.abc.1".to_owned())] {
-        let message = Message { to, id: Some("o1".to_owned()), body: json!({"status": "COMPLETE"}) };
+    let out = MessageAddress::Out { owner: owner(), agent: "helper".parse().unwrap(), job: "j1".to_owned() };
+    for to in [out, MessageAddress::Reply("_INBOX.abc.1".to_owned())] {
+        let message = BusMessage { to, id: Some("o1".to_owned()), body: json!({"status": "COMPLETE"}) };
         for _ in 0..2 {
             bus.publish(&message).await.unwrap();
         }

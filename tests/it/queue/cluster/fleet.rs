@@ -8,14 +8,18 @@ use serde_json::{Value, json};
 use std::time::{Duration, Instant};
 use trellis::bus::Bus;
 use trellis::bus::nats::{NatsBus, NatsOptions};
-use trellis::domain::message::{Address, InKind, Message};
+use trellis::domain::message::{BusMessage, InboundKind, MessageAddress};
 
 const TASKS: u64 = 60;
 
 /// Publishes a task as any producer would: again until it is acknowledged.
 async fn submit(bus: &NatsBus, n: u64) {
-    let to = Address::In { owner: "local/me".parse().unwrap(), agent: "slow".parse().unwrap(), kind: InKind::Task };
-    let message = Message { to, id: Some(format!("t{n}")), body: json!({"input": n}) };
+    let to = MessageAddress::In {
+        owner: "local/me".parse().unwrap(),
+        agent: "slow".parse().unwrap(),
+        kind: InboundKind::Task,
+    };
+    let message = BusMessage { to, id: Some(format!("t{n}")), body: json!({"input": n}) };
     let end = Instant::now() + LIMIT;
     while let Err(error) = bus.publish(&message).await {
         assert!(Instant::now() < end, "t{n}: {error}");

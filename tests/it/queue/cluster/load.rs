@@ -9,15 +9,19 @@ use std::time::{Duration, Instant};
 use tokio::task::JoinHandle;
 use trellis::bus::nats::NatsBus;
 use trellis::bus::{Bus, BusError, WhenEmpty};
-use trellis::domain::message::{Address, InKind, Message};
+use trellis::domain::message::{BusMessage, InboundKind, MessageAddress};
 
 /// After a loss: the others find out, elect, and what was under way ends.
 const PATIENCE: Duration = Duration::from_mins(2);
 
 /// A task for the inbound stream.
-pub fn task(id: &str) -> Message {
-    let to = Address::In { owner: "acme/ann".parse().unwrap(), agent: "clerk".parse().unwrap(), kind: InKind::Task };
-    Message { to, id: Some(id.to_owned()), body: json!({"input": id}) }
+pub fn task(id: &str) -> BusMessage {
+    let to = MessageAddress::In {
+        owner: "acme/ann".parse().unwrap(),
+        agent: "clerk".parse().unwrap(),
+        kind: InboundKind::Task,
+    };
+    BusMessage { to, id: Some(id.to_owned()), body: json!({"input": id}) }
 }
 
 #[derive(Default)]

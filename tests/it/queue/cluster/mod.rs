@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use trellis::bus::nats::{BusOpenError, NatsBus, NatsOptions};
 use trellis::bus::{Alarm, Alarms, Bus, BusError, WhenEmpty};
-use trellis::domain::message::{Address, Message};
+use trellis::domain::message::{BusMessage, MessageAddress};
 use trellis::domain::timer::TimerId;
 use trellis::process::clock::Clock;
 use trellis::store::BackendSetting;
@@ -253,9 +253,9 @@ async fn an_alarm_rings_although_the_server_that_has_it_is_killed() {
     cluster.in_step(&timers).await;
     let leader = cluster.leader(&timers).await;
     let bus = Arc::new(open(&through(&options, &cluster, (leader + 1) % 3)).await);
-    let mut ringing = bus.ringing().await.unwrap();
+    let mut ringing = bus.listen_ringing().await.unwrap();
     let at = Clock::system().now().plus(Duration::from_secs(3));
-    let alarm = Alarm { owner: "acme/ann".parse().unwrap(), timer: TimerId::of("t"), generation: 1, at };
+    let alarm = Alarm { owner: "acme/ann".parse().unwrap(), timer: TimerId::from_text("t"), generation: 1, at };
     bus.set(&alarm).await.unwrap();
     cluster.nodes[leader].kill();
     let end = Instant::now() + LIMIT;
@@ -266,7 +266,7 @@ async fn an_alarm_rings_although_the_server_that_has_it_is_killed() {
             return;
         }
         // A worker listens anew when it ends.
-        while let Err(error) = bus.ringing().await.map(|again| ringing = again) {
+        while let Err(error) = bus.listen_ringing().await.map(|again| ringing = again) {
             assert!(Instant::now() < end, "{error}");
             tokio::time::sleep(Duration::from_millis(100)).await;
         }
@@ -280,7 +280,7 @@ async fn a_full_stream_refuses_on_a_cluster_as_on_one_server() {
     let filler = "x".repeat(300_000);
     let end = Instant::now() + LIMIT;
     for n in 0.. {
-        let message = Message { body: filler.clone().into(), ..task(&format!("f{n}")) };
+        let message = BusMessage { body: filler.clone().into(), ..task(&format!("f{n}")) };
         match bus.publish(&message).await {
             Ok(()) => assert!(n < 4 && Instant::now() < end, "it takes more than it may"),
             Err(error) => {
@@ -305,8 +305,8 @@ async fn what_is_published_again_while_the_first_is_on_its_way_is_stored_once_an
     let leader = cluster.leader(&jobs).await;
     let bus = open(&through(&options, &cluster, leader)).await;
     let (queue, owner) = ("words".parse().unwrap(), "acme/ann".parse().unwrap());
-    let to = Address::Job { queue, owner, agent: "clerk".parse().unwrap() };
-    let message = Message { to, id: Some("job-1".to_owned()), body: json!({"n": 1}) };
+    let to = MessageAddress::Job { queue, owner, agent: "clerk".parse().unwrap() };
+    let message = BusMessage { to, id: Some("job-1".to_owned()), body: json!({"n": 1}) };
     let others = [(leader + 1) % 3, (leader + 2) % 3];
     for node in others {
         cluster.nodes[node].pause(true);

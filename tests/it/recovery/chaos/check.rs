@@ -8,7 +8,7 @@ use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
-use trellis::domain::audit::Books;
+use trellis::domain::audit::AuditTotals;
 use trellis::domain::chat::ChatMessage;
 use trellis::domain::ids::{Owner, SessionKey};
 use trellis::domain::job::{Job, JobStatus};
@@ -44,7 +44,7 @@ pub struct Findings {
     pub repeated: usize,
     /// Calls of a turn whose reply had been recorded.
     pub asked_again: usize,
-    pub books: Books,
+    pub books: AuditTotals,
 }
 
 /// One line of the log of model calls.
@@ -90,8 +90,8 @@ pub async fn moving(venue: &Venue, owner: &Owner) -> Option<String> {
 }
 
 /// The books, as soon as servers that were killed can be asked.
-async fn books(venue: &Venue) -> Books {
-    let closed = || async { audit::all(venue).await.map_err(AttemptFailure::Transient) };
+async fn books(venue: &Venue) -> AuditTotals {
+    let closed = || async { audit::audit_all(venue).await.map_err(AttemptFailure::Transient) };
     retry(PATIENCE, "the books", closed).await.unwrap()
 }
 

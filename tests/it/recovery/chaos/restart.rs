@@ -36,7 +36,7 @@ fn begun(dir: &Path) -> BTreeMap<String, usize> {
 
 /// Calls of the turns of one session.
 fn of_session(begun: &BTreeMap<String, usize>, task: &Task) -> BTreeMap<String, usize> {
-    let session = trellis::domain::event::fresh_session(task.job.as_ref().unwrap());
+    let session = trellis::domain::event::new_session_id(task.job.as_ref().unwrap());
     let part = format!("/{}/{session}/", task.agent);
     begun.iter().filter(|(turn, _)| turn.contains(&part)).map(|(turn, n)| (turn.clone(), *n)).collect()
 }
@@ -119,10 +119,10 @@ async fn a_task_that_vanishes_from_its_mailbox_is_one_unaccounted() {
     let Some((venue, server, prefix)) = stopped(dir.path()).await else { return };
     let lost = venue.submit("helper", "t1", json!("first")).await;
     venue.submit("helper", "t2", json!("second")).await;
-    let books = audit::all(&venue.venue).await.unwrap();
+    let books = audit::audit_all(&venue.venue).await.unwrap();
     assert_eq!((books.accepted, books.pending, books.unaccounted), (2, 2, 0));
     lose_one(server, &venue, &prefix, &lost.session).await;
-    let books = audit::all(&venue.venue).await.unwrap();
+    let books = audit::audit_all(&venue.venue).await.unwrap();
     assert_eq!((books.accepted, books.pending, books.unaccounted), (2, 1, 1));
     assert!(books.missing[0].contains(lost.job.unwrap().as_str()), "{:?}", books.missing);
 }
@@ -134,10 +134,10 @@ async fn a_message_that_vanishes_from_its_mailbox_is_one_unaccounted() {
     let message = |text: &str| Submission { input: json!(text), ..Submission::default() };
     let lost = venue.arrive("helper", "m1", false, message("first")).await;
     venue.arrive("helper", "m2", false, message("second")).await;
-    let books = audit::all(&venue.venue).await.unwrap();
+    let books = audit::audit_all(&venue.venue).await.unwrap();
     assert_eq!((books.waiting, books.unaccounted), (2, 0));
     lose_one(server, &venue, &prefix, &lost.session).await;
-    let books = audit::all(&venue.venue).await.unwrap();
+    let books = audit::audit_all(&venue.venue).await.unwrap();
     assert_eq!((books.waiting, books.unaccounted), (1, 1));
     assert!(books.missing[0].contains("2 events arrived"), "{:?}", books.missing);
 }

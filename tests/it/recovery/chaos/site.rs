@@ -22,7 +22,7 @@ use trellis::domain::agent::AgentConfig;
 use trellis::domain::cap::SpendSettings;
 use trellis::domain::event::Completion;
 use trellis::domain::ids::{JobId, Owner};
-use trellis::domain::message::{Address, InKind, Message};
+use trellis::domain::message::{BusMessage, InboundKind, MessageAddress};
 use trellis::domain::quota::QuotaSettings;
 use trellis::process::clock::Clock;
 use trellis::process::retry::{AttemptFailure, RetryPolicy, retry};
@@ -186,7 +186,7 @@ impl Site {
                 &id,
                 &AgentConfig::parse(&config).unwrap(),
                 true,
-                &trellis::domain::authority::Authority::unlimited(),
+                &trellis::domain::authority::Authority::without_limits(),
             )
             .await
             .unwrap();
@@ -379,9 +379,9 @@ impl Door {
     async fn try_send(&self, task: &Task) -> Result<JobId, String> {
         match self {
             Self::Queue { owner, bus, key } => {
-                let to = Address::In { owner: owner.clone(), agent: task.agent_id(), kind: InKind::Task };
+                let to = MessageAddress::In { owner: owner.clone(), agent: task.agent_id(), kind: InboundKind::Task };
                 let body = serde_json::to_value(task.submission()).unwrap();
-                let message = Message { to, id: Some(task.name.clone()), body };
+                let message = BusMessage { to, id: Some(task.name.clone()), body };
                 bus.publish(&message).await.map_err(|error| error.to_string())?;
                 Ok(JobId::derive(key, owner, &task.event()))
             }

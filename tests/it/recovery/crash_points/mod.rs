@@ -25,19 +25,19 @@ use std::time::{Duration, Instant};
 use trellis::bus::Bus;
 use trellis::bus::embedded::EmbeddedBus;
 use trellis::domain::agent::AgentConfig;
-use trellis::domain::approval::Verdict;
+use trellis::domain::approval::ApprovalVerdict;
 use trellis::domain::authority::Authority;
 use trellis::domain::cap::SpendSettings;
 use trellis::domain::context::assemble::assemble;
 use trellis::domain::ids::{EventId, JobId, Owner};
 use trellis::domain::job::{Job, JobStatus};
-use trellis::domain::message::{Address, InKind, Message};
+use trellis::domain::message::{BusMessage, InboundKind, MessageAddress};
 use trellis::domain::quota::QuotaSettings;
 use trellis::domain::session::TurnRecord;
 use trellis::ingress::{self, Arrival};
 use trellis::model::Model;
 use trellis::model::rules::ScriptRules;
-use trellis::model::scripted::{Scripted, ScriptedOptions};
+use trellis::model::scripted::{ScriptedModel, ScriptedOptions};
 use trellis::process::clock::Clock;
 use trellis::process::pace::Pace;
 use trellis::process::retry::RetryPolicy;
@@ -45,7 +45,7 @@ use trellis::process::shutdown::Shutdown;
 use trellis::process::telemetry::Metrics;
 use trellis::store::Store;
 use trellis::store::embedded::EmbeddedStore;
-use trellis::store::faulty::{FaultAt, FaultPlan, FaultyStore, Hit};
+use trellis::store::faulty::{FaultAt, FaultPlan, FaultyStore, InjectedFault};
 use trellis::store::redis::{RedisStore, ServerOrInjected};
 use trellis::venue::Venue;
 use trellis::venue::agents;
@@ -54,7 +54,7 @@ use trellis::venue::context::PromptCache;
 use trellis::venue::jobs;
 use trellis::venue::ledger;
 use trellis::venue::operation::Caller;
-use trellis::venue::rates::Rates;
+use trellis::venue::rates::RateSettings;
 use trellis::venue::secrets::Vault;
 use trellis::worker::{self, WorkerOptions};
 
@@ -83,7 +83,7 @@ struct Ended {
     log: Vec<Trace>,
     /// Names of the first worker's mutating calls.
     calls: Vec<&'static str>,
-    hit: Option<Hit>,
+    hit: Option<InjectedFault>,
 }
 
 /// One run of a scenario, with a first worker that dies as planned.
@@ -119,7 +119,7 @@ impl Run {
             owner: "local/me".parse().unwrap(),
             store: Arc::new(Watched { inner, watch: Arc::clone(&log) }),
             bus,
-            model: Arc::new(Scripted::new(scripted)),
+            model: Arc::new(ScriptedModel::new(scripted)),
             clock: Clock::manual(Clock::system().now()),
             log,
             metrics: Arc::new(Metrics::new()),
@@ -156,7 +156,7 @@ impl Run {
 
     fn worker(&self, name: &str, life: &Life) {
         let options = WorkerOptions {
-            rates: Rates::default(),
+            rates: RateSettings::default(),
             auth: Arc::default(),
             name: name.into(),
             slots: 8,
@@ -196,7 +196,7 @@ impl Run {
                 &id.parse().unwrap(),
                 &config,
                 true,
-                &trellis::domain::authority::Authority::unlimited(),
+                &trellis::domain::authority::Authority::without_limits(),
             )
             .await
             .unwrap();
@@ -216,10 +216,10 @@ impl Run {
                 };
                 ingress::submit(venue, &arrival).await.unwrap();
             } else {
-                let kind = if sent.task { InKind::Task } else { InKind::Message };
-                let to = Address::In { owner: self.owner.clone(), agent: sent.agent.parse().unwrap(), kind };
+                let kind = if sent.task { InboundKind::Task } else { InboundKind::Message };
+                let to = MessageAddress::In { owner: self.owner.clone(), agent: sent.agent.parse().unwrap(), kind };
                 let body = serde_json::from_str(sent.body).unwrap();
-                venue.bus.publish(&Message { to, id: Some(sent.id.into()), body }).await.unwrap();
+                venue.bus.publish(&BusMessage { to, id: Some(sent.id.into()), body }).await.unwrap();
             }
         }
     }
@@ -229,7 +229,7 @@ impl Run {
         let swept = self.store.sweep(venue.now(), &self.owner, Duration::from_secs(5), 256).await.unwrap();
         venue.relay(&self.owner, &swept.outbox).await;
         for session in &swept.due {
-            venue.bus.publish(&Message::wake(&self.owner, session)).await.unwrap();
+            venue.bus.publish(&BusMessage::wake(&self.owner, session)).await.unwrap();
         }
     }
 
@@ -264,7 +264,7 @@ impl Run {
             if self.is_done(&state) {
                 self.replay().await?;
                 let log = self.log.lock().unwrap().clone();
-                return Ok(Ended { state, log, calls: faulty.calls(), hit: faulty.hits().first().copied() });
+                return Ok(Ended { state, log, calls: faulty.calls(), hit: faulty.injected_faults().first().copied() });
             }
             if start.elapsed() > PATIENCE {
                 return Err(format!("not done: {state:#}\nsessions: {:?}", self.sessions().await));
@@ -306,11 +306,11 @@ impl Run {
 
     /// Approves what is appended, and rejects the rest.
     async fn answer(&self, venue: &Venue) {
-        let caller = Caller::new(self.owner.clone(), "a person".into(), Authority::unlimited());
+        let caller = Caller::new(self.owner.clone(), "a person".into(), Authority::without_limits());
         for approval in approvals::list(venue, &self.owner, false, 0, 1_000).await.unwrap().items {
             let verdict = match approval.tool.as_str() {
-                "lattice_append" => Verdict::Approved { arguments: None, scopes: None },
-                _ => Verdict::Rejected { reason: None },
+                "lattice_append" => ApprovalVerdict::Approved { arguments: None, scopes: None },
+                _ => ApprovalVerdict::Rejected { reason: None },
             };
             approvals::decide(venue, &caller, &approval.id, verdict, Some(&approval.digest)).await.unwrap();
         }

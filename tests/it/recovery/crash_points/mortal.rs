@@ -9,14 +9,14 @@ use serde_json::{Value, json};
 use std::future::pending;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
-use trellis::bus::{Alarms, Bus, BusError, Delivery, LiveFeed, LiveSubject, Settle, Signal, WhenEmpty};
+use trellis::bus::{Acknowledge, Alarms, Bus, BusError, Delivery, LiveFeed, LiveSubject, Signal, WhenEmpty};
 use trellis::domain::chat::{ModelRequest, Reply};
 use trellis::domain::ids::{JobId, Owner};
-use trellis::domain::message::{Address, InKind, Message};
+use trellis::domain::message::{BusMessage, InboundKind, MessageAddress};
 use trellis::model::{LiveText, Model, ModelError};
 use trellis::store::faulty::FaultyStore;
 use trellis::store::{BackendSetting, Checkpoint, Lease, LeaseCheck};
-use trellis::venue::secrets::Secret;
+use trellis::venue::secrets::OpenedSecret;
 
 /// What happened in a run, in order, whoever did it.
 #[derive(Debug, Clone, PartialEq)]
@@ -48,7 +48,7 @@ pub struct Life(pub Option<Arc<FaultyStore>>);
 
 impl Life {
     pub fn is_over(&self) -> bool {
-        self.0.as_ref().is_some_and(|store| !store.hits().is_empty())
+        self.0.as_ref().is_some_and(|store| !store.injected_faults().is_empty())
     }
 
     /// Never returns to the dead.
@@ -67,12 +67,12 @@ pub struct Line {
 }
 
 struct Settled {
-    inner: Arc<dyn Settle>,
+    inner: Arc<dyn Acknowledge>,
     life: Life,
 }
 
 #[async_trait]
-impl Settle for Settled {
+impl Acknowledge for Settled {
     async fn ack(&self) {
         self.life.go_on().await;
         self.inner.ack().await;
@@ -90,12 +90,12 @@ impl Settle for Settled {
 }
 
 /// An external worker that is at every job at once; what it says of it.
-fn done_at_once(message: &Message) -> Option<Message> {
-    let Address::Job { owner, agent, .. } = &message.to else { return None };
+fn done_at_once(message: &BusMessage) -> Option<BusMessage> {
+    let MessageAddress::Job { owner, agent, .. } = &message.to else { return None };
     let (job, token) = (&message.body["job"], &message.body["token"]);
     let body = json!({"job": job, "token": token, "status": "COMPLETE", "output": {"did": message.body["input"]}});
-    let to = Address::In { owner: owner.clone(), agent: agent.clone(), kind: InKind::Result };
-    Some(Message { to, id: None, body })
+    let to = MessageAddress::In { owner: owner.clone(), agent: agent.clone(), kind: InboundKind::Result };
+    Some(BusMessage { to, id: None, body })
 }
 
 impl trellis::bus::QueueWatch for Line {}
@@ -113,7 +113,7 @@ impl Bus for Line {
         Ok(received.into_iter().map(mine).collect())
     }
 
-    async fn publish(&self, message: &Message) -> Result<(), BusError> {
+    async fn publish(&self, message: &BusMessage) -> Result<(), BusError> {
         self.life.go_on().await;
         match done_at_once(message) {
             Some(answer) => self.inner.publish(&answer).await?,
@@ -127,7 +127,7 @@ impl Bus for Line {
     }
 
     /// All of it is to be seen after a crash, on the embedded queue as well.
-    fn outlives(&self, _to: &Address) -> bool {
+    fn has_outside_listeners(&self, _to: &MessageAddress) -> bool {
         true
     }
 
@@ -140,16 +140,16 @@ impl Bus for Line {
         self.inner.listen(from).await
     }
 
-    async fn ended(&self, owner: &Owner, job: &JobId) -> Result<BoxFuture<'static, ()>, BusError> {
-        self.inner.ended(owner, job).await
+    async fn job_end(&self, owner: &Owner, job: &JobId) -> Result<BoxFuture<'static, ()>, BusError> {
+        self.inner.job_end(owner, job).await
     }
 
-    async fn control(&self) -> Result<BoxStream<'static, Signal>, BusError> {
-        self.inner.control().await
+    async fn listen_control(&self) -> Result<BoxStream<'static, Signal>, BusError> {
+        self.inner.listen_control().await
     }
 
-    fn live(&self) -> &dyn LiveFeed {
-        self.inner.live()
+    fn live_feed(&self) -> &dyn LiveFeed {
+        self.inner.live_feed()
     }
 
     async fn in_transit(&self) -> Result<Vec<String>, BusError> {
@@ -174,7 +174,12 @@ pub struct Voice {
 
 #[async_trait]
 impl Model for Voice {
-    async fn complete(&self, request: &ModelRequest, secrets: &[Secret], live: &LiveText) -> Result<Reply, ModelError> {
+    async fn complete(
+        &self,
+        request: &ModelRequest,
+        secrets: &[OpenedSecret],
+        live: &LiveText,
+    ) -> Result<Reply, ModelError> {
         self.life.go_on().await;
         self.log.lock().unwrap().push(Trace::Asked(request.turn.clone()));
         self.inner.complete(request, secrets, live).await

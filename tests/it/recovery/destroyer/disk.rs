@@ -8,14 +8,14 @@ use trellis::domain::time::Millis;
 use trellis::process::clock::Clock;
 use trellis::store::embedded::EmbeddedStore;
 use trellis::store::{
-    Admit, Change, DocWrite, DocumentStore, EventKind, Expect, Inspect, Intake, LeaseCheck, LeaseOutcome, LeaseRequest,
-    NewEvent, Store, keys,
+    Admit, DocEffect, DocWrite, DocumentStore, EventKind, Expect, Intake, LeaseCheck, LeaseOutcome, LeaseRequest,
+    NewEvent, Store, StoreInspection, keys,
 };
 
 const NOW: Millis = Millis(1_767_225_600_000);
 
 async fn write(store: &EmbeddedStore, key: &str) {
-    let write = DocWrite { key: key.to_owned(), expect: Expect::Any, change: Change::Put("value".into()) };
+    let write = DocWrite { key: key.to_owned(), expect: Expect::Any, change: DocEffect::Put("value".into()) };
     store.write(NOW, &"acme/ann".parse().unwrap(), &[write]).await.unwrap();
 }
 
@@ -94,7 +94,7 @@ async fn a_clock_that_was_set_forward_ends_no_lease() {
     let gate = DocWrite {
         key: keys::agent_gate(&session.agent),
         expect: Expect::Any,
-        change: Change::Put("ACTIVE 8 1000 queue".into()),
+        change: DocEffect::Put("ACTIVE 8 1000 queue".into()),
     };
     store.write(now, &owner, &[gate]).await.unwrap();
     let request = |token: &str, event: Option<NewEvent>| Admit {
@@ -120,8 +120,8 @@ async fn a_clock_that_was_set_forward_ends_no_lease() {
         open: None,
         finish: None,
         outbox: Vec::new(),
-        within: None,
-        asks_way: false,
+        quota: None,
+        may_replace: false,
     };
     let admitted = store.admit(now, &request("one", Some(event))).await.unwrap();
     assert_eq!(admitted.intake, Intake::New);
@@ -132,5 +132,5 @@ async fn a_clock_that_was_set_forward_ends_no_lease() {
     let asked = store.admit(later, &request("two", None)).await.unwrap().lease;
     assert!(matches!(asked, LeaseOutcome::Busy(_)), "{asked:?}");
     let held = store.renew(later, &grant.lease, Duration::from_secs(30)).await.unwrap();
-    assert!(matches!(held, LeaseCheck::Yes { .. }), "{held:?}");
+    assert!(matches!(held, LeaseCheck::Held { .. }), "{held:?}");
 }

@@ -108,7 +108,7 @@ async fn isolated(server: &RedisServer, damage: &Damage) -> Result<(), String> {
     let beside = venue.submit("second", "beside", json!("x")).await.job.unwrap();
     strike(server, &RedisServer::base(&prefix, &mine), damage, &session, &job).await;
     venue.venue.clock.advance(Duration::from_secs(21));
-    let books = audit::all(&venue.venue).await.map_err(|error| format!("no books: {error}"))?;
+    let books = audit::audit_all(&venue.venue).await.map_err(|error| format!("no books: {error}"))?;
     let shown = json!(books).to_string();
     let word = damage.named.replace("{s}", &session).replace("{j}", job.as_str());
     let is_told = books.unaccounted > 2 || json!(books)["damaged"].as_u64().is_some_and(|count| count > 0);
@@ -117,7 +117,7 @@ async fn isolated(server: &RedisServer, damage: &Damage) -> Result<(), String> {
         return Err(format!("not named: {shown}"));
     }
     let mut repaired = Vec::new();
-    let looked = AuditWatch::default().look(&venue.venue, &Share::default(), &mut repaired).await;
+    let looked = AuditWatch::default().check_share(&venue.venue, &Share::default(), &mut repaired).await;
     looked.map_err(|error| format!("no look: {error}"))?;
     // What stands for its own agent alone may keep the tasks of that agent.
     let wanted = if damage.named == "helper" { &tasks[..1] } else { &tasks[..] };
@@ -133,7 +133,7 @@ async fn isolated(server: &RedisServer, damage: &Damage) -> Result<(), String> {
     while sessions.next().await.map_err(|error| format!("no sessions: {error}"))?.is_some() {}
     jobs::list(&venue.venue, &mine, 0, 100).await.map_err(|error| format!("no jobs: {error}"))?;
     let rules = RetentionRules { jobs: Some(Duration::from_secs(1)), turns: Some(Duration::from_secs(1)) };
-    let tidied = Janitor::new(rules).step(&venue.venue, &mine).await;
+    let tidied = Janitor::new(rules).tidy_step(&venue.venue, &mine).await;
     tidied.map_err(|error| format!("not tidied: {error}"))?;
     audit::repair(&venue.venue).await.map_err(|error| format!("no repair: {error}"))?;
     venue.worker();

@@ -132,9 +132,9 @@ async fn examine(mut venue: TestVenue, scene: &Scene) -> Result<(), String> {
     }
     live(&mut venue).await;
     serves_others(&mut venue).await?;
-    let books = audit::all(&venue.venue).await;
+    let books = audit::audit_all(&venue.venue).await;
     let is_named = match &books {
-        Ok(books) => !books.are_closed(),
+        Ok(books) => !books.are_balanced(),
         Err(AuditError::Store(error)) => said(error).is_ok(),
         Err(error) => return Err(error.to_string()),
     };

@@ -8,9 +8,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use trellis::bus::embedded::EmbeddedBus;
-use trellis::bus::{Alarms, Bus, BusError, Delivery, LiveFeed, LiveSubject, QueueWatch, Signal, Unreadable, WhenEmpty};
+use trellis::bus::{
+    Alarms, Bus, BusError, Delivery, LiveFeed, LiveSubject, QueueWatch, Signal, UndecodedMessage, WhenEmpty,
+};
 use trellis::domain::ids::{JobId, Owner};
-use trellis::domain::message::{Address, InKind, Message};
+use trellis::domain::message::{BusMessage, InboundKind, MessageAddress};
 use trellis::process::clock::Clock;
 use trellis::store::BackendSetting;
 use trellis::store::embedded::EmbeddedStore;
@@ -42,22 +44,24 @@ impl Bus for LoadingQueue {
         self.inner.receive(max, when_empty).await
     }
 
-    fn unreadable(&self) -> Vec<Unreadable> {
-        self.inner.unreadable()
+    fn take_unreadable(&self) -> Vec<UndecodedMessage> {
+        self.inner.take_unreadable()
     }
 
-    async fn publish(&self, message: &Message) -> Result<(), BusError> {
-        let is_wake = matches!(message.to, Address::In { kind: InKind::Wake, .. });
+    async fn publish(&self, message: &BusMessage) -> Result<(), BusError> {
+        let is_wake = matches!(message.to, MessageAddress::In { kind: InboundKind::Wake, .. });
         if self.is_held.load(Ordering::SeqCst) && !is_wake {
             return Err(BusError::Unavailable { bus: "held".into(), reason: "held".into() });
         }
         match message.to {
-            Address::Job { .. } => Ok(()),
-            Address::In { .. } | Address::Out { .. } | Address::Reply(_) => self.inner.publish(message).await,
+            MessageAddress::Job { .. } => Ok(()),
+            MessageAddress::In { .. } | MessageAddress::Out { .. } | MessageAddress::Reply(_) => {
+                self.inner.publish(message).await
+            }
         }
     }
 
-    fn outlives(&self, _to: &Address) -> bool {
+    fn has_outside_listeners(&self, _to: &MessageAddress) -> bool {
         true
     }
 
@@ -69,16 +73,16 @@ impl Bus for LoadingQueue {
         self.inner.listen(from).await
     }
 
-    async fn ended(&self, owner: &Owner, job: &JobId) -> Result<BoxFuture<'static, ()>, BusError> {
-        self.inner.ended(owner, job).await
+    async fn job_end(&self, owner: &Owner, job: &JobId) -> Result<BoxFuture<'static, ()>, BusError> {
+        self.inner.job_end(owner, job).await
     }
 
-    async fn control(&self) -> Result<BoxStream<'static, Signal>, BusError> {
-        self.inner.control().await
+    async fn listen_control(&self) -> Result<BoxStream<'static, Signal>, BusError> {
+        self.inner.listen_control().await
     }
 
-    fn live(&self) -> &dyn LiveFeed {
-        self.inner.live()
+    fn live_feed(&self) -> &dyn LiveFeed {
+        self.inner.live_feed()
     }
 
     async fn in_transit(&self) -> Result<Vec<String>, BusError> {

@@ -14,7 +14,7 @@ use trellis::domain::session::{PendingJob, SessionState};
 use trellis::domain::shard::Share;
 use trellis::process::clock::Clock;
 use trellis::store::redis::{RedisOptions, RedisStore, ServerOrInjected};
-use trellis::store::{Change, DocWrite, EventKind, Expect, Seat, Seated, Store, keys};
+use trellis::store::{DocEffect, DocWrite, EventKind, Expect, SessionSnapshot, SetSessionOutcome, Store, keys};
 use trellis::upkeep::audit::{self, AuditWatch, Repair};
 use trellis::venue::{jobs, policy};
 
@@ -29,7 +29,7 @@ on_both! {
 
 async fn look(venue: &TestVenue) -> Vec<Repair> {
     let mut repaired = Vec::new();
-    AuditWatch::default().look(&venue.venue, &Share::default(), &mut repaired).await.unwrap();
+    AuditWatch::default().check_share(&venue.venue, &Share::default(), &mut repaired).await.unwrap();
     repaired
 }
 
@@ -48,10 +48,10 @@ async fn parked(venue: &TestVenue, child: &JobId) -> SessionKey {
     let pending =
         PendingJob { agent: "helper".parse().unwrap(), started: START, under: Some(Mandate::default()), frame: 0 };
     let state = SessionState { pending: [(child.clone(), pending)].into(), ..SessionState::default() };
-    let seat = Seat { version: 1, state: serde_json::to_vec(&state).unwrap().into(), within: None };
+    let seat = SessionSnapshot { version: 1, state: serde_json::to_vec(&state).unwrap().into(), quota: None };
     let key = SessionKey { agent: "parent".parse().unwrap(), session: "s".parse().unwrap() };
-    let seated = venue.venue.store.seat(venue.venue.now(), &venue.owner, &key, Some(&seat), &[]).await.unwrap();
-    assert_eq!(seated, Seated::Done);
+    let seated = venue.venue.store.set_session(venue.venue.now(), &venue.owner, &key, Some(&seat), &[]).await.unwrap();
+    assert_eq!(seated, SetSessionOutcome::Done);
     let submission = Submission { input: json!("go"), session_id: Some(key.session.clone()), ..Submission::default() };
     venue.arrive("parent", "p1", true, submission).await;
     key
@@ -62,7 +62,7 @@ async fn a_lost_result_is_told_and_sent_again_within_a_minute(on: On) {
     let child = ended_job(&venue).await;
     parked(&venue, &child).await;
     venue.venue.clock.advance(Duration::from_secs(21));
-    let books = audit::all(&venue.venue).await.unwrap();
+    let books = audit::audit_all(&venue.venue).await.unwrap();
     assert_eq!(books.unaccounted, 1, "{books:?}");
     assert!(books.missing[0].contains(child.as_str()) && books.missing[0].contains("parent/s"), "{books:?}");
     let repaired = look(&venue).await;
@@ -72,29 +72,29 @@ async fn a_lost_result_is_told_and_sent_again_within_a_minute(on: On) {
     let facts = venue.venue.store.sessions(&venue.owner, Some(&agent), None, 9).await.unwrap().remove(0);
     let results: Vec<_> = facts.mailbox.iter().filter(|entry| entry.kind == EventKind::Result).collect();
     assert_eq!(results.len(), 1, "{facts:?}");
-    assert_eq!(audit::all(&venue.venue).await.unwrap().unaccounted, 0);
+    assert_eq!(audit::audit_all(&venue.venue).await.unwrap().unaccounted, 0);
     assert_eq!(look(&venue).await, [], "once");
 }
 
-async fn write(venue: &TestVenue, key: String, change: Change) {
+async fn write(venue: &TestVenue, key: String, change: DocEffect) {
     let write = DocWrite { key, expect: Expect::Any, change };
     venue.venue.store.write(venue.venue.now(), &venue.owner, &[write]).await.unwrap();
 }
 
 async fn a_lost_status_is_written_again_and_its_job_runs_once(on: On) {
-    for change in [Change::Delete, Change::Put("JUNK".into()), Change::Put("COMP".into())] {
+    for change in [DocEffect::Delete, DocEffect::Put("JUNK".into()), DocEffect::Put("COMP".into())] {
         let Some((venue, _dir)) = on.venue(ECHO, Clock::manual(START)).await else { return };
         let job = ended_job(&venue).await;
         let calls = venue.model_calls().len();
         write(&venue, keys::job_status(&job), change).await;
         venue.venue.clock.advance(Duration::from_mins(11));
-        let books = audit::all(&venue.venue).await.unwrap();
+        let books = audit::audit_all(&venue.venue).await.unwrap();
         assert_eq!((books.completed, books.unaccounted, books.damaged), (1, 0, 1), "{books:?}");
         assert!(books.damaged_records[0].contains(job.as_str()), "{books:?}");
         let repaired = audit::repair(&venue.venue).await.unwrap();
         assert!(repaired.iter().any(|repair| repair.did.contains("COMPLETE again")), "{repaired:?}");
-        let books = audit::all(&venue.venue).await.unwrap();
-        assert!(books.are_closed() && books.completed == 1, "{books:?}");
+        let books = audit::audit_all(&venue.venue).await.unwrap();
+        assert!(books.are_balanced() && books.completed == 1, "{books:?}");
         assert_eq!(venue.model_calls().len(), calls, "it isn't run again");
     }
 }
@@ -104,17 +104,17 @@ async fn records_that_others_need_are_named_when_they_are_gone(on: On) {
         let Some((venue, _dir)) = on.venue(ECHO, Clock::manual(START)).await else { return };
         let ended = ended_job(&venue).await;
         let waits = venue.submit("helper", "waits", json!("x")).await.job.unwrap();
-        assert!(audit::all(&venue.venue).await.unwrap().are_closed());
+        assert!(audit::audit_all(&venue.venue).await.unwrap().are_balanced());
         let (key, word) = match kind {
             "result" => (keys::job_result(&ended), ended.as_str()),
             "head" => (keys::job_head(&waits), waits.as_str()),
             "gate" => (keys::agent_gate(&"helper".parse().unwrap()), "g/helper/gate"),
             _ => (keys::agent(&"helper".parse().unwrap()), "`g/helper`"),
         };
-        for change in [Change::Put("\u{1} junk".into()), Change::Put("{".into()), Change::Delete] {
+        for change in [DocEffect::Put("\u{1} junk".into()), DocEffect::Put("{".into()), DocEffect::Delete] {
             write(&venue, key.clone(), change.clone()).await;
             venue.venue.clock.advance(Duration::from_secs(30));
-            let books = audit::all(&venue.venue).await.unwrap();
+            let books = audit::audit_all(&venue.venue).await.unwrap();
             let named = books.damaged_records.iter().any(|line| line.contains(word));
             assert!(named && books.damaged > 0, "{kind} {change:?}: {books:?}");
         }
@@ -122,7 +122,8 @@ async fn records_that_others_need_are_named_when_they_are_gone(on: On) {
 }
 
 async fn a_policy_that_is_gone_or_damaged_stays_in_force_and_is_mended(on: On) {
-    for change in [Change::Delete, Change::Put("\u{1} junk".into()), Change::Put("{\"revocations\":[".into())] {
+    for change in [DocEffect::Delete, DocEffect::Put("\u{1} junk".into()), DocEffect::Put("{\"revocations\":[".into())]
+    {
         let Some((venue, _dir)) = on.venue(RULES, Clock::manual(START)).await else { return };
         venue.agent("thief", json!({})).await;
         venue.revoke("w/other").await;
@@ -138,11 +139,11 @@ async fn a_policy_that_is_gone_or_damaged_stays_in_force_and_is_mended(on: On) {
         let ended = jobs::wait(&venue.venue, &venue.owner, &task, Duration::from_mins(1)).await.unwrap().unwrap();
         assert!(ended.status.is_terminal(), "{change:?}: {ended:?}");
         assert_eq!(venue.read("w/forbidden").await, None, "{change:?}");
-        let books = audit::all(&venue.venue).await.unwrap();
+        let books = audit::audit_all(&venue.venue).await.unwrap();
         assert!(books.damaged_records.iter().any(|line| line.contains("policy")), "{change:?}: {books:?}");
         let repaired = audit::repair(&venue.venue).await.unwrap();
         assert!(repaired.iter().any(|repair| repair.found.contains("policy")), "{change:?}: {repaired:?}");
-        assert!(audit::all(&venue.venue).await.unwrap().are_closed(), "{change:?}");
+        assert!(audit::audit_all(&venue.venue).await.unwrap().are_balanced(), "{change:?}");
         let stored = venue.venue.store.get::<Policy>(&venue.owner, keys::POLICY).await.unwrap();
         assert_eq!(stored, Some(both), "{change:?}");
     }
@@ -155,7 +156,7 @@ async fn an_owner_that_is_missing_from_the_list_is_listed_again() {
     venue.agent("helper", json!({})).await;
     venue.submit("helper", "t", json!("x")).await;
     let idle: Owner = "local/idle".parse().unwrap();
-    let write = DocWrite { key: "w/a".into(), expect: Expect::Any, change: Change::Put("1".into()) };
+    let write = DocWrite { key: "w/a".into(), expect: Expect::Any, change: DocEffect::Put("1".into()) };
     venue.venue.store.write(START, &idle, &[write]).await.unwrap();
     let owners = async || venue.venue.store.owners(None, 9).await.unwrap();
     let before = owners().await;
@@ -163,16 +164,16 @@ async fn an_owner_that_is_missing_from_the_list_is_listed_again() {
     command(server, &[b"ZREM", format!("{prefix}:owners").as_bytes(), b"local/me", b"local/idle"]).await;
     assert_eq!(owners().await.len(), before.len() - 2);
     let now = venue.venue.clock.advance(Duration::from_secs(10));
-    venue.venue.store.due(now, "w", Duration::from_secs(1), 100).await.unwrap();
+    venue.venue.store.due_owners(now, "w", Duration::from_secs(1), 100).await.unwrap();
     assert_eq!(owners().await, before);
-    assert_eq!(audit::all(&venue.venue).await.unwrap().accepted, 1);
+    assert_eq!(audit::audit_all(&venue.venue).await.unwrap().accepted, 1);
     // A process that has never heard of the idle one finds it by its keys.
     command(server, &[b"ZREM", format!("{prefix}:owners").as_bytes(), b"local/idle"]).await;
     let options = RedisOptions { prefix, ..server.options(ServerOrInjected::Injected) };
     let fresh = RedisStore::open(options).await.unwrap();
     for _ in 0..60 {
         let now = venue.venue.clock.advance(Duration::from_secs(1));
-        fresh.due(now, "w2", Duration::from_secs(1), 100).await.unwrap();
+        fresh.due_owners(now, "w2", Duration::from_secs(1), 100).await.unwrap();
     }
     assert_eq!(owners().await, before, "within a minute");
 }

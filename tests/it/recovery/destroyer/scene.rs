@@ -11,13 +11,13 @@ use trellis::domain::cap::{Ceiling, SpendSettings};
 use trellis::domain::event::Submission;
 use trellis::domain::ids::{JobId, Owner};
 use trellis::domain::job::JobStatus;
-use trellis::domain::rate::Limit;
+use trellis::domain::rate::RateLimit;
 use trellis::domain::secret::KeyRing;
 use trellis::domain::time::Millis;
 use trellis::process::clock::Clock;
-use trellis::store::{Admit, Change, DocWrite, Expect, LeaseOutcome, LeaseRequest, Store, keys};
+use trellis::store::{Admit, DocEffect, DocWrite, Expect, LeaseOutcome, LeaseRequest, Store, keys};
 use trellis::venue::jobs;
-use trellis::venue::rates::Rates;
+use trellis::venue::rates::RateSettings;
 use trellis::venue::secrets::Vault;
 
 pub const START: Millis = Millis(1_767_225_600_000);
@@ -102,8 +102,8 @@ pub async fn venue(
         models: vec![("scripted".into(), many())],
         ..SpendSettings::default()
     };
-    let limit = Limit { of: "scripted".into(), concurrency: Some(1_000), requests: None, tokens: None };
-    venue.rates = Rates { limits: vec![limit], hold: Duration::from_mins(1) };
+    let limit = RateLimit { of: "scripted".into(), concurrency: Some(1_000), requests: None, tokens: None };
+    venue.rates = RateSettings { limits: vec![limit], hold: Duration::from_mins(1) };
     venue
 }
 
@@ -122,8 +122,9 @@ async fn until<F: Future<Output = bool>>(venue: &TestVenue, what: &str, mut hold
 }
 
 async fn until_status(venue: &TestVenue, job: &JobId, status: JobStatus) {
-    let is =
-        || async { jobs::state(&venue.venue, &venue.owner, job).await.unwrap().is_some_and(|(is, _)| is == status) };
+    let is = || async {
+        jobs::read_state(&venue.venue, &venue.owner, job).await.unwrap().is_some_and(|(is, _)| is == status)
+    };
     until(venue, &format!("{job} is {status:?}"), is).await;
 }
 
@@ -157,7 +158,8 @@ async fn settings(venue: &TestVenue) {
     ] {
         run(venue, path, input).await.unwrap();
     }
-    let quota = DocWrite { key: keys::QUOTA.into(), expect: Expect::Any, change: Change::Put("100000 - - -".into()) };
+    let quota =
+        DocWrite { key: keys::QUOTA.into(), expect: Expect::Any, change: DocEffect::Put("100000 - - -".into()) };
     venue.venue.store.write(venue.venue.now(), &venue.owner, &[quota]).await.unwrap();
 }
 
@@ -228,9 +230,9 @@ pub async fn make(venue: &TestVenue, bus: &LoadingQueue) -> Scene {
     venue.shutdown.run(Duration::from_secs(1)).await;
     let crashed = crash(venue).await;
     for mark in [keys::ERASURES.to_owned(), keys::garbage("w.e/none/")] {
-        venue.venue.store.write(venue.venue.now(), owner, &[DocWrite::mark(mark)]).await.unwrap();
+        venue.venue.store.write(venue.venue.now(), owner, &[DocWrite::index_entry(mark)]).await.unwrap();
     }
-    venue.venue.store.due(venue.venue.now(), "dead", Duration::from_secs(1), 1).await.unwrap();
+    venue.venue.store.due_owners(venue.venue.now(), "dead", Duration::from_secs(1), 1).await.unwrap();
     let outside = [jobs_of(venue, "seller").await.remove(1), seller];
     let jobs = vec![crashed, ended, first, second, third, asked, slow, sent];
     let total = jobs::list(&venue.venue, owner, 0, 1).await.unwrap().total;
@@ -290,7 +292,7 @@ pub async fn is_protected(venue: &TestVenue, scene: &Scene) -> Result<(), String
     // What can't be submitted steals nothing.
     if let Ok(id) = ask(venue, "thief").await {
         for _ in 0..300 {
-            let state = jobs::state(&venue.venue, &venue.owner, &id).await;
+            let state = jobs::read_state(&venue.venue, &venue.owner, &id).await;
             if state.is_err() || state.is_ok_and(|state| state.is_none_or(|(status, _)| status.is_terminal())) {
                 break;
             }

@@ -12,8 +12,8 @@ use trellis::domain::job::{JobResult, JobStatus};
 use trellis::domain::time::Millis;
 use trellis::process::clock::Clock;
 use trellis::store::{
-    Admit, After, Change, Checkpoint, Commit, DocWrite, Expect, Forget, Grant, JobFinish, LeaseOutcome, LeaseRequest,
-    OutboxEntry, StoreError, keys,
+    Admit, Checkpoint, Commit, DocEffect, DocWrite, Expect, ForgetRequest, Grant, JobFinish, LeaseOutcome,
+    LeaseRequest, LeaseUse, OutboxEntry, StoreError, keys,
 };
 
 const START: Millis = Millis(1_767_225_600_000);
@@ -44,7 +44,7 @@ async fn image(server: &RedisServer, prefix: &str) -> BTreeMap<Vec<u8>, Vec<u8>>
     image
 }
 
-fn write(key: &str, change: Change) -> DocWrite {
+fn write(key: &str, change: DocEffect) -> DocWrite {
     DocWrite { key: key.to_owned(), expect: Expect::Any, change }
 }
 
@@ -76,7 +76,7 @@ async fn scene(server: &RedisServer) -> (TestVenue, tempfile::TempDir, String, B
         outbox: vec![OutboxEntry { id: "o1".into(), message: "m".into() }],
     };
     venue.venue.store.checkpoint(START, &grant.lease, &checkpoint).await.unwrap();
-    venue.venue.store.write(START, &venue.owner, &[write("w/old", Change::Put("old".into()))]).await.unwrap();
+    venue.venue.store.write(START, &venue.owner, &[write("w/old", DocEffect::Put("old".into()))]).await.unwrap();
     (venue, dir, prefix, grant)
 }
 
@@ -87,9 +87,9 @@ async fn call(venue: &TestVenue, grant: &Grant, name: &str) -> Result<(), StoreE
     let session: &SessionKey = &grant.lease.session;
     let job = grant.mailbox.iter().find_map(|entry| entry.job.clone()).unwrap();
     let outbox = vec![OutboxEntry { id: "o2".into(), message: "m".into() }];
-    let result = serde_json::to_vec(&JobResult::failed(trellis::domain::job::ErrorCode::Lost, "x")).unwrap();
+    let result = serde_json::to_vec(&JobResult::failure(trellis::domain::job::ErrorCode::Lost, "x")).unwrap();
     let finish = JobFinish { job: job.clone(), status: JobStatus::Failed, result: result.into() };
-    let writes = vec![write("w/new", Change::Put("new".into())), write("w/old", Change::Delete)];
+    let writes = vec![write("w/new", DocEffect::Put("new".into())), write("w/old", DocEffect::Delete)];
     match name {
         "commit" => {
             let commit = Commit {
@@ -99,20 +99,21 @@ async fn call(venue: &TestVenue, grant: &Grant, name: &str) -> Result<(), StoreE
                 finish: vec![finish],
                 outbox,
                 state: "state".into(),
-                then: After::Release { arrivals: grant.arrivals, due: Some(now), backoff: false },
+                after_commit: LeaseUse::Release { arrivals: grant.arrivals, due: Some(now), backoff: false },
                 status: None,
                 unless_cancelled: None,
             };
             store.commit(now, &grant.lease, &commit).await.map(drop)
         }
         "release" => {
-            let then = After::Release { arrivals: grant.arrivals, due: Some(now), backoff: true };
+            let then = LeaseUse::Release { arrivals: grant.arrivals, due: Some(now), backoff: true };
             store.release(now, &grant.lease, then).await.map(drop)
         }
         "finish" => store.finish(now, owner, session, &finish, None, &outbox).await.map(drop),
         "forget" => {
             let documents = vec!["w/old".to_owned(), keys::job_head(&job)];
-            let forget = Forget { documents, lost: vec![session.clone()], ..Forget::default() };
+            let forget =
+                ForgetRequest { documents, sessions_with_losses: vec![session.clone()], ..ForgetRequest::default() };
             store.forget(now, owner, &forget).await.map(drop)
         }
         "write" => store.write(now, owner, &writes).await.map(drop),

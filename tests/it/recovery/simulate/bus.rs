@@ -13,13 +13,13 @@ use std::time::Duration;
 use tokio::sync::broadcast::error::RecvError;
 use tokio::time::{sleep, timeout};
 use trellis::bus::{
-    Alarm, Alarms, Bus, BusError, Completed, Delivery, LiveFeed, LiveSubject, Piece, Ringing, Settle, Signal,
-    WhenEmpty, Witness,
+    Acknowledge, Alarm, Alarms, Bus, BusError, CompletedJob, Delivery, LiveFeed, LivePiece, LiveSubject, RingingAlarm,
+    Signal, WhenEmpty, Witness,
 };
-use trellis::domain::epoch::Mark;
+use trellis::domain::epoch::GenerationMark;
 use trellis::domain::event::Completion;
 use trellis::domain::ids::{JobId, Owner};
-use trellis::domain::message::{Address, Message};
+use trellis::domain::message::{BusMessage, MessageAddress};
 use trellis::domain::timer::TimerId;
 use trellis::store::BackendSetting;
 
@@ -113,7 +113,7 @@ impl Settlement {
 }
 
 #[async_trait]
-impl Settle for Settlement {
+impl Acknowledge for Settlement {
     async fn ack(&self) {
         self.tell(|queue| queue.ack(self.sequence)).await;
     }
@@ -134,7 +134,7 @@ struct Answered {
 }
 
 #[async_trait]
-impl Settle for Answered {
+impl Acknowledge for Answered {
     async fn ack(&self) {
         let _ = self.queue.call(|queue| queue.rung(self.sequence)).await;
     }
@@ -152,7 +152,7 @@ impl trellis::bus::QueueWatch for FarQueue {}
 
 #[async_trait]
 impl LiveFeed for FarQueue {
-    async fn follow(&self, job: &JobId, after: Option<u64>) -> Result<BoxStream<'static, Piece>, BusError> {
+    async fn follow(&self, job: &JobId, after: Option<u64>) -> Result<BoxStream<'static, LivePiece>, BusError> {
         let (queue, job) = (Arc::clone(&self.server), job.clone());
         let after = after.filter(|after| *after <= queue.pieces()).unwrap_or_default();
         let pieces = unfold((queue, job, after), |(queue, job, after)| async move {
@@ -192,12 +192,12 @@ impl Bus for FarQueue {
         Ok(taken.into_iter().map(deliver).collect())
     }
 
-    async fn publish(&self, message: &Message) -> Result<(), BusError> {
+    async fn publish(&self, message: &BusMessage) -> Result<(), BusError> {
         self.call(|queue| queue.publish(message)).await
     }
 
-    fn outlives(&self, to: &Address) -> bool {
-        !matches!(to, Address::Reply(_))
+    fn has_outside_listeners(&self, to: &MessageAddress) -> bool {
+        !matches!(to, MessageAddress::Reply(_))
     }
 
     async fn signal(&self, to: &LiveSubject, body: Bytes) -> Result<(), BusError> {
@@ -218,7 +218,7 @@ impl Bus for FarQueue {
         Ok(all.filter_map(move |(of, body)| std::future::ready((of == subject).then_some(body))).boxed())
     }
 
-    async fn ended(&self, owner: &Owner, job: &JobId) -> Result<BoxFuture<'static, ()>, BusError> {
+    async fn job_end(&self, owner: &Owner, job: &JobId) -> Result<BoxFuture<'static, ()>, BusError> {
         let (mut told, link) = (self.server.told.subscribe(), Arc::clone(&self.link));
         let (owner, job) = (owner.clone(), job.to_string());
         Ok(Box::pin(async move {
@@ -226,7 +226,7 @@ impl Bus for FarQueue {
                 let said = told.recv().await;
                 link.lives().await;
                 match said {
-                    Ok(Message { to: Address::Out { owner: of, job: ended, .. }, .. })
+                    Ok(BusMessage { to: MessageAddress::Out { owner: of, job: ended, .. }, .. })
                         if of == owner && ended == job =>
                     {
                         return;
@@ -238,14 +238,14 @@ impl Bus for FarQueue {
         }))
     }
 
-    async fn control(&self) -> Result<BoxStream<'static, Signal>, BusError> {
+    async fn listen_control(&self) -> Result<BoxStream<'static, Signal>, BusError> {
         Ok(self.heard(|subject, body| match subject {
             LiveSubject::Control(owner) => Some(Signal { owner, body }),
             LiveSubject::Job(_) | LiveSubject::Reply(_) => None,
         }))
     }
 
-    fn live(&self) -> &dyn LiveFeed {
+    fn live_feed(&self) -> &dyn LiveFeed {
         self
     }
 
@@ -276,7 +276,7 @@ impl Alarms for FarQueue {
         self.call(|queue| queue.clear(owner, timer)).await
     }
 
-    async fn ringing(&self) -> Result<BoxStream<'static, Ringing>, BusError> {
+    async fn listen_ringing(&self) -> Result<BoxStream<'static, RingingAlarm>, BusError> {
         self.link.way(Server::Queue).await.map_err(unavailable)?;
         let ringing = unfold(self.clone(), |queue| async move {
             let server = Arc::clone(&queue.server);
@@ -289,7 +289,7 @@ impl Alarms for FarQueue {
                         // The connection is over with it, and it rings again after the ack wait.
                         queue.link.way(Server::Queue).await.ok()?;
                         let settle = Arc::new(Answered { queue: queue.clone(), sequence });
-                        return Some((Ringing { alarm, settle }, queue));
+                        return Some((RingingAlarm { alarm, settle }, queue));
                     }
                     Err(Some(next)) => {
                         let wait = next.saturating_sub(server.clock.steady());
@@ -305,39 +305,41 @@ impl Alarms for FarQueue {
 
 #[async_trait]
 impl Witness for FarQueue {
-    async fn mark(&self) -> Result<Option<Mark>, BusError> {
+    async fn mark(&self) -> Result<Option<GenerationMark>, BusError> {
         self.call(Queue::mark).await
     }
 
-    async fn leave(&self, mark: &Mark) -> Result<(), BusError> {
+    async fn write_mark(&self, mark: &GenerationMark) -> Result<(), BusError> {
         self.call(|queue| queue.leave(*mark)).await
     }
 
-    async fn completed(&self) -> Result<Vec<Completed>, BusError> {
+    async fn completed_jobs(&self) -> Result<Vec<CompletedJob>, BusError> {
         let all = self.call(Queue::completed).await?;
-        let of = |message: Message| match message.to {
-            Address::Out { owner, agent, job } => Some(Completed { owner, agent, job: JobId::new(&job).ok()? }),
+        let of = |message: BusMessage| match message.to {
+            MessageAddress::Out { owner, agent, job } => {
+                Some(CompletedJob { owner, agent, job: JobId::new(&job).ok()? })
+            }
             _ => None,
         };
         Ok(all.into_iter().filter_map(of).collect())
     }
 
-    async fn completion(&self, of: &Completed) -> Result<Option<Completion>, BusError> {
+    async fn completion(&self, of: &CompletedJob) -> Result<Option<Completion>, BusError> {
         let all = self.call(Queue::completed).await?;
-        let told = |message: &Message| match &message.to {
-            Address::Out { owner, job, .. } => *owner == of.owner && *job == of.job.to_string(),
+        let told = |message: &BusMessage| match &message.to {
+            MessageAddress::Out { owner, job, .. } => *owner == of.owner && *job == of.job.to_string(),
             _ => false,
         };
         Ok(all.into_iter().rev().find(told).and_then(|message| serde_json::from_value(message.body).ok()))
     }
 
-    async fn forget(&self, of: &Completed, _age: Duration) -> Result<(), BusError> {
+    async fn forget(&self, of: &CompletedJob, _age: Duration) -> Result<(), BusError> {
         self.call(|queue| queue.forget(&of.job)).await
     }
 }
 
 /// Sends until it is accepted.
-pub async fn send(bus: &FarQueue, message: &Message) {
+pub async fn send(bus: &FarQueue, message: &BusMessage) {
     while bus.publish(message).await.is_err() {
         sleep(Duration::from_millis(200)).await;
     }

@@ -12,12 +12,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::time::sleep;
-use trellis::domain::approval::Verdict;
+use trellis::domain::approval::ApprovalVerdict;
 use trellis::domain::authority::Authority;
 use trellis::domain::budget::Budget;
 use trellis::domain::event::Submission;
 use trellis::domain::ids::{EventId, JobId};
-use trellis::domain::message::{Address, InKind, Message};
+use trellis::domain::message::{BusMessage, InboundKind, MessageAddress};
 use trellis::domain::principal::Principal;
 use trellis::domain::timer::TimerId;
 use trellis::ingress::{self, Arrival, SubmitError};
@@ -135,10 +135,10 @@ async fn post(
 }
 
 async fn by_queue(fleet: &Fleet, bus: &FarQueue, name: &str, sent: &Sent) {
-    let kind = if sent.task { InKind::Task } else { InKind::Message };
-    let to = Address::In { owner: fleet.owner.clone(), agent: sent.agent.parse().unwrap(), kind };
+    let kind = if sent.task { InboundKind::Task } else { InboundKind::Message };
+    let to = MessageAddress::In { owner: fleet.owner.clone(), agent: sent.agent.parse().unwrap(), kind };
     let body = serde_json::to_value(&sent.submission).unwrap();
-    send(bus, &Message { to, id: Some(name.to_owned()), body }).await;
+    send(bus, &BusMessage { to, id: Some(name.to_owned()), body }).await;
 }
 
 async fn submit(fleet: &Fleet, venue: &trellis::venue::Venue, name: &str, sent: &Sent) -> Way {
@@ -171,7 +171,7 @@ async fn cancel(fleet: Arc<Fleet>, diary: Arc<Diary>) {
         let open: Vec<_> = page.items.into_iter().filter(|job| !job.status.is_terminal()).collect();
         let Some(job) = open.get(usize::try_from(bus.link.below(open.len() as u64 + 1)).unwrap()) else { continue };
         let told = match jobs::cancel(&venue, &fleet.owner, &job.head.id, None).await {
-            Ok(jobs::Cancelled::Done(_)) => &diary.cancelled,
+            Ok(jobs::CancelOutcome::Done(_)) => &diary.cancelled,
             Ok(_) => continue,
             Err(_) => &diary.maybe_cancelled,
         };
@@ -215,14 +215,14 @@ pub async fn end_timers(fleet: &Fleet, diary: &Diary) {
 /// A person decides on what is asked, sooner or later.
 pub async fn decide(fleet: Arc<Fleet>) {
     let (bus, venue) = fleet.caller("person", 902);
-    let person = Caller::new(fleet.owner.clone(), "a person".into(), Authority::unlimited());
+    let person = Caller::new(fleet.owner.clone(), "a person".into(), Authority::without_limits());
     loop {
         sleep(Duration::from_millis(500 + bus.link.below(5_000))).await;
         let Ok(asked) = approvals::list(&venue, &fleet.owner, false, 0, 100).await else { continue };
         for approval in asked.items {
             let verdict = match bus.link.below(3) {
-                0 => Verdict::Rejected { reason: None },
-                _ => Verdict::Approved { arguments: None, scopes: None },
+                0 => ApprovalVerdict::Rejected { reason: None },
+                _ => ApprovalVerdict::Approved { arguments: None, scopes: None },
             };
             let _ = approvals::decide(&venue, &person, &approval.id, verdict, None).await;
         }
@@ -241,8 +241,8 @@ pub async fn serve(fleet: Arc<Fleet>) {
             });
             for n in 0..=bus.link.below(2) {
                 let id = format!("{}-{n}", body["job"].as_str().unwrap_or_default());
-                let to = Address::In { owner: owner.clone(), agent: agent.clone(), kind: InKind::Result };
-                send(&bus, &Message { to, id: Some(id), body: Value::clone(&answer) }).await;
+                let to = MessageAddress::In { owner: owner.clone(), agent: agent.clone(), kind: InboundKind::Result };
+                send(&bus, &BusMessage { to, id: Some(id), body: Value::clone(&answer) }).await;
             }
         }
     }

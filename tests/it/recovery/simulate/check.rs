@@ -107,7 +107,7 @@ impl Evidence<'_> {
     }
 
     async fn books(&mut self) {
-        let books = audit::all(&self.fleet.venue).await.unwrap();
+        let books = audit::audit_all(&self.fleet.venue).await.unwrap();
         let closed = books.unaccounted + books.pending + books.waiting == 0
             && books.accepted == books.completed + books.failed + books.cancelled + books.rejected
             && books.accepted == self.jobs.len() as u64

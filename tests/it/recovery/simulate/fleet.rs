@@ -26,13 +26,13 @@ use trellis::process::shutdown::Shutdown;
 use trellis::process::telemetry::Metrics;
 use trellis::store::Store;
 use trellis::store::patient::PatientStore;
-use trellis::store::tail::TailStore;
+use trellis::store::tail::AckLogStore;
 use trellis::upkeep::audit::tail;
 use trellis::venue::Venue;
 use trellis::venue::auth::Auth;
 use trellis::venue::context::PromptCache;
 use trellis::venue::history::History;
-use trellis::venue::rates::Rates;
+use trellis::venue::rates::RateSettings;
 use trellis::venue::secrets::Vault;
 use trellis::worker::{self, WorkerOptions};
 
@@ -87,14 +87,14 @@ impl Fleet {
     pub fn new(seed: u64, plan: Plan, workers: usize, sabotage: Option<Sabotage>) -> Arc<Self> {
         let world = World::new(plan, sabotage);
         let store = ServerStore::new(&world);
-        let queue = Queue::new(&world, Clock::timers(START), LEASE, seed ^ 0x0b05);
-        let script = Script::of("rules", ScriptRules::parse(RULES).unwrap());
+        let queue = Queue::new(&world, Clock::from_timers(START), LEASE, seed ^ 0x0b05);
+        let script = Script::from_rules("rules", ScriptRules::parse(RULES).unwrap());
         let provider = Arc::new(Provider { script, calls: Mutex::new(BTreeMap::new()) });
         // Another world's: no trouble reaches it, and it takes no time.
         let link = Link::new(&World::still(), "inspector".into(), None, 0);
         let bus = Arc::new(FarQueue { server: Arc::clone(&queue), link });
         let inner = Arc::clone(&store.inner);
-        let venue = Arc::new(venue(inner, bus, Clock::timers(START), History::default()));
+        let venue = Arc::new(venue(inner, bus, Clock::from_timers(START), History::default()));
         let (owner, starts) = ("local/me".parse().unwrap(), Mutex::new(vec![0; workers]));
         Arc::new(Self { seed, world, store, queue, provider, owner, workers, venue, starts })
     }
@@ -104,9 +104,9 @@ impl Fleet {
         let link = Link::new(&self.world, name.to_owned(), None, self.seed ^ (0xca11 + number));
         let bus = FarQueue { server: Arc::clone(&self.queue), link: Arc::clone(&link) };
         // As an HTTP server it remembers what it was told.
-        let tail = Arc::new(TailStore::new(Arc::new(FarStore { server: Arc::clone(&self.store), link })));
-        let history = History::of(Some(Arc::clone(&tail)), None);
-        let venue = Arc::new(venue(tail, Arc::new(bus.clone()), Clock::timers(self.now()), history));
+        let tail = Arc::new(AckLogStore::new(Arc::new(FarStore { server: Arc::clone(&self.store), link })));
+        let history = History::new(Some(Arc::clone(&tail)), None);
+        let venue = Arc::new(venue(tail, Arc::new(bus.clone()), Clock::from_timers(self.now()), history));
         if self.world.plan.has(|what| what == What::LostTail) {
             tokio::spawn(tail::watch(Arc::clone(&venue), name.to_owned(), CancellationToken::new()));
         }
@@ -130,13 +130,13 @@ impl Fleet {
         let link = Link::new(&self.world, name.clone(), Some(worker), seed);
         self.world.note(format_args!("{name} starts"));
         let far = Arc::new(FarStore { server: Arc::clone(&self.store), link: Arc::clone(&link) });
-        let tail = Arc::new(TailStore::new(far));
+        let tail = Arc::new(AckLogStore::new(far));
         let policy = RetryPolicy { max: Duration::from_secs(1), total: Some(LEASE), ..CONNECT };
         let store = Arc::new(PatientStore::new(Arc::clone(&tail) as Arc<dyn Store>, policy));
         let bus = Arc::new(FarQueue { server: Arc::clone(&self.queue), link: Arc::clone(&link) });
         let skew = self.world.plan.skew(worker);
-        let clock = Clock::timers(Millis(self.now().0.saturating_add_signed(skew)));
-        let history = History::of(Some(tail), None);
+        let clock = Clock::from_timers(Millis(self.now().0.saturating_add_signed(skew)));
+        let history = History::new(Some(tail), None);
         let venue = Arc::new(venue(store, bus, clock, history));
         let shutdown = Shutdown::new(Arc::clone(&venue.metrics));
         let provider = Arc::clone(&self.provider);
@@ -144,7 +144,7 @@ impl Fleet {
         let options = self.options(name.clone());
         let work = worker::run(Arc::clone(&venue), model, options, shutdown.clone());
         shutdown.spawn_service("worker", work);
-        shutdown.spawn_service("tail", tail::watch(venue, name, shutdown.ending().clone()));
+        shutdown.spawn_service("tail", tail::watch(venue, name, shutdown.end_token().clone()));
         (link, shutdown)
     }
 
@@ -152,7 +152,7 @@ impl Fleet {
         // What is lost is put back by the auditor. Where nothing can be, it must not hide what is lost all the same.
         let audits = self.world.plan.has(|what| what == What::LostTail);
         WorkerOptions {
-            rates: Rates::default(),
+            rates: RateSettings::default(),
             auth: Arc::<Auth>::default(),
             name,
             slots: 4,

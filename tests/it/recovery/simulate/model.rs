@@ -13,7 +13,7 @@ use trellis::domain::chat::{ModelRequest, Reply};
 use trellis::domain::ids::SessionKey;
 use trellis::model::scripted::Script;
 use trellis::model::{LiveText, Model, ModelError};
-use trellis::venue::secrets::Secret;
+use trellis::venue::secrets::OpenedSecret;
 
 /// The provider, with what it was asked.
 pub struct Provider {
@@ -51,7 +51,7 @@ impl Model for FarModel {
     async fn complete(
         &self,
         request: &ModelRequest,
-        _secrets: &[Secret],
+        _secrets: &[OpenedSecret],
         live: &LiveText,
     ) -> Result<Reply, ModelError> {
         self.link.lives().await;

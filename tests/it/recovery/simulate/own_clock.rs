@@ -8,9 +8,10 @@ use trellis::domain::quota::Quota;
 use trellis::domain::time::Millis;
 use trellis::store::embedded::EmbeddedStore;
 use trellis::store::{
-    Admit, Admitted, After, Amend, Amended, Checkpoint, Commit, Committed, DocWrite, DocumentStore, DueOwners,
-    Finished, Forget, Forgotten, JobFinish, Layer, Lease, LeaseCheck, NewJob, OutboxEntry, OutsideWrite, Parked,
-    Released, Seat, Seated, Store, StoreError, Swept,
+    AdmissionOutcome, Admit, Amend, AmendOutcome, Checkpoint, Commit, CommitOutcome, DocWrite, DocumentStore,
+    DueOwners, FinishOutcome, ForgetOutcome, ForgetRequest, JobFinish, Layer, Lease, LeaseCheck, LeaseUse, NewJob,
+    OutboxEntry, ParkOutcome, ReleaseOutcome, SessionSnapshot, SetSessionOutcome, Store, StoreError, SweepResult,
+    WriteOutcome,
 };
 
 /// A store that asks no caller for the time.
@@ -40,21 +41,21 @@ impl Layer for OwnClock {
     }
 
     by_own_clock! {
-        admit(request: &Admit) -> Admitted;
+        admit(request: &Admit) -> AdmissionOutcome;
         renew(lease: &Lease, ttl: Duration) -> LeaseCheck;
         checkpoint(lease: &Lease, write: &Checkpoint) -> LeaseCheck;
-        commit(lease: &Lease, commit: &Commit) -> Committed;
-        release(lease: &Lease, then: After) -> Released;
+        commit(lease: &Lease, commit: &Commit) -> CommitOutcome;
+        release(lease: &Lease, then: LeaseUse) -> ReleaseOutcome;
         finish(
             owner: &Owner, session: &SessionKey, finish: &JobFinish, open: Option<&NewJob>, outbox: &[OutboxEntry]
-        ) -> Finished;
-        park(owner: &Owner, session: &SessionKey, job: &JobId, pause: bool) -> Parked;
-        seat(owner: &Owner, session: &SessionKey, seat: Option<&Seat>, checks: &[DocWrite]) -> Seated;
-        amend(owner: &Owner, session: &SessionKey, amend: &Amend) -> Amended;
-        forget(owner: &Owner, forget: &Forget) -> Forgotten;
-        sweep(owner: &Owner, grace: Duration, limit: u32) -> Swept;
-        due(worker: &str, horizon: Duration, limit: u32) -> DueOwners;
-        write(owner: &Owner, writes: &[DocWrite]) -> OutsideWrite;
-        write_within(owner: &Owner, writes: &[DocWrite], quota: &Quota) -> OutsideWrite;
+        ) -> FinishOutcome;
+        set_job_paused(owner: &Owner, session: &SessionKey, job: &JobId, pause: bool) -> ParkOutcome;
+        set_session(owner: &Owner, session: &SessionKey, seat: Option<&SessionSnapshot>, checks: &[DocWrite]) -> SetSessionOutcome;
+        amend(owner: &Owner, session: &SessionKey, amend: &Amend) -> AmendOutcome;
+        forget(owner: &Owner, forget: &ForgetRequest) -> ForgetOutcome;
+        sweep(owner: &Owner, grace: Duration, limit: u32) -> SweepResult;
+        due_owners(worker: &str, horizon: Duration, limit: u32) -> DueOwners;
+        write(owner: &Owner, writes: &[DocWrite]) -> WriteOutcome;
+        write_within(owner: &Owner, writes: &[DocWrite], quota: &Quota) -> WriteOutcome;
     }
 }

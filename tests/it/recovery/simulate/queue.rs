@@ -9,10 +9,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::sync::{Notify, broadcast};
-use trellis::bus::{Alarm, LiveSubject, Piece, RECEIVE_BYTES};
-use trellis::domain::epoch::Mark;
+use trellis::bus::{Alarm, LivePiece, LiveSubject, RECEIVE_BYTES};
+use trellis::domain::epoch::GenerationMark;
 use trellis::domain::ids::{AgentId, JobId, Owner};
-use trellis::domain::message::{Address, InKind, Message};
+use trellis::domain::message::{BusMessage, InboundKind, MessageAddress};
 use trellis::domain::time::Millis;
 use trellis::domain::timer::TimerId;
 use trellis::process::clock::Clock;
@@ -27,7 +27,7 @@ const BEHIND: usize = 4096;
 pub struct Queued {
     pub owner: Owner,
     pub agent: AgentId,
-    pub kind: InKind,
+    pub kind: InboundKind,
     pub id: Option<String>,
     pub body: Bytes,
     pub published: Millis,
@@ -48,13 +48,13 @@ pub struct Job {
 struct Kept {
     last: u64,
     entries: BTreeMap<u64, Queued>,
-    out: Vec<Message>,
+    out: Vec<BusMessage>,
     seen: BTreeMap<String, Duration>,
     jobs: Vec<Job>,
     alarms: BTreeMap<(Owner, String), Alarm>,
     ringing: BTreeMap<u64, (Alarm, Duration)>,
-    pieces: Vec<(JobId, Piece)>,
-    pub mark: Option<Mark>,
+    pieces: Vec<(JobId, LivePiece)>,
+    pub mark: Option<GenerationMark>,
     forgotten: BTreeSet<JobId>,
 }
 
@@ -70,7 +70,7 @@ pub struct Queue {
     /// What is said live.
     pub live: broadcast::Sender<(LiveSubject, Bytes)>,
     /// What has gone out.
-    pub told: broadcast::Sender<Message>,
+    pub told: broadcast::Sender<BusMessage>,
 }
 
 impl Queue {
@@ -101,21 +101,21 @@ impl Queue {
     }
 
     /// Whether it loses on purpose what goes there.
-    fn loses(&self, to: &Address) -> bool {
+    fn loses(&self, to: &MessageAddress) -> bool {
         match (self.world.sabotage, to) {
-            (Some(Sabotage::LoseMessages(one_in)), Address::In { kind, .. }) if *kind != InKind::Wake => {
+            (Some(Sabotage::LoseMessages(one_in)), MessageAddress::In { kind, .. }) if *kind != InboundKind::Wake => {
                 self.below(one_in) == 0
             }
-            (Some(Sabotage::LoseCompletions(one_in)), Address::Out { .. }) => self.below(one_in) == 0,
+            (Some(Sabotage::LoseCompletions(one_in)), MessageAddress::Out { .. }) => self.below(one_in) == 0,
             _ => false,
         }
     }
 
     /// Takes a message for good.
-    pub fn publish(&self, message: &Message) {
+    pub fn publish(&self, message: &BusMessage) {
         let now = self.clock.steady();
         let mut kept = self.kept.lock().unwrap();
-        if let (Some(id), Address::Out { .. } | Address::Job { .. }) = (&message.id, &message.to) {
+        if let (Some(id), MessageAddress::Out { .. } | MessageAddress::Job { .. }) = (&message.id, &message.to) {
             if kept.seen.get(id).is_some_and(|at| now < *at + DUPLICATES) {
                 self.world.note(format_args!("  again {id}"));
                 return;
@@ -127,7 +127,7 @@ impl Queue {
             return;
         }
         match &message.to {
-            Address::In { owner, agent, kind } => {
+            MessageAddress::In { owner, agent, kind } => {
                 kept.last += 1;
                 let queued = Queued {
                     owner: owner.clone(),
@@ -142,14 +142,14 @@ impl Queue {
                 let last = kept.last;
                 kept.entries.insert(last, queued);
             }
-            Address::Out { .. } => {
+            MessageAddress::Out { .. } => {
                 kept.out.push(message.clone());
                 let _ = self.told.send(message.clone());
             }
-            Address::Job { owner, agent, .. } => {
+            MessageAddress::Job { owner, agent, .. } => {
                 kept.jobs.push(Job { owner: owner.clone(), agent: agent.clone(), body: message.body.clone() });
             }
-            Address::Reply(subject) => {
+            MessageAddress::Reply(subject) => {
                 let body = serde_json::to_vec(&message.body).unwrap().into();
                 let _ = self.live.send((LiveSubject::Reply(subject.clone()), body));
             }
@@ -224,7 +224,7 @@ impl Queue {
     }
 
     /// Everything that went out.
-    pub fn out(&self) -> Vec<Message> {
+    pub fn out(&self) -> Vec<BusMessage> {
         self.kept.lock().unwrap().out.clone()
     }
 
@@ -237,13 +237,13 @@ impl Queue {
     pub fn say(&self, job: &JobId, body: &Bytes) {
         let mut kept = self.kept.lock().unwrap();
         let sequence = kept.pieces.len() as u64 + 1;
-        kept.pieces.push((job.clone(), Piece { sequence, body: body.clone() }));
+        kept.pieces.push((job.clone(), LivePiece { sequence, body: body.clone() }));
         drop(kept);
         self.change();
     }
 
     /// The first piece of a job behind a place.
-    pub fn piece(&self, job: &JobId, after: u64) -> Option<Piece> {
+    pub fn piece(&self, job: &JobId, after: u64) -> Option<LivePiece> {
         let kept = self.kept.lock().unwrap();
         let mut pieces = kept.pieces.iter().filter(|(of, piece)| of == job && piece.sequence > after);
         pieces.next().map(|(_, piece)| piece.clone())
@@ -286,7 +286,7 @@ impl Queue {
             self.world.note(format_args!("  ring {}", alarm.timer));
             return Ok((*sequence, alarm.clone()));
         }
-        let alarms = kept.alarms.values().map(|alarm| steady + alarm.at.since(now));
+        let alarms = kept.alarms.values().map(|alarm| steady + alarm.at.elapsed_since(now));
         Err(alarms.chain(kept.ringing.values().map(|(_, at)| *at)).min())
     }
 
@@ -302,11 +302,11 @@ impl Queue {
         self.change();
     }
 
-    pub fn mark(&self) -> Option<Mark> {
+    pub fn mark(&self) -> Option<GenerationMark> {
         self.kept.lock().unwrap().mark
     }
 
-    pub fn leave(&self, mark: Mark) {
+    pub fn leave(&self, mark: GenerationMark) {
         self.kept.lock().unwrap().mark = Some(mark);
     }
 
@@ -315,10 +315,10 @@ impl Queue {
     }
 
     /// What was told of ended jobs and isn't forgotten.
-    pub fn completed(&self) -> Vec<Message> {
+    pub fn completed(&self) -> Vec<BusMessage> {
         let kept = self.kept.lock().unwrap();
-        let known = |message: &&Message| match &message.to {
-            Address::Out { job, .. } => JobId::new(job).is_ok_and(|job| !kept.forgotten.contains(&job)),
+        let known = |message: &&BusMessage| match &message.to {
+            MessageAddress::Out { job, .. } => JobId::new(job).is_ok_and(|job| !kept.forgotten.contains(&job)),
             _ => false,
         };
         kept.out.iter().filter(known).cloned().collect()

@@ -86,7 +86,7 @@ async fn live_through(seed: u64, plan: Plan, sabotage: Option<Sabotage>) -> Outc
 }
 
 async fn prepare(fleet: &Fleet) {
-    let authority = Authority::unlimited();
+    let authority = Authority::without_limits();
     for (id, mut config) in staff::agents() {
         config["model"] = serde_json::json!({"provider": "scripted", "name": "rules"});
         let config = AgentConfig::parse(&config).unwrap();

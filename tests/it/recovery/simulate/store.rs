@@ -11,10 +11,10 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use trellis::domain::ids::{Owner, SessionKey};
 use trellis::domain::time::Millis;
-use trellis::store::embedded::{EmbeddedStore, MemoryImage};
+use trellis::store::embedded::{EmbeddedStore, MemorySnapshot};
 use trellis::store::{
-    Admit, Admitted, Checkpoint, Commit, Committed, DocWrite, Forget, Layer, Lease, LeaseCheck, LeaseOutcome,
-    OutsideWrite, Store, StoreError, StoreMethod, keys,
+    AdmissionOutcome, Admit, Checkpoint, Commit, CommitOutcome, DocWrite, ForgetRequest, Layer, Lease, LeaseCheck,
+    LeaseOutcome, Store, StoreError, StoreMethod, WriteOutcome, keys,
 };
 
 /// What is known of a session by what the store has said.
@@ -43,7 +43,7 @@ pub struct ServerStore {
 
 /// Everything of it at one moment.
 pub struct Kept {
-    image: MemoryImage,
+    image: MemorySnapshot,
     sessions: BTreeMap<SessionKey, Watched>,
 }
 
@@ -62,13 +62,13 @@ impl ServerStore {
     }
 
     pub fn keep(&self) -> Kept {
-        let image = self.rules.image().expect("it is in memory");
+        let image = self.rules.snapshot().expect("it is in memory");
         Kept { image, sessions: self.sessions.lock().unwrap().clone() }
     }
 
     /// What was acknowledged since is lost, but for what was said by leases: the holders are still there.
     pub fn set_back(&self, kept: &Kept) {
-        self.rules.put_back(&kept.image).unwrap();
+        self.rules.restore(&kept.image).unwrap();
         let mut sessions = self.sessions.lock().unwrap();
         let now = std::mem::take(&mut *sessions);
         *sessions = kept.sessions.clone();
@@ -98,7 +98,7 @@ impl ServerStore {
     /// What was admitted before is as new.
     async fn forget(&self, now: Millis, request: &Admit) -> Result<(), StoreError> {
         if let (Some(Sabotage::AdmitAgain), Some(event)) = (self.world.sabotage, &request.event) {
-            let forget = Forget { events: vec![event.id.clone()], ..Forget::default() };
+            let forget = ForgetRequest { events: vec![event.id.clone()], ..ForgetRequest::default() };
             self.inner.forget(now, &request.owner, &forget).await?;
         }
         Ok(())
@@ -140,7 +140,7 @@ impl Layer for ServerStore {
         &*self.inner
     }
 
-    async fn admit(&self, now: Millis, request: &Admit) -> Result<Admitted, StoreError> {
+    async fn admit(&self, now: Millis, request: &Admit) -> Result<AdmissionOutcome, StoreError> {
         self.forget(now, request).await?;
         let mut answer = self.inner.admit(now, request).await?;
         if let (Some(Sabotage::ForgetReply), LeaseOutcome::Run(grant)) = (self.world.sabotage, &mut answer.lease) {
@@ -163,39 +163,39 @@ impl Layer for ServerStore {
         let answer = self.inner.checkpoint(now, lease, write).await?;
         let (session, epoch, turn) = (&lease.session, lease.epoch, write.turn);
         self.world.note(format_args!("  checkpoint {session}/{turn} {epoch} {answer:?} {:x}", mark(write)));
-        if matches!(answer, LeaseCheck::Yes { .. }) {
+        if matches!(answer, LeaseCheck::Held { .. }) {
             self.checked(lease, write);
         }
         Ok(answer)
     }
 
-    async fn commit(&self, now: Millis, lease: &Lease, commit: &Commit) -> Result<Committed, StoreError> {
+    async fn commit(&self, now: Millis, lease: &Lease, commit: &Commit) -> Result<CommitOutcome, StoreError> {
         let mut answer = self.inner.commit(now, lease, commit).await?;
-        if answer == Committed::Fenced && self.world.sabotage == Some(Sabotage::NoFence) {
+        if answer == CommitOutcome::Fenced && self.world.sabotage == Some(Sabotage::NoFence) {
             let epoch = self.sessions.lock().unwrap().get(&lease.session).map_or(0, |known| known.granted);
             answer = self.inner.commit(now, &Lease { epoch, ..lease.clone() }, commit).await?;
         }
         if let (Some(Sabotage::DropOutbox), Some(first)) = (self.world.sabotage, commit.outbox.first()) {
-            self.inner.published(&lease.owner, std::slice::from_ref(&first.id)).await?;
+            self.inner.remove_published(&lease.owner, std::slice::from_ref(&first.id)).await?;
         }
         let how = match &answer {
-            Committed::Done(_) => "done",
-            Committed::Fenced => "fenced",
-            Committed::Conflict(_) => "conflict",
-            Committed::Cancelled => "cancelled",
+            CommitOutcome::Done(_) => "done",
+            CommitOutcome::Fenced => "fenced",
+            CommitOutcome::Conflict(_) => "conflict",
+            CommitOutcome::Cancelled => "cancelled",
         };
         let (session, epoch, turn) = (&lease.session, lease.epoch, commit.turn);
         self.world.note(format_args!("  commit {session}/{turn} {epoch} {how} {:x}", mark(commit)));
-        if matches!(answer, Committed::Done(_)) {
+        if matches!(answer, CommitOutcome::Done(_)) {
             self.committed(lease, commit.turn);
         }
         Ok(answer)
     }
 
-    async fn write(&self, now: Millis, owner: &Owner, writes: &[DocWrite]) -> Result<OutsideWrite, StoreError> {
+    async fn write(&self, now: Millis, owner: &Owner, writes: &[DocWrite]) -> Result<WriteOutcome, StoreError> {
         let marks = self.world.sabotage == Some(Sabotage::DropMarks);
         let kept: Vec<_> =
-            writes.iter().filter(|write| !marks || !write.key.starts_with(keys::ANSWERED)).cloned().collect();
+            writes.iter().filter(|write| !marks || !write.key.starts_with(keys::ANSWERS_DUE)).cloned().collect();
         self.inner.write(now, owner, &kept).await
     }
 

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use trellis::domain::event::Completion;
 use trellis::domain::ids::{EventId, JobId};
 use trellis::domain::job::{Job, JobStatus};
-use trellis::domain::message::Message;
+use trellis::domain::message::BusMessage;
 use trellis::domain::session::TurnRecord;
 use trellis::store::keys;
 use trellis::upkeep::audit;
@@ -31,7 +31,7 @@ pub async fn moving(life: &Life) -> Option<String> {
 }
 
 /// All checks; the answer is a line about the day.
-pub async fn all(life: &Life, traffic: &Traffic, calendar: &Calendar, (told, deaths): (&[Message], u64)) -> String {
+pub async fn all(life: &Life, traffic: &Traffic, calendar: &Calendar, (told, deaths): (&[BusMessage], u64)) -> String {
     let (venue, owner) = (&life.door.venue, &life.door.owner);
     let all_jobs = all_jobs(venue, owner).await;
     let total = all_jobs.len();
@@ -48,7 +48,7 @@ pub async fn all(life: &Life, traffic: &Traffic, calendar: &Calendar, (told, dea
     assert!(traffic.cancelled.iter().all(|job| cancelled.contains(job)), "a cancelled job has gone on");
     effects(life, &all_jobs).await;
     let turns = turns(life).await;
-    let books = audit::all(venue).await.unwrap();
+    let books = audit::audit_all(venue).await.unwrap();
     assert_eq!(books.unaccounted, 0, "{books:?}");
     assert_eq!((books.pending, books.waiting), (0, 0), "{books:?}");
     assert_eq!(books.accepted, books.completed + books.failed + books.cancelled + books.rejected, "{books:?}");
@@ -76,7 +76,7 @@ const UNTOLD: u64 = 4;
 
 /// The completion of every job was told, with its result, but where the process died over it. Returns the events that
 /// were refused instead.
-fn completions(jobs: &[Job], said: &[Message], deaths: u64) -> BTreeSet<EventId> {
+fn completions(jobs: &[Job], said: &[BusMessage], deaths: u64) -> BTreeSet<EventId> {
     let said: Vec<Completion> =
         said.iter().map(|message| serde_json::from_value(message.body.clone()).unwrap()).collect();
     let mut of_jobs: BTreeMap<&JobId, &Completion> = BTreeMap::new();

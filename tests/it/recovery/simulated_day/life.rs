@@ -10,7 +10,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use trellis::bus::embedded::EmbeddedBus;
-use trellis::domain::message::Message;
+use trellis::domain::message::BusMessage;
 use trellis::domain::timer::Timer;
 use trellis::process::clock::Clock;
 use trellis::process::retry::RetryPolicy;
@@ -59,7 +59,7 @@ impl Life {
     }
 
     /// Completions that were told and not heard yet; also of a process that is dead.
-    pub fn told(&self) -> Vec<Message> {
+    pub fn told(&self) -> Vec<BusMessage> {
         let mut outbound = self.outbound.lock().unwrap();
         let next = || outbound.next().now_or_never().flatten();
         std::iter::from_fn(next).map(|message| serde_json::from_slice(&message).unwrap()).collect()
@@ -72,12 +72,12 @@ impl Life {
 
     /// The store fails as planned from now on.
     pub fn plan(&self, plan: FaultPlan) {
-        self.faulty.plan(plan);
+        self.faulty.set_plan(plan);
     }
 
     /// The store has failed on purpose, and says so until the next plan.
     pub fn has_failed(&self) -> bool {
-        !self.faulty.hits().is_empty()
+        !self.faulty.injected_faults().is_empty()
     }
 
     /// Moves the clock, and waits until the worker has looked at what is due, and done it. `false`: the

@@ -18,7 +18,7 @@ use serde_json::json;
 use std::path::Path;
 use std::time::{Duration, Instant};
 use traffic::Traffic;
-use trellis::domain::message::Message;
+use trellis::domain::message::BusMessage;
 use trellis::domain::time::Millis;
 use trellis::process::clock::Clock;
 use trellis::store::faulty::{FaultAt, FaultPlan};
@@ -45,7 +45,7 @@ struct Day {
     calendar: Calendar,
     traffic: Traffic,
     /// Completions that were told.
-    told: Vec<Message>,
+    told: Vec<BusMessage>,
     /// When the last process died.
     died: Millis,
     restarts: u64,
@@ -87,7 +87,7 @@ impl Day {
     /// The next moment at which something is to be seen, at most a step away.
     fn next_step(&mut self) -> Duration {
         let now = self.clock.now();
-        let timer = self.calendar.next().map_or(STEP, |at| at.since(now));
+        let timer = self.calendar.next().map_or(STEP, |at| at.elapsed_since(now));
         let least = self.seconds(60, STEP.as_secs());
         timer.min(least).max(SWEEP)
     }
@@ -217,7 +217,7 @@ fn live_through(seed: u64, hours: u64) {
         day.traffic.failures,
         day.traffic.suspensions,
         day.steps,
-        humantime::format_duration(day.clock.now().since(START)),
+        humantime::format_duration(day.clock.now().elapsed_since(START)),
         start.elapsed().as_secs_f32(),
     );
 }

@@ -8,17 +8,17 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 use trellis::bus::Bus;
 use trellis::domain::agent::AgentStatus;
-use trellis::domain::approval::Verdict;
+use trellis::domain::approval::ApprovalVerdict;
 use trellis::domain::authority::Authority;
 use trellis::domain::authority::trail::Trail;
 use trellis::domain::event::Submission;
 use trellis::domain::ids::{AgentId, EventId, JobId};
-use trellis::domain::message::{Address, InKind, Message};
+use trellis::domain::message::{BusMessage, InboundKind, MessageAddress};
 use trellis::domain::time::Millis;
 use trellis::ingress::{self, Arrival, SubmitError};
 use trellis::store::faulty::{FaultAt, FaultPlan};
 use trellis::venue::agents;
-use trellis::venue::agents::lifecycle::{self, By};
+use trellis::venue::agents::lifecycle::{self, AgentEditor};
 use trellis::venue::approvals;
 use trellis::venue::jobs;
 use trellis::venue::operation::Caller;
@@ -116,7 +116,7 @@ impl Traffic {
         let open: Vec<_> = newest.into_iter().filter(|job| !job.status.is_terminal()).collect();
         if !open.is_empty() {
             let job = &dice.pick(&open).head.id;
-            if let jobs::Cancelled::Done(job) = jobs::cancel(venue, owner, job, None).await.unwrap() {
+            if let jobs::CancelOutcome::Done(job) = jobs::cancel(venue, owner, job, None).await.unwrap() {
                 self.cancelled.insert(job.head.id);
             }
             self.cancels += 1;
@@ -130,10 +130,10 @@ impl Traffic {
             return;
         }
         let verdict = match dice.below(3) {
-            0 => Verdict::Rejected { reason: None },
-            _ => Verdict::Approved { arguments: None, scopes: None },
+            0 => ApprovalVerdict::Rejected { reason: None },
+            _ => ApprovalVerdict::Approved { arguments: None, scopes: None },
         };
-        let person = Caller::new(owner.clone(), "a person".into(), Authority::unlimited());
+        let person = Caller::new(owner.clone(), "a person".into(), Authority::without_limits());
         // It may have expired, or its task may be cancelled: then it is refused, which is an answer, too.
         if approvals::decide(venue, &person, &dice.pick(&asked).id, verdict, None).await.is_ok() {
             self.decisions += 1;
@@ -163,8 +163,8 @@ impl Traffic {
         self.suspended = left;
         let due: Vec<(Millis, AgentId)> = due;
         for (_, agent) in due {
-            let authority = Authority::unlimited();
-            let by = By { authority: &authority, trail: &Trail::default(), turn: false };
+            let authority = Authority::without_limits();
+            let by = AgentEditor { authority: &authority, trail: &Trail::default(), turn: false };
             lifecycle::resume(&life.door.venue, &life.door.owner, &agent, by).await.unwrap();
         }
     }
@@ -182,10 +182,10 @@ async fn go(life: &Life, name: &str, sent: &Sent, queued: bool) -> Way {
     let (venue, owner) = (&life.door.venue, life.door.owner.clone());
     let agent: AgentId = sent.agent.parse().unwrap();
     if queued {
-        let kind = if sent.task { InKind::Task } else { InKind::Message };
-        let to = Address::In { owner, agent, kind };
+        let kind = if sent.task { InboundKind::Task } else { InboundKind::Message };
+        let to = MessageAddress::In { owner, agent, kind };
         let body = serde_json::to_value(&sent.submission).unwrap();
-        life.bus.publish(&Message { to, id: Some(name.to_owned()), body }).await.unwrap();
+        life.bus.publish(&BusMessage { to, id: Some(name.to_owned()), body }).await.unwrap();
         return Way::Queued;
     }
     let arrival = Arrival {

@@ -11,7 +11,7 @@ pub async fn an_event_is_appended_once(w: World) {
     assert_eq!((facts.arrivals, facts.consumed, facts.mailbox.len()), (1, 0, 1));
     let got = &facts.mailbox[0];
     assert_eq!((&*got.key, got.kind), ("0001|e1", EventKind::Message));
-    let mail = w.store.mail(&w.owner, &session("main")).await.unwrap();
+    let mail = w.store.pending_events(&w.owner, &session("main")).await.unwrap();
     assert_eq!((mail.len(), &*mail[0].key, &mail[0].body[..]), (1, "0001|e1", &b"body of e1"[..]));
     // Also when it was consumed long ago.
     let grant = granted(w.admit(at(2), "main", message("e2")).await);
@@ -36,7 +36,7 @@ pub async fn another_body_is_a_conflict(w: World) {
     let other = NewEvent { body_hash: sha256_hex(b"other"), body: Bytes::from_static(b"other"), ..task("e1") };
     let admitted = w.admit(at(1), "main", other).await;
     assert_eq!((admitted.intake, admitted.lease), (Intake::Conflict, LeaseOutcome::NotAsked));
-    let mail = w.store.mail(&w.owner, &session("main")).await.unwrap();
+    let mail = w.store.pending_events(&w.owner, &session("main")).await.unwrap();
     assert_eq!(&mail[0].body[..], b"body of e1");
     assert_eq!(w.status("e1").await, Some(JobStatus::Pending));
 }
@@ -172,7 +172,7 @@ pub async fn admission_writes_its_outbox_once(w: World) {
     let event = NewEvent { outbox: vec![entry("m1"), entry("m2")], ..message("e1") };
     w.append(T0, "main", event.clone()).await;
     assert_eq!(w.outbox().await, ["m1", "m2"]);
-    w.store.published(&w.owner, &["m1".to_owned()]).await.unwrap();
+    w.store.remove_published(&w.owner, &["m1".to_owned()]).await.unwrap();
     w.append(at(1), "main", event).await;
     assert_eq!(w.outbox().await, ["m2"]);
     let refused = NewEvent { outbox: vec![entry("m3")], ..message("e2") };
@@ -242,11 +242,11 @@ pub async fn what_a_lease_hands_out_has_a_weight(w: World) {
         assert_eq!(w.append(at(n), "main", heavy).await.intake, Intake::New);
     }
     let keys = |mail: &[trellis::store::MailboxEntry]| mail.iter().map(|entry| entry.key.clone()).collect::<Vec<_>>();
-    let seen = keys(&w.store.mail(&w.owner, &session("main")).await.unwrap());
+    let seen = keys(&w.store.pending_events(&w.owner, &session("main")).await.unwrap());
     assert_eq!((seen.len(), w.facts("main").await.mailbox.len()), (3, 5));
     let grant = w.run(at(6), message("e6")).await;
     assert_eq!(keys(&grant.mailbox), seen);
-    let Committed::Done(Continuation::Held { mailbox, .. }) = w.commit(at(7), &grant, &turn(&grant)).await else {
+    let CommitOutcome::Done(Continuation::Held { mailbox, .. }) = w.commit(at(7), &grant, &turn(&grant)).await else {
         panic!("the lease goes on")
     };
     assert_eq!(keys(&mailbox).len(), 3, "two heavy ones and the light one");

@@ -1,11 +1,11 @@
 //! How many sessions of an agent run, and who waits.
 
 use super::*;
-use trellis::store::{Intake, LeaseCheck, Released};
+use trellis::store::{Intake, LeaseCheck, ReleaseOutcome};
 
 async fn give_back(w: &World, now: Millis, grant: &Grant) {
     let released = w.store.release(now, &grant.lease, release(grant.arrivals)).await.unwrap();
-    assert!(matches!(released, Released::Done(Continuation::Released { .. })), "{released:?}");
+    assert!(matches!(released, ReleaseOutcome::Done(Continuation::Released { .. })), "{released:?}");
 }
 
 pub async fn concurrency_counts_unexpired_leases(w: World) {
@@ -61,7 +61,7 @@ pub async fn an_unpublished_wake_is_not_made_again(w: World) {
         assert_eq!(swept.outbox, first, "the same one, handed out again");
     }
     assert_eq!(w.store.outbox(&w.owner).await.unwrap(), first);
-    w.store.published(&w.owner, &[first[0].id.clone()]).await.unwrap();
+    w.store.remove_published(&w.owner, &[first[0].id.clone()]).await.unwrap();
     let again = w.sweep(at(30_000).plus(GRACE * 20)).await.outbox;
     assert_eq!(again.iter().filter_map(woken).collect::<Vec<_>>(), ["b"], "it was published, and nobody came");
 }
@@ -128,10 +128,10 @@ pub async fn a_release_hands_the_wake_of_the_next_waiting_session_to_the_holder(
     w.admit(at(1), "b", message("b")).await;
     w.admit(at(1), "c", message("c")).await;
     let commit = last_turn(&first);
-    let Committed::Done(next) = w.commit(at(2), &first, &commit).await else { panic!("expected a commit") };
+    let CommitOutcome::Done(next) = w.commit(at(2), &first, &commit).await else { panic!("expected a commit") };
     assert_eq!(woken_by(&next), ["b"]);
     assert_eq!(next.wakes(), w.store.outbox(&w.owner).await.unwrap(), "they lie in the outbox too");
-    assert_eq!(w.commit(at(2), &first, &commit).await, Committed::Done(RELEASED), "nobody is woken twice");
+    assert_eq!(w.commit(at(2), &first, &commit).await, CommitOutcome::Done(RELEASED), "nobody is woken twice");
     // A holder that dies now: the very next sweep has it, and the one after doesn't.
     assert_eq!(w.sweep(at(2)).await.outbox, next.wakes());
     w.nothing_is_due(at(3)).await;
@@ -139,11 +139,11 @@ pub async fn a_release_hands_the_wake_of_the_next_waiting_session_to_the_holder(
 
     let LeaseOutcome::Run(second) = w.wake(at(4), "b").await else { panic!("expected a lease for `b`") };
     let give_back = || w.store.release(at(5), &second.lease, release(second.arrivals));
-    let Released::Done(next) = give_back().await.unwrap() else { panic!("expected to be the holder") };
+    let ReleaseOutcome::Done(next) = give_back().await.unwrap() else { panic!("expected to be the holder") };
     assert_eq!(woken_by(&next), ["c"]);
-    assert_eq!(give_back().await.unwrap(), Released::Done(RELEASED));
+    assert_eq!(give_back().await.unwrap(), ReleaseOutcome::Done(RELEASED));
     let ids: Vec<_> = next.wakes().iter().map(|wake| wake.id.clone()).collect();
-    w.store.published(&w.owner, &ids).await.unwrap();
+    w.store.remove_published(&w.owner, &ids).await.unwrap();
     w.nothing_is_due(at(5)).await; // The holder published it.
     assert!(matches!(w.wake(at(6), "c").await, LeaseOutcome::Run(_)));
 }
@@ -156,7 +156,7 @@ pub async fn a_holder_who_comes_back_waits_for_no_slot(w: World) {
         granted(w.admit(at(30_000), name, message(&format!("x{n}"))).await);
     }
     assert_eq!(w.wake(at(30_001), "slow").await, LeaseOutcome::Waiting);
-    assert!(matches!(w.store.renew(at(30_002), &slow.lease, TTL * 10).await.unwrap(), LeaseCheck::Yes { .. }));
+    assert!(matches!(w.store.renew(at(30_002), &slow.lease, TTL * 10).await.unwrap(), LeaseCheck::Held { .. }));
     assert_eq!(w.admit(at(30_003), "next", message("e2")).await.lease, LeaseOutcome::Waiting);
     // Both others lapse; the slot that is free now isn't the slow one's.
     granted(w.admit_with(at(60_000), "next", None, Some(ask())).await);
@@ -169,7 +169,7 @@ pub async fn a_holder_who_backs_off_leaves_the_queue(w: World) {
     let other = granted(w.admit(at(30_000), "other", message("e2")).await);
     assert_eq!(w.wake(at(30_001), "slow").await, LeaseOutcome::Waiting);
     assert_eq!(w.admit(at(30_002), "next", message("e3")).await.lease, LeaseOutcome::Waiting);
-    let backoff = After::Release { arrivals: 1, due: Some(at(90_000)), backoff: true };
+    let backoff = LeaseUse::Release { arrivals: 1, due: Some(at(90_000)), backoff: true };
     w.store.release(at(30_003), &slow.lease, backoff).await.unwrap();
     w.done(at(30_004), &other).await;
     assert_eq!(w.wake(at(30_005), "slow").await, LeaseOutcome::Backoff(at(90_000)));

@@ -4,7 +4,7 @@ use super::*;
 use trellis::domain::dead::Attempt;
 use trellis::domain::job::JobResult;
 use trellis::domain::limits::ATTEMPTS_KEPT;
-use trellis::store::Released;
+use trellis::store::ReleaseOutcome;
 
 /// Lets the holder crash `n` times; the grants start at `now`, the last one is returned.
 async fn crash(w: &World, now: Millis, n: u64) -> Grant {
@@ -46,7 +46,8 @@ pub async fn a_commit_resets_crash_counts(w: World) {
     w.append(T0, "main", message("b")).await;
     let mut grant = crash(&w, T0, 2).await;
     grant.mailbox.truncate(1);
-    let Committed::Done(Continuation::Held { mailbox, .. }) = w.commit(grant.until, &grant, &turn(&grant)).await else {
+    let CommitOutcome::Done(Continuation::Held { mailbox, .. }) = w.commit(grant.until, &grant, &turn(&grant)).await
+    else {
         panic!("expected to go on")
     };
     assert_eq!((&*mailbox[0].key, mailbox[0].crashes), ("0001|b", 0));
@@ -166,7 +167,7 @@ pub async fn a_holder_that_lives_is_charged_with_nothing(w: World) {
     // Only the last one can tell; of the first nobody knows any more what it served.
     for (lease, expected) in [(&first, [2, 2, 0]), (&second, [1, 1, 0]), (&second, [1, 1, 0]), (&first, [1, 1, 0])] {
         let late = w.store.release(third.until, &lease.lease, release(3)).await.unwrap();
-        assert_eq!((late, charged().await), (Released::Fenced, expected.to_vec()));
+        assert_eq!((late, charged().await), (ReleaseOutcome::Fenced, expected.to_vec()));
     }
     let grant = granted(w.admit_with(third.until, "main", None, Some(ask())).await);
     assert_eq!(counts(&grant), [("0001|a", 2), ("0001|b", 2), ("0001|c", 0)]);

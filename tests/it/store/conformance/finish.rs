@@ -1,39 +1,39 @@
 //! Jobs ended from outside their turn.
 
 use super::*;
-use trellis::store::{Checkpoint, Finished, LeaseCheck};
+use trellis::store::{Checkpoint, FinishOutcome, LeaseCheck};
 
-async fn finish(w: &World, now: Millis, id: &str, status: JobStatus) -> Finished {
+async fn finish(w: &World, now: Millis, id: &str, status: JobStatus) -> FinishOutcome {
     w.store.finish(now, &w.owner, &session("main"), &ends(id, status), None, &[entry("end")]).await.unwrap()
 }
 
 async fn cancel(w: &World, now: Millis, id: &str) {
-    assert_eq!(finish(w, now, id, JobStatus::Cancelled).await, Finished::Done);
+    assert_eq!(finish(w, now, id, JobStatus::Cancelled).await, FinishOutcome::Done);
 }
 
 pub async fn an_unknown_job_stays_unknown(w: World) {
     w.agent().await;
-    assert_eq!(finish(&w, T0, "e1", JobStatus::Cancelled).await, Finished::Unknown);
+    assert_eq!(finish(&w, T0, "e1", JobStatus::Cancelled).await, FinishOutcome::Unknown);
     assert_eq!((w.status("e1").await, w.outbox().await.len()), (None, 0));
 }
 
 pub async fn an_unknown_job_is_made_with_open(w: World) {
     let end = ends("e1", JobStatus::Rejected);
     let made = w.store.finish(T0, &w.owner, &session("main"), &end, Some(&new_job("e1")), &[]).await.unwrap();
-    assert_eq!(made, Finished::Done);
+    assert_eq!(made, FinishOutcome::Done);
     assert_eq!(w.status("e1").await, Some(JobStatus::Rejected));
     assert_eq!(w.result("e1").await.as_deref(), Some("REJECTED e1"));
     assert_eq!(w.text(&keys::job_head(&job("e1"))).await.as_deref(), Some("head of e1"));
     assert!(w.text(&keys::job_list_entry(T0, &job("e1"))).await.is_some());
     let again = w.store.finish(at(1), &w.owner, &session("main"), &end, Some(&new_job("e1")), &[]).await.unwrap();
-    assert_eq!(again, Finished::Already(JobStatus::Rejected));
+    assert_eq!(again, FinishOutcome::Already(JobStatus::Rejected));
 }
 
 pub async fn the_first_end_of_a_job_wins(w: World) {
     w.agent().await;
     w.append(T0, "main", task("e1")).await;
     cancel(&w, at(1), "e1").await;
-    assert_eq!(finish(&w, at(2), "e1", JobStatus::Failed).await, Finished::Already(JobStatus::Cancelled));
+    assert_eq!(finish(&w, at(2), "e1", JobStatus::Failed).await, FinishOutcome::Already(JobStatus::Cancelled));
     assert_eq!(w.result("e1").await.as_deref(), Some("CANCELLED e1"));
     let status = w.text(&keys::job_status(&job("e1"))).await.unwrap();
     assert_eq!(status, keys::encode_status(JobStatus::Cancelled, at(1)));
@@ -72,12 +72,16 @@ pub async fn the_holder_learns_of_a_cancellation(w: World) {
     let grant = w.run(T0, task("e2")).await;
     let renew = async |now| w.store.renew(now, &grant.lease, TTL).await.unwrap();
     cancel(&w, at(1), "e2").await;
-    assert_eq!(renew(at(2)).await, LeaseCheck::Yes { cancelled: false, policy: 0 }, "another task than the served one");
+    assert_eq!(
+        renew(at(2)).await,
+        LeaseCheck::Held { cancelled: false, policy: 0 },
+        "another task than the served one"
+    );
     cancel(&w, at(3), "e1").await;
-    assert_eq!(renew(at(4)).await, LeaseCheck::Yes { cancelled: true, policy: 0 });
+    assert_eq!(renew(at(4)).await, LeaseCheck::Held { cancelled: true, policy: 0 });
     let nothing = trellis::store::Checkpoint { turn: 1, ..Default::default() };
     let held = w.store.checkpoint(at(5), &grant.lease, &nothing).await.unwrap();
-    assert_eq!(held, LeaseCheck::Yes { cancelled: true, policy: 0 });
+    assert_eq!(held, LeaseCheck::Held { cancelled: true, policy: 0 });
 }
 
 pub async fn an_end_during_the_lease_leaves_the_session_due(w: World) {
@@ -96,7 +100,7 @@ pub async fn an_end_clears_the_backoff(w: World) {
     w.agent().await;
     w.append(T0, "main", message("e0")).await;
     let grant = w.run(T0, task("e1")).await;
-    let backoff = After::Release { arrivals: 2, due: Some(at(60_000)), backoff: true };
+    let backoff = LeaseUse::Release { arrivals: 2, due: Some(at(60_000)), backoff: true };
     w.store.release(at(1), &grant.lease, backoff).await.unwrap();
     cancel(&w, at(2), "e1").await;
     assert_eq!(w.due("main").await, Some(at(2)));
@@ -111,8 +115,8 @@ pub async fn an_end_without_an_entry_leaves_the_session_alone(w: World) {
     let grant = w.run(T0, task("e1")).await;
     let child = Checkpoint { turn: 1, open: vec![new_job("child")], ..Checkpoint::default() };
     w.store.checkpoint(at(1), &grant.lease, &child).await.unwrap();
-    let backoff = After::Release { arrivals: 2, due: Some(at(60_000)), backoff: true };
-    assert_eq!(finish(&w, at(2), "child", JobStatus::Complete).await, Finished::Done);
+    let backoff = LeaseUse::Release { arrivals: 2, due: Some(at(60_000)), backoff: true };
+    assert_eq!(finish(&w, at(2), "child", JobStatus::Complete).await, FinishOutcome::Done);
     w.store.release(at(3), &grant.lease, backoff).await.unwrap();
     assert_eq!(w.due("main").await, Some(at(60_000)), "it ended during the lease");
     w.store
@@ -128,8 +132,8 @@ pub async fn its_messages_are_written_with_it(w: World) {
     w.append(T0, "main", task("e1")).await;
     cancel(&w, at(1), "e1").await;
     assert_eq!(w.outbox().await, ["end"]);
-    w.store.published(&w.owner, &["end".to_owned()]).await.unwrap();
-    assert_eq!(finish(&w, at(2), "e1", JobStatus::Failed).await, Finished::Already(JobStatus::Cancelled));
+    w.store.remove_published(&w.owner, &["end".to_owned()]).await.unwrap();
+    assert_eq!(finish(&w, at(2), "e1", JobStatus::Failed).await, FinishOutcome::Already(JobStatus::Cancelled));
     assert!(w.outbox().await.is_empty(), "the later end says nothing");
 }
 
@@ -144,6 +148,6 @@ pub async fn an_ended_job_gets_no_head(w: World) {
     w.append(T0, "main", result).await;
     let finish = ends("c", JobStatus::Cancelled);
     let ended = w.store.finish(at(1), &w.owner, &session("main"), &finish, Some(&new_job("c")), &[]).await.unwrap();
-    assert_eq!(ended, trellis::store::Finished::Already(JobStatus::Complete));
+    assert_eq!(ended, trellis::store::FinishOutcome::Already(JobStatus::Complete));
     assert_eq!(w.doc(&keys::job_head(&job("c"))).await.version, 0);
 }

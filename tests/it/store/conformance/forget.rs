@@ -1,18 +1,18 @@
 //! What an owner no longer keeps: documents, dedupe records, sessions that rest.
 
 use super::*;
-use trellis::store::{Forget, Forgotten, Intake, Resting, Seat, Seated};
+use trellis::store::{ForgetOutcome, ForgetRequest, Intake, RestingSession, SessionSnapshot, SetSessionOutcome};
 
-fn resting(name: &str, arrivals: u64) -> Resting {
-    Resting { session: session(name), arrivals }
+fn resting(name: &str, arrivals: u64) -> RestingSession {
+    RestingSession { session: session(name), arrivals }
 }
 
-fn sessions(sessions: &[Resting]) -> Forget {
-    Forget { sessions: sessions.to_vec(), ..Forget::default() }
+fn sessions(sessions: &[RestingSession]) -> ForgetRequest {
+    ForgetRequest { sessions: sessions.to_vec(), ..ForgetRequest::default() }
 }
 
 impl World {
-    async fn forget(&self, now: Millis, forget: &Forget) -> Forgotten {
+    async fn forget(&self, now: Millis, forget: &ForgetRequest) -> ForgetOutcome {
         self.store.forget(now, &self.owner, forget).await.unwrap()
     }
 
@@ -29,9 +29,9 @@ pub async fn a_forgotten_event_is_new_again(world: World) {
     assert_eq!(world.append(at(1), "main", task("t1")).await.intake, Intake::Duplicate);
     let head = keys::job_head(&job("t1"));
     let documents = vec![head.clone(), keys::job_status(&job("t1")), "w/never/written".to_owned()];
-    let forget = Forget { documents, events: vec![EventId::new("t1").unwrap()], ..Forget::default() };
-    assert_eq!(world.forget(at(2), &forget).await, Forgotten::Done);
-    assert_eq!(world.forget(at(2), &forget).await, Forgotten::Done);
+    let forget = ForgetRequest { documents, events: vec![EventId::new("t1").unwrap()], ..ForgetRequest::default() };
+    assert_eq!(world.forget(at(2), &forget).await, ForgetOutcome::Done);
+    assert_eq!(world.forget(at(2), &forget).await, ForgetOutcome::Done);
     assert_eq!((world.text(&head).await, world.status("t1").await), (None, None));
     assert_eq!(world.append(at(3), "main", task("t1")).await.intake, Intake::New);
     assert_eq!(world.status("t1").await, Some(JobStatus::Pending));
@@ -45,15 +45,15 @@ pub async fn a_session_that_rests_is_forgotten_and_begins_anew(world: World) {
     assert_eq!(world.facts("main").await.touched, at(5));
     let document = put("g/clerk/turn/main/1", "x");
     world.write(T0, std::slice::from_ref(&document)).await;
-    let forget = Forget { documents: vec![document.key.clone()], ..sessions(&[resting("main", 1)]) };
-    assert_eq!(world.forget(at(6), &forget).await, Forgotten::Done);
+    let forget = ForgetRequest { documents: vec![document.key.clone()], ..sessions(&[resting("main", 1)]) };
+    assert_eq!(world.forget(at(6), &forget).await, ForgetOutcome::Done);
     assert_eq!((world.known().await, world.text(&document.key).await), (Vec::new(), None));
-    assert_eq!(world.forget(at(6), &forget).await, Forgotten::Done, "again");
+    assert_eq!(world.forget(at(6), &forget).await, ForgetOutcome::Done, "again");
     world.nothing_is_due(at(100_000)).await;
     let new = world.run(at(7), message("m2")).await;
     assert_eq!((new.version, new.state.clone(), new.mailbox.len(), new.arrivals), (0, None, 1, 1));
     assert!(new.lease.epoch > old.lease.epoch, "no holder of before is its holder");
-    assert_eq!(world.commit(at(8), &old, &turn(&old)).await, Committed::Fenced);
+    assert_eq!(world.commit(at(8), &old, &turn(&old)).await, CommitOutcome::Fenced);
     world.done(at(8), &new).await;
 }
 
@@ -67,16 +67,16 @@ pub async fn a_session_that_got_something_meanwhile_keeps_all(world: World) {
     world.write(T0, std::slice::from_ref(&document)).await;
     let events = vec![EventId::new("m1").unwrap()];
     let rest = sessions(&[resting("other", 1), resting("main", 1)]);
-    let forget = Forget { documents: vec![document.key.clone()], events, ..rest };
+    let forget = ForgetRequest { documents: vec![document.key.clone()], events, ..rest };
     world.append(at(1), "main", message("m3")).await;
-    assert_eq!(world.forget(at(2), &forget).await, Forgotten::Stirred(session("main")), "mail");
+    assert_eq!(world.forget(at(2), &forget).await, ForgetOutcome::Changed(session("main")), "mail");
     let grant = match world.wake(at(3), "main").await {
         LeaseOutcome::Run(grant) => *grant,
         other => panic!("expected a grant, got {other:?}"),
     };
-    assert_eq!(world.forget(at(4), &forget).await, Forgotten::Stirred(session("main")), "a lease");
+    assert_eq!(world.forget(at(4), &forget).await, ForgetOutcome::Changed(session("main")), "a lease");
     world.done(at(5), &grant).await;
-    assert_eq!(world.forget(at(6), &forget).await, Forgotten::Stirred(session("main")), "it had mail");
+    assert_eq!(world.forget(at(6), &forget).await, ForgetOutcome::Changed(session("main")), "it had mail");
     assert_eq!(world.known().await, [session("main"), session("other")]);
     assert_eq!(world.text(&document.key).await.as_deref(), Some("x"));
     assert_eq!(world.append(at(7), "main", message("m1")).await.intake, Intake::Duplicate);
@@ -86,7 +86,7 @@ pub async fn a_session_that_is_due_or_waits_is_not_forgotten(world: World) {
     world.gate("ACTIVE 1 100 queue").await;
     let grant = granted(world.admit(T0, "parked", message("m1")).await);
     let parked = Commit {
-        then: After::Release { arrivals: grant.arrivals, due: Some(at(60_000)), backoff: false },
+        after_commit: LeaseUse::Release { arrivals: grant.arrivals, due: Some(at(60_000)), backoff: false },
         ..turn(&grant)
     };
     world.commit(T0, &grant, &parked).await;
@@ -94,7 +94,7 @@ pub async fn a_session_that_is_due_or_waits_is_not_forgotten(world: World) {
     assert_eq!(world.admit(at(1), "waiting", message("m3")).await.lease, LeaseOutcome::Waiting);
     for name in ["parked", "running", "waiting"] {
         let forget = sessions(&[resting(name, 1)]);
-        assert_eq!(world.forget(at(2), &forget).await, Forgotten::Stirred(session(name)));
+        assert_eq!(world.forget(at(2), &forget).await, ForgetOutcome::Changed(session(name)));
     }
     assert_eq!(world.due("parked").await, Some(at(60_000)));
     world.done(at(3), &running).await;
@@ -104,14 +104,14 @@ pub async fn a_session_that_is_due_or_waits_is_not_forgotten(world: World) {
 
 pub async fn a_seated_session_without_mail_is_forgotten_like_any_other(world: World) {
     world.agent().await;
-    let seat = Seat { version: 7, state: Bytes::from_static(b"state"), within: None };
+    let seat = SessionSnapshot { version: 7, state: Bytes::from_static(b"state"), quota: None };
     assert_eq!(
-        world.store.seat(at(4), &world.owner, &session("branch"), Some(&seat), &[]).await.unwrap(),
-        Seated::Done
+        world.store.set_session(at(4), &world.owner, &session("branch"), Some(&seat), &[]).await.unwrap(),
+        SetSessionOutcome::Done
     );
     let facts = world.facts("branch").await;
     assert_eq!((facts.touched, facts.arrivals), (at(4), 0));
-    assert_eq!(world.forget(at(5), &sessions(&[resting("branch", 0)])).await, Forgotten::Done);
+    assert_eq!(world.forget(at(5), &sessions(&[resting("branch", 0)])).await, ForgetOutcome::Done);
     assert_eq!(world.known().await, []);
     let new = granted(world.admit(at(6), "branch", message("m")).await);
     assert_eq!((new.version, new.state), (0, None));

@@ -1,9 +1,9 @@
 //! Stages 3 to 5 for the holder: grant, renew, checkpoint, release.
 
 use super::*;
-use trellis::store::{Amend, Amended, Amendment, Checkpoint, Intake, LeaseCheck, Released, Versions};
+use trellis::store::{Amend, AmendOutcome, Amendment, Checkpoint, Intake, LeaseCheck, ReleaseOutcome, Versions};
 
-const YES: LeaseCheck = LeaseCheck::Yes { cancelled: false, policy: 0 };
+const YES: LeaseCheck = LeaseCheck::Held { cancelled: false, policy: 0 };
 
 fn checkpoint(reply: &'static str, calls: &[(u32, &'static str)]) -> Checkpoint {
     let calls = calls.iter().map(|(i, c)| (*i, Bytes::from_static(c.as_bytes()))).collect();
@@ -15,7 +15,7 @@ pub async fn a_grant_has_everything_to_go_on(w: World) {
     let grant = w.run(T0, task("e1")).await;
     assert_eq!((&grant.lease.owner, &grant.lease.session), (&w.owner, &session("main")));
     assert_eq!((grant.lease.epoch, grant.until, grant.version, grant.arrivals), (T0.0, T0.plus(TTL), 0, 1));
-    assert_eq!((grant.last, grant.state, grant.checkpoint, grant.calls), (None, None, None, vec![]));
+    assert_eq!((grant.last_commit, grant.state, grant.checkpoint, grant.calls), (None, None, None, vec![]));
     let entry = &grant.mailbox[0];
     assert_eq!((&*entry.key, entry.kind, entry.crashes), ("0001|e1", EventKind::Task, 0));
     assert_eq!((&entry.job, entry.job_status), (&Some(job("e1")), Some(JobStatus::Started)));
@@ -28,33 +28,40 @@ pub async fn a_grant_has_everything_to_go_on(w: World) {
 
 pub async fn a_holder_is_told_the_versions_that_it_stands_on(w: World) {
     w.agent().await;
-    let write = async |writes: Vec<DocWrite>| assert_eq!(w.write(T0, &writes).await, OutsideWrite::Done, "{writes:?}");
+    let write = async |writes: Vec<DocWrite>| assert_eq!(w.write(T0, &writes).await, WriteOutcome::Done, "{writes:?}");
     let of = |gate, policy, erasures| Versions { gate, policy, erasures };
     let grant = w.run(T0, task("e1")).await;
-    assert_eq!(grant.ground, of(1, 0, 0));
+    assert_eq!(grant.versions, of(1, 0, 0));
     write(vec![put(keys::POLICY, "a")]).await;
-    assert_eq!(w.store.renew(at(1), &grant.lease, TTL).await.unwrap(), LeaseCheck::Yes { cancelled: false, policy: 1 });
+    assert_eq!(
+        w.store.renew(at(1), &grant.lease, TTL).await.unwrap(),
+        LeaseCheck::Held { cancelled: false, policy: 1 }
+    );
     write(vec![put(keys::POLICY, "b"), put(keys::ERASURES, "")]).await;
     let check = w.store.checkpoint(at(2), &grant.lease, &checkpoint("r", &[])).await.unwrap();
-    assert_eq!(check, LeaseCheck::Yes { cancelled: false, policy: 2 });
+    assert_eq!(check, LeaseCheck::Held { cancelled: false, policy: 2 });
     let ground = |next: Continuation| match next {
-        Continuation::Held { ground, .. } => ground,
+        Continuation::Held { versions: ground, .. } => ground,
         Continuation::Released { .. } => panic!("expected the lease to be kept"),
     };
     // A turn's own writes count.
     let own = Commit { writes: vec![put(keys::POLICY, "c")], ..turn(&grant) };
-    let Committed::Done(next) = w.commit(at(3), &grant, &own).await else { panic!("expected a commit") };
+    let CommitOutcome::Done(next) = w.commit(at(3), &grant, &own).await else { panic!("expected a commit") };
     assert_eq!(ground(next), of(1, 3, 1));
     w.agent().await;
-    let Released::Done(next) = w.store.release(at(4), &grant.lease, After::Keep).await.unwrap() else { panic!("held") };
+    let ReleaseOutcome::Done(next) = w.store.release(at(4), &grant.lease, LeaseUse::Keep).await.unwrap() else {
+        panic!("held")
+    };
     assert_eq!(ground(next), of(2, 3, 1));
     w.store.release(at(5), &grant.lease, release(grant.arrivals)).await.unwrap();
     // What is deleted has a version; an agent that is gone has none.
     write(vec![DocWrite::delete(keys::POLICY)]).await;
     let grant = w.run(at(6), message("e2")).await;
-    assert_eq!(grant.ground, of(2, 4, 1));
+    assert_eq!(grant.versions, of(2, 4, 1));
     write(vec![DocWrite::delete(keys::agent_gate(&"clerk".parse().unwrap()))]).await;
-    let Released::Done(next) = w.store.release(at(7), &grant.lease, After::Keep).await.unwrap() else { panic!("held") };
+    let ReleaseOutcome::Done(next) = w.store.release(at(7), &grant.lease, LeaseUse::Keep).await.unwrap() else {
+        panic!("held")
+    };
     assert_eq!(ground(next), of(0, 4, 1));
 }
 
@@ -64,7 +71,7 @@ pub async fn epochs_grow_with_the_time_and_by_one_where_it_stands_still_or_goes_
     for (n, now, epoch) in [(1, 7, 7), (2, 7, 8), (3, 5, 9), (4, 30, 30)] {
         let grant = w.run(at(now), message(&format!("e{n}"))).await;
         assert_eq!((grant.lease.epoch, grant.version, grant.arrivals), (T0.0 + epoch, n - 1, n));
-        assert_eq!((grant.state.is_some(), grant.last), (n > 1, last));
+        assert_eq!((grant.state.is_some(), grant.last_commit), (n > 1, last));
         w.done(at(now), &grant).await;
         last = Some((grant.lease.epoch, n));
     }
@@ -131,8 +138,8 @@ pub async fn a_wake_of_an_idle_session_is_empty(w: World) {
     w.agent().await;
     assert_eq!(w.wake(T0, "main").await, LeaseOutcome::Empty, "never seen");
     let grant = w.run(at(1), message("e1")).await;
-    let parked = After::Release { arrivals: 1, due: Some(at(60_000)), backoff: false };
-    w.commit(at(2), &grant, &Commit { then: parked, ..turn(&grant) }).await;
+    let parked = LeaseUse::Release { arrivals: 1, due: Some(at(60_000)), backoff: false };
+    w.commit(at(2), &grant, &Commit { after_commit: parked, ..turn(&grant) }).await;
     assert_eq!(w.due("main").await, Some(at(60_000)));
     assert_eq!(w.wake(at(3), "main").await, LeaseOutcome::Empty);
     assert_eq!(w.due("main").await, None);
@@ -157,7 +164,7 @@ pub async fn the_mailbox_limit_is_kept(w: World) {
     let ask = LeaseRequest { mailbox_limit: 2, ..ask() };
     let grant = granted(w.admit_with(at(1), "main", None, Some(ask)).await);
     assert_eq!((grant.mailbox.len(), grant.arrivals), (2, 5));
-    let Committed::Done(next) = w.commit(at(2), &grant, &turn(&grant)).await else { panic!("expected a commit") };
+    let CommitOutcome::Done(next) = w.commit(at(2), &grant, &turn(&grant)).await else { panic!("expected a commit") };
     assert_eq!(held(next), (vec!["0001|e2".to_owned(), "0001|e3".to_owned()], 5));
 }
 
@@ -274,9 +281,9 @@ pub async fn a_checkpoint_writes_and_deletes_documents(w: World) {
     // They outlive the session: who forgets it leaves them.
     w.store.release(at(3), &grant.lease, release(1)).await.unwrap();
     let facts = w.facts("main").await;
-    let then = Amendment::Gone { arrivals: facts.arrivals };
-    let gone = Amend { version: facts.version, was: facts.state, then, writes: Vec::new() };
-    assert_eq!(w.store.amend(at(4), &w.owner, &facts.key, &gone).await.unwrap(), Amended::Done);
+    let then = Amendment::Remove { arrivals: facts.arrivals };
+    let gone = Amend { version: facts.version, expected_state: facts.state, amendment: then, writes: Vec::new() };
+    assert_eq!(w.store.amend(at(4), &w.owner, &facts.key, &gone).await.unwrap(), AmendOutcome::Done);
     assert_eq!(w.text("w/a").await.as_deref(), Some("2"));
 }
 
@@ -297,7 +304,7 @@ pub async fn a_release_is_idempotent(w: World) {
     let grant = w.run(T0, message("e1")).await;
     for _ in 0..2 {
         let released = w.store.release(at(1), &grant.lease, release(1)).await.unwrap();
-        assert_eq!(released, Released::Done(RELEASED));
+        assert_eq!(released, ReleaseOutcome::Done(RELEASED));
     }
     assert_eq!(w.mailbox("main").await.len(), 1, "it consumes nothing");
 }
@@ -305,7 +312,7 @@ pub async fn a_release_is_idempotent(w: World) {
 pub async fn a_release_sets_and_clears_the_due_time(w: World) {
     w.agent().await;
     let grant = w.run(T0, message("e1")).await;
-    let park = After::Release { arrivals: 1, due: Some(at(9000)), backoff: false };
+    let park = LeaseUse::Release { arrivals: 1, due: Some(at(9000)), backoff: false };
     w.store.release(at(1), &grant.lease, park).await.unwrap();
     let facts = w.facts("main").await;
     assert_eq!((facts.due, facts.lease_until), (Some(at(9000)), None));
@@ -318,7 +325,7 @@ pub async fn a_release_of_a_fenced_holder_is_fenced(w: World) {
     w.agent().await;
     let old = w.run(T0, message("e1")).await;
     let new = granted(w.admit_with(at(30_000), "main", None, Some(ask())).await);
-    assert_eq!(w.store.release(at(30_001), &old.lease, release(1)).await.unwrap(), Released::Fenced);
+    assert_eq!(w.store.release(at(30_001), &old.lease, release(1)).await.unwrap(), ReleaseOutcome::Fenced);
     assert_eq!(w.facts("main").await.lease_until, Some(new.until));
 }
 
@@ -326,20 +333,21 @@ pub async fn a_release_holds_on_to_new_events(w: World) {
     w.agent().await;
     let grant = w.run(T0, message("e1")).await;
     w.append(at(1), "main", message("e2")).await;
-    let Released::Done(next) = w.store.release(at(2), &grant.lease, release(grant.arrivals)).await.unwrap() else {
+    let ReleaseOutcome::Done(next) = w.store.release(at(2), &grant.lease, release(grant.arrivals)).await.unwrap()
+    else {
         panic!("expected to be the holder")
     };
     let (mailbox, arrivals) = held(next);
     assert_eq!((mailbox.len(), arrivals), (2, 2));
     assert_eq!(w.store.renew(at(3), &grant.lease, TTL).await.unwrap(), YES);
     let released = w.store.release(at(4), &grant.lease, release(arrivals)).await.unwrap();
-    assert_eq!(released, Released::Done(RELEASED));
+    assert_eq!(released, ReleaseOutcome::Done(RELEASED));
 }
 
 pub async fn a_backoff_takes_events_but_gives_no_lease(w: World) {
     w.agent().await;
     let grant = w.run(T0, message("e1")).await;
-    let backoff = After::Release { arrivals: 1, due: Some(at(9000)), backoff: true };
+    let backoff = LeaseUse::Release { arrivals: 1, due: Some(at(9000)), backoff: true };
     w.store.release(at(1), &grant.lease, backoff).await.unwrap();
     let second = w.admit(at(2), "main", message("e2")).await;
     assert_eq!((second.intake, second.lease), (Intake::New, LeaseOutcome::Backoff(at(9000))));

@@ -33,12 +33,12 @@ use std::sync::Arc;
 use std::time::Duration;
 use trellis::domain::ids::{AgentId, EventId, JobId, Owner, SessionKey, sha256_hex};
 use trellis::domain::job::{ErrorCode, JobResult, JobStatus};
-use trellis::domain::message::{Address, InKind, Message};
+use trellis::domain::message::{BusMessage, InboundKind, MessageAddress};
 use trellis::domain::time::Millis;
 use trellis::store::{
-    Admit, Admitted, After, Change, Commit, Committed, Continuation, Doc, DocWrite, EventKind, Expect, Grant,
-    JobFinish, LeaseOutcome, LeaseRequest, NewEvent, NewJob, OutboxEntry, OutsideWrite, SessionFacts, Store, Swept,
-    Window, keys,
+    AdmissionOutcome, Admit, Commit, CommitOutcome, Continuation, Doc, DocEffect, DocWrite, EventKind, Expect, Grant,
+    JobFinish, LeaseOutcome, LeaseRequest, LeaseUse, NewEvent, NewJob, OutboxEntry, SessionFacts, Store, SweepResult,
+    Window, WriteOutcome, keys,
 };
 
 /// A backend under test.
@@ -250,8 +250,8 @@ fn event(kind: EventKind, id: &str) -> NewEvent {
         open: None,
         finish: None,
         outbox: Vec::new(),
-        within: None,
-        asks_way: false,
+        quota: None,
+        may_replace: false,
     }
 }
 
@@ -269,11 +269,11 @@ fn ask() -> LeaseRequest {
 }
 
 fn put(key: &str, value: &str) -> DocWrite {
-    DocWrite { key: key.to_owned(), expect: Expect::Any, change: Change::Put(Bytes::from(value.to_owned())) }
+    DocWrite { key: key.to_owned(), expect: Expect::Any, change: DocEffect::Put(Bytes::from(value.to_owned())) }
 }
 
-fn release(arrivals: u64) -> After {
-    After::Release { arrivals, due: None, backoff: false }
+fn release(arrivals: u64) -> LeaseUse {
+    LeaseUse::Release { arrivals, due: None, backoff: false }
 }
 
 /// A commit that consumes the grant's mailbox and keeps the lease.
@@ -287,16 +287,16 @@ fn turn(grant: &Grant) -> Commit {
         outbox: Vec::new(),
         state: Bytes::from_static(b"state"),
         unless_cancelled: None,
-        then: After::Keep,
+        after_commit: LeaseUse::Keep,
     }
 }
 
 /// The same, and gives the lease back.
 fn last_turn(grant: &Grant) -> Commit {
-    Commit { then: release(grant.arrivals), ..turn(grant) }
+    Commit { after_commit: release(grant.arrivals), ..turn(grant) }
 }
 
-fn granted(admitted: Admitted) -> Grant {
+fn granted(admitted: AdmissionOutcome) -> Grant {
     match admitted.lease {
         LeaseOutcome::Run(grant) => *grant,
         other => panic!("expected a grant, got {other:?}"),
@@ -318,7 +318,7 @@ impl World {
     /// Writes the gate of an agent, e.g. `ACTIVE 8 100 queue`.
     async fn gate_of(&self, agent: &str, gate: &str) {
         let key = keys::agent_gate(&agent.parse::<AgentId>().unwrap());
-        assert_eq!(self.write(T0, &[put(&key, gate)]).await, OutsideWrite::Done);
+        assert_eq!(self.write(T0, &[put(&key, gate)]).await, WriteOutcome::Done);
     }
 
     /// Writes the gate of the agent `clerk`.
@@ -331,16 +331,16 @@ impl World {
         self.gate("ACTIVE 8 100 queue").await;
     }
 
-    async fn write(&self, now: Millis, writes: &[DocWrite]) -> OutsideWrite {
+    async fn write(&self, now: Millis, writes: &[DocWrite]) -> WriteOutcome {
         self.store.write(now, &self.owner, writes).await.unwrap()
     }
 
-    async fn admit(&self, now: Millis, to: &str, event: NewEvent) -> Admitted {
+    async fn admit(&self, now: Millis, to: &str, event: NewEvent) -> AdmissionOutcome {
         self.admit_with(now, to, Some(event), Some(ask())).await
     }
 
     /// Appends without asking for the lease.
-    async fn append(&self, now: Millis, to: &str, event: NewEvent) -> Admitted {
+    async fn append(&self, now: Millis, to: &str, event: NewEvent) -> AdmissionOutcome {
         self.admit_with(now, to, Some(event), None).await
     }
 
@@ -354,7 +354,7 @@ impl World {
         to: &str,
         event: Option<NewEvent>,
         lease: Option<LeaseRequest>,
-    ) -> Admitted {
+    ) -> AdmissionOutcome {
         let request = Admit { owner: self.owner.clone(), session: session(to), event, lease };
         self.store.admit(now, &request).await.unwrap()
     }
@@ -364,14 +364,14 @@ impl World {
         granted(self.admit(now, "main", event).await)
     }
 
-    async fn commit(&self, now: Millis, grant: &Grant, commit: &Commit) -> Committed {
+    async fn commit(&self, now: Millis, grant: &Grant, commit: &Commit) -> CommitOutcome {
         self.store.commit(now, &grant.lease, commit).await.unwrap()
     }
 
     /// Commits a turn that consumes everything, and gives the lease back.
     async fn done(&self, now: Millis, grant: &Grant) {
         let done = self.commit(now, grant, &last_turn(grant)).await;
-        assert!(matches!(done, Committed::Done(Continuation::Released { .. })), "{done:?}");
+        assert!(matches!(done, CommitOutcome::Done(Continuation::Released { .. })), "{done:?}");
     }
 
     async fn facts(&self, name: &str) -> SessionFacts {
@@ -408,10 +408,10 @@ impl World {
     /// A sweep finds nothing, but for a time to look again.
     async fn nothing_is_due(&self, now: Millis) {
         let swept = self.sweep(now).await;
-        assert_eq!(swept, Swept { next: swept.next, ..Swept::default() });
+        assert_eq!(swept, SweepResult { next: swept.next, ..SweepResult::default() });
     }
 
-    async fn sweep(&self, now: Millis) -> Swept {
+    async fn sweep(&self, now: Millis) -> SweepResult {
         self.store.sweep(now, &self.owner, GRACE, 100).await.unwrap()
     }
 
@@ -428,7 +428,7 @@ impl World {
         let entries = self.store.outbox(&self.owner).await.unwrap();
         let wakes: Vec<_> = entries.iter().filter_map(|e| Some((e.id.clone(), woken(e)?))).collect();
         let ids: Vec<_> = wakes.iter().map(|(id, _)| id.clone()).collect();
-        self.store.published(&self.owner, &ids).await.unwrap();
+        self.store.remove_published(&self.owner, &ids).await.unwrap();
         let mut sessions: Vec<_> = wakes.into_iter().map(|(_, session)| session).collect();
         sessions.sort();
         sessions.dedup();
@@ -448,8 +448,8 @@ impl World {
 
 /// The session that a message wakes.
 fn woken(entry: &OutboxEntry) -> Option<String> {
-    let message: Message = serde_json::from_slice(&entry.message).ok()?;
-    let Address::In { kind: InKind::Wake, .. } = message.to else { return None };
+    let message: BusMessage = serde_json::from_slice(&entry.message).ok()?;
+    let MessageAddress::In { kind: InboundKind::Wake, .. } = message.to else { return None };
     Some(message.body["session"].as_str()?.to_owned())
 }
 

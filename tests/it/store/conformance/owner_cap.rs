@@ -24,7 +24,7 @@ fn run(outcome: LeaseOutcome) -> Grant {
 
 /// Ends the grant's last turn; the sessions that are told to come.
 async fn done(w: &World, now: Millis, grant: &Grant) -> Vec<String> {
-    let Committed::Done(next) = w.commit(now, grant, &last_turn(grant)).await else { panic!("expected a commit") };
+    let CommitOutcome::Done(next) = w.commit(now, grant, &last_turn(grant)).await else { panic!("expected a commit") };
     let woken = next.wakes().iter().filter_map(woken).collect();
     w.take_wakes().await;
     woken
@@ -133,7 +133,7 @@ pub async fn a_holder_keeps_its_slot_when_the_cap_sinks(w: World) {
     let first = run(admit(&w, T0, "a", 0).await);
     let second = run(admit(&w, at(1), "b", 0).await);
     assert_eq!(admit(&w, at(2), "c", 1).await, LeaseOutcome::Waiting);
-    assert!(matches!(w.store.renew(at(3), &first.lease, TTL).await.unwrap(), trellis::store::LeaseCheck::Yes { .. }));
+    assert!(matches!(w.store.renew(at(3), &first.lease, TTL).await.unwrap(), trellis::store::LeaseCheck::Held { .. }));
     assert!(done(&w, at(4), &second).await.is_empty(), "one is still running");
     assert_eq!(done(&w, at(5), &first).await, ["c"]);
 }

@@ -1,10 +1,10 @@
 //! Jobs that are paused and go on.
 
 use super::*;
-use trellis::store::Parked;
+use trellis::store::ParkOutcome;
 
-async fn park(w: &World, now: Millis, id: &str, pause: bool) -> Parked {
-    w.store.park(now, &w.owner, &session("main"), &job(id), pause).await.unwrap()
+async fn park(w: &World, now: Millis, id: &str, pause: bool) -> ParkOutcome {
+    w.store.set_job_paused(now, &w.owner, &session("main"), &job(id), pause).await.unwrap()
 }
 
 async fn look(w: &World, now: Millis) -> Grant {
@@ -14,19 +14,19 @@ async fn look(w: &World, now: Millis) -> Grant {
 pub async fn a_paused_job_is_handed_out_as_paused_and_goes_on_as_what_it_was(w: World) {
     w.agent().await;
     w.append(T0, "main", task("e1")).await;
-    assert_eq!(park(&w, at(1), "e1", true).await, Parked::Done);
-    assert_eq!(park(&w, at(2), "e1", true).await, Parked::Already(JobStatus::Paused));
+    assert_eq!(park(&w, at(1), "e1", true).await, ParkOutcome::Done);
+    assert_eq!(park(&w, at(2), "e1", true).await, ParkOutcome::Already(JobStatus::Paused));
     let line = w.text(&keys::job_status(&job("e1"))).await.unwrap();
     assert_eq!(line, keys::encode_paused(JobStatus::Pending, at(1)));
     let grant = look(&w, at(3)).await;
     assert_eq!(grant.mailbox[0].job_status, Some(JobStatus::Paused), "nothing starts it");
     w.store.release(at(4), &grant.lease, release(1)).await.unwrap();
     assert_eq!(w.due("main").await, None);
-    assert_eq!(park(&w, at(5), "e1", false).await, Parked::Done);
+    assert_eq!(park(&w, at(5), "e1", false).await, ParkOutcome::Done);
     assert_eq!((w.status("e1").await, w.due("main").await), (Some(JobStatus::Pending), Some(at(5))));
-    assert_eq!(park(&w, at(6), "e1", false).await, Parked::Already(JobStatus::Pending));
+    assert_eq!(park(&w, at(6), "e1", false).await, ParkOutcome::Already(JobStatus::Pending));
     assert_eq!(look(&w, at(7)).await.mailbox[0].job_status, Some(JobStatus::Started));
-    assert_eq!(park(&w, at(8), "e2", true).await, Parked::Unknown);
+    assert_eq!(park(&w, at(8), "e2", true).await, ParkOutcome::Unknown);
 }
 
 pub async fn what_a_turn_says_of_a_paused_job_counts_when_it_goes_on(w: World) {
@@ -35,7 +35,7 @@ pub async fn what_a_turn_says_of_a_paused_job_counts_when_it_goes_on(w: World) {
     park(&w, at(1), "e1", true).await;
     let asks = Commit { consume: Vec::new(), status: Some((job("e1"), JobStatus::InputRequired)), ..turn(&grant) };
     let done = w.store.commit(at(2), &grant.lease, &asks).await.unwrap();
-    let Committed::Done(trellis::store::Continuation::Held { mailbox, .. }) = done else { panic!("{done:?}") };
+    let CommitOutcome::Done(trellis::store::Continuation::Held { mailbox, .. }) = done else { panic!("{done:?}") };
     assert_eq!(mailbox[0].job_status, Some(JobStatus::Paused), "the holder sees it");
     assert_eq!(w.status("e1").await, Some(JobStatus::Paused));
     park(&w, at(3), "e1", false).await;
@@ -50,7 +50,7 @@ pub async fn what_has_ended_is_not_paused(w: World) {
     w.store.commit(at(2), &grant.lease, &ended).await.unwrap();
     assert_eq!(w.status("e1").await, Some(JobStatus::Complete), "the running turn was its last");
     for pause in [true, false] {
-        assert_eq!(park(&w, at(3), "e1", pause).await, Parked::Already(JobStatus::Complete));
+        assert_eq!(park(&w, at(3), "e1", pause).await, ParkOutcome::Already(JobStatus::Complete));
     }
     let late = Commit { turn: 2, status: Some((job("e1"), JobStatus::Started)), ..turn(&grant) };
     w.store.commit(at(4), &grant.lease, &late).await.unwrap();

@@ -1,16 +1,16 @@
 //! Priorities of tasks: within a mailbox, and among the sessions of an agent that wait.
 
 use super::*;
-use trellis::domain::event::order;
+use trellis::domain::event::mailbox_key;
 use trellis::domain::priority::Priority;
-use trellis::store::Released;
+use trellis::store::ReleaseOutcome;
 
 fn of(priority: Priority, time: u64, id: &str) -> NewEvent {
-    NewEvent { order: order(EventKind::Task, priority, Millis(time), 0), ..task(id) }
+    NewEvent { order: mailbox_key(EventKind::Task, priority, Millis(time), 0), ..task(id) }
 }
 
 fn says(kind: EventKind, id: &str) -> NewEvent {
-    NewEvent { order: order(kind, Priority::Normal, Millis(9), 0), ..event(kind, id) }
+    NewEvent { order: mailbox_key(kind, Priority::Normal, Millis(9), 0), ..event(kind, id) }
 }
 
 /// Ids of the events of a mailbox, in order.
@@ -54,18 +54,18 @@ pub async fn a_task_that_was_begun_stays_the_first(w: World) {
     let grant = w.run(T0, of(Priority::Low, 1, "begun")).await;
     w.append(at(1), "main", of(Priority::High, 2, "urgent")).await;
     let noted = Commit { consume: Vec::new(), ..turn(&grant) };
-    let Committed::Done(next) = w.commit(at(2), &grant, &noted).await else { panic!("not committed") };
+    let CommitOutcome::Done(next) = w.commit(at(2), &grant, &noted).await else { panic!("not committed") };
     assert_eq!(ids(held(next).0), ["begun", "urgent"]);
     assert_eq!(w.status("urgent").await, Some(JobStatus::Pending));
     w.append(at(3), "main", says(EventKind::Result, "result")).await;
     assert_eq!(ids(w.mailbox("main").await), ["result", "begun", "urgent"]);
     let released = w.store.release(at(4), &grant.lease, release(3)).await.unwrap();
-    assert!(matches!(released, Released::Done(_)), "{released:?}");
+    assert!(matches!(released, ReleaseOutcome::Done(_)), "{released:?}");
     let again = look(&w, at(5)).await;
     assert_eq!(handed_out(&again), ["result", "begun", "urgent"], "it was parked and goes on");
     let consume = again.mailbox[..2].iter().map(|entry| entry.key.clone()).collect();
     let ended = Commit { consume, finish: vec![ends("begun", JobStatus::Complete)], ..turn(&again) };
-    let Committed::Done(next) = w.commit(at(6), &again, &ended).await else { panic!("not committed") };
+    let CommitOutcome::Done(next) = w.commit(at(6), &again, &ended).await else { panic!("not committed") };
     assert_eq!(ids(held(next).0), ["urgent"]);
     assert_eq!(w.status("urgent").await, Some(JobStatus::Started));
 }
@@ -128,7 +128,7 @@ pub async fn a_crash_and_a_new_grant_keep_what_was_begun(w: World) {
 pub async fn a_pause_before_its_first_turn_holds_no_place(w: World) {
     w.agent().await;
     w.append(T0, "main", of(Priority::Normal, 1, "paused")).await;
-    w.store.park(at(1), &w.owner, &session("main"), &job("paused"), true).await.unwrap();
+    w.store.set_job_paused(at(1), &w.owner, &session("main"), &job("paused"), true).await.unwrap();
     assert_eq!(handed_out(&look(&w, at(2)).await), ["paused"]);
     w.append(at(3), "main", of(Priority::High, 2, "urgent")).await;
     let next = look(&w, at(2).plus(TTL)).await;

@@ -1,13 +1,16 @@
 //! What owners keep is counted with every change. After every case of the suite the counts are those of a recount.
 
 use super::*;
-use trellis::domain::quota::{Counts, Over, Own, Quota, QuotaKind, QuotaUsage};
-use trellis::store::{Forget, Forgotten, Intake, Recount, Refusal, Resting, Seat, Seated, StoreError};
+use trellis::domain::quota::{OwnLimits, Quota, QuotaCounts, QuotaExceeded, QuotaKind, QuotaUsage};
+use trellis::store::{
+    ForgetOutcome, ForgetRequest, Intake, Recount, Refusal, RestingSession, SessionSnapshot, SetSessionOutcome,
+    StoreError,
+};
 
 /// A whole recount: what stood, and what is.
 pub async fn recount(store: &dyn Store, owner: &Owner, mend: bool) -> (QuotaUsage, QuotaUsage) {
     loop {
-        if let Recount::Done { was, is } = store.recount(owner, mend).await.unwrap() {
+        if let Recount::Done { stored: was, counted: is } = store.recount(owner, mend).await.unwrap() {
             return (was, is);
         }
     }
@@ -16,7 +19,7 @@ pub async fn recount(store: &dyn Store, owner: &Owner, mend: bool) -> (QuotaUsag
 /// Of every owner.
 pub async fn all_is_counted(store: &dyn Store) {
     let owners = store.owners(None, 1000).await.unwrap();
-    for (owner, kept) in owners.iter().zip(store.kept(&owners).await.unwrap()) {
+    for (owner, kept) in owners.iter().zip(store.usages(&owners).await.unwrap()) {
         let (was, is) = recount(store, owner, false).await;
         assert_eq!(was, is, "what is counted of `{owner}` is what is there");
         assert_eq!((store.usage(owner).await.unwrap().used, kept), (is, is));
@@ -29,17 +32,17 @@ impl World {
     }
 
     async fn delete(&self, key: &str) {
-        let write = DocWrite { key: key.to_owned(), expect: Expect::Any, change: Change::Delete };
-        assert_eq!(self.write(T0, &[write]).await, OutsideWrite::Done);
+        let write = DocWrite { key: key.to_owned(), expect: Expect::Any, change: DocEffect::Delete };
+        assert_eq!(self.write(T0, &[write]).await, WriteOutcome::Done);
     }
 }
 
 pub async fn what_an_owner_keeps_is_counted(world: World) {
     assert_eq!(world.used().await, QuotaUsage::default());
     world.write(T0, &[put("w/a", "12345")]).await;
-    assert_eq!(world.used().await, Counts { documents: 1, bytes: 8, sessions: 0, jobs: 0 });
+    assert_eq!(world.used().await, QuotaCounts { documents: 1, bytes: 8, sessions: 0, jobs: 0 });
     world.write(T0, &[put("w/a", "1"), put("w/b", "")]).await;
-    assert_eq!(world.used().await, Counts { documents: 2, bytes: 7, sessions: 0, jobs: 0 });
+    assert_eq!(world.used().await, QuotaCounts { documents: 2, bytes: 7, sessions: 0, jobs: 0 });
     world.delete("w/a").await;
     world.delete("w/a").await;
     world.delete("w/b").await;
@@ -57,19 +60,19 @@ pub async fn what_an_owner_keeps_is_counted(world: World) {
 
     let mut documents = keys::job_documents(&job("t1")).to_vec();
     documents.push(keys::job_list_entry(T0, &job("t1")));
-    let sessions = vec![Resting { session: session("main"), arrivals: 1 }];
-    let forget = Forget { documents, sessions, ..Forget::default() };
-    assert_eq!(world.store.forget(T0, &world.owner, &forget).await.unwrap(), Forgotten::Done);
+    let sessions = vec![RestingSession { session: session("main"), arrivals: 1 }];
+    let forget = ForgetRequest { documents, sessions, ..ForgetRequest::default() };
+    assert_eq!(world.store.forget(T0, &world.owner, &forget).await.unwrap(), ForgetOutcome::Done);
     assert_eq!(world.used().await, before, "nothing is left of it");
 
-    let seat = Seat { version: 3, state: Bytes::from_static(b"12345"), within: None };
-    let seated = async |seat| world.store.seat(T0, &world.owner, &session("fork"), seat, &[]).await.unwrap();
-    assert_eq!(seated(Some(&seat)).await, Seated::Done);
-    let with = Counts { sessions: 1, bytes: before.bytes + 5, ..before };
+    let seat = SessionSnapshot { version: 3, state: Bytes::from_static(b"12345"), quota: None };
+    let seated = async |seat| world.store.set_session(T0, &world.owner, &session("fork"), seat, &[]).await.unwrap();
+    assert_eq!(seated(Some(&seat)).await, SetSessionOutcome::Done);
+    let with = QuotaCounts { sessions: 1, bytes: before.bytes + 5, ..before };
     assert_eq!(world.used().await, with);
     world.append(T0, "fork", message("m1")).await;
     assert!(world.used().await.bytes > with.bytes, "what waits in a mailbox counts");
-    assert_eq!(seated(None).await, Seated::Done);
+    assert_eq!(seated(None).await, SetSessionOutcome::Done);
     assert_eq!(world.used().await, before);
 }
 
@@ -83,7 +86,7 @@ pub async fn a_recount_goes_on_beside_writes_and_mends_what_drifted(world: World
     // Each write falls where the recount has been, or where it comes to later.
     let mut steps = 0;
     let (was, is) = loop {
-        if let Recount::Done { was, is } = world.store.recount(&world.owner, true).await.unwrap() {
+        if let Recount::Done { stored: was, counted: is } = world.store.recount(&world.owner, true).await.unwrap() {
             break (was, is);
         }
         steps += 1;
@@ -106,7 +109,7 @@ pub async fn owners_are_counted_apart(world: World) {
 }
 
 impl World {
-    async fn within(&self, quota: Quota, writes: &[DocWrite]) -> Result<OutsideWrite, Over> {
+    async fn within(&self, quota: Quota, writes: &[DocWrite]) -> Result<WriteOutcome, QuotaExceeded> {
         match self.store.write_within(T0, &self.owner, writes, &quota).await {
             Ok(written) => Ok(written),
             Err(StoreError::Over(over)) => Err(over),
@@ -115,50 +118,50 @@ impl World {
     }
 
     async fn appended(&self, to: &str, event: NewEvent, within: Quota) -> Intake {
-        self.append(T0, to, NewEvent { within: Some(within), ..event }).await.intake
+        self.append(T0, to, NewEvent { quota: Some(within), ..event }).await.intake
     }
 }
 
-const NONE: Quota = Counts { documents: 0, bytes: 0, sessions: 0, jobs: 0 };
+const NONE: Quota = QuotaCounts { documents: 0, bytes: 0, sessions: 0, jobs: 0 };
 
 fn delete(key: &str) -> DocWrite {
-    DocWrite { key: key.to_owned(), expect: Expect::Any, change: Change::Delete }
+    DocWrite { key: key.to_owned(), expect: Expect::Any, change: DocEffect::Delete }
 }
 
 pub async fn writes_that_would_pass_a_quota_are_refused_whole(world: World) {
     let two = Quota { documents: 2, ..NONE };
-    assert_eq!(world.within(two, &[put("w/a", "1"), put("w/b", "1")]).await, Ok(OutsideWrite::Done));
+    assert_eq!(world.within(two, &[put("w/a", "1"), put("w/b", "1")]).await, Ok(WriteOutcome::Done));
     let refused = world.within(two, &[put("w/a", "2"), put("w/c", "1")]).await;
-    assert_eq!(refused, Err(Over { kind: QuotaKind::Documents, used: 2, adds: 1, allowed: 2 }));
+    assert_eq!(refused, Err(QuotaExceeded { kind: QuotaKind::Documents, used: 2, adds: 1, allowed: 2 }));
     assert_eq!((world.text("w/a").await.as_deref(), world.text("w/c").await), (Some("1"), None));
-    assert_eq!(world.within(two, &[delete("w/a"), put("w/c", "1")]).await, Ok(OutsideWrite::Done));
+    assert_eq!(world.within(two, &[delete("w/a"), put("w/c", "1")]).await, Ok(WriteOutcome::Done));
 
     let bytes = Quota { bytes: 12, ..NONE };
-    assert_eq!(world.within(bytes, &[put("w/b", "12345")]).await, Ok(OutsideWrite::Done));
+    assert_eq!(world.within(bytes, &[put("w/b", "12345")]).await, Ok(WriteOutcome::Done));
     let refused = world.within(bytes, &[put("w/b", "123456")]).await;
-    assert_eq!(refused, Err(Over { kind: QuotaKind::Bytes, used: 12, adds: 1, allowed: 12 }));
+    assert_eq!(refused, Err(QuotaExceeded { kind: QuotaKind::Bytes, used: 12, adds: 1, allowed: 12 }));
     // Lowered since: what is smaller, is as large as before or goes is never refused.
     let less = Quota { documents: 1, bytes: 1, ..NONE };
     for write in [put("w/b", "1234"), put("w/b", "4321"), delete("w/b"), delete("w/never")] {
-        assert_eq!(world.within(less, &[write]).await, Ok(OutsideWrite::Done));
+        assert_eq!(world.within(less, &[write]).await, Ok(WriteOutcome::Done));
     }
     let expect = Expect::Version(7);
     let conflict = world.within(less, &[DocWrite { expect, ..put("w/d", "many bytes") }]).await.unwrap();
-    assert!(matches!(conflict, OutsideWrite::Conflict(_)), "what conflicts is tried again first: {conflict:?}");
-    assert_eq!(world.within(NONE, &[put("w/d", "1234567890")]).await, Ok(OutsideWrite::Done));
+    assert!(matches!(conflict, WriteOutcome::Conflict(_)), "what conflicts is tried again first: {conflict:?}");
+    assert_eq!(world.within(NONE, &[put("w/d", "1234567890")]).await, Ok(WriteOutcome::Done));
 }
 
 pub async fn an_owners_own_quota_counts_before_the_venues(world: World) {
-    let own = Own { documents: Some(2), bytes: Some(0), ..Own::default() };
+    let own = OwnLimits { documents: Some(2), bytes: Some(0), ..OwnLimits::default() };
     world.write(T0, &[put(keys::QUOTA, &own.encode())]).await;
     let standing = world.store.usage(&world.owner).await.unwrap();
-    assert_eq!((standing.own, standing.used.documents), (own, 1));
+    assert_eq!((standing.operator_quota, standing.used.documents), (own, 1));
     let venues = Quota { documents: 100, bytes: 5, sessions: 0, jobs: 0 };
-    assert_eq!(world.within(venues, &[put("w/a", "more than five")]).await, Ok(OutsideWrite::Done));
+    assert_eq!(world.within(venues, &[put("w/a", "more than five")]).await, Ok(WriteOutcome::Done));
     for venues in [venues, NONE] {
         assert_eq!(world.within(venues, &[put("w/b", "1")]).await.unwrap_err().kind, QuotaKind::Documents);
     }
-    assert_eq!(world.write(T0, &[put("w/b", "1")]).await, OutsideWrite::Done, "nothing else has a quota");
+    assert_eq!(world.write(T0, &[put("w/b", "1")]).await, WriteOutcome::Done, "nothing else has a quota");
 }
 
 pub async fn events_that_would_pass_a_quota_are_refused_and_not_remembered(world: World) {
@@ -174,7 +177,7 @@ pub async fn events_that_would_pass_a_quota_are_refused_and_not_remembered(world
         let to = format!("{kind:?}");
         let refused = world.appended(&to, event.clone(), quota).await;
         assert!(
-            matches!(refused, Intake::Refused(Refusal::Quota(Over { kind: found, .. })) if found == kind),
+            matches!(refused, Intake::Refused(Refusal::Quota(QuotaExceeded { kind: found, .. })) if found == kind),
             "{refused:?}"
         );
         assert_eq!(world.appended("main", task("t1"), quota).await, Intake::Duplicate, "it was accepted");
@@ -183,22 +186,22 @@ pub async fn events_that_would_pass_a_quota_are_refused_and_not_remembered(world
     assert_eq!(world.appended("main", message("m9"), Quota { sessions: 1, jobs: 1, ..NONE }).await, Intake::New);
     let result = event(EventKind::Result, "r1");
     assert_eq!(world.appended("main", result, Quota { documents: 1, ..NONE }).await, Intake::New);
-    let seat = Seat { version: 1, state: Bytes::new(), within: Some(Quota { sessions: 1, ..NONE }) };
-    let refused = world.store.seat(T0, &world.owner, &session("fork"), Some(&seat), &[]).await.unwrap_err();
-    assert!(matches!(refused, StoreError::Over(Over { kind: QuotaKind::Sessions, .. })), "{refused}");
+    let seat = SessionSnapshot { version: 1, state: Bytes::new(), quota: Some(Quota { sessions: 1, ..NONE }) };
+    let refused = world.store.set_session(T0, &world.owner, &session("fork"), Some(&seat), &[]).await.unwrap_err();
+    assert!(matches!(refused, StoreError::Over(QuotaExceeded { kind: QuotaKind::Sessions, .. })), "{refused}");
 }
 
 pub async fn what_was_accepted_ends_whatever_the_quota_is(world: World) {
     world.agent().await;
     let grant = world.run(T0, task("t1")).await;
-    let own = Own { documents: Some(1), bytes: Some(1), sessions: Some(1), jobs: Some(1) };
+    let own = OwnLimits { documents: Some(1), bytes: Some(1), sessions: Some(1), jobs: Some(1) };
     world.write(T0, &[put(keys::QUOTA, &own.encode())]).await;
     let commit = Commit {
         writes: vec![put("w/out", "a long output")],
         finish: vec![ends("t1", JobStatus::Complete)],
         ..last_turn(&grant)
     };
-    assert!(matches!(world.commit(T0, &grant, &commit).await, Committed::Done(_)));
+    assert!(matches!(world.commit(T0, &grant, &commit).await, CommitOutcome::Done(_)));
     assert_eq!(world.status("t1").await, Some(JobStatus::Complete));
     // A result of what was begun, and a task that a turn has begun.
     assert_eq!(world.append(T0, "main", event(EventKind::Result, "r1")).await.intake, Intake::New);

@@ -1,7 +1,7 @@
 //! Scans, owners, sessions.
 
 use super::*;
-use trellis::store::{Forget, Forgotten, Resting};
+use trellis::store::{ForgetOutcome, ForgetRequest, RestingSession};
 
 async fn scan(w: &World, prefix: &str, after: Option<&str>, reverse: bool, limit: usize) -> Vec<String> {
     let found = w.store.scan(&w.owner, prefix, after, reverse, limit).await.unwrap();
@@ -14,7 +14,7 @@ async fn scan(w: &World, prefix: &str, after: Option<&str>, reverse: bool, limit
 async fn five(w: &World) {
     let keys = ["w/a", "w/a/1", "w/ab", "w/b", "w/c", "x/d"];
     w.write(T0, &keys.map(|key| put(key, key))).await;
-    w.write(T0, &[DocWrite { change: Change::Delete, ..put("w/b", "") }]).await;
+    w.write(T0, &[DocWrite { change: DocEffect::Delete, ..put("w/b", "") }]).await;
 }
 
 pub async fn a_scan_pages_in_order(w: World) {
@@ -112,9 +112,9 @@ pub async fn a_page_shorter_than_its_limit_is_the_end(w: World) {
     for name in ["a", "c"] {
         let grant = granted(w.admit_with(T0, name, None, Some(ask())).await);
         w.done(T0, &grant).await;
-        let resting = Resting { session: session(name), arrivals: 1 };
-        let forget = Forget { sessions: vec![resting], ..Forget::default() };
-        assert_eq!(w.store.forget(T0, &w.owner, &forget).await.unwrap(), Forgotten::Done);
+        let resting = RestingSession { session: session(name), arrivals: 1 };
+        let forget = ForgetRequest { sessions: vec![resting], ..ForgetRequest::default() };
+        assert_eq!(w.store.forget(T0, &w.owner, &forget).await.unwrap(), ForgetOutcome::Done);
     }
     for name in ["acme/bob", "acme/cid"] {
         w.store.write(T0, &name.parse().unwrap(), &[put("w/a", "1")]).await.unwrap();
@@ -150,7 +150,13 @@ pub async fn a_session_shows_what_its_last_commit_left(w: World) {
     assert_eq!(w.facts("main").await.state, None, "before the first turn");
     for turn in 1..=2 {
         let state = Bytes::from(format!("state {turn}"));
-        let commit = Commit { turn, state: state.clone(), consume: Vec::new(), then: After::Keep, ..last_turn(&grant) };
+        let commit = Commit {
+            turn,
+            state: state.clone(),
+            consume: Vec::new(),
+            after_commit: LeaseUse::Keep,
+            ..last_turn(&grant)
+        };
         w.commit(at(turn), &grant, &commit).await;
         assert_eq!(w.facts("main").await.state, Some(state));
     }

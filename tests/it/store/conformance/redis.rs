@@ -33,10 +33,10 @@ async fn each_owner_is_named_to_one_of_the_workers_that_live() {
     let Some(store) = store().await else { return };
     let owners: Vec<Owner> = (0..40).map(|n| format!("acme/u{n}").parse().unwrap()).collect();
     for owner in &owners {
-        store.write(T0, owner, &[DocWrite::mark(keys::garbage("g/gone/"))]).await.unwrap();
+        store.write(T0, owner, &[DocWrite::index_entry(keys::garbage("g/gone/"))]).await.unwrap();
     }
     let due = async |now, worker: &str| {
-        let found = store.due(now, worker, Duration::from_secs(2), 100).await.unwrap();
+        let found = store.due_owners(now, worker, Duration::from_secs(2), 100).await.unwrap();
         found.owners.into_iter().map(|(owner, _)| owner).collect::<BTreeSet<_>>()
     };
     let all: BTreeSet<Owner> = owners.into_iter().collect();

@@ -2,11 +2,11 @@
 
 use super::*;
 
-fn names(swept: &Swept) -> Vec<&str> {
+fn names(swept: &SweepResult) -> Vec<&str> {
     swept.due.iter().map(|key| key.session.as_str()).collect()
 }
 
-fn ids(swept: &Swept) -> Vec<&str> {
+fn ids(swept: &SweepResult) -> Vec<&str> {
     let mut ids: Vec<_> = swept.outbox.iter().map(|e| e.id.as_str()).collect();
     ids.sort_unstable();
     ids
@@ -36,22 +36,26 @@ pub async fn an_idle_session_is_not_due(w: World) {
     let grant = w.run(T0, message("e1")).await;
     w.done(at(1), &grant).await;
     let swept = w.sweep(at(1_000_000)).await;
-    assert_eq!(swept, Swept::default());
+    assert_eq!(swept, SweepResult::default());
 }
 
 pub async fn what_else_there_is_to_do_is_told_by_its_first_document(w: World) {
     w.agent().await;
-    assert_eq!(w.sweep(T0).await.first, Swept::default().first);
+    assert_eq!(w.sweep(T0).await.first, SweepResult::default().first);
     for prefix in keys::SWEPT {
         let place = |n: u32| format!("{prefix}{n:016}-x");
-        w.write(T0, &[DocWrite::mark(place(2)), DocWrite::mark(place(1)), DocWrite::mark(place(3))]).await;
+        w.write(
+            T0,
+            &[DocWrite::index_entry(place(2)), DocWrite::index_entry(place(1)), DocWrite::index_entry(place(3))],
+        )
+        .await;
         assert_eq!(w.sweep(at(1)).await.first(prefix), Some(&place(1)));
         w.write(at(2), &[DocWrite::delete(place(1))]).await;
         let swept = w.sweep(at(3)).await;
         assert_eq!(swept.first(prefix), Some(&place(2)));
         assert_eq!(swept.first("w/"), None);
         w.write(at(4), &[DocWrite::delete(place(2)), DocWrite::delete(place(3))]).await;
-        assert_eq!(w.sweep(at(5)).await.first, Swept::default().first, "{prefix}");
+        assert_eq!(w.sweep(at(5)).await.first, SweepResult::default().first, "{prefix}");
     }
 }
 
@@ -87,7 +91,7 @@ pub async fn published_messages_are_gone(w: World) {
     w.append(T0, "main", event).await;
     let ids_ = ["m1", "never"].map(str::to_owned);
     for _ in 0..2 {
-        w.store.published(&w.owner, &ids_).await.unwrap();
+        w.store.remove_published(&w.owner, &ids_).await.unwrap();
     }
     assert_eq!(w.outbox().await, ["m2"]);
     assert_eq!(ids(&w.sweep(at(60_000)).await), ["m2"]);
@@ -99,8 +103,8 @@ pub async fn a_wake_message_names_its_session(w: World) {
     w.admit(at(1), "s-\u{e9}\"x", message("e2")).await;
     w.done(at(2), &grant).await;
     let entries = w.store.outbox(&w.owner).await.unwrap();
-    let wake: Message = serde_json::from_slice(&entries[0].message).unwrap();
-    let to = Address::In { owner: w.owner.clone(), agent: "clerk".parse().unwrap(), kind: InKind::Wake };
+    let wake: BusMessage = serde_json::from_slice(&entries[0].message).unwrap();
+    let to = MessageAddress::In { owner: w.owner.clone(), agent: "clerk".parse().unwrap(), kind: InboundKind::Wake };
     assert_eq!((entries.len(), wake.to, wake.id), (1, to, None));
     assert_eq!(wake.body, serde_json::json!({"session": "s-\u{e9}\"x"}));
 }
@@ -116,14 +120,14 @@ pub async fn a_damaged_gate_stops_neither_sweep_nor_release(w: World) {
     let swept = w.sweep(at(10_000)).await;
     assert_eq!(swept.due, [session("other/main")]);
     let done = w.commit(at(10_001), &grant, &last_turn(&grant)).await;
-    assert_eq!(done, Committed::Done(RELEASED));
+    assert_eq!(done, CommitOutcome::Done(RELEASED));
     w.gate("ACTIVE 1 100 queue").await;
     assert_eq!(w.take_wakes().await, ["waits"]);
 }
 
 /// Whether the world's owner is named at that time.
 async fn is_due(w: &World, now: Millis) -> bool {
-    let due = w.store.due(now, "w1", Duration::ZERO, 100).await.unwrap();
+    let due = w.store.due_owners(now, "w1", Duration::ZERO, 100).await.unwrap();
     due.owners.iter().any(|(owner, wait)| *owner == w.owner && wait.is_zero())
 }
 
@@ -158,11 +162,11 @@ pub async fn an_owner_is_due_when_something_of_it_is(w: World) {
 
     // A document that says so, before what is due already, and one without a time at once.
     let (timer, mark) = (format!("{}{:016}-t", keys::TIMERS_DUE, at(51_000).0), keys::garbage("g/gone/"));
-    w.write(at(50_001), &[DocWrite::mark(timer.clone())]).await;
+    w.write(at(50_001), &[DocWrite::index_entry(timer.clone())]).await;
     assert_eq!((is_due(&w, at(50_999)).await, is_due(&w, at(51_000)).await), (false, true));
     assert_eq!(next(&w, at(50_500)).await, Some(at(51_000)));
     assert_eq!(next(&w, at(51_000)).await, Some(at(51_200)), "whether it was done is looked at soon");
-    w.write(at(51_001), &[DocWrite::delete(timer), DocWrite::mark(mark)]).await;
+    w.write(at(51_001), &[DocWrite::delete(timer), DocWrite::index_entry(mark)]).await;
     assert!(is_due(&w, at(51_002)).await);
 }
 
@@ -174,7 +178,7 @@ pub async fn what_waits_keeps_its_owner_due(w: World) {
     // Its holder died: whoever waits is told, and told again while it doesn't come.
     let swept = w.sweep(grant.until).await;
     assert_eq!((swept.outbox.len(), swept.next), (1, Some(grant.until.plus(GRACE))));
-    w.store.published(&w.owner, &[swept.outbox[0].id.clone()]).await.unwrap();
+    w.store.remove_published(&w.owner, &[swept.outbox[0].id.clone()]).await.unwrap();
     assert!(is_due(&w, grant.until.plus(GRACE)).await);
     assert_eq!(w.sweep(grant.until.plus(GRACE)).await.outbox.len(), 1);
 }
@@ -182,16 +186,17 @@ pub async fn what_waits_keeps_its_owner_due(w: World) {
 pub async fn what_is_due_later_is_named_with_its_time(w: World) {
     w.agent().await;
     w.append(T0, "main", message("e1")).await;
-    let due = async |horizon| w.store.due(at(1000), "w1", Duration::from_millis(horizon), 100).await.unwrap().owners;
+    let due =
+        async |horizon| w.store.due_owners(at(1000), "w1", Duration::from_millis(horizon), 100).await.unwrap().owners;
     assert_eq!(due(3999).await, []);
     assert_eq!(due(4000).await, [(w.owner.clone(), Duration::from_secs(4))]);
 }
 
 pub async fn names_that_look_like_times_are_none(w: World) {
     w.agent().await;
-    let marks = [keys::ending(&"9999999999999-bot".parse().unwrap()), keys::garbage("g/9999999999999-x/")];
+    let marks = [keys::deletion_mark(&"9999999999999-bot".parse().unwrap()), keys::garbage("g/9999999999999-x/")];
     for mark in marks {
-        w.write(T0, &[DocWrite::mark(mark.clone())]).await;
+        w.write(T0, &[DocWrite::index_entry(mark.clone())]).await;
         assert!(is_due(&w, T0).await, "{mark}");
         assert!(next(&w, T0).await.is_some_and(|next| next <= at(1000)), "{mark}");
         w.write(T0, &[DocWrite::delete(mark)]).await;

@@ -9,14 +9,14 @@ use trellis::domain::gate::{Gate, GateStatus};
 use trellis::domain::ids::{JobId, Owner, SessionKey};
 use trellis::domain::job::JobStatus;
 use trellis::domain::lease::{
-    After, Amending, Availability, Claim, Handout, LeaseRecord, Onward, Recording, Serving, SessionRecord, StateChange,
-    TaskStart, TurnClaim,
+    Availability, CheckpointState, Handout, HolderState, LeaseRecord, LeaseResult, LeaseUse, LeasedEvents,
+    SessionRecord, StateAmendment, StateChange, TaskStart, TurnClaim,
 };
 use trellis::domain::time::Millis;
 use trellis::store::{
-    Admit, Admitted, Amend, Amended, Amendment, Commit, Committed, Continuation, Finished, Grant, Intake, JobFinish,
-    Lease, LeaseCheck, LeaseOutcome, LeaseRequest, MailboxEntry, NewEvent, Parked, Released, Seat, Seated,
-    SessionFacts, Store, keys,
+    AdmissionOutcome, Admit, Amend, AmendOutcome, Amendment, Commit, CommitOutcome, Continuation, FinishOutcome, Grant,
+    Intake, JobFinish, Lease, LeaseCheck, LeaseOutcome, LeaseRequest, MailboxEntry, NewEvent, ParkOutcome,
+    ReleaseOutcome, SessionFacts, SessionSnapshot, SetSessionOutcome, Store, keys,
 };
 
 /// An event in a mailbox.
@@ -87,8 +87,8 @@ impl Session {
             Some(_) => "lapsed",
             None if *record == SessionRecord::default() => "new",
             None if record.waiting.is_some() => "waiting",
-            None if record.backing_off(now).is_some() => "backing off",
-            None if record.pending() > 0 => "pending",
+            None if record.backoff_until(now).is_some() => "backing off",
+            None if record.pending_events() > 0 => "pending",
             None => "idle",
         }
     }
@@ -119,7 +119,7 @@ impl Session {
         let handed = mail.iter().zip(mailbox).enumerate().map(|(at, ((_, mail), entry))| {
             let before = around.status(mail.job.as_ref());
             let job = mail.job.as_ref().filter(|_| served == Some(at));
-            let status = match job.map(|job| self.record.start(job, before, mail.crashes, crash_limit)) {
+            let status = match job.map(|job| self.record.task_fate(job, before, mail.crashes, crash_limit)) {
                 Some(TaskStart::Dead(_)) => Some(JobStatus::Failed),
                 Some(TaskStart::Starts) => Some(JobStatus::Started),
                 Some(TaskStart::GoesOn) | None => before,
@@ -133,7 +133,7 @@ impl Session {
         let mailbox = self.serve(around, &grant.mailbox, crash_limit);
         let Self { record, state, .. } = self;
         let until = record.lease.as_ref().unwrap().until;
-        let is = (grant.lease.epoch, grant.until, grant.version, grant.last, grant.arrivals);
+        let is = (grant.lease.epoch, grant.until, grant.version, grant.last_commit, grant.arrivals);
         assert_eq!(is, (record.epoch, until, record.version, record.last, record.arrivals));
         assert_eq!((&grant.attempts, &grant.state), (&record.attempts, &*state));
         assert_eq!(handed(&grant.mailbox), mailbox);
@@ -145,7 +145,7 @@ impl Session {
             token: ask.token.clone(),
             worker: ask.worker.clone(),
             limit: ask.mailbox_limit,
-            serving: Serving::default(),
+            serving: LeasedEvents::default(),
         };
         if let Some(served) = self.record.grant(around.now, lease, floor) {
             for (place, mail) in &mut self.mail {
@@ -155,10 +155,10 @@ impl Session {
         self.hand_out(around, grant, Some(ask.crash_limit));
     }
 
-    fn go_on(&mut self, around: &Around, after: After, next: &Continuation) {
-        match (self.record.go_on(around.now, after), next) {
-            (Onward::Held, Continuation::Held { .. }) => self.held(around, next),
-            (Onward::Released, Continuation::Released { .. }) => {}
+    fn go_on(&mut self, around: &Around, after: LeaseUse, next: &Continuation) {
+        match (self.record.keep_or_release(around.now, after), next) {
+            (LeaseResult::Held, Continuation::Held { .. }) => self.held(around, next),
+            (LeaseResult::Released, Continuation::Released { .. }) => {}
             (onward, next) => panic!("expected {onward:?}, got {next:?}"),
         }
     }
@@ -173,7 +173,7 @@ impl Session {
         if !holds {
             return LeaseCheck::Fenced;
         }
-        LeaseCheck::Yes { cancelled: around.has_ended(self.record.served_job()), policy: 0 }
+        LeaseCheck::Held { cancelled: around.has_ended(self.record.served_job()), policy: 0 }
     }
 }
 
@@ -214,12 +214,12 @@ impl Oracle {
         self.sessions.remove(session);
     }
 
-    pub fn admitted(&mut self, mut around: Around, request: &Admit, answer: &Admitted) {
+    pub fn admitted(&mut self, mut around: Around, request: &Admit, answer: &AdmissionOutcome) {
         let floor = self.floor;
         let session = self.of(&request.session);
         let is_taken = match answer.intake {
             Intake::Nothing | Intake::New | Intake::Duplicate => true,
-            Intake::Conflict | Intake::Replaces | Intake::Refused(_) => false,
+            Intake::Conflict | Intake::ReplaceRunning | Intake::Refused(_) => false,
         };
         if let Some(event) = request.event.as_ref().filter(|_| answer.intake == Intake::New) {
             session.append(around.now, event);
@@ -234,12 +234,12 @@ impl Oracle {
             return assert_eq!(answer.lease, LeaseOutcome::NotAsked);
         };
         let until = around.now.plus(ask.ttl);
-        let is_free = match session.record.ask(around.now, &ask.token, until, around.gate) {
+        let is_free = match session.record.request_lease(around.now, &ask.token, until, around.gate) {
             Availability::Held(until) => return assert_eq!(answer.lease, LeaseOutcome::Busy(until)),
             Availability::BackingOff(until) => return assert_eq!(answer.lease, LeaseOutcome::Backoff(until)),
             Availability::Empty { .. } => return assert_eq!(answer.lease, LeaseOutcome::Empty),
             Availability::Suspended => {
-                session.record.wait(0, || 1);
+                session.record.enqueue(0, || 1);
                 return assert_eq!(answer.lease, LeaseOutcome::Suspended);
             }
             Availability::Yours => false,
@@ -248,7 +248,7 @@ impl Oracle {
         match &answer.lease {
             LeaseOutcome::Run(grant) if is_free => session.grant(&around, ask, floor, grant),
             LeaseOutcome::Run(grant) => session.hand_out(&around, grant, None),
-            LeaseOutcome::Waiting if is_free => drop(session.record.wait(0, || 1)),
+            LeaseOutcome::Waiting if is_free => drop(session.record.enqueue(0, || 1)),
             other => panic!("expected a lease, got {other:?}"),
         }
     }
@@ -261,32 +261,32 @@ impl Oracle {
 
     pub fn recorded(&mut self, around: &Around, lease: &Lease, turn: u64, answer: LeaseCheck) {
         let session = self.of(&lease.session);
-        let holds = match session.record.checkpoint(lease.epoch, turn) {
-            Recording::Now | Recording::Late => true,
-            Recording::Fenced => false,
+        let holds = match session.record.checkpoint_state(lease.epoch, turn) {
+            CheckpointState::Now | CheckpointState::Late => true,
+            CheckpointState::Fenced => false,
         };
         assert_eq!(answer, session.lease_check(around, holds));
     }
 
-    pub fn committed(&mut self, mut around: Around, lease: &Lease, commit: &Commit, answer: &Committed) {
+    pub fn committed(&mut self, mut around: Around, lease: &Lease, commit: &Commit, answer: &CommitOutcome) {
         let session = self.of(&lease.session);
         match session.record.claim_turn(lease.epoch, commit.turn) {
-            TurnClaim::Fenced => return assert_eq!(*answer, Committed::Fenced),
-            TurnClaim::Repeated { held: false } => return assert_eq!(*answer, Committed::Done(released_before())),
+            TurnClaim::Fenced => return assert_eq!(*answer, CommitOutcome::Fenced),
+            TurnClaim::Repeated { held: false } => return assert_eq!(*answer, CommitOutcome::Done(released_before())),
             TurnClaim::Repeated { held: true } => {
-                let Committed::Done(next) = answer else { panic!("expected a repetition, got {answer:?}") };
+                let CommitOutcome::Done(next) = answer else { panic!("expected a repetition, got {answer:?}") };
                 return session.held(&around, next);
             }
             TurnClaim::Next => {}
         }
         if around.has_ended(commit.unless_cancelled.as_ref()) {
-            return assert_eq!(*answer, Committed::Cancelled);
+            return assert_eq!(*answer, CommitOutcome::Cancelled);
         }
         let next = match answer {
-            Committed::Done(next) => next,
+            CommitOutcome::Done(next) => next,
             // Of documents the machine knows nothing.
-            Committed::Conflict(_) => return,
-            other @ (Committed::Fenced | Committed::Cancelled) => panic!("expected a commit, got {other:?}"),
+            CommitOutcome::Conflict(_) => return,
+            other @ (CommitOutcome::Fenced | CommitOutcome::Cancelled) => panic!("expected a commit, got {other:?}"),
         };
         for key in &commit.consume {
             session.consume(&stored(key));
@@ -305,16 +305,16 @@ impl Oracle {
             mail.crashes = 0;
         }
         session.state = Some(commit.state.clone());
-        session.go_on(&around, commit.then, next);
+        session.go_on(&around, commit.after_commit, next);
     }
 
-    pub fn released(&mut self, around: &Around, lease: &Lease, after: After, answer: &Released) {
+    pub fn released(&mut self, around: &Around, lease: &Lease, after: LeaseUse, answer: &ReleaseOutcome) {
         let session = self.of(&lease.session);
-        match (session.record.claim(lease.epoch), answer) {
-            (Claim::Holds, Released::Done(next)) => session.go_on(around, after, next),
-            (Claim::GaveBack, Released::Done(next)) => assert_eq!(*next, released_before()),
-            (Claim::Fenced, Released::Fenced) => {
-                if let Some(served) = session.record.acquit(lease.epoch) {
+        match (session.record.holder_state(lease.epoch), answer) {
+            (HolderState::Holds, ReleaseOutcome::Done(next)) => session.go_on(around, after, next),
+            (HolderState::GaveBack, ReleaseOutcome::Done(next)) => assert_eq!(*next, released_before()),
+            (HolderState::Fenced, ReleaseOutcome::Fenced) => {
+                if let Some(served) = session.record.uncount_crash(lease.epoch) {
                     for (place, mail) in &mut session.mail {
                         let is_served = served.covers(place, mail.kind == EventKind::Task, mail.arrival);
                         mail.crashes = mail.crashes.saturating_sub(u32::from(is_served));
@@ -330,13 +330,13 @@ impl Oracle {
         around: &Around,
         session: &SessionKey,
         (finish, is_opened): (&JobFinish, bool),
-        answer: &Finished,
+        answer: &FinishOutcome,
     ) {
         let session = self.of(session);
         match around.status(Some(&finish.job)) {
-            Some(status) if status.is_terminal() => return assert_eq!(*answer, Finished::Already(status)),
-            None if !is_opened => return assert_eq!(*answer, Finished::Unknown),
-            Some(_) | None => assert_eq!(*answer, Finished::Done),
+            Some(status) if status.is_terminal() => return assert_eq!(*answer, FinishOutcome::Already(status)),
+            None if !is_opened => return assert_eq!(*answer, FinishOutcome::Unknown),
+            Some(_) | None => assert_eq!(*answer, FinishOutcome::Done),
         }
         let is_its = |mail: &Mail| mail.kind != EventKind::Result && mail.job.as_ref() == Some(&finish.job);
         let its = session.mail.iter().filter(|(_, mail)| is_its(mail)).map(|(place, _)| place.clone());
@@ -348,54 +348,62 @@ impl Oracle {
         }
     }
 
-    pub fn parked(&mut self, around: &Around, session: &SessionKey, (job, pause): (&JobId, bool), answer: Parked) {
+    pub fn parked(&mut self, around: &Around, session: &SessionKey, (job, pause): (&JobId, bool), answer: ParkOutcome) {
         let expected = match around.status(Some(job)) {
-            None => Parked::Unknown,
-            Some(status) if status.is_terminal() || pause == (status == JobStatus::Paused) => Parked::Already(status),
-            Some(_) => Parked::Done,
+            None => ParkOutcome::Unknown,
+            Some(status) if status.is_terminal() || pause == (status == JobStatus::Paused) => {
+                ParkOutcome::Already(status)
+            }
+            Some(_) => ParkOutcome::Done,
         };
         assert_eq!(answer, expected);
-        if expected == Parked::Done && !pause {
+        if expected == ParkOutcome::Done && !pause {
             self.of(session).record.resume_job(around.now);
         }
     }
 
-    pub fn amended(&mut self, session: &SessionKey, amend: &Amend, answer: Amended) {
+    pub fn amended(&mut self, session: &SessionKey, amend: &Amend, answer: AmendOutcome) {
         let known = self.of(session);
-        let (then, arrivals) = match &amend.then {
+        let (then, arrivals) = match &amend.amendment {
             Amendment::State(then) => (Some(&**then), 0),
-            Amendment::Gone { arrivals } => (None, *arrivals),
+            Amendment::Remove { arrivals } => (None, *arrivals),
         };
-        let amending = Amending { version: amend.version, was: amend.was.as_deref(), then, arrivals };
-        let change = known.record.amend(known.state.as_deref(), &amending);
+        let amending = StateAmendment { version: amend.version, was: amend.expected_state.as_deref(), then, arrivals };
+        let change = known.record.check_amendment(known.state.as_deref(), &amending);
         let expected = match change {
-            StateChange::Allowed | StateChange::Repeated => Amended::Done,
-            StateChange::Held => Amended::Held,
-            StateChange::Stirred => Amended::Stirred,
+            StateChange::Allowed | StateChange::Repeated => AmendOutcome::Done,
+            StateChange::Held => AmendOutcome::Held,
+            StateChange::Changed => AmendOutcome::Changed,
         };
         assert_eq!(answer, expected);
-        match &amend.then {
+        match &amend.amendment {
             _ if change != StateChange::Allowed => {}
             Amendment::State(then) => known.state = Some(then.clone()),
-            Amendment::Gone { .. } => self.erase(session),
+            Amendment::Remove { .. } => self.erase(session),
         }
     }
 
-    pub fn seated(&mut self, around: &Around, session: &SessionKey, seat: Option<&Seat>, answer: Seated) {
+    pub fn seated(
+        &mut self,
+        around: &Around,
+        session: &SessionKey,
+        seat: Option<&SessionSnapshot>,
+        answer: SetSessionOutcome,
+    ) {
         let known = self.of(session);
         if let Some(until) = known.record.live_until(around.now) {
-            return assert_eq!(answer, Seated::Held(until));
+            return assert_eq!(answer, SetSessionOutcome::Held(until));
         }
         let Some(seat) = seat else {
-            assert_eq!(answer, Seated::Done);
+            assert_eq!(answer, SetSessionOutcome::Done);
             return self.erase(session);
         };
         let is_same = known.state.as_ref() == Some(&seat.state);
         if !known.record.is_vacant(seat.version, is_same) {
-            return assert_eq!(answer, Seated::Taken);
+            return assert_eq!(answer, SetSessionOutcome::Taken);
         }
-        assert_eq!(answer, Seated::Done);
-        known.record.seat(around.now, seat.version);
+        assert_eq!(answer, SetSessionOutcome::Done);
+        known.record.restore(around.now, seat.version);
         known.state = Some(seat.state.clone());
     }
 

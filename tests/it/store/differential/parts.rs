@@ -5,7 +5,7 @@ use bytes::Bytes;
 use std::collections::BTreeSet;
 use trellis::domain::ids::{EventId, JobId};
 use trellis::domain::quota::Quota;
-use trellis::store::{Committed, Continuation, NewJob, OutboxEntry, Released};
+use trellis::store::{CommitOutcome, Continuation, NewJob, OutboxEntry, ReleaseOutcome};
 
 /// Answers that the runs must reach together, or they test little.
 pub const REACHED: [&str; 33] = [
@@ -115,16 +115,16 @@ pub fn without_wake_ids(mut next: Continuation) -> Continuation {
     next
 }
 
-pub fn committed(answer: Committed) -> Committed {
+pub fn committed(answer: CommitOutcome) -> CommitOutcome {
     match answer {
-        Committed::Done(next) => Committed::Done(without_wake_ids(next)),
-        other @ (Committed::Fenced | Committed::Conflict(_) | Committed::Cancelled) => other,
+        CommitOutcome::Done(next) => CommitOutcome::Done(without_wake_ids(next)),
+        other @ (CommitOutcome::Fenced | CommitOutcome::Conflict(_) | CommitOutcome::Cancelled) => other,
     }
 }
 
-pub fn released(answer: Released) -> Released {
+pub fn released(answer: ReleaseOutcome) -> ReleaseOutcome {
     match answer {
-        Released::Done(next) => Released::Done(without_wake_ids(next)),
-        Released::Fenced => Released::Fenced,
+        ReleaseOutcome::Done(next) => ReleaseOutcome::Done(without_wake_ids(next)),
+        ReleaseOutcome::Fenced => ReleaseOutcome::Fenced,
     }
 }

@@ -5,7 +5,7 @@ use async_trait::async_trait;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use trellis::store::redis::{RedisOptions, RedisStore, ServerOrInjected};
-use trellis::store::{HistoryCheck, Inspect, Store, StoreError, keys};
+use trellis::store::{HistoryCheck, Store, StoreError, StoreInspection, keys};
 use trellis::venue::venue_owner;
 
 #[derive(Default)]

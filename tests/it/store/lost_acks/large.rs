@@ -15,7 +15,7 @@ use trellis::domain::time::Millis;
 use trellis::store::embedded::EmbeddedStore;
 use trellis::store::journaled::{Journal, JournalError, JournalPart, JournaledStore};
 use trellis::store::redis::{RedisStore, ServerOrInjected};
-use trellis::store::{DocWrite, DocumentStore, Finished, JobFinish, OutboxEntry, OutsideWrite, Store, keys};
+use trellis::store::{DocWrite, DocumentStore, FinishOutcome, JobFinish, OutboxEntry, Store, WriteOutcome, keys};
 
 fn large(key: &str) -> DocWrite {
     DocWrite::put(key.to_owned(), format!("\"{}\"", "x".repeat(1_100_000)))
@@ -51,7 +51,7 @@ async fn what_protects_is_refused_where_no_message_holds_it() {
     }
     // What is as large already is made another, with what stops it.
     let gate = DocWrite::put(keys::agent_gate(&"old".parse().unwrap()), "SUSPENDED 8 1000000 queue");
-    assert_eq!(store.write(Millis(0), &owner(), &[large("g/old"), gate.clone()]).await.unwrap(), OutsideWrite::Done);
+    assert_eq!(store.write(Millis(0), &owner(), &[large("g/old"), gate.clone()]).await.unwrap(), WriteOutcome::Done);
 
     let result = JobResult {
         status: JobStatus::Complete,
@@ -63,7 +63,7 @@ async fn what_protects_is_refused_where_no_message_holds_it() {
     let finish = JobFinish { job: job(1), status: JobStatus::Complete, result: json!(result).to_string().into() };
     let told = OutboxEntry { id: "0f".repeat(16), message: Bytes::from(json!({"output": result.output}).to_string()) };
     let finished = store.finish(Millis(0), &owner(), &session("cancelled"), &finish, None, &[told]).await.unwrap();
-    assert_eq!(finished, Finished::Done);
+    assert_eq!(finished, FinishOutcome::Done);
     first.journaled.flush().await.unwrap();
     drop(first);
     server.lose_tail(log);
@@ -94,7 +94,7 @@ impl Journal for Away {
         away()
     }
 
-    async fn newest(&self, _: &ProtectionRecord) -> Result<Option<ProtectionRecord>, JournalError> {
+    async fn newest_record(&self, _: &ProtectionRecord) -> Result<Option<ProtectionRecord>, JournalError> {
         away()
     }
 
@@ -102,7 +102,7 @@ impl Journal for Away {
         away()
     }
 
-    async fn since(&self, _: Millis) -> Result<JournalPart, JournalError> {
+    async fn batches_since(&self, _: Millis) -> Result<JournalPart, JournalError> {
         away()
     }
 }

@@ -16,8 +16,9 @@ use trellis::domain::time::Millis;
 use trellis::store::journaled::JournaledStore;
 use trellis::store::redis::{RedisOptions, RedisStore, ServerOrInjected};
 use trellis::store::{
-    Admit, After, Amend, Amended, Amendment, Commit, Committed, DocWrite, EventKind, Forget, Forgotten, HistoryCheck,
-    Intake, JobFinish, LeaseOutcome, LeaseRequest, NewEvent, NewJob, OutsideWrite, Seat, Seated, Store, keys,
+    Admit, Amend, AmendOutcome, Amendment, Commit, CommitOutcome, DocWrite, EventKind, ForgetOutcome, ForgetRequest,
+    HistoryCheck, Intake, JobFinish, LeaseOutcome, LeaseRequest, LeaseUse, NewEvent, NewJob, SessionSnapshot,
+    SetSessionOutcome, Store, WriteOutcome, keys,
 };
 use trellis::upkeep::audit;
 use trellis::venue::history::History;
@@ -53,7 +54,7 @@ pub(super) async fn open(store: &RedisOptions, bus: &NatsOptions, rules: &str) -
     check.check_history().await.unwrap();
     let mut venue =
         TestVenue::new(Arc::clone(&journaled) as Arc<dyn Store>, nats as Arc<dyn Bus>, dir.path(), rules).await;
-    let history = History::of(None, None).with_journal(Arc::clone(&journaled));
+    let history = History::new(None, None).with_journal(Arc::clone(&journaled));
     Arc::get_mut(&mut venue.venue).unwrap().history = history;
     Opened { venue, journaled, _dir: dir }
 }
@@ -69,8 +70,8 @@ fn event(id: &str, kind: EventKind, opens: Option<JobId>) -> NewEvent {
         open: opens.map(|job| NewJob { job, head: Bytes::from_static(b"{}"), parent: None }),
         finish: None,
         outbox: Vec::new(),
-        within: None,
-        asks_way: false,
+        quota: None,
+        may_replace: false,
     }
 }
 
@@ -100,25 +101,26 @@ async fn turn(store: &dyn Store, of: &str, writes: Vec<DocWrite>) {
         outbox: Vec::new(),
         state: Bytes::from_static(b"{}"),
         unless_cancelled: None,
-        then: After::Release { arrivals: grant.arrivals, due: None, backoff: false },
+        after_commit: LeaseUse::Release { arrivals: grant.arrivals, due: None, backoff: false },
     };
     let committed = store.commit(Millis(0), &grant.lease, &commit).await.unwrap();
-    assert!(matches!(committed, Committed::Done(_)), "{committed:?}");
+    assert!(matches!(committed, CommitOutcome::Done(_)), "{committed:?}");
 }
 
 async fn seat(store: &dyn Store, name: &str, is_there: bool) {
-    let seat = Seat { version: 1, state: Bytes::from_static(b"{}"), within: None };
-    let seated = store.seat(Millis(0), &owner(), &session(name), is_there.then_some(&seat), &[]).await.unwrap();
-    assert_eq!(seated, Seated::Done, "{name}");
+    let seat = SessionSnapshot { version: 1, state: Bytes::from_static(b"{}"), quota: None };
+    let seated = store.set_session(Millis(0), &owner(), &session(name), is_there.then_some(&seat), &[]).await.unwrap();
+    assert_eq!(seated, SetSessionOutcome::Done, "{name}");
 }
 
 async fn amend(store: &dyn Store, name: &str, then: Amendment) {
-    let amend = Amend { version: 1, was: Some(Bytes::from_static(b"{}")), then, writes: Vec::new() };
-    assert_eq!(store.amend(Millis(0), &owner(), &session(name), &amend).await.unwrap(), Amended::Done, "{name}");
+    let amend =
+        Amend { version: 1, expected_state: Some(Bytes::from_static(b"{}")), amendment: then, writes: Vec::new() };
+    assert_eq!(store.amend(Millis(0), &owner(), &session(name), &amend).await.unwrap(), AmendOutcome::Done, "{name}");
 }
 
 async fn write(store: &dyn Store, writes: Vec<DocWrite>) {
-    assert_eq!(store.write(Millis(0), &owner(), &writes).await.unwrap(), OutsideWrite::Done);
+    assert_eq!(store.write(Millis(0), &owner(), &writes).await.unwrap(), WriteOutcome::Done);
 }
 
 /// What is there before the seconds that are lost.
@@ -129,7 +131,7 @@ pub(super) async fn prepare(store: &dyn Store) {
     for (to, n) in [("cancelled", 1), ("resumed", 2), ("deleted-job", 3)] {
         admit(store, to, Some(event(to, EventKind::Task, Some(job(n))))).await;
     }
-    store.park(Millis(0), &owner(), &session("resumed"), &job(2), true).await.unwrap();
+    store.set_job_paused(Millis(0), &owner(), &session("resumed"), &job(2), true).await.unwrap();
     for name in ["old", "titled", "gone"] {
         seat(store, name, true).await;
     }
@@ -143,20 +145,21 @@ const WRITTEN: [&str; 9] = ["w.e/a/new", "o/x", "m/0f", "h/0f", "u/0f", "i/0f", 
 async fn change(store: &dyn Store) {
     write(store, vec![DocWrite::put(keys::POLICY, "{\"roots\":null}")]).await;
     for key in WRITTEN {
-        write(store, vec![DocWrite::put(key, "{}").at(0)]).await;
+        write(store, vec![DocWrite::put(key, "{}").at_version(0)]).await;
     }
     write(store, vec![DocWrite::put("w/a", "2")]).await;
-    write(store, vec![DocWrite::delete("w.e/a/old").at(1)]).await;
+    write(store, vec![DocWrite::delete("w.e/a/old").at_version(1)]).await;
     let result = Bytes::from_static(b"{}");
     let finish = JobFinish { job: job(1), status: JobStatus::Cancelled, result };
     store.finish(Millis(0), &owner(), &session("cancelled"), &finish, None, &[]).await.unwrap();
-    store.park(Millis(0), &owner(), &session("resumed"), &job(2), false).await.unwrap();
+    store.set_job_paused(Millis(0), &owner(), &session("resumed"), &job(2), false).await.unwrap();
     seat(store, "fork", true).await;
     seat(store, "old", false).await;
     amend(store, "titled", Amendment::State(Bytes::from_static(b"{\"title\":1}"))).await;
-    amend(store, "gone", Amendment::Gone { arrivals: 0 }).await;
-    let forget = Forget { documents: vec![keys::job_head(&job(3))], asked: true, ..Forget::default() };
-    assert_eq!(store.forget(Millis(0), &owner(), &forget).await.unwrap(), Forgotten::Done);
+    amend(store, "gone", Amendment::Remove { arrivals: 0 }).await;
+    let forget =
+        ForgetRequest { documents: vec![keys::job_head(&job(3))], requested_by_user: true, ..ForgetRequest::default() };
+    assert_eq!(store.forget(Millis(0), &owner(), &forget).await.unwrap(), ForgetOutcome::Done);
     admit(store, "waiting", Some(event("task", EventKind::Task, Some(job(4))))).await;
     admit(store, "main", Some(event("message", EventKind::Message, None))).await;
     turn(store, "main", Vec::new()).await;
@@ -188,7 +191,7 @@ fn expected() -> Vec<String> {
 async fn lost(opened: &Opened, count: u64) -> (Vec<String>, Vec<String>) {
     let end = Instant::now() + Duration::from_mins(1);
     loop {
-        let books = audit::all(&opened.venue.venue).await.unwrap();
+        let books = audit::audit_all(&opened.venue.venue).await.unwrap();
         if books.lost_total >= count {
             // What was put in force is listed, too.
             let is_gone = |line: &&String| line.contains(": lost, ");

@@ -9,12 +9,12 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use trellis::domain::ids::Owner;
 use trellis::domain::shard::Shards;
-use trellis::store::Inspect;
+use trellis::store::StoreInspection;
 use trellis::store::redis::{RedisOptions, RedisStore, ServerOrInjected};
 
 /// Slot and the primary that has it, of the shard of an owner.
 async fn place(cluster: &RedisCluster, owner: &Owner) -> (u16, usize) {
-    let shard = Shards::default().of(&owner.token());
+    let shard = Shards::default().shard_of(&owner.token());
     let slot = cluster.slot(&format!("{{{shard}}}")).await;
     (slot, RedisCluster::primary_of(slot))
 }

@@ -5,7 +5,7 @@ use crate::support::port;
 use crate::support::redis::RedisServer;
 use std::path::Path;
 use trellis::store::redis::{RedisOptions, RedisStore, RedisTls, ServerOrInjected};
-use trellis::store::{Inspect, StoreError};
+use trellis::store::{StoreError, StoreInspection};
 
 fn read(dir: &Path, name: &str) -> Vec<u8> {
     std::fs::read(dir.join(name)).unwrap()

@@ -12,17 +12,17 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 use trellis::bus::{
-    Alarm, Alarms, Bus, BusError, Delivery, LiveFeed, LiveSubject, Ringing, Settle, Signal, Unreadable, WhenEmpty,
-    Witness,
+    Acknowledge, Alarm, Alarms, Bus, BusError, Delivery, LiveFeed, LiveSubject, RingingAlarm, Signal, UndecodedMessage,
+    WhenEmpty, Witness,
 };
 use trellis::domain::ids::{JobId, Owner};
-use trellis::domain::message::{Address, Message};
+use trellis::domain::message::{BusMessage, MessageAddress};
 use trellis::domain::quota::Quota;
 use trellis::domain::time::Millis;
 use trellis::domain::timer::TimerId;
 use trellis::store::{
-    Admit, Admitted, BackendSetting, Change, Checkpoint, Commit, Committed, DocWrite, JobFinish, Layer, Lease,
-    LeaseCheck, METHODS, NewJob, OutboxEntry, OutsideWrite, Store, StoreError, StoreMethod,
+    AdmissionOutcome, Admit, BackendSetting, Checkpoint, Commit, CommitOutcome, DocEffect, DocWrite, JobFinish, Layer,
+    Lease, LeaseCheck, METHODS, NewJob, OutboxEntry, Store, StoreError, StoreMethod, WriteOutcome,
 };
 
 /// Bytes are told in steps of so many: the digits of a time don't show.
@@ -89,9 +89,9 @@ impl CountedStore {
 
 fn documents(writes: &[DocWrite]) -> usize {
     let one = |write: &DocWrite| match &write.change {
-        Change::Put(value) => write.key.len() + value.len(),
-        Change::Delete => write.key.len(),
-        Change::Check => 0,
+        DocEffect::Put(value) => write.key.len() + value.len(),
+        DocEffect::Delete => write.key.len(),
+        DocEffect::Check => 0,
     };
     writes.iter().map(one).sum()
 }
@@ -125,7 +125,7 @@ impl Layer for CountedStore {
         call().await
     }
 
-    async fn admit(&self, now: Millis, request: &Admit) -> Result<Admitted, StoreError> {
+    async fn admit(&self, now: Millis, request: &Admit) -> Result<AdmissionOutcome, StoreError> {
         let event = request.event.as_ref();
         let bytes = event.map_or(0, |event| {
             event.body.len() + heads(&event.open) + results(&event.finish) + messages(&event.outbox)
@@ -140,13 +140,13 @@ impl Layer for CountedStore {
         self.given("checkpoint", bytes, || self.inner.checkpoint(now, lease, write)).await
     }
 
-    async fn commit(&self, now: Millis, lease: &Lease, commit: &Commit) -> Result<Committed, StoreError> {
+    async fn commit(&self, now: Millis, lease: &Lease, commit: &Commit) -> Result<CommitOutcome, StoreError> {
         let written = documents(&commit.writes) + commit.state.len();
         let bytes = written + results(&commit.finish) + messages(&commit.outbox);
         self.given("commit", bytes, || self.inner.commit(now, lease, commit)).await
     }
 
-    async fn write(&self, now: Millis, owner: &Owner, writes: &[DocWrite]) -> Result<OutsideWrite, StoreError> {
+    async fn write(&self, now: Millis, owner: &Owner, writes: &[DocWrite]) -> Result<WriteOutcome, StoreError> {
         self.given("write", documents(writes), || self.inner.write(now, owner, writes)).await
     }
 
@@ -156,7 +156,7 @@ impl Layer for CountedStore {
         owner: &Owner,
         writes: &[DocWrite],
         quota: &Quota,
-    ) -> Result<OutsideWrite, StoreError> {
+    ) -> Result<WriteOutcome, StoreError> {
         self.given("write_within", documents(writes), || self.inner.write_within(now, owner, writes, quota)).await
     }
 }
@@ -205,20 +205,20 @@ impl CountedBus {
         self.count.open.load(Ordering::SeqCst) == 0
     }
 
-    fn counted(&self, settle: Arc<dyn Settle>, names: [&'static str; 2]) -> Arc<dyn Settle> {
+    fn counted(&self, settle: Arc<dyn Acknowledge>, names: [&'static str; 2]) -> Arc<dyn Acknowledge> {
         Arc::new(CountedSettle { inner: settle, count: Arc::clone(&self.count), names })
     }
 }
 
 struct CountedSettle {
-    inner: Arc<dyn Settle>,
+    inner: Arc<dyn Acknowledge>,
     count: Arc<BusCount>,
     /// Of an acknowledgement, and of a refusal.
     names: [&'static str; 2],
 }
 
 #[async_trait]
-impl Settle for CountedSettle {
+impl Acknowledge for CountedSettle {
     async fn ack(&self) {
         self.count.add(self.names[0], 0);
         self.inner.ack().await;
@@ -250,20 +250,20 @@ impl Bus for CountedBus {
         Ok(taken)
     }
 
-    fn unreadable(&self) -> Vec<Unreadable> {
-        self.inner.unreadable()
+    fn take_unreadable(&self) -> Vec<UndecodedMessage> {
+        self.inner.take_unreadable()
     }
 
-    async fn publish(&self, message: &Message) -> Result<(), BusError> {
-        if matches!(message.to, Address::In { .. }) {
+    async fn publish(&self, message: &BusMessage) -> Result<(), BusError> {
+        if matches!(message.to, MessageAddress::In { .. }) {
             self.count.open();
         }
         self.count.add("publish", serde_json::to_vec(&message.body).unwrap().len());
         self.inner.publish(message).await
     }
 
-    fn outlives(&self, to: &Address) -> bool {
-        self.inner.outlives(to)
+    fn has_outside_listeners(&self, to: &MessageAddress) -> bool {
+        self.inner.has_outside_listeners(to)
     }
 
     async fn signal(&self, to: &LiveSubject, body: Bytes) -> Result<(), BusError> {
@@ -276,18 +276,18 @@ impl Bus for CountedBus {
         self.inner.listen(from).await
     }
 
-    async fn ended(&self, owner: &Owner, job: &JobId) -> Result<BoxFuture<'static, ()>, BusError> {
+    async fn job_end(&self, owner: &Owner, job: &JobId) -> Result<BoxFuture<'static, ()>, BusError> {
         self.count.add("ended", 0);
-        self.inner.ended(owner, job).await
+        self.inner.job_end(owner, job).await
     }
 
-    async fn control(&self) -> Result<BoxStream<'static, Signal>, BusError> {
-        self.inner.control().await
+    async fn listen_control(&self) -> Result<BoxStream<'static, Signal>, BusError> {
+        self.inner.listen_control().await
     }
 
-    fn live(&self) -> &dyn LiveFeed {
+    fn live_feed(&self) -> &dyn LiveFeed {
         self.count.add("live", 0);
-        self.inner.live()
+        self.inner.live_feed()
     }
 
     async fn in_transit(&self) -> Result<Vec<String>, BusError> {
@@ -327,12 +327,12 @@ impl Alarms for CountedBus {
         self.inner_alarms().clear(owner, timer).await
     }
 
-    async fn ringing(&self) -> Result<BoxStream<'static, Ringing>, BusError> {
-        let (stream, count) = (self.inner_alarms().ringing().await?, Arc::clone(&self.count));
-        let counted = stream.map(move |Ringing { alarm, settle }| {
+    async fn listen_ringing(&self) -> Result<BoxStream<'static, RingingAlarm>, BusError> {
+        let (stream, count) = (self.inner_alarms().listen_ringing().await?, Arc::clone(&self.count));
+        let counted = stream.map(move |RingingAlarm { alarm, settle }| {
             count.open();
             let names = ["alarm ack", "alarm nak"];
-            Ringing { alarm, settle: Arc::new(CountedSettle { inner: settle, count: Arc::clone(&count), names }) }
+            RingingAlarm { alarm, settle: Arc::new(CountedSettle { inner: settle, count: Arc::clone(&count), names }) }
         });
         Ok(counted.boxed())
     }

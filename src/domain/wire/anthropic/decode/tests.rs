@@ -1,14 +1,14 @@
 //! Replies of Claude as its API streams them.
 
 use super::super::super::names::ToolNames;
-use super::super::super::{DecodeError, Decoder, Encoded, HttpRequest, dialect};
-use crate::chat::{Arguments, Reply, Usage};
+use super::super::super::{DecodeError, Decoder, EncodedRequest, HttpRequest, dialect};
+use crate::chat::{Arguments, Reply, TokenUsage};
 use serde_json::{Value, json};
 
 fn decoder() -> Decoder {
     let request = HttpRequest { path: String::new(), headers: Vec::new(), body: Value::Null };
-    let encoded = Encoded { request, names: ToolNames::default().into() };
-    Decoder::new(&dialect::dialect("anthropic").unwrap(), &encoded, "anthropic/m", None)
+    let encoded = EncodedRequest { request, names: ToolNames::default().into() };
+    Decoder::new(&dialect::find_dialect("anthropic").unwrap(), &encoded, "anthropic/m", None)
 }
 
 /// The reply in these pieces, and the text that was watched.
@@ -225,7 +225,7 @@ fn a_reply_ends_as_its_provider_says() {
     let refused = json!({"type": "message_delta", "delta": {"stop_reason": "refusal", "stop_details": details}});
     check(&stream(&[start(&usage()), refused]), &Err(DecodeError::Refused("It could harm".into())));
     let cut = [start(&usage()), begin(0, &tool("1", &json!({}))), partial(0, "{\"path\":")];
-    check(&stream(&cut), &Err(DecodeError::Cut));
+    check(&stream(&cut), &Err(DecodeError::Incomplete));
     let limited = stream(&[cut.to_vec(), stop("max_tokens")].concat());
     check(&limited, &Ok(json!({"text": "", "calls": [["1", "read", "malformed {\"path\":"]], "truncated": true})));
 }
@@ -258,8 +258,13 @@ fn tokens_have_their_classes() {
         let last = json!({"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": ended});
         read(&[stream(&[start(begun), last]).as_bytes()]).unwrap().1.usage
     };
-    let usage =
-        |input, output, cache_read, cache_write, reasoning| Usage { input, output, cache_read, cache_write, reasoning };
+    let usage = |input, output, cache_read, cache_write, reasoning| TokenUsage {
+        input,
+        output,
+        cache_read,
+        cache_write,
+        reasoning,
+    };
     let cached = json!({
         "input_tokens": 10, "cache_read_input_tokens": 1_000, "cache_creation_input_tokens": 200, "output_tokens": 1
     });

@@ -57,7 +57,7 @@ fn request(name: &str) -> ModelRequest {
 }
 
 fn sent(request: &ModelRequest) -> Result<HttpRequest, EncodeError> {
-    let dialect = dialect::dialect(&request.model.provider).unwrap();
+    let dialect = dialect::find_dialect(&request.model.provider).unwrap();
     encode(request, &dialect, "key").map(|encoded| encoded.request)
 }
 

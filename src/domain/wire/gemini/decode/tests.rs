@@ -1,15 +1,15 @@
 //! Replies of Gemini as its API streams them.
 
 use super::super::super::names::ToolNames;
-use super::super::super::{DecodeError, Decoder, Encoded, HttpRequest, dialect};
-use crate::chat::{Arguments, Reply, ToolCall, Usage};
+use super::super::super::{DecodeError, Decoder, EncodedRequest, HttpRequest, dialect};
+use crate::chat::{Arguments, Reply, TokenUsage, ToolCall};
 use serde_json::{Value, json};
 
 /// The reply in these pieces, and the text that was watched.
 fn read(pieces: &[&[u8]]) -> Result<(String, Reply), DecodeError> {
     let request = HttpRequest { path: String::new(), headers: Vec::new(), body: Value::Null };
-    let encoded = Encoded { request, names: ToolNames::default().into() };
-    let mut decoder = Decoder::new(&dialect::dialect("gemini").unwrap(), &encoded, "gemini/m", None);
+    let encoded = EncodedRequest { request, names: ToolNames::default().into() };
+    let mut decoder = Decoder::new(&dialect::find_dialect("gemini").unwrap(), &encoded, "gemini/m", None);
     let mut live = String::new();
     for piece in pieces {
         live += &decoder.feed(piece)?;
@@ -97,7 +97,7 @@ fn what_comes_behind_the_reason_counts_too() {
         json!({"usageMetadata": {"promptTokenCount": 3}}),
     ];
     check(&stream(&chunks), &Ok(json!({"text": "a", "calls": [["call_0", "read", {"path": "a"}]]})));
-    check(&stream(&chunks[1..]), &Err(DecodeError::Cut));
+    check(&stream(&chunks[1..]), &Err(DecodeError::Incomplete));
     let whole = chunk(&json!([{"text": "a"}]), Some("STOP"));
     check(&whole.to_string(), &Ok(json!({"text": "a", "calls": []})));
     let odd = [
@@ -148,7 +148,7 @@ fn blocked_prompts_and_errors_are_told() {
     ] {
         check(&blocked(feedback), &Err(DecodeError::Refused(expected.into())));
     }
-    check(&blocked(json!({"safetyRatings": []})), &Err(DecodeError::Cut));
+    check(&blocked(json!({"safetyRatings": []})), &Err(DecodeError::Incomplete));
     let error = json!({"error": {"code": 503, "message": "The model is overloaded.", "status": "UNAVAILABLE"}});
     for given in [error.to_string(), json!([error]).to_string(), stream(&[chunk(&json!([{"text": "x"}]), None), error])]
     {
@@ -177,8 +177,8 @@ fn tokens_have_their_classes() {
         "promptTokenCount": 1_000, "cachedContentTokenCount": 900, "thoughtsTokenCount": 50,
         "candidatesTokenCount": 7, "toolUsePromptTokenCount": 20, "totalTokenCount": 1_077
     });
-    let expected = Usage { input: 1_020, output: 57, cache_read: 900, cache_write: 0, reasoning: 50 };
+    let expected = TokenUsage { input: 1_020, output: 57, cache_read: 900, cache_write: 0, reasoning: 50 };
     assert_eq!(usage(&[first.clone(), last]), expected);
-    assert_eq!(usage(&[first, json!({})]), Usage { input: 1_000, output: 40, reasoning: 40, ..expected });
-    assert_eq!(usage(&[json!({"promptTokenCount": "odd", "candidatesTokenCount": -3})]), Usage::default());
+    assert_eq!(usage(&[first, json!({})]), TokenUsage { input: 1_000, output: 40, reasoning: 40, ..expected });
+    assert_eq!(usage(&[json!({"promptTokenCount": "odd", "candidatesTokenCount": -3})]), TokenUsage::default());
 }

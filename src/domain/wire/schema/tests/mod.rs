@@ -6,7 +6,7 @@ mod plain;
 mod random;
 pub mod rules;
 
-use super::{JsonKind, Projected, Renames, project};
+use super::{JsonKind, ProjectedSchema, Renames, project};
 use crate::wire::dialect::SchemaSubset;
 use serde_json::Value;
 
@@ -14,7 +14,7 @@ use serde_json::Value;
 const SUBSETS: [SchemaSubset; 3] = [SchemaSubset::OpenAi, SchemaSubset::Anthropic, SchemaSubset::Gemini];
 
 /// Projects a schema, and checks the result by the rules of the provider.
-fn sent(schema: &Value, subset: SchemaSubset) -> Projected {
+fn sent(schema: &Value, subset: SchemaSubset) -> ProjectedSchema {
     let projected = project(schema, subset).unwrap_or_else(|error| panic!("{error}: {schema}"));
     if let Some(wrong) = rules::wrong(&projected.schema, subset) {
         panic!("{subset:?} refuses {wrong}\nof {schema}\nas {}", projected.schema);

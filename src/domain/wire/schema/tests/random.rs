@@ -1,7 +1,7 @@
 //! Random schemas with a value that fits each: what is sent is accepted, says the value, and gives it back.
 
 use super::{JsonKind, Renames, SUBSETS, SchemaSubset, sent};
-use crate::schema::misfits;
+use crate::schema::find_misfits;
 use serde_json::{Map, Value, json};
 
 /// Numbers from a seed.
@@ -248,7 +248,7 @@ fn standard(schema: &Value) -> Value {
 }
 
 fn fits(schema: &Value, value: &Value) -> bool {
-    misfits(schema, value, 1).unwrap().0.is_empty()
+    find_misfits(schema, value, 1).unwrap().0.is_empty()
 }
 
 #[test]
@@ -268,7 +268,7 @@ fn every_value_that_fits_can_be_said_and_comes_back() {
             let written = write(&value, &sent.schema, &sent.renames);
             let restored = sent.renames.restore(written.clone());
             let by = if subset == SchemaSubset::Gemini { standard(&sent.schema) } else { sent.schema.clone() };
-            let wrong = misfits(&by, &written, 1).unwrap().0;
+            let wrong = find_misfits(&by, &written, 1).unwrap().0;
             let told = || format!("seed {seed}, {subset:?}\n{schema}\n{}\n{value}\n{written}", sent.schema);
             assert!(wrong.is_empty(), "{}\n{wrong:?}", told());
             assert!(fits(&schema, &restored), "{}\n{restored}", told());
