@@ -6,7 +6,7 @@ mod listen;
 
 use crate::bus::BusError;
 use crate::bus::nats::{BusOpenError, NatsBus};
-use crate::config::away;
+use crate::config::advice;
 use crate::config::{Config, ResourceKind, SettingFileError, StoreUrl};
 use crate::domain::format::FormatError;
 use crate::domain::identity::NameMismatch;
@@ -27,7 +27,7 @@ use crate::process::shutdown::Shutdown;
 use crate::process::telemetry::Metrics;
 use crate::store::embedded::{EmbeddedStore, StoreOpenError};
 use crate::store::{Store, StoreError};
-use crate::upkeep::audit::{journal, tail};
+use crate::upkeep::audit::{journal, losses};
 use crate::upkeep::doctor;
 use crate::upkeep::settings::{self, LoggedSettings};
 use crate::venue::Venue;
@@ -35,14 +35,14 @@ use crate::venue::auth::Auth;
 use crate::venue::auth::jwks::JwksError;
 use crate::venue::clocks::{self, ClockWatch};
 use crate::venue::context::PromptCache;
-use crate::venue::local::LocalWorker;
+use crate::venue::local_worker::LocalWorker;
 use crate::venue::outbound::HttpPolicy;
 use crate::venue::outbound::endpoint::{Credential, Endpoint, EndpointSettings};
 use crate::venue::outbound::proxy::ProxyRoute;
 use crate::venue::rates::{Meters, RateSettings};
+use crate::venue::registry::FleetCache;
 use crate::venue::resources::remote::{self, RemoteProvider};
 use crate::venue::resources::{ResourceProvider, ResourceProviders};
-use crate::venue::roll::FleetCache;
 use crate::venue::secrets::{self, KeyFileError, Vault};
 use crate::worker::{self, WorkerOptions};
 use backends::{OpenBus, OpenStore, ScratchFolder, store_name};
@@ -183,7 +183,7 @@ pub enum AppError {
 fn away_store(error: &StoreError) -> String {
     match error {
         StoreError::Unavailable { store, reason } if store.starts_with("redis") => {
-            format!("; {}", away::connection_advice(reason, "store.url", store))
+            format!("; {}", advice::connection_advice(reason, "store.url", store))
         }
         _ => String::new(),
     }
@@ -305,7 +305,7 @@ pub async fn run(config: &Config, role: Role) -> Result<(), AppError> {
     let (venue, name, ending) = (Arc::clone(&app.venue), worker_options(config).name, shutdown.end_token().clone());
     let (venue_of_journal, end) = (Arc::clone(&app.venue), shutdown.end_token().clone());
     shutdown.spawn_rounds("journal", move || journal::flush(Arc::clone(&venue_of_journal), end.clone()));
-    shutdown.spawn_rounds("tail", move || tail::watch(Arc::clone(&venue), name.clone(), ending.clone()));
+    shutdown.spawn_rounds("tail", move || losses::watch(Arc::clone(&venue), name.clone(), ending.clone()));
     let (venue, ending, mends) = (Arc::clone(&app.venue), shutdown.end_token().clone(), role != Role::Serve);
     shutdown.spawn_rounds("settings", move || settings::watch(Arc::clone(&venue), told.clone(), mends, ending.clone()));
     let report = shutdown.run(config.worker.grace).await;

@@ -7,7 +7,7 @@ use crate::process::clock::Clock;
 use crate::process::retry::{AttemptFailure, retry};
 use crate::store::Store;
 use crate::venue::identity::{self, NameRule};
-use crate::venue::{self, format};
+use crate::venue::{self, store_format};
 
 /// Checks that this build and its settings fit the store. Returns the store's key; `None` if it has none yet and
 /// nothing may be written.
@@ -19,7 +19,7 @@ pub(super) async fn check_store_identity(
 ) -> Result<Option<Vec<u8>>, AppError> {
     let (patience, place) = (role.patience(), format!("store `{}`", store_name(config)));
     let stays = matches!(role, Role::Up | Role::Worker | Role::Serve);
-    let fits = || async { format::compare_format(store, clock.now(), stays).await.map_err(AttemptFailure::from) };
+    let fits = || async { store_format::compare_format(store, clock.now(), stays).await.map_err(AttemptFailure::from) };
     retry(patience, &place, fits).await??;
     let names = names(config);
     let then = match (stays, config.venue.adopt) {

@@ -10,7 +10,7 @@ use crate::domain::ids::{AgentId, IdError};
 use crate::domain::render::{RenderOptions, render};
 use crate::domain::tools::ToolTable;
 use crate::domain::values::Resolver;
-use crate::domain::values::known::KnownValues;
+use crate::domain::values::inserted_values::KnownValues;
 use crate::ops;
 use serde::Serialize;
 use serde_json::{Value, json};

@@ -5,16 +5,16 @@
 //! are ready and which are delivered is in memory: after a restart all stored ones are ready again, in order.
 //! Completions and replies go only to listeners of this process: there are no others, and later requests read the job.
 
-mod ends;
-mod pieces;
+mod job_ends;
+mod live_pieces;
 mod queue;
-mod queued;
+mod queued_message;
 mod topics;
 
-use self::ends::JobEnds;
-use self::pieces::LivePieces;
+use self::job_ends::JobEnds;
+use self::live_pieces::LivePieces;
 use self::queue::MessageQueue;
-use self::queued::{QueuedHead, QueuedMessage};
+use self::queued_message::{QueuedHead, QueuedMessage};
 use self::topics::TopicListeners;
 use super::{
     Acknowledge, Alarms, Backlog, Bus, BusError, BusMessage, Delivery, InboundKind, LiveFeed, LiveSubject,

@@ -10,8 +10,8 @@ pub mod subject;
 
 pub use backlog::{Backlog, QueueWatch, WaitingMessage};
 
-use crate::domain::epoch::GenerationMark;
 use crate::domain::event::Completion;
+use crate::domain::generation::GenerationMark;
 use crate::domain::ids::{AgentId, JobId, Owner};
 use crate::domain::message::{BusMessage, InboundKind, MessageAddress};
 use crate::domain::time::Millis;

@@ -7,8 +7,8 @@ use super::wait::format_limit;
 use super::{CliContext, role};
 use crate::app::{App, Role};
 use crate::config::Config;
-use crate::domain::roll::DrainTarget;
-use crate::venue::{Venue, roll};
+use crate::domain::worker_registry::DrainTarget;
+use crate::venue::{Venue, registry};
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -100,7 +100,7 @@ impl RegistryAccess {
             return Ok((place, names));
         }
         let app = running::open(config).await?;
-        match roll::drain(&app.venue, &whom, "trellis worker drain").await {
+        match registry::drain(&app.venue, &whom, "trellis worker drain").await {
             Ok(told) => Ok((Self::Store(app), told)),
             Err(error) => {
                 app.close().await;
@@ -167,7 +167,7 @@ impl WorkerCommand {
 }
 
 async fn list(venue: &Venue) -> Result<Value, Failure> {
-    roll::workers_json(venue).await.map_err(|error| Failure::new(Exit::Unreachable, error.to_string()))
+    registry::workers_json(venue).await.map_err(|error| Failure::new(Exit::Unreachable, error.to_string()))
 }
 
 /// Names the drained workers, and waits for their end if asked to.

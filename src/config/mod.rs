@@ -1,6 +1,6 @@
 //! Configuration: defaults, file, environment and flags become one validated value, once.
 
-pub mod away;
+pub mod advice;
 mod check;
 pub mod files;
 pub mod url;

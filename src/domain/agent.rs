@@ -4,7 +4,7 @@ pub mod budget;
 mod check;
 pub mod entry;
 pub mod merge;
-pub mod own;
+pub mod addresses;
 pub mod schema;
 mod style;
 pub mod seed;
@@ -24,7 +24,6 @@ use crate::decode::{self, Code, DataError};
 use crate::expiry::SessionSettings;
 use crate::gate::{BusyPolicy, Gate, GateStatus};
 use crate::ids::AgentId;
-use crate::kept::UnknownFields;
 use crate::lattice::layout::Scope;
 use crate::limits;
 use crate::load::Load;
@@ -32,9 +31,10 @@ use crate::nearest::did_you_mean;
 use crate::outputs::Outputs;
 use crate::resource::Resources;
 use crate::time::Millis;
+use crate::unknown_fields::UnknownFields;
 use crate::values::inject::Bindings;
 use crate::values::mapping::ContextMapping;
-use crate::values::{Values, entities, placeholder, written};
+use crate::values::{Values, config_forms, entities, placeholder};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -383,7 +383,7 @@ impl AgentConfig {
                 return Err(DataError::root(Code::Unknown, format!("unknown key `{key}`{hint}")));
             }
         }
-        written::normalise(&mut map).map_err(|error| error.to_string())?;
+        config_forms::normalise(&mut map).map_err(|error| error.to_string())?;
         let mut config: Self = decode::typed_with_hint(&Value::Object(map))?;
         config.check()?;
         if config.model.provider == "scripted" && config.model.name.is_empty() {

@@ -2,8 +2,8 @@
 
 use crate::event::Event;
 use crate::ids::{JobId, Owner, SessionKey};
-use crate::kept::UnknownFields;
 use crate::time::Millis;
+use crate::unknown_fields::UnknownFields;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 

@@ -11,8 +11,8 @@
 //! remove it.
 
 use crate::ids::{EventId, JobId, Owner, SessionKey, VenueIdSubject};
-use crate::kept::UnknownFields;
 use crate::time::Millis;
+use crate::unknown_fields::UnknownFields;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::cmp::Ordering;

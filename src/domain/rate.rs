@@ -8,8 +8,8 @@
 mod turns;
 
 use crate::chat::ModelSettings;
-use crate::kept::UnknownFields;
 use crate::time::Millis;
+use crate::unknown_fields::UnknownFields;
 use crate::wait::WaitCause;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;

@@ -89,7 +89,7 @@ mod tests {
     const ID: &str = "0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f";
 
     fn job(bound: Option<&[(&str, &str)]>) -> Job {
-        let session = crate::invoked::session(&ID.parse().unwrap());
+        let session = crate::invocation::session(&ID.parse().unwrap());
         let bound = bound.map(authority);
         let head = json!({
             "id": ID, "event": "e", "op": "v/ops/x", "agent": session.agent, "session": session.session,

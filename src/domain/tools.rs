@@ -6,7 +6,7 @@ pub mod guard;
 pub(crate) mod harness;
 mod name;
 mod outline;
-pub mod unknown;
+pub mod unknown_names;
 mod resource;
 
 use self::binding::binding_names;

@@ -5,7 +5,7 @@ use super::extract::{JsonBody, QueryParams, RawBody, RequestCaller};
 use super::jobs::{wait_for, with_location};
 use super::problem::Problem;
 use super::runs::operate;
-use crate::domain::agent::{AgentConfig, own, schema};
+use crate::domain::agent::{AgentConfig, addresses, schema};
 use crate::domain::authority::ResourcePath;
 use crate::domain::event::Submission;
 use crate::domain::ids::{AgentId, EventId};
@@ -71,12 +71,12 @@ pub(super) async fn apply(
 ) -> Result<Response, Problem> {
     let id = agent_id(&id)?;
     let strict = asked.flag("strict")? | take_strict(&mut body)?;
-    own::localise(Some(who.owner()), &mut body).map_err(|error| Problem::denied(error.to_string()))?;
+    addresses::localise(Some(who.owner()), &mut body).map_err(|error| Problem::denied(error.to_string()))?;
     let config = AgentConfig::parse(&body).map_err(Problem::invalid_data)?;
     api.venue.catalog.resources.check(&config).map_err(Problem::bad_request)?;
-    let warnings = agents::names::check(&api.venue, who.owner(), &config, strict);
+    let warnings = agents::config_warnings::check(&api.venue, who.owner(), &config, strict);
     let mut warnings = warnings.map_err(Problem::bad_request)?;
-    warnings.extend(agents::names::missing_keys(&api.venue, who.owner(), &config).await?);
+    warnings.extend(agents::config_warnings::missing_keys(&api.venue, who.owner(), &config).await?);
     for need in keys_needed(&json!(config)) {
         let permitted = who.caller.authority.permits(need.ability, &need.resource);
         permitted.map_err(|denied| Problem::denied(denied.model_text("applying an agent with `model.key`")))?;

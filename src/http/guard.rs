@@ -2,14 +2,14 @@
 
 use super::Api;
 use super::body::{self, BodyError};
-use super::connections::{Requester, ShareExceeded};
+use super::connection::ConnectionHandle;
+use super::connection_limits::{Requester, ShareExceeded};
 use super::health;
-use super::holding::HoldingBody;
+use super::holding_body::HoldingBody;
 use super::load::{MemoryCost, Payer};
 use super::problem::{PROBLEM_JSON, Problem};
 use super::route::{AccessTarget, BodyRule, RouteAccess};
 use super::routes::{self, methods};
-use super::seat::ConnectionHandle;
 use crate::domain::authority::ResourcePath;
 use crate::domain::ids::Owner;
 use crate::domain::limits::HTTP_ROOM_TIME;

@@ -2,9 +2,9 @@
 
 use super::Api;
 use super::problem::Problem;
-use crate::venue::roll;
+use crate::venue::registry;
 use crate::venue::venue_owner;
-use crate::venue::work::Work;
+use crate::venue::workload::Work;
 use axum::Router;
 use axum::extract::State;
 use axum::http::{Method, StatusCode, Uri, header};
@@ -70,7 +70,7 @@ async fn no_worker_reason(api: &Api) -> Option<String> {
     if !api.options.needs_worker {
         return None;
     }
-    let fleet = tokio::time::timeout(STORE_TIME_LIMIT, roll::fleet_state(&api.venue)).await.ok()?.ok()?;
+    let fleet = tokio::time::timeout(STORE_TIME_LIMIT, registry::fleet_state(&api.venue)).await.ok()?.ok()?;
     Some(fleet.no_worker()?.to_string())
 }
 

@@ -12,7 +12,7 @@ use crate::domain::reader::JobVisibility;
 use crate::upkeep::retention::{self, DeletionOutcome};
 use crate::venue::job_view;
 use crate::venue::jobs::list::{self, Cursor, JobListFilter};
-use crate::venue::jobs::{self, CancelOutcome, queued};
+use crate::venue::jobs::{self, CancelOutcome, waiting_message};
 use axum::extract::{Path, State};
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
@@ -80,7 +80,7 @@ pub(super) async fn check_sight(api: &Api, who: &RequestCaller, id: &JobId) -> R
     let seen = head.map_or(JobVisibility::Nothing, |head| who.caller.reader().visibility(&head));
     match (seen, denied) {
         (JobVisibility::Nothing, None) => {
-            Err(Problem::not_found(queued::missing_reason(&api.venue, who.owner(), id).await))
+            Err(Problem::not_found(waiting_message::missing_reason(&api.venue, who.owner(), id).await))
         }
         (JobVisibility::Nothing, Some(denied)) => {
             Err(Problem::denied(denied.model_text(&format!("`GET /api/v1/jobs/{id}`"))))

@@ -1,10 +1,10 @@
 //! Accepts connections and serves each within its limits, until the venue shuts down.
 
-use super::connections::ConnectionDecision;
-use super::holding::HoldingBody;
+use super::connection::{AnswerGuard, ConnectionHandle, ConnectionStream, ConnectionTable};
+use super::connection_limits::ConnectionDecision;
+use super::holding_body::HoldingBody;
 use super::problem::Problem;
-use super::refused::RefusedConnections;
-use super::seat::{AnswerGuard, ConnectionHandle, ConnectionStream, ConnectionTable};
+use super::refusals::RefusedConnections;
 use super::{Api, HttpOptions, body, health};
 use crate::domain::limits::{HTTP_HEADER_BYTES, HTTP_REFUSAL_TIME};
 use axum::Router;

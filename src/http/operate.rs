@@ -8,18 +8,18 @@ use super::problem::Problem;
 use super::runs::{begin_call, operate, operate_unlisted};
 use crate::domain::decode;
 use crate::domain::ids::{EventId, JobId, SessionKey, VenueIdSubject};
-use crate::domain::invoked::{self as rules, InvokedOperation, OperationCaller};
+use crate::domain::invocation::{self as rules, InvokedOperation, OperationCaller};
 use crate::domain::job::{Job, JobHead};
 use crate::domain::lattice::layout::Scope;
 use crate::domain::limits::{INVOKED_HERE, INVOKED_OPEN};
 use crate::domain::priority::Priority;
 use crate::ingress;
 use crate::ops::agent::task::is_of_task;
-use crate::venue::invoked::{self, InvokedAdmission};
 use crate::venue::jobs;
 use crate::venue::operation::dispatch::{find_operation, hide, permit_call};
 use crate::venue::operation::pin::PinReader;
 use crate::venue::operation::{Caller, Effect, OpError, OpOutput};
+use crate::venue::operation_jobs::{self, InvokedAdmission};
 use crate::venue::request_call::RequestCall;
 use crate::venue::workspace::Workspace;
 use axum::extract::{Path, State};
@@ -162,7 +162,7 @@ pub(super) async fn invoke(
     ingress::check_room(&api.venue).await.map_err(OpError::from)?;
     if is_hidden || is_quick {
         // The record is written at the end, so its room is checked before the run.
-        api.venue.check_room(who.owner(), invoked::least_record(&head)).await?;
+        api.venue.check_room(who.owner(), operation_jobs::least_record(&head)).await?;
     }
     let begun = if is_hidden { begin_call(&api, &who, path, &order.input, Some(&id)).await? } else { None };
     let ran = if is_hidden {
@@ -176,7 +176,7 @@ pub(super) async fn invoke(
     };
     let is_new = match ran.map(|ran| ended_job(&api, head.clone(), ran)) {
         // A run that isn't recorded is listed as unknown, by dropping `begun`.
-        Some(Ok(job)) => invoked::record(&api.venue, who.owner(), &job).await?,
+        Some(Ok(job)) => operation_jobs::record(&api.venue, who.owner(), &job).await?,
         Some(Err(refused)) => {
             end_call(begun).await;
             return Err(refused);
@@ -266,7 +266,7 @@ fn ended_job(api: &Api, head: JobHead, ran: Result<OpOutput, OpError>) -> Result
     if let Err(error @ (Invalid(_) | Arguments { .. } | Denied(_) | Fenced | Store(_))) = ran {
         return Err(error.into());
     }
-    let result = invoked::result_of(ran);
+    let result = operation_jobs::result_of(ran);
     let (status, updated) = (result.status, api.venue.now());
     Ok(Job {
         status,
@@ -287,7 +287,7 @@ async fn admit_operation(api: &Api, who: &RequestCaller, head: &JobHead, key: Ev
     let asker =
         OperationCaller { name, operator, authority, envelope, principal, token_owner: who.token_owner.clone() };
     let invoked = InvokedOperation::new(head.id.clone(), key, asker, head.created);
-    match invoked::admit(&api.venue, &owner, head, &invoked).await? {
+    match operation_jobs::admit(&api.venue, &owner, head, &invoked).await? {
         InvokedAdmission::Done => Ok(true),
         InvokedAdmission::Known => Ok(false),
         InvokedAdmission::Full => {

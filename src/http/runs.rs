@@ -5,9 +5,9 @@ use super::extract::{JsonBody, QueryParams, RequestCaller};
 use super::problem::Problem;
 use super::route::ArgumentNames;
 use crate::domain::ids::JobId;
-use crate::venue::invoked;
 use crate::venue::operation::dispatch::{find_operation, permit_call};
 use crate::venue::operation::{Effect, OpError, OpOutput};
+use crate::venue::operation_jobs;
 use crate::venue::request_call::RequestCall;
 use axum::extract::{RawPathParams, State};
 use axum::http::StatusCode;
@@ -41,7 +41,7 @@ pub(super) async fn operate_unlisted(
     if !HEAVY_GROUPS.iter().any(|group| path.starts_with(group)) {
         who.release_read_memory();
     }
-    invoked::operate(&api.venue, &who.caller, who.key.clone(), path, input).await
+    operation_jobs::operate(&api.venue, &who.caller, who.key.clone(), path, input).await
 }
 
 /// Records the begin of an operation that must not be repeated, if the caller may run it; `job` will record its end.

@@ -4,15 +4,15 @@ use super::Api;
 use super::extract::{JsonBody, QueryParams, RequestCaller, decode_body};
 use super::problem::Problem;
 use crate::domain::ids::{AgentId, SessionId, SessionKey};
-use crate::domain::values::protected;
+use crate::domain::values::protected_keys;
 use crate::ops::agent::send::with_ignored;
 use crate::venue::agents;
 use crate::venue::context::preview::{self, Preview};
 use crate::venue::ledger::experiment::{Experiment, TurnFacts, assemble_prompt};
-use crate::venue::ledger::find::{TurnFilter, find};
-use crate::venue::ledger::sent::PromptDetail;
+use crate::venue::ledger::path_uses::{self, PathUse, TraceResult};
+use crate::venue::ledger::prompt_detail::PromptDetail;
 use crate::venue::ledger::show::{self, ReplayError};
-use crate::venue::ledger::why::{self, PathUse, TraceResult};
+use crate::venue::ledger::turn_list::{TurnFilter, find};
 use crate::venue::ledger::{self, PastTurn};
 use crate::venue::operation::OpError;
 use axum::extract::{Path, State};
@@ -123,7 +123,7 @@ async fn turn_facts(
         let _permit = api.venue.prompts.trails.acquire().await;
         let all = agents_from(api, who, Some(&session.agent)).await?;
         let turn = (session, past.turn);
-        let found = why::trace_copies(&*api.venue.store, (who.owner(), &all), &experiment.without, turn).await?;
+        let found = path_uses::trace_copies(&*api.venue.store, (who.owner(), &all), &experiment.without, turn).await?;
         (facts.copies, facts.incomplete) = (found.places, found.incomplete);
     }
     Ok(facts)
@@ -176,7 +176,7 @@ pub(super) async fn why(State(api): State<Api>, who: RequestCaller, asked: Query
     let one = asked.text("agent").map(AgentId::new).transpose().map_err(Problem::bad_request)?;
     let _permit = api.venue.prompts.trails.acquire().await;
     let all = agents_from(&api, &who, one.as_ref()).await?;
-    let TraceResult { mut turns, incomplete } = why::trace(&*api.venue.store, who.owner(), &all, &path).await?;
+    let TraceResult { mut turns, incomplete } = path_uses::trace(&*api.venue.store, who.owner(), &all, &path).await?;
     if let Some(one) = &one {
         turns.retain(|reached| reached.agent == one.as_str());
         if turns.is_empty() {
@@ -210,8 +210,8 @@ pub(super) async fn context(
 ) -> Result<Response, Problem> {
     let agent = AgentId::new(id.as_str()).map_err(Problem::bad_request)?;
     let mut asked = decode_body::<Preview>(body)?;
-    let is_identified = who.caller.envelope.claims.contains_key(protected::USER_ID) && !who.may_override;
-    let ignored = if is_identified { protected::take_identity(&mut asked.session_context) } else { Vec::new() };
+    let is_identified = who.caller.envelope.claims.contains_key(protected_keys::USER_ID) && !who.may_override;
+    let ignored = if is_identified { protected_keys::take_identity(&mut asked.session_context) } else { Vec::new() };
     let caller = Some(who.caller.name.clone());
     let asked = Preview { envelope: who.caller.request_envelope(), caller, ..asked };
     let inputs = preview::inputs(&api.venue, who.owner(), &agent, asked).await.map_err(OpError::from)?;

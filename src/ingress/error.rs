@@ -6,7 +6,7 @@ use crate::domain::ids::{IdError, JobId};
 use crate::domain::job::ErrorCode;
 use crate::domain::limits::SESSION_CONTEXT_BYTES;
 use crate::domain::values::entities::EntityIdsRequired;
-use crate::domain::values::protected;
+use crate::domain::values::protected_keys;
 
 /// Why a submission can't become an admission.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -45,7 +45,7 @@ pub enum SubmissionError {
     ContextTooLarge(usize),
     /// The caller may not set some of the values.
     #[error(transparent)]
-    Override(#[from] protected::OverrideDenied),
+    Override(#[from] protected_keys::OverrideDenied),
     /// The agent requires entities, and the message names none.
     #[error(transparent)]
     EntityIds(#[from] EntityIdsRequired),

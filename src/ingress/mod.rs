@@ -1,6 +1,6 @@
 //! Stages 1 and 2: a submission from the queue or a direct one becomes an admission.
 
-mod addressed;
+mod job_messages;
 mod error;
 pub mod redrive;
 mod replace;
@@ -26,14 +26,14 @@ use crate::domain::seal;
 use crate::domain::time::Millis;
 use crate::domain::turn::options;
 use crate::domain::values::entities;
-use crate::domain::values::{Values, protected};
+use crate::domain::values::{Values, protected_keys};
 use crate::store::{Admit, EventKind, Intake, NewEvent, NewJob, Refusal, StoreError};
 use crate::venue::Venue;
 use crate::venue::agents;
-use crate::venue::local::HandoverOutcome;
-pub use addressed::check_accepts_message;
+use crate::venue::local_worker::HandoverOutcome;
 use bytes::Bytes;
 pub use error::SubmissionError;
+pub use job_messages::check_accepts_message;
 pub use replace::admit;
 
 /// A submission with its sender, its target and its time.
@@ -72,16 +72,16 @@ fn session_context(arrival: &Arrival) -> Result<Values, SubmissionError> {
     }
     if !arrival.may_override {
         if is_identified(arrival) {
-            protected::take_identity(&mut context);
+            protected_keys::take_identity(&mut context);
         }
-        protected::check(&context, arrival.submission.envelope.claims.keys().map(String::as_str))?;
+        protected_keys::check(&context, arrival.submission.envelope.claims.keys().map(String::as_str))?;
     }
     Ok(context)
 }
 
 /// Whether a token has claimed the identity of the sender.
 fn is_identified(arrival: &Arrival) -> bool {
-    arrival.submission.envelope.claims.contains_key(protected::USER_ID)
+    arrival.submission.envelope.claims.contains_key(protected_keys::USER_ID)
 }
 
 /// Returns the ignored keys of the `sessionContext` of a submission.
@@ -89,7 +89,7 @@ pub fn ignored_keys(arrival: &Arrival) -> Vec<String> {
     if arrival.may_override || !is_identified(arrival) {
         return Vec::new();
     }
-    protected::take_identity(&mut arrival.submission.session_context.clone())
+    protected_keys::take_identity(&mut arrival.submission.session_context.clone())
 }
 
 /// Checks that a message names entities, if its agent requires them. For a task the check is made for its job.
@@ -287,7 +287,7 @@ pub async fn prepare_admission(venue: &Venue, arrival: &Arrival) -> Result<Resul
         check_room(venue).await?;
     }
     if let Some(to) = &arrival.submission.job {
-        return Ok(addressed::as_job_message(venue, arrival, to)
+        return Ok(job_messages::as_job_message(venue, arrival, to)
             .await?
             .and_then(|arrival| admission(venue, &arrival))
             .map(within));

@@ -10,7 +10,7 @@ use crate::domain::principal::Principal;
 use crate::ingress::{self, Arrival, SubmitError};
 use crate::store::StoreError;
 use crate::venue::Venue;
-use crate::venue::dead::{get, letter_write, redrive_id};
+use crate::venue::dead_letters::{get, letter_write, redrive_id};
 use crate::venue::jobs;
 
 /// Why a task isn't redriven.

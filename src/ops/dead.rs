@@ -7,7 +7,7 @@ use crate::domain::reader::{HIDDEN_KEY, JobVisibility};
 use crate::domain::session::WITHHELD;
 use crate::ingress::SubmitError;
 use crate::ingress::redrive::{RedriveError, redrive};
-use crate::venue::dead;
+use crate::venue::dead_letters;
 use crate::venue::jobs;
 use crate::venue::operation::{Effect, Invocation, Need, OpError, OpOutput, Operation, RegisteredOperation, operation};
 use crate::venue::strays;
@@ -45,7 +45,7 @@ impl Operation for ListDeadLetters {
     async fn run(self, call: &Invocation<'_>) -> Result<OpOutput, OpError> {
         let (venue, owner) = (call.venue, &call.caller.owner);
         let (offset, limit) = (self.offset, self.limit.unwrap_or(50).min(PAGE));
-        let page = dead::list(venue, owner, offset, limit).await?;
+        let page = dead_letters::list(venue, owner, offset, limit).await?;
         let items: Vec<_> = page.items.iter().map(|letter| letter.to_json(false)).collect();
         let (strays, unreadable) = strays::list(venue, Some(owner), STRAYS).await?;
         Ok(json!({
@@ -73,7 +73,7 @@ impl Operation for ShowDeadLetter {
 
     async fn run(self, call: &Invocation<'_>) -> Result<OpOutput, OpError> {
         let (venue, owner, id) = (call.venue, &call.caller.owner, self.id);
-        let found = dead::get(venue, owner, &id).await?;
+        let found = dead_letters::get(venue, owner, &id).await?;
         let (letter, _) = found.ok_or_else(|| OpError::NotFound(RedriveError::Unknown(id.clone()).to_string()))?;
         let head = jobs::head(venue, owner, &id).await?;
         let whole = head.is_some_and(|head| call.caller.reader().visibility(&head) == JobVisibility::Whole);

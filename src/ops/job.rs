@@ -2,21 +2,21 @@
 
 mod batch;
 mod bulk;
-mod hold;
+mod pausing;
 mod outcomes;
 
 use crate::domain::authority::ResourcePath;
 use crate::domain::ids::JobId;
 use crate::domain::lattice::catalog::RUN;
 use crate::venue::job_view;
-use crate::venue::jobs::{self, queued};
+use crate::venue::jobs::{self, waiting_message};
 use crate::venue::operation::{
     Effect, Invocation, Need, OpError, OpOutput, Operation, RegisteredOperation, dispatch, operation,
 };
 pub use batch::BatchAction;
 use bulk::BulkJobs;
-use hold::{MessageJob, PauseJob, ResumeJob};
 use outcomes::{ListOutcomes, SettleOutcome};
+use pausing::{MessageJob, PauseJob, ResumeJob};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
@@ -107,7 +107,9 @@ impl Operation for ReadJob {
         let wait = Duration::from_millis(self.wait.or(self.timeout).unwrap_or(0)).min(MAX_WAIT);
         let job = jobs::wait(call.venue, &call.caller.owner, &self.id, wait).await?;
         let Some(job) = job else {
-            return Err(OpError::NotFound(queued::missing_reason(call.venue, &call.caller.owner, &self.id).await));
+            return Err(OpError::NotFound(
+                waiting_message::missing_reason(call.venue, &call.caller.owner, &self.id).await,
+            ));
         };
         Ok(job_view::record_for(call.venue, call.caller, &job).await?.into())
     }

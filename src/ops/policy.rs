@@ -8,7 +8,7 @@ use crate::domain::bounds::{REVOKED_NAME_BYTES, cut_reason};
 use crate::domain::lattice::{Namespace, Path};
 use crate::venue::operation::{Effect, Invocation, Need, OpError, OpOutput, Operation, RegisteredOperation, operation};
 use crate::venue::policy;
-use crate::venue::revoked;
+use crate::venue::revocation_reach;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
@@ -232,7 +232,7 @@ async fn revocation_answer(call: &Invocation<'_>, policy: &Policy, revocation: &
     let mut answer = policy_json(policy);
     answer["revoked"] = revocation.id.as_str().into();
     if revocation.has_subject() {
-        let reached = revoked::find_reach(call.venue, &call.caller.owner, revocation).await?;
+        let reached = revocation_reach::find_reach(call.venue, &call.caller.owner, revocation).await?;
         let reached = reached.visible_to(&call.caller.authority).to_json();
         answer[if revocation.revokes_everything() { "stops" } else { "narrows" }] = reached;
     }

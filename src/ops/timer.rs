@@ -3,7 +3,7 @@
 //! In a turn, setting a timer is an effect under an id that is a function of the call, fenced by the lease: a turn that
 //! is run again sets nothing twice.
 
-use super::agent::ask::priorities;
+use super::agent::requests::priorities;
 use super::agent::send::build_submission;
 use super::child::{self, call_id};
 use crate::domain::authority::ResourcePath;

@@ -1,9 +1,9 @@
 //! `v/ops/worker/*`: list workers, and order some to drain.
 
 use crate::domain::authority::ResourcePath;
-use crate::domain::roll::DrainTarget;
+use crate::domain::worker_registry::DrainTarget;
 use crate::venue::operation::{Effect, Invocation, Need, OpError, OpOutput, Operation, RegisteredOperation, operation};
-use crate::venue::roll;
+use crate::venue::registry;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
@@ -27,7 +27,7 @@ impl Operation for ListWorkers {
 
     async fn run(self, call: &Invocation<'_>) -> Result<OpOutput, OpError> {
         call.require_operator::<Self>("")?;
-        Ok(roll::workers_json(call.venue).await?.into())
+        Ok(registry::workers_json(call.venue).await?.into())
     }
 }
 
@@ -52,7 +52,7 @@ impl Operation for DrainWorkers {
     async fn run(self, call: &Invocation<'_>) -> Result<OpOutput, OpError> {
         call.require_operator::<Self>("")?;
         let whom = DrainTarget { names: self.workers, host: self.host };
-        let told = roll::drain(call.venue, &whom, &call.caller.name).await?;
+        let told = registry::drain(call.venue, &whom, &call.caller.name).await?;
         // A local worker ends this process, so that a caller who waits for the end must ask elsewhere.
         let here = call.venue.local.name().filter(|name| told.contains(name));
         Ok(json!({"draining": told, "here": here}).into())

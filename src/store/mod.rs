@@ -28,13 +28,13 @@ pub mod journaled;
 pub mod keys;
 mod large;
 mod layer;
-mod outside;
+mod outcomes;
 pub mod patient;
 pub mod policies;
 pub mod redis;
 pub mod steps;
-mod swept;
-pub mod tail;
+mod sweep_result;
+pub mod ack_log;
 mod types;
 mod usage;
 
@@ -56,8 +56,8 @@ pub use fill::{Fill, FillLevel};
 pub use forget::*;
 pub use history::{HistoryCheck, KnownHistory};
 pub use layer::{Repeat, StoreMethod};
-pub use outside::*;
-pub use swept::{DueOwners, SweepResult};
+pub use outcomes::*;
+pub use sweep_result::{DueOwners, SweepResult};
 pub use types::*;
 pub use usage::*;
 

@@ -6,4 +6,4 @@ pub mod backup;
 pub mod doctor;
 pub mod retention;
 pub mod settings;
-pub mod stroll;
+pub mod owner_scan;

@@ -19,7 +19,7 @@ use crate::venue::Venue;
 use crate::venue::agents::sessions;
 use crate::venue::jobs::{self, ListPage};
 use crate::venue::operation::{Caller, OpError, dispatch};
-use crate::venue::roll;
+use crate::venue::registry;
 use bytes::Bytes;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
@@ -106,7 +106,7 @@ async fn for_each_open(
 /// Writes entries for approvals of builds that knew no entries: once for an owner, and with each call while a worker of
 /// such a build lives, which may ask at any time.
 async fn list_older(venue: &Venue, owner: &Owner) -> Result<(), StoreError> {
-    let has_older = roll::fleet_state(venue).await?.has_older;
+    let has_older = registry::fleet_state(venue).await?.has_older;
     let is_listed = venue.store.doc(owner, keys::OPEN_APPROVALS_COMPLETE).await?.value.is_some();
     if is_listed && !has_older {
         return Ok(());

@@ -3,8 +3,8 @@
 use crate::domain::ids::Owner;
 use crate::domain::shard::Shards;
 use crate::store::StoreError;
+use crate::store::ack_log::{AckLogReport, AckLogStore};
 use crate::store::journaled::JournaledStore;
-use crate::store::tail::{AckLogReport, AckLogStore};
 use crate::venue::{Venue, venue_owner};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -5,7 +5,7 @@ use crate::domain::job::{ErrorCode, Job, JobStatus};
 use crate::domain::reader::JobVisibility;
 use crate::store::StoreError;
 use crate::venue::operation::Caller;
-use crate::venue::{Venue, approvals, dead, outcomes, waits};
+use crate::venue::{Venue, approvals, dead_letters, outcomes, waits};
 use serde_json::{Value, json};
 
 /// Advice about a task that was cancelled.
@@ -36,7 +36,7 @@ pub async fn record_for(venue: &Venue, caller: &Caller, job: &Job) -> Result<Val
     let is_task = job.head.op.is_none();
     if is_task
         && job.status == JobStatus::Failed
-        && let Some(again) = dead::redriven_job(venue, owner, &job.head.id).await?
+        && let Some(again) = dead_letters::redriven_job(venue, owner, &job.head.id).await?
     {
         record["redrivenAs"] = json!(again);
     }

@@ -4,13 +4,13 @@
 //! [`Venue`] is what every role holds: the store, the bus, the clock and the key, built once by `app`.
 
 pub mod failure;
-pub mod local;
+pub mod local_worker;
 pub mod operation;
 pub mod outbound;
 
 pub mod agents;
 pub mod jobs;
-pub mod dead;
+pub mod dead_letters;
 pub mod timers;
 pub mod approvals;
 pub mod waits;
@@ -20,7 +20,7 @@ pub mod open_calls;
 pub mod request_call;
 pub mod own_records;
 pub mod external;
-pub mod invoked;
+pub mod operation_jobs;
 pub mod ledger;
 pub mod erase;
 
@@ -31,22 +31,22 @@ pub mod workspace;
 
 pub mod auth;
 pub mod policy;
-pub mod revoked;
+pub mod revocation_reach;
 pub mod secrets;
 
 pub mod quotas;
 pub mod rates;
-pub mod roll;
+pub mod registry;
 pub mod spending;
 pub mod strays;
 
 pub mod census;
 pub mod clocks;
 pub mod context;
-pub mod format;
+pub mod store_format;
 pub mod history;
 pub mod identity;
-pub mod work;
+pub mod workload;
 
 use crate::bus::Bus;
 use crate::domain::authority::grant::Boundary;
@@ -106,9 +106,9 @@ pub struct Venue {
     /// Counters of model calls for their rate limits.
     pub meters: rates::Meters,
     /// The worker of this process, if it has one.
-    pub local: local::LocalWorker,
+    pub local: local_worker::LocalWorker,
     /// Cached list of workers.
-    pub fleet: roll::FleetCache,
+    pub fleet: registry::FleetCache,
     /// History of the store: whether it still has what it acknowledged.
     pub history: History,
     /// Counters of the process.

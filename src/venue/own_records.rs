@@ -1,6 +1,6 @@
 //! Records of the venue itself that can't be read: they are reset, because the work of all owners depends on them.
 
-use crate::domain::tail::{Loss, Losses};
+use crate::domain::losses::{Loss, Losses};
 use crate::store::{DocKey, DocWrite, StoreError, keys};
 use crate::venue::{Venue, venue_owner};
 use serde::de::DeserializeOwned;

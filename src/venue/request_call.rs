@@ -2,9 +2,9 @@
 //! process dies.
 
 use crate::domain::ids::{EventId, JobId, Owner, VenueIdSubject};
-use crate::domain::kept::UnknownFields;
 use crate::domain::limits::OPERATION_TIME;
 use crate::domain::outcome::{CallMaker, OpenCall, UnknownOutcome};
+use crate::domain::unknown_fields::UnknownFields;
 use crate::store::{DocKey, DocWrite, StoreError};
 use crate::venue::Venue;
 use crate::venue::open_calls;

@@ -5,7 +5,7 @@ use crate::domain::agent::{AgentRecord, AgentStatus};
 use crate::domain::event::EventKind;
 use crate::domain::gate::Gate;
 use crate::domain::ids::{AgentId, JobId, Owner, SessionKey};
-use crate::domain::invoked::NO_AGENT;
+use crate::domain::invocation::NO_AGENT;
 use crate::domain::job::{Job, JobStatus, WaitNote};
 use crate::domain::lease::DUE_AFTER;
 use crate::domain::reader::{JobReader, JobVisibility};
@@ -14,7 +14,7 @@ use crate::domain::time::Millis;
 use crate::domain::wait::{WaitCause, WaitReason};
 use crate::store::{MailboxEntry, SessionFacts, StoreError, keys};
 use crate::venue::agents::{self, sessions};
-use crate::venue::roll;
+use crate::venue::registry;
 use crate::venue::{Venue, approvals, jobs};
 
 /// Sessions that one request reads: a parent, its children and theirs.
@@ -245,7 +245,7 @@ impl<'v> WaitSearch<'v> {
         if begun || job.head.agent.as_str() != NO_AGENT {
             return Ok(None);
         }
-        Ok(Some(roll::fleet_state(self.venue).await?.no_worker().unwrap_or(WaitReason::Due)))
+        Ok(Some(registry::fleet_state(self.venue).await?.no_worker().unwrap_or(WaitReason::Due)))
     }
 
     async fn session_wait(&mut self, facts: &SessionFacts) -> Result<SessionWait, StoreError> {
@@ -300,7 +300,7 @@ impl<'v> WaitSearch<'v> {
 
     /// Returns why a session that needs a slot waits.
     async fn slot_reason(&self, facts: &SessionFacts, agent: Option<&AgentRecord>) -> Result<WaitReason, StoreError> {
-        let fleet = roll::fleet_state(self.venue).await?;
+        let fleet = registry::fleet_state(self.venue).await?;
         if let Some(none) = fleet.no_worker() {
             return Ok(none);
         }

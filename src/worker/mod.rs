@@ -8,7 +8,7 @@
 //!
 //! The modules stand in that order, and each uses only those after it; exceptions are the lease and the caches.
 
-mod arrive;
+mod intake;
 mod lease;
 mod session;
 mod turn;
@@ -18,12 +18,12 @@ mod tools;
 mod commit;
 mod outbox;
 
-mod invoked;
+mod operations;
 mod rounds;
 
-mod ground;
+mod turn_base;
 mod holds;
-mod live;
+mod live_text;
 pub mod stage;
 
 use crate::domain::retention::RetentionRules;
@@ -36,7 +36,7 @@ use crate::store::LeaseRequest;
 use crate::venue::Venue;
 use crate::venue::auth::Auth;
 use crate::venue::census::OwnerCensus;
-use crate::venue::local::DirectWorker;
+use crate::venue::local_worker::DirectWorker;
 use crate::venue::rates::RateSettings;
 use std::sync::Arc;
 use std::time::Duration;
@@ -92,11 +92,11 @@ pub(crate) struct Worker {
     /// Tasks that are being served here: a cancellation stops them through this table.
     tasks: lease::control::TaskRegistry,
     /// Cache of agents and policies.
-    record_cache: lease::known::RecordCache,
+    record_cache: lease::record_cache::RecordCache,
     /// Cache of sessions that were served here.
-    session_cache: lease::memory::SessionCache,
+    session_cache: lease::session_cache::SessionCache,
     /// Cache of prompt records.
-    prompt_records: context::books::PromptRecordCache,
+    prompt_records: context::prompt_records::PromptRecordCache,
     /// Cache of the accounts that model calls are charged to.
     payments: model::Payments,
     /// Counts of the turns that one request causes.
@@ -106,9 +106,9 @@ pub(crate) struct Worker {
     /// Owners among whom slots and operations are shared.
     census: Arc<OwnerCensus>,
     /// Slots of this worker, and the sessions that wait for one.
-    slots: Arc<arrive::seats::SlotTable>,
+    slots: Arc<intake::slots::SlotTable>,
     /// Slots for operations.
-    operation_slots: invoked::OperationSlots,
+    operation_slots: operations::OperationSlots,
     /// Sessions whose last runs ended with a store error.
     store_failures: lease::outage::StoreFailures,
     /// The one slot for events that may have killed workers.
@@ -156,30 +156,30 @@ fn start_rounds(worker: &Arc<Worker>, pending: outbox::OutboundQueue) {
     worker.spawn_rounds("clocks", rounds::clocks::run);
     worker.spawn_rounds("sweep", rounds::sweep::run);
     worker.spawn_rounds("alarms", rounds::alarms::run);
-    worker.spawn_rounds("waiting operations", invoked::start_waiting);
+    worker.spawn_rounds("waiting operations", operations::start_waiting);
     worker.spawn_rounds("auditor", rounds::auditor::run);
-    worker.spawn_rounds("tidy", rounds::tidy::run);
-    worker.spawn_rounds("roll", rounds::roll::run);
+    worker.spawn_rounds("tidy", rounds::retention::run);
+    worker.spawn_rounds("roll", rounds::registration::run);
     worker.spawn_rounds("control", lease::control::run);
-    worker.spawn_rounds("questions", arrive::questions::run);
+    worker.spawn_rounds("questions", intake::questions::run);
 }
 
 /// Takes events until the shutdown says stop; running turns are left to the stages of the shutdown.
 pub async fn run(venue: Arc<Venue>, model: Arc<dyn Model>, options: WorkerOptions, shutdown: Shutdown) {
     let (relay, pending) = outbox::Relay::new();
     let census = Arc::new(OwnerCensus::default());
-    let seats = arrive::seats::SlotTable::new(options.slots, options.owner_share, Arc::clone(&census), &venue.clock);
+    let seats = intake::slots::SlotTable::new(options.slots, options.owner_share, Arc::clone(&census), &venue.clock);
     let places =
-        invoked::OperationSlots::new(options.operations, options.owner_share, Arc::clone(&census), &venue.clock);
+        operations::OperationSlots::new(options.operations, options.owner_share, Arc::clone(&census), &venue.clock);
     let worker = Arc::new(Worker {
         venue,
         model,
         options,
         shutdown: shutdown.clone(),
         tasks: lease::control::TaskRegistry::default(),
-        record_cache: lease::known::RecordCache::default(),
-        session_cache: lease::memory::SessionCache::default(),
-        prompt_records: context::books::PromptRecordCache::default(),
+        record_cache: lease::record_cache::RecordCache::default(),
+        session_cache: lease::session_cache::SessionCache::default(),
+        prompt_records: context::prompt_records::PromptRecordCache::default(),
         payments: model::Payments::default(),
         origin_counts: model::OriginCounts::default(),
         relay,
@@ -195,8 +195,8 @@ pub async fn run(venue: Arc<Venue>, model: Arc<dyn Model>, options: WorkerOption
     if let Err(error) = worker.census.refresh(&worker.venue).await {
         tracing::debug!(%error, "among whom slots are shared isn't known yet; the sweep asks again");
     }
-    let direct: Arc<dyn DirectWorker> = Arc::new(arrive::direct::DirectAdmission(Arc::clone(&worker)));
+    let direct: Arc<dyn DirectWorker> = Arc::new(intake::direct::DirectAdmission(Arc::clone(&worker)));
     worker.venue.local.register(&worker.options.name, &direct);
     start_rounds(&worker, pending);
-    arrive::receive::run(&worker).await;
+    intake::receive::run(&worker).await;
 }

@@ -2,7 +2,7 @@
 
 mod expiry;
 
-use super::lease::{LeasedSession, RunStop, keeper, known, outage, quarantine};
+use super::lease::{LeasedSession, RunStop, keeper, outage, quarantine, record_cache};
 use crate::bus::Acknowledge;
 use crate::domain::agent::{AgentRecord, AgentStatus};
 use crate::domain::ids::JobId;
@@ -133,7 +133,7 @@ async fn wait_without_lease(worker: &Worker, leased: &LeasedSession) -> SessionE
 async fn step(worker: &Worker, leased: &mut LeasedSession) -> Result<bool, RunStop> {
     let owner = leased.lease.owner.clone();
     let agent = leased.lease.session.agent.clone();
-    let Some(record) = known::agent(worker, &owner, &agent, leased.versions.gate).await? else {
+    let Some(record) = record_cache::agent(worker, &owner, &agent, leased.versions.gate).await? else {
         tracing::warn!(%owner, %agent, "agent is gone; its session waits");
         return release_until(worker, leased, None).await;
     };
@@ -223,7 +223,7 @@ async fn end_overdue_task(
     job: &JobId,
     result: &JobResult,
 ) -> Result<bool, RunStop> {
-    jobs::hold::fail_overdue(&worker.venue, &leased.lease.owner, job, result).await?;
+    jobs::pausing::fail_overdue(&worker.venue, &leased.lease.owner, job, result).await?;
     let next = leased.release(worker, worker.venue.now(), LeaseUse::Keep).await?;
     Ok(leased.take_over(next)?)
 }

@@ -1,15 +1,15 @@
 //! One turn of a leased session: runs the actions that the core decides, until the turn is committed or waits.
 
 use super::context;
-use super::ground::TurnBase;
 use super::lease::transcript;
-use super::lease::{LeasedSession, RunStop, keeper, known, waits};
+use super::lease::{LeasedSession, RunStop, keeper, record_cache, waits};
 use super::model::fallback::{self, FallbackResult};
 use super::model::media;
 use super::model::record;
 use super::stage::Stage;
-use super::tools::{answers, calls, once};
-use super::{Worker, commit, live};
+use super::tools::{answers, calls, recorded_calls};
+use super::turn_base::TurnBase;
+use super::{Worker, commit, live_text};
 use crate::domain::agent::AgentRecord;
 use crate::domain::approval::{ApprovalAnswer, AwaitingCall};
 use crate::domain::authority::Authority;
@@ -91,11 +91,11 @@ impl TurnStart {
         let (mut turn, action) = match self {
             Self::Dead(_) => Turn::give_up(setting, now),
             Self::Checkpoint(recorded) => {
-                let outcomes = once::recorded_outcomes(leased, &recorded);
+                let outcomes = recorded_calls::recorded_outcomes(leased, &recorded);
                 Turn::resume(setting, *recorded, &outcomes, now)
             }
             Self::Answers(decided) => {
-                let outcomes = once::recorded_awaiting_outcomes(leased);
+                let outcomes = recorded_calls::recorded_awaiting_outcomes(leased);
                 Turn::settle(setting, answers::awaiting_turn(worker, leased).await?, decided, &outcomes)
             }
             Self::Planned(_, Some(reason)) => {
@@ -121,7 +121,7 @@ pub(super) async fn run(
     start: TurnStart,
 ) -> Result<bool, RunStop> {
     let owner: Owner = leased.lease.owner.clone();
-    let (policy, version) = known::policy(worker, &owner, leased.versions.policy).await?;
+    let (policy, version) = record_cache::policy(worker, &owner, leased.versions.policy).await?;
     let start = start.with_checkpoint(worker, leased).restrict(&policy, leased, agent);
     let (plan, before) = start.plan(&leased.run);
     let before = before.cloned();
@@ -171,7 +171,7 @@ pub(super) async fn run(
             }
             Action::Call(planned) => {
                 let tools: Vec<_> = planned.iter().map(|(_, call)| call.tool.as_str()).collect();
-                live::calls(worker, job.as_ref(), turn.input().turn, &tools).await;
+                live_text::calls(worker, job.as_ref(), turn.input().turn, &tools).await;
                 Box::pin(calls::make_calls(worker, leased, &ground, meant, &turn, &planned, approved)).await?
             }
             Action::Suspend { reason } => {

@@ -1,6 +1,6 @@
 //! The state of the queue: which messages are ready, delivered or put off, and how many bytes they take.
 
-use super::queued::QueuedMessage;
+use super::queued_message::QueuedMessage;
 use crate::bus::RECEIVE_BYTES;
 use crate::domain::ids::{AgentId, Owner};
 use bytes::Bytes;

@@ -3,7 +3,7 @@
 use super::super::error_chain;
 use super::{BusOpenError, NatsOptions, PING_EVERY, TIMEOUT};
 use crate::bus::rights::Rights;
-use crate::config::away::connection_advice;
+use crate::config::advice::connection_advice;
 use crate::process::retry::{AttemptFailure, retry};
 use async_nats::rustls;
 use async_nats::{Client, ConnectError, ConnectErrorKind, Event, ServerAddr};

@@ -5,7 +5,7 @@
 //! operators.
 
 mod alarms;
-mod answers;
+mod publish_errors;
 mod backlog;
 mod broken;
 mod connect;
@@ -264,7 +264,7 @@ impl NatsBus {
             };
             let Err(error) = acked else { return Ok(()) };
             tries += 1;
-            if answers::is_in_flight(&error) && tries < IN_FLIGHT_TRIES {
+            if publish_errors::is_in_flight(&error) && tries < IN_FLIGHT_TRIES {
                 tokio::time::sleep(IN_FLIGHT_WAIT).await;
                 continue;
             }
@@ -282,7 +282,7 @@ impl NatsBus {
                     return Err(self.no_stream());
                 }
             }
-            return Err(match answers::publish_error(&self.name, &error, &subject, is_job) {
+            return Err(match publish_errors::publish_error(&self.name, &error, &subject, is_job) {
                 BusError::Unavailable { reason, .. } => self.unavailable_reason(reason),
                 other => other,
             });

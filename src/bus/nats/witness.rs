@@ -3,8 +3,8 @@
 use super::super::{BusError, CompletedJob, MessageAddress, Witness, subject};
 use super::{NatsBus, streams};
 use crate::domain::decode;
-use crate::domain::epoch::GenerationMark;
 use crate::domain::event::Completion;
+use crate::domain::generation::GenerationMark;
 use crate::domain::time::Millis;
 use async_nats::jetstream::stream::{LastRawMessageErrorKind, Stream};
 use async_trait::async_trait;

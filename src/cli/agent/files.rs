@@ -4,7 +4,7 @@ use super::super::exit::Failure;
 use super::super::input;
 use crate::config::position::locate;
 use crate::config::yaml;
-use crate::domain::agent::{AgentConfig, own};
+use crate::domain::agent::{AgentConfig, addresses};
 use crate::domain::decode::{self, DataError};
 use crate::domain::ids::AgentId;
 use crate::venue::resources;
@@ -77,7 +77,7 @@ pub(crate) fn read_config(path: &Path) -> Result<Value, String> {
 pub(super) fn without_owners(config: &Value) -> Value {
     let mut plain = config.clone();
     // Without an owner, no address belongs to another.
-    if own::localise(None, &mut plain).is_err() {
+    if addresses::localise(None, &mut plain).is_err() {
         plain.clone_from(config);
     }
     plain

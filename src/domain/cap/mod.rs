@@ -17,9 +17,9 @@ use super::budget::{
     Allotment, Budget, BudgetUse, BudgetedCall, Hold, HoldError, LimitOrigin, REPLY_LEAST, REPLY_MOST, room,
     spend_lapsed_holds, spent_and_held,
 };
-use super::kept::UnknownFields;
 use super::limits::BUDGET_HOLD;
 use super::time::Millis;
+use super::unknown_fields::UnknownFields;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 

@@ -11,7 +11,7 @@
 use super::inputs::{Inputs, ServedEvents};
 use super::item::PromptItem;
 use super::ledger::{Row, RowStatus};
-use super::past::TranscriptTurn;
+use super::transcript_turn::TranscriptTurn;
 use crate::chat::ChatMessage;
 use crate::context::budget::PromptBudget;
 use crate::context::goals::GoalView;

@@ -5,7 +5,7 @@ use super::inputs::Inputs;
 use super::item::{ItemContent, PromptItem, Section};
 use crate::foreign::{fit_name, quote_inserted as filled_in};
 use crate::values::Resolver;
-use crate::values::known::KnownValues;
+use crate::values::inserted_values::KnownValues;
 use crate::values::placeholder::{ExpandedText, InsertedText, MissedKey, UsedKey, expand, has_any};
 use serde_json::Value;
 use std::borrow::Cow;

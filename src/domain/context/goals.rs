@@ -3,9 +3,9 @@
 
 use crate::authority::Authority;
 use crate::chat::ChatMessage;
-use crate::context::past::TranscriptTurn;
 use crate::context::sight::{Sight, Viewer, turn_sights};
 use crate::context::text;
+use crate::context::transcript_turn::TranscriptTurn;
 use crate::goal::{GoalFrame, GoalStack};
 use crate::lines;
 use crate::render::{RenderOptions, render};

@@ -2,8 +2,8 @@
 
 use super::budget::PromptBudget;
 use super::item::PromptItem;
-use super::past::TranscriptTurn;
 use super::sight::Viewer;
+use super::transcript_turn::TranscriptTurn;
 use crate::agent::CompletionRule;
 use crate::agent::PromptStyle;
 use crate::authority::{Authority, Disclosure};
@@ -15,7 +15,7 @@ use crate::media::Attachment;
 use crate::prefix::StablePrefix;
 use crate::session::{CallerMessage, PendingJob};
 use crate::tools::ToolTable;
-use crate::values::known::KnownValues;
+use crate::values::inserted_values::KnownValues;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 

@@ -20,7 +20,7 @@ pub mod ledger;
 mod map;
 mod message;
 mod offer;
-pub mod past;
+pub mod transcript_turn;
 pub mod record;
 pub mod result;
 pub mod sight;

@@ -8,8 +8,8 @@
 //! | otherwise | not at all |
 
 use super::item::{ItemContent, PromptItem};
-use super::past::TranscriptTurn;
 use super::text;
+use super::transcript_turn::TranscriptTurn;
 use crate::authority::{Authority, Capability, Holder, ResourcePath};
 use crate::chat::ChatMessage;
 use crate::media::Attachment;

@@ -2,9 +2,9 @@
 //! before them the goals above and the summaries of compacted turns.
 
 use super::ledger::{Row, RowStatus};
-use super::past::{TranscriptTurn, message_bytes};
 use super::sight::{RevokedMarks, Sight, Viewer, turn_sights};
 use super::text;
+use super::transcript_turn::{TranscriptTurn, message_bytes};
 use crate::chat::ChatMessage;
 use crate::context::goals::GoalView;
 use crate::foreign::ForeignText;

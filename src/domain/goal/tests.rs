@@ -3,8 +3,8 @@
 use super::*;
 use crate::chat::ChatMessage;
 use crate::context::goals::GoalView;
-use crate::context::past::TranscriptTurn;
 use crate::context::sight::Viewer;
+use crate::context::transcript_turn::TranscriptTurn;
 use crate::lattice::Path;
 use crate::session::TurnRecord;
 use serde_json::json;

@@ -1,7 +1,6 @@
 //! The watch of an external worker's job: its deadlines and the signs of its worker.
 
 use crate::ids::{JobId, QueueName};
-use crate::kept::UnknownFields;
 use crate::limits::OUTBOUND_DEADLINE;
 use crate::limits::OUTBOUND_DEADLINE_MAX;
 use crate::limits::OUTBOUND_GRACE;
@@ -10,6 +9,7 @@ use crate::limits::OUTBOUND_IGNORED;
 use crate::limits::OUTBOUND_ORPHAN;
 use crate::limits::OUTBOUND_START;
 use crate::time::Millis;
+use crate::unknown_fields::UnknownFields;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use std::time::Duration;

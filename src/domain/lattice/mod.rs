@@ -2,7 +2,7 @@
 
 pub mod catalog;
 pub mod layout;
-pub mod own;
+pub mod address;
 pub mod path;
 pub mod value;
 

@@ -1,16 +1,16 @@
 //! JSON Schema as plain data: checks values against schemas, and infers schemas from samples.
 
 pub mod coerce;
-mod compiled;
+mod validator_cache;
 pub(crate) mod cost;
 pub mod infer;
-mod whole;
+mod integers;
 
 use crate::limits::{SCHEMA_BYTES, SCHEMA_ERRORS};
 use serde_json::Value;
 
 pub use cost::{SchemaCostError, cost};
-pub use whole::{integer_from_float, make_whole};
+pub use integers::{integer_from_float, make_whole};
 
 /// Why a schema can't be used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -54,7 +54,7 @@ pub fn find_misfits(schema: &Value, value: &Value, limit: usize) -> Result<(Vec<
         return Err(SchemaError::TooLarge { bytes: text.len() });
     }
     cost(schema, value)?;
-    let validator = compiled::validator(schema, text)?;
+    let validator = validator_cache::validator(schema, text)?;
     let limit = limit.min(SCHEMA_ERRORS);
     let mut errors = validator.iter_errors(value);
     let found = errors.by_ref().take(limit).map(|error| SchemaMisfit {

@@ -7,7 +7,7 @@ use crate::ids::Owner;
 use crate::ids::did::DidKey;
 use crate::time::Millis;
 use crate::values::Values;
-use crate::values::protected::USER_ID;
+use crate::values::protected_keys::USER_ID;
 use serde_json::Value;
 use std::time::Duration;
 

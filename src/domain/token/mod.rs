@@ -6,13 +6,13 @@
 pub mod claims;
 
 pub mod att;
-pub mod speaks;
+pub mod speaks_for;
 
 pub mod chain;
 
 pub use chain::{Bearer, JudgeSettings, Link, Signer, judge};
 pub use claims::{Claims, TokenSubject};
-pub use speaks::SpeaksFor;
+pub use speaks_for::SpeaksFor;
 
 /// Reason why a token is refused. The text goes to its sender: it says how to mend the token, and nothing of the
 /// venue's keys and owners.

@@ -1,6 +1,6 @@
 //! Turns the reply and the outcomes of its calls into the decision that the turn commits.
 
-use super::ends::{self, Ending};
+use super::endings::{self, Ending};
 use super::record::{set_call_result, turn_record};
 use super::verdict::{TurnVerdict, decide_verdict, is_waiting};
 use super::{ApprovalRequest, CallOutcome, RecordedReply, TurnInput};
@@ -94,7 +94,7 @@ pub fn on_reply(
     count_children(&mut state, recorded.calls.iter().zip(&outcomes));
     let agent = apply_changes(&mut state, recorded, &outcomes);
     let waits = is_waiting(&state, setting.state.goals.active_id());
-    let ending = ends::find_ending(setting, recorded, &outcomes, waits);
+    let ending = endings::find_ending(setting, recorded, &outcomes, waits);
     let verdict = decide_verdict(setting, &state, recorded, &outcomes, ending.as_ref());
     if !matches!(verdict, TurnVerdict::Await) {
         cancel_approvals(&mut outcomes);
@@ -102,9 +102,9 @@ pub fn on_reply(
     if matches!(ending, Some(Ending::Goal(_)))
         || matches!(verdict, TurnVerdict::Ended(_) | TurnVerdict::WindDown | TurnVerdict::Exhausted)
     {
-        ends::cancel_opened_goals(recorded, &mut outcomes);
+        endings::cancel_opened_goals(recorded, &mut outcomes);
     }
-    if let (Some(progress), Some(_)) = (&mut state.task, ends::output_error(setting, recorded, &outcomes)) {
+    if let (Some(progress), Some(_)) = (&mut state.task, endings::output_error(setting, recorded, &outcomes)) {
         progress.refused += 1;
     }
     let record = turn_record(setting, Some(recorded), &outcomes, now);
@@ -149,13 +149,13 @@ fn advance_goals(
     outcomes: &[CallOutcome],
     record: &TurnRecord,
 ) {
-    if let Some(summary) = ends::compaction_summary(setting, recorded, outcomes) {
+    if let Some(summary) = endings::compaction_summary(setting, recorded, outcomes) {
         // The results of this turn's calls are not compacted, because the model has not seen them yet.
         let under = (setting.authority.clone().without_home(), setting.mandate.envelope.bound.clone());
         state.goals.compact(setting.turn - 1, &summary, under);
     }
     count_turn(setting, state, record);
-    let opened = ends::opened_goals(recorded, outcomes);
+    let opened = endings::opened_goals(recorded, outcomes);
     if !opened.is_empty() {
         state.goals.open(setting.turn, opened, setting.plan.job(), &setting.mandate);
     }

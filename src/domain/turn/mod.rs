@@ -12,22 +12,22 @@
 //! After a crash at any arrow the store has: before `Record` nothing, after it the reply.
 
 pub mod decide;
-pub mod ends;
+pub mod endings;
 pub mod fallback;
 pub mod options;
 mod outcome;
 mod plan;
 mod record;
-mod recorded;
+mod recorded_reply;
 mod reply_room;
 pub mod run;
 pub mod scoped;
-mod setting;
+mod turn_input;
 mod settle;
 mod spend;
 #[cfg(test)]
 mod tests;
-mod typed;
+mod typed_output;
 mod verdict;
 
 use crate::approval::{ApprovalAnswer, AwaitingCall, DecidedCall, Ruling};
@@ -49,10 +49,10 @@ use decide::Decision;
 use fallback::ModelCalls;
 pub use fallback::ModelFailure;
 pub use outcome::{ApprovalRequest, CallOutcome};
-pub use recorded::RecordedReply;
+pub use recorded_reply::RecordedReply;
 use serde_json::Value;
-pub use setting::{FinalTurn, TurnInput, limit_code};
 use std::sync::Arc;
+pub use turn_input::{FinalTurn, TurnInput, limit_code};
 
 /// The next action of the worker.
 #[derive(Debug, Clone, PartialEq)]

@@ -6,7 +6,7 @@
 use crate::call::{CallRefusal, Outcome, PlannedCall, ToolTarget};
 use crate::chat::{Arguments, Reply};
 use crate::context::ledger::PromptLedger;
-use crate::context::past::reasoning_bytes;
+use crate::context::transcript_turn::reasoning_bytes;
 use crate::limits::{ENTRY_FLOOR, REPLY_CALLS};
 use crate::tools::ToolTable;
 

@@ -6,7 +6,7 @@ mod held_tests;
 mod tests;
 
 use super::RecordedReply;
-use super::setting::FinalTurn;
+use super::turn_input::FinalTurn;
 use crate::agent::{AgentConfig, CompletionRule};
 use crate::authority::envelope::Envelope;
 use crate::budget::{Budget, Deadline, Purse};

@@ -24,7 +24,7 @@ use crate::spend::ModelUse;
 use crate::tools::{OperationInfo, resolve};
 use crate::values::Resolver;
 use crate::values::inject::Injection;
-use crate::values::known::KnownValues;
+use crate::values::inserted_values::KnownValues;
 use serde_json::json;
 use std::collections::BTreeMap;
 

@@ -1,7 +1,7 @@
 //! Decides what a reply means for its task or loose run: it ends, goes on, waits or gets a note.
 
-use super::ends::{self, Ending};
-use super::typed::parse_typed_reply;
+use super::endings::{self, Ending};
+use super::typed_output::parse_typed_reply;
 use super::{CallOutcome, RecordedReply, TurnInput};
 use crate::agent::CompletionRule;
 use crate::job::{ErrorCode, JobResult};
@@ -57,7 +57,9 @@ pub(super) fn decide_verdict(
         return TurnVerdict::Ended(last.task_result(&recorded.reply, is_text, completion));
     }
     let refused = state.task.as_ref().map_or(0, |progress| progress.refused);
-    if let (Some(wrong), true) = (ends::output_error(setting, recorded, outcomes), open && refused >= OUTPUT_REFUSALS) {
+    if let (Some(wrong), true) =
+        (endings::output_error(setting, recorded, outcomes), open && refused >= OUTPUT_REFUSALS)
+    {
         return TurnVerdict::Ended(invalid_output(wrong));
     }
     if recorded.calls.is_empty() && ending.is_none() {

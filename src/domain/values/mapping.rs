@@ -190,7 +190,10 @@ impl ContextMapping {
                     .collect::<Result<_, _>>()?
             }
             other => {
-                return Err(mapping_error(place, format!("expected a list of rows or a map, got {}", type_name(other))));
+                return Err(mapping_error(
+                    place,
+                    format!("expected a list of rows or a map, got {}", type_name(other)),
+                ));
             }
         };
         if rows.len() > ROWS {

@@ -10,16 +10,16 @@
 pub mod mapping;
 pub mod resolver;
 
-pub mod known;
+pub mod inserted_values;
 pub mod placeholder;
 
 pub mod auto;
 pub mod inject;
 
-pub mod written;
+pub mod config_forms;
 
 pub mod entities;
-pub mod protected;
+pub mod protected_keys;
 
 use crate::lattice::value::get as walk;
 use serde::{Deserialize, Serialize};

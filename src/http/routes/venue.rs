@@ -6,7 +6,7 @@ use crate::http::describe::queries::{ValuesQuery, WaitQuery};
 use crate::http::operate::{Invoke, Run};
 use crate::http::route::{RouteSchema, schema_of};
 use crate::http::{catalog, health, operate};
-use crate::venue::work::Work;
+use crate::venue::workload::Work;
 
 pub(super) fn routes() -> Vec<Route> {
     let refusals: &'static [u16] = &[400, 403, 404, 503];

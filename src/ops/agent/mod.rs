@@ -1,14 +1,14 @@
 //! `v/ops/agent/*`: create agents, send them requests and messages, read their state.
 
-pub(crate) mod ask;
+pub(crate) mod requests;
 mod layers;
-mod life;
+mod lifecycle;
 pub(crate) mod send;
 mod session;
 mod sessions;
 pub(crate) mod task;
 
-use crate::domain::agent::{AgentConfig, AgentRecord, AgentStatus, own};
+use crate::domain::agent::{AgentConfig, AgentRecord, AgentStatus, addresses};
 use crate::domain::authority::{HIDDEN, ResourcePath};
 use crate::domain::ids::AgentId;
 use crate::domain::lattice::Namespace;
@@ -27,8 +27,8 @@ use serde_json::{Map, Value, json};
 /// Returns the operations of this group.
 pub fn operations() -> Vec<RegisteredOperation> {
     let mut all = vec![operation::<CreateAgent>(), operation::<DescribeAgent>(), operation::<ListAgents>()];
-    all.extend(ask::operations());
-    all.extend(life::operations());
+    all.extend(requests::operations());
+    all.extend(lifecycle::operations());
     all.extend(sessions::operations());
     all.extend(session::operations());
     all.extend(task::operations());
@@ -157,9 +157,9 @@ impl Operation for CreateAgent {
             }
         }
         let config = parse_config(call, config, state)?;
-        let warnings = agents::names::check(call.venue, &call.caller.owner, &config, strict);
+        let warnings = agents::config_warnings::check(call.venue, &call.caller.owner, &config, strict);
         let mut warnings = warnings.map_err(|error| OpError::Invalid(format!("`config`: {error}")))?;
-        warnings.extend(agents::names::missing_keys(call.venue, &call.caller.owner, &config).await?);
+        warnings.extend(agents::config_warnings::missing_keys(call.venue, &call.caller.owner, &config).await?);
         if dry_run {
             return Ok(json!({"agentId": id, "dryRun": true, "warnings": warnings}).into());
         }
@@ -233,7 +233,7 @@ fn parse_config(
         given.insert("state".into(), state);
     }
     let mut given = Value::Object(given);
-    own::localise(Some(&call.caller.owner), &mut given).map_err(|error| OpError::Denied(error.to_string()))?;
+    addresses::localise(Some(&call.caller.owner), &mut given).map_err(|error| OpError::Denied(error.to_string()))?;
     let config = AgentConfig::parse(&given).map_err(|e| OpError::Invalid(format!("`config`: {e}")))?;
     let resources = call.venue.catalog.resources.check(&config);
     resources.map_err(|error| OpError::Invalid(format!("`config`: {error}")))?;

@@ -12,7 +12,7 @@ use crate::domain::event::{Submission, new_session_id};
 use crate::domain::ids::{AgentId, EventId, JobId};
 use crate::domain::job::Job;
 use crate::domain::lattice::Path;
-use crate::domain::lattice::own::to_plain_path;
+use crate::domain::lattice::address::to_plain_path;
 use crate::domain::limits::{CHILD_WAIT, MESSAGE_DEPTH, SUBMISSION_BYTES};
 use crate::domain::message::{BusMessage, InboundKind, MessageAddress};
 use crate::domain::principal::Principal;

@@ -10,9 +10,9 @@ use crate::domain::job::{Job, JobStatus};
 use crate::ingress::redrive::redrive;
 use crate::store::StoreError;
 use crate::venue::Venue;
-use crate::venue::dead;
-use crate::venue::jobs::hold::{self, PauseOutcome};
+use crate::venue::dead_letters;
 use crate::venue::jobs::list::{self, Cursor, JobListFilter};
+use crate::venue::jobs::pausing::{self, PauseOutcome};
 use crate::venue::jobs::{CancelOutcome, cancel};
 use crate::venue::operation::Caller;
 use schemars::JsonSchema;
@@ -122,7 +122,7 @@ async fn eligible_jobs(
     if action != BatchAction::Redrive {
         return Ok(ids);
     }
-    let driven = dead::were_redriven(venue, owner, &ids).await?;
+    let driven = dead_letters::were_redriven(venue, owner, &ids).await?;
     Ok(ids.into_iter().zip(driven).filter(|(_, driven)| !driven).map(|(id, _)| id).collect())
 }
 
@@ -176,8 +176,8 @@ pub async fn run_batch(
                     Err(error) => Err(error.to_string()),
                 },
             },
-            BatchAction::Pause => Ok(was_changed(&hold::pause(venue, owner, &id, &caller.name).await?)),
-            BatchAction::Resume => Ok(was_changed(&hold::resume(venue, owner, &id).await?)),
+            BatchAction::Pause => Ok(was_changed(&pausing::pause(venue, owner, &id, &caller.name).await?)),
+            BatchAction::Resume => Ok(was_changed(&pausing::resume(venue, owner, &id).await?)),
         };
         match done {
             Ok(true) => batch.done += 1,

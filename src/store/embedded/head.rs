@@ -4,7 +4,7 @@
 use super::clock::machine_time;
 use super::layout::{self, DocRecord, Space, split_number};
 use super::tx::{Db, DurableState, StoreFault, View};
-use crate::domain::tail::{Loss, Losses};
+use crate::domain::losses::{Loss, Losses};
 use crate::store::keys;
 use std::fs::File;
 use std::os::unix::fs::FileExt;

@@ -35,7 +35,7 @@ mod open;
 mod outbox;
 mod reads;
 mod reclaim;
-mod seat;
+mod session_changes;
 mod sweep;
 mod turn;
 pub(crate) mod tx;
@@ -311,7 +311,7 @@ impl Store for EmbeddedStore {
         checks: &[DocWrite],
     ) -> Result<SetSessionOutcome, StoreError> {
         let (owner, session, seat, checks) = (owner.clone(), session.clone(), seat.cloned(), checks.to_vec());
-        let seat = move |tx: &mut Tx<'_>| seat::set(tx, now, &owner, &session, seat.as_ref(), &checks);
+        let seat = move |tx: &mut Tx<'_>| session_changes::set(tx, now, &owner, &session, seat.as_ref(), &checks);
         self.call(seat).await?.map_err(StoreError::Over)
     }
 
@@ -323,7 +323,7 @@ impl Store for EmbeddedStore {
         amend: &Amend,
     ) -> Result<AmendOutcome, StoreError> {
         let (owner, session, amend) = (owner.clone(), session.clone(), amend.clone());
-        self.call(move |tx| seat::amend(tx, now, &owner, &session, &amend)).await
+        self.call(move |tx| session_changes::amend(tx, now, &owner, &session, &amend)).await
     }
 
     async fn forget(&self, now: Millis, owner: &Owner, forget: &ForgetRequest) -> Result<ForgetOutcome, StoreError> {

@@ -5,7 +5,7 @@ use super::{JournalError, JournalPart, JournaledStore, Millis, Owner, Store, Sto
 use crate::domain::ids::{AgentId, EventId, SessionId, SessionKey};
 use crate::domain::job::JobStatus;
 use crate::domain::journal::{JournalEntry, JournaledChange, content_mark, current_entries};
-use crate::domain::tail::{Loss, SafePoint};
+use crate::domain::losses::{Loss, SafePoint};
 use crate::store::{Admit, EventKind, Intake, NewEvent, SessionFacts};
 use bytes::Bytes;
 use futures::{StreamExt, stream};

@@ -10,7 +10,7 @@ mod buffer;
 mod compare;
 mod force;
 mod protect;
-mod seam;
+mod journal;
 
 use super::{
     AdmissionOutcome, Admit, Amend, AmendOutcome, Amendment, Commit, CommitOutcome, Doc, DocEffect, DocWrite, Expect,
@@ -20,16 +20,16 @@ use super::{
 use crate::domain::ids::{JobId, Owner, SessionKey};
 use crate::domain::job::JobStatus;
 use crate::domain::journal::{JournalEntry, JournaledChange, content_mark};
+use crate::domain::losses::Loss;
 use crate::domain::protection::{ProtectedState, ProtectionRecord};
 use crate::domain::quota::Quota;
-use crate::domain::tail::Loss;
 use crate::domain::time::Millis;
 use crate::domain::venue_mac::VenueMac;
 use buffer::EntryBuffer;
 pub use compare::JournalComparison;
 pub use force::ForcedRecord;
+pub use journal::{Journal, JournalError, JournalPart};
 use parking_lot::Mutex;
-pub use seam::{Journal, JournalError, JournalPart};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;

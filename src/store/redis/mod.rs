@@ -19,9 +19,9 @@ mod failure;
 mod grant;
 mod keyspace;
 mod libraries;
-mod looks;
+mod worker_share;
 mod options;
-mod plain;
+mod plain_reads;
 mod put;
 mod registry;
 mod sentinel;
@@ -29,7 +29,7 @@ mod servers;
 mod settings;
 mod topology;
 mod usage;
-mod wire;
+mod server_connection;
 
 use crate::domain::ids::{AgentId, JobId, Owner, SessionKey};
 use crate::domain::limits::GRANT_EVENTS;
@@ -50,12 +50,12 @@ use connection::{Pool, Repeatability};
 use grant::UnreadableGrant;
 use keyspace::{Keyspace, lex_range};
 use libraries::LibraryReports;
-use looks::WorkerShare;
 pub use options::{RedisOptions, ServerOrInjected};
 use registry::RegisteredOwners;
 pub use servers::{RedisTls, Servers, URL_FORM};
 use std::sync::Arc;
 use std::time::Duration;
+use worker_share::WorkerShare;
 
 /// Backoff of a session whose grant this build can't decode: another build may.
 const UNREADABLE_BACKOFF: Duration = Duration::from_secs(5);
@@ -406,7 +406,7 @@ impl DocumentStore for RedisStore {
 
     async fn page(&self, owner: &Owner, prefix: &str, window: Window) -> Result<DocPage, StoreError> {
         if self.pool.reads_only() {
-            return plain::page(&self.pool, &self.keys, owner, prefix, window).await;
+            return plain_reads::page(&self.pool, &self.keys, owner, prefix, window).await;
         }
         let (from, to) = lex_range(prefix, None, window.reverse);
         let mut args = self.args("page", owner);

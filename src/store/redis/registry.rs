@@ -5,7 +5,7 @@ use super::args::Args;
 use super::codec::AnswerParts;
 use super::connection::Repeatability;
 use super::keyspace::lex_range;
-use super::wire::answer_text;
+use super::server_connection::answer_text;
 use crate::domain::ids::{AgentId, Owner, SessionKey};
 use crate::domain::shard::Shard;
 use crate::domain::time::Millis;

@@ -3,8 +3,8 @@
 //! once a second under load, and the one that knows of the latest failover counts.
 
 use super::failure::is_cut;
+use super::server_connection::{RoundTrip, SingleConnection};
 use super::servers::{RedisTls, SentinelPrimary, Servers, build_client, tcp_settings};
-use super::wire::{RoundTrip, SingleConnection};
 use futures::FutureExt;
 use futures::future::join_all;
 use parking_lot::Mutex;

@@ -2,8 +2,8 @@
 
 use super::connection::Pool;
 use super::options::ServerOrInjected;
+use super::server_connection::answer_text;
 use super::topology;
-use super::wire::answer_text;
 use crate::domain::time::Millis;
 use crate::store::{BackendSetting, Fill, StoreError};
 use redis::Value;

@@ -2,7 +2,7 @@
 
 use super::connection::Pool;
 use super::sentinel::SentinelReport;
-use super::wire::answer_text;
+use super::server_connection::answer_text;
 use crate::store::{BackendSetting, StoreError};
 use std::collections::BTreeMap;
 

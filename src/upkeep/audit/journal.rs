@@ -1,8 +1,8 @@
 //! The journal of what the store acknowledged, which the queue keeps. Entries are sent there; a store whose server was
 //! replaced, or came back without its last seconds, is compared with it.
 
-use super::{AuditError, tail};
-use crate::domain::tail::{Loss, Losses, SafePoint};
+use super::{AuditError, losses};
+use crate::domain::losses::{Loss, Losses, SafePoint};
 use crate::domain::time::Millis;
 use crate::store::journaled::{BATCH_EVERY, JournalComparison};
 use crate::store::{DocWrite, WriteOutcome, keys};
@@ -100,7 +100,7 @@ impl JournalWatch {
             return Ok(());
         }
         let JournalComparison { losses, notes } = journaled.compare(safe, &names).await?;
-        let all = Losses::split(now, by, tail::without_known(venue, losses).await?, notes);
+        let all = Losses::split(now, by, losses::without_known(venue, losses).await?, notes);
         let is_serious = all.first().is_some_and(Losses::is_serious);
         if is_serious {
             let parts = all.iter().enumerate();

@@ -1,12 +1,12 @@
 //! `trellis audit`: balances what was accepted against what the store and the queue hold.
 
 mod counts;
-mod epoch;
+mod generation;
 pub mod journal;
 mod records;
 mod repair;
-pub mod tail;
-mod unknown;
+pub mod losses;
+mod unknown_jobs;
 mod watch;
 
 use crate::bus::Backlog;
@@ -43,9 +43,9 @@ const LOOK_PAUSE: Duration = Duration::from_millis(300);
 
 use records::{JobRecords, read_all_jobs, read_jobs};
 
-pub use epoch::{StoreSetBack, advance_mark, set_backs};
+pub use generation::{StoreSetBack, advance_mark, set_backs};
+pub use losses::{is_unsettled, settle};
 pub use repair::{Repair, repair};
-pub use tail::{is_unsettled, settle};
 pub use watch::AuditWatch;
 
 /// Why an audit fails.
@@ -97,9 +97,9 @@ pub async fn audit_all(venue: &Venue) -> Result<AuditTotals, AuditError> {
         }
     }
     let set_backs = set_backs(venue).await?;
-    let losses = tail::read_losses(venue, LOST_LINES).await?;
+    let losses = losses::read_losses(venue, LOST_LINES).await?;
     let is_suspect = !set_backs.is_empty() || losses.total > 0;
-    for (line, owner) in unknown::find_unknown(venue, is_suspect).await? {
+    for (line, owner) in unknown_jobs::find_unknown(venue, is_suspect).await? {
         tracing::debug!(%owner, line, "unknown job");
         books.unknown += 1;
         books.missing.push(line);

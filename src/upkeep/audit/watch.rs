@@ -23,7 +23,7 @@ use crate::domain::shard::Share;
 use crate::domain::time::Millis;
 use crate::process::pace::Pace;
 use crate::store::{Doc, EventKind, SessionFacts, StoreError, keys};
-use crate::upkeep::stroll::PacedOwnerScan;
+use crate::upkeep::owner_scan::PacedOwnerScan;
 use crate::venue::agents::sessions;
 use crate::venue::{Venue, is_reserved};
 use std::collections::{BTreeMap, BTreeSet, HashMap};

@@ -10,7 +10,7 @@ use crate::domain::timer::Timer;
 use crate::store::{Doc, DocKey, ForgetRequest, SessionFacts, StoreError, keys};
 use crate::venue::Venue;
 use crate::venue::agents;
-use crate::venue::dead;
+use crate::venue::dead_letters;
 use crate::venue::jobs;
 use crate::venue::timers;
 
@@ -110,7 +110,7 @@ async fn read_remains(
 ) -> Result<JobRemains, StoreError> {
     let id = &head.id;
     let died = result.and_then(|result| result.error_code) == Some(ErrorCode::Dead);
-    let letter = if died { dead::get(venue, owner, id).await? } else { None };
+    let letter = if died { dead_letters::get(venue, owner, id).await? } else { None };
     let dead = letter.is_some_and(|(letter, _)| letter.redriven.is_none());
     let (children, pays) = read_children(venue, owner, id).await?;
     let pays = pays || has_paying_timer(venue, owner, id).await?;

@@ -20,7 +20,7 @@ use crate::store::{
 use crate::venue::Venue;
 use crate::venue::jobs;
 use crate::venue::ledger;
-use crate::venue::ledger::why::{self, KEPT_PAGES, PathUse};
+use crate::venue::ledger::path_uses::{self, KEPT_PAGES, PathUse};
 use crate::venue::timers;
 use bytes::Bytes;
 use std::collections::BTreeSet;
@@ -208,7 +208,7 @@ struct SessionReads {
 
 impl SessionReads {
     fn pages(&self, key: &SessionKey) -> Vec<DocWrite> {
-        why::kept_writes(self.uses.clone(), self.at, |number| keys::session_reads(key, self.at, number))
+        path_uses::kept_writes(self.uses.clone(), self.at, |number| keys::session_reads(key, self.at, number))
     }
 
     /// Collects what models have read in the first `turns` turns. Returns the documents that keep it.
@@ -219,7 +219,7 @@ impl SessionReads {
         key: &SessionKey,
         turns: u64,
     ) -> Result<Vec<DocWrite>, StoreError> {
-        let there = why::session_uses(&*venue.store, owner, key, turns).await?;
+        let there = path_uses::session_uses(&*venue.store, owner, key, turns).await?;
         self.forget(&there);
         self.uses.extend(there);
         self.uses.sort_by_key(|reached| reached.turn);
@@ -239,7 +239,7 @@ impl SessionReads {
         }
         self.written = self.written.max(pages.len());
         self.is_written = true;
-        why::write_kept(&*venue.store, owner, venue.now(), (pages, &[])).await
+        path_uses::write_kept(&*venue.store, owner, venue.now(), (pages, &[])).await
     }
 
     /// Rewrites the pages so that they hold only the reads of turns that are gone.
@@ -248,12 +248,12 @@ impl SessionReads {
             return Ok(());
         }
         let turns = find(venue, owner, key).await?.map_or(0, |seen| seen.version);
-        let there = why::session_uses(&*venue.store, owner, key, turns).await?;
+        let there = path_uses::session_uses(&*venue.store, owner, key, turns).await?;
         self.forget(&there);
         let mut pages = self.pages(key);
         let surplus = pages.len()..self.written;
         pages.extend(surplus.map(|number| DocWrite::delete(keys::session_reads(key, self.at, number))));
-        why::write_kept(&*venue.store, owner, venue.now(), (&pages, &[])).await
+        path_uses::write_kept(&*venue.store, owner, venue.now(), (&pages, &[])).await
     }
 }
 

@@ -1,8 +1,8 @@
 //! The life cycle of an agent: update, suspend, resume, fork. Module `ending` has its end.
 
 use super::copies::CopyClaim;
-use super::{ending, get, names, new_record, writes};
-use crate::domain::agent::{AgentConfig, AgentRecord, AgentStatus, merge, own};
+use super::{config_warnings, deletion, get, new_record, writes};
+use crate::domain::agent::{AgentConfig, AgentRecord, AgentStatus, addresses, merge};
 use crate::domain::authority::Authority;
 use crate::domain::authority::trail::{MAX_TRAIL, MakerAuthority, Trail};
 use crate::domain::bounds::cut_reason;
@@ -157,7 +157,7 @@ pub async fn update(
             return Err(LifecycleError::Terminated(id.clone()));
         }
         let config = apply_patch(venue, owner, &record.config, patch)?;
-        names::check(venue, owner, &config, patch.strict)
+        config_warnings::check(venue, owner, &config, patch.strict)
             .map_err(|e| LifecycleError::Config(format!("`config`: {e}")))?;
         if config == record.config {
             return Ok(None);
@@ -186,7 +186,7 @@ fn apply_patch(
     let mut whole = json!(config);
     merge::shallow(&mut whole, &patch.config);
     merge::deep(&mut whole, &patch.state_config);
-    own::localise(Some(owner), &mut whole).map_err(|error| LifecycleError::Config(error.to_string()))?;
+    addresses::localise(Some(owner), &mut whole).map_err(|error| LifecycleError::Config(error.to_string()))?;
     let config = AgentConfig::parse(&whole).map_err(|error| LifecycleError::Config(format!("`config`: {error}")))?;
     let resources = venue.catalog.resources.check(&config);
     resources.map_err(|error| LifecycleError::Config(format!("`config`: {error}")))?;
@@ -279,7 +279,8 @@ pub async fn fork(
         source.config.clone()
     } else {
         let config = apply_patch(venue, owner, &source.config, &Patch { config: config.clone(), ..Patch::default() })?;
-        names::check(venue, owner, &config, false).map_err(|e| LifecycleError::Config(format!("`config`: {e}")))?;
+        config_warnings::check(venue, owner, &config, false)
+            .map_err(|e| LifecycleError::Config(format!("`config`: {e}")))?;
         config
     };
     by.check_keys(&config)?;
@@ -313,7 +314,7 @@ async fn put_fork(
 ) -> Result<(AgentRecord, bool), LifecycleError> {
     let copied = Mutex::new(copied);
     let attempt = || async {
-        let (known, unmarked) = ending::finish_deletion(venue, owner, &new.id).await?;
+        let (known, unmarked) = deletion::finish_deletion(venue, owner, &new.id).await?;
         let created = known.is_none();
         let (record, version) = match known {
             None => {

@@ -2,9 +2,9 @@
 
 pub mod amend;
 mod copies;
-pub mod ending;
+pub mod deletion;
 pub mod lifecycle;
-pub mod names;
+pub mod config_warnings;
 pub mod sessions;
 pub mod templates;
 pub mod transcript;
@@ -15,11 +15,11 @@ use crate::domain::authority::ResourcePath;
 use crate::domain::authority::trail::MakerAuthority;
 use crate::domain::ids::secret::SecretName;
 use crate::domain::ids::{AgentId, Owner, decode_token};
-use crate::domain::kept::UnknownFields;
 use crate::domain::limits::{LIST_BYTES, LIST_PAGE, LISTED_TEXT_BYTES};
 use crate::domain::load::{LoadChange as StateChange, LoadLevel};
 use crate::domain::session::TurnRecord;
 use crate::domain::time::Millis;
+use crate::domain::unknown_fields::UnknownFields;
 use crate::store::{DocWrite, Edit, SessionFacts, StoreError, Window, decode, keys, steps};
 use crate::venue::Venue;
 use crate::venue::operation::Need;
@@ -125,7 +125,7 @@ pub async fn apply(
     let maker = &MakerAuthority { authority: authority.without_home(), trail };
     let now = venue.now();
     let attempt = || async {
-        let (known, unmarked) = ending::finish_deletion(venue, owner, id).await?;
+        let (known, unmarked) = deletion::finish_deletion(venue, owner, id).await?;
         let (record, version, applied) = match known {
             Some((record, _)) if !overwrite => return Ok(Edit::without_writes((record, ApplyOutcome::Unchanged))),
             Some((record, _)) if matches_config(&record, config, maker) && record.made_under == maker.trail => {

@@ -12,7 +12,7 @@ pub static TEMPLATES: LazyLock<Value> =
 mod tests {
     use super::*;
     use crate::domain::agent::AgentConfig;
-    use crate::domain::tools::unknown::KnownNames;
+    use crate::domain::tools::unknown_names::KnownNames;
     use crate::ops::catalog;
 
     #[test]

@@ -16,7 +16,7 @@ use crate::domain::time::Millis;
 use crate::domain::timer::KEEP_ABILITY;
 use crate::domain::token::{Claims, JudgeSettings, Link, Signer, SpeaksFor, TokenError, TokenSubject, judge};
 use crate::domain::values::Values;
-use crate::domain::values::protected::OVERRIDE;
+use crate::domain::values::protected_keys::OVERRIDE;
 use crate::venue::is_reserved;
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;

@@ -9,7 +9,7 @@ use crate::domain::call::ToolTarget;
 use crate::domain::context::budget::PromptBudget;
 use crate::domain::context::goals::GoalView;
 use crate::domain::context::inputs::{Inputs, Layout, Moment, PromptFrame, ServedEvents};
-use crate::domain::context::past::TranscriptTurn;
+use crate::domain::context::transcript_turn::TranscriptTurn;
 use crate::domain::context::{attach, entry, fill};
 use crate::domain::resource::HeldNamespaces;
 use crate::domain::tools::{ToolTable, TurnEnds, resolve, resolve_with};

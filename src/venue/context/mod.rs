@@ -7,11 +7,11 @@ mod fetch;
 mod gather;
 mod pins;
 pub mod preview;
-mod rest;
+mod stored_session;
 mod transcript;
 mod values;
 
 pub use cache::PromptCache;
 pub(crate) use gather::{PromptView, begin_turn, offered_operations};
-pub(crate) use rest::{clear_scratch, decode_inbox, decode_state, decode_stored};
+pub(crate) use stored_session::{clear_scratch, decode_inbox, decode_state, decode_stored};
 pub(crate) use transcript::Transcript;

@@ -1,6 +1,6 @@
 //! The turns of a session that a prompt can show. They are read once and then kept current.
 
-use crate::domain::context::past::TranscriptTurn;
+use crate::domain::context::transcript_turn::TranscriptTurn;
 use crate::domain::ids::{Owner, SessionKey};
 use crate::domain::limits::TRANSCRIPT_BYTES;
 use crate::domain::session::TurnRecord;

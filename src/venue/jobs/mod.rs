@@ -1,8 +1,8 @@
 //! Jobs as callers see them: read, list, wait, cancel.
 
-pub mod hold;
+pub mod pausing;
 pub mod list;
-pub mod queued;
+pub mod waiting_message;
 pub mod spend;
 
 use self::list::JobListFilter;

@@ -1,7 +1,7 @@
 //! A past prompt assembled again: as it was, or with changes. Nothing is committed.
 
 use super::configure::configure;
-use super::{replace, without};
+use super::{leave_out, replace};
 use crate::domain::agent::AgentConfig;
 use crate::domain::context::assemble::{AssembledPrompt, RefusedPrompt, assemble};
 use crate::domain::context::inputs::Inputs;
@@ -121,7 +121,7 @@ impl Experiment {
         }
         for path in &self.without {
             let copies = facts.copies.get(path).map_or(&[][..], Vec::as_slice);
-            note(path, without::leave_out(&mut inputs, path.trim_matches('/'), copies))?;
+            note(path, leave_out::leave_out(&mut inputs, path.trim_matches('/'), copies))?;
         }
         Ok(ChangedInputs { inputs, incomplete })
     }

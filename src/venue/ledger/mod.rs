@@ -1,17 +1,17 @@
 //! The ledger as it is stored: the manifests that make up a turn's record, and the parts they name.
 
-mod answered;
+mod answered_calls;
 mod configure;
 pub mod experiment;
-pub mod find;
+pub mod turn_list;
 mod replace;
 #[cfg(test)]
 mod samples_tests;
-pub mod sent;
+pub mod prompt_detail;
 pub mod show;
 pub mod trail;
-pub mod why;
-mod without;
+pub mod path_uses;
+mod leave_out;
 
 use crate::domain::authority::Authority;
 use crate::domain::context::inputs::Inputs;

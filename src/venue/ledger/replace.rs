@@ -2,9 +2,9 @@
 //! tools and of jobs, placeholders, and copies that the same conversation made of it. What was computed from it and
 //! can't be computed again says so.
 
-use super::answered::{AnsweredCall, answered_calls};
+use super::answered_calls::{AnsweredCall, answered_calls};
 use super::experiment::{CONVERSATION_COPIES, PathEffect};
-use super::without::{forget_reasoning, leave_out_heard, result_place, segments_below, user_of};
+use super::leave_out::{forget_reasoning, leave_out_heard, result_place, segments_below, user_of};
 use crate::domain::chat::ChatMessage;
 use crate::domain::context::inputs::Inputs;
 use crate::domain::context::item::{Absence, ItemContent, PromptItem};

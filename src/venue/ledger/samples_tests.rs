@@ -6,7 +6,7 @@ use crate::domain::chat::ModelSettings;
 use crate::domain::context::budget::PromptBudget;
 use crate::domain::context::inputs::{Inputs, Layout, Moment, PromptFrame, ServedEvents};
 use crate::domain::tools::ToolTable;
-use crate::domain::values::known::KnownValues;
+use crate::domain::values::inserted_values::KnownValues;
 use std::sync::Arc;
 
 /// Inputs of the first turn of `clerk`, in session `main` of user `u`, with nothing in them.

@@ -1,6 +1,6 @@
 //! Trails of bytes: the copies, answers and conversations to which the bytes of a path went.
 
-use super::why::{ANSWER, PathUse};
+use super::path_uses::{ANSWER, PathUse};
 use crate::domain::ids::SessionKey;
 use crate::domain::origin::{ancestors, full_path, overlap};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};

@@ -3,7 +3,7 @@
 use super::{Invocation, Site};
 use crate::domain::ids::sha256_hex;
 use crate::store::{DocWrite, StoreError, keys};
-use crate::venue::ledger::why::PathUse;
+use crate::venue::ledger::path_uses::PathUse;
 
 /// Records where the bytes went that a call has read, within the owner's quota. The call has taken effect already: a
 /// failure to record it changes nothing for its caller.

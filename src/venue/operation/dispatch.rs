@@ -6,8 +6,8 @@ use super::{
 };
 use crate::domain::decode::{self, Code, DataError};
 use crate::domain::ids::JobId;
+use crate::domain::lattice::address::localise;
 use crate::domain::lattice::catalog::{RUN, catalog_path};
-use crate::domain::lattice::own::localise;
 use crate::domain::limits::JOB_DEPTH;
 use crate::domain::nearest::did_you_mean;
 use crate::domain::reader::JobVisibility;

@@ -9,8 +9,8 @@
 use super::OpError;
 use crate::domain::authority::{Authority, ResourcePath};
 use crate::domain::ids::{AssetId, Owner};
+use crate::domain::lattice::address::to_plain_path;
 use crate::domain::lattice::catalog::{RUN, catalog_path, is_stored_operation};
-use crate::domain::lattice::own::to_plain_path;
 use crate::domain::lattice::{Namespace, Path};
 use crate::domain::limits::JOB_DEPTH;
 use crate::domain::visible::quote_foreign;

@@ -6,8 +6,8 @@ use crate::domain::lattice::Path;
 use crate::domain::turn::Turn;
 use crate::domain::turn::decide::Decision;
 use crate::venue::workspace::{self, WorkspaceError, WriteOp};
-use crate::worker::ground::TurnBase;
 use crate::worker::lease::RunStop;
+use crate::worker::turn_base::TurnBase;
 use serde_json::Value;
 
 /// Index of these writes, after those of a reply's calls; the venue's own writes have no quota.

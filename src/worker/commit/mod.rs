@@ -4,7 +4,7 @@
 mod messages;
 mod output;
 mod recheck;
-mod unknown;
+mod unknown_outcomes;
 
 use crate::domain::agent::{AgentConfig, AgentRecord};
 use crate::domain::authority::policy::Policy;
@@ -15,28 +15,28 @@ use crate::domain::dead::DeadLetter;
 use crate::domain::event::Payload;
 use crate::domain::ids::JobId;
 use crate::domain::job::{ErrorCode, Job, JobResult, JobStatus};
-use crate::domain::kept::UnknownFields;
 use crate::domain::limits::COMMIT_CONFLICTS;
 use crate::domain::resource::scratchpad::Note;
 use crate::domain::session::TurnRecord;
 use crate::domain::turn::decide::Decision;
 use crate::domain::turn::run::{NextStep, PendingEvent};
 use crate::domain::turn::{Turn, TurnInput};
+use crate::domain::unknown_fields::UnknownFields;
 use crate::outbox::{self, Outgoing};
 use crate::store::{Commit, CommitOutcome, Continuation as Kept, DocWrite, JobFinish, LeaseUse, keys};
 use crate::venue::agents;
 use crate::venue::approvals;
 use crate::venue::context::clear_scratch;
-use crate::venue::dead;
+use crate::venue::dead_letters;
 use crate::venue::jobs;
 use crate::venue::policy;
 use crate::venue::resources::scratchpad;
 use crate::venue::workspace::WorkspaceError;
 use crate::worker::Worker;
-use crate::worker::context::books;
-use crate::worker::ground::TurnBase;
-use crate::worker::lease::{LeasedSession, RunStop, known, waits};
+use crate::worker::context::prompt_records;
+use crate::worker::lease::{LeasedSession, RunStop, record_cache, waits};
 use crate::worker::outbox::CommitMessages;
+use crate::worker::turn_base::TurnBase;
 use bytes::Bytes;
 use std::time::Duration;
 
@@ -66,7 +66,7 @@ pub(crate) async fn commit(
         discard(worker, leased, ground).await?;
     }
     messages::keep_cut_messages(ground, turn, &decision).await?;
-    let (known, _) = known::policy(worker, &leased.lease.owner, ground.policy).await?;
+    let (known, _) = record_cache::policy(worker, &leased.lease.owner, ground.policy).await?;
     refuse_if_stopped(ground, agent, &known, turn, &mut decision).await;
     put_notes(worker, ground, turn, &mut decision).await?;
     output::write_output(ground, turn, &mut decision).await?;
@@ -79,7 +79,7 @@ pub(crate) async fn commit(
             CommitOutcome::Done(next) => {
                 worker.venue.metrics.turns_committed.inc();
                 worker.venue.metrics.commit_seconds.observe(clock.steady().saturating_sub(started).as_secs_f64());
-                unknown::count_outcomes(&worker.venue.metrics, &commit);
+                unknown_outcomes::count_outcomes(&worker.venue.metrics, &commit);
                 told.entries.extend_from_slice(next.wakes());
                 if let Some(ledger) = &decision.ledger {
                     worker.prompt_records.mark_stored(ledger);
@@ -222,10 +222,10 @@ async fn build_commit(
     writes.extend(decision.today.as_ref().map(|today| waits::session_day(session, today)));
     writes.extend(decision.tally.as_ref().map(|(job, tally)| DocWrite::json(keys::job_spend(job), tally)));
     writes.extend(decision.approvals.iter().flat_map(approvals::creation_writes));
-    writes.extend(unknown::outcome_listings(worker, leased, decision.results_record()).await?);
+    writes.extend(unknown_outcomes::outcome_listings(worker, leased, decision.results_record()).await?);
     writes.extend(agents::state_writes(&worker.venue, &leased.lease.owner, &session.agent, &decision.agent).await?);
     if let Some(ledger) = &decision.ledger {
-        writes.extend(books::record_writes(worker.venue.now(), session, record.turn, ledger));
+        writes.extend(prompt_records::record_writes(worker.venue.now(), session, record.turn, ledger));
     }
     let mut told = CommitMessages::default();
     let mut finish = Vec::new();
@@ -314,7 +314,7 @@ pub(crate) async fn consume_settled(
             let found = jobs::get(&worker.venue, &leased.lease.owner, job).await?;
             if let Some(Job { head, result: Some(result), updated, .. }) = found {
                 if result.error_code == Some(ErrorCode::Dead) {
-                    writes.push(dead::letter_write(&DeadLetter {
+                    writes.push(dead_letters::letter_write(&DeadLetter {
                         job: job.clone(),
                         session: leased.lease.session.clone(),
                         event: pending.event.clone(),

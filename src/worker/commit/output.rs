@@ -7,8 +7,8 @@ use crate::domain::turn::Turn;
 use crate::domain::turn::decide::Decision;
 use crate::venue::resources::scratchpad::NOTES;
 use crate::venue::workspace::{self, WorkspaceError, WriteOp};
-use crate::worker::ground::TurnBase;
 use crate::worker::lease::RunStop;
+use crate::worker::turn_base::TurnBase;
 
 /// Index of the write, after those of a reply's calls.
 const OUTPUT_INDEX: u32 = workspace::OWN_WRITES;

@@ -1,11 +1,11 @@
 //! Stage 4: reads the inputs of a turn's prompt from the store and the turn's workspace, and prepares the writer of its
 //! record. It writes nothing.
 
-pub(super) mod books;
+pub(super) mod prompt_records;
 
 use super::Worker;
-use super::ground::TurnBase;
 use super::lease::{LeasedSession, RunStop, transcript};
+use super::turn_base::TurnBase;
 use crate::domain::agent::AgentRecord;
 use crate::domain::turn::{Observation, Turn};
 use crate::venue::context::PromptView;
@@ -23,13 +23,13 @@ pub(super) async fn gather(
     let base = async {
         match known {
             Some(base) => Ok(base),
-            None => books::base(&*worker.venue.store, &setting.owner, &setting.session, setting.turn).await,
+            None => prompt_records::base(&*worker.venue.store, &setting.owner, &setting.session, setting.turn).await,
         }
     };
     let transcript = transcript::load_transcript(worker, leased).await?.records();
     let view = PromptView { venue: &worker.venue, setting, agent, workspace: &ground.workspace };
     let (inputs, base) = futures::try_join!(view.inputs(transcript), base)?;
     leased.history.base = Some(base.clone());
-    let scribe = books::record_writer(worker, setting, agent, &inputs, base);
+    let scribe = prompt_records::record_writer(worker, setting, agent, &inputs, base);
     Ok(Observation::Gathered(Box::new(inputs), Box::new(scribe)))
 }

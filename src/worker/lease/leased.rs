@@ -1,7 +1,7 @@
 //! A leased session, as its holder knows it.
 
 use super::keeper::StopSignals;
-use super::memory::SessionHistory;
+use super::session_cache::SessionHistory;
 use crate::domain::dead::Attempt;
 use crate::domain::limits::{GRANT_BYTES, GRANT_EVENTS};
 use crate::domain::session::SessionState;

@@ -5,8 +5,8 @@ mod leased;
 
 pub(super) mod control;
 pub(super) mod keeper;
-pub(super) mod known;
-pub(super) mod memory;
+pub(super) mod record_cache;
+pub(super) mod session_cache;
 pub(super) mod outage;
 pub(super) mod quarantine;
 pub(super) mod transcript;

@@ -10,7 +10,7 @@ use crate::model::{LiveText, ModelError};
 use crate::venue::secrets::{OpenedSecret, SecretError};
 use crate::worker::lease::waits::retry_pause;
 use crate::worker::lease::{LeasedSession, RunStop, keeper};
-use crate::worker::{Worker, live};
+use crate::worker::{Worker, live_text};
 use std::sync::Arc;
 use tokio::sync::mpsc::UnboundedReceiver;
 
@@ -107,7 +107,7 @@ async fn forward(worker: &Worker, job: Option<&JobId>, mut texts: UnboundedRecei
             text.push_str(&more);
         }
         if let Some(job) = job {
-            live::text(worker, job, &text).await;
+            live_text::text(worker, job, &text).await;
         }
     }
 }

@@ -4,9 +4,9 @@
 pub(super) mod alarms;
 pub(super) mod auditor;
 pub(super) mod clocks;
-pub(super) mod roll;
+pub(super) mod registration;
 pub(super) mod sweep;
-pub(super) mod tidy;
+pub(super) mod retention;
 
 use std::time::Duration;
 

@@ -6,12 +6,12 @@ use crate::domain::lattice::layout;
 use crate::domain::time::Millis;
 use crate::ingress::timers;
 use crate::store::{DocWrite, StoreError, keys};
-use crate::venue::agents::ending;
+use crate::venue::agents::deletion;
 use crate::venue::approvals;
 use crate::venue::external;
 use crate::venue::open_calls;
-use crate::worker::arrive::due::{self, REPEAT_DELAY};
-use crate::worker::{Worker, invoked};
+use crate::worker::intake::due_sessions::{self, REPEAT_DELAY};
+use crate::worker::{Worker, operations};
 use futures::future::join_all;
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -99,7 +99,7 @@ async fn sweep_shards(worker: &Arc<Worker>) -> Result<(bool, SweepTimes), StoreE
         Ok(()) => {
             worker.slots.note_census();
             // A single owner has room for sessions that came before that was known.
-            due::call(worker).await;
+            due_sessions::call(worker).await;
         }
         Err(error) => tracing::debug!(%error, "whether there are several owners isn't known"),
     }
@@ -215,12 +215,12 @@ async fn sweep_owner(worker: &Arc<Worker>, owner: &Owner) -> Result<RemainingWor
     more |= is_due(keys::OUTBOUND_DUE) && external::check_due(venue, owner).await?;
     more |= is_due(keys::ANSWERS_DUE) && approvals::deliver_answers(venue, owner).await?;
     if is_due(keys::INVOKED_DUE) {
-        invoked::sweep(worker, owner).await?;
+        operations::sweep(worker, owner).await?;
     }
     if is_due(keys::OPEN_CALLS) {
         open_calls::sweep(venue, owner).await?;
     }
-    more |= is_due(keys::DELETIONS) && ending::sweep(venue, owner).await?;
+    more |= is_due(keys::DELETIONS) && deletion::sweep(venue, owner).await?;
     if is_due(keys::GARBAGE) {
         delete_garbage(worker, owner).await?;
     }

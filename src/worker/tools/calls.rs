@@ -1,9 +1,9 @@
 //! Stage 6: makes the tool calls of a reply, each at most as often as its operation allows.
 
 use super::answers::{self, ReadyCall};
-use super::once::recorded_call_outcomes;
+use super::recorded_calls::recorded_call_outcomes;
 use super::results::CallResults;
-use super::{hand, harness, resources};
+use super::{delegates, harness, resources};
 use crate::domain::agent::AgentRecord;
 use crate::domain::authority::envelope::Envelope;
 use crate::domain::authority::{Capability, HIDDEN};
@@ -14,13 +14,13 @@ use crate::domain::context::result::{ResultRest, ResultRoom};
 use crate::domain::external;
 use crate::domain::ids::{AgentId, QueueName};
 use crate::domain::job::Parent;
+use crate::domain::lattice::address::localise;
 use crate::domain::lattice::catalog::RUN;
-use crate::domain::lattice::own::localise;
 use crate::domain::load::{LoadChange, LoadsByLevel};
 use crate::domain::principal::Principal;
 use crate::domain::scope;
 use crate::domain::scope::ScopedSection;
-use crate::domain::turn::ends;
+use crate::domain::turn::endings;
 use crate::domain::turn::{CallOutcome, Observation, Turn, TurnInput};
 use crate::domain::visible::cut_error;
 use crate::store::StoreError;
@@ -30,8 +30,8 @@ use crate::venue::operation::{
 };
 use crate::venue::workspace::Workspace;
 use crate::worker::Worker;
-use crate::worker::ground::TurnBase;
-use crate::worker::lease::{LeasedSession, RunStop, keeper, known};
+use crate::worker::lease::{LeasedSession, RunStop, keeper, record_cache};
+use crate::worker::turn_base::TurnBase;
 use futures::future::join_all;
 use parking_lot::Mutex;
 use serde_json::{Map, Value};
@@ -75,7 +75,7 @@ pub(crate) async fn make_calls(
     approved: bool,
 ) -> Result<Observation, RunStop> {
     let setting = turn.input();
-    let (policy, _) = known::policy(worker, &setting.owner, leased.versions.policy).await?;
+    let (policy, _) = record_cache::policy(worker, &setting.owner, leased.versions.policy).await?;
     let authority = agent.authority(&policy, &setting.mandate.envelope, ground.workspace.scope());
     let authority = authority.limit_to(&setting.authority);
     let mut request = Envelope { lineage: setting.mandate.lineage(), ..setting.mandate.envelope.clone() };
@@ -216,15 +216,15 @@ impl CallRound<'_> {
                     | ToolTarget::Subgoal
                     | ToolTarget::Compact),
                 arguments,
-            }) => ends::call_outcome(self.setting, target, arguments),
+            }) => endings::call_outcome(self.setting, target, arguments),
             Ok(ResolvedCall { target: ToolTarget::Load, arguments }) => harness::load(self, arguments),
             Ok(ResolvedCall { target: ToolTarget::Unload, arguments }) => harness::unload(self, arguments),
             Ok(ResolvedCall { target: ToolTarget::MoreTools, arguments }) => harness::more_tools(self, arguments),
             Ok(ResolvedCall { target: ToolTarget::Latent(focus), arguments }) => {
-                hand::call_latent(self, index, call, arguments, focus)
+                delegates::call_latent(self, index, call, arguments, focus)
             }
             Ok(ResolvedCall { target: ToolTarget::Delegate(to), arguments }) => {
-                Box::pin(hand::delegate(self, index, call, to, arguments)).await?
+                Box::pin(delegates::delegate(self, index, call, to, arguments)).await?
             }
             Ok(ResolvedCall { target: ToolTarget::Resource { resource, tool }, arguments }) => {
                 let called = resources::ResourceToolCall { index, call, resource, tool };

@@ -4,11 +4,11 @@ use super::calls::CallRound;
 use crate::domain::agent::tool::tool_name;
 use crate::domain::call::Outcome;
 use crate::domain::call::ToolTarget;
+use crate::domain::lattice::address::localise;
 use crate::domain::lattice::catalog::catalog_path;
-use crate::domain::lattice::own::localise;
 use crate::domain::load::{LoadChange, check_load_count};
 use crate::domain::tools::outline;
-use crate::domain::turn::{CallOutcome, ends};
+use crate::domain::turn::{CallOutcome, endings};
 use crate::domain::values::entities::allows;
 use crate::venue::context::offered_operations;
 use crate::venue::operation::{Catalog, RegisteredOperation, Spec, dispatch};
@@ -19,7 +19,7 @@ const FOUND_MAX: usize = 10;
 
 /// Runs `context_load`: authority is checked now, and again at each render.
 pub(crate) fn load(round: &CallRound<'_>, arguments: &Value) -> CallOutcome {
-    if let Some(misfit) = ends::check_arguments(round.setting(), &ToolTarget::Load, arguments) {
+    if let Some(misfit) = endings::check_arguments(round.setting(), &ToolTarget::Load, arguments) {
         return misfit;
     }
     let mut arguments = arguments.clone();
@@ -44,7 +44,7 @@ pub(crate) fn load(round: &CallRound<'_>, arguments: &Value) -> CallOutcome {
 
 /// Runs `context_unload`: removes a load from the context.
 pub(crate) fn unload(round: &CallRound<'_>, arguments: &Value) -> CallOutcome {
-    if let Some(misfit) = ends::check_arguments(round.setting(), &ToolTarget::Unload, arguments) {
+    if let Some(misfit) = endings::check_arguments(round.setting(), &ToolTarget::Unload, arguments) {
         return misfit;
     }
     let mut arguments = arguments.clone();
@@ -60,7 +60,7 @@ pub(crate) fn unload(round: &CallRound<'_>, arguments: &Value) -> CallOutcome {
 
 /// Runs `more_tools`: offers operations that match all the words, shortest path first, or those that are named.
 pub(crate) fn more_tools(round: &CallRound<'_>, arguments: &Value) -> CallOutcome {
-    if let Some(misfit) = ends::check_arguments(round.setting(), &ToolTarget::MoreTools, arguments) {
+    if let Some(misfit) = endings::check_arguments(round.setting(), &ToolTarget::MoreTools, arguments) {
         return misfit;
     }
     let known = offered_operations(&round.worker.venue, round.setting(), round.agent);

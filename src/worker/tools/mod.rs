@@ -4,8 +4,8 @@
 pub(super) mod calls;
 
 pub(super) mod answers;
-pub(super) mod once;
-mod hand;
+pub(super) mod recorded_calls;
+mod delegates;
 mod harness;
 mod resources;
 mod results;

@@ -2,7 +2,7 @@
 
 use super::answers::{self, ReadyCall};
 use super::calls::{CallRound, error_outcome};
-use super::once::BegunCall;
+use super::recorded_calls::BegunCall;
 use crate::domain::authority::ResourcePath;
 use crate::domain::authority::envelope::AccessMode;
 use crate::domain::call::ToolTarget;

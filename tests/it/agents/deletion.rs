@@ -15,7 +15,7 @@ use trellis::domain::job::JobStatus;
 use trellis::process::clock::Clock;
 use trellis::store::faulty::{FaultAt, FaultPlan, FaultyStore};
 use trellis::store::keys;
-use trellis::venue::agents::ending;
+use trellis::venue::agents::deletion;
 
 const RULES: &str = r#"
 [[rule]]
@@ -114,7 +114,7 @@ async fn dies(n: u64, at: FaultAt) {
         let bus = Arc::clone(&venue.venue.bus);
         let dying = TestVenue::new(faulty, bus, dir.path(), RULES).await;
         let id: AgentId = "a".parse().unwrap();
-        let outcome = ending::terminate(&dying.venue, &venue.owner, &id).await;
+        let outcome = deletion::terminate(&dying.venue, &venue.owner, &id).await;
         let begun = json!(venue.record("a").await.status) == "TERMINATED";
         assert!(begun || outcome.is_err(), "{n} {at:?}");
         venue.worker();
@@ -143,7 +143,7 @@ async fn an_agent_that_was_made_anew_keeps_its_work() {
     let plan = FaultPlan::From { n: 3, at: FaultAt::Before };
     let faulty = FaultyStore::new(Arc::clone(&venue.venue.store), plan);
     let dying = TestVenue::new(faulty, Arc::clone(&venue.venue.bus), dir.path(), RULES).await;
-    ending::terminate(&dying.venue, &venue.owner, &"a".parse().unwrap()).await.unwrap_err();
+    deletion::terminate(&dying.venue, &venue.owner, &"a".parse().unwrap()).await.unwrap_err();
     assert_eq!(marks(&venue).await, 1);
     venue.agent("a", with(&[])).await;
     let task = venue.submit("a", "later", json!(1)).await.job.unwrap();
@@ -155,6 +155,6 @@ async fn an_agent_that_was_made_anew_keeps_its_work() {
         trail: &trellis::domain::authority::trail::Trail::default(),
         turn: false,
     };
-    ending::remove(&venue.venue, &venue.owner, &"a".parse().unwrap(), by).await.unwrap();
+    deletion::remove(&venue.venue, &venue.owner, &"a".parse().unwrap(), by).await.unwrap();
     assert_eq!(marks(&venue).await, 0);
 }

@@ -338,7 +338,7 @@ async fn a_task_is_cancelled_by_its_agent() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_agent_changes_no_agent_that_asks_people() {
-    use trellis::venue::agents::ending::remove;
+    use trellis::venue::agents::deletion::remove;
     use trellis::venue::agents::lifecycle::{AgentEditor, Fork, Patch, fork, resume, suspend, update};
     let (venue, _dir) = TestVenue::embedded(ECHO).await;
     let asks = json!({"tools": [{"operation": "v/ops/lattice/write", "approval": "ask"}]});

@@ -19,7 +19,7 @@ use trellis::store::{DocWrite, keys};
 use trellis::venue::agents;
 use trellis::venue::ledger;
 use trellis::venue::ledger::experiment::{Experiment, TurnFacts, assemble_prompt};
-use trellis::venue::ledger::why::{self, PathUse};
+use trellis::venue::ledger::path_uses::{self, PathUse};
 use trellis::venue::operation::Caller;
 
 on_both! {
@@ -120,7 +120,7 @@ impl Site {
 
     async fn trace(&self, path: &str) -> Vec<PathUse> {
         let all = agents::all_ids(&self.venue.venue, &self.venue.owner).await.unwrap();
-        why::trace(&*self.venue.venue.store, &self.venue.owner, &all, path).await.unwrap().turns
+        path_uses::trace(&*self.venue.venue.store, &self.venue.owner, &all, path).await.unwrap().turns
     }
 
     /// How bytes of a path reached the models of an agent.
@@ -188,7 +188,7 @@ async fn a_copy_leads_on_in_every_agent_and_from_outside(on: On) {
     let session = SessionKey { agent: "reader".parse().unwrap(), session: "s".parse().unwrap() };
     let all = agents::all_ids(&site.venue.venue, &site.venue.owner).await.unwrap();
     let (store, paths) = (&*site.venue.venue.store, ["w/secret".to_owned()]);
-    let found = why::trace_copies(store, (&site.venue.owner, &all), &paths, (&session, 1)).await.unwrap();
+    let found = path_uses::trace_copies(store, (&site.venue.owner, &all), &paths, (&session, 1)).await.unwrap();
     assert!(found.incomplete.is_empty(), "{found:?}");
     let facts = TurnFacts { copies: found.places, ..TurnFacts::default() };
     let text =

@@ -18,7 +18,7 @@ use trellis::process::clock::Clock;
 use trellis::upkeep::retention::Janitor;
 use trellis::venue::agents::lifecycle;
 use trellis::venue::ledger::experiment::{Experiment, TurnFacts, assemble_prompt};
-use trellis::venue::ledger::why::{self, PathUse};
+use trellis::venue::ledger::path_uses::{self, PathUse};
 use trellis::venue::ledger::{self, PastTurn};
 
 const PROGRAM: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/clients/prompt_hash.py");
@@ -82,7 +82,7 @@ async fn past(venue: &TestVenue, turn: u64) -> PastTurn {
 }
 
 async fn why(venue: &TestVenue, path: &str) -> Vec<PathUse> {
-    why::uses_of_agent(&*venue.venue.store, &venue.owner, &"reader".parse().unwrap(), path).await.unwrap()
+    path_uses::uses_of_agent(&*venue.venue.store, &venue.owner, &"reader".parse().unwrap(), path).await.unwrap()
 }
 
 #[tokio::test]
@@ -160,23 +160,26 @@ async fn removal(venue: TestVenue, clock: &Clock) {
     assert!(before.len() > 5);
     let store = &*venue.venue.store;
     let by = lifecycle::AgentEditor { authority: &Authority::without_limits(), trail: &Trail::default(), turn: false };
-    trellis::venue::agents::ending::remove(&venue.venue, &venue.owner, &agent, by).await.unwrap();
+    trellis::venue::agents::deletion::remove(&venue.venue, &venue.owner, &agent, by).await.unwrap();
     assert!(why(&venue, "w/secret/a").await.is_empty(), "its turns are gone");
-    let after = why::removed_uses(store, &venue.owner, Some(&agent), "w/secret/a").await.unwrap();
+    let after = path_uses::removed_uses(store, &venue.owner, Some(&agent), "w/secret/a").await.unwrap();
     assert!(after.iter().all(|reached| reached.removed.is_some()));
     let after: Vec<_> = after.into_iter().map(|reached| PathUse { removed: None, ..reached }).collect();
     assert_eq!(after, before);
-    assert!(why::removed_uses(store, &venue.owner, None, "w/nothing").await.unwrap().is_empty());
+    assert!(path_uses::removed_uses(store, &venue.owner, None, "w/nothing").await.unwrap().is_empty());
     // A new agent of that name has its own.
     venue.agent("reader", json!({})).await;
     let rules = RetentionRules { turns: Some(Duration::from_hours(90 * 24)), ..RetentionRules::NEVER };
     let mut janitor = Janitor::new(rules);
     clock.advance(Duration::from_hours(89 * 24));
     janitor.tidy_share(&venue.venue, &Share::default()).await.unwrap();
-    assert!(!why::removed_uses(store, &venue.owner, None, "w/secret").await.unwrap().is_empty());
+    assert!(!path_uses::removed_uses(store, &venue.owner, None, "w/secret").await.unwrap().is_empty());
     clock.advance(Duration::from_hours(2 * 24));
     janitor.tidy_share(&venue.venue, &Share::default()).await.unwrap();
-    assert!(why::removed_uses(store, &venue.owner, None, "w/secret").await.unwrap().is_empty(), "as long as its turns");
+    assert!(
+        path_uses::removed_uses(store, &venue.owner, None, "w/secret").await.unwrap().is_empty(),
+        "as long as its turns"
+    );
 }
 
 #[tokio::test]
@@ -308,7 +311,7 @@ async fn what_was_copied_is_left_out_wherever_it_was_copied_to() {
         }
     }
     let agent: AgentId = "copier".parse().unwrap();
-    let why = why::uses_of_agent(&*venue.venue.store, &venue.owner, &agent, "w/secret/a").await.unwrap();
+    let why = path_uses::uses_of_agent(&*venue.venue.store, &venue.owner, &agent, "w/secret/a").await.unwrap();
     let found: Vec<_> = why.iter().map(|reached| reached.source.as_str()).collect();
     let asset = format!("a/{hash}");
     let session = "g/copier/sessions/s";
@@ -379,7 +382,7 @@ async fn what_was_handed_to_a_child_is_left_out_by_what_it_came_from() {
         assert!(whole.matches(secret).count() >= times, "{secret}: {whole}");
         let without = shown(&[path]).await;
         assert!(!without.contains(secret), "{secret} without {path}: {without}");
-        let why = why::uses_of_agent(&*venue.venue.store, &venue.owner, &helper, path).await.unwrap();
+        let why = path_uses::uses_of_agent(&*venue.venue.store, &venue.owner, &helper, path).await.unwrap();
         assert!(!why.is_empty(), "{path}");
     }
 }

@@ -7,9 +7,9 @@ use crate::support::operate::{boss, operate};
 use crate::support::redis::RedisServer;
 use crate::support::venue::TestVenue;
 use serde_json::{Value, json};
-use trellis::domain::roll::{DrainTarget, WorkerRecord};
+use trellis::domain::worker_registry::{DrainTarget, WorkerRecord};
 use trellis::venue::operation::OpError;
-use trellis::venue::roll;
+use trellis::venue::registry;
 
 fn start(fleet: &Fleet, name: &str) -> Process {
     let name = format!("worker.name={name}");
@@ -106,18 +106,19 @@ async fn what_a_worker_says_stays_when_the_one_before_it_of_its_name_ends() {
             "since": since, "seen": venue.now(), "leaving": leaving});
         serde_json::from_value(said).unwrap()
     };
-    let all = async || -> Vec<_> { roll::list_workers(venue).await.unwrap().iter().map(|one| one.since.0).collect() };
+    let all =
+        async || -> Vec<_> { registry::list_workers(venue).await.unwrap().iter().map(|one| one.since.0).collect() };
     let ([before, leaving], after) = ([of(1, false), of(1, true)], of(2, false));
-    roll::register(venue, &before).await.unwrap();
-    roll::register(venue, &after).await.unwrap();
-    assert_eq!(roll::register(venue, &leaving).await.unwrap(), None);
+    registry::register(venue, &before).await.unwrap();
+    registry::register(venue, &after).await.unwrap();
+    assert_eq!(registry::register(venue, &leaving).await.unwrap(), None);
     assert_eq!(all().await, [2]);
-    roll::unregister(venue, &leaving).await.unwrap();
+    registry::unregister(venue, &leaving).await.unwrap();
     assert_eq!(all().await, [2]);
     // Told to leave meanwhile, it is still the same.
     let whom = DrainTarget { names: vec!["one".into()], host: None };
-    roll::drain(venue, &whom, "me").await.unwrap();
-    roll::unregister(venue, &after).await.unwrap();
+    registry::drain(venue, &whom, "me").await.unwrap();
+    registry::unregister(venue, &after).await.unwrap();
     assert_eq!(all().await, [] as [u64; 0]);
 }
 

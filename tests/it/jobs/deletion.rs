@@ -13,7 +13,7 @@ use trellis::domain::timer::{CatchUpPolicy, OverlapPolicy, Schedule, TimerId, Ti
 use trellis::process::clock::Clock;
 use trellis::store::{Admit, DocEffect, DocWrite, Expect, Grant, LeaseOutcome, LeaseRequest, LeaseUse, keys};
 use trellis::upkeep::retention::{DeletionOutcome, delete};
-use trellis::venue::dead;
+use trellis::venue::dead_letters;
 use trellis::venue::jobs;
 use trellis::venue::timers;
 
@@ -120,7 +120,7 @@ async fn with_a_dead_job_its_letter_goes() {
     assert_eq!(died.result.unwrap().error_code, Some(ErrorCode::Dead));
     gone(&venue, &job).await;
     assert_eq!(named(&venue, &job).await, Vec::<String>::new());
-    assert_eq!(dead::list(&venue.venue, &venue.owner, 0, 10).await.unwrap().total, 0);
+    assert_eq!(dead_letters::list(&venue.venue, &venue.owner, 0, 10).await.unwrap().total, 0);
 }
 
 #[tokio::test]

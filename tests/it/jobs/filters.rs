@@ -10,7 +10,7 @@ use trellis::domain::limits::LIST_LOOKS;
 use trellis::domain::time::Millis;
 use trellis::venue::jobs::list::{Cursor, JobListFilter, find};
 use trellis::venue::jobs::{self};
-use trellis::venue::ledger::find as turns;
+use trellis::venue::ledger::turn_list as turns;
 
 async fn task(venue: &TestVenue, agent: &str, session: &str, text: &str) -> JobId {
     let submission = Submission {

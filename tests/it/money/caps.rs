@@ -302,13 +302,13 @@ async fn a_cap_in_money_counts_by_the_venue_s_price_and_says_where_there_is_none
     let other = json!({"model": {"provider": "scripted", "name": "echo", "price": {"input": 0.0, "output": 0.0}}});
     venue.agent("b", other.clone()).await;
     let record = venue.record("b").await;
-    let warned = agents::names::warnings(&venue.venue, &venue.owner, &record.config);
+    let warned = agents::config_warnings::warnings(&venue.venue, &venue.owner, &record.config);
     assert_eq!(
         warned,
         ["`model`: the cap of owner `local/me` for a day is in money, and model `scripted/echo` has no price in \
           `spend.prices`: it is not called"]
     );
-    assert!(agents::names::check(&venue.venue, &venue.owner, &record.config, true).is_err());
+    assert!(agents::config_warnings::check(&venue.venue, &venue.owner, &record.config, true).is_err());
     venue.worker();
     let job = in_session(&venue, "b", "s", "b").await;
     assert!(why(&job).contains("no price in `spend.prices`"));

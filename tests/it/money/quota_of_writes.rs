@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::Duration;
 use trellis::domain::ids::JobId;
-use trellis::domain::invoked::InvokedOperation;
+use trellis::domain::invocation::InvokedOperation;
 use trellis::domain::job::JobStatus;
 use trellis::domain::quota::{ByteLimit, QuotaKind, QuotaSettings, QuotaUsage};
 use trellis::domain::secret::KeyRing;

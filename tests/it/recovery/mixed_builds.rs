@@ -20,7 +20,7 @@ use trellis::domain::event::{Event, EventKind, Mandate, Payload, Submission};
 use trellis::domain::format::{FORMAT, FormatFit, StoreFormat};
 use trellis::domain::goal::Segment;
 use trellis::domain::ids::{JobId, SessionKey};
-use trellis::domain::invoked::{InvokedOperation, OperationCaller};
+use trellis::domain::invocation::{InvokedOperation, OperationCaller};
 use trellis::domain::job::{JobStatus, watch::ExternalWatch};
 use trellis::domain::lattice::layout::Scope;
 use trellis::domain::quota::Quota;
@@ -32,7 +32,7 @@ use trellis::process::clock::Clock;
 use trellis::store::embedded::EmbeddedStore;
 use trellis::store::redis::{RedisStore, ServerOrInjected};
 use trellis::store::{Accounts, Amend, AmendOutcome, Amendment, DocWrite, Store, StoreInspection, keys};
-use trellis::venue::{format, venue_owner};
+use trellis::venue::{store_format, venue_owner};
 
 const RULES: &str = "[[rule]]\nthen = { text = \"done\" }\n";
 
@@ -240,12 +240,12 @@ async fn a_build_works_on_its_own_format_and_the_next_and_refuses_others() {
     {
         let store = EmbeddedStore::open(&data).unwrap();
         for raise in [false, true] {
-            assert!(format::compare_format(&*store, now, raise).await.unwrap().is_ok());
+            assert!(store_format::compare_format(&*store, now, raise).await.unwrap().is_ok());
             let found = (&*store as &dyn Store).get::<StoreFormat>(&venue_owner(), keys::FORMAT).await.unwrap();
             assert_eq!(found.map(|found| found.format), raise.then_some(FORMAT));
         }
         set_format(&*store, FORMAT + 1).await;
-        assert_eq!(format::compare_format(&*store, now, true).await.unwrap(), Ok(FormatFit::Behind));
+        assert_eq!(store_format::compare_format(&*store, now, true).await.unwrap(), Ok(FormatFit::Behind));
         set_format(&*store, FORMAT + 2).await;
     }
     for command in ["up", "doctor", "audit"] {

@@ -18,7 +18,7 @@ use trellis::process::clock::Clock;
 use trellis::store::EDIT_ATTEMPTS;
 use trellis::store::embedded::EmbeddedStore;
 use trellis::store::{DocConflict, DocWrite, Layer, Store, StoreError, WriteOutcome};
-use trellis::venue::{approvals, invoked, jobs};
+use trellis::venue::{approvals, jobs, operation_jobs};
 
 const RULES: &str = r#"
 [[rule]]
@@ -138,7 +138,7 @@ async fn an_invoked_operation_runs_once_and_its_end_is_written() {
     let ended = server.get(&format!("/api/v1/jobs/{}?wait=true", made["id"].as_str().unwrap())).await.body(200);
     assert_eq!(ended["status"], "COMPLETE", "{ended}");
     assert_eq!(venue.read("w/list").await, Some(json!([1])));
-    let due = invoked::list_due(&venue.venue, &venue.owner).await.unwrap();
+    let due = operation_jobs::list_due(&venue.venue, &venue.owner).await.unwrap();
     assert!(due.is_empty(), "{due:?}");
     let id = made["id"].as_str().unwrap().parse().unwrap();
     assert_eq!(jobs::get(&venue.venue, &venue.owner, &id).await.unwrap().unwrap().status, JobStatus::Complete);

@@ -12,12 +12,12 @@ use std::time::{Duration, Instant};
 use trellis::bus::nats::NatsBus;
 use trellis::domain::ids::{EventId, JobId, Owner, SessionKey, sha256_hex};
 use trellis::domain::job::JobStatus;
+use trellis::domain::losses::Loss;
 use trellis::domain::shard::Shards;
-use trellis::domain::tail::Loss;
 use trellis::domain::time::Millis;
+use trellis::store::ack_log::AckLogStore;
 use trellis::store::embedded::EmbeddedStore;
 use trellis::store::redis::{RedisStore, ServerOrInjected};
-use trellis::store::tail::AckLogStore;
 use trellis::store::{
     Admit, Commit, CommitOutcome, Doc, DocKey, DocWrite, DocumentStore, EventKind, ForgetRequest, Grant, Intake,
     JobFinish, LeaseOutcome, LeaseRequest, LeaseUse, NewEvent, NewJob, Store, StoreError, keys,

@@ -119,8 +119,8 @@ impl Server {
             quota: trellis::domain::quota::QuotaSettings::default(),
             prompts: trellis::venue::context::PromptCache::default(),
             meters: trellis::venue::rates::Meters::default(),
-            local: trellis::venue::local::LocalWorker::default(),
-            fleet: trellis::venue::roll::FleetCache::default(),
+            local: trellis::venue::local_worker::LocalWorker::default(),
+            fleet: trellis::venue::registry::FleetCache::default(),
             history: trellis::venue::history::History::default(),
             metrics: Arc::new(Metrics::new()),
         })

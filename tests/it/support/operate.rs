@@ -8,8 +8,8 @@ use trellis::domain::ids::{EventId, Owner};
 use trellis::domain::lattice::layout::Scope;
 use trellis::store::StoreError;
 use trellis::venue::Venue;
-use trellis::venue::invoked::{self, RunOutcome, RunTerms};
 use trellis::venue::operation::{Caller, Invocation, NO_SECTIONS, OpError, Reads, Site, dispatch};
+use trellis::venue::operation_jobs::{self, RunOutcome, RunTerms};
 use trellis::venue::workspace::Workspace;
 
 /// A caller who may do everything of an owner.
@@ -53,10 +53,10 @@ pub async fn try_as_worker(venue: &Venue, owner: &Owner) {
 
 async fn worked(venue: &Venue, owner: &Owner) -> Result<(), StoreError> {
     let terms = RunTerms { worker: "by hand", lease: Duration::from_secs(30), crash_limit: 5 };
-    for job in invoked::list_due(venue, owner).await? {
-        let Some(held) = invoked::acquire(venue, owner, &job, terms).await? else { continue };
-        if let RunOutcome::Ended(result) = invoked::run(venue, owner, &held).await? {
-            invoked::end(venue, owner, &held, &result).await?;
+    for job in operation_jobs::list_due(venue, owner).await? {
+        let Some(held) = operation_jobs::acquire(venue, owner, &job, terms).await? else { continue };
+        if let RunOutcome::Ended(result) = operation_jobs::run(venue, owner, &held).await? {
+            operation_jobs::end(venue, owner, &held, &result).await?;
         }
     }
     Ok(())

@@ -101,8 +101,8 @@ impl TestVenue {
             quota: QuotaSettings::default(),
             prompts: PromptCache::default(),
             meters: trellis::venue::rates::Meters::default(),
-            local: trellis::venue::local::LocalWorker::default(),
-            fleet: trellis::venue::roll::FleetCache::default(),
+            local: trellis::venue::local_worker::LocalWorker::default(),
+            fleet: trellis::venue::registry::FleetCache::default(),
             history: trellis::venue::history::History::default(),
             metrics: Arc::clone(&metrics),
         };

@@ -115,12 +115,12 @@ const BUFFERED: [(&str, &str); 28] = [
     ("src/domain/agent.rs", "stored"),
     ("src/domain/cap/mod.rs", "stored"),
     ("src/domain/dead.rs", "stored"),
-    ("src/domain/turn/recorded.rs", "stored"),
+    ("src/domain/turn/recorded_reply.rs", "stored"),
     ("src/domain/outcome.rs", "stored"),
-    ("src/domain/invoked.rs", "stored"),
+    ("src/domain/invocation.rs", "stored"),
     ("src/domain/job/watch.rs", "stored"),
     ("src/domain/rate.rs", "stored"),
-    ("src/domain/roll.rs", "stored"),
+    ("src/domain/worker_registry.rs", "stored"),
     ("src/domain/session.rs", "stored"),
 ];
 

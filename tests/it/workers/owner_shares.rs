@@ -22,8 +22,8 @@ use trellis::store::{
     keys,
 };
 use trellis::upkeep::audit::AuditWatch;
+use trellis::upkeep::owner_scan::PacedOwnerScan;
 use trellis::upkeep::retention::Janitor;
-use trellis::upkeep::stroll::PacedOwnerScan;
 
 const START: Millis = Millis(1_767_225_600_000);
 const MINUTE: Duration = Duration::from_mins(1);

@@ -1,7 +1,7 @@
 //! Reads the scopes and the instance that a call names, and chooses its sections.
 
 use super::capture::{SectionPart, Sections};
-use super::cut;
+use super::hand_off;
 use crate::call::{CallRefusal, Outcome};
 use crate::lattice::catalog::{catalog_path, is_run};
 use crate::limits::{HAND_OFF_BYTES, JOB_DEPTH};
@@ -88,7 +88,7 @@ impl Sections {
             }
         };
         let visible = self.visible_parts(&names, instance.as_deref());
-        let mut scoped = cut::fit_sections(&visible, HAND_OFF_BYTES);
+        let mut scoped = hand_off::fit_sections(&visible, HAND_OFF_BYTES);
         let empty = names.iter().filter(|name| !visible.iter().any(|part| part.names.contains(name)));
         scoped.extend(
             empty.map(|name| {

@@ -3,7 +3,7 @@
 
 mod capture;
 mod choose;
-mod cut;
+mod hand_off;
 #[cfg(test)]
 mod tests;
 

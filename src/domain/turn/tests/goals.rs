@@ -49,7 +49,7 @@ impl Session {
             let Action::Call(planned) = turn.step(Observation::Recorded, NOW) else { panic!("expected calls") };
             let outcome = |(_, call): &(u32, PlannedCall)| match &call.what {
                 Ok(ResolvedCall { target: ToolTarget::Operation(_), .. }) => ok(),
-                Ok(ResolvedCall { target, arguments }) => ends::call_outcome(&setting, target, arguments),
+                Ok(ResolvedCall { target, arguments }) => endings::call_outcome(&setting, target, arguments),
                 Err(unmade) => unmade.into(),
             };
             action = turn.step(Observation::Called(planned.iter().map(outcome).collect()), NOW);
@@ -391,8 +391,8 @@ fn at_the_last_turn_no_goal_is_opened_and_a_goals_text_is_not_the_tasks_output()
 #[test]
 fn a_summary_is_hidden_from_who_may_not_see_what_it_was_made_of() {
     use crate::context::goals::GoalView;
-    use crate::context::past::TranscriptTurn;
     use crate::context::sight::Viewer;
+    use crate::context::transcript_turn::TranscriptTurn;
     let open = crate::authority::Capability { with: "w/open".into(), can: "crud".into() };
     let narrow = Authority::new(Some(vec![open]));
     let mut session = Session::tree(&json!({}));

@@ -48,7 +48,7 @@ fn the_call_that_was_cut_off_is_not_made_and_the_ones_before_it_are() {
 
 #[test]
 fn a_value_that_may_have_gone_on_is_no_output() {
-    use crate::turn::typed::parse_typed_reply;
+    use crate::turn::typed_output::parse_typed_reply;
     for (schema, text, whole) in [
         (json!({"type": "number"}), "12", false),
         (json!({"enum": ["no", "not sure"]}), "no", false),

@@ -14,7 +14,7 @@ use trellis::venue::jobs;
 async fn remove(venue: &TestVenue) -> Result<usize, LifecycleError> {
     let (authority, trail) = (Authority::without_limits(), Trail::default());
     let by = AgentEditor { authority: &authority, trail: &trail, turn: false };
-    ending::remove(&venue.venue, &venue.owner, &"a".parse().unwrap(), by).await
+    deletion::remove(&venue.venue, &venue.owner, &"a".parse().unwrap(), by).await
 }
 
 /// The job of a task, when it is accepted.

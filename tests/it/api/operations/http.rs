@@ -138,8 +138,8 @@ async fn venue(hosts: &str, change: impl FnOnce(&mut HttpPolicy)) -> (Venue, Ser
         quota: trellis::domain::quota::QuotaSettings::default(),
         prompts: trellis::venue::context::PromptCache::default(),
         meters: trellis::venue::rates::Meters::default(),
-        local: trellis::venue::local::LocalWorker::default(),
-        fleet: trellis::venue::roll::FleetCache::default(),
+        local: trellis::venue::local_worker::LocalWorker::default(),
+        fleet: trellis::venue::registry::FleetCache::default(),
         history: trellis::venue::history::History::default(),
         metrics: Arc::clone(&server.venue.metrics),
     };

@@ -12,13 +12,13 @@ use trellis::domain::authority::envelope::Envelope;
 use trellis::domain::dead::DeadLetter;
 use trellis::domain::event::{Event, Payload, Submission};
 use trellis::domain::ids::{JobId, Owner, SessionKey};
-use trellis::domain::kept::UnknownFields;
 use trellis::domain::resource;
 use trellis::domain::time::Millis;
 use trellis::domain::timer::{CatchUpPolicy, OverlapPolicy, Schedule, TimerId, TimerKind, TimerRequest};
+use trellis::domain::unknown_fields::UnknownFields;
 use trellis::store::embedded::EmbeddedStore;
 use trellis::store::{Doc, DocKey, DocPage, DocWrite, DocumentStore, Layer, Store, StoreError, Window};
-use trellis::venue::dead;
+use trellis::venue::dead_letters;
 use trellis::venue::operation::{Caller, OpError};
 use trellis::venue::resources::purge::count_stored;
 use trellis::venue::timers;
@@ -171,13 +171,13 @@ async fn dead_letters_and_timers_of_an_erased_namespace_are_deleted() {
             redriven: None,
             kept: UnknownFields::default(),
         };
-        venue.store.write(venue.now(), owner, &[dead::letter_write(&letter)]).await.unwrap();
+        venue.store.write(venue.now(), owner, &[dead_letters::letter_write(&letter)]).await.unwrap();
     }
     let erased = operate(&site, true, "purge", json!({"namespace": "app/user/a"})).await.unwrap();
     assert_eq!(erased["erased"], json!({"turns": 0, "jobs": 0, "deadLetters": 1, "timers": 1}));
     let left = timers::list(venue, owner, (None, true), 0, 1_000).await.unwrap().items;
     assert_eq!(left.iter().map(|timer| timer.id.clone()).collect::<Vec<_>>(), [TimerId::from_text("app/user/b")]);
-    let left = dead::list(venue, owner, 0, 9).await.unwrap().items;
+    let left = dead_letters::list(venue, owner, 0, 9).await.unwrap().items;
     assert_eq!(left.iter().map(|letter| letter.job.as_str()).collect::<Vec<_>>(), [format!("{:032x}", 2)]);
     assert!(!trellis::ingress::timers::fire_due(venue, owner).await.unwrap().more);
 }

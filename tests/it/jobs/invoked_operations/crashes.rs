@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use trellis::bus::embedded::EmbeddedBus;
 use trellis::domain::ids::{EventId, JobId, VenueIdSubject};
-use trellis::domain::invoked::{InvokedOperation, OperationCaller, session};
+use trellis::domain::invocation::{InvokedOperation, OperationCaller, session};
 use trellis::domain::job::{JobHead, JobStatus};
 use trellis::domain::principal::Principal;
 use trellis::domain::time::Millis;
@@ -17,8 +17,8 @@ use trellis::store::embedded::EmbeddedStore;
 use trellis::store::faulty::{FaultAt, FaultPlan, FaultyStore};
 use trellis::store::keys;
 use trellis::upkeep::audit;
-use trellis::venue::invoked::{self, InvokedAdmission};
 use trellis::venue::jobs;
+use trellis::venue::operation_jobs::{self, InvokedAdmission};
 
 /// The head of an operation's job, and its record.
 fn ordered(venue: &TestVenue, op: &str, input: &Value) -> (JobHead, InvokedOperation) {
@@ -54,7 +54,7 @@ async fn dies_at(redis: bool, n: u64, at: FaultAt, op: &str, input: &Value) -> O
     let first = TestVenue::at(faulty.clone(), Arc::new(bus), dir.path(), "", clock.clone()).await;
     faulty.set_plan(FaultPlan::From { n, at });
     let (head, record) = ordered(&first, op, input);
-    let accepted = invoked::admit(&first.venue, &first.owner, &head, &record).await;
+    let accepted = operation_jobs::admit(&first.venue, &first.owner, &head, &record).await;
     if accepted.is_ok() {
         operate::try_as_worker(&first.venue, &first.owner).await;
     }

@@ -19,7 +19,7 @@ use trellis::process::clock::Clock;
 use trellis::store::{DocEffect, DocWrite, Expect, keys};
 use trellis::upkeep::audit;
 use trellis::upkeep::retention;
-use trellis::venue::invoked::{self, RunTerms};
+use trellis::venue::operation_jobs::{self, RunTerms};
 use trellis::venue::policy;
 
 const RULES: &str = "[[rule]]\nthen = { text = \"heard: {{input}}\", delay_ms = 200 }\n";
@@ -84,9 +84,9 @@ impl Site {
     /// A worker begins an operation and is gone.
     async fn begun_and_gone(&self, job: &Value) {
         let terms = RunTerms { worker: "gone", lease: Duration::from_millis(300), crash_limit: 5 };
-        let taken = invoked::acquire(&self.venue.venue, &self.venue.owner, &id(job), terms).await.unwrap();
+        let taken = operation_jobs::acquire(&self.venue.venue, &self.venue.owner, &id(job), terms).await.unwrap();
         assert!(taken.is_some(), "it is there to be taken");
-        let again = invoked::acquire(&self.venue.venue, &self.venue.owner, &id(job), terms).await.unwrap();
+        let again = operation_jobs::acquire(&self.venue.venue, &self.venue.owner, &id(job), terms).await.unwrap();
         assert!(again.is_none(), "nobody else has it then");
     }
 }
@@ -192,7 +192,7 @@ async fn one_that_runs_is_cancelled_at_once(on: On) {
     let waits = other.invoke("lattice/append", json!({"path": "w/log", "value": 1})).await;
     other.server.put(&format!("{}/cancel", path(&waits)), Value::Null).await.body(200);
     other.venue.worker();
-    other.venue.venue.wake(&other.venue.owner, &trellis::domain::invoked::session(&id(&waits))).await;
+    other.venue.venue.wake(&other.venue.owner, &trellis::domain::invocation::session(&id(&waits))).await;
     while !other.kept().await.is_empty() {
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
@@ -313,7 +313,7 @@ async fn what_is_lost_is_missed_and_what_is_too_much_is_refused(on: On) {
     // Places that stand for nothing go when their time comes.
     let stale = keys::invoked_due(venue.now(), &id(&job));
     venue.store.write(venue.now(), owner, &[write(stale.clone(), DocEffect::Put(bytes::Bytes::new()))]).await.unwrap();
-    assert_eq!(invoked::list_due(venue, owner).await.unwrap(), []);
+    assert_eq!(operation_jobs::list_due(venue, owner).await.unwrap(), []);
     assert_eq!(venue.store.read(owner, &[stale]).await.unwrap()[0].value, None);
 }
 
@@ -337,7 +337,7 @@ async fn a_wake_only_makes_a_worker_look(on: On) {
     site.venue.worker();
     let unknown = JobId::new(&"0f".repeat(16)).unwrap();
     for _ in 0..50 {
-        site.venue.venue.wake(&site.venue.owner, &trellis::domain::invoked::session(&unknown)).await;
+        site.venue.venue.wake(&site.venue.owner, &trellis::domain::invocation::session(&unknown)).await;
     }
     let control = LiveSubject::Control(site.venue.owner.clone());
     site.venue.venue.bus.signal(&control, bytes::Bytes::from(unknown.to_string())).await.unwrap();

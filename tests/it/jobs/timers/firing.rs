@@ -99,8 +99,8 @@ fn over(venue: &TestVenue, store: Arc<dyn Store>) -> Venue {
         quota: *quota,
         prompts: trellis::venue::context::PromptCache::default(),
         meters: trellis::venue::rates::Meters::default(),
-        local: trellis::venue::local::LocalWorker::default(),
-        fleet: trellis::venue::roll::FleetCache::default(),
+        local: trellis::venue::local_worker::LocalWorker::default(),
+        fleet: trellis::venue::registry::FleetCache::default(),
         history: trellis::venue::history::History::default(),
         metrics: Arc::clone(metrics),
     }
@@ -275,7 +275,7 @@ async fn deleting_an_agent_ends_its_timers_at_once(on: On) {
     venue.agent("b", json!({})).await;
     let id = set(&venue, json!({"every": "10s"})).await;
     let other = set(&venue, json!({"every": "10s", "agentId": "b"})).await;
-    trellis::venue::agents::ending::terminate(&venue.venue, &venue.owner, &"a".parse().unwrap()).await.unwrap();
+    trellis::venue::agents::deletion::terminate(&venue.venue, &venue.owner, &"a".parse().unwrap()).await.unwrap();
     assert_eq!(get(&venue, &id).await.phase, TimerPhase::Failed { error: "agent `a` was deleted".into() });
     let late = json!({"agentId": "a", "input": 1, "every": "1h"});
     let refused = call_as(&venue.venue, &boss(&venue.owner), None, "v/ops/agent/trigger", late).await.unwrap_err();

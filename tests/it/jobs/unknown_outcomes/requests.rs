@@ -9,8 +9,8 @@ use std::sync::Arc;
 use std::time::Duration;
 use tempfile::TempDir;
 use trellis::domain::ids::JobId;
-use trellis::domain::kept::UnknownFields;
 use trellis::domain::outcome::{CallMaker, OpenCall, UnknownOutcome};
+use trellis::domain::unknown_fields::UnknownFields;
 use trellis::store::keys;
 use trellis::venue::open_calls;
 

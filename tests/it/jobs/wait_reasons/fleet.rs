@@ -2,9 +2,9 @@
 
 use crate::support::http::Server;
 use serde_json::json;
-use trellis::domain::roll::WorkerRecord;
+use trellis::domain::worker_registry::WorkerRecord;
 use trellis::http::HttpOptions;
-use trellis::venue::roll;
+use trellis::venue::registry;
 
 #[tokio::test]
 async fn an_api_that_runs_no_turns_is_ready_while_a_worker_lives() {
@@ -15,8 +15,8 @@ async fn an_api_that_runs_no_turns_is_ready_while_a_worker_lives() {
         "name": "w-1", "host": "h", "version": "1", "format": 1, "slots": 16, "busy": 0, "since": now, "seen": now,
     });
     let me: WorkerRecord = serde_json::from_value(me).unwrap();
-    roll::register(&server.venue, &me).await.unwrap();
+    registry::register(&server.venue, &me).await.unwrap();
     assert_eq!(server.get("/readyz").await.body(200), json!({"status": "ready"}));
-    roll::unregister(&server.venue, &me).await.unwrap();
+    registry::unregister(&server.venue, &me).await.unwrap();
     server.get("/readyz").await.is_problem(503, "no worker runs");
 }

@@ -208,12 +208,12 @@ async fn an_approval_asked_by_an_older_worker_is_listed_while_that_one_lives() {
         "name": "w-1", "host": "h", "version": "0.1.0", "format": 1, "slots": 1, "busy": 0, "since": now, "seen": now,
     });
     let older = serde_json::from_value(older).unwrap();
-    trellis::venue::roll::register(&venue.venue, &older).await.unwrap();
+    trellis::venue::registry::register(&venue.venue, &older).await.unwrap();
     keep(&venue, 10..12, false).await;
     assert_eq!(list().await, 5);
     // What it has asked right before it ended is found as well.
     keep(&venue, 20..21, false).await;
-    trellis::venue::roll::unregister(&venue.venue, &older).await.unwrap();
+    trellis::venue::registry::unregister(&venue.venue, &older).await.unwrap();
     assert_eq!((list().await, list().await), (6, 6));
 }
 

@@ -11,7 +11,7 @@ use trellis::domain::event::Submission;
 use trellis::domain::ids::JobId;
 use trellis::domain::job::JobStatus;
 use trellis::domain::rate::RateLimit;
-use trellis::domain::roll::HEARTBEAT;
+use trellis::domain::worker_registry::HEARTBEAT;
 use trellis::process::clock::Clock;
 use trellis::venue::operation::Caller;
 use trellis::venue::rates::RateSettings;
@@ -119,17 +119,17 @@ async fn without_a_worker_it_says_so_and_names_the_last_one(on: On) {
     assert!(waits["reason"].as_str().unwrap().starts_with("no worker runs"), "{waits}");
     assert!(waits["advice"].as_str().unwrap().contains("trellis worker"), "{waits}");
     // One that was killed is known to be gone two heartbeats later.
-    let me: trellis::domain::roll::WorkerRecord = serde_json::from_value(json!({
+    let me: trellis::domain::worker_registry::WorkerRecord = serde_json::from_value(json!({
         "name": "w-1", "host": "h", "version": "1", "format": 1, "slots": 16, "busy": 0,
         "since": venue.venue.now(), "seen": venue.venue.now(),
     }))
     .unwrap();
-    trellis::venue::roll::register(&venue.venue, &me).await.unwrap();
+    trellis::venue::registry::register(&venue.venue, &me).await.unwrap();
     assert_eq!(record(&venue, &job).await["waiting"]["kind"], "due");
     venue.venue.clock.advance(2 * HEARTBEAT);
     let waits = record(&venue, &job).await["waiting"].clone();
     assert!(waits["reason"].as_str().unwrap().contains("`w-1` gave the last sign of life at 2026-01-01"), "{waits}");
-    let list = trellis::venue::roll::workers_json(&venue.venue).await.unwrap();
+    let list = trellis::venue::registry::workers_json(&venue.venue).await.unwrap();
     assert_eq!(list["workers"][0]["state"], "silent");
 }
 
@@ -138,7 +138,8 @@ async fn an_agent_at_its_limit_says_how_many(on: On) {
     venue.worker();
     let first = submit(&venue, "stuck", "t1").await;
     until_started(&venue, &first).await;
-    let busy = async || trellis::venue::roll::workers_json(&venue.venue).await.unwrap()["workers"][0]["busy"].clone();
+    let busy =
+        async || trellis::venue::registry::workers_json(&venue.venue).await.unwrap()["workers"][0]["busy"].clone();
     for _ in 0..TRIES {
         if busy().await == 1 {
             break;

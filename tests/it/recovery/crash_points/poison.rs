@@ -3,7 +3,7 @@
 use super::*;
 use trellis::domain::dead::DeadLetter;
 use trellis::ingress::redrive::redrive;
-use trellis::venue::dead;
+use trellis::venue::dead_letters;
 
 /// Five workers die in a row at the first call of this method; the sixth lives.
 async fn poison(run: &Run, method: &'static str) -> Value {
@@ -39,7 +39,7 @@ async fn poison(run: &Run, method: &'static str) -> Value {
 /// The dead task is kept with all that is known of its end.
 async fn kept(run: &Run, venue: &Arc<Venue>) -> DeadLetter {
     let trellis::venue::jobs::ListPage { items: letters, total, .. } =
-        dead::list(venue, &run.owner, 0, 10).await.unwrap();
+        dead_letters::list(venue, &run.owner, 0, 10).await.unwrap();
     let [letter] = letters.as_slice() else { panic!("one dead letter, got {letters:?}") };
     assert_eq!((total, letter.crashes, letter.redriven.clone()), (1, 5, None));
     let told = "its worker died 5 times while serving it: `victim 0`, `victim 1`, `victim 2`, `victim 3`, `victim 4`";
@@ -61,7 +61,7 @@ async fn redriven(run: &Run, venue: &Arc<Venue>) {
     let (job, duplicate) = redrive(venue, &run.owner, &letter.job).await.unwrap();
     assert_eq!((duplicate, job == letter.job), (false, false));
     assert_eq!(redrive(venue, &run.owner, &letter.job).await.unwrap(), (job.clone(), true), "twice is once");
-    let kept = dead::get(venue, &run.owner, &letter.job).await.unwrap().unwrap().0;
+    let kept = dead_letters::get(venue, &run.owner, &letter.job).await.unwrap().unwrap().0;
     assert_eq!(kept.redriven.as_ref(), Some(&job));
     let start = Instant::now();
     loop {

@@ -16,8 +16,8 @@ use trellis::bus::{
     Acknowledge, Alarm, Alarms, Bus, BusError, CompletedJob, Delivery, LiveFeed, LivePiece, LiveSubject, RingingAlarm,
     Signal, WhenEmpty, Witness,
 };
-use trellis::domain::epoch::GenerationMark;
 use trellis::domain::event::Completion;
+use trellis::domain::generation::GenerationMark;
 use trellis::domain::ids::{JobId, Owner};
 use trellis::domain::message::{BusMessage, MessageAddress};
 use trellis::domain::timer::TimerId;

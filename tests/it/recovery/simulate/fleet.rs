@@ -25,9 +25,9 @@ use trellis::process::retry::RetryPolicy;
 use trellis::process::shutdown::Shutdown;
 use trellis::process::telemetry::Metrics;
 use trellis::store::Store;
+use trellis::store::ack_log::AckLogStore;
 use trellis::store::patient::PatientStore;
-use trellis::store::tail::AckLogStore;
-use trellis::upkeep::audit::tail;
+use trellis::upkeep::audit::losses;
 use trellis::venue::Venue;
 use trellis::venue::auth::Auth;
 use trellis::venue::context::PromptCache;
@@ -75,8 +75,8 @@ fn venue(store: Arc<dyn Store>, bus: Arc<dyn Bus>, clock: Clock, history: Histor
         quota: QuotaSettings::default(),
         prompts: PromptCache::default(),
         meters: trellis::venue::rates::Meters::default(),
-        local: trellis::venue::local::LocalWorker::default(),
-        fleet: trellis::venue::roll::FleetCache::default(),
+        local: trellis::venue::local_worker::LocalWorker::default(),
+        fleet: trellis::venue::registry::FleetCache::default(),
         history,
         metrics: Arc::new(Metrics::new()),
     }
@@ -108,7 +108,7 @@ impl Fleet {
         let history = History::new(Some(Arc::clone(&tail)), None);
         let venue = Arc::new(venue(tail, Arc::new(bus.clone()), Clock::from_timers(self.now()), history));
         if self.world.plan.has(|what| what == What::LostTail) {
-            tokio::spawn(tail::watch(Arc::clone(&venue), name.to_owned(), CancellationToken::new()));
+            tokio::spawn(losses::watch(Arc::clone(&venue), name.to_owned(), CancellationToken::new()));
         }
         (bus, venue)
     }
@@ -144,7 +144,7 @@ impl Fleet {
         let options = self.options(name.clone());
         let work = worker::run(Arc::clone(&venue), model, options, shutdown.clone());
         shutdown.spawn_service("worker", work);
-        shutdown.spawn_service("tail", tail::watch(venue, name, shutdown.end_token().clone()));
+        shutdown.spawn_service("tail", losses::watch(venue, name, shutdown.end_token().clone()));
         (link, shutdown)
     }
 

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::sync::{Notify, broadcast};
 use trellis::bus::{Alarm, LivePiece, LiveSubject, RECEIVE_BYTES};
-use trellis::domain::epoch::GenerationMark;
+use trellis::domain::generation::GenerationMark;
 use trellis::domain::ids::{AgentId, JobId, Owner};
 use trellis::domain::message::{BusMessage, InboundKind, MessageAddress};
 use trellis::domain::time::Millis;

@@ -216,7 +216,7 @@ async fn each_kind_of_change_is_in_force_again_or_named() {
     let (store, bus) = (server.options(ServerOrInjected::Server), options(&url));
     let watch = |opened: &Opened, by: &str, stop: &CancellationToken| {
         let (venue, by, stop) = (Arc::clone(&opened.venue.venue), by.to_owned(), stop.clone());
-        tokio::spawn(audit::tail::watch(venue, by, stop))
+        tokio::spawn(audit::losses::watch(venue, by, stop))
     };
     let first = open(&store, &bus, "").await;
     let stop = CancellationToken::new();

@@ -1,6 +1,6 @@
 //! One connection: its phase, its time limits, and its bytes.
 
-use super::connections::{ConnectionDecision, ConnectionLimits, Connections, Requester, ShareExceeded};
+use super::connection_limits::{ConnectionDecision, ConnectionLimits, Connections, Requester, ShareExceeded};
 use crate::domain::share::Sharers;
 use parking_lot::{Mutex, MutexGuard};
 use std::collections::HashMap;

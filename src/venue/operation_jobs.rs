@@ -6,7 +6,7 @@
 //! operation.
 
 use crate::domain::ids::{EventId, JobId, Owner};
-use crate::domain::invoked::{self as rules, InvokedOperation, InvokedStep, OperationCaller};
+use crate::domain::invocation::{self as rules, InvokedOperation, InvokedStep, OperationCaller};
 use crate::domain::job::{ErrorCode, Job, JobHead, JobResult, JobStatus};
 use crate::domain::lattice::layout::Scope;
 use crate::domain::limits::{END_BYTES, INVOKED_GRACE, INVOKED_OPEN, INVOKED_ROOM};

@@ -4,7 +4,7 @@ use crate::domain::agent::AgentConfig;
 use crate::domain::chat::ModelSettings;
 use crate::domain::ids::Owner;
 use crate::domain::tools::binding::BindingFaults;
-use crate::domain::tools::unknown::KnownNames;
+use crate::domain::tools::unknown_names::KnownNames;
 use crate::store::{StoreError, keys};
 use crate::venue::Venue;
 

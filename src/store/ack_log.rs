@@ -11,8 +11,8 @@ use super::{
     StoreError, WriteOutcome, keys,
 };
 use crate::domain::ids::{JobId, Owner, SessionKey};
+use crate::domain::losses::Loss;
 use crate::domain::quota::Quota;
-use crate::domain::tail::Loss;
 use crate::domain::time::Millis;
 use bytes::Bytes;
 use futures::{StreamExt, stream};

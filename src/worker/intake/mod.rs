@@ -4,23 +4,23 @@
 mod admit;
 mod callers;
 pub(super) mod direct;
-pub(super) mod due;
+pub(super) mod due_sessions;
 mod orders;
 pub(super) mod questions;
 pub(super) mod receive;
 mod refuse;
 mod result;
-pub(super) mod seats;
+pub(super) mod slots;
 pub(super) mod stray;
 mod submission;
 
-use self::seats::{AdmissionSlot, SlotWait};
+use self::slots::{AdmissionSlot, SlotWait};
 use super::stage::{self, Stage};
-use super::{Worker, invoked};
+use super::{Worker, operations};
 use crate::bus::Delivery;
 use crate::domain::decode;
 use crate::domain::ids::{SessionId, SessionKey};
-use crate::domain::invoked::job_of_session;
+use crate::domain::invocation::job_of_session;
 use crate::domain::message::InboundKind;
 use crate::store::Admit;
 use serde::Deserialize;
@@ -48,12 +48,12 @@ async fn handle(worker: &Arc<Worker>, delivery: Delivery, seat: Option<Admission
     let Some(seat) = seat else {
         handle_kind(worker, delivery, None).await;
         // A slot may have become free meanwhile, before this session was remembered.
-        return due::call(worker).await;
+        return due_sessions::call(worker).await;
     };
     let busy = worker.venue.metrics.mark_slot_busy();
     handle_kind(worker, delivery, Some(&seat)).await;
     drop(busy);
-    due::release_slot(worker, seat).await;
+    due_sessions::release_slot(worker, seat).await;
 }
 
 async fn handle_kind(worker: &Arc<Worker>, delivery: Delivery, seat: Option<&AdmissionSlot>) {
@@ -76,7 +76,7 @@ async fn wake(worker: &Arc<Worker>, delivery: &Delivery, seat: Option<&Admission
     };
     let session = SessionKey { agent: delivery.agent.clone(), session: body.session };
     if let Some(job) = job_of_session(&session) {
-        invoked::offer(worker, &delivery.owner, &job);
+        operations::offer(worker, &delivery.owner, &job);
         return delivery.settle.ack().await;
     }
     run_due(worker, delivery, session, seat, body.more).await;
@@ -104,7 +104,7 @@ async fn run_due(
         None => delivery.settle.ack().await,
         Some(_) => {
             if more {
-                due::fill(worker, owner).await;
+                due_sessions::fill(worker, owner).await;
             }
             let admit = Admit { owner: owner.clone(), session, event: None, lease: None };
             admit::admit_and_run(worker, delivery, admit, "wake", seat).await;

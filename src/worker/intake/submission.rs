@@ -3,7 +3,7 @@
 use super::admit::admit_and_run;
 use super::callers::{self, SenderRefusal};
 use super::refuse::{MessageRefusal, derive_event_id, refusal, refuse, refuse_sender};
-use super::seats::AdmissionSlot;
+use super::slots::AdmissionSlot;
 use super::{REDELIVERY_DELAY, run_due};
 use crate::bus::Delivery;
 use crate::domain::ids::{EventId, JobId, SessionKey};

@@ -4,7 +4,7 @@
 //! can't give one. It takes an operator of the API, or the store's own password.
 
 use super::{Venue, venue_owner};
-use crate::domain::roll::{DrainOrder, DrainTarget, FleetState, WorkerRecord};
+use crate::domain::worker_registry::{DrainOrder, DrainTarget, FleetState, WorkerRecord};
 use crate::store::{DocWrite, Edit, StoreError, keys};
 use crate::venue::failure::OpError;
 use parking_lot::Mutex;

@@ -12,7 +12,7 @@ use crate::domain::job::ErrorCode;
 use crate::domain::seal::SealOrigin;
 use crate::venue::approvals;
 use crate::venue::jobs;
-use crate::venue::jobs::hold::{self, PauseOutcome};
+use crate::venue::jobs::pausing::{self, PauseOutcome};
 use crate::venue::operation::OpError;
 use crate::worker::Worker;
 use serde::Deserialize;
@@ -85,7 +85,8 @@ pub(super) async fn hold(worker: &Worker, delivery: &Delivery, pause: bool) {
         Err(unknown) => return refuse_sender(worker, delivery, unknown).await,
     };
     let (venue, owner) = (&worker.venue, &delivery.owner);
-    let held = if pause { hold::pause(venue, owner, &job, &by).await } else { hold::resume(venue, owner, &job).await };
+    let held =
+        if pause { pausing::pause(venue, owner, &job, &by).await } else { pausing::resume(venue, owner, &job).await };
     match held {
         // Not paused any more: an earlier delivery of this message has done it.
         Ok(PauseOutcome::Done(_)) => delivery.settle.ack().await,

@@ -2,8 +2,8 @@
 //! paths.
 
 use crate::ids::Owner;
+use crate::lattice::address::{ForeignTree, to_plain_path};
 use crate::lattice::catalog::strip_owner;
-use crate::lattice::own::{ForeignTree, to_plain_path};
 use serde_json::Value;
 
 /// Keys of lists of capabilities.

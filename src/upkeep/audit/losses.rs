@@ -4,10 +4,10 @@
 use super::journal::{JournalWatch, join_sums};
 use super::{AuditError, StoreSetBack};
 use crate::domain::limits::LOSSES_KEPT;
-use crate::domain::tail::{Loss, LossSettlement, Losses};
+use crate::domain::losses::{Loss, LossSettlement, Losses};
 use crate::domain::time::Millis;
+use crate::store::ack_log::AckLogReport;
 use crate::store::journaled::{ForcedRecord, JournaledStore};
-use crate::store::tail::AckLogReport;
 use crate::store::{DocWrite, Window, keys};
 use crate::venue::{Venue, venue_owner};
 use std::collections::{BTreeMap, HashSet};

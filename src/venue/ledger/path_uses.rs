@@ -1,7 +1,7 @@
 //! Turns in which bytes of a path reached a model, as context or as the result of a tool. Each read is recorded where
 //! it happens.
 
-use super::answered::{AnsweredCall, answered_calls};
+use super::answered_calls::{AnsweredCall, answered_calls};
 use super::trail::{ByteTrail, TRAIL_PLACES, TRAIL_USES, UseIndex};
 use super::{walk, walk_agent};
 use crate::domain::authority::{Authority, Capability};

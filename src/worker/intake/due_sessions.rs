@@ -1,7 +1,7 @@
 //! Due sessions without a message here: they waited for a slot, or the store named them.
 
 use super::admit::settle;
-use super::seats::{AdmissionSlot, SlotWait, WaitingWork};
+use super::slots::{AdmissionSlot, SlotWait, WaitingWork};
 use crate::bus::Acknowledge;
 use crate::domain::ids::{Owner, SessionKey};
 use crate::ingress;

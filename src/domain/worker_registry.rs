@@ -1,8 +1,8 @@
 //! The worker registry: the record of each worker, and the order to drain one.
 
 use crate::ids::Owner;
-use crate::kept::UnknownFields;
 use crate::time::Millis;
+use crate::unknown_fields::UnknownFields;
 use crate::wait::WaitReason;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};

@@ -1,7 +1,7 @@
 //! Calls of the harness that end a task or a goal, open a goal, or compact: their results for the model, and their
 //! effects on the session.
 
-use super::typed::{find_json, parse_typed_text};
+use super::typed_output::{find_json, parse_typed_text};
 use super::{CallOutcome, RecordedReply, TurnInput};
 use crate::call::CallRefusal;
 use crate::call::Outcome;

@@ -10,7 +10,7 @@ use crate::store::{EventKind, SessionFacts};
 use crate::venue::agents;
 use crate::venue::job_view;
 use crate::venue::jobs;
-use crate::venue::jobs::hold::{self, PauseOutcome};
+use crate::venue::jobs::pausing::{self, PauseOutcome};
 use crate::venue::operation::{Effect, Invocation, Need, OpError, OpOutput, Operation};
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -46,7 +46,7 @@ impl Operation for PauseJob {
     }
 
     async fn run(self, call: &Invocation<'_>) -> Result<OpOutput, OpError> {
-        pause_answer(call, &self.id, hold::pause(call.venue, &call.caller.owner, &self.id, &call.caller.name).await?)
+        pause_answer(call, &self.id, pausing::pause(call.venue, &call.caller.owner, &self.id, &call.caller.name).await?)
             .await
     }
 }
@@ -67,7 +67,7 @@ impl Operation for ResumeJob {
     }
 
     async fn run(self, call: &Invocation<'_>) -> Result<OpOutput, OpError> {
-        pause_answer(call, &self.id, hold::resume(call.venue, &call.caller.owner, &self.id).await?).await
+        pause_answer(call, &self.id, pausing::resume(call.venue, &call.caller.owner, &self.id).await?).await
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::REDELIVERY_DELAY;
 use super::refuse::{parse_reply_to, refusal, refuse};
-use super::seats::{AdmissionSlot, SlotWait};
+use super::slots::{AdmissionSlot, SlotWait};
 use crate::bus::{Acknowledge, Delivery};
 use crate::domain::decode;
 use crate::domain::job::{ErrorCode, Job, JobHead, JobResult, JobStatus};

@@ -9,7 +9,7 @@ use crate::domain::share::{LONG_HOLD, PlaceShares, TakenPlaces, first_with_fewes
 use crate::process::clock::Clock;
 use crate::store::StoreError;
 use crate::venue::census::OwnerCensus;
-use crate::venue::invoked::{self, LeasedOperation, RunOutcome, RunTerms};
+use crate::venue::operation_jobs::{self, LeasedOperation, RunOutcome, RunTerms};
 use parking_lot::Mutex;
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
@@ -174,7 +174,7 @@ fn start(worker: &Arc<Worker>, owner: Owner, job: JobId) {
 
 /// Offers the due operations of an owner.
 pub(super) async fn sweep(worker: &Arc<Worker>, owner: &Owner) -> Result<(), StoreError> {
-    for job in invoked::list_due(&worker.venue, owner).await? {
+    for job in operation_jobs::list_due(&worker.venue, owner).await? {
         offer(worker, owner, &job);
     }
     Ok(())
@@ -192,12 +192,12 @@ enum OperationEnd {
 async fn run_job(worker: &Worker, owner: &Owner, job: &JobId) -> Result<(), StoreError> {
     let (venue, options) = (&worker.venue, &worker.options);
     let terms = RunTerms { worker: &options.name, lease: options.lease, crash_limit: options.crash_limit };
-    let Some(mut held) = invoked::acquire(venue, owner, job, terms).await? else { return Ok(()) };
+    let Some(mut held) = operation_jobs::acquire(venue, owner, job, terms).await? else { return Ok(()) };
     let cancelled = CancellationToken::new();
     let _served = worker.tasks.serve(owner, job, &cancelled);
     let end = {
         let taken = held.clone();
-        let run = invoked::run(venue, owner, &taken);
+        let run = operation_jobs::run(venue, owner, &taken);
         let run = std::pin::pin!(run);
         renew_until_end(worker, owner, &mut held, &cancelled, run).await
     };
@@ -210,12 +210,14 @@ async fn run_job(worker: &Worker, owner: &Owner, job: &JobId) -> Result<(), Stor
         }
         Ok(OperationEnd::NotOurs) => {
             tracing::info!(%owner, %job, "operation stopped: it was cancelled, or another worker has it");
-            invoked::clear_if_ended(venue, owner, &held).await
+            operation_jobs::clear_if_ended(venue, owner, &held).await
         }
-        Ok(OperationEnd::Stopped) => invoked::release(venue, owner, &held, Duration::ZERO).await,
-        Ok(OperationEnd::Finished(RunOutcome::Retry)) => invoked::release(venue, owner, &held, RERUN_PAUSE).await,
+        Ok(OperationEnd::Stopped) => operation_jobs::release(venue, owner, &held, Duration::ZERO).await,
+        Ok(OperationEnd::Finished(RunOutcome::Retry)) => {
+            operation_jobs::release(venue, owner, &held, RERUN_PAUSE).await
+        }
         Err(error) => {
-            invoked::release(venue, owner, &held, RERUN_PAUSE).await?;
+            operation_jobs::release(venue, owner, &held, RERUN_PAUSE).await?;
             Err(error)
         }
     }
@@ -239,7 +241,7 @@ async fn renew_until_end(
             () = worker.shutdown.cancel_token().cancelled() => return Ok(OperationEnd::Stopped),
             () = tokio::time::sleep(pause) => {}
         }
-        match invoked::renew(&worker.venue, owner, held, lease).await {
+        match operation_jobs::renew(&worker.venue, owner, held, lease).await {
             Ok(Some(renewed)) => *held = renewed,
             Ok(None) => return Ok(OperationEnd::NotOurs),
             Err(error) => tracing::warn!(%owner, %error, "an operation's lease is not renewed yet"),
@@ -256,7 +258,7 @@ async fn record_end(
 ) -> Result<bool, StoreError> {
     let until = worker.venue.clock.steady() + worker.options.lease;
     loop {
-        match invoked::end(&worker.venue, owner, held, result).await {
+        match operation_jobs::end(&worker.venue, owner, held, result).await {
             Err(error) if error.is_transient() && worker.venue.clock.steady() < until => {
                 tracing::warn!(%owner, %error, "end of an operation not written yet");
                 tokio::time::sleep(END_RETRY_PAUSE).await;

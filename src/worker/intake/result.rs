@@ -2,7 +2,7 @@
 
 use super::admit::admit_and_run;
 use super::refuse::{derive_event_id, forgery_refusal, parse_body, parse_sealed, refusal, refuse};
-use super::seats::AdmissionSlot;
+use super::slots::AdmissionSlot;
 use super::{REDELIVERY_DELAY, stray};
 use crate::bus::Delivery;
 use crate::domain::decode;

@@ -2,11 +2,11 @@
 
 use super::DEREGISTRATION_TIME;
 use crate::domain::format::FORMAT;
-use crate::domain::kept::UnknownFields;
-use crate::domain::roll::{AT_SHARE, HEARTBEAT, WorkerRecord};
+use crate::domain::unknown_fields::UnknownFields;
+use crate::domain::worker_registry::{AT_SHARE, HEARTBEAT, WorkerRecord};
 use crate::process::host;
 use crate::store::StoreError;
-use crate::venue::roll;
+use crate::venue::registry;
 use crate::worker::Worker;
 use std::sync::Arc;
 use std::time::Duration;
@@ -30,7 +30,7 @@ pub(crate) async fn run(worker: Arc<Worker>) {
             () = clock.wait_until(clock.steady() + pause) => {}
         }
     }
-    let struck = tokio::time::timeout(DEREGISTRATION_TIME, roll::unregister(&worker.venue, &me)).await;
+    let struck = tokio::time::timeout(DEREGISTRATION_TIME, registry::unregister(&worker.venue, &me)).await;
     if !matches!(struck, Ok(Ok(()))) {
         tracing::debug!("not struck off the list of workers; it is silent there, and forgotten in a day");
     }
@@ -79,11 +79,11 @@ async fn sign_if_due(
     });
     let order = if is_due || me.leaving {
         me.seen = venue.now();
-        let order = roll::register(venue, me).await?;
+        let order = registry::register(venue, me).await?;
         *signed = Some(RegistrySignature { signed_at: steady, busy: me.busy, at_share: me.at_share.clone() });
         order
     } else {
-        roll::read_order(venue, me).await?
+        registry::read_order(venue, me).await?
     };
     if let Some(order) = order.filter(|_| !me.leaving) {
         tracing::info!("told to leave by `{}`: stopping", order.by);

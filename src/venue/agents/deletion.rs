@@ -17,7 +17,7 @@ use crate::store::{
 };
 use crate::venue::Venue;
 use crate::venue::jobs::{self, CancelOutcome};
-use crate::venue::ledger::why;
+use crate::venue::ledger::path_uses;
 use std::time::Duration;
 
 /// Sessions of an agent that one step reads.
@@ -289,8 +289,8 @@ async fn keep_reads(venue: &Venue, owner: &Owner, deletion: &Deletion) -> Result
         // An earlier try has written it, from all turns.
         return Ok(());
     }
-    let pages = why::kept_writes(why::all_uses(store, owner, id).await?, venue.now(), key);
-    Ok(why::write_kept(store, owner, venue.now(), (&pages, &[deletion.check()])).await?)
+    let pages = path_uses::kept_writes(path_uses::all_uses(store, owner, id).await?, venue.now(), key);
+    Ok(path_uses::write_kept(store, owner, venue.now(), (&pages, &[deletion.check()])).await?)
 }
 
 /// Deletes all sessions of the agent; `false` if another process has finished the deletion.

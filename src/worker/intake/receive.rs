@@ -1,9 +1,9 @@
 //! Receives messages from the queue. Those whose owner has a slot run in it; the others are admitted behind them, a few
 //! at a time.
 
-use super::due;
+use super::due_sessions;
 use super::handle;
-use super::seats::{AdmissionSlot, READ_AHEAD};
+use super::slots::{AdmissionSlot, READ_AHEAD};
 use crate::bus::{Delivery, WhenEmpty};
 use crate::domain::message::InboundKind;
 use crate::process::retry::LogPace;
@@ -26,7 +26,7 @@ pub(in crate::worker) async fn run(worker: &Arc<Worker>) {
     let (later, behind) = mpsc::channel(READ_AHEAD);
     let later = AdmissionQueue { later, bytes: Arc::new(Semaphore::new(QUEUED_BYTES_MAX as usize)) };
     worker.shutdown.spawn_service("admissions", admit_behind(Arc::clone(worker), behind));
-    worker.spawn_rounds("waiting messages", due::keep_messages);
+    worker.spawn_rounds("waiting messages", due_sessions::keep_messages);
     let stop = worker.shutdown.stop_token();
     let (mut pace, mut more) = (LogPace::default(), false);
     loop {
@@ -37,7 +37,7 @@ pub(in crate::worker) async fn run(worker: &Arc<Worker>) {
         };
         if worker.venue.clock.is_wrong() {
             // The messages are for workers whose clock is right.
-            due::wake_elsewhere(worker).await;
+            due_sessions::wake_elsewhere(worker).await;
             tokio::time::sleep(RECEIVE_PAUSE).await;
             continue;
         }
@@ -58,11 +58,11 @@ pub(in crate::worker) async fn run(worker: &Arc<Worker>) {
                 more = !deliveries.is_empty();
                 serve(worker, deliveries, &later).await;
                 // Long-held slots may make room for owners that hold none.
-                due::call(worker).await;
+                due_sessions::call(worker).await;
             }
         }
     }
-    tokio::join!(return_deliveries(worker), due::wake_elsewhere(worker));
+    tokio::join!(return_deliveries(worker), due_sessions::wake_elsewhere(worker));
 }
 
 /// Messages without a slot.

@@ -1,9 +1,9 @@
 //! Submissions within this process: they are admitted to a free slot without a message in the queue.
 
-use super::due;
+use super::due_sessions;
 use crate::domain::chat::ModelSettings;
 use crate::store::{Admit, StoreError};
-use crate::venue::local::{DirectWorker, HandoverOutcome};
+use crate::venue::local_worker::{DirectWorker, HandoverOutcome};
 use crate::worker::Worker;
 use async_trait::async_trait;
 use std::sync::Arc;
@@ -26,7 +26,7 @@ impl DirectWorker for DirectAdmission {
         worker.shutdown.spawn_turn("session", async move {
             let _busy = own.venue.metrics.mark_slot_busy();
             // The submitter may have gone away.
-            due::run(&own, admit, seat, |intake| drop(answer.send(HandoverOutcome::Stored(intake)))).await;
+            due_sessions::run(&own, admit, seat, |intake| drop(answer.send(HandoverOutcome::Stored(intake)))).await;
         });
         answered.await.unwrap_or_else(|_| HandoverOutcome::Stored(Err(panicked_error(worker))))
     }

@@ -1,8 +1,8 @@
 //! The mark that store and queue share: it shows that the store, or a part of it, was set back.
 
 use super::AuditError;
-pub use crate::domain::epoch::StoreSetBack;
-use crate::domain::epoch::{GenerationMark, find_set_back, next_mark};
+pub use crate::domain::generation::StoreSetBack;
+use crate::domain::generation::{GenerationMark, find_set_back, next_mark};
 use crate::domain::ids::Owner;
 use crate::store::{DocWrite, StoreError, Window, keys};
 use crate::venue::{Venue, venue_owner};

@@ -1,7 +1,7 @@
 //! A prompt without what came from a path: entries at, below and above it, what operations have read for others,
 //! results of tools, placeholders, and copies.
 
-use super::answered::answered_calls;
+use super::answered_calls::answered_calls;
 use super::experiment::{CONVERSATION_COPIES, PathEffect};
 use crate::domain::chat::ChatMessage;
 use crate::domain::context::inputs::Inputs;

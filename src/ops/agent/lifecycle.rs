@@ -8,7 +8,7 @@ use crate::domain::authority::trail::Trail;
 use crate::domain::ids::{AgentId, JobId};
 use crate::venue::agents::keys_needed;
 use crate::venue::agents::lifecycle::{self, AgentEditor, Fork, LifecycleError, Patch};
-use crate::venue::agents::{current_status, ending, names};
+use crate::venue::agents::{config_warnings, current_status, deletion};
 use crate::venue::jobs::{self, CancelOutcome};
 use crate::venue::operation::{
     Effect, Invocation, Need, OpError, OpOutput, Operation, RegisteredOperation, Site, operation,
@@ -100,8 +100,8 @@ impl Operation for Update {
         let (record, updated) =
             lifecycle::update(venue, owner, id, &patch, editor_of(call, &call.caller.trail())).await?;
         let mut answer = agent_answer(call, &record, "updated", updated).await?;
-        let mut warnings = names::warnings(venue, owner, &record.config);
-        warnings.extend(names::missing_keys(venue, owner, &record.config).await?);
+        let mut warnings = config_warnings::warnings(venue, owner, &record.config);
+        warnings.extend(config_warnings::missing_keys(venue, owner, &record.config).await?);
         answer["warnings"] = warnings.into();
         Ok(answer.into())
     }
@@ -178,10 +178,10 @@ impl Operation for DeleteAgent {
     async fn run(self, call: &Invocation<'_>) -> Result<OpOutput, OpError> {
         let (venue, owner, id) = (call.venue, &call.caller.owner, &self.agent_id);
         if self.remove {
-            let cancelled = ending::remove(venue, owner, id, editor_of(call, &call.caller.trail())).await?;
+            let cancelled = deletion::remove(venue, owner, id, editor_of(call, &call.caller.trail())).await?;
             return Ok(json!({"agentId": id, "status": "TERMINATED", "removed": true, "cancelled": cancelled}).into());
         }
-        let (record, cancelled) = ending::terminate(venue, owner, id).await?;
+        let (record, cancelled) = deletion::terminate(venue, owner, id).await?;
         agent_answer(call, &record, "cancelled", cancelled).await.map(Into::into)
     }
 }

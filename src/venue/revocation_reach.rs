@@ -3,7 +3,7 @@
 use crate::domain::authority::policy::Revocation;
 use crate::domain::authority::{Authority, ResourcePath};
 use crate::domain::ids::{AgentId, Owner};
-use crate::domain::invoked::NO_AGENT;
+use crate::domain::invocation::NO_AGENT;
 use crate::domain::job::{Job, JobStatus};
 use crate::domain::limits::{REVOKED_LISTED, REVOKED_LOOKS};
 use crate::domain::time::Millis;

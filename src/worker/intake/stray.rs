@@ -13,7 +13,7 @@ use crate::domain::message::{BusMessage, MessageAddress};
 use crate::domain::secret::hide::HIDDEN;
 use crate::domain::time::Millis;
 use crate::outbox;
-use crate::venue::{format, strays};
+use crate::venue::{store_format, strays};
 use crate::worker::Worker;
 use bytes::Bytes;
 use std::sync::Arc;
@@ -49,7 +49,7 @@ pub(super) async fn keep_unusable(worker: &Worker, delivery: &Delivery, reason: 
 
 /// Leaves a message with unknown content in the queue for a newer build, for at most a day. Returns whether it did.
 pub(super) async fn leave_to_newer(worker: &Worker, settle: &dyn Acknowledge, published: Millis, reason: &str) -> bool {
-    if worker.venue.now().elapsed_since(published) >= format::NEWER_MESSAGE_AGE {
+    if worker.venue.now().elapsed_since(published) >= store_format::NEWER_MESSAGE_AGE {
         return false;
     }
     match worker.venue.is_behind().await {
@@ -57,7 +57,7 @@ pub(super) async fn leave_to_newer(worker: &Worker, settle: &dyn Acknowledge, pu
         Ok(true) => tracing::warn!(reason, "a message that this build can't read is left to a newer one"),
         Err(error) => tracing::warn!(%error, reason, "a message that can't be read is looked at again"),
     }
-    settle.nak(format::NEWER_MESSAGE_DELAY).await;
+    settle.nak(store_format::NEWER_MESSAGE_DELAY).await;
     true
 }
 
