@@ -5,9 +5,8 @@ use super::{
     mask_url,
 };
 use crate::domain::authority::envelope::AccessMode;
-use crate::domain::ids::did::DidKey;
 use crate::domain::resource::remote::RemoteOperation;
-use crate::domain::token::TokenSubject;
+use crate::domain::{ids::did::DidKey, token::TokenSubject};
 use std::{collections::BTreeMap, io::Write, path::PathBuf, time::Duration};
 
 fn load(file: &str, env: &[(&str, &str)], flags: &[(&str, &str)]) -> Result<LoadedConfig, ConfigErrors> {

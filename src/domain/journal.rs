@@ -264,7 +264,7 @@ mod tests {
         let deleted = format!("`j/{job}` was deleted");
         assert_eq!(
             shown(vec![entry(1, event(false)), entry(2, hold), entry(3, end), entry(4, deletion.clone())]),
-            [deleted.clone()]
+            std::slice::from_ref(&deleted)
         );
         let gone = "session `a/s` was deleted";
         let again = "event `e` of `a/s`";

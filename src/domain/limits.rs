@@ -1,8 +1,6 @@
-//! Every limit, with its unit and the reason for its number. Settings that operators may change are in
-//! `config/default.toml`; these are the bounds of the design itself.
+//! Every limit of the design, with its unit and reason. Settings that operators may change: `config/default.toml`.
 
-use std::ops::RangeInclusive;
-use std::time::Duration;
+use std::{ops::RangeInclusive, time::Duration};
 
 /// Pending events of one session: a backlog that no agent works off in a day.
 pub const MAILBOX_EVENTS: u32 = 1_000;

@@ -112,7 +112,7 @@ impl Clock {
                 let _ = hands.wait_for(|now| Duration::from_millis(*now) >= at).await;
             }
             ClockSource::Timers { .. } | ClockSource::System => {
-                tokio::time::sleep(at.saturating_sub(self.steady())).await
+                tokio::time::sleep(at.saturating_sub(self.steady())).await;
             }
         }
     }

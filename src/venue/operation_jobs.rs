@@ -1,9 +1,8 @@
 //! Operations that callers invoke, as jobs that workers run: admitted, leased, run, ended.
 //!
-//! Each job has a document, and an entry in an index by the time at which it is checked; jobs of external workers are
-//! watched the same way ([`crate::venue::external`]). Each change is one write that holds only on the versions that
-//! were read; a wake makes it prompt, the sweep makes it certain. A worker that has lost its lease can't end the
-//! operation.
+//! Each job has a document, and an entry in an index by the time at which it is checked, as jobs of external workers
+//! ([`crate::venue::external`]). Each change is one write that holds only on the versions that were read; a wake makes
+//! it prompt, the sweep makes it certain. A worker that has lost its lease can't end the operation.
 
 use crate::domain::ids::{EventId, JobId, Owner};
 use crate::domain::invocation::{self as rules, InvokedOperation, InvokedStep, OperationCaller};
@@ -14,13 +13,10 @@ use crate::domain::quota::QuotaUsage;
 use crate::domain::time::Millis;
 use crate::domain::visible::cut_error;
 use crate::store::{DocEffect, DocWrite, Edit, StoreError, Window, WriteOutcome, keys};
-use crate::venue::Venue;
 use crate::venue::auth::caller::AuthenticatedCaller;
-use crate::venue::operation::NO_SECTIONS;
 use crate::venue::operation::dispatch::{self, ResolvedOperation};
-use crate::venue::operation::{Caller, Effect, Invocation, OpError, OpOutput, Reads, Site};
-use crate::venue::outcomes;
-use crate::venue::policy;
+use crate::venue::operation::{Caller, Effect, Invocation, NO_SECTIONS, OpError, OpOutput, Reads, Site};
+use crate::venue::{Venue, outcomes, policy};
 use serde_json::Value;
 use std::time::Duration;
 

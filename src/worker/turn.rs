@@ -16,6 +16,7 @@ use crate::domain::authority::Authority;
 use crate::domain::authority::policy::Policy;
 use crate::domain::ids::Owner;
 use crate::domain::job::ErrorCode;
+use crate::domain::rate::RateWait;
 use crate::domain::time::Millis;
 use crate::domain::turn::run::{Plan, SessionRun};
 use crate::domain::turn::{Action, FinalTurn, RecordedReply, Turn, TurnInput};
@@ -155,17 +156,13 @@ pub(super) async fn run(
                         *observed
                     }
                     FallbackResult::Wait(wait, calls) => {
-                        let deadline = deadline(&turn);
                         turn.add_model_calls(calls);
-                        waits::remember_calls(worker, leased, &turn).await?;
-                        return waits::release_until(worker, leased, wait, deadline).await;
+                        return wait_for_model(worker, leased, &turn, wait).await;
                     }
                 }
             }
             Action::Record(recorded) => {
-                let hide = |path: &str, arguments: &mut Value| {
-                    dispatch::hide(&worker.venue.catalog, path, arguments);
-                };
+                let hide = |path: &str, value: &mut Value| dispatch::hide(&worker.venue.catalog, path, value);
                 turn.hide_secrets(hide);
                 record::record(worker, leased, recorded.without_secrets(hide)).await?
             }
@@ -188,6 +185,17 @@ pub(super) async fn run(
         };
         action = turn.step(observed, worker.venue.now());
     }
+}
+
+/// Releases the session until the model can be called again.
+async fn wait_for_model(
+    worker: &Worker,
+    leased: &mut LeasedSession,
+    turn: &Turn,
+    wait: RateWait,
+) -> Result<bool, RunStop> {
+    waits::remember_calls(worker, leased, turn).await?;
+    waits::release_until(worker, leased, wait, deadline(turn)).await
 }
 
 /// Returns the deadline of the request that the turn serves; `None` for the last turn of a task.

@@ -12,20 +12,22 @@ use super::ledger::{PromptLedger, Row, RowStatus};
 use super::message::PartText;
 use super::offer::offer_bytes;
 use super::tiles::{MessageTiles, PromptRows};
-use super::transcript::{OpenTask, Trim};
+use super::transcript::Trim;
 use super::{events, map, text, transcript};
-use crate::agent::{CompletionRule, PromptStyle};
+
 use crate::chat::ModelRequest;
-use crate::event::{Event, Payload};
+use crate::event::Event;
 use crate::foreign::ForeignText;
-use crate::ids::JobId;
+
 use crate::limits::ENTRY_FLOOR;
 use crate::media::LINE_BYTES;
 use crate::prefix::{PiecePlace, StablePrefix};
 use crate::values::placeholder::UnresolvedPlaceholders;
 use std::collections::BTreeSet;
+use tail::{PromptTail, open_task, tail};
 
 mod layout;
+mod tail;
 
 /// Bytes between two parts of a message.
 const GAP: usize = 2;
@@ -158,16 +160,6 @@ struct Assembly<'i> {
     /// Fixed parts of the last message.
     tail: PromptTail,
     unpinned: Vec<String>,
-}
-
-struct PromptTail {
-    date: String,
-    /// Lines of the children that are still running.
-    open: Option<String>,
-    /// Text of the task, if it has a message of its own.
-    task: Option<String>,
-    /// The task and how it ends, or the note that there is nothing to do.
-    input: Option<String>,
 }
 
 impl<'i> Assembly<'i> {
@@ -475,54 +467,4 @@ impl<'i> Assembly<'i> {
         let error = ContextError::Overflow { required, budget: self.budget, sizes: sizes.join(", ") };
         Box::new(RefusedPrompt { error, ledger: self.refused_ledger() })
     }
-}
-
-fn tail(inputs: &Inputs) -> PromptTail {
-    let served = &inputs.served;
-    let open: Vec<_> = served.pending.iter().map(|(job, pending)| text::running_job(job, pending)).collect();
-    let mut message = None;
-    let input = match &served.task {
-        Some(Event { payload: Payload::Task { job, input }, caller, .. }) => {
-            let tools = inputs.tools.names();
-            let how = |what, remind| {
-                let notes = (remind, served.last);
-                text::completion_rules(what, inputs.frame.completion, &tools, served.goals.goal.is_some(), notes)
-            };
-            match inputs.layout {
-                Layout::MapFirst => Some(text::task(job, caller.as_deref(), input, &how("it", served.remind))),
-                Layout::StableFirst(_) => {
-                    let is_plain = inputs.frame.prompt == PromptStyle::Plain;
-                    let whole = || text::task_message(job, caller.as_deref(), input);
-                    message = Some(if is_plain { text::plain_task(input) } else { whole() });
-                    // The refusal of an earlier text has said what it lacks.
-                    match inputs.output() {
-                        output if is_plain && inputs.frame.completion == CompletionRule::Implicit => {
-                            let notes = (served.remind && output.is_none(), served.last);
-                            let lines: Vec<_> =
-                                text::reminders(CompletionRule::Implicit, notes).into_iter().flatten().collect();
-                            (!lines.is_empty()).then(|| lines.join("\n"))
-                        }
-                        Some(_) => Some(format!("{} {}", text::TYPED, how("the task above", false))),
-                        None => Some(how("the task above", served.remind)),
-                    }
-                }
-            }
-        }
-        Some(_) | None if served.messages.is_empty() && served.results.is_empty() => Some(text::NOTHING.to_owned()),
-        Some(_) | None => None,
-    };
-    PromptTail {
-        date: match inputs.frame.prompt {
-            PromptStyle::Full => text::date(&inputs.moment.date, &inputs.frame.venue),
-            PromptStyle::Plain => String::new(),
-        },
-        open: (!open.is_empty()).then(|| open.join("\n")),
-        task: message,
-        input,
-    }
-}
-
-fn open_task<'i>(job: &'i JobId, tail: &PromptTail) -> OpenTask<'i> {
-    let shown = tail.task.clone().unwrap_or_else(|| transcript::task_mark(job));
-    OpenTask { job, shown, is_counted: tail.task.is_some() }
 }

@@ -1,4 +1,4 @@
-//! The context engine, one table per rule of `spec/context.md`.
+//! The context engine, one table per rule.
 
 use super::assemble::{AssembledPrompt, ContextError, assemble};
 use super::budget::PromptBudget;
@@ -11,15 +11,11 @@ use crate::agent::{CompletionRule, PromptStyle};
 use crate::authority::{Authority, Capability};
 use crate::chat::{Arguments, ChatMessage, ModelSettings, ToolCall};
 use crate::event::{Event, Payload};
-use crate::ids::JobId;
 use crate::job::{ErrorCode, JobResult};
-use crate::origin::Origin;
 use crate::session::{CallRecord, CallerMessage, PendingJob, TurnRecord};
-use crate::time::Millis;
-use crate::tools::ToolTable;
-use crate::tools::guard::Guards;
-use crate::values::inserted_values::KnownValues;
-use crate::values::{ContextMapping, Resolver, Values};
+use crate::tools::{ToolTable, guard::Guards};
+use crate::values::{ContextMapping, Resolver, Values, inserted_values::KnownValues};
+use crate::{ids::JobId, origin::Origin, time::Millis};
 use serde_json::{Value, json};
 use std::sync::Arc;
 

@@ -108,7 +108,7 @@ impl<'i> TranscriptWindow<'i> {
                     match last {
                         Some(TranscriptLine::Gap { last, .. }) => *last = turn.turn,
                         Some(TranscriptLine::Turn(..)) | None => {
-                            lines.push(TranscriptLine::Gap { first: turn.turn, last: turn.turn })
+                            lines.push(TranscriptLine::Gap { first: turn.turn, last: turn.turn });
                         }
                     }
                 }

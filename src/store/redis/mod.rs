@@ -1,6 +1,4 @@
-//! Store over Redis Functions: one function per method.
-//!
-//! `keyspace` has the layout of every key.
+//! Store over Redis Functions: one function per method. `keyspace` has the layout of every key.
 //!
 //! The functions are in Redis libraries named after a hash of their source (`trellis_<hash>`), so that builds side by
 //! side don't replace each other's. They persist until no process uses them, see `libraries`.
@@ -53,8 +51,7 @@ use libraries::LibraryReports;
 pub use options::{RedisOptions, ServerOrInjected};
 use registry::RegisteredOwners;
 pub use servers::{RedisTls, Servers, URL_FORM};
-use std::sync::Arc;
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 use worker_share::WorkerShare;
 
 /// Backoff of a session whose grant this build can't decode: another build may.
@@ -120,9 +117,11 @@ impl RedisStore {
     }
 
     fn add_clock(&self, args: &mut Args, now: Millis) {
-        match self.clock {
-            ServerOrInjected::Server => args.bytes(""),
-            ServerOrInjected::Injected => args.number(now.0),
+        let is_server = self.clock == ServerOrInjected::Server;
+        if is_server {
+            args.bytes("")
+        } else {
+            args.number(now.0)
         };
     }
 

@@ -330,7 +330,7 @@ fn what_comes_from_outside_is_read_in_one_way() {
 }
 
 /// What reads a page of the store behind a place, and what a write of documents has answered.
-const BY_HAND: [&str; 5] = ["store.scan(", "store.sessions(", "store.owners(", "store.page(", "OutsideWrite::"];
+const BY_HAND: [&str; 5] = ["store.scan(", "store.sessions(", "store.owners(", "store.page(", "WriteOutcome::"];
 
 /// Arguments of a read of the first page.
 const FIRST_PAGE: [&str; 3] = [" None, false,", " None, true,", ", None, SESSIONS)"];

@@ -51,29 +51,29 @@ a turn with two writes and one without
   store  admit 1, checkpoint 1, commit 2, read 3, usage 1, 29440 bytes
   bus    publish 1, signal 2, 256 bytes
 a turn that asks a child, the child, and a turn with its result
-  store  admit 3, checkpoint 2, commit 3, published 2, read 8, usage 1, write 1, 33024 bytes
+  store  admit 3, checkpoint 2, commit 3, read 8, remove_published 2, usage 1, write 1, 33024 bytes
   bus    ack 2, publish 4, signal 3, 1024 bytes
 ";
 
 /// Where others than the process itself hear of the end of a job: what is told of it lies in the outbox.
 const FLEET_TASKS: &str = "\
 the first of a session
-  store  admit 1, commit 1, published 1, read 1, 17664 bytes
+  store  admit 1, commit 1, read 1, remove_published 1, 17664 bytes
   bus    publish 1, signal 1, 256 bytes
 the second
-  store  admit 1, commit 1, published 1, 2304 bytes
+  store  admit 1, commit 1, remove_published 1, 2304 bytes
   bus    publish 1, signal 1, 256 bytes
 the third
-  store  admit 1, commit 1, published 1, 2304 bytes
+  store  admit 1, commit 1, remove_published 1, 2304 bytes
   bus    publish 1, signal 1, 256 bytes
 a turn with a read and one without
-  store  admit 1, checkpoint 1, commit 2, published 1, read 2, 29952 bytes
+  store  admit 1, checkpoint 1, commit 2, read 2, remove_published 1, 29952 bytes
   bus    publish 1, signal 2, 256 bytes
 a turn with two writes and one without
-  store  admit 1, checkpoint 1, commit 2, published 1, read 3, usage 1, 29696 bytes
+  store  admit 1, checkpoint 1, commit 2, read 3, remove_published 1, usage 1, 29696 bytes
   bus    publish 1, signal 2, 256 bytes
 a turn that asks a child, the child, and a turn with its result
-  store  admit 3, checkpoint 2, commit 3, published 3, read 8, usage 1, write 1, 33792 bytes
+  store  admit 3, checkpoint 2, commit 3, read 8, remove_published 3, usage 1, write 1, 33792 bytes
   bus    ack 2, publish 4, signal 3, 1024 bytes
 ";
 
@@ -93,7 +93,7 @@ a timer is set
   store  page 1, read 2, write_within 1, 768 bytes
   bus    alarm set 1, 0 bytes
 a timer is set, and gives a session a task
-  store  admit 1, commit 1, page 1, published 1, read 6, write 1, write_within 1, 4352 bytes
+  store  admit 1, commit 1, page 1, read 6, remove_published 1, write 1, write_within 1, 4352 bytes
   bus    alarm ack 1, alarm set 1, publish 1, signal 1, 256 bytes
 ";
 

@@ -148,12 +148,12 @@ fn only_a_whole_reply_is_one() {
         check("openai", &stream(&[delta(json!({"content": "a"})), finish(reason)]), expected);
     }
     let text = format!("data: {}\n\n", delta(json!({"content": "a"})));
-    check("openai", &text, "Cut");
+    check("openai", &text, "Incomplete");
     check("openai", &(text.clone() + "data: [DONE]\n\n"), "\"a\"");
     check("openai", &format!("{text}data: {}", finish("stop")), "\"a\"");
     let half = format!("data: {}\n\n", call(Some(0), "a", "read", json!("{\"pa")));
-    check("openai", &half, "Cut");
-    check("openai", &(half + "data: [DONE]\n\n"), "Cut");
+    check("openai", &half, "Incomplete");
+    check("openai", &(half + "data: [DONE]\n\n"), "Incomplete");
 }
 
 #[test]

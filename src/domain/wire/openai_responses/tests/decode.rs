@@ -122,7 +122,7 @@ fn a_call_that_a_limit_cut_off_is_malformed() {
         "incomplete_details": {"reason": "max_output_tokens"}, "output": [call("{\"path\":\"")]}});
     let piece = delta("function_call_arguments", 0, "fc_1", "{\"path\":\"");
     check(&[added(0, &call("")), piece, end.clone()], "\"\" | c1 read malformed {\"path\":\" | truncated");
-    check(&[added(0, &call(""))], "Cut");
+    check(&[added(0, &call(""))], "Incomplete");
     check(&[end], "\"\" | c1 read malformed {\"path\":\" | truncated");
 }
 
@@ -186,7 +186,7 @@ fn only_a_whole_reply_is_one() {
     ] {
         check(&[end(status, reason)], expected);
     }
-    check(&[delta("output_text", 0, "m", "a")], "Cut");
+    check(&[delta("output_text", 0, "m", "a")], "Incomplete");
     check(&[delta("output_text", 0, "m", "a"), json!({"type": "response.completed"})], "\"a\"");
 }
 
