@@ -30,7 +30,7 @@
 //! | mailbox | a session's pending events in order, [`MailboxEntry`](store::MailboxEntry) |
 //! | lease | [`Lease`](store::Lease): the exclusive, expiring right to run a session, with a growing epoch that fences |
 //! | turn | [`Turn`](domain::turn::Turn): one context, one model call, the calls it asked for, one commit |
-//! | run | [`Run`](domain::turn::run::Run): the turns from waking to sleeping |
+//! | run | [`Run`](domain::turn::run::SessionRun): the turns from waking to sleeping |
 //! | section | one labelled piece of a context |
 //! | ledger | the record of each section: its content, its source, and why it was cut: [`Manifest`](domain::context::record::manifest::Manifest) |
 //! | commit | [`Commit`](store::Commit): the one atomic write of a turn |

@@ -55,9 +55,9 @@ pub struct SessionFleet {
 /// Result of `bench sessions`; memory is the resident memory of this process.
 #[derive(Debug, Clone, Serialize)]
 pub struct SessionsReport {
-    /// Number of sleeping sessions, see [`Fleet`].
+    /// Number of sleeping sessions, see [`SessionFleet`].
     pub sleeping: usize,
-    /// Number of running sessions, see [`Fleet`].
+    /// Number of running sessions, see [`SessionFleet`].
     pub running: usize,
     /// Bytes of each session's task.
     pub told_bytes: usize,

@@ -99,7 +99,7 @@ impl EmbeddedBus {
         })))
     }
 
-    /// Listens to completions from now on, each as the JSON of a [`Message`].
+    /// Listens to completions from now on, each as the JSON of a [`BusMessage`].
     pub fn listen_outbound(&self) -> BoxStream<'static, Bytes> {
         self.0.out.listen(&())
     }

@@ -2,15 +2,15 @@
 //!
 //! | address | subject |
 //! |---|---|
-//! | [`Address::In`] | `<prefix>.in.<tenant>.<user>.<agent>.<kind>` |
-//! | [`Address::In`] of a partition | `<prefix>.part.<n>.<tenant>.<user>.<agent>.<kind>` |
-//! | [`Address::Out`] | `<prefix>.out.<tenant>.<user>.<agent>.<job>` |
-//! | [`Address::Job`] | `<prefix>.jobs.<queue>` |
-//! | [`Address::Reply`] | as given |
+//! | [`MessageAddress::In`] | `<prefix>.in.<tenant>.<user>.<agent>.<kind>` |
+//! | [`MessageAddress::In`] of a partition | `<prefix>.part.<n>.<tenant>.<user>.<agent>.<kind>` |
+//! | [`MessageAddress::Out`] | `<prefix>.out.<tenant>.<user>.<agent>.<job>` |
+//! | [`MessageAddress::Job`] | `<prefix>.jobs.<queue>` |
+//! | [`MessageAddress::Reply`] | as given |
 //! | [`Witness`](super::Witness) | `<prefix>.epoch` |
 //! | [`Journal`](crate::store::journaled::Journal) | `<prefix>.journal`, `<prefix>.protection.<tenant>.<user>.<name>` |
 //! | [`Alarm`](super::Alarm) | `<prefix>.sched.<tenant>.<user>.<timer>` |
-//! | [`Ringing`](super::Ringing) | `<prefix>.due.<tenant>.<user>.<timer>` |
+//! | [`RingingAlarm`](super::RingingAlarm) | `<prefix>.due.<tenant>.<user>.<timer>` |
 //! | [`LiveSubject::Job`] | `<prefix>.live.<job>` |
 //! | [`LiveSubject::Control`] | `<prefix>.ctl.<tenant>.<user>` |
 //! | [`Signal`](super::Signal) | `<prefix>.ctl.>` |
@@ -243,7 +243,7 @@ pub fn all_due(prefix: &str) -> String {
     format!("{prefix}.due.>")
 }
 
-/// Returns owner and timer of a subject made by [`due`].
+/// Returns owner and timer of a subject made by [`ringing_alarm`].
 pub fn parse_due(prefix: &str, subject: &str) -> Option<(Owner, TimerId)> {
     let tokens: Vec<&str> = subject.strip_prefix(prefix)?.strip_prefix(".due.")?.split('.').collect();
     let [tenant, user, timer] = tokens[..] else { return None };

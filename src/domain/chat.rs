@@ -137,7 +137,7 @@ impl ChatMessage {
 /// so nothing of them is changed.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Reasoning {
-    /// Model that wrote it, [`ModelSettings::reasoner`]: no other one gets it.
+    /// Model that wrote it, [`ModelSettings::reasoning_identity`]: no other one gets it.
     pub by: String,
     /// Pieces in their order.
     pub items: Vec<Value>,

@@ -18,7 +18,7 @@ pub fn server_id(queue: &QueueName) -> AgentId {
     AgentId::new(format!("{PREFIX}{queue}")).unwrap_or_else(|_| fallback())
 }
 
-/// Returns the server of a job in words for people and models: a queue (see [`server`]) or an agent.
+/// Returns the server of a job in words for people and models: a queue (see [`server_id`]) or an agent.
 pub fn server_name(server: &AgentId) -> String {
     match server.as_str().strip_prefix(PREFIX) {
         Some(queue) => format!("queue {queue}"),

@@ -2,10 +2,10 @@
 //! the venue.
 //!
 //! The text of a prompt has three authors. The venue writes headings and instructions ([`crate::context::text`]). The
-//! author of the configuration writes the system prompt. Everything else is [`Foreign`]: values that are filled in, and
+//! author of the configuration writes the system prompt. Everything else is [`ForeignText`]: values that are filled in, and
 //! texts that were fetched, sent, returned, handed on or summed up. A line of it that begins like a line of the venue
 //! is quoted: `> [Tasks assigned to you]`. All other lines stay as they are. Foreign text inside a line of the venue is
-//! a [`name`].
+//! a [`fit_name`].
 
 use crate::bytes;
 use crate::lines;

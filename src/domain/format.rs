@@ -1,7 +1,7 @@
 //! The format of a store: which builds can work on it, and beside each other.
 //!
 //! All records of a store share one number. A build that writes a form which the build before can't read, or must not
-//! ignore, has the next number; a new key that an older build may keep unread (see [`crate::kept`]) needs none. The
+//! ignore, has the next number; a new key that an older build may keep unread (see [`crate::unknown_fields`]) needs none. The
 //! first process of the newer build raises the number, and it never goes back: an older build that runs beside it, or
 //! after it, reads the format after its own.
 

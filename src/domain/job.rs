@@ -122,7 +122,7 @@ pub struct JobHead {
     /// Input of the task.
     pub input: Value,
     /// Mark of an input with hidden parts: it identifies a repeated request and reveals nothing, see
-    /// [`crate::invoked::mark`].
+    /// [`crate::invocation::input_mark`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hidden: Option<String>,
     /// Time of acceptance.

@@ -37,13 +37,13 @@ pub type OwnLimits = QuotaCounts<Option<u64>>;
 /// Kind of things that are counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum QuotaKind {
-    /// Number of documents, [`Counts::documents`].
+    /// Number of documents, [`QuotaCounts::documents`].
     Documents,
-    /// Number of bytes, [`Counts::bytes`].
+    /// Number of bytes, [`QuotaCounts::bytes`].
     Bytes,
-    /// Number of sessions, [`Counts::sessions`].
+    /// Number of sessions, [`QuotaCounts::sessions`].
     Sessions,
-    /// Number of jobs, [`Counts::jobs`].
+    /// Number of jobs, [`QuotaCounts::jobs`].
     Jobs,
 }
 
@@ -209,7 +209,7 @@ impl OwnLimits {
         QuotaKind::ALL.map(word).join(" ")
     }
 
-    /// Reads the stored line of [`Own::encode`].
+    /// Reads the stored line of [`OwnLimits::encode`].
     pub fn decode(bytes: &[u8]) -> Option<Self> {
         let mut words = std::str::from_utf8(bytes).ok()?.split(' ');
         let mut found = Self::default();

@@ -41,7 +41,7 @@ const GRACE: Duration = Duration::from_secs(15);
 /// Delay up to which a late call gets its old place back: it may have waited for a slot.
 const PLACE_KEPT: Duration = Duration::from_mins(10);
 
-/// Longest pause of a waiting call: a cancelled one keeps its place no longer than this and [`LATE`].
+/// Longest pause of a waiting call: a cancelled one keeps its place no longer than this and [`GRACE`].
 const LONGEST_PAUSE: Duration = Duration::from_mins(1);
 
 /// Number of calls that have a place among those that wait for tokens; further ones get none until one of these is

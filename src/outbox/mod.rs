@@ -132,7 +132,7 @@ pub struct RelayReport {
     pub unsendable: Vec<Unsendable>,
     /// Number of published messages.
     pub sent: u64,
-    /// Ids of published messages that are in an outbox: to be [removed](cross_off).
+    /// Ids of published messages that are in an outbox: to be [removed](remove_published).
     pub done: Vec<String>,
 }
 
@@ -185,7 +185,7 @@ pub async fn relay(outlet: PublishTarget<'_>, owner: &Owner, entries: &[OutboxEn
     publish_all(outlet, owner, decode_entries(outlet.key, owner, entries), |_| true).await
 }
 
-/// Publishes messages, several at a time and under the venue's seal; those that [last](lasting) are in the outbox. A
+/// Publishes messages, several at a time and under the venue's seal; those that [last](durable_entries) are in the outbox. A
 /// message that fails stays there for the sweep and delays none behind it. The message of an external worker's job that
 /// has ended, or whose grant was revoked meanwhile, isn't published. All others are: workers check revocations before
 /// they start a task, a message or a result, and completions are owed to those who wait for them.
@@ -267,7 +267,7 @@ pub async fn remove_published(store: &dyn Store, owner: &Owner, done: &[String])
 enum JobPublishState {
     Open,
     Ended,
-    /// Revoked, with the text of [`Unpublished::Revoked`].
+    /// Revoked, with the text of [`PublishFailure::Revoked`].
     Revoked(String),
 }
 
@@ -302,7 +302,7 @@ struct PublishResult {
     is_kept: bool,
     /// Whether it is in an outbox.
     is_in_outbox: bool,
-    /// The text of [`Unpublished::Revoked`].
+    /// The text of [`PublishFailure::Revoked`].
     revoked: Option<String>,
     /// A message to an agent that the queue will never take.
     unsendable: Option<BusMessage>,

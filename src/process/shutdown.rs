@@ -2,9 +2,9 @@
 //!
 //! | stage | begins | token | who acts |
 //! |---|---|---|---|
-//! | stop | at the signal | [`Shutdown::stopping`] | receivers and sweeps take nothing more |
-//! | cancel | after three quarters of the grace, if turns still run | [`Shutdown::cancelling`] | turns drop their model call and release their lease; waits for an absent store end, so that even an idle worker needs three quarters of the grace then |
-//! | end | when no turn runs, at the latest after nine tenths | [`Shutdown::ending`] | the relay publishes what is left, HTTP closes |
+//! | stop | at the signal | [`Shutdown::stop_token`] | receivers and sweeps take nothing more |
+//! | cancel | after three quarters of the grace, if turns still run | [`Shutdown::cancel_token`] | turns drop their model call and release their lease; waits for an absent store end, so that even an idle worker needs three quarters of the grace then |
+//! | end | when no turn runs, at the latest after nine tenths | [`Shutdown::end_token`] | the relay publishes what is left, HTTP closes |
 //! | abort | at the deadline | – | tasks that still run are dropped; their leases lapse |
 
 use crate::process::telemetry::Metrics;

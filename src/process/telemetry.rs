@@ -21,7 +21,7 @@ pub type Label = (&'static str, &'static str);
 #[derive(Debug)]
 pub struct Metrics {
     registry: Registry,
-    /// Events by `kind` and `outcome`; see [`Metrics::admitted`].
+    /// Events by `kind` and `outcome`; see [`Metrics::count_admitted`].
     pub events_admitted: Family<[Label; 2], Counter>,
     /// Number of committed turns.
     pub turns_committed: Counter,

@@ -5,7 +5,7 @@
 //! | [`Store`] | the steps of events, leases, turns and jobs |
 //! | [`DocumentStore`] | versioned documents outside turns |
 //! [`Accounts`] | what an owner keeps, and its quota |
-//! [`Inspect`] | reads of everything stored, for sweeps, audits, doctors and operators |
+//! [`StoreInspection`] | reads of everything stored, for sweeps, audits, doctors and operators |
 //!
 //! An owner is a set of versioned documents plus the protocol's own state (sessions, mailboxes, leases, due times,
 //! outbox). All of it lies in one atomic unit, so each method that changes something changes all or nothing. Values are
@@ -258,7 +258,7 @@ pub trait Store: DocumentStore + Accounts + StoreInspection {
     ///
     /// `grace` is the time before the same work is handed out again: a second call within it doesn't return it. The
     /// first document under each of [`keys::SWEPT`] shows whether there is other work, so that an owner with nothing
-    /// to do costs one call. [`Store::due`] doesn't name the owner until [`Swept::next`], or until a write makes
+    /// to do costs one call. [`Store::due_owners`] doesn't name the owner until [`SweepResult::next`], or until a write makes
     /// it due earlier.
     #[repeat(Once)]
     async fn sweep(&self, now: Millis, owner: &Owner, grace: Duration, limit: u32) -> Result<SweepResult, StoreError>;
@@ -270,7 +270,7 @@ pub trait Store: DocumentStore + Accounts + StoreInspection {
     #[repeat(Idempotent)]
     async fn due_owners(&self, now: Millis, worker: &str, horizon: Duration, limit: u32) -> Result<DueOwners, StoreError>;
 
-    /// Removes `worker` from the registry: with their next [`Store::due`] the other workers take its share. After a
+    /// Removes `worker` from the registry: with their next [`Store::due_owners`] the other workers take its share. After a
     /// crash before it they take the share when the registration expires.
     #[repeat(Idempotent)]
     async fn sign_off(&self, worker: &str) -> Result<(), StoreError>;

@@ -26,7 +26,7 @@ pub enum FinishOutcome {
     Unknown,
 }
 
-/// The answer of [`crate::store::Store::park`].
+/// The answer of [`crate::store::Store::set_job_paused`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ParkOutcome {
     /// The job was paused or resumed.
@@ -48,7 +48,7 @@ pub struct SessionSnapshot {
     pub quota: Option<Quota>,
 }
 
-/// The answer of [`crate::store::Store::seat`].
+/// The answer of [`crate::store::Store::set_session`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SetSessionOutcome {
     /// The session is at that turn, or removed.

@@ -122,7 +122,7 @@ pub struct NewJob {
 pub struct OutboxEntry {
     /// A function of (owner, agent, session, turn, index), so that a repeated write stores it once.
     pub id: String,
-    /// JSON of [`crate::domain::message::Message`].
+    /// JSON of [`crate::domain::message::BusMessage`].
     pub message: Bytes,
 }
 
@@ -465,13 +465,13 @@ pub struct SessionFacts {
     pub lease_worker: Option<String>,
     /// Time at which the session is due.
     pub due: Option<Millis>,
-    /// Time of the last append, commit or [`crate::store::Store::seat`].
+    /// Time of the last append, commit or [`crate::store::Store::set_session`].
     pub touched: Millis,
     /// Events ever appended: `arrivals - consumed` must be the length of the mailbox.
     pub arrivals: u64,
     /// Events consumed by commits and cancellations.
     pub consumed: u64,
-    /// Pending events in order; [`crate::store::Inspect::mail`] returns their bodies.
+    /// Pending events in order; [`crate::store::StoreInspection::pending_events`] returns their bodies.
     pub mailbox: Vec<MailboxEntry<()>>,
     /// Session state that the last commit wrote; `None` before the first.
     pub state: Option<Bytes>,

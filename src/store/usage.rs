@@ -26,7 +26,7 @@ pub enum Recount {
     },
 }
 
-/// The answer of [`crate::store::Inspect::backup`].
+/// The answer of [`crate::store::StoreInspection::backup`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum BackupOutcome {
     /// The copy is complete.

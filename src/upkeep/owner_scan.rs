@@ -21,7 +21,7 @@ pub struct PacedOwnerScan {
     cycle: u64,
     /// When due pages were counted last.
     looked: Option<Millis>,
-    /// Due pages, in units of which a page has [`Stroll::length`].
+    /// Due pages, in units of which a page has [`PacedOwnerScan::length`].
     credit: u64,
     /// Pages of the list, as they were counted at its end.
     pages: Option<u64>,

@@ -64,7 +64,7 @@ impl History {
 }
 
 impl Venue {
-    /// Compares the last acknowledged changes with the store, if its generation is another; see [`TailStore::compare`].
+    /// Compares the last acknowledged changes with the store, if its generation is another; see [`AckLogStore::compare`].
     /// Then caches that depend on versions of documents are cleared.
     pub async fn compare_history(&self) -> Result<Option<AckLogReport>, StoreError> {
         let Some(tail) = self.history.tail() else { return Ok(None) };

@@ -204,7 +204,7 @@ impl Venue {
         }
     }
 
-    /// Publishes messages, of which the [lasting](Self::lasting) ones are in the outbox, and deletes their entries.
+    /// Publishes messages, of which the [lasting](Self::lasting_entries) ones are in the outbox, and deletes their entries.
     pub async fn send(&self, owner: &Owner, messages: Vec<Outgoing>) {
         if !messages.is_empty() {
             let relayed = outbox::send(self.outlet(), owner, messages).await;

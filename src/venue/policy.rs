@@ -86,7 +86,7 @@ pub async fn operator_revocations(store: &dyn Store) -> Result<Vec<Revocation>, 
 }
 
 /// Returns a caller without what its own owner, and the owner that it acts for, have revoked from it by its name or by
-/// the id of a grant. [`TokenRefused::Revoked`] if everything is revoked. A caller without a token has no grant that
+/// the id of a grant. [`TokenError::Revoked`] if everything is revoked. A caller without a token has no grant that
 /// could be revoked.
 pub async fn apply_revocations(
     store: &dyn Store,

@@ -293,7 +293,7 @@ impl Authority {
     }
 
     /// Returns what both permit, at the place of `self`. Names of `n/`, `c/` and `t/` must be physical
-    /// ([`Authority::at`]) where they stand for different places.
+    /// ([`Authority::bind_home`]) where they stand for different places.
     #[must_use]
     pub fn intersect(&self, other: &Self) -> Self {
         let both = Self {

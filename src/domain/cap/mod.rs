@@ -1,6 +1,6 @@
 //! Caps on spending: of a session in its life, of an owner, of one of its users and of a model in a day.
 //!
-//! A [`Book`] holds what is spent under a cap and what running calls hold of it. A call is held with its prompt and its
+//! A [`CapUse`] holds what is spent under a cap and what running calls hold of it. A call is held with its prompt and its
 //! longest reply before it is made, and settled with its real use. So calls that run at the same time can't exceed a
 //! cap together, however many workers make them; only tokens that a provider counts beyond the estimate of a prompt
 //! can.

@@ -43,7 +43,7 @@ pub fn plan_reads<'a>(entries: impl IntoIterator<Item = &'a ContextEntry>, loads
     reads
 }
 
-/// Returns the [`plan`] of an agent: its configured entries, its stored ones, its loads and those of its session.
+/// Returns the [`plan_reads`] of an agent: its configured entries, its stored ones, its loads and those of its session.
 pub fn plan_agent_reads(config: &[ContextEntry], state: &AgentState, session: &[Load]) -> Vec<ContextRead> {
     let mut reads = plan_reads(config.iter().chain(&state.context), &[&state.loads, session]);
     let entries = config.len() + state.context.len();

@@ -5,7 +5,7 @@
 //! text ─▶ json (depth, no key twice) ─▶ value ─▶ typed (a map for every struct) ─▶ T
 //! ```
 //!
-//! Data that this venue has written itself is read by [`stored`]; `tests/it/tidy.rs` checks that no other code reads
+//! Data that this venue has written itself is read by [`read_stored`]; `tests/it/tidy.rs` checks that no other code reads
 //! JSON or TOML.
 
 mod json5;
@@ -67,7 +67,7 @@ pub fn nullable_field<'de, D: Deserializer<'de>, T: Deserialize<'de>>(from: D) -
     T::deserialize(from).map(Some)
 }
 
-/// Reads JSON by [`json`] and [`typed`].
+/// Reads JSON by [`json`] and [`into_type`].
 pub fn from_json<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, DataError> {
     into_type(json(bytes)?)
 }

@@ -322,7 +322,7 @@ impl fmt::Display for DecodeFault {
 
 impl std::error::Error for DecodeFault {}
 
-/// Splits a text that begins with a place, as [`Wrong`] writes it, into the place and the rest.
+/// Splits a text that begins with a place, as [`DataError`] writes it, into the place and the rest.
 fn split_place(text: &str) -> Option<(&str, &str)> {
     let (place, reason) = text.strip_prefix('`')?.split_once("`: ")?;
     let legal = |c: char| is_plain(c) || matches!(c, '.' | '[' | ']' | '…');

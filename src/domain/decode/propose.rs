@@ -11,7 +11,7 @@ const PARTS: usize = 2_000;
 /// Most bytes of a proposed form in JSON.
 const HINT_BYTES: usize = 200;
 
-/// Reads a typed value by [`typed`]; for a value of the wrong type the error proposes the nearest form that fits.
+/// Reads a typed value by [`into_type`]; for a value of the wrong type the error proposes the nearest form that fits.
 pub fn typed_with_hint<T: DeserializeOwned>(value: &Value) -> Result<T, DataError> {
     into_type(value.clone()).map_err(|wrong: DataError| wrong.with_hint::<T>(value))
 }

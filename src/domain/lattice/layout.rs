@@ -3,7 +3,7 @@
 //! | key | holds |
 //! |---|---|
 //! | `w/<collection>` | a [`Root`], and a scalar itself |
-//! | `w.e/<collection>/<generation>/<entry>` | an [`Entry`] of a map |
+//! | `w.e/<collection>/<generation>/<entry>` | an [`EntryDocument`] of a map |
 //! | `w.e/<collection>/<generation>/<number>` | [`CHUNK`] elements of an array |
 //! | `w.e/<collection>/<generation>.e/<entry>/<generation>/…` | the same of an entry that is a collection of its own |
 //!

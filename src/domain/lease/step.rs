@@ -169,7 +169,7 @@ impl SessionRecord {
     }
 
     /// Hands the mailbox to the holder, who serves the first task and all other events. Returns the index of that task,
-    /// whose job is to [`start`](Self::start).
+    /// whose job is to [`start`](Self::task_fate).
     pub fn serve<'a>(&mut self, mail: impl Iterator<Item = Handout<'a>>) -> Option<usize> {
         let (mut last, mut first) = ("", None);
         for (at, event) in mail.enumerate() {
@@ -340,7 +340,7 @@ impl SessionRecord {
         self.charged = None;
     }
 
-    /// Keeps or releases the lease of its holder, which [`claim`](Self::claim) has confirmed.
+    /// Keeps or releases the lease of its holder, which [`claim`](Self::holder_state) has confirmed.
     pub fn keep_or_release(&mut self, now: Millis, after: LeaseUse) -> LeaseResult {
         match after {
             LeaseUse::Release { arrivals, due, backoff } if self.arrivals <= arrivals => {

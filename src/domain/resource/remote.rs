@@ -256,7 +256,7 @@ fn check_item(item: Value, held: &HeldNamespaces, namespaces: &[String]) -> Opti
     Some(Value::Object(shown))
 }
 
-/// Returns a provider's section for the context: `text`, or items as [`found`] returns them; `None` for nothing.
+/// Returns a provider's section for the context: `text`, or items as [`answer_items`] returns them; `None` for nothing.
 pub fn context_section(answer: Value, held: &HeldNamespaces, namespaces: &[String]) -> Result<Option<Value>, String> {
     match (answer.get("text"), answer.get("items")) {
         (Some(Value::String(text)), None) if text.trim().is_empty() => Ok(None),

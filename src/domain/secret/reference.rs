@@ -45,7 +45,7 @@ impl SecretReference {
         value.as_object().is_some_and(|map| map.contains_key(KEY))
     }
 
-    /// Reads a value that [`standing`] returned.
+    /// Reads a value that [`find_references`] returned.
     pub fn parse(value: &Value) -> Result<Self, String> {
         let expected = |got: &str| format!("expected `{{\"{KEY}\": \"s/NAME\"}}`, with `{PREFIX}` or not, got {got}");
         let map = value.as_object().ok_or_else(|| expected("no map"))?;

@@ -200,9 +200,9 @@ pub struct TimerRequest {
     pub submission: Submission,
     /// Times at which it fires.
     pub schedule: Schedule,
-    /// Treatment of missed times, see [`CatchUp`].
+    /// Treatment of missed times, see [`CatchUpPolicy`].
     pub catch_up: CatchUpPolicy,
-    /// Treatment of overlapping times, see [`Overlap`].
+    /// Treatment of overlapping times, see [`OverlapPolicy`].
     pub overlap: OverlapPolicy,
 }
 
@@ -233,9 +233,9 @@ pub struct Timer {
     pub submission: Submission,
     /// Times at which it fires.
     pub schedule: Schedule,
-    /// Treatment of missed times, see [`CatchUp`].
+    /// Treatment of missed times, see [`CatchUpPolicy`].
     pub catch_up: CatchUpPolicy,
-    /// Treatment of overlapping times, see [`Overlap`].
+    /// Treatment of overlapping times, see [`OverlapPolicy`].
     pub overlap: OverlapPolicy,
     /// Number of changes of the timer.
     pub generation: u64,

@@ -328,7 +328,7 @@ impl Decision {
         }
     }
 
-    /// Returns the record of [`Self::shown`] for reading.
+    /// Returns the record of [`Self::results_record_mut`] for reading.
     pub fn results_record(&self) -> &TurnRecord {
         self.amended_record.as_ref().filter(|_| self.record.settles.is_some()).unwrap_or(&self.record)
     }

@@ -6,7 +6,7 @@ use crate::values::{Tier, Tiers, Values};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-/// Tiers and mapping rows of one turn. They aren't stored: the turn's record keeps [`super::known::KnownValues`] of
+/// Tiers and mapping rows of one turn. They aren't stored: the turn's record keeps [`super::inserted_values::KnownValues`] of
 /// them.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default)]

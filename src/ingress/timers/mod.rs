@@ -1,4 +1,4 @@
-//! Setting of timers, after the checks of the submission that each will make; [`fire`] sends what is due.
+//! Setting of timers, after the checks of the submission that each will make; `fire` sends what is due.
 
 mod fire;
 

@@ -107,7 +107,7 @@ impl<T> Edit<T> {
         Self { writes: Vec::new(), within: None, answer }
     }
 
-    /// Returns an edit with these writes, all or none; documents that were read carry [their version](DocWrite::at).
+    /// Returns an edit with these writes, all or none; documents that were read carry [their version](DocWrite::at_version).
     pub fn write(writes: impl Into<Vec<DocWrite>>, answer: T) -> Self {
         Self { writes: writes.into(), within: None, answer }
     }

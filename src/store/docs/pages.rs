@@ -111,7 +111,7 @@ impl Listing for DocumentList<'_> {
 }
 
 impl Pages<DocumentList<'_>> {
-    /// Reverses the order, last key first; [`Pages::after`] then starts before a key.
+    /// Reverses the order, last key first; `start_after` then starts before a key.
     #[must_use]
     pub fn reverse(mut self) -> Self {
         self.listing.reverse = true;

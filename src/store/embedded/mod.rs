@@ -127,7 +127,7 @@ impl EmbeddedStore {
         Arc::new(Self { name: "embedded:memory".into(), place, level: FillLevel::default(), seen: None })
     }
 
-    /// Returns a copy of the records in memory for [`EmbeddedStore::put_back`]; `None` for a folder.
+    /// Returns a copy of the records in memory for [`EmbeddedStore::restore`]; `None` for a folder.
     pub fn snapshot(&self) -> Option<MemorySnapshot> {
         match &self.place {
             StorePlace::Folder(_) => None,

@@ -91,7 +91,7 @@ pub(super) fn due_owners(tx: &Tx<'_>, now: Millis, horizon: Duration, limit: u32
     Ok(found)
 }
 
-/// Returns [`Swept::first`]. It may skip a day's tombstones, so it doesn't belong on the writer's thread.
+/// Returns [`SweepResult::first`]. It may skip a day's tombstones, so it doesn't belong on the writer's thread.
 pub(super) fn first_documents(
     view: &impl View,
     owner: &str,

@@ -58,7 +58,7 @@ pub fn deletion_mark(agent: &AgentId) -> String {
     format!("{DELETIONS}{}", agent.token())
 }
 
-/// Returns the agent of a key of [`ending`].
+/// Returns the agent of a key of [`deletion_mark`].
 pub fn agent_of_deletion(key: &str) -> Option<AgentId> {
     AgentId::new(decode_token(key.strip_prefix(DELETIONS)?)?).ok()
 }

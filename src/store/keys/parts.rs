@@ -34,7 +34,7 @@ pub fn part_scan(period: Period) -> String {
     format!("{PART_SCANS}{:06}", period.number())
 }
 
-/// Returns the period of a key of [`parts_looked`].
+/// Returns the period of a key of [`part_scan`].
 pub fn period_of_scan(key: &str) -> Option<Period> {
     Period::parse(key.strip_prefix(PART_SCANS)?)
 }

@@ -1,6 +1,6 @@
 //! Authentication: from the text of a token to the identity and authority of a caller.
 //!
-//! A token is verified where it arrives and is stored nowhere: only [`Verified`] is passed on.
+//! A token is verified where it arrives and is stored nowhere: only [`VerifiedToken`] is passed on.
 
 pub mod caller;
 pub mod jwks;
@@ -127,7 +127,7 @@ impl Auth {
         Some(token.ok_or(TokenError::Missing).and_then(|token| rules.verify(token, now)))
     }
 
-    /// Verifies a token; [`TokenRefused::Missing`] if no token is needed.
+    /// Verifies a token; [`TokenError::Missing`] if no token is needed.
     pub fn verify(&self, token: &str, now: Millis) -> Result<VerifiedToken, TokenError> {
         self.rules.as_ref().ok_or(TokenError::Missing)?.verify(token, now)
     }

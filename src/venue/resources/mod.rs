@@ -119,7 +119,7 @@ pub trait ResourceProvider: Send + Sync {
     fn check(&self, settings: &Map<String, Value>) -> Result<(), String>;
 
     /// Runs a tool with valid arguments. Writes go through the workspace and are durable with the turn's commit. The
-    /// provider notes each namespace that the answer depends on, by [`ResourceCall::uses`].
+    /// provider notes each namespace that the answer depends on, by [`ResourceCall::note_use`].
     async fn call(&self, call: &ResourceCall<'_>, tool: &str, arguments: &Value) -> Result<Value, OpError>;
 
     /// Returns the content of the resource's section in the context; `None` if it has none.
@@ -280,7 +280,7 @@ fn join_names(named: &[String]) -> String {
     }
 }
 
-/// Checks resources like [`Providers::check`] where the venue isn't known: only the built-in kinds.
+/// Checks resources like [`ResourceProviders::check`] where the venue isn't known: only the built-in kinds.
 pub fn check_own(config: &AgentConfig) -> Result<(), String> {
     let own = ResourceProviders::default();
     let mut known = config.resources.declarations().filter_map(|declared| Some((declared, own.find(declared.kind)?)));

@@ -80,7 +80,7 @@ pub(crate) async fn policy(worker: &Worker, owner: &Owner, version: u64) -> Resu
     Ok((Arc::new(policy), version))
 }
 
-/// Returns the revocations of operators for all owners, at most [`OPERATOR_LOOK`] old.
+/// Returns the revocations of operators for all owners, at most [`REVOCATIONS_AGE_MAX`] old.
 async fn operator_revocations(worker: &Worker) -> Result<Arc<[Revocation]>, StoreError> {
     // Without tokens an operator has nothing to revoke.
     if !worker.options.auth.is_required() {
