@@ -96,7 +96,7 @@ fn the_command_warns_on_stderr_and_applies_nothing_when_it_is_strict() {
 }
 
 /// Texts behind which the code names an ability.
-const ASKED_BY: [&str; 6] = ["permits(\"", "ability: \"", "Holder(\"", "need(\"", "own(\"", "all(\""];
+const ASKED_BY: [&str; 4] = ["permits(\"", "ability: \"", "Holder(\"", "need(\""];
 
 #[test]
 fn every_ability_that_the_code_asks_for_is_a_known_one() {

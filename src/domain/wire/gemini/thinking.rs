@@ -30,7 +30,7 @@ fn parse_version(name: &str) -> Option<(u32, u32)> {
 
 impl GeminiThinkingControl {
     /// Returns the control of a model, as <https://ai.google.dev/gemini-api/docs/generate-content/thinking> has it
-    /// (November 2026). Gemini 3 and later take words; all of them know `LOW_PREFIX`, the smallest also `MINIMAL`.
+    /// (November 2026). Gemini 3 and later take words; all of them know `LOW`, the smallest also `MINIMAL`.
     fn for_model(name: &str) -> Self {
         match parse_version(name) {
             Some((..=1, _) | (2, ..=4)) => Self::Never,
