@@ -19,7 +19,7 @@ pub fn judged() -> Option<ModelServer> {
             println!("skipped: no aimock; `tests/run.sh` installs it where Node.js is");
             return None;
         }
-        let fixtures = root.join("tests/it/aimock/fixtures.json").display().to_string();
+        let fixtures = root.join("tests/it/models/aimock/fixtures.json").display().to_string();
         let args = |port: u16| {
             let port = port.to_string();
             let args = ["--port", &port, "--fixtures", &fixtures, "--strict", "--log-level", "warn"];
