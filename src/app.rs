@@ -45,10 +45,12 @@ use crate::venue::resources::remote::{self, RemoteProvider};
 use crate::venue::resources::{ResourceProvider, ResourceProviders};
 use crate::venue::secrets::{self, KeyFileError, Vault};
 use crate::worker::{self, WorkerOptions};
-use backends::{OpenBus, OpenStore, ScratchFolder, store_name};
+use backends::{OpenBus, store_name};
+pub use introduce::open_store_to_read;
 use introduce::{bus_owner, check_store_identity};
 use std::io;
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
@@ -101,6 +103,13 @@ pub enum AppError {
         /// `store.url`.
         store: String,
     },
+    /// A command that works on an embedded store, and a folder without one.
+    #[error(
+        "there is no store at `{}`: `trellis up` makes one, other commands don't; name the folder of one with \
+         `--set store.url=embedded:DIR`",
+        .0.display()
+    )]
+    NoStore(PathBuf),
     /// A URL that no store can be at.
     #[error("`store.url`: {0}")]
     StoreUrl(String),
@@ -207,8 +216,6 @@ pub struct App {
     auth: Arc<Auth>,
     nats: Option<Arc<NatsBus>>,
     fsyncs: Option<Arc<AtomicU64>>,
-    /// Removed when the store in it is closed.
-    _scratch: Option<ScratchFolder>,
 }
 
 impl App {
@@ -223,7 +230,7 @@ impl App {
         let queue = backends::open_bus(config, &opened, &clock, owner).await?;
         let (fsyncs, key) = (opened.fsyncs(), key.unwrap_or_default());
         let (store, history) = backends::protect_store(config, role, &opened, &queue, &key).await?;
-        let (OpenBus { bus, nats }, OpenStore { scratch, .. }) = (queue, opened);
+        let OpenBus { bus, nats } = queue;
         let catalog = ops::catalog_with(config.catalog.test, http_policy(config));
         let catalog = catalog
             .with_providers(providers(config.models.endpoints.keys().map(String::as_str)))
@@ -255,7 +262,7 @@ impl App {
         if let Err(error) = clocks::follow_store(&venue).await {
             tracing::debug!(%error, "the store's clock is not read yet");
         }
-        Ok(Self { venue: Arc::new(venue), model, auth, nats, fsyncs, _scratch: scratch })
+        Ok(Self { venue: Arc::new(venue), model, auth, nats, fsyncs })
     }
 
     /// Counts the fsyncs of a store in this process.

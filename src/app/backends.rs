@@ -37,8 +37,6 @@ pub struct OpenStore {
     embedded: Option<Arc<EmbeddedStore>>,
     /// Options of a queue outside the store.
     nats: Option<NatsOptions>,
-    /// A folder that is removed with this process.
-    pub scratch: Option<ScratchFolder>,
 }
 
 /// The queue, and what must be closed at the end.
@@ -46,23 +44,6 @@ pub struct OpenBus {
     pub bus: Arc<dyn Bus>,
     /// The queue, if it is in NATS.
     pub nats: Option<Arc<NatsBus>>,
-}
-
-/// A temporary folder in place of a store that doesn't exist: a process that only reads creates none.
-pub struct ScratchFolder(PathBuf);
-
-impl ScratchFolder {
-    fn new() -> Self {
-        Self(std::env::temp_dir().join(format!("trellis-doctor-{}", uuid::Uuid::new_v4().simple())))
-    }
-}
-
-impl Drop for ScratchFolder {
-    fn drop(&mut self) {
-        if let Err(error) = std::fs::remove_dir_all(&self.0) {
-            tracing::debug!("`{}` is left: {error}", self.0.display());
-        }
-    }
 }
 
 impl OpenStore {
@@ -78,11 +59,13 @@ pub async fn open_store(config: &Config, role: Role, metrics: &Arc<Metrics>) -> 
             if matches!(role, Role::Worker | Role::Serve) {
                 return Err(AppError::NotShared { command: role.command(), store: store_name(config) });
             }
-            let scratch = (role == Role::Doctor && !EmbeddedStore::exists(dir)).then(ScratchFolder::new);
-            let dir = scratch.as_ref().map_or(dir, |scratch| &scratch.0);
+            // A misspelt folder must not look like an empty venue.
+            if matches!(role, Role::Command | Role::Doctor) && !EmbeddedStore::exists(dir) {
+                return Err(AppError::NoStore(dir.clone()));
+            }
             let store = EmbeddedStore::open_within(dir, config.store.max_bytes)?;
             let embedded = Some(Arc::clone(&store));
-            Ok(OpenStore { store, redis: None, embedded, nats: None, scratch })
+            Ok(OpenStore { store, redis: None, embedded, nats: None })
         }
         // The configuration refuses an embedded queue beside Redis.
         (StoreUrl::Redis(url), BusUrl::Nats(nats)) => {
@@ -97,7 +80,7 @@ pub async fn open_store(config: &Config, role: Role, metrics: &Arc<Metrics>) -> 
                 Err(error) => return Err(Box::pin(add_bus_error(error, &options, role)).await),
             };
             let store = Arc::clone(&redis) as Arc<dyn Store>;
-            Ok(OpenStore { store, redis: Some(redis), embedded: None, nats: Some(options), scratch: None })
+            Ok(OpenStore { store, redis: Some(redis), embedded: None, nats: Some(options) })
         }
         (StoreUrl::Redis(_), BusUrl::Embedded) => {
             Err(AppError::NotShared { command: role.command(), store: "bus.url = \"embedded\"".to_owned() })

@@ -1,13 +1,16 @@
 //! Checks at the start that a process fits its store: format, names, key.
 
+use super::backends::open_store;
 use super::{AppError, Role, store_name};
 use crate::config::{BusUrl, Config};
 use crate::domain::identity::{BusOwner, VenueNames, store_id};
 use crate::process::clock::Clock;
 use crate::process::retry::{AttemptFailure, retry};
+use crate::process::telemetry::Metrics;
 use crate::store::Store;
 use crate::venue::identity::{self, NameRule};
 use crate::venue::{self, store_format};
+use std::sync::Arc;
 
 /// Checks that this build and its settings fit the store. Returns the store's key; `None` if it has none yet and
 /// nothing may be written.
@@ -43,6 +46,14 @@ pub(super) async fn check_store_identity(
         key.map_err(AttemptFailure::from)
     };
     Ok(retry(patience, &place, key).await?)
+}
+
+/// Opens the configured store alone, to read what needs no queue.
+pub async fn open_store_to_read(config: &Config) -> Result<Arc<dyn Store>, AppError> {
+    let (role, clock) = (Role::Doctor, Clock::system());
+    let opened = open_store(config, role, &Arc::new(Metrics::new())).await?;
+    check_store_identity(config, role, &*opened.store, &clock).await?;
+    Ok(opened.store)
 }
 
 fn names(config: &Config) -> VenueNames {

@@ -212,9 +212,9 @@ pub trait Bus: QueueWatch + Send + Sync + 'static {
     /// Publishes a message, which then survives a kill of any process. A `Reply` goes only to current listeners.
     async fn publish(&self, message: &BusMessage) -> Result<(), BusError>;
 
-    /// Whether a message can be sent now, as far as this process knows.
-    fn is_connected(&self) -> bool {
-        true
+    /// Returns since when no message can be sent, as far as this process knows; `None` while one can.
+    fn outage(&self) -> Option<Millis> {
+        None
     }
 
     /// Whether the address has listeners outside this process. A message without them is lost with the process and
@@ -263,6 +263,11 @@ pub trait LiveFeed: Send + Sync {
 
     /// Returns the place of the last piece about a job that is still kept.
     async fn last_piece(&self, job: &JobId) -> Result<Option<u64>, BusError>;
+
+    /// Deletes the pieces of these jobs that are still kept; a queue without any keeps its default.
+    async fn forget(&self, _jobs: &[JobId]) -> Result<(), BusError> {
+        Ok(())
+    }
 
     /// Listens to the questions of all owners; each reaches one of the listening processes. A queue inside this process
     /// has none.

@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 /// for, a record is damaged, or a quota counts otherwise than what is kept. An embedded store that a running `trellis up` holds is asked over HTTP, and so is the server of `--url`.
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Examples:\n  trellis audit --output json\n  trellis audit --repair\n  trellis audit --after-loss\n  trellis audit --settle"
+    after_help = "Examples:\n  trellis audit --output json\n  trellis audit --repair\n  trellis audit --after-loss\n  trellis audit --settle\n  trellis audit --data ./restored"
 )]
 pub(crate) struct AuditArgs {
     /// Repair what has been missing for ten minutes: lost tasks are put back into their mailboxes (one whose values are
@@ -57,7 +57,7 @@ const SHOWN_TOTALS: [&str; 12] = [
 
 impl AuditArgs {
     pub async fn run(self, context: &CliContext) -> Result<Exit, Failure> {
-        let config = context.load(Vec::new())?.config;
+        let config = self.running.load(context)?;
         let input = json!({"repair": self.repair, "settle": self.settle});
         // An audit of an unused venue must not create streams or keys.
         let running = self.running.server(context);

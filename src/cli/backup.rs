@@ -19,7 +19,7 @@ use serde_json::json;
 /// Redis is copied by `redis-cli --rdb`.
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Example:\n  trellis backup before-upgrade && cp -a trellis-data/backups/before-upgrade /mnt/safe/"
+    after_help = "Examples:\n  trellis backup before-upgrade && cp -a trellis-data/backups/before-upgrade /mnt/safe/\n  trellis backup nightly --data /srv/trellis-data"
 )]
 pub(crate) struct BackupArgs {
     /// Name of the copy [default: the time, e.g. `20260131T120000Z`]
@@ -37,7 +37,7 @@ fn time_name(now: Millis) -> String {
 
 impl BackupArgs {
     pub async fn run(self, context: &CliContext) -> Result<Exit, Failure> {
-        let config = context.load(Vec::new())?.config;
+        let config = self.running.load(context)?;
         let name = self.name.unwrap_or_else(|| time_name(Clock::system().now()));
         let input = json!({"name": name});
         let here = async |venue: &Venue| backup::make(venue, &name).await.map_err(|error| Failure::operation(&error));

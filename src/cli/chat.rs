@@ -2,7 +2,7 @@
 
 use super::client::{Client, ServerArgs};
 use super::exit::{Exit, Failure};
-use super::output::{field, remark};
+use super::output::{Format, field, remark};
 use super::submit::NO_AGENT;
 use super::wait::{WAIT_READ_PAUSES, WaitNotes};
 use super::{CliContext, input};
@@ -15,7 +15,7 @@ use std::time::Duration;
 
 /// Sends an agent a message and waits for its next reply
 ///
-/// Without a text each line of stdin is a message, until its end.
+/// Without a text each line of stdin is a message, until its end. A turn that fails ends it with exit code 3.
 #[derive(Debug, Args)]
 #[command(
     after_help = "Example:\n  trellis chat helper 'Plan my week.'            # a new conversation, its name is on stderr\n  trellis chat helper 'And Friday?' --session chat-5be1f0a1b2c3d4e5"
@@ -98,6 +98,17 @@ impl Chat {
             if session.is_none() {
                 *session = answer["sessionId"].as_str().and_then(|id| SessionId::new(id).ok());
                 remark(&format!("session {}; `--session` goes on with it", field(&answer, "sessionId")));
+            }
+            if !answer["error"].is_null() {
+                if context.out.format != Format::Text {
+                    context.out.value(&answer, String::new)?;
+                }
+                let [code, error] = ["errorCode", "error"].map(|key| field(&answer, key));
+                let agent = &self.agent;
+                return Err(Failure::new(
+                    Exit::JobFailed,
+                    format!("agent `{agent}` has not replied ({code}): {error}"),
+                ));
             }
             if !answer["response"].is_null() {
                 context.out.value(&answer, || field(&answer, "response"))?;

@@ -105,8 +105,8 @@ impl Client {
         }
     }
 
-    /// Checks that the server answers and can take work.
-    pub async fn ready(&self) -> Result<(), Failure> {
+    /// Checks that the server answers and can take work, and returns its answer.
+    pub async fn ready(&self) -> Result<Value, Failure> {
         let asked = self.http.get(format!("{}/readyz", self.base)).timeout(CONNECT_TIME).send().await;
         let answer = asked
             .map_err(|e| if e.is_timeout() { self.timeout_failure(CONNECT_TIME) } else { self.unreachable(&e) })?;
@@ -114,7 +114,11 @@ impl Client {
             return Err(self.refusal(answer).await);
         }
         let said: Value = answer.json().await.unwrap_or_default();
-        if said["status"] == "ready" { Ok(()) } else { Err(self.no_venue_failure("its `/readyz` says something else")) }
+        if said["status"] == "ready" {
+            Ok(said)
+        } else {
+            Err(self.no_venue_failure("its `/readyz` says something else"))
+        }
     }
 
     /// Checks that the answer is a venue's: by its header, or for an older build by its status.

@@ -13,7 +13,8 @@ use serde_json::json;
 /// Dead letters.
 #[derive(Debug, Subcommand)]
 pub(crate) enum DeadCommand {
-    /// List dead tasks, the last to die first; and messages whose subject meant nothing
+    /// List dead tasks, the last to die first; and messages whose subject meant nothing: those of the owner, for
+    /// operators also those whose subject names no owner
     #[command(after_help = "Example:\n  trellis dead list --output ndjson")]
     List {
         /// Dead letters to skip

@@ -23,7 +23,7 @@ pub(crate) struct DoctorArgs {
 
 impl DoctorArgs {
     pub async fn run(self, context: &CliContext) -> Result<Exit, Failure> {
-        let config = context.load(Vec::new())?.config;
+        let config = self.running.load(context)?;
         let here = async |venue: &Venue| match doctor::examine(venue).await {
             Ok(found) => Ok(found.to_json()),
             Err(error) => Err(Failure::new(Exit::Unreachable, error.to_string())),

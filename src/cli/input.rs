@@ -56,18 +56,32 @@ fn interpret(text: &str, source: &str) -> Result<Value, Failure> {
         Err(error) if text.trim_start().starts_with(['{', '[', '"']) => {
             Err(Failure::usage(format!("malformed JSON in {source}: {error}; `--text` sends it as text")))
         }
+        Err(error) if is_whole_number(text) => {
+            let text = format!("malformed JSON in {source}: {error}; in quotes (`'\"…\"'`) it is a text");
+            Err(Failure::usage(text))
+        }
         // The newline that ends a file or `echo` is no part of the text.
         Err(_) => Ok(Value::String(text.strip_suffix('\n').unwrap_or(text).to_owned())),
     }
 }
 
+/// Whether a text is a whole number as JSON writes it, of any size.
+fn is_whole_number(text: &str) -> bool {
+    let text = text.trim();
+    let digits = text.strip_prefix('-').unwrap_or(text);
+    !digits.is_empty()
+        && digits.bytes().all(|byte| byte.is_ascii_digit())
+        && (digits == "0" || !digits.starts_with('0'))
+}
+
 /// Parses `KEY=VALUE` of `--context`: the value is JSON if it parses, else text.
 pub(crate) fn pair(argument: &str) -> Result<(String, Value), String> {
     match argument.split_once('=') {
-        Some((key, value)) if !key.is_empty() => {
-            let value = decode::lenient_json(value.as_bytes()).unwrap_or_else(|_| Value::String(value.to_owned()));
-            Ok((key.to_owned(), value))
-        }
+        Some((key, value)) if !key.is_empty() => match decode::lenient_json(value.as_bytes()) {
+            Ok(value) => Ok((key.to_owned(), value)),
+            Err(error) if is_whole_number(value) => Err(format!("`{key}`: {error}")),
+            Err(_) => Ok((key.to_owned(), Value::String(value.to_owned()))),
+        },
         Some(_) | None => Err("expected `KEY=VALUE`".into()),
     }
 }
@@ -101,6 +115,7 @@ mod tests {
             ("a={x", Ok(("a", json!("{x")))),
             ("a=b=c", Ok(("a", json!("b=c")))),
             ("a=", Ok(("a", json!("")))),
+            ("a=0123456789012345678901234567890", Ok(("a", json!("0123456789012345678901234567890")))),
             ("a", Err("expected `KEY=VALUE`")),
             ("=b", Err("expected `KEY=VALUE`")),
         ] {
@@ -122,6 +137,11 @@ mod tests {
             ("", json!("")),
         ] {
             assert_eq!(interpret(text, "x"), Ok(expected), "{text}");
+        }
+        for number in ["123456789012345678901234567890", "-123456789012345678901234567890\n"] {
+            let error = interpret(number, "the argument").unwrap_err();
+            assert!(error.text.contains("64 bits") && error.text.contains("in quotes"), "{error}");
+            assert!(pair(&format!("a={number}")).unwrap_err().contains("64 bits"), "{number}");
         }
         let error = interpret(r#"{"a": "#, "the argument").unwrap_err();
         assert!(error.text.starts_with("malformed JSON in the argument: EOF"), "{error}");

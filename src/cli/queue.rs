@@ -13,7 +13,9 @@ use crate::domain::ids::{AgentId, EventId, Owner, sha256_hex};
 use crate::domain::message::BusMessage;
 use crate::domain::message::{InboundKind, MessageAddress};
 use async_nats::jetstream::{self, context::PublishErrorKind};
-use async_nats::{Client, Event, HeaderMap, Request, RequestErrorKind, ServerAddr, Subscriber};
+use async_nats::{
+    Client, ConnectError, ConnectErrorKind, Event, HeaderMap, Request, RequestErrorKind, ServerAddr, Subscriber,
+};
 use futures::StreamExt;
 use serde_json::{Value, json};
 use std::future::ready;
@@ -62,6 +64,28 @@ pub(crate) struct Publisher {
     rights: Arc<Rights>,
 }
 
+/// Makes the failure of a connection: a server that refuses a login runs.
+fn connect_failure(server: &str, error: &ConnectError) -> Failure {
+    let why = bus::error_chain(error);
+    match error.kind() {
+        ConnectErrorKind::AuthorizationViolation | ConnectErrorKind::Authentication => Failure::new(
+            Exit::Denied,
+            format!(
+                "NATS at `{server}` refused the login: {why}; name and password stand in `--nats \
+                 nats://NAME:PASSWORD@HOST:PORT`, or set `bus.creds_file`"
+            ),
+        ),
+        ConnectErrorKind::Dns
+        | ConnectErrorKind::ServerParse
+        | ConnectErrorKind::TimedOut
+        | ConnectErrorKind::Tls
+        | ConnectErrorKind::Io
+        | ConnectErrorKind::MaxReconnects => {
+            Failure::new(Exit::Unreachable, format!("no NATS at `{server}`: {why}; is `nats-server -js` running?"))
+        }
+    }
+}
+
 impl Publisher {
     /// Connects to `url` with the settings of `bus`; the token of `server` is sent with each message.
     pub async fn connect(url: &str, bus: BusConfig, server: &ServerArgs) -> Result<Self, Failure> {
@@ -82,12 +106,7 @@ impl Publisher {
             }
             ready(())
         });
-        let client = settings.connect(addresses).await.map_err(|e| {
-            Failure::new(
-                Exit::Unreachable,
-                format!("no NATS at `{masked}`: {}; is `nats-server -js` running?", bus::error_chain(&e)),
-            )
-        })?;
+        let client = settings.connect(addresses).await.map_err(|error| connect_failure(&masked, &error))?;
         let mut context = jetstream::new(client.clone());
         context.set_timeout(ACKNOWLEDGEMENT_TIME);
         Ok(Self { client, context, server: masked, prefix: bus.prefix, authorization, rights })

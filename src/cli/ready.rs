@@ -3,13 +3,14 @@
 use super::CliContext;
 use super::client::{Client, ServerArgs};
 use super::exit::{Exit, Failure};
+use super::output::note;
 use clap::Args;
-use serde_json::json;
 
 /// Asks a running process whether it can take work: `trellis up` or `trellis serve`, or a worker at its
 /// `worker.listen`.
 ///
-/// Exits with 8 when it can't or doesn't answer: a health check for containers, which needs no shell.
+/// Exits with 8 when it can't or doesn't answer: a health check for containers, which needs no shell. An API without a
+/// connection to the queue is ready, since it accepts work that waits, and says so.
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  trellis ready --url http://127.0.0.1:8420")]
 pub(crate) struct Ready {
@@ -20,8 +21,11 @@ pub(crate) struct Ready {
 
 impl Ready {
     pub async fn run(self, context: &CliContext) -> Result<Exit, Failure> {
-        Client::new(&ServerArgs { url: self.url, ..ServerArgs::default() })?.ready().await?;
-        context.out.value(&json!({"status": "ready"}), || "ready".to_owned())?;
+        let ready = Client::new(&ServerArgs { url: self.url, ..ServerArgs::default() })?.ready().await?;
+        if let Some(queue) = ready["queue"].as_str() {
+            note(queue);
+        }
+        context.out.value(&ready, || "ready".to_owned())?;
         Ok(Exit::Ok)
     }
 }

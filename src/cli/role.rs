@@ -40,6 +40,7 @@ pub(crate) fn failure(error: &AppError) -> Failure {
         | AppError::Auth(_)
         | AppError::Keys(_) => Exit::Usage,
         AppError::Store { .. } | AppError::Both(..) | AppError::Nats(_) | AppError::Bus(_) => Exit::Unreachable,
+        AppError::NoStore(_) => Exit::NotFound,
         AppError::Listen { .. } | AppError::Format(_) | AppError::Names(_) => Exit::Conflict,
         AppError::Models(_) | AppError::Signals(_) | AppError::Panicked(_) => Exit::Internal,
     };

@@ -3,18 +3,22 @@
 use super::CliContext;
 use super::client::{Client, ServerArgs};
 use super::exit::{Exit, Failure};
-use crate::app::{self, App, Role};
+use crate::app::{self, App, AppError, Role};
 use crate::config::Config;
 use crate::process::telemetry::Metrics;
+use crate::store::Store;
 use crate::venue::Venue;
 use serde_json::Value;
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// Which running server to ask.
 #[derive(Debug, Clone, clap::Args)]
 pub(crate) struct RunningArgs {
+    /// Folder of the embedded store, as `trellis up --data` names it; the same as `--set store.url=embedded:DIR`
+    #[arg(long, value_name = "DIR", conflicts_with = "url")]
+    data: Option<PathBuf>,
     /// Ask this server, instead of the configured store and queue; without it a running `trellis up` that holds an
     /// embedded store is asked, and `TRELLIS_URL` where no store is configured
     #[arg(long, value_name = "URL")]
@@ -40,6 +44,11 @@ pub(crate) struct RunningServer {
 }
 
 impl RunningArgs {
+    /// Loads the configuration, with the folder that these arguments name.
+    pub fn load(&self, context: &CliContext) -> Result<Config, Failure> {
+        Ok(context.load(store_flag(self.data.as_deref()))?.config)
+    }
+
     /// Returns the server that these arguments and the environment name.
     pub fn server(self, context: &CliContext) -> RunningServer {
         let url_of_environment = context.env.get(URL_VARIABLE).filter(|url| !url.is_empty()).cloned();
@@ -51,13 +60,13 @@ impl RunningServer {
     /// Returns a client of the running server, and whether that server holds the store; `None` if the configured
     /// backends can be opened here.
     fn client(self, config: &Config) -> Result<Option<(Client, bool)>, Failure> {
-        let RunningArgs { url, token, token_file } = self.args;
+        let RunningArgs { data, url, token, token_file } = self.args;
         let (url, held) = match (url, self.url_of_environment) {
             (Some(url), _) => (url, false),
             (None, url) if app::is_held(config) => {
                 (url.unwrap_or_else(|| format!("http://{}", config.http.listen)), true)
             }
-            (None, Some(url)) if has_default_store(config) => (url, false),
+            (None, Some(url)) if data.is_none() && has_default_store(config) => (url, false),
             (None, _) => return Ok(None),
         };
         let server = ServerArgs { url, owner: None, token, token_file };
@@ -109,10 +118,26 @@ impl RunningServer {
     }
 }
 
+/// Opens the configured store without its queue.
+pub(crate) async fn open_store(config: &Config) -> Result<Arc<dyn Store>, Failure> {
+    app::open_store_to_read(config).await.map_err(|error| open_failure(&error))
+}
+
+/// Makes the failure of a command that can't open the backends.
+fn open_failure(error: &AppError) -> Failure {
+    let advice = "or with `--data DIR`, or a running server with `--url URL`";
+    super::role::failure(error).with_advice(Exit::NotFound, advice)
+}
+
 /// Whether the default store is configured: then the user more likely means a server than the default folder.
 fn has_default_store(config: &Config) -> bool {
     let default = Config::load(None, &BTreeMap::new(), &[]);
     default.is_ok_and(|default| default.config.store.url == config.store.url)
+}
+
+/// Returns the setting that names the folder of an embedded store, as a flag.
+pub(crate) fn store_flag(data: Option<&Path>) -> Vec<(&'static str, String)> {
+    data.map(|dir| ("store.url", format!("embedded:{}", dir.display()))).into_iter().collect()
 }
 
 /// Opens the configured backends for a command.
@@ -121,5 +146,5 @@ pub(crate) async fn open(config: &Config) -> Result<App, Failure> {
 }
 
 async fn open_as(role: Role, config: &Config) -> Result<App, Failure> {
-    App::open(config, role, Arc::new(Metrics::new())).await.map_err(|e| super::role::failure(&e))
+    App::open(config, role, Arc::new(Metrics::new())).await.map_err(|error| open_failure(&error))
 }

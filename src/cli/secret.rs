@@ -3,6 +3,7 @@
 use super::client::{Client, ServerArgs, encode};
 use super::exit::{Exit, Failure};
 use super::output::{field, format_plain, note};
+use super::running::store_flag;
 use super::{CliContext, input, role};
 use crate::app::{App, Role};
 use crate::domain::limits::SECRET_BYTES_LEAST;
@@ -10,7 +11,7 @@ use crate::process::telemetry::Metrics;
 use crate::venue::secrets::{self, KeyFileError, SecretError};
 use clap::Subcommand;
 use serde_json::{Value, json};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use zeroize::Zeroizing;
 
@@ -60,7 +61,11 @@ pub(crate) enum SecretCommand {
     #[command(
         after_help = "Example:\n  trellis secret keygen keys.txt --add\n  trellis secret rotate --set secrets.key_file=keys.txt"
     )]
-    Rotate {},
+    Rotate {
+        /// Folder of the embedded store; the same as `--set store.url=embedded:DIR`
+        #[arg(long, value_name = "DIR")]
+        data: Option<PathBuf>,
+    },
     /// Make a key: print it, or write it to a file that only you can read
     #[command(after_help = "Example:\n  trellis secret keygen keys.txt")]
     Keygen {
@@ -84,7 +89,7 @@ impl SecretCommand {
                 context.out.value(&answer, || format!("secret {name} deleted"))?;
                 Ok(Exit::Ok)
             }
-            Self::Rotate {} => rotate(context).await,
+            Self::Rotate { data } => rotate(context, data.as_deref()).await,
             Self::Keygen { file, add } => keygen(context, file.as_deref(), add),
         }
     }
@@ -161,8 +166,8 @@ async fn list(context: &CliContext, server: &ServerArgs) -> Result<Exit, Failure
     Ok(Exit::Ok)
 }
 
-async fn rotate(context: &CliContext) -> Result<Exit, Failure> {
-    let config = context.load(Vec::new())?.config;
+async fn rotate(context: &CliContext, data: Option<&Path>) -> Result<Exit, Failure> {
+    let config = context.load(store_flag(data))?.config;
     let app = App::open(&config, Role::Command, Arc::new(Metrics::new())).await.map_err(|e| role::failure(&e))?;
     let venue = &app.venue;
     let done = secrets::rotate(&venue.secrets, &*venue.store, venue.now()).await;
@@ -190,7 +195,7 @@ async fn rotate(context: &CliContext) -> Result<Exit, Failure> {
     Err(Failure::internal(format!("these secrets can't be sealed anew:\n{}", done.failed.join("\n"))))
 }
 
-fn keygen(context: &CliContext, file: Option<&std::path::Path>, add: bool) -> Result<Exit, Failure> {
+fn keygen(context: &CliContext, file: Option<&Path>, add: bool) -> Result<Exit, Failure> {
     let failed = |error: KeyFileError| {
         let exit = match &error {
             KeyFileError::Exists(_) => Exit::Conflict,

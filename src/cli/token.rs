@@ -6,11 +6,12 @@ use super::output::{format_plain, note, write_line};
 use super::{CliContext, input};
 use crate::config::AuthMode;
 use crate::config::files::{SETTINGS_FILE_BYTES, read_file};
-use crate::domain::token::{TokenError, TokenSubject};
+use crate::domain::time::Millis;
+use crate::domain::token::{Claims, TokenError, TokenSubject, check_narrowing};
 use crate::http;
 use crate::process::clock::Clock;
 use crate::venue::auth::signing::SigningKey;
-use crate::venue::auth::{Auth, VerifiedToken};
+use crate::venue::auth::{self, Auth, VerifiedToken};
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use clap::{Args, Subcommand};
@@ -20,6 +21,9 @@ use std::io::Write;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+
+/// Validity of a token without `--ttl`.
+const DEFAULT_TTL: Duration = Duration::from_hours(1);
 
 /// Tokens for `auth.mode = "jwt"`: keys that sign them, tokens, and what a token says.
 #[derive(Debug, Subcommand)]
@@ -84,9 +88,9 @@ pub(crate) struct Issue {
     /// Grant nothing but proof of who it is about
     #[arg(long, conflicts_with = "att")]
     no_att: bool,
-    /// How long it is valid
-    #[arg(long, default_value = "1h", value_parser = humantime::parse_duration)]
-    ttl: Duration,
+    /// How long it is valid, with `--proof` no longer than that [default: 1h, or what is left of the proof]
+    #[arg(long, value_parser = humantime::parse_duration)]
+    ttl: Option<Duration>,
     /// Its id, by which it can be revoked
     #[arg(long)]
     jti: Option<String>,
@@ -96,7 +100,7 @@ pub(crate) struct Issue {
     /// Address of the person
     #[arg(long)]
     email: Option<String>,
-    /// The token that this one narrows: itself or `@file`
+    /// The token that this one narrows: itself or `@file`; one that grants more, or lasts longer, is not signed
     #[arg(long, value_name = "TOKEN")]
     proof: Option<String>,
     /// Server that is asked for its DID
@@ -160,17 +164,22 @@ impl Issue {
         let key = key.map_err(|e| Failure::usage(format!("`{}`: {e}", self.key.display())))?;
         let did = key.did().to_string();
         let own = self.sub.is_none() || self.proof.is_some();
+        let proof = self.proof.as_deref().map(input::text).transpose()?.map(|text| text.trim().to_owned());
+        let proofs = proof.as_deref().map(auth::read_chain).transpose();
+        let proofs = proofs.map_err(|e| Failure::usage(format!("`--proof`: {e}")))?.unwrap_or_default();
         let aud = match self.aud {
             Some(aud) => aud,
             None => audience(self.url).await?,
         };
         let now = Clock::system().now().0 / 1000;
+        let longest = proofs.first().map(|proof| proof.expires.0 / 1000);
+        let expires = expiry_seconds(now, self.ttl, longest)?;
         let mut claims = json!({
             "iss": self.iss.unwrap_or_else(|| if own { did.clone() } else { "trellis".to_owned() }),
             "sub": self.sub.unwrap_or(did),
             "aud": aud,
             "iat": now,
-            "exp": now + self.ttl.as_secs(),
+            "exp": expires,
         });
         if self.no_att || !self.att.is_empty() {
             claims["att"] = self.att.into();
@@ -179,11 +188,27 @@ impl Issue {
         for (claim, text) in texts.into_iter().filter_map(|(claim, text)| Some((claim, text?))) {
             claims[claim] = text.into();
         }
-        if let Some(proof) = &self.proof {
-            claims["prf"] = json!([input::text(proof)?.trim()]);
+        if let Some(proof) = proof {
+            let void = |error| Failure::usage(format!("no venue would take this token with its `--proof`: {error}"));
+            let parsed = Claims::parse(claims.to_string().as_bytes()).map_err(void)?;
+            check_narrowing(&parsed, &proofs, Millis(now * 1000)).map_err(void)?;
+            claims["prf"] = json!([proof]);
         }
         write_line(&key.sign(&claims).map_err(|e| Failure::usage(e.to_string()))?)?;
         Ok(Exit::Ok)
+    }
+}
+
+/// Returns the end of a token in seconds since 1970: by default an hour from now, and no later than its proof's.
+fn expiry_seconds(now: u64, ttl: Option<Duration>, longest: Option<u64>) -> Result<u64, Failure> {
+    let end = now.saturating_add(ttl.unwrap_or(DEFAULT_TTL).as_secs());
+    match (longest, ttl) {
+        (Some(longest), Some(_)) if end > longest => Err(Failure::usage(format!(
+            "`--ttl` ends after the proof, which ends at {}; leave `--ttl` out, and the token ends with its proof",
+            Millis(longest * 1000).rfc3339()
+        ))),
+        (Some(longest), _) => Ok(end.min(longest)),
+        (None, _) => Ok(end),
     }
 }
 

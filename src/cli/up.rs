@@ -1,7 +1,7 @@
 //! `trellis up`: runs worker and HTTP API in one process.
 
 use super::exit::{Exit, Failure};
-use super::{CliContext, role};
+use super::{CliContext, role, running};
 use crate::app::Role;
 use clap::Args;
 use std::path::PathBuf;
@@ -27,9 +27,7 @@ impl UpArgs {
     /// Runs until a signal ends it.
     pub async fn run(self, context: &CliContext) -> Result<Exit, Failure> {
         let mut flags = self.slots.flags();
-        if let Some(dir) = &self.data {
-            flags.push(("store.url", format!("embedded:{}", dir.display())));
-        }
+        flags.extend(running::store_flag(self.data.as_deref()));
         flags.extend(self.listen.map(|listen| ("http.listen", listen)));
         let loaded = context.load(flags)?;
         role::run(&loaded.config, Role::Up).await

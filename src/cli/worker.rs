@@ -8,6 +8,8 @@ use super::{CliContext, role};
 use crate::app::{App, Role};
 use crate::config::Config;
 use crate::domain::worker_registry::DrainTarget;
+use crate::process::clock::Clock;
+use crate::store::{Store, StoreError};
 use crate::venue::{Venue, registry};
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
@@ -146,15 +148,18 @@ impl WorkerArgs {
 
 impl WorkerCommand {
     pub async fn run(self, context: &CliContext) -> Result<Exit, Failure> {
-        let config = context.load(Vec::new())?.config;
         match self {
             Self::List { running } => {
-                let list =
-                    running.server(context).call_or_run_here(&config, ("v/ops/worker/list", &json!({})), list).await?;
+                let config = running.load(context)?;
+                let list = match running.server(context).ask(&config, "v/ops/worker/list", &json!({})).await? {
+                    Some(list) => list,
+                    None => list_stored(&*running::open_store(&config).await?).await?,
+                };
                 context.out.value(&list, || text(context.out, &list))?;
                 Ok(Exit::Ok)
             }
             Self::Drain(DrainArgs { workers, host, wait, running }) => {
+                let config = running.load(context)?;
                 let (place, told) =
                     RegistryAccess::order_drain(running.server(context), &config, DrainTarget { names: workers, host })
                         .await?;
@@ -168,6 +173,13 @@ impl WorkerCommand {
 
 async fn list(venue: &Venue) -> Result<Value, Failure> {
     registry::workers_json(venue).await.map_err(|error| Failure::new(Exit::Unreachable, error.to_string()))
+}
+
+/// Lists the workers without a look at the queue, which may be away.
+async fn list_stored(store: &dyn Store) -> Result<Value, Failure> {
+    let failed = |error: StoreError| Failure::new(Exit::Unreachable, error.to_string());
+    let now = store.time().await.map_err(failed)?.unwrap_or_else(|| Clock::system().now());
+    registry::stored_workers_json(store, now).await.map_err(failed)
 }
 
 /// Names the drained workers, and waits for their end if asked to.

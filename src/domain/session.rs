@@ -8,7 +8,7 @@ use crate::chat::{ChatMessage, TokenUsage};
 use crate::event::Mandate;
 use crate::goal::GoalStack;
 use crate::ids::{AgentId, AssetId, EventId, JobId};
-use crate::job::JobStatus;
+use crate::job::{ErrorCode, JobStatus};
 use crate::lines;
 use crate::load::Load;
 use crate::origin::SourceRead;
@@ -209,6 +209,9 @@ pub struct TurnRecord {
     /// Messages of callers, as the transcript shows them; a task only in its first turn.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub heard: Vec<CallerMessage>,
+    /// Code of the failure of a turn without a reply: `said` then contains its error in brackets.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failed: Option<ErrorCode>,
     /// Messages of the model and results of its calls.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub said: Vec<ChatMessage>,

@@ -17,6 +17,11 @@ pub enum WaitReason {
     NotAdmitted,
     /// Nothing blocks the work: a worker takes it next.
     Due,
+    /// There is no connection to the queue.
+    QueueAway {
+        /// Time of its loss.
+        since: Millis,
+    },
     /// No worker has given a heartbeat lately.
     NoWorker {
         /// Name and time of the newest heartbeat; absent if no worker is registered.
@@ -191,6 +196,7 @@ impl WaitReason {
         match self {
             Self::NotAdmitted => "not-admitted",
             Self::Due => "due",
+            Self::QueueAway { .. } => "queue-away",
             Self::NoWorker { .. } => "no-worker",
             Self::SlotsTaken { .. } => "slots-taken",
             Self::OwnerShare => "owner-share",
@@ -216,6 +222,7 @@ impl WaitReason {
             Self::Noted { until, .. } => *until,
             Self::NotAdmitted
             | Self::Due
+            | Self::QueueAway { .. }
             | Self::NoWorker { .. }
             | Self::SlotsTaken { .. }
             | Self::OwnerShare
@@ -248,6 +255,7 @@ impl WaitReason {
         match self {
             Self::NotAdmitted
             | Self::Due
+            | Self::QueueAway { .. }
             | Self::NoWorker { .. }
             | Self::SlotsTaken { .. }
             | Self::OwnerShare
@@ -285,6 +293,9 @@ impl WaitReason {
     /// Returns what a reader can do about the reason at the end of the chain.
     pub fn advice(&self) -> Option<String> {
         match self.root() {
+            Self::QueueAway { .. } => {
+                Some("`trellis doctor` says what is wrong with it; what was accepted is kept".to_owned())
+            }
             Self::NoWorker { .. } => Some("start one with `trellis worker`; what was accepted is kept".to_owned()),
             Self::SlotsTaken { .. } => Some("start another worker, or raise `worker.slots`".to_owned()),
             Self::AgentLimit { agent, .. } => {
@@ -328,6 +339,7 @@ impl WaitReason {
                 put("limit", Some(json!(limit)));
             }
             Self::OwnerLimit { limit } => put("limit", Some(json!(limit))),
+            Self::QueueAway { since } => put("since", Some(json!(since))),
             Self::SlotsTaken { slots } => put("limit", Some(json!(slots))),
             Self::Suspended { agent, .. } => put("agent", Some(json!(agent))),
             Self::Paused { by, .. } => put("by", by.as_ref().map(|by| json!(by))),
@@ -364,6 +376,9 @@ impl Display for WaitReason {
         match self {
             Self::NotAdmitted => f.write_str("its message waits in the queue for a worker"),
             Self::Due => f.write_str("a worker takes it next"),
+            Self::QueueAway { since } => {
+                write!(f, "the queue has been away since {}, and nothing new runs until it is back", since.rfc3339())
+            }
             Self::NoWorker { last: None } => f.write_str("no worker runs"),
             Self::NoWorker { last: Some((name, seen)) } => {
                 write!(

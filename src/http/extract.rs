@@ -110,7 +110,9 @@ fn identify_caller(auth: &Auth, now: Millis, headers: &HeaderMap) -> Result<Auth
         }
         Some(verified) => {
             token?;
-            verified?.caller(named).map_err(|error| Problem::denied(format!("{error}; leave `{OWNER_HEADER}` out")))?
+            verified?
+                .caller(named)
+                .map_err(|error| Problem::denied(format!("{error}; leave `{OWNER_HEADER}` (`--owner`) out")))?
         }
     };
     let owner = &known.caller.owner;

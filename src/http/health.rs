@@ -2,6 +2,7 @@
 
 use super::Api;
 use super::problem::Problem;
+use crate::domain::wait::WaitReason;
 use crate::venue::registry;
 use crate::venue::venue_owner;
 use crate::venue::workload::Work;
@@ -10,7 +11,7 @@ use axum::extract::State;
 use axum::http::{Method, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
-use serde_json::json;
+use serde_json::{Value, json};
 use std::time::Duration;
 
 /// Time limit of the store's answer.
@@ -58,11 +59,20 @@ pub(super) async fn readyz(State(api): State<Api>) -> Result<Response, Problem> 
         }
         Ok(Ok(_)) => match no_worker_reason(&api).await {
             Some(reason) => Err(missing(format!("not ready: {reason}; what is submitted waits for a worker"))),
-            None => Ok(axum::Json(json!({"status": "ready"})).into_response()),
+            None => Ok(axum::Json(readiness(&api)).into_response()),
         },
         Ok(Err(error)) => Err(missing(format!("not ready: {error}"))),
         Err(_) => Err(missing(format!("not ready: the store didn't answer within {} s", STORE_TIME_LIMIT.as_secs()))),
     }
+}
+
+/// Returns the answer of a process that takes work; while the queue is away it takes work that waits.
+fn readiness(api: &Api) -> Value {
+    let mut ready = json!({"status": "ready"});
+    if let Some(since) = api.venue.bus.outage() {
+        ready["queue"] = WaitReason::QueueAway { since }.to_string().into();
+    }
+    ready
 }
 
 /// Returns why no worker would run what is accepted here; `None` also if the registry can't be read in time.
@@ -76,8 +86,9 @@ async fn no_worker_reason(api: &Api) -> Option<String> {
 
 /// `GET /readyz` of a worker: also checks the connection to the queue.
 async fn worker_readyz(state: State<Api>) -> Result<Response, Problem> {
-    if !state.venue.bus.is_connected() {
-        let problem = Problem::new(StatusCode::SERVICE_UNAVAILABLE, "not ready: no connection to the queue");
+    if let Some(since) = state.venue.bus.outage() {
+        let text = format!("not ready: no connection to the queue since {}", since.rfc3339());
+        let problem = Problem::new(StatusCode::SERVICE_UNAVAILABLE, text);
         return Err(problem.retry_after(1));
     }
     readyz(state).await

@@ -14,7 +14,7 @@ use crate::domain::reader::{JobReader, JobVisibility};
 use crate::domain::time::Millis;
 use crate::domain::wait::WaitReason;
 use crate::store::StoreError;
-use crate::venue::{jobs, waits};
+use crate::venue::{jobs, policy, waits};
 use axum::extract::{Path, State};
 use axum::http::HeaderMap;
 use axum::response::sse::{Event, KeepAlive};
@@ -28,6 +28,9 @@ use tokio::time::Instant;
 
 /// First and longest pause between two reads of the job.
 const JOB_READ_PAUSES: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(1));
+
+/// Pause between two checks whether the caller's token still counts.
+const CALLER_CHECK_PAUSE: Duration = Duration::from_secs(1);
 
 /// Pause between two reads of why a job waits.
 const WAIT_READ_PAUSE: Duration = Duration::from_secs(2);
@@ -74,6 +77,9 @@ pub(super) async fn stream(
         pause: Duration::ZERO,
         next_check: Instant::now(),
         is_ended: false,
+        seen,
+        next_caller_check: Instant::now() + CALLER_CHECK_PAUSE,
+        headers,
         api,
     };
     Ok(Sse::new(watch.events()).keep_alive(alive).into_response())
@@ -113,6 +119,11 @@ struct JobStream {
     pause: Duration,
     next_check: Instant,
     is_ended: bool,
+    /// How much of the job the caller might see when the stream began.
+    seen: JobVisibility,
+    /// Headers of the request, by which the caller is verified again.
+    headers: HeaderMap,
+    next_caller_check: Instant,
 }
 
 /// The final record, while text that was written before it is on its way.
@@ -138,16 +149,20 @@ impl JobStream {
     }
 
     async fn next(&mut self) -> Option<Event> {
+        if !self.check_caller().await {
+            return None;
+        }
         if let Some(text) = self.held_text.take() {
             return Some(self.send(&text));
         }
-        while !self.is_ended {
+        while !self.is_ended && self.check_caller().await {
             if let Some(last) = self.last.take_if(|last| last.is_due(self.last_sent, self.is_new)) {
                 self.is_ended = true;
                 return Some(event("job-update", &last.record));
             }
             let closing = self.api.closing.clone();
             let wake = self.last.as_ref().map_or(self.next_check, |last| last.deadline);
+            let wake = wake.min(self.next_caller_check);
             tokio::select! {
                 biased;
                 () = closing.cancelled() => return None,
@@ -171,6 +186,27 @@ impl JobStream {
             }
         }
         None
+    }
+
+    /// Checks, now and then, that the caller may still see what it might when the stream began; else returns false. A token that
+    /// has ended, or was revoked, ends the stream; the next request says why.
+    async fn check_caller(&mut self) -> bool {
+        if Instant::now() < self.next_caller_check {
+            return true;
+        }
+        self.next_caller_check = Instant::now() + CALLER_CHECK_PAUSE;
+        let Ok(known) = self.api.identify(&self.headers) else { return false };
+        if known.token_owner.is_none() {
+            return true;
+        }
+        let venue = &self.api.venue;
+        let checked = async {
+            let Ok(known) = policy::apply_revocations(&*venue.store, known).await? else { return Ok(false) };
+            let head = jobs::head(venue, &self.owner, &self.job).await?;
+            Ok::<_, StoreError>(head.is_none_or(|head| known.caller.reader().visibility(&head) == self.seen))
+        };
+        // While the store is away nothing new is read either.
+        checked.await.unwrap_or(true)
     }
 
     fn send(&mut self, text: &LivePiece) -> Event {

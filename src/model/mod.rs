@@ -119,8 +119,8 @@ pub trait Model: Send + Sync + 'static {
         live: &LiveText,
     ) -> Result<Reply, ModelError>;
 
-    /// Returns why no call of this model is possible for want of a key in the environment; `None` if no key is known to
-    /// miss.
+    /// Returns why no call of this model is possible for want of a key in the environment, or of rules; `None` if neither
+    /// is known to miss.
     fn missing_key(&self, _model: &ModelSettings) -> Option<String> {
         None
     }

@@ -98,6 +98,10 @@ impl Model for Models {
     }
 
     fn missing_key(&self, model: &ModelSettings) -> Option<String> {
-        if model.provider == SCRIPTED { None } else { self.provider.missing_key(model) }
+        if model.provider == SCRIPTED {
+            self.scripted.missing_rules(&model.name)
+        } else {
+            self.provider.missing_key(model)
+        }
     }
 }

@@ -242,6 +242,14 @@ impl ScriptedModel {
         ScriptedModel { options, ..ScriptedModel::default() }
     }
 
+    /// Returns why there are no rules for this name. It reads the file of the rules.
+    pub fn missing_rules(&self, name: &str) -> Option<String> {
+        if built_in(name).is_some() {
+            return None;
+        }
+        script_place::find(self.options.place.as_deref(), name).err().map(|error| error.to_string())
+    }
+
     async fn script(&self, name: &str) -> Result<Arc<Script>, ScriptError> {
         // All names that the configured file answers share one script, which counts their calls together.
         let known = |scripts: &ScriptCache| match built_in(name) {

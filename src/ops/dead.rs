@@ -10,7 +10,7 @@ use crate::ingress::redrive::{RedriveError, redrive};
 use crate::venue::dead_letters;
 use crate::venue::jobs;
 use crate::venue::operation::{Effect, Invocation, Need, OpError, OpOutput, Operation, RegisteredOperation, operation};
-use crate::venue::strays;
+use crate::venue::strays::{self, StrayOwner};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
@@ -47,7 +47,11 @@ impl Operation for ListDeadLetters {
         let (offset, limit) = (self.offset, self.limit.unwrap_or(50).min(PAGE));
         let page = dead_letters::list(venue, owner, offset, limit).await?;
         let items: Vec<_> = page.items.iter().map(|letter| letter.to_json(false)).collect();
-        let (strays, unreadable) = strays::list(venue, Some(owner), STRAYS).await?;
+        let whose = match call.require_operator::<Self>("") {
+            Ok(()) => StrayOwner::OneOrNone(owner),
+            Err(_) => StrayOwner::One(owner),
+        };
+        let (strays, unreadable) = strays::list(venue, whose, STRAYS).await?;
         Ok(json!({
             "items": items, "total": page.total, "offset": offset, "limit": limit, "next": page.next_offset(offset),
             "unreadable": {"total": unreadable, "items": strays},

@@ -440,7 +440,11 @@ impl Operation for CancelTimer {
 
     async fn run(self, call: &Invocation<'_>) -> Result<OpOutput, OpError> {
         let (owner, id) = (&call.caller.owner, self.timer);
-        let missing = || OpError::NotFound(format!("no timer `{id}`; `timer/list` shows those that there are"));
+        let missing = || {
+            OpError::NotFound(format!(
+                "no timer `{id}`; `timer/list` (`trellis timer list`) shows those that there are"
+            ))
+        };
         let known = timers::get(call.venue, owner, &id).await?.0.ok_or_else(missing)?;
         // A session may cancel its own wake.
         let own = match &call.site {

@@ -114,7 +114,12 @@ pub fn agent(agent: &AgentId) -> String {
 
 /// Returns the key of an agent's gate.
 pub fn agent_gate(agent: &AgentId) -> String {
-    format!("g/{}/gate", agent.token())
+    agent_gate_of(&agent.token())
+}
+
+/// Returns the same key for the token of an agent.
+pub fn agent_gate_of(token: &str) -> String {
+    format!("g/{token}/gate")
 }
 
 /// Returns the prefix of all documents of an agent but its record.

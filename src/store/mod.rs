@@ -369,7 +369,8 @@ pub trait StoreInspection {
     #[repeat(Reads)]
     async fn outbox(&self, owner: &Owner) -> Result<Vec<OutboxEntry>, StoreError>;
 
-    /// Returns how many sessions of all owners run a turn or wait for one.
+    /// Returns how many sessions of all owners run a turn or wait for one, without those that wait for a suspended
+    /// agent.
     #[repeat(Reads)]
     async fn busy_sessions(&self) -> Result<u64, StoreError>;
 

@@ -276,7 +276,9 @@ pub async fn decide(
     let attempt = || async {
         let found = get(&*venue.store, owner, id).await?;
         let Some((approval, version)) = found else {
-            return Err(OpError::NotFound(format!("no approval `{id}`; `approval/list` shows what waits")));
+            return Err(OpError::NotFound(format!(
+                "no approval `{id}`; `approval/list` (`trellis approvals`) shows what waits"
+            )));
         };
         check(venue, caller, &approval, &verdict, digest)?;
         match &approval.answer {

@@ -103,7 +103,7 @@ pub async fn compare(venue: &Venue) -> Result<ClockReport, StoreError> {
     let clock = &venue.clock;
     let asked = clock.steady();
     let bus = match venue.bus.witness() {
-        Some(witness) if venue.bus.is_connected() => match witness.time().await {
+        Some(witness) if venue.bus.outage().is_none() => match witness.time().await {
             Ok(time) => time.and_then(|time| Reading::new(clock, asked, time)),
             Err(error) => {
                 tracing::debug!(%error, "the time of the queue isn't known");

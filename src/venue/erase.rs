@@ -71,8 +71,11 @@ pub async fn erase(venue: &Venue, owner: &Owner, erasure: Erasure<'_>) -> Result
     for agent in agents::all_ids(venue, owner).await? {
         let found = find_concerned(venue, owner, &agent, erasure).await?;
         erase_prompts(venue, owner, &agent, &found.places, erasure).await?;
+        forget_live_text(venue, found.jobs.iter().cloned()).await?;
         for job in &found.jobs {
-            for outbound in outbound_jobs(venue, owner, job).await? {
+            let outbound = outbound_jobs(venue, owner, job).await?;
+            forget_live_text(venue, outbound.iter().cloned()).await?;
+            for outbound in outbound {
                 erased.jobs += usize::from(self::erase_job(venue, owner, &outbound).await?);
             }
             erased.jobs += usize::from(self::erase_job(venue, owner, job).await?);
@@ -112,6 +115,7 @@ async fn delete_dead_letters(
             if !erasure.concerns(&letter.event.envelope.bound) {
                 continue;
             }
+            forget_live_text(venue, [letter.job.clone()]).await?;
             *jobs += usize::from(erase_job(venue, owner, &letter.job).await?);
             write_all(venue, owner, vec![DocWrite::delete(key)]).await?;
             count += 1;
@@ -247,6 +251,18 @@ async fn outbound_jobs(venue: &Venue, owner: &Owner, job: &JobId) -> Result<Vec<
     let watches: Vec<_> = ids.iter().map(keys::outbound).collect();
     let docs = venue.store.read(owner, &watches).await?;
     Ok(ids.into_iter().zip(docs).filter(|(_, doc)| doc.value.is_some()).map(|(id, _)| id).collect())
+}
+
+/// Deletes the live text of jobs, which event streams of ended jobs would show.
+async fn forget_live_text(venue: &Venue, jobs: impl IntoIterator<Item = JobId>) -> Result<(), StoreError> {
+    let jobs: Vec<JobId> = jobs.into_iter().collect();
+    if jobs.is_empty() {
+        return Ok(());
+    }
+    venue.bus.live_feed().forget(&jobs).await.map_err(|error| StoreError::Unavailable {
+        store: "queue".into(),
+        reason: format!("live text of erased jobs isn't deleted, repeat the purge: {error}"),
+    })
 }
 
 /// Erases a job's input and output. Returns whether there was anything to erase.

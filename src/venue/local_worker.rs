@@ -25,7 +25,8 @@ pub trait DirectWorker: Send + Sync {
     /// event is admitted and its session is due when the lease expires.
     async fn admit(&self, admit: Admit) -> HandoverOutcome;
 
-    /// Returns why this worker has no API key for a model, if the key would have to come from its environment.
+    /// Returns why this worker has no API key for a model, if the key would have to come from its environment, or no
+    /// rules for a scripted one.
     fn missing_key(&self, model: &ModelSettings) -> Option<String>;
 }
 
@@ -44,7 +45,8 @@ impl LocalWorker {
         self.0.read().as_ref().map(|(name, _)| name.clone())
     }
 
-    /// Returns why the worker of this process has no API key for a model; `None` also if there is no worker.
+    /// Returns why the worker of this process has no API key, or no rules, for a model; `None` also if there is no
+    /// worker.
     pub fn missing_key(&self, model: &ModelSettings) -> Option<String> {
         let worker = self.0.read().as_ref().and_then(|(_, worker)| worker.upgrade());
         worker.and_then(|worker| worker.missing_key(model))

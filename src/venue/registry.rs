@@ -4,8 +4,9 @@
 //! can't give one. It takes an operator of the API, or the store's own password.
 
 use super::{Venue, venue_owner};
+use crate::domain::time::Millis;
 use crate::domain::worker_registry::{DrainOrder, DrainTarget, FleetState, WorkerRecord};
-use crate::store::{DocWrite, Edit, StoreError, keys};
+use crate::store::{DocWrite, Edit, Store, StoreError, keys};
 use crate::venue::failure::OpError;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
@@ -70,9 +71,19 @@ pub async fn unregister(venue: &Venue, me: &WorkerRecord) -> Result<(), StoreErr
 
 /// Returns all registered workers by name. Deletes records that are past their retention.
 pub async fn list_workers(venue: &Venue) -> Result<Vec<WorkerRecord>, StoreError> {
-    let (owner, now) = (venue_owner(), venue.now());
+    let now = venue.now();
+    let (workers, gone) = read_workers(&*venue.store, now).await?;
+    if !gone.is_empty() {
+        venue.store.write(now, &venue_owner(), &gone).await?;
+    }
+    Ok(workers)
+}
+
+/// Returns all registered workers by name, and the deletions of records that are past their retention.
+async fn read_workers(store: &dyn Store, now: Millis) -> Result<(Vec<WorkerRecord>, Vec<DocWrite>), StoreError> {
+    let owner = venue_owner();
     let (mut workers, mut gone) = (Vec::new(), Vec::new());
-    let mut docs = venue.store.docs(&owner, keys::WORKERS);
+    let mut docs = store.docs(&owner, keys::WORKERS);
     while let Some(page) = docs.next().await? {
         for (key, doc) in page {
             match doc.decode::<WorkerRecord>(&key)? {
@@ -81,10 +92,7 @@ pub async fn list_workers(venue: &Venue) -> Result<Vec<WorkerRecord>, StoreError
             }
         }
     }
-    if !gone.is_empty() {
-        venue.store.write(now, &owner, &gone).await?;
-    }
-    Ok(workers)
+    Ok((workers, gone))
 }
 
 /// Returns the state of the live workers together, at most a second old; changes by this process are in it at once.
@@ -101,8 +109,16 @@ pub async fn fleet_state(venue: &Venue) -> Result<Arc<FleetState>, StoreError> {
 
 /// Returns the registry as operators see it.
 pub async fn workers_json(venue: &Venue) -> Result<Value, StoreError> {
-    let now = venue.now();
-    Ok(json!({"workers": list_workers(venue).await?.iter().map(|worker| worker.to_json(now)).collect::<Vec<_>>()}))
+    Ok(to_json(&list_workers(venue).await?, venue.now()))
+}
+
+/// Returns the same from a store alone, and changes nothing.
+pub async fn stored_workers_json(store: &dyn Store, now: Millis) -> Result<Value, StoreError> {
+    Ok(to_json(&read_workers(store, now).await?.0, now))
+}
+
+fn to_json(workers: &[WorkerRecord], now: Millis) -> Value {
+    json!({"workers": workers.iter().map(|worker| worker.to_json(now)).collect::<Vec<_>>()})
 }
 
 /// Orders workers to drain: each takes nothing new, finishes or hands back what it has, and ends, as with SIGTERM.

@@ -55,10 +55,31 @@ pub async fn keep_unsendable(
     keep(venue, &stray, 0).await
 }
 
-/// Lists the newest of an owner, or of all, and returns their number.
+/// Whose messages are listed.
+#[derive(Debug, Clone, Copy)]
+pub enum StrayOwner<'a> {
+    /// All messages.
+    Any,
+    /// Messages of an owner, and those whose subject names no owner.
+    OneOrNone(&'a Owner),
+    /// Messages of an owner.
+    One(&'a Owner),
+}
+
+impl StrayOwner<'_> {
+    fn includes(self, owner: Option<&Owner>) -> bool {
+        match self {
+            Self::Any => true,
+            Self::OneOrNone(one) => owner.is_none_or(|owner| owner == one),
+            Self::One(one) => owner == Some(one),
+        }
+    }
+}
+
+/// Lists the newest messages, and returns their number.
 pub async fn list(
     venue: &Venue,
-    of: Option<&Owner>,
+    whose: StrayOwner<'_>,
     limit: usize,
 ) -> Result<(Vec<UnreadableMessage>, usize), StoreError> {
     let window = Window { reverse: true, skip: 0, limit: UNREADABLE_KEPT, values: true };
@@ -67,7 +88,7 @@ pub async fn list(
     for (key, doc) in &page.docs {
         strays.extend(doc.decode::<UnreadableMessage>(key)?);
     }
-    strays.retain(|stray| of.is_none() || stray.owner.as_ref() == of);
+    strays.retain(|stray| whose.includes(stray.owner.as_ref()));
     let total = strays.len();
     strays.truncate(limit);
     Ok((strays, total))

@@ -149,6 +149,7 @@ impl<'v> WaitSearch<'v> {
             WaitReason::Suspended { agent: of, .. } | WaitReason::AgentLimit { agent: of, .. } => of == agent,
             WaitReason::NotAdmitted
             | WaitReason::Due
+            | WaitReason::QueueAway { .. }
             | WaitReason::NoWorker { .. }
             | WaitReason::SlotsTaken { .. }
             | WaitReason::OwnerShare
@@ -213,7 +214,8 @@ impl<'v> WaitSearch<'v> {
         let facts = sessions::find(self.venue, self.owner, &key).await?;
         let is_admitted = |facts: &SessionFacts| facts.mailbox.iter().any(|entry| entry.open_task() == Some(id));
         let Some(facts) = facts.filter(is_admitted) else {
-            return Ok((job.status == JobStatus::Pending).then_some(WaitReason::NotAdmitted));
+            let unread = || self.queue_outage().unwrap_or(WaitReason::NotAdmitted);
+            return Ok((job.status == JobStatus::Pending).then(unread));
         };
         Ok(match Box::pin(self.session_wait(&facts)).await? {
             Some((wait, Some(first))) if first != *id => Some(self.earlier_task_reason(first, wait, &key.agent).await?),
@@ -245,7 +247,13 @@ impl<'v> WaitSearch<'v> {
         if begun || job.head.agent.as_str() != NO_AGENT {
             return Ok(None);
         }
-        Ok(Some(registry::fleet_state(self.venue).await?.no_worker().unwrap_or(WaitReason::Due)))
+        let none = registry::fleet_state(self.venue).await?.no_worker();
+        Ok(Some(none.or_else(|| self.queue_outage()).unwrap_or(WaitReason::Due)))
+    }
+
+    /// Returns the reason of all work while the queue is away: workers begin nothing then.
+    fn queue_outage(&self) -> Option<WaitReason> {
+        self.venue.bus.outage().map(|since| WaitReason::QueueAway { since })
     }
 
     async fn session_wait(&mut self, facts: &SessionFacts) -> Result<SessionWait, StoreError> {
@@ -311,13 +319,13 @@ impl<'v> WaitSearch<'v> {
             return Ok(match (limit, fleet.owner_cap) {
                 (Some(limit), cap) => of_agent(limit, cap),
                 (None, Some(limit)) => WaitReason::OwnerLimit { limit },
-                (None, None) => WaitReason::Due,
+                (None, None) => self.queue_outage().unwrap_or(WaitReason::Due),
             });
         };
         if due > self.venue.now().plus(DUE_AFTER) {
             return Ok(WaitReason::Timer { until: due });
         }
-        Ok(fleet.due_reason(self.owner))
+        Ok(self.queue_outage().unwrap_or_else(|| fleet.due_reason(self.owner)))
     }
 
     /// Returns the note of the last worker that gave the session back.

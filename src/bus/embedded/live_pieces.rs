@@ -9,7 +9,7 @@ use bytes::Bytes;
 use futures::StreamExt;
 use futures::stream::{BoxStream, iter};
 use parking_lot::Mutex;
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 
 /// Most pieces kept, and their bytes: some minutes of busy watching.
 const PIECES: usize = 20_000;
@@ -67,5 +67,13 @@ impl LiveFeed for LivePieces {
     async fn last_piece(&self, job: &JobId) -> Result<Option<u64>, BusError> {
         let kept = self.kept.lock();
         Ok(kept.pieces.iter().rev().find(|(of, _)| of == job).map(|(_, piece)| piece.sequence))
+    }
+
+    async fn forget(&self, jobs: &[JobId]) -> Result<(), BusError> {
+        let jobs: HashSet<&JobId> = jobs.iter().collect();
+        let mut kept = self.kept.lock();
+        kept.pieces.retain(|(of, _)| !jobs.contains(of));
+        kept.bytes = kept.pieces.iter().map(|(_, piece)| piece.body.len()).sum();
+        Ok(())
     }
 }

@@ -4,9 +4,12 @@ use super::super::error_chain;
 use super::{BusOpenError, NatsOptions, PING_EVERY, TIMEOUT};
 use crate::bus::rights::Rights;
 use crate::config::advice::connection_advice;
+use crate::domain::time::Millis;
+use crate::process::clock::Clock;
 use crate::process::retry::{AttemptFailure, retry};
 use async_nats::rustls;
 use async_nats::{Client, ConnectError, ConnectErrorKind, Event, ServerAddr};
+use parking_lot::Mutex;
 use std::{
     error::Error,
     future::Ready,
@@ -17,12 +20,20 @@ use std::{
 };
 use tokio::sync::watch;
 
+/// Time of the loss of a connection; absent while there is one.
+pub(super) type AwaySince = Arc<Mutex<Option<Millis>>>;
+
+/// Returns the time on this machine.
+pub(super) fn now() -> Millis {
+    Clock::system().now()
+}
+
 /// Connects, with retries as the policy says.
 pub(super) async fn connect(
     options: &NatsOptions,
     name: &str,
     link: watch::Sender<u64>,
-    rights: &Arc<Rights>,
+    (rights, away_since): (&Arc<Rights>, &AwaySince),
 ) -> Result<Client, BusOpenError> {
     let failed = |reason: String| BusOpenError::Connect { bus: name.to_owned(), reason };
     let servers: Vec<ServerAddr> = options
@@ -38,7 +49,7 @@ pub(super) async fn connect(
             .name("trellis")
             .ping_interval(PING_EVERY)
             .request_timeout(Some(TIMEOUT))
-            .event_callback(log_events(name.to_owned(), Arc::clone(&link), Arc::clone(rights)));
+            .event_callback(log_events(name.to_owned(), Arc::clone(&link), Arc::clone(rights), Arc::clone(away_since)));
         let servers = servers.clone();
         async move { settings.connect(servers).await.map_err(|error| with_advice(failure(&error, options), name)) }
     };
@@ -91,15 +102,18 @@ fn log_events(
     name: String,
     link: Arc<watch::Sender<u64>>,
     rights: Arc<Rights>,
+    away_since: AwaySince,
 ) -> impl Fn(Event) -> Ready<()> + Send + Sync + 'static {
     let complained = AtomicBool::new(false);
     move |event| {
         match event {
             Event::Connected => {
+                *away_since.lock() = None;
                 complained.store(false, Ordering::Relaxed);
                 tracing::info!("NATS at `{name}`: connected");
             }
             Event::Disconnected => {
+                away_since.lock().get_or_insert_with(now);
                 tracing::warn!("NATS at `{name}`: disconnected, reconnecting");
                 link.send_modify(|n| *n += 1);
             }

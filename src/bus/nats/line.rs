@@ -2,7 +2,7 @@
 //! itself, except after a message that it can't even refuse (async-nats 0.51 panics at a lone CR in a header's value),
 //! which ends its task.
 
-use super::connect::connect;
+use super::connect::{AwaySince, connect};
 use super::partitions::InboundStream;
 use super::{BusOpenError, NatsBus, NatsOptions, TIMEOUT, streams};
 use crate::bus::BusError;
@@ -25,6 +25,8 @@ pub(super) struct NatsLine {
     pub(super) rights: Arc<Rights>,
     /// Grows with every loss of the connection, which ends pending requests for messages.
     pub(super) link: watch::Receiver<u64>,
+    /// Time of the loss of the connection.
+    pub(super) away_since: AwaySince,
 }
 
 impl NatsLine {
@@ -32,7 +34,8 @@ impl NatsLine {
     pub(super) async fn open(options: &NatsOptions, name: &str) -> Result<Self, BusOpenError> {
         let (link_sender, link) = watch::channel(0);
         let rights = Arc::new(Rights::new(&options.prefix));
-        let client = connect(options, name, link_sender, &rights).await?;
+        let away_since = AwaySince::default();
+        let client = connect(options, name, link_sender, (&rights, &away_since)).await?;
         if !client.is_server_compatible(2, 12, 0) {
             return Err(BusOpenError::Version { bus: name.to_owned(), version: client.server_info().version });
         }
@@ -72,7 +75,7 @@ impl NatsLine {
             };
             retry(options.connect, &format!("NATS at `{name}`"), ask).await?
         };
-        Ok(Self { client, context, inbound: RwLock::new(inbound.into()), rights, link })
+        Ok(Self { client, context, inbound: RwLock::new(inbound.into()), rights, link, away_since })
     }
 
     /// Whether the driver's task has ended, so that the line is of no more use.

@@ -6,7 +6,8 @@ use crate::domain::ids::JobId;
 use async_nats::jetstream::consumer::{DeliverPolicy, pull};
 use async_nats::jetstream::stream::LastRawMessageErrorKind;
 use async_trait::async_trait;
-use futures::{StreamExt, stream::BoxStream};
+use futures::{StreamExt, TryStreamExt, stream::BoxStream};
+use std::collections::HashSet;
 
 /// Queue group whose members share the questions.
 const QUEUE_GROUP: &str = "trellis";
@@ -41,6 +42,20 @@ impl LiveFeed for NatsBus {
             Err(error) if error.kind() == LastRawMessageErrorKind::NoMessageFound => Ok(None),
             Err(error) => Err(self.unavailable(&error)),
         }
+    }
+
+    async fn forget(&self, jobs: &[JobId]) -> Result<(), BusError> {
+        let stream = self.stream(streams::live_name(self.prefix())).await?;
+        let of_job = |job: &JobId| subject::live_subject(self.prefix(), &LiveSubject::Job(job.clone()));
+        let pattern = if let [one] = jobs { of_job(one) } else { subject::all_live(self.prefix()) };
+        let kept = stream.info_with_subjects(pattern).await.map_err(|error| self.unavailable(&error))?;
+        // Most jobs ended long before the few minutes that are kept.
+        let kept: HashSet<String> =
+            kept.map_ok(|(subject, _)| subject).try_collect().await.map_err(|error| self.unavailable(&error))?;
+        for subject in jobs.iter().map(of_job).filter(|subject| kept.contains(subject)) {
+            stream.purge().filter(subject).await.map_err(|error| self.unavailable(&error))?;
+        }
+        Ok(())
     }
 
     async fn questions(&self) -> Result<BoxStream<'static, JobQuestion>, BusError> {

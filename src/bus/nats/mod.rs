@@ -33,6 +33,7 @@ use super::{
 use crate::config::{Config, mask_url};
 use crate::domain::identity::BusOwner;
 use crate::domain::ids::{JobId, Owner};
+use crate::domain::time::Millis;
 use crate::process::retry::RetryPolicy;
 use crate::process::telemetry::Metrics;
 use crate::store::BackendSetting;
@@ -41,6 +42,7 @@ use async_nats::connection::State;
 use async_nats::{HeaderMap, jetstream::context::PublishErrorKind};
 use async_trait::async_trait;
 use bytes::Bytes;
+use connect::now;
 pub use failure::BusOpenError;
 use futures::{StreamExt, future::BoxFuture, stream::BoxStream};
 use line::NatsLine;
@@ -309,8 +311,12 @@ impl Bus for NatsBus {
         std::mem::take(&mut *self.undeliverable.lock())
     }
 
-    fn is_connected(&self) -> bool {
-        self.last_line().client.connection_state() == State::Connected
+    fn outage(&self) -> Option<Millis> {
+        let line = self.last_line();
+        match line.client.connection_state() {
+            State::Connected => None,
+            State::Disconnected | State::Pending => Some(*line.away_since.lock().get_or_insert_with(now)),
+        }
     }
 
     async fn publish(&self, message: &BusMessage) -> Result<(), BusError> {

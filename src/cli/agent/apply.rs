@@ -4,7 +4,7 @@ use super::super::client::{Client, encode};
 use super::super::exit::{Exit, Failure};
 use super::super::output::{CommandOutput, Format, write_line};
 use super::diff::{KeyChange, diff};
-use super::files::{read_all, without_owners};
+use super::files::{AgentFiles, read_all, without_owners};
 use super::warn;
 use crate::domain::agent::AgentConfig;
 use crate::domain::ids::AgentId;
@@ -27,17 +27,15 @@ pub(super) async fn apply(
 ) -> Result<Exit, Failure> {
     let ApplyOptions { dry_run, strict } = mode;
     let agents = read_all(files)?;
-    for (id, (config, file)) in agents.iter().filter(|_| strict) {
-        // Checked for all files before any is applied.
-        let body = json!({"agentId": id, "config": config, "strict": true, "dryRun": true});
-        let checked = client.run("v/ops/agent/create", &body, None).await;
-        checked.map_err(|e| Failure::new(e.exit, format!("agent `{id}` of `{}`: {e}", file.display())))?;
+    if strict || agents.len() > 1 {
+        check_all(client, &agents, strict).await?;
     }
     let mut answers = Vec::new();
     for (id, (config, file)) in &agents {
         let answer = apply_agent(client, id, config, dry_run).await.map_err(|failure| {
             let done = answers.len();
-            let rest = if done > 0 { format!(" ({done} of {} are applied)", agents.len()) } else { String::new() };
+            let rest =
+                if done > 0 && !dry_run { format!(" ({done} of {} are applied)", agents.len()) } else { String::new() };
             Failure::new(failure.exit, format!("agent `{id}` of `{}`{rest}: {failure}", file.display()))
         })?;
         warn(&answer.json);
@@ -54,6 +52,23 @@ pub(super) async fn apply(
         }
     }
     Ok(Exit::Ok)
+}
+
+/// Asks the venue about every agent before any is applied; the errors are reported together.
+async fn check_all(client: &Client, agents: &AgentFiles, strict: bool) -> Result<(), Failure> {
+    let mut failed: Option<Failure> = None;
+    for (id, (config, file)) in agents {
+        let body = json!({"agentId": id, "config": config, "strict": strict, "dryRun": true});
+        let Err(failure) = client.run("v/ops/agent/create", &body, None).await else { continue };
+        let text = format!("agent `{id}` of `{}`: {failure}", file.display());
+        let exit = failed.as_ref().map_or(failure.exit, |first| first.exit);
+        let before = failed.map(|first| first.text + "\nerror: ").unwrap_or_default();
+        failed = Some(Failure::new(exit, before + &text));
+        if exit == Exit::Unreachable {
+            break;
+        }
+    }
+    failed.map_or(Ok(()), Err)
 }
 
 /// Result for one agent.

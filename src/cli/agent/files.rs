@@ -85,7 +85,10 @@ pub(super) fn without_owners(config: &Value) -> Value {
 
 /// Reads the id and the checked configuration of an agent file.
 fn read(path: &Path) -> Result<(AgentId, Value), String> {
-    let kind = kind(path).ok_or("expected a file that ends in `.toml`, `.json` or `.yaml`")?;
+    let kind = kind(path).ok_or_else(|| match path.exists() {
+        true => "expected a file that ends in `.toml`, `.json` or `.yaml`",
+        false => "there is no such file or folder",
+    })?;
     let text = input::file(path).map_err(|failure| failure.text)?;
     let mut config = parse(kind, &text)?;
     let wrong = |wrong: &DataError| with_position(kind, &text, wrong);

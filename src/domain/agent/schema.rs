@@ -14,8 +14,10 @@ pub fn schema() -> Value {
 mod tests {
     use super::super::{AgentConfig, KEYS, UNSUPPORTED_KEYS};
     use super::*;
+    use crate::chat::ModelSettings;
     use crate::schema::find_misfits;
     use serde_json::json;
+    use std::collections::BTreeSet;
 
     /// Keys of files that are none of a configuration.
     const BESIDE: [&str; 14] = [
@@ -61,6 +63,70 @@ mod tests {
             let value: Value = serde_json::to_value(text.parse::<toml::Table>().unwrap()).unwrap();
             assert!(fits(&value), "{name}: {:?}", find_misfits(&schema(), &value, 5).unwrap());
         }
+    }
+
+    #[test]
+    fn it_has_every_setting_of_a_model() {
+        let mut settings = json!(ModelSettings::new("x", "y"));
+        let given = json!({
+            "baseUrl": "https://x", "temperature": 1.0, "topP": 0.5, "stop": ["END"], "seed": 1, "reasoning": "low",
+            "toolChoice": "auto", "parallelToolCalls": true, "extra": {"top_k": 3}, "maxTokens": 9, "contextWindow": 9,
+            "price": {"input": 1.0, "output": 2.0}, "key": "s/KEY", "headers": {"X-Team": "a", "X-Key": {"$secret": "s/K"}},
+            "fallback": [{"provider": "x", "name": "z", "headers": {"X-Auth": {"$secret": "s/K", "prefix": "Bearer "}}}],
+        });
+        settings.as_object_mut().unwrap().extend(given.as_object().unwrap().clone());
+        let parsed: ModelSettings = serde_json::from_value(settings.clone()).unwrap();
+        assert_eq!(json!(parsed), settings, "every key is given");
+        let schema = schema();
+        let properties = schema["$defs"]["modelSettings"]["properties"].as_object().unwrap();
+        let [mut known, mut keys] =
+            [properties, settings.as_object().unwrap()].map(|map| map.keys().collect::<Vec<_>>());
+        known.sort();
+        keys.sort();
+        assert_eq!(known, keys);
+        let value = json!({"model": settings});
+        AgentConfig::parse(&value).unwrap();
+        assert!(fits(&value), "{:?}", find_misfits(&schema, &value, 5).unwrap());
+    }
+
+    /// Blocks of a guide page in TOML or JSON, as values.
+    fn snippets(page: &str) -> Vec<Value> {
+        let mut found = Vec::new();
+        for block in page.split("```").skip(1).step_by(2) {
+            let (language, text) = block.split_once('\n').unwrap_or_default();
+            let value = match language {
+                "toml" => text.parse::<toml::Table>().ok().and_then(|table| serde_json::to_value(table).ok()),
+                "json" => serde_json::from_str(text).ok(),
+                _ => None,
+            };
+            found.extend(value);
+        }
+        found
+    }
+
+    #[test]
+    fn every_agent_file_of_the_guide_fits() {
+        let guide = format!("{}/../guide", env!("CARGO_MANIFEST_DIR"));
+        let pages = std::fs::read_dir(guide).unwrap().map(|page| page.unwrap().path());
+        let pages = pages.chain([format!("{}/../../README.md", env!("CARGO_MANIFEST_DIR")).into()]);
+        let (mut agents, mut keys) = (0, BTreeSet::new());
+        for page in pages {
+            for snippet in snippets(&std::fs::read_to_string(&page).unwrap()) {
+                // Pages also show parts of files.
+                let mut whole = snippet.clone();
+                if let Some(map) = whole.as_object_mut().filter(|map| !map.contains_key("model")) {
+                    map.insert("model".into(), json!({"provider": "scripted", "name": "echo"}));
+                }
+                if AgentConfig::parse(&whole).is_err() {
+                    continue;
+                }
+                agents += 1;
+                keys.extend(whole["model"].as_object().into_iter().flat_map(|model| model.keys().cloned()));
+                let misfits = find_misfits(&schema(), &whole, 5).unwrap();
+                assert!(misfits.0.is_empty(), "{}: {whole}: {misfits:?}", page.display());
+            }
+        }
+        assert!(agents >= 10 && keys.contains("fallback") && keys.contains("headers"), "{agents} {keys:?}");
     }
 
     #[test]

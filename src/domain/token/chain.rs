@@ -93,6 +93,22 @@ pub fn judge(links: &[Link], by: JudgeSettings<'_>) -> Result<Bearer, TokenError
     })
 }
 
+/// Checks that a token narrows its proofs, the nearest first: as [`judge`] does, but before anything is signed. Whether
+/// the root's key may speak for its subject is known to a venue alone.
+pub fn check_narrowing(token: &Claims, proofs: &[Claims], now: Millis) -> Result<(), TokenError> {
+    let links = [token].into_iter().chain(proofs).map(|claims| {
+        let key = match &claims.subject {
+            Some(TokenSubject::Key(key)) => Some(key.clone()),
+            Some(TokenSubject::Owner(_)) => None,
+            None => DidKey::parse(&claims.issuer),
+        };
+        Link { claims: claims.clone(), signer: key.map_or(Signer::Issuer(SpeaksFor::everybody()), Signer::Key) }
+    });
+    let audiences: Vec<&str> = token.audience.iter().map(String::as_str).collect();
+    let by = JudgeSettings { now, leeway: Duration::ZERO, audiences: &audiences };
+    judge(&links.collect::<Vec<_>>(), by).map(|_| ())
+}
+
 fn check_time(claims: &Claims, by: JudgeSettings<'_>) -> Result<(), TokenError> {
     if by.now >= claims.expires.plus(by.leeway) {
         Err(TokenError::Expired)

@@ -10,7 +10,7 @@ pub mod speaks_for;
 
 pub mod chain;
 
-pub use chain::{Bearer, JudgeSettings, Link, Signer, judge};
+pub use chain::{Bearer, JudgeSettings, Link, Signer, check_narrowing, judge};
 pub use claims::{Claims, TokenSubject};
 pub use speaks_for::SpeaksFor;
 

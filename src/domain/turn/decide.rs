@@ -212,6 +212,7 @@ pub fn on_failure(setting: &TurnInput, consume: &[String], code: ErrorCode, erro
     let shown = answered_events(setting, consume);
     record.heard = shown.iter().map(|event| transcript_entry(event, setting.config.prompt_style())).collect();
     record.events = shown.iter().map(|event| event.id.clone()).collect();
+    record.failed = Some(code);
     record.said.push(ChatMessage::assistant(format!("[{error}]"), Vec::new()));
     // A task that has begun and isn't served continues with its goals.
     let over = setting.plan.task.is_some() || setting.state.task.is_none();

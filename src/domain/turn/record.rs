@@ -28,6 +28,7 @@ pub(super) fn turn_record(
         job: recorded.map_or_else(|| setting.plan.job().cloned(), |r| r.job.clone()),
         events: recorded.map(|r| r.events.clone()).unwrap_or_default(),
         heard: recorded.map(|r| r.heard.clone()).unwrap_or_default(),
+        failed: None,
         said: recorded.map(|r| said_messages(r, outcomes)).unwrap_or_default(),
         calls: recorded.map(|r| call_records(r, outcomes)).unwrap_or_default(),
         ended: Vec::new(),

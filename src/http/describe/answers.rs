@@ -62,6 +62,13 @@ pub(in crate::http) struct Live {
 }
 
 #[derive(JsonSchema)]
+pub(in crate::http) struct Readiness {
+    status: String,
+    /// Since when the queue is away; absent while it answers.
+    queue: Option<String>,
+}
+
+#[derive(JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub(in crate::http) struct Job {
     id: String,

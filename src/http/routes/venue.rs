@@ -1,7 +1,7 @@
 //! Routes of health, the description of the venue, and operations.
 
 use super::{Route, RouteAccess, route};
-use crate::http::describe::answers::{Did, Job, Live, Operation, Status};
+use crate::http::describe::answers::{Did, Job, Live, Operation, Readiness, Status};
 use crate::http::describe::queries::{ValuesQuery, WaitQuery};
 use crate::http::operate::{Invoke, Run};
 use crate::http::route::{RouteSchema, schema_of};
@@ -16,7 +16,7 @@ pub(super) fn routes() -> Vec<Route> {
             .with_answer(200, "It does.", schema_of::<Live>()),
         route("get", "/readyz", RouteAccess::Public, health::readyz)
             .with_summary("readyz", "Work can be accepted: the store answers within a second.")
-            .with_answer(200, "It can.", schema_of::<Live>())
+            .with_answer(200, "It can; without a connection to the queue, it waits there.", schema_of::<Readiness>())
             .with_refusals(&[503]),
         route("get", "/work", RouteAccess::Operator, health::work)
             .with_summary("work", "Work of the whole venue that waits or runs: for whoever chooses the number of workers.")

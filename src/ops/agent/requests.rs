@@ -12,6 +12,7 @@ use crate::domain::chat::ChatMessage;
 use crate::domain::decode;
 use crate::domain::event::Submission;
 use crate::domain::ids::{AgentId, EventId, JobId, SessionId, SessionKey, hmac_hex};
+use crate::domain::job::ErrorCode;
 use crate::domain::lattice::Path;
 use crate::domain::limits::{CHILD_WAIT, LIST_BYTES};
 use crate::domain::outputs;
@@ -288,8 +289,13 @@ impl Operation for ChatAgent {
         let ignored = deliver(call, &agent, event.clone(), submission).await?;
         let deadline = call.venue.clock.steady() + millis(self.timeout, DEFAULT_TIMEOUT);
         loop {
-            if let Some(text) = reply_to(call, &key, &event).await? {
-                let answer = json!({"agentId": agent, "sessionId": session, "response": text, "answered": [event]});
+            if let Some(reply) = reply_to(call, &key, &event).await? {
+                let mut answer =
+                    json!({"agentId": agent, "sessionId": session, "response": reply.text, "answered": [event]});
+                if let Some(code) = reply.failed {
+                    answer["error"] = reply.error().into();
+                    answer["errorCode"] = json!(code);
+                }
                 return Ok(with_ignored(answer, &ignored).into());
             }
             if call.venue.clock.steady() >= deadline {
@@ -304,7 +310,22 @@ impl Operation for ChatAgent {
     }
 }
 
-async fn reply_to(call: &Invocation<'_>, session: &SessionKey, event: &EventId) -> Result<Option<String>, OpError> {
+/// The agent's next text after a message.
+struct ChatReply {
+    text: String,
+    /// Code of the failure, if the text is the error of a turn without a reply.
+    failed: Option<ErrorCode>,
+}
+
+impl ChatReply {
+    /// Returns the error of a failed turn, which its record shows in brackets.
+    fn error(&self) -> &str {
+        let text = self.text.as_str();
+        text.strip_prefix('[').and_then(|text| text.strip_suffix(']')).unwrap_or(text)
+    }
+}
+
+async fn reply_to(call: &Invocation<'_>, session: &SessionKey, event: &EventId) -> Result<Option<ChatReply>, OpError> {
     let (owner, turns) = (&call.caller.owner, keys::turns(session));
     let newest = steps::scan(&*call.venue.store, owner, &turns, None, true, 20, LIST_BYTES).await?.docs;
     let mut text = None;
@@ -315,7 +336,7 @@ async fn reply_to(call: &Invocation<'_>, session: &SessionKey, event: &EventId) 
             continue;
         }
         if let Some(said) = final_text(&record) {
-            text = Some(said);
+            text = Some(ChatReply { text: said, failed: record.failed });
         }
         if record.events.contains(event) {
             return Ok(text);

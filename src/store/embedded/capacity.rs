@@ -6,12 +6,12 @@
 use super::layout::{self, Space};
 use super::lease::gate;
 use super::mailbox::LoadedSession;
-use super::outbox;
 use super::tx::{StoreFault, Tx, View};
+use super::{docs, outbox};
 use crate::domain::ids::{AgentId, Owner, SessionKey, decode_token};
 use crate::domain::time::Millis;
 use crate::store::OutboxEntry;
-use crate::store::keys::GateStatus;
+use crate::store::keys::{self, Gate, GateStatus};
 use std::collections::HashMap;
 use std::time::Duration;
 
@@ -139,6 +139,19 @@ pub(super) fn wake_all(tx: &mut Tx<'_>, now: Millis, owner: &Owner, again: Durat
         wake_for_owner(tx, now, owner, again)?;
     }
     Ok(())
+}
+
+/// Returns how many sessions of all owners are due, run or wait for a slot; without those of suspended agents that wait,
+/// which no worker runs.
+pub(super) fn count_busy(tx: &Tx<'_>) -> Result<u64, StoreFault> {
+    let mut busy = tx.index().count_due();
+    for (owner, agent, waiting) in tx.index().waiting_sessions() {
+        let gate = docs::get(tx, owner, &keys::agent_gate_of(agent))?.value;
+        if gate.and_then(|line| Gate::decode(&line)).is_none_or(|gate| gate.status != GateStatus::Suspended) {
+            busy += waiting;
+        }
+    }
+    Ok(busy)
 }
 
 fn is_capped(tx: &Tx<'_>, owner: &str) -> bool {

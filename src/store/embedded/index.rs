@@ -245,10 +245,17 @@ impl Index {
         (first, due.next().is_some())
     }
 
-    /// Returns how many sessions of all owners are due, run or wait for a slot.
-    pub(super) fn count_busy(&self) -> u64 {
-        let of = |owner: &OwnerIndex| owner.due.len() + owner.agents.values().map(|a| a.waiting.len()).sum::<usize>();
-        self.owners.values().map(|owner| of(owner) as u64).sum()
+    /// Returns how many sessions of all owners are due or run.
+    pub(super) fn count_due(&self) -> u64 {
+        self.owners.values().map(|owner| owner.due.len() as u64).sum()
+    }
+
+    /// Returns how many sessions of each agent wait for a slot, with the tokens of owner and agent.
+    pub(super) fn waiting_sessions(&self) -> impl Iterator<Item = (&String, &String, u64)> {
+        self.owners.iter().flat_map(|(owner, index)| {
+            let waiting = index.agents.iter().map(|(agent, index)| (agent, index.waiting.len() as u64));
+            waiting.filter(|(_, waiting)| *waiting > 0).map(move |(agent, waiting)| (owner, agent, waiting))
+        })
     }
 
     /// Returns the agents whose sessions wait.

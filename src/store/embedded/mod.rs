@@ -450,7 +450,7 @@ impl StoreInspection for EmbeddedStore {
     }
 
     async fn busy_sessions(&self) -> Result<u64, StoreError> {
-        self.call(move |tx| Ok(tx.index().count_busy())).await
+        self.call(move |tx| capacity::count_busy(tx)).await
     }
 
     async fn settings(&self) -> Result<Vec<BackendSetting>, StoreError> {

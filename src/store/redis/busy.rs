@@ -3,8 +3,9 @@
 use super::codec::AnswerParts;
 use super::connection::Pool;
 use super::keyspace::Keyspace;
+use crate::domain::gate::{Gate, GateStatus};
 use crate::domain::ids::Owner;
-use crate::store::StoreError;
+use crate::store::{StoreError, keys};
 use redis::{Cmd, Value};
 
 /// Most owners counted per shard: with more, it is clear that more workers are needed.
@@ -13,20 +14,31 @@ const OWNERS_PER_SHARD: isize = 1_000;
 const AT_ONCE: usize = 256;
 
 /// Implements [`crate::store::Inspect::busy_sessions`]. Each owner is counted at its own moment.
-pub(super) async fn count_sessions(pool: &Pool, keys: &Keyspace) -> Result<u64, StoreError> {
-    let due = |shard| key_cmd("ZRANGE", &keys.due(shard)).arg(0).arg(OWNERS_PER_SHARD - 1).clone();
+pub(super) async fn count_sessions(pool: &Pool, space: &Keyspace) -> Result<u64, StoreError> {
+    let due = |shard| key_cmd("ZRANGE", &space.due(shard)).arg(0).arg(OWNERS_PER_SHARD - 1).clone();
     let mut bases = Vec::new();
-    for mut owners in run_all(pool, keys.shards().iter().map(due).collect()).await? {
+    for mut owners in run_all(pool, space.shards().iter().map(due).collect()).await? {
         while !owners.is_empty() {
             // An invalid token keeps no other owner from being counted; the audit names it.
-            bases.extend(Owner::from_token(&owners.text()?).ok().map(|owner| keys.owner(&owner)));
+            bases.extend(Owner::from_token(&owners.text()?).ok().map(|owner| space.owner(&owner)));
         }
     }
     let agents = bases.iter().map(|base| key_cmd("SMEMBERS", &format!("{base}:waiting"))).collect();
     let mut counts: Vec<Cmd> = bases.iter().map(|base| key_cmd("ZCARD", &format!("{base}:due"))).collect();
+    let (mut queues, mut gates) = (Vec::new(), Vec::new());
     for (base, mut waiting) in bases.iter().zip(run_all(pool, agents).await?) {
         while !waiting.is_empty() {
-            counts.push(key_cmd("ZCARD", &format!("{base}:waiting:{}", waiting.text()?)));
+            let agent = waiting.text()?;
+            queues.push(key_cmd("ZCARD", &format!("{base}:waiting:{agent}")));
+            gates.push(key_cmd("HGET", &format!("{base}:doc")).arg(keys::agent_gate_of(&agent)).clone());
+        }
+    }
+    for (queue, gate) in queues.into_iter().zip(run_all(pool, gates).await?) {
+        let docs = gate.stored_docs(1)?;
+        let gate = docs.first().and_then(|doc| Gate::decode(doc.value.as_ref()?));
+        // No worker runs the sessions of a suspended agent.
+        if gate.is_none_or(|gate| gate.status != GateStatus::Suspended) {
+            counts.push(queue);
         }
     }
     let mut all = 0;

@@ -21,7 +21,7 @@ use crate::domain::session::SessionState;
 use crate::domain::time::Millis;
 use crate::store::{EventKind, SessionFacts, StoreError, keys};
 use crate::venue::policy;
-use crate::venue::strays;
+use crate::venue::strays::{self, StrayOwner};
 use crate::venue::{Venue, is_reserved};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
@@ -112,7 +112,7 @@ pub async fn audit_all(venue: &Venue) -> Result<AuditTotals, AuditError> {
     let backlog = venue.bus.backlog().await?;
     books.queued = backlog.messages();
     books.queued_by_owner = queued_lines(&backlog, venue.now());
-    let (strays, total) = strays::list(venue, None, SHOWN).await?;
+    let (strays, total) = strays::list(venue, StrayOwner::Any, SHOWN).await?;
     books.unreadable = total as u64;
     let line = |stray: &UnreadableMessage| format!("{}: {}", stray.received.rfc3339(), stray.reason);
     books.unreadable_subjects = strays.iter().map(line).collect();

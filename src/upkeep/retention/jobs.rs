@@ -13,6 +13,7 @@ use crate::venue::agents;
 use crate::venue::dead_letters;
 use crate::venue::jobs;
 use crate::venue::timers;
+use std::slice;
 
 /// What is deleted with a job, except its entry in the list, and the facts that decide whether it may be.
 pub(super) struct JobRemains {
@@ -61,6 +62,9 @@ pub async fn delete(venue: &Venue, owner: &Owner, job: &Job) -> Result<DeletionO
         )
         .await?;
     delete_completion(venue, owner, &job.head, job.updated).await;
+    if let Err(error) = venue.bus.live_feed().forget(slice::from_ref(&job.head.id)).await {
+        tracing::warn!(%owner, job = %job.head.id, %error, "the live text of a deleted job is kept for some minutes");
+    }
     Ok(DeletionOutcome::Done)
 }
 

@@ -35,7 +35,7 @@ pub enum LifecycleError {
     #[error("{0}")]
     Config(String),
     /// An agent of that name exists.
-    #[error("agent `{0}` exists: choose another name, or `overwrite` it")]
+    #[error("agent `{0}` exists: choose another name, or replace it with `overwrite` (`--overwrite`)")]
     Exists(AgentId),
     /// A turn tries to change an agent that asks people before it acts.
     #[error("agent `{0}` asks people before it calls some of its tools: only people {1}")]

@@ -246,6 +246,18 @@ struct TokenHeader {
     crit: Option<IgnoredAny>,
 }
 
+/// Returns the claims of a token and of its proofs, the nearest first, without a look at their signatures.
+pub fn read_chain(token: &str) -> Result<Vec<Claims>, TokenError> {
+    let mut chain = vec![parse_parts(token)?.1];
+    while let Some(above) = chain.last().and_then(|claims| claims.proof.clone()) {
+        if chain.len() == TOKEN_LINKS {
+            return Err(TokenError::Chain("it has more links than are followed"));
+        }
+        chain.push(parse_parts(&above)?.1);
+    }
+    Ok(chain)
+}
+
 /// Parses the header and claims of a token without verifying them.
 fn parse_parts(token: &str) -> Result<(TokenHeader, Claims), TokenError> {
     let malformed = |why: &str| TokenError::Malformed(why.to_owned());

@@ -91,7 +91,7 @@ async fn sweep_until_next(worker: &Arc<Worker>, mut soon: SweepTimes) {
 /// sweep.
 async fn sweep_shards(worker: &Arc<Worker>) -> Result<(bool, SweepTimes), StoreError> {
     let venue = &worker.venue;
-    if !venue.bus.is_connected() || venue.clock.is_wrong() {
+    if venue.bus.outage().is_some() || venue.clock.is_wrong() {
         // Nothing can be published, or the time is unknown; other workers take the shards of a silent one.
         return Ok((false, SweepTimes::new()));
     }

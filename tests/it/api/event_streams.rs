@@ -5,6 +5,7 @@ use crate::support::nats::{options, shared};
 use bytes::Bytes;
 use serde_json::{Value, json};
 use std::sync::Arc;
+use std::time::Duration;
 use trellis::bus::nats::NatsBus;
 use trellis::bus::{Bus, LiveSubject};
 use trellis::domain::ids::JobId;
@@ -40,6 +41,7 @@ on_both_queues! {
     a_stream_opened_after_the_end_has_all_text
     a_stream_resumed_after_the_end_has_the_rest
     a_stream_opened_behind_the_submission_begins_with_the_first_text
+    a_deleted_job_leaves_no_text
 }
 
 async fn submit(server: &Server) -> JobId {
@@ -138,4 +140,20 @@ async fn a_stream_opened_behind_the_submission_begins_with_the_first_text(server
         assert_eq!(stream.kinds.last().unwrap(), "job-update");
         assert!(stream.places.is_sorted() && stream.places.len() == PIECES, "{stream:?}");
     }
+}
+
+async fn a_deleted_job_leaves_no_text(server: Server) {
+    server.echo_agent("clerk").await;
+    let [gone, stays] = [submit(&server).await, submit(&server).await];
+    let feed = server.venue.bus.live_feed();
+    for job in [&gone, &stays] {
+        write_text(&*server.venue.bus, job, 0..3).await;
+        while feed.last_piece(job).await.unwrap().is_none() {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        cancel(&server, job).await;
+    }
+    server.put(&format!("/api/v1/jobs/{gone}/delete"), Value::Null).await.body(200);
+    assert_eq!(feed.last_piece(&gone).await.unwrap(), None);
+    assert_eq!(read_stream(&server, &stays, None).await.text, text(0..3));
 }

@@ -1,6 +1,7 @@
 //! Exit codes and error texts of bad inputs, through the binary.
 
 use crate::support::cli::{Up, run};
+use crate::support::nats::NatsServer;
 use crate::support::port;
 
 #[test]
@@ -16,6 +17,9 @@ fn what_is_wrong_before_anything_is_sent() {
         (&["submti"][..], "unrecognized subcommand 'submti'"),
         (&["submit", "a b", "x"], "illegal agent id `a b`: whitespace is not allowed"),
         (&["submit", "a", "{\"x\": "], "malformed JSON in the argument: EOF while parsing"),
+        (&["submit", "a", "123456789012345678901234567890"], "is larger than 64 bits hold"),
+        (&["submit", "a", "x", "--context", "n=123456789012345678901234567890"], "is larger than 64 bits hold"),
+        (&["lattice", "write", "w/x", "-123456789012345678901234567890"], "is larger than 64 bits hold"),
         (&["submit", "a", "@none.json"], "file `none.json` can't be read"),
         (&["submit", "a", "@big.txt"], "the input has 1000002 bytes, expected at most 900000"),
         (&["submit", "a", "x", "--owner", "me"], "illegal owner `me`: expected `tenant/user`"),
@@ -25,6 +29,7 @@ fn what_is_wrong_before_anything_is_sent() {
         (&["agent", "apply", "bad.toml"], "`bad.toml`: unknown key `systemPromt`, did you mean `systemPrompt`"),
         (&["agent", "apply", "broken.toml"], "`broken.toml`: malformed TOML"),
         (&["agent", "apply", "later.json"], "key `visibility` is not supported by this version"),
+        (&["agent", "apply", "nofolder"], "`nofolder`: there is no such file or folder"),
         (&["agent", "apply", "none.toml"], "file `none.toml` can't be read"),
         (&["up", "--set", "worker.slotz=3"], "`worker.slotz` (flag): is not a setting; did you mean `worker.slots`?"),
         (&["up", "--listen", "0.0.0.0:8420"], "expected a loopback address"),
@@ -50,6 +55,13 @@ fn a_server_that_is_not_running() {
     }
     let nats = format!("nats://127.0.0.1:{}", port::lasting());
     run(dir.path(), &["submit", "a", "x", "--nats", &nats]).expect(8, &format!("no NATS at `{nats}`"));
+    if let Some(server) = NatsServer::start_with(&["--user", "ann", "--pass", "right"]) {
+        let with = |login: &str| server.url().replace("nats://", &format!("nats://{login}"));
+        for url in [server.url(), with("ann:wrong@")] {
+            let done = run(dir.path(), &["submit", "a", "x", "--nats", &url]).expect(7, "refused the login");
+            assert!(!done.err.contains("is `nats-server -js` running") && !done.err.contains("wrong"), "{done:?}");
+        }
+    }
     let redis = format!("store.url=redis://127.0.0.1:{}", port::lasting());
     let doctor = ["doctor", "--set", &redis, "--set", &format!("bus.url={nats}")];
     run(dir.path(), &doctor).expect(8, "is unavailable");
@@ -103,6 +115,59 @@ fn jobs_that_do_not_complete() {
     let done = up.run(&["submit", "bad", "y"]).ok();
     up.run(&["job", "wait", &done]).expect(3, "FAILED");
     up.run(&["job", "cancel", &done]).expect(6, &done);
+}
+
+#[test]
+fn a_folder_of_agents_is_applied_whole_or_not_at_all() {
+    let up = Up::start();
+    let model = "model = { provider = \"scripted\", name = \"echo\" }";
+    std::fs::create_dir(up.dir.path().join("all")).unwrap();
+    for name in ["a", "c"] {
+        up.file(&format!("all/{name}.toml"), model);
+    }
+    for name in ["b", "d"] {
+        // Only the venue knows that there is no such operation to bind an argument of.
+        let bound = format!(
+            "{model}\ntools = [\"v/ops/lattice/write\"]\n[toolArgInjection.\"v/ops/lattice/write\"]\nnosuch = \"tenant_id\"\n"
+        );
+        up.file(&format!("all/{name}.toml"), &bound);
+    }
+    for dry_run in [&[][..], &["--dry-run"]] {
+        let done = up.run(&[&["agent", "apply", "all"], dry_run].concat()).expect(2, "agent `b` of `all/b.toml`: ");
+        assert!(done.err.contains("agent `d` of `all/d.toml`: ") && done.out.is_empty(), "{done:?}");
+        assert!(!done.err.contains("are applied"), "{done:?}");
+        assert_eq!(up.run(&["agent", "list", "--output", "ndjson"]).ok(), "", "{dry_run:?}");
+    }
+}
+
+#[test]
+fn a_scripted_model_without_rules_is_warned_of() {
+    let up = Up::start();
+    up.file("there.rules", "[[rule]]\nthen = { text = \"x\" }\n");
+    for (name, warned) in [("echo", false), ("never", false), ("there.rules", false), ("gone.rules", true)] {
+        up.file("a.toml", &format!("model = {{ provider = \"scripted\", name = \"{name}\" }}"));
+        let done = up.run(&["agent", "apply", "a.toml"]).expect(0, "");
+        let is_warned = done.err.contains("`model`: there is no rules file `gone.rules` in the folder");
+        assert_eq!(is_warned, warned, "{name}: {done:?}");
+    }
+}
+
+#[test]
+fn a_chat_whose_turn_fails_is_an_error() {
+    let up = Up::start();
+    let model = "model = { provider = \"scripted\", name = \"echo\" }";
+    up.file("strict.toml", &format!("strictPlaceholders = true\nsystemPrompt = \"${{nobody}}\"\n{model}"));
+    up.run(&["agent", "apply", "strict.toml"]).ok();
+    let done = up.run(&["chat", "strict", "hi"]).expect(3, "agent `strict` has not replied (");
+    assert!(done.out.is_empty() && done.err.contains("no value for the placeholders"), "{done:?}");
+    let done = up.run(&["chat", "strict", "hi", "--output", "json"]).expect(3, "");
+    let answer: serde_json::Value = serde_json::from_str(&done.out).unwrap();
+    assert!(answer["error"].as_str().is_some_and(|text| text.starts_with("no value for")), "{answer}");
+    assert!(answer["errorCode"].is_string() && answer["response"].is_string(), "{answer}");
+    up.agent("echo", "echo");
+    let answer = up.run(&["chat", "echo", "[hi]", "--output", "json"]).ok();
+    let answer: serde_json::Value = serde_json::from_str(&answer).unwrap();
+    assert_eq!((&answer["response"], &answer["error"]), (&"[hi]".into(), &serde_json::Value::Null));
 }
 
 #[test]

@@ -7,6 +7,7 @@ mod escapes;
 mod fleet;
 mod json;
 mod life;
+mod no_store;
 mod policy;
 mod up;
 mod words;

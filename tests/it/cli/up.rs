@@ -146,8 +146,11 @@ fn input_comes_from_files_and_stdin() {
 
 #[test]
 fn doctor_config_and_completions_need_no_server() {
-    let dir = tempfile::tempdir().unwrap();
-    let report = json_of(&run(dir.path(), &["doctor", "--output", "json"]).ok());
+    let mut up = Up::start();
+    up.process.signal("TERM");
+    up.process.ended();
+    let dir = &up.dir;
+    let report = json_of(&run(dir.path(), &["doctor", "--data", "data", "--output", "json"]).ok());
     let holds = report["guarantees"].as_array().unwrap().iter().all(|g| g["verdict"] == "holds");
     assert!(holds, "{report}");
     let shown = run(dir.path(), &["config", "show", "--origin", "--set", "worker.slots=3"]).ok();

@@ -232,8 +232,11 @@ fn the_key_file_can_be_read_as_kubernetes_mounts_it() {
     let dir = tempfile::tempdir().unwrap();
     cli::run(dir.path(), &["secret", "keygen", "seal.keys"]).ok();
     std::fs::set_permissions(dir.path().join("seal.keys"), std::fs::Permissions::from_mode(mode)).unwrap();
-    let set = ["--set", "store.url=embedded:data", "--set", "secrets.key_file=seal.keys"];
-    let rotated = cli::run(dir.path(), &[&["secret", "rotate"], &set[..]].concat()).ok();
+    let mut up = cli::Up::start_in(dir, &["secrets.key_file=seal.keys"]);
+    up.process.signal("TERM");
+    up.process.ended();
+    let set = ["--data", "data", "--set", "secrets.key_file=seal.keys"];
+    let rotated = cli::run(up.dir.path(), &[&["secret", "rotate"], &set[..]].concat()).ok();
     assert!(rotated.contains("failed = 0"), "{rotated}");
 }
 

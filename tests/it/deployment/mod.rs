@@ -100,6 +100,16 @@ fn the_settings_of_serve_and_worker_are_legal() {
 }
 
 #[test]
+fn the_workers_have_the_rules_of_the_example_agents() {
+    let lines = service("worker");
+    let place = lines.iter().find_map(|line| line.strip_prefix("- TRELLIS__MODELS__SCRIPTED=")).unwrap();
+    let mounted =
+        lines.iter().find_map(|line| line.strip_prefix("- ./")?.strip_suffix(&format!(":{place}:ro"))).unwrap();
+    let rules = trellis::model::script_place::find(Some(&root().join(mounted)), "rules").unwrap();
+    assert!(rules.answers_all_names, "{mounted}");
+}
+
+#[test]
 fn the_image_is_built_with_the_declared_rust_and_runs_without_root() {
     let text = read("config/Dockerfile");
     let version = env!("CARGO_PKG_RUST_VERSION");

@@ -33,15 +33,6 @@ fn doctor_and_audit_change_nothing_on_empty_servers() {
     });
 }
 
-#[test]
-fn doctor_and_audit_make_no_embedded_store() {
-    let dir = tempfile::tempdir().unwrap();
-    run(dir.path(), &["audit", "--set", "http.listen=127.0.0.1:0"]).expect(0, "");
-    let report = run(dir.path(), &["doctor", "--set", "http.listen=127.0.0.1:0"]).expect(0, "").out;
-    assert!(report.contains("embedded durability"), "{report}");
-    assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0, "{report}");
-}
-
 fn stops(mut process: Process) {
     process.signal("TERM");
     assert_eq!(process.ended().code(), Some(0), "{}", process.log());

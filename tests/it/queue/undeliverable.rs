@@ -14,6 +14,7 @@ use trellis::bus::nats::{NatsBus, NatsOptions};
 use trellis::domain::format::FORMAT;
 use trellis::store::embedded::EmbeddedStore;
 use trellis::upkeep::audit;
+use trellis::venue::operation::Caller;
 
 const LIMIT: Duration = Duration::from_mins(1);
 
@@ -72,7 +73,14 @@ async fn what_the_stream_takes_and_nobody_understands_is_answered_counted_and_li
     assert_eq!((books.unreadable, books.unaccounted, books.accepted), (4, 0, 0), "{books:?}");
     let known = |line: &String| line.contains("illegal subject") || line.contains("malformed wake");
     assert!(books.unreadable_subjects.iter().all(known), "{books:?}");
-    let listed = operate_once(&venue.venue, &boss(&venue.owner), None, "v/ops/dead/list", json!({})).await.unwrap();
+    // An operator sees those of nobody, too; a caller of another owner sees none.
+    let list = async |caller: &Caller| operate_once(&venue.venue, caller, None, "v/ops/dead/list", json!({})).await;
+    let listed = list(&Caller { operator: true, ..boss(&venue.owner) }).await.unwrap();
+    assert_eq!(listed["unreadable"]["total"], 4, "{listed}");
+    let nobodys = |item: &&Value| item["subject"].as_str().unwrap().contains("in.%ff.me.a.");
+    assert_eq!(listed["unreadable"]["items"].as_array().unwrap().iter().filter(nobodys).count(), 2, "{listed}");
+    assert_eq!(list(&boss(&"acme/ann".parse().unwrap())).await.unwrap()["unreadable"]["total"], 0);
+    let listed = list(&boss(&venue.owner)).await.unwrap();
     let own = &listed["unreadable"];
     assert_eq!(own["total"], 2, "{listed}");
     for item in own["items"].as_array().unwrap() {

@@ -315,8 +315,10 @@ fn the_command_repairs_a_running_venue_over_http_and_says_what() {
 
 #[test]
 fn the_command_repairs_and_says_what() {
-    let dir = tempfile::tempdir().unwrap();
-    let out = run(dir.path(), &["audit", "--repair", "--output", "json"]).ok();
+    let mut up = Up::start();
+    up.process.signal("TERM");
+    up.process.ended();
+    let out = run(up.dir.path(), &["audit", "--repair", "--output", "json", "--data", "data"]).ok();
     let shown: serde_json::Value = serde_json::from_str(&out).unwrap();
     assert_eq!((&shown["unaccounted"], &shown["repaired"]), (&json!(0), &json!([])));
 }

@@ -1,6 +1,6 @@
 //! Settings of servers that somebody changes while processes run, and one figure of the work that waits or runs.
 
-use crate::support::cli::{Process, Up, run};
+use crate::support::cli::{Done, Process, Up, run};
 use crate::support::fleet::Fleet;
 use crate::support::nats::{self, NatsServer};
 use crate::support::port;
@@ -84,6 +84,31 @@ fn work_over_http_counts_in_one_process() {
     }
     work_becomes(&up.url, |work| work["work"] == 6);
     assert!(get(&format!("{}/metrics", up.url)).contains("trellis_work 6"));
+}
+
+/// A suspended agent with tasks, as more workers wouldn't help it; and the same tasks when it is resumed.
+fn work_of_a_suspended_agent(url: &str, cli: &dyn Fn(&[&str]) -> Done) {
+    cli(&["agent", "apply", "echo.toml"]).ok();
+    cli(&["agent", "suspend", "echo"]).ok();
+    let jobs: Vec<String> = (0..3).map(|n| cli(&["submit", "echo", "x", "--session", &format!("s{n}")]).ok()).collect();
+    // A figure from before the tasks is five seconds old by then.
+    std::thread::sleep(Duration::from_secs(6));
+    work_becomes(url, |work| work["work"] == 0);
+    assert!(cli(&["job", "get", &jobs[0]]).ok().contains("is suspended"));
+    cli(&["agent", "resume", "echo"]).ok();
+    for job in &jobs {
+        assert_eq!(cli(&["job", "wait", job]).ok(), "x");
+    }
+}
+
+#[test]
+fn sessions_of_a_suspended_agent_are_no_work() {
+    let up = Up::start();
+    up.file("echo.toml", "model = { provider = \"scripted\", name = \"echo\" }");
+    work_of_a_suspended_agent(&up.url, &|args| up.run(args));
+    let Some(fleet) = nats::shared().and_then(Fleet::on_shared_redis) else { return };
+    let (_worker, _serve, url) = fleet.start_all();
+    work_of_a_suspended_agent(&url, &|args| run(fleet.path(), &[args, &["--url", &url]].concat()));
 }
 
 #[test]

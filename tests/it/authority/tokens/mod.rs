@@ -7,6 +7,7 @@ mod jobs;
 mod operators;
 mod keys;
 mod readers;
+mod streams;
 
 use crate::support::cli::{Process, command, run};
 use crate::support::fleet::Fleet;
@@ -374,14 +375,31 @@ fn a_token_is_shown_with_what_the_configuration_makes_of_it() {
     let for_bob =
         ["token", "issue", "--key", "issuer.jwk", "--sub", "acme/ann", "--aud", &did, "--att", "w/vendor:crud"];
     let proof = run(dir, &for_bob).ok();
-    let bob = |att: &str| {
-        let args =
-            ["token", "issue", "--key", "bob.jwk", "--aud", "trellis", "--ttl", "10m", "--att", att, "--proof", &proof];
-        show(&run(dir, &args).ok())
+    // In another second than the proof: by default it ends with the proof.
+    std::thread::sleep(Duration::from_millis(1_100));
+    let narrow = |more: &[&str]| {
+        let args = ["token", "issue", "--key", "bob.jwk", "--aud", "trellis", "--proof", &proof];
+        run(dir, &[&args[..], more].concat())
     };
-    let shown: Value = serde_json::from_str(&bob("w/vendor/acme:crud/read").ok()).unwrap();
-    assert_eq!(shown["verified"]["owner"], "acme/ann");
-    bob("w/vendor-secrets:crud/read").expect(7, "which its issuer doesn't hold");
+    for more in [&["--att", "w/vendor/acme:crud/read"][..], &["--ttl", "10m"], &["--no-att"]] {
+        let shown: Value = serde_json::from_str(&show(&narrow(more).ok()).ok()).unwrap();
+        assert_eq!(shown["verified"]["owner"], "acme/ann", "{more:?}");
+    }
+    // What no venue would take isn't signed.
+    run(dir, &["token", "keygen", "eve.jwk"]).ok();
+    for (more, why) in [
+        (&["--att", "w/vendor-secrets:crud/read"][..], "which its issuer doesn't hold"),
+        (&["--att", "w:crud/read"], "which its issuer doesn't hold"),
+        (&["--ttl", "1h"], "`--ttl` ends after the proof, which ends at"),
+        (&["--sub", "acme/bob"], "neither the root's nor its own issuer"),
+        (&["--key", "eve.jwk"], "is not the `iss` of the next one"),
+        (&["--proof", "x.y.z"], "`--proof`: the token can't be read"),
+    ] {
+        let args = ["token", "issue", "--aud", "trellis", "--key", "bob.jwk", "--proof", &proof];
+        let given = args.chunks(2).filter(|pair| pair[0] != more[0]).flatten().chain(more).copied();
+        let done = run(dir, &given.collect::<Vec<_>>()).expect(2, why);
+        assert_eq!(done.out, "", "{more:?}");
+    }
 }
 
 /// A fleet whose workers ask for tokens, and an issuer's key in its folder.

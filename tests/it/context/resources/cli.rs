@@ -33,6 +33,10 @@ fn a_user_is_remembered_and_erased_from_the_command_line() {
     let submit = |input: &str, more: &[&str]| up.run(&[&["submit", "clerk", input], more].concat()).ok();
     submit(r#"{"remember": "likes tea"}"#, &grant("app/user/a"));
     assert!(submit("1", &grant("app/user/a")).contains("tea it is"));
+    let spoken = up.run(&["submit", "clerk", "1", "--grant", "app/user/a"]).ok();
+    up.run(&["job", "wait", &spoken]).ok();
+    let watched = || up.run(&["job", "watch", &spoken, "--output", "ndjson"]).ok();
+    assert!(watched().contains("tea it is"), "{}", watched());
     assert!(!submit("2", &grant("app/user/b")).contains("tea it is"));
     assert!(submit("3", &["--context-id", "alpha", "--wait"]).contains("a bucket"));
     let look = |more: &[&str]| up.run(&[&["context", "clerk", "--task", "7", "--prompt"], more].concat()).ok();
@@ -43,7 +47,8 @@ fn a_user_is_remembered_and_erased_from_the_command_line() {
     assert_eq!(listed, "alpha  scratchpad  1\napp/user/a  memory  1");
     up.run(&["resource", "purge", "app/user", "--recursive"]).expect(2, "say so with `--yes`");
     let purged = up.run(&["resource", "purge", "app/user", "--recursive", "--yes"]).ok();
-    assert_eq!(purged, "files  0\nmemory  1\nscratchpad  0\nturns  4\njobs  3\ndeadLetters  0\ntimers  0");
+    assert_eq!(purged, "files  0\nmemory  1\nscratchpad  0\nturns  5\njobs  4\ndeadLetters  0\ntimers  0");
+    assert!(!watched().contains("tea it is"), "neither its record nor its stream: {}", watched());
     assert_eq!(up.run(&["resource", "list"]).ok(), "alpha  scratchpad  1");
     assert!(!submit("4", &grant("app/user/a")).contains("tea it is"));
     let bad = up.run(&["submit", "clerk", "5", "--context-id", "a b", "--wait"]);
