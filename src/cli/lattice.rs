@@ -29,7 +29,8 @@ pub(crate) enum Lattice {
         /// What
         #[command(flatten)]
         value: ValueArgs,
-        /// Only if the path has this version (as `read --output json` shows it); 0 = never written
+        /// Only if the path has this version (as `read --output json` shows it; of a collection its entries have versions); 0 =
+        /// never written
         #[arg(long, value_name = "VERSION")]
         expect: Option<u64>,
     },

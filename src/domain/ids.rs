@@ -241,6 +241,13 @@ impl AssetId {
         Err(IdError { what: "asset", given: text.chars().take(80).collect(), rule: "expected 64 hexadecimal digits" })
     }
 
+    /// Makes an id of any of its names: the digits, also after `0x`, `a/` or `/a/`.
+    pub fn from_name(name: &str) -> Result<Self, IdError> {
+        let path = name.strip_prefix('/').unwrap_or(name);
+        let digits = path.strip_prefix("a/").map_or(name, |digits| digits.strip_suffix('/').unwrap_or(digits));
+        Self::new(digits.strip_prefix("0x").unwrap_or(digits))
+    }
+
     /// Returns the 64 hex digits.
     pub fn as_str(&self) -> &str {
         &self.0

@@ -80,8 +80,7 @@ impl AssetReference {
 
 /// Parses 64 hexadecimal digits, possibly after `a/` or `0x`.
 pub fn asset_id(text: &str) -> Result<AssetId, OpError> {
-    let digits = text.strip_prefix("a/").unwrap_or(text);
-    AssetId::new(digits.strip_prefix("0x").unwrap_or(digits)).map_err(|e| OpError::Invalid(e.to_string()))
+    AssetId::from_name(text).map_err(|e| OpError::Invalid(e.to_string()))
 }
 
 fn invalid(error: &AssetError) -> OpError {

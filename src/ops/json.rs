@@ -35,11 +35,11 @@ pub(super) async fn call_value(
     }
 }
 
-/// Merge JSON values in order: each next one is a merge patch (RFC 7396) of those before: maps are merged, null removes a
-/// key, anything else replaces. Returns `value`.
+/// Merge JSON values in order: each one is a merge patch (RFC 7396) of those before, the first one of an empty map: maps are
+/// merged, null removes a key, anything else replaces. Returns `value`.
 #[derive(Deserialize, JsonSchema)]
 struct Merge {
-    #[schemars(length(min = 1, max = 1000))]
+    #[schemars(length(max = 1000))]
     values: Vec<Value>,
 }
 
@@ -52,10 +52,8 @@ impl Operation for Merge {
     }
 
     async fn run(self, _call: &Invocation<'_>) -> Result<OpOutput, OpError> {
-        let mut values = self.values.into_iter();
-        // The first value is the target: its nulls are values.
-        let mut merged = values.next().unwrap_or_default();
-        values.for_each(|value| merge(&mut merged, value));
+        let mut merged = Value::Object(Map::new());
+        self.values.into_iter().for_each(|value| merge(&mut merged, value));
         Ok(json!({"value": merged}).into())
     }
 }

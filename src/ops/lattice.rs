@@ -169,13 +169,16 @@ impl ReadValue {
         }
         let mut answer = json!({"exists": true, "value": value});
         if path.namespace().is_writable() && !path.segments().is_empty() {
-            answer["version"] = call.workspace.version(path).await?.into();
+            // A value in parts has no version that `expect` could name.
+            if let Some(version) = call.workspace.version(path).await? {
+                answer["version"] = version.into();
+            }
         }
         Ok(answer)
     }
 }
 
-/// Write a value at a path; intermediate maps are created, siblings stay. `expect` makes it compare-and-set on the version.
+/// Write a value at a path; intermediate maps are created, siblings stay. `expect` makes it compare-and-set on the version that `read` shows; a map or array directly under a namespace (`w/NAME`) has none, its entries have.
 #[derive(Deserialize, JsonSchema)]
 struct WriteValue {
     path: Path,

@@ -6,7 +6,7 @@ use crate::domain::decode;
 use crate::domain::lattice::Namespace;
 use crate::domain::lattice::catalog::catalog_path;
 use crate::domain::limits::LIST_PAGE;
-use crate::domain::timer::{Timer, TimerId, TimerKind};
+use crate::domain::timer::{Timer, TimerId, TimerKind, TimerPhase};
 use crate::ingress;
 use crate::venue::operation::{
     Effect, Invocation, Need, OpError, OpOutput, Operation, RegisteredOperation, Site, operation,
@@ -118,7 +118,7 @@ impl Operation for ListScheduled {
     }
 }
 
-/// Cancel what is scheduled.
+/// Cancel what is scheduled. Returns `cancelled`: false if it was sent, run or cancelled before, or isn't there.
 #[derive(Deserialize, JsonSchema)]
 struct CancelScheduled {
     /// as `scheduler/schedule` returned it
@@ -134,8 +134,18 @@ impl Operation for CancelScheduled {
     }
 
     async fn run(self, call: &Invocation<'_>) -> Result<OpOutput, OpError> {
+        let (venue, owner, id) = (call.venue, &call.caller.owner, self.handle.clone());
+        // A turn that is run again has cancelled it itself.
+        let was_to_come = match &call.site {
+            Site::Turn(_) => true,
+            Site::Api { .. } => timers::get(venue, owner, &id).await?.0.is_some_and(|timer| timer.is_active()),
+        };
         match (timer::CancelTimer { timer: self.handle }).run(call).await {
-            Ok(_) => Ok(json!({"cancelled": true}).into()),
+            Ok(_) => {
+                let now = timers::get(venue, owner, &id).await?.0;
+                let is_cancelled = now.is_none_or(|timer| timer.phase == TimerPhase::Cancelled);
+                Ok(json!({"cancelled": was_to_come && is_cancelled}).into())
+            }
             Err(OpError::NotFound(_)) => Ok(json!({"cancelled": false}).into()),
             Err(error) => Err(error),
         }

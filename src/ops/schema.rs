@@ -4,6 +4,7 @@ use super::json::call_value;
 use super::lattice::need;
 use crate::domain::decode;
 use crate::domain::lattice::Path;
+use crate::domain::lattice::value;
 use crate::domain::limits::SCHEMA_ERRORS;
 use crate::domain::schema::coerce::coerce;
 use crate::domain::schema::find_misfits;
@@ -38,12 +39,28 @@ async fn run_on_value(
     work.await.map_err(|error| OpError::Failed(error.to_string()))?.map(Into::into)
 }
 
+/// Returns a schema that may be JSON in a text, as models often write it.
+fn read_schema(schema: Value) -> Value {
+    value::normalise(schema)
+}
+
+/// Returns a value that the call gives, parsed if it is JSON in a text and the schema takes no text.
+fn read_value(schema: &Value, given: Value) -> Result<Value, OpError> {
+    if !given.is_string() {
+        return Ok(given);
+    }
+    let (misfits, _) =
+        find_misfits(schema, &given, 1).map_err(|error| OpError::Invalid(format!("`schema`: {error}")))?;
+    Ok(if misfits.is_empty() { given } else { value::normalise(given) })
+}
+
 /// Check `value`, or what is at the lattice path `path`, against a JSON Schema. Returns `valid` and `errors` with the place
 /// of each. References stay inside the schema (#/…).
 #[derive(Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 struct Validate {
-    #[schemars(extend("type" = ["object", "boolean"]))]
+    /// or that JSON as a text
+    #[schemars(extend("type" = ["object", "boolean", "string"]))]
     schema: Value,
     #[serde(default, deserialize_with = "decode::nullable_field")]
     value: Option<Value>,
@@ -61,8 +78,10 @@ impl Operation for Validate {
     }
 
     async fn run(self, call: &Invocation<'_>) -> Result<OpOutput, OpError> {
-        let (schema, limit) = (self.schema, self.max_errors.unwrap_or(ERRORS));
+        let (schema, limit) = (read_schema(self.schema), self.max_errors.unwrap_or(ERRORS));
+        let is_given = self.path.is_none();
         let validate = move |value| {
+            let value = if is_given { read_value(&schema, value)? } else { value };
             let found = find_misfits(&schema, &value, limit);
             let (errors, more) = found.map_err(|error| OpError::Invalid(error.to_string()))?;
             let mut answer = json!({"valid": errors.is_empty(), "errors": errors});
@@ -95,8 +114,9 @@ impl Operation for Infer {
     }
 
     async fn run(self, call: &Invocation<'_>) -> Result<OpOutput, OpError> {
-        let each = self.each;
+        let (each, is_given) = (self.each, self.path.is_none());
         let found = move |value| {
+            let value = if is_given { value::normalise(value) } else { value };
             let schema = match (each, &value) {
                 (false, value) => infer([value]),
                 (true, Value::Array(items)) => infer(items),
@@ -115,7 +135,8 @@ impl Operation for Infer {
 /// null become such, numbers and booleans become text. What can't be brought to a type stays as it is. Returns `value`.
 #[derive(Deserialize, JsonSchema)]
 struct Coerce {
-    #[schemars(extend("type" = ["object", "boolean"]))]
+    /// or that JSON as a text
+    #[schemars(extend("type" = ["object", "boolean", "string"]))]
     schema: Value,
     #[serde(default, deserialize_with = "decode::nullable_field")]
     value: Option<Value>,
@@ -131,8 +152,9 @@ impl Operation for Coerce {
     }
 
     async fn run(self, call: &Invocation<'_>) -> Result<OpOutput, OpError> {
-        let schema = self.schema;
+        let (schema, is_given) = (read_schema(self.schema), self.path.is_none());
         let work = move |value| {
+            let value = if is_given { read_value(&schema, value)? } else { value };
             find_misfits(&schema, &Value::Null, 0).map_err(|error| OpError::Invalid(format!("`schema`: {error}")))?;
             Ok(json!({"value": coerce(&schema, value)}))
         };
@@ -159,6 +181,6 @@ impl Operation for CheckSchema {
             Ok(_) => Ok(json!({"valid": true})),
             Err(error) => Ok(json!({"valid": false, "error": error.to_string()})),
         };
-        run_on_value(call, (Some(self.schema), None), check).await
+        run_on_value(call, (Some(read_schema(self.schema)), None), check).await
     }
 }

@@ -8,6 +8,7 @@ use crate::lattice::value::get as navigate;
 use crate::limits::{CONTEXT_ENTRIES, ENTRY_BYTES};
 use crate::load::check_label;
 use crate::scope::check_instance;
+use crate::values::placeholder;
 use crate::visible::quote_foreign;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -145,7 +146,14 @@ impl ContextEntry {
 
     /// Checks that the source and the options fit together and are within their limits.
     pub fn check(&self) -> Result<(), String> {
-        self.source()?;
+        if let EntrySource::Path(path) = self.source()?
+            && let Some(key) = placeholder::keys(&path.to_string()).first()
+        {
+            return Err(format!(
+                "the placeholder `{key}` is not filled in a path; write `{{\"op\": \"v/ops/lattice/read\", \"input\": \
+                 {{\"path\": …}}}}`, in whose input it is"
+            ));
+        }
         let Self::Full(full) = self else { return Ok(()) };
         if full.op.is_none() && full.input.is_some() {
             return Err("`input` belongs to `op`".into());
@@ -233,7 +241,7 @@ fn reference(text: &str) -> Option<EntrySource> {
 }
 
 fn asset(text: &str) -> Option<AssetId> {
-    AssetId::new(text.strip_prefix("a/").unwrap_or(text)).ok()
+    AssetId::from_name(text).ok()
 }
 
 #[cfg(test)]
@@ -267,6 +275,22 @@ mod tests {
     }
 
     #[test]
+    fn a_placeholder_in_a_path_is_refused_with_what_to_write() {
+        for (json, is_path) in [
+            (json!("w/docs/${doc}"), true),
+            (json!({"ref": "w/{{doc}}/x", "label": "d"}), true),
+            (json!({"op": "v/ops/lattice/read", "input": {"path": "w/docs/${doc}"}}), false),
+            (json!("see w/docs/${doc}"), false),
+            (json!("w/docs/$doc"), false),
+        ] {
+            let checked = entry(json.clone()).check();
+            assert_eq!(checked.is_err(), is_path, "{json}");
+            let expected = "the placeholder `doc` is not filled in a path; write `{\"op\"";
+            assert!(checked.is_ok() || checked.unwrap_err().starts_with(expected), "{json}");
+        }
+    }
+
+    #[test]
     fn the_source_follows_the_form() {
         let path = |p| Ok(EntrySource::Path(Path::parse(p).unwrap()));
         let hash = "ab".repeat(32);
@@ -278,6 +302,9 @@ mod tests {
             (json!("Be brief"), Ok(EntrySource::Text("Be brief".into()))),
             (json!(hash), asset()),
             (json!(format!("a/{hash}")), asset()),
+            (json!(format!("/a/{hash}")), asset()),
+            (json!({"ref": format!("/a/{hash}/")}), asset()),
+            (json!(format!("0x{hash}")), asset()),
             (json!({"ref": hash}), asset()),
             (json!({"ref": "w/a", "label": "A"}), path("w/a")),
             (

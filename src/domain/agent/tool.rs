@@ -224,16 +224,17 @@ impl NamedTool {
     }
 }
 
-/// Returns the name of a path's tool: `v/ops/covia/read` → `covia_read`, `o/look` → `look`. Cut to [`MAX_NAME`]
-/// characters.
+/// Returns the name of a path's tool: `v/ops/covia/read` → `covia_read`, `o/look` → `look`; those of `grid/` as Covia
+/// names them, `grid_job_result`. Cut to [`MAX_NAME`] characters.
 pub fn tool_name(path: &str) -> String {
     let plain = path.trim_matches('/');
     let short = match plain.rsplit_once('/') {
         Some((_, pin)) if is_stored_operation(path) => pin,
         Some(_) | None => plain.trim_start_matches("v/ops/"),
     };
-    let name: String =
-        short.chars().map(|c| if c.is_ascii_alphanumeric() || c == '_' || c == '-' { c } else { '_' }).collect();
+    let is_grid = short.starts_with("grid/") || short.starts_with("grid:");
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || c == '-' && !is_grid;
+    let name: String = short.chars().map(|c| if is_plain(c) { c } else { '_' }).collect();
     name.chars().take(MAX_NAME).collect()
 }
 
@@ -345,6 +346,9 @@ mod tests {
         for (path, name, pin) in [
             ("v/ops/covia/read", "covia_read", false),
             ("covia:read", "covia_read", false),
+            ("v/ops/grid/job-result", "grid_job_result", false),
+            ("grid:job-status", "grid_job_status", false),
+            ("v/ops/agent/cancel-task", "agent_cancel-task", false),
             ("o/look", "look", true),
             ("/o/look/", "look", true),
             ("did:key:z6Mk/o/look it up", "look_it_up", true),

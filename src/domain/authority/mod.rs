@@ -268,6 +268,15 @@ impl Authority {
         own || caps.iter().any(|cap| overlaps(&cap.with, &name))
     }
 
+    /// Whether an ability is held on something at, above or below a place. What is always held doesn't count.
+    pub fn holds_near(&self, ability: &str, place: &str) -> bool {
+        if self.except.iter().any(|gone| covers(gone.as_str(), place)) {
+            return false;
+        }
+        let Some(caps) = &self.paths else { return true };
+        caps.iter().any(|cap| capability::ability_covers(&cap.can, ability) && overlaps(&cap.with, place))
+    }
+
     /// Returns the capability by which [`Authority::permits`] succeeds; `None` when nothing limits.
     pub fn justification(&self, ability: &str, resource: impl Into<ResourcePath>) -> Option<String> {
         let caps = self.paths.as_ref()?;

@@ -60,6 +60,16 @@ pub enum CollectionShape {
     },
 }
 
+impl CollectionShape {
+    /// Whether the value lies in documents of its own, beside the root.
+    pub const fn is_in_parts(&self) -> bool {
+        match self {
+            Self::Map | Self::Array { .. } => true,
+            Self::Leaf { .. } => false,
+        }
+    }
+}
+
 /// Content of the document of a map's entry.
 #[derive(Debug, Clone, PartialEq)]
 pub enum EntryDocument {
@@ -91,6 +101,19 @@ pub fn is_large(value: &Value, bytes: usize) -> bool {
 /// Returns the key prefixes of everything under a prefix that ends with `/`: documents, and the entries of roots.
 pub fn prefixes_below(prefix: &str) -> [String; 2] {
     [prefix.to_owned(), format!("{}.e/", prefix.trim_end_matches('/'))]
+}
+
+/// Returns what is added to the versions of the documents beside an entry's or a chunk's key. Documents of a new
+/// generation begin at version 1 again; a version of an older generation must not pass as theirs.
+pub fn version_base(key: &str) -> u64 {
+    let prefix = key.rsplit_once('/').map_or(key, |(prefix, _)| prefix);
+    let is_first = prefix.ends_with("/1") && prefix.matches(".e/").count() == 1;
+    // 32 bits above 20 for counting: the sum is exact as a number of JSON.
+    if is_first { 0 } else { u64::from(fnv(prefix)) << 20 }
+}
+
+fn fnv(text: &str) -> u32 {
+    text.bytes().fold(0x811c_9dc5, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193))
 }
 
 /// Agent, session and job to which relative paths under `n/`, `c/` and `t/` belong.
@@ -190,6 +213,18 @@ mod tests {
         assert_eq!(rest, ["acme", "name"]);
         let root = Root { generation: 1, shape: CollectionShape::Array { len: 2 } };
         assert_eq!(serde_json::to_string(&root).unwrap(), r#"{"gen":1,"shape":"array","len":2}"#);
+    }
+
+    #[test]
+    fn versions_of_generations_differ() {
+        assert_eq!(version_base("w.e/records/1/acme"), 0);
+        let keys =
+            ["w.e/records/2/acme", "w.e/records/3/acme", "w.e/s/1.e/10/1/x", "w.e/s/1.e/10/2/x", "w.e/s/2.e/10/1/x"];
+        let mut bases: Vec<_> = keys.into_iter().map(version_base).collect();
+        assert!(bases.iter().all(|base| (1 << 20..1 << 52).contains(base)), "{bases:?}");
+        bases.sort_unstable();
+        bases.dedup();
+        assert_eq!(bases.len(), keys.len());
     }
 
     #[test]

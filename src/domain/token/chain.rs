@@ -205,8 +205,11 @@ fn identity(root: &Link, owner: &Owner) -> Values {
     let mut values = Values::new();
     values.extend([USER_ID, "user.id"].map(|key| (key.to_owned(), Value::from(owner.user().as_str()))));
     if let Signer::Issuer(_) = root.signer {
-        let named =
-            [(["user_name", "user.name"], &root.claims.name), (["user_email", "user.email"], &root.claims.email)];
+        let named = [
+            ([USER_ID, "user.id"], &root.claims.user_id),
+            (["user_name", "user.name"], &root.claims.name),
+            (["user_email", "user.email"], &root.claims.email),
+        ];
         for (keys, claim) in named {
             if let Some(text) = claim {
                 values.extend(keys.map(|key| (key.to_owned(), Value::from(text.as_str()))));

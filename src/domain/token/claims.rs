@@ -78,6 +78,8 @@ pub struct Claims {
     pub name: Option<String>,
     /// Claim `email` of the person.
     pub email: Option<String>,
+    /// Claim `user_id`: the user of the issuer for whom the request is made.
+    pub user_id: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -96,6 +98,25 @@ struct RawClaims {
     prf: Vec<String>,
     name: Option<String>,
     email: Option<String>,
+    user_id: Option<UserId>,
+    // Platos's place of the name and the address.
+    #[serde(rename = "userMeta")]
+    user_meta: Option<UserMeta>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default)]
+struct UserMeta {
+    name: Option<String>,
+    email: Option<String>,
+}
+
+/// Issuers number their users, or name them.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum UserId {
+    Number(u64),
+    Text(String),
 }
 
 #[derive(Deserialize, Default)]
@@ -122,6 +143,11 @@ impl Claims {
             let rule = format!("expected a list of {{\"with\": …, \"can\": …}}: {}", quote_foreign(&error.to_string()));
             TokenError::Claim { claim: "att", rule }
         })?;
+        let meta = raw.user_meta.unwrap_or_default();
+        let user_id = raw.user_id.map(|id| match id {
+            UserId::Number(number) => number.to_string(),
+            UserId::Text(text) => text,
+        });
         let mut proofs = raw.prf.into_iter();
         let proof = proofs.next();
         if proofs.next().is_some() {
@@ -141,8 +167,9 @@ impl Claims {
             grant: check_text("jti", raw.jti)?,
             att,
             proof,
-            name: check_text("name", raw.name)?,
-            email: check_text("email", raw.email)?,
+            name: check_text("name", raw.name)?.or(check_text("userMeta", meta.name)?),
+            email: check_text("email", raw.email)?.or(check_text("userMeta", meta.email)?),
+            user_id: check_text("user_id", user_id)?,
         })
     }
 }

@@ -142,6 +142,35 @@ fn a_self_issued_token_can_not_claim_another_owners_path() {
     assert!(matches!(refused, TokenError::NotHeld(_)), "{refused}");
 }
 
+/// Names of one person, in the places in which issuers write them.
+#[test]
+fn an_issuer_names_the_user_by_user_id_and_user_meta() {
+    let person = |id: &str, name: &str, email: &str| json!({"user_id": id, "user.id": id, "user_name": name, "user.name": name, "user_email": email, "user.email": email});
+    for (more, expected) in [
+        (json!({"userMeta": {"name": "Ada", "email": "a@x"}, "user_id": "U9"}), person("U9", "Ada", "a@x")),
+        (
+            json!({"user_id": 42, "name": "Ann", "email": "e", "userMeta": {"name": "Ada", "x": 1}}),
+            person("42", "Ann", "e"),
+        ),
+    ] {
+        assert_eq!(Value::Object(judged(&[issued(acme(), more.clone())]).unwrap().claims), expected, "{more}");
+    }
+    let own = judged(&[link(1, json!({"user_id": "root", "userMeta": {"name": "Root"}}))]).unwrap();
+    assert!(own.claims["user_id"] != "root" && !own.claims.contains_key("user.name"), "nobody vouches for it");
+    for (claims, part) in [
+        (json!({"user_id": ""}), "illegal claim `user_id`"),
+        (json!({"user_id": "a\nb"}), "illegal claim `user_id`"),
+        (json!({"userMeta": {"name": "a\u{1b}[31m"}}), "illegal claim `userMeta`"),
+        (json!({"userMeta": "Ada"}), "can't be read"),
+        (json!({"user_id": {"x": 1}}), "can't be read"),
+    ] {
+        let mut all = json!({"iss": key(1).to_string(), "sub": "acme/ann", "exp": NOW});
+        merge(&mut all, claims);
+        let error = self::claims(&all).unwrap_err().to_string();
+        assert!(error.contains(part), "{error}");
+    }
+}
+
 #[test]
 fn illegal_claims_are_refused_with_their_rule() {
     let legal = json!({"iss": key(1).to_string(), "sub": "acme/ann", "exp": NOW});

@@ -53,6 +53,14 @@ impl Guards {
         self.rules.is_empty()
     }
 
+    /// Returns the schema of an operation as a model sees it: without bound arguments.
+    pub fn visible_schema(&self, path: &str, schema: &Value) -> Value {
+        match self.rules.get(&self.resolve_alias(path)) {
+            Some(GuardRule::Inject(injection)) => injection.reduce(schema),
+            Some(GuardRule::Refuse(_)) | None => Injection::of_reserved(schema).reduce(schema),
+        }
+    }
+
     fn resolve_alias(&self, asked: &str) -> String {
         let path = catalog_path(asked);
         self.aliases.get(&path).cloned().unwrap_or(path)
@@ -89,6 +97,10 @@ impl Guards {
                     return GuardDecision::Refused(CallRefusal::arguments(text));
                 }
                 (Some(GuardRule::Inject(injection)), false) => {
+                    if let Some(name) = injection.find_reserved(&arguments) {
+                        let text = format!("argument `{name}` of `{path}` can't be given this way");
+                        return GuardDecision::Refused(CallRefusal::arguments(text));
+                    }
                     if let Some(inner) = value_at(written, &inside) {
                         injection.strip(inner);
                     }

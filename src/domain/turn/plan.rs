@@ -83,11 +83,12 @@ fn plan_call(call: &mut ToolCall, tools: &ToolTable, sections: &Sections) -> Pla
             (Err(CallRefusal::arguments(text)), ChosenSections::default())
         }
         (Some(target), Arguments::Json(written)) => {
+            let reserved = injection.find_reserved(written).map(|name| reserved_error(&call.name, name));
             injection.strip(written);
             let mut arguments = written.clone();
             let path = if let ToolTarget::Operation(path) = &target { Some(path.as_str()) } else { None };
             let said = take_scope_choice(path, &mut arguments);
-            let chosen = sections.choose(&call.name, &reach, &said);
+            let chosen = reserved.map_or_else(|| sections.choose(&call.name, &reach, &said), Err);
             let planned = chosen.and_then(|chosen| {
                 let what = resolve(target, (arguments, written), tools, &mut injection, &chosen)?;
                 check_input(&call.name, &reach, &what, &injection).map_err(CallRefusal::arguments)?;
@@ -104,6 +105,14 @@ fn plan_call(call: &mut ToolCall, tools: &ToolTable, sections: &Sections) -> Pla
         scoped.clear();
     }
     PlannedCall { id, tool, what, injection, instance, scoped }
+}
+
+/// Returns the refusal of an argument whose value a model doesn't choose: without it the call would be another one.
+fn reserved_error(tool: &str, name: &str) -> CallRefusal {
+    CallRefusal::arguments(format!(
+        "argument `{name}` of `{tool}` is given by trusted code alone; leave it out (the agent's author binds it by \
+         `toolArgInjection`)"
+    ))
 }
 
 /// Returns the error for arguments that can't be read as JSON within the venue's limits.

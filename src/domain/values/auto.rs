@@ -53,6 +53,11 @@ pub(super) fn whole_name(name: &str) -> String {
     ALIASES.iter().find(|(short, _)| *short == plain).map_or(plain, |(_, long)| (*long).to_owned())
 }
 
+/// Whether other spellings of a name mean the same.
+pub(super) fn has_aliases(name: &str) -> bool {
+    !EXCLUDED_NAMES.contains(&whole_name(name).as_str())
+}
+
 /// Whether two names differ only in spelling.
 pub fn is_same_name(one: &str, other: &str) -> bool {
     whole_name(one) == whole_name(other)

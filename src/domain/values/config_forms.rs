@@ -17,10 +17,11 @@ const REFUSED: [(&str, &str); 4] = [
 /// `contextMapping` that is a map may also hold: `toolArgInjection`, `constants` by tool and argument, `declaredKeys`,
 /// each of which is a row with the source `_auto`, and `entityIdsKey`.
 pub fn normalise(map: &mut Map<String, Value>) -> Result<(), MappingError> {
-    let mut bindings = Bindings::default();
+    let (mut bindings, mut constants) = (Bindings::default(), None);
     if let Some(mut mapping) = map.remove("contextMapping") {
         if let Value::Object(rows) = &mut mapping {
             bindings = take_bindings(rows)?;
+            constants = take_constants(rows);
             take_declared(rows)?;
             take_entity_key(rows, map)?;
             refuse_keys(rows)?;
@@ -29,6 +30,9 @@ pub fn normalise(map: &mut Map<String, Value>) -> Result<(), MappingError> {
     }
     if let Some(outside) = map.remove("toolArgInjection") {
         bindings = bindings.merge(Bindings::parse("toolArgInjection", &outside)?)?;
+    }
+    if let Some(constants) = constants {
+        bindings = bindings.overlay(Bindings::constants("contextMapping.constants", &constants)?);
     }
     if !bindings.is_empty() {
         map.insert("toolArgInjection".into(), json!(bindings));
@@ -41,18 +45,16 @@ fn form_error(place: impl Into<String>, reason: impl Into<String>) -> MappingErr
 }
 
 fn take_bindings(rows: &mut Map<String, Value>) -> Result<Bindings, MappingError> {
-    let mut bindings = Bindings::default();
-    if let Some(inside) = rows.shift_remove("toolArgInjection") {
-        bindings = Bindings::parse("contextMapping.toolArgInjection", &inside)?;
-    }
+    let inside = rows.shift_remove("toolArgInjection");
+    inside.map_or_else(|| Ok(Bindings::default()), |inside| Bindings::parse("contextMapping.toolArgInjection", &inside))
+}
+
+/// Takes the constants by tool and argument. A constant goes before another binding of its argument.
+fn take_constants(rows: &mut Map<String, Value>) -> Option<Value> {
     // A row of this name has a text as its source.
     let is_row = |value: &Value| !value.is_object() || value["source"].is_string();
-    if rows.get("constants").is_some_and(|value| !is_row(value))
-        && let Some(constants) = rows.shift_remove("constants")
-    {
-        bindings = bindings.merge(Bindings::constants("contextMapping.constants", &constants)?)?;
-    }
-    Ok(bindings)
+    rows.get("constants").filter(|value| !is_row(value))?;
+    rows.shift_remove("constants")
 }
 
 fn take_declared(rows: &mut Map<String, Value>) -> Result<(), MappingError> {
@@ -147,7 +149,13 @@ mod tests {
             Err("`contextMapping.constants.t.a`: expected a value, got null"),
         );
         let twice = json!({"constants": {"t": {"a": 1}}, "toolArgInjection": {"t": {"a": "k"}}});
-        check(&json!({"contextMapping": twice}), Err("`toolArgInjection.t.a`: bound twice"));
+        let constant = json!({"toolArgInjection": {"t": {"a": "CONSTANT:1"}}, "contextMapping": []});
+        check(&json!({"contextMapping": twice}), Ok(constant.clone()));
+        let outside = json!({"contextMapping": {"constants": {"t": {"a": 1}}}, "toolArgInjection": {"t": {"a": "k"}}});
+        check(&outside, Ok(constant));
+        let twice =
+            json!({"toolArgInjection": {"t": {"a": "x"}}, "contextMapping": {"toolArgInjection": {"t": {"a": "k"}}}});
+        check(&twice, Err("`toolArgInjection.t.a`: bound twice"));
         let other = json!({"entityIdsKey": "a", "contextMapping": {"entityIdsKey": "b"}});
         check(&other, Err("`contextMapping.entityIdsKey`: the configuration has another"));
         let auto = |value: Value| json!({"toolArgInjection": {"t": {"_auto": value}}});

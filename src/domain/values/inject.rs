@@ -215,6 +215,16 @@ impl Bindings {
         Ok(self)
     }
 
+    /// Adds the bindings of another place, which replace those of the same arguments.
+    #[must_use]
+    pub fn overlay(mut self, other: Self) -> Self {
+        for (tool, arguments) in other.tools {
+            self.tools.entry(tool).or_default().extend(arguments);
+        }
+        self.global.extend(other.global);
+        self
+    }
+
     /// Whether there are no bindings.
     pub fn is_empty(&self) -> bool {
         self.tools.is_empty() && self.global.is_empty() && self.manual.is_empty()
@@ -390,6 +400,20 @@ impl Injection {
             let key = candidates.first().map_or(argument, |candidate| candidate.key).to_owned();
             self.unresolved.push(UnresolvedArgument { argument: argument.to_owned(), key });
         }
+    }
+
+    /// Makes the injection of an operation without bindings.
+    pub fn of_reserved(schema: &Value) -> Self {
+        let reserved = trusted_arguments(schema).into_iter().map(str::to_owned).collect();
+        Self { reserved, ..Self::default() }
+    }
+
+    /// Returns an argument that only trusted code gives, if these have one that nothing binds.
+    pub fn find_reserved(&self, arguments: &Value) -> Option<&str> {
+        let is_open = |name: &str| self.unresolved.iter().any(|unresolved| unresolved.argument == name);
+        let is_bound = |name: &str| self.values.contains_key(name) || is_open(name);
+        let given = |name: &&str| arguments.get(name).is_some() && !is_bound(name);
+        self.reserved.iter().map(String::as_str).find(given)
     }
 
     /// Whether the model sees another schema than the operation's.

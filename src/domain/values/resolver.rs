@@ -2,7 +2,7 @@
 
 use crate::ids::sha256_hex;
 use crate::values::mapping::{ContextMapping, MappingRow, RowSource};
-use crate::values::{Tier, Tiers, Values};
+use crate::values::{Tier, Tiers, Values, auto};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
@@ -107,7 +107,7 @@ impl Resolver {
             RowSource::From(tier, name) => find_from(*tier, name),
             RowSource::Walk(name) => find_from(Tier::Session, name),
             RowSource::Global => find_from(Tier::Project, key),
-            RowSource::Auto => find_from(Tier::Session, key),
+            RowSource::Auto => find_from(Tier::Session, key).or_else(|| self.tiers.find_alias(key)),
             RowSource::Llm => None,
         };
         found.map(FoundValue::new)
@@ -121,6 +121,29 @@ impl Resolver {
     /// Returns the rows of a key.
     pub fn rows<'r>(&'r self, key: &'r str) -> impl Iterator<Item = &'r MappingRow> + 'r {
         self.mapping.rows_of(key)
+    }
+}
+
+impl Tiers {
+    /// Returns the value of another spelling of `name` (`user_id` for `userId`) from the first tier that has one.
+    fn find_alias(&self, name: &str) -> Option<(&Value, Tier, Vec<String>)> {
+        if !auto::has_aliases(name) {
+            return None;
+        }
+        let tiers = [
+            (&self.session, Tier::Session),
+            (&self.user, Tier::User),
+            (&self.agent, Tier::Agent),
+            (&self.project, Tier::Project),
+        ];
+        for (values, tier) in tiers {
+            let mut spelt = values.iter().filter(|(key, value)| auto::is_same_name(key, name) && !value.is_null());
+            if let Some((key, value)) = spelt.next() {
+                // Of two spellings with two values neither is meant more than the other.
+                return spelt.all(|(_, other)| other == value).then(|| (value, tier, vec![key.clone()]));
+            }
+        }
+        None
     }
 }
 
@@ -141,6 +164,28 @@ mod tests {
             values(json!({"user_id": "p", "city": {"zip": 7}, "only_project": true})),
             ContextMapping::parse("contextMapping", rows).unwrap(),
         )
+    }
+
+    #[test]
+    fn a_declared_key_has_the_value_of_its_other_spelling() {
+        for (session, user, key, expected) in [
+            (json!({"user_id": "S1"}), json!({}), "userId", Some("S1")),
+            (json!({"userId": "S1"}), json!({}), "user_id", Some("S1")),
+            (json!({"uid": "S1"}), json!({}), "user.id", Some("S1")),
+            (json!({"user_id": "S1", "userId": "S2"}), json!({}), "userId", Some("S2")),
+            (json!({"user_id": "S1", "USER_ID": "S2"}), json!({}), "userId", None),
+            (json!({"user_id": null}), json!({"user_id": "U1", "user.id": "U1"}), "userId", Some("U1")),
+            (json!({"user_id": "S1"}), json!({"userId": "U1"}), "userId", Some("U1")),
+            (json!({"Name": "x", "ID": "y"}), json!({}), "name", None),
+            (json!({"Name": "x", "ID": "y"}), json!({}), "id", None),
+            (json!({"customer_id": "x"}), json!({}), "id", None),
+        ] {
+            let mapping = ContextMapping::parse("contextMapping", &json!({key: "_auto"})).unwrap();
+            let all = Resolver::new(values(session.clone()), values(user), Values::new(), mapping);
+            assert_eq!(all.lookup(key).map(|(value, _)| value), expected.map(Value::from), "{session} {key}");
+            let other = Resolver { mapping: ContextMapping::default(), ..all };
+            assert_eq!(other.value(key, &RowSource::Auto).map(|(value, _)| value), expected.map(Value::from));
+        }
     }
 
     #[test]

@@ -100,20 +100,37 @@ pub(super) async fn merge_layers(
 ) -> Result<Option<Map<String, Value>>, OpError> {
     let mut whole: Option<Value> = None;
     let layers: Vec<ConfigLayer> = layers.into_iter().flat_map(|AgentConfigLayers(layers)| layers).collect();
+    let several = layers.len() > 1;
     for layer in layers {
         let layer = match layer {
             ConfigLayer::Named(name, at) => read_stored(call, &name, &at).await?,
             ConfigLayer::Given(given) => given,
         };
-        let Value::Object(layer) = layer else {
+        let Value::Object(mut layer) = layer else {
             return Err(OpError::Invalid(format!("a configuration is a map, got {layer}")));
         };
+        if several {
+            layer = fold_state(layer);
+        }
         match &mut whole {
             None => whole = Some(Value::Object(layer)),
             Some(whole) => merge::shallow(whole, &layer),
         }
     }
     Ok(whole.and_then(|whole| if let Value::Object(map) = whole { Some(map) } else { None }))
+}
+
+/// Moves the keys of `state.config`, which count before the others of their layer, so that those of later layers replace
+/// them.
+fn fold_state(mut layer: Map<String, Value>) -> Map<String, Value> {
+    let Some(state) = layer.get_mut("state").and_then(Value::as_object_mut) else { return layer };
+    let Some(Value::Object(config)) = state.get("config").cloned() else { return layer };
+    state.shift_remove("config");
+    if state.is_empty() {
+        layer.shift_remove("state");
+    }
+    layer.extend(config);
+    layer
 }
 
 /// Reads what is stored under a name; a pin leads to the asset that it names.

@@ -96,6 +96,7 @@ asking! {
         /// milliseconds in which a fast answer comes back at once; false: none, true: the usual ones
         #[schemars(extend("type" = ["integer", "boolean"], "minimum" = 0))]
         wait: Option<Value>,
+        /// milliseconds as `wait`, which counts before it
         timeout: Option<u64>,
         /// What the task and everything under it may use at most; it can only tighten what is left.
         #[serde(default)]
@@ -195,7 +196,7 @@ impl Operation for RequestAgent {
         let (job, wait) = match &call.site {
             Site::Turn(site) => {
                 let submission = Submission { handed: handed_sections(site), ..submission };
-                (start_child(call, site, &agent, submission).await?, millis(wait, CHILD_WAIT))
+                (start_child(call, site, &agent, submission).await?, millis(wait.or(self.timeout), CHILD_WAIT))
             }
             Site::Api { key } => {
                 let submitted = submit(call, key.clone(), &agent, true, submission).await?;

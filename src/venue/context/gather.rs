@@ -5,7 +5,6 @@ use super::fetch::ContextReader;
 use super::{attachments, clear_scratch, pins, values};
 use crate::domain::agent::tool::ToolEntry;
 use crate::domain::agent::{AgentRecord, LoopKind};
-use crate::domain::call::ToolTarget;
 use crate::domain::context::budget::PromptBudget;
 use crate::domain::context::goals::GoalView;
 use crate::domain::context::inputs::{Inputs, Layout, Moment, PromptFrame, ServedEvents};
@@ -163,9 +162,7 @@ impl PromptView<'_> {
     }
 }
 
-/// Returns the catalogue paths of the operations that the model is offered.
-pub(crate) fn offered_operations(venue: &Venue, setting: &TurnInput, agent: &AgentRecord) -> Vec<String> {
-    let table =
-        resolve(&agent.config, &setting.state.tools, TurnEnds::for_task(false), &Resolver::default(), &venue.catalog);
-    table.targets.iter().filter_map(ToolTarget::operation).map(str::to_owned).collect()
+/// Returns the tools that the model is offered, without values for what is bound.
+pub(crate) fn offered_tools(venue: &Venue, setting: &TurnInput, agent: &AgentRecord) -> ToolTable {
+    resolve(&agent.config, &setting.state.tools, TurnEnds::for_task(false), &Resolver::default(), &venue.catalog)
 }

@@ -12,6 +12,6 @@ mod transcript;
 mod values;
 
 pub use cache::PromptCache;
-pub(crate) use gather::{PromptView, begin_turn, offered_operations};
+pub(crate) use gather::{PromptView, begin_turn, offered_tools};
 pub(crate) use stored_session::{clear_scratch, decode_inbox, decode_state, decode_stored};
 pub(crate) use transcript::Transcript;

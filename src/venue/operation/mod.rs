@@ -11,6 +11,7 @@ mod catalog;
 mod copies;
 pub mod dispatch;
 mod fill;
+pub mod offers;
 pub mod pin;
 mod reads;
 mod schema;

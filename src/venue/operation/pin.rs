@@ -143,6 +143,5 @@ fn not_found(path: &Path) -> OpError {
 
 /// Returns the asset of `a/<hash>` or of a hash alone.
 fn asset_of(text: &str) -> Option<AssetId> {
-    let digits = text.strip_prefix("a/").unwrap_or(text);
-    AssetId::new(digits.strip_prefix("0x").unwrap_or(digits)).ok()
+    AssetId::from_name(text).ok()
 }

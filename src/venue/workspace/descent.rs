@@ -3,7 +3,7 @@
 use super::overlay::Overlay;
 use super::{Workspace, WorkspaceError};
 use crate::domain::lattice::Path;
-use crate::domain::lattice::layout::{CHUNK, Collection, CollectionShape, EntryDocument, Root};
+use crate::domain::lattice::layout::{CHUNK, Collection, CollectionShape, EntryDocument, Root, version_base};
 use crate::domain::lattice::value::index_of;
 use crate::store::{DocKey, StoreError, corrupt, decode};
 use serde_json::Value;
@@ -30,6 +30,13 @@ pub(super) struct ValueSlot {
     /// Version that was read; 0 if the document was never there.
     pub(super) version: u64,
     pub(super) value: Option<Value>,
+}
+
+impl ValueSlot {
+    /// Returns the version as callers see it: unlike that of any earlier generation.
+    pub(super) fn shown_version(&self) -> u64 {
+        version_base(&self.key) + self.version
+    }
 }
 
 impl Descent<'_> {

@@ -1,6 +1,6 @@
 //! Reads of one value, and of a whole collection.
 
-use super::descent::{ValueSlot, parse_entry};
+use super::descent::parse_entry;
 use super::overlay::Overlay;
 use super::{Workspace, WorkspaceError};
 use crate::domain::ids::decode_token;
@@ -25,20 +25,20 @@ impl Workspace {
         self.get_in(&state.overlay, path).await
     }
 
-    /// Returns the version of the document that holds `path`; 0 if there is none.
-    pub async fn version(&self, path: &Path) -> Result<u64, WorkspaceError> {
+    /// Returns the version of the document that holds `path`; `None` if nothing is there, and for a value in parts, which
+    /// have versions of their own.
+    pub async fn version(&self, path: &Path) -> Result<Option<u64>, WorkspaceError> {
         let state = self.state.lock().await;
         let at = self.descend(&state.overlay, path, "read").await?;
-        let exists = match (at.rest.first(), &at.root, &at.entry) {
-            (None, Some(_), _) => return Ok(at.version),
-            (Some(_), _, Some(entry)) => entry.value.is_some().then_some(entry.version),
+        Ok(match (at.rest.first(), &at.root, &at.entry) {
+            (None, Some(root), _) => (!root.shape.is_in_parts()).then_some(at.version),
+            (Some(_), _, Some(entry)) => entry.value.is_some().then_some(entry.shown_version()),
             (Some(index), &Some(Root { generation, shape: CollectionShape::Array { len } }), None) => {
                 let chunk = self.find_chunk(&state.overlay, &at.collection, (generation, len), index).await?;
-                chunk.filter(|(slot, _)| slot.value.is_some()).map(|(slot, _)| slot.version)
+                chunk.filter(|(slot, _)| slot.value.is_some()).map(|(slot, _)| slot.shown_version())
             }
             (_, None, _) | (Some(_), Some(_), None) => None,
-        };
-        Ok(exists.unwrap_or(0))
+        })
     }
 
     pub(super) async fn get_in(&self, overlay: &Overlay, path: &Path) -> Result<Option<(u64, Value)>, WorkspaceError> {
@@ -53,14 +53,16 @@ impl Workspace {
         match root.shape {
             CollectionShape::Leaf { value } => Ok(value::get(&value, at.rest).map(|found| (at.version, found.clone()))),
             CollectionShape::Map => {
-                let Some(ValueSlot { version, value: Some(value), .. }) = at.entry else { return Ok(None) };
+                let Some(slot) = at.entry else { return Ok(None) };
+                let version = slot.shown_version();
+                let Some(value) = slot.value else { return Ok(None) };
                 Ok(value::take(value, inner).map(|found| (version, found)))
             }
             CollectionShape::Array { len } => {
                 let found = self.find_chunk(overlay, &at.collection, (root.generation, len), first).await?;
-                let Some((ValueSlot { version, value: Some(Value::Array(mut chunk)), .. }, index)) = found else {
-                    return Ok(None);
-                };
+                let Some((slot, index)) = found else { return Ok(None) };
+                let version = slot.shown_version();
+                let Some(Value::Array(mut chunk)) = slot.value else { return Ok(None) };
                 let index = usize::try_from(index).unwrap_or(usize::MAX);
                 if index >= chunk.len() {
                     return Ok(None);

@@ -5,7 +5,7 @@ use super::overlay::Overlay;
 use super::{Workspace, WorkspaceError};
 use crate::domain::decode;
 use crate::domain::lattice::Path;
-use crate::domain::lattice::layout::{CHUNK, Collection, CollectionShape, Root, is_large};
+use crate::domain::lattice::layout::{CHUNK, Collection, CollectionShape, Root, is_large, version_base};
 use crate::domain::lattice::value::{self, ChangeError, index_of, type_name};
 use crate::store::decode;
 use bytes::Bytes;
@@ -114,7 +114,7 @@ impl Workspace {
             return replace_collection(overlay, path, &at, new, expect);
         }
         let WriteTarget { slot, inner, parts } = self.find_target(overlay, &mut at).await?;
-        check_expect(path, expect, slot.version, slot.value.is_some())?;
+        check_expect(path, expect, slot.shown_version(), slot.value.is_some())?;
         let (new, existed) = match (inner.is_empty(), slot.value) {
             (true, old) => (new, old.is_some()),
             (false, old) => {
@@ -233,10 +233,12 @@ fn replace_collection(
     expect: Option<u64>,
 ) -> Result<(u64, bool), WorkspaceError> {
     let (collection, version, root) = (&at.collection, at.version, at.root.as_ref());
-    if collection.is_branch() && expect.is_some_and(|expected| expected > 0) {
+    // A change of a part leaves the root's version as it is.
+    if root.is_some_and(|root| root.shape.is_in_parts()) && expect.is_some_and(|expected| expected > 0) {
         return Err(WorkspaceError::Refused(format!(
-            "`{path}` has grown into a collection whose parts have versions of their own; write its parts, each with \
-             `expect`, or all of it without"
+            "`{path}` {} a collection whose parts have versions of their own; write its parts (`{path}/…`), each with \
+             `expect`, or all of it without",
+            if collection.is_branch() { "has grown into" } else { "is" }
         )));
     }
     check_expect(path, expect, version, root.is_some())?;
@@ -255,8 +257,8 @@ fn replace_collection(
     Ok((version + 1, root.is_some()))
 }
 
-/// Puts the document of an entry; a large one in `parts`, if it may be. Returns the version of the document that then
-/// holds it.
+/// Puts the document of an entry; a large one in `parts`, if it may be. Returns the version, as callers see it, of the
+/// document that then holds it.
 fn put_entry(
     overlay: &mut Overlay,
     path: &Path,
@@ -266,13 +268,14 @@ fn put_entry(
 ) -> Result<u64, WorkspaceError> {
     let whole = encode_document(path, &value)?;
     let Some(parts) = parts.filter(|_| is_large(&value, whole.len())) else {
+        let shown = version_base(&key) + version + 1;
         overlay.put(key, version, whole);
-        return Ok(version + 1);
+        return Ok(shown);
     };
     let generation = overlay.new_generation(&key, version, None);
     let shape = write_collection(overlay, &parts, generation, value);
     put_root(overlay, &parts, version, &Root { generation, shape });
-    Ok(1)
+    Ok(version_base(&parts.entries_prefix(generation)) + 1)
 }
 
 fn put_root(overlay: &mut Overlay, collection: &Collection, version: u64, root: &Root) {

@@ -10,7 +10,8 @@ use crate::domain::load::{LoadChange, check_load_count};
 use crate::domain::tools::outline;
 use crate::domain::turn::{CallOutcome, endings};
 use crate::domain::values::entities::allows;
-use crate::venue::context::offered_operations;
+use crate::venue::context::offered_tools;
+use crate::venue::operation::offers::find_obstacle;
 use crate::venue::operation::{Catalog, RegisteredOperation, Spec, dispatch};
 use serde_json::{Map, Value, json};
 
@@ -63,24 +64,28 @@ pub(crate) fn more_tools(round: &CallRound<'_>, arguments: &Value) -> CallOutcom
     if let Some(misfit) = endings::check_arguments(round.setting(), &ToolTarget::MoreTools, arguments) {
         return misfit;
     }
-    let known = offered_operations(&round.worker.venue, round.setting(), round.agent);
-    let offered = |path: &str| known.iter().any(|known| known == path);
+    let table = offered_tools(&round.worker.venue, round.setting(), round.agent);
+    let offered = |path: &str| table.targets.iter().filter_map(ToolTarget::operation).any(|known| known == path);
     let catalog = &round.worker.venue.catalog;
     let entities = round.entities();
     // Operations offered for some entities are found only for those.
     let scoped = round.setting().config.tools.iter().filter(|entry| !entry.entities().is_empty());
     let scoped: Vec<_> = scoped.filter_map(|entry| catalog.resolve(entry.operation()?)).collect();
     let elsewhere = |path: &str| entities.is_some() && scoped.iter().any(|found| found.spec.path == path);
-    let may_be_found = |found: &RegisteredOperation| {
-        entities.as_ref().is_none_or(|ids| allows(&found.entities, ids)) && !elsewhere(found.spec.path)
+    let obstacle = |found: &RegisteredOperation| {
+        if !entities.as_ref().is_none_or(|ids| allows(&found.entities, ids)) || elsewhere(found.spec.path) {
+            return Some("not for the entities of this request".to_owned());
+        }
+        find_obstacle(&round.caller.authority, found.spec.path)
     };
+    let takes = |spec: &Spec| outline(&table.guards.visible_schema(spec.path, &spec.input));
     if let Some(named) = arguments["operations"].as_array() {
-        return named_tools(catalog, named, &may_be_found, &offered);
+        return named_tools(catalog, named, &obstacle, &offered, &takes);
     }
     let query = arguments["query"].as_str().unwrap_or_default().to_lowercase();
     let words: Vec<_> = query.split_whitespace().collect();
     let mut found: Vec<_> = (catalog.operations())
-        .filter(|found| may_be_found(found))
+        .filter(|found| obstacle(found).is_none())
         .map(|registered| &registered.spec)
         .filter(|spec| !offered(spec.path))
         .filter(|spec| {
@@ -91,14 +96,14 @@ pub(crate) fn more_tools(round: &CallRound<'_>, arguments: &Value) -> CallOutcom
     found.sort_by_key(|spec| (spec.path.len(), spec.path));
     let more = found.len().saturating_sub(FOUND_MAX);
     found.truncate(FOUND_MAX);
-    let shown = |spec: &&Spec| {
-        let takes = outline(&spec.input);
-        json!({"tool": tool_name(spec.path), "path": spec.path, "description": spec.description, "takes": takes})
-    };
+    let shown = |spec: &&Spec| json!({"tool": tool_name(spec.path), "path": spec.path, "description": spec.description, "takes": takes(*spec)});
     let tools: Vec<_> = found.iter().map(shown).collect();
     let mut answer = json!({"found": tools, "offered": "from your next turn on"});
     if more > 0 {
         answer["more"] = format!("{more} more match; use other words").into();
+    }
+    if tools.is_empty() && words.len() > 1 {
+        answer["hint"] = "nothing has all these words, or you may not call it; use fewer words".into();
     }
     let paths: Vec<_> = found.iter().map(|spec| spec.path.to_owned()).collect();
     let change = (!paths.is_empty()).then_some(LoadChange::Offer(paths));
@@ -109,20 +114,23 @@ pub(crate) fn more_tools(round: &CallRound<'_>, arguments: &Value) -> CallOutcom
 fn named_tools(
     catalog: &Catalog,
     named: &[Value],
-    may_be_found: &dyn Fn(&RegisteredOperation) -> bool,
+    obstacle: &dyn Fn(&RegisteredOperation) -> Option<String>,
     offered: &dyn Fn(&str) -> bool,
+    takes: &dyn Fn(&Spec) -> Value,
 ) -> CallOutcome {
     let (mut added, mut not_added, mut paths) = (Vec::new(), Map::new(), Vec::new());
     for path in named.iter().filter_map(Value::as_str) {
-        let why = match dispatch::find_operation(catalog, path) {
-            Err(error) => error.to_string(),
-            Ok(found) if !may_be_found(found) => "not for the entities of this request".to_owned(),
-            Ok(found) if offered(found.spec.path) => "it is among your tools already".to_owned(),
-            Ok(_) if added.len() == FOUND_MAX => format!("at most {FOUND_MAX} in one call"),
+        let found = match dispatch::find_operation(catalog, path) {
+            Err(error) => Err(error.to_string()),
+            Ok(found) if offered(found.spec.path) => Err("it is among your tools already".to_owned()),
+            Ok(_) if added.len() == FOUND_MAX => Err(format!("at most {FOUND_MAX} in one call")),
+            Ok(found) => obstacle(found).map_or(Ok(found), Err),
+        };
+        let why = match found {
+            Err(why) => why,
             Ok(found) => {
                 let asked = catalog_path(path);
-                let takes = outline(&found.spec.input);
-                added.push(json!({"tool": tool_name(&asked), "path": asked, "takes": takes}));
+                added.push(json!({"tool": tool_name(&asked), "path": asked, "takes": takes(&found.spec)}));
                 paths.push(asked);
                 continue;
             }

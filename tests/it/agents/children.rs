@@ -146,3 +146,75 @@ async fn a_child_whose_task_is_not_let_in_ends() {
     assert_eq!(ended.status, JobStatus::Rejected);
     assert!(ended.result.unwrap().error.unwrap().contains("at most 100 paths"));
 }
+
+const REQUESTS: &str = r#"
+[[rule]]
+when = { agent = "kid", turn = 1, text = "slow" }
+then = { calls = [{ tool = "test_delay", arguments = { ms = 7000 } }] }
+
+[[rule]]
+when = { agent = "kid" }
+then = { text = "here" }
+
+[[rule]]
+when = { text = "ids", turn = 1 }
+then = { calls = [{ tool = "agent_request", arguments = { agentId = "kid", input = "q", contextIds = ["gamma"] } }] }
+
+[[rule]]
+when = { text = "values", turn = 1 }
+then = { calls = [{ tool = "agent_request", arguments = { agentId = "kid", input = "q", sessionContext = { u = "U1" } } }] }
+
+[[rule]]
+when = { text = "message", turn = 1 }
+then = { calls = [{ tool = "agent_message", arguments = { agentId = "kid", message = "q", contextIds = ["gamma"] } }] }
+
+[[rule]]
+when = { text = "chat", turn = 1 }
+then = { calls = [{ tool = "agent_chat", arguments = { agentId = "kid", message = "q", sessionContext = { u = "U1" } } }] }
+
+[[rule]]
+when = { text = "timer", turn = 1 }
+then = { calls = [{ tool = "agent_trigger", arguments = { agentId = "kid", input = "q", after = 60000, contextIds = ["gamma"] } }] }
+
+[[rule]]
+when = { text = "patient", turn = 1 }
+then = { calls = [{ tool = "agent_request", arguments = { agentId = "kid", input = "slow", timeout = 60000 } }] }
+
+[[rule]]
+then = { text = "{{tool_result}}" }
+"#;
+
+async fn request_venue() -> (TestVenue, tempfile::TempDir) {
+    let (venue, dir) = TestVenue::embedded(REQUESTS).await;
+    venue.worker();
+    let tools = ["request", "message", "chat", "trigger"].map(|name| format!("v/ops/agent/{name}"));
+    venue.agent("boss", json!({"tools": tools})).await;
+    venue.agent("kid", json!({"tools": ["v/ops/test/delay"]})).await;
+    (venue, dir)
+}
+
+/// The model's value never counts, and a call without it would be another one.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_only_trusted_code_gives_is_refused_by_name() {
+    let (venue, _dir) = request_venue().await;
+    for (input, key) in [
+        ("ids", "contextIds"),
+        ("values", "sessionContext"),
+        ("message", "contextIds"),
+        ("chat", "sessionContext"),
+        ("timer", "contextIds"),
+    ] {
+        let answer = venue.run("boss", input, json!(input)).await.result.unwrap().output.unwrap().to_string();
+        assert!(answer.contains(&format!("`{key}`")), "{input}: {answer}");
+        assert!(answer.contains("leave it out") && answer.contains("toolArgInjection"), "{input}: {answer}");
+    }
+    assert!(all(&venue).await.iter().all(|job| job.head.agent.as_str() == "boss"), "nothing was sent");
+    assert!(venue.turns("kid", "main").await.is_empty());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_request_in_a_turn_waits_as_long_as_timeout_says() {
+    let (venue, _dir) = request_venue().await;
+    let answer = venue.run("boss", "patient", json!("patient")).await.result.unwrap().output.unwrap().to_string();
+    assert!(answer.contains("here") && answer.contains("COMPLETE"), "{answer}");
+}

@@ -30,6 +30,9 @@ async fn a_definition_is_a_path_an_asset_a_pin_or_layers_of_these() {
     let asset = stored["path"].as_str().unwrap();
     run(&venue, "asset/pin", json!({"path": asset, "name": "base"})).await.unwrap();
     let over = json!({"systemPrompt": "said here", "concurrency": 2});
+    let mut form = echo("of the record");
+    form["state"] = json!({"config": {"systemPrompt": "of its state", "concurrency": 4}});
+    venue.write("w/agents/form", form).await;
     for (n, given, prompt, concurrency) in [
         (0, json!({"definition": "w/agents/base"}), "from a path", None),
         (1, json!({"definition": asset}), "from an asset", None),
@@ -37,6 +40,9 @@ async fn a_definition_is_a_path_an_asset_a_pin_or_layers_of_these() {
         (3, json!({"definition": "o/base"}), "from an asset", None),
         (4, json!({"definition": "w/agents/base", "config": over}), "said here", Some(2)),
         (5, json!({"config": ["w/agents/base", {"concurrency": 3}, asset]}), "from an asset", Some(3)),
+        (6, json!({"config": "w/agents/form"}), "of its state", Some(4)),
+        (7, json!({"config": ["w/agents/form", {"systemPrompt": "said here"}]}), "said here", Some(4)),
+        (8, json!({"config": ["w/agents/base", "w/agents/form"]}), "of its state", Some(4)),
     ] {
         let mut input = given.clone();
         input["agentId"] = format!("a{n}").into();

@@ -167,3 +167,83 @@ async fn the_transcript_of_a_turn_shows_arguments_as_the_model_wrote_them() {
         assert_eq!(record["said"][0]["calls"][0]["arguments"], json!({"path": "w/x"}), "{record}");
     }
 }
+
+const SEARCHES: &str = r#"
+[[rule]]
+when = { agent = "namer", turn = 1 }
+then = { calls = [{ tool = "more_tools", arguments = { operations = "{{input}}" } }] }
+
+[[rule]]
+when = { turn = 1 }
+then = { calls = [{ tool = "more_tools", arguments = { query = "{{input}}" } }] }
+
+[[rule]]
+then = { text = "{{tool_result}}" }
+"#;
+
+/// What `more_tools` answers to this input.
+async fn search_answer(venue: &TestVenue, agent: &str, id: &str, input: Value) -> Value {
+    let answer = venue.run(agent, id, input).await.result.unwrap().output.unwrap();
+    answer.as_str().map_or(answer.clone(), |text| serde_json::from_str(text).unwrap())
+}
+
+fn paths(answer: &Value) -> Vec<&str> {
+    answer["found"].as_array().unwrap().iter().map(|tool| tool["path"].as_str().unwrap()).collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn more_tools_finds_only_what_the_agent_may_call() {
+    let (venue, _dir) = TestVenue::embedded(SEARCHES).await;
+    venue.worker();
+    let agent = |caps: Value| json!({"tools": ["more_tools"], "defaultTools": false, "caps": caps});
+    let reads = json!([{"with": "w/", "can": "crud/read"}]);
+    for (id, caps) in [("free", Value::Null), ("closed", json!([])), ("reader", reads.clone()), ("namer", reads)] {
+        let mut config = agent(caps);
+        config.as_object_mut().unwrap().retain(|_, value| !value.is_null());
+        venue.agent(id, config).await;
+    }
+    for (agent, query, there, absent) in [
+        ("free", "secret", vec!["v/ops/secret/list"], vec!["v/ops/secret/set", "v/ops/secret/extract"]),
+        ("free", "policy", vec![], vec!["v/ops/policy/show", "v/ops/policy/revoke"]),
+        ("free", "json merge", vec!["v/ops/json/merge"], vec![]),
+        ("closed", "secret", vec![], vec!["v/ops/secret/set", "v/ops/secret/list", "v/ops/secret/delete"]),
+        ("closed", "agent create", vec![], vec!["v/ops/agent/create"]),
+        ("closed", "http", vec![], vec!["v/ops/http/get", "v/ops/http/post"]),
+        // Its own `c/` and `t/` it may always write.
+        ("closed", "lattice write", vec!["v/ops/lattice/write"], vec![]),
+        ("reader", "write", vec!["v/ops/lattice/write"], vec!["v/ops/secret/set", "v/ops/agent/create"]),
+    ] {
+        let answer = search_answer(&venue, agent, &format!("{agent}-{}", query.replace(' ', "-")), json!(query)).await;
+        let shown = paths(&answer);
+        assert!(there.iter().all(|path| shown.contains(path)), "{agent} {query}: {answer}");
+        assert!(!absent.iter().any(|path| shown.contains(path)), "{agent} {query}: {answer}");
+    }
+    let asked = json!(["v/ops/secret/set", "agent:create", "v/ops/json/merge", "v/ops/policy/show"]);
+    let answer = search_answer(&venue, "namer", "named", asked).await;
+    assert_eq!(answer["added"][0]["path"], "v/ops/json/merge", "{answer}");
+    for (path, part) in [
+        ("v/ops/secret/set", "`tools`"),
+        ("agent:create", "`agent/create`"),
+        ("v/ops/policy/show", "no agent may call it"),
+    ] {
+        assert!(answer["notAdded"][path].as_str().is_some_and(|why| why.contains(part)), "{path}: {answer}");
+    }
+    let none = search_answer(&venue, "free", "nothing", json!("fetch a web page")).await;
+    assert!(none["found"] == json!([]) && none["hint"].as_str().unwrap().contains("fewer"), "{none}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn more_tools_shows_no_bound_argument() {
+    let (venue, _dir) = TestVenue::embedded(SEARCHES).await;
+    venue.worker();
+    for (agent, tool) in [("namer", "lattice_write"), ("finder", "v/ops/lattice/write")] {
+        let bound = json!({tool: {"path": "target"}});
+        venue.agent(agent, json!({"tools": ["more_tools"], "defaultTools": false, "toolArgInjection": bound})).await;
+    }
+    for (agent, input) in [("namer", json!(["v/ops/covia/write"])), ("finder", json!("lattice write"))] {
+        let answer = search_answer(&venue, agent, agent, input).await;
+        let takes = [&answer["added"][0]["takes"], &answer["found"][0]["takes"]].into_iter().find(|t| t.is_object());
+        let takes = takes.unwrap().as_object().unwrap();
+        assert!(takes.contains_key("value") && !takes.contains_key("path"), "{agent}: {answer}");
+    }
+}

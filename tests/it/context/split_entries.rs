@@ -30,7 +30,7 @@ impl Site {
     }
 
     async fn version(&self, at: &str) -> u64 {
-        self.tree().version(&path(at)).await.unwrap()
+        self.tree().version(&path(at)).await.unwrap().unwrap_or(0)
     }
 
     /// Whether the writes of a turn are committed as they are.
@@ -159,10 +159,11 @@ async fn what_is_written_with_expect_is_never_taken_apart() {
     site.now(expecting("w/s/10", map(50), version)).await.unwrap();
     let written = site.now(write("w/s/10/x", json!(1))).await.unwrap();
     assert_eq!(written["version"], json!(site.version("w/s/10/x").await));
-    site.now(expecting("w/s/10/x", json!(2), 1)).await.unwrap();
-    let late = site.now(expecting("w/s/10/x", json!(3), 1)).await.unwrap_err();
-    assert_eq!(late.to_string(), "version conflict on `w/s/10/x`: expected 1, actual 2");
-    let whole = site.now(expecting("w/s/10", json!({}), site.version("w/s/10").await)).await.unwrap_err();
+    let seen = site.version("w/s/10/x").await;
+    site.now(expecting("w/s/10/x", json!(2), seen)).await.unwrap();
+    let late = site.now(expecting("w/s/10/x", json!(3), seen)).await.unwrap_err().to_string();
+    assert!(late.starts_with("version conflict on `w/s/10/x`: expected"), "{late}");
+    let whole = site.now(expecting("w/s/10", json!({}), 1)).await.unwrap_err();
     let whole = whole.to_string();
     assert!(whole.starts_with("`w/s/10` has grown into a collection") && whole.contains("parts"), "{whole}");
     let absent = site.now(expecting("w/s/10", json!({}), 0)).await.unwrap_err();
@@ -170,6 +171,53 @@ async fn what_is_written_with_expect_is_never_taken_apart() {
     site.now(write("w/s/10", json!({"y": 1}))).await.unwrap();
     assert_eq!(site.get("w/s/10").await, Some(json!({"y": 1})), "it is one document again");
     site.now(expecting("w/s/10/y", json!(2), site.version("w/s/10").await)).await.unwrap();
+}
+
+/// A change of a part leaves the version of the root as it is: that version can't stand for the whole.
+#[tokio::test]
+async fn expect_on_a_collection_loses_no_change_of_its_parts() {
+    for (whole, part, changed) in
+        [(json!({"a": 1}), "w/c/new", json!({"a": 1, "new": 5})), (json!([1, 2]), "w/c/0", json!([5, 2]))]
+    {
+        let site = Site::new();
+        let written = site.now(expecting("w/c", whole.clone(), 0)).await.unwrap()["version"].as_u64().unwrap();
+        site.now(write(part, json!(5))).await.unwrap();
+        let mine = json!({"mine": 1});
+        let error = site.now(expecting("w/c", mine.clone(), written)).await.unwrap_err().to_string();
+        assert!(
+            error.starts_with("`w/c` is a collection whose parts have versions") && error.contains("`w/c/…`"),
+            "{error}"
+        );
+        assert!(site.tree().apply(0, expecting("w/c", mine.clone(), written)).await.is_err(), "nor within a turn");
+        let late = site.now(expecting("w/c", mine.clone(), 0)).await.unwrap_err().to_string();
+        assert!(late.starts_with("version conflict on `w/c`: expected 0"), "{late}");
+        assert_eq!(site.get("w/c").await, Some(changed));
+        site.now(write("w/c", json!("a text"))).await.unwrap();
+        site.now(expecting("w/c", mine, site.version("w/c").await)).await.unwrap();
+    }
+}
+
+/// Parts of a collection that was replaced begin with documents of their own.
+#[tokio::test]
+async fn a_version_from_before_a_replacement_is_a_conflict() {
+    for (whole, part) in [("w/c", "w/c/a"), ("w/s/10", "w/s/10/k000"), ("w/c", "w/c/k001/n")] {
+        let site = Site::new();
+        site.now(write(whole, map(40))).await.unwrap();
+        site.now(write(part, json!(1))).await.unwrap();
+        let mut seen = vec![site.version(part).await];
+        for round in 0..3 {
+            site.now(write(whole, map(40))).await.unwrap();
+            let written = site.now(write(part, json!(round))).await.unwrap();
+            for &old in &seen {
+                let error = site.now(expecting(part, json!("lost"), old)).await.unwrap_err();
+                assert!(matches!(error, WorkspaceError::VersionConflict { .. }), "{part}: {error}");
+            }
+            seen.push(site.version(part).await);
+            assert_eq!(written["version"], json!(seen.last()), "{part}");
+            assert_eq!(site.tree().read(&path(part)).await.unwrap().unwrap().0, *seen.last().unwrap());
+        }
+        site.now(expecting(part, json!("won"), *seen.last().unwrap())).await.unwrap();
+    }
 }
 
 /// Each turn replaces the same values several times.

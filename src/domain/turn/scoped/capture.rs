@@ -115,7 +115,7 @@ fn item_part(item: &PromptItem) -> Option<SectionPart> {
     let mut names = vec![key.to_owned()];
     let kind = (item.section == Section::Context)
         .then(|| without_group(key))
-        .filter(|name| ["state", "session"].contains(name));
+        .filter(|name| ["state", "session", "input"].contains(name));
     let group = match kept {
         Some(StoredBy::Agent) => Some("state"),
         Some(StoredBy::Session) => Some("session"),

@@ -234,3 +234,18 @@ fn an_injection_is_kept_with_its_call() {
     let again: Injection = serde_json::from_value(serde_json::to_value(&injection).unwrap()).unwrap();
     assert_eq!(again, injection);
 }
+
+/// Platos's example: the tool expects `userId`, the session has `user_id`.
+#[test]
+fn auto_takes_another_spelling_of_the_key() {
+    let schema =
+        json!({"type": "object", "properties": {"userId": {"type": "string"}, "q": {}}, "required": ["userId", "q"]});
+    for (rows, bound) in [
+        (json!([{"key": "userId", "source": "_auto"}]), json!({})),
+        (json!([]), json!({"lookup": {"userId": "_auto"}})),
+    ] {
+        let planned = bindings(&bound).plan(&["lookup"], &schema, &resolver(&rows)).unwrap();
+        assert_eq!(planned.injection.values, *json!({"userId": "s"}).as_object().unwrap(), "{rows} {bound}");
+        assert_eq!(planned.reports, Vec::<String>::new());
+    }
+}

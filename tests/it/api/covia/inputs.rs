@@ -251,3 +251,20 @@ async fn assets_are_registered_by_their_metadata() {
     ];
     check(&server, &rows).await;
 }
+
+/// Whoever hears `true` believes that nothing was sent.
+#[tokio::test(flavor = "multi_thread")]
+async fn cancelled_is_said_only_of_what_was_still_to_come() {
+    let server = Server::start().await;
+    server.echo_agent("echo").await;
+    let input =
+        json!({"operation": "v/ops/agent/request", "input": {"agentId": "echo", "input": "x"}, "after": 3_600_000});
+    let schedule = async || server.run("scheduler/schedule", input.clone()).await["handle"].clone();
+    let cancel = async |handle: &Value| server.run("scheduler/cancel", json!({"handle": handle})).await;
+    let waiting = schedule().await;
+    assert_eq!(cancel(&waiting).await, json!({"cancelled": true}));
+    assert_eq!(cancel(&waiting).await, json!({"cancelled": false}));
+    let fired = schedule().await;
+    assert_eq!(server.run("scheduler/trigger", json!({"handle": fired})).await, json!({"triggered": true}));
+    assert_eq!(cancel(&fired).await, json!({"cancelled": false}));
+}

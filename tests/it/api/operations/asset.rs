@@ -20,7 +20,10 @@ async fn an_asset_is_named_by_its_content_and_never_changes() {
     assert_eq!(stored["path"], format!("a/{HELLO}"));
     let again = server.run("asset/store", json!({"contentBase64": "aGVsbG8=", "name": "Other"})).await;
     assert_eq!((&again["hash"], &again["existed"], &again["name"]), (&json!(HELLO), &json!(true), &json!("Greeting")));
-    for id in [HELLO.to_owned(), format!("a/{HELLO}"), format!("0x{HELLO}"), HELLO.to_uppercase()] {
+    let slashes = [format!("/a/{HELLO}"), format!("a/{HELLO}/")];
+    for id in
+        [HELLO.to_owned(), format!("a/{HELLO}"), format!("0x{HELLO}"), HELLO.to_uppercase()].into_iter().chain(slashes)
+    {
         let known = server.run("asset/get", json!({"id": id})).await;
         assert_eq!(
             (&known["exists"], &known["contentType"], &known["size"]),
@@ -174,4 +177,22 @@ async fn assets_are_listed_page_by_page_and_served_as_data() {
     server.get("/api/v1/assets/w/x").await.is_problem(400, "64 hexadecimal digits");
     server.get(&format!("/api/v1/assets/{}", AssetId::of_content(b"none"))).await.is_problem(404, "no asset");
     server.post("/api/v1/assets", json!({})).await.is_problem(400, "exactly one of");
+}
+
+/// One slash at either end of a path changes nothing.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_asset_is_shown_by_its_text_under_every_name() {
+    let server = Server::start().await;
+    server.run("asset/store", json!({"content": "hello", "name": "Greeting"})).await;
+    let stored = json!({"model": {"provider": "scripted", "name": "echo"}, "systemPrompt": "FROM ASSET"}).to_string();
+    let config = server.run("asset/store", json!({"content": stored, "contentType": "application/json"})).await;
+    for (at, name) in ["", "a/", "/a/"].into_iter().enumerate() {
+        let hash = config["hash"].as_str().unwrap();
+        let made = json!({"agentId": format!("a{at}"), "config": [format!("{name}{hash}"), {"context": [format!("{name}{HELLO}")]}]});
+        server.run("agent/create", made).await;
+        let info = server.run("agent/info", json!({"agentId": format!("a{at}")})).await;
+        assert!(info.to_string().contains("FROM ASSET"), "{name}: {info}");
+        let seen = server.run("agent/context", json!({"agentId": format!("a{at}"), "task": "x"})).await.to_string();
+        assert!(seen.contains(&format!(r"[Context: a/{HELLO}]\nhello")), "{name}: {seen}");
+    }
 }

@@ -9,9 +9,11 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
+use trellis::domain::authority::{Authority, Capability};
 use trellis::domain::cap::SpendSettings;
 use trellis::domain::hosts::HostRule;
 use trellis::venue::Venue;
+use trellis::venue::operation::Caller;
 use trellis::venue::outbound::HttpPolicy;
 
 /// The site answers once per connection and says so: a client that kept the connection would race with its end.
@@ -183,6 +185,59 @@ async fn an_answer_is_json_text_or_bytes_whatever_its_status() {
     let sent = site.last().to_lowercase();
     assert!(sent.starts_with("post /text") && sent.ends_with("\r\n\r\n{\"b\":1}"), "{sent}");
     assert!(sent.contains("content-type: application/json") && sent.contains("x-key: k"), "{sent}");
+}
+
+/// Covia's keys of a call.
+#[tokio::test(flavor = "multi_thread")]
+async fn covias_keys_of_a_call_are_taken_or_refused_by_name() {
+    let site = Site::start().await;
+    let (venue, server) = friendly(&site).await;
+    let host = format!("127.0.0.1:{}", site.port);
+    server.run("secret/set", json!({"name": "TOKEN", "value": "abcdef", "hosts": [host]})).await;
+    let call = async |operation: &str, more: Value| {
+        let mut input = json!({"url": site.url("/text?q=1")});
+        input.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        call_at(&venue, &agent("*", ""), operation, input).await
+    };
+    call("http/get", json!({"queryParams": {"format": "json", "n": 5, "a b": "&=ä"}, "method": "get"})).await.unwrap();
+    let line = site.last().lines().next().unwrap().to_owned();
+    assert_eq!(line, "GET /text?q=1&format=json&n=5&a+b=%26%3D%C3%A4 HTTP/1.1");
+    for bearer in ["TOKEN", "s/TOKEN", "/s/TOKEN"] {
+        for operation in ["http/get", "http/post"] {
+            call(operation, json!({"bearerSecret": bearer})).await.unwrap();
+            assert!(
+                site.last().to_lowercase().contains("authorization: bearer abcdef\r\n"),
+                "{bearer}: {}",
+                site.last()
+            );
+        }
+    }
+    call("http/post", json!({"queryParams": {"x": true}, "method": "POST", "body": {"b": 1}})).await.unwrap();
+    assert!(site.last().starts_with("POST /text?q=1&x=true "), "{}", site.last());
+    let sent = site.count();
+    for (operation, more, part) in [
+        ("http/get", json!({"method": "POST"}), "`method`: `http/get` sends GET, got `POST`; use `v/ops/http/post`"),
+        ("http/post", json!({"method": "GET"}), "`method`: `http/post` sends POST, got `GET`; use `v/ops/http/get`"),
+        ("http/post", json!({"method": "DELETE"}), "`method`: `http/post` sends POST, got `DELETE`; no operation"),
+        ("http/get", json!({"queryParams": {"a": {"b": 1}}}), "/queryParams/a"),
+        ("http/get", json!({"bearerSecret": "no name"}), "`bearerSecret`: "),
+        ("http/get", json!({"bearerSecret": "OTHER"}), "OTHER"),
+        (
+            "http/get",
+            json!({"bearerSecret": "TOKEN", "headers": {"authorization": "x"}}),
+            "`bearerSecret`: the header `authorization` is given too; leave one of them out",
+        ),
+    ] {
+        failed(call(operation, more).await, part);
+    }
+    let least = Caller::new(
+        "local/me".parse().unwrap(),
+        "agent:least".to_owned(),
+        Authority::new(Some(vec![Capability { with: format!("http://{host}"), can: "http/get".to_owned() }])),
+    );
+    let input = json!({"url": site.url("/text"), "bearerSecret": "TOKEN"});
+    failed(call_at(&venue, &least, "http/get", input).await, "secret/use");
+    assert_eq!(site.count(), sent);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -9,14 +9,12 @@ async fn values_are_merged_in_their_order() {
     let server = Server::start().await;
     for (values, expected) in [
         (json!([{"a": 1, "b": {"x": 1}}, {"b": {"y": 2}}, {"a": null, "b": {"x": 3}}]), json!({"b": {"x": 3, "y": 2}})),
-        (json!([{"a": null}]), json!({"a": null})),
         (json!([[1], {"a": 1}, "text"]), json!("text")),
     ] {
         let merged = server.run("v/ops/json/merge", json!({"values": values})).await;
         assert_eq!(merged, json!({"value": expected}), "{values}");
     }
     refused(&server, "json:merge", json!({"values": {}}), 400, "at `/values`").await;
-    refused(&server, "json:merge", json!({"values": []}), 400, "at `/values`").await;
     refused(&server, "json:merge", json!({}), 400, "\"values\" is a required property").await;
 }
 
@@ -44,4 +42,19 @@ async fn a_part_is_picked_out_of_a_value_or_a_path() {
     refused(&server, "json/select", json!({"select": ""}), 400, "exactly one of `value` and `path`").await;
     refused(&server, "json/select", json!({"value": 1, "select": "/~"}), 400, "after `~`").await;
     refused(&server, "json/select", json!({"path": "x/1", "select": ""}), 400, "unknown namespace").await;
+}
+
+/// RFC 7396 from nothing: a null removes its key, also in the first value.
+#[tokio::test(flavor = "multi_thread")]
+async fn no_null_is_left_in_merged_values() {
+    let server = Server::start().await;
+    for (values, expected) in [
+        (json!([{"a": {"x": null, "y": [null]}}]), json!({"a": {"y": [null]}})),
+        (json!([{"a": null}, {"b": 1}]), json!({"b": 1})),
+        (json!([{"a": 1}, {"b": {"c": null, "d": 2}}]), json!({"a": 1, "b": {"d": 2}})),
+        (json!([]), json!({})),
+        (json!([7]), json!(7)),
+    ] {
+        assert_eq!(server.run("json/merge", json!({"values": values})).await, json!({"value": expected}), "{values}");
+    }
 }

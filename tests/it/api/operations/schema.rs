@@ -64,3 +64,28 @@ async fn an_inferred_schema_fits_its_samples() {
     }
     refused(&server, "schema/infer", json!({"value": 7, "each": true}), 400, "`each` expected").await;
 }
+
+/// Models often write JSON as a text.
+#[tokio::test(flavor = "multi_thread")]
+async fn json_in_a_text_is_read() {
+    let server = Server::start().await;
+    let map = json!({"type": "object", "properties": {"n": {"type": "integer"}}});
+    let text = json!({"n": "5"}).to_string();
+    for schema in [map.clone(), map.to_string().into()] {
+        let validate =
+            async |value: Value| server.run("schema/validate", json!({"schema": schema, "value": value})).await;
+        assert_eq!(validate(json!(json!({"n": 1}).to_string())).await["valid"], true);
+        let wrong = validate(json!(text)).await;
+        assert_eq!((&wrong["valid"], &wrong["errors"].as_array().unwrap().len()), (&json!(false), &1), "{wrong}");
+        let coerced = server.run("schema/coerce", json!({"schema": schema, "value": text})).await;
+        assert_eq!(coerced["value"], json!({"n": 5}));
+        assert_eq!(server.run("schema/check", json!({"schema": schema})).await["valid"], true);
+    }
+    assert_eq!(server.run("schema/infer", json!({"value": text})).await["schema"]["type"], "object");
+    // A text stays one where a text is meant.
+    let texts = json!({"type": "string"});
+    let kept = server.run("schema/validate", json!({"schema": texts, "value": text})).await;
+    assert_eq!(kept["valid"], true);
+    assert_eq!(server.run("schema/coerce", json!({"schema": texts, "value": text})).await["value"], json!(text));
+    refused(&server, "schema/validate", json!({"schema": "no JSON", "value": 1}), 400, "schema").await;
+}

@@ -120,3 +120,36 @@ then = { text = "done" }
     assert_eq!(results[0]["scoped"], json!({"inbox": both}), "and not the input of the other instance");
     assert_eq!(results[1]["scoped"], json!({"inbox": [message(json!("all"))]}));
 }
+
+/// An item of type `input` is the agent's own input, as one of type `state` is its state.
+#[tokio::test]
+async fn items_of_type_input_go_with_scope_input() {
+    let rules = r#"
+[[rule]]
+when = { agent = "boss", last_role = "user" }
+then = { calls = [
+    { tool = "look", arguments = { _instance = "①" } },
+    { tool = "look", arguments = { _instance = "②" } },
+    { tool = "look", arguments = {} },
+] }
+
+[[rule]]
+then = { text = "done" }
+"#;
+    let (venue, _dir) = venue(rules).await;
+    let context = json!([
+        {"type": "input", "text": "GLOBAL"},
+        {"type": "input", "_instance": "①", "text": "I1"},
+        {"type": "state", "_instance": "①", "text": "S1"},
+        {"type": "state", "_instance": "②", "text": "S2"},
+    ]);
+    venue.agent("boss", json!({"tools": [fixed("look", &["input", "state"])], "context": context})).await;
+    venue.worker();
+    let job = venue.run("boss", "t1", json!({"t": "TASK"})).await;
+    let turns = turns(&venue, &job).await;
+    let results: Vec<Value> = results(&turns[0]).iter().map(|text| serde_json::from_str(text).unwrap()).collect();
+    assert_eq!(results[0]["scoped"], json!({"input": "I1", "state": "S1"}), "its own input replaces what is common");
+    let common = json!(["GLOBAL", {"t": "TASK"}]);
+    assert_eq!(results[1]["scoped"], json!({"state": "S2", "input": common}));
+    assert_eq!(results[2]["scoped"]["input"], common);
+}
