@@ -187,7 +187,7 @@ async fn an_answer_that_can_never_be_taken_is_kept_without_its_token_and_its_wor
     assert!(answer["error"].as_str().unwrap().contains("can't be taken"), "{answer}");
     let mut strays = Vec::new();
     for _ in 0..600 {
-        (strays, _) = trellis::venue::strays::list(venue, Some(&office.venue.owner), 10).await.unwrap();
+        (strays, _) = trellis::venue::strays::list(venue, trellis::venue::strays::StrayOwner::One(&office.venue.owner), 10).await.unwrap();
         if !strays.is_empty() {
             break;
         }
