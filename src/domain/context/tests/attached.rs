@@ -100,7 +100,7 @@ fn a_task_whose_attachments_have_no_room_overflows() {
 }
 
 #[test]
-fn the_newest_of_earlier_turns_are_shown_and_the_others_leave_in_steps() {
+fn the_newest_attachments_of_earlier_turns_are_shown() {
     let of = |count: usize, tokens: usize, budget: usize| {
         let transcript = turns((0..count).map(|n| heard(n as u64 + 1, &[n])).collect());
         let attachments = (0..count).map(|n| Attachment { tokens, ..picture(n) }).collect();
@@ -122,7 +122,7 @@ fn the_newest_of_earlier_turns_are_shown_and_the_others_leave_in_steps() {
 }
 
 #[test]
-fn what_is_repeated_in_later_turns_takes_one_place() {
+fn an_attachment_repeated_in_later_turns_counts_once() {
     let transcript = turns((1..=30).map(|n| heard(n, &[7])).collect());
     let inputs = Inputs { transcript, attachments: vec![picture(7)], ..inputs(BUDGET, vec![], doing(task(9, "x"))) };
     let found = shown(&built(&inputs).request, 8);

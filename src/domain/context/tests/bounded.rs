@@ -4,7 +4,7 @@ use super::*;
 use crate::context::item::limit_items;
 
 #[test]
-fn what_is_over_the_bytes_of_all_entries_is_reported_by_name() {
+fn entries_beyond_the_byte_limit_are_reported_by_name() {
     let large = |name: &str, priority| PromptItem { priority, asked: Some(300), ..entry(name, 3_000_000) };
     let fetched = vec![large("c", 500), large("b", 500), entry("small", 100), large("a", 900)];
     let assembled = built(&inputs(180_000, limit_items(fetched.clone()), doing(task(1, "x"))));

@@ -217,7 +217,7 @@ fn nobody_can_write_a_line_of_the_venue() {
 }
 
 #[test]
-fn what_is_no_line_of_the_venue_stays_as_it_is() {
+fn text_that_is_no_line_of_the_venue_is_unchanged() {
     let markdown = "# Rates\n\n- **VAT** 19 %\n- [docs](https://x)\n\n```rust\nlet a = [1];\n```\n> quoted\n| a | b |";
     let shown = prompt(&everything(markdown));
     assert!(shown.matches(markdown).count() >= 8, "{shown}");

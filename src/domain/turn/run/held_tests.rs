@@ -41,7 +41,7 @@ fn no_turn_begins_for_a_paused_job() {
 }
 
 #[test]
-fn what_has_ended_from_outside_does_not_wait_with_it() {
+fn ended_tasks_do_not_wait_with_a_paused_one() {
     let inbox = [task(1, PAUSED), task(2, JobStatus::Cancelled)];
     let NextStep::Settle(settled) = run(state(Some(1), false, &[]), &inbox).next(5) else { panic!("it has ended") };
     assert_eq!(keys(&settled), ["k2"]);
@@ -61,7 +61,7 @@ fn the_time_of_a_paused_job_goes_on() {
 }
 
 #[test]
-fn the_time_of_a_job_that_never_began_counts_from_its_acceptance() {
+fn the_time_of_an_unstarted_job_counts_from_acceptance() {
     let within = |n, status, seconds| {
         let mut pending = task(n, status);
         pending.event.received = Millis(1_000);
@@ -88,7 +88,7 @@ fn the_time_of_a_job_that_never_began_counts_from_its_acceptance() {
 }
 
 #[test]
-fn a_message_to_a_job_is_read_in_its_turns_alone_and_under_its_request() {
+fn a_message_to_a_job_is_read_only_in_that_jobs_turns() {
     let open = Some(JobStatus::Started);
     let run = |inbox: &[PendingEvent]| run(SessionState::default(), inbox);
     let mine = run(&[told(4, 1, open), told(5, 2, Some(JobStatus::Pending)), task(1, JobStatus::Started)]);

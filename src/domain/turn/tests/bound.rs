@@ -5,7 +5,7 @@ use crate::chat::ToolSpec;
 use crate::tools::guard::{GuardRule, Guards};
 
 #[test]
-fn what_is_bound_of_an_operation_that_is_run_by_its_path_is_recorded_for_a_successor() {
+fn bindings_of_a_run_by_path_are_recorded_for_a_successor() {
     let mut guards = Guards::default();
     let mut fills = Injection::default();
     fills.values.insert("path".into(), "w/good".into());

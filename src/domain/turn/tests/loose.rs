@@ -54,7 +54,7 @@ fn turns_without_a_task_are_bounded() {
 }
 
 #[test]
-fn children_of_turns_without_a_task_do_not_keep_them_going_for_ever() {
+fn children_do_not_keep_taskless_turns_going_forever() {
     let mut run = SessionRun::new(0, SessionState::default(), vec![message(4)], false);
     let mut turns = 0u8;
     while let NextStep::Turn(_) = run.next(5) {

@@ -78,7 +78,7 @@ fn text_goes_as_text_to_every_provider_and_forges_no_line() {
 }
 
 #[test]
-fn what_is_not_taken_is_a_line_with_the_reason() {
+fn unsupported_attachments_become_a_line_with_the_reason() {
     let large = || attachment(MediaType::Png, &vec![0; ATTACHMENTS_BYTES]);
     let absent = Attachment { bytes: AttachedBytes::default(), ..attachment(MediaType::Png, b"x") };
     let check = |provider: &str, attachments: Vec<Attachment>, expected: &str| {
