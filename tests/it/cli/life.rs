@@ -54,7 +54,7 @@ fn an_agent_is_suspended_resumed_forked_deleted_and_removed() {
 }
 
 #[test]
-fn a_chat_waits_for_the_reply_and_its_session_can_be_read_and_branched() {
+fn a_chat_waits_for_the_reply_and_its_session_can_be_forked() {
     let up = Up::start();
     up.agent("a", "echo");
     up.run(&["chat", "a", "one", "--session", "s"])

@@ -104,7 +104,7 @@ const CALLS: &[(&str, i32)] = &[
 const ELSEWHERE: &[&str] = &["demo", "up", "worker", "serve", "mock-llm", "backup"];
 
 #[test]
-fn every_command_runs_with_a_configuration_file_in_the_environment() {
+fn every_command_runs_with_a_config_file_in_the_environment() {
     let up = Up::start();
     up.file("a.toml", "model = { provider = \"scripted\", name = \"echo\" }");
     up.file("trellis.toml", "[http]\nbody_limit = 900000\n");
@@ -131,7 +131,7 @@ fn every_command_runs_with_a_configuration_file_in_the_environment() {
 }
 
 #[test]
-fn doctor_looks_at_the_configured_servers_and_not_at_the_url_of_clients() {
+fn doctor_checks_the_configured_servers_not_the_client_url() {
     let dir = tempfile::tempdir().unwrap();
     let [redis, nats] = ["redis", "nats"].map(|kind| format!("{kind}://127.0.0.1:{}", port::lasting()));
     let mut doctor = command(dir.path());
@@ -147,7 +147,7 @@ fn doctor_looks_at_the_configured_servers_and_not_at_the_url_of_clients() {
 }
 
 #[test]
-fn a_program_that_is_no_venue_is_said_to_be_none() {
+fn a_server_that_is_no_venue_is_reported() {
     let dir = tempfile::tempdir().unwrap();
     let url = stranger();
     for args in [&["agent", "list"][..], &["job", "list"], &["ready"], &["lattice", "list"], &["doctor"]] {

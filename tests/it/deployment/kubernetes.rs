@@ -89,7 +89,7 @@ fn settings(docs: &[Value]) -> Config {
 }
 
 #[test]
-fn they_are_what_kubernetes_takes_however_workers_are_scaled() {
+fn manifests_are_valid_for_every_way_of_scaling() {
     for scaling in SCALING {
         let Some(docs) = manifests(scaling) else { return };
         let mut kinds = BTreeMap::<&str, usize>::new();
@@ -127,7 +127,7 @@ fn without(value: &mut Value, names: &[&str]) {
 }
 
 #[test]
-fn the_chart_comes_to_the_same() {
+fn the_chart_equals_the_manifests() {
     let only_there = ["helm.sh/chart", "app.kubernetes.io/managed-by", "app.kubernetes.io/instance", "checksum/config"];
     let named = |docs: Vec<Value>| -> BTreeMap<String, Value> {
         let docs = docs.into_iter().filter(|doc| doc["kind"] != "Namespace");
@@ -238,7 +238,7 @@ fn the_key_file_can_be_read_as_kubernetes_mounts_it() {
 }
 
 #[test]
-fn whoever_selects_something_finds_it() {
+fn every_selector_matches_something() {
     for docs in [manifests("hpa"), chart("hpa")] {
         let Some(docs) = docs else { return };
         let pods = pods(&docs);
@@ -340,7 +340,7 @@ fn no_port_is_open_but_to_those_who_need_it() {
 }
 
 #[test]
-fn workers_are_scaled_by_what_there_is() {
+fn workers_are_scaled_by_existing_metrics() {
     let config = Config::load(None, &BTreeMap::new(), &[]).unwrap().config;
     let target = |text: &Value| text.as_str().unwrap().parse::<usize>().unwrap();
     let below_slots = |n: usize| assert!(n < config.worker.slots, "{n} of {} slots", config.worker.slots);
@@ -368,7 +368,7 @@ fn workers_are_scaled_by_what_there_is() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_probes_and_scrapes_is_answered() {
+async fn probes_and_scrapes_are_answered() {
     let Some(docs) = manifests("none") else { return };
     let Some(fleet) = nats::shared().and_then(Fleet::on_shared_redis) else { return };
     let (mut worker, at) = leaving::worker(&fleet, &[]);
@@ -401,7 +401,7 @@ async fn who_probes_and_scrapes_is_answered() {
 
 /// KEDA reads one number of an answer, at a path in it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_keda_asks_for_is_answered_by_a_worker() {
+async fn a_worker_answers_the_metric_query_of_keda() {
     let Some(docs) = manifests("keda") else { return };
     let Some(fleet) = nats::shared().and_then(Fleet::on_shared_redis) else { return };
     let asked = &of_kind(&docs, "ScaledObject").next().unwrap()["spec"]["triggers"][0]["metadata"];

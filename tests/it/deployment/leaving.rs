@@ -76,7 +76,7 @@ fn the_time_to_linger_fits_into_that_of_the_shutdown() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_worker_tells_how_it_is_and_nothing_else() {
+async fn a_worker_answers_only_health_requests() {
     let Some(fleet) = nats::shared().and_then(Fleet::on_shared_redis) else { return };
     // With tokens, too: whoever probes has none.
     let jwt = ["auth.mode=jwt", "auth.did_keys=*"];
@@ -102,7 +102,7 @@ async fn a_worker_tells_how_it_is_and_nothing_else() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_worker_that_leaves_takes_nothing_new_and_lives_as_long_as_its_turns() {
+async fn a_leaving_worker_takes_no_new_work_and_ends_its_turns() {
     let Some(fleet) = nats::shared().and_then(Fleet::on_shared_redis) else { return };
     let never = "model = { provider = \"scripted\", name = \"never\" }";
     std::fs::write(fleet.path().join("never.toml"), never).unwrap();
@@ -140,7 +140,7 @@ fn calls(fleet: &Fleet, agent: &str) -> usize {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_release_ends_what_it_can_hands_over_the_rest_and_counts_no_crash() {
+async fn a_release_ends_or_hands_over_work_without_a_crash() {
     let (Some(server), Some(nats)) = (RedisServer::start(), nats::shared()) else { return };
     let fleet = Fleet::new(nats, &server);
     fleet.slow_agent("short", 2_000);

@@ -105,7 +105,7 @@ impl Venue {
     }
 }
 
-fn what_protects_holds_after_a_loss(with_living_processes: bool) {
+fn protective_changes_survive_a_loss(with_living_processes: bool) {
     let (Some(url), Some(mut server)) = (nats::shared(), RedisServer::start()) else { return };
     let mut venue = Venue::start(url, &server);
     let before = server.log_file();
@@ -155,11 +155,11 @@ fn is_told_until_it_is_settled(venue: &Venue) {
 }
 
 #[test]
-fn what_protects_holds_after_a_loss_with_living_processes() {
-    what_protects_holds_after_a_loss(true);
+fn protective_changes_survive_a_loss_with_living_processes() {
+    protective_changes_survive_a_loss(true);
 }
 
 #[test]
-fn what_protects_holds_after_a_loss_with_dead_processes() {
-    what_protects_holds_after_a_loss(false);
+fn protective_changes_survive_a_loss_with_dead_processes() {
+    protective_changes_survive_a_loss(false);
 }

@@ -39,7 +39,7 @@ async fn server(rules: &str) -> (Server, TestVenue, tempfile::TempDir) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_too_deep_is_refused_over_http_with_its_place() {
+async fn too_deep_values_over_http_are_refused_with_their_place() {
     let (server, _venue, _dir) = server("").await;
     let deep = nested(VALUE_DEPTH);
     let model = json!({"provider": "scripted", "name": "echo"});
@@ -106,7 +106,7 @@ then = { text = "{{tool_result}}" }
 
 /// The worker's queue: what a stranger publishes, and arguments of a model.
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_too_deep_is_refused_in_the_queue_and_of_a_model() {
+async fn too_deep_values_from_queue_and_model_are_refused() {
     let deep = format!("{}1{}", "[".repeat(VALUE_DEPTH + 2), "]".repeat(VALUE_DEPTH + 2));
     for (venue, _dir) in super::venues(&RULES.replace("DEEP", &deep)).await {
         venue.agent("writer", json!({})).await;

@@ -52,7 +52,7 @@ async fn replace(venue: &TestVenue, mark: &str, with: impl Fn(&str) -> String) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_value_of_the_tree_that_is_too_deep_is_shown_as_far_as_it_goes() {
+async fn a_too_deep_value_of_the_tree_is_shown_to_the_limit() {
     for (venue, _dir) in venues(RULES).await {
         venue.write("w/x/evil", json!("MARK")).await;
         venue.write("w/x/good", json!(1)).await;

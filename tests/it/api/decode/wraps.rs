@@ -120,7 +120,7 @@ fn the_deepest_value_survives_every_wrapping() {
 }
 
 #[test]
-fn of_what_is_deeper_the_rest_survives() {
+fn shallow_parts_of_a_too_deep_value_survive() {
     for depth in [100, 126, 127, 128, 129, 200, 1_000] {
         let text = json!({"before": 1, "deep": nested(depth), "after": {"b": [2]}}).to_string();
         let read: Value = decode::read_stored(text.as_bytes()).unwrap();

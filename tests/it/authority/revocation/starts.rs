@@ -20,8 +20,8 @@ async fn redrive(venue: &TestVenue, job: &JobId) -> JobId {
 on_both! {
     a_job_that_was_revoked_is_not_driven_again
     a_task_that_ends_after_the_revocation_fails
-    what_waits_for_an_agent_asks_for_the_way_to_it
-    what_an_agent_has_sent_on_a_way_that_was_revoked_starts_nothing
+    waiting_messages_recheck_the_path_to_their_agent
+    messages_sent_over_a_revoked_path_start_nothing
 }
 
 async fn a_job_that_was_revoked_is_not_driven_again(on: On) {
@@ -58,7 +58,7 @@ async fn a_task_that_ends_after_the_revocation_fails(on: On) {
     assert_eq!(venue.read("w/out").await, None, "nor is its output written");
 }
 
-async fn what_waits_for_an_agent_asks_for_the_way_to_it(on: On) {
+async fn waiting_messages_recheck_the_path_to_their_agent(on: On) {
     let Some((venue, _dir)) = venue(on, Clock::system()).await else { return };
     let (ann, other) = (by(&venue, "jti"), boss(&venue.owner));
     let (lost, kept) = (request(&venue, &ann, "a").await, request(&venue, &other, "a").await);
@@ -84,7 +84,7 @@ async fn what_waits_for_an_agent_asks_for_the_way_to_it(on: On) {
     assert_eq!(calls(&venue, "a"), 2, "one task and one message");
 }
 
-async fn what_an_agent_has_sent_on_a_way_that_was_revoked_starts_nothing(on: On) {
+async fn messages_sent_over_a_revoked_path_start_nothing(on: On) {
     let Some((venue, _dir)) = venue(on, Clock::system()).await else { return };
     venue.worker();
     run(&venue, &boss(&venue.owner), "agent/suspend", json!({"agentId": "idle"})).await;

@@ -170,7 +170,7 @@ async fn nobody_suppresses_a_completion() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_form_of_the_venues_ids_is_refused_wherever_a_producer_names_one() {
+async fn ids_in_the_venues_form_are_refused_from_producers() {
     let Some(site) = site(On::Embedded).await else { return };
     let Way::Http(server) = &site.way else { unreachable!() };
     let request = json!({"operation": "v/ops/agent/request", "input": {"agentId": "clerk", "input": 1}});

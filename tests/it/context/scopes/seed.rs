@@ -42,7 +42,7 @@ fn state(path: &str) -> Value {
 }
 
 #[tokio::test]
-async fn disambiguation_and_context_for_an_activity() {
+async fn an_activity_gets_its_disambiguation_and_context() {
     let (venue, _dir) = venue(RULES).await;
     venue.worker();
     write(&venue, "w/state", json!({"currentUser": {"id": "user_A", "name": "Alice"}})).await;
@@ -66,7 +66,7 @@ async fn disambiguation_and_context_for_an_activity() {
 }
 
 #[tokio::test]
-async fn a_delegate_s_context() {
+async fn a_delegate_gets_the_context_of_the_page() {
     let (venue, _dir) = venue(RULES).await;
     venue.worker();
     write(&venue, "w/state", json!({"articleText": "A long and complex article..."})).await;
@@ -79,7 +79,7 @@ async fn a_delegate_s_context() {
 }
 
 #[tokio::test]
-async fn instancing_with_scoped_delegates() {
+async fn instances_get_scoped_delegates() {
     let (venue, _dir) = venue(RULES).await;
     venue.worker();
     write(&venue, "w/one", json!({"text": "Hello"})).await;

@@ -16,8 +16,8 @@ use trellis::venue::jobs;
 use trellis::venue::policy;
 
 on_both! {
-    a_job_that_waits_for_the_queue_is_not_published_once_its_grant_is_revoked
-    nor_is_it_where_the_record_of_the_policy_is_gone
+    a_revocation_stops_the_publication_of_a_waiting_job
+    a_missing_policy_stops_the_publication_of_a_waiting_job
 }
 
 /// Jobs for external workers, by their queue.
@@ -31,12 +31,12 @@ fn ids(list: &Value) -> Vec<&str> {
     list.as_array().unwrap().iter().map(|one| one["job"].as_str().unwrap()).collect()
 }
 
-async fn a_job_that_waits_for_the_queue_is_not_published_once_its_grant_is_revoked(on: On) {
+async fn a_revocation_stops_the_publication_of_a_waiting_job(on: On) {
     Box::pin(what_is_revoked_is_not_published(on, false)).await;
 }
 
 /// Its copy is in force.
-async fn nor_is_it_where_the_record_of_the_policy_is_gone(on: On) {
+async fn a_missing_policy_stops_the_publication_of_a_waiting_job(on: On) {
     Box::pin(what_is_revoked_is_not_published(on, true)).await;
 }
 
@@ -120,7 +120,7 @@ async fn what_is_revoked_is_not_published(on: On, policy_is_gone: bool) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_job_that_was_published_is_recorded_as_published_and_its_worker_has_it_once() {
+async fn a_published_job_is_recorded_and_delivered_once() {
     let Some(office) = Office::open().await else { return };
     let venue = &office.venue;
     venue.agent("seller", json!({"tools": ["v/ops/queue/publish", "v/ops/test/delay"]})).await;

@@ -47,7 +47,7 @@ async fn bad_input_is_refused_with_the_reason() {
 }
 
 #[tokio::test]
-async fn what_it_sends_needs_what_sending_it_now_needs() {
+async fn a_timer_needs_the_rights_of_its_request() {
     let (venue, _dir) = venue(On::Embedded, ECHO).await.unwrap();
     let holding = |cans: &[&str]| {
         let caps = cans.iter().map(|can| Capability { with: "g/a".into(), can: (*can).into() }).collect();
@@ -92,7 +92,7 @@ async fn an_agent_has_a_hundred_timers_at_most() {
 }
 
 #[tokio::test]
-async fn the_same_again_changes_nothing_and_a_name_is_replaced() {
+async fn setting_a_timer_again_changes_nothing_or_replaces_it() {
     let (venue, _dir) = venue(On::Embedded, ECHO).await.unwrap();
     let daily = |cron: &str| json!({"agentId": "a", "input": 1, "cron": cron, "name": "daily"});
     let set = async |key: &str, input: Value| {
@@ -232,7 +232,7 @@ fn by_command_a_timer_is_set_and_survives_kill_9() {
 }
 
 #[tokio::test]
-async fn a_timer_does_not_outlive_the_time_of_the_request_that_sets_it() {
+async fn a_timer_does_not_outlive_the_request_that_sets_it() {
     let (venue, _dir) = venue(On::Embedded, ECHO).await.unwrap();
     let mut caller = boss(&venue.owner);
     caller.envelope.deadline = Some(START.plus(Duration::from_mins(30)));

@@ -71,7 +71,7 @@ async fn every_end_after_a_post_has_left_is_unknown() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_fails_before_a_post_leaves_may_be_repeated() {
+async fn a_failure_before_a_post_leaves_may_be_repeated() {
     let site = Site::start().await;
     let (mut venue, _dir) = venue(On::Embedded, &site, "").await.unwrap();
     // One that takes connections and says nothing: TLS never comes about, until the time is over.
@@ -100,7 +100,7 @@ async fn what_fails_before_a_post_leaves_may_be_repeated() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn through_a_proxy_only_what_went_beyond_it_is_unknown() {
+async fn only_requests_forwarded_by_a_proxy_are_unknown() {
     let proxy = Site::start().await;
     let gone = port::lasting();
     for (at, scheme, path, is_unknown) in [
@@ -128,7 +128,7 @@ async fn through_a_proxy_only_what_went_beyond_it_is_unknown() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_post_has_a_key_of_its_run_that_tells_nothing_and_never_the_author_s_place() {
+async fn a_post_carries_an_opaque_idempotency_key() {
     let site = Site::start().await;
     let (venue, _dir) = venue(On::Embedded, &site, "").await.unwrap();
     let boss = boss(&venue.owner);

@@ -56,7 +56,7 @@ async fn listed(venue: &TestVenue, all: bool) -> Value {
     operate(&venue.venue, &boss(&venue.owner), "v/ops/job/outcomes", json!({"all": all})).await.unwrap()
 }
 
-async fn a_call_whose_answer_broke_off_is_unknown_and_is_not_made_again(on: On) {
+async fn a_call_with_a_broken_answer_is_unknown_and_not_repeated(on: On) {
     let Some((site, venue, _dir, session)) = paid(on).await else { return };
     assert_eq!(site.posts(), 2, "each is sent once");
     let turns = venue.turns("payer", &session).await;
@@ -138,7 +138,7 @@ async fn an_outcome_is_settled_once_by_who_may_and_the_agent_is_told(on: On) {
     assert_eq!(site.posts(), 2);
 }
 
-async fn an_invoked_operation_of_unknown_outcome_is_listed_and_settled_over_http(on: On) {
+async fn an_operation_of_unknown_outcome_can_be_settled_over_http(on: On) {
     let site = Site::start().await;
     let Some((venue, _dir)) = venue(on, &site, &rules(&site)).await else { return };
     venue.worker();
@@ -172,7 +172,7 @@ async fn an_invoked_operation_of_unknown_outcome_is_listed_and_settled_over_http
     assert!(metrics.contains("trellis_outcomes_unknown_total{of=\"operation\"} 2"), "{metrics}");
 }
 
-async fn an_operation_that_is_cancelled_after_its_request_left_is_listed(on: On) {
+async fn an_operation_cancelled_after_sending_is_listed(on: On) {
     let site = Site::start().await;
     let Some((venue, _dir)) = venue(on, &site, &rules(&site)).await else { return };
     venue.worker();
@@ -213,7 +213,7 @@ async fn a_session_that_begins_anew_has_entries_of_its_own(on: On) {
     }
 }
 
-async fn what_is_listed_goes_with_the_age_of_jobs(on: On) {
+async fn listed_outcomes_expire_with_their_jobs(on: On) {
     let Some((_site, venue, _dir, _session)) = paid(on).await else { return };
     let step = async |keep: Duration| {
         let rules = RetentionRules { jobs: Some(keep), ..RetentionRules::NEVER };
@@ -227,10 +227,10 @@ async fn what_is_listed_goes_with_the_age_of_jobs(on: On) {
 }
 
 on_both! {
-    a_call_whose_answer_broke_off_is_unknown_and_is_not_made_again
+    a_call_with_a_broken_answer_is_unknown_and_not_repeated
     an_outcome_is_settled_once_by_who_may_and_the_agent_is_told
-    an_invoked_operation_of_unknown_outcome_is_listed_and_settled_over_http
-    an_operation_that_is_cancelled_after_its_request_left_is_listed
+    an_operation_of_unknown_outcome_can_be_settled_over_http
+    an_operation_cancelled_after_sending_is_listed
     a_session_that_begins_anew_has_entries_of_its_own
-    what_is_listed_goes_with_the_age_of_jobs
+    listed_outcomes_expire_with_their_jobs
 }

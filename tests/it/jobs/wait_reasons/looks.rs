@@ -82,7 +82,7 @@ async fn keep(venue: &TestVenue, calls: std::ops::Range<u32>, answered: bool) {
 }
 
 #[tokio::test]
-async fn what_is_answered_costs_a_list_of_open_approvals_nothing() {
+async fn answered_approvals_cost_a_list_of_open_ones_nothing() {
     let Looked { venue, store, _dir, .. } = venue().await;
     // As an older build has left them: without entries.
     keep(&venue, 0..3, false).await;
@@ -154,7 +154,7 @@ impl ReadLog {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_open_stream_reads_again_what_may_have_changed_and_no_more() {
+async fn an_open_stream_rereads_only_what_may_have_changed() {
     let dir = tempfile::tempdir().unwrap();
     let inner = EmbeddedStore::open(dir.path()).unwrap();
     let bus = EmbeddedBus::new(Arc::clone(&inner), Duration::from_secs(30), Clock::system()).unwrap();
@@ -198,7 +198,7 @@ async fn an_open_stream_reads_again_what_may_have_changed_and_no_more() {
 }
 
 #[tokio::test]
-async fn an_approval_asked_by_an_older_worker_is_listed_while_that_one_lives() {
+async fn an_older_workers_approval_is_listed_while_it_lives() {
     let (venue, _dir) = TestVenue::embedded(RULES).await;
     let list = async || approvals::list(&venue.venue, &venue.owner, false, 0, 100).await.unwrap().items.len();
     keep(&venue, 0..3, false).await;
@@ -218,7 +218,7 @@ async fn an_approval_asked_by_an_older_worker_is_listed_while_that_one_lives() {
 }
 
 #[tokio::test]
-async fn what_an_older_build_asked_is_listed_where_everything_is_kept() {
+async fn approvals_of_an_older_build_are_listed_with_the_rest() {
     let (venue, _dir) = TestVenue::embedded(RULES).await;
     let list = async || approvals::list(&venue.venue, &venue.owner, false, 0, 100).await.unwrap().items.len();
     keep(&venue, 0..3, false).await;

@@ -37,7 +37,7 @@ async fn publishes(bus: &NatsBus, id: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn tls_is_spoken_with_all_servers_of_a_cluster_also_those_that_others_tell_of() {
+async fn tls_is_used_with_all_and_discovered_cluster_servers() {
     let dir = tempfile::tempdir().unwrap();
     certificates(dir.path());
     let file = |name: &str| dir.path().join(name);
@@ -67,7 +67,7 @@ async fn tls_is_spoken_with_all_servers_of_a_cluster_also_those_that_others_tell
 }
 
 #[test]
-fn a_file_that_no_connection_can_be_made_with_is_refused_at_the_start_by_its_setting() {
+fn an_unusable_tls_file_is_refused_at_the_start_by_setting() {
     let dir = tempfile::tempdir().unwrap();
     certificates(dir.path());
     std::fs::write(dir.path().join("secret.txt"), "hunter2").unwrap();
@@ -145,7 +145,7 @@ fn server(dir: &Path, account: &KeyPair) -> Option<NatsServer> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_user_comes_in_with_its_creds_file_and_stays_when_a_new_one_takes_the_place_of_an_expired() {
+async fn a_renewed_creds_file_keeps_a_user_connected() {
     let dir = tempfile::tempdir().unwrap();
     let account = KeyPair::new_account();
     let Some(server) = server(dir.path(), &account) else { return };

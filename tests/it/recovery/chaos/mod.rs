@@ -91,7 +91,7 @@ async fn a_fleet_under_kills_loses_nothing_and_repeats_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_fleet_on_clusters_under_kills_loses_nothing_and_repeats_nothing() {
+async fn a_fleet_on_clusters_loses_and_repeats_nothing() {
     fleet("clusters", Site::clusters, plan(3, 15)).await;
 }
 
@@ -101,7 +101,7 @@ async fn a_fleet_that_is_cut_off_loses_nothing_and_repeats_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn one_embedded_process_under_kills_loses_nothing_and_repeats_nothing() {
+async fn one_embedded_process_loses_and_repeats_nothing() {
     let dir = tempfile::tempdir().unwrap();
     let plan = Plan { workers: 1, ..plan(1, 10) };
     let site = Site::embedded(dir.path(), plan.agents).await;

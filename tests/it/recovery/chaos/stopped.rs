@@ -44,7 +44,7 @@ async fn hold_answers(site: &Site) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_worker_that_stood_still_for_longer_than_its_leases_asks_no_model() {
+async fn a_worker_paused_beyond_its_leases_asks_no_model() {
     let dir = tempfile::tempdir().unwrap();
     let Some(mut site) = Site::servers(dir.path(), 1, 50).await else { return };
     let door = site.door();

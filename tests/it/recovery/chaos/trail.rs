@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn a_question_after_the_record_is_found_and_one_before_it_is_not() {
+    fn only_model_calls_after_the_record_are_found() {
         let mut trail = Trail::default();
         for (at, turn, stage) in [("1", 1, "model"), ("2", 1, "model"), ("3", 1, "tools"), ("4", 2, "model")] {
             trail.steps.push(step(at, "a/s", Some(turn), stage));

@@ -478,14 +478,14 @@ scenarios! {
 }
 
 #[test]
-fn a_task_of_three_turns_on_redis() {
+fn a_task_of_three_turns_ends_once_on_redis() {
     if RedisServer::shared().is_some() {
         enumerate(&THREE_TURNS, Backend::Redis);
     }
 }
 
 #[test]
-fn a_task_of_three_turns_on_a_redis_cluster() {
+fn a_task_of_three_turns_ends_once_on_a_redis_cluster() {
     if RedisCluster::shared().is_some() {
         enumerate(&THREE_TURNS, Backend::Cluster);
     }

@@ -79,7 +79,7 @@ async fn redriven(run: &Run, venue: &Arc<Venue>) {
 }
 
 #[test]
-fn a_task_that_kills_five_workers_is_dead_and_its_completion_is_published() {
+fn a_task_that_kills_five_workers_is_dead_and_published() {
     dies(Backend::Embedded);
 }
 
@@ -107,7 +107,7 @@ fn dies(backend: Backend) {
 
 /// Its reply was recorded: the turn that it belongs to is committed before the task is put aside.
 #[test]
-fn a_task_whose_workers_die_at_its_commit_is_kept_with_their_number() {
+fn worker_deaths_at_a_commit_are_counted_and_the_task_kept() {
     let dir = tempfile::tempdir().unwrap();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {

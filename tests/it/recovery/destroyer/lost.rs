@@ -24,7 +24,7 @@ on_both! {
     a_lost_result_is_told_and_sent_again_within_a_minute
     a_lost_status_is_written_again_and_its_job_runs_once
     records_that_others_need_are_named_when_they_are_gone
-    a_policy_that_is_gone_or_damaged_stays_in_force_and_is_mended
+    a_lost_or_damaged_policy_stays_in_force_and_is_repaired
 }
 
 async fn look(venue: &TestVenue) -> Vec<Repair> {
@@ -121,7 +121,7 @@ async fn records_that_others_need_are_named_when_they_are_gone(on: On) {
     }
 }
 
-async fn a_policy_that_is_gone_or_damaged_stays_in_force_and_is_mended(on: On) {
+async fn a_lost_or_damaged_policy_stays_in_force_and_is_repaired(on: On) {
     for change in [DocEffect::Delete, DocEffect::Put("\u{1} junk".into()), DocEffect::Put("{\"revocations\":[".into())]
     {
         let Some((venue, _dir)) = on.venue(RULES, Clock::manual(START)).await else { return };

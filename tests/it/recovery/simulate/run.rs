@@ -124,6 +124,6 @@ pub fn failing(seed: u64, outcome: &Outcome) -> String {
     let _ = writeln!(text, "the end of the trace:\n{}", end.join("\n"));
     let only = needed.iter().map(ToString::to_string).collect::<Vec<_>>().join(",");
     let _ = write!(text, "again: TRELLIS_SIMULATE_SEED={seed} TRELLIS_SIMULATE_ONLY={only} ");
-    let _ = writeln!(text, "tests/run.sh --test it -- simulate::one_seed --nocapture");
+    let _ = writeln!(text, "tests/run.sh --test it -- simulate::a_chosen_seed_ends_with_a_clean_audit --nocapture");
     text
 }

@@ -11,7 +11,7 @@ async fn look(w: &World, now: Millis) -> Grant {
     granted(w.admit_with(now, "main", None, Some(ask())).await)
 }
 
-pub async fn a_paused_job_is_handed_out_as_paused_and_goes_on_as_what_it_was(w: World) {
+pub async fn a_paused_job_is_leased_as_paused_and_resumes_unchanged(w: World) {
     w.agent().await;
     w.append(T0, "main", task("e1")).await;
     assert_eq!(park(&w, at(1), "e1", true).await, ParkOutcome::Done);
@@ -29,7 +29,7 @@ pub async fn a_paused_job_is_handed_out_as_paused_and_goes_on_as_what_it_was(w: 
     assert_eq!(park(&w, at(8), "e2", true).await, ParkOutcome::Unknown);
 }
 
-pub async fn what_a_turn_says_of_a_paused_job_counts_when_it_goes_on(w: World) {
+pub async fn a_turns_result_for_a_paused_job_counts_on_resume(w: World) {
     w.agent().await;
     let grant = w.run(T0, task("e1")).await;
     park(&w, at(1), "e1", true).await;
@@ -42,7 +42,7 @@ pub async fn what_a_turn_says_of_a_paused_job_counts_when_it_goes_on(w: World) {
     assert_eq!(w.status("e1").await, Some(JobStatus::InputRequired));
 }
 
-pub async fn what_has_ended_is_not_paused(w: World) {
+pub async fn an_ended_job_cannot_be_paused(w: World) {
     w.agent().await;
     let grant = w.run(T0, task("e1")).await;
     park(&w, at(1), "e1", true).await;
@@ -57,7 +57,7 @@ pub async fn what_has_ended_is_not_paused(w: World) {
     assert_eq!(w.status("e1").await, Some(JobStatus::Complete));
 }
 
-pub async fn one_that_goes_on_during_a_lease_is_looked_at_again(w: World) {
+pub async fn a_job_resumed_during_a_lease_is_due_again(w: World) {
     w.agent().await;
     w.append(T0, "main", task("e1")).await;
     park(&w, at(1), "e1", true).await;

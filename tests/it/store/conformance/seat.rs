@@ -127,7 +127,7 @@ pub async fn a_forgotten_session_holds_no_slot_and_waits_for_none(world: World) 
     assert_eq!(world.admit(lapsed, "d", message("m4")).await.lease, LeaseOutcome::Waiting);
 }
 
-pub async fn an_agent_whose_policy_is_replace_takes_tasks_like_one_that_queues(world: World) {
+pub async fn an_agent_with_policy_replace_takes_tasks_like_queue(world: World) {
     world.gate("ACTIVE 8 2 replace").await;
     for id in ["t1", "t2"] {
         world.append(T0, "main", task(id)).await;
@@ -136,7 +136,7 @@ pub async fn an_agent_whose_policy_is_replace_takes_tasks_like_one_that_queues(w
     assert_eq!(full, Intake::Refused(Refusal::MailboxFull { limit: 2 }));
 }
 
-pub async fn a_task_that_asks_its_way_is_taken_unless_its_agent_replaces(world: World) {
+pub async fn a_task_that_asks_for_its_policy_is_taken_unless_replace(world: World) {
     let asking = |id: &str| NewEvent { may_replace: true, ..task(id) };
     world.gate("ACTIVE 8 100 queue").await;
     assert_eq!(world.append(T0, "main", asking("t1")).await.intake, Intake::New);

@@ -22,7 +22,7 @@ fn large(key: &str) -> DocWrite {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_protects_is_refused_where_no_message_holds_it() {
+async fn an_oversized_protective_change_is_refused() {
     let (Some(mut server), Some(url)) = (RedisServer::start(), nats::shared()) else { return };
     let (options_of_store, bus) = (server.options(ServerOrInjected::Server), options(&url));
     // Written by a build that knew no bounds.
@@ -108,7 +108,7 @@ impl Journal for Away {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_change_that_the_queue_does_not_have_yet_is_said_to_hold_perhaps() {
+async fn a_change_not_yet_in_the_queue_is_reported_as_uncertain() {
     let dir = tempfile::tempdir().unwrap();
     let embedded = EmbeddedStore::open(dir.path()).unwrap();
     let journaled = JournaledStore::new(embedded, Arc::new(Away), "test", b"key");
