@@ -19,13 +19,13 @@ use crate::{ids::JobId, origin::Origin, time::Millis};
 use serde_json::{Value, json};
 use std::sync::Arc;
 
-mod accounted;
-mod attached;
-mod bounded;
-mod cached;
+mod byte_accounting;
+mod attachments;
+mod entry_limits;
+mod prompt_cache;
 mod data;
 mod events;
-mod forged;
+mod forged_lines;
 
 fn job(n: u8) -> JobId {
     JobId::new(&format!("{n:032x}")).unwrap()

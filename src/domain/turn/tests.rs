@@ -28,17 +28,17 @@ use crate::values::inserted_values::KnownValues;
 use serde_json::json;
 use std::collections::BTreeMap;
 
-mod bound;
+mod bindings;
 mod fallback;
 mod goals;
 mod limits;
-mod loose;
+mod taskless_runs;
 mod scoped;
 mod settle;
 mod silence;
 mod reply_room;
 mod truncated;
-mod waited;
+mod waiting_turns;
 
 const NOW: Millis = Millis(9_000);
 

@@ -9,7 +9,7 @@ use crate::ids::AssetId;
 use crate::media::{AttachedBytes, Attachment, MediaType};
 use serde_json::{Value, json};
 
-mod attached;
+mod attachments;
 
 /// A request with one user's message and a system prompt.
 pub(super) fn request(provider: &str) -> ModelRequest {
