@@ -1,6 +1,6 @@
 //! Bindings that can't be kept are refused where an agent is configured, and shown where that is known only later.
 
-use crate::support::both::{On, on_both};
+use crate::support::both_stores::{On, on_both};
 use crate::support::http::Server;
 use crate::support::operate::{boss, operate};
 use crate::support::venue::TestVenue;

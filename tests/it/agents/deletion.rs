@@ -1,6 +1,6 @@
 //! The deletion of an agent is ended, whoever began it.
 
-mod beside;
+mod recreated_agents;
 
 use crate::support::redis::RedisServer;
 use crate::support::venue::TestVenue;

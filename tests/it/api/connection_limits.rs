@@ -3,7 +3,7 @@
 use crate::support::cli::{self, Process};
 use crate::support::http::{BODY_LIMIT, Server};
 use crate::support::port;
-use crate::support::raw::Raw;
+use crate::support::raw_connection::Raw;
 use reqwest::Method;
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};

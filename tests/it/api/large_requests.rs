@@ -1,6 +1,6 @@
 //! Requests over HTTP that handle much data run apart from all others, whatever makes them large.
 
-use crate::support::both::{On, on_both};
+use crate::support::both_stores::{On, on_both};
 use crate::support::http::Server;
 use crate::support::venue::TestVenue;
 use reqwest::Method;

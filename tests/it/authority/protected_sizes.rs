@@ -1,7 +1,7 @@
 //! What protects an owner is as large as the queue can keep at most: refused before it is written, with what to do.
 //! What was written before these bounds is read, made smaller and stopped all the same.
 
-use crate::support::both::{On, on_both};
+use crate::support::both_stores::{On, on_both};
 use crate::support::http::Server;
 use crate::support::venue::TestVenue;
 use serde_json::{Value, json};

@@ -1,8 +1,8 @@
 //! What was revoked starts nothing any more: tasks, messages, timers, agents that were made, children.
 
-mod starts;
+mod restarted_work;
 
-use crate::support::both::{On, on_both};
+use crate::support::both_stores::{On, on_both};
 use crate::support::operate::{boss, operate};
 use crate::support::venue::TestVenue;
 use serde_json::{Value, json};

@@ -1,12 +1,12 @@
 //! The command line.
 
-mod dead;
+mod dead_letters;
 mod demo;
 mod errors;
 mod escapes;
 mod fleet;
 mod json;
-mod life;
+mod agents_and_sessions;
 mod policy;
 mod up;
-mod words;
+mod wrong_input;

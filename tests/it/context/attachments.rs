@@ -1,7 +1,7 @@
 //! Pictures and files of assets, from a submission to the provider's wire.
 
-use crate::support::attached::png;
-use crate::support::both::{On, on_both};
+use crate::support::attachments::png;
+use crate::support::both_stores::{On, on_both};
 use crate::support::cli::Up;
 use crate::support::model_server::{ModelCall, ModelServer};
 use crate::support::raw_reply::RawReply;

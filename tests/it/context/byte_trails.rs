@@ -1,7 +1,7 @@
 //! `why` follows bytes: conversations that others read, copies, files of configurations, values of operators, answers,
 //! and what is left of deleted sessions.
 
-use crate::support::both::{On, on_both};
+use crate::support::both_stores::{On, on_both};
 use crate::support::cli::Up;
 use crate::support::operate::{boss, operate};
 use crate::support::redis_cluster::until;

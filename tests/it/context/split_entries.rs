@@ -1,6 +1,6 @@
 //! Entries that have grown are kept in parts: the tree is the same JSON value, however it lies in documents.
 
-use crate::support::both::{On, on_both};
+use crate::support::both_stores::{On, on_both};
 use crate::support::dice::Dice;
 use crate::support::site::{NOW, Site, path, write};
 use serde_json::{Map, Value, json};

@@ -1,6 +1,6 @@
 //! The files for Kubernetes: legal there, about what the binary really has, and open to nobody by accident.
 
-use super::{leaving, read, root};
+use super::{graceful_stop, read, root};
 use crate::support::fleet::Fleet;
 use crate::support::{cli, nats, python};
 use serde_json::{Value, json};
@@ -371,7 +371,7 @@ fn workers_are_scaled_by_existing_metrics() {
 async fn probes_and_scrapes_are_answered() {
     let Some(docs) = manifests("none") else { return };
     let Some(fleet) = nats::shared().and_then(Fleet::on_shared_redis) else { return };
-    let (mut worker, at) = leaving::worker(&fleet, &[]);
+    let (mut worker, at) = graceful_stop::worker(&fleet, &[]);
     let mut serve = fleet.start("serve");
     let api = serve.says("HTTP API on ").split(' ').next().unwrap().to_owned();
     for (role, template, container) in pods(&docs) {
@@ -379,7 +379,7 @@ async fn probes_and_scrapes_are_answered() {
         for probe in ["startupProbe", "livenessProbe", "readinessProbe"] {
             let asked = &container[probe]["httpGet"];
             assert_eq!(asked["port"], container["ports"][0]["name"], "{role}: {probe}");
-            let (status, text) = leaving::get(url, asked["path"].as_str().unwrap()).await;
+            let (status, text) = graceful_stop::get(url, asked["path"].as_str().unwrap()).await;
             assert_eq!(status, 200, "{role}: {probe}: {text}");
         }
         assert!(
@@ -389,7 +389,7 @@ async fn probes_and_scrapes_are_answered() {
         let about = &template["metadata"]["annotations"];
         assert_eq!(about.is_object(), role == "worker", "{role}");
         if let Some(path) = about["prometheus.io/path"].as_str() {
-            assert!(leaving::get(url, path).await.1.ends_with("# EOF\n"), "{role}");
+            assert!(graceful_stop::get(url, path).await.1.ends_with("# EOF\n"), "{role}");
             assert_eq!(about["prometheus.io/port"], container["ports"][0]["containerPort"].to_string());
         }
     }
@@ -405,9 +405,9 @@ async fn a_worker_answers_the_metric_query_of_keda() {
     let Some(docs) = manifests("keda") else { return };
     let Some(fleet) = nats::shared().and_then(Fleet::on_shared_redis) else { return };
     let asked = &of_kind(&docs, "ScaledObject").next().unwrap()["spec"]["triggers"][0]["metadata"];
-    let (mut worker, at) = leaving::worker(&fleet, &[]);
+    let (mut worker, at) = graceful_stop::worker(&fleet, &[]);
     let path = asked["url"].as_str().unwrap().rsplit_once('/').unwrap().1;
-    let (status, text) = leaving::get(&at, &format!("/{path}")).await;
+    let (status, text) = graceful_stop::get(&at, &format!("/{path}")).await;
     let answer: Value = serde_json::from_str(&text).unwrap();
     assert_eq!((status, &answer[asked["valueLocation"].as_str().unwrap()]), (200, &json!(0)), "{text}");
     worker.signal("TERM");

@@ -2,7 +2,7 @@
 
 mod drain;
 mod kubernetes;
-mod leaving;
+mod graceful_stop;
 mod upgrade;
 
 use crate::support::cli;

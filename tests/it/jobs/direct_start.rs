@@ -1,7 +1,7 @@
 //! What is submitted to a process with a worker begins in a free slot of it, and no message lies between: nothing here is
 //! found by a sweep.
 
-use crate::support::both::{On, on_both};
+use crate::support::both_stores::{On, on_both};
 use crate::support::venue::TestVenue;
 use futures::future::join_all;
 use serde_json::json;

@@ -1,6 +1,6 @@
 //! Tasks that others complete or fail, and what a request says of its session and its output.
 
-use crate::support::both::{On, on_both};
+use crate::support::both_stores::{On, on_both};
 use crate::support::operate::{boss, operate};
 use crate::support::venue::TestVenue;
 use serde_json::{Value, json};

@@ -1,6 +1,6 @@
 //! Jobs that are paused, go on, end while they are paused, and are spoken to.
 
-use crate::support::both::{On, on_both};
+use crate::support::both_stores::{On, on_both};
 use crate::support::cli::Up;
 use crate::support::operate::{boss, operate};
 use crate::support::venue::TestVenue;

@@ -1,7 +1,7 @@
 //! What a provider bills counts, however its call ends: as a refusal, by its filter, cut off, without an end, in silence
 //! or by a cancellation. What it refuses to answer costs nothing.
 
-use crate::support::both::{On, on_both};
+use crate::support::both_stores::{On, on_both};
 use crate::support::model_server::ModelServer;
 use crate::support::raw_reply::{Framing, Piece, RawReply};
 use crate::support::venue::TestVenue;

@@ -1,7 +1,7 @@
 //! Caps on spending in real turns: of a session, of an owner's day and of a model's day; two workers that
 //! race for one, a worker that dies with a hold, midnight, and what people are told.
 
-use crate::support::both::On;
+use crate::support::both_stores::On;
 use crate::support::cli::Up;
 use crate::support::venue::TestVenue;
 use serde_json::{Value, json};

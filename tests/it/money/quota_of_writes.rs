@@ -1,7 +1,7 @@
 //! What callers leave in the store beside values and tasks: it counts, and beyond a quota it is refused before it is
 //! written. What was accepted still ends.
 
-use crate::support::both::{On, on_both};
+use crate::support::both_stores::{On, on_both};
 use crate::support::http::Server;
 use crate::support::venue::TestVenue;
 use serde_json::{Value, json};

@@ -1,6 +1,6 @@
 //! Quotas per owner as users meet them: over HTTP, in the queue, on the command line and in a turn, on both stores.
 
-use crate::support::both::{On, on_both};
+use crate::support::both_stores::{On, on_both};
 use crate::support::cli::Up;
 use crate::support::http::{Answer, Server};
 use crate::support::redis::RedisServer;

@@ -1,7 +1,7 @@
 //! Caps of the users behind one owner: each has a day of his own, which what agents do for him counts for, too.
 
 use crate::money::caps::ended;
-use crate::support::both::{On, on_both};
+use crate::support::both_stores::{On, on_both};
 use crate::support::http::Server;
 use crate::support::operate::operate;
 use crate::support::venue::TestVenue;

@@ -1,6 +1,6 @@
 //! What a killed worker held is free after its lease and a sweep; what may have killed it waits without a slot.
 
-use crate::support::both::On;
+use crate::support::both_stores::On;
 use crate::support::venue::TestVenue;
 use serde_json::json;
 use std::time::{Duration, Instant};

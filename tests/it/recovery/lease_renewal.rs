@@ -2,7 +2,7 @@
 //! model call whose budget is held for longer than it lasts.
 
 use crate::support::venue::TestVenue;
-use crate::support::watched::{Watch, Watched};
+use crate::support::watched_store::{Watch, Watched};
 use async_trait::async_trait;
 use futures::StreamExt;
 use serde_json::json;

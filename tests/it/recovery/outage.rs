@@ -1,6 +1,6 @@
 //! A fleet whose Redis, then whose NATS, is killed and comes back: callers are told, nothing is lost.
 
-use crate::support::both::{On, on_both};
+use crate::support::both_stores::{On, on_both};
 use crate::support::cli::run;
 use crate::support::fleet::Fleet;
 use crate::support::nats::NatsServer;

@@ -1,6 +1,6 @@
 //! Sessions named, compacted and deleted from outside their turns, and what is fired before its time.
 
-use crate::support::both::{On, on_both};
+use crate::support::both_stores::{On, on_both};
 use crate::support::operate::{boss, operate};
 use crate::support::venue::TestVenue;
 use serde_json::{Value, json};

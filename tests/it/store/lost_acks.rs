@@ -1,11 +1,11 @@
 //! Redis comes back without its last seconds: one row for each kind of change that protects somebody, with living
 //! processes and with dead ones. What protects is in force again before anything else runs.
 
-mod checked;
+mod connection_checks;
 mod kinds;
-mod large;
-mod named;
-mod spent;
+mod large_changes;
+mod store_changes;
+mod spending;
 
 use crate::support::cli::Process;
 use crate::support::fleet::Fleet;

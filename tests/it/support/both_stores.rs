@@ -31,7 +31,7 @@ macro_rules! on_both {
             $(
                 #[tokio::test(flavor = "multi_thread")]
                 async fn $case() {
-                    super::$case($crate::support::both::On::Embedded).await;
+                    super::$case($crate::support::both_stores::On::Embedded).await;
                 }
             )*
         }
@@ -39,7 +39,7 @@ macro_rules! on_both {
             $(
                 #[tokio::test(flavor = "multi_thread")]
                 async fn $case() {
-                    super::$case($crate::support::both::On::Redis).await;
+                    super::$case($crate::support::both_stores::On::Redis).await;
                 }
             )*
         }

@@ -3,7 +3,7 @@
 use crate::support::nats;
 use crate::support::redis::RedisServer;
 use crate::support::venue::TestVenue;
-use crate::support::watched::{Watch, Watched};
+use crate::support::watched_store::{Watch, Watched};
 use async_trait::async_trait;
 use serde_json::json;
 use std::sync::Arc;

@@ -1,8 +1,8 @@
 //! Tenants share what a process has, however many users each of them makes.
 
-use crate::support::both::{On, on_both};
+use crate::support::both_stores::{On, on_both};
 use crate::support::cli::Up;
-use crate::support::raw::Raw;
+use crate::support::raw_connection::Raw;
 use reqwest::{Client, Method};
 use serde_json::{Value, json};
 use std::time::Duration;

@@ -1,7 +1,7 @@
 //! A planted secret, used in calls and as a provider's key, by a process at trace level: it turns up
 //! in no file, no key, no log line and no answer. Every look is shown to be able to find.
 
-use super::parrot::{Parrot, encodings};
+use super::echo_server::{Parrot, encodings};
 use crate::support::cli::{Process, command, run};
 use crate::support::fleet::Fleet;
 use crate::support::model_server::ModelServer;

@@ -1,6 +1,6 @@
 //! Who may set, see and use a secret, and where it goes.
 
-use super::parrot::{Parrot, encodings};
+use super::echo_server::{Parrot, encodings};
 use crate::support::http::Server;
 use crate::support::operate::operate;
 use reqwest::Method;

@@ -1,7 +1,7 @@
 //! Who reads jobs: who asked for one, all of it; others what they could have read, with what is left out marked.
 
 use super::{issuer, token};
-use crate::support::both::{On, on_both};
+use crate::support::both_stores::{On, on_both};
 use crate::support::http::{Answer, Server};
 use crate::support::venue::TestVenue;
 use reqwest::Method;

@@ -1,7 +1,7 @@
 //! Operators act for every owner: what is taken back of their tokens is taken back everywhere.
 
 use super::{issuer, token};
-use crate::support::both::{On, on_both};
+use crate::support::both_stores::{On, on_both};
 use crate::support::http::Server;
 use crate::support::venue::TestVenue;
 use reqwest::Method;

@@ -1,7 +1,7 @@
 //! Operations and tools that run nothing.
 
 use super::*;
-use crate::support::watched::Watched;
+use crate::support::watched_store::Watched;
 use trellis::venue::context::preview::{self, Preview};
 
 const CALLER: &str = r#"

@@ -1,7 +1,7 @@
 //! A worker that dies between a reply and its calls: its successor hands on the same bytes.
 
 use super::*;
-use crate::support::watched::Watched;
+use crate::support::watched_store::Watched;
 
 const RULES: &str = r#"
 [[rule]]

@@ -1,7 +1,7 @@
 //! Revocations beside jobs of external workers: one is published already, and one waits to be.
 
 use super::Office;
-use crate::support::both::{On, on_both};
+use crate::support::both_stores::{On, on_both};
 use crate::support::nats::NatsServer;
 use crate::support::operate::{boss, operate};
 use crate::support::venue::TestVenue;

@@ -3,7 +3,7 @@
 mod crashes;
 mod fleet;
 
-use crate::support::both::{On, on_both};
+use crate::support::both_stores::{On, on_both};
 use crate::support::http::Server;
 use crate::support::operate;
 use crate::support::venue::TestVenue;

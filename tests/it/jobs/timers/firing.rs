@@ -1,7 +1,7 @@
 //! Fires: on time, once, after crashes, restarts and downtimes.
 
 use super::{ECHO, On, START, all_jobs, boss, call_as, check_indexes, get, pass, run, set, until, venue};
-use crate::support::both::on_both;
+use crate::support::both_stores::on_both;
 use crate::support::venue::TestVenue;
 use bytes::Bytes;
 use futures::future::join_all;

@@ -1,7 +1,7 @@
 //! How one call ends, by where it broke off.
 
 use super::{Site, venue};
-use crate::support::both::On;
+use crate::support::both_stores::On;
 use crate::support::operate::{boss, operate, operate_once};
 use crate::support::port;
 use crate::support::venue::TestVenue;

@@ -1,7 +1,7 @@
 //! Calls that requests of the API make: listed when nobody learns their end, and only then.
 
 use super::{Site, venue};
-use crate::support::both::{On, on_both};
+use crate::support::both_stores::{On, on_both};
 use crate::support::http::Server;
 use crate::support::venue::TestVenue;
 use serde_json::{Value, json};

@@ -1,7 +1,7 @@
 //! A session that begins anew under its old name: what its calls send bears ids of its own.
 
 use super::{Site, venue};
-use crate::support::both::{On, on_both};
+use crate::support::both_stores::{On, on_both};
 use crate::support::operate::{boss, operate};
 use crate::support::venue::{TestVenue, all_jobs};
 use serde_json::{Value, json};

@@ -1,7 +1,7 @@
 //! Unknown outcomes of turns and of invoked operations: recorded, told, listed, counted and settled.
 
 use super::{Site, venue};
-use crate::support::both::{On, on_both};
+use crate::support::both_stores::{On, on_both};
 use crate::support::http::Server;
 use crate::support::operate::{boss, operate};
 use crate::support::venue::TestVenue;

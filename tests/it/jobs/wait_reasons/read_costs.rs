@@ -3,8 +3,8 @@
 use crate::support::http::Server;
 use crate::support::operate::{boss, operate};
 use crate::support::venue::TestVenue;
-use crate::support::watched::{Watch, Watched};
-use crate::workers::turn_costs::counted::{CountedBus, CountedStore};
+use crate::support::watched_store::{Watch, Watched};
+use crate::workers::turn_costs::counting_layers::{CountedBus, CountedStore};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use std::sync::Arc;

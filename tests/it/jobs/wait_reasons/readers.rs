@@ -1,6 +1,6 @@
 //! What a reader learns from why work waits: of jobs and agents that he may not read, the kind of the reason and no more.
 
-use crate::support::both::{On, on_both};
+use crate::support::both_stores::{On, on_both};
 use crate::support::operate::{boss, operate};
 use crate::support::venue::TestVenue;
 use serde_json::{Value, json};

@@ -1,6 +1,6 @@
 //! Who did what: the records of turns and of jobs, and many jobs that are paused at once.
 
-use crate::support::both::{On, on_both};
+use crate::support::both_stores::{On, on_both};
 use crate::support::operate::{boss, operate};
 use crate::support::venue::TestVenue;
 use serde_json::{Value, json};

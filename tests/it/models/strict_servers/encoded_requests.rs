@@ -1,7 +1,7 @@
 //! Whatever a model, a person or a tool has said before: the request that is made of it passes the judge of every
 //! dialect, and the types of its official SDK.
 
-use crate::support::attached::attachments;
+use crate::support::attachments::attachments;
 use crate::support::dice::Dice;
 use crate::support::model_calls::plain_request;
 use crate::support::sdk_judge::Sdk;

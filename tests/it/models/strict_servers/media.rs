@@ -1,6 +1,6 @@
 //! What providers refuse of pictures and files.
 
-use crate::support::attached::png;
+use crate::support::attachments::png;
 use crate::support::strict::{Judge, refusal};
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;

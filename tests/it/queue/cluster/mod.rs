@@ -3,7 +3,7 @@
 
 mod fleet;
 mod load;
-mod secure;
+mod tls_and_credentials;
 
 use crate::support::nats::{NatsServer, options};
 use crate::support::nats_cluster::NatsCluster;

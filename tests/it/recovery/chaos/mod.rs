@@ -7,8 +7,8 @@ mod fleet;
 mod report;
 mod restart;
 mod site;
-mod stopped;
-mod trail;
+mod paused_worker;
+mod worker_logs;
 mod workload;
 
 use attack::Plan;
@@ -54,7 +54,7 @@ async fn attack_and_check(name: &str, mut site: Site, plan: Plan) {
         trail: &trail,
     };
     let found = check::all(&evidence).await;
-    for (stage, hits) in trail::STAGES.iter().zip(log.hits) {
+    for (stage, hits) in worker_logs::STAGES.iter().zip(log.hits) {
         if hits == 0 && !log.cut_short {
             log.faults.push(format!("no kill hit the stage `{stage}`"));
         }

@@ -1,6 +1,6 @@
 //! A worker that dies at a chosen store call: after it, nothing that it does reaches anything.
 
-use crate::support::watched::Watch;
+use crate::support::watched_store::Watch;
 use async_trait::async_trait;
 use bytes::Bytes;
 use futures::future::BoxFuture;

@@ -1,6 +1,6 @@
 //! What must be true of the course of a run.
 
-use super::mortal::Trace;
+use super::dying_worker::Trace;
 use serde_json::Value;
 use std::collections::{BTreeSet, HashMap};
 

@@ -1,6 +1,6 @@
 //! A venue in which everything is under way: what the destroyer takes apart.
 
-use super::line::LoadingQueue;
+use super::blockable_queue::LoadingQueue;
 use crate::support::operate::{boss, operate};
 use crate::support::venue::TestVenue;
 use serde_json::{Value, json};

@@ -1,8 +1,8 @@
 //! Records that are gone: what the rest of the store tells is put back, and what it doesn't is named.
 
+use super::busy_venue::{RULES, START};
 use super::command;
-use super::scene::{RULES, START};
-use crate::support::both::{On, on_both};
+use crate::support::both_stores::{On, on_both};
 use crate::support::redis::RedisServer;
 use crate::support::venue::TestVenue;
 use serde_json::json;

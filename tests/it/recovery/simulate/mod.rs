@@ -11,7 +11,7 @@
 //! worker 1 ─┘                       └─▶ FarModel ─▶ rules
 //! ```
 //!
-//! The store's rules are the embedded store's own, by a clock of its own as in Redis ([`OwnClock`](own_clock::OwnClock)):
+//! The store's rules are the embedded store's own, by a clock of its own as in Redis ([`OwnClock`](server_clock::OwnClock)):
 //! what isn't told apart by the conformance suites and the differential tests holds of Redis, too.
 //! [`ServerStore`](store::ServerStore) knows nothing of them and sees whether what was granted, recorded and committed
 //! fits. A process that is killed reaches nobody any more, at any await; its successor starts with nothing. When the
@@ -29,11 +29,11 @@ mod callers;
 mod check;
 mod fleet;
 mod model;
-mod own_clock;
+mod server_clock;
 mod plan;
 pub mod queue;
 mod run;
-mod staff;
+mod simulated_agents;
 pub mod store;
 pub mod world;
 

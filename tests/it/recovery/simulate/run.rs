@@ -4,7 +4,7 @@ use super::callers::{self, Diary};
 use super::check;
 use super::fleet::Fleet;
 use super::plan::{Plan, TROUBLE};
-use super::staff;
+use super::simulated_agents;
 use super::world::Sabotage;
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -87,7 +87,7 @@ async fn live_through(seed: u64, plan: Plan, sabotage: Option<Sabotage>) -> Outc
 
 async fn prepare(fleet: &Fleet) {
     let authority = Authority::without_limits();
-    for (id, mut config) in staff::agents() {
+    for (id, mut config) in simulated_agents::agents() {
         config["model"] = serde_json::json!({"provider": "scripted", "name": "rules"});
         let config = AgentConfig::parse(&config).unwrap();
         agents::apply(&fleet.venue, &fleet.owner, &id.parse().unwrap(), &config, true, &authority).await.unwrap();

@@ -18,7 +18,7 @@ use trellis::store::embedded::EmbeddedStore;
 use trellis::store::faulty::{FaultPlan, FaultyStore};
 use trellis::venue::timers;
 
-use super::staff::RULES;
+use super::simulated_agents::RULES;
 
 /// Pause of a worker between two sweeps, and so the least step of the clock.
 pub const SWEEP: Duration = Duration::from_secs(1);

@@ -2,7 +2,7 @@
 
 use super::GAP;
 use super::calendar::{Calendar, CatchUp, Entry, Plan, at_night, hourly, office};
-use super::life::Life;
+use super::day_process::Life;
 use crate::support::dice::Dice;
 use crate::support::operate::{boss, operate};
 use jiff::tz::TimeZone;

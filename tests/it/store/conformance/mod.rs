@@ -16,14 +16,14 @@ mod finish;
 mod forget;
 mod lease;
 mod owner_cap;
-mod parked;
+mod paused_jobs;
 mod priority;
 pub mod quota;
 mod reads;
 mod redis;
 mod redis_cluster;
-mod repeated;
-mod seat;
+mod repeated_calls;
+mod set_session;
 mod simulated;
 mod sweep;
 mod typed;
@@ -112,7 +112,7 @@ macro_rules! conformance {
                     an_end_during_the_lease_leaves_the_session_due an_end_clears_the_backoff
                     an_end_without_an_entry_leaves_the_session_alone
                     messages_of_an_end_are_written_with_it an_ended_job_gets_no_head;
-                parked:
+                paused_jobs:
                     a_paused_job_is_leased_as_paused_and_resumes_unchanged
                     a_turns_result_for_a_paused_job_counts_on_resume
                     an_ended_job_cannot_be_paused a_job_resumed_during_a_lease_is_due_again
@@ -157,7 +157,7 @@ macro_rules! conformance {
                     a_page_shorter_than_its_limit_is_the_end
                     arrivals_minus_consumed_is_the_mailbox a_session_shows_what_its_last_commit_left
                     store_settings_are_reported;
-                seat:
+                set_session:
                     a_new_session_goes_on_behind_its_seat a_seat_makes_its_owner_known a_seat_twice_is_once_and_no_session_is_replaced
                     a_held_session_is_neither_seated_nor_forgotten no_session_is_forgotten_or_seated_under_a_check_that_fails
                     a_forgotten_session_is_gone_and_begins_again

@@ -1,6 +1,6 @@
 //! What is too large for a message of the queue: refused before it is written, or in force again without its content.
 
-use super::named::{job, open, owner, prepare, session};
+use super::store_changes::{job, open, owner, prepare, session};
 use crate::support::nats::{self, options};
 use crate::support::redis::RedisServer;
 use async_trait::async_trait;

@@ -1,6 +1,6 @@
 //! What was spent under a cap counts after a loss.
 
-use super::named::open;
+use super::store_changes::open;
 use crate::support::nats::{self, options};
 use crate::support::redis::RedisServer;
 use serde_json::json;
