@@ -17,4 +17,4 @@ export TRELLIS_SIMULATE_JOBS="${JOBS:-$(nproc 2>/dev/null || echo 2)}"
 export TRELLIS_SIMULATE_STOP_AFTER="${STOP_AFTER:-5}"
 export RUST_MIN_STACK="${RUST_MIN_STACK:-8388608}" RUST_BACKTRACE="${RUST_BACKTRACE:-0}"
 
-exec cargo test --quiet --release --test it -- --nocapture --exact recovery::simulate::many_seeds
+exec cargo test --quiet --release --test it -- --nocapture --exact recovery::simulate::many_seeds_end_with_a_clean_audit

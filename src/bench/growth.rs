@@ -141,7 +141,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn turns_that_cannot_be_measured_are_refused_with_what_can() {
+    fn impossible_turn_lists_are_refused_with_the_limits() {
         for (turns, expected) in [(0, false), (19, false), (20, true), (300, true), (2_000, true), (2_001, false)] {
             assert_eq!(growth_problem(turns).is_none(), expected, "{turns}");
         }

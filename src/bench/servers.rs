@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn who_listens_on_this_machine_is_found_and_nobody_else() {
+    fn only_servers_on_this_machine_are_found() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let own = fs::read_to_string("/proc/self/comm").unwrap();
         let program: &'static str = own.trim().to_owned().leak();

@@ -95,7 +95,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_task_that_cannot_be_is_refused_with_what_is_wrong() {
+    fn an_impossible_task_shape_is_refused_with_the_reason() {
         let shape = |turns, tools, shared| TaskShape { session: TaskSession::Same, turns, tools, shared };
         for (shape, expected) in [
             (shape(1, 0, false), None),

@@ -77,7 +77,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_refusal_is_told_when_it_is_of_a_subject_that_trellis_chose() {
+    fn refusals_of_subjects_chosen_by_trellis_are_reported() {
         for (said, expected) in [
             (
                 r#"nats: Permissions Violation for Publish to "$JS.API.STREAM.INFO.T""#,
@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stream_is_silent_for_what_was_asked_of_it_or_for_want_of_an_inbox() {
+    fn a_silent_stream_is_explained_by_its_missing_right() {
         for (said, of_out) in [
             (r#"Permissions Violation for Publish to "$JS.API.STREAM.INFO.T_OUT""#, true),
             (r#"Permissions Violation for Publish to "$JS.API.STREAM.INFO.T_PART_0""#, false),

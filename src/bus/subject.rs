@@ -382,7 +382,7 @@ mod tests {
     }
 
     #[test]
-    fn subjects_of_a_newer_build_are_kept_and_those_of_an_older_are_not() {
+    fn unknown_subjects_are_kept_only_after_a_newer_build() {
         let own: Vec<_> = ["p.in.*.task", "p.in.*.wake"].map(str::to_owned).into();
         for (there, expected) in [
             (&["p.in.*.task", "p.in.*.wake"][..], &["p.in.*.task", "p.in.*.wake"][..]),
@@ -463,7 +463,7 @@ mod tests {
     }
 
     #[test]
-    fn the_owner_is_known_of_a_subject_that_is_wrong_behind_it() {
+    fn the_owner_is_read_from_a_partly_wrong_subject() {
         for (text, expected) in [
             ("p.in.t.u.%ff.task", Some("t/u")),
             ("p.in.t.u", Some("t/u")),
@@ -478,7 +478,7 @@ mod tests {
     }
 
     #[test]
-    fn anything_else_is_refused_with_its_reason() {
+    fn subjects_of_other_forms_are_refused_with_the_reason() {
         for (text, reason) in [
             ("q.in.t.u.a.task", "got another prefix"),
             ("p.out.t.u.a.task", "got another prefix"),

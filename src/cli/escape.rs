@@ -90,7 +90,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_commands_a_terminal_is_shown_as_its_code() {
+    fn terminal_control_characters_are_shown_as_codes() {
         for (text, on_terminal, in_cell) in [
             ("plain ünï 文 🙂\tx\ny", "plain ünï 文 🙂\tx\ny", "plain ünï 文 🙂\\tx\\ny"),
             ("\x1b[2J\x1b]0;title\x07", "\\u{1b}[2J\\u{1b}]0;title\\u{7}", "\\u{1b}[2J\\u{1b}]0;title\\u{7}"),

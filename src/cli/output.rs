@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cell_is_one_line_and_commands_no_terminal() {
+    fn a_cell_is_one_line_without_control_characters() {
         let out = CommandOutput { format: Format::Text, colour: false };
         let rows = [vec!["a\x1b[2J\nb".to_owned(), "\u{202e}x".to_owned()]];
         assert_eq!(out.table(&["A", "B"], &rows), "A              B\na\\u{1b}[2J\\nb  \\u{202e}x");

@@ -167,7 +167,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn what_is_not_known_is_not_shown() {
+    fn unknown_amounts_are_not_shown() {
         let own = json!({"calls": 2, "input": 300, "output": 20, "cost": 0.0012});
         let tree = json!({"calls": 3, "input": 400, "output": 30, "cost": 0.5, "unpriced": 1, "jobs": 1});
         for (spend, shown) in [
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cap_says_what_is_used_held_and_allowed_and_hides_what_is_not_told() {
+    fn a_cap_shows_its_known_amounts_and_omits_unknown_ones() {
         let tokens = json!({"limit": 100, "used": 60, "held": 20});
         let money = json!({"limit": 2.5, "used": 1.0, "held": 0.25});
         for (shown, expected) in [

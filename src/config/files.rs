@@ -55,7 +55,7 @@ mod tests {
 
     /// The kernel refuses users who may not open them.
     #[test]
-    fn a_file_of_the_kernel_keeps_nobody_waiting() {
+    fn a_kernel_file_does_not_block_the_reader() {
         for file in ["/proc/kmsg", "/sys/kernel/debug/tracing/trace_pipe"] {
             let error = read_file(Path::new(file), 1 << 30).unwrap_err();
             let reasons = ["still to come", "denied", "not permitted", "No such file"];

@@ -74,7 +74,7 @@ fn later_layers_win_key_by_key_and_origins_are_kept() {
 }
 
 #[test]
-fn all_errors_are_reported_together_with_key_origin_and_expectation() {
+fn all_errors_are_reported_with_key_origin_and_expectation() {
     check_errors(
         "[worker]\nslots = \"many\"\nslotz = 3\n[retry]\nfirst = \"2 parsecs\"\n",
         &[("TRELLIS__WORKER__CRASH_LIMIT", "0"), ("TRELLIS__STOR__URL", "x")],

@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn what_an_alias_stands_for_is_where_it_is_used() {
+    fn an_error_in_an_alias_points_to_its_use() {
         let text = "base: &base\n  wrong: 1\nuse:\n  inner: *base\n";
         check(text, &["use", "inner"], Some("line 4, column 3"));
     }

@@ -349,7 +349,7 @@ mod tests {
     }
 
     #[test]
-    fn what_can_not_be_stored_says_why() {
+    fn content_that_cannot_be_stored_is_refused_with_a_reason() {
         for (asked, part) in [
             (json!({}), "exactly one of"),
             (json!({"content": "x", "contentBase64": "eA=="}), "exactly one of"),

@@ -388,7 +388,7 @@ mod tests {
     }
 
     #[test]
-    fn a_job_of_an_external_worker_is_pending_as_long_as_its_time_is_watched() {
+    fn a_watched_external_job_counts_as_pending() {
         let facts = |watched: &[u8]| AuditFacts {
             jobs: vec![job(1, JobStatus::Started)],
             watched: watched.iter().map(|n| id(*n)).collect(),
@@ -402,7 +402,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lost_result_is_missing_and_a_damaged_record_leaves_the_rest_alone() {
+    fn a_lost_result_is_missing_and_other_jobs_are_unaffected() {
         use JobStatus::{Complete, Pending, Started};
         let parent = || MailboxFacts { awaits: [(id(2), Millis(10))].into(), ..mailbox(1, 0, 1, &[1]) };
         let facts = |mailbox: MailboxFacts, read| AuditFacts {
@@ -431,7 +431,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_repaired_is_missing_for_some_time_and_does_not_move() {
+    fn repair_acts_only_on_losses_that_last_and_stand_still() {
         use JobStatus::{Complete, Pending, Started};
         let lost = Finding::LostTask { job: id(1), session: session() };
         let pending = || vec![job(1, Pending)];

@@ -36,7 +36,7 @@ fn a_call_is_held_in_full_and_pays_what_it_used() {
 }
 
 #[test]
-fn what_is_spent_never_passes_the_limit_while_calls_keep_to_what_they_were_given() {
+fn spending_stays_within_the_limit_if_calls_keep_their_holds() {
     // A deterministic walk of three sessions over one account.
     let mut state = 7_u64;
     let mut next = |below: u64| {
@@ -97,7 +97,7 @@ fn a_refused_call_says_what_is_used_up_and_holds_nothing() {
 }
 
 #[test]
-fn what_a_dead_worker_held_is_spent() {
+fn the_hold_of_a_dead_worker_counts_as_spent() {
     let mut accounts = [account(json!({"tokens": 1_000}))];
     hold(&mut accounts, call("a", 100, 100)).unwrap();
     hold(&mut accounts, call("a", 100, 100)).unwrap();
@@ -144,7 +144,7 @@ fn a_prompt_s_tokens_are_estimated_upwards() {
 }
 
 #[test]
-fn what_nobody_gives_back_is_spent_in_time() {
+fn an_unreturned_hold_counts_as_spent_after_its_time() {
     let mut accounts = [account(json!({"tokens": 1_000}))];
     hold(&mut accounts, call("a", 500, 400)).unwrap();
     assert_eq!(hold(&mut accounts, call("b", 500, 400)), Err(HoldError::Held));
@@ -177,7 +177,7 @@ fn the_last_call_of_a_task_is_made_whatever_is_left() {
 }
 
 #[test]
-fn a_purse_has_the_accounts_above_and_its_own_and_the_earliest_deadline() {
+fn a_purse_has_all_accounts_above_and_the_earliest_deadline() {
     let job = JobId::new(&"0f".repeat(16)).unwrap();
     let agent: Budget = serde_json::from_value(json!({"tokens": 5, "wallClock": 60})).unwrap();
     let request: Budget = serde_json::from_value(json!({"wallClock": 30})).unwrap();

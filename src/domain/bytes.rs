@@ -20,7 +20,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_first_is_found_wherever_it_is() {
+    fn the_first_match_is_found_at_any_position() {
         for length in [0, 1, 31, 32, 33, 64, 100] {
             for place in 0..length {
                 let mut bytes = vec![b'a'; length];

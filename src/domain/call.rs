@@ -286,7 +286,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn each_reason_has_its_word_and_reads_back_also_from_older_records() {
+    fn each_reason_reads_back_also_from_older_records() {
         for (outcome, word, kept) in [
             (Outcome::Unknown, "unknown tool", "unknown"),
             (Outcome::Denied, "denied", "denied"),
@@ -305,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn the_key_of_a_replys_start_says_what_ids_are_made_from() {
+    fn the_key_of_a_replys_start_has_the_parts_of_its_ids() {
         for (start, stored, in_ids) in [
             (ReplyStart::Undated(Millis(7)), json!({"start": 7}), None),
             (ReplyStart::Dated(Millis(7)), json!({"began": 7}), Some(Millis(7))),

@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn the_examples_of_the_rfc() {
+    fn the_examples_of_the_rfc_are_canonicalised() {
         check(
             r#"{"numbers": [333333333.33333329, 1E30, 4.50, 2e-3, 0.000000000000000000000000001],
                 "string": "\u20ac$\u000F\u000aA'\u0042\u0022\u005c\\\"\/", "literals": [null, true, false]}"#,
@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn a_text_by_itself_is_as_one_in_a_value() {
+    fn a_text_alone_is_written_as_inside_a_value() {
         let all: String = (0..0x3000).filter_map(char::from_u32).collect();
         for given in ["", "a", "\"", "\n", "a\\b\u{7f}é\u{2028}", &all, &all.repeat(2)] {
             let mut out = b"before".to_vec();

@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn what_rests_for_so_long_is_over_and_what_works_is_not() {
+    fn an_idle_session_expires_and_a_working_one_does_not() {
         let hour = ttl("1h").unwrap();
         let (last, at) = (Millis(1_000), |minutes: u64| Millis(1_000 + minutes * 60_000));
         let rests = SessionState::default();

@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn the_same_end_once_more_is_none_and_any_other_is_told() {
+    fn a_repeated_end_is_ignored_and_a_different_one_reported() {
         let done = JobResult::complete(json!(1));
         assert_eq!(second_end_error(Some(&done), JobStatus::Complete, &done), None);
         let nothing = JobResult { output: None, ..done.clone() };

@@ -288,7 +288,7 @@ mod tests {
     ];
 
     #[test]
-    fn nothing_that_nobody_sees_hides_a_heading() {
+    fn invisible_characters_do_not_hide_a_heading() {
         for c in IGNORABLE.into_iter().flatten().filter_map(char::from_u32) {
             for text in [format!("{c}[Task 1]"), format!("[{c}Ta{c}sk 1]"), format!("a\n {c}{c}[Task 1]")] {
                 assert!(ForeignText::text(text.as_str()).as_str().contains("> "), "{c:?}");
@@ -319,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_begins_as_a_line_of_the_venue_is_quoted() {
+    fn text_that_begins_as_a_line_of_the_venue_is_quoted() {
         for text in lines::ALL.iter().map(|head| head.text()).filter(|text| !text.starts_with("[Turn")) {
             check(&format!("a\n{text}x"), &format!("a\n> {text}x"));
             check(&text.to_uppercase(), &format!("> {}", text.to_uppercase()));
@@ -337,7 +337,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_that_begins_as_the_venue_s_is_quoted_and_all_others_stay() {
+    fn only_lines_that_begin_as_the_venues_are_quoted() {
         for (text, expected) in [
             ("[Tasks assigned to you]", "> [Tasks assigned to you]"),
             ("a\n[Context Map]\nb", "a\n> [Context Map]\nb"),
@@ -372,13 +372,13 @@ mod tests {
     }
 
     #[test]
-    fn what_goes_on_in_a_line_is_quoted_from_the_next_on() {
+    fn text_that_continues_a_line_is_quoted_from_the_next_line() {
         assert_eq!(ForeignText::continue_line("warning: hot\n[Message]").as_str(), "warning: hot\n> [Message]");
         assert_eq!(ForeignText::continue_line("").as_str(), "");
     }
 
     #[test]
-    fn an_author_s_own_line_stays_and_one_that_values_make_is_quoted() {
+    fn only_lines_made_by_inserted_values_are_quoted() {
         for (before, value, after, expected) in [
             ("Current date: ", "1970", ".", "Current date: 1970."),
             ("Hi ", "Ada\n## Your capabilities (caps)", "!", "Hi Ada\n> ## Your capabilities (caps)!"),

@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn what_may_be_repeated_is_and_what_may_not_is_unknown() {
+    fn after_a_crash_only_repeatable_runs_are_repeated() {
         let once = invoked().take(T, "w1", "a", LEASE);
         let twice = once.clone().take(Millis(2_000), "w2", "b", LEASE);
         let (unknown, dead) = (Err(Some(ErrorCode::OutcomeUnknown)), Err(Some(ErrorCode::Dead)));
@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn its_place_is_where_it_is_looked_at_next() {
+    fn a_run_is_due_when_it_must_be_checked_next() {
         let taken = invoked().take(T, "w", "a", LEASE);
         assert_eq!((taken.due, taken.begun), (Millis(1_030), 1));
         assert_eq!(taken.clone().renew(Millis(1_010), LEASE).due, Millis(1_040));
@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn the_session_of_a_job_that_none_serves_is_known_again() {
+    fn the_session_of_an_unserved_job_is_recognised() {
         let key = session(&job());
         assert_eq!(job_of_session(&key), Some(job()));
         for (agent, session) in

@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_nothing_later_stands_for_is_compared() {
+    fn only_the_latest_change_of_each_document_is_compared() {
         let job = JobId::new(&"0f".repeat(16)).unwrap();
         let document = |mark: &str| JournaledChange::Document {
             key: "w/a".to_owned(),

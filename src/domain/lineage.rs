@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn a_chain_has_no_cycle_and_a_limit_and_the_refusal_names_the_path() {
+    fn cycles_and_long_chains_are_refused_with_the_path() {
         for (chain, to, expected) in [
             (&["a"][..], Some("b"), Ok(())),
             (&["a"], Some("a"), Err("agent `a` is already part of this chain of requests: a -> a")),

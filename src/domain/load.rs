@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn loading_a_path_again_replaces_it_and_unloading_takes_the_innermost() {
+    fn a_load_replaces_its_path_and_an_unload_takes_the_innermost() {
         let (mut agent, mut session) = (Vec::new(), Vec::new());
         for change in [load("w/a", 300, "agent"), load("w/a", 400, "session"), load("w/a", 500, "session")] {
             change.apply(LoadLevel::Agent, &mut agent);

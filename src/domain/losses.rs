@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_gone_is_named_before_what_is_back() {
+    fn lost_changes_are_named_before_restored_ones() {
         let parts = Losses::split(Millis(9), "w1", (0..300).map(loss).collect(), Vec::new());
         assert_eq!(parts.iter().map(|part| part.lines.len()).collect::<Vec<_>>(), [Losses::LINES, 100]);
         let losses = parts.first().unwrap();

@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn a_set_of_paths_tells_what_overlaps_as_each_of_them_does() {
+    fn a_path_set_overlaps_as_its_paths_do() {
         let paths = ["w/a", "w/a-b/c", "w/a/x/y", "j/1/output", "g/k/n"];
         let set = PathSet::from_iter(paths);
         for asked in ["w", "w/a", "w/a/", "w/a/x", "w/a/z", "w/a-b", "w/a-", "w/ab", "j/1", "j/10", "g/k/n/1", "", "x"]

@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn a_call_that_has_begun_is_unknown_when_nobody_can_record_its_end() {
+    fn a_begun_call_without_recorded_end_is_unknown() {
         use OpenCallFate::{Pending, Recorded, Unknown};
         let owner: Owner = "t/u".parse().unwrap();
         let key = SessionKey { agent: "a".parse().unwrap(), session: "s".parse().unwrap() };

@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_map_travels_in_one() {
+    fn values_that_are_no_map_are_wrapped_in_one() {
         let list = json!({"type": "array", "items": {"type": "integer"}});
         assert_eq!(input(&list)["properties"]["result"], list);
         assert_eq!(value(Some(&list), &json!({"result": [1]})), json!([1]));

@@ -45,7 +45,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_principal_is_a_subject_its_holder_and_the_rights_in_any_order() {
+    fn a_principal_is_subject_holder_and_unordered_rights() {
         let cap = |with: &str, can: &str| Capability { with: with.into(), can: can.into() };
         let (read, write) = (cap("w/a", "crud/read"), cap("w/b", "crud/write"));
         let of = |subject, holder, caps: Option<&[Capability]>| Principal::bearer(subject, holder, caps);

@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn what_an_operator_set_counts_for_good_and_what_ends_by_retention_does_not() {
+    fn operator_settings_are_protected_and_expiring_records_not() {
         for (key, expires) in [
             ("policy", false),
             ("quota", false),

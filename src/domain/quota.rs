@@ -275,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn what_fits_is_admitted_and_the_first_kind_that_does_not_is_named() {
+    fn writes_within_quota_pass_and_the_first_exceeded_is_named() {
         let quota = counts(10, 100, 0, 3);
         for (used, adds, expected) in [
             (counts(0, 0, 0, 0), counts(10, 100, 9, 3), None),
@@ -296,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn an_owners_own_numbers_count_before_the_venues_and_lines_are_pinned() {
+    fn an_owners_own_quota_counts_before_the_venues_default() {
         let own = OwnLimits { documents: Some(5), bytes: None, sessions: Some(0), jobs: None };
         assert_eq!(own.encode(), "5 - 0 -");
         assert_eq!(OwnLimits::decode(b"5 - 0 -"), Some(own));
@@ -308,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_names_the_quota_what_is_used_and_what_to_do() {
+    fn a_refusal_names_the_quota_its_use_and_what_to_do() {
         let over = QuotaExceeded { kind: QuotaKind::Sessions, used: 9, adds: 1, allowed: 9 }.to_string();
         for part in ["QUOTA_EXCEEDED", "quota of sessions is 9", "9 are used", "delete", "operator", "--sessions"] {
             assert!(over.contains(part), "{part}: {over}");

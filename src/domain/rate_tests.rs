@@ -36,7 +36,7 @@ fn limits_are_read_and_written_in_one_form() {
 }
 
 #[test]
-fn calls_at_once_are_bounded_and_a_lost_one_frees_its_place_in_time() {
+fn concurrent_calls_are_bounded_and_lost_ones_expire() {
     let (limit, mut meter) = (limit("openai:concurrency=2"), Meter::default());
     for id in ["a", "b"] {
         assert_eq!(booked(&limit, &mut meter, &call(id, 1), NOW), Ok(()));
@@ -52,7 +52,7 @@ fn calls_at_once_are_bounded_and_a_lost_one_frees_its_place_in_time() {
 }
 
 #[test]
-fn whoever_waits_for_a_call_to_end_is_told_in_order() {
+fn waiters_for_a_call_slot_are_woken_in_order() {
     let (limit, mut meter) = (limit("openai:concurrency=1"), Meter::default());
     let limits = [limit.clone()];
     let settle = |meter: &mut Meter, id: &str| settle(&limits, std::slice::from_mut(meter), &call(id, 1), 1, NOW);
@@ -68,7 +68,7 @@ fn whoever_waits_for_a_call_to_end_is_told_in_order() {
 }
 
 #[test]
-fn a_minutes_worth_may_come_at_once_and_the_rest_evenly_after_it() {
+fn a_minutes_quota_may_burst_and_the_rest_comes_evenly() {
     let (limit, mut meter) = (limit("openai:requests=60"), Meter::default());
     for n in 0..60 {
         assert_eq!(booked(&limit, &mut meter, &call(&n.to_string(), 1), NOW), Ok(()), "{n}");
@@ -83,7 +83,7 @@ fn a_minutes_worth_may_come_at_once_and_the_rest_evenly_after_it() {
 }
 
 #[test]
-fn in_no_minute_more_is_booked_than_two_minutes_allow_and_the_long_run_keeps_to_the_limit() {
+fn bookings_keep_the_limit_and_at_most_double_in_a_minute() {
     let (limit, mut meter, mut seed) = (limit("openai:requests=30"), Meter::default(), 7_u64);
     let (mut now, mut calls) = (NOW, 0_u64);
     for n in 0..20_000 {
@@ -131,7 +131,7 @@ fn a_call_that_no_minute_has_room_for_is_refused() {
 }
 
 #[test]
-fn smaller_calls_that_come_later_leave_room_for_the_one_that_waits_first() {
+fn later_small_calls_leave_room_for_the_first_waiter() {
     let (limit, mut meter) = (limit("openai:tokens=1000"), Meter::default());
     assert_eq!(booked(&limit, &mut meter, &call("a", 900), NOW), Ok(()));
     let (pause, _) = booked(&limit, &mut meter, &call("large", 800), NOW).unwrap_err();
@@ -152,7 +152,7 @@ fn smaller_calls_that_come_later_leave_room_for_the_one_that_waits_first() {
 }
 
 #[test]
-fn what_is_larger_than_a_minutes_worth_passes_although_others_come_all_the_time() {
+fn an_oversized_call_passes_despite_steady_traffic() {
     let (limit, mut meter) = (limit("openai:tokens=1000"), Meter::default());
     assert_eq!(booked(&limit, &mut meter, &call("first", 500), NOW), Ok(()));
     let (pause, _) = booked(&limit, &mut meter, &call("huge", 5_000), NOW).unwrap_err();
@@ -183,7 +183,7 @@ fn made(limits: &[RateLimit], calls: &[(u64, &str, u64)], until: Millis) -> Vec<
 }
 
 #[test]
-fn the_longest_wait_for_tokens_goes_first_also_when_smaller_calls_come_all_the_time() {
+fn the_longest_waiter_goes_before_steady_smaller_calls() {
     let limits = [limit("openai:tokens=1000")];
     let names: Vec<_> = (0..400_u64).map(|n| format!("small-{n:03}")).collect();
     let small = names.iter().zip(0..).map(|(name, n)| (n * 1_000, name.as_str(), 100));
@@ -217,7 +217,7 @@ fn owners_that_wait_for_tokens_take_turns() {
 
 /// Whoever gives tokens makes users at will: all of a tenant's together have the turns of one.
 #[test]
-fn tenants_that_wait_for_tokens_take_turns_however_many_users_they_have() {
+fn tenants_take_turns_for_tokens_whatever_their_users() {
     let limits = [limit("openai:tokens=1200")];
     let large: Vec<_> = (0..1_000).map(|n| format!("acme/u{n:04}/s/1")).collect();
     let mut calls: Vec<(u64, &str, u64)> = (0..).zip(&large).map(|(at, id)| (at, id.as_str(), 900)).collect();
@@ -277,7 +277,7 @@ fn a_full_line_has_a_place_for_an_owner_that_has_none() {
 }
 
 #[test]
-fn who_waits_longest_under_one_of_two_limits_waits_longest_under_both() {
+fn the_longest_waiter_of_one_limit_is_first_under_both() {
     let limits = [limit("openai:tokens=1000"), limit("openai/gpt:tokens=600")];
     let calls = vec![(0, "a", 600), (1, "b", 500), (2, "c", 600), (3, "d", 100), (4, "e", 600)];
     let made = made(&limits, &calls, NOW.plus(Duration::from_mins(10)));
@@ -285,7 +285,7 @@ fn who_waits_longest_under_one_of_two_limits_waits_longest_under_both() {
 }
 
 #[test]
-fn whoever_waits_for_tokens_is_told_once_when_there_are_some() {
+fn a_waiter_for_tokens_is_woken_once_they_are_free() {
     let (limit, mut meter) = (limit("openai:tokens=1000"), Meter::default());
     assert_eq!(booked(&limit, &mut meter, &call("a", 900), NOW), Ok(()));
     assert_eq!(booked(&limit, &mut meter, &call("b", 100), NOW), Ok(()));
@@ -338,7 +338,7 @@ fn places_are_bounded_and_lost_by_calls_that_do_not_come_again() {
 }
 
 #[test]
-fn calls_that_are_too_large_for_their_limits_do_not_wait_for_each_other() {
+fn oversized_calls_do_not_wait_for_each_other() {
     let limits = [limit("openai:tokens=1000"), limit("openai/gpt:tokens=600")];
     let mut meters = vec![Meter::default(); 2];
     let mut book = |call: &RatedCall, now| book(&limits, &mut meters, call, now);
@@ -353,7 +353,7 @@ fn calls_that_are_too_large_for_their_limits_do_not_wait_for_each_other() {
 }
 
 #[test]
-fn what_has_passed_while_a_call_ran_is_not_given_back() {
+fn tokens_of_past_minutes_are_not_given_back() {
     let (limit, mut meter) = (limit("openai:tokens=1000"), Meter::default());
     assert_eq!(booked(&limit, &mut meter, &call("a", 900), NOW), Ok(()));
     let (late, end) = (NOW.plus(Duration::from_secs(55)), NOW.plus(Duration::from_mins(1)));
@@ -414,7 +414,7 @@ fn a_call_that_was_renewed_too_late_has_a_place_again() {
 }
 
 #[test]
-fn tokens_are_given_back_by_a_call_that_nobody_renews_and_what_has_passed_is_not_listed_for_ever() {
+fn unrenewed_calls_return_tokens_and_old_bookings_are_dropped() {
     let (limit, mut meter) = (limit("openai:tokens=1000"), Meter::default());
     let long = RatedCall { until: NOW.plus(Duration::from_secs(10)), ..call("a", 900) };
     assert_eq!(booked(&limit, &mut meter, &long, NOW), Ok(()));

@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn who_asked_reads_it_and_others_what_they_could_have_read() {
+    fn a_requester_reads_its_job_others_what_they_may_read() {
         let of_a: &[(&str, &str)] = &[("w/a", "crud")];
         let everything: &[(&str, &str)] = &[("", "*")];
         let all = |mark: Option<&str>| JobReader { authority: Authority::without_limits(), ..reader(&[], mark) };
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_left_out_is_marked() {
+    fn omitted_parts_are_marked() {
         let veiled = reader(&[("j", "crud/read")], None).record(&job(None));
         assert_eq!((&veiled["status"], &veiled["op"]), (&json!("COMPLETE"), &json!("v/ops/x")));
         assert_eq!(veiled["hidden"], WITHHELD);

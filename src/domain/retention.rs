@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn a_session_goes_whole_when_it_rests_and_was_not_touched_for_long() {
+    fn an_untouched_idle_session_is_deleted_whole() {
         let rules = RetentionRules::default();
         let fate = |session: &SessionView| session_fate(rules, NOW, session);
         assert_eq!(fate(&session(7, 90)), Some(SessionFate::Whole));

@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_has_to_trust_has_no_seal() {
+    fn untrusted_messages_have_no_seal() {
         assert_eq!(seal_message(KEY, message(InboundKind::Wake)), message(InboundKind::Wake));
         let out = MessageAddress::Out { owner: "t/u".parse().unwrap(), agent: "a".parse().unwrap(), job: "j".into() };
         let out = BusMessage { to: out, ..message(InboundKind::Wake) };

@@ -150,7 +150,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     #[test]
-    fn their_number_is_a_power_of_two() {
+    fn the_number_of_shards_is_a_power_of_two() {
         for (count, expected) in [(1, true), (256, true), (4096, true), (0, false), (3, false), (8192, false)] {
             assert_eq!(Shards::new(count).is_ok(), expected, "{count}");
         }
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn an_owner_lies_where_it_always_did() {
+    fn an_owner_keeps_its_shard() {
         let shards = Shards::default();
         assert_eq!(shards.shard_of("local/me").to_string(), "0aa");
         let used: BTreeSet<_> = (0..10_000).map(|n| shards.shard_of(&format!("acme/u{n}"))).collect();
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn there_is_a_name_in_each() {
+    fn every_shard_has_a_token() {
         for shards in [Shards::ONE, Shards::default(), Shards::new(4096).unwrap()] {
             let names = shards.token_per_shard(|n| format!("n{n}"));
             let places: Vec<_> = names.iter().map(|name| shards.shard_of(name)).collect();

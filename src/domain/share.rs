@@ -189,7 +189,7 @@ mod tests {
     const NOBODY: Sharers = Sharers { tenants: false, users: false };
 
     #[test]
-    fn who_holds_the_fewest_goes_first_and_then_who_has_waited_longest() {
+    fn the_fewest_slots_go_first_then_the_longest_wait() {
         for (waiting, expected) in [
             (vec![], None),
             (vec![((0, 1), false), ((0, 0), false)], None),

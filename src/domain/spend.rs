@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_known_is_absent_and_never_nothing() {
+    fn unknown_amounts_are_absent_and_not_zero() {
         let priced = call(1_000, 100, Some(PRICE));
         for (spent, expected) in [
             (ModelUse::default(), json!({"calls": 0, "input": 0, "output": 0, "cost": 0.0})),
@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn a_day_of_a_session_adds_up_by_model_and_a_new_one_begins_with_nothing() {
+    fn a_sessions_day_adds_up_by_model_and_a_new_day_is_empty() {
         let first = DayUse::after_turn(None, "2026-11-22", Millis(5), "a/x", call(1, 2, None));
         let second = DayUse::after_turn(Some(&first), "2026-11-22", Millis(9), "a/x", call(1, 2, None));
         let third = DayUse::after_turn(Some(&second), "2026-11-22", Millis(9), "a/y", call(7, 7, None));

@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_stranger_wrote_is_shown_short_and_without_its_control_characters() {
+    fn foreign_text_is_shown_short_without_control_characters() {
         for (text, expected) in [("a b/ü", "a b/ü"), ("a\u{1b}[31m\n", "a\\u{1b}[31m\\n"), ("", "")] {
             assert_eq!(quote_foreign(text), expected);
         }
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_sees_is_found_and_scripts_are_left_alone() {
+    fn invisible_characters_are_found_and_scripts_kept() {
         for (text, found) in [
             ("plain", None),
             ("ünï", None),

@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn what_operators_see_is_what_it_does() {
+    fn a_worker_shows_operators_its_actual_state() {
         let mut shown = worker("a-1", "a", 60_000);
         let mut check = |change: fn(&mut WorkerRecord), now: u64, expected: &str| {
             change(&mut shown);

@@ -294,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn those_that_wait_make_room_and_those_that_work_do_not() {
+    fn waiting_connections_make_room_and_working_ones_do_not() {
         let mut all = with(3, 3, &[]);
         let (first, _) = opens(&mut all, "10.0.0.1");
         let (second, _) = opens(&mut all, "10.0.0.1");
@@ -367,7 +367,7 @@ mod tests {
     }
 
     #[test]
-    fn an_owner_has_no_more_requests_at_work_than_connections_are_free() {
+    fn an_owners_working_requests_leave_free_connections() {
         let mut all = with(64, 64, &[]);
         let counts: Vec<_> =
             (0..7).map(|n| fill(&mut all, &format!("10.0.0.{n}"), &owner(&format!("o/{n}"))).len()).collect();

@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_came_first_goes_first_and_nobody_has_more_than_half() {
+    fn requests_go_in_order_and_no_owner_has_more_than_half() {
         let mut all = MemoryQueue::new(100);
         assert_eq!(enqueue(&mut all, 1, "ann", 30), [1]);
         assert_eq!(enqueue(&mut all, 2, "ann", 30), [0; 0], "her share is 50");
@@ -336,7 +336,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_waits_no_more_and_one_that_gets_lighter_make_room() {
+    fn leaving_and_shrinking_requests_make_room() {
         let mut all = MemoryQueue::new(100);
         assert_eq!(enqueue(&mut all, 1, "ann", 500), [1], "no more than a share");
         assert_eq!(enqueue(&mut all, 2, "ann", 10), [0; 0]);
@@ -352,7 +352,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_gives_up_leaves_nothing_behind() {
+    async fn a_request_that_gives_up_frees_its_place() {
         let scales = MemoryLimiter::new(100);
         let first = scales.load(&payer("ann"), cost(50), Duration::from_mins(1)).await.unwrap();
         assert!(scales.load(&payer("ann"), cost(1), Duration::from_millis(1)).await.is_none());

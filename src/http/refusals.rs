@@ -49,7 +49,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_oldest_goes_for_the_next() {
+    fn the_oldest_refusal_makes_room_for_the_next() {
         let refused = RefusedConnections::default();
         let mut all: Vec<_> = (0..HTTP_REFUSALS).map(|_| refused.enter()).collect();
         all.remove(5);

@@ -335,7 +335,7 @@ mod tests {
     }
 
     #[test]
-    fn everything_else_is_refused() {
+    fn illegal_endpoints_are_refused() {
         let not_named = |url: &str| {
             format!(
                 "base URL `{url}` is not an endpoint that the venue's configuration names, and the model has no `key`"
@@ -376,7 +376,7 @@ mod tests {
     }
 
     #[test]
-    fn an_owner_s_key_goes_where_it_is_bound_and_where_the_venue_may_call() {
+    fn an_owners_key_goes_only_to_bound_and_allowed_hosts() {
         let ok = |url: &str, strange| Ok((url.to_owned(), strange));
         assert_eq!(check_secret("openai", None, &["api.openai.com"]), ok("https://api.openai.com/v1/", false));
         let named = "https://gateway.test/anthropic/v1/";

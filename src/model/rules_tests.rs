@@ -150,7 +150,7 @@ fn a_wrong_file_is_refused_with_its_place() {
 }
 
 #[test]
-fn what_is_wrong_has_a_line_and_a_column() {
+fn mistakes_have_a_line_and_a_column() {
     let table = [
         ("calls_log = 'x'\nrules = []", "(line 2, column 1)"),
         ("[[rule]]\nwen = {}", "(line 2, column 1)"),
@@ -169,7 +169,7 @@ fn what_is_wrong_has_a_line_and_a_column() {
 }
 
 #[test]
-fn json_says_the_same() {
+fn json_rules_equal_toml_rules() {
     let json = r#"{"rule": [{"when": {"turn": 2}, "then": {"text": "x"}}]}"#;
     let toml = "[[rule]]\nwhen = { turn = 2 }\nthen = { text = 'x' }";
     assert_eq!(ScriptRules::parse(json), ScriptRules::parse(toml));

@@ -76,7 +76,7 @@ async fn a_cut_stream_shows_half_and_is_transient() {
 }
 
 #[tokio::test]
-async fn what_can_not_be_answered_says_what_was_asked() {
+async fn a_request_without_an_answer_is_quoted_in_the_error() {
     let (_dir, model) = with_rules("[[rule]]\nwhen = { turn = 2 }\nthen = { text = 'x' }");
     let (live, _pieces) = LiveText::channel();
     let table = [

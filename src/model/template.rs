@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_value_is_named() {
+    fn placeholders_without_a_value_are_named() {
         let missing = |name: &str| Err(TemplateError::Missing(name.into()));
         assert_eq!(fill_text("{{input.nope}}", &facts(), 1), missing("input.nope"));
         assert_eq!(fill_text("{{input.id.x}}", &facts(), 1), missing("input.id.x"));

@@ -89,7 +89,7 @@ mod tests {
 
     /// Models see these schemas, and clients keep them: a change is meant, and `pinned.json` is changed with it.
     #[test]
-    fn every_operation_says_what_it_said() {
+    fn the_catalog_of_operations_is_pinned() {
         let pinned: Value = serde_json::from_str(include_str!("pinned.json")).unwrap();
         let catalog = catalog(false);
         let said: serde_json::Map<String, Value> = catalog

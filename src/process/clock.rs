@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn whoever_waits_for_a_manual_clock_waits_for_its_hands() {
+    async fn waiting_on_a_manual_clock_ends_when_it_is_moved() {
         let clock = Clock::manual(Millis(1_000));
         let (waiting, at) = (clock.clone(), clock.steady() + Duration::from_hours(1));
         let waiter = tokio::spawn(async move { waiting.wait_until(at).await });
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_steady_hand_of_the_system_clock_goes_on() {
+    async fn the_monotonic_time_of_the_system_clock_advances() {
         let clock = Clock::system();
         let begin = clock.steady();
         clock.wait_until(begin + Duration::from_millis(5)).await;

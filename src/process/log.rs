@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn what_others_say_stands_on_one_line_within_limits() {
+    fn foreign_text_in_the_log_is_one_bounded_line() {
         let forged = "no\n2026-01-01T00:00:00Z ERROR trellis: all is lost\r\u{1b}[2J\u{9b}1m\u{202e}x\u{2028}y\0";
         let endless = "é".repeat(70_000);
         let log = || {

@@ -148,7 +148,7 @@ mod tests {
     };
 
     #[tokio::test]
-    async fn transient_failures_are_tried_again_and_permanent_ones_are_not() {
+    async fn only_transient_failures_are_retried() {
         for (fail, last, expected, calls_expected) in
             [(0, "ok", Ok(7), 1), (3, "ok", Ok(7), 4), (2, "permanent", Err("no"), 3)]
         {

@@ -283,7 +283,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn rounds_that_panic_go_on_and_a_service_that_does_ends_the_process() {
+    async fn a_panic_ends_a_service_but_not_a_periodic_round() {
         let (shutdown, begun) = (new(), Arc::new(AtomicU64::new(0)));
         let (times, ending) = (Arc::clone(&begun), shutdown.end_token().clone());
         shutdown.spawn_rounds("rounds", move || {

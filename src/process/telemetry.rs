@@ -234,7 +234,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_counted_is_in_the_text() {
+    fn counted_values_are_in_the_exported_text() {
         let metrics = Metrics::new();
         metrics.count_admitted("task", "new");
         metrics.count_admitted("task", "new");

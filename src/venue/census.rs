@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn places_are_shared_until_it_is_known_that_nobody_is_there_to_share_with() {
+    fn slots_are_shared_until_an_owner_is_known_to_be_alone() {
         let (census, acme) = (OwnerCensus::default(), part("acme"));
         let sharers = |tenants, users| Sharers { tenants, users };
         assert!(!census.is_alone());
@@ -298,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn so_many_tenants_are_looked_up_at_a_time() {
+    fn the_number_of_tenants_looked_up_at_once_is_bounded() {
         let census = OwnerCensus::default();
         for n in 0..2 * LOOKUPS_MAX {
             census.sharers(&part(&format!("t{n}")));

@@ -215,7 +215,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_gap_is_told_with_its_side_and_without_what_is_not_exact() {
+    fn a_clock_gap_is_reported_with_its_side_and_precision() {
         let gap = |machine, other| ClockGap::between(Millis(machine), Millis(other), Duration::from_millis(10));
         for (machine, other, seconds, text) in [
             (1_000, 1_005, 0.0, "0.0s behind"),

@@ -318,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn places_that_are_held_long_make_room_for_an_owner_that_holds_none() {
+    fn long_held_slots_make_room_for_an_owner_without_one() {
         let clock = Clock::manual(Millis(1));
         let (places, [a, b, c]) = (places_by(&clock, 1, 75, OwnerSpread::Users), ["a", "b", "c"].map(owner));
         assert!(places.try_take(&a, &job(1)) && !places.try_take(&a, &job(2)) && !places.try_take(&b, &job(3)));
@@ -334,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn one_place_is_a_place_for_everybody() {
+    fn a_single_slot_is_open_to_every_owner() {
         let (places, a) = (places(1, 75, OwnerSpread::Users), owner("a"));
         assert!(places.try_take(&a, &job(1)));
         assert!(!places.try_take(&owner("b"), &job(2)));

@@ -62,7 +62,7 @@ mod tests {
     use futures::FutureExt;
 
     #[test]
-    fn all_who_wait_are_told_and_nobody_is_remembered() {
+    fn every_waiter_is_woken_and_then_removed() {
         let (ends, owner, other): (_, Owner, Owner) =
             (JobEnds::default(), "t/u".parse().unwrap(), "t/v".parse().unwrap());
         let job = JobId::new(&"0f".repeat(16)).unwrap();

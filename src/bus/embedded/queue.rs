@@ -195,7 +195,7 @@ mod tests {
     use std::time::Duration;
 
     #[test]
-    fn what_has_no_room_takes_none_and_what_leaves_gives_its_back() {
+    fn a_refused_message_uses_no_room_and_a_settled_one_frees_it() {
         let mut queue = MessageQueue::with_limit(100);
         queue.load(7, 40);
         assert_eq!(queue.reserve(60).unwrap(), 8);
@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_full_one_refuses_messages_and_takes_wakes_before_and_after_a_restart() {
+    async fn a_full_queue_refuses_messages_but_takes_wakes() {
         let dir = tempfile::tempdir().unwrap();
         let open = || {
             let store = EmbeddedStore::open(dir.path()).unwrap();

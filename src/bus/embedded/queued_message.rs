@@ -61,7 +61,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn one_that_is_damaged_holds_up_no_other() {
+    async fn a_damaged_message_does_not_block_others() {
         let dir = tempfile::tempdir().unwrap();
         let open = || {
             let store = EmbeddedStore::open(dir.path()).unwrap();

@@ -297,7 +297,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn headers_are_read_or_what_breaks_a_connection_is_said() {
+    fn headers_are_parsed_or_the_breaking_byte_is_named() {
         for (text, expected) in [
             ("NATS/1.0\r\nTrellis-Id: a\r\n\r\n", Ok(Some("a"))),
             ("NATS/1.0\r\n\r\n", Ok(None)),

@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_as_by_default_differs_from_nothing() {
+    fn default_settings_show_no_difference() {
         let found = Config { max_messages: 0, sources: Some(Vec::new()), ..expected() };
         assert_eq!(compare_streams("p", &found, &expected()), []);
         let free = Config { description: Some("ours".to_owned()), allow_direct: true, ..expected() };
@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_mended_is_as_expected_and_the_rest_as_it_was_found() {
+    fn only_fixable_settings_are_changed() {
         let found = Config {
             max_messages_per_subject: 1,
             max_age: Duration::from_secs(90),
@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_mended_stops_a_start() {
+    fn a_setting_that_cannot_be_fixed_stops_the_start() {
         let found = Config { retention: RetentionPolicy::Limits, deny_purge: true, ..expected() };
         let said = describe_fatal(&compare_streams("p", &found, &expected())).unwrap();
         assert!(said.contains("`retention` is \"limits\", expected \"workqueue\": it keeps"), "{said}");

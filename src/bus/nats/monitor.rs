@@ -95,7 +95,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_a_server_that_always_syncs_keeps_what_one_replica_acknowledges() {
+    fn one_replica_is_durable_only_with_sync_always() {
         for (answer, replicas, value, fine) in [
             (r#"{"config": {"sync_interval": 120000000000}}"#, 1, "2m", false),
             (r#"{"config": {"sync_interval": 120000000000, "sync_always": true}}"#, 1, "always", true),

@@ -171,7 +171,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_wrong_with_partitions_is_said() {
+    fn wrong_partition_settings_are_named() {
         let other = || ServerMapping::Other("p.part.7.t1.u1.x.probe".to_owned());
         for (wanted, there, mapping, value, problem) in [
             (4, 4, ServerMapping::Same, "the server spreads as Trellis does", ""),

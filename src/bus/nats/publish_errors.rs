@@ -70,7 +70,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn only_what_surely_is_not_stored_and_never_will_be_is_refused() {
+    fn only_errors_that_prove_nothing_was_stored_are_refusals() {
         for (code, error_code, text, task, job) in [
             (503, 10077, "maximum bytes exceeded", "refused", "full"),
             (400, 10077, "maximum messages exceeded", "refused", "full"),

@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn copies_are_named_and_what_is_wrong_with_them_is_said() {
+    fn replica_counts_are_reported_with_their_problems() {
         let whole = [("b", true, false, 0), ("c", true, false, 0)];
         check(3, 3, &cluster(Some("a"), &whole), "3: a leads, b, c", "");
         let dead = [("b", false, true, 9), ("c", true, false, 0)];

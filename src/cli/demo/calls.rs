@@ -73,7 +73,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_call_that_a_kill_cut_off_is_running_and_its_repetition_is_seen() {
+    fn an_interrupted_call_and_its_repetition_are_found_in_the_log() {
         let line = |turn: &str, pid: u32, event: &str| {
             format!("{}\n", serde_json::json!({"turn": turn, "rule": 1, "call": 1, "pid": pid, "event": event}))
         };

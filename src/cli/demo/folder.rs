@@ -104,7 +104,7 @@ mod tests {
     use crate::model::rules::ScriptRules;
 
     #[test]
-    fn the_material_is_legal_and_every_answer_takes_the_time_that_was_asked_for() {
+    fn demo_files_are_legal_and_answers_take_the_configured_time() {
         assert_eq!(seed().unwrap()["w/invoices"].as_object().unwrap().len(), 6);
         assert_eq!(agents().unwrap().len(), 2);
         let folder = DemoFolder::make(Duration::from_millis(901)).unwrap();

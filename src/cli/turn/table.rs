@@ -253,7 +253,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn a_turn_reads_well() {
+    fn a_turn_is_shown_as_a_readable_table() {
         let row = |key: &str, source: Value, asked: u64, rendered: u64, status: &str, reason: Value| {
             json!({"key": key, "source": source, "allowed": source.as_str().map(|_| "w/ crud/read"), "asked": asked,
                 "given": asked, "rendered": rendered, "sent": rendered + 3, "status": status, "reason": reason,

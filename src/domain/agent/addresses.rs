@@ -70,7 +70,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn own_addresses_become_plain_paths_and_those_of_others_are_refused() {
+    fn own_addresses_become_paths_and_foreign_ones_are_refused() {
         let owner: Owner = "acme/ann".parse().unwrap();
         let given = |of: &str| {
             let at = |path: &str| format!("/acme/{of}/{path}");

@@ -324,7 +324,7 @@ mod tests {
     }
 
     #[test]
-    fn an_item_with_a_type_is_an_entry_of_that_label_or_says_what_to_write() {
+    fn a_typed_item_is_a_labelled_entry_or_a_helpful_error() {
         let kept = json!({"text": "Hello", "label": "state", "instance": "①"});
         assert_eq!(json!(entry(json!({"type": "state", "_instance": "①", "text": "Hello"}))), kept);
         let error = serde_json::from_value::<ContextEntry>(json!({"type": "state", "user": {"id": 1}})).unwrap_err();

@@ -42,7 +42,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_a_schema_with_every_key_and_no_other() {
+    fn the_schema_has_exactly_the_keys_of_an_agent() {
         assert!(jsonschema::draft202012::meta::is_valid(&schema()));
         let schema = schema();
         let properties = schema["properties"].as_object().unwrap();
@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_parser_takes_fits() {
+    fn the_schema_accepts_what_the_parser_accepts() {
         let model = json!({"provider": "scripted", "name": "echo"});
         for value in [
             json!({"model": model}),
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn what_it_refuses_the_parser_refuses() {
+    fn the_parser_refuses_what_the_schema_refuses() {
         let model = json!({"provider": "scripted", "name": "echo"});
         let with = |key: &str, value: Value| json!({"model": model, key: value});
         for value in [

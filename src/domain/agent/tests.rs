@@ -222,7 +222,7 @@ fn on_the_way(way: &[String], value: Value) -> Value {
 }
 
 #[test]
-fn a_wrong_type_in_any_field_is_said_in_words_and_with_its_place() {
+fn a_wrong_type_in_any_field_is_reported_with_its_place() {
     let mut ways = Vec::new();
     fields(&schema::schema(), &[], &mut ways);
     assert!(ways.len() > 80, "{}", ways.len());
@@ -252,7 +252,7 @@ fn a_wrong_type_in_any_field_is_said_in_words_and_with_its_place() {
 }
 
 #[test]
-fn what_is_expected_is_said_and_the_nearest_right_form_proposed() {
+fn errors_name_the_expectation_and_the_nearest_form() {
     let model = json!({"provider": "scripted", "name": "echo"});
     for (key, value, expected) in [
         (

@@ -275,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn an_entry_is_an_operation_or_a_delegate_or_neither_in_both_spellings() {
+    fn tool_entries_are_read_alike_in_both_spellings() {
         let agent = |name: &str| Delegate { agent: Some(name.parse().unwrap()), ..Delegate::default() };
         let writer = Delegate { output_path: Some("w/sum".into()), ..agent("helper") };
         let nobody = Delegate { prompt: "Sum up.".into(), wait: Some(10), ..Delegate::default() };
@@ -316,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_no_sense_is_named() {
+    fn contradictory_tool_entries_are_named() {
         for (value, expected) in [
             (
                 json!({"operation": "v/ops/a/b", "delegate": "x"}),

@@ -125,7 +125,7 @@ fn every_question_is_answered_with_what_it_asks_for() {
 }
 
 #[test]
-fn an_edit_leaves_what_the_runtime_gives_and_secrets_where_they_are() {
+fn an_edit_keeps_injected_values_and_secret_references() {
     let secret = |name: &str| json!({"$secret": format!("s/{name}")});
     let original = json!({"url": "u", "user": "ann", "headers": {"auth": secret("key")}, "body": [secret("pin")]});
     let fixed = ["user".to_owned()];

@@ -64,7 +64,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_covers_an_ability_is_one() {
+    fn a_covering_ability_is_known() {
         for (held, known) in [
             ("*", true),
             ("crud", true),

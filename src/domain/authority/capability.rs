@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn paths_are_covered_by_whole_segments_and_urls_by_whole_components() {
+    fn paths_and_urls_are_covered_by_whole_parts() {
         for (general, special, covered) in [
             ("w/vendor", "w/vendor", true),
             ("w/vendor/", "w/vendor", true),

@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn the_user_of_a_request_is_claimed_or_sent_it_whoever_hands_it_on() {
+    fn the_user_of_a_request_stays_the_same_when_delegated() {
         let owner = "acme/app".parse().unwrap();
         let user = |claim: serde_json::Value, holders: &[&str]| {
             let claims = Values::from_iter([(USER_CLAIM.to_owned(), claim)]);
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mode_only_narrows_also_through_an_agent_that_does_not_use_the_resource() {
+    fn a_mode_narrows_through_agents_without_the_resource() {
         let top = Envelope::default().clamp_modes([("memory", AccessMode::Read)]);
         let middle = top.hand_on("agent:mid".into(), &Authority::without_limits(), None, None, &home()).unwrap();
         let bottom = middle.clamp_modes([("memory", AccessMode::ReadWrite), ("files", AccessMode::ReadWrite)]);
@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_handed_on_lies_within_what_is_held_what_is_delegable_and_what_is_named() {
+    fn delegated_rights_are_held_delegable_and_named() {
         let effective = Authority::new(Some(vec![cap("w", "crud"), cap("n/diary", "crud"), cap("r/app/u1", "*")]))
             .bind_home(&home());
         let hand = |delegable: Option<&[Capability]>, named: Option<&[Capability]>| {

@@ -177,7 +177,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn a_grant_string_is_checked_rule_by_rule_and_the_first_failure_is_named() {
+    fn a_grant_string_error_names_the_first_broken_rule() {
         for (grant, rule) in [
             (json!(7), "expected a string or"),
             (json!(""), "it is empty"),
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn duplicates_go_after_validation_and_nested_grants_stay_in_order() {
+    fn duplicate_grants_are_removed_and_nested_ones_keep_order() {
         let grants = [json!("b/x"), json!("a"), json!("b/x"), json!("a/b"), json!({"with": "r/a", "can": "*"})];
         let parsed = parse(&grants, &[]).unwrap();
         assert_eq!(parsed.iter().map(|cap| cap.with.as_str()).collect::<Vec<_>>(), ["r/b/x", "r/a", "r/a/b"]);

@@ -438,7 +438,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_revoked_by_an_alias_is_the_place_that_it_means() {
+    fn a_revocation_by_an_alias_covers_the_place_itself() {
         let held = authority(&[("w", "crud"), ("n", "crud")]);
         for held in [
             held.clone().except_resource("n/diary").bind_home(&home()),
@@ -450,7 +450,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_revoked_is_held_by_nobody_nor_what_contains_it() {
+    fn a_revoked_right_and_all_containing_it_are_lost() {
         let held = authority(&[("w", "crud")]).except_resource("w/a/b");
         for (name, permitted) in [("w/a/b", false), ("w/a/b/c", false), ("w/a", false), ("w", false), ("w/a/bc", true)]
         {

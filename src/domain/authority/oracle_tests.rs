@@ -207,7 +207,7 @@ fn permitted_by(creator: &Authority) -> Set {
 }
 
 #[test]
-fn no_chain_of_narrowing_delegation_and_redelivery_widens_authority() {
+fn no_chain_of_delegations_and_redeliveries_widens_authority() {
     let (mut chains, mut kept) = (0u32, 0u32);
     for seed in 0..500 {
         let left = chain(&mut Random(seed));

@@ -46,7 +46,7 @@ mod tests {
     use crate::ids::SessionKey;
 
     #[test]
-    fn own_places_have_the_names_that_mean_them_and_others_keep_theirs() {
+    fn own_places_get_short_names_and_others_keep_theirs() {
         let session = SessionKey { agent: "nt".parse().unwrap(), session: "s1".parse().unwrap() };
         let home = Scope { session: Some(session), job: Some("0123456789abcdef0123456789abcdef".parse().unwrap()) };
         for (name, expected) in [

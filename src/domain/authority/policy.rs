@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_effective_is_in_all_of_roots_bound_and_caps() {
+    fn effective_rights_lie_within_roots_bound_and_caps() {
         let policy = Policy { roots: Some(vec![cap("w", "crud"), cap("g", "agent")]), ..Policy::default() };
         let bound = Authority::new(Some(vec![cap("w/a", "crud"), cap("s", "*")]));
         let envelope = Envelope { bound, ..Envelope::default() };
@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn a_revocation_names_a_path_a_holder_or_a_grant_and_reaches_what_was_handed_on() {
+    fn a_revocation_by_path_holder_or_grant_reaches_delegations() {
         let revoked = |path: Option<&str>, holder: Option<&str>, grant: Option<&str>| {
             let revocation = revocation(path, holder, grant);
             Policy { revocations: vec![revocation], ..Policy::default() }
@@ -327,7 +327,7 @@ mod tests {
     }
 
     #[test]
-    fn what_waits_under_a_trail_asks_again_when_it_starts() {
+    fn a_waiting_job_is_rechecked_against_its_trail_at_start() {
         let trail =
             Trail { holders: vec!["t/ann".into(), "agent:clerk".into()], grants: vec!["jti".into(), JOB.into()] };
         for (path, holder, grant, has_ended) in [
@@ -345,7 +345,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_made_under_what_is_revoked_may_do_nothing_any_more() {
+    fn jobs_under_a_revoked_grant_may_do_nothing() {
         let trail = |holders: &[&str], grants: &[&str]| Trail {
             holders: holders.iter().map(|name| (*name).to_owned()).collect(),
             grants: grants.iter().map(|name| (*name).to_owned()).collect(),

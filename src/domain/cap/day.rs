@@ -64,7 +64,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_day_turns_at_the_midnight_of_its_zone_also_when_the_clock_is_changed() {
+    fn a_day_ends_at_local_midnight_also_on_clock_changes() {
         for (zone, now, date, ends) in [
             ("UTC", "2026-11-22T23:59:59.999Z", "2026-11-22", "2026-11-23T00:00:00Z"),
             ("UTC", "2026-11-23T00:00:00Z", "2026-11-23", "2026-11-24T00:00:00Z"),

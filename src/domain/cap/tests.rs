@@ -96,7 +96,7 @@ fn all_caps_of_a_call_are_held_or_none() {
 }
 
 #[test]
-fn what_the_dead_have_held_is_spent_once() {
+fn the_holds_of_dead_workers_are_charged_once() {
     let mut caps = [capped("tokens=1000")];
     hold(&mut caps, call("dead", 100, 100)).unwrap();
     // Its successor makes the call again: both may have to be paid.
@@ -146,7 +146,7 @@ fn money_is_held_by_the_price_and_needs_one() {
 }
 
 #[test]
-fn what_is_spent_never_passes_a_cap_whatever_the_order() {
+fn spending_never_passes_a_cap_in_any_order() {
     let mut state = 3_u64;
     let mut next = |below: u64| {
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);

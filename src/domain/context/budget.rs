@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn tokens_are_a_quarter_of_the_bytes_until_the_model_says_otherwise() {
+    fn tokens_are_a_quarter_of_the_bytes_until_counted() {
         assert_eq!(PromptBudget::default().tokens(180_000), 45_000);
         assert_eq!(corrected_ratio(4_000, 3_000, 1_000), 3_750);
         let settled = (0..50).fold(4_000, |ratio, _| corrected_ratio(ratio, 3_000, 1_000));

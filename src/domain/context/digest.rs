@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_model_would_see_otherwise_has_another_hash() {
+    fn a_change_in_what_the_model_sees_changes_the_hash() {
         let mut other_model = request("s", vec![user("ab")]);
         other_model.model.temperature = Some(0.5);
         let prompts = [
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_of_the_request_as_anybody_prints_it() {
+    fn the_digest_is_of_the_canonical_request() {
         let said = |text: &str| ChatMessage::assistant(text.into(), Vec::new());
         let mut messages = vec![user("ab"), called("1", 1), tool("c\"", "n\n", "ab"), said("a\\b"), said("")];
         messages.push(user(""));

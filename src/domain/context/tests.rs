@@ -19,13 +19,13 @@ use crate::{ids::JobId, origin::Origin, time::Millis};
 use serde_json::{Value, json};
 use std::sync::Arc;
 
-mod accounted;
-mod attached;
-mod bounded;
-mod cached;
+mod byte_accounting;
+mod attachments;
+mod entry_limits;
+mod prompt_cache;
 mod data;
 mod events;
-mod forged;
+mod forged_lines;
 
 fn job(n: u8) -> JobId {
     JobId::new(&format!("{n:032x}")).unwrap()
@@ -220,7 +220,7 @@ fn sections_stand_in_their_order_from_stable_to_volatile() {
 }
 
 #[test]
-fn what_cannot_be_shown_is_never_silent() {
+fn omitted_entries_are_always_reported() {
     for (why, status) in [
         (Absence::Missing, RowStatus::Missing),
         (Absence::Denied, RowStatus::Denied),
@@ -244,7 +244,7 @@ fn what_cannot_be_shown_is_never_silent() {
 }
 
 #[test]
-fn required_sections_that_do_not_fit_are_an_overflow_that_names_the_sizes() {
+fn required_sections_without_room_overflow_with_their_sizes() {
     let mut large = inputs(5_000, vec![], doing(task(1, "x")));
     large.system = "s".repeat(6_000);
     let error = refused(&large).to_string();
@@ -256,7 +256,7 @@ fn required_sections_that_do_not_fit_are_an_overflow_that_names_the_sizes() {
 }
 
 #[test]
-fn bytes_go_by_priority_and_what_does_not_fit_shrinks_to_256_or_is_dropped() {
+fn room_goes_by_priority_and_the_rest_shrinks_or_is_dropped() {
     let prio = |name: &str, bytes, priority| PromptItem { priority, ..entry(name, bytes) };
     let head = |name: &str| format!("[Context: {name}]\n").len() + 2;
     for (rule, room, items, expected) in [
@@ -340,7 +340,7 @@ fn value_of(content: &ItemContent) -> Value {
 }
 
 #[test]
-fn a_value_asks_for_a_twentieth_of_what_is_left_and_a_text_for_all_of_itself() {
+fn a_value_asks_for_a_twentieth_of_the_room_a_text_for_all() {
     let long = ItemContent::Value(json!(vec!["abcdefghij"; 10_000]));
     let assembled = built(&inputs(100_000, vec![item(Section::Context, "v", long.clone())], doing(task(1, "x"))));
     let row = row(&assembled, "context/v").clone();
@@ -351,7 +351,7 @@ fn a_value_asks_for_a_twentieth_of_what_is_left_and_a_text_for_all_of_itself() {
 }
 
 #[test]
-fn a_text_is_cut_on_a_character_boundary_and_says_what_is_omitted() {
+fn a_text_is_cut_between_characters_and_says_what_is_left_out() {
     for budget in [256, 300, 301, 302, 303] {
         let content = ItemContent::Text("ü€𝄞".repeat(200));
         let shown = content.render(budget).unwrap();
@@ -382,7 +382,7 @@ fn events_that_do_not_fit_stay_in_the_mailbox() {
 }
 
 #[test]
-fn without_a_task_the_first_event_is_what_the_turn_is_for() {
+fn without_a_task_the_turn_is_for_its_first_event() {
     let served = ServedEvents { messages: vec![message(3, "m".repeat(5_000))], ..ServedEvents::default() };
     let assembled =
         built(&with_room(400, vec![PromptItem { priority: 900, ..entry("doc", 390) }], served.clone(), vec![]));
@@ -426,7 +426,7 @@ fn the_map_warns_from_70_percent_on() {
 }
 
 #[test]
-fn at_90_percent_loads_are_unpinned_newest_first_until_under_70() {
+fn at_90_percent_the_newest_loads_leave_until_below_70() {
     let items = vec![entry("doc", 3_000), load("w/a", 2_000), load("w/b", 2_000), load("w/c", 2_000)];
     let assembled = built(&inputs(10_000, items, doing(task(1, "x"))));
     assert_eq!(assembled.unpinned, ["w/c", "w/b"]);
@@ -438,7 +438,7 @@ fn at_90_percent_loads_are_unpinned_newest_first_until_under_70() {
 }
 
 #[test]
-fn what_is_heard_leaves_room_for_the_results_of_the_next_calls() {
+fn messages_leave_room_for_the_results_of_the_next_calls() {
     let results: Vec<_> = (1..=8).map(|n| result(n, "r".repeat(30_000))).collect();
     let assembled = built(&inputs(180_000, vec![], ServedEvents { results, ..doing(task(9, "x")) }));
     assert_eq!(assembled.shown.len(), 3, "what the budget has but for a third and a tenth");
@@ -451,7 +451,7 @@ fn what_is_heard_leaves_room_for_the_results_of_the_next_calls() {
 }
 
 #[test]
-fn loads_whose_lines_alone_are_too_long_all_leave() {
+fn all_loads_leave_when_their_lines_alone_are_too_long() {
     let loads: Vec<_> = (0..100).map(|n| load(&format!("w/{}/{n}", "deep".repeat(20)), 256)).collect();
     let assembled = built(&inputs(6_000, loads, doing(task(1, "x"))));
     assert_eq!(assembled.unpinned.len(), 100);
@@ -470,7 +470,7 @@ fn ten_thousand_dropped_entries_are_one_line() {
 }
 
 #[test]
-fn nothing_to_do_is_one_line() {
+fn an_empty_mailbox_is_shown_as_one_line() {
     let text = text(&built(&inputs(180_000, vec![], ServedEvents::default())));
     assert!(text.ends_with("[No pending tasks, messages, or job results. You may end your turn.]"));
 }

@@ -103,7 +103,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn a_turn_says_how_large_it_is_as_it_is_shown_and_whether_it_is_shown_as_it_is() {
+    fn a_turn_reports_its_shown_size_and_whether_it_was_cut() {
         let call = ToolCall { id: "c".into(), name: "read".into(), arguments: Arguments::Json(json!({"n": 1})) };
         let turn = |heard: &str, answer: &str, result: &str| {
             let said = vec![

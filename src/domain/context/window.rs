@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn an_estimate_counts_code_points_and_twenty_more_and_rounds_down() {
+    fn an_estimate_adds_twenty_to_code_points_and_rounds_down() {
         assert_eq!(ContextItem::new("k", "v", "s").estimated_tokens(), 5);
         assert_eq!(ContextItem::new("ä", "€𝄞", "s").estimated_tokens(), 6);
         let mut window = ContextWindow::default();
@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_is_dropped_with_the_reason() {
+    fn parts_without_room_are_dropped_with_the_reason() {
         let mut window = ContextWindow::new(20, AdmissionRule::Arrival);
         assert_eq!(window.add(item("a", 14, 0)), AddOutcome::Accepted { displaced: Vec::new() });
         let AddOutcome::Dropped { reason } = window.add(item("b", 7, 9)) else { panic!("expected a drop") };
@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn by_priority_lower_ones_are_displaced_and_reported_the_newest_first() {
+    fn lower_priorities_leave_first_and_are_reported() {
         let mut window = ContextWindow::new(30, AdmissionRule::Priority);
         for (key, priority) in [("a", 1), ("b", 0), ("c", 0)] {
             window.add(item(key, 10, priority));

@@ -50,7 +50,7 @@ fn outer(value: Value) -> Result<Outer, String> {
 }
 
 #[test]
-fn what_serde_takes_is_taken() {
+fn types_that_serde_accepts_are_accepted() {
     let value = json!({
         "inner": {"yes": true}, "list": [{"yes": false}], "named": {"a": {"yes": true}}, "pair": [3, "x"],
         "choice": {"full": {"n": -3}}, "tagged": {"kind": "a", "n": 2}, "any": {"deep": [1, {"x": null}, 1.5]},
@@ -123,7 +123,7 @@ fn places_inside_a_type_s_own_rules_are_joined() {
 }
 
 #[test]
-fn nobody_is_told_to_set_what_is_the_venue_s() {
+fn errors_never_propose_keys_of_the_venue() {
     let error = from_json::<Submission>(br#"{"inptu": 1}"#).unwrap_err().to_string();
     assert!(
         error.starts_with("unknown field `inptu`, did you mean `input`; known are `input`, `sessionId`"),
@@ -139,7 +139,7 @@ fn nested(depth: usize) -> Value {
 }
 
 #[test]
-fn one_depth_is_taken_and_one_more_is_not() {
+fn the_depth_limit_is_exact() {
     for (depth, taken) in [(0, true), (1, true), (VALUE_DEPTH, true), (VALUE_DEPTH + 1, false), (200, false)] {
         let text = nested(depth).to_string();
         assert_eq!(json(text.as_bytes()).is_ok(), taken, "{depth}");
@@ -169,7 +169,7 @@ fn a_key_twice_is_refused_where_somebody_asks_for_something() {
 }
 
 #[test]
-fn what_is_read_is_what_serde_json_reads() {
+fn values_are_read_as_serde_json_reads_them() {
     for text in [
         "null",
         "true",
@@ -191,7 +191,7 @@ fn what_is_read_is_what_serde_json_reads() {
 }
 
 #[test]
-fn what_is_too_deep_to_be_shown_says_so() {
+fn values_too_deep_to_show_are_replaced_by_a_note() {
     let fits = nested(RESULT_DEPTH);
     assert_eq!(limit_depth(fits.clone()), fits);
     let cut = limit_depth(nested(RESULT_DEPTH + 40));

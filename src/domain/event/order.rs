@@ -22,7 +22,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_mailbox_has_results_then_messages_then_tasks_by_priority_and_time() {
+    fn a_mailbox_orders_results_messages_and_tasks() {
         let at = |kind, priority, time| mailbox_key(kind, priority, Millis(time), 0);
         let sorted = [
             at(EventKind::Result, Priority::Normal, 9),

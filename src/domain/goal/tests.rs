@@ -29,7 +29,7 @@ fn ids(frames: &[&GoalFrame]) -> Vec<u32> {
 }
 
 #[test]
-fn goals_of_one_reply_run_one_after_the_other_and_return_to_the_frame_that_opened_them() {
+fn goals_of_one_reply_run_in_order_and_return_to_their_opener() {
     let mut goals = GoalStack::default();
     opened(&mut goals, 1, &["first", "second"]);
     assert_eq!((goals.active_id(), ids(&goals.path())), (1, vec![1]));

@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn an_id_of_the_venue_is_a_function_of_what_it_is_for_and_of_the_key() {
+    fn an_id_of_the_venue_follows_from_its_purpose_and_the_key() {
         let (owner, other): (Owner, Owner) = ("t/u".parse().unwrap(), "t/v".parse().unwrap());
         let session = SessionKey { agent: "a".parse().unwrap(), session: "s".parse().unwrap() };
         let job = JobId::new(&"0f".repeat(16)).unwrap();

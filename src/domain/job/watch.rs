@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn a_job_is_given_up_when_its_first_time_is_over_and_the_grace_after_it() {
+    fn a_job_is_given_up_after_its_first_deadline_and_the_grace() {
         let grace = OUTBOUND_GRACE.as_secs();
         let begun = |watch: ExternalWatch, seconds: u64| watch.note_sign(at(seconds));
         for (watch, expected, why) in [
@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sign_in_the_grace_is_in_time() {
+    fn a_sign_of_life_during_the_grace_counts() {
         let WatchStep::Later(late) = watch(10, 5, 100).next_step(at(10)) else { panic!("it has a grace") };
         assert_eq!((late.overdue, late.due), (Some(at(10)), at(10).plus(OUTBOUND_GRACE)));
         let alive = late.note_sign(at(12));
@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn defaults_are_an_hour_ten_minutes_and_a_day_and_no_time_is_longer_than_the_deadline() {
+    fn watch_times_have_defaults_and_end_by_the_deadline() {
         let times = |start, heartbeat, deadline| {
             let times = ExternalTimes::with_defaults(start, heartbeat, deadline);
             (times.start.as_secs(), times.heartbeat.as_secs(), times.deadline.as_secs())
@@ -297,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn of_answers_that_changed_nothing_the_newest_are_kept_each_once() {
+    fn the_newest_ignored_answers_are_kept_each_once() {
         let ignored = |n: usize| IgnoredAnswer { at: T, message: n.to_string(), reason: "r".into() };
         let watch = (0..15).chain(13..16).fold(watch(1, 1, 1), |watch, n| watch.add_ignored(ignored(n)));
         let kept: Vec<_> = watch.ignored.iter().map(|ignored| ignored.message.as_str()).collect();

@@ -110,7 +110,7 @@ mod tests {
     const KEY: &str = "z6MkiTBz1ymuepAQ4HEHYSF1H8quG5GLVVQR3djdX3mDooWp";
 
     #[test]
-    fn the_own_tree_is_the_plain_path_and_another_s_is_refused() {
+    fn an_address_of_the_own_tree_is_a_path_others_are_refused() {
         let of_key: Owner = format!("did/{KEY}").parse().unwrap();
         let ann: Owner = "acme/ann".parse().unwrap();
         let did = |rest: &str| format!("did:key:{KEY}{rest}");

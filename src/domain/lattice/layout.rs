@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_large_is_kept_in_parts() {
+    fn large_values_are_kept_in_parts() {
         let map = |entries: usize| Value::Object((0..entries).map(|n| (n.to_string(), json!(n))).collect());
         let cases = [
             (map(32), 500, false),

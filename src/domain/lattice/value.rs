@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn navigation() {
+    fn paths_navigate_maps_and_arrays() {
         let value = json!({"a": [1, {"b": null}], "0": "zero"});
         for (path, expected) in [
             ("a/0", Some(json!(1))),
@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn levels_below_a_value() {
+    fn levels_below_a_value_are_counted() {
         let value = json!({"a": [1, {"x": [2, 3]}], "b": {"c": 4}, "d": 5});
         for (depth, count) in [(1, 3), (2, 3), (3, 1), (4, 2), (5, 0)] {
             assert_eq!(values_at_depth(&value, depth).len(), count, "{depth}");

@@ -200,7 +200,7 @@ fn every_state_takes_every_step_as_written() {
 }
 
 #[test]
-fn what_only_looks_changes_nothing_and_no_epoch_or_turn_is_ever_taken_back() {
+fn reads_change_nothing_and_epochs_and_turns_only_grow() {
     for (state, before) in states() {
         for (name, step) in STEPS.into_iter().filter(|(name, _)| is_legal(name, &before)) {
             let mut after = before.clone();
@@ -305,7 +305,7 @@ fn a_session_is_amended_only_with_the_state_that_was_seen() {
 }
 
 #[test]
-fn records_of_before_decode() {
+fn older_records_decode() {
     let old = r#"{"version":3,"epoch":4,"lease":{"until":9,"worker":"w","limit":2},"due":9,"touched":5,"arrivals":2,
         "consumed":1,"nudged":false,"checkpointed":false,"crashed":false}"#;
     let session: SessionRecord = serde_json::from_str(old).unwrap();

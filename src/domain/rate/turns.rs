@@ -80,7 +80,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_full_line_makes_room_for_a_tenant_and_then_for_an_owner_of_it() {
+    fn a_full_line_makes_room_by_tenant_and_then_by_owner() {
         for (ids, id, expected) in [
             // Of one tenant: the last of the owner that has the most.
             (&["t/a/1", "t/a/2", "t/b/1"][..], "t/c/1", Some(1)),

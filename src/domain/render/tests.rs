@@ -13,7 +13,7 @@ fn pretty(value: &Value, budget: usize) -> String {
 }
 
 #[test]
-fn what_fits_is_shown_in_full() {
+fn values_within_the_budget_are_shown_in_full() {
     let value = json!({"a": 1, "b-c": [true, null, "x\"\n"], "$d_1": {}, "e": [], "1": -2.5});
     let full = r#"{a: 1, "b-c": [true, null, "x\"\n"], $d_1: {}, e: [], "1": -2.5}"#;
     assert_eq!(compact(&value, full.len()), full);
@@ -24,7 +24,7 @@ fn what_fits_is_shown_in_full() {
 }
 
 #[test]
-fn what_does_not_fit_says_what_is_missing() {
+fn cut_values_say_what_is_missing() {
     let long = "x".repeat(2000);
     let map = json!({"id": 7, "text": long, "tail": [1, 2, 3]});
     let many: Value = (0..100).collect();

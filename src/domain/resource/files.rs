@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn a_range_begins_and_ends_with_whole_characters_and_says_where_to_read_on() {
+    fn a_range_has_whole_characters_and_names_the_next_offset() {
         let text = "aé€x";
         let file = new_record("p", text, None, None, "clerk", Millis(0)).unwrap();
         for (offset, length, shown, next) in [

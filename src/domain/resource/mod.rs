@@ -358,7 +358,7 @@ mod tests {
     }
 
     #[test]
-    fn the_mode_is_the_least_of_what_is_declared_handed_down_and_granted() {
+    fn the_mode_is_the_least_of_declared_inherited_and_granted() {
         let (read, write) = (AccessMode::Read, AccessMode::ReadWrite);
         let (all, some) = (held(&[("r/a", "*")], &[]), held(&[("r/a", "read")], &[]));
         for (declared, default, bound, held, expected) in [
@@ -411,7 +411,7 @@ mod tests {
     }
 
     #[test]
-    fn documents_of_a_namespace_are_apart_from_those_below_and_beside_it() {
+    fn a_namespaces_documents_are_apart_from_its_neighbours() {
         assert_eq!(namespace_prefix("memory", "app/u1"), "r/memory/app%2Fu1/");
         assert_eq!(prefix_below("memory", "app/u1"), "r/memory/app%2Fu1%2F");
         for other in ["app/u1/x", "app/u11", "app"] {

@@ -50,7 +50,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_a_hand_over_of_nothing_is_told_with_all_of_its_reasons() {
+    fn only_an_empty_hand_off_is_told_all_its_reasons() {
         let (none, gone) = (
             ScopedSection::without_content("input", "no task".into()),
             ScopedSection::without_content("loads/w/x", "gone".into()),

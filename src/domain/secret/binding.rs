@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn what_binds_to_nothing_is_refused() {
+    fn a_binding_without_a_place_is_refused() {
         for hosts in [&["*"][..], &["*:443"], &["*.com"], &["https://a.b"], &["a b"], &["a", "*"]] {
             assert!(bound(hosts).is_err(), "{hosts:?}");
         }

@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn the_name_of_a_secret_alone_is_a_reference_where_a_text_may_be_one() {
+    fn a_bare_secret_name_is_a_reference_in_marked_fields() {
         let schema = json!({"properties": {
             "headers": {"additionalProperties": text_schema()}, "body": {MARK: true}, "url": {"type": "string"}
         }});

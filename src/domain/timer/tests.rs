@@ -264,7 +264,7 @@ fn sent(timer: &Timer, at: Millis) -> DeliveryResult {
 }
 
 #[test]
-fn a_timer_moves_on_by_what_became_of_its_times() {
+fn a_timer_advances_by_the_outcome_of_its_fires() {
     let timer = ticking(CatchUpPolicy::All);
     let (now, due) = (Millis(25_000), timer.due(Millis(25_000)));
     let done = vec![sent(&timer, Millis(10_000)), DeliveryResult::Skipped];
@@ -338,7 +338,7 @@ fn setting_the_same_again_changes_nothing() {
 }
 
 #[test]
-fn what_a_timer_sends_is_named_by_timer_generation_and_planned_time() {
+fn a_fire_is_named_by_timer_generation_and_planned_time() {
     let timer = ticking(CatchUpPolicy::One);
     let event = timer.event_id(b"k", &"t/u".parse().unwrap(), Millis(10));
     assert!(event.as_str().starts_with(&format!("venue:timer-{}-1-10-", timer.id)), "{event}");

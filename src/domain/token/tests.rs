@@ -266,7 +266,7 @@ fn a_chain_narrows_and_its_owner_is_the_roots() {
 }
 
 #[test]
-fn a_list_says_nothing_of_what_it_does_not_mention_and_the_one_above_goes_on() {
+fn a_list_keeps_the_inherited_rights_it_does_not_mention() {
     let (path, resource) = (att(&[("crud/read", "w/vendor")]), att(&[("*", "r/app/u1")]));
     let both = two_links(&path, &resource).unwrap();
     assert_eq!(caps(&both).unwrap(), ["* r/app/u1", "crud/read w/vendor"]);

@@ -275,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn each_binding_that_no_call_would_get_is_an_error_with_its_place() {
+    fn each_binding_without_a_call_is_an_error_with_its_place() {
         let bind = |tool: &str, argument: &str| json!({"toolArgInjection": {tool: {argument: "k"}}});
         for (tool, argument, errors, warnings) in [
             ("send_email", "to", vec![], vec![]),
@@ -321,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_of_auto_that_would_fit_one_argument_are_an_error_until_one_is_bound() {
+    fn ambiguous_auto_keys_are_an_error_until_one_is_bound() {
         let rows = json!({"user_id": "_auto", "uid": "_auto", "to": "_auto"});
         check(
             &json!({"contextMapping": rows}),

@@ -81,7 +81,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn a_tool_that_asks_is_asked_about_under_every_name_of_what_it_runs() {
+    fn a_tool_needs_approval_under_every_name_of_its_operation() {
         let config = AgentConfig::parse(&json!({
             "model": {"provider": "scripted", "name": "echo"},
             "tools": [

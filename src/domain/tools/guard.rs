@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bound_operation_is_bound_under_every_name_and_at_every_depth() {
+    fn bindings_hold_under_every_name_and_at_every_depth() {
         let evil = || json!({"path": "w/evil", "value": 1});
         let kept = || json!({"value": 1});
         for name in ["v/ops/lattice/write", "lattice/write", "lattice:write", "/covia:write/", "v/ops/covia/write"] {
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_the_request_s_is_refused_and_the_rest_is_free() {
+    fn guarded_values_come_only_from_the_request() {
         for name in ["v/ops/shop/order", "shop:order"] {
             let order = run(name, json!({}));
             check(&order, &Err("`v/ops/shop/order`: not yours"), &order);
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_bound_of_the_run_itself_counts_before_what_the_model_says() {
+    fn bindings_of_the_run_win_over_the_models_arguments() {
         let own = injection(json!({"operation": "v/ops/lattice/write"}));
         let mut said = json!({"input": {"path": "w/evil", "value": 1}});
         let heard = said.clone();

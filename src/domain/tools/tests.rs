@@ -51,7 +51,7 @@ fn defaults_follow_and_are_not_offered_twice() {
 }
 
 #[test]
-fn what_could_not_be_offered_says_why() {
+fn a_tool_that_is_not_offered_says_why() {
     let model = json!({"provider": "scripted", "name": "echo"});
     let tools = json!(["v/ops/no/such", "v/ops/lattice/read",
         {"operation": "v/ops/lattice/write", "name": "lattice_read"},
@@ -144,7 +144,7 @@ fn a_binding_holds_through_job_run_too() {
 }
 
 #[test]
-fn an_operation_that_is_bound_in_two_ways_or_in_none_is_called_by_its_tool() {
+fn a_differently_bound_operation_is_called_by_its_tool() {
     let bind = json!({"toolArgInjection": {"a": {"from": "user_email"}, "b": {"from": "CONSTANT:b@x"}}});
     let named = |names: &[&str]| {
         let tool = |name: &&str| json!({"operation": "v/ops/mail/send", "name": name});
@@ -168,7 +168,7 @@ fn entity_ids_narrow_what_job_run_runs() {
 }
 
 #[test]
-fn injected_arguments_are_in_no_schema_and_no_hash_depends_on_their_values() {
+fn injected_arguments_are_in_no_schema_and_no_hash() {
     for name in ["send_email", "v/ops/mail/send"] {
         let config = json!({"toolArgInjection": {name: {"from": "user_email"}}});
         let table = with_values(config.clone(), json!({"user_email": "ada@x"}));
@@ -181,7 +181,7 @@ fn injected_arguments_are_in_no_schema_and_no_hash_depends_on_their_values() {
 }
 
 #[test]
-fn mistakes_in_bindings_are_reported_and_tools_that_can_t_be_bound_are_not_offered() {
+fn wrong_bindings_are_reported_and_their_tools_not_offered() {
     let table = with_values(json!({"toolArgInjection": {"send_emial": {"from": "k"}}}), json!({}));
     assert_eq!(table.reports[0].1, "no tool `send_emial` is offered, did you mean `send_email`");
     let table = with_values(json!({"toolArgInjection": {"send_email": {"frm": "k"}}}), json!({}));

@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn each_unknown_name_is_said_with_its_place_and_the_nearest_known_one() {
+    fn unknown_names_are_reported_with_the_nearest_known_name() {
         for (config, expected) in [
             (json!({"tools": ["v/ops/lattice/read", "covia:read", "more_tools", "agent/create"]}), vec![]),
             (json!({"tools": [{"delegate": "somebody"}]}), vec![]),

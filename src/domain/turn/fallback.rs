@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_answer_leads_to_the_next_model() {
+    fn a_failed_call_leads_to_the_next_model() {
         for (miss, expected) in [
             (transient(false), true),
             (transient(true), true),

@@ -1,7 +1,7 @@
 //! The session between two turns as the holder of its lease knows it, and what to do next.
 
 #[cfg(test)]
-mod held_tests;
+mod paused_tests;
 #[cfg(test)]
 mod tests;
 

@@ -28,17 +28,17 @@ use crate::values::inserted_values::KnownValues;
 use serde_json::json;
 use std::collections::BTreeMap;
 
-mod bound;
+mod bindings;
 mod fallback;
 mod goals;
 mod limits;
-mod loose;
+mod taskless_runs;
 mod scoped;
 mod settle;
 mod silence;
 mod reply_room;
 mod truncated;
-mod waited;
+mod waiting_turns;
 
 const NOW: Millis = Millis(9_000);
 
@@ -248,7 +248,7 @@ fn a_task_ends_or_goes_on_as_its_reply_says() {
 }
 
 #[test]
-fn text_while_a_child_is_open_parks_and_is_no_missing_completion() {
+fn text_while_a_child_is_open_parks_the_task() {
     for completion in ["implicit", "explicit"] {
         let decision = drive(setting(completion, awaiting(begun(1, 1, false), 2), vec![task(1)]), text("wait"), vec![]);
         assert!(decision.state.parked && !decision.state.task.as_ref().unwrap().reminded);
@@ -282,7 +282,7 @@ fn a_result_that_was_shown_is_not_awaited_any_more() {
 }
 
 #[test]
-fn unknown_tools_and_malformed_arguments_are_outcomes_not_errors() {
+fn unknown_tools_and_bad_arguments_are_outcomes() {
     let mut reply = calls(&[("lattice_raed", json!({})), (READ, json!({})), (READ, json!({}))]);
     reply.calls[1].arguments = Arguments::Malformed("{not json".into());
     reply.calls[2].arguments = Arguments::Malformed(r#"{"n": 123456789012345678901}"#.into());
@@ -335,7 +335,7 @@ fn a_cancelled_turn_keeps_its_transcript_and_drops_its_output() {
 }
 
 #[test]
-fn a_provider_that_fails_is_waited_for_until_its_tries_are_used_up() {
+fn a_failing_provider_is_retried_until_its_attempts_end() {
     let transient = |exhausted| ModelFailure::Transient { reason: "503".into(), exhausted };
     for (failure, waits) in
         [(transient(false), true), (transient(true), false), (ModelFailure::Permanent { reason: "401".into() }, false)]
@@ -357,7 +357,7 @@ fn a_provider_that_fails_is_waited_for_until_its_tries_are_used_up() {
 }
 
 #[test]
-fn context_that_is_missing_or_too_large_fails_before_any_model_call() {
+fn missing_or_oversized_context_fails_before_a_model_call() {
     let entry = |required, content| PromptItem {
         section: Section::Context,
         key: "context/doc".into(),
@@ -443,7 +443,7 @@ fn resume(state: SessionState, inbox: Vec<PendingEvent>, recorded: RecordedReply
 }
 
 #[test]
-fn a_resumed_turn_goes_on_from_its_reply_with_its_own_tools_and_events() {
+fn a_resumed_turn_keeps_its_reply_tools_and_events() {
     let inbox = vec![message(4), message(5), task(1), task(2)];
     let (mut turn, action) = resume(begun(1, 1, false), inbox, recorded(Some(job(1)), &["k4"]));
     let Action::Call(planned) = action else { panic!("expected the recorded calls, got {action:?}") };
@@ -472,7 +472,7 @@ fn a_recorded_reply_whose_task_has_ended_reaches_no_other_task() {
 }
 
 #[test]
-fn a_recorded_reply_to_a_message_does_not_serve_a_task_that_came_later() {
+fn a_recorded_reply_to_a_message_serves_no_later_task() {
     let (mut turn, action) = resume(SessionState::default(), vec![message(4), task(1)], recorded(None, &["k4"]));
     assert!(matches!(action, Action::Call(_)));
     let Action::Commit(decision) = turn.step(Observation::Called(vec![ok()]), NOW) else { panic!("expected a commit") };
@@ -491,7 +491,7 @@ fn messages_that_were_given_up_leave_the_session_as_it_was() {
 }
 
 #[test]
-fn a_turn_driven_out_of_order_fails_its_task_rather_than_commit_nonsense() {
+fn a_turn_driven_out_of_order_fails_its_task() {
     let (mut turn, _) = Turn::begin(setting("implicit", SessionState::default(), vec![task(1)]), NOW);
     let Action::Commit(decision) = turn.step(Observation::Recorded, NOW) else { panic!("expected a commit") };
     assert_eq!(ended(&decision), Some((JobStatus::Failed, Some(ErrorCode::Internal))));

@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_unambiguous_is_text() {
+    fn ambiguous_output_is_text() {
         for text in [
             "",
             "three",

@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn never_by_the_last_segment_and_never_for_names_that_mean_something_else() {
+    fn auto_never_matches_a_last_segment_or_a_reserved_name() {
         check("id", &["customer.id"], None);
         check("name", &["user.name"], None);
         check("userName", &["user.name"], Some("user.name"));

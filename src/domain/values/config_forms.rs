@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_sources_write_is_kept_in_one_form() {
+    fn the_sources_spellings_are_kept_in_one_form() {
         let rows = json!({
             "city": "session.city", "declaredKeys": ["user_id", "city"], "entityIdsKey": "shops",
             "constants": {"send": {"limit": 5, "text": "42", "tags": ["a"]}},
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn what_would_do_nothing_is_refused_by_name() {
+    fn settings_without_effect_are_refused_by_name() {
         let of = |key: &str, value: Value| json!({"contextMapping": {key: value}});
         for key in ["promptVars", "envelopeKeys"] {
             check(&of(key, json!(["a"])), Err(&format!("`contextMapping.{key}`: ")));

@@ -53,7 +53,7 @@ mod tests {
     }
 
     #[test]
-    fn the_list_must_be_non_empty_and_of_non_empty_strings() {
+    fn the_entity_list_has_only_non_empty_strings() {
         check(json!({"entity_ids": ["a", "b"]}), Ok(&["a", "b"]));
         check(json!({}), Err("nothing"));
         check(json!({"entity_ids": null}), Err("nothing"));
@@ -77,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn the_list_narrows_to_operations_that_carry_one_of_its_entities() {
+    fn the_list_narrows_to_operations_of_its_entities() {
         let list = |ids: &[&str]| ids.iter().map(|id| (*id).to_owned()).collect::<Vec<_>>();
         for (carried, asked, allowed) in [
             (&["a"][..], &["a"][..], true),

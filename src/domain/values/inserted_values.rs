@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_the_texts_name_is_kept_each_key_exactly() {
+    fn only_keys_named_by_the_texts_are_kept() {
         let session = values(json!({"a": {"b": 1, "c": 2}, "secret": "s", "a.c": "literal"}));
         let project = values(json!({"p": true}));
         let mapping =

@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_is_literal_first_then_a_dotted_walk_where_numbers_index_arrays() {
+    fn a_key_is_literal_first_and_then_a_dotted_walk() {
         let tiers = tiers();
         for (key, expected) in [
             ("user.name", Some(json!("literal"))),

@@ -302,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn one_pass_what_is_inserted_is_not_expanded_again() {
+    fn inserted_text_is_not_expanded_again() {
         check("${sly}", "${name} {{name}}");
         check("$${name}", "$Ada");
         check("{{{name}}}", "{Ada}");
@@ -317,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn what_holds_no_key_stays_as_it_is() {
+    fn text_without_a_key_is_unchanged() {
         for text in [
             "${}",
             "${ }",

@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_said_of_an_identity_is_taken_out_wherever_it_would_be_found() {
+    fn identity_claims_in_values_are_removed_everywhere() {
         let Value::Object(mut session) = json!({
             "user_id": "x", "user_id.y": 1, "user_ids": [1], "user": {"name": "x", "email": null, "nick": "n"},
             "user.name": "z", "user_email": ["x"], "userId": "x", "uid": 1, "users": {"id": 1}, "lead": {"user_id": 1},
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn nor_by_the_way_to_a_key_or_below_it() {
+    fn protection_covers_paths_above_and_below_a_key() {
         check_keys(json!({"user": {"name": "x"}}), &["user.name"], &["user.name"]);
         check_keys(json!({"user.name": "x"}), &["user.name"], &["user.name"]);
         check_keys(json!({"org.id": "x"}), &["org"], &["org"]);

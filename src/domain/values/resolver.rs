@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn a_constant_beats_a_session_binding_beats_global_beats_auto_beats_fallbacks() {
+    fn constants_then_session_global_auto_and_fallbacks_win() {
         let row = |source: &str| json!({"key": "user_id", "source": source, "fallback": "f"});
         for (rows, expected) in [
             (json!([row("_auto"), row("_global"), row("session.user_id"), row("CONSTANT:c")]), "c"),
@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_kept_as_json_and_the_empty_one_is_empty() {
+    fn an_origin_is_kept_as_json_and_may_be_empty() {
         assert_eq!(serde_json::to_value(Resolver::default()).unwrap(), json!({"tiers": {}}));
         let first = resolver(&json!([{"key": "a", "source": "CONSTANT:{\"b\":1}", "fallback": 2}]));
         let again: Resolver = serde_json::from_value(serde_json::to_value(&first).unwrap()).unwrap();

@@ -313,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_json_is_an_error_with_its_place() {
+    fn a_frame_that_is_no_json_is_an_error_with_its_place() {
         for given in ["data: {\"a\":}\n\n", "{\"a\":"] {
             assert!(check(&[given.as_bytes()]).unwrap_err().starts_with("the reply can't be read: "), "{given}");
         }

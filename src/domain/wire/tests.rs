@@ -9,7 +9,7 @@ use crate::ids::AssetId;
 use crate::media::{AttachedBytes, Attachment, MediaType};
 use serde_json::{Value, json};
 
-mod attached;
+mod attachments;
 
 /// A request with one user's message and a system prompt.
 pub(super) fn request(provider: &str) -> ModelRequest {
@@ -132,7 +132,7 @@ fn outcome(provider: &str, bytes: &str, size: usize) -> Result<crate::chat::Repl
 const STOPPED: &str = "data: {\"choices\":[{\"delta\":{\"content\":\"hi\"},\"finish_reason\":\"stop\"}]}\n\n";
 
 #[test]
-fn what_follows_a_whole_reply_takes_nothing_from_it() {
+fn data_after_a_whole_reply_does_not_change_it() {
     for behind in
         ["data: {\"id\":\"x\",\"usa", "data: junk\n\n", "data: [DONE]\n\ndata: junk\n\n", "event: x\ndata: {]\n\n"]
     {
@@ -144,7 +144,7 @@ fn what_follows_a_whole_reply_takes_nothing_from_it() {
 }
 
 #[test]
-fn a_call_without_its_arguments_is_none_where_nothing_says_that_the_reply_is_whole() {
+fn a_call_without_arguments_counts_only_in_a_whole_reply() {
     let call = |arguments: &str, finish: &str| {
         let function = json!({"name": "read", "arguments": arguments});
         let delta = json!({"tool_calls": [{"index": 0, "id": "a", "function": function}]});

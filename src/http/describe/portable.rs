@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn schemas_say_it_as_clients_understand_it() {
+    fn schemas_use_keywords_that_clients_understand() {
         for (schema, expected) in [
             (json!(true), json!({})),
             (json!({"properties": {"x": true}}), json!({"properties": {"x": {}}})),

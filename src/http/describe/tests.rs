@@ -29,7 +29,7 @@ fn offers(document: &Value, path: &str, method: &str) -> [BTreeSet<String>; 3] {
 }
 
 #[test]
-fn nothing_is_missing_that_was_described_by_hand() {
+fn every_handwritten_description_is_present() {
     let document = document(&routes());
     let mut lines = 0;
     for line in include_str!("pinned.txt").lines() {
@@ -46,7 +46,7 @@ fn nothing_is_missing_that_was_described_by_hand() {
 }
 
 #[test]
-fn every_reference_leads_somewhere_and_every_place_in_a_path_is_a_parameter() {
+fn references_resolve_and_path_placeholders_are_parameters() {
     let document = document(&routes());
     let text = document.to_string();
     let mut text = text.as_str();

@@ -158,7 +158,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_must_be_known_before_there_is_a_token_is_open() {
+    fn only_routes_needed_before_a_token_are_open() {
         let open: Vec<_> = routes().iter().filter(|r| r.access == RouteAccess::Public).map(|r| r.path).collect();
         let known = ["/livez", "/readyz", "/.well-known/did.json", "/api/v1/openapi.json", "/api/v1/status"];
         assert_eq!(open, known);

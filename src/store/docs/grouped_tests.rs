@@ -66,7 +66,7 @@ impl Site {
 }
 
 #[tokio::test]
-async fn those_that_come_at_once_go_together_in_their_order() {
+async fn concurrent_edits_are_written_together_in_order() {
     let (site, grouped) = (Site::new(), EditBatcher::default());
     let own: Vec<_> = (0..300).map(|n| format!("own/{n}")).collect();
     let added = join_all(own.iter().map(async |own| site.add(&grouped, &["all", own], 250).await)).await;
@@ -82,7 +82,7 @@ async fn those_that_come_at_once_go_together_in_their_order() {
 }
 
 #[tokio::test]
-async fn what_changes_nothing_writes_nothing() {
+async fn an_edit_without_a_change_writes_nothing() {
     let (site, grouped) = (Site::new(), EditBatcher::default());
     assert_eq!(site.add(&grouped, &["n"], 1).await.unwrap(), Ok(1));
     let before = site.faulty.count_calls();
@@ -101,7 +101,7 @@ async fn processes_that_change_the_same_lose_nothing_of_each_other() {
 }
 
 #[tokio::test]
-async fn a_damaged_document_is_in_nobodys_way_but_of_those_who_name_it() {
+async fn a_damaged_document_fails_only_edits_that_name_it() {
     let (site, grouped) = (Site::new(), EditBatcher::default());
     site.store.write(NOW, &site.owner, &[DocWrite::put("bad", "no number")]).await.unwrap();
     let keys: [&[&str]; 3] = [&["n"], &["n", "bad"], &["n"]];
@@ -110,7 +110,7 @@ async fn a_damaged_document_is_in_nobodys_way_but_of_those_who_name_it() {
 }
 
 #[tokio::test]
-async fn who_leaves_before_its_turn_changes_nothing_and_holds_up_nobody() {
+async fn an_edit_dropped_before_its_turn_has_no_effect() {
     let (site, grouped) = (Site::new(), EditBatcher::default());
     let mut leaves = Box::pin(site.add(&grouped, &["n"], 10));
     assert!(futures::poll!(&mut leaves).is_pending());
@@ -147,7 +147,7 @@ impl Layer for Slow {
 }
 
 #[tokio::test]
-async fn what_somebody_wanted_who_has_left_is_not_decided_again() {
+async fn an_abandoned_edit_is_not_retried() {
     let Site { _dir, owner, store: inner, .. } = Site::new();
     let slow = Arc::new(Slow { inner: Arc::clone(&inner), writes: Semaphore::new(0), waiting: Semaphore::new(0) });
     let (store, grouped) = (Arc::clone(&slow) as Arc<dyn Store>, EditBatcher::default());
@@ -179,7 +179,7 @@ async fn what_somebody_wanted_who_has_left_is_not_decided_again() {
 }
 
 #[tokio::test]
-async fn after_a_panic_those_who_wait_are_told_and_others_come() {
+async fn after_a_panic_waiters_get_an_error_and_new_edits_work() {
     let (site, grouped) = (Site::new(), EditBatcher::default());
     let both = join_all([0, 10].map(|most| site.add(&grouped, &["n"], most))).await;
     assert!(both.iter().all(|told| matches!(told, Err(StoreError::Unavailable { .. }))), "{both:?}");
@@ -187,7 +187,7 @@ async fn after_a_panic_those_who_wait_are_told_and_others_come() {
 }
 
 #[tokio::test]
-async fn an_outage_is_told_to_all_of_a_group() {
+async fn an_outage_fails_every_edit_of_a_group() {
     let (site, grouped) = (Site::new(), EditBatcher::default());
     site.faulty.set_plan(FaultPlan::EachOf("write"));
     let added = join_all((0..3).map(|_| site.add(&grouped, &["n"], 10))).await;

@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_was_kept_before_anybody_counted_is_counted_when_the_store_is_opened() {
+    async fn uncounted_older_stores_are_counted_when_opened() {
         use crate::store::{Accounts, DocEffect, DocWrite, DocumentStore, Expect, embedded::EmbeddedStore};
         let dir = tempfile::tempdir().unwrap();
         let owner = "acme/ann".parse().unwrap();

@@ -105,7 +105,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_somebody_writes_is_told_however_deep_it_lies() {
+    fn user_documents_are_recognised_at_any_depth() {
         for key in
             ["w/a", "w.e/a/b", "o/x", "m/0f", "h/0f", "u/0f", "i/0f", "a/0f", "q/0f", "policy", "g/echo", "new/x"]
         {

@@ -101,7 +101,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_session_is_found_again_in_the_key_of_its_day_and_days_sort() {
+    fn day_keys_name_their_session_and_sort_by_day() {
         let session = SessionKey { agent: "a.b".parse().unwrap(), session: "ü*1".parse().unwrap() };
         let key = session_day("2026-11-22", &session, Millis(5));
         assert_eq!(session_of_day(&key), Some(session));

@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn what_must_not_be_lost_waits_for_replicas() {
+    fn only_changes_of_records_wait_for_replicas() {
         for (method, changes) in [("commit", true), ("admit", true), ("renew", false), ("scan", false)] {
             assert_eq!(Args::new(method, "x").changes_records(), changes, "{method}");
         }

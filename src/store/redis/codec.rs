@@ -321,7 +321,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_answer_of_another_shape_is_corrupt_and_says_what_was_expected() {
+    fn a_misshapen_answer_is_corrupt_and_names_the_expected_shape() {
         let mut answer = AnswerParts::new("redis", Value::Array(vec![Value::Int(-1), Value::Nil])).unwrap();
         assert!(answer.number().unwrap_err().to_string().contains("negative"));
         assert!(answer.bytes().unwrap_err().to_string().contains("expected bytes, got nil"));

@@ -381,7 +381,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_illegal_url_is_refused_and_a_legal_one_shown_without_its_password() {
+    fn illegal_urls_are_refused_and_passwords_hidden() {
         assert!(Pool::new(&RedisOptions::new("http://x")).is_err());
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         let _guard = runtime.enter();

@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_cluster_says_on_the_move_passes_and_is_explained() {
+    fn cluster_redirections_are_transient_and_explained() {
         for (code, words, said) in [
             ("MOVED", "77 127.0.0.1:7001", "slot 77 is said to be at 127.0.0.1:7001, which doesn't answer"),
             ("ASK", "77 127.0.0.1:7001", "slot 77 is said to be at 127.0.0.1:7001"),

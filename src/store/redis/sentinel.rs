@@ -365,7 +365,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_knows_of_the_latest_failover_counts() {
+    fn the_sentinel_with_the_latest_failover_counts() {
         let named = |host: &str, epoch, is_up| SentinelAnswer { host: host.to_owned(), port: 6379, epoch, is_up };
         for (said, known, expected) in [
             (vec![named("a", 1, true), named("b", 2, true), named("a", 1, true)], 0, Some("b")),
@@ -380,7 +380,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_sentinel_says_is_read() {
+    fn answers_of_a_sentinel_are_parsed() {
         let facts = |flags: &str| {
             let facts = [("ip", "::1"), ("port", "7"), ("flags", flags), ("config-epoch", "4"), ("num-slaves", "2")];
             facts.into_iter().map(|(key, value)| (key.to_owned(), value.to_owned())).collect()

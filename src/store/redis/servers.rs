@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_said_without_credentials() {
+    fn wrong_urls_are_reported_without_credentials() {
         for (url, said) in [
             ("http://x", "expected `redis://host:port`, "),
             ("redis+sentinel://a,b", "expected what the sentinels call the primary behind the hosts, got `a,b`"),

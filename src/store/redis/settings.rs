@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn where_a_commit_is_when_it_is_answered_follows_from_replicas() {
+    fn the_durability_of_a_commit_follows_from_replicas() {
         let problems = |can_fail_over, waits, behind| {
             let told = replica_settings(can_fail_over, waits, behind).into_iter();
             told.map(|setting| setting.problem.unwrap_or_default()).collect::<Vec<_>>()

@@ -89,7 +89,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_wrong_with_sentinels_is_a_problem() {
+    fn wrong_sentinel_settings_are_problems() {
         let report = |answering, primaries: &[(&str, usize)], is_down| SentinelReport {
             name: "m".to_owned(),
             all: 3,

@@ -35,7 +35,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_differs_is_named() {
+    fn differing_counts_are_named() {
         let was = QuotaUsage { documents: 1, bytes: 20, sessions: 3, jobs: 4 };
         assert_eq!(describe_drift(&was, &was), None);
         let is = QuotaUsage { bytes: 10, jobs: 5, ..was };

@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn the_file_is_read_again_when_it_has_changed_and_a_broken_one_changes_nothing() {
+    fn a_changed_key_file_is_reloaded_unless_it_is_broken() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("keys.json");
         let set = |kid: &str| {
@@ -294,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_file_of_a_reasonable_size_is_not_read() {
+    fn oversized_and_irregular_key_files_are_not_read() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("keys.json");
         for (at, problem) in

@@ -283,7 +283,7 @@ fn read(path: &str) -> Value {
 }
 
 #[test]
-fn a_chain_that_narrows_is_accepted_also_from_a_key_that_is_not_admitted() {
+fn a_narrowing_chain_is_accepted_also_from_unadmitted_keys() {
     let site = Site::with(|config| config.did_keys = DidKeys::default());
     let verified = chain(&site, read("w/vendor"), json!({}), read("w/vendor/acme")).unwrap();
     assert_eq!(verified.owner.to_string(), "acme/ann");
@@ -384,7 +384,7 @@ fn a_subject_with_control_characters_or_of_the_venue_is_refused() {
 }
 
 #[test]
-fn what_is_no_token_is_refused() {
+fn malformed_tokens_are_refused() {
     let site = Site::new();
     for text in ["", "x", "a.b", "a.b.c.d", "!.!.!", "e30.e30.e30"] {
         let refused = site.verify(text).unwrap_err();
@@ -424,7 +424,7 @@ fn a_key_file_round_trips_and_errors_do_not_show_it() {
 }
 
 #[test]
-fn ids_belong_to_a_subject_its_holder_and_the_rights_however_often_the_token_is_renewed() {
+fn submission_ids_stay_valid_when_a_token_is_renewed() {
     let site = Site::new();
     let (one, two) = (SigningKey::generate().unwrap(), SigningKey::generate().unwrap());
     let of = |token: &str| site.verify(token).unwrap().caller(None).unwrap().caller.principal;

@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn the_oldest_turns_leave_when_there_are_too_many_or_too_large_ones() {
+    fn the_oldest_turns_leave_by_number_and_size() {
         let check = |sizes: Vec<usize>, first: u64, last: u64| {
             let transcript = of(sizes);
             let turns: Vec<_> = transcript.records().iter().map(|record| record.turn).collect();

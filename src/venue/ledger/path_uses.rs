@@ -428,7 +428,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_read_counts_and_what_was_only_named_does_not() {
+    fn only_paths_that_were_read_count() {
         let session = SessionKey { agent: "a".parse().unwrap(), session: "s".parse().unwrap() };
         let named = json!({"path": "w/x", "value": 1});
         let of = |record: &TurnRecord| {

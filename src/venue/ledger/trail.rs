@@ -293,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn a_conversation_that_is_found_to_have_known_earlier_leads_from_then_on() {
+    fn a_conversation_is_followed_from_its_earliest_knowledge() {
         let known = [
             reached("a/s", 5, "context/w/a", "w/a", None),
             reached("b/s", 1, "tool t", "w/a", Some("w/late")),

@@ -284,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn the_model_s_arguments_are_validated_then_injected_then_validated_as_a_whole() {
+    fn arguments_are_validated_before_and_after_injection() {
         let path = json!({"path": "w/s3cret"});
         let wrong = json!({"path": {"s3cret": 1}});
         let ok = json!({"path": "w/s3cret", "value": 1});

@@ -369,7 +369,7 @@ mod tests {
     }
 
     #[test]
-    fn kinds_that_nothing_provides_and_settings_that_mean_nothing_are_refused() {
+    fn unknown_resource_kinds_and_settings_are_refused() {
         let check = |resources: Value| {
             let config = json!({"model": {"provider": "scripted", "name": "echo"}, "resources": resources});
             ResourceProviders::default().check(&AgentConfig::parse(&config).unwrap())

@@ -165,7 +165,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_stored_lately_is_not_stored_again() {
+    fn recently_stored_records_are_not_stored_again() {
         let books = PromptRecordCache::default();
         let namer = PartNamer::new(b"k", &"t/u".parse().unwrap());
         let write = |contents: &[&str]| LedgerWrite {

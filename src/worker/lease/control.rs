@@ -120,7 +120,7 @@ mod tests {
     use bytes::Bytes;
 
     #[test]
-    fn a_signal_marks_a_task_that_is_served_here_when_it_comes_on_its_owners_subject() {
+    fn a_signal_on_its_owners_subject_marks_a_local_task() {
         let (control, token) = (TaskRegistry::default(), CancellationToken::new());
         let job = JobId::new(&"0f".repeat(16)).unwrap();
         let (owner, other): (Owner, Owner) = ("t/u".parse().unwrap(), "t/v".parse().unwrap());

@@ -213,7 +213,7 @@ mod tests {
     use std::cell::Cell;
 
     #[tokio::test]
-    async fn what_has_begun_goes_on_after_a_standstill_only_when_the_lease_is_still_held() {
+    async fn after_a_standstill_only_a_held_lease_lets_work_continue() {
         for (answer, expect, steps) in [(Ok(()), Ok("done"), 2), (Err("fenced"), Err("fenced"), 1)] {
             let (sure, made) = (Cell::new(true), Cell::new(0));
             let work = async {

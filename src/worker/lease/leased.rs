@@ -158,7 +158,7 @@ mod tests {
     use crate::venue::context::Transcript;
 
     #[test]
-    fn what_was_read_before_an_erasing_is_read_again() {
+    fn reads_from_before_an_erasure_are_repeated() {
         let session = crate::domain::ids::SessionKey { agent: "a".parse().unwrap(), session: "s".parse().unwrap() };
         let grant = Grant {
             lease: Lease { owner: "t/u".parse().unwrap(), session, epoch: 1 },

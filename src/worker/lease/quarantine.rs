@@ -53,7 +53,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_is_in_and_the_others_are_called_in_their_order_each_once() {
+    fn one_suspect_runs_and_the_others_follow_in_order() {
         let quarantine = Quarantine::default();
         let owner: Owner = "x/a".parse().unwrap();
         let [a, b, c] =

@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_what_the_store_has_or_nothing() {
+    fn a_cached_session_equals_the_stored_one() {
         let is_kept = |change: fn(&mut Grant), now: Duration| {
             let (memory, mut next) = (SessionCache::default(), grant());
             let past = SessionHistory { transcript: Some(Transcript::default()), base: None, leased_at: MINUTE };

@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_predecessor_recorded_is_shortened_as_a_text() {
+    fn a_predecessors_recorded_result_is_shortened_as_text() {
         let config = AgentConfig::parse(&json!({"model": {"provider": "scripted", "name": "echo"}})).unwrap();
         let results = CallResults::new(ResultRoom::for_agent(&config, 0), 3);
         let recorded = |index| (index, CallOutcome::from_text(Outcome::Ok, "x".repeat(32_000)));

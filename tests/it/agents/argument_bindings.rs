@@ -1,6 +1,6 @@
 //! Bindings that can't be kept are refused where an agent is configured, and shown where that is known only later.
 
-use crate::support::both::{On, on_both};
+use crate::support::both_stores::{On, on_both};
 use crate::support::http::Server;
 use crate::support::operate::{boss, operate};
 use crate::support::venue::TestVenue;
@@ -88,7 +88,7 @@ async fn looked(venue: &TestVenue, id: &str, tools: Value, bindings: Value) -> (
 }
 
 /// As a venue before has stored it, or as it is known only in a turn.
-async fn what_was_stored_holds_or_is_not_offered_and_shown(on: On) {
+async fn a_stored_binding_holds_or_its_tool_is_not_offered(on: On) {
     let Some((venue, _dir)) = on.venue(RULES, Clock::system()).await else { return };
     venue.worker();
     venue.write("w/good", json!("fine")).await;
@@ -144,7 +144,7 @@ then = { text = "done" }
 "#;
 
 /// What injection hides is not read by its path: by an agent without a capability on it, and by one that binds.
-async fn what_is_filled_in_is_not_read_by_its_path(on: On) {
+async fn an_injected_value_is_not_read_by_its_path(on: On) {
     let Some((venue, _dir)) = on.venue(PEEKS, Clock::system()).await else { return };
     venue.worker();
     let operator = Caller { operator: true, ..boss(&venue.owner) };
@@ -217,7 +217,7 @@ then = { text = "done" }
 "#;
 
 /// An agent that may not read what is filled in does not read it through another one, whatever that one may do.
-async fn what_is_filled_in_is_not_read_through_a_child(on: On) {
+async fn an_injected_value_is_not_read_through_a_child(on: On) {
     let Some((venue, _dir)) = on.venue(ASKS, Clock::system()).await else { return };
     venue.worker();
     let operator = Caller { operator: true, ..boss(&venue.owner) };
@@ -278,7 +278,7 @@ then = { text = "done" }
 
 /// Nor does it make an agent that is shown it, change itself into one, or look at the prompt of one; and no refusal has
 /// it.
-async fn what_is_filled_in_is_not_shown_to_what_an_agent_makes(on: On) {
+async fn an_injected_value_is_not_shown_to_created_agents(on: On) {
     let Some((venue, _dir)) = on.venue(MAKES, Clock::system()).await else { return };
     venue.worker();
     let operator = Caller { operator: true, ..boss(&venue.owner) };
@@ -303,8 +303,8 @@ async fn what_is_filled_in_is_not_shown_to_what_an_agent_makes(on: On) {
 }
 
 on_both! {
-    what_is_filled_in_is_not_shown_to_what_an_agent_makes
-    what_was_stored_holds_or_is_not_offered_and_shown
-    what_is_filled_in_is_not_read_by_its_path
-    what_is_filled_in_is_not_read_through_a_child
+    an_injected_value_is_not_shown_to_created_agents
+    a_stored_binding_holds_or_its_tool_is_not_offered
+    an_injected_value_is_not_read_by_its_path
+    an_injected_value_is_not_read_through_a_child
 }

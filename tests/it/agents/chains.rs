@@ -1,6 +1,6 @@
 //! Agents that cause each other's turns: chains have no cycle, a depth and a number, and an origin has an hour's limit.
 
-use crate::support::both::{On, on_both};
+use crate::support::both_stores::{On, on_both};
 use crate::support::venue::TestVenue;
 use serde_json::json;
 use std::time::Duration;

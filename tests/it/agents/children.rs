@@ -98,7 +98,7 @@ async fn a_child_that_is_cancelled_leaves_the_job_above_alone() {
 }
 
 #[tokio::test]
-async fn what_would_be_refused_when_it_arrives_is_an_error_of_the_call() {
+async fn a_request_refused_on_arrival_is_an_error_of_the_call() {
     let (venue, _dir) = venue().await;
     venue.worker();
     let loads: Map<String, Value> = (0..=LOADS).map(|n| (format!("w/{n}"), Value::Null)).collect();
@@ -109,7 +109,7 @@ async fn what_would_be_refused_when_it_arrives_is_an_error_of_the_call() {
 }
 
 #[tokio::test]
-async fn a_child_whose_task_is_not_let_in_ends() {
+async fn a_child_whose_task_is_refused_ends() {
     let (venue, _dir) = venue().await;
     let (owner, key) = (venue.owner.clone(), venue.venue.key.clone());
     let id = EventId::of_venue(&key, VenueIdSubject::Operation { owner: &owner, key: &EventId::new("k").unwrap() });

@@ -67,7 +67,7 @@ async fn a_definition_is_a_path_an_asset_a_pin_or_layers_of_these() {
 }
 
 #[tokio::test]
-async fn what_a_definition_names_is_read_and_used_under_the_authority_of_who_names_it() {
+async fn a_definition_is_used_under_the_authority_of_its_author() {
     let (venue, _dir) = TestVenue::embedded("").await;
     let mut keyed = echo("keyed");
     keyed["model"]["key"] = "s/KEY".into();
@@ -93,7 +93,7 @@ async fn what_a_definition_names_is_read_and_used_under_the_authority_of_who_nam
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_fork_says_what_is_other_and_every_answer_the_true_status() {
+async fn a_fork_names_its_changes_and_answers_show_the_true_status() {
     let (venue, _dir) = TestVenue::embedded("").await;
     venue.agent("deaf", json!({"model": {"provider": "scripted", "name": "never"}})).await;
     venue.worker();

@@ -1,6 +1,6 @@
 //! The deletion of an agent is ended, whoever began it.
 
-mod beside;
+mod recreated_agents;
 
 use crate::support::redis::RedisServer;
 use crate::support::venue::TestVenue;
@@ -93,7 +93,7 @@ async fn a_turn_that_the_deletion_cancels_leaves_nothing_half_way() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_agent_that_removes_itself_in_a_turn_is_gone_with_all_its_tasks_ended() {
+async fn an_agent_that_removes_itself_ends_all_its_tasks() {
     for (venue, _dir) in venues(RULES).await {
         venue.agent("own", with(&["v/ops/agent/delete"])).await;
         let tasks = session(&venue, "own", 3).await;
@@ -129,7 +129,7 @@ async fn dies(n: u64, at: FaultAt) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_crash_in_the_middle_of_a_deletion_is_made_good_by_the_sweep() {
+async fn the_sweep_completes_a_deletion_after_a_crash() {
     let cases = [FaultAt::Before, FaultAt::After].into_iter().flat_map(|at| (2..7).map(move |n| dies(n, at)));
     // Each opens a store: all at once a loaded server answers later than they wait.
     futures::stream::iter(cases).for_each_concurrent(3, |case| case).await;

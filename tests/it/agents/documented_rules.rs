@@ -127,7 +127,7 @@ async fn overwrite_keeps_sessions_tasks_timeline_status_and_error() {
 
 /// The first turn waits within its call for a job that nobody ends but the test.
 #[tokio::test(flavor = "multi_thread")]
-async fn while_a_turn_runs_the_new_config_applies_from_the_next_turn_recorded_by_its_version() {
+async fn a_new_config_applies_from_the_next_turn_by_its_version() {
     let (venue, _dir) = venue().await;
     venue.agent("holder", json!({"model": {"provider": "scripted", "name": "never"}})).await;
     venue.agent("held", config("You are the first.")).await;
@@ -168,7 +168,7 @@ async fn fork_copies_config_and_state() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn independent_calls_in_parallel_have_their_results_in_call_order() {
+async fn parallel_calls_have_their_results_in_call_order() {
     let (venue, _dir) = venue().await;
     venue.agent("many", json!({"tools": ["v/ops/test/delay", "v/ops/test/echo"]})).await;
     let ended = venue.run("many", "t1", json!("go")).await;

@@ -142,7 +142,7 @@ async fn every_invoice_is_decided_as_the_policy_says() {
 }
 
 #[tokio::test]
-async fn a_vendor_that_nobody_knows_is_held_and_a_slow_lookup_parks_the_task() {
+async fn an_unknown_vendor_is_paused_and_a_slow_lookup_parks() {
     let dir = tempfile::tempdir().unwrap();
     let rules = file("demo-rules.toml").replace("input = { vendor", "wait = 0, input = { vendor");
     let venue = office(dir.path(), &rules).await;

@@ -105,7 +105,7 @@ async fn once(venue: &TestVenue, job: &JobId, wanted: impl Fn(&Job) -> bool) -> 
 }
 
 #[tokio::test]
-async fn provider_short_of_something_is_asked_again_after_what_it_says() {
+async fn a_limited_provider_is_retried_after_the_time_it_names() {
     let (venue, _dir) = venue().await;
     venue.agent("limited", json!({})).await;
     let job = venue.run("limited", "t1", json!("go")).await;
@@ -169,7 +169,7 @@ async fn provider_400_is_not_retried_and_fails_the_task() {
 }
 
 #[tokio::test]
-async fn provider_401_suspends_the_agent_and_its_task_goes_on_once_it_is_mended() {
+async fn provider_401_suspends_the_agent_until_it_is_fixed() {
     let (venue, _dir) = venue().await;
     venue.agent("unpaid", json!({"model": {"provider": "scripted", "name": "locked"}})).await;
     let job = venue.submit("unpaid", "t1", json!("go")).await.job.unwrap();
@@ -193,7 +193,7 @@ async fn provider_401_suspends_the_agent_and_its_task_goes_on_once_it_is_mended(
 }
 
 #[tokio::test]
-async fn malformed_replies_and_failing_operations_are_told_to_the_model() {
+async fn malformed_replies_and_failed_operations_reach_the_model() {
     let (venue, _dir) = venue().await;
     for (agent, config, expected) in [
         ("garbled", json!({}), "got: the arguments of `lattice_read` are not JSON"),
@@ -220,7 +220,7 @@ async fn an_operation_that_takes_too_long_is_a_tool_error() {
 }
 
 #[tokio::test]
-async fn rate_limits_hold_for_all_sessions_together_and_a_limited_turn_waits_without_a_slot() {
+async fn rate_limits_span_sessions_and_limited_turns_hold_no_slot() {
     let (mut venue, _dir) = TestVenue::embedded(RULES).await;
     let limits = RateLimit::list("scripted/narrow:concurrency=1, scripted/few:requests=1").unwrap();
     venue.rates = RateSettings { limits, hold: Duration::from_mins(1) };

@@ -157,7 +157,7 @@ async fn an_agent_that_never_fits_fails_after_two_refusals() {
 }
 
 #[tokio::test]
-async fn a_schema_that_cannot_be_used_is_refused_before_anything_is_accepted() {
+async fn an_unusable_schema_is_refused_before_acceptance() {
     let (venue, _dir) = venue().await;
     venue.agent("lister", json!({})).await;
     for (task, schema, expected) in [

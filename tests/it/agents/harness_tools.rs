@@ -97,7 +97,7 @@ async fn said(venue: &TestVenue, agent: &str) -> Vec<String> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn in_explicit_mode_the_agent_is_told_once_and_then_the_task_fails() {
+async fn explicit_mode_warns_once_and_then_fails_the_task() {
     let (venue, _dir) = venue().await;
     venue.agent("explicit", json!({"completion": "explicit"})).await;
     let job = done(&venue, "explicit", "go").await;
@@ -115,7 +115,7 @@ async fn at_its_limit_a_task_ends_with_the_last_text() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_tool_that_was_found_can_be_called_in_this_task_and_in_later_ones_of_the_session() {
+async fn a_found_tool_can_be_called_until_the_session_ends() {
     let (venue, _dir) = venue().await;
     venue.agent("finder", json!({"tools": ["more_tools"], "defaultTools": false})).await;
     assert_eq!(output(&venue, "finder", "first").await, "found");
@@ -153,7 +153,7 @@ async fn a_cancel_stops_a_running_tool_and_the_transcript_says_so() {
 }
 
 #[tokio::test]
-async fn the_transcript_of_a_turn_shows_arguments_as_the_model_wrote_them() {
+async fn the_transcript_shows_arguments_as_the_model_wrote_them() {
     let (venue, _dir) = TestVenue::embedded(RULES).await;
     venue.worker();
     venue.agent("looper", json!({"limits": {"turns": 1}})).await;

@@ -71,7 +71,7 @@ async fn a_suspended_agent_takes_work_and_loses_none_of_it() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_terminated_agent_cancels_what_is_unfinished_and_refuses_new_work() {
+async fn a_terminated_agent_cancels_open_work_and_refuses_new() {
     let (venue, _dir) = TestVenue::embedded(ECHO).await;
     venue.agent("a", never()).await;
     venue.worker();
@@ -211,7 +211,7 @@ async fn a_fork_has_configuration_and_state_and_empty_mailboxes() {
 
 /// Of those who make an agent of one name at once one has made it; and of forks with their sessions nothing is left
 /// of the others.
-async fn of_those_who_make_one_agent_one_does(venue: TestVenue) {
+async fn one_of_concurrent_agent_creations_succeeds(venue: TestVenue) {
     let config =
         |who: usize| json!({"model": {"provider": "scripted", "name": "echo"}, "description": format!("{who}")});
     for round in 0..5 {
@@ -260,16 +260,16 @@ async fn of_those_who_make_one_agent_one_does(venue: TestVenue) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn of_those_who_make_one_agent_one_does_on_an_embedded_store() {
+async fn one_of_concurrent_agent_creations_succeeds_on_embedded() {
     let (venue, _dir) = TestVenue::embedded(ECHO).await;
-    of_those_who_make_one_agent_one_does(venue).await;
+    one_of_concurrent_agent_creations_succeeds(venue).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn of_those_who_make_one_agent_one_does_on_redis() {
+async fn one_of_concurrent_agent_creations_succeeds_on_redis() {
     let Some(server) = RedisServer::shared() else { return };
     let (venue, _dir, _) = TestVenue::redis_at(server, ECHO, Clock::system()).await;
-    of_those_who_make_one_agent_one_does(venue).await;
+    one_of_concurrent_agent_creations_succeeds(venue).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -295,7 +295,7 @@ async fn an_update_widens_nothing_that_its_creator_could_not_do() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_forks_bounds_the_fork() {
+async fn a_fork_is_bounded_by_its_creator() {
     let (venue, _dir) = TestVenue::embedded(ECHO).await;
     venue.agent("a", echo()).await;
     let caps: Vec<Capability> =

@@ -28,7 +28,7 @@ fn operation(name: &str, input: &Value) -> Value {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_slip_is_a_warning_at_every_entrance_and_an_error_where_the_caller_is_strict() {
+async fn an_unknown_name_is_a_warning_or_an_error_in_strict_mode() {
     let server = Server::start().await;
     let strict = |config: Value| {
         let mut config = config;
@@ -79,7 +79,7 @@ async fn a_slip_is_a_warning_at_every_entrance_and_an_error_where_the_caller_is_
 }
 
 #[test]
-fn the_command_warns_on_stderr_and_applies_nothing_when_it_is_strict() {
+fn apply_warns_on_stderr_and_strict_mode_applies_nothing() {
     let up = Up::start();
     up.file("good.json", &json!({"model": "scripted/echo"}).to_string());
     up.file("slip.json", &slips().to_string());

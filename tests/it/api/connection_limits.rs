@@ -3,7 +3,7 @@
 use crate::support::cli::{self, Process};
 use crate::support::http::{BODY_LIMIT, Server};
 use crate::support::port;
-use crate::support::raw::Raw;
+use crate::support::raw_connection::Raw;
 use reqwest::Method;
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
@@ -128,7 +128,7 @@ async fn an_idle_connection_is_closed_and_a_stream_is_not() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn requests_that_run_have_a_limit_and_the_next_hears_why() {
+async fn a_request_over_the_limit_is_refused_with_the_reason() {
     for (room, status, reason) in [
         (ConnectionLimits { total: 9, per_address: 2, proxies: Vec::new() }, 429, "from this address"),
         (ConnectionLimits { total: 2, per_address: 1, proxies: vec!["127.0.0.1".parse().unwrap()] }, 503, "try again"),
@@ -179,7 +179,7 @@ async fn requests_that_run_have_a_limit_and_the_next_hears_why() {
 
 /// Requests of one owner that wait, in every way in which a request can, leave half of the connections to others.
 #[tokio::test(flavor = "multi_thread")]
-async fn one_owners_waiting_requests_leave_connections_to_others() {
+async fn waiting_requests_leave_connections_to_other_owners() {
     let room = ConnectionLimits { total: 64, per_address: 1, proxies: vec!["127.0.0.1".parse().unwrap()] };
     let server = Server::limited(|options| HttpOptions { connection_limits: room, ..options }).await;
     let job = open_job(&server).await;
@@ -251,7 +251,7 @@ async fn fill(server: &Server, owner: &str, job: &str, tries: usize) -> Vec<Raw>
 /// Whoever gives tokens makes users at will: the requests of those of one tenant leave half of the connections, and half
 /// of what one address may have, to other tenants.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_tenants_waiting_requests_leave_connections_to_other_tenants() {
+async fn waiting_requests_leave_connections_to_other_tenants() {
     let (one_address, proxy) = (Vec::new(), vec!["127.0.0.1".parse().unwrap()]);
     for (total, per_address, proxies) in [(32, 64, proxy), (64, 32, one_address)] {
         let first = Server::start().await;
@@ -301,7 +301,7 @@ async fn health_is_answered_when_no_connection_is_free() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_takes_nothing_of_the_answer_is_cut_off() {
+async fn a_client_that_reads_no_answer_is_disconnected() {
     let server = Server::limited(|options| HttpOptions { stall_time: SHORT, ..options }).await;
     let value = "x".repeat(BODY_LIMIT - 200);
     server.run("lattice/write", json!({"path": "w/big", "value": value})).await;

@@ -40,8 +40,8 @@ macro_rules! on_both_queues {
 on_both_queues! {
     a_stream_opened_after_the_end_has_all_text
     a_stream_resumed_after_the_end_has_the_rest
-    a_stream_opened_behind_the_submission_begins_with_the_first_text
     a_deleted_job_leaves_no_text
+    a_stream_opened_after_submission_begins_with_first_text
 }
 
 async fn submit(server: &Server) -> JobId {
@@ -126,7 +126,7 @@ async fn a_stream_resumed_after_the_end_has_the_rest(server: Server) {
     assert_eq!(stream.kinds, ["job-update"]);
 }
 
-async fn a_stream_opened_behind_the_submission_begins_with_the_first_text(server: Server) {
+async fn a_stream_opened_after_submission_begins_with_first_text(server: Server) {
     server.echo_agent("clerk").await;
     for _ in 0..6 {
         let job = submit(&server).await;

@@ -40,7 +40,7 @@ async fn a_task_is_accepted_once() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_can_not_be_accepted_says_why() {
+async fn refused_submissions_say_why() {
     let server = Server::start().await;
     let tasks = "/api/v1/agents/small/tasks";
     server.post(tasks, json!({"input": 1})).await.is_problem(404, "no agent `small`");
@@ -110,7 +110,7 @@ async fn a_job_can_be_cancelled_and_then_deleted() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_operation_that_only_reads_is_done_at_once_and_recorded_as_a_job() {
+async fn a_read_operation_runs_at_once_and_is_recorded_as_a_job() {
     let server = Server::start().await;
     let invoke = async |key: &str, body: Value| server.post_once(key, "/api/v1/invoke", body).await;
     let echo = json!({"operation": "test/echo", "input": {"a": 1}});
@@ -136,7 +136,7 @@ async fn an_operation_that_only_reads_is_done_at_once_and_recorded_as_a_job() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn under_one_key_another_hidden_value_is_another_request() {
+async fn a_different_hidden_value_is_a_different_request() {
     let server = Server::start().await;
     let set = async |value: &str| {
         let input = json!({"name": "TOKEN", "value": value});
@@ -192,7 +192,7 @@ async fn waiting_ends_with_the_job_or_the_time() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_stream_shows_each_change_and_the_text_and_ends_with_the_job() {
+async fn a_stream_shows_changes_and_text_and_ends_with_the_job() {
     let server = Server::start().await;
     server.echo_agent("clerk").await;
     let task = server.post("/api/v1/agents/clerk/tasks", json!({"input": "hi"})).await.body(202);
@@ -288,7 +288,7 @@ async fn shut_down_under_way(pause: Duration) -> bool {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_shutdown_ends_streams_and_waits_and_soon_everything() {
+async fn a_shutdown_ends_streams_and_waiting_requests() {
     for pause in [100, 1_000, 5_000, 20_000] {
         if shut_down_under_way(Duration::from_millis(pause)).await {
             return;
@@ -298,7 +298,7 @@ async fn a_shutdown_ends_streams_and_waits_and_soon_everything() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_no_job_id_is_refused_alike_everywhere() {
+async fn illegal_job_ids_are_refused_alike_everywhere() {
     let server = Server::start().await;
     for id in ["x", &"g".repeat(32), &"0".repeat(31)] {
         for (method, rest, body) in [

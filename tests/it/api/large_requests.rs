@@ -1,6 +1,6 @@
 //! Requests over HTTP that handle much data run apart from all others, whatever makes them large.
 
-use crate::support::both::{On, on_both};
+use crate::support::both_stores::{On, on_both};
 use crate::support::http::Server;
 use crate::support::venue::TestVenue;
 use reqwest::Method;
@@ -20,7 +20,7 @@ const ENTRY: usize = 30_000;
 
 on_both! {
     a_request_is_large_by_what_it_brings_or_reads
-    large_requests_of_one_owner_and_small_ones_of_others_are_all_answered
+    one_owners_large_requests_leave_room_for_small_ones
 }
 
 async fn site(on: On) -> Option<(TestVenue, tempfile::TempDir, Server)> {
@@ -65,7 +65,7 @@ async fn a_request_is_large_by_what_it_brings_or_reads(on: On) {
     assert_eq!(metrics.http_large.get(), before + 1, "the content of an asset");
 }
 
-async fn large_requests_of_one_owner_and_small_ones_of_others_are_all_answered(on: On) {
+async fn one_owners_large_requests_leave_room_for_small_ones(on: On) {
     let Some((venue, _dir, api)) = site(on).await else { return };
     let before = venue.venue.metrics.http_large.get();
     let loud = (0..16).map(|_| run(&api, "local/me", "v/ops/lattice/read", json!({"path": "w/big"})));

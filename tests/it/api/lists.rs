@@ -81,7 +81,7 @@ fn memory(id: u32, name: &str) -> usize {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn eight_who_list_large_jobs_cost_little_memory() {
+async fn eight_concurrent_lists_of_large_jobs_use_little_memory() {
     let up = Up::start();
     up.agent("a", "echo");
     up.run(&["agent", "suspend", "a"]).ok();

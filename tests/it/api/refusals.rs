@@ -11,7 +11,7 @@ const LONG: usize = 300_000;
 const REFUSAL_BYTES: usize = 4096;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn no_refusal_repeats_what_it_refuses_at_length() {
+async fn no_refusal_repeats_refused_input_at_length() {
     let server = Server::limited(|options| HttpOptions { body_limit: 983_040, ..options }).await;
     server.echo_agent("clerk").await;
     let long = || "x".repeat(LONG);
@@ -136,7 +136,7 @@ async fn no_refusal_repeats_a_token_or_a_secret() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_message_to_a_job_that_is_not_there_is_for_nothing_that_is() {
+async fn a_message_to_a_missing_job_reaches_nothing() {
     let server = Server::start().await;
     server.echo_agent("clerk").await;
     let none = "0123456789abcdef0123456789abcdef";

@@ -10,7 +10,7 @@ use trellis::store::embedded::EmbeddedStore;
 use trellis::store::redis::{RedisStore, ServerOrInjected};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_venue_says_what_it_is_and_how_it_is() {
+async fn the_venue_reports_its_identity_and_health() {
     let server = Server::start().await;
     let status = server.get("/api/v1/status").await.body(200);
     assert_eq!(status["status"], "OK");
@@ -40,7 +40,7 @@ async fn a_web_page_can_not_use_the_api() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_not_there_is_a_problem_with_a_hint() {
+async fn a_missing_thing_is_a_problem_with_a_hint() {
     let server = Server::start().await;
     server.get("/api/v1/job").await.is_problem(404, "did you mean `GET /api/v1/jobs`");
     server.get("/").await.is_problem(404, "/api/v1/openapi.json");

@@ -17,7 +17,7 @@ then = { text = "{{tool_result}}" }
 "#;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn own_places_are_disclosed_by_the_paths_that_mean_them_and_stay_the_same() {
+async fn own_places_are_disclosed_by_stable_short_paths() {
     let (venue, _dir) = TestVenue::embedded(RULES).await;
     let venue = venue.foreseen();
     venue.worker();

@@ -152,7 +152,7 @@ async fn a_grandchild_holds_no_more_than_the_request_at_the_top() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_a_model_says_of_grants_narrows_or_is_refused_and_is_never_ignored() {
+async fn a_models_grants_narrow_or_are_refused() {
     let (venue, _dir) = venue().await;
     venue.worker();
     venue.agent("clerk", json!({})).await;
@@ -202,7 +202,7 @@ async fn an_agent_hands_on_no_more_than_it_may_delegate() {
 }
 
 #[tokio::test]
-async fn an_entry_reads_through_an_operation_no_more_than_its_agent_may() {
+async fn an_entry_reads_no_more_than_its_agent_may() {
     let (venue, _dir) = venue().await;
     venue.worker();
     let read = |path: &str, label: &str| json!({"op": "lattice/read", "input": {"path": path}, "label": label});
@@ -281,7 +281,7 @@ async fn a_revoked_holder_can_do_nothing_from_its_next_check_on() {
 }
 
 #[tokio::test]
-async fn events_of_differing_authority_have_turns_of_their_own() {
+async fn events_of_different_authority_get_separate_turns() {
     let (venue, _dir) = venue().await;
     venue.agent("talker", json!({})).await;
     for (n, path) in [(1, "w/a"), (2, "w/b"), (3, "w/a")] {
@@ -307,7 +307,7 @@ async fn events_of_differing_authority_have_turns_of_their_own() {
 }
 
 #[tokio::test]
-async fn what_only_the_venue_says_counts_under_its_seal_alone() {
+async fn venue_fields_count_only_under_the_venues_seal() {
     let (venue, _dir) = venue().await;
     venue.worker();
     venue.agent("clerk", json!({})).await;

@@ -107,7 +107,7 @@ async fn running(venue: &TestVenue, expected: usize) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn tasks_on_a_model_that_never_answers_do_not_stop_another_owner() {
+async fn tasks_on_a_hanging_model_do_not_stop_another_owner() {
     for (mut venue, _dir) in venues().await {
         venue.agent("stuck", stuck()).await;
         let first = std::mem::replace(&mut venue.owner, "local/you".parse().unwrap());
@@ -186,7 +186,7 @@ async fn a_call_that_no_minute_has_room_for_is_refused_at_once() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn whoever_waits_for_a_call_to_end_comes_as_soon_as_it_has() {
+async fn a_waiting_call_starts_as_soon_as_the_running_one_ends() {
     for (mut venue, _dir) in venues().await {
         let rules = "[[rule]]\nthen = { text = \"done\", delay_ms = 100 }\n";
         std::fs::write(venue.dir.join("rules.toml"), rules).unwrap();
@@ -209,7 +209,7 @@ async fn whoever_waits_for_a_call_to_end_comes_as_soon_as_it_has() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_place_of_a_killed_worker_is_free_after_its_lease_and_that_of_a_living_one_is_not() {
+async fn only_a_killed_workers_model_slot_is_free_after_its_lease() {
     for (venue, _dir) in venues().await {
         let limits = RateLimit::list("scripted:concurrency=1").unwrap();
         let rates = RateSettings { limits, hold: Duration::from_secs(1) };

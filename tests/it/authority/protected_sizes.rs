@@ -1,7 +1,7 @@
 //! What protects an owner is as large as the queue can keep at most: refused before it is written, with what to do.
 //! What was written before these bounds is read, made smaller and stopped all the same.
 
-use crate::support::both::{On, on_both};
+use crate::support::both_stores::{On, on_both};
 use crate::support::http::Server;
 use crate::support::venue::TestVenue;
 use serde_json::{Value, json};
@@ -20,7 +20,7 @@ on_both! {
     a_reason_is_cut_and_what_it_explains_holds
     a_large_agent_from_before_is_stopped_and_made_smaller
     a_large_policy_from_before_takes_another_revocation
-    a_timer_has_a_name_that_can_be_read_and_the_zone_that_it_names
+    a_timer_needs_a_readable_name_and_keeps_its_zone
 }
 
 async fn site(on: On) -> Option<(TestVenue, tempfile::TempDir, Server)> {
@@ -145,7 +145,7 @@ async fn a_large_policy_from_before_takes_another_revocation(on: On) {
     assert!(serde_json::to_string(&policy).unwrap().len() < POLICY_BYTES, "old reasons are cut");
 }
 
-async fn a_timer_has_a_name_that_can_be_read_and_the_zone_that_it_names(on: On) {
+async fn a_timer_needs_a_readable_name_and_keeps_its_zone(on: On) {
     let Some((_venue, _dir, api)) = site(on).await else { return };
     let set = async |timer: Value| {
         let mut body = json!({"input": 1, "after": "5m"});

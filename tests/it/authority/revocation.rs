@@ -1,8 +1,8 @@
 //! What was revoked starts nothing any more: tasks, messages, timers, agents that were made, children.
 
-mod starts;
+mod restarted_work;
 
-use crate::support::both::{On, on_both};
+use crate::support::both_stores::{On, on_both};
 use crate::support::operate::{boss, operate};
 use crate::support::venue::TestVenue;
 use serde_json::{Value, json};
@@ -112,8 +112,8 @@ fn sorted<T: ToString>(list: &[T]) -> Vec<String> {
 
 on_both! {
     timers_agents_and_tasks_of_a_revoked_grant_start_nothing
-    a_message_of_a_revoked_grant_is_not_heard_with_those_of_others
-    children_that_have_not_begun_do_not_and_a_running_task_ends
+    a_message_of_a_revoked_grant_is_left_out_of_the_turn
+    revocation_stops_unstarted_children_and_ends_tasks
     a_timer_fires_for_no_time_after_the_end_of_its_token
 }
 
@@ -160,7 +160,7 @@ async fn timers_agents_and_tasks_of_a_revoked_grant_start_nothing(on: On) {
     assert_eq!(venue.ended(&request(&venue, &kept, "mine").await).await.status, JobStatus::Complete);
 }
 
-async fn a_message_of_a_revoked_grant_is_not_heard_with_those_of_others(on: On) {
+async fn a_message_of_a_revoked_grant_is_left_out_of_the_turn(on: On) {
     let Some((venue, _dir)) = venue(on, Clock::system()).await else { return };
     for (grant, text) in [("jti-kept", "one"), ("jti-lost", "two"), ("jti-kept", "three")] {
         let message = json!({"agentId": "a", "message": text, "sessionId": "s"});
@@ -180,7 +180,7 @@ async fn a_message_of_a_revoked_grant_is_not_heard_with_those_of_others(on: On) 
     assert_eq!((heard, calls(&venue, "a")), (vec![1, 2], 1));
 }
 
-async fn children_that_have_not_begun_do_not_and_a_running_task_ends(on: On) {
+async fn revocation_stops_unstarted_children_and_ends_tasks(on: On) {
     let Some((venue, _dir)) = venue(on, Clock::system()).await else { return };
     venue.worker();
     let lost = by(&venue, "jti-lost");

@@ -1,6 +1,6 @@
 //! A revocation between two turns, or inside one: nothing is forgotten, done twice or said not to have happened.
 
-use crate::support::both::{On, on_both};
+use crate::support::both_stores::{On, on_both};
 use crate::support::operate;
 use crate::support::venue::TestVenue;
 use serde_json::{Value, json};

@@ -5,7 +5,7 @@ use crate::support::nats::NatsServer;
 use crate::support::port;
 
 #[test]
-fn what_is_wrong_before_anything_is_sent() {
+fn errors_found_before_sending_are_shown() {
     let dir = tempfile::tempdir().unwrap();
     let file = |name: &str, text: &str| std::fs::write(dir.path().join(name), text).unwrap();
     file("bad.toml", "systemPromt = \"x\"\nmodel = { provider = \"scripted\", name = \"echo\" }");
@@ -46,7 +46,7 @@ fn what_is_wrong_before_anything_is_sent() {
 }
 
 #[test]
-fn a_server_that_is_not_running() {
+fn a_missing_server_is_an_error() {
     let dir = tempfile::tempdir().unwrap();
     let url = format!("http://127.0.0.1:{}", port::lasting());
     for args in [&["submit", "a", "x"][..], &["job", "list"], &["agent", "list"], &["lattice", "list"]] {
@@ -68,7 +68,7 @@ fn a_server_that_is_not_running() {
 }
 
 #[test]
-fn what_the_server_refuses() {
+fn refusals_of_the_server_are_shown() {
     let up = Up::start();
     up.agent("echo", "echo");
     up.agent("never", "never");
@@ -93,7 +93,7 @@ fn what_the_server_refuses() {
 }
 
 #[test]
-fn the_same_id_again() {
+fn a_repeated_id_is_a_conflict_unless_identical() {
     let up = Up::start();
     up.agent("echo", "echo");
     let first = up.run(&["submit", "echo", "one", "--id", "k"]).ok();
@@ -103,7 +103,7 @@ fn the_same_id_again() {
 }
 
 #[test]
-fn jobs_that_do_not_complete() {
+fn jobs_that_do_not_complete_have_their_exit_code() {
     let up = Up::start();
     up.agent("never", "never");
     up.agent("bad", "[[rule]]\nthen = { text = \"x\", fault = \"bad_request\" }\n");
@@ -171,7 +171,7 @@ fn a_chat_whose_turn_fails_is_an_error() {
 }
 
 #[test]
-fn a_folder_and_a_port_that_are_taken() {
+fn a_taken_folder_or_port_is_an_error() {
     let up = Up::start();
     let second = ["up", "--data", "data", "--listen", "127.0.0.1:0"];
     run(up.dir.path(), &second).expect(8, "holds the folder; stop it or use another folder");

@@ -148,7 +148,7 @@ fn is_shown(text: &str) -> bool {
 }
 
 #[test]
-fn on_a_terminal_each_command_shows_the_codes_of_what_would_command_it() {
+fn each_command_shows_terminal_escapes_as_codes() {
     let Some(terminal) = Terminal::new() else { return };
     let scene = Scene::set();
     let (dir, url) = (scene.up.dir.path(), scene.up.url.as_str());
@@ -169,7 +169,7 @@ fn on_a_terminal_each_command_shows_the_codes_of_what_would_command_it() {
 }
 
 #[test]
-fn text_that_is_written_while_one_watches_has_no_colours_of_its_own() {
+fn watched_text_keeps_no_colours_of_its_own() {
     let Some(terminal) = Terminal::new() else { return };
     let up = Up::start();
     let rules =

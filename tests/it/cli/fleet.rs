@@ -77,7 +77,7 @@ fn a_worker_that_waits_for_one_server_tells_how_the_other_is() {
 }
 
 #[test]
-fn who_waits_for_a_submission_over_nats_is_told_why_once() {
+fn a_client_waiting_over_nats_is_told_the_reason_once() {
     let Some(fleet) = nats::shared().and_then(Fleet::on_shared_redis) else { return };
     let (mut worker, _serve, url) = fleet.start_all();
     let model = "model = { provider = \"mistral\", name = \"m\" }\n";
@@ -135,13 +135,13 @@ async fn a_question_is_answered_to_an_inbox_of_its_owner_alone() {
 }
 
 #[test]
-fn a_queue_that_nobody_has_made() {
+fn a_missing_queue_is_an_error() {
     let Some(fleet) = nats::shared().and_then(Fleet::on_shared_redis) else { return };
     fleet.publish(&["submit", "echo", "x"]).expect(8, "has a `trellis worker` been started on it");
 }
 
 #[test]
-fn a_process_starts_with_a_warning_or_not_at_all_when_a_guarantee_does_not_hold() {
+fn a_missing_guarantee_is_a_warning_or_stops_the_start() {
     let Some(server) = RedisServer::start() else { return };
     let Some(fleet) = nats::shared().map(|url| Fleet::new(url, &server)) else { return };
     let set = |value: &str| {

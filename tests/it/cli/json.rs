@@ -1,6 +1,6 @@
 //! With `--output json` every command's errors are JSON: one document on stderr, with the exit code in it.
 
-use super::words::leaves;
+use super::wrong_input::leaves;
 use crate::support::cli::{Done, Up, command};
 use serde_json::Value;
 

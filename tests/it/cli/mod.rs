@@ -1,13 +1,13 @@
 //! The command line.
 
-mod dead;
+mod dead_letters;
 mod demo;
 mod errors;
 mod escapes;
 mod fleet;
 mod json;
-mod life;
+mod agents_and_sessions;
 mod no_store;
 mod policy;
 mod up;
-mod words;
+mod wrong_input;

@@ -70,7 +70,7 @@ impl Scene {
 }
 
 #[test]
-fn all_that_a_holder_has_made_set_and_started_is_listed_and_stops() {
+fn all_work_of_a_revoked_holder_is_listed_and_stops() {
     let scene = Scene::set();
     let up = &scene.up;
     let done = up.run(&["policy", "revoke", "--path", "w/payroll", "--holder", "agent:scout"]).expect(0, "");
@@ -95,7 +95,7 @@ fn all_that_a_holder_has_made_set_and_started_is_listed_and_stops() {
 }
 
 #[test]
-fn a_job_is_a_grant_and_what_stands_under_none_is_nothing() {
+fn a_job_can_be_revoked_as_a_grant() {
     let scene = Scene::set();
     let up = &scene.up;
     let done = up.run(&["policy", "revoke", "--grant", &scene.job]).ok();

@@ -87,7 +87,7 @@ fn watch_shows_status_and_text_and_the_end() {
 }
 
 #[test]
-fn agents_messages_and_values() {
+fn agents_messages_and_values_are_handled_by_commands() {
     let up = Up::start();
     up.file("agents.d", "");
     std::fs::create_dir(up.dir.path().join("team")).unwrap();

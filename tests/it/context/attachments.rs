@@ -1,7 +1,7 @@
 //! Pictures and files of assets, from a submission to the provider's wire.
 
-use crate::support::attached::png;
-use crate::support::both::{On, on_both};
+use crate::support::attachments::png;
+use crate::support::both_stores::{On, on_both};
 use crate::support::cli::Up;
 use crate::support::model_server::{ModelCall, ModelServer};
 use crate::support::raw_reply::RawReply;
@@ -26,8 +26,8 @@ use trellis::venue::assets;
 
 on_both! {
     a_picture_reaches_the_model_and_stays_where_it_was
-    a_task_whose_attachment_cannot_be_shown_fails_with_the_reason
-    what_is_gone_or_revoked_later_is_a_line
+    a_task_with_an_unshowable_attachment_fails_with_the_reason
+    a_lost_or_revoked_attachment_becomes_a_line
     another_provider_is_told_what_it_does_not_see
     a_picture_in_the_context_is_shown
     a_model_that_refuses_pictures_is_asked_without_them
@@ -135,7 +135,7 @@ async fn a_picture_reaches_the_model_and_stays_where_it_was(on: On) {
     assert!(turns[0].used.iter().flatten().any(|cap| cap.with.contains(asset.as_str())), "{turns:?}");
 }
 
-async fn a_task_whose_attachment_cannot_be_shown_fails_with_the_reason(on: On) {
+async fn a_task_with_an_unshowable_attachment_fails_with_the_reason(on: On) {
     let Some(site) = Site::new(on).await else { return };
     let (own, other) = (site.venue.owner.clone(), "local/you".parse().unwrap());
     let named = |asset: &AssetId| json!({"x": [reference(asset)]});
@@ -166,7 +166,7 @@ async fn a_task_whose_attachment_cannot_be_shown_fails_with_the_reason(on: On) {
     assert!(site.pictures().is_empty());
 }
 
-async fn what_is_gone_or_revoked_later_is_a_line(on: On) {
+async fn a_lost_or_revoked_attachment_becomes_a_line(on: On) {
     let Some(site) = Site::new(on).await else { return };
     let (gone, revoked) = (site.png(1).await, site.png(2).await);
     site.run("t1", json!([reference(&gone), reference(&revoked)])).await;

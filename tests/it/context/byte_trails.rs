@@ -1,7 +1,7 @@
 //! `why` follows bytes: conversations that others read, copies, files of configurations, values of operators, answers,
 //! and what is left of deleted sessions.
 
-use crate::support::both::{On, on_both};
+use crate::support::both_stores::{On, on_both};
 use crate::support::cli::Up;
 use crate::support::operate::{boss, operate};
 use crate::support::redis_cluster::until;
@@ -23,7 +23,7 @@ use trellis::venue::ledger::path_uses::{self, PathUse};
 use trellis::venue::operation::Caller;
 
 on_both! {
-    who_reads_a_conversation_is_found
+    readers_of_a_conversation_are_found
     an_answer_leads_to_whoever_asked
     a_copy_leads_on_in_every_agent_and_from_outside
     the_file_of_a_configuration_is_found
@@ -136,7 +136,7 @@ impl Site {
     }
 }
 
-async fn who_reads_a_conversation_is_found(on: On) {
+async fn readers_of_a_conversation_are_found(on: On) {
     let Some(site) = Site::new(on).await else { return };
     site.run("child").await;
     for agent in ["timeliner", "sessioner", "previewer", "informed"] {

@@ -192,7 +192,7 @@ fn a_part_of_a_job_s_output_is_named_by_dots_in_a_turn() {
 }
 
 #[tokio::test]
-async fn a_required_entry_that_is_not_there_fails_the_task_before_any_model_call() {
+async fn a_missing_required_entry_fails_the_task_before_any_call() {
     let (venue, _dir) = venue().await;
     venue.agent("viewer", json!({"context": [{"ref": "w/docs/none", "required": true}]})).await;
     let job = venue.run("viewer", "t1", json!({})).await;

@@ -1,6 +1,6 @@
 //! An experiment changes what was asked, and nothing else.
 
-use crate::support::both::{On, on_both};
+use crate::support::both_stores::{On, on_both};
 use crate::support::venue::TestVenue;
 use serde_json::{Value, json};
 use tempfile::TempDir;

@@ -159,12 +159,12 @@ async fn long_scenario(backend: Backend) {
 }
 
 #[tokio::test]
-async fn every_turn_of_a_long_scenario_replays_to_its_hash_on_the_embedded_store() {
+async fn turns_of_a_long_scenario_replay_to_their_hash_on_embedded() {
     long_scenario(Backend::Embedded).await;
 }
 
 #[tokio::test]
-async fn every_turn_of_a_long_scenario_replays_to_its_hash_on_redis() {
+async fn turns_of_a_long_scenario_replay_to_their_hash_on_redis() {
     long_scenario(Backend::Redis).await;
 }
 
@@ -261,7 +261,7 @@ async fn a_part_that_is_gone_is_named() {
 }
 
 #[tokio::test]
-async fn a_fresh_session_of_an_unchanged_agent_adds_one_small_document() {
+async fn a_new_session_of_an_unchanged_agent_adds_one_document() {
     let disk = Disk::new(Backend::Embedded).await.unwrap();
     let venue = disk.venue(0).await;
     let config = json!({"model": {"provider": "scripted", "name": "echo"}, "systemPrompt": "Be exact. ".repeat(100)});

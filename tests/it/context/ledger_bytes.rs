@@ -1,6 +1,6 @@
 //! The rows of `turn show` and the body that the provider received: every byte is in one row.
 
-use crate::support::attached::png;
+use crate::support::attachments::png;
 use crate::support::cli::Up;
 use crate::support::model_server::ModelServer;
 use serde_json::Value;

@@ -90,7 +90,7 @@ async fn values_fetched_data_inputs_and_results_forge_no_line() {
 }
 
 #[tokio::test]
-async fn the_map_counts_what_there_would_be_and_names_the_turns_that_left() {
+async fn the_map_counts_requested_bytes_and_names_omitted_turns() {
     let (venue, _dir) = venue().await;
     let config = json!({"contextBudget": {"bytes": 12_000}, "defaultTools": false, "tools": ["context_load"]});
     venue.agent("talker", config).await;

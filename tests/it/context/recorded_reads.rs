@@ -86,7 +86,7 @@ async fn why(venue: &TestVenue, path: &str) -> Vec<PathUse> {
 }
 
 #[tokio::test]
-async fn every_way_to_a_model_is_in_why_and_what_was_only_written_is_not() {
+async fn why_lists_every_way_to_a_model_and_no_mere_write() {
     let (venue, _dir) = TestVenue::embedded(RULES).await;
     reader(&venue).await;
     let ways = async |path: &str, turn: u64| {
@@ -133,7 +133,7 @@ async fn the_ledger_names_versions_hashes_reads_and_turns() {
 }
 
 #[tokio::test]
-async fn what_is_left_out_is_nowhere_in_the_prompt() {
+async fn an_excluded_source_is_nowhere_in_the_prompt() {
     let (venue, _dir) = TestVenue::embedded(RULES).await;
     reader(&venue).await;
     let shown = async |turn: u64, without: &[&str]| {
@@ -183,14 +183,14 @@ async fn removal(venue: TestVenue, clock: &Clock) {
 }
 
 #[tokio::test]
-async fn what_a_removed_agent_has_seen_is_kept_as_long_as_turns_embedded() {
+async fn a_removed_agents_reads_are_kept_as_long_as_turns_embedded() {
     let clock = Clock::manual(Millis(1_700_000_000_000));
     let (venue, _dir) = TestVenue::embedded_at(RULES, clock.clone()).await;
     removal(venue, &clock).await;
 }
 
 #[tokio::test]
-async fn what_a_removed_agent_has_seen_is_kept_as_long_as_turns_redis() {
+async fn a_removed_agents_reads_are_kept_as_long_as_turns_redis() {
     let Some(server) = RedisServer::shared() else { return };
     let clock = Clock::manual(Millis(1_700_000_000_000));
     let (venue, _dir, _prefix) = TestVenue::redis_at(server, RULES, clock.clone()).await;
@@ -198,7 +198,7 @@ async fn what_a_removed_agent_has_seen_is_kept_as_long_as_turns_redis() {
 }
 
 #[test]
-fn a_stranger_computes_the_hash_of_a_prompt() {
+fn the_prompt_hash_can_be_recomputed_from_outside() {
     let Some(python) = python::with("hashlib") else { return };
     let up = Up::start();
     let config = json!({"model": {"provider": "scripted", "name": "echo", "temperature": 0.3},
@@ -266,7 +266,7 @@ then = { text = "the output of a child" }
 "#;
 
 #[tokio::test]
-async fn what_was_copied_is_left_out_wherever_it_was_copied_to() {
+async fn copies_of_an_excluded_source_are_left_out() {
     let hash = sha256_hex(b"the first secret");
     let (venue, _dir) = TestVenue::embedded(&COPIES.replace("HASH", &hash)).await;
     venue.worker();
@@ -343,7 +343,7 @@ then = { text = "done" }
 "#;
 
 #[tokio::test]
-async fn what_was_handed_to_a_child_is_left_out_by_what_it_came_from() {
+async fn delegated_data_is_left_out_with_its_source() {
     let (venue, _dir) = TestVenue::embedded(HANDED).await;
     venue.worker();
     venue.write("w/secret", json!({"read": "the secret read", "path": "the secret at a path"})).await;

@@ -1,6 +1,6 @@
 //! Entries that have grown are kept in parts: the tree is the same JSON value, however it lies in documents.
 
-use crate::support::both::{On, on_both};
+use crate::support::both_stores::{On, on_both};
 use crate::support::dice::Dice;
 use crate::support::site::{NOW, Site, path, write};
 use serde_json::{Map, Value, json};
@@ -129,7 +129,7 @@ fn size(change: &DocEffect) -> usize {
 }
 
 #[tokio::test]
-async fn a_page_of_what_has_grown_is_that_of_any_collection() {
+async fn pages_of_split_entries_are_those_of_any_collection() {
     let site = Site::grown().await;
     let turn = site.tree();
     turn.apply(0, write("w/s/10/k0005", json!("between"))).await.unwrap();
@@ -147,7 +147,7 @@ async fn a_page_of_what_has_grown_is_that_of_any_collection() {
 
 /// Who counts on the version of the whole keeps the whole; of what has grown only the parts have versions.
 #[tokio::test]
-async fn what_is_written_with_expect_is_never_taken_apart() {
+async fn a_value_written_with_expect_is_never_split() {
     let site = Site::new();
     site.now(write("w/s/10", map(40))).await.unwrap();
     for n in 0..3 {
@@ -222,7 +222,7 @@ async fn a_version_from_before_a_replacement_is_a_conflict() {
 
 /// Each turn replaces the same values several times.
 #[tokio::test]
-async fn what_a_turn_replaces_twice_is_replaced_once() {
+async fn a_value_replaced_twice_in_a_turn_is_written_once() {
     let site = Site::new();
     for at in ["w/s", "w/s/10"] {
         for round in 0..4 {
@@ -247,7 +247,7 @@ async fn what_a_turn_replaces_twice_is_replaced_once() {
 }
 
 /// Parts of parts included.
-async fn what_is_replaced_or_deleted_leaves_nothing_behind(on: On) {
+async fn replaced_and_deleted_values_leave_no_documents(on: On) {
     let Some((venue, _dir)) = on.venue("", Clock::default()).await else { return };
     venue.worker();
     for at in ["w/s/10", "w/s/10/deep", "w/s/20", "w/gone/1", "w/left/1"] {
@@ -372,5 +372,5 @@ async fn the_tree_is_one_value_however_it_is_kept() {
 }
 
 on_both! {
-    what_is_replaced_or_deleted_leaves_nothing_behind
+    replaced_and_deleted_values_leave_no_documents
 }

@@ -128,7 +128,7 @@ fn says(done: &Done, words: &str) {
 }
 
 #[test]
-fn values_reach_prompts_and_tool_arguments_and_the_model_has_no_say() {
+fn values_reach_prompts_and_tools_whatever_the_model_says() {
     let up = site();
     up.run(&["lattice", "write", "v/context/project", r#"{"company": "Acme"}"#]).ok();
     let failed = submit(&up, "clerk", &["target=w/good"]);
@@ -185,7 +185,7 @@ fn operators_write_shared_values_and_agents_can_t() {
 }
 
 #[test]
-fn a_mandate_and_protected_keys_are_checked_before_anything_runs() {
+fn mandate_and_protected_keys_are_checked_before_any_run() {
     let up = site();
     for context in [&[][..], &["entity_ids=e1"], &["entity_ids=[]"], &["entity_ids=[\"\"]"]] {
         says(&submit(&up, "scoped", context), "ENTITY_IDS_REQUIRED");
@@ -251,7 +251,7 @@ async fn every_user_has_a_prompt_of_his_own_on_redis() {
 
 /// "kept with its event, deleted when it ends": what no prompt showed is in no document afterwards.
 #[tokio::test]
-async fn session_values_are_gone_with_their_request_but_for_what_a_prompt_showed() {
+async fn session_values_end_with_their_request_except_in_prompts() {
     let dir = tempfile::tempdir().unwrap();
     let store = EmbeddedStore::open(dir.path()).unwrap();
     let bus = EmbeddedBus::new(Arc::clone(&store), Duration::from_secs(2), Clock::system()).unwrap();
@@ -293,7 +293,7 @@ async fn session_values_are_gone_with_their_request_but_for_what_a_prompt_showed
 
 /// A schema says of an id no more than that it is a text: what else is wrong with it, its operation finds.
 #[tokio::test]
-async fn no_error_shows_a_value_that_was_filled_in_and_is_no_legal_one() {
+async fn no_error_shows_an_illegal_injected_value() {
     let dir = tempfile::tempdir().unwrap();
     let store = EmbeddedStore::open(dir.path()).unwrap();
     let bus = EmbeddedBus::new(Arc::clone(&store), Duration::from_secs(2), Clock::system()).unwrap();
@@ -318,7 +318,7 @@ then = { text = "{{tool_result}}" }
 }
 
 #[tokio::test]
-async fn who_holds_context_override_sets_protected_keys_and_nobody_else() {
+async fn only_context_override_sets_protected_keys() {
     let dir = tempfile::tempdir().unwrap();
     let store = EmbeddedStore::open(dir.path()).unwrap();
     let bus = EmbeddedBus::new(Arc::clone(&store), Duration::from_secs(2), Clock::system()).unwrap();
@@ -353,7 +353,7 @@ async fn job_session(venue: &TestVenue, job: &JobId) -> SessionKey {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_same_holds_for_the_queue() {
+async fn values_of_queue_requests_reach_prompts_and_tools() {
     let Some(url) = nats::shared() else { return };
     let dir = tempfile::tempdir().unwrap();
     let store = EmbeddedStore::open(dir.path()).unwrap();

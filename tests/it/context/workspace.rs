@@ -50,7 +50,7 @@ async fn a_page_of_a_map_reads_no_other_entries() {
 
 /// A part of it that looks like all of it would be copied as all of it.
 #[tokio::test]
-async fn what_has_more_entries_than_one_read_gathers_is_not_read_whole() {
+async fn a_map_too_large_for_one_read_is_not_read_whole() {
     let site = Site::new();
     let entries = |count: usize| Value::Object((0..count).map(|n| (format!("{n:05}"), json!(n))).collect());
     site.write("w/most", entries(10_000)).await;

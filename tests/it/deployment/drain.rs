@@ -36,7 +36,7 @@ fn names(fleet: &Fleet, count: usize) -> Vec<String> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn workers_that_are_told_to_leave_end_what_they_have_and_the_others_go_on() {
+async fn drained_workers_finish_their_turns_and_others_go_on() {
     let (Some(server), Some(nats)) = (RedisServer::start(), nats::shared()) else { return };
     let fleet = Fleet::new(nats, &server);
     fleet.slow_agent("slow", 3_000);
@@ -86,7 +86,7 @@ async fn workers_that_are_told_to_leave_end_what_they_have_and_the_others_go_on(
 }
 
 #[test]
-fn whoever_waits_for_the_worker_of_the_very_process_that_it_asks_sees_it_leave() {
+fn a_drain_through_its_own_process_reports_the_end() {
     let mut up = Up::start_with(&["worker.name=one"]);
     up.agent("slow", "[[rule]]\nthen = { text = \"done\", delay_ms = 1500 }\n");
     let job = up.run(&["submit", "slow", "x"]).ok();
@@ -98,7 +98,7 @@ fn whoever_waits_for_the_worker_of_the_very_process_that_it_asks_sees_it_leave()
 }
 
 #[tokio::test]
-async fn what_a_worker_says_stays_when_the_one_before_it_of_its_name_ends() {
+async fn a_workers_status_survives_the_end_of_its_predecessor() {
     let (venue, _dir) = TestVenue::embedded("").await;
     let venue = &venue.venue;
     let of = |since: u64, leaving: bool| -> WorkerRecord {

@@ -1,6 +1,6 @@
 //! The files for Kubernetes: legal there, about what the binary really has, and open to nobody by accident.
 
-use super::{leaving, read, root};
+use super::{graceful_stop, read, root};
 use crate::support::fleet::Fleet;
 use crate::support::{cli, nats, python};
 use serde_json::{Value, json};
@@ -89,7 +89,7 @@ fn settings(docs: &[Value]) -> Config {
 }
 
 #[test]
-fn they_are_what_kubernetes_takes_however_workers_are_scaled() {
+fn manifests_are_valid_for_every_way_of_scaling() {
     for scaling in SCALING {
         let Some(docs) = manifests(scaling) else { return };
         let mut kinds = BTreeMap::<&str, usize>::new();
@@ -127,7 +127,7 @@ fn without(value: &mut Value, names: &[&str]) {
 }
 
 #[test]
-fn the_chart_comes_to_the_same() {
+fn the_chart_equals_the_manifests() {
     let only_there = ["helm.sh/chart", "app.kubernetes.io/managed-by", "app.kubernetes.io/instance", "checksum/config"];
     let named = |docs: Vec<Value>| -> BTreeMap<String, Value> {
         let docs = docs.into_iter().filter(|doc| doc["kind"] != "Namespace");
@@ -241,7 +241,7 @@ fn the_key_file_can_be_read_as_kubernetes_mounts_it() {
 }
 
 #[test]
-fn whoever_selects_something_finds_it() {
+fn every_selector_matches_something() {
     for docs in [manifests("hpa"), chart("hpa")] {
         let Some(docs) = docs else { return };
         let pods = pods(&docs);
@@ -343,7 +343,7 @@ fn no_port_is_open_but_to_those_who_need_it() {
 }
 
 #[test]
-fn workers_are_scaled_by_what_there_is() {
+fn workers_are_scaled_by_existing_metrics() {
     let config = Config::load(None, &BTreeMap::new(), &[]).unwrap().config;
     let target = |text: &Value| text.as_str().unwrap().parse::<usize>().unwrap();
     let below_slots = |n: usize| assert!(n < config.worker.slots, "{n} of {} slots", config.worker.slots);
@@ -371,10 +371,10 @@ fn workers_are_scaled_by_what_there_is() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_probes_and_scrapes_is_answered() {
+async fn probes_and_scrapes_are_answered() {
     let Some(docs) = manifests("none") else { return };
     let Some(fleet) = nats::shared().and_then(Fleet::on_shared_redis) else { return };
-    let (mut worker, at) = leaving::worker(&fleet, &[]);
+    let (mut worker, at) = graceful_stop::worker(&fleet, &[]);
     let mut serve = fleet.start("serve");
     let api = serve.says("HTTP API on ").split(' ').next().unwrap().to_owned();
     for (role, template, container) in pods(&docs) {
@@ -382,7 +382,7 @@ async fn who_probes_and_scrapes_is_answered() {
         for probe in ["startupProbe", "livenessProbe", "readinessProbe"] {
             let asked = &container[probe]["httpGet"];
             assert_eq!(asked["port"], container["ports"][0]["name"], "{role}: {probe}");
-            let (status, text) = leaving::get(url, asked["path"].as_str().unwrap()).await;
+            let (status, text) = graceful_stop::get(url, asked["path"].as_str().unwrap()).await;
             assert_eq!(status, 200, "{role}: {probe}: {text}");
         }
         assert!(
@@ -392,7 +392,7 @@ async fn who_probes_and_scrapes_is_answered() {
         let about = &template["metadata"]["annotations"];
         assert_eq!(about.is_object(), role == "worker", "{role}");
         if let Some(path) = about["prometheus.io/path"].as_str() {
-            assert!(leaving::get(url, path).await.1.ends_with("# EOF\n"), "{role}");
+            assert!(graceful_stop::get(url, path).await.1.ends_with("# EOF\n"), "{role}");
             assert_eq!(about["prometheus.io/port"], container["ports"][0]["containerPort"].to_string());
         }
     }
@@ -404,13 +404,13 @@ async fn who_probes_and_scrapes_is_answered() {
 
 /// KEDA reads one number of an answer, at a path in it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_keda_asks_for_is_answered_by_a_worker() {
+async fn a_worker_answers_the_metric_query_of_keda() {
     let Some(docs) = manifests("keda") else { return };
     let Some(fleet) = nats::shared().and_then(Fleet::on_shared_redis) else { return };
     let asked = &of_kind(&docs, "ScaledObject").next().unwrap()["spec"]["triggers"][0]["metadata"];
-    let (mut worker, at) = leaving::worker(&fleet, &[]);
+    let (mut worker, at) = graceful_stop::worker(&fleet, &[]);
     let path = asked["url"].as_str().unwrap().rsplit_once('/').unwrap().1;
-    let (status, text) = leaving::get(&at, &format!("/{path}")).await;
+    let (status, text) = graceful_stop::get(&at, &format!("/{path}")).await;
     let answer: Value = serde_json::from_str(&text).unwrap();
     assert_eq!((status, &answer[asked["valueLocation"].as_str().unwrap()]), (200, &json!(0)), "{text}");
     worker.signal("TERM");

@@ -2,7 +2,7 @@
 
 mod drain;
 mod kubernetes;
-mod leaving;
+mod graceful_stop;
 mod upgrade;
 
 use crate::support::cli;
@@ -63,7 +63,7 @@ fn the_servers_run_with_the_very_files_that_the_tests_use() {
 }
 
 #[test]
-fn every_published_port_is_on_loopback_and_every_service_has_a_health_check() {
+fn ports_are_on_loopback_and_services_have_health_checks() {
     for name in ["nats", "redis", "serve", "worker"] {
         let lines = service(name);
         assert!(lines.iter().any(|line| line == "healthcheck:"), "{name}");
@@ -110,7 +110,7 @@ fn the_workers_have_the_rules_of_the_example_agents() {
 }
 
 #[test]
-fn the_image_is_built_with_the_declared_rust_and_runs_without_root() {
+fn the_image_uses_the_declared_rust_and_runs_without_root() {
     let text = read("config/Dockerfile");
     let version = env!("CARGO_PKG_RUST_VERSION");
     assert!(text.contains(&format!("FROM rust:{version}-")), "rust-version is {version}");

@@ -24,7 +24,7 @@ then = { text = "done" }
 "#;
 
 #[tokio::test]
-async fn an_answer_that_its_session_has_not_heard_of_is_told_by_the_sweep() {
+async fn the_sweep_delivers_an_answer_its_session_missed() {
     let clock = Clock::manual(Millis(1_774_699_200_000));
     let (venue, dir) = TestVenue::embedded_at(RULES, clock.clone()).await;
     let pay = json!({"operation": "v/ops/lattice/append", "name": "pay", "approval": "ask"});

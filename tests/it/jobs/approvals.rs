@@ -142,7 +142,7 @@ async fn submit(venue: &TestVenue, agent: &str, session: &str) -> JobId {
 }
 
 #[tokio::test]
-async fn a_call_waits_for_its_approval_and_no_model_is_asked_meanwhile() {
+async fn a_call_waits_for_approval_without_model_calls() {
     let (venue, _dir) = venue().await;
     venue.worker();
     venue.agent("payer", pay()).await;
@@ -248,7 +248,7 @@ async fn two_calls_of_a_reply_are_decided_one_by_one() {
 }
 
 #[tokio::test]
-async fn what_waits_survives_a_restart() {
+async fn waiting_approvals_survive_a_restart() {
     let (venue, dir) = venue().await;
     venue.agent("payer", pay()).await;
     venue.worker();
@@ -298,7 +298,7 @@ async fn the_venue_says_how_long_a_person_has() {
 }
 
 #[tokio::test]
-async fn what_was_revoked_before_the_approval_is_denied_after_it() {
+async fn a_call_revoked_before_its_approval_is_denied() {
     let (venue, _dir) = venue().await;
     venue.worker();
     venue.agent("payer", pay()).await;
@@ -314,7 +314,7 @@ async fn what_was_revoked_before_the_approval_is_denied_after_it() {
 }
 
 #[tokio::test]
-async fn what_a_cancelled_task_asked_is_withdrawn_and_the_transcript_says_so() {
+async fn questions_of_a_cancelled_task_are_withdrawn() {
     let (venue, _dir) = venue().await;
     venue.worker();
     venue.agent("payer", pay()).await;
@@ -409,7 +409,7 @@ async fn a_person_s_answers_are_the_result_of_asking() {
 }
 
 #[tokio::test]
-async fn what_nobody_answers_in_time_is_denied() {
+async fn an_unanswered_question_is_denied_after_its_time() {
     let (venue, _dir) = venue().await;
     venue.worker();
     venue.agent("hasty", json!({"tools": ["v/ops/human/ask"]})).await;
@@ -429,7 +429,7 @@ async fn what_nobody_answers_in_time_is_denied() {
 }
 
 #[tokio::test]
-async fn questions_are_for_turns() {
+async fn questions_are_refused_outside_turns() {
     let (venue, _dir) = venue().await;
     let caller = person(&venue);
     let asks = json!({"title": "t", "asks": [{"id": "a", "type": "text", "prompt": "?"}]});
@@ -463,7 +463,7 @@ async fn a_delegate_that_asks_for_sections_waits_and_may_get_fewer() {
 }
 
 #[tokio::test]
-async fn who_edits_a_call_does_not_change_what_the_runtime_fills_in() {
+async fn editing_a_call_does_not_change_injected_arguments() {
     let (venue, _dir) = venue().await;
     venue.worker();
     let mut config = pay();

@@ -106,7 +106,7 @@ async fn a_deleted_job_leaves_nothing_and_its_id_is_new_again() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn with_a_dead_job_its_letter_goes() {
+async fn deleting_a_dead_job_deletes_its_dead_letter() {
     let (venue, _dir) = TestVenue::embedded_at(RULES, Clock::manual(START)).await;
     venue.agent("clerk", json!({})).await;
     let submitted = venue.submit("clerk", "t1", json!("go")).await;
@@ -124,7 +124,7 @@ async fn with_a_dead_job_its_letter_goes() {
 }
 
 #[tokio::test]
-async fn what_is_still_needed_is_not_deleted() {
+async fn records_still_needed_are_not_deleted() {
     let (venue, _dir) = TestVenue::embedded_at(RULES, Clock::manual(START)).await;
     venue.agent("clerk", json!({})).await;
     let submitted = venue.submit("clerk", "t1", json!("go")).await;
@@ -152,7 +152,7 @@ async fn put(venue: &TestVenue, key: String, value: impl Into<Bytes>) {
 }
 
 #[tokio::test]
-async fn a_job_whose_session_is_being_served_stays_until_it_rests() {
+async fn a_job_of_a_working_session_stays_until_it_is_idle() {
     let (venue, _dir) = TestVenue::embedded_at(RULES, Clock::manual(START)).await;
     venue.agent("clerk", json!({})).await;
     let submitted = venue.submit("clerk", "t1", json!("go")).await;

@@ -1,7 +1,7 @@
 //! What is submitted to a process with a worker begins in a free slot of it, and no message lies between: nothing here is
 //! found by a sweep.
 
-use crate::support::both::{On, on_both};
+use crate::support::both_stores::{On, on_both};
 use crate::support::venue::TestVenue;
 use futures::future::join_all;
 use serde_json::json;
@@ -13,7 +13,7 @@ use trellis::process::clock::Clock;
 use trellis::venue::jobs;
 
 on_both! {
-    what_was_granted_runs_whoever_has_submitted_it_goes_away
+    a_granted_task_runs_after_its_submitter_leaves
     more_than_there_are_slots_wait_in_the_queue
     a_worker_that_stops_takes_nothing
 }
@@ -38,7 +38,7 @@ fn said() -> Submission {
     Submission { input: json!("hi"), ..Submission::default() }
 }
 
-async fn what_was_granted_runs_whoever_has_submitted_it_goes_away(on: On) {
+async fn a_granted_task_runs_after_its_submitter_leaves(on: On) {
     let Some((venue, _dir)) = venue(on).await else { return };
     let mut left = 0;
     for n in 0..60 {

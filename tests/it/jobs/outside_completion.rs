@@ -1,6 +1,6 @@
 //! Tasks that others complete or fail, and what a request says of its session and its output.
 
-use crate::support::both::{On, on_both};
+use crate::support::both_stores::{On, on_both};
 use crate::support::operate::{boss, operate};
 use crate::support::venue::TestVenue;
 use serde_json::{Value, json};
@@ -28,8 +28,8 @@ then = { text = "done" }
 "#;
 
 on_both! {
-    who_completes_a_task_first_decides_and_a_running_turn_has_no_effect
-    what_a_task_has_started_hears_how_it_ended
+    the_first_completion_of_a_task_wins_over_a_running_turn
+    children_of_a_task_learn_how_it_ended
     a_completed_task_is_what_was_asked_for
     an_output_is_written_with_the_commit_that_completes_its_task
     a_session_shows_what_a_request_loads
@@ -57,7 +57,7 @@ async fn ask(venue: &TestVenue, agent: &str, more: Value) -> JobId {
     JobId::new(run(venue, "request", input).await.unwrap()["job"].as_str().unwrap()).unwrap()
 }
 
-async fn who_completes_a_task_first_decides_and_a_running_turn_has_no_effect(on: On) {
+async fn the_first_completion_of_a_task_wins_over_a_running_turn(on: On) {
     let Some((venue, _dir)) = site(on).await else { return };
     let job = ask(&venue, "slow", json!({"sessionId": "s"})).await;
     tokio::time::sleep(Duration::from_millis(300)).await;
@@ -87,7 +87,7 @@ async fn who_completes_a_task_first_decides_and_a_running_turn_has_no_effect(on:
     }
 }
 
-async fn what_a_task_has_started_hears_how_it_ended(on: On) {
+async fn children_of_a_task_learn_how_it_ended(on: On) {
     let Some((venue, _dir)) = site(on).await else { return };
     venue.agent("boss", json!({"tools": ["v/ops/agent/request"], "defaultTools": false})).await;
     for (operation, more, how) in [

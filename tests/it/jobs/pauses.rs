@@ -1,6 +1,6 @@
 //! Jobs that are paused, go on, end while they are paused, and are spoken to.
 
-use crate::support::both::{On, on_both};
+use crate::support::both_stores::{On, on_both};
 use crate::support::cli::Up;
 use crate::support::operate::{boss, operate};
 use crate::support::venue::TestVenue;
@@ -85,12 +85,12 @@ async fn paused(venue: &TestVenue, name: &str) -> JobId {
 on_both! {
     the_running_turn_commits_and_none_begins_until_it_goes_on
     a_paused_job_can_be_cancelled
-    its_time_goes_on_and_its_end_is_no_turn
-    the_time_of_one_that_never_began_goes_on
+    the_time_of_a_paused_job_goes_on_and_ends_it_without_a_turn
+    the_time_of_an_unstarted_paused_job_goes_on
     an_answer_waits_with_the_job_that_it_is_for
     a_message_reaches_the_task_alone
-    it_is_told_more_than_a_turn_can_hear
-    the_queue_holds_jobs_and_speaks_to_them
+    messages_beyond_one_turn_reach_a_paused_job
+    jobs_can_be_paused_and_messaged_over_the_queue
 }
 
 async fn the_running_turn_commits_and_none_begins_until_it_goes_on(on: On) {
@@ -110,7 +110,7 @@ async fn the_running_turn_commits_and_none_begins_until_it_goes_on(on: On) {
 }
 
 #[test]
-fn a_job_stays_paused_over_kill_9_and_is_held_by_the_command_line() {
+fn a_job_paused_by_command_stays_paused_over_kill_9() {
     let mut up = Up::start();
     // Until it is killed, no reply comes: the turn that runs never commits.
     up.agent("slow", "[[rule]]\nthen = { text = \"never\", fault = \"hang\" }\n");
@@ -151,7 +151,7 @@ async fn a_paused_job_can_be_cancelled(on: On) {
     assert_eq!(venue.ended(&next).await.status, JobStatus::Complete);
 }
 
-async fn its_time_goes_on_and_its_end_is_no_turn(on: On) {
+async fn the_time_of_a_paused_job_goes_on_and_ends_it_without_a_turn(on: On) {
     let Some((venue, _dir)) = venue(on, Clock::manual(START)).await else { return };
     let wind_down = json!({"tools": ["v/ops/test/delay"], "limits": {"wallClock": 60, "windDown": true}});
     venue.agent("slow", wind_down).await;
@@ -166,7 +166,7 @@ async fn its_time_goes_on_and_its_end_is_no_turn(on: On) {
     assert_eq!((turns(&venue, &id).await, venue.model_calls().len()), (1, calls));
 }
 
-async fn the_time_of_one_that_never_began_goes_on(on: On) {
+async fn the_time_of_an_unstarted_paused_job_goes_on(on: On) {
     let Some((venue, _dir)) = venue(on, Clock::manual(START)).await else { return };
     let within = |seconds: u64| Submission {
         input: json!("go"),
@@ -227,7 +227,7 @@ async fn a_message_reaches_the_task_alone(on: On) {
     assert!(matches!(tell(&venue, &id, Value::Null).await, Err(OpError::Invalid(_))));
 }
 
-async fn it_is_told_more_than_a_turn_can_hear(on: On) {
+async fn messages_beyond_one_turn_reach_a_paused_job(on: On) {
     let Some((venue, _dir)) = venue(on, Clock::system()).await else { return };
     // One that is paused before its first turn, and one behind which the other waits.
     let id = venue.submit("slow", "t", json!({"task": "add up the invoices"})).await.job.unwrap();
@@ -245,7 +245,7 @@ async fn it_is_told_more_than_a_turn_can_hear(on: On) {
     }
 }
 
-async fn the_queue_holds_jobs_and_speaks_to_them(on: On) {
+async fn jobs_can_be_paused_and_messaged_over_the_queue(on: On) {
     let Some((venue, _dir)) = venue(on, Clock::system()).await else { return };
     let id = venue.submit("asker", "t1", json!("go")).await.job.unwrap();
     venue.agent("asker", json!({})).await;

@@ -71,12 +71,12 @@ async fn every_way_in((venue, _dir): (TestVenue, tempfile::TempDir)) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn urgent_tasks_are_served_first_whichever_way_they_came_embedded() {
+async fn urgent_tasks_are_served_first_from_every_entrance_embedded() {
     every_way_in(embedded().await).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn urgent_tasks_are_served_first_whichever_way_they_came_redis() {
+async fn urgent_tasks_are_served_first_from_every_entrance_redis() {
     let Some(venue) = over_redis().await else { return };
     every_way_in(venue).await;
 }
@@ -103,7 +103,7 @@ async fn within_a_session_the_begun_task_ends_before_an_urgent_one() {
 }
 
 #[tokio::test]
-async fn anything_else_is_refused_where_it_is_said() {
+async fn unknown_priorities_are_refused_with_their_place() {
     let server = Server::start().await;
     server.echo_agent("clerk").await;
     for wrong in [json!(2), json!("1"), json!(0.5), json!(null), json!([1])] {

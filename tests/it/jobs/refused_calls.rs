@@ -31,7 +31,7 @@ async fn creating_an_agent_that_is_there_changes_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_timer_whose_requests_would_be_refused_is_refused_when_it_is_set() {
+async fn a_timer_of_a_refused_request_is_refused_when_set() {
     let server = Server::start().await;
     let model = json!({"provider": "scripted", "name": "echo"});
     server.put("/api/v1/agents/shop", json!({"model": model, "entityIdsRequired": true})).await.body(201);

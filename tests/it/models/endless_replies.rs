@@ -46,7 +46,7 @@ async fn call(
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_reply_without_an_end_is_an_error_that_is_not_asked_for_again() {
+async fn an_endless_reply_is_a_permanent_error() {
     let word = "x".repeat(1_000);
     let event = |json: String| format!("data: {json}\n\n");
     let openai = |delta: &str| event(format!("{{\"choices\":[{{\"index\":0,\"delta\":{{{delta}}}}}]}}"));
@@ -113,7 +113,7 @@ async fn a_reply_that_drips_ends_with_the_time_of_a_call() {
 }
 
 #[test]
-fn a_worker_keeps_its_memory_when_all_its_models_reply_without_end() {
+fn endless_replies_do_not_exhaust_a_workers_memory() {
     let word = "x".repeat(1_000);
     let text = format!("data: {{\"choices\":[{{\"index\":0,\"delta\":{{\"content\":\"{word}\"}}}}]}}\n\n");
     let kinds = [("talker", "", text.as_str()), ("liner", "data: ", word.as_str())];

@@ -1,7 +1,7 @@
 //! `model.fallback`: which failure of a model leads to the next one, what the record says of it, and what becomes of a
 //! turn whose models all fail.
 
-use crate::support::both::{On, on_both};
+use crate::support::both_stores::{On, on_both};
 use crate::support::model_server::ModelServer;
 use crate::support::raw_reply::RawReply;
 use crate::support::venue::TestVenue;

@@ -161,7 +161,7 @@ async fn run(up: &Up, operation: &str, input: Value) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn tools_reach_public_hosts_through_the_proxy_and_no_private_one() {
+async fn tools_reach_only_public_hosts_through_the_proxy() {
     let (Some(open), Some(closed)) = (HttpProxy::start(None), HttpProxy::start(Some(LOGIN))) else { return };
     let site = ModelServer::start(|call| match call.path.as_str() {
         "/moved" => RawReply::json(&json!({})).status(302).header("location", "http://169.254.169.254/latest"),

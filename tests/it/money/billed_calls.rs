@@ -1,7 +1,7 @@
 //! What a provider bills counts, however its call ends: as a refusal, by its filter, cut off, without an end, in silence
 //! or by a cancellation. What it refuses to answer costs nothing.
 
-use crate::support::both::{On, on_both};
+use crate::support::both_stores::{On, on_both};
 use crate::support::model_server::ModelServer;
 use crate::support::raw_reply::{Framing, Piece, RawReply};
 use crate::support::venue::TestVenue;
@@ -181,7 +181,7 @@ async fn of_the_day(venue: &TestVenue) -> u64 {
     days.flat_map(|day| day.unwrap().into_values()).map(|spent| spent.input + spent.output).sum()
 }
 
-async fn what_a_task_has_used_before_it_is_cancelled_in_its_back_off_is_shown(on: On) {
+async fn the_use_of_a_task_cancelled_in_backoff_is_shown(on: On) {
     let calls = Arc::new(AtomicUsize::new(0));
     let whole = RawReply::events(&[event(&json!({"content": "done"}), Some("stop")), usage(), "[DONE]".into()]);
     let (nth, cut) = (Arc::clone(&calls), half(4_000).then(Piece::Cut));
@@ -262,7 +262,7 @@ on_both! {
     every_end_of_a_call_that_began_is_charged
     a_cancelled_call_is_charged_what_has_come_of_it
     a_turn_that_waits_keeps_what_its_calls_have_used
-    what_a_task_has_used_before_it_is_cancelled_in_its_back_off_is_shown
+    the_use_of_a_task_cancelled_in_backoff_is_shown
     a_whole_reply_that_nobody_counts_is_charged_all_that_it_says
     calls_that_end_in_a_refusal_stop_at_the_cap
 }

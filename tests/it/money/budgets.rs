@@ -101,7 +101,7 @@ async fn the_limits_of_an_agent_hold_for_each_of_its_tasks() {
 }
 
 #[tokio::test]
-async fn what_one_child_spends_its_siblings_can_t() {
+async fn children_share_one_budget() {
     let (venue, _dir) = venue().await;
     venue.agent("endless", json!({"model": model(), "limits": {"turns": 40}})).await;
     venue.agent("boss", json!({"model": model()})).await;
@@ -121,7 +121,7 @@ async fn what_one_child_spends_its_siblings_can_t() {
 }
 
 #[tokio::test]
-async fn a_task_that_may_wind_down_has_one_more_turn_and_no_tools_but_its_end() {
+async fn a_task_that_winds_down_gets_one_turn_with_only_completion() {
     let (venue, _dir) = TestVenue::embedded(RULES).await;
     let venue = venue.foreseen();
     venue.worker();
@@ -138,7 +138,7 @@ async fn a_task_that_may_wind_down_has_one_more_turn_and_no_tools_but_its_end() 
 }
 
 #[tokio::test]
-async fn time_runs_out_for_a_call_that_hangs_and_for_a_session_that_waits() {
+async fn time_limits_end_hanging_calls_and_waiting_sessions() {
     let (venue, _dir) = venue().await;
     venue.agent("slow", json!({"model": model()})).await;
     venue.agent("parked", json!({"model": model()})).await;
@@ -186,7 +186,7 @@ async fn a_budget_that_can_t_be_kept_is_refused() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_request_whose_inherited_budget_is_gone_is_not_without_limits() {
+async fn a_lost_inherited_budget_does_not_mean_no_limit() {
     let (venue, _dir) = venue().await;
     venue.agent("plain", json!({"model": model()})).await;
     let gone = "0123456789abcdef0123456789abcdef-request";

@@ -1,7 +1,7 @@
 //! Caps on spending in real turns: of a session, of an owner's day and of a model's day; two workers that
 //! race for one, a worker that dies with a hold, midnight, and what people are told.
 
-use crate::support::both::On;
+use crate::support::both_stores::On;
 use crate::support::cli::Up;
 use crate::support::venue::TestVenue;
 use serde_json::{Value, json};
@@ -146,12 +146,12 @@ async fn an_owner_s_day_ends_at_midnight_of_its_zone(on: On) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_owner_s_day_on_the_embedded_store() {
+async fn an_owners_day_ends_at_midnight_on_the_embedded_store() {
     an_owner_s_day_ends_at_midnight_of_its_zone(On::Embedded).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_owner_s_day_on_redis() {
+async fn an_owners_day_ends_at_midnight_on_redis() {
     an_owner_s_day_ends_at_midnight_of_its_zone(On::Redis).await;
 }
 
@@ -216,17 +216,17 @@ async fn a_fleet_never_passes_a_cap(on: On) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn two_workers_that_race_for_a_cap_don_t_pass_it_on_the_embedded_store() {
+async fn two_racing_workers_do_not_pass_a_cap_on_embedded() {
     a_fleet_never_passes_a_cap(On::Embedded).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn two_workers_that_race_for_a_cap_don_t_pass_it_on_redis() {
+async fn two_racing_workers_do_not_pass_a_cap_on_redis() {
     a_fleet_never_passes_a_cap(On::Redis).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_session_has_a_cap_as_long_as_it_lives_the_lower_of_the_venue_s_and_its_agent_s() {
+async fn a_session_has_the_lower_cap_of_venue_and_agent() {
     let spend = SpendSettings { session: ceiling("tokens=90000"), ..SpendSettings::default() };
     let (venue, _dir) = venue(On::Embedded, spend).await.unwrap();
     venue.agent("a", json!({"model": model(), "limits": {"session": {"tokens": 9_000}}})).await;
@@ -288,7 +288,7 @@ async fn where_the_venue_says_so_a_task_waits_for_the_next_day() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_cap_in_money_counts_by_the_venue_s_price_and_says_where_there_is_none() {
+async fn a_money_cap_uses_the_venues_price_and_names_a_missing_one() {
     let spend = SpendSettings {
         owner: ceiling("cost=0.01"),
         prices: parse_prices("scripted/rules:input=1:output=10").unwrap(),
@@ -373,7 +373,7 @@ async fn dies_at(n: u64, at: FaultAt, dir: &Path) -> (bool, [CapUse; 3], usize) 
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_worker_that_dies_between_hold_and_settle_loses_no_paid_reply_to_the_books() {
+async fn a_worker_death_after_a_hold_loses_no_paid_reply() {
     let mut deaths = 0;
     for n in 1..12 {
         for at in [FaultAt::Before, FaultAt::After] {
@@ -391,7 +391,7 @@ async fn a_worker_that_dies_between_hold_and_settle_loses_no_paid_reply_to_the_b
 }
 
 #[test]
-fn what_was_spent_is_seen_over_http_and_on_the_command_line() {
+fn spending_is_shown_over_http_and_on_the_command_line() {
     let up = Up::start_with(&["spend.owner=tokens=900000:cost=5", "spend.prices=scripted/echo:input=1:output=2"]);
     up.agent("helper", "echo");
     up.run(&["submit", "helper", "hello", "--wait"]).ok();

@@ -1,7 +1,7 @@
 //! What callers leave in the store beside values and tasks: it counts, and beyond a quota it is refused before it is
 //! written. What was accepted still ends.
 
-use crate::support::both::{On, on_both};
+use crate::support::both_stores::{On, on_both};
 use crate::support::http::Server;
 use crate::support::venue::TestVenue;
 use serde_json::{Value, json};
@@ -34,7 +34,7 @@ on_both! {
     an_output_without_room_fails_a_job_that_only_reads
     timers_that_are_set_at_once_share_the_quota
     values_of_a_tenant_have_a_quota
-    what_is_made_at_once_stays_at_the_quota
+    concurrent_creations_stay_within_the_quota
     forks_of_a_conversation_at_once_share_the_quota
     assets_that_find_no_room_leave_nothing
 }
@@ -221,7 +221,7 @@ async fn values_of_a_tenant_have_a_quota(on: On) {
 }
 
 /// Each entrance by which something new is kept: a hundred at once, of which the quota has room for a few.
-async fn what_is_made_at_once_stays_at_the_quota(on: On) {
+async fn concurrent_creations_stay_within_the_quota(on: On) {
     /// Path and body of a request, by its number.
     type Request<'a> = &'a dyn Fn(usize) -> (String, Value);
     const ROOM: u64 = 200_000;

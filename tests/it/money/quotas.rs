@@ -1,6 +1,6 @@
 //! Quotas per owner as users meet them: over HTTP, in the queue, on the command line and in a turn, on both stores.
 
-use crate::support::both::{On, on_both};
+use crate::support::both_stores::{On, on_both};
 use crate::support::cli::Up;
 use crate::support::http::{Answer, Server};
 use crate::support::redis::RedisServer;
@@ -54,11 +54,11 @@ then = { text = "done" }
 "#;
 
 on_both! {
-    an_owner_at_its_quota_hinders_no_other_and_goes_on_when_it_deletes
+    an_owner_at_its_quota_hinders_no_other_and_can_delete
     whatever_adds_something_is_refused_and_writes_nothing
-    a_submission_over_the_queue_is_answered_and_may_be_sent_again
+    a_queue_submission_over_quota_is_refused_and_may_be_retried
     a_turn_is_told_of_its_owners_quota_and_ends
-    a_turn_begins_no_session_beyond_the_quota_whatever_it_is_called
+    a_turn_begins_no_session_beyond_the_quota
     a_job_for_an_external_worker_beyond_the_quota_is_not_watched
     a_task_that_would_be_refused_replaces_nothing
     a_timer_is_replaced_by_one_that_is_as_large
@@ -104,7 +104,7 @@ fn is_over(answer: &Answer, kind: QuotaKind) {
     assert_eq!(answer.header("retry-after"), "", "time alone makes no room");
 }
 
-async fn an_owner_at_its_quota_hinders_no_other_and_goes_on_when_it_deletes(on: On) {
+async fn an_owner_at_its_quota_hinders_no_other_and_can_delete(on: On) {
     let Some((venue, _dir)) = site(on).await else { return };
     let api = Server::of(Arc::clone(&venue.venue)).await;
     let run = async |owner: &str, operation: &str, input: Value| {
@@ -190,7 +190,7 @@ async fn whatever_adds_something_is_refused_and_writes_nothing(on: On) {
     counts_are_right(&venue).await;
 }
 
-async fn a_submission_over_the_queue_is_answered_and_may_be_sent_again(on: On) {
+async fn a_queue_submission_over_quota_is_refused_and_may_be_retried(on: On) {
     let Some((venue, _dir)) = site(on).await else { return };
     venue.worker();
     let bus = &venue.venue.bus;
@@ -247,7 +247,7 @@ async fn said(venue: &TestVenue, agent: &str) -> String {
     json!(turns[0].said).to_string()
 }
 
-async fn a_turn_begins_no_session_beyond_the_quota_whatever_it_is_called(on: On) {
+async fn a_turn_begins_no_session_beyond_the_quota(on: On) {
     let Some((venue, _dir)) = site(on).await else { return };
     venue.worker();
     let session_id = Some("s".parse().unwrap());
@@ -351,7 +351,7 @@ async fn retention_and_a_removal_give_back_all_that_was_counted(on: On) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_count_that_drifted_is_told_by_the_audit_and_mended_by_a_repair() {
+async fn the_audit_finds_a_drifted_count_and_repair_fixes_it() {
     let Some(server) = RedisServer::shared() else { return };
     let (venue, _dir, prefix) = TestVenue::redis_at(server, RULES, Clock::system()).await;
     venue.agent("a", json!({})).await;

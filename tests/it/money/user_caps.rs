@@ -1,7 +1,7 @@
 //! Caps of the users behind one owner: each has a day of his own, which what agents do for him counts for, too.
 
 use crate::money::caps::ended;
-use crate::support::both::{On, on_both};
+use crate::support::both_stores::{On, on_both};
 use crate::support::http::Server;
 use crate::support::operate::operate;
 use crate::support::venue::TestVenue;
@@ -34,7 +34,7 @@ then = { text = "done" }
 
 on_both! {
     each_user_of_an_owner_has_a_day_of_his_own
-    what_agents_do_for_a_user_counts_for_him
+    agents_calls_for_a_user_count_to_that_user
     workers_that_race_for_a_users_cap_do_not_pass_it
 }
 
@@ -120,7 +120,7 @@ async fn each_user_of_an_owner_has_a_day_of_his_own(on: On) {
     assert_eq!(ended(&venue, &job).await.status, JobStatus::Complete);
 }
 
-async fn what_agents_do_for_a_user_counts_for_him(on: On) {
+async fn agents_calls_for_a_user_count_to_that_user(on: On) {
     let Some((venue, _dir)) = site(on, "tokens=1000000").await else { return };
     venue.worker();
     let of_ann = submit(&venue, "boss", "ann", "claimed").await;

@@ -174,7 +174,7 @@ async fn a_user_reads_its_own_completions_only() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_external_worker_takes_jobs_of_its_queue_and_answers_and_can_nothing_else() {
+async fn an_external_worker_can_only_serve_its_own_queue() {
     let Some(server) = NatsServer::start_as(CONFIG, &[]) else { return };
     let worker = worker(&server).await;
     let operator = jetstream::new(User::with_inbox(&server, "worker", "_INBOX").await.client);
@@ -252,7 +252,7 @@ async fn a_header_does_not_open_another_subject() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_reply_subject_is_why_the_fence_is_only_the_second() {
+async fn the_publish_fence_alone_does_not_protect_reply_subjects() {
     let Some(server) = NatsServer::start_as(CONFIG, &[]) else { return };
     let worker = worker(&server).await;
     let ann = User::new(&server, "ann").await;
@@ -271,7 +271,7 @@ async fn a_reply_subject_is_why_the_fence_is_only_the_second() {
 
 /// The server asks for the right to publish to where its mapping leads.
 #[tokio::test(flavor = "multi_thread")]
-async fn with_partitions_a_user_still_publishes_in_its_own_name_and_in_no_other() {
+async fn partitions_keep_users_to_their_own_names() {
     let shipped = std::fs::read_to_string(CONFIG).unwrap().replace("include \"nats.conf\"", "");
     let plain = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/config/nats.conf")).unwrap();
     let file = tempfile::NamedTempFile::new().unwrap();

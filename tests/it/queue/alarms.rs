@@ -69,7 +69,7 @@ fn sorted<const N: usize>(mut alarms: [Alarm; N]) -> Vec<Alarm> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_alarm_rings_not_before_its_time_and_what_has_passed_at_once() {
+async fn an_alarm_rings_at_its_time_or_at_once_if_overdue() {
     let Some(url) = shared() else { return };
     let bus = open(&options(&url)).await;
     let mut ringing = bus.listen_ringing().await.unwrap();
@@ -172,7 +172,7 @@ async fn each_alarm_rings_for_one_of_two_listeners() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_alarm_survives_a_kill_of_the_server_and_of_the_stream_s_listener() {
+async fn an_alarm_survives_kills_of_server_and_listener() {
     let Some(mut server) = NatsServer::start() else { return };
     let bus = open(&options(&server.url())).await;
     let mut ringing = bus.listen_ringing().await.unwrap();
@@ -216,7 +216,7 @@ async fn schedules_are_for_the_stream_of_timers_alone() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_no_alarm_is_dropped() {
+async fn messages_that_are_no_alarm_are_dropped() {
     let Some(url) = shared() else { return };
     let options = options(&url);
     let bus = open(&options).await;

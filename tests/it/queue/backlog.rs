@@ -60,13 +60,13 @@ async fn what_waits_is_counted(bus: Arc<dyn Bus>) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_waits_in_one_process_is_counted_by_owner() {
+async fn waiting_messages_of_one_process_are_counted_by_owner() {
     let bus = EmbeddedBus::with_limit(EmbeddedStore::in_memory(), Duration::from_secs(30), Clock::system(), 1 << 20);
     what_waits_is_counted(Arc::new(bus.unwrap())).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_waits_in_streams_is_counted_by_owner() {
+async fn waiting_messages_of_streams_are_counted_by_owner() {
     let Some(url) = shared() else { return };
     what_waits_is_counted(Arc::new(NatsBus::open(&options(&url)).await.unwrap())).await;
     let spread = trellis::bus::nats::NatsOptions { partitions: 3, ..options(&url) };

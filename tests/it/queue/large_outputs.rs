@@ -69,7 +69,7 @@ fn an_output_above_max_payload_is_announced_and_read_elsewhere() {
 }
 
 #[test]
-fn what_an_agent_sends_and_the_queue_never_takes_fails_its_job_or_is_kept_to_be_seen() {
+fn an_undeliverable_message_fails_its_job_or_is_kept() {
     let Some((fleet, _nats)) = narrow() else { return };
     std::fs::write(fleet.path().join("relay.rules"), RELAY).unwrap();
     std::fs::write(fleet.path().join("input.txt"), "x".repeat(INPUT_BYTES)).unwrap();

@@ -159,7 +159,7 @@ async fn one_submission_by_three_ways_is_one_job() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_task_beyond_its_owners_quota_is_answered_and_leaves_the_queue() {
+async fn a_task_over_quota_is_answered_and_leaves_the_queue() {
     let Some(fleet) = Fleet::start().await else { return };
     let (venue, owner) = (Arc::clone(&fleet.venue.venue), fleet.venue.owner.clone());
     quotas::set_limits(&venue, &owner, &[(QuotaKind::Documents, Some(1))]).await.unwrap();

@@ -72,7 +72,7 @@ async fn subjects(context: &jetstream::Context, stream: &str) -> BTreeMap<String
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_others_publish_goes_where_a_server_with_the_mapping_and_workers_put_it() {
+async fn foreign_messages_go_to_the_mapped_partition() {
     let prefix = fresh_prefix();
     let shipped = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/config/nats.conf")).unwrap();
     let file = tempfile::NamedTempFile::new().unwrap();
@@ -118,7 +118,7 @@ async fn what_others_publish_goes_where_a_server_with_the_mapping_and_workers_pu
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn without_a_mapping_what_others_publish_is_taken_and_the_doctor_tells_the_mapping() {
+async fn without_a_mapping_messages_arrive_and_doctor_shows_it() {
     let Some(url) = shared() else { return };
     let options = NatsOptions { partitions: 2, ..options(&url) };
     let bus = open(&options).await;
@@ -163,7 +163,7 @@ async fn partitions_that_are_not_wanted_any_more_are_emptied() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_flood_of_one_owner_is_before_nobody_of_another_partition() {
+async fn one_owners_flood_does_not_delay_other_partitions() {
     let Some(url) = shared() else { return };
     for (partitions, is_behind) in [(1, true), (5, false)] {
         let options = NatsOptions { partitions, ..options(&url) };
@@ -184,7 +184,7 @@ async fn a_flood_of_one_owner_is_before_nobody_of_another_partition() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_partition_that_gives_nothing_holds_up_no_other_and_is_made_again() {
+async fn a_failing_partition_blocks_no_other_and_is_recreated() {
     let Some(url) = shared() else { return };
     let options = NatsOptions { partitions: 2, ..options(&url) };
     let bus = open(&options).await;

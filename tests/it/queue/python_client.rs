@@ -8,7 +8,7 @@ use std::process::Command;
 const CLIENT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/clients/nats_client.py");
 
 #[test]
-fn a_plain_nats_client_is_satisfied() {
+fn a_plain_nats_client_can_submit_and_read() {
     let Some(python) = python::with("nats") else { return };
     let Some(fleet) = nats::shared().and_then(Fleet::on_shared_redis) else { return };
     let (worker, serve, url) = fleet.start_all();

@@ -52,7 +52,7 @@ fn ids(deliveries: &[Delivery]) -> Vec<&str> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_message_arrives_at_once_with_its_facts_and_the_queue_gives_no_more_than_asked() {
+async fn messages_arrive_with_metadata_and_within_the_limit() {
     let Some(url) = shared() else { return };
     // Who waits would come back with nothing, were the message not brought to it.
     let bus = Arc::new(open(&NatsOptions { poll: LIMIT, ..options(&url) }).await);
@@ -81,7 +81,7 @@ fn prefix_of(bus: &NatsBus) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn unacknowledged_messages_come_back_after_the_ack_wait_and_progress_puts_it_off() {
+async fn redelivery_comes_after_the_ack_wait_unless_in_progress() {
     let Some(url) = shared() else { return };
     let bus = open(&NatsOptions { ack_wait: Duration::from_millis(600), ..options(&url) }).await;
     let mut came = Vec::new();
@@ -173,7 +173,7 @@ async fn replies_and_signals_reach_who_listens() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn messages_of_any_client_are_read_and_unreadable_subjects_are_put_aside_and_counted() {
+async fn messages_of_any_client_are_read_or_set_aside() {
     let Some(url) = shared() else { return };
     let options = options(&url);
     let bus = open(&options).await;
@@ -210,7 +210,7 @@ async fn messages_of_any_client_are_read_and_unreadable_subjects_are_put_aside_a
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_full_stream_and_a_message_that_is_too_long_are_refused() {
+async fn a_full_stream_and_an_oversized_message_are_refused() {
     let Some(url) = shared() else { return };
     let bus = open(&NatsOptions { max_bytes: 1 << 20, ..options(&url) }).await;
     let filler = "x".repeat(300_000);
@@ -231,7 +231,7 @@ async fn a_full_stream_and_a_message_that_is_too_long_are_refused() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn opening_again_changes_what_can_change_and_refuses_a_foreign_stream() {
+async fn reopening_updates_settings_and_refuses_a_foreign_stream() {
     let Some(url) = shared() else { return };
     let first = options(&url);
     open(&first).await.publish(&task("kept")).await.unwrap();
@@ -308,7 +308,7 @@ async fn a_receive_that_is_given_up_loses_no_message() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_a_closing_worker_took_and_did_not_start_goes_to_another_at_once() {
+async fn messages_unstarted_at_close_go_to_another_worker_at_once() {
     let Some(url) = shared() else { return };
     // Long enough that the request has reached the server, and the message the worker.
     for pause in [50, 500, 5_000] {

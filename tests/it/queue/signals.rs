@@ -3,7 +3,7 @@
 use crate::support::nats;
 use crate::support::redis::RedisServer;
 use crate::support::venue::TestVenue;
-use crate::support::watched::{Watch, Watched};
+use crate::support::watched_store::{Watch, Watched};
 use bytes::Bytes;
 use serde_json::{Value, json};
 use std::sync::atomic::{AtomicUsize, Ordering};

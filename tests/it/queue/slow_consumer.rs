@@ -18,7 +18,7 @@ const SIGNALS: usize = 60;
 const SIGNAL_BYTES: usize = 900_000;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_worker_that_is_cut_off_as_too_slow_comes_back_and_goes_on_with_its_tasks() {
+async fn a_slow_consumer_reconnects_and_continues_its_tasks() {
     let dir = tempfile::tempdir().unwrap();
     std::fs::copy(CONFIG, dir.path().join("nats.conf")).unwrap();
     let config = dir.path().join("impatient.conf");

@@ -273,7 +273,7 @@ async fn check_consumer(url: &str, case: &Change) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn each_setting_of_each_consumer_is_put_right_or_stops_the_start() {
+async fn each_consumer_setting_is_fixed_or_stops_the_start() {
     let Some(url) = shared() else { return };
     check_all(consumer_changes(), |case| {
         let url = url.clone();
@@ -283,7 +283,7 @@ async fn each_setting_of_each_consumer_is_put_right_or_stops_the_start() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_consumer_that_takes_what_workers_should_get_stops_the_start() {
+async fn a_competing_consumer_stops_the_start() {
     let Some(url) = shared() else { return };
     let options = options(&url);
     NatsBus::open(&options).await.unwrap();
@@ -302,7 +302,7 @@ async fn a_consumer_that_takes_what_workers_should_get_stops_the_start() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_only_looks_makes_no_stream() {
+async fn read_only_commands_create_no_stream() {
     let Some(url) = shared() else { return };
     let options = options(&url);
     assert_eq!(doctor(&options).await, Vec::<String>::new());
@@ -341,7 +341,7 @@ async fn a_queue_belongs_to_the_store_that_began_with_it() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn of_two_stores_that_begin_with_a_queue_one_starts() {
+async fn one_of_two_stores_that_claim_a_queue_starts() {
     let Some(url) = shared() else { return };
     for _ in 0..10 {
         let options = options(&url);

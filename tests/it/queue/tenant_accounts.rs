@@ -10,7 +10,7 @@ const WORKER: &str = "worker:worker-change-me@";
 const LIMIT: Duration = Duration::from_mins(2);
 
 #[test]
-fn a_tenant_submits_and_reads_in_an_account_of_its_own_and_reaches_no_other() {
+fn a_tenant_account_submits_and_reads_only_its_own() {
     let Some(mut cluster) = NatsCluster::start_as(CONFIG, WORKER, &["--cluster_name", "trellis"]) else { return };
     let Some(fleet) = Fleet::on_shared_redis(cluster.url()) else { return };
     let file = fleet.path().join("fleet.toml");

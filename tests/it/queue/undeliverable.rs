@@ -39,7 +39,7 @@ async fn counted(venue: &TestVenue, n: u64) -> trellis::domain::audit::AuditTota
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_the_stream_takes_and_nobody_understands_is_answered_counted_and_listed() {
+async fn unreadable_messages_are_answered_counted_and_listed() {
     let Some(server) = NatsServer::start() else { return };
     let options = options(&server.url());
     let (venue, _dir) = venue(&options).await;
@@ -103,7 +103,7 @@ async fn what_the_stream_takes_and_nobody_understands_is_answered_counted_and_li
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_stream_of_an_earlier_version_is_brought_up_to_date_and_what_lies_in_it_is_seen_to() {
+async fn an_older_stream_is_upgraded_and_its_messages_handled() {
     let Some(server) = NatsServer::start() else { return };
     let options = options(&server.url());
     let context = jetstream::new(async_nats::connect(server.url()).await.unwrap());
@@ -153,7 +153,7 @@ async fn a_stream_of_an_earlier_version_is_brought_up_to_date_and_what_lies_in_i
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_kind_of_message_that_only_a_newer_build_knows_stays_in_the_stream() {
+async fn messages_of_a_newer_build_stay_in_the_stream() {
     let Some(server) = NatsServer::start() else { return };
     let options = options(&server.url());
     let (venue, _dir) = venue(&options).await;
@@ -203,7 +203,7 @@ async fn publish_raw(url: &str, messages: &[(String, Vec<u8>)]) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn messages_that_break_connections_are_taken_out_kept_and_hold_nobody_up() {
+async fn messages_that_break_connections_are_set_aside() {
     const EACH: usize = 100;
     let Some(server) = NatsServer::start() else { return };
     let options = NatsOptions { ack_wait: Duration::from_secs(2), ..options(&server.url()) };

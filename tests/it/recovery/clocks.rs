@@ -116,7 +116,7 @@ async fn a_worker_far_ahead_deletes_fires_and_runs_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_due_is_judged_by_the_clock_of_the_store() {
+async fn due_times_are_judged_by_the_clock_of_the_store() {
     let Some(site) = Site::open().await else { return };
     let right = site.process(Clock::system()).await;
     right.agent("a", json!({})).await;

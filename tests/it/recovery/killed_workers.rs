@@ -1,6 +1,6 @@
 //! What a killed worker held is free after its lease and a sweep; what may have killed it waits without a slot.
 
-use crate::support::both::On;
+use crate::support::both_stores::On;
 use crate::support::venue::TestVenue;
 use serde_json::json;
 use std::time::{Duration, Instant};
@@ -106,13 +106,13 @@ async fn a_slot_is_free_after_lease_and_sweep(on: On, owner_cap: u32) {
 }
 
 #[tokio::test]
-async fn the_slot_of_a_killed_worker_is_free_after_lease_and_sweep() {
+async fn a_killed_workers_slot_is_free_after_the_sweep() {
     a_slot_is_free_after_lease_and_sweep(On::Embedded, 0).await;
     a_slot_is_free_after_lease_and_sweep(On::Embedded, 1).await;
 }
 
 #[tokio::test]
-async fn the_slot_of_a_killed_worker_is_free_after_lease_and_sweep_on_redis() {
+async fn a_killed_workers_slot_is_free_after_the_sweep_on_redis() {
     a_slot_is_free_after_lease_and_sweep(On::Redis, 0).await;
     a_slot_is_free_after_lease_and_sweep(On::Redis, 1).await;
 }
@@ -158,11 +158,11 @@ async fn a_suspect_holds_no_slot_while_it_waits(on: On) {
 }
 
 #[tokio::test]
-async fn what_may_have_killed_a_worker_waits_without_a_slot() {
+async fn a_suspect_task_waits_without_a_slot() {
     a_suspect_holds_no_slot_while_it_waits(On::Embedded).await;
 }
 
 #[tokio::test]
-async fn what_may_have_killed_a_worker_waits_without_a_slot_on_redis() {
+async fn a_suspect_task_waits_without_a_slot_on_redis() {
     a_suspect_holds_no_slot_while_it_waits(On::Redis).await;
 }

@@ -2,7 +2,7 @@
 //! model call whose budget is held for longer than it lasts.
 
 use crate::support::venue::TestVenue;
-use crate::support::watched::{Watch, Watched};
+use crate::support::watched_store::{Watch, Watched};
 use async_trait::async_trait;
 use futures::StreamExt;
 use serde_json::json;
@@ -43,7 +43,7 @@ impl Watch for Late {
 }
 
 #[tokio::test]
-async fn a_renewal_beside_the_commit_that_gives_the_lease_back_holds_up_no_completion() {
+async fn a_renewal_during_a_releasing_commit_delays_nothing() {
     let dir = tempfile::tempdir().unwrap();
     let store = EmbeddedStore::open(dir.path()).unwrap();
     let bus = EmbeddedBus::new(Arc::clone(&store), Duration::from_secs(30), Clock::system()).unwrap();
@@ -107,7 +107,7 @@ impl Watch for Slow {
 }
 
 #[tokio::test]
-async fn a_model_is_not_asked_by_a_holder_whose_lease_has_lapsed_while_the_budget_was_held() {
+async fn a_lease_that_lapses_during_a_hold_asks_no_model() {
     let dir = tempfile::tempdir().unwrap();
     let store = EmbeddedStore::open(dir.path()).unwrap();
     let bus = EmbeddedBus::new(Arc::clone(&store), Duration::from_secs(30), Clock::system()).unwrap();

@@ -94,7 +94,7 @@ fn a_record_that_is_changed_keeps_the_keys_of_a_newer_build() {
 
 /// A limit that is passed over is one that is lost.
 #[test]
-fn what_says_what_may_be_done_is_not_read_without_a_key_that_is_unknown() {
+fn authority_records_with_unknown_keys_are_refused() {
     fn refuses<T: DeserializeOwned>(mut record: Value) {
         assert!(read_stored::<T>(record.to_string().as_bytes()).is_ok(), "{record}");
         record["newer"] = json!(1);
@@ -167,7 +167,7 @@ async fn is_passed_on(venue: &TestVenue) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_session_that_this_build_cannot_read_is_left_to_another_and_counts_no_crash() {
+async fn a_session_of_a_newer_build_is_left_without_a_crash() {
     for (venue, _dir, _) in venues().await {
         venue.agent("helper", json!({})).await;
         venue.worker();
@@ -197,7 +197,7 @@ async fn a_session_that_this_build_cannot_read_is_left_to_another_and_counts_no_
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_event_of_a_kind_that_this_build_does_not_know_is_left_where_it_is() {
+async fn an_event_of_an_unknown_kind_is_left_in_place() {
     let Some(server) = RedisServer::shared() else { return };
     for (venue, _dir, prefix) in venues().await {
         let Some(prefix) = prefix else { continue };
@@ -233,7 +233,7 @@ pub(crate) async fn set_format(store: &dyn Store, format: u32) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_build_works_on_its_own_format_and_the_next_and_refuses_others() {
+async fn a_build_accepts_only_its_own_and_the_next_format() {
     let dir = tempfile::tempdir().unwrap();
     let data = dir.path().join("data");
     let now = Millis(1);
@@ -256,7 +256,7 @@ async fn a_build_works_on_its_own_format_and_the_next_and_refuses_others() {
 }
 
 #[tokio::test]
-async fn libraries_of_two_builds_lie_side_by_side_until_one_is_used_no_more() {
+async fn function_libraries_of_two_builds_coexist_until_unused() {
     let Some(server) = RedisServer::start() else { return };
     let options = server.options(ServerOrInjected::Server);
     let other = "trellis_0123456789ab";

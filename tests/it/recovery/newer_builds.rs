@@ -82,7 +82,7 @@ fn of_a_newer_build(venue: &TestVenue) -> Vec<(InboundKind, Value)> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_this_build_does_not_know_waits_in_the_queue_while_a_newer_one_has_worked_here() {
+async fn unknown_messages_wait_after_a_newer_build_has_worked() {
     let (venue, _dir) = venue(Clock::system()).await;
     let newer = of_a_newer_build(&venue);
     for (n, (kind, body)) in newer.iter().enumerate() {
@@ -99,7 +99,7 @@ async fn what_this_build_does_not_know_waits_in_the_queue_while_a_newer_one_has_
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_wrong_in_every_build_is_refused_though_a_newer_one_has_worked_here() {
+async fn invalid_messages_are_refused_despite_a_newer_build() {
     let (venue, _dir) = venue(Clock::system()).await;
     let deep = (0..200).fold(json!(1), |inner, _| json!([inner]));
     let kinds = [
@@ -123,7 +123,7 @@ async fn what_is_wrong_in_every_build_is_refused_though_a_newer_one_has_worked_h
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_nobody_newer_has_come_for_in_a_day_is_refused() {
+async fn unknown_messages_are_refused_after_a_day() {
     let clock = Clock::manual(Millis(1_700_000_000_000));
     let (venue, _dir) = venue(clock.clone()).await;
     send(&venue, "old-1", InboundKind::Task, json!({"input": 1, "newer": 1})).await;

@@ -1,6 +1,6 @@
 //! A fleet whose Redis, then whose NATS, is killed and comes back: callers are told, nothing is lost.
 
-use crate::support::both::{On, on_both};
+use crate::support::both_stores::{On, on_both};
 use crate::support::cli::run;
 use crate::support::fleet::Fleet;
 use crate::support::nats::NatsServer;
@@ -190,7 +190,7 @@ async fn a_worker_that_was_cut_off_and_lives_is_not_charged(on: On) {
 }
 
 /// A reply that can't be recorded is asked for, and paid, again: less and less often, and never as a crash.
-async fn a_session_that_fails_again_and_again_waits_longer_and_longer(on: On) {
+async fn a_session_that_keeps_failing_waits_longer(on: On) {
     let rules = "[[rule]]\nthen = { text = \"done\" }\n";
     let clock = Clock::manual(Millis(1_700_000_000_000));
     let Some((venue, dir)) = on.venue(rules, clock.clone()).await else { return };
@@ -223,5 +223,5 @@ async fn a_session_that_fails_again_and_again_waits_longer_and_longer(on: On) {
 on_both! {
     a_worker_that_was_cut_off_and_lives_is_not_charged
     no_outage_of_the_store_counts_as_a_crash
-    a_session_that_fails_again_and_again_waits_longer_and_longer
+    a_session_that_keeps_failing_waits_longer
 }

@@ -46,7 +46,7 @@ async fn write(venue: &TestVenue, key: String, change: DocEffect) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_task_that_vanished_from_its_mailbox_ends_and_the_books_close() {
+async fn a_task_lost_from_its_mailbox_ends_and_the_audit_is_clean() {
     let Some(server) = RedisServer::shared() else { return };
     let (mut venue, _dir, prefix) = TestVenue::redis_at(server, ECHO, Clock::manual(START)).await;
     venue.lease = Duration::from_hours(1);
@@ -125,7 +125,7 @@ pub async fn lost(venue: &TestVenue, id: &str, values: serde_json::Value) -> Job
     open.job
 }
 
-async fn what_is_lost_is_found_and_put_back(mut venue: TestVenue) {
+async fn losses_are_found_and_repaired(mut venue: TestVenue) {
     venue.lease = Duration::from_hours(1);
     venue.agent("helper", json!({})).await;
     // What is there isn't touched.
@@ -153,20 +153,20 @@ async fn what_is_lost_is_found_and_put_back(mut venue: TestVenue) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_lost_is_found_and_put_back_on_an_embedded_store() {
+async fn losses_are_found_and_repaired_on_an_embedded_store() {
     let (venue, _dir) = venue().await;
-    what_is_lost_is_found_and_put_back(venue).await;
+    losses_are_found_and_repaired(venue).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_lost_is_found_and_put_back_on_redis() {
+async fn losses_are_found_and_repaired_on_redis() {
     let Some(server) = RedisServer::shared() else { return };
     let (venue, _dir, _) = TestVenue::redis_at(server, ECHO, Clock::manual(START)).await;
-    what_is_lost_is_found_and_put_back(venue).await;
+    losses_are_found_and_repaired(venue).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_worker_puts_back_what_is_lost_within_a_minute() {
+async fn a_worker_repairs_losses_within_a_minute() {
     let (mut venue, _dir) = venue().await;
     venue.audit = Duration::from_secs(20);
     venue.agent("helper", json!({})).await;
@@ -196,7 +196,7 @@ async fn measured(venue: &TestVenue, unaccounted: usize) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn whoever_runs_the_venue_asks_it_to_repair_and_hears_what_it_did() {
+async fn an_operator_can_order_a_repair_and_sees_its_report() {
     let (venue, _dir) = venue().await;
     venue.agent("helper", json!({})).await;
     let job = lost(&venue, "t", json!({})).await;
@@ -278,7 +278,7 @@ async fn a_task_that_has_ended_and_places_without_documents_go() {
 
 /// The books of a running venue that lack something, and put right by the command beside it.
 #[test]
-fn the_command_repairs_a_running_venue_over_http_and_says_what() {
+fn the_command_repairs_a_running_venue_and_lists_repairs() {
     // Its workers look by themselves no more often than once a day.
     let mut up = Up::start_with(&["worker.audit=1d"]);
     up.agent("helper", "echo");
@@ -314,7 +314,7 @@ fn the_command_repairs_a_running_venue_over_http_and_says_what() {
 }
 
 #[test]
-fn the_command_repairs_and_says_what() {
+fn the_command_repairs_and_lists_repairs() {
     let mut up = Up::start();
     up.process.signal("TERM");
     up.process.ended();

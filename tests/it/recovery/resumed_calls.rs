@@ -51,7 +51,7 @@ fn request(stream: &mut TcpStream) -> String {
 /// `job/run` has the effect of what it runs: one that happens once is not begun again. What the
 /// runtime fills in is as it was before the kill, also for calls that are made again.
 #[test]
-fn a_kill_in_the_middle_of_calls_repeats_none_that_happens_once_and_keeps_what_is_filled_in() {
+fn a_kill_during_calls_repeats_no_unrepeatable_call() {
     let silent = Silent::start();
     let hosts = format!("http_client.allow_hosts=127.0.0.1:{}", silent.port);
     let mut up = Up::start_with(&[&hosts, "http_client.allow_private=true"]);

@@ -141,7 +141,7 @@ async fn a_full_mailbox_replaces_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn sessions_of_an_agent_run_up_to_its_concurrency_and_wait_in_order() {
+async fn sessions_run_up_to_the_concurrency_and_wait_in_order() {
     let (venue, _dir) = TestVenue::embedded("").await;
     venue.agent("a", json!({"model": {"provider": "scripted", "name": "echo"}, "concurrency": 1})).await;
     let mut tasks = Vec::new();
@@ -190,20 +190,20 @@ async fn each_task_begins_when_the_one_before_ends(venue: TestVenue) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_next_task_of_an_agent_that_serves_one_at_a_time_waits_for_no_sweep() {
+async fn a_serial_agents_next_task_needs_no_sweep() {
     let (venue, _dir) = TestVenue::embedded_at("", Clock::manual(START)).await;
     each_task_begins_when_the_one_before_ends(venue).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_next_task_of_an_agent_that_serves_one_at_a_time_waits_for_no_sweep_on_redis() {
+async fn a_serial_agents_next_task_needs_no_sweep_on_redis() {
     let Some(server) = RedisServer::shared() else { return };
     let (venue, _dir, _) = TestVenue::redis_at(server, "", Clock::manual(START)).await;
     each_task_begins_when_the_one_before_ends(venue).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_owner_runs_no_more_sessions_than_its_cap_and_another_owner_is_not_kept_waiting() {
+async fn an_owners_session_cap_does_not_delay_other_owners() {
     let (mut venue, _dir) = TestVenue::embedded("").await;
     venue.owner_cap = 2;
     for agent in ["a", "b"] {

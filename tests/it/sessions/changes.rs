@@ -1,6 +1,6 @@
 //! Sessions named, compacted and deleted from outside their turns, and what is fired before its time.
 
-use crate::support::both::{On, on_both};
+use crate::support::both_stores::{On, on_both};
 use crate::support::operate::{boss, operate};
 use crate::support::venue::TestVenue;
 use serde_json::{Value, json};
@@ -30,7 +30,7 @@ on_both! {
     a_summary_stands_for_the_turns_so_far
     a_session_at_work_is_not_compacted
     a_deleted_session_is_gone_with_its_tasks_and_begins_anew
-    what_was_to_come_later_comes_now
+    a_timer_can_be_fired_before_its_time
 }
 
 struct Site(TestVenue, #[expect(dead_code, reason = "deleted with it")] tempfile::TempDir);
@@ -198,7 +198,7 @@ async fn a_deleted_session_is_gone_with_its_tasks_and_begins_anew(on: On) {
     assert_eq!(site.0.turns("writer", "s").await.first().unwrap().turn, 1);
 }
 
-async fn what_was_to_come_later_comes_now(on: On) {
+async fn a_timer_can_be_fired_before_its_time(on: On) {
     let Some(site) = Site::open(on).await else { return };
     let (v, owner) = (&site.0.venue, &site.0.owner);
     site.run("trigger", json!({"agentId": "a", "input": "later", "after": "2h"})).await;

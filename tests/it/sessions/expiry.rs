@@ -100,7 +100,7 @@ async fn said(venue: &TestVenue, session: &str, depth: u64) -> Vec<String> {
     messages.map(|message| message["content"].as_str().unwrap().to_owned()).collect()
 }
 
-async fn an_event_after_its_time_finds_a_session_new_and_empty(mut venue: TestVenue) {
+async fn an_event_after_expiry_finds_an_empty_session(mut venue: TestVenue) {
     agent(&mut venue).await;
     let clock = venue.venue.clock.clone();
     ask(&venue, "s", "1", "keep this").await;
@@ -189,20 +189,20 @@ async fn a_session_that_begins_anew_has_a_cap_of_its_own_redis() {
 }
 
 #[tokio::test]
-async fn an_event_after_its_time_finds_a_session_new_and_empty_embedded() {
+async fn an_event_after_expiry_finds_an_empty_session_embedded() {
     let (venue, _dir) = TestVenue::embedded_at(RULES, Clock::manual(START)).await;
-    an_event_after_its_time_finds_a_session_new_and_empty(venue.foreseen()).await;
+    an_event_after_expiry_finds_an_empty_session(venue.foreseen()).await;
 }
 
 #[tokio::test]
-async fn an_event_after_its_time_finds_a_session_new_and_empty_redis() {
+async fn an_event_after_expiry_finds_an_empty_session_redis() {
     let Some(server) = RedisServer::shared() else { return };
     let (venue, _dir, _prefix) = TestVenue::redis_at(server, RULES, Clock::manual(START)).await;
-    an_event_after_its_time_finds_a_session_new_and_empty(venue.foreseen()).await;
+    an_event_after_expiry_finds_an_empty_session(venue.foreseen()).await;
 }
 
 #[tokio::test]
-async fn a_session_whose_model_was_away_meanwhile_begins_anew_all_the_same() {
+async fn a_session_expires_even_if_its_model_was_away() {
     let away =
         "[[rule]]\nwhen = { text = \"too late\" }\nthen = { text = \"done\", fault = \"overloaded\", times = 1 }\n";
     let (mut venue, _dir) = TestVenue::embedded_at(&format!("{away}{RULES}"), Clock::manual(START)).await;
@@ -218,7 +218,7 @@ async fn a_session_whose_model_was_away_meanwhile_begins_anew_all_the_same() {
 }
 
 #[tokio::test]
-async fn who_writes_in_time_is_known_however_late_the_turn() {
+async fn a_message_in_time_keeps_the_session_however_late_its_turn() {
     let (mut venue, _dir) = TestVenue::embedded_at(RULES, Clock::manual(START)).await;
     agent(&mut venue).await;
     ask(&venue, "s", "1", "first").await;
@@ -233,7 +233,7 @@ async fn who_writes_in_time_is_known_however_late_the_turn() {
 }
 
 #[tokio::test]
-async fn a_copy_is_as_young_as_the_copy_and_other_agents_forget_nothing() {
+async fn a_fork_ages_from_its_creation_and_other_agents_keep_all() {
     let (mut venue, _dir) = TestVenue::embedded_at(RULES, Clock::manual(START)).await;
     agent(&mut venue).await;
     ask(&venue, "s", "1", "first").await;

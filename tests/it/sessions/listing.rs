@@ -102,7 +102,7 @@ async fn a_fork_carries_no_open_task() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_can_not_be_forked_says_why() {
+async fn a_refused_fork_says_why() {
     let (venue, _dir) = talked().await;
     let (v, owner) = (&venue.venue, &venue.owner);
     let fork = |session: &'static str, at: u64, to: Option<&'static str>| async move {
@@ -117,7 +117,7 @@ async fn what_can_not_be_forked_says_why() {
 }
 
 /// Sessions that are copied to one name at once: one of them is there, and nothing of the others.
-async fn of_those_who_fork_to_one_name_one_does(venue: TestVenue) {
+async fn one_of_concurrent_forks_to_a_name_succeeds(venue: TestVenue) {
     venue.agent("a", json!({"model": {"provider": "scripted", "name": "echo"}})).await;
     venue.worker();
     for text in ["one", "two", "three"] {
@@ -158,20 +158,20 @@ async fn of_those_who_fork_to_one_name_one_does(venue: TestVenue) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn of_those_who_fork_to_one_name_one_does_on_an_embedded_store() {
+async fn one_of_concurrent_forks_to_a_name_succeeds_on_embedded() {
     let (venue, _dir) = TestVenue::embedded("").await;
-    of_those_who_fork_to_one_name_one_does(venue).await;
+    one_of_concurrent_forks_to_a_name_succeeds(venue).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn of_those_who_fork_to_one_name_one_does_on_redis() {
+async fn one_of_concurrent_forks_to_a_name_succeeds_on_redis() {
     let Some(server) = RedisServer::shared() else { return };
     let (venue, _dir, _) = TestVenue::redis_at(server, "", Clock::system()).await;
-    of_those_who_fork_to_one_name_one_does(venue).await;
+    one_of_concurrent_forks_to_a_name_succeeds(venue).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_has_died_while_copying_keeps_the_name_for_a_while_only() {
+async fn a_fork_that_died_reserves_its_name_only_for_a_while() {
     let (venue, _dir) = talked().await;
     let (v, owner) = (&venue.venue, &venue.owner);
     let claim = |since: Millis| DocWrite {

@@ -32,7 +32,7 @@ fn copy(from: &Path, to: &Path) {
 }
 
 #[test]
-fn an_embedded_store_is_copied_while_it_works_and_goes_on_elsewhere() {
+fn an_embedded_store_is_backed_up_while_it_works() {
     let mut up = Up::start();
     up.agent("echo", "echo");
     up.agent("slow", "[[rule]]\nthen = { text = \"done\", delay_ms = 3000 }\n");
@@ -121,7 +121,7 @@ fn ends(processes: [Process; 2]) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_backup_of_redis_goes_on_with_the_queue_of_today_and_with_a_new_one() {
+async fn a_redis_backup_works_with_the_current_and_a_new_queue() {
     let (Some(server), Some(nats)) = (RedisServer::start(), nats::shared()) else { return };
     let fleet = Fleet::new(nats, &server);
     let (worker, serve, url) = fleet.start_all();
@@ -178,7 +178,7 @@ async fn a_backup_of_redis_goes_on_with_the_queue_of_today_and_with_a_new_one() 
 }
 
 #[test]
-fn a_store_that_is_restored_without_its_key_file_says_which_secrets_are_lost() {
+fn a_restore_without_the_key_file_names_lost_secrets() {
     let mut up = Up::start();
     up.file("value", "open sesame");
     up.run(&["secret", "set", "door", "@value"]).ok();

@@ -73,7 +73,7 @@ async fn venue(dir: &Path, prefix: &'static str) -> (TestVenue, Arc<Busy>) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_answer_over_the_queue_is_taken_when_the_approval_is_free_again() {
+async fn a_queue_answer_is_taken_once_the_approval_is_free() {
     let dir = tempfile::tempdir().unwrap();
     let (venue, busy) = venue(dir.path(), "h/").await;
     venue
@@ -98,7 +98,7 @@ async fn an_answer_over_the_queue_is_taken_when_the_approval_is_free_again() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_timer_fires_once_when_it_is_free_again() {
+async fn a_timer_fires_once_after_contention_ends() {
     let dir = tempfile::tempdir().unwrap();
     let (venue, busy) = venue(dir.path(), "m/").await;
     venue.agent("clerk", json!({})).await;

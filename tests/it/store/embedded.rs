@@ -186,7 +186,7 @@ async fn a_faulty_store_fails_before_or_after_applying() {
 }
 
 #[tokio::test]
-async fn completions_and_replies_are_told_to_who_listens_and_need_no_outbox() {
+async fn completions_and_replies_reach_listeners_without_an_outbox() {
     let dir = tempfile::tempdir().unwrap();
     let store = opened(dir.path()).await;
     let bus = EmbeddedBus::new(store, Duration::from_secs(30), Clock::system()).unwrap();
@@ -213,7 +213,7 @@ fn noise(size: usize) -> String {
 
 /// Runs only as the child of the tests below, which kill it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn child_that_is_killed() {
+async fn child_process_writes_until_it_is_killed() {
     let Some(dir) = std::env::var_os(CHILD_DIR) else { return };
     let store = opened(Path::new(&dir)).await;
     let bus = EmbeddedBus::new(store.clone(), Duration::from_secs(30), Clock::system()).unwrap();
@@ -241,7 +241,7 @@ async fn child_that_is_killed() {
 /// Has a child write to `dir` until `enough` ids are acknowledged, and kills it.
 fn written_by_a_killed_child(dir: &Path, enough: usize, body: usize) -> Vec<String> {
     let mut child = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "store::embedded::child_that_is_killed", "--nocapture"])
+        .args(["--exact", "store::embedded::child_process_writes_until_it_is_killed", "--nocapture"])
         .env(CHILD_DIR, dir)
         .env(CHILD_BODY, body.to_string())
         .stdout(Stdio::piped())
@@ -266,7 +266,7 @@ fn written_by_a_killed_child(dir: &Path, enough: usize, body: usize) -> Vec<Stri
 
 /// Runs only as the child of the test below, which lets it write no more.
 #[tokio::test]
-async fn child_whose_disk_is_full() {
+async fn child_process_writes_until_its_disk_is_full() {
     let Some(dir) = std::env::var_os(CHILD_DIR) else { return };
     let store = opened(Path::new(&dir)).await;
     let append = async |n: u64| {
@@ -289,13 +289,13 @@ async fn child_whose_disk_is_full() {
 }
 
 #[tokio::test]
-async fn a_write_that_fails_is_refused_with_all_that_follow_and_nothing_acknowledged_is_lost() {
+async fn a_failed_write_stops_later_ones_and_keeps_acknowledged() {
     let dir = tempfile::tempdir().unwrap();
     // The signal of a file that may not grow would end the process.
     let mut child = Command::new("sh")
         .args(["-c", r#"trap "" XFSZ; exec "$0" "$@""#])
         .arg(std::env::current_exe().unwrap())
-        .args(["--exact", "store::embedded::child_whose_disk_is_full", "--nocapture"])
+        .args(["--exact", "store::embedded::child_process_writes_until_its_disk_is_full", "--nocapture"])
         .env(CHILD_DIR, dir.path())
         .stdout(Stdio::piped())
         .stderr(Stdio::null())
@@ -343,7 +343,7 @@ async fn everything_is_there(store: &Arc<EmbeddedStore>, acks: &[String], when: 
 }
 
 #[tokio::test]
-async fn what_was_acknowledged_survives_kill_9() {
+async fn acknowledged_writes_survive_kill_9() {
     let dir = tempfile::tempdir().unwrap();
     for round in 1..=3 {
         let dir = dir.path().join(round.to_string());

@@ -66,7 +66,7 @@ fn only(operation: &str, mut input: serde_json::Value) -> serde_json::Value {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn from_four_fifths_of_the_memory_of_redis_new_work_waits_or_is_refused_and_the_rest_ends() {
+async fn new_work_stops_at_four_fifths_of_the_memory_of_redis() {
     let Some(server) = RedisServer::start() else { return };
     let (venue, _dir, _) = TestVenue::redis_at(&server, RULES, Clock::system()).await;
     venue.agent("slow", json!({"tools": ["v/ops/test/delay"]})).await;
@@ -143,7 +143,7 @@ fn an_embedded_store_has_the_limit_of_its_configuration() {
 const SMALL: u64 = 256 << 20;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_embedded_store_takes_work_again_after_what_filled_it_was_deleted() {
+async fn an_embedded_store_takes_work_again_after_deletions() {
     let dir = tempfile::tempdir().unwrap();
     let store = EmbeddedStore::open_within(dir.path(), Some(SMALL)).unwrap();
     let (owner, now) = ("local/me".parse().unwrap(), trellis::domain::time::Millis(1));

@@ -1,11 +1,11 @@
 //! Redis comes back without its last seconds: one row for each kind of change that protects somebody, with living
 //! processes and with dead ones. What protects is in force again before anything else runs.
 
-mod checked;
+mod connection_checks;
 mod kinds;
-mod large;
-mod named;
-mod spent;
+mod large_changes;
+mod store_changes;
+mod spending;
 
 use crate::support::cli::Process;
 use crate::support::fleet::Fleet;
@@ -105,7 +105,7 @@ impl Venue {
     }
 }
 
-fn what_protects_holds_after_a_loss(with_living_processes: bool) {
+fn protective_changes_survive_a_loss(with_living_processes: bool) {
     let (Some(url), Some(mut server)) = (nats::shared(), RedisServer::start()) else { return };
     let mut venue = Venue::start(url, &server);
     let before = server.log_file();
@@ -155,11 +155,11 @@ fn is_told_until_it_is_settled(venue: &Venue) {
 }
 
 #[test]
-fn what_protects_holds_after_a_loss_with_living_processes() {
-    what_protects_holds_after_a_loss(true);
+fn protective_changes_survive_a_loss_with_living_processes() {
+    protective_changes_survive_a_loss(true);
 }
 
 #[test]
-fn what_protects_holds_after_a_loss_with_dead_processes() {
-    what_protects_holds_after_a_loss(false);
+fn protective_changes_survive_a_loss_with_dead_processes() {
+    protective_changes_survive_a_loss(false);
 }

@@ -100,7 +100,7 @@ fn shown(losses: &[Loss]) -> Vec<(&str, bool)> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_a_replica_did_not_have_is_put_back_or_told_and_its_holder_is_fenced() {
+async fn changes_missing_on_a_replica_are_restored_or_reported() {
     let Some(cluster) = RedisCluster::start().await else { return };
     let redis = RedisStore::open(cluster.options(ServerOrInjected::Injected)).await.unwrap();
     let tail = AckLogStore::new(redis);
@@ -162,7 +162,7 @@ async fn what_a_replica_did_not_have_is_put_back_or_told_and_its_holder_is_fence
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_was_forgotten_since_is_not_put_back_and_a_restart_without_a_loss_tells_nothing() {
+async fn forgotten_records_are_not_restored_after_a_loss() {
     let Some(mut server) = RedisServer::start() else { return };
     let options = server.options(ServerOrInjected::Injected);
     let tail = AckLogStore::new(RedisStore::open(options.clone()).await.unwrap());
@@ -268,7 +268,7 @@ async fn a_shard_that_is_set_back_alone_is_named() {
 }
 
 #[test]
-fn a_fleet_goes_on_with_a_server_whose_log_was_cut_and_tells_its_operator() {
+fn a_fleet_works_on_after_a_cut_log_and_reports_it() {
     let (Some(url), Some(mut server)) = (nats::shared(), RedisServer::start()) else { return };
     let fleet = Fleet::new(url, &server);
     let (mut worker, _serve, url) = fleet.start_all();
@@ -311,7 +311,7 @@ impl trellis::store::Layer for Unsteady {
 }
 
 #[tokio::test]
-async fn a_look_that_breaks_down_is_made_again() {
+async fn an_interrupted_comparison_is_repeated() {
     let (inner, broken) = (EmbeddedStore::in_memory(), AtomicBool::new(true));
     let unsteady = Unsteady { inner: Arc::clone(&inner), asked: AtomicU64::new(0), broken };
     let tail = Arc::new(AckLogStore::new(Arc::new(unsteady)));

@@ -13,5 +13,5 @@ mod redis_cluster;
 mod redis_sentinel;
 pub mod retention;
 mod retention_of_parts;
-mod set_back;
+mod rollback_detection;
 mod settings_watch;

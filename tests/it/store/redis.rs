@@ -131,7 +131,7 @@ async fn a_wake_made_by_the_server_reads_as_a_message_of_the_bus() {
 
 /// The driver calls it an answer that can't be read: nothing is damaged, and a call again can help.
 #[tokio::test]
-async fn a_connection_that_is_cut_in_the_middle_of_an_answer_is_one_that_is_lost() {
+async fn a_connection_cut_inside_an_answer_counts_as_lost() {
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("redis://{}", listener.local_addr().unwrap());
@@ -200,7 +200,7 @@ async fn the_servers_clock_counts_unless_injected() {
 }
 
 #[tokio::test]
-async fn at_the_memory_limit_accepted_work_goes_on_and_new_work_is_refused() {
+async fn at_the_memory_limit_only_new_work_is_refused() {
     let Some(server) = RedisServer::start() else { return };
     let options = server.options(ServerOrInjected::Injected);
     let store = RedisStore::open(options.clone()).await.unwrap();
@@ -399,7 +399,7 @@ async fn counts_key(server: &RedisServer) -> String {
 }
 
 #[tokio::test]
-async fn what_was_kept_before_anybody_counted_is_counted_by_sweeps_and_drift_is_found_and_mended() {
+async fn sweeps_count_older_records_and_correct_drift() {
     let Some(server) = RedisServer::start() else { return };
     let store = RedisStore::open(server.options(ServerOrInjected::Injected)).await.unwrap();
     add_agent(&store, "ACTIVE 8 100 queue").await;

@@ -31,7 +31,7 @@ async fn a_primary_that_is_killed_is_replaced_and_no_commit_is_lost() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_primary_that_stands_still_is_replaced_and_not_written_to_when_it_comes_back() {
+async fn a_paused_primary_is_not_written_to_when_it_returns() {
     let Some(all) = RedisSentinel::start(PASSWORD, Some(SENTINEL_PASSWORD)).await else { return };
     let store = RedisStore::open(RedisOptions { wait_replicas: 1, ..all.options() }).await.unwrap();
     let load = Load::start(store, 3).await;
@@ -48,7 +48,7 @@ async fn a_primary_that_stands_still_is_replaced_and_not_written_to_when_it_come
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_wrong_with_sentinels_is_said() {
+async fn wrong_sentinel_settings_are_reported() {
     let Some(all) = RedisSentinel::start(PASSWORD, Some(SENTINEL_PASSWORD)).await else { return };
     let Some(plain) = RedisServer::shared() else { return };
     let open = async |url: String| {

@@ -229,7 +229,7 @@ async fn a_session_in_use_keeps_its_newest_turns() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_left_of_a_session_can_be_read_although_the_turns_before_are_old() {
+async fn a_session_stays_readable_after_its_old_turns_go() {
     let (venue, _dir) = venue().await;
     venue.agent("a", json!({})).await;
     venue.worker();
@@ -305,7 +305,7 @@ async fn a_cancelled_task_whose_entry_lies_in_a_mailbox_still_stays() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_kept_for_ever_is_not_looked_at() {
+async fn records_kept_forever_are_not_scanned() {
     let (mut venue, _dir) = venue().await;
     venue.retention = RetentionRules::default();
     venue.agent("a", json!({})).await;

@@ -106,7 +106,7 @@ async fn parts_go(venue: TestVenue) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn parts_go_with_the_last_turn_that_names_them_in_the_embedded_store() {
+async fn parts_go_with_the_last_turn_that_names_them_on_embedded() {
     let (venue, _dir) = venue().await;
     parts_go(venue).await;
 }
@@ -152,7 +152,7 @@ then = { text = "done {{input}}" }
 "#;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_turn_that_begins_before_a_week_ends_has_its_parts_in_that_week() {
+async fn a_turn_has_its_parts_in_the_week_in_which_it_begins() {
     let (venue, _dir) = TestVenue::embedded_at(HANGS, Clock::manual(START)).await;
     let venue = patient(venue);
     venue.agent("slow", json!({"limits": {"wallClock": 1, "windDown": true}})).await;
@@ -173,7 +173,7 @@ async fn a_turn_that_begins_before_a_week_ends_has_its_parts_in_that_week() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn parts_that_older_builds_have_stored_a_week_late_stay_with_their_turn() {
+async fn parts_stored_late_by_older_builds_stay_with_their_turn() {
     let (venue, _dir) = venue().await;
     venue.agent("a", json!({})).await;
     venue.worker();
@@ -188,7 +188,7 @@ async fn parts_that_older_builds_have_stored_a_week_late_stay_with_their_turn() 
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn parts_without_a_period_that_were_stored_later_stay_with_their_turn_and_else_go() {
+async fn late_parts_without_a_period_live_as_long_as_their_turn() {
     let (venue, _dir) = venue().await;
     venue.agent("a", json!({})).await;
     venue.worker();
@@ -227,7 +227,7 @@ then = { text = "done" }
 "#;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_reply_that_was_recorded_weeks_ago_is_gone_on_from_with_all_its_parts() {
+async fn a_reply_recorded_weeks_ago_can_be_resumed() {
     let (dir, clock) = (tempfile::tempdir().unwrap(), Clock::manual(START));
     let store = EmbeddedStore::open(&dir.path().join("store")).unwrap();
     let bus = Arc::new(EmbeddedBus::new(Arc::clone(&store), Duration::from_millis(150), Clock::system()).unwrap());
@@ -262,7 +262,7 @@ async fn a_reply_that_was_recorded_weeks_ago_is_gone_on_from_with_all_its_parts(
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_damaged_record_keeps_the_parts_of_its_period_and_of_no_other() {
+async fn a_damaged_record_keeps_only_the_parts_of_its_period() {
     let (venue, _dir) = venue().await;
     venue.agent("a", json!({})).await;
     venue.agent("b", json!({})).await;
@@ -293,7 +293,7 @@ async fn a_damaged_record_keeps_the_parts_of_its_period_and_of_no_other() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn of_those_who_tidy_up_at_once_one_looks_through_a_period() {
+async fn only_one_of_concurrent_sweeps_scans_a_period() {
     let (venue, _dir) = venue().await;
     venue.agent("a", json!({"systemPrompt": "Be exact. ".repeat(2_000)})).await;
     venue.worker();
@@ -364,7 +364,7 @@ async fn no_part_goes_that_a_late_turn_may_name() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_period_with_more_parts_than_one_pass_looks_at_takes_several() {
+async fn a_period_with_many_parts_takes_several_passes() {
     let (venue, _dir) = venue().await;
     venue.agent("a", json!({})).await;
     venue.worker();

@@ -17,7 +17,7 @@ fn get(url: &str) -> String {
 }
 
 #[test]
-fn a_setting_that_is_changed_is_told_once_and_counted_while_processes_run() {
+fn a_changed_server_setting_is_reported_once_and_counted() {
     let (Some(nats), Some(redis)) = (NatsServer::start(), RedisServer::start()) else { return };
     let fleet = Fleet::new(nats.url(), &redis);
     let health = format!("127.0.0.1:{}", port::lasting());

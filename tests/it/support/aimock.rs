@@ -1,7 +1,7 @@
 //! npm's `@copilotkit/aimock`, a mock of many providers that was written elsewhere, behind a strict judge.
 
 use super::model_server::ModelServer;
-use super::supervised::Supervised;
+use super::supervised_program::Supervised;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;

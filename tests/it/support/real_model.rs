@@ -2,7 +2,7 @@
 
 use super::model_server::ModelServer;
 use super::python;
-use super::supervised::Supervised;
+use super::supervised_program::Supervised;
 use std::path::Path;
 use std::sync::OnceLock;
 use tokio::sync::{Mutex, MutexGuard};

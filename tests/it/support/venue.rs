@@ -1,6 +1,6 @@
 //! A venue and its workers inside the test process, over any backend.
 
-use crate::support::foresight::Foresight;
+use crate::support::preview_check::Foresight;
 use crate::support::redis::RedisServer;
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};

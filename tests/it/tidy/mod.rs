@@ -195,7 +195,7 @@ fn has_word(line: &str, word: &str) -> bool {
 }
 
 #[test]
-fn domain_decides_and_never_sees_a_clock_a_socket_or_a_backend() {
+fn domain_uses_no_clock_socket_or_backend() {
     let mut violations = Vec::new();
     for source in sources().iter().filter(|source| source.path.starts_with("src/domain/")) {
         for (number, line) in source.code() {
@@ -308,7 +308,7 @@ fn begins_function(line: &str) -> bool {
 }
 
 #[test]
-fn what_comes_from_outside_is_read_in_one_way() {
+fn foreign_json_is_decoded_only_by_domain_decode() {
     let mut violations = Vec::new();
     for source in sources() {
         let parses = PARSES.iter().any(|(home, _why)| source.path.starts_with(home));
@@ -343,7 +343,7 @@ const LOOPS: [(&str, &str); 3] = [
 ];
 
 #[test]
-fn nobody_but_the_store_writes_a_loop_around_a_versioned_write_or_a_cursor() {
+fn only_the_store_loops_over_versions_and_cursors() {
     let (mut violations, mut needed) = (Vec::new(), BTreeSet::new());
     for source in sources().iter().filter(|source| !source.path.starts_with("src/store/")) {
         // Loops around the line, by how far they are indented.

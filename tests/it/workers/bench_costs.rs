@@ -33,7 +33,7 @@ fn a_task_costs_calls_and_fsyncs() {
 }
 
 #[test]
-fn servers_on_this_machine_are_found_and_their_fsyncs_are_not_guessed() {
+fn local_servers_are_found_and_fsyncs_are_not_guessed() {
     let (Some(redis), Some(nats)) = (RedisServer::start(), NatsServer::start()) else { return };
     let dir = tempfile::tempdir().unwrap();
     let mut fleet = command(dir.path());
@@ -91,7 +91,7 @@ fn a_session_that_grows_is_measured_at_its_turns() {
 }
 
 #[test]
-fn what_cannot_be_measured_is_refused() {
+fn impossible_measurements_are_refused() {
     let dir = tempfile::tempdir().unwrap();
     for (args, why) in [
         ("idle --owners 0", "at least one owner"),

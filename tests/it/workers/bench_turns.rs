@@ -20,7 +20,7 @@ fn tasks_of_every_shape_come_to_their_end() {
 }
 
 #[test]
-fn a_task_that_cannot_be_is_refused() {
+fn an_impossible_task_shape_is_refused() {
     let dir = tempfile::tempdir().unwrap();
     run(dir.path(), &["bench", "turns", "--turns", "1", "--shared"]).expect(2, "`--shared`");
 }

@@ -79,7 +79,7 @@ fn thinking(venue: &TestVenue) -> usize {
 
 /// Three owners hold all slots for ever, two of them have more in the queue than a worker takes at once, and a fourth
 /// submits a task behind all that.
-async fn the_last_to_come_waits_for_a_slot_and_not_for_what_came_before(mut venue: TestVenue) {
+async fn a_latecomer_waits_only_for_a_slot(mut venue: TestVenue) {
     venue.owner_share = 50;
     let [one, two] = [owner(&mut venue, "big/one").await, owner(&mut venue, "big/two").await];
     let [three, small] = [owner(&mut venue, "big/three").await, owner(&mut venue, "big/four").await];
@@ -114,19 +114,19 @@ async fn the_last_to_come_waits_for_a_slot_and_not_for_what_came_before(mut venu
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn in_a_fleet_the_last_to_come_waits_for_a_slot_and_not_for_what_came_before() {
+async fn in_a_fleet_a_latecomer_waits_only_for_a_slot() {
     let Some((venue, _dir)) = fleet().await else { return };
-    the_last_to_come_waits_for_a_slot_and_not_for_what_came_before(venue).await;
+    a_latecomer_waits_only_for_a_slot(venue).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn in_one_process_the_last_to_come_waits_for_a_slot_and_not_for_what_came_before() {
+async fn in_one_process_a_latecomer_waits_only_for_a_slot() {
     let (venue, _dir) = laptop().await;
-    the_last_to_come_waits_for_a_slot_and_not_for_what_came_before(venue).await;
+    a_latecomer_waits_only_for_a_slot(venue).await;
 }
 
 /// A worker that begins with a backlog of tasks that never end, of one owner or of two, has a slot for another owner.
-async fn an_owner_that_holds_no_slot_has_one_from_the_start(mut venue: TestVenue) {
+async fn an_owner_without_a_slot_gets_one_at_once(mut venue: TestVenue) {
     let [one, two] = [owner(&mut venue, "big/one").await, owner(&mut venue, "big/two").await];
     let small = owner(&mut venue, "big/three").await;
     for n in 0..5 * SLOTS {
@@ -147,20 +147,20 @@ async fn an_owner_that_holds_no_slot_has_one_from_the_start(mut venue: TestVenue
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn in_a_fleet_an_owner_that_holds_no_slot_has_one_from_the_start() {
+async fn in_a_fleet_an_owner_without_a_slot_gets_one_at_once() {
     let Some((venue, _dir)) = fleet().await else { return };
-    an_owner_that_holds_no_slot_has_one_from_the_start(venue).await;
+    an_owner_without_a_slot_gets_one_at_once(venue).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn in_one_process_an_owner_that_holds_no_slot_has_one_from_the_start() {
+async fn in_one_process_an_owner_without_a_slot_gets_one_at_once() {
     let (venue, _dir) = laptop().await;
-    an_owner_that_holds_no_slot_has_one_from_the_start(venue).await;
+    an_owner_without_a_slot_gets_one_at_once(venue).await;
 }
 
 /// Sessions that wait at a worker for a slot are called elsewhere when it stops. No sweep comes before the test fails.
 #[tokio::test(flavor = "multi_thread")]
-async fn what_waits_at_a_worker_that_stops_goes_to_another_at_once() {
+async fn a_stopping_workers_messages_go_to_another_at_once() {
     let Some((mut venue, dir)) = fleet().await else { return };
     venue.sweep = Duration::from_mins(10);
     // Nothing begins beyond the slots.
@@ -197,7 +197,7 @@ async fn what_waits_at_a_worker_that_stops_goes_to_another_at_once() {
 
 /// Whoever has no slot for more of an owner's sessions calls a few of them per sweep, not all, again and again.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_sweep_calls_a_few_sessions_of_an_owner_that_has_no_slot_here() {
+async fn a_sweep_wakes_few_sessions_of_an_owner_without_a_slot() {
     let Some(url) = nats::shared() else { return };
     let options = nats::options(&url);
     let Some((mut venue, _dir)) = fleet_on(&options).await else { return };
@@ -227,7 +227,7 @@ async fn a_sweep_calls_a_few_sessions_of_an_owner_that_has_no_slot_here() {
 
 /// The queue shows those who scale a fleet what waits in a worker, and nothing when nothing waits.
 #[tokio::test(flavor = "multi_thread")]
-async fn what_waits_at_a_worker_is_seen_in_the_queue_until_it_has_run() {
+async fn a_waiting_message_stays_in_the_queue_until_it_has_run() {
     let Some(url) = nats::shared() else { return };
     let options = nats::options(&url);
     let Some((mut venue, _dir)) = fleet_on(&options).await else { return };
@@ -354,13 +354,13 @@ async fn a_tenant_of_many_users_leaves_slots_to_another(mut venue: TestVenue) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn in_a_fleet_a_tenant_of_many_users_leaves_slots_to_another() {
+async fn in_a_fleet_a_large_tenant_leaves_slots_to_another() {
     let Some((venue, _dir)) = fleet().await else { return };
     a_tenant_of_many_users_leaves_slots_to_another(venue).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn in_one_process_a_tenant_of_many_users_leaves_slots_to_another() {
+async fn in_one_process_a_large_tenant_leaves_slots_to_another() {
     let (venue, _dir) = laptop().await;
     a_tenant_of_many_users_leaves_slots_to_another(venue).await;
 }

@@ -138,7 +138,7 @@ fn owner_of(number: u32) -> Owner {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_owner_that_rests_is_asked_once_in_some_minutes_what_it_keeps() {
+async fn an_idle_owner_is_scanned_once_in_some_minutes() {
     let mut resting = Resting::new().await;
     let (mut watch, all) = (AuditWatch::default(), Share::default());
     assert_eq!(resting.audit(&mut watch, &all, 12).await, []);
@@ -195,7 +195,7 @@ async fn a_damaged_owner_keeps_nobody_from_being_audited() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_owner_with_nothing_to_forget_is_tidied_up_once_a_day_and_the_others_with_each_look() {
+async fn owners_with_nothing_to_expire_are_swept_once_a_day() {
     let resting = Resting::new().await;
     let clock = &resting.venue.venue.clock;
     let mut janitor = Janitor::new(RetentionRules { jobs: Some(DAY * 30), turns: None });
@@ -230,7 +230,7 @@ async fn an_owner_with_nothing_to_forget_is_tidied_up_once_a_day_and_the_others_
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn all_owners_are_gone_through_evenly_and_nobody_is_left_out_where_processes_start_often() {
+async fn owners_are_scanned_evenly_despite_frequent_restarts() {
     let dir = tempfile::tempdir().unwrap();
     let store = EmbeddedStore::open(dir.path()).unwrap();
     for owner in 0..1_050 {

@@ -3,7 +3,7 @@
 use crate::support::nats;
 use crate::support::redis::RedisServer;
 use crate::support::venue::TestVenue;
-use crate::support::watched::{Watch, Watched};
+use crate::support::watched_store::{Watch, Watched};
 use async_trait::async_trait;
 use serde_json::json;
 use std::sync::Arc;
@@ -211,7 +211,7 @@ async fn a_cancel_stops_its_own_task_and_not_the_next_of_the_session() {
 }
 
 #[tokio::test]
-async fn the_work_of_an_agent_that_is_gone_stays_in_the_books_as_pending() {
+async fn work_of_a_removed_agent_stays_pending_in_the_audit() {
     let (venue, _dir) = idle_laptop().await;
     venue.agent("hanging", json!({})).await;
     let submitted = venue.submit("hanging", "t1", json!({})).await;
@@ -276,7 +276,7 @@ async fn a_cancel_drops_a_hanging_model_call() {
 }
 
 #[tokio::test]
-async fn an_overloaded_provider_is_asked_again_and_a_refusal_fails_the_task() {
+async fn overload_is_retried_and_a_refusal_fails_the_task() {
     let Some((venue, _dir)) = fleet().await else { return };
     venue.agent("flaky", json!({})).await;
     venue.agent("refused", json!({})).await;
@@ -326,7 +326,7 @@ async fn a_message_is_consumed_by_the_turn_that_shows_it() {
 }
 
 /// Sixty sessions of an agent that runs two at once; the next sweep comes when the test has failed.
-async fn slots_go_from_hand_to_hand(mut venue: TestVenue) {
+async fn slots_are_handed_to_waiting_sessions(mut venue: TestVenue) {
     venue.sweep = Duration::from_mins(10);
     venue.worker();
     venue.agent("echo", json!({"model": {"provider": "scripted", "name": "echo"}, "concurrency": 2})).await;
@@ -356,7 +356,7 @@ impl Watch for Intents {
 }
 
 #[tokio::test]
-async fn a_call_that_must_not_be_repeated_is_told_as_unknown_to_a_successor() {
+async fn a_successor_sees_an_unrepeatable_call_as_unknown() {
     let dir = tempfile::tempdir().unwrap();
     let store = EmbeddedStore::open(dir.path()).unwrap();
     let bus = EmbeddedBus::new(Arc::clone(&store), Duration::from_secs(2), Clock::system()).unwrap();
@@ -382,11 +382,11 @@ async fn a_call_that_must_not_be_repeated_is_told_as_unknown_to_a_successor() {
 #[tokio::test]
 async fn waiting_sessions_of_a_fleet_need_no_sweep() {
     let Some((venue, _dir)) = idle_fleet().await else { return };
-    slots_go_from_hand_to_hand(venue).await;
+    slots_are_handed_to_waiting_sessions(venue).await;
 }
 
 #[tokio::test]
 async fn waiting_sessions_of_a_laptop_need_no_sweep() {
     let (venue, _dir) = idle_laptop().await;
-    slots_go_from_hand_to_hand(venue).await;
+    slots_are_handed_to_waiting_sessions(venue).await;
 }

@@ -1,8 +1,8 @@
 //! Tenants share what a process has, however many users each of them makes.
 
-use crate::support::both::{On, on_both};
+use crate::support::both_stores::{On, on_both};
 use crate::support::cli::Up;
-use crate::support::raw::Raw;
+use crate::support::raw_connection::Raw;
 use reqwest::{Client, Method};
 use serde_json::{Value, json};
 use std::time::Duration;
@@ -132,7 +132,7 @@ async fn a_tenants_hanging_tasks_leave_slots_to_other_tenants() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_tenants_waiting_requests_leave_connections_to_other_tenants() {
+async fn waiting_requests_leave_connections_to_other_tenants() {
     let (up, client) = process(&["http.connections=32", "http.proxies=127.0.0.1"]).await;
     let (mut jobs, mut held) = (Vec::new(), Vec::new());
     for owner in LOUD.into_iter().chain([QUIET]) {
@@ -159,7 +159,7 @@ async fn a_tenants_waiting_requests_leave_connections_to_other_tenants() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_tenants_calls_leave_turns_at_a_token_limit_to_other_tenants() {
+async fn calls_leave_turns_at_a_token_limit_to_other_tenants() {
     // A call each ten seconds, and six at the start.
     let (up, client) = process(&["models.limits=scripted:tokens=6000"]).await;
     let mut loud = Vec::new();

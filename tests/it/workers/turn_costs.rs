@@ -1,14 +1,14 @@
 //! What a turn asks of its store and of its bus: calls and bytes of the common turns, as tables that a change must
 //! argue with.
 
-pub mod counted;
+pub mod counting_layers;
 
-use crate::support::both::{On, on_both};
+use crate::support::both_stores::{On, on_both};
 use crate::support::nats;
 use crate::support::operate::{boss, operate};
 use crate::support::redis::RedisServer;
 use crate::support::venue::TestVenue;
-use counted::{CountedBus, CountedStore};
+use counting_layers::{CountedBus, CountedStore};
 use serde_json::json;
 use std::sync::Arc;
 use std::time::Duration;

@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_meaning_here_is_refused_by_its_name() {
+    fn keys_without_meaning_here_are_refused_by_name() {
         for (given, expected) in [
             (json!({"kind": "sequential", "steps": []}), "`kind`: expected `llm`, got \"sequential\""),
             (json!({"kind": "llm", "prompt": "{{x}}"}), "`prompt` has no meaning here: "),

@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn what_names_no_model_is_refused() {
+    fn a_manifest_without_a_model_is_refused() {
         for (given, expected) in [
             (json!({"model": "wonder-1"}), "no provider is known by the name `wonder-1`, write `PROVIDER/wonder-1`"),
             (json!({"model": "o365"}), "no provider is known"),

@@ -69,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn what_came_from_a_source_and_what_was_said_is_taken_and_nothing_else() {
+    fn erasure_removes_a_sources_pieces_and_nothing_else() {
         let stored = [
             "ledger 2 2943",
             "system",

@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_stored_before_there_were_periods_is_read() {
+    fn records_from_before_periods_are_read() {
         let whole = BaseManifest::read(None, 3, "ledger 1\nline of a\nline of b").unwrap();
         assert_eq!(whole, BaseManifest { period: Period::NO_PERIOD, ..base(3, "a b") });
         let next = BaseManifest::read(Some(&whole), 4, "ledger 1 base 3\n=0,2\nline of c").unwrap();
@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_damaged_says_how() {
+    fn a_damaged_manifest_says_how_it_is_damaged() {
         let before = base(3, "a b");
         for (stored, expected) in [
             ("", "expected a manifest that begins with `ledger 1` or `ledger 2`, got ``"),

@@ -407,7 +407,7 @@ fn the_bytes_of_a_record_are_pinned() {
 }
 
 #[test]
-fn what_is_gone_is_named() {
+fn missing_parts_are_named() {
     let mut stored = Stored::default();
     let inputs = Inputs {
         tools: tools(40),

@@ -86,7 +86,7 @@ fn a_revocation_hides_what_was_learned_by_it_and_nothing_else() {
 }
 
 #[test]
-fn a_turn_is_seen_by_its_own_terms_whatever_stood_before_it() {
+fn a_turn_is_judged_without_the_turns_before_it() {
     let (all, wide) = (Authority::without_limits(), holding(&[("w", "crud")]));
     let narrow = holding(&[("w/a", "crud")]);
     let by = |number, authority: &Authority, used: &[&str]| TurnRecord {
@@ -112,7 +112,7 @@ fn a_turn_is_seen_by_its_own_terms_whatever_stood_before_it() {
 }
 
 #[test]
-fn a_viewer_of_another_place_is_another_and_one_of_another_job_is_the_same() {
+fn viewers_are_told_apart_by_place_and_not_by_job() {
     let (all, session) = (Authority::without_limits(), SessionKey::from_token("a/s").unwrap());
     let at = |session: Option<&SessionKey>, job: Option<&str>| {
         let job = job.map(|job| JobId::new(job).unwrap());
@@ -146,7 +146,7 @@ fn a_viewer_of_another_place_is_another_and_one_of_another_job_is_the_same() {
 }
 
 #[test]
-fn a_turn_that_could_not_know_what_was_taken_back_is_shown() {
+fn a_turn_without_access_to_revoked_data_is_shown() {
     let all = Authority::without_limits();
     let after =
         |number| TurnRecord { authority: all.clone().except_resource("w/secret"), ..turn(number, &[], &["w/log"]) };
@@ -158,7 +158,7 @@ fn a_turn_that_could_not_know_what_was_taken_back_is_shown() {
 }
 
 #[test]
-fn what_another_request_said_is_seen_by_no_narrower_one() {
+fn a_narrower_request_does_not_see_what_a_wider_one_said() {
     let (all, narrow) = (Authority::without_limits(), holding(&[("w/a", "crud")]));
     let of = |number, authority: &Authority, bound: &Authority| TurnRecord {
         authority: authority.clone(),
@@ -191,7 +191,7 @@ fn narrowed_roots_hide_what_was_read_outside_of_them() {
 }
 
 #[test]
-fn what_a_goal_learned_its_opener_returned() {
+fn what_a_goal_read_counts_as_read_by_its_opener() {
     let all = Authority::without_limits();
     let mut opener = turn(1, &[], &[""]);
     opener.calls[0].operation = "subgoal".into();
@@ -202,7 +202,7 @@ fn what_a_goal_learned_its_opener_returned() {
 }
 
 #[test]
-fn marks_stand_where_something_was() {
+fn omitted_pieces_leave_a_mark_in_their_place() {
     let all = Authority::without_limits();
     let now = all.clone().except_resource("w/secret");
     let turns =
@@ -224,7 +224,7 @@ fn marks_stand_where_something_was() {
 }
 
 #[test]
-fn what_a_prompt_was_read_by_is_named_once_and_by_its_place() {
+fn each_reader_of_a_prompt_is_named_once_by_its_place() {
     let item = |source: Option<&str>, needs: &[(&str, &str)], content: ItemContent| PromptItem {
         section: Section::Context,
         key: "k".into(),

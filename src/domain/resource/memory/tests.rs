@@ -89,7 +89,7 @@ fn writes_go_to_a_granted_scope_or_below() {
 }
 
 #[test]
-fn what_holds_is_found_by_topic_word_sort_and_mark_the_newest_first() {
+fn current_entries_are_found_by_each_filter_newest_first() {
     let travel = MemoryEntry {
         kind: MemoryKind::Preference,
         tags: vec!["import".into()],
@@ -121,7 +121,7 @@ fn what_holds_is_found_by_topic_word_sort_and_mark_the_newest_first() {
 }
 
 #[test]
-fn the_same_content_is_the_same_entry_and_a_correction_edits_nothing() {
+fn equal_content_is_one_entry_and_corrections_edit_nothing() {
     let (old, new) = (entry(1, "Lives in Bonn", &[]), entry(5, "Lives in Bonn", &["home"]));
     assert_eq!(merge_entry(new.clone(), None), MemoryWrite::Put(Box::new(new.clone())));
     assert_eq!(merge_entry(new.clone(), Some(old.clone())), MemoryWrite::Deduped);
@@ -175,7 +175,7 @@ fn an_entry_of_many_lines_stays_one_entry() {
 }
 
 #[test]
-fn what_is_put_under_a_key_takes_the_place_of_what_was_there_and_keeps_its_age() {
+fn a_put_replaces_its_key_and_keeps_the_creation_time() {
     let keyed = |at, scope: &str| MemoryEntry { key: Some("diet".into()), scope: scope.into(), ..entry(at, "x", &[]) };
     let put = replace_entry(keyed(9, "app/u1"), Some(&keyed(2, "app/u1")));
     assert_eq!((put.created, put.updated), (Millis(2), Millis(9)));
@@ -191,7 +191,7 @@ fn what_is_put_under_a_key_takes_the_place_of_what_was_there_and_keeps_its_age()
 }
 
 #[test]
-fn what_was_changed_last_comes_first() {
+fn the_latest_change_comes_first() {
     let old = MemoryEntry { updated: Millis(9), ..entry(1, "changed", &[]) };
     let all = [old, entry(5, "new", &[])];
     let (found, _) = select(&all, &MemoryQuery::default(), 10);

@@ -76,7 +76,7 @@ fn encodings(value: &str) -> Vec<(&'static str, String)> {
 }
 
 #[test]
-fn the_value_is_masked_in_every_encoding_and_what_is_around_it_stays() {
+fn a_secret_is_masked_in_every_encoding_and_the_rest_stays() {
     for value in [VALUE, "hunter2hunter2", "12345678", "päßword🔑päßword", "a\r\nb\tc\u{7}defgh"] {
         let mask = mask_of(&[("KEY", value)]);
         for (name, text) in encodings(value) {
@@ -137,7 +137,7 @@ fn other_text_stays_as_it_is() {
 }
 
 #[test]
-fn lines_of_a_long_secret_and_what_a_base64_secret_decodes_to_are_masked() {
+fn lines_and_decoded_forms_of_a_secret_are_masked() {
     let pem = "-----BEGIN KEY-----\nMIIEvQIBADANBgkqhkiG9w0BAQEFAASC\nBKcwggSjAgEAAoIBAQC7\n-----END KEY-----\n";
     let mask = mask_of(&[("PEM", pem)]);
     assert_eq!(mask.text("got BKcwggSjAgEAAoIBAQC7."), "got [secret PEM].");
@@ -147,7 +147,7 @@ fn lines_of_a_long_secret_and_what_a_base64_secret_decodes_to_are_masked() {
 }
 
 #[test]
-fn the_longest_of_two_secrets_counts_and_repetitions_are_all_masked() {
+fn the_longest_secret_and_all_repetitions_are_masked() {
     let mask = mask_of(&[("A", "hunter2hunter2"), ("B", "hunter2hunter2-long")]);
     assert_eq!(mask.text("hunter2hunter2-long hunter2hunter2hunter2hunter2"), "[secret B] [secret A][secret A]");
 }

@@ -49,7 +49,7 @@ fn an_empty_mailbox_rests() {
 }
 
 #[test]
-fn the_oldest_open_task_is_served_with_all_messages_and_awaited_results() {
+fn the_oldest_task_is_served_with_messages_and_results() {
     let inbox = vec![
         task(1, JobStatus::Cancelled),
         task(2, JobStatus::Started),
@@ -78,7 +78,7 @@ fn a_parked_session_wakes_for_news_only() {
 }
 
 #[test]
-fn what_needs_no_model_is_settled_without_one() {
+fn events_that_need_no_model_are_settled_without_one() {
     let run =
         SessionRun { version: 1, state: state(None, false, &[]), inbox: vec![result(2), task(1, JobStatus::Failed)] };
     let NextStep::Settle(settled) = run.next(5) else { panic!("expected to settle") };
@@ -86,7 +86,7 @@ fn what_needs_no_model_is_settled_without_one() {
 }
 
 #[test]
-fn a_begun_task_stays_the_open_one_when_an_older_one_arrives_late() {
+fn a_begun_task_stays_open_when_an_older_one_arrives() {
     let run = SessionRun::new(
         1,
         state(Some(2), false, &[]),
@@ -97,7 +97,7 @@ fn a_begun_task_stays_the_open_one_when_an_older_one_arrives_late() {
 }
 
 #[test]
-fn a_task_that_ended_from_outside_leaves_nothing_behind_for_the_next() {
+fn a_task_ended_from_outside_leaves_nothing_to_the_next() {
     let (open, gone) = (task(1, JobStatus::Started), task(1, JobStatus::Cancelled));
     let next = || task(2, JobStatus::Pending);
     for (inbox, more, kept) in [
@@ -114,7 +114,7 @@ fn a_task_that_ended_from_outside_leaves_nothing_behind_for_the_next() {
 }
 
 #[test]
-fn what_a_loose_run_has_shown_keeps_it_going_and_is_not_shown_again() {
+fn a_loose_run_continues_and_shows_each_message_once() {
     let shown = SessionState { shown: vec!["k4".into(), "k5".into()], ..SessionState::default() };
     let run = SessionRun::new(1, shown, vec![result(5), message(4)], false);
     let NextStep::Turn(plan) = run.next(5) else { panic!("the run goes on") };
@@ -151,7 +151,7 @@ fn values_of_two_requests_never_meet_in_one_turn() {
 }
 
 #[test]
-fn events_of_differing_authority_are_taken_in_turns_of_their_own() {
+fn events_of_different_authority_get_separate_turns() {
     let granted = |n: u8, path: &str| {
         let mut pending = message(n);
         let cap = Capability { with: path.into(), can: "crud".into() };
@@ -181,7 +181,7 @@ fn events_of_differing_authority_are_taken_in_turns_of_their_own() {
 }
 
 #[test]
-fn a_result_that_nobody_awaits_goes_last_so_that_the_turn_that_asks_for_it_keeps_its_number() {
+fn an_unawaited_result_goes_last_and_keeps_turn_numbers() {
     let run = |state, inbox: &[PendingEvent]| SessionRun::new(0, state, inbox.to_vec(), false).next(5);
     let NextStep::Turn(plan) = run(SessionState::default(), &[result(5), task(1, JobStatus::Pending)]) else {
         panic!("the turn that began its job may have been lost")
@@ -203,7 +203,7 @@ fn a_result_that_nobody_awaits_goes_last_so_that_the_turn_that_asks_for_it_keeps
 }
 
 #[test]
-fn messages_that_kill_their_workers_are_given_up_and_a_dead_task_goes_first() {
+fn messages_that_kill_workers_are_dropped_after_the_dead_task() {
     let killer = PendingEvent { crashes: 5, ..message(4) };
     let run = SessionRun::new(
         1,
@@ -221,7 +221,7 @@ fn messages_that_kill_their_workers_are_given_up_and_a_dead_task_goes_first() {
 }
 
 #[test]
-fn what_was_revoked_starts_nothing_and_takes_nothing_along() {
+fn revoked_events_start_no_turn_and_join_none() {
     let under = |pending: PendingEvent, grant: &str| {
         let envelope = Envelope { grants: vec![grant.to_owned()], ..Envelope::default() };
         PendingEvent { event: Event { envelope, ..pending.event }, ..pending }

@@ -88,7 +88,7 @@ fn a_call_gets_what_its_tool_allows_and_its_model_asks_for() {
 }
 
 #[test]
-fn a_section_of_which_there_is_nothing_says_why() {
+fn an_empty_section_says_why() {
     for (names, said, expected) in [
         (json!(["pending"]), json!({}), "no result has arrived and no job is running"),
         (json!(["transcript"]), json!({}), "nothing was said before"),
@@ -120,7 +120,7 @@ fn a_section_of_which_there_is_nothing_says_why() {
 }
 
 #[test]
-fn who_gets_an_empty_section_learns_nothing_of_instances_or_labels() {
+fn an_empty_section_reveals_no_instances_or_labels() {
     let names = json!([
         "input",
         "state",
@@ -185,7 +185,7 @@ fn a_call_for_an_instance_sees_what_is_of_that_one_and_of_all() {
 }
 
 #[test]
-fn keys_with_an_underscore_are_no_arguments_at_any_depth_of_a_run() {
+fn underscore_keys_are_no_arguments_at_any_depth_of_a_run() {
     for (operation, given, expected) in [
         (None, json!({"a": 1, "_scopes": ["input"], "_x": 2}), json!({"a": 1})),
         (None, json!({"a": {"_b": 1}}), json!({"a": {"_b": 1}})),

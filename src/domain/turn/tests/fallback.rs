@@ -35,7 +35,7 @@ fn check(decision: &Decision) {
 }
 
 #[test]
-fn the_model_that_answered_is_recorded_and_a_successor_records_the_same() {
+fn a_successor_records_the_same_answering_model() {
     let (mut turn, _) = Turn::begin(with_fallback(1), NOW);
     turn.step(inputs(&turn, Vec::new()), NOW);
     turn.add_model_calls(by_fallback());

@@ -194,7 +194,7 @@ fn a_stray_complete_at_the_root_of_a_chat_compacts() {
 }
 
 #[test]
-fn compact_puts_a_summary_in_the_place_of_the_turns_before_and_keeps_its_own() {
+fn compact_replaces_earlier_turns_and_keeps_its_own() {
     let mut session = Session::tree(&json!({}));
     session.call("compact", json!({"summary": "nothing yet"}));
     assert_eq!(session.result(1, 0), "error: there are no turns to compact yet");
@@ -227,7 +227,7 @@ fn typed() -> Value {
 }
 
 #[test]
-fn a_typed_output_is_refused_twice_with_what_is_wrong_and_fails_then() {
+fn a_typed_output_is_refused_twice_and_fails_then() {
     let wrong = || calls(&[("complete", json!({"total": "three"}))]);
     let right = || calls(&[("complete", json!({"total": 3}))]);
     let invalid = Some((JobStatus::Failed, Some(ErrorCode::OutputInvalid)));
@@ -324,7 +324,7 @@ fn in_a_chat_loop_complete_task_takes_the_typed_result() {
 }
 
 #[test]
-fn what_conflicts_with_others_is_shown_again_in_the_turn_that_called_it() {
+fn a_conflicting_call_is_shown_again_in_its_own_turn() {
     let mut session = Session::tree(&json!({}));
     session.subgoal("write it down");
     let mut decision = session.reply(calls(&[(READ, json!({})), ("complete", json!({"done": true}))]));
@@ -349,7 +349,7 @@ fn a_child_belongs_to_the_goal_that_started_it() {
 }
 
 #[test]
-fn messages_are_heard_by_the_conversation_and_not_by_a_goal_inside_it() {
+fn messages_reach_the_conversation_and_not_its_goals() {
     let mut session = Session::tree(&json!({}));
     session.subgoal("look");
     session.inbox.push(message(3));
@@ -373,7 +373,7 @@ fn goals_of_another_request_are_over() {
 }
 
 #[test]
-fn at_the_last_turn_no_goal_is_opened_and_a_goals_text_is_not_the_tasks_output() {
+fn the_last_turn_opens_no_goal_and_takes_no_goals_text() {
     let windy = json!({"limits": {"turns": 1, "windDown": true}});
     let mut session = Session::tree(&windy);
     let decision = session.subgoal("too late");
@@ -444,7 +444,7 @@ fn a_goal_with_a_type_returns_such_data_or_an_error() {
 }
 
 #[test]
-fn arguments_of_the_harness_are_what_its_tools_say_and_the_place_is_named() {
+fn wrong_harness_arguments_are_reported_with_their_place() {
     for (tool, arguments, expected) in [
         ("subgoal", json!({}), "arguments of `subgoal` are not valid: \"description\" is a required property"),
         ("subgoal", json!({"description": 7}), "at `/description`: 7 is not of type \"string\""),

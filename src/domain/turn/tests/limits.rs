@@ -35,7 +35,7 @@ fn a_task_whose_budget_is_used_up_fails_and_says_so() {
 }
 
 #[test]
-fn a_task_that_may_wind_down_is_asked_once_more_and_ends_with_that() {
+fn a_task_that_may_wind_down_gets_one_last_turn() {
     let (turn, action) = short(windy(serving()));
     assert_eq!((action, turn.input().last.clone()), (Action::Gather, Some(last(ErrorCode::BudgetExceeded))));
     let done = Some((JobStatus::Complete, None));
@@ -58,7 +58,7 @@ fn a_task_that_may_wind_down_is_asked_once_more_and_ends_with_that() {
 }
 
 #[test]
-fn the_limit_of_turns_leaves_one_more_where_the_agent_winds_down() {
+fn the_turn_limit_leaves_one_turn_to_wind_down() {
     let read = || calls(&[(READ, json!({}))]);
     let at_limit = || setting("implicit", begun(1, 2, false), vec![task(1)]);
     let decision = drive(windy(at_limit()), read(), vec![ok()]);
@@ -90,7 +90,7 @@ fn a_task_whose_time_is_over_asks_no_model() {
 }
 
 #[test]
-fn what_others_said_while_time_ran_out_is_for_the_next_turn() {
+fn messages_at_the_deadline_wait_for_the_next_turn() {
     let setting = setting("implicit", begun(1, 1, false), vec![task(1), message(4)]);
     let purse = Purse { deadline: Some(Deadline { at: NOW, origin: LimitOrigin::Agent }), ..Purse::default() };
     let (_, action) = Turn::begin(TurnInput { purse, ..setting }, NOW);
@@ -99,7 +99,7 @@ fn what_others_said_while_time_ran_out_is_for_the_next_turn() {
 }
 
 #[test]
-fn a_task_that_waits_for_a_person_asks_no_model_when_its_time_is_over() {
+fn an_overdue_task_awaiting_a_person_asks_no_model() {
     let mut setting = windy(serving());
     let awaiting = crate::approval::AwaitingCalls {
         turn: 4,

@@ -134,7 +134,7 @@ fn a_task_that_ended_from_outside_withdraws_its_calls() {
 }
 
 #[test]
-fn a_cancellation_while_decided_calls_run_keeps_what_is_known_of_them() {
+fn a_cancellation_keeps_the_known_results_of_decided_calls() {
     let (setting, first) = waiting();
     let calls = first.state.awaiting.clone().unwrap().calls;
     let (_, next) = after(&setting, &first, vec![task(1)]);
@@ -159,7 +159,7 @@ fn calls_that_have_all_started_jobs_park_the_session() {
 }
 
 #[test]
-fn what_a_predecessor_did_of_a_withdrawn_call_stays_known() {
+fn a_predecessors_effects_of_a_withdrawn_call_stay_known() {
     let (setting, first) = waiting();
     let calls = first.state.awaiting.clone().unwrap().calls;
     let (_, next) = after(&setting, &first, vec![]);
@@ -172,7 +172,7 @@ fn what_a_predecessor_did_of_a_withdrawn_call_stays_known() {
 }
 
 #[test]
-fn answers_go_before_everything_else_so_that_a_turn_keeps_its_number() {
+fn answers_go_first_so_that_a_turn_keeps_its_number() {
     let (setting, first) = waiting();
     let awaiting = first.state.awaiting.clone().unwrap();
     let event = || pending(7, Payload::Decision { approval: awaiting.calls[0].approval.clone() });

@@ -25,7 +25,7 @@ fn a_limit_that_reasoning_has_used_up_ends_the_task() {
 }
 
 #[test]
-fn the_call_that_was_cut_off_is_not_made_and_the_ones_before_it_are() {
+fn only_complete_calls_of_a_truncated_reply_are_made() {
     let recorded = |last: Arguments| {
         let mut reply = truncated(calls(&[(READ, json!({"path": "w/a"})), (READ, json!({}))]));
         reply.calls[1].arguments = last;

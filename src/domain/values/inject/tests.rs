@@ -52,7 +52,7 @@ fn injected_arguments_are_hidden_from_properties_and_required() {
 }
 
 #[test]
-fn and_from_the_parts_of_a_schema_that_repeat_them() {
+fn injected_arguments_are_hidden_in_repeated_schema_parts() {
     let injection = plan(&json!({"from": "user_email"}), &json!([]));
     let schema = json!({
         "properties": {"from": {}, "to": {}},
@@ -144,7 +144,7 @@ fn llm_leaves_an_argument_to_the_model() {
 }
 
 #[test]
-fn a_binding_to_an_argument_that_the_tool_lacks_is_refused_or_reported() {
+fn a_binding_to_a_missing_argument_is_refused_or_reported() {
     let bound = bindings(&json!({"t": {"frm": "user_email"}}));
     let values = resolver(&json!([]));
     let error = bound.plan(&["t"], &schema(), &values).unwrap_err();
@@ -159,7 +159,7 @@ fn a_binding_to_an_argument_that_the_tool_lacks_is_refused_or_reported() {
 }
 
 #[test]
-fn a_path_that_is_no_name_in_a_turn_gives_its_bindings_to_the_tool() {
+fn bindings_of_a_hidden_path_go_to_its_tool() {
     let mut bound = bindings(&json!({"/o/look/": {"a": "b", "c": "d"}, "look": {"a": "own"}, "o/other": {"a": "b"}}));
     bound.rename(&[("o/look".into(), "look".into())]);
     assert_eq!(bound, bindings(&json!({"look": {"a": "own", "c": "d"}, "o/other": {"a": "b"}})));
@@ -174,7 +174,7 @@ fn each_tool_of_one_path_has_its_bindings() {
 }
 
 #[test]
-fn a_build_that_knows_no_bindings_of_all_tools_can_not_read_them() {
+fn older_builds_cannot_read_bindings_of_all_tools() {
     let bound = bindings(&json!({"_global": {"from": "user_email"}}));
     let stored = serde_json::to_value(&bound).unwrap();
     let is_readable = serde_json::from_value::<BTreeMap<String, BTreeMap<String, String>>>(stored.clone()).is_ok();
@@ -183,7 +183,7 @@ fn a_build_that_knows_no_bindings_of_all_tools_can_not_read_them() {
 }
 
 #[test]
-fn more_bindings_than_an_agent_may_have_are_read_where_an_earlier_build_has_stored_them() {
+fn stored_bindings_above_the_limit_are_still_read() {
     let many: Map<String, Value> = (0..=BINDINGS).map(|n| (format!("t{n}"), json!({"a": "b"}))).collect();
     let many = Value::Object(many);
     assert!(Bindings::parse("toolArgInjection", &many).unwrap_err().to_string().contains("at most 256"));
@@ -202,7 +202,7 @@ fn arguments_that_are_no_map_are_no_way_round_a_binding() {
 }
 
 #[test]
-fn what_auto_cannot_decide_is_reported_and_left_to_the_model() {
+fn undecided_auto_bindings_are_reported_and_left_to_the_model() {
     let rows = json!([{"key": "user_id", "source": "_auto"}, {"key": "uid", "source": "_auto", "fallback": 1}]);
     let planned = Bindings::default().plan(&["t"], &schema(), &resolver(&rows)).unwrap();
     assert!(planned.injection.is_empty());

@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_equivalent_is_left_out() {
+    fn keywords_without_an_equivalent_are_left_out() {
         let many: Map<String, Value> = (0..25).map(|n| (format!("k{n}"), json!({"type": "null"}))).collect();
         for given in [
             json!(true),

@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_map_is_malformed() {
+    fn arguments_that_are_no_map_are_malformed() {
         for text in ["{\"a\": 1", "text", "[1]", "7"] {
             assert_eq!(calls(&[(None, Some("a"), Some("f"), json!(text))], false)[0].2, format!("malformed {text}"));
         }

@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_sent_otherwise_is_mapped_back() {
+    fn renamed_values_are_mapped_back() {
         let renames = Renames {
             keys: [("a_b".to_owned(), "a b".to_owned())].into(),
             properties: [

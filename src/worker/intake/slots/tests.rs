@@ -58,7 +58,7 @@ impl Acknowledge for Unsettled {
 }
 
 #[test]
-fn before_it_is_known_how_many_owners_there_are_none_takes_all_slots() {
+fn no_owner_takes_all_slots_before_owners_are_counted() {
     let (seats, [a, b]) = (SlotTable::new(8, 75, Arc::default(), &Clock::system()), ["x/a", "x/b"].map(owner));
     let mut taken: Vec<_> = std::iter::from_fn(|| seats.take(&a)).collect();
     assert_eq!(taken.len(), 4, "75 % of what a tenant may have, which is 6");
@@ -69,7 +69,7 @@ fn before_it_is_known_how_many_owners_there_are_none_takes_all_slots() {
 }
 
 #[test]
-fn one_of_several_owners_leaves_room_and_an_owner_alone_leaves_none() {
+fn only_one_of_several_owners_leaves_slots_free() {
     let (seats, [a, b]) = (seats(4, 50, OwnerSpread::Alone), ["x/a", "x/b"].map(owner));
     let alone: Vec<_> = (0..4).map(|_| seats.take(&a).unwrap()).collect();
     seats.share_among(OwnerSpread::Users);
@@ -176,7 +176,7 @@ fn the_users_of_a_tenant_have_together_what_one_tenant_has() {
 }
 
 #[test]
-fn of_those_who_wait_the_tenant_with_the_fewest_slots_is_next_and_of_it_the_user() {
+fn the_waiting_tenant_and_user_with_the_fewest_slots_is_next() {
     let mut kept = Vec::new();
     let seats = seats(8, 50, OwnerSpread::Tenants);
     for name in ["a/1", "a/2", "a/3", "b/1", "c/1"] {
@@ -207,7 +207,7 @@ fn of_those_who_wait_the_tenant_with_the_fewest_slots_is_next_and_of_it_the_user
 }
 
 #[test]
-fn what_is_not_remembered_is_asked_of_the_store_when_there_is_room_and_once() {
+fn forgotten_waiters_are_fetched_once_when_a_slot_is_free() {
     let (seats, a) = (seats(2, 100, OwnerSpread::Users), owner("x/a"));
     assert_eq!(seats.sessions_to_fetch(&a), None);
     for n in 0..=OWNER_WAITING_MAX {
@@ -245,7 +245,7 @@ fn wakes_of_anybody_take_no_places_of_sessions_that_are_known() {
 }
 
 #[test]
-fn so_many_are_remembered_in_all_and_one_of_every_owner() {
+fn waiting_sessions_are_bounded_with_one_of_every_owner() {
     let seats = seats(1, 100, OwnerSpread::Users);
     for number in 0..WAITING_MAX / OWNER_WAITING_MAX + 5 {
         let owner = owner(&format!("x/u{number}"));
@@ -283,7 +283,7 @@ fn messages_are_kept_as_long_as_as_many_sessions_wait() {
 }
 
 #[tokio::test]
-async fn alone_an_owner_is_asked_for_what_it_has_room_for_and_among_several_for_more() {
+async fn only_with_several_owners_more_than_free_slots_is_fetched() {
     let (seats, a) = (seats(2, 50, OwnerSpread::Alone), owner("x/a"));
     assert_eq!(seats.next_queue_request(false).await, QueueRequest { limit: 2, when_empty: WhenEmpty::Wait });
     let first = seats.take(&a).unwrap();

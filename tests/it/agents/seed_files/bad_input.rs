@@ -43,7 +43,7 @@ fn done() -> Value {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn entries_that_read_themselves_or_act_are_reported_and_the_turn_goes_on() {
+async fn recursive_and_writing_entries_are_reported_in_the_turn() {
     let dir = tempfile::tempdir().unwrap();
     let venue = venue(dir.path(), &done()).await;
     let mut cycle = json!({"operation": "job/run", "input": {}});
@@ -80,7 +80,7 @@ async fn entries_that_read_themselves_or_act_are_reported_and_the_turn_goes_on()
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_asset_that_is_no_text_is_described_or_reported_with_its_type_and_size() {
+async fn a_binary_asset_is_described_by_its_type_and_size() {
     let dir = tempfile::tempdir().unwrap();
     let venue = venue(dir.path(), &done()).await;
     let store = async |asset: Value| operate(&venue, "asset/store", asset).await["path"].as_str().unwrap().to_owned();
@@ -99,7 +99,7 @@ async fn an_asset_that_is_no_text_is_described_or_reported_with_its_type_and_siz
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn loads_beyond_the_limit_are_refused_by_name_also_within_one_reply() {
+async fn loads_beyond_the_limit_are_refused_by_name() {
     let dir = tempfile::tempdir().unwrap();
     let call = |n: usize| json!({"tool": "context_load", "arguments": {"path": format!("w/p/{n}"), "budget": 0}});
     let rule = |agent: &str, turn: usize, loads: std::ops::Range<usize>| {

@@ -54,7 +54,7 @@ async fn covia(dir: &Path, rules: Value) -> TestVenue {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_tools_and_context_of_the_covia_page_run_as_they_stand_there() {
+async fn tools_and_context_of_the_covia_page_run_unchanged() {
     let dir = tempfile::tempdir().unwrap();
     let fetch = json!({"tool": "fetch_url", "arguments": {"url": "http://127.0.0.1:9/"}});
     let put = json!({"tool": "covia_write", "arguments": {"path": "w/enrichments/acme", "value": {"ok": true}}});
@@ -98,7 +98,7 @@ async fn the_tools_and_context_of_the_covia_page_run_as_they_stand_there() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_capabilities_of_the_covia_page_are_disclosed_and_enforced() {
+async fn capabilities_of_the_covia_page_are_shown_and_enforced() {
     let dir = tempfile::tempdir().unwrap();
     let read = |path: &str| json!({"tool": "covia_read", "arguments": {"path": path}});
     let put = |path: &str| json!({"tool": "covia_write", "arguments": {"path": path, "value": 1}});
@@ -152,7 +152,7 @@ const INJECTION: &str = r#"{
 const SESSION_CONTEXT: &str = r#"{ "entity_ids": ["entity-1"], "shipping_address_id": "addr-9" }"#;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_values_of_the_platos_page_reach_prompt_and_tool_and_the_model_has_no_say() {
+async fn values_of_the_platos_page_reach_prompt_and_tool() {
     let dir = tempfile::tempdir().unwrap();
     let mail =
         json!({"tool": "send_email", "arguments": {"to": "bob@x", "body": "hi", "from": "eve@x", "tenant_id": "evil"}});

@@ -192,7 +192,7 @@ const IDEALIC: &str = r#"{
 }"#;
 
 #[test]
-fn configurations_of_the_sources_are_applied_as_they_stand_and_work_on_a_task() {
+fn source_configurations_are_applied_unchanged_and_work() {
     let dir = tempfile::tempdir().unwrap();
     std::fs::write(dir.path().join("rules.toml"), RULES).unwrap();
     let mut mock = Process::start(dir.path(), ["mock-llm", "rules.toml", "--listen", "127.0.0.1:0"]);
@@ -217,7 +217,7 @@ fn configurations_of_the_sources_are_applied_as_they_stand_and_work_on_a_task() 
 }
 
 #[test]
-fn what_has_no_meaning_here_is_refused_by_its_name_and_the_reason() {
+fn keys_without_meaning_are_refused_by_name_and_reason() {
     let up = Up::start();
     for (file, text, expected) in [
         ("pipeline.yaml", "kind: sequential\nsteps: []\n", "`kind`: expected `llm`, got \"sequential\""),
@@ -263,7 +263,7 @@ resources:
 ";
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_manifest_with_a_kind_of_its_own_runs_on_the_venue_s_provider() {
+async fn a_manifest_of_another_kind_runs_on_the_venues_provider() {
     let server = ProviderServer::start(|message| {
         answer(&match message["operation"].as_str() {
             Some("context") => {

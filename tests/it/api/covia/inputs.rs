@@ -99,7 +99,7 @@ async fn pure_operations_are_run_as_covia_s() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn operations_run_at_this_venue_by_any_of_its_names_and_at_no_other() {
+async fn operations_run_at_this_venue_under_any_of_its_names() {
     let server = Server::start().await;
     let status = server.get("/api/v1/status").await.body(200);
     let merge = |venue: &Value| json!({"operation": "v/ops/json/merge", "input": {"values": [{"a": 1}, {"b": 2}]}, "venue": venue});
@@ -163,7 +163,7 @@ async fn agents_are_made_asked_and_triggered_as_covia_s() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_scheduled_is_a_timer() {
+async fn a_scheduled_request_is_a_timer() {
     let server = Server::start().await;
     server.echo_agent("echo").await;
     let request = |input: Value| json!({"operation": "v/ops/agent/request", "input": input, "after": 3_600_000});

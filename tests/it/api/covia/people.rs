@@ -1,6 +1,6 @@
 //! Questions to people in Covia's words, on both stores.
 
-use crate::support::both::{On, on_both};
+use crate::support::both_stores::{On, on_both};
 use crate::support::operate::operate;
 use serde_json::{Value, json};
 use std::time::Duration;

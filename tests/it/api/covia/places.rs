@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use trellis::venue::context::preview::{self, Preview};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn own_addresses_are_refs_entries_and_caps_and_others_are_refused() {
+async fn own_addresses_are_usable_and_foreign_ones_refused() {
     let (venue, _dir) = TestVenue::embedded("").await;
     let server = Server::of(std::sync::Arc::clone(&venue.venue)).await;
     server.run("covia/write", json!({"path": "w/docs/rules", "value": "be fair"})).await;

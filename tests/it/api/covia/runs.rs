@@ -13,7 +13,7 @@ fn definition(adapter: &str) -> Value {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_stands_for_an_operation_is_run_alike_whoever_runs_it() {
+async fn a_stand_in_for_an_operation_runs_alike_for_every_caller() {
     let server = Server::start().await;
     server.run("lattice/write", json!({"path": "w/x", "value": 7})).await;
     server.run("lattice/write", json!({"path": "w/ops/look", "value": definition("covia:read")})).await;

@@ -1,9 +1,9 @@
 //! Values from outside: how deep they may be, that no list passes as a struct, and that errors name their place.
 
-mod answers;
-mod entrances;
-mod stored;
-mod wraps;
+mod external_answers;
+mod refused_inputs;
+mod stored_values;
+mod deepest_values;
 
 use crate::support::redis::RedisServer;
 use crate::support::venue::TestVenue;

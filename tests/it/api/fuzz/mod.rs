@@ -106,21 +106,21 @@ fn run<C: FnMut(&str, &mut Random) -> Result<Verdict, String>>(mut target: Targe
 }
 
 #[test]
-fn bodies_that_are_accepted_are_read_back_from_wherever_they_are_put() {
+fn accepted_bodies_are_read_back_unchanged() {
     run(bodies::target(), 3_000);
 }
 
 #[test]
-fn paths_that_are_accepted_are_clean_and_print_as_they_were_read() {
+fn accepted_paths_print_as_they_were_read() {
     run(paths::target(), 6_000);
 }
 
 #[test]
-fn grants_that_are_accepted_are_clean_keep_boundaries_and_never_widen() {
+fn accepted_grants_keep_boundaries_and_never_widen() {
     run(grants::target(), 1_500);
 }
 
 #[test]
-fn tokens_verify_only_as_they_were_signed_and_never_for_more_than_every_link_grants() {
+fn tokens_verify_only_as_signed_and_within_every_link() {
     run(tokens::target(), 250);
 }

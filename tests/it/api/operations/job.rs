@@ -24,7 +24,7 @@ async fn a_run_answers_with_the_output_of_what_it_runs() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_run_needs_what_it_runs_needs() {
+async fn a_run_needs_the_rights_of_its_operation() {
     let server = Server::start().await;
     let reader = agent("crud/read", "w/open");
     let read = |path: &str| run("v/ops/covia/read", &json!({"path": path}));
@@ -49,7 +49,7 @@ async fn runs_inside_runs_end_at_the_depth_limit() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_effect_of_a_run_is_that_of_what_it_runs() {
+async fn a_run_has_the_effect_of_its_operation() {
     let server = Server::start().await;
     for (operation, effect) in [
         ("v/ops/covia/read", Effect::Read),

@@ -1,7 +1,7 @@
 //! A planted secret, used in calls and as a provider's key, by a process at trace level: it turns up
 //! in no file, no key, no log line and no answer. Every look is shown to be able to find.
 
-use super::parrot::{Parrot, encodings};
+use super::echo_server::{Parrot, encodings};
 use crate::support::cli::{Process, command, run};
 use crate::support::fleet::Fleet;
 use crate::support::model_server::ModelServer;
@@ -192,7 +192,7 @@ fn set(dir: &Path, url: &str, hosts: &[&str]) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_planted_secret_is_in_no_file_no_document_no_log_and_no_answer() {
+async fn a_planted_secret_is_in_no_file_document_log_or_answer() {
     let dir = tempfile::tempdir().unwrap();
     let scene = Scene::start(dir.path());
     let settings = scene.settings();

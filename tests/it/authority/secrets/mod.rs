@@ -2,6 +2,6 @@
 
 mod cli;
 mod leaks;
-mod parrot;
+mod echo_server;
 mod rotation;
 mod rules;

@@ -127,7 +127,7 @@ async fn a_record_that_was_moved_or_changed_is_refused() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn of_many_who_set_at_once_each_gets_a_version_of_its_own() {
+async fn concurrent_writes_of_a_secret_get_distinct_versions() {
     let site = site().await;
     let (vault, now) = (vault("a"), Clock::default().now());
     let set = |n: usize| {

@@ -1,6 +1,6 @@
 //! Who may set, see and use a secret, and where it goes.
 
-use super::parrot::{Parrot, encodings};
+use super::echo_server::{Parrot, encodings};
 use crate::support::http::Server;
 use crate::support::operate::operate;
 use reqwest::Method;
@@ -98,7 +98,7 @@ async fn secrets_are_set_listed_and_deleted_and_no_answer_has_a_value() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_can_t_be_stored_is_refused_without_showing_it() {
+async fn a_refused_secret_is_not_shown() {
     let server = Server::start().await;
     for (body, status, part) in [
         (json!({"value": "planted"}), 400, "at least 8 bytes, got 7"),
@@ -123,7 +123,7 @@ async fn what_can_t_be_stored_is_refused_without_showing_it() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_recorded_job_and_an_operation_inside_another_hide_the_value() {
+async fn recorded_jobs_and_nested_operations_hide_the_value() {
     let server = Server::start().await;
     let set = json!({"name": "KEY", "value": VALUE});
     let wrapped =
@@ -175,7 +175,7 @@ async fn each_ability_is_asked_for_on_its_own() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_secret_goes_only_where_it_is_bound_and_comes_back_from_nowhere() {
+async fn a_secret_goes_only_where_it_is_bound_and_never_returns() {
     let server = Server::start().await;
     let (bound, other) = (Parrot::start(), Parrot::start());
     let venue = venue_with(&server, &format!("{}, {}", bound.place(), other.place()), server.venue.secrets.clone());

@@ -1,7 +1,7 @@
 //! Ids of submissions: whose they are, and which nobody but the venue can use.
 
-mod owned;
-mod taken;
+mod id_ownership;
+mod reserved_ids;
 
 use crate::support::http::Server;
 use crate::support::nats;

@@ -16,7 +16,7 @@ use trellis::store::redis::{RedisStore, ServerOrInjected};
 use trellis::venue::policy;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_cancel_in_the_queue_has_the_venues_seal_or_a_token_that_may() {
+async fn a_cancel_in_the_queue_needs_a_seal_or_a_permitted_token() {
     let (Some(url), Some(server)) = (nats::shared(), RedisServer::shared()) else { return };
     let dir = tempfile::tempdir().unwrap();
     let store = RedisStore::open(server.options(ServerOrInjected::Server)).await.unwrap();

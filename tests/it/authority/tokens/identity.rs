@@ -77,7 +77,7 @@ const IGNORED: [&str; 10] = [
 ];
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_a_request_says_of_its_sender_is_taken_out_and_reported() {
+async fn sender_claims_in_a_request_are_removed_and_reported() {
     let site = Site::new().await;
     let ada = json!({"name": "Ada", "email": "ada@x"});
     for (key, claims, expected) in [
@@ -136,7 +136,7 @@ async fn what_a_request_says_of_its_sender_is_taken_out_and_reported() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_agent_that_asks_for_entities_hears_no_message_without_and_has_the_tools_of_those() {
+async fn entities_are_required_by_messages_and_pick_their_tools() {
     let site = Site::new().await;
     let tool =
         |name: &str| json!({"operation": "v/ops/lattice/write", "name": name, "entities": [format!("e-{name}")]});
@@ -166,7 +166,7 @@ async fn an_agent_that_asks_for_entities_hears_no_message_without_and_has_the_to
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_same_holds_for_messages_of_the_queue() {
+async fn messages_of_the_queue_need_entities_too() {
     let Some(url) = nats::shared() else { return };
     let dir = tempfile::tempdir().unwrap();
     let store = EmbeddedStore::open(dir.path()).unwrap();

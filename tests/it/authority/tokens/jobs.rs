@@ -1,7 +1,7 @@
 //! Who reads jobs: who asked for one, all of it; others what they could have read, with what is left out marked.
 
 use super::{issuer, token};
-use crate::support::both::{On, on_both};
+use crate::support::both_stores::{On, on_both};
 use crate::support::http::{Answer, Server};
 use crate::support::venue::TestVenue;
 use reqwest::Method;
@@ -150,7 +150,7 @@ async fn others_see_what_they_could_have_read(on: On) {
     }
 }
 
-async fn it_is_so_of_operations_and_for_agents(on: On) {
+async fn agents_and_operations_see_only_readable_jobs(on: On) {
     let Some(site) = Site::open(on).await else { return };
     let writer = site.may(&[("w/pay", "crud")]);
     let order =
@@ -183,5 +183,5 @@ async fn it_is_so_of_operations_and_for_agents(on: On) {
 on_both! {
     who_asked_for_a_job_reads_it
     others_see_what_they_could_have_read
-    it_is_so_of_operations_and_for_agents
+    agents_and_operations_see_only_readable_jobs
 }

@@ -5,7 +5,7 @@ use reqwest::Method;
 use serde_json::json;
 
 #[tokio::test]
-async fn what_covers_a_path_covers_no_key_that_reads_like_it() {
+async fn a_grant_of_a_path_does_not_cover_a_lookalike_key() {
     let site = Site::new().await;
     let all = site.token("acme/ann", &json!({}));
     let held = ["w/vendor", "o", "a", "w/vendor\\/payroll", "w/vendor%2Fpayroll", "w/vendor/payroll"];

@@ -95,7 +95,7 @@ fn auth(config: AuthConfig) -> Arc<Auth> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn without_a_token_only_what_must_be_known_is_answered() {
+async fn without_a_token_only_discovery_and_health_are_answered() {
     let site = Site::new().await;
     let status = site.server.get("/api/v1/status").await.body(200);
     assert_eq!((&status["did"], &status["access"]), (&json!(AUDIENCE), &json!({"mode": "jwt"})));
@@ -118,7 +118,7 @@ async fn without_a_token_only_what_must_be_known_is_answered() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_token_that_counts_for_nothing_is_refused_before_anything_is_stored() {
+async fn an_invalid_token_is_refused_before_anything_is_stored() {
     let site = Site::new().await;
     let good = site.token("acme/ann", &json!({}));
     let (signed, _) = good.rsplit_once('.').unwrap();
@@ -171,7 +171,7 @@ async fn the_owner_is_the_tokens_and_only_operators_name_another() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_a_token_does_not_grant_is_denied_on_every_route() {
+async fn ungranted_actions_are_denied_on_every_route() {
     let site = Site::new().await;
     let token = |att: Value| site.token("acme/ann", &json!({"att": att}));
     let read = token(json!([{"with": "w/vendor", "can": "crud/read"}]));
@@ -415,7 +415,7 @@ fn fleet() -> Option<Fleet> {
 }
 
 #[test]
-fn in_the_queue_a_submission_is_its_tokens_owners_or_gets_a_terminal_answer() {
+fn a_queue_submission_belongs_to_its_tokens_owner_or_fails() {
     let Some(fleet) = fleet() else { return };
     let (_worker, _serve, url) = fleet.start_all();
     let token = |sub: &str, more: &[&str]| {
@@ -439,7 +439,7 @@ fn in_the_queue_a_submission_is_its_tokens_owners_or_gets_a_terminal_answer() {
 }
 
 #[test]
-fn a_backlog_does_not_expire_what_was_valid_when_it_was_published() {
+fn a_message_valid_when_published_does_not_expire_in_a_backlog() {
     let Some(fleet) = fleet() else { return };
     let (mut worker, _serve, url) = fleet.start_all();
     let issue = ["token", "issue", "--key", "issuer.jwk", "--aud", "did:web:fleet", "--sub", "acme/root"];

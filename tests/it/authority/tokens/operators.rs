@@ -1,7 +1,7 @@
 //! Operators act for every owner: what is taken back of their tokens is taken back everywhere.
 
 use super::{issuer, token};
-use crate::support::both::{On, on_both};
+use crate::support::both_stores::{On, on_both};
 use crate::support::http::Server;
 use crate::support::venue::TestVenue;
 use reqwest::Method;
@@ -44,7 +44,7 @@ impl Site {
     }
 }
 
-async fn a_revoked_token_of_an_operator_starts_nothing_in_another_owner(on: On) {
+async fn a_revoked_operator_token_starts_nothing_for_other_owners(on: On) {
     let Some(site) = Site::open(on).await else { return };
     let operator = |jti: &str| token(&site.issuer, "acme/root", &json!({"jti": jti}));
     let (leaked, kept) = (operator("leaked"), operator("kept"));
@@ -58,7 +58,7 @@ async fn a_revoked_token_of_an_operator_starts_nothing_in_another_owner(on: On) 
     assert_eq!(site.venue.ended(&under_kept).await.status, JobStatus::Complete);
 }
 
-async fn what_an_operator_takes_back_of_one_owner_stays_there(on: On) {
+async fn an_operators_revocation_for_one_owner_stays_there(on: On) {
     let Some(site) = Site::open(on).await else { return };
     let root = token(&site.issuer, "acme/root", &json!({"jti": "root"}));
     for holder in ["agent:clerk", "acme/ann"] {
@@ -73,6 +73,6 @@ async fn what_an_operator_takes_back_of_one_owner_stays_there(on: On) {
 }
 
 on_both! {
-    a_revoked_token_of_an_operator_starts_nothing_in_another_owner
-    what_an_operator_takes_back_of_one_owner_stays_there
+    a_revoked_operator_token_starts_nothing_for_other_owners
+    an_operators_revocation_for_one_owner_stays_there
 }

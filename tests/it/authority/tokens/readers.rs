@@ -233,23 +233,23 @@ async fn history_is_filtered_by_what_its_reader_may_read_on_redis() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn summaries_branches_and_copies_are_filtered_as_what_they_are_of() {
+async fn summaries_forks_and_copies_are_filtered_as_their_source() {
     what_is_summed_up_and_copied(Site::embedded().await).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn summaries_branches_and_copies_are_filtered_as_what_they_are_of_on_redis() {
+async fn redis_filters_summaries_forks_and_copies_as_their_source() {
     let Some(site) = Site::redis().await else { return };
     what_is_summed_up_and_copied(site).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_a_person_is_asked_is_seen_by_who_may_answer() {
+async fn questions_to_a_person_are_seen_by_who_may_answer() {
     what_is_asked(Site::embedded().await).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_a_person_is_asked_is_seen_by_who_may_answer_on_redis() {
+async fn questions_are_seen_by_who_may_answer_on_redis() {
     let Some(site) = Site::redis().await else { return };
     what_is_asked(site).await;
 }

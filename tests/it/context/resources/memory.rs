@@ -67,7 +67,7 @@ async fn without_a_grant_there_is_an_error_and_a_row_that_says_so() {
 }
 
 #[tokio::test]
-async fn what_may_only_be_read_offers_no_tool_that_writes_and_refuses_it_all_the_same() {
+async fn read_only_memory_offers_no_write_tool_and_refuses_writes() {
     let site = Site::new().await.clerk(json!({"memory": {"mode": "read"}, "files": {"mode": "read-write"}})).await;
     // The scripted model calls what it isn't offered.
     let (outcome, _) = site.call("hidden", json!([A]), "memory_write", json!({"content": "x"})).await;
@@ -89,7 +89,7 @@ async fn what_may_only_be_read_offers_no_tool_that_writes_and_refuses_it_all_the
 }
 
 #[tokio::test]
-async fn a_grandchild_may_do_no_more_than_an_agent_above_that_only_reads() {
+async fn a_grandchild_of_a_read_only_agent_may_only_read() {
     let site = Site::new().await.clerk(writable()).await;
     site.venue.agent("middle", json!({})).await;
     site.venue.agent("leaf", json!({"resources": writable()})).await;
@@ -107,7 +107,7 @@ async fn a_grandchild_may_do_no_more_than_an_agent_above_that_only_reads() {
 }
 
 #[tokio::test]
-async fn corrections_supersede_and_what_is_forgotten_is_gone() {
+async fn corrections_supersede_and_forgotten_entries_are_gone() {
     let site = Site::new().await.clerk(writable()).await;
     let first = site.ok("w", json!([A]), "memory_write", json!({"content": "lives in Bonn", "topics": ["home"]})).await;
     let id = first["id"].as_str().unwrap();
@@ -144,7 +144,7 @@ async fn an_entry_can_not_pass_for_a_section_of_the_prompt() {
 }
 
 #[tokio::test]
-async fn no_lattice_operation_reaches_what_is_remembered() {
+async fn no_lattice_operation_reaches_memory_entries() {
     let site = Site::new().await.clerk(writable()).await;
     site.ok("w", json!([A]), "memory_write", json!({"content": "a secret of A"})).await;
     for (id, path) in [("1", "r/memory"), ("2", "r/memory/app%2Fuser%2Fa"), ("3", "r"), ("4", "r/app/user/a")] {
@@ -155,7 +155,7 @@ async fn no_lattice_operation_reaches_what_is_remembered() {
 }
 
 #[tokio::test]
-async fn what_is_revoked_between_a_call_and_the_commit_is_not_written() {
+async fn a_write_revoked_before_the_commit_is_not_made() {
     let (site, held_up) = Site::held_up().await;
     let site = site.clerk(writable()).await;
     let context = json!([A, B]).as_array().cloned();
@@ -180,7 +180,7 @@ async fn what_is_revoked_between_a_call_and_the_commit_is_not_written() {
 }
 
 #[tokio::test]
-async fn turns_that_write_one_scope_at_once_all_remain_and_the_same_content_is_kept_once() {
+async fn concurrent_writes_all_remain_and_equal_content_is_one() {
     let site = Site::new().await.clerk(json!({"memory": {"mode": "read-write", "autoScan": false}})).await;
     let mut jobs = Vec::new();
     for n in 0..12 {
@@ -202,7 +202,7 @@ async fn turns_that_write_one_scope_at_once_all_remain_and_the_same_content_is_k
     assert_eq!(found, ["own 1", "own 11", "own 3", "own 5", "own 7", "own 9", "the same"]);
 }
 
-async fn what_is_put_under_a_key_is_got_by_it_and_a_scope_is_forgotten_at_once(backend: Backend) {
+async fn entries_are_read_by_key_and_scopes_forgotten(backend: Backend) {
     let Some(site) = Site::over(backend).await else { return };
     let site = site.clerk(json!({"memory": {"mode": "read-write", "forgetScope": true}})).await;
     let diet = |content: &str| json!({"key": "diet", "content": content, "type": "semantic"});
@@ -240,13 +240,13 @@ async fn what_is_put_under_a_key_is_got_by_it_and_a_scope_is_forgotten_at_once(b
 }
 
 #[tokio::test]
-async fn what_is_put_under_a_key_is_got_by_it_and_a_scope_is_forgotten_at_once_embedded() {
-    what_is_put_under_a_key_is_got_by_it_and_a_scope_is_forgotten_at_once(Backend::Embedded).await;
+async fn entries_are_read_by_key_and_scopes_forgotten_embedded() {
+    entries_are_read_by_key_and_scopes_forgotten(Backend::Embedded).await;
 }
 
 #[tokio::test]
-async fn what_is_put_under_a_key_is_got_by_it_and_a_scope_is_forgotten_at_once_redis() {
-    what_is_put_under_a_key_is_got_by_it_and_a_scope_is_forgotten_at_once(Backend::Redis).await;
+async fn entries_are_read_by_key_and_scopes_forgotten_redis() {
+    entries_are_read_by_key_and_scopes_forgotten(Backend::Redis).await;
 }
 
 #[tokio::test]

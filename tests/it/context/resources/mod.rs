@@ -10,7 +10,7 @@ mod shared;
 
 use crate::support::redis::RedisServer;
 use crate::support::venue::TestVenue;
-use crate::support::watched::{Watch, Watched};
+use crate::support::watched_store::{Watch, Watched};
 use async_trait::async_trait;
 use serde_json::{Value, json};
 use std::fmt::Write;

@@ -215,7 +215,7 @@ impl Layer for Looks {
 }
 
 #[tokio::test]
-async fn what_is_kept_is_counted_with_one_look_at_each() {
+async fn kept_records_are_counted_with_one_read_each() {
     const MANY: usize = 3_000;
     let dir = tempfile::tempdir().unwrap();
     let (inner, owner) = (EmbeddedStore::open(dir.path()).unwrap(), "acme/u1".parse().unwrap());

@@ -13,7 +13,7 @@ use trellis::venue::approvals;
 use trellis::venue::operation::Caller;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_agent_with_a_kind_that_nothing_provides_is_refused() {
+async fn an_agent_with_an_unprovided_kind_is_refused() {
     let server = Server::start().await;
     let model = json!({"provider": "scripted", "name": "echo"});
     for (resources, expected) in [
@@ -35,7 +35,7 @@ async fn an_agent_with_a_kind_that_nothing_provides_is_refused() {
 }
 
 #[tokio::test]
-async fn what_the_policy_asks_about_is_written_once_a_person_has_approved_it() {
+async fn a_write_under_policy_waits_for_a_persons_approval() {
     let site = Site::new().await.clerk(writable()).await;
     let (venue, owner) = (&site.venue.venue, &site.venue.owner);
     let asks = vec![Capability { with: "r/app/user/a".into(), can: "write".into() }];
@@ -68,7 +68,7 @@ async fn what_the_policy_asks_about_is_written_once_a_person_has_approved_it() {
 }
 
 #[tokio::test]
-async fn a_kind_that_nothing_provides_any_more_is_said_in_the_prompt() {
+async fn a_kind_without_a_provider_is_named_in_the_prompt() {
     // As a venue of another version has applied it.
     let site = Site::new().await.clerk(json!({"crm": {}, "memory": {}})).await;
     site.ok("s", json!(["app/user/a"]), "memory_read", json!({})).await;

@@ -68,7 +68,7 @@ fn in_order(text: &str, parts: &[&str]) {
 }
 
 #[tokio::test]
-async fn a_delegate_sees_its_own_context_then_what_it_is_handed_then_the_arguments() {
+async fn a_delegate_sees_own_context_then_sections_then_arguments() {
     let (venue, _dir) = venue(CHAIN).await;
     let job = chain(&venue).await;
     let helper = jobs_of(&venue, "helper").await.pop().unwrap();
@@ -117,7 +117,7 @@ async fn a_delegate_sees_its_own_context_then_what_it_is_handed_then_the_argumen
 }
 
 #[tokio::test]
-async fn a_delegate_passes_on_its_own_and_what_it_received_and_nothing_else() {
+async fn a_delegate_passes_on_only_its_own_and_received_context() {
     let (venue, _dir) = venue(CHAIN).await;
     chain(&venue).await;
     let helper = jobs_of(&venue, "helper").await.pop().unwrap();
@@ -203,7 +203,7 @@ then = { text = "{{tool_result.output}}" }
 "#;
 
 #[tokio::test]
-async fn an_anonymous_delegate_has_no_more_than_its_description_and_what_it_is_handed() {
+async fn an_anonymous_delegate_has_only_description_and_sections() {
     let (venue, _dir) = venue(ALONE).await;
     venue.worker();
     let sum = json!({
@@ -248,7 +248,7 @@ then = { calls = [CALLS] }
 "#;
 
 #[tokio::test]
-async fn children_have_limits_per_reply_and_per_run_that_say_which_they_are() {
+async fn limits_of_children_per_reply_and_run_are_named() {
     let nine = [r#"{ tool = "count", arguments = {} }"#; 9].join(", ");
     let (mut venue, _dir) = venue(&MANY.replace("CALLS", &nine)).await;
     // They run beside each other.
@@ -287,7 +287,7 @@ then = { text = "done" }
 "#;
 
 #[tokio::test]
-async fn a_request_to_an_agent_of_the_model_s_choice_takes_its_sections_along_too() {
+async fn a_request_to_a_model_chosen_agent_carries_its_sections() {
     let (venue, _dir) = venue(REQUEST).await;
     venue.worker();
     let ask = json!({"operation": "v/ops/agent/request", "name": "ask", "scopes": {"enum": ["context/plan"]}});

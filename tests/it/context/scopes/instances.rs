@@ -39,7 +39,7 @@ async fn boss(venue: &TestVenue) {
 }
 
 #[tokio::test]
-async fn calls_for_instances_are_children_of_their_own_that_see_no_other_one() {
+async fn calls_for_instances_are_separate_isolated_children() {
     let (venue, _dir) = venue(RULES).await;
     boss(&venue).await;
     let input = json!([{"all": "of them"}, {"_instance": "②", "only": "two"}]);

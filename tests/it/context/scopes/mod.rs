@@ -5,11 +5,11 @@ mod delegates;
 mod instances;
 mod operations;
 mod outputs;
-mod resumed;
-mod seed;
+mod worker_takeover;
+mod page_examples;
 
 use crate::support::venue::TestVenue;
-use crate::support::watched::Watch;
+use crate::support::watched_store::Watch;
 use async_trait::async_trait;
 use serde_json::{Value, json};
 use std::sync::Arc;

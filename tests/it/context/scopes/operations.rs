@@ -1,7 +1,7 @@
 //! Operations and tools that run nothing.
 
 use super::*;
-use crate::support::watched::Watched;
+use crate::support::watched_store::Watched;
 use trellis::venue::context::preview::{self, Preview};
 
 const CALLER: &str = r#"
@@ -88,7 +88,7 @@ then = { text = "done" }
 "#;
 
 #[tokio::test]
-async fn a_section_that_was_revoked_since_it_was_shown_is_not_handed_on() {
+async fn a_section_revoked_after_it_was_shown_is_not_passed_on() {
     let dir = tempfile::tempdir().unwrap();
     let store = EmbeddedStore::open(dir.path()).unwrap();
     let bus = EmbeddedBus::new(Arc::clone(&store), Duration::from_secs(2), Clock::system()).unwrap();
@@ -146,7 +146,7 @@ then = { text = "done" }
 "#;
 
 #[tokio::test]
-async fn a_tool_that_runs_nothing_returns_what_the_model_said_and_names_what_to_look_at() {
+async fn a_tool_without_an_operation_returns_the_models_input() {
     let (venue, _dir) = venue(LATENT).await;
     venue.worker();
     let input = json!({

@@ -1,7 +1,7 @@
 //! Outputs of delegates that go to a path.
 
 use super::{results, turns};
-use crate::support::both::{On, on_both};
+use crate::support::both_stores::{On, on_both};
 use crate::support::operate::{boss, operate};
 use serde_json::json;
 use trellis::process::clock::Clock;

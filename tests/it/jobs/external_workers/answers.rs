@@ -78,7 +78,7 @@ async fn refused(office: &Office, subject: &str, mut body: Value) -> Value {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn without_the_token_of_its_job_an_answer_is_forged_and_changes_nothing() {
+async fn an_answer_without_the_token_of_its_job_has_no_effect() {
     let Some(office) = Office::open().await else { return };
     let (clerks, taken) = office.ordered("t1", json!({})).await;
     let (_, other) = office.ordered("t2", json!({})).await;
@@ -132,7 +132,7 @@ async fn the_first_end_counts_and_later_ones_are_in_the_record() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_mistake_of_the_worker_is_in_the_record_and_a_better_answer_counts() {
+async fn a_wrong_answer_is_recorded_and_a_corrected_one_counts() {
     let Some(office) = Office::open().await else { return };
     let (clerks, taken) = office.ordered("t1", json!({})).await;
     office.say(&taken, json!({"status": "COMPLETE", "outptu": 1})).await;
@@ -151,7 +151,7 @@ async fn told_to_stop(signals: &mut (impl StreamExt<Item = bytes::Bytes> + Unpin
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_job_is_cancelled_with_the_job_above_and_its_worker_is_told_whenever_it_says_that_it_is_at_it() {
+async fn a_cancelled_parent_cancels_the_job_and_tells_its_worker() {
     let Some(office) = Office::open().await else { return };
     let (clerks, taken) = office.ordered("t1", json!({})).await;
     office.say(&taken, json!({"status": "STARTED"})).await;
@@ -173,7 +173,7 @@ async fn a_job_is_cancelled_with_the_job_above_and_its_worker_is_told_whenever_i
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_answer_that_can_never_be_taken_is_kept_without_its_token_and_its_worker_is_told() {
+async fn an_unusable_answer_is_kept_and_its_worker_told() {
     let Some(office) = Office::open().await else { return };
     let (_, taken) = office.ordered("t1", json!({})).await;
     let venue = &office.venue.venue;
@@ -187,7 +187,10 @@ async fn an_answer_that_can_never_be_taken_is_kept_without_its_token_and_its_wor
     assert!(answer["error"].as_str().unwrap().contains("can't be taken"), "{answer}");
     let mut strays = Vec::new();
     for _ in 0..600 {
-        (strays, _) = trellis::venue::strays::list(venue, trellis::venue::strays::StrayOwner::One(&office.venue.owner), 10).await.unwrap();
+        (strays, _) =
+            trellis::venue::strays::list(venue, trellis::venue::strays::StrayOwner::One(&office.venue.owner), 10)
+                .await
+                .unwrap();
         if !strays.is_empty() {
             break;
         }

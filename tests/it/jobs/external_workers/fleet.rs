@@ -129,7 +129,7 @@ async fn the_worker_of_the_examples_does_what_agents_publish() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_worker_that_is_killed_between_publish_and_result_loses_nothing_and_publishes_nothing_twice() {
+async fn a_kill_between_publish_and_result_repeats_and_loses_nothing() {
     let Some(mut office) = Office::open() else { return };
     // The turn waits for its result, so that it is never committed before the kill.
     let job = office.submit(r#"{"text": "one two three", "wait": 200000}"#);
@@ -152,7 +152,7 @@ async fn a_worker_that_is_killed_between_publish_and_result_loses_nothing_and_pu
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_result_that_comes_while_no_trellis_worker_runs_is_taken_later() {
+async fn a_result_sent_while_no_worker_runs_is_taken_later() {
     let Some(mut office) = Office::open() else { return };
     let job = office.submit(r#"{"text": "one two three", "wait": 0}"#);
     office.published(1).await;

@@ -3,10 +3,10 @@
 mod answers;
 mod fleet;
 mod publishing;
-mod revoked;
+mod revocations;
 mod times;
 
-use crate::support::both::On;
+use crate::support::both_stores::On;
 use crate::support::venue::TestVenue;
 use crate::support::{nats, redis};
 use async_nats::jetstream::{self, AckKind, consumer::PullConsumer, consumer::pull};

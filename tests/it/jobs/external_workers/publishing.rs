@@ -14,7 +14,7 @@ use trellis::venue::jobs;
 use trellis::venue::operation::OpError;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_job_has_all_that_its_worker_needs() {
+async fn a_job_message_has_every_field_its_worker_needs() {
     let Some(office) = Office::manual().await else { return };
     let (_, taken) = office.ordered("t1", json!({"startTimeout": 60, "heartbeatTimeout": 30, "deadline": 90})).await;
     let body = &taken.body;
@@ -61,7 +61,7 @@ async fn a_message_that_is_published_again_is_there_once() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn without_a_stream_a_job_fails_with_queue_unavailable_and_the_stream_is_made_again() {
+async fn a_missing_stream_fails_the_job_and_is_created_again() {
     let Some(office) = Office::open().await else { return };
     office.context.delete_stream(office.jobs_stream()).await.unwrap();
     let clerks = office.order("t1", json!({})).await;
@@ -114,7 +114,7 @@ fn waits(job: &Job) -> bool {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn while_the_stream_is_full_a_job_waits_and_says_why_and_is_delivered_later() {
+async fn a_job_waits_for_a_full_stream_and_is_delivered_later() {
     let Some(office) = Office::open().await else { return };
     one_at_most(&office).await;
     let clerks = office.order("t1", json!({})).await;
@@ -134,7 +134,7 @@ async fn while_the_stream_is_full_a_job_waits_and_says_why_and_is_delivered_late
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_cancelled_while_it_waits_for_room_is_never_published() {
+async fn a_job_cancelled_while_waiting_for_room_is_not_published() {
     let Some(office) = Office::open().await else { return };
     one_at_most(&office).await;
     let clerks = office.order("t1", json!({})).await;
@@ -150,7 +150,7 @@ async fn what_is_cancelled_while_it_waits_for_room_is_never_published() {
 }
 
 #[tokio::test]
-async fn an_embedded_queue_has_no_external_workers_and_says_what_to_do() {
+async fn an_embedded_queue_refuses_external_workers_with_advice() {
     let (venue, _dir) = TestVenue::embedded(RULES).await;
     venue.agent("clerk", json!({"tools": ["v/ops/queue/publish"]})).await;
     venue.worker();
@@ -171,7 +171,7 @@ async fn called(venue: &TestVenue, input: Value) -> Result<Value, OpError> {
 }
 
 #[tokio::test]
-async fn outside_of_turns_and_with_mistakes_it_is_refused_with_the_reason() {
+async fn publishing_outside_turns_or_with_mistakes_is_refused() {
     let (venue, _dir) = TestVenue::embedded(RULES).await;
     for (input, part) in [
         (json!({"queue": "ocr", "input": 1}), "is for agents"),
@@ -189,7 +189,7 @@ async fn outside_of_turns_and_with_mistakes_it_is_refused_with_the_reason() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn it_needs_queue_publish_on_the_queue() {
+async fn publishing_needs_queue_publish_on_the_queue() {
     let Some(office) = Office::open().await else { return };
     let caps = json!([{"with": "queue/ocr", "can": "queue/publish"}]);
     office.venue.agent("clerk", json!({"tools": ["v/ops/queue/publish"], "caps": caps})).await;
@@ -215,7 +215,7 @@ async fn sections_that_the_agent_hands_on_stand_beside_the_input() {
 }
 
 #[tokio::test]
-async fn they_count_as_children_of_their_session() {
+async fn external_jobs_count_as_children_of_their_session() {
     let call = "{ tool = \"queue_publish\", arguments = { queue = \"ocr\", input = 1, wait = 0 } }";
     let rules = format!(
         "[[rule]]\nwhen = {{ turn = 1 }}\nthen = {{ calls = [{}] }}\n[[rule]]\nthen = {{ text = \"done\" }}\n",
@@ -232,7 +232,7 @@ async fn they_count_as_children_of_their_session() {
 }
 
 #[tokio::test]
-async fn erasing_a_namespace_erases_what_its_turns_gave_to_external_workers() {
+async fn erasing_a_namespace_erases_its_external_jobs() {
     let (venue, _dir) = TestVenue::embedded(RULES).await;
     venue.agent("clerk", json!({"tools": ["v/ops/queue/publish"]})).await;
     venue.worker();

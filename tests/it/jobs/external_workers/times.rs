@@ -54,7 +54,7 @@ async fn a_job_that_no_worker_begins_is_given_up() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_worker_that_falls_silent_has_lost_its_job() {
+async fn a_silent_worker_loses_its_job() {
     let Some(office) = Office::manual().await else { return };
     let (clerks, taken) = ordered(&office, seconds(60, 10, 600)).await;
     for _ in 0..3 {
@@ -72,7 +72,7 @@ async fn a_worker_that_falls_silent_has_lost_its_job() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_job_that_does_not_end_in_time_is_given_up_however_lively_its_worker() {
+async fn a_job_past_its_deadline_is_given_up_despite_progress() {
     let Some(office) = Office::manual().await else { return };
     let (clerks, taken) = ordered(&office, seconds(60, 60, 90)).await;
     for _ in 0..2 {
@@ -88,7 +88,7 @@ async fn a_job_that_does_not_end_in_time_is_given_up_however_lively_its_worker()
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_a_worker_said_while_the_venue_was_down_counts_when_it_is_back() {
+async fn answers_sent_while_the_venue_was_down_count_later() {
     let Some(office) = Office::manual().await else { return };
     let (clerks, taken) = ordered(&office, seconds(60, 10, 600)).await;
     // Long after, the first look only sees that it is late.
@@ -99,7 +99,7 @@ async fn what_a_worker_said_while_the_venue_was_down_counts_when_it_is_back() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_job_goes_with_all_that_is_kept_of_it() {
+async fn deleting_a_job_deletes_all_its_records() {
     let Some(office) = Office::manual().await else { return };
     let (clerks, taken) = ordered(&office, seconds(60, 10, 600)).await;
     office.say(&taken, json!({"status": "COMPLETE", "output": 1})).await;

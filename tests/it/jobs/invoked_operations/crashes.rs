@@ -86,7 +86,7 @@ async fn dies_at(redis: bool, n: u64, at: FaultAt, op: &str, input: &Value) -> O
     Some(came)
 }
 
-async fn nothing_accepted_is_lost_and_nothing_is_done_twice(redis: bool) {
+async fn accepted_work_is_done_once(redis: bool) {
     for (op, input) in
         [("v/ops/test/echo", json!({"a": 1})), ("v/ops/lattice/append", json!({"path": "w/log", "value": 1}))]
     {
@@ -105,11 +105,11 @@ async fn nothing_accepted_is_lost_and_nothing_is_done_twice(redis: bool) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nothing_accepted_is_lost_and_nothing_is_done_twice_on_the_embedded_store() {
-    nothing_accepted_is_lost_and_nothing_is_done_twice(false).await;
+async fn accepted_work_is_done_once_on_the_embedded_store() {
+    accepted_work_is_done_once(false).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nothing_accepted_is_lost_and_nothing_is_done_twice_on_redis() {
-    nothing_accepted_is_lost_and_nothing_is_done_twice(true).await;
+async fn accepted_work_is_done_once_on_redis() {
+    accepted_work_is_done_once(true).await;
 }

@@ -27,7 +27,7 @@ async fn becomes(url: &str, job: &Value, status: &str) -> Value {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_fleet_whose_worker_and_server_are_killed_ends_each_operation_once() {
+async fn each_operation_ends_once_when_worker_and_server_die() {
     let Some(fleet) = nats::shared().and_then(Fleet::on_shared_redis) else { return };
     let config = fleet.path().join("fleet.toml");
     let text = std::fs::read_to_string(&config).unwrap();
@@ -55,7 +55,7 @@ async fn a_fleet_whose_worker_and_server_are_killed_ends_each_operation_once() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn one_process_that_is_killed_goes_on_with_what_it_had_accepted() {
+async fn a_restarted_process_resumes_accepted_operations() {
     let dir = tempfile::tempdir().unwrap();
     let start = || {
         let args = [

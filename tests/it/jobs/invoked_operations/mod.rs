@@ -3,7 +3,7 @@
 mod crashes;
 mod fleet;
 
-use crate::support::both::{On, on_both};
+use crate::support::both_stores::{On, on_both};
 use crate::support::http::Server;
 use crate::support::operate;
 use crate::support::venue::TestVenue;
@@ -99,7 +99,7 @@ fn id(job: &Value) -> JobId {
     JobId::new(job["id"].as_str().unwrap()).unwrap()
 }
 
-async fn it_waits_for_a_worker_is_listed_and_is_answered_when_done_or_by_polling(on: On) {
+async fn an_invoked_operation_is_listed_and_answered_when_done(on: On) {
     let Some(site) = Site::open(on).await else { return };
     let append = json!({"path": "w/log", "value": 1});
     let job = site.invoke("lattice/append", append.clone()).await;
@@ -151,7 +151,7 @@ async fn a_request_that_is_repeated_runs_once(on: On) {
     site.server.put(&format!("{}/delete", path(&first)), Value::Null).await.body(200);
 }
 
-async fn one_that_must_not_be_repeated_is_never_run_again(on: On) {
+async fn an_unrepeatable_operation_never_runs_again(on: On) {
     let Some(site) = Site::open(on).await else { return };
     let once = site.invoke("test/once", json!({"delay": 0})).await;
     let write = site.invoke("lattice/append", json!({"path": "w/log", "value": 1})).await;
@@ -174,7 +174,7 @@ async fn one_that_must_not_be_repeated_is_never_run_again(on: On) {
     site.server.post("/api/v1/run", redrive).await.is_problem(409, "it is the run of an operation; run that again");
 }
 
-async fn one_that_runs_is_cancelled_at_once(on: On) {
+async fn a_running_operation_is_cancelled_at_once(on: On) {
     let Some(site) = Site::open(on).await else { return };
     site.venue.worker();
     let never = site.invoke("test/never", json!({})).await;
@@ -199,7 +199,7 @@ async fn one_that_runs_is_cancelled_at_once(on: On) {
     assert_eq!(other.venue.read("w/log").await, None);
 }
 
-async fn slow_ones_of_one_owner_leave_room_to_others_and_to_turns(on: On) {
+async fn slow_operations_leave_room_to_other_owners_and_turns(on: On) {
     let Some(site) = Site::open(on).await else { return };
     site.venue.agent("clerk", json!({})).await;
     site.venue.worker();
@@ -224,7 +224,7 @@ async fn slow_ones_of_one_owner_leave_room_to_others_and_to_turns(on: On) {
     assert_eq!((started.len(), running), (20, 6), "75 % of 8 places");
 }
 
-async fn nothing_starts_under_what_was_taken_back(on: On) {
+async fn no_operation_starts_under_a_revoked_grant(on: On) {
     let Some(mut site) = Site::open(on).await else { return };
     let dir = tempfile::tempdir().unwrap();
     let (issuer, auth) = crate::authority::tokens::issuer(dir.path());
@@ -261,7 +261,7 @@ async fn nothing_starts_under_what_was_taken_back(on: On) {
     assert_eq!(read, [None, Some(json!([1])), None]);
 }
 
-async fn a_revocation_says_which_run_on(on: On) {
+async fn a_revocation_names_operations_that_still_run(on: On) {
     let Some(site) = Site::open(on).await else { return };
     site.venue.worker();
     let job = site.invoke("test/once", json!({"delay": 1_500})).await;
@@ -273,7 +273,7 @@ async fn a_revocation_says_which_run_on(on: On) {
     assert_eq!(site.ended(&job).await["status"], "COMPLETE");
 }
 
-async fn one_that_waits_starts_nothing_once_it_is_revoked(on: On) {
+async fn a_waiting_operation_does_not_start_once_revoked(on: On) {
     let Some(site) = Site::open(on).await else { return };
     let input = json!({"path": "w/log", "value": 1});
     let (lost, kept) = (site.invoke("lattice/append", input.clone()).await, site.invoke("lattice/append", input).await);
@@ -287,7 +287,7 @@ async fn one_that_waits_starts_nothing_once_it_is_revoked(on: On) {
     assert_eq!(site.venue.read("w/log").await, Some(json!([1])));
 }
 
-async fn what_is_lost_is_missed_and_what_is_too_much_is_refused(on: On) {
+async fn lost_operations_are_missed_and_too_many_refused(on: On) {
     let Some(site) = Site::open(on).await else { return };
     let job = site.invoke("lattice/append", json!({"path": "w/log", "value": 1})).await;
     let (venue, owner) = (&site.venue.venue, &site.venue.owner);
@@ -317,7 +317,7 @@ async fn what_is_lost_is_missed_and_what_is_too_much_is_refused(on: On) {
     assert_eq!(venue.store.read(owner, &[stale]).await.unwrap()[0].value, None);
 }
 
-async fn it_is_forgotten_with_its_job(on: On) {
+async fn an_invoked_operation_is_forgotten_with_its_job(on: On) {
     let Some(site) = Site::open(on).await else { return };
     let job = site.invoke("test/once", json!({"delay": 0})).await;
     operate::as_worker(&site.venue.venue, &site.venue.owner).await;
@@ -348,15 +348,15 @@ async fn a_wake_only_makes_a_worker_look(on: On) {
 }
 
 on_both! {
-    it_waits_for_a_worker_is_listed_and_is_answered_when_done_or_by_polling
+    an_invoked_operation_is_listed_and_answered_when_done
     a_request_that_is_repeated_runs_once
-    one_that_must_not_be_repeated_is_never_run_again
-    one_that_runs_is_cancelled_at_once
-    slow_ones_of_one_owner_leave_room_to_others_and_to_turns
-    nothing_starts_under_what_was_taken_back
-    a_revocation_says_which_run_on
-    one_that_waits_starts_nothing_once_it_is_revoked
-    what_is_lost_is_missed_and_what_is_too_much_is_refused
-    it_is_forgotten_with_its_job
+    an_unrepeatable_operation_never_runs_again
+    a_running_operation_is_cancelled_at_once
+    slow_operations_leave_room_to_other_owners_and_turns
+    no_operation_starts_under_a_revoked_grant
+    a_revocation_names_operations_that_still_run
+    a_waiting_operation_does_not_start_once_revoked
+    lost_operations_are_missed_and_too_many_refused
+    an_invoked_operation_is_forgotten_with_its_job
     a_wake_only_makes_a_worker_look
 }

@@ -1,7 +1,7 @@
 //! Fires: on time, once, after crashes, restarts and downtimes.
 
 use super::{ECHO, On, START, all_jobs, boss, call_as, check_indexes, get, pass, run, set, until, venue};
-use crate::support::both::on_both;
+use crate::support::both_stores::on_both;
 use crate::support::venue::TestVenue;
 use bytes::Bytes;
 use futures::future::join_all;
@@ -26,9 +26,9 @@ on_both! {
     processes_that_fire_at_the_same_moment_fire_once
     a_timer_between_two_sweeps_fires_on_time
     a_crash_at_any_write_of_a_fire_is_one_fire
-    what_was_sent_before_a_crash_counts_as_fired_however_late_it_is_looked_at
+    a_fire_sent_before_a_crash_counts_however_late_it_is_seen
     overlap_skip_leaves_out_while_the_last_one_is_not_finished
-    a_full_mailbox_is_tried_again_and_a_suspended_agent_s_timers_queue
+    fires_retry_a_full_mailbox_and_queue_while_suspended
     timers_of_a_removed_agent_fail_and_say_so
     deleting_an_agent_ends_its_timers_at_once
 }
@@ -139,7 +139,7 @@ async fn a_crash_at_any_write_of_a_fire_is_one_fire(on: On) {
     }
 }
 
-async fn what_was_sent_before_a_crash_counts_as_fired_however_late_it_is_looked_at(on: On) {
+async fn a_fire_sent_before_a_crash_counts_however_late_it_is_seen(on: On) {
     for catch_up in ["one", "all", "skip"] {
         for call in 1..=3 {
             let Some((venue, _dir)) = venue(on, ECHO).await else { return };
@@ -227,7 +227,7 @@ async fn gate(venue: &TestVenue, status: GateStatus, mailbox: u32) {
     venue.venue.store.write(venue.venue.now(), &venue.owner, &[write]).await.unwrap();
 }
 
-async fn a_full_mailbox_is_tried_again_and_a_suspended_agent_s_timers_queue(on: On) {
+async fn fires_retry_a_full_mailbox_and_queue_while_suspended(on: On) {
     let Some((venue, _dir)) = venue(on, ECHO).await else { return };
     gate(&venue, GateStatus::Suspended, 1).await;
     let id = set(&venue, json!({"every": "1m", "kind": "message"})).await;

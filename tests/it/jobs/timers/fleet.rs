@@ -46,7 +46,7 @@ async fn stored(venue: &TestVenue) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_set_while_two_workers_run_fires_by_its_alarm_once() {
+async fn a_timer_fires_once_by_its_alarm_with_two_workers() {
     let Some((venue, _dir)) = fleet(nats::shared()).await else { return };
     workers(&venue, 2).await;
     let mut once = Vec::new();

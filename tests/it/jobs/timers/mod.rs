@@ -2,9 +2,9 @@
 
 mod firing;
 mod fleet;
-mod setting;
+mod creation;
 
-use crate::support::both::On;
+use crate::support::both_stores::On;
 use crate::support::operate::{boss, operate_once};
 use crate::support::venue::TestVenue;
 use serde_json::{Value, json};

@@ -1,7 +1,7 @@
 //! A call that left and whose worker died is listed once, whatever ends what it was made for.
 
 use super::Site;
-use crate::support::both::{On, on_both};
+use crate::support::both_stores::{On, on_both};
 use crate::support::http::Server;
 use crate::support::operate::{boss, operate};
 use crate::support::venue::TestVenue;

@@ -1,12 +1,12 @@
 //! Calls that must not be repeated: what is surely before them, what is unknown after them, and what becomes of that.
 
-mod begun_anew;
+mod restarted_sessions;
 mod dead_workers;
-mod ends;
+mod call_failures;
 mod requests;
-mod settled;
+mod settlement;
 
-use crate::support::both::On;
+use crate::support::both_stores::On;
 use crate::support::venue::TestVenue;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex};

@@ -1,7 +1,7 @@
 //! Calls that requests of the API make: listed when nobody learns their end, and only then.
 
 use super::{Site, venue};
-use crate::support::both::{On, on_both};
+use crate::support::both_stores::{On, on_both};
 use crate::support::http::Server;
 use crate::support::venue::TestVenue;
 use serde_json::{Value, json};
@@ -101,7 +101,7 @@ async fn a_run_of_unknown_end_is_listed_once(on: On) {
 }
 
 /// What is hidden is run while its caller waits, and is a job when it has ended.
-async fn an_invoked_operation_with_hidden_input_leaves_nothing_when_its_end_is_known(on: On) {
+async fn an_ended_operation_leaves_no_hidden_input(on: On) {
     let Some((_site, venue, _dir, server)) = site(on).await else { return };
     let set = |name: &str| json!({"operation": "v/ops/secret/set", "input": {"name": name, "value": "sk-0123456789"}});
     let job = server.post("/api/v1/invoke", set("KEY")).await.body(201);
@@ -144,6 +144,6 @@ async fn a_call_that_is_left_by_a_dead_process_is_listed_by_the_sweep(on: On) {
 
 on_both! {
     a_run_of_unknown_end_is_listed_once
-    an_invoked_operation_with_hidden_input_leaves_nothing_when_its_end_is_known
+    an_ended_operation_leaves_no_hidden_input
     a_call_that_is_left_by_a_dead_process_is_listed_by_the_sweep
 }

@@ -1,9 +1,9 @@
 //! Answers that come at once: with the last of them nobody is asked any more.
 
-use crate::support::both::{On, on_both};
+use crate::support::both_stores::{On, on_both};
 use crate::support::operate::boss;
 use crate::support::venue::TestVenue;
-use crate::support::watched::{Watch, Watched};
+use crate::support::watched_store::{Watch, Watched};
 use async_trait::async_trait;
 use futures::future::BoxFuture;
 use parking_lot::Mutex;

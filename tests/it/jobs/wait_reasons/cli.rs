@@ -4,7 +4,7 @@ use crate::support::cli::Up;
 use serde_json::{Value, json};
 
 #[test]
-fn without_a_key_apply_warns_and_who_waits_is_told_why_once() {
+fn apply_warns_of_a_missing_key_and_wait_shows_it_once() {
     let up = Up::start();
     up.file("helper.toml", "model = { provider = \"mistral\", name = \"m\" }\n");
     let applied = up.run(&["agent", "apply", "helper.toml"]);

@@ -4,7 +4,7 @@
 mod answers;
 mod cli;
 mod fleet;
-mod looks;
+mod read_costs;
 mod readers;
 mod reasons;
 mod records;

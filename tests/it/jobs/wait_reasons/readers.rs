@@ -1,6 +1,6 @@
 //! What a reader learns from why work waits: of jobs and agents that he may not read, the kind of the reason and no more.
 
-use crate::support::both::{On, on_both};
+use crate::support::both_stores::{On, on_both};
 use crate::support::operate::{boss, operate};
 use crate::support::venue::TestVenue;
 use serde_json::{Value, json};
@@ -75,8 +75,8 @@ async fn conversation(venue: &TestVenue, by: &Caller, agent: &str) -> Value {
 
 on_both! {
     a_later_task_does_not_say_whose_comes_first
-    what_a_provider_said_to_another_is_not_told
-    an_agents_reader_learns_nothing_of_the_child_and_its_approval
+    provider_messages_to_others_are_hidden
+    an_agents_reader_does_not_see_a_childs_approval
 }
 
 async fn a_later_task_does_not_say_whose_comes_first(on: On) {
@@ -105,7 +105,7 @@ async fn a_later_task_does_not_say_whose_comes_first(on: On) {
     assert_eq!(info(&venue, &boss(&venue.owner), "plain").await["by"], "local/me");
 }
 
-async fn what_a_provider_said_to_another_is_not_told(on: On) {
+async fn provider_messages_to_others_are_hidden(on: On) {
     let Some((mut venue, _dir)) = on.venue(RULES, Clock::system()).await else { return };
     venue.retry.total = Some(Duration::from_hours(1));
     venue.retry.max = Duration::from_hours(1);
@@ -133,7 +133,7 @@ async fn what_a_provider_said_to_another_is_not_told(on: On) {
     }
 }
 
-async fn an_agents_reader_learns_nothing_of_the_child_and_its_approval(on: On) {
+async fn an_agents_reader_does_not_see_a_childs_approval(on: On) {
     let Some((venue, _dir)) = on.venue(RULES, Clock::system()).await else { return };
     venue.agent("parent", json!({})).await;
     venue.agent("asker", json!({"tools": ["v/ops/human/ask"]})).await;

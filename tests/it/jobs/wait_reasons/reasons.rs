@@ -1,6 +1,6 @@
 //! The reasons one by one, on both stores, as any process tells them.
 
-use crate::support::both::{On, on_both};
+use crate::support::both_stores::{On, on_both};
 use crate::support::operate::{boss, operate};
 use crate::support::venue::TestVenue;
 use serde_json::{Value, json};

@@ -1,6 +1,6 @@
 //! Who did what: the records of turns and of jobs, and many jobs that are paused at once.
 
-use crate::support::both::{On, on_both};
+use crate::support::both_stores::{On, on_both};
 use crate::support::operate::{boss, operate};
 use crate::support::venue::TestVenue;
 use serde_json::{Value, json};
@@ -39,10 +39,10 @@ async fn run(venue: &TestVenue, path: &str, input: Value) -> Result<Value, OpErr
 
 on_both! {
     a_turn_names_its_worker_and_who_approved_what_when
-    what_is_illegal_in_an_edited_call_is_said
-    what_was_driven_again_and_what_was_cancelled_say_so
+    illegal_edits_of_a_call_are_reported
+    redriven_and_cancelled_jobs_say_so
     many_jobs_are_paused_and_go_on_by_a_filter
-    an_agent_without_tools_is_offered_none_and_ends_with_its_text
+    an_agent_without_tools_ends_with_its_text
 }
 
 async fn asked(venue: &TestVenue) -> trellis::domain::approval::Approval {
@@ -72,7 +72,7 @@ async fn a_turn_names_its_worker_and_who_approved_what_when(on: On) {
     assert!(call.began.is_some_and(|began| began >= decided.at && decided.at >= before), "{call:?}");
 }
 
-async fn what_is_illegal_in_an_edited_call_is_said(on: On) {
+async fn illegal_edits_of_a_call_are_reported(on: On) {
     let Some((venue, _dir)) = venue(on).await else { return };
     venue.worker();
     venue.submit("payer", "t1", json!("go")).await;
@@ -85,7 +85,7 @@ async fn what_is_illegal_in_an_edited_call_is_said(on: On) {
     assert!(refused.contains("nowhere"), "{refused}");
 }
 
-async fn what_was_driven_again_and_what_was_cancelled_say_so(on: On) {
+async fn redriven_and_cancelled_jobs_say_so(on: On) {
     let Some((venue, _dir)) = venue(on).await else { return };
     venue.worker();
     let failed = venue.run("broken", "t1", json!("go")).await.head.id;
@@ -131,7 +131,7 @@ async fn many_jobs_are_paused_and_go_on_by_a_filter(on: On) {
     assert_eq!(shown["status"], json!(JobStatus::Pending));
 }
 
-async fn an_agent_without_tools_is_offered_none_and_ends_with_its_text(on: On) {
+async fn an_agent_without_tools_ends_with_its_text(on: On) {
     let Some((venue, _dir)) = venue(on).await else { return };
     venue.agent("bare", json!({"tools": [], "defaultTools": false, "systemPrompt": "Be brief."})).await;
     venue.worker();

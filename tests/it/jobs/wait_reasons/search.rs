@@ -24,7 +24,7 @@ async fn a_filtered_list_says_how_far_it_was_looked_through() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_command_line_looks_on_until_it_has_found_or_is_at_the_end() {
+async fn the_command_line_searches_until_a_match_or_the_end() {
     let up = Up::start();
     up.agent("a", "never");
     let (client, url) = (Client::new(), format!("{}/api/v1/agents/a/tasks", up.url));

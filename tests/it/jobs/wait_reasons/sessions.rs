@@ -1,6 +1,6 @@
 //! Of the sessions of an agent the one is named that waits, wherever it stands; and a result under way is told as one.
 
-use crate::support::both::{On, on_both};
+use crate::support::both_stores::{On, on_both};
 use crate::support::operate::{boss, operate};
 use crate::support::venue::TestVenue;
 use bytes::Bytes;

@@ -28,7 +28,7 @@ fn hello() -> Value {
 }
 
 #[test]
-fn the_order_of_messages() {
+fn the_order_of_messages_is_judged() {
     let calling = |blocks: Value| vec![hello(), message("assistant", blocks)];
     let answered = |blocks: Value, results: Value| [calling(blocks), vec![message("user", results)]].concat();
     let again = || {
@@ -69,7 +69,7 @@ fn the_order_of_messages() {
 }
 
 #[test]
-fn texts_are_said() {
+fn texts_are_judged() {
     let nested = |said: &str| json!({"type": "tool_result", "tool_use_id": "c1", "content": [text(said)]});
     let called = message("assistant", json!([call("c1")]));
     for (messages, expected) in [
@@ -93,7 +93,7 @@ fn texts_are_said() {
 }
 
 #[test]
-fn tools_and_marks() {
+fn tools_and_cache_marks_are_judged() {
     let tool = |name: &str, schema: Value| json!({"name": name, "input_schema": schema});
     let object = |properties: Value| json!({"type": "object", "properties": properties});
     let marked = |n: usize| json!({"system": vec![json!({"type": "text", "text": "s", "cache_control": {"type": "ephemeral"}}); n]});
@@ -125,7 +125,7 @@ fn tools_and_marks() {
 }
 
 #[test]
-fn thinking() {
+fn thinking_settings_and_blocks_are_judged() {
     let thought = json!({"type": "thinking", "thinking": "hm", "signature": "s"});
     let unsigned = json!({"type": "thinking", "thinking": "hm"});
     let turn = |blocks: Value| body(&[hello(), message("assistant", blocks), message("user", json!([result("c1")]))]);

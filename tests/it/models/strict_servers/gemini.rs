@@ -28,7 +28,7 @@ fn body(contents: &[Value]) -> Value {
 }
 
 #[test]
-fn the_order_of_turns() {
+fn the_order_of_turns_is_judged() {
     let after_user = "function call turn comes immediately after a user turn";
     let count = "number of function response parts is equal to the number of function call parts";
     for (contents, expected) in [
@@ -66,7 +66,7 @@ fn the_order_of_turns() {
 }
 
 #[test]
-fn the_form_of_parts() {
+fn the_form_of_parts_is_judged() {
     let long = "x".repeat(65);
     for (part, expected) in [
         (json!({"text": "x"}), ""),
@@ -98,7 +98,7 @@ fn the_form_of_parts() {
 }
 
 #[test]
-fn schemas() {
+fn schemas_are_judged() {
     let object = |property: Value| json!({"type": "object", "properties": {"a": property}});
     for (schema, expected) in [
         (object(json!({"type": "STRING"})), ""),
@@ -146,7 +146,7 @@ fn schemas() {
 }
 
 #[test]
-fn signatures() {
+fn thought_signatures_are_judged() {
     let signed = json!({"functionCall": {"name": "f", "args": {}}, "thoughtSignature": "c2ln"});
     let dummy =
         json!({"functionCall": {"name": "f", "args": {}}, "thoughtSignature": "skip_thought_signature_validator"});

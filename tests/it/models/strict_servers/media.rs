@@ -1,6 +1,6 @@
 //! What providers refuse of pictures and files.
 
-use crate::support::attached::png;
+use crate::support::attachments::png;
 use crate::support::strict::{Judge, refusal};
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
@@ -19,7 +19,7 @@ fn data(bytes: &[u8]) -> String {
 }
 
 #[test]
-fn anthropic() {
+fn media_for_anthropic_are_judged() {
     let body =
         |block: &Value| json!({"model": "m", "max_tokens": 9, "messages": [{"role": "user", "content": [block]}]});
     let image = |media: &str, data: &str| json!({"type": "image", "source": {"type": "base64", "media_type": media, "data": data}});
@@ -42,7 +42,7 @@ fn anthropic() {
 }
 
 #[test]
-fn chat_completions() {
+fn media_for_chat_completions_are_judged() {
     let body = |part: &Value| json!({"model": "m", "messages": [{"role": "user", "content": [part]}]});
     let image = |url: &str| json!({"type": "image_url", "image_url": {"url": url}});
     let good = image(&format!("data:image/png;base64,{}", data(&png(1))));
@@ -63,7 +63,7 @@ fn chat_completions() {
 }
 
 #[test]
-fn responses_and_gemini() {
+fn media_for_responses_and_gemini_are_judged() {
     let input = |part: &Value| json!({"model": "m", "input": [{"role": "user", "content": [part]}]});
     let url = format!("data:image/png;base64,{}", data(&png(1)));
     check(Judge::Responses, &input(&json!({"type": "input_image", "image_url": url})), None);

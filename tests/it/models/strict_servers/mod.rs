@@ -3,11 +3,11 @@
 #![expect(clippy::needless_pass_by_value, reason = "tables hold bodies that are written in place")]
 
 mod anthropic;
-mod encoded;
+mod encoded_requests;
 mod gemini;
 mod media;
 mod openai;
-mod recorded;
+mod recorded_streams;
 mod responses;
 mod sdk;
 mod server;

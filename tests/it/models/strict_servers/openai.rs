@@ -32,7 +32,7 @@ fn object(properties: &Value) -> Value {
 }
 
 #[test]
-fn the_order_of_messages() {
+fn the_order_of_messages_is_judged() {
     let too_long = "x".repeat(41);
     for (messages, expected) in [
         (vec![user("hi")], ""),
@@ -68,7 +68,7 @@ fn the_order_of_messages() {
 }
 
 #[test]
-fn tools_and_their_schemas() {
+fn tools_and_their_schemas_are_judged() {
     let body = chat(&[user("hi")]);
     let array = json!({"type": "array"});
     for (schema, expected) in [
@@ -101,7 +101,7 @@ fn tools_and_their_schemas() {
 }
 
 #[test]
-fn strict_schemas() {
+fn strict_schemas_are_judged() {
     let format = |schema: Value| {
         let format = json!({"type": "json_schema", "json_schema": {"name": "n", "strict": true, "schema": schema}});
         with(&chat(&[user("hi")]), json!({"response_format": format}))
@@ -133,7 +133,7 @@ fn strict_schemas() {
 }
 
 #[test]
-fn settings() {
+fn settings_are_judged() {
     let body = chat(&[user("hi")]);
     for (changes, expected) in [
         (json!({"model": "gpt-4o", "max_tokens": 9}), ""),
@@ -159,7 +159,7 @@ fn thinking(model: &str, beside: &Value) -> Value {
 }
 
 #[test]
-fn reasoning_comes_back() {
+fn returned_reasoning_is_judged() {
     let signed = json!([{"id": "c12345678", "type": "function", "function": {"name": "f", "arguments": "{}"},
         "extra_content": {"google": {"thought_signature": "c2ln"}}}]);
     let missing = "Missing `reasoning_content` field in the assistant message at message index 1";
@@ -190,7 +190,7 @@ fn reasoning_comes_back() {
 }
 
 #[test]
-fn mistral() {
+fn requests_for_mistral_are_judged() {
     let id = "abcdefgh1";
     let called = calling(&[call(id, "f")]);
     let said = json!({"role": "assistant", "content": "yes"});
@@ -225,7 +225,7 @@ fn mistral() {
 }
 
 #[test]
-fn ollama() {
+fn requests_for_ollama_are_judged() {
     let message = |message: Value| json!({"model": "m", "messages": [message]});
     for (body, expected) in [
         (message(user("a")), ""),

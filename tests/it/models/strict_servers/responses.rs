@@ -28,7 +28,7 @@ fn body(items: &[Value]) -> Value {
 }
 
 #[test]
-fn the_order_of_items() {
+fn the_order_of_items_is_judged() {
     let too_long = "x".repeat(65);
     for (items, expected) in [
         (vec![user("a")], ""),
@@ -62,7 +62,7 @@ fn the_order_of_items() {
 }
 
 #[test]
-fn the_form_of_items() {
+fn the_form_of_items_is_judged() {
     for (item, id, expected) in [
         (call("c1"), "fc_1", ""),
         (call("c1"), "item_1", "Expected an ID that begins with 'fc'"),
@@ -97,7 +97,7 @@ fn the_form_of_items() {
 }
 
 #[test]
-fn tools_and_settings() {
+fn tools_and_settings_are_judged() {
     let tool = |more: Value| {
         let mut tool = json!({"type": "function", "name": "f", "parameters": {"type": "object", "properties": {}}});
         for (key, value) in more.as_object().unwrap() {

@@ -48,7 +48,7 @@ async fn rules_of_a_dialect_replace_those_of_the_path() {
 }
 
 #[test]
-fn a_refusal_that_nobody_takes_fails_the_test() {
+fn an_unexpected_refusal_fails_the_test() {
     let server = ModelServer::scripted(vec![RawReply::json(&json!({}))]);
     let url = server.url("/v1/chat/completions");
     let runtime = tokio::runtime::Runtime::new().unwrap();

@@ -1,7 +1,7 @@
 //! Sessions whose models answer with whatever providers have been seen to send: every request of them is one that its
 //! provider takes, and no reply ends the session.
 
-use crate::support::attached::attachments;
+use crate::support::attachments::attachments;
 use crate::support::dice::Dice;
 use crate::support::sdk_judge::Sdk;
 use crate::support::strict::{Judge, refusal};

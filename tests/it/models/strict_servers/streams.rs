@@ -230,7 +230,7 @@ fn check_odd(sdk: Sdk, table: &[(WireStream, &str)]) {
 }
 
 #[test]
-fn chat_completions_of_other_servers_are_read_better_than_by_the_sdk() {
+fn chat_completions_of_other_servers_are_read_without_loss() {
     let chunk = |choices: Value| json!({"id": "c", "object": "chat.completion.chunk", "created": 1, "model": "m", "choices": choices});
     let delta = |delta: Value| chunk(json!([{"index": 0, "delta": delta, "finish_reason": null}]));
     let end = |reason: &str| chunk(json!([{"index": 0, "delta": {}, "finish_reason": reason}]));

@@ -115,7 +115,7 @@ pub async fn an_empty_queue_answers_with_nothing(f: impl Fixture) {
     assert!(answer.unwrap().is_empty());
 }
 
-pub async fn no_more_than_asked_for(f: impl Fixture) {
+pub async fn a_receive_returns_no_more_than_asked(f: impl Fixture) {
     let bus = f.bus();
     for n in 0..5 {
         bus.publish(&task(&format!("e{n}"))).await.unwrap();
@@ -129,7 +129,7 @@ pub async fn no_more_than_asked_for(f: impl Fixture) {
     }
 }
 
-pub async fn no_more_bytes_than_a_process_can_hold(f: impl Fixture) {
+pub async fn a_receive_is_bounded_in_bytes(f: impl Fixture) {
     let (bus, most) = (f.bus(), 14);
     let text = "x".repeat(900_000);
     for n in 0..most {
@@ -217,7 +217,7 @@ pub async fn progress_starts_the_ack_wait_again(f: impl Fixture) {
     panic!("it comes again after {early:?}");
 }
 
-pub async fn a_nak_puts_it_off(f: impl Fixture) {
+pub async fn a_nak_delays_redelivery(f: impl Fixture) {
     let bus = f.bus();
     bus.publish(&task("e1")).await.unwrap();
     bus.publish(&task("e2")).await.unwrap();
@@ -230,7 +230,7 @@ pub async fn a_nak_puts_it_off(f: impl Fixture) {
     assert!(start.elapsed() >= delay, "{:?}", start.elapsed());
 }
 
-pub async fn a_nak_of_no_delay_brings_it_again(f: impl Fixture) {
+pub async fn a_nak_without_delay_redelivers_at_once(f: impl Fixture) {
     let bus = f.bus();
     bus.publish(&task("e1")).await.unwrap();
     let first = receive(&*bus, 1).await;
@@ -307,7 +307,7 @@ pub async fn a_wake_arrives(f: impl Fixture) {
     assert_eq!(receive(&*bus, 1).await[0].delivered, 1);
 }
 
-pub async fn what_is_in_transit_is_listed(f: impl Fixture) {
+pub async fn messages_in_transit_are_listed(f: impl Fixture) {
     let bus = f.bus();
     for id in ["e1", "e2", "e3"] {
         bus.publish(&task(id)).await.unwrap();
@@ -347,7 +347,7 @@ pub async fn accepted_messages_survive_a_restart(f: impl Fixture) {
     assert_eq!(got.values().map(String::as_str).collect::<Vec<_>>(), ["taken", "waiting", "new"]);
 }
 
-pub async fn signals_reach_who_listens(f: impl Fixture) {
+pub async fn signals_reach_their_listeners(f: impl Fixture) {
     let bus = f.bus();
     let job = LiveSubject::Job(JobId::new(&"0f".repeat(16)).unwrap());
     let (mut one, mut two) = (bus.listen(&job).await.unwrap(), bus.listen(&job).await.unwrap());
@@ -363,7 +363,7 @@ pub async fn signals_reach_who_listens(f: impl Fixture) {
     assert!(tokio::time::timeout(Duration::from_millis(50), other.next()).await.is_err());
 }
 
-pub async fn live_text_goes_on_behind_its_place(f: impl Fixture) {
+pub async fn live_text_continues_after_a_position(f: impl Fixture) {
     let bus = f.bus();
     let (job, other) = (JobId::new(&"0f".repeat(16)).unwrap(), JobId::new(&"1f".repeat(16)).unwrap());
     let mut first = bus.live_feed().follow(&job, None).await.unwrap();
@@ -397,7 +397,7 @@ pub async fn live_text_goes_on_behind_its_place(f: impl Fixture) {
     assert_eq!(bus.live_feed().last_piece(&JobId::new(&"2f".repeat(16)).unwrap()).await.unwrap(), None);
 }
 
-pub async fn control_hears_every_owner_and_says_whose_subject_it_was(f: impl Fixture) {
+pub async fn control_signals_of_every_owner_arrive_with_the_owner(f: impl Fixture) {
     let bus = f.bus();
     let mut all = bus.listen_control().await.unwrap();
     let mut mine = bus.listen(&LiveSubject::Control(owner())).await.unwrap();
@@ -436,7 +436,7 @@ pub async fn every_address_can_be_published_to(f: impl Fixture) {
     assert!(bus.in_transit().await.unwrap().is_empty());
 }
 
-pub async fn settings_say_something(f: impl Fixture) {
+pub async fn bus_settings_are_reported(f: impl Fixture) {
     let settings = f.bus().settings().await.unwrap();
     assert!(!settings.is_empty() && settings.iter().all(|s| !s.name.is_empty() && !s.value.is_empty()));
 }

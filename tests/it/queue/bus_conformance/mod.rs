@@ -29,15 +29,15 @@ macro_rules! conformance {
         mod $backend {
             $crate::queue::bus_conformance::stamp! { $fixture:
                 messages_come_in_order_with_their_facts an_empty_queue_answers_with_nothing
-                no_more_than_asked_for no_more_bytes_than_a_process_can_hold one_id_of_two_owners_is_two_messages
+                a_receive_returns_no_more_than_asked a_receive_is_bounded_in_bytes one_id_of_two_owners_is_two_messages
                 a_waiting_receiver_gets_a_message
                 an_acknowledged_message_is_gone an_unsettled_message_comes_again
-                progress_starts_the_ack_wait_again a_nak_puts_it_off a_nak_of_no_delay_brings_it_again
+                progress_starts_the_ack_wait_again a_nak_delays_redelivery a_nak_without_delay_redelivers_at_once
                 two_receivers_share_the_queue a_receive_given_up_loses_nothing a_wake_arrives
-                what_is_in_transit_is_listed accepted_messages_survive_a_restart
-                signals_reach_who_listens live_text_goes_on_behind_its_place control_hears_every_owner_and_says_whose_subject_it_was
+                messages_in_transit_are_listed accepted_messages_survive_a_restart
+                signals_reach_their_listeners live_text_continues_after_a_position control_signals_of_every_owner_arrive_with_the_owner
                 signals_without_a_listener_are_lost every_address_can_be_published_to
-                settings_say_something
+                bus_settings_are_reported
             }
         }
     };

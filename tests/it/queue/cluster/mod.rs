@@ -3,7 +3,7 @@
 
 mod fleet;
 mod load;
-mod secure;
+mod tls_and_credentials;
 
 use crate::support::nats::{NatsServer, options};
 use crate::support::nats_cluster::NatsCluster;
@@ -62,7 +62,7 @@ async fn shows(bus: &NatsBus, value: &str, problem: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn every_stream_has_three_copies_and_several_may_make_them_at_once() {
+async fn concurrent_starts_make_streams_with_three_replicas() {
     let Some(cluster) = NatsCluster::shared() else { return };
     let options = cluster.options();
     let buses = futures::future::join_all((0..4).map(|_| open(&options))).await;
@@ -84,7 +84,7 @@ async fn every_stream_has_three_copies_and_several_may_make_them_at_once() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn one_copy_in_a_cluster_and_an_even_number_are_said_to_be_what_they_are() {
+async fn single_and_even_replica_counts_are_reported() {
     let Some(cluster) = NatsCluster::shared() else { return };
     for (replicas, words) in [(1, "takes accepted work with it: set `bus.replicas = 3`"), (2, "set an odd number")] {
         let bus = open(&NatsOptions { replicas, ..cluster.options() }).await;
@@ -96,7 +96,7 @@ async fn one_copy_in_a_cluster_and_an_even_number_are_said_to_be_what_they_are()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn more_copies_than_a_server_alone_can_have_are_refused_with_what_to_do() {
+async fn replicas_on_a_single_server_are_refused_with_advice() {
     let Some(server) = NatsServer::start() else { return };
     let (one, three) = (options(&server.url()), |options: &NatsOptions| NatsOptions { replicas: 3, ..options.clone() });
     let new = NatsBus::open(&three(&one)).await.err().unwrap();
@@ -131,7 +131,7 @@ async fn a_worker_that_starts_before_its_cluster_waits_for_it() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_venue_of_one_copy_is_raised_to_three_by_a_restart_and_no_message_is_lost() {
+async fn a_restart_raises_one_replica_to_three_without_loss() {
     let Some(mut cluster) = NatsCluster::start() else { return };
     let (options, stream) = brief(&cluster);
     let single = NatsOptions { replicas: 1, ..options.clone() };
@@ -165,7 +165,7 @@ async fn a_venue_of_one_copy_is_raised_to_three_by_a_restart_and_no_message_is_l
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_leader_is_killed_and_comes_back_with_and_without_its_disk() {
+async fn a_killed_leader_returns_with_or_without_its_disk() {
     let Some(mut cluster) = NatsCluster::start() else { return };
     let (options, stream) = brief(&cluster);
     let watch = open(&options).await;
@@ -216,7 +216,7 @@ async fn a_server_that_is_paused_is_done_without_and_goes_on() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn without_a_majority_publishes_say_so_and_all_goes_on_when_it_is_back() {
+async fn publishes_fail_without_a_majority_and_recover_with_it() {
     let Some(mut cluster) = NatsCluster::start() else { return };
     let (options, stream) = brief(&cluster);
     let watch = open(&options).await;
@@ -296,7 +296,7 @@ async fn a_full_stream_refuses_on_a_cluster_as_on_one_server() {
 
 /// A job of an external worker fails when the queue refuses it: it mustn't when it is on its way and nobody knows.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_published_again_while_the_first_is_on_its_way_is_stored_once_and_not_refused() {
+async fn a_publish_repeated_in_flight_is_stored_once() {
     let Some(cluster) = NatsCluster::start() else { return };
     let (options, stream) = brief(&cluster);
     let jobs = format!("{stream}_JOBS");

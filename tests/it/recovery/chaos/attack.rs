@@ -2,10 +2,10 @@
 
 use super::fleet::lock;
 use super::site::{Door, Kind, Site};
-use super::trail::{Hits, STAGES};
+use super::worker_logs::{Hits, STAGES};
 use super::workload::Task;
 use crate::support::dice::Dice;
-use crate::support::way::{Reach, Weather};
+use crate::support::faulty_proxy::{Reach, Weather};
 use std::time::{Duration, Instant};
 use tokio::task::JoinSet;
 use trellis::domain::ids::JobId;

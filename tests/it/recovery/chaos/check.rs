@@ -1,7 +1,7 @@
 //! What must be true after everything was killed over and over.
 
 use super::site::Outbound;
-use super::trail::Trail;
+use super::worker_logs::Trail;
 use super::workload::Task;
 use crate::support::venue::all_jobs;
 use serde_json::Value;

@@ -1,6 +1,6 @@
 //! Processes of the public binary that are killed with SIGKILL, and where that hit them.
 
-use super::trail::{Hits, Places, Trail};
+use super::worker_logs::{Hits, Places, Trail};
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader};
 use std::os::unix::process::ExitStatusExt;

@@ -7,8 +7,8 @@ mod fleet;
 mod report;
 mod restart;
 mod site;
-mod stopped;
-mod trail;
+mod paused_worker;
+mod worker_logs;
 mod workload;
 
 use attack::Plan;
@@ -54,7 +54,7 @@ async fn attack_and_check(name: &str, mut site: Site, plan: Plan) {
         trail: &trail,
     };
     let found = check::all(&evidence).await;
-    for (stage, hits) in trail::STAGES.iter().zip(log.hits) {
+    for (stage, hits) in worker_logs::STAGES.iter().zip(log.hits) {
         if hits == 0 && !log.cut_short {
             log.faults.push(format!("no kill hit the stage `{stage}`"));
         }
@@ -91,7 +91,7 @@ async fn a_fleet_under_kills_loses_nothing_and_repeats_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_fleet_on_clusters_under_kills_loses_nothing_and_repeats_nothing() {
+async fn a_fleet_on_clusters_loses_and_repeats_nothing() {
     fleet("clusters", Site::clusters, plan(3, 15)).await;
 }
 
@@ -101,7 +101,7 @@ async fn a_fleet_that_is_cut_off_loses_nothing_and_repeats_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn one_embedded_process_under_kills_loses_nothing_and_repeats_nothing() {
+async fn one_embedded_process_loses_and_repeats_nothing() {
     let dir = tempfile::tempdir().unwrap();
     let plan = Plan { workers: 1, ..plan(1, 10) };
     let site = Site::embedded(dir.path(), plan.agents).await;

@@ -2,7 +2,7 @@
 
 use super::attack::{Log, Plan};
 use super::check::Findings;
-use super::trail::STAGES;
+use super::worker_logs::STAGES;
 use std::fmt;
 use std::time::Duration;
 

@@ -54,7 +54,7 @@ pub(super) async fn ended(site: &Site, jobs: &[JobId], at_least: usize) -> Vec<J
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn restarting_everything_replays_what_was_unfinished_and_nothing_else() {
+async fn a_full_restart_resumes_only_unfinished_work() {
     let dir = tempfile::tempdir().unwrap();
     let Some(mut site) = Site::servers(dir.path(), 2, 50).await else { return };
     let door = site.door();

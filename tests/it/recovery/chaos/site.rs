@@ -2,13 +2,13 @@
 
 use super::check;
 use super::fleet::{Fleet, Process, lock};
-use super::trail::Hits;
+use super::worker_logs::Hits;
 use super::workload::{RULES, Task, agents};
+use crate::support::faulty_proxy::Way;
 use crate::support::nats::NatsServer;
 use crate::support::nats_cluster::NatsCluster;
 use crate::support::redis::RedisServer;
 use crate::support::redis_cluster::RedisCluster;
-use crate::support::way::Way;
 use async_nats::jetstream::stream::RawMessageErrorKind;
 use std::collections::BTreeMap;
 use std::path::Path;

@@ -1,20 +1,20 @@
 //! Every crash point of the basic scenarios: a worker dies at each store call in turn, before it
 //! was applied or with its answer lost, and another one ends with the same state.
 
-mod course;
-mod ends;
-mod mortal;
-mod poison;
-mod same;
+mod run_invariants;
+mod final_state;
+mod dying_worker;
+mod poison_tasks;
+mod equal_runs;
 mod scenarios;
 
 use crate::support::redis::RedisServer;
 use crate::support::redis_cluster::{self, RedisCluster};
-use crate::support::watched::Watched;
-use course::check_course;
-use ends::{turn, untimed};
-use mortal::{Life, Line, Log, Trace, Voice};
-use same::same;
+use crate::support::watched_store::Watched;
+use dying_worker::{Life, Line, Log, Trace, Voice};
+use equal_runs::same;
+use final_state::{turn, untimed};
+use run_invariants::check_course;
 use scenarios::{ALL, RULES, Scenario, THREE_TURNS};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -478,14 +478,14 @@ scenarios! {
 }
 
 #[test]
-fn a_task_of_three_turns_on_redis() {
+fn a_task_of_three_turns_ends_once_on_redis() {
     if RedisServer::shared().is_some() {
         enumerate(&THREE_TURNS, Backend::Redis);
     }
 }
 
 #[test]
-fn a_task_of_three_turns_on_a_redis_cluster() {
+fn a_task_of_three_turns_ends_once_on_a_redis_cluster() {
     if RedisCluster::shared().is_some() {
         enumerate(&THREE_TURNS, Backend::Cluster);
     }

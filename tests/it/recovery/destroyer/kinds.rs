@@ -2,9 +2,9 @@
 //! protects somebody holds, and within a minute the change is mended, or the audit names it and ends with 1, or it is
 //! harmless.
 
-use super::line::LoadingQueue;
-use super::rows;
-use super::scene::{self, RULES, START, Scene, finish, hanging, is_protected, live, make, serves_others};
+use super::blockable_queue::LoadingQueue;
+use super::busy_venue::{self, RULES, START, Scene, finish, hanging, is_protected, live, make, serves_others};
+use super::record_kinds;
 use super::{Blow, command, copy_folder, texts};
 use crate::support::redis::RedisServer;
 use crate::support::venue::TestVenue;
@@ -202,7 +202,7 @@ fn whose(owner: &str) -> Option<&'static str> {
 
 /// One record of each kind under a prefix.
 async fn redis_cases(server: &RedisServer, prefix: &str) -> Vec<Case> {
-    let (layouts, documents) = (rows::redis(), rows::documents());
+    let (layouts, documents) = (record_kinds::redis(), record_kinds::documents());
     let mut found = Found::default();
     let mut keys = texts(command(server, &[b"KEYS", format!("{prefix}:*").as_bytes()]).await);
     keys.sort();
@@ -239,7 +239,7 @@ async fn redis_cases(server: &RedisServer, prefix: &str) -> Vec<Case> {
         for member in members {
             let text = String::from_utf8_lossy(&member).into_owned();
             let class = match layout.as_str() {
-                "O:doc" | "O:keys" | "O:gone" => rows::kind_of_document(&documents, &text),
+                "O:doc" | "O:keys" | "O:gone" => record_kinds::kind_of_document(&documents, &text),
                 "O:session:S" | "O:count" => Some(text.clone()).filter(|text| fields.contains(text.as_str())),
                 _ => Some("each".to_owned()),
             };
@@ -307,7 +307,7 @@ async fn no_loss_of_a_record_of_redis_is_silent() {
     let queue = EmbeddedStore::open(&dir.path().join("queue")).unwrap();
     let bus = LoadingQueue::new(queue, clock.clone());
     let store = RedisStore::open(options).await.unwrap();
-    let venue = scene::venue(store, bus.clone(), dir.path(), &hanging(), clock).await;
+    let venue = busy_venue::venue(store, bus.clone(), dir.path(), &hanging(), clock).await;
     let scene = make(&venue, &bus).await;
     let now = venue.venue.now();
     drop((venue, bus));
@@ -332,7 +332,7 @@ async fn no_loss_of_a_record_of_redis_is_silent() {
         if let Err(error) = trellis::venue::load_or_make_key(&*store, clock.now()).await {
             return said(&error);
         }
-        examine(scene::venue(store, bus, own.path(), RULES, clock).await, scene).await
+        examine(busy_venue::venue(store, bus, own.path(), RULES, clock).await, scene).await
     })
     .await;
 }
@@ -348,7 +348,7 @@ fn embedded_kind(space: &str, key: &[u8], documents: &[String]) -> Option<Result
     let of_all = ["n", "u"].contains(&parts[0].as_str()) || space == "queue";
     let whose = if of_all { "" } else { whose(owner)? };
     let layout = match (space, letter) {
-        ("docs", _) => match rows::kind_of_document(documents, &parts[1]) {
+        ("docs", _) => match record_kinds::kind_of_document(documents, &parts[1]) {
             Some(kind) => format!("O\\0<document key> · {kind}"),
             None => return Some(Err(parts[1].clone())),
         },
@@ -371,7 +371,7 @@ fn embedded_kind(space: &str, key: &[u8], documents: &[String]) -> Option<Result
 }
 
 fn embedded_cases(dir: &Path) -> Vec<Case> {
-    let documents = rows::documents();
+    let documents = record_kinds::documents();
     let database = fjall::Database::builder(dir.join("db")).open().unwrap();
     let mut found = Found::default();
     for space in SPACES {
@@ -386,7 +386,7 @@ fn embedded_cases(dir: &Path) -> Vec<Case> {
         }
     }
     let rows: Vec<_> =
-        rows::embedded().into_iter().map(|(space, row)| format!("{space} {row}")).chain(documents).collect();
+        record_kinds::embedded().into_iter().map(|(space, row)| format!("{space} {row}")).chain(documents).collect();
     found.cases(&rows, |_| true)
 }
 
@@ -408,7 +408,7 @@ async fn no_loss_of_a_record_of_an_embedded_store_is_silent() {
     let (clock, dir) = (Clock::manual(START), tempfile::tempdir().unwrap());
     let store = EmbeddedStore::open(dir.path()).unwrap();
     let bus = LoadingQueue::new(store.clone(), clock.clone());
-    let venue = scene::venue(store, bus.clone(), dir.path(), &hanging(), clock).await;
+    let venue = busy_venue::venue(store, bus.clone(), dir.path(), &hanging(), clock).await;
     let scene = make(&venue, &bus).await;
     let now = venue.venue.now();
     drop((venue, bus));
@@ -426,7 +426,7 @@ async fn no_loss_of_a_record_of_an_embedded_store_is_silent() {
             return Ok(());
         }
         let bus = LoadingQueue::new(store.clone(), clock.clone());
-        examine(scene::venue(store, bus, own.path(), RULES, clock).await, scene).await
+        examine(busy_venue::venue(store, bus, own.path(), RULES, clock).await, scene).await
     })
     .await;
 }

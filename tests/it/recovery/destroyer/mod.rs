@@ -1,13 +1,13 @@
 //! Records that are deleted, cut or replaced behind the venue's back: what each of them costs, and who says so.
 
 mod disk;
-mod isolated;
+mod isolation;
 mod kinds;
-mod line;
-mod lost;
-mod rows;
-mod scene;
-mod whole;
+mod blockable_queue;
+mod lost_records;
+mod record_kinds;
+mod busy_venue;
+mod atomic_writes;
 
 use crate::support::redis::RedisServer;
 use redis::Value as Answer;

@@ -4,7 +4,7 @@ use super::bus::{FarQueue, send};
 use super::fleet::Fleet;
 use super::plan::{Plan, TROUBLE};
 use super::queue::Job;
-use super::staff::{ALONE, HIRED};
+use super::simulated_agents::{ALONE, HIRED};
 use crate::support::dice::Dice;
 use crate::support::operate::{boss, operate_once};
 use serde_json::{Value, json};

@@ -36,7 +36,7 @@ use trellis::venue::rates::RateSettings;
 use trellis::venue::secrets::Vault;
 use trellis::worker::{self, WorkerOptions};
 
-use super::staff::RULES;
+use super::simulated_agents::RULES;
 
 /// Of its workers.
 pub const LEASE: Duration = Duration::from_secs(5);

@@ -11,7 +11,7 @@
 //! worker 1 ─┘                       └─▶ FarModel ─▶ rules
 //! ```
 //!
-//! The store's rules are the embedded store's own, by a clock of its own as in Redis ([`OwnClock`](own_clock::OwnClock)):
+//! The store's rules are the embedded store's own, by a clock of its own as in Redis ([`OwnClock`](server_clock::OwnClock)):
 //! what isn't told apart by the conformance suites and the differential tests holds of Redis, too.
 //! [`ServerStore`](store::ServerStore) knows nothing of them and sees whether what was granted, recorded and committed
 //! fits. A process that is killed reaches nobody any more, at any await; its successor starts with nothing. When the
@@ -29,11 +29,11 @@ mod callers;
 mod check;
 mod fleet;
 mod model;
-mod own_clock;
+mod server_clock;
 mod plan;
 pub mod queue;
 mod run;
-mod staff;
+mod simulated_agents;
 pub mod store;
 pub mod world;
 
@@ -69,7 +69,7 @@ fn right(seed: u64) -> Outcome {
 }
 
 #[test]
-fn what_was_found_once_stays_mended() {
+fn seeds_of_fixed_bugs_pass() {
     for (seed, what) in REGRESSIONS {
         eprintln!("seed {seed}: {what}");
         right(*seed);
@@ -100,7 +100,7 @@ fn the_same_seed_gives_the_same_bytes() {
 }
 
 #[test]
-fn servers_that_do_wrong_are_found_out() {
+fn faulty_simulated_servers_are_detected() {
     for name in SABOTAGES {
         let sabotage = Sabotage::named(name);
         assert!(sabotage.is_some(), "{name}");
@@ -113,7 +113,7 @@ fn servers_that_do_wrong_are_found_out() {
 
 /// One seed, looked at.
 #[test]
-fn one_seed() {
+fn a_chosen_seed_ends_with_a_clean_audit() {
     let Some(seed) = number("SEED") else { return };
     let mut plan = Plan::new(seed, run::workers(seed));
     if let Ok(only) = std::env::var("TRELLIS_SIMULATE_ONLY") {
@@ -162,7 +162,7 @@ impl Sum {
 
 /// Many seeds, for `tests/simulate.sh`.
 #[test]
-fn many_seeds() {
+fn many_seeds_end_with_a_clean_audit() {
     let Some(seeds) = number("SEEDS") else { return };
     let (from, jobs) = (number("FROM").unwrap_or(1), number("JOBS").unwrap_or(1));
     let most = number("STOP_AFTER").unwrap_or(5);

@@ -4,7 +4,7 @@ use super::callers::{self, Diary};
 use super::check;
 use super::fleet::Fleet;
 use super::plan::{Plan, TROUBLE};
-use super::staff;
+use super::simulated_agents;
 use super::world::Sabotage;
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -87,7 +87,7 @@ async fn live_through(seed: u64, plan: Plan, sabotage: Option<Sabotage>) -> Outc
 
 async fn prepare(fleet: &Fleet) {
     let authority = Authority::without_limits();
-    for (id, mut config) in staff::agents() {
+    for (id, mut config) in simulated_agents::agents() {
         config["model"] = serde_json::json!({"provider": "scripted", "name": "rules"});
         let config = AgentConfig::parse(&config).unwrap();
         agents::apply(&fleet.venue, &fleet.owner, &id.parse().unwrap(), &config, true, &authority).await.unwrap();
@@ -124,6 +124,6 @@ pub fn failing(seed: u64, outcome: &Outcome) -> String {
     let _ = writeln!(text, "the end of the trace:\n{}", end.join("\n"));
     let only = needed.iter().map(ToString::to_string).collect::<Vec<_>>().join(",");
     let _ = write!(text, "again: TRELLIS_SIMULATE_SEED={seed} TRELLIS_SIMULATE_ONLY={only} ");
-    let _ = writeln!(text, "tests/run.sh --test it -- simulate::one_seed --nocapture");
+    let _ = writeln!(text, "tests/run.sh --test it -- simulate::a_chosen_seed_ends_with_a_clean_audit --nocapture");
     text
 }

@@ -1,8 +1,8 @@
 //! The simulated store: the embedded store's own rules in memory, watched by somebody who knows nothing of them, and each
 //! process's way there.
 
-use super::own_clock::OwnClock;
 use super::plan::Server;
+use super::server_clock::OwnClock;
 use super::world::{Link, Sabotage, World};
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};

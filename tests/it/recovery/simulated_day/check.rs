@@ -1,7 +1,7 @@
 //! What must be true after the day.
 
 use super::calendar::Calendar;
-use super::life::Life;
+use super::day_process::Life;
 use super::traffic::{Traffic, Way};
 use crate::support::venue::all_jobs;
 use serde_json::Value;

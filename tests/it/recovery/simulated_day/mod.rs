@@ -6,14 +6,14 @@
 
 mod calendar;
 mod check;
-mod life;
-mod staff;
-mod timing;
+mod day_process;
+mod simulated_agents;
+mod day_timers;
 mod traffic;
 
 use crate::support::dice::Dice;
 use calendar::Calendar;
-use life::{Life, SWEEP};
+use day_process::{Life, SWEEP};
 use serde_json::json;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -98,7 +98,7 @@ impl Day {
         self.calendar.reopened(&life.timers().await, &life.events().await, self.died, self.clock.now());
         if self.restarts == 0 {
             prepare(&life).await;
-            timing::set_all(&life, &mut self.calendar).await;
+            day_timers::set_all(&life, &mut self.calendar).await;
         }
         life.begin();
         let mut ends = self.clock.now().plus(self.seconds(50 * 60, 110 * 60)).min(self.end);
@@ -123,7 +123,7 @@ impl Day {
                 self.traffic.happen(&life, &mut self.dice, mortal).await;
             }
             if self.dice.below(40) == 0 && !mortal {
-                timing::change(&life, &mut self.calendar, &mut self.dice).await;
+                day_timers::change(&life, &mut self.calendar, &mut self.dice).await;
             }
             let step = self.next_step();
             self.steps += 1;
@@ -159,7 +159,7 @@ impl Day {
         life.quiet(false).await;
         let timers = life.settled(false).await.unwrap();
         self.calendar.settled(&timers, self.clock.now());
-        timing::cancel_all(&life, &mut self.calendar).await;
+        day_timers::cancel_all(&life, &mut self.calendar).await;
         self.traffic.resume(&life, Millis(u64::MAX)).await;
         let latest = self.clock.now().plus(REST);
         while let Some(moving) = check::moving(&life).await {
@@ -183,7 +183,7 @@ fn in_process<T>(run: impl Future<Output = T>) -> T {
 
 async fn prepare(life: &Life) {
     life.door.write("w/prices", json!({"bolts": 3})).await;
-    for (id, config) in staff::agents() {
+    for (id, config) in simulated_agents::agents() {
         life.door.agent(id, config).await;
     }
 }

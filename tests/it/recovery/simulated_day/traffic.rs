@@ -1,7 +1,7 @@
 //! What callers do all day, and what they were told.
 
-use super::life::Life;
-use super::staff::{self, WEATHER};
+use super::day_process::Life;
+use super::simulated_agents::{self, WEATHER};
 use crate::support::dice::Dice;
 use serde_json::json;
 use std::collections::{BTreeMap, BTreeSet};
@@ -77,9 +77,9 @@ impl Traffic {
     async fn send(&mut self, life: &Life, dice: &mut Dice) {
         let burst = 1 + dice.below(3);
         for _ in 0..burst {
-            let agent = *dice.pick(&staff::HIRED);
+            let agent = *dice.pick(&simulated_agents::HIRED);
             let name = format!("e{:05}", self.sent.len());
-            let weather = if staff::is_out(agent) { *dice.pick(&WEATHER) } else { "fair" };
+            let weather = if simulated_agents::is_out(agent) { *dice.pick(&WEATHER) } else { "fair" };
             let session = format!("s{}", dice.below(20));
             let own = agent == "sleeper" || dice.below(3) == 0;
             let session = if own { format!("of-{name}") } else { session };
@@ -141,7 +141,7 @@ impl Traffic {
     }
 
     async fn suspend(&mut self, life: &Life, dice: &mut Dice) {
-        let agent: AgentId = dice.pick(&staff::agents()).0.parse().unwrap();
+        let agent: AgentId = dice.pick(&simulated_agents::agents()).0.parse().unwrap();
         let (venue, owner) = (&life.door.venue, &life.door.owner);
         let (_, changed) = lifecycle::suspend(venue, owner, &agent, "a key was refused").await.unwrap();
         if changed {

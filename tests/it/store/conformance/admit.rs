@@ -235,7 +235,7 @@ pub async fn events_that_arrive_at_once_are_all_kept(w: World) {
     assert_eq!((facts.arrivals, facts.mailbox.len()), (50, 50));
 }
 
-pub async fn what_a_lease_hands_out_has_a_weight(w: World) {
+pub async fn a_lease_hands_out_a_bounded_weight(w: World) {
     w.agent().await;
     for n in 1..=5 {
         let heavy = NewEvent { body: vec![b'x'; 400_000].into(), ..message(&format!("e{n}")) };

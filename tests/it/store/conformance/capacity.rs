@@ -121,7 +121,7 @@ pub async fn a_waiter_whose_work_went_away_lets_the_next_one_in(w: World) {
     assert!(matches!(w.wake(at(20_001), "c").await, LeaseOutcome::Run(_)));
 }
 
-pub async fn a_release_hands_the_wake_of_the_next_waiting_session_to_the_holder(w: World) {
+pub async fn a_release_returns_the_wake_of_the_next_waiting_session(w: World) {
     let woken_by = |next: &Continuation| next.wakes().iter().filter_map(woken).collect::<Vec<_>>();
     w.gate("ACTIVE 1 100 queue").await;
     let first = granted(w.admit(T0, "a", message("a")).await);

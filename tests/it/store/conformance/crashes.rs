@@ -53,7 +53,7 @@ pub async fn a_commit_resets_crash_counts(w: World) {
     assert_eq!((&*mailbox[0].key, mailbox[0].crashes), ("0001|b", 0));
 }
 
-pub async fn what_arrived_later_was_not_served(w: World) {
+pub async fn a_crash_is_not_counted_on_later_arrivals(w: World) {
     w.agent().await;
     w.append(T0, "main", message("b")).await;
     let grant = crash(&w, T0, 0).await;
@@ -139,7 +139,7 @@ pub async fn a_grant_tells_who_died_before_it(w: World) {
     assert_eq!(told.iter().map(|attempt| attempt.epoch).collect::<Vec<_>>(), [second.epoch, grant.lease.epoch]);
 }
 
-pub async fn what_is_told_of_crashes_is_bounded(w: World) {
+pub async fn crash_reports_are_bounded(w: World) {
     w.agent().await;
     w.append(T0, "main", message("m")).await;
     let grant = crash(&w, T0, ATTEMPTS_KEPT as u64 + 5).await;

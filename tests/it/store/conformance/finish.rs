@@ -39,7 +39,7 @@ pub async fn the_first_end_of_a_job_wins(w: World) {
     assert_eq!(status, keys::encode_status(JobStatus::Cancelled, at(1)));
 }
 
-pub async fn its_entry_leaves_an_idle_session(w: World) {
+pub async fn a_finished_jobs_entry_leaves_an_idle_session(w: World) {
     w.agent().await;
     for event in [task("e1"), task("e2"), message("e3")] {
         w.append(T0, "main", event).await;
@@ -54,7 +54,7 @@ pub async fn its_entry_leaves_an_idle_session(w: World) {
     assert_eq!(w.mailbox("main").await, ["0001|e3"]);
 }
 
-pub async fn its_entry_stays_while_the_session_is_leased(w: World) {
+pub async fn a_finished_jobs_entry_stays_during_a_lease(w: World) {
     w.agent().await;
     let grant = w.run(T0, task("e1")).await;
     cancel(&w, at(1), "e1").await;
@@ -127,7 +127,7 @@ pub async fn an_end_without_an_entry_leaves_the_session_alone(w: World) {
     assert_eq!(w.wake(at(5), "main").await, LeaseOutcome::Backoff(at(60_000)));
 }
 
-pub async fn its_messages_are_written_with_it(w: World) {
+pub async fn messages_of_an_end_are_written_with_it(w: World) {
     w.agent().await;
     w.append(T0, "main", task("e1")).await;
     cancel(&w, at(1), "e1").await;

@@ -65,7 +65,7 @@ pub async fn a_holder_is_told_the_versions_that_it_stands_on(w: World) {
     assert_eq!(ground(next), of(0, 4, 1));
 }
 
-pub async fn epochs_grow_with_the_time_and_by_one_where_it_stands_still_or_goes_back(w: World) {
+pub async fn epochs_grow_with_time_and_by_one_when_it_stands_still(w: World) {
     w.agent().await;
     let mut last = None;
     for (n, now, epoch) in [(1, 7, 7), (2, 7, 8), (3, 5, 9), (4, 30, 30)] {

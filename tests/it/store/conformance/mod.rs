@@ -16,14 +16,14 @@ mod finish;
 mod forget;
 mod lease;
 mod owner_cap;
-mod parked;
+mod paused_jobs;
 mod priority;
 pub mod quota;
 mod reads;
 mod redis;
 mod redis_cluster;
-mod repeated;
-mod seat;
+mod repeated_calls;
+mod set_session;
 mod simulated;
 mod sweep;
 mod typed;
@@ -55,7 +55,7 @@ macro_rules! conformance {
         mod $backend {
             $crate::store::conformance::stamp! { $fixture:
                 admit:
-                    an_event_is_appended_once what_a_lease_hands_out_has_a_weight a_duplicate_still_tries_the_lease another_body_is_a_conflict
+                    an_event_is_appended_once a_lease_hands_out_a_bounded_weight a_duplicate_still_tries_the_lease another_body_is_a_conflict
                     an_unknown_agent_refuses_and_remembers_nothing a_terminated_agent_refuses
                     a_duplicate_is_recognised_before_the_agent_is_checked
                     a_full_mailbox_refuses_tasks_and_messages_but_not_results
@@ -76,11 +76,11 @@ macro_rules! conformance {
                     a_newcomer_does_not_overtake_those_who_wait
                     a_suspended_agent_takes_but_does_not_run resumption_wakes_the_waiting
                     a_waiter_whose_work_went_away_lets_the_next_one_in
-                    a_release_hands_the_wake_of_the_next_waiting_session_to_the_holder
+                    a_release_returns_the_wake_of_the_next_waiting_session
                     a_holder_who_comes_back_waits_for_no_slot a_holder_who_backs_off_leaves_the_queue;
                 owner_cap:
                     a_cap_counts_the_leases_of_all_agents_of_an_owner agents_take_turns_for_the_slots_of_their_owner
-                    a_newcomer_does_not_take_the_slot_of_one_that_was_told_to_come
+                    a_newcomer_does_not_take_the_slot_of_a_woken_waiter
                     an_agent_without_a_slot_leaves_its_turn_to_the_next a_suspended_agent_keeps_nobody_waiting
                     a_lost_wake_of_an_owners_slot_is_made_again a_higher_cap_lets_all_in
                     a_holder_keeps_its_slot_when_the_cap_sinks a_resumed_agent_is_told_of_each_free_slot_once
@@ -96,9 +96,9 @@ macro_rules! conformance {
                     a_finished_job_keeps_its_first_result a_commit_consumes_only_what_is_there a_big_commit_is_one_commit;
                 crashes:
                     an_expired_lease_counts_a_crash_on_what_it_served a_release_counts_no_crash
-                    a_commit_resets_crash_counts what_arrived_later_was_not_served
+                    a_commit_resets_crash_counts a_crash_is_not_counted_on_later_arrivals
                     the_limit_fails_the_job_and_still_hands_out_the_entry a_dead_letter_does_not_undo_an_end
-                    messages_never_fail_a_job a_grant_tells_who_died_before_it what_is_told_of_crashes_is_bounded
+                    messages_never_fail_a_job a_grant_tells_who_died_before_it crash_reports_are_bounded
                     a_holder_that_lives_is_charged_with_nothing;
                 documents:
                     versions_grow_with_every_write a_deleted_document_keeps_a_version
@@ -107,15 +107,15 @@ macro_rules! conformance {
                     a_write_that_is_repeated_meets_itself;
                 finish:
                     an_unknown_job_stays_unknown an_unknown_job_is_made_with_open
-                    the_first_end_of_a_job_wins its_entry_leaves_an_idle_session
-                    its_entry_stays_while_the_session_is_leased the_holder_learns_of_a_cancellation
+                    the_first_end_of_a_job_wins a_finished_jobs_entry_leaves_an_idle_session
+                    a_finished_jobs_entry_stays_during_a_lease the_holder_learns_of_a_cancellation
                     an_end_during_the_lease_leaves_the_session_due an_end_clears_the_backoff
                     an_end_without_an_entry_leaves_the_session_alone
-                    its_messages_are_written_with_it an_ended_job_gets_no_head;
-                parked:
-                    a_paused_job_is_handed_out_as_paused_and_goes_on_as_what_it_was
-                    what_a_turn_says_of_a_paused_job_counts_when_it_goes_on
-                    what_has_ended_is_not_paused one_that_goes_on_during_a_lease_is_looked_at_again
+                    messages_of_an_end_are_written_with_it an_ended_job_gets_no_head;
+                paused_jobs:
+                    a_paused_job_is_leased_as_paused_and_resumes_unchanged
+                    a_turns_result_for_a_paused_job_counts_on_resume
+                    an_ended_job_cannot_be_paused a_job_resumed_during_a_lease_is_due_again
                     messages_to_a_job_leave_with_its_task no_crash_counts_against_a_paused_task;
                 priority:
                     urgent_tasks_come_first_and_each_priority_in_its_order
@@ -125,20 +125,20 @@ macro_rules! conformance {
                     a_crash_and_a_new_grant_keep_what_was_begun a_pause_before_its_first_turn_holds_no_place
                     urgent_sessions_wait_before_others_and_low_ones_behind
                     a_session_that_waits_moves_up_with_an_urgent_task
-                    one_that_was_told_to_come_gives_way_and_the_other_is_told;
+                    a_woken_waiter_yields_to_an_urgent_session;
                 quota:
-                    what_an_owner_keeps_is_counted a_recount_goes_on_beside_writes_and_mends_what_drifted
+                    documents_of_an_owner_are_counted a_recount_goes_on_beside_writes_and_mends_what_drifted
                     owners_are_counted_apart writes_that_would_pass_a_quota_are_refused_whole
                     an_owners_own_quota_counts_before_the_venues
-                    events_that_would_pass_a_quota_are_refused_and_not_remembered
-                    what_was_accepted_ends_whatever_the_quota_is;
+                    events_over_quota_are_refused_and_not_remembered
+                    accepted_work_ends_whatever_the_quota;
                 forget:
                     a_forgotten_event_is_new_again a_session_that_rests_is_forgotten_and_begins_anew
                     a_session_that_got_something_meanwhile_keeps_all
                     a_session_that_is_due_or_waits_is_not_forgotten
                     a_seated_session_without_mail_is_forgotten_like_any_other;
                 lease:
-                    a_grant_has_everything_to_go_on a_holder_is_told_the_versions_that_it_stands_on epochs_grow_with_the_time_and_by_one_where_it_stands_still_or_goes_back a_live_lease_is_busy a_lost_grant_is_found_again a_lost_grant_that_lapsed_is_found_unless_taken
+                    a_grant_has_everything_to_go_on a_holder_is_told_the_versions_that_it_stands_on epochs_grow_with_time_and_by_one_when_it_stands_still a_live_lease_is_busy a_lost_grant_is_found_again a_lost_grant_that_lapsed_is_found_unless_taken
                     a_request_whose_lease_was_given_back_is_like_any_other
                     a_wake_of_an_idle_session_is_empty a_wake_of_an_unknown_agent_is_empty
                     the_mailbox_limit_is_kept the_first_task_starts renewal_moves_the_end
@@ -156,28 +156,28 @@ macro_rules! conformance {
                     owners_are_registered_by_their_first_write sessions_page_by_agent
                     a_page_shorter_than_its_limit_is_the_end
                     arrivals_minus_consumed_is_the_mailbox a_session_shows_what_its_last_commit_left
-                    settings_say_something;
-                seat:
+                    store_settings_are_reported;
+                set_session:
                     a_new_session_goes_on_behind_its_seat a_seat_makes_its_owner_known a_seat_twice_is_once_and_no_session_is_replaced
                     a_held_session_is_neither_seated_nor_forgotten no_session_is_forgotten_or_seated_under_a_check_that_fails
                     a_forgotten_session_is_gone_and_begins_again
                     no_holder_of_before_comes_back_after_a_session_was_forgotten
                     a_forgotten_session_holds_no_slot_and_waits_for_none
-                    an_agent_whose_policy_is_replace_takes_tasks_like_one_that_queues
-                    a_task_that_asks_its_way_is_taken_unless_its_agent_replaces;
+                    an_agent_with_policy_replace_takes_tasks_like_queue
+                    a_task_that_asks_for_its_policy_is_taken_unless_replace;
                 sweep:
                     overdue_sessions_are_handed_out_once_per_grace a_lapsed_lease_is_due
                     an_idle_session_is_not_due a_sweep_has_a_limit
-                    an_owner_is_due_when_something_of_it_is what_waits_keeps_its_owner_due
-                    what_is_due_later_is_named_with_its_time names_that_look_like_times_are_none
-                    what_else_there_is_to_do_is_told_by_its_first_document
+                    an_owner_is_due_when_something_of_it_is waiting_work_keeps_its_owner_due
+                    later_due_work_is_named_with_its_time names_that_look_like_times_are_none
+                    other_due_work_is_named_by_its_first_document
                     unpublished_messages_are_handed_out_once_per_grace published_messages_are_gone
                     a_wake_message_names_its_session a_damaged_gate_stops_neither_sweep_nor_release;
                 typed:
                     edits_at_once_all_count an_edit_that_others_always_outrun_is_given_up
-                    an_edit_decides_what_is_written_and_within_what writes_are_made_of_what_they_say
-                    pages_end_where_what_they_page_through_ends a_page_of_large_documents_is_short
-                    what_does_not_decode_is_named sessions_and_owners_come_page_after_page;
+                    an_edit_decides_what_is_written_and_within_what typed_writes_become_document_writes
+                    the_last_page_ends_at_the_last_record a_page_of_large_documents_is_short
+                    an_undecodable_document_is_named sessions_and_owners_come_page_after_page;
             }
         }
     };

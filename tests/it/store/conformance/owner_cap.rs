@@ -64,7 +64,7 @@ pub async fn agents_take_turns_for_the_slots_of_their_owner(w: World) {
     assert!(done(&w, at(20), &running).await.is_empty());
 }
 
-pub async fn a_newcomer_does_not_take_the_slot_of_one_that_was_told_to_come(w: World) {
+pub async fn a_newcomer_does_not_take_the_slot_of_a_woken_waiter(w: World) {
     agents(&w).await;
     let first = run(admit(&w, T0, "a", 1).await);
     assert_eq!(admit(&w, at(1), "b", 1).await, LeaseOutcome::Waiting);

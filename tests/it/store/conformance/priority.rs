@@ -181,7 +181,7 @@ pub async fn a_session_that_waits_moves_up_with_an_urgent_task(w: World) {
     assert_eq!(give_back(&w, at(6), &grant).await, ["b"]);
 }
 
-pub async fn one_that_was_told_to_come_gives_way_and_the_other_is_told(w: World) {
+pub async fn a_woken_waiter_yields_to_an_urgent_session(w: World) {
     w.gate("ACTIVE 1 100 queue").await;
     let capped = || Some(LeaseRequest { owner_cap: 1, ..ask() });
     let grant = granted(w.admit_with(T0, "a", Some(of(Priority::Normal, 1, "a")), capped()).await);

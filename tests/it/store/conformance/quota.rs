@@ -37,7 +37,7 @@ impl World {
     }
 }
 
-pub async fn what_an_owner_keeps_is_counted(world: World) {
+pub async fn documents_of_an_owner_are_counted(world: World) {
     assert_eq!(world.used().await, QuotaUsage::default());
     world.write(T0, &[put("w/a", "12345")]).await;
     assert_eq!(world.used().await, QuotaCounts { documents: 1, bytes: 8, sessions: 0, jobs: 0 });
@@ -164,7 +164,7 @@ pub async fn an_owners_own_quota_counts_before_the_venues(world: World) {
     assert_eq!(world.write(T0, &[put("w/b", "1")]).await, WriteOutcome::Done, "nothing else has a quota");
 }
 
-pub async fn events_that_would_pass_a_quota_are_refused_and_not_remembered(world: World) {
+pub async fn events_over_quota_are_refused_and_not_remembered(world: World) {
     world.agent().await;
     for (kind, quota, event) in [
         (QuotaKind::Jobs, Quota { jobs: 1, ..NONE }, task("t2")),
@@ -191,7 +191,7 @@ pub async fn events_that_would_pass_a_quota_are_refused_and_not_remembered(world
     assert!(matches!(refused, StoreError::Over(QuotaExceeded { kind: QuotaKind::Sessions, .. })), "{refused}");
 }
 
-pub async fn what_was_accepted_ends_whatever_the_quota_is(world: World) {
+pub async fn accepted_work_ends_whatever_the_quota(world: World) {
     world.agent().await;
     let grant = world.run(T0, task("t1")).await;
     let own = OwnLimits { documents: Some(1), bytes: Some(1), sessions: Some(1), jobs: Some(1) };

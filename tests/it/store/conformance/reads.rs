@@ -177,7 +177,7 @@ pub async fn arrivals_minus_consumed_is_the_mailbox(w: World) {
     assert_eq!((facts.arrivals, facts.consumed, facts.mailbox.len()), (7, 3, 4));
 }
 
-pub async fn settings_say_something(w: World) {
+pub async fn store_settings_are_reported(w: World) {
     let settings = w.store.settings().await.unwrap();
     assert!(!settings.is_empty() && settings.iter().all(|s| !s.name.is_empty() && !s.value.is_empty()));
 }

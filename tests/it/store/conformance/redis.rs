@@ -67,7 +67,7 @@ async fn the_number_of_shards_stays_as_it_was_made() {
 }
 
 #[tokio::test]
-async fn what_lies_there_from_before_there_were_shards_is_refused() {
+async fn data_from_before_shards_is_refused() {
     let Some(server) = RedisServer::shared() else { return };
     let options = server.options(ServerOrInjected::Injected);
     server.command(&["ZADD", &format!("{}:owners", options.prefix), "0", "acme/u1"]).await.unwrap();

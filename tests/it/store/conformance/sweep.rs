@@ -39,7 +39,7 @@ pub async fn an_idle_session_is_not_due(w: World) {
     assert_eq!(swept, SweepResult::default());
 }
 
-pub async fn what_else_there_is_to_do_is_told_by_its_first_document(w: World) {
+pub async fn other_due_work_is_named_by_its_first_document(w: World) {
     w.agent().await;
     assert_eq!(w.sweep(T0).await.first, SweepResult::default().first);
     for prefix in keys::SWEPT {
@@ -170,7 +170,7 @@ pub async fn an_owner_is_due_when_something_of_it_is(w: World) {
     assert!(is_due(&w, at(51_002)).await);
 }
 
-pub async fn what_waits_keeps_its_owner_due(w: World) {
+pub async fn waiting_work_keeps_its_owner_due(w: World) {
     w.gate("ACTIVE 1 100 queue").await;
     let grant = w.run(T0, message("e1")).await;
     assert_eq!(w.admit(at(1), "second", message("e2")).await.lease, LeaseOutcome::Waiting);
@@ -183,7 +183,7 @@ pub async fn what_waits_keeps_its_owner_due(w: World) {
     assert_eq!(w.sweep(grant.until.plus(GRACE)).await.outbox.len(), 1);
 }
 
-pub async fn what_is_due_later_is_named_with_its_time(w: World) {
+pub async fn later_due_work_is_named_with_its_time(w: World) {
     w.agent().await;
     w.append(T0, "main", message("e1")).await;
     let due =

@@ -57,7 +57,7 @@ pub async fn an_edit_decides_what_is_written_and_within_what(w: World) {
     assert!(matches!(refused, Err(StoreError::Corrupt { .. })), "what an attempt fails with is the answer");
 }
 
-pub async fn writes_are_made_of_what_they_say(w: World) {
+pub async fn typed_writes_become_document_writes(w: World) {
     w.write(
         T0,
         &[DocWrite::json("w/j", &[1]), DocWrite::index_entry("w/m"), DocWrite::put("w/p", "text").at_version(0)],
@@ -78,7 +78,7 @@ pub async fn writes_are_made_of_what_they_say(w: World) {
     assert_eq!(w.store.get_versioned::<u8>(&w.owner, "w/m").await.unwrap(), (None, 2));
 }
 
-pub async fn pages_end_where_what_they_page_through_ends(w: World) {
+pub async fn the_last_page_ends_at_the_last_record(w: World) {
     let keys: Vec<String> = (0..7).map(|number| format!("w/{number}")).collect();
     for count in 0..=keys.len() {
         for limit in 1..=keys.len() + 1 {
@@ -124,7 +124,7 @@ pub async fn a_page_of_large_documents_is_short(w: World) {
     assert!(sizes.iter().all(|size| *size <= 8), "{sizes:?}");
 }
 
-pub async fn what_does_not_decode_is_named(w: World) {
+pub async fn an_undecodable_document_is_named(w: World) {
     w.write(T0, &[put("w/a", "1"), put("w/b", "one")]).await;
     let named = |error: StoreError| matches!(&error, StoreError::Corrupt { reason, .. } if reason.starts_with("`w/b`"));
     assert!(named(w.store.get::<u8>(&w.owner, "w/b").await.unwrap_err()));

@@ -20,7 +20,7 @@ async fn place(cluster: &RedisCluster, owner: &Owner) -> (u16, usize) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_shard_that_moves_to_a_new_node_is_waited_for_and_stays_whole() {
+async fn a_shard_that_moves_to_a_new_node_stays_complete() {
     let Some(mut cluster) = RedisCluster::start().await else { return };
     let store = RedisStore::open(cluster.options(ServerOrInjected::Injected)).await.unwrap();
     let load = Load::start(store, 4).await;
@@ -60,7 +60,7 @@ async fn a_primary_that_is_killed_is_replaced_and_no_commit_is_lost() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_primary_that_is_paused_is_replaced_and_the_store_finds_the_new_one() {
+async fn a_paused_primary_is_replaced_and_the_new_one_found() {
     let Some(cluster) = RedisCluster::start().await else { return };
     let store = RedisStore::open(cluster.options(ServerOrInjected::Injected)).await.unwrap();
     let load = Load::start(store, 3).await;
@@ -79,7 +79,7 @@ async fn a_primary_that_is_paused_is_replaced_and_the_store_finds_the_new_one() 
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn doctor_says_what_each_primary_is_set_to_and_what_a_failover_can_lose() {
+async fn doctor_shows_primary_settings_and_failover_losses() {
     let Some(cluster) = RedisCluster::start().await else { return };
     let settings = async |wait_replicas| {
         let options = RedisOptions { wait_replicas, ..cluster.options(ServerOrInjected::Injected) };

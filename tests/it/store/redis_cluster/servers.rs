@@ -16,7 +16,7 @@ async fn open(options: RedisOptions) -> Result<(), StoreError> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn tls_is_spoken_with_who_a_known_authority_signed_and_by_who_has_a_certificate() {
+async fn tls_needs_a_trusted_server_and_a_client_certificate() {
     let dir = tempfile::tempdir().unwrap();
     certificates(dir.path());
     let file = |name: &str| dir.path().join(name).to_str().unwrap().to_owned();
@@ -45,7 +45,7 @@ async fn tls_is_spoken_with_who_a_known_authority_signed_and_by_who_has_a_certif
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_user_of_the_access_list_needs_the_keys_of_its_prefix_and_no_more() {
+async fn an_acl_user_needs_only_the_keys_of_its_prefix() {
     let Some(server) = RedisServer::start_with(&[]) else { return };
     let options = server.options(ServerOrInjected::Injected);
     let rights = "on >secret resetkeys resetchannels -@all +@connection +fcall +function|list +function|load +info +config|get \

@@ -216,7 +216,7 @@ fn reasoning_is_asked_for_as_the_model_knows_it() {
 }
 
 #[test]
-fn what_the_model_has_no_place_for_is_refused() {
+fn settings_unknown_to_the_model_are_refused() {
     let table: [(&str, &str, Change); 14] = [
         (BUDGET, "model.seed", |it| it.model.seed = Some(1)),
         (BUDGET, "model.stop", |it| it.model.stop = vec!["\n".into()]),

@@ -90,7 +90,7 @@ fn texts_thoughts_and_calls_are_read_however_they_are_cut() {
 }
 
 #[test]
-fn what_comes_behind_the_reason_counts_too() {
+fn parts_after_the_finish_reason_count() {
     let chunks = [
         chunk(&json!([{"text": "a"}]), Some("STOP")),
         chunk(&json!([{"functionCall": {"name": "read", "args": {"path": "a"}}}]), None),

@@ -166,7 +166,7 @@ fn reasoning_is_asked_for_as_the_model_knows_it() {
 }
 
 #[test]
-fn what_the_format_has_no_place_for_is_refused() {
+fn settings_unknown_to_the_format_are_refused() {
     let table: [(&str, &str, Change); 5] = [
         (OLDER, "model.seed", |it| it.model.seed = Some(1 << 40)),
         (OLDER, "model.stop", |it| it.model.stop = vec!["x".into(); 6]),

@@ -154,7 +154,7 @@ fn encrypted_reasoning_is_recorded_in_its_place() {
 }
 
 #[test]
-fn what_was_read_goes_back_as_it_came() {
+fn recorded_items_go_back_unchanged() {
     let output = [reasoning(Some("e")), message("früh"), call("{}")];
     let reply = read(PROVIDER, &stream(&[completed(&output)])).unwrap();
     let told = ChatMessage::Assistant { text: reply.text, calls: reply.calls, reasoning: reply.reasoning };

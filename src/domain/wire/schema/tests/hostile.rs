@@ -4,7 +4,7 @@ use super::{SUBSETS, SchemaSubset, project, sent};
 use serde_json::{Map, Value, json};
 
 #[test]
-fn what_no_part_can_say_is_refused_with_its_place() {
+fn inexpressible_schemas_are_refused_with_their_place() {
     let deep = (0..200).fold(json!({}), |inner, _| json!({"properties": {"a": inner}}));
     let doubled = (0..15).map(|n| {
         let next = json!({"$ref": format!("#/$defs/{}", n + 1)});

@@ -119,7 +119,7 @@ fn references_stay_below_the_top() {
 }
 
 #[test]
-fn what_lies_below_is_of_the_latest_draft() {
+fn nested_schemas_are_of_the_latest_draft() {
     for (given, expected) in [
         (json!({"type": "array"}), json!({"type": "array", "items": {}})),
         (json!({"type": ["array", "string", "null"]}), json!({"type": ["array", "string", "null"], "items": {}})),
