@@ -207,7 +207,12 @@ pub(crate) struct CliContext {
 impl CliContext {
     /// Loads the configuration of all layers; `flags` of the command come last.
     pub fn load(&self, flags: Vec<(&str, String)>) -> Result<LoadedConfig, Failure> {
-        let mut overrides = self.global.set.clone();
+        let set = &self.global.set;
+        let other = |(flag, value): &(&str, String)| set.iter().any(|(key, other)| key == flag && other != value);
+        if flags.iter().any(|flag| flag.0 == "store.url" && other(flag)) {
+            return Err(Failure::usage("`--data` and `--set store.url=…` name two stores; leave one out"));
+        }
+        let mut overrides = set.clone();
         overrides.extend(flags.into_iter().map(|(key, value)| (key.to_owned(), value)));
         Config::load(self.global.config.as_deref(), &self.env, &overrides).map_err(|e| Failure::usage(e.to_string()))
     }

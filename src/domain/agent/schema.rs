@@ -70,7 +70,7 @@ mod tests {
         let mut settings = json!(ModelSettings::new("x", "y"));
         let given = json!({
             "baseUrl": "https://x", "temperature": 1.0, "topP": 0.5, "stop": ["END"], "seed": 1, "reasoning": "low",
-            "toolChoice": "auto", "parallelToolCalls": true, "extra": {"top_k": 3}, "maxTokens": 9, "contextWindow": 9,
+            "toolChoice": "auto", "parallelToolCalls": true, "extra": {"top_k": 3}, "maxTokens": 9, "contextWindow": 99,
             "price": {"input": 1.0, "output": 2.0}, "key": "s/KEY", "headers": {"X-Team": "a", "X-Key": {"$secret": "s/K"}},
             "fallback": [{"provider": "x", "name": "z", "headers": {"X-Auth": {"$secret": "s/K", "prefix": "Bearer "}}}],
         });

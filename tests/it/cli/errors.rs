@@ -32,6 +32,8 @@ fn errors_found_before_sending_are_shown() {
         (&["agent", "apply", "nofolder"], "`nofolder`: there is no such file or folder"),
         (&["agent", "apply", "none.toml"], "file `none.toml` can't be read"),
         (&["up", "--set", "worker.slotz=3"], "`worker.slotz` (flag): is not a setting; did you mean `worker.slots`?"),
+        (&["up", "--data", "a", "--set", "store.url=embedded:b"], "name two stores"),
+        (&["audit", "--data", "a", "--set", "store.url=embedded:b"], "name two stores"),
         (&["up", "--listen", "0.0.0.0:8420"], "expected a loopback address"),
         (&["config", "check", "--config", "fleet.toml"], "the configuration has 2 errors"),
         (&["config", "check", "--set", "slots"], "expected `key=value`"),
