@@ -206,11 +206,11 @@ impl ToolTableBuilder<'_> {
         self.entities.as_ref().is_some_and(|ids| !entities::allows(entities, ids))
     }
 
-    /// Returns the rules for all operations, if the model can call them by their path.
+    /// Returns the rules for all operations, if the model can call them by their path or find them.
     fn guards(&self, catalog: &(impl OperationDirectory + ?Sized)) -> Guards {
         let mut guards = Guards::default();
-        let run = ToolTarget::Operation(RUN.to_owned());
-        if !self.config.has_turn_tools() || !self.offered.iter().any(|offered| offered.target == run) {
+        let reaching = [ToolTarget::Operation(RUN.to_owned()), ToolTarget::MoreTools];
+        if !self.config.has_turn_tools() || !self.offered.iter().any(|offered| reaching.contains(&offered.target)) {
             return guards;
         }
         for found in catalog.all() {

@@ -126,7 +126,11 @@ fn a_constant_beats_a_session_binding_beats_global_beats_auto() {
 fn auto_needs_a_declared_key_that_has_a_value_now() {
     let auto = |key: &str| plan(&json!({}), &json!([{"key": key, "source": "_auto"}])).values.contains_key("user_id");
     assert!(auto("user_id"));
-    assert!(!auto("userId"), "declared, but without a value");
+    assert!(auto("userId"), "a value by another spelling");
+    let rows = ContextMapping::parse("contextMapping", &json!({"user_id": "_auto"})).unwrap();
+    let none = Resolver::new(Values::new(), Values::new(), Values::new(), rows);
+    let planned = bindings(&json!({})).plan(&["send_email"], &schema(), &none).unwrap();
+    assert!(!planned.injection.values.contains_key("user_id"), "declared, but without a value");
     assert!(!plan(&json!({}), &json!([])).values.contains_key("user_id"), "a value, but not declared");
 }
 
@@ -245,7 +249,7 @@ fn auto_takes_another_spelling_of_the_key() {
         (json!([]), json!({"lookup": {"userId": "_auto"}})),
     ] {
         let planned = bindings(&bound).plan(&["lookup"], &schema, &resolver(&rows)).unwrap();
-        assert_eq!(planned.injection.values, *json!({"userId": "s"}).as_object().unwrap(), "{rows} {bound}");
+        assert_eq!(planned.injection.values, *json!({"userId": "u1"}).as_object().unwrap(), "{rows} {bound}");
         assert_eq!(planned.reports, Vec::<String>::new());
     }
 }

@@ -193,7 +193,7 @@ async fn covias_keys_of_a_call_are_taken_or_refused_by_name() {
     let site = Site::start().await;
     let (venue, server) = friendly(&site).await;
     let host = format!("127.0.0.1:{}", site.port);
-    server.run("secret/set", json!({"name": "TOKEN", "value": "abcdef", "hosts": [host]})).await;
+    server.run("secret/set", json!({"name": "TOKEN", "value": "abcdefgh", "hosts": [host]})).await;
     let call = async |operation: &str, more: Value| {
         let mut input = json!({"url": site.url("/text?q=1")});
         input.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
@@ -206,7 +206,7 @@ async fn covias_keys_of_a_call_are_taken_or_refused_by_name() {
         for operation in ["http/get", "http/post"] {
             call(operation, json!({"bearerSecret": bearer})).await.unwrap();
             assert!(
-                site.last().to_lowercase().contains("authorization: bearer abcdef\r\n"),
+                site.last().to_lowercase().contains("authorization: bearer abcdefgh\r\n"),
                 "{bearer}: {}",
                 site.last()
             );
