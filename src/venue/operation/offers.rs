@@ -21,7 +21,7 @@ pub fn find_obstacle(authority: &Authority, path: &str) -> Option<String> {
         StaticNeed::People => Some("no agent may call it".to_owned()),
         StaticNeed::Abilities(abilities, places) => {
             let holds = |ability: &'static str| places.iter().any(|place| authority.holds_near(ability, place));
-            let missing = abilities.iter().find(|ability| !holds(**ability))?;
+            let missing = abilities.iter().find(|&&ability| !holds(ability))?;
             Some(format!("it needs the capability `{missing}`, which you don't hold"))
         }
         StaticNeed::Nothing => None,

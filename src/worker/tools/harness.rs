@@ -73,7 +73,7 @@ pub(crate) fn more_tools(round: &CallRound<'_>, arguments: &Value) -> CallOutcom
     let scoped: Vec<_> = scoped.filter_map(|entry| catalog.resolve(entry.operation()?)).collect();
     let elsewhere = |path: &str| entities.is_some() && scoped.iter().any(|found| found.spec.path == path);
     let obstacle = |found: &RegisteredOperation| {
-        if !entities.as_ref().is_none_or(|ids| allows(&found.entities, ids)) || elsewhere(found.spec.path) {
+        if entities.as_ref().is_some_and(|ids| !allows(&found.entities, ids)) || elsewhere(found.spec.path) {
             return Some("not for the entities of this request".to_owned());
         }
         find_obstacle(&round.caller.authority, found.spec.path)
@@ -96,7 +96,10 @@ pub(crate) fn more_tools(round: &CallRound<'_>, arguments: &Value) -> CallOutcom
     found.sort_by_key(|spec| (spec.path.len(), spec.path));
     let more = found.len().saturating_sub(FOUND_MAX);
     found.truncate(FOUND_MAX);
-    let shown = |spec: &&Spec| json!({"tool": tool_name(spec.path), "path": spec.path, "description": spec.description, "takes": takes(*spec)});
+    let shown = |spec: &&Spec| {
+        let (tool, about) = (tool_name(spec.path), &spec.description);
+        json!({"tool": tool, "path": spec.path, "description": about, "takes": takes(spec)})
+    };
     let tools: Vec<_> = found.iter().map(shown).collect();
     let mut answer = json!({"found": tools, "offered": "from your next turn on"});
     if more > 0 {
