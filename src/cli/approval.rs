@@ -196,7 +196,8 @@ fn format_approval(approval: &Value) -> String {
     for ask in questions["asks"].as_array().into_iter().flatten() {
         let choices: Vec<_> = ask["choices"].as_array().into_iter().flatten().map(format_plain).collect();
         let choices = if choices.is_empty() { String::new() } else { format!(": {}", choices.join(", ")) };
-        line(&field(ask, "id"), format!("{} ({}{choices})", field(ask, "prompt"), field(ask, "type")));
+        let optional = if ask["required"] == false { ", optional" } else { "" };
+        line(&field(ask, "id"), format!("{} ({}{choices}{optional})", field(ask, "prompt"), field(ask, "type")));
     }
     if !approval["job"].is_null() {
         line("job", field(approval, "job"));
@@ -209,4 +210,23 @@ fn format_approval(approval: &Value) -> String {
         line("answer", format!("{} by {} at {}", field(answer, "verdict"), field(answer, "by"), time(&answer["at"])));
     }
     lines.join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_question_shows_its_choices_and_whether_it_may_be_left_out() {
+        let asks = json!([
+            {"id": "key", "type": "token", "prompt": "Which secret?"},
+            {"id": "size", "type": "choice", "prompt": "Which size?", "choices": ["S", "L"], "required": false},
+            {"id": "why", "type": "text", "prompt": "Why?", "required": true},
+        ]);
+        let text =
+            format_approval(&json!({"id": "a1", "agent": "asker", "questions": {"title": "The order", "asks": asks}}));
+        for part in ["Which secret? (token)", "Which size? (choice: S, L, optional)", "Why? (text)"] {
+            assert!(text.contains(part), "{part} in {text}");
+        }
+    }
 }

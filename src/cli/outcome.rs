@@ -1,12 +1,15 @@
 //! `trellis job list --outcome unknown` and `job settle`: calls with an unknown outcome.
 
-use super::client::{Client, ServerArgs};
+use super::client::{Client, ServerArgs, encode};
 use super::exit::{Exit, Failure};
 use super::input;
-use super::output::{CommandOutput, field, format_plain, note, note_next, time};
+use super::output::{CommandOutput, Format, field, format_plain, note, note_next, time};
+use super::turn;
 use crate::domain::ids::JobId;
 use clap::Args;
 use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::iter;
 
 /// What a person has found out.
 #[derive(Debug, Args)]
@@ -40,7 +43,7 @@ impl SettleArgs {
             said["note"] = note.into();
         }
         let outcome = Client::new(&self.server)?.put(&format!("outcomes/{}", self.id), &said).await?;
-        out.value(&outcome, || details(&outcome))?;
+        out.value(&outcome, || details(&outcome, None))?;
         Ok(Exit::Ok)
     }
 }
@@ -54,7 +57,13 @@ pub(super) async fn list(
 ) -> Result<Exit, Failure> {
     let query = [("all", all.to_string()), ("offset", offset.to_string()), ("limit", limit.to_string())];
     let page = client.get("outcomes", &query).await?;
-    out.page(&page, "items", |items| items.iter().map(details).collect::<Vec<_>>().join("\n\n"))?;
+    let made = if out.format == Format::Text { made_with(client, &page["items"]).await } else { Vec::new() };
+    let made = made.into_iter().chain(iter::repeat(None));
+    let text = |items: &[Value]| {
+        let lines: Vec<_> = items.iter().zip(made).map(|(item, made)| details(item, made)).collect();
+        lines.join("\n\n")
+    };
+    out.page(&page, "items", text)?;
     if page["total"] == 0 {
         note("no call has an unknown outcome");
     }
@@ -62,8 +71,37 @@ pub(super) async fn list(
     Ok(Exit::Ok)
 }
 
-/// Formats a call: its id, its operation, the turn and the settlement.
-fn details(outcome: &Value) -> String {
+/// The arguments of each call in short, as the server shows its turn or job; `None` where it doesn't, to this caller.
+async fn made_with(client: &Client, items: &Value) -> Vec<Option<String>> {
+    let mut turns: BTreeMap<String, Value> = BTreeMap::new();
+    let mut made = Vec::new();
+    for outcome in items.as_array().into_iter().flatten() {
+        let call = &outcome["call"];
+        let path = match (call["agent"].as_str(), call["session"].as_str(), outcome["job"].as_str()) {
+            (Some(agent), Some(session), _) => {
+                format!("agents/{}/turns/{}/{}", encode(agent), encode(session), call["turn"])
+            }
+            (_, _, Some(job)) => format!("jobs/{}", encode(job)),
+            (_, _, None) => {
+                made.push(None);
+                continue;
+            }
+        };
+        if !turns.contains_key(&path) {
+            let shown = client.get(&path, &[]).await.unwrap_or_default();
+            turns.insert(path.clone(), shown);
+        }
+        let shown = &turns[&path];
+        made.push(match call["index"].as_u64().and_then(|index| usize::try_from(index).ok()) {
+            Some(index) => turn::arguments(&shown["record"], index),
+            None => Some(&shown["input"]).filter(|input| !input.is_null()).map(turn::in_short),
+        });
+    }
+    made
+}
+
+/// Lines about one call: its id, its operation, with what it was made, the turn and the settlement.
+fn details(outcome: &Value, made: Option<String>) -> String {
     let mut lines =
         vec![format!("{}  {}  {}", field(outcome, "id"), field(outcome, "operation"), time(&outcome["at"]))];
     let mut line =
@@ -73,6 +111,9 @@ fn details(outcome: &Value) -> String {
     }
     if !outcome["caller"].is_null() {
         line("caller", field(outcome, "caller"));
+    }
+    if let Some(made) = made {
+        line("with", made);
     }
     let call = &outcome["call"];
     if !call.is_null() {

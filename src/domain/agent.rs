@@ -35,6 +35,7 @@ use crate::unknown_fields::UnknownFields;
 use crate::values::inject::Bindings;
 use crate::values::mapping::ContextMapping;
 use crate::values::{Values, config_forms, entities, placeholder};
+use crate::visible::quote_foreign;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -380,10 +381,10 @@ impl AgentConfig {
                 let all = || format!("; known are {}", KEYS.map(|key| format!("`{key}`")).join(", "));
                 let near = Some(did_you_mean(key, &KEYS)).filter(|near| !near.is_empty());
                 let hint = near.unwrap_or_else(all);
-                return Err(DataError::root(Code::Unknown, format!("unknown key `{key}`{hint}")));
+                return Err(DataError::root(Code::Unknown, format!("unknown key `{}`{hint}", quote_foreign(key))));
             }
         }
-        config_forms::normalise(&mut map).map_err(|error| error.to_string())?;
+        config_forms::normalise(&mut map, &KEYS).map_err(|error| error.to_string())?;
         let mut config: Self = decode::typed_with_hint(&Value::Object(map))?;
         config.check()?;
         if config.model.provider == "scripted" && config.model.name.is_empty() {

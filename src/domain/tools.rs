@@ -6,6 +6,7 @@ pub mod guard;
 pub(crate) mod harness;
 mod name;
 mod outline;
+mod pinned;
 pub mod unknown_names;
 mod resource;
 
@@ -28,6 +29,7 @@ use crate::values::entities;
 use crate::values::inject::Injection;
 use crate::values::resolver::Resolver;
 use serde_json::{Value, json};
+use std::borrow::Cow;
 use std::sync::Arc;
 
 /// Why a request can't use an operation.
@@ -271,7 +273,11 @@ impl ToolTableBuilder<'_> {
             return;
         }
         let names: Vec<&str> = names.iter().map(String::as_str).collect();
-        match self.config.tool_arg_injection.plan(&names, &found.input, self.values) {
+        let own = tool.input.as_ref().map(|own| pinned::with_marks(own, &found.input));
+        let whole = own
+            .as_ref()
+            .map_or(Cow::Borrowed(&found.input), |own| Cow::Owned(pinned::with_other_arguments(own, &found.input)));
+        match self.config.tool_arg_injection.plan(&names, &whole, self.values) {
             Err(reason) => {
                 self.unbound.push((found.path.clone(), reason.clone()));
                 self.refused.push((found.requested_path.clone(), reason));
@@ -280,9 +286,10 @@ impl ToolTableBuilder<'_> {
                 self.reports.extend(planned.reports.into_iter().map(|report| (name.clone(), report)));
                 let text = tool.description.as_ref().unwrap_or(&found.description);
                 let description = format!("Operation: {}. {text}", found.requested_path);
-                let reach = ToolContext { scopes: tool.scopes.clone(), input: None, instanced: tool.scopes.is_some() };
+                let input = own.clone().unwrap_or_else(|| found.input.clone());
+                let reach = ToolContext { scopes: tool.scopes.clone(), input: own, instanced: tool.scopes.is_some() };
                 let target = ToolTarget::Operation(found.path.clone());
-                self.add(name, description, target, &found.input, planned.injection, reach);
+                self.add(name, description, target, &input, planned.injection, reach);
             }
         }
     }

@@ -47,7 +47,7 @@ async fn resolve_pins(
     let workspace = Workspace::new(Arc::clone(&api.venue.store), who.owner().clone(), Scope::default());
     let authority = &who.caller.authority;
     let pins = PinReader { venue: &api.venue, owner: who.owner(), authority, workspace: &workspace };
-    *operation = pins.resolve_pin(operation).await?;
+    *operation = pins.resolve_pin(operation, input).await?;
     pins.resolve_inner(operation, input).await.map(drop)
 }
 

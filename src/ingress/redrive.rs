@@ -8,7 +8,7 @@ use crate::domain::ids::{JobId, Owner, SessionKey};
 use crate::domain::job::{Job, JobStatus};
 use crate::domain::principal::Principal;
 use crate::ingress::{self, Arrival, SubmitError};
-use crate::store::StoreError;
+use crate::store::{Refusal, StoreError};
 use crate::venue::Venue;
 use crate::venue::dead_letters::{get, letter_write, redrive_id};
 use crate::venue::jobs;
@@ -36,9 +36,10 @@ pub enum RedriveError {
 }
 
 impl RedriveError {
-    /// Returns the error of the store, if it is one; otherwise the error itself.
+    /// The store's own error, or this. An owner that keeps as much as it may is the store's, as in any other write.
     pub(crate) fn into_store(self) -> Result<StoreError, Self> {
         match self {
+            Self::Submit(SubmitError::Refused { refusal: Refusal::Quota(over), .. }) => Ok(StoreError::Over(over)),
             Self::Store(error) | Self::Submit(SubmitError::Store(error)) => Ok(error),
             other => Err(other),
         }

@@ -43,7 +43,7 @@ impl TryFrom<String> for AssetReference {
     type Error = String;
 
     fn try_from(text: String) -> Result<Self, String> {
-        if text.starts_with("o/") {
+        if text.strip_prefix('/').unwrap_or(&text).starts_with("o/") {
             return Path::parse(&text).map(Self::Pin).map_err(|e| e.to_string());
         }
         asset_id(&text).map(Self::Asset).map_err(|e| e.to_string())
@@ -78,7 +78,7 @@ impl AssetReference {
     }
 }
 
-/// Parses 64 hexadecimal digits, possibly after `a/` or `0x`.
+/// The asset of an address, such as `a/<hash>`.
 pub fn asset_id(text: &str) -> Result<AssetId, OpError> {
     AssetId::from_name(text).map_err(|e| OpError::Invalid(e.to_string()))
 }

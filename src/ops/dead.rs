@@ -5,7 +5,6 @@ use crate::domain::ids::JobId;
 use crate::domain::lattice::Namespace;
 use crate::domain::reader::{HIDDEN_KEY, JobVisibility};
 use crate::domain::session::WITHHELD;
-use crate::ingress::SubmitError;
 use crate::ingress::redrive::{RedriveError, redrive};
 use crate::venue::dead_letters;
 use crate::venue::jobs;
@@ -105,11 +104,14 @@ impl Operation for RedriveTask {
     }
 
     async fn run(self, call: &Invocation<'_>) -> Result<OpOutput, OpError> {
-        let (job, already) = redrive(call.venue, &call.caller.owner, &self.id).await.map_err(|error| match error {
-            RedriveError::Unknown(_) => OpError::NotFound(error.to_string()),
-            RedriveError::Store(error) | RedriveError::Submit(SubmitError::Store(error)) => OpError::Store(error),
-            RedriveError::Submit(_) | RedriveError::Refused { .. } => OpError::Conflict(error.to_string()),
-        })?;
+        let (job, already) =
+            redrive(call.venue, &call.caller.owner, &self.id).await.map_err(|error| match error.into_store() {
+                Ok(error) => OpError::Store(error),
+                Err(error @ RedriveError::Unknown(_)) => OpError::NotFound(error.to_string()),
+                Err(error @ (RedriveError::Submit(_) | RedriveError::Refused { .. } | RedriveError::Store(_))) => {
+                    OpError::Conflict(error.to_string())
+                }
+            })?;
         Ok(json!({"job": job, "redriveOf": self.id, "duplicate": already}).into())
     }
 }

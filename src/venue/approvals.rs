@@ -291,6 +291,7 @@ pub async fn decide(
                 Err(OpError::Conflict(format!("approval `{id}`: the task that asked for it has ended")))
             }
             None => {
+                check_tokens(venue, owner, &approval, &verdict).await?;
                 let answer = ApprovalAnswer { by: caller.name.clone(), at: venue.now(), verdict: verdict.clone() };
                 let mark = DocWrite::put(answer_mark_key(id, &answer), "");
                 let decided = Approval { answer: Some(answer), ..approval };
@@ -396,6 +397,23 @@ fn check(
             return Err(OpError::Invalid(
                 "the arguments hold a value that may not be recorded; name a secret instead".into(),
             ));
+        }
+    }
+    Ok(())
+}
+
+/// Refuses an answer that names a secret which isn't set: it counts once, and so could not be mended.
+async fn check_tokens(
+    venue: &Venue,
+    owner: &Owner,
+    approval: &Approval,
+    verdict: &ApprovalVerdict,
+) -> Result<(), OpError> {
+    for (question, name) in approval.tokens(verdict) {
+        if venue.store.doc(owner, &keys::secret(&name)).await?.value.is_none() {
+            return Err(OpError::Invalid(format!(
+                "question `{question}`: no secret `{name}`: set it first (`trellis secret set {name}`)"
+            )));
         }
     }
     Ok(())

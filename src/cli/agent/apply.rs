@@ -4,7 +4,7 @@ use super::super::client::{Client, encode};
 use super::super::exit::{Exit, Failure};
 use super::super::output::{CommandOutput, Format, write_line};
 use super::diff::{KeyChange, diff};
-use super::files::{AgentFiles, read_all, without_owners};
+use super::files::{AgentFile, AgentFiles, read_all, without_owners};
 use super::warn;
 use crate::domain::agent::AgentConfig;
 use crate::domain::ids::AgentId;
@@ -31,12 +31,12 @@ pub(super) async fn apply(
         check_all(client, &agents, strict).await?;
     }
     let mut answers = Vec::new();
-    for (id, (config, file)) in &agents {
-        let answer = apply_agent(client, id, config, dry_run).await.map_err(|failure| {
+    for (id, file) in &agents {
+        let answer = apply_agent(client, id, file, dry_run).await.map_err(|failure| {
             let done = answers.len();
             let rest =
                 if done > 0 && !dry_run { format!(" ({done} of {} are applied)", agents.len()) } else { String::new() };
-            Failure::new(failure.exit, format!("agent `{id}` of `{}`{rest}: {failure}", file.display()))
+            Failure::new(failure.exit, format!("agent `{id}` of `{}`{rest}: {failure}", file.path.display()))
         })?;
         warn(&answer.json);
         if out.format == Format::Text {
@@ -57,10 +57,9 @@ pub(super) async fn apply(
 /// Asks the venue about every agent before any is applied; the errors are reported together.
 async fn check_all(client: &Client, agents: &AgentFiles, strict: bool) -> Result<(), Failure> {
     let mut failed: Option<Failure> = None;
-    for (id, (config, file)) in agents {
-        let body = json!({"agentId": id, "config": config, "strict": strict, "dryRun": true});
-        let Err(failure) = client.run("v/ops/agent/create", &body, None).await else { continue };
-        let text = format!("agent `{id}` of `{}`: {failure}", file.display());
+    for (id, file) in agents {
+        let Err(failure) = create(client, id, file, json!({"strict": strict, "dryRun": true})).await else { continue };
+        let text = format!("agent `{id}` of `{}`: {failure}", file.path.display());
         let exit = failed.as_ref().map_or(failure.exit, |first| first.exit);
         let before = failed.map(|first| first.text + "\nerror: ").unwrap_or_default();
         failed = Some(Failure::new(exit, before + &text));
@@ -79,25 +78,40 @@ struct AppliedAgent {
     json: Value,
 }
 
-async fn apply_agent(client: &Client, id: &AgentId, config: &Value, dry_run: bool) -> Result<AppliedAgent, Failure> {
+/// Makes the agent of a file, as `more` says.
+async fn create(client: &Client, id: &AgentId, file: &AgentFile, more: Value) -> Result<Value, Failure> {
+    let mut body = file.given.clone();
+    body.insert("agentId".to_owned(), json!(id));
+    body.extend(more.as_object().cloned().unwrap_or_default());
+    client.run("v/ops/agent/create", &Value::Object(body), None).await
+}
+
+async fn apply_agent(client: &Client, id: &AgentId, file: &AgentFile, dry_run: bool) -> Result<AppliedAgent, Failure> {
     let before = match client.get(&format!("agents/{}", encode(id.as_str())), &[]).await {
         Ok(info) => Some(info),
         Err(failure) if failure.exit == Exit::NotFound => None,
         Err(failure) => return Err(failure),
     };
-    let after = AgentConfig::parse(&without_owners(config)).map_err(|e| Failure::usage(e.to_string()))?;
-    let changes = before.as_ref().map(|info| changes(info, &json!(after))).unwrap_or_default();
+    let tried = if dry_run || file.config.is_none() {
+        create(client, id, file, json!({"dryRun": true})).await?
+    } else {
+        Value::Null
+    };
+    let after = match &file.config {
+        Some(config) => json!(AgentConfig::parse(&without_owners(config)).map_err(|e| Failure::usage(e.to_string()))?),
+        // What it names, the venue has read.
+        None => tried["config"].clone(),
+    };
+    let changes = before.as_ref().map(|info| changes(info, &after)).unwrap_or_default();
     let (result, mut json) = if dry_run {
         let result = match &before {
             None => "created",
             Some(_) if changes.is_empty() => "unchanged",
             Some(_) => "updated",
         };
-        let body = json!({"agentId": id, "config": config, "dryRun": true});
-        (result, client.run("v/ops/agent/create", &body, None).await?)
+        (result, tried)
     } else {
-        let body = json!({"agentId": id, "config": config, "overwrite": true});
-        let answer = client.run("v/ops/agent/create", &body, None).await?;
+        let answer = create(client, id, file, json!({"overwrite": true})).await?;
         let result = match (&answer["created"], &answer["updated"]) {
             (Value::Bool(true), _) => "created",
             (_, Value::Bool(true)) => "updated",

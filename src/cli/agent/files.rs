@@ -2,18 +2,28 @@
 
 use super::super::exit::Failure;
 use super::super::input;
+use super::layers::{self, Written};
 use crate::config::position::locate;
 use crate::config::yaml;
 use crate::domain::agent::{AgentConfig, addresses};
 use crate::domain::decode::{self, DataError};
 use crate::domain::ids::AgentId;
 use crate::venue::resources;
-use serde_json::Value;
+use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-/// Configurations by agent, with their files.
-pub(super) type AgentFiles = BTreeMap<AgentId, (Value, PathBuf)>;
+/// The files of agents, by agent.
+pub(super) type AgentFiles = BTreeMap<AgentId, AgentFile>;
+
+/// What a file says of its agent.
+pub(super) struct AgentFile {
+    pub(super) path: PathBuf,
+    /// The arguments of `agent/create` that it gives: `config`, `definition`, `state`.
+    pub(super) given: Map<String, Value>,
+    /// The configuration; `None` where the file names what the venue keeps, such as a template.
+    pub(super) config: Option<Value>,
+}
 
 /// Reads every agent of the files and folders; returns all errors together.
 pub(super) fn read_all(files: &[PathBuf]) -> Result<AgentFiles, Failure> {
@@ -22,9 +32,9 @@ pub(super) fn read_all(files: &[PathBuf]) -> Result<AgentFiles, Failure> {
     for file in list_files(files)? {
         match read(&file) {
             Err(problem) => errors.push(format!("`{}`: {problem}", file.display())),
-            Ok((id, config)) => {
-                if let Some((_, other)) = agents.insert(id.clone(), (config, file.clone())) {
-                    errors.push(format!("`{}` and `{}` both name agent `{id}`", other.display(), file.display()));
+            Ok((id, read)) => {
+                if let Some(other) = agents.insert(id.clone(), read) {
+                    errors.push(format!("`{}` and `{}` both name agent `{id}`", other.path.display(), file.display()));
                 }
             }
         }
@@ -70,7 +80,12 @@ fn kind(path: &Path) -> Option<AgentFileFormat> {
 
 /// Reads and checks the configuration of an agent file.
 pub(crate) fn read_config(path: &Path) -> Result<Value, String> {
-    read(path).map(|(_, config)| config)
+    let (_, file) = read(path)?;
+    file.config.ok_or_else(|| {
+        "it names what the venue keeps, such as a template: expected the configuration itself, as `trellis agent get` \
+         shows it after `trellis agent apply`"
+            .to_owned()
+    })
 }
 
 /// Replaces addresses by plain paths: the venue checks whose they are.
@@ -83,25 +98,47 @@ pub(super) fn without_owners(config: &Value) -> Value {
     plain
 }
 
-/// Reads the id and the checked configuration of an agent file.
-fn read(path: &Path) -> Result<(AgentId, Value), String> {
-    let kind = kind(path).ok_or_else(|| match path.exists() {
-        true => "expected a file that ends in `.toml`, `.json` or `.yaml`",
-        false => "there is no such file or folder",
+/// Reads the id and the content of an agent file.
+fn read(path: &Path) -> Result<(AgentId, AgentFile), String> {
+    let kind = kind(path).ok_or_else(|| {
+        if path.exists() {
+            "expected a file that ends in `.toml`, `.json` or `.yaml`"
+        } else {
+            "there is no such file or folder"
+        }
     })?;
     let text = input::file(path).map_err(|failure| failure.text)?;
-    let mut config = parse(kind, &text)?;
+    let mut content = parse(kind, &text)?;
     let wrong = |wrong: &DataError| with_position(kind, &text, wrong);
-    let id = match config.as_object_mut().and_then(|map| map.shift_remove("id")) {
-        Some(Value::String(id)) => id,
-        Some(other) => return Err(wrong(&format!("`id`: expected text, got `{other}`").into())),
+    let id = match take_id(&mut content).map_err(|error| wrong(&error.into()))? {
+        Some(id) => id,
         None => path.file_stem().unwrap_or_default().to_string_lossy().into_owned(),
     };
     let id = AgentId::new(id).map_err(|e| e.to_string())?;
+    let path = path.to_owned();
+    let config = match layers::split(content).map_err(|error| wrong(&error.into()))? {
+        Written::Config(config) => config,
+        Written::Layers(given) => return Ok((id, AgentFile { path, given, config: None })),
+    };
     let checked = AgentConfig::parse(&without_owners(&config)).map_err(|error| wrong(&error))?;
     // The venue checks kinds of resources that it has besides.
     resources::check_own(&checked).map_err(|error| wrong(&error.into()))?;
-    Ok((id, config))
+    let given = Map::from_iter([("config".to_owned(), config.clone())]);
+    Ok((id, AgentFile { path, given, config: Some(config) }))
+}
+
+/// The id that a file gives its agent: `id`, or `agentId` as callers of `agent/create` write it.
+fn take_id(content: &mut Value) -> Result<Option<String>, String> {
+    let mut found: Option<String> = None;
+    for key in ["id", "agentId"] {
+        match content.as_object_mut().and_then(|map| map.shift_remove(key)) {
+            None => {}
+            Some(Value::String(id)) if found.as_ref().is_none_or(|other| *other == id) => found = Some(id),
+            Some(Value::String(id)) => return Err(format!("`{key}`: `{id}` is another agent than that of `id`")),
+            Some(other) => return Err(format!("`{key}`: expected text, got `{other}`")),
+        }
+    }
+    Ok(found)
 }
 
 /// Formats an error with its position in the file, if known.
@@ -126,12 +163,57 @@ fn parse(kind: AgentFileFormat, text: &str) -> Result<Value, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::json;
 
     fn file(name: &str, text: &str) -> Result<(AgentId, Value), String> {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join(name);
         std::fs::write(&path, text).unwrap();
-        read(&path)
+        read(&path).map(|(id, file)| (id, file.config.unwrap_or_else(|| Value::Object(file.given))))
+    }
+
+    #[test]
+    fn a_file_may_name_what_the_venue_keeps() {
+        let template = "v/agents/templates/reader";
+        for (name, text, id, given) in [
+            ("a.json", json!({"config": template}), "a", json!({"config": [template]})),
+            ("a.json", json!(template), "a", json!({"config": [template]})),
+            (
+                "a.json",
+                json!([template, {"model": "gpt-5.4"}]),
+                "a",
+                json!({"config": [template, {"model": "gpt-5.4"}]}),
+            ),
+            (
+                "a.json",
+                json!({"agentId": "b", "name": "B", "config": [template], "definition": "o/c"}),
+                "b",
+                json!({"config": [template, {"name": "B"}], "definition": "o/c"}),
+            ),
+            (
+                "a.json",
+                json!({"id": "b", "systemPrompt": "s", "state": {"config": [template], "context": ["w/a"]}}),
+                "b",
+                json!({"config": [{"systemPrompt": "s"}, template], "state": {"context": ["w/a"]}}),
+            ),
+            (
+                "a.json",
+                json!({"config": template, "state": {"config": "o/d"}}),
+                "a",
+                json!({"config": [template, "o/d"]}),
+            ),
+            (
+                "a.json",
+                json!({"agentId": "b", "config": {"model": "gpt-5.4"}, "state": {"context": []}}),
+                "b",
+                json!({"model": "gpt-5.4", "state": {"context": []}}),
+            ),
+        ] {
+            let (found, content) = file(name, &text.to_string()).unwrap();
+            assert_eq!((found.as_str(), content), (id, given), "{text}");
+        }
+        let toml = "config = [\"v/agents/templates/reader\", { model = \"gpt-5.4\" }]";
+        assert_eq!(file("t.toml", toml).unwrap().1["config"][0], template);
     }
 
     #[test]
@@ -167,6 +249,16 @@ mod tests {
             ),
             ("a.json", "{", "malformed JSON: EOF while parsing an object at line 1 column 1"),
             ("a.json", r#"{"id": 1}"#, "`id`: expected text, got `1` (line 1, column 2)"),
+            (
+                "a.json",
+                r#"{"id": "b", "agentId": "c", "model": "gpt-5.4"}"#,
+                "`agentId`: `c` is another agent than that of `id` (line 1, column 13)",
+            ),
+            (
+                "a.json",
+                r#"{"config": "v/agents/templates/reader", "model": "gpt-5.4"}"#,
+                "`model`: what stands beside `config` counts for nothing: put it into the list, `config: [\"v/…\", {\"model\": …}]` (line 1, column 41)",
+            ),
             ("a b.toml", "", "illegal agent id `a b`: whitespace is not allowed"),
             ("a.toml", "systemPromt = 1", "unknown key `systemPromt`, did you mean `systemPrompt` (line 1, column 1)"),
             ("a.yml", "systemPromt: 1", "unknown key `systemPromt`, did you mean `systemPrompt` (line 1, column 1)"),

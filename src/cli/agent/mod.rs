@@ -3,6 +3,7 @@
 mod apply;
 mod diff;
 mod files;
+mod layers;
 
 use super::client::{Client, ServerArgs, encode};
 use super::confirm::confirm;
@@ -23,8 +24,9 @@ use std::path::PathBuf;
 pub(crate) enum Agent {
     /// Create agents from files, or give existing ones another configuration
     ///
-    /// A file is TOML or JSON; the agent's id is its key `id`, else the file's name without its
-    /// ending. Of a folder, all `.toml` and `.json` files. Nothing is sent unless all are valid.
+    /// A file is TOML, JSON or YAML; the agent's id is its key `id`, else the file's name without its
+    /// ending. Of a folder, all `.toml`, `.json`, `.yaml` and `.yml` files. Its `config` may name what the venue
+    /// keeps, such as the template `v/agents/templates/reader`. Nothing is sent unless all are valid.
     /// Applying the same again changes nothing. Each agent is shown with the keys that change.
     #[command(after_help = "Example:\n  trellis agent apply agents/ helper.toml --dry-run")]
     Apply {

@@ -164,7 +164,11 @@ async fn call_model(context: &CliContext, answer: &Value) -> Result<(), Failure>
     let model = app::models(&loaded.config).map_err(|e| role::failure(&e))?;
     let (live, _) = LiveText::channel();
     let reply = model.complete(&request, &[], &live).await;
-    let reply = reply.map_err(|error| Failure::new(Exit::Unreachable, error.to_string()))?;
+    let reply = reply.map_err(|error| {
+        let whose =
+            "`--ask` calls the model itself, with this command's configuration and keys (`--config` names the venue's)";
+        Failure::new(Exit::Unreachable, format!("{error}; {whose}"))
+    })?;
     let calls: Vec<_> =
         reply.calls.iter().map(|call| format!("[calls {} {}]", call.name, call.arguments.to_value())).collect();
     let tokens = format!("{} tokens in, {} out", reply.usage.input, reply.usage.output);

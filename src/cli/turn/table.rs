@@ -3,7 +3,7 @@
 use super::super::output::time;
 use super::super::output::{CommandOutput, compact, field, format_plain};
 use super::super::spend::format_token_classes;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 /// Characters of the budget bar.
 const BAR_CHARS: usize = 40;
@@ -43,7 +43,40 @@ fn reply(record: &Value) -> Option<String> {
     Some(field(said, "text")).filter(|text| !text.is_empty())
 }
 
-/// Formats a whole turn.
+/// Characters of the arguments of a call, and of its result, that one line has.
+const IN_SHORT: usize = 300;
+
+/// A value in one line, cut where it is long.
+pub(crate) fn in_short(value: &Value) -> String {
+    let line = value.as_str().map_or_else(|| compact(value), |text| field(&json!({"text": one_line(text)}), "text"));
+    match line.char_indices().nth(IN_SHORT) {
+        Some((end, _)) => format!("{}… ({} bytes)", &line[..end], line.len()),
+        None => line,
+    }
+}
+
+fn one_line(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// The arguments of a call as its model gave them, in short; `None` where the record doesn't have its reply.
+pub(crate) fn arguments(record: &Value, index: usize) -> Option<String> {
+    let reply = list(&record["said"]).iter().find(|said| said["role"] == "assistant")?;
+    reply["calls"].get(index).map(|call| in_short(&call["arguments"]))
+}
+
+/// What a call came to, in short: its result, or why it was not made.
+fn result(record: &Value, index: usize) -> Option<String> {
+    let mut results = list(&record["said"]).iter().filter(|said| said["role"] == "tool");
+    let reply = list(&record["said"]).iter().find(|said| said["role"] == "assistant");
+    let found = match reply.and_then(|reply| reply["calls"].get(index)) {
+        Some(call) => results.find(|result| result["call"] == call["id"]),
+        None => results.nth(index),
+    };
+    found.map(|result| in_short(&result["text"])).filter(|text| !text.is_empty())
+}
+
+/// A whole turn.
 pub(super) fn turn(out: CommandOutput, turn: &Value) -> String {
     let record = &turn["record"];
     let mut lines = vec![out.bold(&format!("turn {}", field(turn, "name")))];
@@ -64,17 +97,25 @@ pub(super) fn turn(out: CommandOutput, turn: &Value) -> String {
                 ended.map(|status| format!(", ended {status}")).unwrap_or_default()
             ));
         }
-        for call in list(&record["calls"]) {
+        for (index, call) in list(&record["calls"]).iter().enumerate() {
             let handed: Vec<_> = list(&call["scoped"]).iter().map(format_handed_section).collect();
             let handed = if handed.is_empty() { String::new() } else { format!(", with {}", handed.join(", ")) };
             let began = (!call["began"].is_null()).then(|| format!(", first made {}", time(&call["began"])));
             let began = began.unwrap_or_default();
             lines.push(format!("called    {}: {}{handed}{began}", field(call, "tool"), field(call, "outcome")));
+            lines.extend(arguments(record, index).map(|arguments| format!("          with      {arguments}")));
             if let Some(how) = call["decided"]["how"].as_str() {
                 let decided = &call["decided"];
                 let (by, at) = (field(decided, "by"), time(&decided["at"]));
                 lines.push(format!("          {how} by {by} {at}, approval {}", field(decided, "approval")));
             }
+            if !call["note"].is_null() {
+                lines.push(format!("          {}", in_short(&call["note"])));
+            }
+            lines.extend(result(record, index).map(|result| format!("          result    {result}")));
+        }
+        if !record["settles"].is_null() {
+            lines.push(format!("settles   calls of turn {}, which shows with what they were made", record["settles"]));
         }
         if let Some(reply) = reply(record) {
             lines.push(format!("replied   {}", reply.replace('\n', "\n          ")));
@@ -250,7 +291,6 @@ pub(crate) fn prompt(request: &Value) -> String {
 mod tests {
     use super::super::super::output::Format;
     use super::*;
-    use serde_json::json;
 
     #[test]
     fn a_turn_is_shown_as_a_readable_table() {
@@ -263,7 +303,17 @@ mod tests {
             "name": "helper/main/2", "record": {
                 "start": 0, "end": 12, "model": "scripted/x", "usage": {"input": 1234, "output": 5}, "job": "j1",
                 "failedModels": [{"model": "openai/y", "reason": "503: overloaded"}],
-                "ended": [["j1", "COMPLETE"]], "calls": [{"tool": "lattice_read", "outcome": "ok"}]
+                "ended": [["j1", "COMPLETE"]], "calls": [
+                    {"tool": "lattice_read", "outcome": "ok"}, {"tool": "http_post", "outcome": "denied"}
+                ],
+                "said": [
+                    {"role": "assistant", "calls": [
+                        {"id": "c1", "name": "lattice_read", "arguments": {"path": "w/x"}},
+                        {"id": "c2", "name": "http_post", "arguments": {"url": "https://b.example/c", "body": "x".repeat(1_000)}},
+                    ]},
+                    {"role": "tool", "call": "c2", "name": "http_post", "text": "not one\n that this venue allows"},
+                    {"role": "tool", "call": "c1", "name": "lattice_read", "text": "{\"value\":1}"},
+                ]
             },
             "ledger": {
                 "budget": {"bytes": 180_000, "ratio": 4000}, "used": 90_000, "left": 90_000,
@@ -285,6 +335,11 @@ model     scripted/x: 1,234 tokens in, 5 out
 failed    openai/y: 503: overloaded
 task      job j1, ended COMPLETE
 called    lattice_read: ok
+          with      {\"path\":\"w/x\"}
+          result    {\"value\":1}
+called    http_post: denied
+          with      {\"url\":\"https://b.example/c\",\"body\":\"XXX… (1039 bytes)
+          result    not one that this venue allows
 
 context   [####################--------------------] 50%
           90,000 of 180,000 bytes used, about 22,500 tokens; 90,000 left
@@ -302,7 +357,7 @@ filled in user.name (user: v/context/users/u)
 no value  city
 prefix    aa  system prompt and tools, kept by a provider's cache
 prompt    bb";
-        assert_eq!(turn(out, &shown), expected);
+        assert_eq!(turn(out, &shown), expected.replace("XXX", &"x".repeat(263)));
     }
 
     #[test]

@@ -33,7 +33,10 @@ pub struct FullEntry {
     /// Input of `op`; placeholders in its texts are replaced by values.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub input: Option<Value>,
-    /// Id of a finished job whose output is shown.
+    /// What the pin that `op` named says of its input; of a turn alone.
+    #[serde(skip)]
+    pub pinned: Option<PinnedSchema>,
+    /// A finished job whose output is shown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub job: Option<String>,
     /// Place within the job's output: segments separated by `/`, or by dots as in Covia, see [`job_part`].
@@ -62,7 +65,16 @@ pub struct FullEntry {
     pub instance: Option<String>,
 }
 
-/// Source of an entry's content.
+/// What a pin says of the arguments of its operation.
+#[derive(Debug, Clone, PartialEq)]
+pub struct PinnedSchema {
+    /// Path of the pin.
+    pub path: String,
+    /// JSON Schema of the arguments.
+    pub schema: Value,
+}
+
+/// Where an entry's content comes from.
 #[derive(Debug, Clone, PartialEq)]
 pub enum EntrySource {
     /// The output of an operation.
@@ -71,6 +83,8 @@ pub enum EntrySource {
         path: String,
         /// Input of the operation.
         input: Value,
+        /// What the input must fit besides the operation's own schema.
+        pinned: Option<PinnedSchema>,
     },
     /// The output of a finished job.
     Job {
@@ -127,7 +141,7 @@ impl ContextEntry {
         };
         if let Some(path) = &full.op {
             let input = full.input.clone().unwrap_or_else(|| Value::Object(serde_json::Map::new()));
-            return Ok(EntrySource::Operation { path: path.clone(), input });
+            return Ok(EntrySource::Operation { path: path.clone(), input, pinned: full.pinned.clone() });
         }
         if let Some(job) = &full.job {
             let within = full.path.as_deref().unwrap_or_default().split('/').filter(|s| !s.is_empty());
@@ -306,10 +320,20 @@ mod tests {
             (json!({"ref": format!("/a/{hash}/")}), asset()),
             (json!(format!("0x{hash}")), asset()),
             (json!({"ref": hash}), asset()),
+            (json!(format!("/a/{hash}")), asset()),
+            (json!(format!("a/{hash}/")), asset()),
+            (json!(format!("0x{hash}")), asset()),
+            (json!({"ref": format!("/a/{hash}")}), asset()),
+            (json!(format!("/{hash}")), Ok(EntrySource::Text(format!("/{hash}")))),
+            (json!(format!("a/{hash}/content")), path(&format!("a/{hash}/content"))),
             (json!({"ref": "w/a", "label": "A"}), path("w/a")),
             (
                 json!({"op": "v/ops/lattice/list", "input": {"path": "w"}, "text": "t"}),
-                Ok(EntrySource::Operation { path: "v/ops/lattice/list".into(), input: json!({"path": "w"}) }),
+                Ok(EntrySource::Operation {
+                    path: "v/ops/lattice/list".into(),
+                    input: json!({"path": "w"}),
+                    pinned: None,
+                }),
             ),
             (
                 json!({"job": job, "path": "a/0", "ref": "w/a"}),

@@ -217,8 +217,16 @@ pub enum AnswerError {
     /// The argument is given by the runtime, neither by the model nor by the approver.
     #[error("argument `{name}` is filled in by the venue, and an approval can't change it: leave it out, or as it is")]
     Fixed {
-        /// Name of the argument; the place, if it is a reference to a secret.
+        /// Which.
         name: String,
+    },
+    /// A reference to a secret that is not as the model gave it.
+    #[error("argument `{place}` {rule}")]
+    Secret {
+        /// Where it stands.
+        place: String,
+        /// What is wrong.
+        rule: &'static str,
     },
     /// An answer is missing, unknown or of the wrong kind.
     #[error("question `{id}`: {rule}")]
@@ -230,15 +238,24 @@ pub enum AnswerError {
     },
 }
 
-/// Returns the first edited argument that only the runtime may give: one of `fixed`, or a reference to a secret.
-pub(super) fn changed_fixed_argument(original: &Value, edited: &Value, fixed: &[String]) -> Option<String> {
+/// Refuses edited arguments that change what only the runtime gives, one of `fixed`, or a reference to a secret.
+pub(super) fn check_edit(original: &Value, edited: &Value, fixed: &[String]) -> Result<(), AnswerError> {
     let differs =
         |name: &&String| edited.get(name.as_str()).is_some_and(|value| Some(value) != original.get(name.as_str()));
+    if let Some(name) = fixed.iter().find(differs) {
+        return Err(AnswerError::Fixed { name: name.clone() });
+    }
     let (before, after) = (reference::find_references(original), reference::find_references(edited));
+    let secret = |place: &str, rule| Err(AnswerError::Secret { place: place.to_owned(), rule });
     let is_fixed = |place: &str| fixed.iter().any(|name| place.split('/').nth(1) == Some(name));
-    let lost = before.iter().find(|(place, known)| after.get(*place) != Some(known) && !is_fixed(place));
-    let new = after.keys().find(|place| !before.contains_key(*place));
-    fixed.iter().find(differs).or(lost.map(|(place, _)| place)).or(new).cloned()
+    if let Some((place, _)) = before.iter().find(|(place, known)| after.get(*place) != Some(known) && !is_fixed(place))
+    {
+        return secret(place, "is a secret of the call, and an approval can't change it: repeat it as it is shown");
+    }
+    match after.keys().find(|place| !before.contains_key(*place)) {
+        Some(place) => secret(place, "would be a secret that the call doesn't have, and an approval can't add one"),
+        None => Ok(()),
+    }
 }
 
 pub(super) fn check_answers(asks: &[Question], answers: &Map<String, Value>) -> Result<(), AnswerError> {

@@ -9,6 +9,7 @@ mod tests;
 
 use crate::authority::Authority;
 use crate::call::PlannedCall;
+use crate::ids::secret::SecretName;
 use crate::ids::{EventId, JobId, Owner, SessionKey, VenueIdSubject, sha256_hex};
 use crate::time::Millis;
 use crate::unknown_fields::UnknownFields;
@@ -204,9 +205,7 @@ impl Approval {
             (
                 ApprovalSubject::Call { arguments, fixed, .. },
                 ApprovalVerdict::Approved { arguments: Some(edited), .. },
-            ) if let Some(name) = answer::changed_fixed_argument(arguments, edited, fixed) => {
-                Err(AnswerError::Fixed { name })
-            }
+            ) if let Err(error) = answer::check_edit(arguments, edited, fixed) => Err(error),
             (ApprovalSubject::Call { scopes, .. }, ApprovalVerdict::Approved { scopes: Some(kept), .. }) => {
                 let unknown = kept.iter().find(|key| !scopes.iter().any(|scope| scope.key == **key));
                 unknown.map_or(Ok(()), |key| {
@@ -233,7 +232,31 @@ impl Approval {
     }
 }
 
-/// Calls of one reply that wait for a person, as the session stores them.
+impl Approval {
+    /// The secrets that an answer names, each with its question.
+    pub fn tokens<'a>(&'a self, verdict: &'a ApprovalVerdict) -> impl Iterator<Item = (&'a str, SecretName)> {
+        let (asks, answers) = match (&self.subject, verdict) {
+            (ApprovalSubject::Questions { asks, .. }, ApprovalVerdict::Answered { answers }) => {
+                (asks.as_slice(), Some(answers))
+            }
+            (
+                ApprovalSubject::Call { .. } | ApprovalSubject::Questions { .. },
+                ApprovalVerdict::Approved { .. }
+                | ApprovalVerdict::Rejected { .. }
+                | ApprovalVerdict::Answered { .. }
+                | ApprovalVerdict::Expired
+                | ApprovalVerdict::Withdrawn,
+            ) => (&[][..], None),
+        };
+        let tokens = asks.iter().filter(|ask| ask.kind == QuestionKind::Token);
+        tokens.filter_map(move |ask| {
+            let named = answers?.get(&ask.id)?.as_str()?;
+            Some((ask.id.as_str(), SecretName::from_path(named).ok()?))
+        })
+    }
+}
+
+/// Calls of one reply that wait for a person, as the session remembers them.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct AwaitingCalls {

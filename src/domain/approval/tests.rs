@@ -129,24 +129,29 @@ fn an_edit_keeps_injected_values_and_secret_references() {
     let secret = |name: &str| json!({"$secret": format!("s/{name}")});
     let original = json!({"url": "u", "user": "ann", "headers": {"auth": secret("key")}, "body": [secret("pin")]});
     let fixed = ["user".to_owned()];
-    for (edited, changed) in [
+    let (keep, lost) = (secret("key"), "is a secret of the call, and an approval can't change it: repeat it");
+    let new = "would be a secret that the call doesn't have";
+    let fill = "is filled in by the venue, and an approval can't change it: leave it out";
+    for (edited, refused) in [
         (original.clone(), None),
-        (json!({"url": "v", "headers": {"auth": secret("key")}, "body": [secret("pin")]}), None),
-        (json!({"user": "bob", "headers": {"auth": secret("key")}, "body": [secret("pin")]}), Some("user")),
-        (json!({"user": null, "headers": {"auth": secret("key")}, "body": [secret("pin")]}), Some("user")),
-        (json!({"headers": {"auth": secret("other")}, "body": [secret("pin")]}), Some("/headers/auth")),
-        (json!({"headers": {"auth": "mine"}, "body": [secret("pin")]}), Some("/headers/auth")),
-        (json!({"headers": {"auth": secret("key")}, "body": [1, secret("pin")]}), Some("/body/0")),
-        (
-            json!({"headers": {"auth": secret("key"), "more": secret("key")}, "body": [secret("pin")]}),
-            Some("/headers/more"),
-        ),
-        (json!({}), Some("/body/0")),
+        (json!({"url": "v", "headers": {"auth": keep}, "body": [secret("pin")]}), None),
+        (json!({"user": "bob", "headers": {"auth": keep}, "body": [secret("pin")]}), Some(("user", fill))),
+        (json!({"user": null, "headers": {"auth": keep}, "body": [secret("pin")]}), Some(("user", fill))),
+        (json!({"headers": {"auth": secret("other")}, "body": [secret("pin")]}), Some(("/headers/auth", lost))),
+        (json!({"headers": {"auth": "mine"}, "body": [secret("pin")]}), Some(("/headers/auth", lost))),
+        (json!({"headers": {"auth": keep}, "body": [1, secret("pin")]}), Some(("/body/0", lost))),
+        (json!({"headers": {"auth": keep, "more": keep}, "body": [secret("pin")]}), Some(("/headers/more", new))),
+        (json!({}), Some(("/body/0", lost))),
     ] {
-        assert_eq!(super::answer::changed_fixed_argument(&original, &edited, &fixed).as_deref(), changed, "{edited}");
+        let found = super::answer::check_edit(&original, &edited, &fixed).map_err(|error| error.to_string());
+        match refused {
+            None => assert_eq!(found, Ok(()), "{edited}"),
+            Some((place, rule)) => {
+                let text = found.unwrap_err();
+                assert!(text.starts_with(&format!("argument `{place}` {rule}")), "{edited}: {text}");
+            }
+        }
     }
-    assert_eq!(
-        super::answer::changed_fixed_argument(&json!({"to": secret("k")}), &json!({}), &["to".to_owned()]),
-        None
-    );
+    let filled = super::answer::check_edit(&json!({"to": secret("k")}), &json!({}), &["to".to_owned()]);
+    assert_eq!(filled, Ok(()));
 }

@@ -7,7 +7,9 @@ pub mod infer;
 mod integers;
 
 use crate::limits::{SCHEMA_BYTES, SCHEMA_ERRORS};
+use jsonschema::ValidationError;
 use serde_json::Value;
+use std::fmt;
 
 pub use cost::{SchemaCostError, cost};
 pub use integers::{integer_from_float, make_whole};
@@ -49,6 +51,21 @@ pub struct SchemaMisfit {
 /// Returns the first misfits of `value`, at most `limit`, and whether there are more. References may only lead into the
 /// schema itself: nothing is fetched.
 pub fn find_misfits(schema: &Value, value: &Value, limit: usize) -> Result<(Vec<SchemaMisfit>, bool), SchemaError> {
+    list_misfits(schema, value, limit, shorten_error)
+}
+
+/// The first misfits of a value that no message may quote, at most `limit`.
+pub fn veiled_misfits(schema: &Value, value: &Value, limit: usize) -> Result<Vec<SchemaMisfit>, SchemaError> {
+    let message = |error: &ValidationError<'_>| beginning(&error.masked_with("the value").to_string());
+    list_misfits(schema, value, limit, message).map(|(found, _)| found)
+}
+
+fn list_misfits(
+    schema: &Value,
+    value: &Value,
+    limit: usize,
+    message: impl Fn(&ValidationError<'_>) -> String,
+) -> Result<(Vec<SchemaMisfit>, bool), SchemaError> {
     let text = serde_json::to_vec(schema).unwrap_or_default();
     if text.len() > SCHEMA_BYTES {
         return Err(SchemaError::TooLarge { bytes: text.len() });
@@ -60,23 +77,34 @@ pub fn find_misfits(schema: &Value, value: &Value, limit: usize) -> Result<(Vec<
     let found = errors.by_ref().take(limit).map(|error| SchemaMisfit {
         path: error.instance_path().to_string(),
         schema_path: error.schema_path().to_string(),
-        message: shorten_error(&error),
+        message: message(&error),
     });
     let found = found.collect();
     let more = errors.next().is_some();
     Ok((found, more))
 }
 
-/// Shortens an error to about 400 bytes, because the library quotes values whole.
-fn shorten_error(error: &jsonschema::ValidationError<'_>) -> String {
-    const BYTES: usize = 400;
-    let text = error.to_string();
-    if text.len() <= BYTES {
-        return text;
+impl fmt::Display for SchemaMisfit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.path.is_empty() {
+            return f.write_str(&self.message);
+        }
+        write!(f, "at `{}`: {}", self.path, self.message)
     }
-    let masked = error.masked_with("the value").to_string();
-    let cut = masked.floor_char_boundary(BYTES);
-    if cut < masked.len() { format!("{}…", &masked[..cut]) } else { masked }
+}
+
+/// Bytes of a message: what fits on some lines.
+const MESSAGE_BYTES: usize = 400;
+
+/// The library quotes values whole; a message that would be long shows none.
+fn shorten_error(error: &ValidationError<'_>) -> String {
+    let text = error.to_string();
+    if text.len() <= MESSAGE_BYTES { text } else { beginning(&error.masked_with("the value").to_string()) }
+}
+
+fn beginning(text: &str) -> String {
+    let cut = text.floor_char_boundary(MESSAGE_BYTES);
+    if cut < text.len() { format!("{}…", &text[..cut]) } else { text.to_owned() }
 }
 
 #[cfg(test)]

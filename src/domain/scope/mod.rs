@@ -9,7 +9,7 @@
 //!
 //! | name | what it is |
 //! |---|---|
-//! | `input` | the task's input |
+//! | `input` | the task's input, and entries labelled `input` |
 //! | `inbox`, `pending` | messages; results of child jobs and those that still run |
 //! | `transcript` | the conversation as the prompt shows it |
 //! | `context/<label>` | an entry of the configuration or of the agent's state |
@@ -28,6 +28,7 @@ use crate::decode;
 use crate::ids::{AgentId, sha256_hex};
 use crate::limits::SESSION_CHILDREN;
 use crate::origin::SourceRead;
+use crate::visible;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
@@ -79,6 +80,7 @@ impl TryFrom<Value> for Scopes {
         };
         let known = ["const", "enum", "approval", "type", "items"];
         if let Some(key) = map.keys().find(|key| !known.contains(&key.as_str())) {
+            let key = visible::quote_foreign(key);
             return Err(format!("`scopes`: unknown key `{key}`, expected `const`, or `enum` and `approval`"));
         }
         let approval = map.get("approval").map_or(Ok(Consent::None), |given| {
@@ -187,7 +189,7 @@ impl Scopes {
 pub struct ToolContext {
     /// Sections that the calls get.
     pub scopes: Option<Scopes>,
-    /// JSON Schema of the arguments of a tool without an operation.
+    /// JSON Schema of their arguments, of a tool without an operation, or of a pin that says one.
     pub input: Option<Value>,
     /// Whether a call may name an instance, on which its sections or its agent depend.
     pub instanced: bool,

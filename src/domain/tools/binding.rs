@@ -9,6 +9,7 @@ use crate::lattice::catalog::{RUN, is_stored_operation};
 use crate::nearest::did_you_mean;
 use crate::values::auto;
 use crate::values::inject::{accepts, is_same_tool};
+use crate::visible::quote_foreign;
 use serde_json::{Value, json};
 use std::borrow::Cow;
 
@@ -59,8 +60,8 @@ impl ToolTableBuilder<'_> {
             catalog.all().iter().flat_map(|found| binding_names(self.config, None, found)).collect();
         strangers.retain(|stranger| !rest.iter().any(|name| is_same_tool(stranger, name)));
         for stranger in strangers {
-            let report = format!("no tool `{stranger}` is offered{}", did_you_mean(stranger, &known));
-            let place = format!("toolArgInjection.{stranger}");
+            let report = format!("no tool `{}` is offered{}", quote_foreign(stranger), did_you_mean(stranger, &known));
+            let place = format!("toolArgInjection.{}", quote_foreign(stranger));
             self.offered.retain(|offered| {
                 let is_meant = auto::is_same_name(&offered.spec.name, stranger);
                 if is_meant {
@@ -100,19 +101,21 @@ impl AgentConfig {
         }
         let tools = self.bindable_tools(catalog, resources);
         for (tool, arguments) in self.tool_arg_injection.tools() {
-            let place = format!("toolArgInjection.{tool}");
+            let place = self.tool_arg_injection.place(tool, None);
             let meant: Vec<&BindableTool<'_>> =
                 tools.iter().filter(|one| one.names.iter().any(|name| is_same_tool(tool, name))).collect();
             if meant.is_empty() {
-                faults.errors.push(format!("`{place}`: {}", explain_unknown_binding(tool, &tools)));
+                faults.errors.push(format!("{place}: {}", explain_unknown_binding(tool, &tools)));
                 continue;
             }
             if !meant.iter().any(|one| one.is_offered) && !self.finds_operations(catalog) {
-                faults.warnings.push(format!("`{place}`: `{tool}` is not offered to this agent: nothing is bound"));
+                faults
+                    .warnings
+                    .push(format!("{place}: `{}` is not offered to this agent: nothing is bound", quote_foreign(tool)));
             }
             if meant.iter().all(|one| one.schema.is_none()) {
                 let when = "its operation is known in a turn only: `trellis turn show` tells what can't be bound then";
-                faults.warnings.push(format!("`{place}`: {when}"));
+                faults.warnings.push(format!("{place}: {when}"));
             }
             for argument in arguments {
                 for schema in meant.iter().filter_map(|one| one.schema.as_deref()) {
@@ -121,7 +124,7 @@ impl AgentConfig {
                         Ok(Some(text)) => (&mut faults.warnings, text),
                         Err(text) => (&mut faults.errors, text),
                     };
-                    let line = format!("`{place}.{argument}`: {text}");
+                    let line = format!("{}: {text}", self.tool_arg_injection.place(tool, Some(argument)));
                     if !list.contains(&line) {
                         list.push(line);
                     }
@@ -134,7 +137,8 @@ impl AgentConfig {
             };
             if !tools.iter().filter(|one| one.is_offered).any(|one| has(&one)) {
                 let why = "no tool of this agent has an argument of this name";
-                faults.warnings.push(format!("`toolArgInjection._global.{argument}`: {why}"));
+                let place = self.tool_arg_injection.place("_global", Some(argument));
+                faults.warnings.push(format!("{place}: {why}"));
             }
         }
         for one in tools.iter().filter(|one| one.is_offered) {
@@ -216,7 +220,10 @@ fn explain_unknown_binding(tool: &str, tools: &[BindableTool<'_>]) -> String {
     let all = tools.iter().flat_map(|one| &one.names);
     let names: Vec<&str> = offered.chain(all).map(String::as_str).collect();
     let hint = did_you_mean(tool, &names);
-    format!("there is no tool and no operation `{tool}`{hint}; expected a tool's name, or the path of its operation")
+    format!(
+        "there is no tool and no operation `{}`{hint}; expected a tool's name, or the path of its operation",
+        quote_foreign(tool)
+    )
 }
 
 #[cfg(test)]
@@ -339,5 +346,10 @@ mod tests {
         let none = "`toolArgInjection._global.uesr_id`: no tool of this agent has an argument of this name";
         let known = json!(["mail:send"]);
         check(&json!({"tools": known, "toolArgInjection": {"_global": {"uesr_id": "user_id"}}}), &[], &[none]);
+        let constant = json!({"contextMapping": {"constants": {"none": {"a": 1}}}});
+        let place = "`contextMapping.constants.none` or `toolArgInjection.none`";
+        let none =
+            format!("{place}: there is no tool and no operation `none`, did you mean `note`; expected a tool's name");
+        check(&constant, &[&none], &[]);
     }
 }

@@ -10,6 +10,7 @@ use crate::lattice::catalog::is_stored_operation;
 use crate::lattice::catalog::{OPERATIONS, catalog_path};
 use crate::nearest::{did_you_mean, nearest};
 use crate::tools::{OperationDirectory, naming_errors};
+use crate::visible::quote_foreign;
 
 /// Groups of operations that configurations of other systems name and that are not built, with the note.
 const NOT_BUILT: [(&str, &str); 1] = [("v/ops/mcp/", "tools of MCP servers are not built yet")];
@@ -35,7 +36,7 @@ impl AgentConfig {
             if !known.providers.contains(provider) {
                 let names: Vec<&str> = known.providers.iter().map(String::as_str).collect();
                 let (place, hint) = (ModelSettings::key_at(at), did_you_mean(provider, &names));
-                found.push(format!("`{place}.provider`: no provider `{provider}`{hint}"));
+                found.push(format!("`{place}.provider`: no provider `{}`{hint}", quote_foreign(provider)));
             }
         }
         for (at, entry) in self.tools.iter().enumerate() {
@@ -65,7 +66,7 @@ fn unknown_ability(key: &str, at: usize, Capability { can, .. }: &Capability) ->
     let groups = ABILITIES.iter().filter_map(|ability| Some(ability.split_once('/')?.0));
     let names: Vec<&str> = ABILITIES.iter().copied().chain(groups).collect();
     (!is_known(can) && !GRANTED_TO_ALL.contains(&can.as_str()))
-        .then(|| format!("`{key}[{at}].can`: nothing needs `{can}`{}", did_you_mean(can, &names)))
+        .then(|| format!("`{key}[{at}].can`: nothing needs `{}`{}", quote_foreign(can), did_you_mean(can, &names)))
 }
 
 /// Returns the line for a path without an operation.
@@ -80,7 +81,7 @@ fn unknown_operation<D: OperationDirectory + ?Sized>(
     }
     let full = catalog_path(path);
     if let Some((_, why)) = NOT_BUILT.iter().find(|(group, _)| full.starts_with(group)) {
-        return Some(format!("`{place}`: `{path}`: {why}"));
+        return Some(format!("`{place}`: `{}`: {why}", quote_foreign(path)));
     }
     // The common prefix of all paths would make all of them similar.
     let short = |path: &str| path.trim_start_matches(OPERATIONS).to_owned();
@@ -92,7 +93,7 @@ fn unknown_operation<D: OperationDirectory + ?Sized>(
         let group = if HARNESS_TOOLS.contains(&name) { "" } else { OPERATIONS };
         format!(", did you mean `{group}{name}`")
     });
-    Some(format!("`{place}`: no operation `{path}`{hint}"))
+    Some(format!("`{place}`: no operation `{}`{hint}", quote_foreign(path)))
 }
 
 #[cfg(test)]
@@ -178,5 +179,23 @@ mod tests {
         ] {
             assert_eq!(unknown(config.clone()), expected, "{config}");
         }
+    }
+
+    #[test]
+    fn a_long_name_is_told_in_short() {
+        let long = "x".repeat(10_000);
+        for config in [
+            json!({"model": {"provider": long, "name": "x"}}),
+            json!({"tools": [long.clone()]}),
+            json!({"tools": [format!("v/ops/mcp/{long}")]}),
+            json!({"context": [{"label": "a", "op": format!("v/ops/{long}")}]}),
+            json!({"caps": [{"with": "w", "can": "x".repeat(200)}]}),
+        ] {
+            let found = unknown(config).concat();
+            assert!(found.len() < 500 && found.contains("xxx…`"), "{} bytes", found.len());
+        }
+        let config = json!({"model": "scripted/echo", long: 1});
+        let refused = AgentConfig::parse(&config).unwrap_err().to_string();
+        assert!(refused.contains("unknown key `xxx") && refused.len() < 1_000, "{} bytes", refused.len());
     }
 }

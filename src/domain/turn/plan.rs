@@ -10,14 +10,15 @@ use crate::decode::{self, Code};
 use crate::lattice::catalog::RUN;
 use crate::limits::{HAND_OFFS_BYTES, SCHEMA_ERRORS};
 use crate::nearest::did_you_mean;
-use crate::schema::find_misfits;
+use crate::schema::{find_misfits, veiled_misfits};
 use crate::scope::ToolContext;
 use crate::secret::hide::{self, HIDDEN};
 use crate::tools::ToolTable;
 use crate::tools::guard::GuardDecision;
 use crate::turn::scoped::{ChosenSections, Sections, take_scope_choice};
 use crate::values::inject::Injection;
-use serde_json::Value;
+use crate::visible::quote_foreign;
+use serde_json::{Value, json};
 
 /// Plans the calls of a reply. Sections that they hand on are stored in the record, so their bytes are limited.
 pub(super) fn calls(said: &mut [ToolCall], tools: &ToolTable, sections: &Sections) -> Vec<PlannedCall> {
@@ -74,7 +75,7 @@ fn plan_call(call: &mut ToolCall, tools: &ToolTable, sections: &Sections) -> Pla
         (None, _) => {
             let hint = did_you_mean(&call.name, &tools.names());
             (
-                Err(CallRefusal::new(Outcome::Unknown, format!("unknown tool `{}`{hint}", call.name))),
+                Err(CallRefusal::new(Outcome::Unknown, format!("unknown tool `{}`{hint}", quote_foreign(&call.name)))),
                 ChosenSections::default(),
             )
         }
@@ -90,8 +91,8 @@ fn plan_call(call: &mut ToolCall, tools: &ToolTable, sections: &Sections) -> Pla
             let said = take_scope_choice(path, &mut arguments);
             let chosen = reserved.map_or_else(|| sections.choose(&call.name, &reach, &said), Err);
             let planned = chosen.and_then(|chosen| {
+                check_input(&call.name, &reach, &arguments, &injection).map_err(CallRefusal::arguments)?;
                 let what = resolve(target, (arguments, written), tools, &mut injection, &chosen)?;
-                check_input(&call.name, &reach, &what, &injection).map_err(CallRefusal::arguments)?;
                 Ok((what, chosen))
             });
             match planned {
@@ -153,24 +154,19 @@ fn resolve(
     }
 }
 
-/// Checks the arguments of a tool without an operation against the schema in its entry.
-fn check_input(tool: &str, reach: &ToolContext, what: &ResolvedCall, injection: &Injection) -> Result<(), String> {
+/// Whether a call's arguments are as the tool's entry or its pin says.
+fn check_input(tool: &str, reach: &ToolContext, arguments: &Value, injection: &Injection) -> Result<(), String> {
     let Some(schema) = &reach.input else { return Ok(()) };
+    let nothing = json!({});
+    let arguments = if arguments.is_null() { &nothing } else { arguments };
     let reduced = if injection.changes_schema() { injection.reduce(schema) } else { schema.clone() };
-    let (found, _) = find_misfits(&reduced, &what.arguments, SCHEMA_ERRORS)
-        .map_err(|error| format!("the schema of `{tool}`: {error}"))?;
-    let problems: Vec<String> =
-        found
-            .into_iter()
-            .take(5)
-            .map(|misfit| {
-                if misfit.path.is_empty() {
-                    misfit.message
-                } else {
-                    format!("at `{}`: {}", misfit.path, misfit.message)
-                }
-            })
-            .collect();
+    let found = if hide::has_hidden(schema) {
+        veiled_misfits(&reduced, arguments, SCHEMA_ERRORS)
+    } else {
+        find_misfits(&reduced, arguments, SCHEMA_ERRORS).map(|(found, _)| found)
+    };
+    let found = found.map_err(|error| format!("the schema of `{tool}`: {error}"))?;
+    let problems: Vec<String> = found.iter().take(5).map(ToString::to_string).collect();
     if problems.is_empty() {
         return Ok(());
     }

@@ -13,19 +13,30 @@ const REFUSED: [(&str, &str); 4] = [
     ("_global", "expected it as the `source` of a row, or in the place of a tool in `toolArgInjection`"),
 ];
 
-/// Reads `contextMapping` and `toolArgInjection` in all their forms and replaces them by the stored one. A
-/// `contextMapping` that is a map may also hold: `toolArgInjection`, `constants` by tool and argument, `declaredKeys`,
-/// each of which is a row with the source `_auto`, and `entityIdsKey`.
-pub fn normalise(map: &mut Map<String, Value>) -> Result<(), MappingError> {
+/// Settings of an agent about its values that may stand inside, each in both spellings, and whether it is true or false;
+/// one that isn't is a key.
+const SETTINGS: [(&str, &str, bool); 3] = [
+    ("entityIdsRequired", "entity_ids_required", true),
+    ("entityIdsKey", "entity_ids_key", false),
+    ("strictPlaceholders", "strict_placeholders", true),
+];
+
+/// Reads `contextMapping` and `toolArgInjection` in all their forms and puts the one that is kept in
+/// their places. In a `contextMapping` that is a map there may stand, beside the rows: `toolArgInjection`, `constants` by
+/// tool and argument, `declaredKeys`, each of which is a row with the source `_auto`, and the [`SETTINGS`]. `keys` are those
+/// of a configuration.
+pub fn normalise(map: &mut Map<String, Value>, keys: &[&str]) -> Result<(), MappingError> {
     let (mut bindings, mut constants) = (Bindings::default(), None);
     if let Some(mut mapping) = map.remove("contextMapping") {
         if let Value::Object(rows) = &mut mapping {
             bindings = take_bindings(rows)?;
             constants = take_constants(rows);
             take_declared(rows)?;
-            take_entity_key(rows, map)?;
-            refuse_keys(rows)?;
+            take_settings(rows, map)?;
+            refuse_without_effect(rows)?;
+            refuse_keys(rows, keys)?;
         }
+        refuse_settings(&mapping)?;
         map.insert("contextMapping".into(), (&ContextMapping::parse("contextMapping", &mapping)?).into());
     }
     if let Some(outside) = map.remove("toolArgInjection") {
@@ -72,20 +83,54 @@ fn take_declared(rows: &mut Map<String, Value>) -> Result<(), MappingError> {
     Ok(())
 }
 
-fn take_entity_key(rows: &mut Map<String, Value>, map: &mut Map<String, Value>) -> Result<(), MappingError> {
-    let Some(key) = rows.shift_remove("entityIdsKey") else { return Ok(()) };
-    match map.get("entityIdsKey") {
-        Some(other) if *other != key => {
-            Err(form_error("contextMapping.entityIdsKey", "the configuration has another `entityIdsKey` beside it"))
-        }
-        Some(_) | None => {
-            map.insert("entityIdsKey".into(), key);
-            Ok(())
+/// Puts the settings that stand inside beside the mapping: as a row each would be a value, and hold for nothing.
+fn take_settings(rows: &mut Map<String, Value>, map: &mut Map<String, Value>) -> Result<(), MappingError> {
+    for (key, spelling, is_flag) in SETTINGS {
+        for written in [key, spelling] {
+            let Some(value) = rows.shift_remove(written) else { continue };
+            let place = format!("contextMapping.{written}");
+            if (is_flag && !value.is_boolean()) || (!is_flag && !value.is_string()) {
+                let expected = if is_flag { "`true` or `false`" } else { "a key" };
+                return Err(form_error(place, format!("expected {expected}, got {}", type_name(&value))));
+            }
+            if map.get(key).is_some_and(|other| *other != value) {
+                return Err(form_error(place, format!("the configuration has another `{key}` beside it")));
+            }
+            map.insert(key.into(), value);
         }
     }
+    Ok(())
 }
 
-fn refuse_keys(rows: &Map<String, Value>) -> Result<(), MappingError> {
+/// Refuses rows of a list that have the name of a setting.
+fn refuse_settings(mapping: &Value) -> Result<(), MappingError> {
+    for (at, row) in mapping.as_array().into_iter().flatten().enumerate() {
+        let name = row["key"].as_str().unwrap_or_default();
+        if let Some((key, ..)) = SETTINGS.iter().find(|(key, spelling, _)| [*key, *spelling].contains(&name)) {
+            let why = format!("`{key}` is a setting of the agent and no value, write it beside `contextMapping`");
+            return Err(form_error(format!("contextMapping[{at}].key"), why));
+        }
+    }
+    Ok(())
+}
+
+/// Refuses keys of a configuration that stand inside and are no rows: each would be a constant, and hold for nothing.
+fn refuse_keys(rows: &Map<String, Value>, keys: &[&str]) -> Result<(), MappingError> {
+    let is_row = |value: &Value| value.is_string() || value["source"].is_string();
+    for (name, _) in rows.iter().filter(|(_, value)| !is_row(value)) {
+        let plain = |name: &str| name.replace('_', "").to_lowercase();
+        if let Some(key) = keys.iter().find(|key| plain(key) == plain(name)) {
+            let why = format!(
+                "it is a key of the agent, write `{key}` beside `contextMapping`; a constant of this name is \
+                 `{{source: \"CONSTANT:…\"}}`"
+            );
+            return Err(form_error(format!("contextMapping.{name}"), why));
+        }
+    }
+    Ok(())
+}
+
+fn refuse_without_effect(rows: &Map<String, Value>) -> Result<(), MappingError> {
     match REFUSED.iter().find(|(key, _)| rows.contains_key(*key)) {
         Some((key, reason)) => Err(form_error(format!("contextMapping.{key}"), *reason)),
         None => Ok(()),
@@ -96,13 +141,15 @@ fn refuse_keys(rows: &Map<String, Value>) -> Result<(), MappingError> {
 mod tests {
     use super::*;
 
+    const KEYS: [&str; 5] = ["caps", "concurrency", "model", "defaultTools", "context"];
+
     fn check(config: &Value, expected: Result<Value, &str>) {
         let Value::Object(mut map) = config.clone() else { panic!("expected a map") };
-        match (normalise(&mut map), expected) {
+        match (normalise(&mut map, &KEYS), expected) {
             (Ok(()), Ok(expected)) => {
                 assert_eq!(Value::Object(map.clone()), expected, "{config}");
                 let kept = map.clone();
-                normalise(&mut map).unwrap();
+                normalise(&mut map, &KEYS).unwrap();
                 assert_eq!(map, kept, "what is kept is read again");
             }
             (Err(error), Err(part)) => assert!(error.to_string().starts_with(part), "{config}: {error}"),
@@ -128,6 +175,60 @@ mod tests {
         let row = json!({"constants": {"source": "session.c"}});
         let kept = json!({"contextMapping": [{"key": "constants", "source": "session.c"}]});
         check(&json!({"contextMapping": row}), Ok(kept));
+    }
+
+    #[test]
+    fn settings_of_values_count_inside_and_no_row_has_their_name() {
+        for (given, key, value) in [
+            ("entityIdsRequired", "entityIdsRequired", json!(true)),
+            ("entity_ids_required", "entityIdsRequired", json!(true)),
+            ("entityIdsRequired", "entityIdsRequired", json!(false)),
+            ("entityIdsKey", "entityIdsKey", json!("shops")),
+            ("entity_ids_key", "entityIdsKey", json!("shops")),
+            ("strictPlaceholders", "strictPlaceholders", json!(true)),
+            ("strict_placeholders", "strictPlaceholders", json!(true)),
+        ] {
+            let kept = json!({"contextMapping": [], key: value});
+            check(&json!({"contextMapping": {given: value}}), Ok(kept.clone()));
+            check(
+                &json!({"contextMapping": {given: value}, key: value}),
+                Ok(json!({key: value, "contextMapping": []})),
+            );
+            let other = json!({"contextMapping": {given: value}, key: "another"});
+            check(&other, Err(&format!("`contextMapping.{given}`: the configuration has another `{key}` beside it")));
+            for wrong in [json!("yes, please"), json!({"source": "CONSTANT:true"}), json!(null), json!(1)] {
+                if key == "entityIdsKey" && wrong.is_string() {
+                    continue;
+                }
+                check(&json!({"contextMapping": {given: wrong}}), Err(&format!("`contextMapping.{given}`: expected")));
+            }
+            let row = json!([{"key": "city", "source": "_auto"}, {"key": given, "source": "CONSTANT:true"}]);
+            check(
+                &json!({"contextMapping": row}),
+                Err(&format!("`contextMapping[1].key`: `{key}` is a setting of the agent")),
+            );
+        }
+    }
+
+    #[test]
+    fn a_key_of_the_agent_inside_is_refused_unless_it_is_a_row() {
+        for (key, value) in [
+            ("caps", json!([])),
+            ("concurrency", json!(2)),
+            ("model", json!({"name": "x"})),
+            ("defaultTools", json!(false)),
+            ("default_tools", json!(false)),
+            ("context", json!(["w/x"])),
+        ] {
+            let part = format!("`contextMapping.{key}`: it is a key of the agent");
+            check(&json!({"contextMapping": {key: value}}), Err(&part));
+        }
+        let rows = json!({"model": "session.car", "concurrency": {"source": "CONSTANT:2"}, "city": 7});
+        let kept = json!([
+            {"key": "concurrency", "source": "CONSTANT:2"}, {"key": "city", "source": "CONSTANT:7"},
+            {"key": "model", "source": "session.car"}
+        ]);
+        check(&json!({"contextMapping": rows}), Ok(json!({"contextMapping": kept})));
     }
 
     #[test]

@@ -6,6 +6,7 @@ use crate::nearest::did_you_mean;
 use crate::values::auto;
 use crate::values::mapping::{MappingError, RowSource, check_key};
 use crate::values::{Resolver, Tier};
+use crate::visible::quote_foreign;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use std::collections::{BTreeMap, BTreeSet};
@@ -242,7 +243,20 @@ impl Bindings {
         self.tools.iter().map(|(tool, arguments)| (tool.as_str(), arguments.keys().map(String::as_str)))
     }
 
-    /// Returns the arguments that are bound in all tools that have them.
+    /// Where an author may have written what is bound in a tool, or one argument of it: constants have two places.
+    pub fn place(&self, tool: &str, argument: Option<&str>) -> String {
+        let written = if tool == ALL_TOOLS { Some(&self.global) } else { self.tools.get(tool) };
+        let mut keys = written.into_iter().flatten().filter(|(name, _)| argument.is_none_or(|one| one == *name));
+        let below = argument.map(|argument| format!(".{}", quote_foreign(argument))).unwrap_or_default();
+        let tool = quote_foreign(tool);
+        let place = format!("`toolArgInjection.{tool}{below}`");
+        if keys.all(|(_, key)| matches!(RowSource::parse(key), Ok(RowSource::Constant(_)))) {
+            return format!("`contextMapping.constants.{tool}{below}` or {place}");
+        }
+        place
+    }
+
+    /// Arguments that are bound in all tools that have them.
     pub fn global(&self) -> impl Iterator<Item = &str> {
         self.global.keys().map(String::as_str)
     }
@@ -331,7 +345,10 @@ pub fn accepts(schema: &Value, argument: &str) -> Result<Option<String>, String>
         return Ok(None);
     }
     let hint = did_you_mean(argument, &known);
-    let text = format!("`toolArgInjection` binds argument `{argument}`, which the operation doesn't name{hint}");
+    let text = format!(
+        "`toolArgInjection` binds argument `{}`, which the operation doesn't name{hint}",
+        quote_foreign(argument)
+    );
     if is_open || known.is_empty() { Ok(Some(text)) } else { Err(text) }
 }
 
@@ -433,7 +450,7 @@ impl Injection {
         self.values.keys().map(String::as_str).chain(unresolved).chain(reserved)
     }
 
-    /// Removes the arguments that the model may not set: its value never counts for a bound argument.
+    /// Takes out what the model may not say: its word never counts for a bound argument.
     pub fn strip(&self, arguments: &mut Value) {
         if let Value::Object(map) = arguments {
             for name in self.hidden_arguments() {

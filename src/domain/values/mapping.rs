@@ -316,7 +316,7 @@ fn fallback(map: &Map<String, Value>) -> Option<Value> {
 fn check_keys(place: &str, map: &Map<String, Value>, known: &[&str]) -> Result<(), MappingError> {
     let Some(key) = map.keys().find(|key| !known.contains(&key.as_str())) else { return Ok(()) };
     let hint = did_you_mean(key, known);
-    Err(mapping_error(place, format!("unknown key `{key}`{hint}")))
+    Err(mapping_error(place, format!("unknown key `{}`{hint}", visible::quote_foreign(key))))
 }
 
 /// Returns the list form, which is also the stored form.

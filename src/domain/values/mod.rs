@@ -120,7 +120,7 @@ impl Tiers {
         })
     }
 
-    /// Returns the values of one tier.
+    /// The values of one tier.
     const fn tier_values(&self, tier: Tier) -> Option<&Values> {
         match tier {
             Tier::Session => Some(&self.session),

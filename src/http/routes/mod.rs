@@ -14,6 +14,7 @@ use super::runs::{self, RouteOperation};
 use super::{Api, guard};
 use crate::domain::lattice::Namespace;
 use crate::domain::nearest::nearest;
+use crate::domain::visible::quote_foreign;
 use axum::Router;
 use axum::handler::Handler;
 use axum::http::{HeaderValue, Method, StatusCode, Uri, header};
@@ -150,7 +151,8 @@ async fn unknown_route(method: Method, uri: Uri) -> Problem {
     let known: Vec<_> = routes.iter().map(|route| route.path).collect();
     let meant = nearest(uri.path(), &known).and_then(|path| routes.iter().find(|route| route.path == path));
     let hint = meant.map(|r| format!(", did you mean `{} {}`", r.method.to_uppercase(), r.path)).unwrap_or_default();
-    Problem::not_found(format!("no route `{method} {}`{hint}; `GET /api/v1/openapi.json` describes all", uri.path()))
+    let path = quote_foreign(uri.path());
+    Problem::not_found(format!("no route `{method} {path}`{hint}; `GET /api/v1/openapi.json` describes all"))
 }
 
 #[cfg(test)]

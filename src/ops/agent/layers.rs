@@ -133,6 +133,14 @@ fn fold_state(mut layer: Map<String, Value>) -> Map<String, Value> {
     layer
 }
 
+/// Refuses a `state` beside a configuration that has one, too: one of them would count for nothing.
+pub(super) fn check_one_state(config: &Map<String, Value>, state: Option<&Value>) -> Result<(), OpError> {
+    if state.is_none() || !config.contains_key("state") {
+        return Ok(());
+    }
+    Err(OpError::Invalid("`state`: `config` has a `state` too, write both into one".into()))
+}
+
 /// Reads what is stored under a name; a pin leads to the asset that it names.
 async fn read_stored(call: &Invocation<'_>, name: &str, stored: &StoredLayer) -> Result<Value, OpError> {
     let missing = || OpError::NotFound(format!("no configuration at `{name}`: nothing is stored there"));

@@ -5,6 +5,7 @@ use super::layers::{self, AgentConfigLayers};
 use crate::domain::agent::{AgentRecord, seed};
 use crate::domain::authority::ResourcePath;
 use crate::domain::authority::trail::Trail;
+use crate::domain::decode::DataError;
 use crate::domain::ids::{AgentId, JobId};
 use crate::venue::agents::keys_needed;
 use crate::venue::agents::lifecycle::{self, AgentEditor, Fork, LifecycleError, Patch};
@@ -56,7 +57,7 @@ fn editor_of<'a>(call: &'a Invocation<'_>, trail: &'a Trail) -> AgentEditor<'a> 
 }
 
 /// Change keys of an agent's configuration: each key of `config` replaces the one that is there, null removes it;
-/// `state.config` is merged deeply. Applies from the next turn.
+/// `state.config` is merged deeply, the entries of `state.context` come after those of `context`. Applies from the next turn.
 #[derive(Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 struct Update {
@@ -89,13 +90,17 @@ impl Operation for Update {
     async fn run(self, call: &Invocation<'_>) -> Result<OpOutput, OpError> {
         check_hides_nothing(call)?;
         let (venue, owner, id) = (call.venue, &call.caller.owner, &self.agent_id);
-        let state = self.state.as_ref().map(seed::state_config).transpose();
-        let state_config = state.map_err(|error| OpError::Invalid(error.to_string()))?.unwrap_or_default();
+        let wrong = |error: DataError| OpError::Invalid(error.to_string());
+        let state = self.state.as_ref();
+        let state_config = state.map(seed::state_config).transpose().map_err(wrong)?.unwrap_or_default();
+        let state_context = state.map(seed::state_context).transpose().map_err(wrong)?.unwrap_or_default();
         let config = layers::merge_layers(call, [self.config]).await?.unwrap_or_default();
-        if config.is_empty() && state_config.is_empty() {
-            return Err(OpError::Invalid("expected `config` or `state.config` with the keys to change".into()));
+        layers::check_one_state(&config, state)?;
+        if config.is_empty() && state_config.is_empty() && state_context.is_empty() {
+            let why = "expected `config`, `state.config` or `state.context` with what is to be other";
+            return Err(OpError::Invalid(why.into()));
         }
-        let patch = Patch { config, state_config, expect: self.expect, strict: self.strict };
+        let patch = Patch { config, state_config, state_context, expect: self.expect, strict: self.strict };
         call.reads.note_copies(&[format!("g/{id}/config")]);
         let (record, updated) =
             lifecycle::update(venue, owner, id, &patch, editor_of(call, &call.caller.trail())).await?;

@@ -161,7 +161,7 @@ impl Operation for CreateAgent {
         let mut warnings = warnings.map_err(|error| OpError::Invalid(format!("`config`: {error}")))?;
         warnings.extend(agents::config_warnings::missing_keys(call.venue, &call.caller.owner, &config).await?);
         if dry_run {
-            return Ok(json!({"agentId": id, "dryRun": true, "warnings": warnings}).into());
+            return Ok(json!({"agentId": id, "dryRun": true, "config": config, "warnings": warnings}).into());
         }
         if overwrite && matches!(call.site, Site::Turn(_)) {
             // Otherwise an agent could remove an approval that people require.
@@ -229,6 +229,7 @@ fn parse_config(
         return Err(OpError::Invalid("expected `config` with at least `model`".into()));
     }
     let mut given = config.unwrap_or_default();
+    layers::check_one_state(&given, state.as_ref())?;
     if let Some(state) = state {
         given.insert("state".into(), state);
     }

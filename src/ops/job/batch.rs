@@ -172,6 +172,8 @@ pub async fn run_batch(
             BatchAction::Redrive => match redrive(venue, owner, &id).await {
                 Ok((_, already)) => Ok(!already),
                 Err(error) => match error.into_store() {
+                    // What was done before it is told with the reasons of the rest.
+                    Ok(error @ StoreError::Over(_)) if batch.done > 0 => Err(error.to_string()),
                     Ok(error) => return Err(error),
                     Err(error) => Err(error.to_string()),
                 },

@@ -134,7 +134,9 @@ pub struct Patch {
     pub config: Map<String, Value>,
     /// The seeds' `state.config`: merged deeply, and after `config`.
     pub state_config: Map<String, Value>,
-    /// Version that the configuration must have; with another nothing is changed.
+    /// Entries of the seeds' `state.context`: they come after those of `context`, unless they are there already.
+    pub state_context: Vec<Value>,
+    /// Nothing is changed unless the configuration has this version.
     pub expect: Option<u64>,
     /// Whether names in the result that the venue doesn't know are an error.
     pub strict: bool,
@@ -186,6 +188,9 @@ fn apply_patch(
     let mut whole = json!(config);
     merge::shallow(&mut whole, &patch.config);
     merge::deep(&mut whole, &patch.state_config);
+    if !patch.state_context.is_empty() {
+        whole["state"] = json!({"context": patch.state_context});
+    }
     addresses::localise(Some(owner), &mut whole).map_err(|error| LifecycleError::Config(error.to_string()))?;
     let config = AgentConfig::parse(&whole).map_err(|error| LifecycleError::Config(format!("`config`: {error}")))?;
     let resources = venue.catalog.resources.check(&config);

@@ -20,7 +20,7 @@ use crate::store::StoreError;
 use crate::venue::Venue;
 use crate::venue::assets;
 use crate::venue::jobs;
-use crate::venue::operation::pin::PinReader;
+use crate::venue::operation::pin::{PinReader, check_arguments};
 use crate::venue::operation::{Caller, Effect, Invocation, NO_SECTIONS, OpError, Reads, Site, dispatch};
 use crate::venue::tree::value_at;
 use crate::venue::workspace::Workspace;
@@ -64,10 +64,13 @@ impl ContextReader<'_> {
             (None, Ok(EntrySource::Path(path))) => self.fetch_path(&path, &reads).await?,
             (None, Ok(EntrySource::Asset(asset))) => self.fetch_asset(&asset).await?,
             (None, Ok(EntrySource::Job { job, within })) => self.fetch_job(&job, &within).await?,
-            (None, Ok(EntrySource::Operation { path, input })) => {
+            (None, Ok(EntrySource::Operation { path, input, pinned })) => {
                 let (input, report) = fill::fill_input(input, self.resolver);
                 unresolved = report.missed_keys();
-                if report.cut.is_empty() {
+                let misfit = pinned.and_then(|pin| check_arguments(&pin.path, &pin.schema, &input).err());
+                if let Some(misfit) = misfit {
+                    operation_failure(misfit)?
+                } else if report.cut.is_empty() {
                     tags.needs = self.operation_needs(&path, &input);
                     self.fetch_operation(&path, input, &reads).await?
                 } else {

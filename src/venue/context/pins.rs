@@ -2,14 +2,18 @@
 //! it stands for, in each turn anew, as far as the turn may read the pin.
 
 use crate::domain::agent::AgentRecord;
-use crate::domain::agent::entry::ContextEntry;
+use crate::domain::agent::entry::{ContextEntry, PinnedSchema};
 use crate::domain::agent::tool::NamedTool;
 use crate::domain::agent::tool::ToolEntry;
 use crate::domain::agent::tool::tool_name;
 use crate::domain::lattice::catalog::is_stored_operation;
+use crate::domain::visible::beginning;
 use crate::store::StoreError;
 use crate::venue::operation::OpError;
-use crate::venue::operation::pin::PinReader;
+use crate::venue::operation::pin::{PinReader, PinnedOperation};
+
+/// Bytes of what a pin says of its tool: it stands in every prompt.
+const DESCRIPTION_BYTES: usize = 4_096;
 
 /// Returns the agent with the operations that its pins name; `None` if it names none. A pin that can't be resolved
 /// stays, and is refused where it is used.
@@ -20,19 +24,31 @@ pub(super) async fn resolve_pins(pins: PinReader<'_>, agent: &AgentRecord) -> Re
         return Ok(None);
     }
     let mut agent = agent.clone();
+    let configured: Vec<String> = agent.config.tools.iter().map(ToolEntry::tool_name).collect();
     let mut named = Vec::new();
     for entry in &mut agent.config.tools {
         let Some(path) = entry.operation().filter(|path| is_stored_operation(path)).map(str::to_owned) else {
             continue;
         };
-        let Some(operation) = find_operation(pins, &path).await? else { continue };
+        let Some(found) = find_operation(pins, &path).await? else { continue };
         let tool = match entry {
             ToolEntry::Path(_) => NamedTool::default(),
             ToolEntry::Named(tool) => (**tool).clone(),
         };
-        let name = tool.name.clone().unwrap_or_else(|| tool_name(&path));
+        let derived = tool_name(&path);
+        let own = found.tool_name.map(|name| tool_name(&name)).filter(|name| !name.is_empty());
+        let name = tool.name.clone().or(own).unwrap_or_else(|| derived.clone());
+        if tool.name.is_none() && name != derived && is_free(pins, &configured, &derived) {
+            named.push((derived, name.clone()));
+        }
         named.push((path, name.clone()));
-        *entry = ToolEntry::Named(Box::new(NamedTool { operation: Some(operation), name: Some(name), ..tool }));
+        *entry = ToolEntry::Named(Box::new(NamedTool {
+            operation: Some(found.path),
+            name: Some(name),
+            description: tool.description.or(found.description.map(|text| beginning(text, DESCRIPTION_BYTES))),
+            input: found.input,
+            ..tool
+        }));
     }
     // Bindings under a pin's path become bindings under the names of its tools.
     agent.config.tool_arg_injection.rename(&named);
@@ -40,9 +56,10 @@ pub(super) async fn resolve_pins(pins: PinReader<'_>, agent: &AgentRecord) -> Re
         let Some(path) = operation_of(entry).filter(|path| is_stored_operation(path)).map(str::to_owned) else {
             continue;
         };
-        let Some(operation) = find_operation(pins, &path).await? else { continue };
+        let Some(found) = find_operation(pins, &path).await? else { continue };
         if let ContextEntry::Full(full) = entry {
-            full.op = Some(operation);
+            full.op = Some(found.path);
+            full.pinned = found.input.map(|schema| PinnedSchema { path, schema });
         }
     }
     Ok(Some(agent))
@@ -55,10 +72,19 @@ fn operation_of(entry: &ContextEntry) -> Option<&str> {
     }
 }
 
-/// Finds the operation that a pin names; `None` if the reader can't resolve it.
-async fn find_operation(pins: PinReader<'_>, path: &str) -> Result<Option<String>, StoreError> {
-    match pins.resolve_pin(path).await {
-        Ok(operation) => Ok(Some(operation)),
+/// Whether the name that a pin's path gives its tool is no other tool's and no operation's: a binding under it means the
+/// pin.
+fn is_free(pins: PinReader<'_>, configured: &[String], name: &str) -> bool {
+    let catalog = &pins.venue.catalog;
+    let operations = catalog.operations().map(|found| found.spec.path);
+    let mut paths = operations.chain(catalog.aliases().map(|(alias, _)| alias));
+    configured.iter().filter(|other| *other == name).count() == 1 && !paths.any(|path| tool_name(path) == name)
+}
+
+/// The operation that a pin names; `None` of one that names none to this reader.
+async fn find_operation(pins: PinReader<'_>, path: &str) -> Result<Option<PinnedOperation>, StoreError> {
+    match pins.find(path).await {
+        Ok(found) => Ok(found),
         Err(OpError::Store(error)) if error.is_transient() => Err(error),
         Err(_) => Ok(None),
     }

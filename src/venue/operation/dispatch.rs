@@ -180,7 +180,7 @@ pub async fn invoke(call: &Invocation<'_>, path: &str, arguments: Value) -> Resu
     let (caller, mut arguments) = (call.caller, arguments);
     let pins =
         PinReader { venue: call.venue, owner: &caller.owner, authority: &caller.authority, workspace: call.workspace };
-    let path = &pins.resolve_pin(path).await?;
+    let path = &pins.resolve_pin(path, &arguments).await?;
     pins.resolve_inner(path, &mut arguments).await?;
     let permitted = permit_call(call.venue, call.caller, (call.named, path), arguments).await?;
     let PermittedCall { found, mut parsed, inner, needs } = permitted;
@@ -236,11 +236,29 @@ fn validate_arguments(
     mask: bool,
 ) -> Result<(), OpError> {
     let wrong: Vec<DataError> =
-        validator.iter_errors(arguments).take(5).map(|error| describe_misfit(&error, mask)).collect();
+        validator.iter_errors(arguments).take(5).map(|error| describe_misfit(path, &error, mask)).collect();
     if wrong.is_empty() { Ok(()) } else { Err(OpError::Arguments { path, wrong }) }
 }
 
-fn describe_misfit(error: &ValidationError<'_>, mask: bool) -> DataError {
+/// What to write in the place of arguments that Covia's operations have and these don't.
+fn replacement_hint(path: &str, error: &ValidationError<'_>) -> String {
+    let ValidationErrorKind::AdditionalProperties { unexpected } = error.kind() else { return String::new() };
+    if !path.starts_with("v/ops/http/") || !error.instance_path().as_str().is_empty() {
+        return String::new();
+    }
+    let known = |name: &String| match name.as_str() {
+        "queryParams" => Some("write `queryParams` into `url`, as in `?format=json`"),
+        "method" => Some("leave `method` out: `v/ops/http/get` and `v/ops/http/post` are the two"),
+        "bearerSecret" => Some(
+            "write `bearerSecret` as the header `Authorization`: `{\"$secret\": \"s/NAME\", \"prefix\": \"Bearer \"}`",
+        ),
+        _ => None,
+    };
+    let hints: Vec<&str> = unexpected.iter().filter_map(known).collect();
+    if hints.is_empty() { String::new() } else { format!("; {}", hints.join("; ")) }
+}
+
+fn describe_misfit(path: &str, error: &ValidationError<'_>, mask: bool) -> DataError {
     let code = match error.kind() {
         ValidationErrorKind::Type { .. } | ValidationErrorKind::Enum { .. } | ValidationErrorKind::Constant { .. } => {
             Code::Type
@@ -257,7 +275,7 @@ fn describe_misfit(error: &ValidationError<'_>, mask: bool) -> DataError {
         Value::String(text) => format!("\"{}\"", quote_foreign(text)),
         plain @ (Value::Null | Value::Bool(_) | Value::Number(_)) => plain.to_string(),
     };
-    DataError::at_pointer(&pointer, code, error.masked_with(shown).to_string())
+    DataError::at_pointer(&pointer, code, format!("{}{}", error.masked_with(shown), replacement_hint(path, error)))
 }
 
 #[cfg(test)]

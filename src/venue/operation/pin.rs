@@ -3,21 +3,26 @@
 //! | value | its operation |
 //! |---|---|
 //! | `{"operation": "v/ops/json/merge"}` | that path, as `asset/pin` writes it |
-//! | `{"operation": {"adapter": "json:merge", …}}` | `v/ops/json/merge`, as in Covia's metadata |
-//! | `{"asset": "a/…"}` | the operation that the asset names |
+//! | `{"operation": {"adapter": "json:merge", …}}` | `v/ops/json/merge`, as Covia's metadata say it |
+//! | `{"asset": "a/…"}` | what the asset says |
+//!
+//! Its `description`, and `toolName` and `input` of its `operation`, go before those of the catalog where it is a tool; a
+//! call's arguments must fit that `input` as well as the schema of the catalog.
 
-use super::OpError;
+use super::{Catalog, OpError};
 use crate::domain::authority::{Authority, ResourcePath};
 use crate::domain::ids::{AssetId, Owner};
 use crate::domain::lattice::address::to_plain_path;
 use crate::domain::lattice::catalog::{RUN, catalog_path, is_stored_operation};
+use crate::domain::lattice::value::type_name;
 use crate::domain::lattice::{Namespace, Path};
 use crate::domain::limits::JOB_DEPTH;
+use crate::domain::schema::veiled_misfits;
 use crate::domain::visible::quote_foreign;
 use crate::venue::Venue;
 use crate::venue::assets;
 use crate::venue::workspace::Workspace;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 /// Reader of values that stand for operations, with the tree in which they are looked up.
 #[derive(Clone, Copy)]
@@ -32,26 +37,106 @@ pub struct PinReader<'a> {
     pub workspace: &'a Workspace,
 }
 
-/// Place of a value that stands for an operation.
+/// What a value that stands for an operation says of it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct PinnedOperation {
+    /// The catalog path.
+    pub path: String,
+    /// The name of its tool.
+    pub tool_name: Option<String>,
+    /// What it does, for models.
+    pub description: Option<String>,
+    /// JSON Schema of its arguments.
+    pub input: Option<Value>,
+}
+
+impl PinnedOperation {
+    /// Reads a value that is stored under `asked`; `None`: it names no operation.
+    fn read(catalog: &Catalog, asked: &str, value: &Value) -> Result<Option<Self>, OpError> {
+        let text = |place: &str, given: &Value| match given {
+            Value::Null => Ok(None),
+            Value::String(text) => Ok(Some(text.clone()).filter(|text| !text.trim().is_empty())),
+            other => Err(misfit(asked, place, &format!("expected text, got {}", type_name(other)))),
+        };
+        let operation = &value["operation"];
+        let description = || text("description", &value["description"]);
+        if let Some(path) = operation.as_str() {
+            let description = description()?;
+            return Ok(Some(Self { path: path.to_owned(), tool_name: None, description, input: None }));
+        }
+        let Some(adapter) = operation["adapter"].as_str() else { return Ok(None) };
+        if catalog.resolve(adapter).is_none() {
+            return Err(OpError::Invalid(format!(
+                "`{}` is defined by the adapter `{}`, which this venue doesn't have; expected an operation of `v/ops`, such \
+                 as `json:merge`",
+                quote_foreign(asked),
+                quote_foreign(adapter)
+            )));
+        }
+        let input = Some(&operation["input"]).filter(|input| !input.is_null()).cloned();
+        if let Some(schema) = &input {
+            if !schema.is_object() {
+                let why = format!("expected a JSON Schema, got {}", type_name(schema));
+                return Err(misfit(asked, "operation.input", &why));
+            }
+            let checked = veiled_misfits(schema, &json!({}), 1);
+            checked.map_err(|error| misfit(asked, "operation.input", &error.to_string()))?;
+        }
+        let tool_name = text("operation.toolName", &operation["toolName"])?;
+        Ok(Some(Self { path: catalog_path(adapter), tool_name, description: description()?, input }))
+    }
+}
+
+fn misfit(asked: &str, place: &str, why: &str) -> OpError {
+    OpError::Invalid(format!("`{}`: `{place}`: {why}", quote_foreign(asked)))
+}
+
+/// Refuses arguments that don't fit the schema that a pin says itself. No error shows a value: some may be filled in.
+///
+/// # Errors
+/// What doesn't fit, and where.
+pub fn check_arguments(asked: &str, schema: &Value, arguments: &Value) -> Result<(), OpError> {
+    let nothing = json!({});
+    let arguments = if arguments.is_null() { &nothing } else { arguments };
+    let wrong = veiled_misfits(schema, arguments, 5);
+    let wrong = wrong.map_err(|error| misfit(asked, "operation.input", &error.to_string()))?;
+    if wrong.is_empty() {
+        return Ok(());
+    }
+    let wrong: Vec<String> = wrong.iter().map(ToString::to_string).collect();
+    Err(OpError::Invalid(format!("arguments of `{}` are not valid: {}", quote_foreign(asked), wrong.join("; "))))
+}
+
+/// Where a value lies that stands for an operation.
 enum PinPlace {
     Path(Path),
     Asset(AssetId),
 }
 
 impl PinReader<'_> {
-    /// Returns the operation of a path: if a value there stands for one that the reader may read, that operation; any
-    /// other path stays as it is.
-    pub async fn resolve_pin(&self, path: &str) -> Result<String, OpError> {
-        let Some(place) = self.find_place(path)? else { return Ok(path.to_owned()) };
+    /// The operation that a call's path means: of what stands for one that one, to whoever may read it, when the arguments
+    /// fit what that says of them; any other path stays as it is.
+    pub async fn resolve_pin(&self, path: &str, arguments: &Value) -> Result<String, OpError> {
+        let Some(found) = self.find(path).await? else { return Ok(path.to_owned()) };
+        if let Some(schema) = &found.input {
+            check_arguments(path, schema, arguments)?;
+        }
+        Ok(found.path)
+    }
+
+    /// What a path stands for; `None`: nothing but itself.
+    pub async fn find(&self, path: &str) -> Result<Option<PinnedOperation>, OpError> {
+        let Some(place) = self.find_place(path)? else { return Ok(None) };
         let value = self.read_value(path, &place).await?;
-        if let Some(operation) = self.named_operation(path, &value)? {
-            return Ok(operation);
+        let catalog = &self.venue.catalog;
+        if let Some(found) = PinnedOperation::read(catalog, path, &value)? {
+            return Ok(Some(found));
         }
         // A pin of a value leads to the asset that holds the value.
         if let Some(id) = value["asset"].as_str().and_then(asset_of) {
             let kept = self.read_value(path, &PinPlace::Asset(id)).await?;
-            if let Some(operation) = self.named_operation(path, &kept)? {
-                return Ok(operation);
+            if let Some(found) = PinnedOperation::read(catalog, path, &kept)? {
+                return Ok(Some(found));
             }
         }
         let what =
@@ -71,7 +156,7 @@ impl PinReader<'_> {
                 break;
             }
             let Some(asked) = arguments["operation"].as_str() else { break };
-            let operation = self.resolve_pin(asked).await?;
+            let operation = self.resolve_pin(asked, &arguments["input"]).await?;
             if operation != asked {
                 arguments["operation"] = operation.as_str().into();
                 is_any = true;
@@ -112,23 +197,6 @@ impl PinReader<'_> {
                 Ok(metadata.filter(|said| said.contains_key("operation")).map_or(content, Value::Object))
             }
         }
-    }
-
-    /// Returns the operation that a value names; `None` if it names none.
-    fn named_operation(&self, asked: &str, value: &Value) -> Result<Option<String>, OpError> {
-        if let Some(operation) = value["operation"].as_str() {
-            return Ok(Some(operation.to_owned()));
-        }
-        let Some(adapter) = value["operation"]["adapter"].as_str() else { return Ok(None) };
-        if self.venue.catalog.resolve(adapter).is_some() {
-            return Ok(Some(catalog_path(adapter)));
-        }
-        Err(OpError::Invalid(format!(
-            "`{}` is defined by the adapter `{}`, which this venue doesn't have; expected an operation of `v/ops`, such as \
-             `json:merge`",
-            quote_foreign(asked),
-            quote_foreign(adapter)
-        )))
     }
 }
 

@@ -27,6 +27,7 @@ use crate::domain::resource::memory::MemoryAuthor;
 use crate::domain::resource::{Ability, HeldNamespaces, NamedResource, NamespaceUse, mode, prefix};
 use crate::domain::time::Millis;
 use crate::domain::tools::ResourceTool;
+use crate::domain::visible::quote_foreign;
 use crate::store::StoreError;
 use crate::venue::Venue;
 use crate::venue::failure::OpError;
@@ -208,7 +209,11 @@ impl ResourceProviders {
             || format!(", there are {}; a resource of another name says which by `kind`", join_names(&named)),
             |kind| format!(", did you mean `{kind}`"),
         );
-        format!("`resources.{}`: nothing provides the kind `{}`{hint}", declared.name, declared.kind)
+        format!(
+            "`resources.{}`: nothing provides the kind `{}`{hint}",
+            quote_foreign(declared.name),
+            quote_foreign(declared.kind)
+        )
     }
 
     /// Checks an agent's resources: each kind must have a provider that accepts the settings.

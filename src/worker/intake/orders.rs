@@ -10,6 +10,7 @@ use crate::domain::decode;
 use crate::domain::ids::JobId;
 use crate::domain::job::ErrorCode;
 use crate::domain::seal::SealOrigin;
+use crate::store::StoreError;
 use crate::venue::approvals;
 use crate::venue::jobs;
 use crate::venue::jobs::pausing::{self, PauseOutcome};
@@ -114,6 +115,9 @@ pub(super) async fn decide(worker: &Worker, delivery: &Delivery) {
     };
     match approvals::decide(&worker.venue, &caller, &approval, answer.into(), digest.as_deref()).await {
         Ok(_) => delivery.settle.ack().await,
+        Err(OpError::Store(StoreError::Over(over))) => {
+            refuse(worker, delivery, refusal(ErrorCode::QuotaExceeded, over.to_string())).await;
+        }
         Err(OpError::Store(error)) => {
             tracing::warn!(%error, "answer not taken yet");
             delivery.settle.nak(REDELIVERY_DELAY).await;

@@ -28,6 +28,7 @@ use crate::venue::operation::pin::PinReader;
 use crate::venue::operation::{
     Caller, Catalog, Effect, Invocation, Need, OpError, OpOutput, Reads, Site, TurnSite, dispatch,
 };
+use crate::venue::outbound;
 use crate::venue::workspace::Workspace;
 use crate::worker::Worker;
 use crate::worker::lease::{LeasedSession, RunStop, keeper, record_cache};
@@ -242,7 +243,7 @@ impl CallRound<'_> {
         let outcome = if outcome.outcome == Outcome::Ok {
             outcome
         } else {
-            CallOutcome { text: call.injection.without_values(outcome.text), ..outcome }
+            CallOutcome { text: call.injection.without_values(outcome.text, outbound::spellings), ..outcome }
         };
         // A delegate reports its sections with its result.
         let is_operation = matches!(&call.what, Ok(ResolvedCall { target: ToolTarget::Operation(_), .. }));
@@ -332,7 +333,11 @@ impl CallRound<'_> {
         let scoped = scope::contents_by_key(&call.scoped);
         let reads = Reads::default();
         let invocation = Invocation { named, ..self.invocation(index, call, &scoped, &reads) };
-        let called = dispatch::invoke(&invocation, path, arguments.clone()).await;
+        let mut called = dispatch::invoke(&invocation, path, arguments.clone()).await;
+        // It names its queue with whatever became of the job.
+        if let (Ok(output), external::PUBLISH, Some(shown)) = (&mut called, path, call.injection.placeholder("queue")) {
+            output.value["queue"] = shown.into();
+        }
         let is_read = self.worker.venue.catalog.resolve(path).is_some_and(|found| found.spec.effect == Effect::Read);
         let rest = |result: &Value| ResultRest::for_result(Some(path), arguments, result, is_read);
         let made = self.result_outcome(index, called, &reads, (|| server(path, arguments), rest))?;

@@ -302,7 +302,40 @@ async fn an_injected_value_is_not_shown_to_created_agents(on: On) {
     assert_eq!(shown.matches("takes a capability that names `v/context`").count(), 4, "{shown}");
 }
 
+const SENDS: &str = r#"
+[[rule]]
+when = { turn = 1 }
+then = { calls = [{ tool = "http_get" }, { tool = "http_post", arguments = { body = 1 } }, { tool = "queue_publish", arguments = { input = 1, wait = 0 } }] }
+
+[[rule]]
+then = { text = "done" }
+"#;
+
+/// A host and a queue are shown otherwise than the URL and the job that were filled in.
+async fn a_refused_call_shows_no_part_of_what_is_filled_in(on: On) {
+    let Some((venue, _dir)) = on.venue(SENDS, Clock::system()).await else { return };
+    venue.worker();
+    let config = json!({
+        "tools": ["v/ops/http/get", "v/ops/http/post", "v/ops/queue/publish"], "defaultTools": false,
+        "contextMapping": {"constants": {
+            "http_get": {"url": "HTTP://Canary-7.example:8080/x?q=canary-7"},
+            "http_post": {"url": "https://canary-7.example/charge"}, "queue_publish": {"queue": "canary-7"},
+        }},
+    });
+    venue.agent("sends", config).await;
+    let job = venue.run("sends", "t", json!("go")).await;
+    let shown = json!(venue.turns("sends", job.head.session.as_str()).await[0].said).to_string();
+    assert!(!shown.to_lowercase().contains("canary-7"), "{shown}");
+    assert_eq!(shown.matches("host `(the value of url)`").count(), 2, "{shown}");
+    assert!(shown.contains("(the value of queue)"), "{shown}");
+    let server = Server::of(std::sync::Arc::clone(&venue.venue)).await;
+    let config = agent(&json!([]), &json!({"contextMapping": {"constants": {"none": {"a": 1}}}}));
+    let place = "`contextMapping.constants.none` or `toolArgInjection.none`: there is no tool";
+    server.put("/api/v1/agents/a", config).await.is_problem(400, place);
+}
+
 on_both! {
+    a_refused_call_shows_no_part_of_what_is_filled_in
     an_injected_value_is_not_shown_to_created_agents
     a_stored_binding_holds_or_its_tool_is_not_offered
     an_injected_value_is_not_read_by_its_path

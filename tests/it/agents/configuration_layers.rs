@@ -67,6 +67,65 @@ async fn a_definition_is_a_path_an_asset_a_pin_or_layers_of_these() {
 }
 
 #[tokio::test]
+async fn an_update_takes_state_as_create_does() {
+    let (venue, _dir) = TestVenue::embedded("").await;
+    let mut config = echo("x");
+    config["context"] = json!(["w/a"]);
+    let state = json!({"config": {"concurrency": 2}, "context": ["w/b"]});
+    run(&venue, "agent/create", json!({"agentId": "a", "config": config, "state": state})).await.unwrap();
+    let rules = json!({"label": "Rules", "text": "be kind"});
+    let typed = json!({"type": "Rules", "text": "be kind"});
+    for (patch, updated, context, concurrency) in [
+        (json!({}), false, json!(["w/a", "w/b"]), 2),
+        (json!({"state": {"context": ["w/c"]}}), true, json!(["w/a", "w/b", "w/c"]), 2),
+        // What is there already isn't shown twice.
+        (json!({"state": {"context": ["w/c", "w/a"]}}), false, json!(["w/a", "w/b", "w/c"]), 2),
+        (json!({"state": {"context": ["/local/me/w/c"]}}), false, json!(["w/a", "w/b", "w/c"]), 2),
+        (
+            json!({"config": {"context": ["w/d"]}, "state": {"config": {"concurrency": 3}, "context": ["w/e"]}}),
+            true,
+            json!(["w/d", "w/e"]),
+            3,
+        ),
+        (json!({"config": {"state": {"context": ["w/f"]}}}), true, json!(["w/d", "w/e", "w/f"]), 3),
+        (json!({"config": {"context": null}, "state": {"context": [typed]}}), true, json!([rules]), 3),
+        (json!({"state": {"context": [typed]}}), false, json!([rules]), 3),
+    ] {
+        let mut input = patch.clone();
+        input["agentId"] = "a".into();
+        if patch != json!({}) {
+            let answer = run(&venue, "agent/update", input).await.unwrap();
+            assert_eq!(answer["updated"], updated, "{patch}");
+        }
+        let config = venue.record("a").await.config;
+        assert_eq!((json!(config.context), config.concurrency), (context, Some(concurrency)), "{patch}");
+    }
+    for (operation, input, part) in [
+        ("update", json!({"state": {}}), "expected `config`, `state.config` or `state.context`"),
+        ("update", json!({"state": {"context": "w/x"}}), "`state.context`: expected a list, got string"),
+        ("update", json!({"state": {"context": [1]}}), "context"),
+        ("update", json!({"state": {"history": []}}), "`state.history`: expected `state.config` and `state.context`"),
+        (
+            "update",
+            json!({"config": {"state": {"context": ["w/x"]}}, "state": {"context": ["w/y"]}}),
+            "`state`: `config` has a `state` too",
+        ),
+        (
+            "create",
+            json!({"config": {"model": "scripted/echo", "state": {"context": ["w/x"]}}, "state": {}, "overwrite": true}),
+            "`state`: `config` has a `state` too",
+        ),
+    ] {
+        let before = venue.record("a").await.config;
+        let mut given = input.clone();
+        given["agentId"] = "a".into();
+        let error = run(&venue, &format!("agent/{operation}"), given).await.unwrap_err().to_string();
+        assert!(error.contains(part), "{input}: {error}");
+        assert_eq!(venue.record("a").await.config, before, "{input}");
+    }
+}
+
+#[tokio::test]
 async fn a_definition_is_used_under_the_authority_of_its_author() {
     let (venue, _dir) = TestVenue::embedded("").await;
     let mut keyed = echo("keyed");

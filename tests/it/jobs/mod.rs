@@ -13,5 +13,6 @@ mod pauses;
 mod priorities;
 mod refused_calls;
 pub mod timers;
+mod token_answers;
 mod unknown_outcomes;
 mod wait_reasons;

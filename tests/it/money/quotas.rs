@@ -46,6 +46,10 @@ then = { calls = [
 ] }
 
 [[rule]]
+when = { agent = "looper", turn = 1 }
+then = { calls = [{ tool = "lattice_list", arguments = { path = "w" } }] }
+
+[[rule]]
 when = { agent = "seller", turn = 1 }
 then = { calls = [{ tool = "queue_publish", arguments = { queue = "ocr", input = 1, wait = 0 } }] }
 
@@ -62,6 +66,7 @@ on_both! {
     a_job_for_an_external_worker_beyond_the_quota_is_not_watched
     a_task_that_would_be_refused_replaces_nothing
     a_timer_is_replaced_by_one_that_is_as_large
+    what_failed_is_driven_again_where_there_is_room
     a_fork_with_its_timeline_beyond_the_quota_leaves_nothing
     retention_and_a_removal_give_back_all_that_was_counted
 }
@@ -403,4 +408,34 @@ fn operators_see_and_set_quotas_on_the_command_line() {
     assert!(other.contains("local/you"), "{other}");
     up.run(&["quota", "set", "local/me", "--jobs", "default"]).ok();
     up.run(&["submit", "clerk", "x"]).expect(6, "quota of jobs is 2, 3 are used");
+}
+
+async fn what_failed_is_driven_again_where_there_is_room(on: On) {
+    let Some((venue, _dir)) = site(on).await else { return };
+    venue.agent("looper", json!({"tools": ["v/ops/lattice/list"], "limits": {"turns": 1}})).await;
+    venue.worker();
+    let failed = venue.submit("looper", "t1", json!("x")).await.job.unwrap();
+    assert_eq!(venue.ended(&failed).await.status, JobStatus::Failed);
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    let api = Server::of(Arc::clone(&venue.venue)).await;
+    let bulk = json!({"action": "redrive", "agent": "looper", "expected": 1});
+    let run = json!({"operation": "v/ops/dead/redrive", "input": {"id": failed}});
+    for kind in [QuotaKind::Bytes, QuotaKind::Documents, QuotaKind::Jobs] {
+        allow(&venue, kind, 0).await;
+        let before = used(&venue).await;
+        for (method, path, body) in [
+            (Method::PUT, format!("jobs/{failed}/redrive"), json!({})),
+            (Method::POST, "jobs".to_owned(), bulk.clone()),
+            (Method::POST, "run".to_owned(), run.clone()),
+        ] {
+            let answer = api.send(method, &format!("/api/v1/{path}"), &[], body.to_string()).await;
+            assert_eq!(answer.status.as_u16(), 507, "{kind:?} {path}: {}", answer.body);
+            is_over(&answer, kind);
+        }
+        assert_eq!(used(&venue).await, before, "{kind:?}");
+        lift(&venue).await;
+    }
+    let driven = api.post("/api/v1/jobs", bulk).await.body(200);
+    assert_eq!((&driven["done"], &driven["failed"]), (&json!(1), &json!(0)), "{driven}");
+    counts_are_right(&venue).await;
 }

@@ -105,6 +105,11 @@ toolArgInjection.http_post.body = "payload"
         (&1.into(), &job.as_str().into(), &1.into())
     );
     let id = outcome["id"].as_str().unwrap();
+    let turn = ["agent", "session", "turn"].map(|key| outcome["call"][key].to_string().replace('"', "")).join("/");
+    for shown in [up.run(&["job", "list", "--outcome", "unknown"]).ok(), up.run(&["turn", "show", &turn]).ok()] {
+        let made = shown.lines().find(|line| line.trim_start().starts_with("with ") && line.contains("http://"));
+        assert!(made.is_some_and(|line| !line.contains("filled in")), "with what it was made, in {shown}");
+    }
     assert_ne!(up.run(&["job", "settle", id]).code, 0, "done or not done");
     let settled = up.run(&["job", "settle", id, "--not-done", "--note", "no such payment"]).ok();
     assert!(settled.contains("not done, by") && settled.contains("no such payment"), "{settled}");

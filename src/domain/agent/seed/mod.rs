@@ -3,18 +3,22 @@
 //! | source | what it spells otherwise | where |
 //! |---|---|---|
 //! | Covia | `state`, `operation`, `model` as text, `llmOperation`, `url`, `apiKey`, `responseFormat`; default tools by its names; goal tools without a loop | here, `model` |
+//! | Idealic | `_scopes`, `_instance`, `_delegate` and the like as properties of a tool's `input` | `idealic` |
 //! | agntz | `kind`, `instruction`, `outputSchema`, `maxSteps`, `tokenBudget`, `timeoutMs`, tools by `kind` | `agntz` |
 //!
 //! What has no meaning here is refused by its name and with the reason, never ignored.
 
 mod agntz;
+mod idealic;
 mod model;
 
+use super::entry::ContextEntry;
 use super::merge;
 use super::tool::GOAL_TOOLS;
-use crate::decode::DataError;
+use crate::decode::{self, DataError};
 use crate::lattice::catalog::catalog_path;
 use crate::lattice::value::type_name;
+use crate::visible::quote_foreign;
 use serde_json::{Map, Value, json};
 
 type ConfigMap = Map<String, Value>;
@@ -37,6 +41,7 @@ pub(super) fn to_agent_file(map: &ConfigMap) -> Result<ConfigMap, DataError> {
         set_loop(&mut config, &operation)?;
     }
     model::set_model(&mut config)?;
+    idealic::take_reserved(&mut config)?;
     if let Some(format) = config.shift_remove("responseFormat") {
         set_output_schema(&mut config, &format)?;
     }
@@ -46,16 +51,19 @@ pub(super) fn to_agent_file(map: &ConfigMap) -> Result<ConfigMap, DataError> {
     Ok(config)
 }
 
-/// Merges `state` into a configuration. `state.config` wins over the keys beside it, key by key; the entries of
-/// `state.context` come after those of `context`.
+/// `state.config` wins over the keys beside it, key by key; the entries of `state.context` come after
+/// those of `context`, unless they are among them.
 fn with_state(config: ConfigMap, state: &Value) -> Result<ConfigMap, DataError> {
     let mut merged = Value::Object(config);
     merge::shallow(&mut merged, &state_config(state)?);
     let Value::Object(mut config) = merged else { return Ok(Map::new()) };
-    match (state.get("context"), config.entry("context").or_insert_with(|| json!([]))) {
-        (Some(Value::Array(more)), Value::Array(entries)) => entries.extend(more.iter().cloned()),
-        (None | Some(Value::Array(_)), _) => {}
-        (Some(other), _) => return invalid(format!("`state.context`: expected a list, got {}", type_name(other))),
+    let more = state_context(state)?;
+    if let Value::Array(entries) = config.entry("context").or_insert_with(|| json!([])) {
+        for entry in more {
+            if !entries.iter().any(|known| is_same_entry(known, &entry)) {
+                entries.push(entry);
+            }
+        }
     }
     if config["context"] == json!([]) {
         config.shift_remove("context");
@@ -63,14 +71,33 @@ fn with_state(config: ConfigMap, state: &Value) -> Result<ConfigMap, DataError> 
     Ok(config)
 }
 
-/// Returns the configuration in a `state`, which may hold `context` besides.
+/// Whether two entries are one, however they are spelt.
+fn is_same_entry(one: &Value, other: &Value) -> bool {
+    let read = |entry: &Value| decode::into_type::<ContextEntry>(entry.clone()).ok();
+    one == other || read(one).is_some_and(|one| read(other) == Some(one))
+}
+
+/// The entries in a `state`.
+///
+/// # Errors
+/// They are no list.
+pub fn state_context(state: &Value) -> Result<Vec<Value>, DataError> {
+    match state.get("context") {
+        None => Ok(Vec::new()),
+        Some(Value::Array(entries)) => Ok(entries.clone()),
+        Some(other) => invalid(format!("`state.context`: expected a list, got {}", type_name(other))),
+    }
+}
+
+/// The configuration in a `state`, which may hold `context` besides.
 pub fn state_config(state: &Value) -> Result<ConfigMap, DataError> {
     let Some(map) = state.as_object() else {
         return invalid(format!("`state`: expected a map, got {}", type_name(state)));
     };
     if let Some(other) = map.keys().find(|key| !["config", "context"].contains(&key.as_str())) {
         return invalid(format!(
-            "`state.{other}`: expected `state.config` and `state.context` alone, an agent's state is its own"
+            "`state.{}`: expected `state.config` and `state.context` alone, an agent's state is its own",
+            quote_foreign(other)
         ));
     }
     match map.get("config") {
@@ -111,7 +138,10 @@ fn set_output_schema(config: &mut ConfigMap, format: &Value) -> Result<(), DataE
         Value::String(text) if text == "json" => json!({}),
         Value::Object(map) if map.contains_key("schema") => {
             if let Some(other) = map.keys().find(|key| !["name", "schema", "strict"].contains(&key.as_str())) {
-                return invalid(format!("`responseFormat.{other}`: unknown key, expected `name` and `schema`"));
+                return invalid(format!(
+                    "`responseFormat.{}`: unknown key, expected `name` and `schema`",
+                    quote_foreign(other)
+                ));
             }
             map["schema"].clone()
         }
@@ -176,6 +206,10 @@ mod tests {
             (
                 json!({"context": ["w/a"], "state": {"context": ["w/b"], "config": {"context": ["w/c"]}}}),
                 Ok(json!({"context": ["w/c", "w/b"]})),
+            ),
+            (
+                json!({"context": ["w/a", {"label": "l", "text": "t"}], "state": {"context": ["w/b", "w/a", {"type": "l", "text": "t"}, "w/b"]}}),
+                Ok(json!({"context": ["w/a", {"label": "l", "text": "t"}, "w/b"]})),
             ),
             (json!({"state": {"context": ["w/b"]}}), Ok(json!({"context": ["w/b"]}))),
             (json!({"responseFormat": "text"}), Ok(json!({}))),

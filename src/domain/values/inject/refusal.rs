@@ -7,22 +7,37 @@ use serde_json::Value;
 const WORD_BYTES: usize = 4;
 
 impl Injection {
-    /// Returns the text of a refusal, in which the name of its argument replaces each filled-in value.
-    pub fn without_values(&self, text: String) -> String {
-        let mut hidden: Vec<(&str, &str)> = Vec::new();
+    /// The text of a refusal, in which each filled in value stands as the argument that it fills. `spellings` gives the
+    /// other forms in which texts show a value, such as the host of a URL.
+    pub fn without_values(&self, text: String, spellings: impl Fn(&str) -> Vec<String>) -> String {
+        let mut values: Vec<(&str, &str)> = Vec::new();
         for (argument, value) in &self.values {
-            collect_texts(argument, value, &mut hidden);
+            collect_texts(argument, value, &mut values);
+        }
+        let mut hidden: Vec<(&str, String)> = Vec::new();
+        for (argument, value) in values {
+            hidden.push((argument, value.to_owned()));
+            hidden.extend(spellings(value).into_iter().filter(|text| !text.is_empty()).map(|text| (argument, text)));
         }
         // A value may contain a shorter one.
         hidden.sort_by_key(|(_, value)| std::cmp::Reverse(value.len()));
         hidden.into_iter().fold(text, |text, (argument, value)| {
             if value.len() >= WORD_BYTES {
-                text.replace(value, &format!("(the value of {argument})"))
+                text.replace(&value, &value_of(argument))
             } else {
-                text.replace(&format!("`{value}`"), &format!("(the value of {argument})"))
+                text.replace(&format!("`{value}`"), &value_of(argument))
             }
         })
     }
+
+    /// What a result shows in the place of a filled in argument; `None`: the model gave it.
+    pub fn placeholder(&self, argument: &str) -> Option<String> {
+        self.values.contains_key(argument).then(|| value_of(argument))
+    }
+}
+
+fn value_of(argument: &str) -> String {
+    format!("(the value of {argument})")
 }
 
 fn collect_texts<'v>(argument: &'v str, value: &'v Value, found: &mut Vec<(&'v str, &'v str)>) {
@@ -41,7 +56,9 @@ mod tests {
 
     #[test]
     fn a_refusal_names_the_argument_in_the_place_of_its_value() {
-        let Value::Object(values) = json!({"path": "w/acme-7", "agentId": "bo", "to": ["w/acme"], "n": 7}) else {
+        let Value::Object(values) =
+            json!({"path": "w/acme-7", "agentId": "bo", "to": ["w/acme"], "n": 7, "url": "HTTP://acme.example/x"})
+        else {
             panic!()
         };
         let injection = Injection { values, ..Injection::default() };
@@ -50,8 +67,10 @@ mod tests {
             ("requires crud/read on w/acme", "requires crud/read on (the value of to)"),
             ("no agent `bo`: about to stop", "no agent (the value of agentId): about to stop"),
             ("expected 7 words", "expected 7 words"),
+            ("host `acme.example` is unknown", "host `(the value of url)` is unknown"),
         ] {
-            assert_eq!(injection.without_values(text.to_owned()), expected);
+            let host = |value: &str| value.contains("://").then(|| "acme.example".to_owned()).into_iter().collect();
+            assert_eq!(injection.without_values(text.to_owned(), host), expected);
         }
     }
 }

@@ -4,8 +4,10 @@ use super::{call, refused};
 use crate::support::http::Server;
 use crate::support::venue::TestVenue;
 use serde_json::{Value, json};
-use trellis::domain::chat::ChatMessage;
+use std::sync::Arc;
+use trellis::domain::chat::{ChatMessage, ToolSpec};
 use trellis::domain::session::TurnRecord;
+use trellis::domain::tools::ToolTable;
 use trellis::venue::context::preview::{self, Preview};
 
 #[tokio::test(flavor = "multi_thread")]
@@ -118,4 +120,170 @@ async fn a_pin_is_a_tool_and_an_entry_of_a_context() {
     assert_eq!(venue.record("clerk").await.config.tools.len(), 4, "what was configured stays");
     let kept = json!(venue.record("clerk").await.config.tools);
     assert_eq!(kept[0], "o/look");
+}
+
+/// A definition in Covia's form: the schema of a pin of its own, over that of `json/merge`.
+fn total() -> Value {
+    json!({
+        "name": "Total", "description": "Adds up MY way",
+        "operation": {"adapter": "json:merge", "toolName": "my_total", "input": {
+            "type": "object",
+            "properties": {"values": {"type": "array", "description": "MY list", "minItems": 2}},
+            "required": ["values"],
+        }},
+    })
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_call_of_a_pin_fits_the_pins_own_schema_too() {
+    let server = Server::start().await;
+    server.run("lattice/write", json!({"path": "o/total", "value": total()})).await;
+    let stored = server.run("asset/store", json!({"metadata": total()})).await;
+    let asset = stored["path"].as_str().unwrap();
+    server.run("lattice/write", json!({"path": "o/kept", "value": {"asset": asset}})).await;
+    let two = json!({"values": [{"a": 1}, {"b": 2}]});
+    let one = json!({"values": [{"a": "s3cret"}]});
+    for name in ["o/total", asset, "o/kept"] {
+        assert_eq!(server.run(name, two.clone()).await["value"], json!({"a": 1, "b": 2}), "{name}");
+        let part = format!("arguments of `{name}` are not valid: at `/values`: ");
+        let inner = json!({"operation": name, "input": one});
+        let twice = json!({"operation": "job/run", "input": inner});
+        for (operation, input) in [(name, &one), ("job/run", &inner), ("grid/run", &inner), ("job/run", &twice)] {
+            refused(&server, operation, input.clone(), 400, &part).await;
+            let error = server.post("/api/v1/invoke", json!({"operation": operation, "input": input})).await.body(400);
+            let error = error.to_string();
+            assert!(error.contains(&part) && !error.contains("s3cret"), "{operation}: {error}");
+        }
+        refused(&server, name, Value::Null, 400, "\"values\" is a required property").await;
+        // What the catalogue's operation takes is checked, too.
+        refused(&server, name, json!({"values": [{}, {}], "more": 1}), 400, "'more' was unexpected").await;
+    }
+    for (wrong, part) in [
+        (json!({"adapter": "json:merge", "input": {"type": 7}}), "`o/bad`: `operation.input`: not a JSON Schema"),
+        (json!({"adapter": "json:merge", "input": "x"}), "`o/bad`: `operation.input`: expected a JSON Schema"),
+        (json!({"adapter": "json:merge", "toolName": 1}), "`o/bad`: `operation.toolName`: expected text"),
+    ] {
+        server.run("lattice/write", json!({"path": "o/bad", "value": {"operation": wrong}})).await;
+        refused(&server, "o/bad", two.clone(), 400, part).await;
+    }
+}
+
+async fn offered_tools(venue: &TestVenue, agent: &str) -> Arc<ToolTable> {
+    let look = Preview { task: Some(json!(1)), ..Preview::default() };
+    preview::inputs(&venue.venue, &venue.owner, &agent.parse().unwrap(), look).await.unwrap().tools
+}
+
+fn spec<'t>(tools: &'t ToolTable, name: &str) -> &'t ToolSpec {
+    let found = tools.specs.iter().find(|spec| spec.name == name);
+    found.unwrap_or_else(|| panic!("no `{name}` in {:?}, refused {:?}", tools.names(), tools.refused))
+}
+
+#[tokio::test]
+async fn a_model_is_offered_what_a_pin_says_of_itself() {
+    let (venue, _dir) = TestVenue::embedded("").await;
+    venue.write("o/total", total()).await;
+    venue.write("o/plain", json!({"operation": {"adapter": "json:merge"}})).await;
+    let renamed = json!({"operation": "o/total", "name": "sum", "description": "mine"});
+    venue.agent("clerk", json!({"tools": ["o/total", renamed, "o/plain"], "defaultTools": false})).await;
+    let tools = offered_tools(&venue, "clerk").await;
+    let own = total()["operation"]["input"].clone();
+    for (name, description, is_own) in [
+        ("my_total", "Operation: v/ops/json/merge. Adds up MY way", true),
+        ("sum", "Operation: v/ops/json/merge. mine", true),
+        ("plain", "Operation: v/ops/json/merge. Merge JSON values", false),
+    ] {
+        let spec = spec(&tools, name);
+        assert!(spec.description.starts_with(description), "{}", spec.description);
+        assert_eq!(spec.schema == own, is_own, "{}", spec.schema);
+    }
+    assert_eq!((&tools.refused, &tools.reports), (&Vec::new(), &Vec::new()));
+}
+
+#[tokio::test]
+async fn what_is_bound_or_hidden_stays_so_under_a_pins_own_schema() {
+    let (venue, _dir) = TestVenue::embedded("").await;
+    let text = json!({"type": "string"});
+    let write = json!({
+        "type": "object", "properties": {"value": {}, "calendarId": text}, "required": ["value", "calendarId"]
+    });
+    let note = json!({"operation": {"adapter": "lattice:write", "toolName": "note", "input": write}});
+    venue.write("o/write_note", note).await;
+    let ask = json!({"properties": {"input": {}, "sessionContext": {"type": "object"}, "agentId": text}});
+    venue.write("o/ask", json!({"operation": {"adapter": "agent:request", "input": ask}})).await;
+    let keep = json!({"type": "object", "properties": {"value": text}});
+    venue.write("o/keep", json!({"operation": {"adapter": "secret:set", "input": keep}})).await;
+    let constant = json!([{"key": "notes", "source": "CONSTANT:w/notes"}]);
+    let auto = json!([
+        {"key": "calendar_id", "source": "_auto", "fallback": "cal"}, {"key": "notes", "source": "CONSTANT:w/notes"},
+    ]);
+    let tools = json!(["o/write_note", "o/ask", "o/keep"]);
+    for (agent, mapping, tool, expected, values) in [
+        ("path", &constant, "o/write_note", vec!["value", "calendarId"], json!({"path": "w/notes"})),
+        // By the name that its path alone would give it.
+        ("derived", &constant, "write_note", vec!["value", "calendarId"], json!({"path": "w/notes"})),
+        ("auto", &auto, "o/write_note", vec!["value"], json!({"calendarId": "cal", "path": "w/notes"})),
+    ] {
+        let config = json!({
+            "tools": tools, "defaultTools": false, "contextMapping": mapping,
+            "toolArgInjection": {tool: {"path": "notes"}},
+        });
+        venue.agent(agent, config).await;
+        let tools = offered_tools(&venue, agent).await;
+        assert_eq!((&tools.refused, &tools.reports), (&Vec::new(), &Vec::new()), "{agent}");
+        let keys: Vec<&String> = spec(&tools, "note").schema["properties"].as_object().unwrap().keys().collect();
+        assert_eq!(keys, expected, "{agent}");
+        assert_eq!(json!(tools.injection("note").unwrap().values), values, "{agent}");
+        let ask = &spec(&tools, "ask").schema;
+        assert!(ask["properties"].get("sessionContext").is_none(), "{ask}");
+        let keep = &spec(&tools, "keep").schema;
+        assert_eq!(keep["properties"]["value"]["writeOnly"], true, "{keep}");
+    }
+}
+
+const CALLS: &str = r#"
+[[rule]]
+when = { turn = 1 }
+then = { calls = [
+    { tool = "my_total", arguments = { values = [{ a = 1 }, { b = 2 }] } },
+    { tool = "my_total", arguments = { values = [{ a = 1 }] } },
+    { tool = "job_run", arguments = { operation = "o/total", input = { values = [{ a = 1 }] } } },
+    { tool = "plain", arguments = { values = [{ a = 1 }] } },
+] }
+
+[[rule]]
+when = { prompt = "[Context: Two]\n{a: 1, b: 2}" }
+then = { text = "seen" }
+
+[[rule]]
+then = { text = "done" }
+"#;
+
+#[tokio::test]
+async fn calls_and_entries_of_a_pin_are_checked_in_turns() {
+    let (venue, _dir) = TestVenue::embedded(CALLS).await;
+    venue.write("o/total", total()).await;
+    venue.write("o/plain", json!({"operation": {"adapter": "json:merge"}})).await;
+    venue.worker();
+    let entries = json!([
+        {"op": "o/total", "input": {"values": [{"a": 1}, {"b": 2}]}, "label": "Two"},
+        {"op": "o/total", "input": {"values": [{"a": 1}]}, "label": "One"},
+    ]);
+    let tools = json!(["o/total", "v/ops/job/run", "o/plain"]);
+    venue.agent("clerk", json!({"tools": tools, "defaultTools": false, "context": entries})).await;
+    let job = venue.run("clerk", "t1", json!("go")).await;
+    let turns = venue.turns("clerk", job.head.session.as_str()).await;
+    let outcomes: Vec<&str> = turns[0].calls.iter().map(|call| call.outcome.as_str()).collect();
+    let results = results(&turns[0]);
+    assert_eq!(outcomes, ["ok", "bad arguments", "bad arguments", "ok"], "{results:?}");
+    for at in [1, 2] {
+        assert!(results[at].contains("are not valid: at `/values`: "), "{}", results[at]);
+    }
+    let look = Preview { task: Some(json!(1)), ..Preview::default() };
+    let inputs = preview::inputs(&venue.venue, &venue.owner, &"clerk".parse().unwrap(), look).await.unwrap();
+    let content = |label: &str| {
+        let item = inputs.items.iter().find(|item| item.label.as_deref() == Some(label)).unwrap();
+        format!("{:?}", item.content)
+    };
+    assert!(content("One").contains("arguments of `o/total` are not valid: at `/values`: "), "{}", content("One"));
+    assert!(!content("Two").contains("not valid"), "{}", content("Two"));
 }

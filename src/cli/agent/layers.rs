@@ -1,0 +1,84 @@
+//! Agent files that name what the venue keeps, such as a template: the arguments of `agent/create` as they write them.
+
+use serde_json::{Map, Value, json};
+
+/// Keys beside `config` that `agent/create` takes, too.
+const BESIDE: [&str; 3] = ["definition", "state", "name"];
+
+/// The content of an agent file.
+pub(super) enum Written {
+    /// A configuration.
+    Config(Value),
+    /// Arguments of `agent/create`: the venue reads what they name.
+    Layers(Map<String, Value>),
+}
+
+/// Tells a configuration from the names of such.
+pub(super) fn split(content: Value) -> Result<Written, String> {
+    let mut map = match content {
+        Value::Object(map) => map,
+        layers @ (Value::String(_) | Value::Array(_)) => Map::from_iter([("config".to_owned(), layers)]),
+        other @ (Value::Null | Value::Bool(_) | Value::Number(_)) => return Ok(Written::Config(other)),
+    };
+    let is_call = map.contains_key("config") || map.contains_key("definition");
+    if !is_call && !names_stored(&map.get("state").unwrap_or(&Value::Null)["config"]) {
+        return Ok(Written::Config(Value::Object(map)));
+    }
+    let mut state = map.shift_remove("state");
+    if !is_call {
+        let mut layers = if map.is_empty() { Vec::new() } else { vec![Value::Object(map)] };
+        layers.extend(take_config(&mut state));
+        return Ok(Written::Layers(given(layers, None, state)));
+    }
+    if let Some(key) = map.keys().find(|key| *key != "config" && !BESIDE.contains(&key.as_str())) {
+        return Err(format!(
+            "`{key}`: what stands beside `config` counts for nothing: put it into the list, \
+             `config: [\"v/…\", {{\"{key}\": …}}]`"
+        ));
+    }
+    let (config, definition) = (map.shift_remove("config"), map.shift_remove("definition"));
+    if let (Some(Value::Object(mut config)), None, false) =
+        (config.clone(), &definition, state.as_ref().is_some_and(|state| names_stored(&state["config"])))
+    {
+        config.extend(map);
+        config.extend(state.map(|state| ("state".to_owned(), state)));
+        return Ok(Written::Config(Value::Object(config)));
+    }
+    let mut layers = match config {
+        Some(Value::Array(layers)) => layers,
+        Some(layer) => vec![layer],
+        None => Vec::new(),
+    };
+    layers.extend(map.shift_remove("name").map(|name| json!({"name": name})));
+    layers.extend(take_config(&mut state));
+    Ok(Written::Layers(given(layers, definition, state)))
+}
+
+/// Whether a configuration is given by the path or asset of one, or in layers.
+fn names_stored(config: &Value) -> bool {
+    config.is_string() || config.is_array()
+}
+
+/// The layers of `state.config`, which win over all others.
+fn take_config(state: &mut Option<Value>) -> Vec<Value> {
+    let Some(map) = state.as_mut().and_then(Value::as_object_mut) else { return Vec::new() };
+    let config = map.shift_remove("config");
+    if map.is_empty() {
+        *state = None;
+    }
+    match config {
+        Some(Value::Array(layers)) => layers,
+        Some(layer) => vec![layer],
+        None => Vec::new(),
+    }
+}
+
+fn given(layers: Vec<Value>, definition: Option<Value>, state: Option<Value>) -> Map<String, Value> {
+    let mut given = Map::new();
+    if !layers.is_empty() {
+        given.insert("config".to_owned(), layers.into());
+    }
+    given.extend(definition.map(|definition| ("definition".to_owned(), definition)));
+    given.extend(state.map(|state| ("state".to_owned(), state)));
+    given
+}
