@@ -85,10 +85,11 @@ pub(super) fn without_owners(config: &Value) -> Value {
 
 /// Reads the id and the checked configuration of an agent file.
 fn read(path: &Path) -> Result<(AgentId, Value), String> {
-    let kind = kind(path).ok_or_else(|| match path.exists() {
-        true => "expected a file that ends in `.toml`, `.json` or `.yaml`",
-        false => "there is no such file or folder",
-    })?;
+    let Some(kind) = kind(path) else {
+        let is_there = path.exists();
+        let ending = "expected a file that ends in `.toml`, `.json` or `.yaml`";
+        return Err(if is_there { ending } else { "there is no such file or folder" }.to_owned());
+    };
     let text = input::file(path).map_err(|failure| failure.text)?;
     let mut config = parse(kind, &text)?;
     let wrong = |wrong: &DataError| with_position(kind, &text, wrong);
