@@ -120,7 +120,7 @@ impl RunningServer {
 
 /// Opens the configured store without its queue.
 pub(crate) async fn open_store(config: &Config) -> Result<Arc<dyn Store>, Failure> {
-    app::open_store_to_read(config).await.map_err(|error| open_failure(&error))
+    Box::pin(app::open_store_to_read(config)).await.map_err(|error| open_failure(&error))
 }
 
 /// Makes the failure of a command that can't open the backends.
