@@ -267,7 +267,7 @@ async fn run(context: &CliContext, command: Command) -> Result<Exit, Failure> {
     match command {
         Command::Demo(command) => Box::pin(command.run(context)).await,
         Command::Up(command) => command.run(context).await,
-        Command::Worker(command) => command.run(context).await,
+        Command::Worker(command) => Box::pin(command.run(context)).await,
         Command::Serve(command) => command.run(context).await,
         Command::Submit(command) => command.run(context).await,
         Command::Message(command) => command.run(context).await,

@@ -139,7 +139,7 @@ impl WorkerArgs {
     /// Runs until a signal ends it.
     pub async fn run(self, context: &CliContext) -> Result<Exit, Failure> {
         if let Some(command) = self.command {
-            return command.run(context).await;
+            return Box::pin(command.run(context)).await;
         }
         let loaded = context.load(self.slots.flags())?;
         role::run(&loaded.config, Role::Worker).await

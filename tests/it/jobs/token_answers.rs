@@ -1,6 +1,6 @@
 //! Answers that name a secret: it must have been set, by whatever way the answer comes.
 
-use crate::support::both::{On, on_both};
+use crate::support::both_stores::{On, on_both};
 use crate::support::http::Server;
 use crate::support::venue::TestVenue;
 use serde_json::{Value, json};
