@@ -114,7 +114,8 @@ impl TurnStart {
     }
 }
 
-/// Runs one turn of a leased session. Returns whether the lease is still held.
+/// Runs one turn of a leased session. Returns whether the lease is still held. Prompt and calls use the agent with its
+/// pins resolved; the commit writes the agent as it is configured.
 pub(super) async fn run(
     worker: &Worker,
     leased: &mut LeasedSession,
@@ -133,7 +134,6 @@ pub(super) async fn run(
     leased.cancelled = leased.stops.serve(job.as_ref());
     let _served = job.as_ref().map(|job| worker.tasks.serve(&owner, job, &leased.cancelled));
     let (setting, workspace, pinned) = Box::pin(begin_turn(&worker.venue, agent, setting, leased.is_expired)).await?;
-    // Prompt and calls use the agent with its pins resolved; the commit writes the agent as it is configured.
     let meant = pinned.as_deref().unwrap_or(agent);
     let ground = TurnBase { workspace, policy: version };
     let approved = matches!(start, TurnStart::Answers(_));

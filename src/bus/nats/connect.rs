@@ -33,7 +33,8 @@ pub(super) async fn connect(
     options: &NatsOptions,
     name: &str,
     link: watch::Sender<u64>,
-    (rights, away_since): (&Arc<Rights>, &AwaySince),
+    rights: &Arc<Rights>,
+    away_since: &AwaySince,
 ) -> Result<Client, BusOpenError> {
     let failed = |reason: String| BusOpenError::Connect { bus: name.to_owned(), reason };
     let servers: Vec<ServerAddr> = options

@@ -35,7 +35,7 @@ impl NatsLine {
         let (link_sender, link) = watch::channel(0);
         let rights = Arc::new(Rights::new(&options.prefix));
         let away_since = AwaySince::default();
-        let client = connect(options, name, link_sender, (&rights, &away_since)).await?;
+        let client = connect(options, name, link_sender, &rights, &away_since).await?;
         if !client.is_server_compatible(2, 12, 0) {
             return Err(BusOpenError::Version { bus: name.to_owned(), version: client.server_info().version });
         }

@@ -338,7 +338,7 @@ called    lattice_read: ok
           with      {\"path\":\"w/x\"}
           result    {\"value\":1}
 called    http_post: denied
-          with      {\"url\":\"https://b.example/c\",\"body\":\"XXX… (1039 bytes)
+          with      {\"url\":\"https://b.example/c\",\"body\":\"LONG… (1039 bytes)
           result    not one that this venue allows
 
 context   [####################--------------------] 50%
@@ -357,7 +357,7 @@ filled in user.name (user: v/context/users/u)
 no value  city
 prefix    aa  system prompt and tools, kept by a provider's cache
 prompt    bb";
-        assert_eq!(turn(out, &shown), expected.replace("XXX", &"x".repeat(263)));
+        assert_eq!(turn(out, &shown), expected.replace("LONG", &"x".repeat(263)));
     }
 
     #[test]

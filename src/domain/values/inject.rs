@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use std::collections::{BTreeMap, BTreeSet};
 
+mod reduce;
 mod refusal;
 #[cfg(test)]
 mod tests;
@@ -429,7 +430,7 @@ impl Injection {
     pub fn find_reserved(&self, arguments: &Value) -> Option<&str> {
         let is_open = |name: &str| self.unresolved.iter().any(|unresolved| unresolved.argument == name);
         let is_bound = |name: &str| self.values.contains_key(name) || is_open(name);
-        let given = |name: &&str| arguments.get(name).is_some() && !is_bound(name);
+        let given = |name: &&str| arguments.get(name).is_some_and(|value| !value.is_null()) && !is_bound(name);
         self.reserved.iter().map(String::as_str).find(given)
     }
 
@@ -487,31 +488,7 @@ impl Injection {
         let mut schema = schema.clone();
         let hidden: Vec<&str> = self.hidden_arguments().collect();
         let optional: Vec<&str> = hidden.iter().copied().chain(self.defaults.keys().map(String::as_str)).collect();
-        reduce(&mut schema, &hidden, &optional);
+        reduce::remove_arguments(&mut schema, &hidden, &optional);
         schema
-    }
-}
-
-fn reduce(schema: &mut Value, hidden: &[&str], optional: &[&str]) {
-    let Value::Object(map) = schema else { return };
-    let remove = |value: &mut Value| {
-        if let Value::Object(map) = value {
-            map.retain(|name, _| !hidden.contains(&name.as_str()));
-        }
-    };
-    for (key, value) in map.iter_mut() {
-        match (key.as_str(), value) {
-            ("properties" | "default", value) => remove(value),
-            ("required", Value::Array(names)) => {
-                names.retain(|name| !name.as_str().is_some_and(|name| optional.contains(&name)));
-            }
-            ("examples", Value::Array(examples)) => examples.iter_mut().for_each(remove),
-            ("allOf" | "anyOf" | "oneOf", Value::Array(parts)) => {
-                for part in parts {
-                    reduce(part, hidden, optional);
-                }
-            }
-            _ => {}
-        }
     }
 }

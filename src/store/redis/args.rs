@@ -5,9 +5,11 @@
 
 use super::connection::Repeatability;
 use super::keyspace::LIBRARY;
+use super::options::ServerOrInjected;
 use crate::domain::ids::{EventId, JobId};
 use crate::domain::job::JobStatus;
 use crate::domain::quota::{Quota, QuotaKind};
+use crate::domain::time::Millis;
 use crate::store::{
     DocEffect, DocWrite, Expect, JobFinish, LeaseUse, METHODS, NewEvent, NewJob, OutboxEntry, Repeat, RestingSession,
 };
@@ -68,6 +70,14 @@ impl Args {
     pub fn bytes(&mut self, bytes: impl AsRef<[u8]>) -> &mut Self {
         self.cmd.arg(bytes.as_ref());
         self
+    }
+
+    /// Adds the time, which the function reads from the server if the text is empty.
+    pub fn clock(&mut self, clock: ServerOrInjected, now: Millis) -> &mut Self {
+        match clock {
+            ServerOrInjected::Server => self.bytes(""),
+            ServerOrInjected::Injected => self.number(now.0),
+        }
     }
 
     /// Adds a whole number, capped at what Lua holds exactly.

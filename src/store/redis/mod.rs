@@ -112,17 +112,8 @@ impl RedisStore {
     /// Returns the arguments of a method with a clock.
     fn timed_args(&self, method: &str, owner: &Owner, now: Millis) -> Args {
         let mut args = self.args(method, owner);
-        self.add_clock(&mut args, now);
+        args.clock(self.clock, now);
         args
-    }
-
-    fn add_clock(&self, args: &mut Args, now: Millis) {
-        let is_server = self.clock == ServerOrInjected::Server;
-        if is_server {
-            args.bytes("")
-        } else {
-            args.number(now.0)
-        };
     }
 
     fn fenced_args(&self, method: &str, lease: &Lease, now: Millis) -> Args {
@@ -358,7 +349,7 @@ impl Store for RedisStore {
         limit: u32,
     ) -> Result<DueOwners, StoreError> {
         let mut args = Args::new("due", &self.keys.workers());
-        self.add_clock(&mut args, now);
+        args.clock(self.clock, now);
         let due = match self.looks.due(&self.pool, &self.keys, args, (now, worker, horizon, limit)).await {
             Err(error) if !error.is_transient() => {
                 self.mend_lists().await?;

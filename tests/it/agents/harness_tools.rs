@@ -123,25 +123,6 @@ async fn a_found_tool_can_be_called_until_the_session_ends() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_only_an_agents_tools_may_name_is_not_found() {
-    let (venue, _dir) = venue().await;
-    venue.agent("seeker", json!({"tools": ["more_tools"], "defaultTools": false})).await;
-    let job = venue.run("seeker", "t1", json!("go")).await;
-    let turns = venue.turns("seeker", job.head.session.as_str()).await;
-    let results = turns[0].said.iter().filter_map(|said| match said {
-        ChatMessage::Tool { text, .. } => Some(serde_json::from_str::<Value>(text).unwrap()),
-        ChatMessage::User { .. } | ChatMessage::Assistant { .. } => None,
-    });
-    let results: Vec<Value> = results.collect();
-    let found: Vec<&str> =
-        results[0]["found"].as_array().unwrap().iter().filter_map(|one| one["path"].as_str()).collect();
-    assert!(found.contains(&"v/ops/secret/list") && !found.contains(&"v/ops/secret/set"), "{found:?}");
-    assert_eq!(results[1]["added"][0]["path"], "v/ops/secret/list", "{}", results[1]);
-    let why = results[1]["notAdded"]["secret/set"].as_str().unwrap();
-    assert!(why.contains("only an agent whose `tools` name it has it"), "{why}");
-}
-
-#[tokio::test(flavor = "multi_thread")]
 async fn compaction_puts_a_summary_in_the_prompt_and_deletes_nothing() {
     let (venue, _dir) = venue().await;
     venue.agent("packer", json!({"loop": "goalTree", "tools": ["compact"]})).await;

@@ -152,7 +152,7 @@ async fn an_update_merges_and_is_checked_as_a_whole() {
         (json!({"config": {"concurrency": 0}}), "`concurrency`"),
         (json!({"config": {"concurrency": 4}, "expect": 1}), "has version 2, expected 1"),
         (json!({"state": {"cursor": 1}}), "`state.cursor`"),
-        (json!({}), "expected `config` or `state.config`"),
+        (json!({}), "expected `config`, `state.config` or `state.context`"),
     ] {
         let refusal = refused(&venue, "update", update(keys.clone())).await;
         assert!(refusal.contains(part), "{keys}: {refusal}");

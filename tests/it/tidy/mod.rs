@@ -64,11 +64,12 @@ const TIME_AT: [(&str, &str); 12] = [
 ];
 
 /// Who may choose the machine's clock; everybody else is given one.
-const CLOCK_AT: [&str; 6] = [
+const CLOCK_AT: [&str; 7] = [
     "src/store/embedded/reclaim.rs",
     "src/store/embedded/clock.rs",
     "src/process/clock.rs",
-    "src/app.rs",
+    "src/app",
+    "src/bus/nats/connect.rs",
     "src/cli/",
     "src/bench/",
 ];

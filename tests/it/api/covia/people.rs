@@ -5,8 +5,10 @@ use crate::support::operate::operate;
 use serde_json::{Value, json};
 use std::time::Duration;
 use trellis::domain::authority::Authority;
+use trellis::domain::secret::KeyRing;
 use trellis::process::clock::Clock;
 use trellis::venue::operation::Caller;
+use trellis::venue::secrets::Vault;
 
 on_both! { a_person_answers_with_boxes_and_the_name_of_a_secret a_question_to_somebody_else_is_refused }
 
@@ -30,11 +32,13 @@ then = { text = "told: {{tool_result}}" }
 async fn a_person_answers_with_boxes_and_the_name_of_a_secret(on: On) {
     let Some((mut venue, _dir)) = on.venue(RULES, Clock::system()).await else { return };
     venue.sweep = Duration::from_millis(100);
+    std::sync::Arc::get_mut(&mut venue.venue).unwrap().secrets = Vault::new(KeyRing::parse(&"01".repeat(32)).unwrap());
     venue.worker();
     venue.agent("asker", json!({"tools": ["v/ops/hitl/request"], "defaultTools": false})).await;
     let submitted = venue.submit("asker", "t1", json!("go")).await;
     let person = Caller::new(venue.owner.clone(), "a person".into(), Authority::without_limits());
     let run = async |operation: &str, input: Value| operate(&venue.venue, &person, operation, input).await;
+    run("v/ops/secret/set", json!({"name": "SHOP", "value": "tok-98765"})).await.unwrap();
     let mut asked = json!([]);
     for _ in 0..3000 {
         asked = run("v/ops/hitl/list", json!({})).await.unwrap()["items"].clone();

@@ -169,27 +169,6 @@ fn failed(result: Result<Value, String>, part: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn arguments_of_covia_are_refused_with_what_to_write() {
-    let server = Server::start().await;
-    for (more, part) in [
-        (json!({"queryParams": {"format": "json"}}), "write `queryParams` into `url`, as in `?format=json`"),
-        (json!({"method": "GET"}), "leave `method` out: `v/ops/http/get` and `v/ops/http/post` are the two"),
-        (
-            json!({"bearerSecret": "s/KEY"}),
-            "write `bearerSecret` as the header `Authorization`: `{\"$secret\": \"s/NAME\"",
-        ),
-        (json!({"method": "GET", "queryParams": {}}), "leave `method` out"),
-        (json!({"other": 1}), "('other' was unexpected)"),
-    ] {
-        for operation in ["http/get", "http/post"] {
-            let mut input = json!({"url": "http://127.0.0.1:9/x"});
-            input.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
-            super::refused(&server, operation, input, 400, part).await;
-        }
-    }
-}
-
-#[tokio::test(flavor = "multi_thread")]
 async fn an_answer_is_json_text_or_bytes_whatever_its_status() {
     let site = Site::start().await;
     let (venue, _server) = friendly(&site).await;

@@ -101,17 +101,17 @@ pub fn figures(readings: &[Reading]) -> Vec<Figure> {
         places.collect::<Vec<_>>()
     };
     vec![
-        Figure::new("comments of at most two words", 737, 0, docs(|text| words_of(text).len() <= 2)),
-        Figure::new("comments without a noun", 427, 0, docs(|text| !has_noun(text))),
-        Figure::new("functions named by a participle or particle", 725, 10, functions(readings, is_bare)),
-        Figure::new("names that several types have", 182, 13, shared_names(readings)),
-        Figure::new("predicates that take `&mut`", 4, 0, functions(readings, is_writing_predicate)),
+        Figure::new("comments of at most two words", 93, 0, docs(|text| words_of(text).len() <= 2)),
+        Figure::new("comments without a noun", 31, 0, docs(|text| !has_noun(text))),
+        Figure::new("functions named by a participle or particle", 22, 10, functions(readings, is_bare)),
+        Figure::new("names that several types have", 10, 13, shared_names(readings)),
+        Figure::new("predicates that take `&mut`", 1, 0, functions(readings, is_writing_predicate)),
         Figure::new("functions with a tuple as parameter", 84, 0, functions(readings, |of| of.tuples > 0)),
         Figure::new("functions of more than six parameters", 6, 0, functions(readings, |of| of.parameters > 6)),
-        Figure::new("`Result<_, String>`", 219, 0, lines(readings, |of| &of.text_errors)),
+        Figure::new("`Result<_, String>`", 221, 0, lines(readings, |of| &of.text_errors)),
         Figure::new("`Result<Result<_, _>, _>`", 20, 0, lines(readings, |of| &of.nested_results)),
-        Figure::new("`json!` in answers of the API", 191, 0, of_some(&answers, |of| &of.json)),
-        Figure::new("`[\"key\"]` in the command line", 300, 0, of_some(&command_line, |of| &of.look_ups)),
+        Figure::new("`json!` in answers of the API", 193, 0, of_some(&answers, |of| &of.json)),
+        Figure::new("`[\"key\"]` in the command line", 328, 0, of_some(&command_line, |of| &of.look_ups)),
     ]
 }
 
