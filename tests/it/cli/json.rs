@@ -74,7 +74,7 @@ const WRONG: &[(&str, i32)] = &[
     ("doctor --set worker.slotz=3", 2),
     ("ready --url http://127.0.0.1:1", 8),
     ("audit --set worker.slotz=3", 2),
-    ("backup a/b --set store.url=embedded:none", 2),
+    ("backup nightly --set store.url=embedded:none", 5),
     ("bench turns --set worker.slotz=3", 2),
     ("config show --set worker.slotz=3", 2),
     ("config check --set worker.slotz=3", 2),
