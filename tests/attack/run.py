@@ -71,6 +71,7 @@ THEMES = {
     "files": ["up", "jwt"],
     "stopping": ["up", "jwt"],
     "misspelt": ["up", "fleet", "jwt"],
+    "unasked": ["up", "jwt"],
 }
 
 
