@@ -72,6 +72,7 @@ THEMES = {
     "stopping": ["up", "jwt"],
     "misspelt": ["up", "fleet", "jwt"],
     "unasked": ["up", "jwt"],
+    "erased": ["up", "fleet", "jwt"],
 }
 
 
