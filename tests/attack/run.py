@@ -73,6 +73,7 @@ THEMES = {
     "misspelt": ["up", "fleet", "jwt"],
     "unasked": ["up", "jwt"],
     "erased": ["up", "fleet", "jwt"],
+    "regained": ["up", "jwt"],
 }
 
 
