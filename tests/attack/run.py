@@ -74,6 +74,7 @@ THEMES = {
     "unasked": ["up", "jwt"],
     "erased": ["up", "fleet", "jwt"],
     "regained": ["up", "jwt"],
+    "crossed": ["fleet", "jwt"],
 }
 
 
