@@ -75,6 +75,7 @@ THEMES = {
     "erased": ["up", "fleet", "jwt"],
     "regained": ["up", "jwt"],
     "crossed": ["fleet", "jwt"],
+    "crowds": ["up", "fleet"],
 }
 
 
