@@ -76,6 +76,7 @@ THEMES = {
     "regained": ["up", "jwt"],
     "crossed": ["fleet", "jwt"],
     "crowds": ["up", "fleet"],
+    "stages": ["up"],
 }
 
 
