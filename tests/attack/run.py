@@ -77,6 +77,7 @@ THEMES = {
     "crossed": ["fleet", "jwt"],
     "crowds": ["up", "fleet"],
     "stages": ["up"],
+    "lookalikes": ["up", "jwt"],
 }
 
 
