@@ -78,6 +78,7 @@ THEMES = {
     "crowds": ["up", "fleet"],
     "stages": ["up"],
     "lookalikes": ["up", "jwt"],
+    "mingled": ["up", "jwt"],
 }
 
 
