@@ -79,6 +79,7 @@ THEMES = {
     "stages": ["up"],
     "lookalikes": ["up", "jwt"],
     "mingled": ["up", "jwt"],
+    "expiring": ["up", "jwt"],
 }
 
 
