@@ -80,6 +80,7 @@ THEMES = {
     "lookalikes": ["up", "jwt"],
     "mingled": ["up", "jwt"],
     "expiring": ["up", "jwt"],
+    "sweep": ["jwt"],
 }
 
 
