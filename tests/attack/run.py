@@ -81,6 +81,7 @@ THEMES = {
     "mingled": ["up", "jwt"],
     "expiring": ["up", "jwt"],
     "sweep": ["jwt"],
+    "partitions": ["fleet", "jwt"],
 }
 
 
