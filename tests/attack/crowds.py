@@ -100,7 +100,7 @@ def values(v):
     for op, input in (("lattice/list", {"path": "w/wide"}), ("lattice/count", {"path": "w", "depth": 3}), ("schema/infer", {"path": "w/wide"}), ("lattice/inspect", {"path": "w"}), ("lattice/aggregate", {"path": "w/wide", "groupBy": "x"}), ("lattice/delete", {"path": "w/t"}), ("lattice/delete", {"path": "w/wide"})):
         began = time.time()
         s, said = v.run(op, input, **EVIL)
-        check(T, f"{op} of very many has a quick answer", s < 500 and time.time() - began < 8, (s, time.time() - began, str(said)[:100]))
+        check(T, f"{op} of very many has a quick answer", s < 500 and time.time() - began < 15, (s, time.time() - began, str(said)[:100]))
 
 
 def agents(v):
