@@ -71,6 +71,17 @@ THEMES = {
     "files": ["up", "jwt"],
     "stopping": ["up", "jwt"],
     "misspelt": ["up", "fleet", "jwt"],
+    "unasked": ["up", "jwt"],
+    "erased": ["up", "fleet", "jwt"],
+    "regained": ["up", "jwt"],
+    "crossed": ["fleet", "jwt"],
+    "crowds": ["up", "fleet"],
+    "stages": ["up"],
+    "lookalikes": ["up", "jwt"],
+    "mingled": ["up", "jwt"],
+    "expiring": ["up", "jwt"],
+    "sweep": ["jwt"],
+    "partitions": ["fleet", "jwt"],
 }
 
 
