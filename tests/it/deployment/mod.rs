@@ -78,10 +78,15 @@ fn ports_are_on_loopback_and_services_have_health_checks() {
 fn the_settings_of_serve_and_worker_are_legal() {
     for name in ["serve", "worker"] {
         let lines = service(name);
+        let mounts = lines.iter().filter_map(|line| line.strip_prefix("- ./")?.strip_suffix(":ro")?.split_once(':'));
+        let mounts: BTreeMap<&str, &str> = mounts.map(|(here, there)| (there, here)).collect();
+        let here = |value: &str| {
+            mounts.get(value).map_or_else(|| value.to_owned(), |file| root().join(file).display().to_string())
+        };
         let env: BTreeMap<String, String> = lines
             .iter()
             .filter_map(|line| line.strip_prefix("- ")?.split_once('='))
-            .map(|(key, value)| (key.to_owned(), value.to_owned()))
+            .map(|(key, value)| (key.to_owned(), here(value)))
             .collect();
         let config = Config::load(None, &env, &[]).unwrap().config;
         assert!(config.store.require_durable && config.bus.monitor.is_some(), "{name}");
