@@ -58,7 +58,7 @@ fn a_fleet_that_has_nothing_to_do_is_swept() {
     assert!(result["seconds"].as_f64() >= Some(2.0), "{result}");
     assert_eq!(result["sessions_per_agent"], 4);
     assert!(result["bytes_per_session"].is_u64() && result["open_seconds"].is_f64(), "{result}");
-    assert!(result["store_calls_per_second_by_method"]["due"].as_f64() > Some(0.0), "{result}");
+    assert!(result["store_calls_per_second_by_method"]["due_owners"].as_f64() > Some(0.0), "{result}");
     assert!(result["bus_calls_per_second"].is_f64(), "{result}");
     assert_eq!(processes(&result), ["trellis"]);
     assert!(result["processes"][0]["cpu_ms_per_second"].is_f64(), "{result}");

@@ -9,11 +9,11 @@ use trellis::store::{CommitOutcome, Continuation, NewJob, OutboxEntry, ReleaseOu
 
 /// Answers that the runs must reach together, or they test little.
 pub const REACHED: [&str; 33] = [
-    "Refused(Quota(Over",
-    "Err(Over(Over",
+    "Refused(Quota(QuotaExceeded",
+    "Err(Over(QuotaExceeded",
     "Already(Paused)",
     "job_status: Some(Paused)",
-    "Stirred",
+    "Changed",
     "New",
     "Duplicate",
     "Conflict",
