@@ -45,20 +45,20 @@ the third
   store  admit 1, commit 1, 2048 bytes
   bus    publish 1, signal 1, 256 bytes
 a turn with a read and one without
-  store  admit 1, checkpoint 1, commit 2, read 2, 29696 bytes
+  store  admit 1, checkpoint 1, commit 2, read 2, 29952 bytes
   bus    publish 1, signal 2, 256 bytes
 a turn with two writes and one without
-  store  admit 1, checkpoint 1, commit 2, read 3, usage 1, 29440 bytes
+  store  admit 1, checkpoint 1, commit 2, read 3, usage 1, 29696 bytes
   bus    publish 1, signal 2, 256 bytes
 a turn that asks a child, the child, and a turn with its result
-  store  admit 3, checkpoint 2, commit 3, read 8, remove_published 2, usage 1, write 1, 33024 bytes
+  store  admit 3, checkpoint 2, commit 3, read 8, remove_published 2, usage 1, write 1, 33280 bytes
   bus    ack 2, publish 4, signal 3, 1024 bytes
 ";
 
 /// Where others than the process itself hear of the end of a job: what is told of it lies in the outbox.
 const FLEET_TASKS: &str = "\
 the first of a session
-  store  admit 1, commit 1, read 1, remove_published 1, 17664 bytes
+  store  admit 1, commit 1, read 1, remove_published 1, 17920 bytes
   bus    publish 1, signal 1, 256 bytes
 the second
   store  admit 1, commit 1, remove_published 1, 2304 bytes
@@ -67,13 +67,13 @@ the third
   store  admit 1, commit 1, remove_published 1, 2304 bytes
   bus    publish 1, signal 1, 256 bytes
 a turn with a read and one without
-  store  admit 1, checkpoint 1, commit 2, read 2, remove_published 1, 29952 bytes
+  store  admit 1, checkpoint 1, commit 2, read 2, remove_published 1, 30464 bytes
   bus    publish 1, signal 2, 256 bytes
 a turn with two writes and one without
-  store  admit 1, checkpoint 1, commit 2, read 3, remove_published 1, usage 1, 29696 bytes
+  store  admit 1, checkpoint 1, commit 2, read 3, remove_published 1, usage 1, 30208 bytes
   bus    publish 1, signal 2, 256 bytes
 a turn that asks a child, the child, and a turn with its result
-  store  admit 3, checkpoint 2, commit 3, read 8, remove_published 3, usage 1, write 1, 33792 bytes
+  store  admit 3, checkpoint 2, commit 3, read 8, remove_published 3, usage 1, write 1, 34048 bytes
   bus    ack 2, publish 4, signal 3, 1024 bytes
 ";
 
