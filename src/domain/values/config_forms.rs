@@ -21,10 +21,9 @@ const SETTINGS: [(&str, &str, bool); 3] = [
     ("strictPlaceholders", "strict_placeholders", true),
 ];
 
-/// Reads `contextMapping` and `toolArgInjection` in all their forms and puts the one that is kept in
-/// their places. In a `contextMapping` that is a map there may stand, beside the rows: `toolArgInjection`, `constants` by
-/// tool and argument, `declaredKeys`, each of which is a row with the source `_auto`, and the [`SETTINGS`]. `keys` are those
-/// of a configuration.
+/// Reads `contextMapping` and `toolArgInjection` in all their forms and replaces them by the stored one. A
+/// `contextMapping` that is a map may also hold: `toolArgInjection`, `constants` by tool and argument, `declaredKeys`, each
+/// of which is a row with the source `_auto`, and the settings of values. `keys` are those of a configuration.
 pub fn normalise(map: &mut Map<String, Value>, keys: &[&str]) -> Result<(), MappingError> {
     let (mut bindings, mut constants) = (Bindings::default(), None);
     if let Some(mut mapping) = map.remove("contextMapping") {

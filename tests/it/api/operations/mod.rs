@@ -49,20 +49,17 @@ fn operations_are_found_by_what_their_calls_need() {
         let call = dispatch::resolve_call(&catalog, path, sample(&found.spec.input), false);
         let Ok(needs) = call.and_then(|call| call.needs()) else { continue };
         let is_near = |place: &&str, need: &Need| covers(place, need.resource.as_str());
-        match offers::abilities(path) {
-            Some((abilities, places)) => {
-                for ability in abilities {
-                    let need = needs.iter().find(|need| need.ability == *ability);
-                    let need = need.unwrap_or_else(|| panic!("{path} needs no {ability}: {needs:?}"));
-                    assert!(places.iter().any(|place| is_near(place, need)), "{path}: {need:?}");
-                }
+        if let Some((abilities, places)) = offers::abilities(path) {
+            for ability in abilities {
+                let need = needs.iter().find(|need| need.ability == *ability);
+                let need = need.unwrap_or_else(|| panic!("{path} needs no {ability}: {needs:?}"));
+                assert!(places.iter().any(|place| is_near(place, need)), "{path}: {need:?}");
             }
-            None => {
-                let own = |need: &Need| need.ability.starts_with("crud/") || need.ability == "job/complete";
-                // `job/run` needs what it runs, `asset/pin` an asset for an operation of the catalog alone.
-                let is_known = ["v/ops/job/run", "v/ops/asset/pin"].contains(&path);
-                assert!(is_known || needs.iter().all(own), "{path}: {needs:?}");
-            }
+        } else {
+            let own = |need: &Need| need.ability.starts_with("crud/") || need.ability == "job/complete";
+            // `job/run` needs what it runs, `asset/pin` an asset for an operation of the catalog alone.
+            let is_known = ["v/ops/job/run", "v/ops/asset/pin"].contains(&path);
+            assert!(is_known || needs.iter().all(own), "{path}: {needs:?}");
         }
         checked += 1;
     }
