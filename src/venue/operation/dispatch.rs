@@ -236,29 +236,11 @@ fn validate_arguments(
     mask: bool,
 ) -> Result<(), OpError> {
     let wrong: Vec<DataError> =
-        validator.iter_errors(arguments).take(5).map(|error| describe_misfit(path, &error, mask)).collect();
+        validator.iter_errors(arguments).take(5).map(|error| describe_misfit(&error, mask)).collect();
     if wrong.is_empty() { Ok(()) } else { Err(OpError::Arguments { path, wrong }) }
 }
 
-/// What to write in the place of arguments that Covia's operations have and these don't.
-fn replacement_hint(path: &str, error: &ValidationError<'_>) -> String {
-    let ValidationErrorKind::AdditionalProperties { unexpected } = error.kind() else { return String::new() };
-    if !path.starts_with("v/ops/http/") || !error.instance_path().as_str().is_empty() {
-        return String::new();
-    }
-    let known = |name: &String| match name.as_str() {
-        "queryParams" => Some("write `queryParams` into `url`, as in `?format=json`"),
-        "method" => Some("leave `method` out: `v/ops/http/get` and `v/ops/http/post` are the two"),
-        "bearerSecret" => Some(
-            "write `bearerSecret` as the header `Authorization`: `{\"$secret\": \"s/NAME\", \"prefix\": \"Bearer \"}`",
-        ),
-        _ => None,
-    };
-    let hints: Vec<&str> = unexpected.iter().filter_map(known).collect();
-    if hints.is_empty() { String::new() } else { format!("; {}", hints.join("; ")) }
-}
-
-fn describe_misfit(path: &str, error: &ValidationError<'_>, mask: bool) -> DataError {
+fn describe_misfit(error: &ValidationError<'_>, mask: bool) -> DataError {
     let code = match error.kind() {
         ValidationErrorKind::Type { .. } | ValidationErrorKind::Enum { .. } | ValidationErrorKind::Constant { .. } => {
             Code::Type
@@ -275,7 +257,7 @@ fn describe_misfit(path: &str, error: &ValidationError<'_>, mask: bool) -> DataE
         Value::String(text) => format!("\"{}\"", quote_foreign(text)),
         plain @ (Value::Null | Value::Bool(_) | Value::Number(_)) => plain.to_string(),
     };
-    DataError::at_pointer(&pointer, code, format!("{}{}", error.masked_with(shown), replacement_hint(path, error)))
+    DataError::at_pointer(&pointer, code, error.masked_with(shown).to_string())
 }
 
 #[cfg(test)]
