@@ -57,7 +57,7 @@ pub(super) async fn list(
 ) -> Result<Exit, Failure> {
     let query = [("all", all.to_string()), ("offset", offset.to_string()), ("limit", limit.to_string())];
     let page = client.get("outcomes", &query).await?;
-    let made = if out.format == Format::Text { made_with(client, &page["items"]).await } else { Vec::new() };
+    let made = if out.format == Format::Text { read_arguments(client, &page["items"]).await } else { Vec::new() };
     let made = made.into_iter().chain(iter::repeat(None));
     let text = |items: &[Value]| {
         let lines: Vec<_> = items.iter().zip(made).map(|(item, made)| details(item, made)).collect();
@@ -71,8 +71,9 @@ pub(super) async fn list(
     Ok(Exit::Ok)
 }
 
-/// The arguments of each call in short, as the server shows its turn or job; `None` where it doesn't, to this caller.
-async fn made_with(client: &Client, items: &Value) -> Vec<Option<String>> {
+/// Returns the arguments of each call in one line, from its turn or job; `None` if the server doesn't show that to this
+/// caller.
+async fn read_arguments(client: &Client, items: &Value) -> Vec<Option<String>> {
     let mut turns: BTreeMap<String, Value> = BTreeMap::new();
     let mut made = Vec::new();
     for outcome in items.as_array().into_iter().flatten() {
@@ -93,14 +94,14 @@ async fn made_with(client: &Client, items: &Value) -> Vec<Option<String>> {
         }
         let shown = &turns[&path];
         made.push(match call["index"].as_u64().and_then(|index| usize::try_from(index).ok()) {
-            Some(index) => turn::arguments(&shown["record"], index),
-            None => Some(&shown["input"]).filter(|input| !input.is_null()).map(turn::in_short),
+            Some(index) => turn::call_arguments(&shown["record"], index),
+            None => Some(&shown["input"]).filter(|input| !input.is_null()).map(turn::format_short),
         });
     }
     made
 }
 
-/// Lines about one call: its id, its operation, with what it was made, the turn and the settlement.
+/// Formats one call: its id, operation, arguments, turn and settlement.
 fn details(outcome: &Value, made: Option<String>) -> String {
     let mut lines =
         vec![format!("{}  {}  {}", field(outcome, "id"), field(outcome, "operation"), time(&outcome["at"]))];

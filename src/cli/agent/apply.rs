@@ -9,6 +9,7 @@ use super::warn;
 use crate::domain::agent::AgentConfig;
 use crate::domain::ids::AgentId;
 use serde_json::{Value, json};
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 /// Options of `agent apply`.
@@ -27,12 +28,12 @@ pub(super) async fn apply(
 ) -> Result<Exit, Failure> {
     let ApplyOptions { dry_run, strict } = mode;
     let agents = read_all(files)?;
-    if strict || agents.len() > 1 {
-        check_all(client, &agents, strict).await?;
-    }
+    let is_checked = strict || dry_run || agents.len() > 1 || agents.values().any(|file| file.config.is_none());
+    let mut checked = if is_checked { check_all(client, &agents, strict).await? } else { BTreeMap::new() };
     let mut answers = Vec::new();
     for (id, file) in &agents {
-        let answer = apply_agent(client, id, file, dry_run).await.map_err(|failure| {
+        let dry = checked.remove(id).unwrap_or_default();
+        let answer = apply_agent(client, id, file, dry, dry_run).await.map_err(|failure| {
             let done = answers.len();
             let rest =
                 if done > 0 && !dry_run { format!(" ({done} of {} are applied)", agents.len()) } else { String::new() };
@@ -54,11 +55,18 @@ pub(super) async fn apply(
     Ok(Exit::Ok)
 }
 
-/// Asks the venue about every agent before any is applied; the errors are reported together.
-async fn check_all(client: &Client, agents: &AgentFiles, strict: bool) -> Result<(), Failure> {
+/// Asks the venue about every agent before any is applied, and returns its answers; the errors are reported together.
+async fn check_all(client: &Client, agents: &AgentFiles, strict: bool) -> Result<BTreeMap<AgentId, Value>, Failure> {
+    let mut answers = BTreeMap::new();
     let mut failed: Option<Failure> = None;
     for (id, file) in agents {
-        let Err(failure) = create(client, id, file, json!({"strict": strict, "dryRun": true})).await else { continue };
+        let failure = match create(client, id, file, json!({"strict": strict, "dryRun": true})).await {
+            Ok(answer) => {
+                answers.insert(id.clone(), answer);
+                continue;
+            }
+            Err(failure) => failure,
+        };
         let text = format!("agent `{id}` of `{}`: {failure}", file.path.display());
         let exit = failed.as_ref().map_or(failure.exit, |first| first.exit);
         let before = failed.map(|first| first.text + "\nerror: ").unwrap_or_default();
@@ -67,7 +75,7 @@ async fn check_all(client: &Client, agents: &AgentFiles, strict: bool) -> Result
             break;
         }
     }
-    failed.map_or(Ok(()), Err)
+    failed.map_or(Ok(answers), Err)
 }
 
 /// Result for one agent.
@@ -78,7 +86,7 @@ struct AppliedAgent {
     json: Value,
 }
 
-/// Makes the agent of a file, as `more` says.
+/// Calls `agent/create` for the agent of a file, with the further arguments `more`.
 async fn create(client: &Client, id: &AgentId, file: &AgentFile, more: Value) -> Result<Value, Failure> {
     let mut body = file.given.clone();
     body.insert("agentId".to_owned(), json!(id));
@@ -86,21 +94,23 @@ async fn create(client: &Client, id: &AgentId, file: &AgentFile, more: Value) ->
     client.run("v/ops/agent/create", &Value::Object(body), None).await
 }
 
-async fn apply_agent(client: &Client, id: &AgentId, file: &AgentFile, dry_run: bool) -> Result<AppliedAgent, Failure> {
+/// Applies an agent; `dry` is the venue's answer to a dry run of it, if one was made.
+async fn apply_agent(
+    client: &Client,
+    id: &AgentId,
+    file: &AgentFile,
+    dry: Value,
+    dry_run: bool,
+) -> Result<AppliedAgent, Failure> {
     let before = match client.get(&format!("agents/{}", encode(id.as_str())), &[]).await {
         Ok(info) => Some(info),
         Err(failure) if failure.exit == Exit::NotFound => None,
         Err(failure) => return Err(failure),
     };
-    let tried = if dry_run || file.config.is_none() {
-        create(client, id, file, json!({"dryRun": true})).await?
-    } else {
-        Value::Null
-    };
     let after = match &file.config {
         Some(config) => json!(AgentConfig::parse(&without_owners(config)).map_err(|e| Failure::usage(e.to_string()))?),
-        // What it names, the venue has read.
-        None => tried["config"].clone(),
+        // The venue has read the stored configuration that the file names.
+        None => dry["config"].clone(),
     };
     let changes = before.as_ref().map(|info| changes(info, &after)).unwrap_or_default();
     let (result, mut json) = if dry_run {
@@ -109,7 +119,7 @@ async fn apply_agent(client: &Client, id: &AgentId, file: &AgentFile, dry_run: b
             Some(_) if changes.is_empty() => "unchanged",
             Some(_) => "updated",
         };
-        (result, tried)
+        (result, dry)
     } else {
         let answer = create(client, id, file, json!({"overwrite": true})).await?;
         let result = match (&answer["created"], &answer["updated"]) {

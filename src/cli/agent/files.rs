@@ -13,15 +13,15 @@ use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-/// The files of agents, by agent.
+/// Agent files by the id of their agent.
 pub(super) type AgentFiles = BTreeMap<AgentId, AgentFile>;
 
-/// What a file says of its agent.
+/// The content of an agent file.
 pub(super) struct AgentFile {
     pub(super) path: PathBuf,
-    /// The arguments of `agent/create` that it gives: `config`, `definition`, `state`.
+    /// Arguments of `agent/create`: `config`, `definition` and `state`.
     pub(super) given: Map<String, Value>,
-    /// The configuration; `None` where the file names what the venue keeps, such as a template.
+    /// The whole configuration; `None` if the file names a stored one, such as a template.
     pub(super) config: Option<Value>,
 }
 
@@ -127,7 +127,7 @@ fn read(path: &Path) -> Result<(AgentId, AgentFile), String> {
     Ok((id, AgentFile { path, given, config: Some(config) }))
 }
 
-/// The id that a file gives its agent: `id`, or `agentId` as callers of `agent/create` write it.
+/// Takes the id of the agent from a file: `id`, or `agentId` as in `agent/create`.
 fn take_id(content: &mut Value) -> Result<Option<String>, String> {
     let mut found: Option<String> = None;
     for key in ["id", "agentId"] {

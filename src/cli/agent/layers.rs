@@ -1,19 +1,20 @@
-//! Agent files that name what the venue keeps, such as a template: the arguments of `agent/create` as they write them.
+//! Agent files that name a stored configuration, such as a template, and their conversion to arguments of
+//! `agent/create`.
 
 use serde_json::{Map, Value, json};
 
-/// Keys beside `config` that `agent/create` takes, too.
+/// Keys that `agent/create` accepts beside `config`.
 const BESIDE: [&str; 3] = ["definition", "state", "name"];
 
 /// The content of an agent file.
 pub(super) enum Written {
-    /// A configuration.
+    /// A whole configuration, which is checked without the venue.
     Config(Value),
-    /// Arguments of `agent/create`: the venue reads what they name.
+    /// Arguments of `agent/create`, whose stored layers the venue reads.
     Layers(Map<String, Value>),
 }
 
-/// Tells a configuration from the names of such.
+/// Converts the content of a file, and decides whether it is a whole configuration.
 pub(super) fn split(content: Value) -> Result<Written, String> {
     let mut map = match content {
         Value::Object(map) => map,
@@ -28,7 +29,7 @@ pub(super) fn split(content: Value) -> Result<Written, String> {
     if !is_call {
         let mut layers = if map.is_empty() { Vec::new() } else { vec![Value::Object(map)] };
         layers.extend(take_config(&mut state));
-        return Ok(Written::Layers(given(layers, None, state)));
+        return Ok(Written::Layers(create_arguments(layers, None, state)));
     }
     if let Some(key) = map.keys().find(|key| *key != "config" && !BESIDE.contains(&key.as_str())) {
         return Err(format!(
@@ -51,15 +52,15 @@ pub(super) fn split(content: Value) -> Result<Written, String> {
     };
     layers.extend(map.shift_remove("name").map(|name| json!({"name": name})));
     layers.extend(take_config(&mut state));
-    Ok(Written::Layers(given(layers, definition, state)))
+    Ok(Written::Layers(create_arguments(layers, definition, state)))
 }
 
-/// Whether a configuration is given by the path or asset of one, or in layers.
+/// Whether a `config` is a path, an asset or a list of layers.
 fn names_stored(config: &Value) -> bool {
     config.is_string() || config.is_array()
 }
 
-/// The layers of `state.config`, which win over all others.
+/// Takes the layers of `state.config`, which override all others.
 fn take_config(state: &mut Option<Value>) -> Vec<Value> {
     let Some(map) = state.as_mut().and_then(Value::as_object_mut) else { return Vec::new() };
     let config = map.shift_remove("config");
@@ -73,7 +74,7 @@ fn take_config(state: &mut Option<Value>) -> Vec<Value> {
     }
 }
 
-fn given(layers: Vec<Value>, definition: Option<Value>, state: Option<Value>) -> Map<String, Value> {
+fn create_arguments(layers: Vec<Value>, definition: Option<Value>, state: Option<Value>) -> Map<String, Value> {
     let mut given = Map::new();
     if !layers.is_empty() {
         given.insert("config".to_owned(), layers.into());

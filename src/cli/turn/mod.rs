@@ -17,7 +17,7 @@ use serde_json::Value;
 use std::fmt;
 use std::str::FromStr;
 
-pub(crate) use table::{arguments, in_short, ledger_text, prompt as prompt_text};
+pub(crate) use table::{call_arguments, format_short, ledger_text, prompt as prompt_text};
 
 /// Turns that are searched for the session of a turn without one.
 const SEARCHED_TURNS: &str = "1000";

@@ -3,7 +3,7 @@
 use super::super::output::time;
 use super::super::output::{CommandOutput, compact, field, format_plain};
 use super::super::spend::format_token_classes;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 /// Characters of the budget bar.
 const BAR_CHARS: usize = 40;
@@ -37,43 +37,44 @@ fn format_handed_section(section: &Value) -> String {
     }
 }
 
-/// Returns the text of the model's reply.
-fn reply(record: &Value) -> Option<String> {
-    let said = list(&record["said"]).iter().find(|said| said["role"] == "assistant")?;
-    Some(field(said, "text")).filter(|text| !text.is_empty())
+/// Returns the message with the model's reply; `None` if the turn has none.
+fn reply_message(record: &Value) -> Option<&Value> {
+    list(&record["said"]).iter().find(|said| said["role"] == "assistant")
 }
 
-/// Characters of the arguments of a call, and of its result, that one line has.
-const IN_SHORT: usize = 300;
+/// Returns the text of the model's reply.
+fn reply(record: &Value) -> Option<String> {
+    Some(field(reply_message(record)?, "text")).filter(|text| !text.is_empty())
+}
 
-/// A value in one line, cut where it is long.
-pub(crate) fn in_short(value: &Value) -> String {
-    let line = value.as_str().map_or_else(|| compact(value), |text| field(&json!({"text": one_line(text)}), "text"));
-    match line.char_indices().nth(IN_SHORT) {
+/// Most characters of a line with the arguments of a call, or with its result.
+const LINE_CHARACTERS: usize = 300;
+
+/// Formats a value in one line of at most [`LINE_CHARACTERS`].
+pub(crate) fn format_short(value: &Value) -> String {
+    let line = match value.as_str() {
+        Some(text) => format_plain(&text.split_whitespace().collect::<Vec<_>>().join(" ").into()),
+        None => compact(value),
+    };
+    match line.char_indices().nth(LINE_CHARACTERS) {
         Some((end, _)) => format!("{}… ({} bytes)", &line[..end], line.len()),
         None => line,
     }
 }
 
-fn one_line(text: &str) -> String {
-    text.split_whitespace().collect::<Vec<_>>().join(" ")
+/// Returns the arguments of a call as the model gave them, in one line; `None` if the record lacks the reply.
+pub(crate) fn call_arguments(record: &Value, index: usize) -> Option<String> {
+    reply_message(record)?["calls"].get(index).map(|call| format_short(&call["arguments"]))
 }
 
-/// The arguments of a call as its model gave them, in short; `None` where the record doesn't have its reply.
-pub(crate) fn arguments(record: &Value, index: usize) -> Option<String> {
-    let reply = list(&record["said"]).iter().find(|said| said["role"] == "assistant")?;
-    reply["calls"].get(index).map(|call| in_short(&call["arguments"]))
-}
-
-/// What a call came to, in short: its result, or why it was not made.
-fn result(record: &Value, index: usize) -> Option<String> {
+/// Returns the result of a call, or the reason why it was not made, in one line.
+fn call_result(record: &Value, index: usize) -> Option<String> {
     let mut results = list(&record["said"]).iter().filter(|said| said["role"] == "tool");
-    let reply = list(&record["said"]).iter().find(|said| said["role"] == "assistant");
-    let found = match reply.and_then(|reply| reply["calls"].get(index)) {
+    let found = match reply_message(record).and_then(|reply| reply["calls"].get(index)) {
         Some(call) => results.find(|result| result["call"] == call["id"]),
         None => results.nth(index),
     };
-    found.map(|result| in_short(&result["text"])).filter(|text| !text.is_empty())
+    found.map(|result| format_short(&result["text"])).filter(|text| !text.is_empty())
 }
 
 /// A whole turn.
@@ -103,16 +104,16 @@ pub(super) fn turn(out: CommandOutput, turn: &Value) -> String {
             let began = (!call["began"].is_null()).then(|| format!(", first made {}", time(&call["began"])));
             let began = began.unwrap_or_default();
             lines.push(format!("called    {}: {}{handed}{began}", field(call, "tool"), field(call, "outcome")));
-            lines.extend(arguments(record, index).map(|arguments| format!("          with      {arguments}")));
+            lines.extend(call_arguments(record, index).map(|arguments| format!("          with      {arguments}")));
             if let Some(how) = call["decided"]["how"].as_str() {
                 let decided = &call["decided"];
                 let (by, at) = (field(decided, "by"), time(&decided["at"]));
                 lines.push(format!("          {how} by {by} {at}, approval {}", field(decided, "approval")));
             }
             if !call["note"].is_null() {
-                lines.push(format!("          {}", in_short(&call["note"])));
+                lines.push(format!("          {}", format_short(&call["note"])));
             }
-            lines.extend(result(record, index).map(|result| format!("          result    {result}")));
+            lines.extend(call_result(record, index).map(|result| format!("          result    {result}")));
         }
         if !record["settles"].is_null() {
             lines.push(format!("settles   calls of turn {}, which shows with what they were made", record["settles"]));
@@ -291,6 +292,7 @@ pub(crate) fn prompt(request: &Value) -> String {
 mod tests {
     use super::super::super::output::Format;
     use super::*;
+    use serde_json::json;
 
     #[test]
     fn a_turn_is_shown_as_a_readable_table() {
