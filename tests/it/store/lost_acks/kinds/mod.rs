@@ -198,9 +198,11 @@ impl Scene {
         let (status, answer) = self.call(row.show).await;
         let shown = format!("{status} {answer}");
         let words = self.fill(row.holds);
-        let held = match words.strip_prefix('!') {
-            Some(words) => status < 300 && !shown.contains(words),
-            None => shown.contains(&words),
+        // A status isn't looked for in the text: ids of jobs may contain its digits.
+        let held = match (words.strip_prefix('!'), words.parse::<u16>()) {
+            (Some(words), _) => status < 300 && !shown.contains(words),
+            (None, Ok(expected)) => status == expected,
+            (None, Err(_)) => shown.contains(&words),
         };
         held && status != 0 && status < 500
     }

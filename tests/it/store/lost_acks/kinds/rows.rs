@@ -8,7 +8,7 @@ pub struct Row {
     pub change: &'static str,
     /// A call that only reads.
     pub show: &'static str,
-    /// In its answer while the change holds; with `!` while it doesn't.
+    /// Its status, or a text in its answer, while the change holds; with `!` a text while it doesn't.
     pub holds: &'static str,
     /// In the line of `audit --after-loss` about it.
     pub words: &'static str,
