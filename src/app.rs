@@ -60,7 +60,7 @@ use std::time::Duration;
 pub enum Role {
     /// Worker and HTTP API.
     Up,
-    /// Worker alone.
+    /// A worker without the HTTP API.
     Worker,
     /// HTTP API alone.
     Serve,
@@ -98,9 +98,9 @@ pub enum AppError {
         "`{command}` needs a store that several processes can share, got `{store}`; set `store.url = \"redis://…\"` and `bus.url = \"nats://…\"`, or use `trellis up`, which is everything in one process"
     )]
     NotShared {
-        /// The command.
+        /// Name of the command.
         command: &'static str,
-        /// `store.url`.
+        /// Value of `store.url`.
         store: String,
     },
     /// A command that works on an embedded store, and a folder without one.
@@ -113,7 +113,7 @@ pub enum AppError {
     /// A URL that no store can be at.
     #[error("`store.url`: {0}")]
     StoreUrl(String),
-    /// The store.
+    /// The store could not be opened.
     #[error("{error}{}", away_store(.error))]
     Store {
         /// The store's own words.
@@ -144,7 +144,7 @@ pub enum AppError {
     /// A kind of resources that a server elsewhere provides.
     #[error("`resources.kinds.{kind}`: {problem}")]
     Kind {
-        /// Which.
+        /// Kind of the resource.
         kind: String,
         /// What is wrong.
         problem: String,
@@ -158,7 +158,7 @@ pub enum AppError {
     /// The address of the HTTP API, or of a worker's health.
     #[error("can't listen on `{address}`: {error}{there}; stop what uses it, or choose another address with `{with}`")]
     Listen {
-        /// As configured.
+        /// Address in `http.listen`.
         address: SocketAddr,
         /// What sets it.
         with: &'static str,
@@ -175,12 +175,12 @@ pub enum AppError {
         "{broken} guarantees do not hold, and `store.require_durable` is set: {advice}; `trellis doctor` shows all"
     )]
     NotDurable {
-        /// How many.
+        /// Number of broken guarantees.
         broken: usize,
         /// What to change.
         advice: String,
     },
-    /// Signals.
+    /// Handlers of signals could not be set.
     #[error("signals can't be handled: {0}")]
     Signals(io::Error),
     /// Tasks panicked while it ran; each has a log line.
@@ -211,7 +211,7 @@ impl From<StoreOpenError> for AppError {
 pub struct App {
     /// The shared parts.
     pub venue: Arc<Venue>,
-    /// Every model.
+    /// Client of all configured models.
     pub model: Arc<dyn Model>,
     auth: Arc<Auth>,
     nats: Option<Arc<NatsBus>>,

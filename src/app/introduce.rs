@@ -49,10 +49,10 @@ pub(super) async fn check_store_identity(
 }
 
 /// Opens the configured store alone, to read what needs no queue.
-pub async fn open_store_to_read(config: &Config) -> Result<Arc<dyn Store>, AppError> {
-    let (role, clock) = (Role::Doctor, Clock::system());
+pub async fn open_store_to_read(config: &Config, clock: &Clock) -> Result<Arc<dyn Store>, AppError> {
+    let role = Role::Doctor;
     let opened = open_store(config, role, &Arc::new(Metrics::new())).await?;
-    check_store_identity(config, role, &*opened.store, &clock).await?;
+    check_store_identity(config, role, &*opened.store, clock).await?;
     Ok(opened.store)
 }
 

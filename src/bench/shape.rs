@@ -13,7 +13,7 @@ const VALUE_BYTES: usize = 180;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, clap::ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub enum TaskSession {
-    /// Each in one of its own.
+    /// Each task runs in a session of its own.
     Fresh,
     /// Those of an agent one after the other in one, whose conversation grows.
     Same,

@@ -39,7 +39,7 @@ impl From<Exit> for ExitCode {
 pub(crate) struct Failure {
     /// Exit code of the process.
     pub exit: Exit,
-    /// What is wrong, where, and what to do.
+    /// Message for the user: the error, its place and the next step.
     pub text: String,
 }
 

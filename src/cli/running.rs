@@ -5,6 +5,7 @@ use super::client::{Client, ServerArgs};
 use super::exit::{Exit, Failure};
 use crate::app::{self, App, AppError, Role};
 use crate::config::Config;
+use crate::process::clock::Clock;
 use crate::process::telemetry::Metrics;
 use crate::store::Store;
 use crate::venue::Venue;
@@ -120,7 +121,7 @@ impl RunningServer {
 
 /// Opens the configured store without its queue.
 pub(crate) async fn open_store(config: &Config) -> Result<Arc<dyn Store>, Failure> {
-    Box::pin(app::open_store_to_read(config)).await.map_err(|error| open_failure(&error))
+    Box::pin(app::open_store_to_read(config, &Clock::system())).await.map_err(|error| open_failure(&error))
 }
 
 /// Makes the failure of a command that can't open the backends.

@@ -385,11 +385,11 @@ pub enum LogFormat {
 /// Waits between tries of a model provider.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RetryConfig {
-    /// The first wait.
+    /// Pause after the first failed attempt.
     pub first: Duration,
-    /// The longest wait.
+    /// Longest pause between two attempts.
     pub max: Duration,
-    /// All waits together.
+    /// Most time of all pauses together.
     pub total: Duration,
 }
 

@@ -81,7 +81,7 @@ pub struct DeadLetter {
     /// Last of those workers, the oldest first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub attempts: Vec<Attempt>,
-    /// Time at which the task was given up.
+    /// Time of the last failed attempt, after which the task is not retried.
     pub died: Millis,
     /// Error text that its caller got.
     pub error: String,

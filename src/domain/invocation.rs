@@ -202,7 +202,7 @@ mod tests {
         InvokedOperation::new(job(), EventId::new("k").unwrap(), asker, T)
     }
 
-    fn looked(
+    fn due_or_error(
         invoked: &InvokedOperation,
         now: u64,
         may_be_repeated: bool,
@@ -230,8 +230,8 @@ mod tests {
             (twice.clone(), 2_030, dead, unknown),
             (twice.release(Millis(2_010)), 2_010, Ok(None), Ok(None)),
         ] {
-            assert_eq!(looked(&invoked, now, true), repeatable, "{invoked:?} at {now}");
-            assert_eq!(looked(&invoked, now, false), otherwise, "{invoked:?} at {now}");
+            assert_eq!(due_or_error(&invoked, now, true), repeatable, "{invoked:?} at {now}");
+            assert_eq!(due_or_error(&invoked, now, false), otherwise, "{invoked:?} at {now}");
         }
         assert!(once.is_claimed_by("a") && !once.is_claimed_by("b") && !invoked().is_claimed_by("a"));
     }

@@ -28,7 +28,7 @@ pub struct Loss {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Losses {
-    /// Time of the find.
+    /// Time of the comparison that found the losses.
     pub found: Millis,
     /// Name of the worker or server that got the acknowledgements.
     pub by: String,

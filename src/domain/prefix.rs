@@ -88,7 +88,7 @@ pub struct UnplacedPrompt {
 impl StablePrefix {
     /// Returns the stable prefix of the next prompt. Pieces keep their places as long as the front stays the same; when
     /// the front changes, all pieces that haven't changed after the last prompt move to it.
-    pub fn next(before: Option<&Self>, now: UnplacedPrompt, is_shown: impl Fn(u64) -> bool) -> Self {
+    pub fn for_next_prompt(before: Option<&Self>, now: UnplacedPrompt, is_shown: impl Fn(u64) -> bool) -> Self {
         let UnplacedPrompt { basis, from, turn, pieces } = now;
         let hash_of = |key: &str| pieces.iter().find(|(known, _)| known == key).map(|(_, hash)| hash);
         let stands = |(key, piece): (&String, &PlacedPiece)| match piece.place {
@@ -143,7 +143,7 @@ mod tests {
         for (turn, (basis, from, pieces)) in (1..).zip(prompts) {
             let now = prompt(turn, basis, *from, pieces);
             let from = *from;
-            prefix = Some(StablePrefix::next(prefix.as_ref(), now, |shown| shown >= from && shown < turn));
+            prefix = Some(StablePrefix::for_next_prompt(prefix.as_ref(), now, |shown| shown >= from && shown < turn));
         }
         let place = |(key, piece): (&String, &PlacedPiece)| match piece.place {
             PiecePlace::Front => format!("{key}:front"),

@@ -97,7 +97,7 @@ struct WaitingCall {
     id: String,
     /// Share of a minute that its tokens take, in microseconds.
     share: u64,
-    /// Time until which room is kept for it.
+    /// Time at which its reservation lapses.
     until: Millis,
     /// Time of its first try, under any limit: a call has the same time under all, so that no two calls wait for each
     /// other. Absent in records of older builds.
@@ -117,7 +117,7 @@ struct WaitingCall {
 /// A call that runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 struct RunningCall {
-    /// Time at which it counts as lost.
+    /// Time after which the call is treated as lost and its slot is freed.
     until: Millis,
     /// Time that its own tokens reach, in microseconds.
     tokens: u64,
@@ -145,7 +145,7 @@ pub struct RatedCall {
     pub id: String,
     /// Tokens of its prompt and of its longest reply.
     pub tokens: u64,
-    /// Time at which it counts as lost.
+    /// Time after which the call is treated as lost and its slot is freed.
     pub until: Millis,
 }
 

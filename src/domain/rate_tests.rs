@@ -164,7 +164,7 @@ fn an_oversized_call_passes_despite_steady_traffic() {
 }
 
 /// Makes calls as workers do, each tried again when its wait is over; ids in the order in which they were made.
-fn made(limits: &[RateLimit], calls: &[(u64, &str, u64)], until: Millis) -> Vec<(u64, String)> {
+fn make_calls(limits: &[RateLimit], calls: &[(u64, &str, u64)], until: Millis) -> Vec<(u64, String)> {
     let mut meters = vec![Meter::default(); limits.len()];
     let mut due: Vec<_> = calls.iter().map(|(at, id, tokens)| (NOW.0 + at, (*id).to_owned(), *tokens)).collect();
     let mut made = Vec::new();
@@ -189,7 +189,7 @@ fn the_longest_waiter_goes_before_steady_smaller_calls() {
     let small = names.iter().zip(0..).map(|(name, n)| (n * 1_000, name.as_str(), 100));
     let mut calls: Vec<_> = small.collect();
     calls.push((20_500, "large", 900));
-    let made = made(&limits, &calls, NOW.plus(Duration::from_mins(10)));
+    let made = make_calls(&limits, &calls, NOW.plus(Duration::from_mins(10)));
     let order: Vec<_> = made.iter().map(|(_, id)| id.as_str()).collect();
     let place = order.iter().position(|id| *id == "large").expect("it is made");
     assert!(order[..place].iter().all(|id| *id < "small-021"), "none passes that came later: {order:?}");
@@ -204,7 +204,7 @@ fn owners_that_wait_for_tokens_take_turns() {
     let mut calls: Vec<(u64, &str, u64)> = (0..).zip(&large).map(|(at, id)| (at, id.as_str(), 900)).collect();
     calls.push((20_000, "bob/b/s/1", 100));
     calls.push((20_001, "eve/e/s/1", 900));
-    let made = made(&limits, &calls, NOW.plus(Duration::from_mins(10)));
+    let made = make_calls(&limits, &calls, NOW.plus(Duration::from_mins(10)));
     let order: Vec<_> = made.iter().map(|(_, id)| id.as_str()).collect();
     let before = |id: &str| {
         let place = order.iter().position(|made| *made == id).unwrap_or_else(|| panic!("{id} is not made: {order:?}"));
@@ -224,7 +224,7 @@ fn tenants_take_turns_for_tokens_whatever_their_users() {
     calls.push((20_000, "bob/b/s/1", 100));
     calls.push((20_001, "eve/e/s/1", 900));
     calls.push((20_002, "eve/f/s/1", 900));
-    let made = made(&limits, &calls, NOW.plus(Duration::from_mins(12)));
+    let made = make_calls(&limits, &calls, NOW.plus(Duration::from_mins(12)));
     let order: Vec<_> = made.iter().map(|(_, id)| id.as_str()).collect();
     let before = |id: &str| {
         let place = order.iter().position(|made| *made == id).unwrap_or_else(|| panic!("{id} is not made: {order:?}"));
@@ -280,7 +280,7 @@ fn a_full_line_has_a_place_for_an_owner_that_has_none() {
 fn the_longest_waiter_of_one_limit_is_first_under_both() {
     let limits = [limit("openai:tokens=1000"), limit("openai/gpt:tokens=600")];
     let calls = vec![(0, "a", 600), (1, "b", 500), (2, "c", 600), (3, "d", 100), (4, "e", 600)];
-    let made = made(&limits, &calls, NOW.plus(Duration::from_mins(10)));
+    let made = make_calls(&limits, &calls, NOW.plus(Duration::from_mins(10)));
     assert_eq!(made.iter().map(|(_, id)| id.as_str()).collect::<Vec<_>>(), ["a", "b", "c", "d", "e"]);
 }
 

@@ -403,7 +403,7 @@ pub struct CallRecord {
     /// Outcome: `ok`, `error`, `denied`, `unknown tool`, `refused scope`, `bad arguments`, `limit reached`,
     /// `cancelled`, `outcome unknown`, `awaiting approval` or `rejected`.
     pub outcome: String,
-    /// Time at which any worker first made it.
+    /// Start of the first attempt of the call, by any worker.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub began: Option<Millis>,
     /// Decision of a person, if one was asked.

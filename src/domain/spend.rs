@@ -162,7 +162,7 @@ const fn is_none(number: &u32) -> bool {
 /// Use of a job and of the jobs under it together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct JobTreeUse {
-    /// Use of all, as far as it is known.
+    /// Sum of the recorded model use of the whole tree.
     pub spent: ModelUse,
     /// Number of jobs under it.
     pub jobs: u32,

@@ -58,7 +58,7 @@ pub trait OperationDirectory {
     fn find(&self, path: &str) -> Option<OperationInfo>;
 
     /// Returns every operation once, by its own path.
-    fn all(&self) -> Vec<OperationInfo>;
+    fn list_operations(&self) -> Vec<OperationInfo>;
 }
 
 /// A list of operations serves as a catalogue.
@@ -69,7 +69,7 @@ impl OperationDirectory for [OperationInfo] {
         Some(OperationInfo { requested_path: path.to_owned(), ..found.clone() })
     }
 
-    fn all(&self) -> Vec<OperationInfo> {
+    fn list_operations(&self) -> Vec<OperationInfo> {
         self.to_vec()
     }
 }
@@ -215,7 +215,7 @@ impl ToolTableBuilder<'_> {
         if !self.config.has_turn_tools() || !self.offered.iter().any(|offered| reaching.contains(&offered.target)) {
             return guards;
         }
-        for found in catalog.all() {
+        for found in catalog.list_operations() {
             guards.add(&found.path, &found.aliases, self.guard_rule(&found));
         }
         guards

@@ -90,6 +90,11 @@ pub fn beginning(mut text: String, bytes: usize) -> String {
     text
 }
 
+/// Returns at most `bytes` bytes of a text, and marks the cut.
+pub fn cut_at(text: &str, bytes: usize) -> String {
+    if text.len() <= bytes { text.to_owned() } else { format!("{}…", &text[..text.floor_char_boundary(bytes)]) }
+}
+
 /// Whether the name of a key or a header means a secret or a token: its value is never quoted.
 pub fn is_secret_name(name: &str) -> bool {
     let name = name.to_ascii_lowercase();

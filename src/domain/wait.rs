@@ -106,7 +106,7 @@ pub enum WaitReason {
         /// Whether an external worker has begun.
         begun: bool,
     },
-    /// Nothing is done before a time.
+    /// The work waits for the time of a timer.
     Timer {
         /// Time at which the work continues.
         until: Millis,

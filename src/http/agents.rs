@@ -71,7 +71,7 @@ pub(super) async fn apply(
 ) -> Result<Response, Problem> {
     let id = agent_id(&id)?;
     let strict = asked.flag("strict")? | take_strict(&mut body)?;
-    addresses::localise(Some(who.owner()), &mut body).map_err(|error| Problem::denied(error.to_string()))?;
+    addresses::localise(Some(who.owner()), &mut body).map_err(|error| Problem::forbidden(error.to_string()))?;
     let config = AgentConfig::parse(&body).map_err(Problem::invalid_data)?;
     api.venue.catalog.resources.check(&config).map_err(Problem::bad_request)?;
     let warnings = agents::config_warnings::check(&api.venue, who.owner(), &config, strict);
@@ -79,7 +79,7 @@ pub(super) async fn apply(
     warnings.extend(agents::config_warnings::missing_keys(&api.venue, who.owner(), &config).await?);
     for need in keys_needed(&json!(config)) {
         let permitted = who.caller.authority.permits(need.ability, &need.resource);
-        permitted.map_err(|denied| Problem::denied(denied.model_text("applying an agent with `model.key`")))?;
+        permitted.map_err(|denied| Problem::forbidden(denied.model_text("applying an agent with `model.key`")))?;
     }
     let (record, applied) = agents::apply(&api.venue, who.owner(), &id, &config, true, &who.caller).await?;
     let (status, result) = match applied {
@@ -177,7 +177,7 @@ async fn submit(
     if let Some(job) = &submission.job {
         // The message is read with the authority of that job's request, so the caller needs a capability on the job.
         let permitted = who.caller.authority.permits("job/message", ResourcePath::job(job));
-        permitted.map_err(|denied| Problem::denied(denied.model_text("this message")))?;
+        permitted.map_err(|denied| Problem::forbidden(denied.model_text("this message")))?;
     }
     let caller = Some(who.caller.name.clone());
     let submission = Submission { envelope: who.caller.request_envelope(), caller, ..submission };

@@ -22,9 +22,9 @@ use tokio_util::sync::CancellationToken;
 enum ConnectionPhase {
     /// The last request is answered.
     Idle,
-    /// Waits for a header, or the rest of one.
+    /// The connection waits for the header of a request, or for its rest.
     Header,
-    /// Waits for a body.
+    /// The connection waits for the body of a request.
     Body,
     /// A request is handled and answered.
     Work,

@@ -112,12 +112,12 @@ fn identify_caller(auth: &Auth, now: Millis, headers: &HeaderMap) -> Result<Auth
             token?;
             verified?
                 .caller(named)
-                .map_err(|error| Problem::denied(format!("{error}; leave `{OWNER_HEADER}` (`--owner`) out")))?
+                .map_err(|error| Problem::forbidden(format!("{error}; leave `{OWNER_HEADER}` (`--owner`) out")))?
         }
     };
     let owner = &known.caller.owner;
     if is_reserved(owner) {
-        return Err(Problem::denied(format!("owner `{owner}` is the venue's own")));
+        return Err(Problem::forbidden(format!("owner `{owner}` is the venue's own")));
     }
     Ok(known)
 }
@@ -339,7 +339,7 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    fn who(entries: &[(&'static str, &'static str)]) -> Result<RequestCaller, String> {
+    fn identify(entries: &[(&'static str, &'static str)]) -> Result<RequestCaller, String> {
         let mut headers = HeaderMap::new();
         for (name, value) in entries {
             headers.append(*name, value.parse().unwrap());
@@ -352,17 +352,17 @@ mod tests {
 
     #[test]
     fn owner_and_key_come_from_headers() {
-        let default = who(&[]).unwrap();
+        let default = identify(&[]).unwrap();
         assert_eq!((default.caller.name.as_str(), default.key), ("local/me", None));
-        let named = who(&[("x-trellis-owner", "acme/jo"), ("idempotency-key", "\"k 1\"")]);
+        let named = identify(&[("x-trellis-owner", "acme/jo"), ("idempotency-key", "\"k 1\"")]);
         assert!(named.err().unwrap().starts_with("400 header `Idempotency-Key`"));
-        let named = who(&[("x-trellis-owner", "acme/jo"), ("idempotency-key", "\"k1\"")]).unwrap();
+        let named = identify(&[("x-trellis-owner", "acme/jo"), ("idempotency-key", "\"k1\"")]).unwrap();
         assert_eq!((named.caller.name.as_str(), named.key.unwrap().as_str()), ("acme/jo", "k1"));
         for (value, error) in [("acme", "400 "), ("acme/", "400 "), ("_venue/_venue", "403 ")] {
-            let got = who(&[("x-trellis-owner", value)]).err().unwrap();
+            let got = identify(&[("x-trellis-owner", value)]).err().unwrap();
             assert!(got.starts_with(error), "{value}: {got}");
         }
-        assert!(who(&[("x-trellis-owner", "a/b"), ("x-trellis-owner", "a/c")]).is_err());
+        assert!(identify(&[("x-trellis-owner", "a/b"), ("x-trellis-owner", "a/c")]).is_err());
     }
 
     #[test]

@@ -185,7 +185,7 @@ async fn authorise_request(api: &Api, mut parts: Parts, access: RouteAccess) -> 
     match access {
         RouteAccess::Public | RouteAccess::AnyCaller => {}
         RouteAccess::Operator if caller.caller.operator => {}
-        RouteAccess::Operator => return Err(Problem::denied("only operators of the venue may ask this")),
+        RouteAccess::Operator => return Err(Problem::forbidden("only operators of the venue may ask this")),
         RouteAccess::Holder(ability, on) => {
             let given = RawPathParams::from_request_parts(&mut parts, &()).await.map_err(Problem::bad_request)?;
             let resource = match on {
@@ -197,7 +197,7 @@ async fn authorise_request(api: &Api, mut parts: Parts, access: RouteAccess) -> 
             };
             let denied = caller.caller.authority.permits(ability, resource).err();
             if let Some(denied) = denied {
-                return Err(Problem::denied(denied.model_text(&format!("`{} {}`", parts.method, parts.uri.path()))));
+                return Err(Problem::forbidden(denied.model_text(&format!("`{} {}`", parts.method, parts.uri.path()))));
             }
         }
     }
@@ -227,11 +227,11 @@ fn check_origin(authority: Option<&Authority>, headers: &HeaderMap) -> Result<()
     let mut hosts = headers.get_all(header::HOST).iter();
     let host = hosts.next().and_then(|value| value.to_str().ok());
     let (Some(host), None) = (host, hosts.next()) else {
-        return Err(Problem::denied("expected one `Host` header"));
+        return Err(Problem::forbidden("expected one `Host` header"));
     };
     for host in authority.map(Authority::as_str).into_iter().chain([host]) {
         if !is_loopback(host) {
-            return Err(Problem::denied(format!(
+            return Err(Problem::forbidden(format!(
                 "host `{host}` is not allowed: without authentication only a loopback name or address is"
             )));
         }
@@ -240,7 +240,7 @@ fn check_origin(authority: Option<&Authority>, headers: &HeaderMap) -> Result<()
     if headers.get_all(SEC_FETCH_SITE).iter().any(|site| site.as_bytes() == b"cross-site")
         && headers.get(header::ORIGIN).is_none()
     {
-        return Err(Problem::denied(
+        return Err(Problem::forbidden(
             "a request that a page of another site makes (`Sec-Fetch-Site: cross-site`) is not allowed without authentication",
         ));
     }
@@ -248,7 +248,7 @@ fn check_origin(authority: Option<&Authority>, headers: &HeaderMap) -> Result<()
         let origin = origin.to_str().unwrap_or("?");
         let place = origin.strip_prefix("http://").or_else(|| origin.strip_prefix("https://"));
         if !place.is_some_and(is_loopback) {
-            return Err(Problem::denied(format!(
+            return Err(Problem::forbidden(format!(
                 "origin `{origin}` is not allowed: without authentication only pages of a loopback address are"
             )));
         }

@@ -35,7 +35,7 @@ const VISIBLE_STEPS: usize = 20;
 const PAGE: u64 = 1_000;
 
 /// Returns a job record, with its address in `Location`.
-pub(super) fn created(status: StatusCode, job: &Job) -> Response {
+pub(super) fn created_response(status: StatusCode, job: &Job) -> Response {
     with_location(status, &job.head.id, &job.to_json())
 }
 
@@ -83,7 +83,7 @@ pub(super) async fn check_sight(api: &Api, who: &RequestCaller, id: &JobId) -> R
             Err(Problem::not_found(waiting_message::missing_reason(&api.venue, who.owner(), id).await))
         }
         (JobVisibility::Nothing, Some(denied)) => {
-            Err(Problem::denied(denied.model_text(&format!("`GET /api/v1/jobs/{id}`"))))
+            Err(Problem::forbidden(denied.model_text(&format!("`GET /api/v1/jobs/{id}`"))))
         }
         (seen, _) => Ok(seen),
     }
@@ -121,7 +121,7 @@ async fn list_filtered(api: &Api, who: &RequestCaller, asked: &QueryParams) -> R
     let size = usize::try_from(limit).unwrap_or(usize::MAX);
     let found = list::find(&api.venue, who.owner(), &filter, cursor.as_ref(), size).await?;
     let next = found.next.as_ref().map(Cursor::as_str);
-    let back = found.next.as_ref().map(Cursor::created);
+    let back = found.next.as_ref().map(Cursor::accepted_at);
     let items = items(who, &found.jobs, asked.flag("details")?);
     Ok(axum::Json(json!({"items": items, "next": next, "lookedBackTo": back, "limit": limit})).into_response())
 }

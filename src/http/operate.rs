@@ -3,7 +3,7 @@
 use super::Api;
 use super::describe::queries::{self, VALUES};
 use super::extract::{Json5Body, JsonBody, QueryParams, RequestCaller, wait};
-use super::jobs::{created, unknown_job, wait_for};
+use super::jobs::{created_response, unknown_job, wait_for};
 use super::problem::Problem;
 use super::runs::{begin_call, operate, operate_unlisted};
 use crate::domain::decode;
@@ -212,7 +212,7 @@ async fn answer(
 ) -> Result<Response, Problem> {
     let job = wait_for(api, who, id, wait.unwrap_or(INVOKED_HERE)).await?.ok_or_else(|| unknown_job(id))?;
     let in_time = wait.is_some() && job.status.is_terminal();
-    Ok(created(if is_known || in_time { StatusCode::OK } else { StatusCode::CREATED }, &job))
+    Ok(created_response(if is_known || in_time { StatusCode::OK } else { StatusCode::CREATED }, &job))
 }
 
 async fn request(api: &Api, who: &RequestCaller, mut input: Value, wait: Duration) -> Result<Response, Problem> {
@@ -227,7 +227,7 @@ async fn request(api: &Api, who: &RequestCaller, mut input: Value, wait: Duratio
     let id = id.ok_or_else(missing)?;
     let job = wait_for(api, who, &id, wait).await?.ok_or_else(missing)?;
     let status = if job.status.is_terminal() { StatusCode::OK } else { StatusCode::CREATED };
-    Ok(created(status, &job))
+    Ok(created_response(status, &job))
 }
 
 /// Makes the head of an operation's job, and the id under which it runs. The job's id is derived like that of any job,

@@ -60,7 +60,7 @@ impl Problem {
     }
 
     /// 403: the caller isn't allowed to do this.
-    pub(super) fn denied(detail: impl Display) -> Self {
+    pub(super) fn forbidden(detail: impl Display) -> Self {
         Self::new(StatusCode::FORBIDDEN, detail)
     }
 
@@ -128,7 +128,7 @@ impl From<OpError> for Problem {
         match error {
             OpError::Invalid(text) => Self::bad_request(text),
             OpError::Arguments { ref wrong, .. } => Self { faults: wrong.clone(), ..Self::bad_request(&error) },
-            OpError::Denied(text) => Self::denied(text),
+            OpError::Denied(text) => Self::forbidden(text),
             OpError::NotFound(text) => Self::not_found(text),
             OpError::Conflict(text) | OpError::Limit(text) => Self::conflict(text),
             OpError::Failed(text) => Self::new(StatusCode::INTERNAL_SERVER_ERROR, format!("Operation failed: {text}")),
@@ -157,7 +157,7 @@ impl From<SubmissionError> for Problem {
             | SubmissionError::OutputPath(_)
             | SubmissionError::Id(_)
             | SubmissionError::Forged(_) => Self::bad_request(error),
-            SubmissionError::Override(_) => Self::denied(error),
+            SubmissionError::Override(_) => Self::forbidden(error),
             SubmissionError::NotOpen { .. } => Self::conflict(error),
             SubmissionError::NoJob(_) => Self::not_found(error),
             SubmissionError::TooLarge { .. } | SubmissionError::ContextTooLarge(_) => {

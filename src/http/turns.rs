@@ -154,7 +154,7 @@ pub(super) async fn replay(
     match tokio::task::spawn_blocking(work).await.map_err(stopped)? {
         Ok(replayed) => Ok(axum::Json(replayed).into_response()),
         Err(error @ ReplayError::NoPart { .. }) => Err(Problem::not_found(error)),
-        Err(error @ ReplayError::Withheld(_)) => Err(Problem::denied(error)),
+        Err(error @ ReplayError::Withheld(_)) => Err(Problem::forbidden(error)),
         Err(error @ ReplayError::Illegal(_)) => Err(Problem::bad_request(error)),
         Err(error @ ReplayError::NoPrompt(_)) => Err(Problem::conflict(error)),
         Err(error @ ReplayError::Erased(_)) => Err(Problem::new(axum::http::StatusCode::GONE, error)),
@@ -170,7 +170,11 @@ fn traced_path(path: &str) -> Result<String, Problem> {
 }
 
 /// `GET why?path=…`: lists the turns in which bytes of a path reached a model, of one `agent` or of all.
-pub(super) async fn why(State(api): State<Api>, who: RequestCaller, asked: QueryParams) -> Result<Response, Problem> {
+pub(super) async fn list_path_uses(
+    State(api): State<Api>,
+    who: RequestCaller,
+    asked: QueryParams,
+) -> Result<Response, Problem> {
     let path = asked.text("path").ok_or_else(|| Problem::bad_request("expected `path`, e.g. `w/invoices/17`"))?;
     let path = traced_path(path)?;
     let one = asked.text("agent").map(AgentId::new).transpose().map_err(Problem::bad_request)?;

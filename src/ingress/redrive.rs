@@ -36,7 +36,8 @@ pub enum RedriveError {
 }
 
 impl RedriveError {
-    /// The store's own error, or this. An owner that keeps as much as it may is the store's, as in any other write.
+    /// Returns the error of the store, if it is one; otherwise the error itself. An exceeded quota counts as the
+    /// store's, as in any other write.
     pub(crate) fn into_store(self) -> Result<StoreError, Self> {
         match self {
             Self::Submit(SubmitError::Refused { refusal: Refusal::Quota(over), .. }) => Ok(StoreError::Over(over)),

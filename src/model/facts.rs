@@ -28,7 +28,7 @@ pub struct RequestFacts {
     pub model: String,
     /// Agent of the turn, from `owner/agent/session/turn`; empty if unknown.
     pub agent: String,
-    /// [`ModelRequest::turn`] unchanged.
+    /// Name of the turn as in [`ModelRequest::turn`]: `owner/agent/session/turn`.
     pub turn_name: String,
     /// Number of model calls of this task, this one included.
     pub turn: usize,

@@ -74,7 +74,7 @@ mod tests {
     fn every_provider_takes_every_schema() {
         let catalog = catalog(true);
         let operations = catalog.operations().map(|found| (found.spec.path, &found.spec.input));
-        let tools = catalog.resources.all().flat_map(|provider| &provider.tools);
+        let tools = catalog.resources.list_providers().flat_map(|provider| &provider.tools);
         let tools = tools.map(|(tool, _)| (tool.name, &tool.input));
         let all: Vec<_> = operations.chain(tools).collect();
         assert!(all.len() > 90, "{} schemas", all.len());

@@ -42,8 +42,8 @@ macro_rules! test {
 }
 
 test!("Returns its arguments." Echo "v/ops/test/echo" Read async |all, _: &_| Ok(Value::Object(all)));
-test!("Returns its arguments after `delay` ms." Delay "v/ops/test/delay" Read async |all, _: &_| delayed(all).await);
-test!("As delay, but must not be repeated, like a payment." Once "v/ops/test/once" Once async |all, _: &_| delayed(all).await);
+test!("Returns its arguments after `delay` ms." Delay "v/ops/test/delay" Read async |all, _: &_| echo_after_delay(all).await);
+test!("As delay, but must not be repeated, like a payment." Once "v/ops/test/once" Once async |all, _: &_| echo_after_delay(all).await);
 test!("Never returns." Never "v/ops/test/never" Read async |_, _: &_| std::future::pending::<Result<Value, _>>().await);
 test!("Fails with `message`." Fail "v/ops/test/error" Read async |all: Map<_, _>, _: &_| {
     let message = all.get("message").and_then(Value::as_str);
@@ -52,7 +52,7 @@ test!("Fails with `message`." Fail "v/ops/test/error" Read async |all: Map<_, _>
 test!("Returns its arguments, and what of its caller's context it was given." Scoped "v/ops/test/scoped" Read
     async |all: Map<_, _>, call: &Invocation<'_>| Ok(json!({"arguments": all, "scoped": call.scoped})));
 
-async fn delayed(arguments: Map<String, Value>) -> Result<Value, OpError> {
+async fn echo_after_delay(arguments: Map<String, Value>) -> Result<Value, OpError> {
     let delay = arguments.get("delay").and_then(Value::as_u64).unwrap_or(0);
     tokio::time::sleep(Duration::from_millis(delay)).await;
     Ok(Value::Object(arguments))

@@ -34,7 +34,7 @@ pub struct DueOwners {
 
 impl SweepResult {
     /// Returns the first document under one of [`keys::SWEPT`].
-    pub fn first(&self, prefix: &str) -> Option<&DocKey> {
+    pub fn first_document(&self, prefix: &str) -> Option<&DocKey> {
         let place = keys::SWEPT.iter().position(|swept| *swept == prefix)?;
         self.first[place].as_ref()
     }

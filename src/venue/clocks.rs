@@ -34,7 +34,7 @@ pub struct ClockGap {
 
 impl ClockGap {
     /// Returns the gap between two readings that were taken within `exact_to` of each other.
-    fn between(machine: Millis, other: Millis, exact_to: Duration) -> Self {
+    fn from_readings(machine: Millis, other: Millis, exact_to: Duration) -> Self {
         let (is_ahead, apart) = (machine > other, machine.elapsed_since(other).max(other.elapsed_since(machine)));
         Self { apart: apart.saturating_sub(exact_to), is_ahead }
     }
@@ -139,7 +139,7 @@ impl Reading {
     }
 
     fn gap(self) -> ClockGap {
-        ClockGap::between(self.machine, self.other, self.exact_to)
+        ClockGap::from_readings(self.machine, self.other, self.exact_to)
     }
 }
 
@@ -216,7 +216,7 @@ mod tests {
 
     #[test]
     fn a_clock_gap_is_reported_with_its_side_and_precision() {
-        let gap = |machine, other| ClockGap::between(Millis(machine), Millis(other), Duration::from_millis(10));
+        let gap = |machine, other| ClockGap::from_readings(Millis(machine), Millis(other), Duration::from_millis(10));
         for (machine, other, seconds, text) in [
             (1_000, 1_005, 0.0, "0.0s behind"),
             (2_010, 1_000, 1.0, "1.0s ahead of"),

@@ -42,13 +42,13 @@ pub struct Erasure<'a> {
 /// Numbers of what was erased.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct ErasureCounts {
-    /// Erased turns.
+    /// Number of erased turns.
     pub turns: usize,
     /// Jobs whose inputs and outputs were erased.
     pub jobs: usize,
     /// Deleted dead letters.
     pub dead: usize,
-    /// Deleted timers.
+    /// Number of deleted timers.
     pub timers: usize,
 }
 

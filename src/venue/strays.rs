@@ -58,7 +58,7 @@ pub async fn keep_unsendable(
 /// Whose messages are listed.
 #[derive(Debug, Clone, Copy)]
 pub enum StrayOwner<'a> {
-    /// All messages.
+    /// Messages of every owner, and those without one.
     Any,
     /// Messages of an owner, and those whose subject names no owner.
     OneOrNone(&'a Owner),

@@ -185,7 +185,7 @@ async fn next_start(worker: &Worker, leased: &LeasedSession, agent: &AgentRecord
     let overdue = run.deadline().is_some_and(|deadline| now >= deadline);
     let due = run.next_deadline(&agent.config.limits.budget());
     let first = |until: Millis| Some(due.map_or(until, |due| due.min(until)));
-    Ok(match run.next(worker.options.crash_limit) {
+    Ok(match run.next_step(worker.options.crash_limit) {
         NextStep::Settle(settled) => SessionStep::Settle(settled),
         NextStep::Rest if !overdue => SessionStep::WaitUntil(due),
         NextStep::Await { until, .. } if !overdue => SessionStep::WaitUntil(first(until)),

@@ -62,18 +62,18 @@ pub(super) fn wrap(text: &str, width: usize) -> Vec<String> {
         let last = lines.last_mut().expect("there is always a line");
         let used = last.chars().count();
         if used > 0 && used + 1 + word.chars().count() > width {
-            lines.push(cut(word, width));
+            lines.push(fit_line(word, width));
         } else {
             let space = if used > 0 { " " } else { "" };
             last.push_str(space);
-            last.push_str(&cut(word, width));
+            last.push_str(&fit_line(word, width));
         }
     }
     lines
 }
 
 /// Cuts a text to one line of at most `width` characters.
-pub(super) fn cut(text: &str, width: usize) -> String {
+pub(super) fn fit_line(text: &str, width: usize) -> String {
     let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
     match line.char_indices().nth(width) {
         Some(_) => line.chars().take(width.saturating_sub(1)).chain(['…']).collect(),
@@ -90,7 +90,7 @@ mod tests {
         assert_eq!(wrap("one two three", 7), ["one two", "three"]);
         assert_eq!(wrap("one abcdefghij k", 5), ["one", "abcd…", "k"]);
         assert_eq!(wrap("", 5), [""]);
-        assert_eq!(cut("äbc\n def", 5), "äbc …");
-        assert_eq!(cut("äbc", 3), "äbc");
+        assert_eq!(fit_line("äbc\n def", 5), "äbc …");
+        assert_eq!(fit_line("äbc", 3), "äbc");
     }
 }

@@ -6,7 +6,7 @@ use super::super::output::field;
 use super::calls::LoggedCalls;
 use super::disk::StoreContents;
 use super::folder::{self, CLERK_AGENT, DemoFolder, HELPER_AGENT};
-use super::printer::{Printer, WIDTH, cut, wrap};
+use super::printer::{Printer, WIDTH, fit_line, wrap};
 use super::trouble::Trouble;
 use super::turns::{DemoTurn, TurnPrinter};
 use super::{Kill, PARAGRAPH_PAUSE, process};
@@ -237,18 +237,18 @@ fn print_messages(printer: &Printer, turn: &DemoTurn) -> Result<(), Failure> {
             ChatMessage::User { .. } => {}
             ChatMessage::Assistant { text, calls, .. } => {
                 if !text.is_empty() {
-                    printer.entry("it said", &cut(text, width))?;
+                    printer.entry("it said", &fit_line(text, width))?;
                 }
                 for call in calls {
                     let arguments = match &call.arguments {
                         Arguments::Json(value) => value.to_string(),
                         Arguments::Malformed(text) => text.clone(),
                     };
-                    printer.entry(name("it called"), &cut(&format!("{} {arguments}", call.name), width))?;
+                    printer.entry(name("it called"), &fit_line(&format!("{} {arguments}", call.name), width))?;
                 }
             }
             ChatMessage::Tool { name: tool, text, .. } => {
-                printer.entry(name("result"), &cut(&format!("{tool} {text}"), width))?;
+                printer.entry(name("result"), &fit_line(&format!("{tool} {text}"), width))?;
             }
         }
     }

@@ -6,7 +6,7 @@ use super::super::exit::Failure;
 use super::super::output::field;
 use super::calls::LoggedCalls;
 use super::folder::DemoFolder;
-use super::printer::{Printer, cut};
+use super::printer::{Printer, fit_line};
 use super::process::DemoServer;
 use super::{PARAGRAPH_PAUSE, READ_PAUSE, TASKS_TIME_LIMIT};
 use serde_json::{Value, json};
@@ -125,7 +125,7 @@ async fn run_planner(client: &Client, printer: &Printer) -> Result<Value, Failur
             })
             .collect();
         let line = format!("turn {} in goal {goal}: {}", turn["turn"], shown.join("; "));
-        printer.entry("", &cut(&line, TEXT_COLUMNS))?;
+        printer.entry("", &fit_line(&line, TEXT_COLUMNS))?;
     }
     printer.entry("", &format!("output {}", record["output"]))?;
     Ok(record)
@@ -174,7 +174,7 @@ async fn run_parser(
     let code = field(&dead, "errorCode");
     printer.entry("", &format!("the task is {} ({code}), everything else goes on", field(&dead, "status")))?;
     let letters = wait_for_dead_letter(&up.client, &job).await?;
-    printer.entry("", &format!("`trellis dead list`: {}", cut(&letters, TEXT_COLUMNS)))?;
+    printer.entry("", &format!("`trellis dead list`: {}", fit_line(&letters, TEXT_COLUMNS)))?;
     let patch = json!({"agentId": "parser", "config": {"systemPrompt": "You count pages. Leave page 13 out."}});
     up.client.run("v/ops/agent/update", &patch, None).await?;
     let driven = up.client.run("v/ops/dead/redrive", &json!({"id": job}), None).await?;

@@ -4,7 +4,7 @@ use super::super::client::Client;
 use super::super::exit::Failure;
 use super::super::output::field;
 use super::folder::{CLERK_AGENT, HELPER_AGENT};
-use super::printer::{Printer, WIDTH, cut};
+use super::printer::{Printer, WIDTH, fit_line};
 use crate::domain::chat::ChatMessage;
 use crate::domain::ids::{AgentId, SessionId, SessionKey};
 use crate::domain::session::TurnRecord;
@@ -151,7 +151,7 @@ impl TurnPrinter {
         if turn.text().is_empty() {
             return Ok(());
         }
-        let words = format!("“{}”", cut(turn.text(), WIDTH - INDENT - 2));
+        let words = format!("“{}”", fit_line(turn.text(), WIDTH - INDENT - 2));
         printer.line(&format!("{:INDENT$}{}", "", printer.out.dim(&words)))
     }
 

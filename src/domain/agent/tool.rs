@@ -95,7 +95,7 @@ pub struct NamedTool {
     /// Description that the model sees.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
-    /// JSON Schema of the arguments of a tool without an operation; in a turn also of a pin's.
+    /// JSON Schema of the arguments of a tool without an operation; in a turn also of a pin.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub input: Option<Value>,
     /// Sections of the caller's context that go with a call.

@@ -217,15 +217,15 @@ pub enum AnswerError {
     /// The argument is given by the runtime, neither by the model nor by the approver.
     #[error("argument `{name}` is filled in by the venue, and an approval can't change it: leave it out, or as it is")]
     Fixed {
-        /// Which.
+        /// Name of the argument.
         name: String,
     },
-    /// A reference to a secret that is not as the model gave it.
+    /// The edit changes, drops or adds a reference to a secret.
     #[error("argument `{place}` {rule}")]
     Secret {
-        /// Where it stands.
+        /// JSON pointer to the reference in the arguments.
         place: String,
-        /// What is wrong.
+        /// Rule that the edit breaks, in words.
         rule: &'static str,
     },
     /// An answer is missing, unknown or of the wrong kind.

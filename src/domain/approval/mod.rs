@@ -63,7 +63,7 @@ pub struct Approval {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum ApprovalSubject {
-    /// A call that may be made or not.
+    /// A planned call, which a person approves or rejects.
     Call {
         /// Path of the operation, by whatever name it was called; `g/<agent>` or the tool's name for a delegate.
         operation: String,

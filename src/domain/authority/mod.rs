@@ -14,7 +14,7 @@ pub mod policy;
 pub mod resource;
 pub mod trail;
 
-use crate::ids::{AgentId, SessionId, SessionKey};
+use crate::ids::SessionKey;
 use crate::lattice::layout::Scope;
 pub use capability::Capability;
 use capability::{covers, overlaps};
@@ -160,13 +160,6 @@ impl Authority {
     /// Returns the session and job whose `n/`, `c/` and `t/` the names stand for.
     pub const fn home(&self) -> &Scope {
         &self.home
-    }
-
-    /// Binds `n/` to this agent, without a session or a job.
-    #[must_use]
-    pub fn bind_agent(self, agent: &AgentId) -> Self {
-        let session = SessionKey { agent: agent.clone(), session: SessionId::new("any").expect("a legal id") };
-        self.bind_home(&Scope { session: Some(session), job: None }).without_home()
     }
 
     /// Removes the session and the job: an authority that is handed on holds nobody's scratch space.

@@ -54,16 +54,6 @@ pub enum Layout {
     StableFirst(Option<StablePrefix>),
 }
 
-impl Layout {
-    /// Returns the stable prefix of the session's last prompt.
-    pub const fn stable_prefix(&self) -> Option<&StablePrefix> {
-        match self {
-            Self::MapFirst => None,
-            Self::StableFirst(before) => before.as_ref(),
-        }
-    }
-}
-
 /// Values that stay the same over the turns of a configuration.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]

@@ -167,7 +167,7 @@ pub enum Absence {
 pub struct RenderedContent<'c> {
     /// The text to show.
     pub text: Cow<'c, str>,
-    /// Nothing is left out.
+    /// Whether the text shows the stored value without cuts.
     pub whole: bool,
 }
 

@@ -5,13 +5,13 @@ use crate::origin::Origin;
 use crate::values::placeholder::UsedKey;
 use serde::{Deserialize, Serialize};
 
-/// How much of a part is in the prompt.
+/// State of a part in the prompt: whole, shortened or absent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum RowStatus {
     /// All of it is in the prompt.
     Full,
-    /// A part of it is in the prompt.
+    /// The prompt holds a shortened form.
     Shrunk,
     /// There was no room for it.
     Dropped,
@@ -56,9 +56,9 @@ pub struct Row {
     pub given: usize,
     /// Bytes that it has in the prompt.
     pub rendered: usize,
-    /// How much of it is in the prompt.
+    /// State of the part in the prompt.
     pub status: RowStatus,
-    /// Why it is not whole.
+    /// Reason for a shortened or absent part.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
     /// `version` and `hash` of the source, and the sources that were read for it.

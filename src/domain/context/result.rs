@@ -164,7 +164,7 @@ mod tests {
 
     const JOB: &str = "00112233445566778899aabbccddeeff";
 
-    fn at(path: &str, field: Option<&'static str>) -> ResultRest {
+    fn stored_rest(path: &str, field: Option<&'static str>) -> ResultRest {
         ResultRest::Stored { path: Path::parse(path).unwrap(), field }
     }
 
@@ -180,7 +180,7 @@ mod tests {
         let (text, rows) = ("é b\n".repeat(20_000), (0..30_000).collect::<Value>());
         check(&json!(text), &ResultRest::Lost, "; the rest is not kept]");
         check(&json!({"body": text, "status": 200}), &ResultRest::CallAgain, "; call again for a smaller part of it]");
-        check(&json!({"exists": true, "value": rows, "version": 3}), &at("w/x", Some("value")), "path `w/x`]");
+        check(&json!({"exists": true, "value": rows, "version": 3}), &stored_rest("w/x", Some("value")), "path `w/x`]");
         let keys = Path::from_json(&json!(["w", "a/b", "c"])).unwrap();
         check(&rows, &ResultRest::Stored { path: keys, field: None }, "path [\"w\",\"a/b\",\"c\"]]");
     }
@@ -194,10 +194,11 @@ mod tests {
             let begin: String = text.chars().take(offset).collect();
             assert!(shown.contains(&begin) && !shown.contains(&text[..=offset]), "{shown}");
         };
-        check(&json!(text), &at("w/x", None));
-        check(&json!({"exists": true, "value": text, "version": 3}), &at("w/x", Some("value")));
-        check(&json!({"id": JOB, "output": text}), &at("j/1/output", Some("output")));
-        let two = tool_result(&json!({"output": {"a": text, "b": text}}), 5_000, &at("j/1/output", Some("output")));
+        check(&json!(text), &stored_rest("w/x", None));
+        check(&json!({"exists": true, "value": text, "version": 3}), &stored_rest("w/x", Some("value")));
+        check(&json!({"id": JOB, "output": text}), &stored_rest("j/1/output", Some("output")));
+        let two =
+            tool_result(&json!({"output": {"a": text, "b": text}}), 5_000, &stored_rest("j/1/output", Some("output")));
         assert!(two.ends_with("path `j/1/output`]"), "{two}");
     }
 
@@ -223,8 +224,8 @@ mod tests {
             );
         };
         let read = Some("v/ops/lattice/read");
-        check(read, json!({"path": "w/x"}), json!({}), true, &at("w/x", Some("value")));
-        check(read, json!({"path": ["w", "x"]}), json!({}), true, &at("w/x", Some("value")));
+        check(read, json!({"path": "w/x"}), json!({}), true, &stored_rest("w/x", Some("value")));
+        check(read, json!({"path": ["w", "x"]}), json!({}), true, &stored_rest("w/x", Some("value")));
         check(read, json!({"paths": ["w/x"]}), json!({}), true, &ResultRest::CallAgain);
         check(Some("v/ops/job/result"), json!({"id": JOB}), json!({"id": JOB}), true, &job);
         check(Some("v/ops/agent/request"), json!({}), json!({"job": JOB, "output": 1}), false, &job);

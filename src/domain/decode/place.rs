@@ -88,7 +88,7 @@ impl Fact {
     }
 
     /// Makes an error with the expected and the found value.
-    fn expected(code: Code, expected: String, found: String) -> Self {
+    fn expectation_error(code: Code, expected: String, found: String) -> Self {
         let reason = format!("expected {expected}, got {found}");
         let part = |text| Some(beginning(text, PART_BYTES));
         Self { expected: part(expected), found: part(found), ..Self::new(code, reason) }
@@ -102,7 +102,7 @@ impl Fact {
                 let kinds = [("text ", "a text"), ("number ", "a number"), ("a list", "a list"), ("a map", "a map")];
                 let kind = kinds.iter().find(|(begin, _)| code == Code::Type && found.starts_with(begin));
                 let found = kind.map_or("another value", |(_, kind)| kind);
-                Self { keys, ..Self::expected(code, expected, found.to_owned()) }
+                Self { keys, ..Self::expectation_error(code, expected, found.to_owned()) }
             }
             _ if code == Code::Missing => Self::new(code, reason),
             _ => Self::new(code, "not a legal value"),
@@ -114,7 +114,7 @@ impl Fact {
         let parts = reason.strip_prefix("expected ").and_then(|rest| rest.rsplit_once(", got "));
         let parts = parts.map(|(expected, found)| (expected.to_owned(), found.to_owned()));
         match parts {
-            Some((expected, found)) => Self::expected(Code::Rule, expected, found),
+            Some((expected, found)) => Self::expectation_error(Code::Rule, expected, found),
             None => Self::new(Code::Rule, reason),
         }
     }
@@ -192,7 +192,7 @@ impl DataError {
 
     fn with_fact(steps: &[PathStep], fact: Box<Fact>) -> Self {
         let pointer = steps.iter().map(pointer).collect();
-        Self { place: beginning(place(steps), PART_BYTES), pointer: beginning(pointer, PART_BYTES), fact }
+        Self { place: beginning(format_steps(steps), PART_BYTES), pointer: beginning(pointer, PART_BYTES), fact }
     }
 
     pub(super) fn too_deep(steps: &[PathStep], depth: usize) -> Self {
@@ -225,7 +225,7 @@ pub(super) fn too_many(parts: usize) -> String {
 }
 
 /// Writes steps in order, as an error shows them.
-fn place(steps: &[PathStep]) -> String {
+fn format_steps(steps: &[PathStep]) -> String {
     let mut text = String::new();
     for step in steps.iter().take(STEPS) {
         match step {
@@ -273,7 +273,7 @@ impl DecodeFault {
 
     /// Makes an error with the expected and the found value; if a map is expected, with its keys.
     pub(super) fn expected_type(expected: String, found: &Unexpected<'_>, keys: Vec<&'static str>) -> Self {
-        Fact { keys, ..Fact::expected(Code::Type, expected, describe_found(found)) }.into()
+        Fact { keys, ..Fact::expectation_error(Code::Type, expected, describe_found(found)) }.into()
     }
 
     /// Makes the error for a value where a struct with these fields is expected.
@@ -305,7 +305,7 @@ impl From<DecodeFault> for DataError {
             return Self::with_fact(&fault.steps, fault.fact);
         };
         // A rule may name its place from further out; steps that both name are written once.
-        let shown = place(way);
+        let shown = format_steps(way);
         let (outer, inner): (Vec<_>, Vec<_>) = (shown.split('.').collect(), known.split('.').collect());
         let both = (1..=outer.len().min(inner.len())).rev().find(|n| outer[outer.len() - n..] == inner[..*n]);
         let rest = inner[both.unwrap_or(0)..].join(".");

@@ -13,7 +13,7 @@ use std::vec;
 /// Deserializer of a value for any type.
 pub(super) struct StrictValue(pub(super) Value);
 
-fn unexpected(value: &Value) -> Unexpected<'_> {
+fn unexpected_kind(value: &Value) -> Unexpected<'_> {
     match value {
         Value::Null => Unexpected::Unit,
         Value::Bool(yes) => Unexpected::Bool(*yes),
@@ -98,7 +98,7 @@ impl<'de> Deserializer<'de> for StrictValue {
     ) -> Result<V::Value, DecodeFault> {
         match self.0 {
             Value::Object(map) => visitor.visit_map(StrictEntries::new(map)),
-            other => Err(DecodeFault::expected_struct(&unexpected(&other), fields)),
+            other => Err(DecodeFault::expected_struct(&unexpected_kind(&other), fields)),
         }
     }
 
@@ -117,7 +117,7 @@ impl<'de> Deserializer<'de> for StrictValue {
             other => {
                 let known = variants.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ");
                 let keys = other.as_object().map(|map| format!("a map of {} keys", map.len()));
-                let got = keys.as_deref().map_or_else(|| unexpected(&other), Unexpected::Other);
+                let got = keys.as_deref().map_or_else(|| unexpected_kind(&other), Unexpected::Other);
                 Err(DecodeFault::expected_type(format!("one of {known}"), &got, Vec::new()))
             }
         }
@@ -221,7 +221,7 @@ impl<'de> VariantAccess<'de> for VariantContent {
     fn unit_variant(self) -> Result<(), DecodeFault> {
         match self.value {
             None | Some(Value::Null) => Ok(()),
-            Some(value) => Err(DecodeFault::expected_type("nothing".to_owned(), &unexpected(&value), Vec::new())
+            Some(value) => Err(DecodeFault::expected_type("nothing".to_owned(), &unexpected_kind(&value), Vec::new())
                 .under_step(PathStep::Key(self.name))),
         }
     }
@@ -243,7 +243,7 @@ impl<'de> VariantAccess<'de> for VariantContent {
     ) -> Result<V::Value, DecodeFault> {
         let made = match self.value {
             Some(Value::Object(map)) => visitor.visit_map(StrictEntries::new(map)),
-            Some(other) => Err(DecodeFault::expected_struct(&unexpected(&other), fields)),
+            Some(other) => Err(DecodeFault::expected_struct(&unexpected_kind(&other), fields)),
             None => Err(DecodeFault::expected_struct(&Unexpected::Other("nothing"), fields)),
         };
         made.map_err(|fault| fault.under_step(PathStep::Key(self.name)))

@@ -52,11 +52,11 @@ pub struct ExternalWatch {
     pub queue: QueueName,
     /// Time of publication.
     pub created: Millis,
-    /// Time until which its worker must have begun.
+    /// Deadline for the first sign of the worker.
     pub start_by: Millis,
     /// Seconds of the longest silence of its worker.
     pub heartbeat_seconds: u64,
-    /// Time until which it must have ended.
+    /// Deadline of the job.
     pub deadline: Millis,
     /// Time of its worker's first sign.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -29,7 +29,7 @@ pub struct SessionRecord {
     /// Lease, live or expired; `None` when it was released.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub lease: Option<LeaseRecord>,
-    /// Time of the next look at the session.
+    /// Time at which the sweep wakes the session.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub due: Option<Millis>,
     /// Time before which no lease is granted.

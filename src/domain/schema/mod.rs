@@ -7,6 +7,7 @@ pub mod infer;
 mod integers;
 
 use crate::limits::{SCHEMA_BYTES, SCHEMA_ERRORS};
+use crate::visible::cut_at;
 use jsonschema::ValidationError;
 use serde_json::Value;
 use std::fmt;
@@ -54,9 +55,9 @@ pub fn find_misfits(schema: &Value, value: &Value, limit: usize) -> Result<(Vec<
     list_misfits(schema, value, limit, shorten_error)
 }
 
-/// The first misfits of a value that no message may quote, at most `limit`.
+/// Returns the first misfits of a value, at most `limit`, in messages that never quote the value.
 pub fn veiled_misfits(schema: &Value, value: &Value, limit: usize) -> Result<Vec<SchemaMisfit>, SchemaError> {
-    let message = |error: &ValidationError<'_>| beginning(&error.masked_with("the value").to_string());
+    let message = |error: &ValidationError<'_>| cut_at(&error.masked_with("the value").to_string(), MESSAGE_BYTES);
     list_misfits(schema, value, limit, message).map(|(found, _)| found)
 }
 
@@ -93,18 +94,19 @@ impl fmt::Display for SchemaMisfit {
     }
 }
 
-/// Bytes of a message: what fits on some lines.
+/// Returns the error of arguments with these misfits, which names the first five; `None` if there are none.
+pub fn arguments_error(called: &str, found: &[SchemaMisfit]) -> Option<String> {
+    let named: Vec<String> = found.iter().take(5).map(ToString::to_string).collect();
+    (!named.is_empty()).then(|| format!("arguments of `{called}` are not valid: {}", named.join("; ")))
+}
+
+/// Most bytes of a message: what fits on some lines.
 const MESSAGE_BYTES: usize = 400;
 
 /// The library quotes values whole; a message that would be long shows none.
 fn shorten_error(error: &ValidationError<'_>) -> String {
     let text = error.to_string();
-    if text.len() <= MESSAGE_BYTES { text } else { beginning(&error.masked_with("the value").to_string()) }
-}
-
-fn beginning(text: &str) -> String {
-    let cut = text.floor_char_boundary(MESSAGE_BYTES);
-    if cut < text.len() { format!("{}…", &text[..cut]) } else { text.to_owned() }
+    if text.len() <= MESSAGE_BYTES { text } else { cut_at(&error.masked_with("the value").to_string(), MESSAGE_BYTES) }
 }
 
 #[cfg(test)]

@@ -60,7 +60,7 @@ mod tests {
     use super::{CACHED_MAX, LAST};
     use serde_json::json;
 
-    fn kept() -> usize {
+    fn cached_schemas() -> usize {
         LAST.with_borrow(Vec::len)
     }
 
@@ -71,7 +71,7 @@ mod tests {
                 let schema = json!({"minimum": least});
                 let fits = |value: usize| find_misfits(&schema, &json!(value), 1).unwrap().0.is_empty();
                 assert!(fits(least) && (least == 0 || !fits(least - 1)), "{least} in round {round}");
-                assert!(kept() <= CACHED_MAX);
+                assert!(cached_schemas() <= CACHED_MAX);
             }
         }
     }
@@ -82,10 +82,10 @@ mod tests {
         for _ in 0..3 {
             find_misfits(&json!({"type": "string"}), &json!(1), 1).unwrap();
         }
-        assert_eq!(kept(), 1);
+        assert_eq!(cached_schemas(), 1);
         find_misfits(&json!({"description": "x".repeat(3_000)}), &json!(1), 1).unwrap();
         find_misfits(&json!({"pattern": "x{9}"}), &json!(1), 1).unwrap();
         find_misfits(&json!({"type": "no type"}), &json!(1), 1).unwrap_err();
-        assert_eq!(kept(), 1);
+        assert_eq!(cached_schemas(), 1);
     }
 }

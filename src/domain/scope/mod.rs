@@ -189,7 +189,7 @@ impl Scopes {
 pub struct ToolContext {
     /// Sections that the calls get.
     pub scopes: Option<Scopes>,
-    /// JSON Schema of their arguments, of a tool without an operation, or of a pin that says one.
+    /// JSON Schema of the arguments of a tool without an operation, or of a pin with its own schema.
     pub input: Option<Value>,
     /// Whether a call may name an instance, on which its sections or its agent depend.
     pub instanced: bool,

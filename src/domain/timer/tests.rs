@@ -161,7 +161,7 @@ fn every_counts_from_its_start() {
     assert_eq!(Schedule::At(Millis(5)).next_after(Millis(5)), None);
 }
 
-fn wanted(schedule: Schedule, catch_up: CatchUpPolicy) -> TimerRequest {
+fn timer_request(schedule: Schedule, catch_up: CatchUpPolicy) -> TimerRequest {
     TimerRequest {
         id: TimerId::from_text("x"),
         name: None,
@@ -180,7 +180,7 @@ fn wanted(schedule: Schedule, catch_up: CatchUpPolicy) -> TimerRequest {
 /// Every ten seconds from 0 on, set at 0.
 fn ticking(catch_up: CatchUpPolicy) -> Timer {
     let schedule = Schedule::Every { every: 10_000, start: Millis(0) };
-    Timer::new(wanted(schedule, catch_up), 0, Millis(0), Millis(0)).unwrap()
+    Timer::new(timer_request(schedule, catch_up), 0, Millis(0), Millis(0)).unwrap()
 }
 
 fn check_due(timer: &Timer, now: u64, fire: &[u64], skipped: u64, next: Option<u64>) {
@@ -208,7 +208,7 @@ fn catch_up_skip_leaves_out_what_a_short_downtime_missed() {
     check_due(&ticking(CatchUpPolicy::Skip), 65_000, &[], 6, Some(70_000));
     check_due(&ticking(CatchUpPolicy::Skip), 62_000, &[60_000], 5, Some(70_000));
     let minutely = Schedule::Every { every: 60_000, start: Millis(0) };
-    let minutely = Timer::new(wanted(minutely, CatchUpPolicy::Skip), 0, Millis(0), Millis(0)).unwrap();
+    let minutely = Timer::new(timer_request(minutely, CatchUpPolicy::Skip), 0, Millis(0), Millis(0)).unwrap();
     check_due(&minutely, 70_000, &[60_000], 0, Some(120_000));
     check_due(&minutely, 70_001, &[], 1, Some(120_000));
     // A full mailbox is tried again for a minute.
@@ -233,7 +233,8 @@ fn a_very_long_downtime_is_bounded() {
 
 #[test]
 fn once_is_once_late_or_not() {
-    let once = |catch_up| Timer::new(wanted(Schedule::At(Millis(5)), catch_up), 0, Millis(0), Millis(0)).unwrap();
+    let once =
+        |catch_up| Timer::new(timer_request(Schedule::At(Millis(5)), catch_up), 0, Millis(0), Millis(0)).unwrap();
     check_due(&once(CatchUpPolicy::One), 4, &[], 0, Some(5));
     check_due(&once(CatchUpPolicy::One), 10_000_000, &[5], 0, None);
     check_due(&once(CatchUpPolicy::Skip), 10_000_000, &[], 1, None);
@@ -293,7 +294,7 @@ fn a_timer_advances_by_the_outcome_of_its_fires() {
 fn setting_the_same_again_changes_nothing() {
     let timer = ticking(CatchUpPolicy::One);
     let same = |change: fn(&mut TimerRequest)| {
-        let mut again = wanted(Schedule::Every { every: 10_000, start: Millis(7) }, CatchUpPolicy::One);
+        let mut again = timer_request(Schedule::Every { every: 10_000, start: Millis(7) }, CatchUpPolicy::One);
         again.origin = EventId::new("another").unwrap();
         change(&mut again);
         timer.is_same_as(&again)
@@ -311,7 +312,7 @@ fn setting_the_same_again_changes_nothing() {
     let asked = |mark: &str| Some(mark.to_owned());
     let set = Timer { asked: asked("a"), ..timer.clone() };
     for (mark, anothers) in [(asked("a"), false), (asked("b"), true), (None, true)] {
-        let again = TimerRequest { asked: mark, ..wanted(Schedule::At(Millis(9)), CatchUpPolicy::One) };
+        let again = TimerRequest { asked: mark, ..timer_request(Schedule::At(Millis(9)), CatchUpPolicy::One) };
         assert_eq!(set.conflicts_with(&again), anothers, "{again:?}");
         assert!(!timer.conflicts_with(&again), "of an older version nobody knows");
         assert!(!set.conflicts_with(&TimerRequest { origin: EventId::new("another").unwrap(), ..again }));
@@ -330,7 +331,7 @@ fn setting_the_same_again_changes_nothing() {
         (1, 0, 70, false),
         (3, 1, 70, false),
     ] {
-        let mut again = wanted(Schedule::At(Millis(9)), CatchUpPolicy::One);
+        let mut again = timer_request(Schedule::At(Millis(9)), CatchUpPolicy::One);
         again.origin = EventId::new("another").unwrap();
         again.place = place(turn, call, start);
         assert_eq!(wake.is_same_as(&again), stays, "{turn}/{call} at {start}");

@@ -57,7 +57,7 @@ impl ToolTableBuilder<'_> {
             return;
         }
         let rest: Vec<String> =
-            catalog.all().iter().flat_map(|found| binding_names(self.config, None, found)).collect();
+            catalog.list_operations().iter().flat_map(|found| binding_names(self.config, None, found)).collect();
         strangers.retain(|stranger| !rest.iter().any(|name| is_same_tool(stranger, name)));
         for stranger in strangers {
             let report = format!("no tool `{}` is offered{}", quote_foreign(stranger), did_you_mean(stranger, &known));
@@ -101,7 +101,7 @@ impl AgentConfig {
         }
         let tools = self.bindable_tools(catalog, resources);
         for (tool, arguments) in self.tool_arg_injection.tools() {
-            let place = self.tool_arg_injection.place(tool, None);
+            let place = self.tool_arg_injection.binding_place(tool, None);
             let meant: Vec<&BindableTool<'_>> =
                 tools.iter().filter(|one| one.names.iter().any(|name| is_same_tool(tool, name))).collect();
             if meant.is_empty() {
@@ -124,7 +124,7 @@ impl AgentConfig {
                         Ok(Some(text)) => (&mut faults.warnings, text),
                         Err(text) => (&mut faults.errors, text),
                     };
-                    let line = format!("{}: {text}", self.tool_arg_injection.place(tool, Some(argument)));
+                    let line = format!("{}: {text}", self.tool_arg_injection.binding_place(tool, Some(argument)));
                     if !list.contains(&line) {
                         list.push(line);
                     }
@@ -137,7 +137,7 @@ impl AgentConfig {
             };
             if !tools.iter().filter(|one| one.is_offered).any(|one| has(&one)) {
                 let why = "no tool of this agent has an argument of this name";
-                let place = self.tool_arg_injection.place("_global", Some(argument));
+                let place = self.tool_arg_injection.binding_place("_global", Some(argument));
                 faults.warnings.push(format!("{place}: {why}"));
             }
         }
@@ -202,7 +202,7 @@ impl AgentConfig {
             is_offered: true,
         };
         all.extend(resources.iter().map(offered));
-        all.extend(catalog.all().into_iter().map(|found| BindableTool {
+        all.extend(catalog.list_operations().into_iter().map(|found| BindableTool {
             names: binding_names(self, None, &found),
             is_offered: self.default_tools && DEFAULT_TOOLS.contains(&found.path.as_str()),
             schema: Some(Cow::Owned(found.input)),

@@ -1,4 +1,4 @@
-//! Schemas that pins say of their operations' arguments, beside those of the catalog.
+//! Input schemas of pins, combined with those of the catalogue.
 
 use crate::secret::hide::has_hidden;
 use serde_json::{Map, Value, json};
@@ -8,7 +8,7 @@ const MARKS: [&str; 2] = ["x-trusted", "x-secret"];
 /// Mark of an argument that is never shown.
 const HIDDEN: &str = "writeOnly";
 
-/// A pin's own schema with the marks that the catalog gives to arguments of the same names.
+/// Returns a pin's schema with the catalogue's marks of arguments of the same names.
 pub(super) fn with_marks(own: &Value, catalog: &Value) -> Value {
     let mut own = own.clone();
     let Value::Object(schema) = &mut own else { return own };
@@ -28,13 +28,13 @@ pub(super) fn with_marks(own: &Value, catalog: &Value) -> Value {
         }
     }
     if has_hidden(catalog) && !has_hidden(&own) {
-        // Whatever it names otherwise may hold what is hidden.
+        // The pin may give a hidden argument another name, so all of it is hidden.
         own[HIDDEN] = true.into();
     }
     own
 }
 
-/// A pin's own schema with the catalog's other arguments: those may be bound, and some only trusted code gives.
+/// Returns a pin's schema with the catalogue's other arguments, which may be bound or are given by trusted code.
 pub(super) fn with_other_arguments(own: &Value, catalog: &Value) -> Value {
     let mut whole = own.clone();
     let Value::Object(schema) = &mut whole else { return whole };

@@ -85,7 +85,7 @@ fn unknown_operation<D: OperationDirectory + ?Sized>(
     }
     // The common prefix of all paths would make all of them similar.
     let short = |path: &str| path.trim_start_matches(OPERATIONS).to_owned();
-    let all = known.operations.all();
+    let all = known.operations.list_operations();
     let paths = all.iter().flat_map(|found| std::iter::once(&found.path).chain(&found.aliases));
     let names: Vec<String> = paths.map(|path| short(path)).chain(HARNESS_TOOLS.map(str::to_owned)).collect();
     let names: Vec<&str> = names.iter().map(String::as_str).collect();

@@ -40,7 +40,7 @@ pub struct CallOutcome {
     /// Sources that the call has read.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub reads: Vec<SourceRead>,
-    /// Time at which the call was first made.
+    /// Start of the first attempt of the call.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub began: Option<Millis>,
     /// Decision of a person on the call.

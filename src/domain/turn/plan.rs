@@ -10,7 +10,7 @@ use crate::decode::{self, Code};
 use crate::lattice::catalog::RUN;
 use crate::limits::{HAND_OFFS_BYTES, SCHEMA_ERRORS};
 use crate::nearest::did_you_mean;
-use crate::schema::{find_misfits, veiled_misfits};
+use crate::schema::{arguments_error, find_misfits, veiled_misfits};
 use crate::scope::ToolContext;
 use crate::secret::hide::{self, HIDDEN};
 use crate::tools::ToolTable;
@@ -154,7 +154,7 @@ fn resolve(
     }
 }
 
-/// Whether a call's arguments are as the tool's entry or its pin says.
+/// Checks the arguments of a call against the schema in the tool's entry or pin.
 fn check_input(tool: &str, reach: &ToolContext, arguments: &Value, injection: &Injection) -> Result<(), String> {
     let Some(schema) = &reach.input else { return Ok(()) };
     let nothing = json!({});
@@ -166,9 +166,5 @@ fn check_input(tool: &str, reach: &ToolContext, arguments: &Value, injection: &I
         find_misfits(&reduced, arguments, SCHEMA_ERRORS).map(|(found, _)| found)
     };
     let found = found.map_err(|error| format!("the schema of `{tool}`: {error}"))?;
-    let problems: Vec<String> = found.iter().take(5).map(ToString::to_string).collect();
-    if problems.is_empty() {
-        return Ok(());
-    }
-    Err(format!("arguments of `{tool}` are not valid: {}", problems.join("; ")))
+    arguments_error(tool, &found).map_or(Ok(()), Err)
 }

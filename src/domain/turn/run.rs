@@ -149,7 +149,7 @@ impl SessionRun {
     /// completion and takes the count of crashes from the events served with them. A result that no job waits for goes
     /// last, because the turn that began its job may have been lost with a server and is then run again first. If there
     /// are more than 16 such results they go first, because they would hide the events behind them.
-    pub fn next(&self, crash_limit: u32) -> NextStep {
+    pub fn next_step(&self, crash_limit: u32) -> NextStep {
         let plan = self.plan();
         let poisoned = self.poisoned_events(crash_limit);
         let is_result = |pending: &PendingEvent| matches!(pending.event.payload, Payload::Result { .. });

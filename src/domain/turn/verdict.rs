@@ -26,7 +26,7 @@ pub(super) enum TurnVerdict {
     Remind,
     /// A text that is no valid output; the model gets the reason.
     Refuse(String),
-    /// There is no task and nothing more to do.
+    /// The session has no open task, and the run ends.
     Idle,
     /// The limit of turns without a task is reached.
     Exhausted,

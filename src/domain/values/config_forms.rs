@@ -13,8 +13,8 @@ const REFUSED: [(&str, &str); 4] = [
     ("_global", "expected it as the `source` of a row, or in the place of a tool in `toolArgInjection`"),
 ];
 
-/// Settings of an agent about its values that may stand inside, each in both spellings, and whether it is true or false;
-/// one that isn't is a key.
+/// Settings of an agent that may be written inside `contextMapping`: both spellings, and whether it is a boolean
+/// (otherwise it is a key).
 const SETTINGS: [(&str, &str, bool); 3] = [
     ("entityIdsRequired", "entity_ids_required", true),
     ("entityIdsKey", "entity_ids_key", false),
@@ -22,8 +22,8 @@ const SETTINGS: [(&str, &str, bool); 3] = [
 ];
 
 /// Reads `contextMapping` and `toolArgInjection` in all their forms and replaces them by the stored one. A
-/// `contextMapping` that is a map may also hold: `toolArgInjection`, `constants` by tool and argument, `declaredKeys`, each
-/// of which is a row with the source `_auto`, and the settings of values. `keys` are those of a configuration.
+/// `contextMapping` that is a map may also hold: `toolArgInjection`, `constants` by tool and argument, `declaredKeys`,
+/// each of which is a row with the source `_auto`, and the settings of values. `keys` are those of a configuration.
 pub fn normalise(map: &mut Map<String, Value>, keys: &[&str]) -> Result<(), MappingError> {
     let (mut bindings, mut constants) = (Bindings::default(), None);
     if let Some(mut mapping) = map.remove("contextMapping") {
@@ -82,7 +82,7 @@ fn take_declared(rows: &mut Map<String, Value>) -> Result<(), MappingError> {
     Ok(())
 }
 
-/// Puts the settings that stand inside beside the mapping: as a row each would be a value, and hold for nothing.
+/// Moves the settings out of the mapping, where each would be a row without effect.
 fn take_settings(rows: &mut Map<String, Value>, map: &mut Map<String, Value>) -> Result<(), MappingError> {
     for (key, spelling, is_flag) in SETTINGS {
         for written in [key, spelling] {
@@ -101,7 +101,7 @@ fn take_settings(rows: &mut Map<String, Value>, map: &mut Map<String, Value>) ->
     Ok(())
 }
 
-/// Refuses rows of a list that have the name of a setting.
+/// Refuses rows that are named like a setting.
 fn refuse_settings(mapping: &Value) -> Result<(), MappingError> {
     for (at, row) in mapping.as_array().into_iter().flatten().enumerate() {
         let name = row["key"].as_str().unwrap_or_default();
@@ -113,7 +113,7 @@ fn refuse_settings(mapping: &Value) -> Result<(), MappingError> {
     Ok(())
 }
 
-/// Refuses keys of a configuration that stand inside and are no rows: each would be a constant, and hold for nothing.
+/// Refuses other keys of an agent's configuration inside the mapping, where each would be a constant without effect.
 fn refuse_keys(rows: &Map<String, Value>, keys: &[&str]) -> Result<(), MappingError> {
     let is_row = |value: &Value| value.is_string() || value["source"].is_string();
     for (name, _) in rows.iter().filter(|(_, value)| !is_row(value)) {

@@ -244,8 +244,9 @@ impl Bindings {
         self.tools.iter().map(|(tool, arguments)| (tool.as_str(), arguments.keys().map(String::as_str)))
     }
 
-    /// Where an author may have written what is bound in a tool, or one argument of it: constants have two places.
-    pub fn place(&self, tool: &str, argument: Option<&str>) -> String {
+    /// Returns the places of the configuration where a binding of a tool, or of one argument, may be written: a
+    /// constant has two.
+    pub fn binding_place(&self, tool: &str, argument: Option<&str>) -> String {
         let written = if tool == ALL_TOOLS { Some(&self.global) } else { self.tools.get(tool) };
         let mut keys = written.into_iter().flatten().filter(|(name, _)| argument.is_none_or(|one| one == *name));
         let below = argument.map(|argument| format!(".{}", quote_foreign(argument))).unwrap_or_default();

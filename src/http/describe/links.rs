@@ -99,7 +99,7 @@ pub(super) fn from(route: &Route, content: &[MediaSchema], all: &[Route]) -> Map
 }
 
 /// Returns all links by name.
-pub(super) fn all(routes: &[Route]) -> Map<String, Value> {
+pub(super) fn list_links(routes: &[Route]) -> Map<String, Value> {
     let pairs = routes.iter().flat_map(|from| routes.iter().map(move |to| (from, to)));
     pairs
         .filter_map(|(from, to)| {

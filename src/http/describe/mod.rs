@@ -71,7 +71,7 @@ pub(super) fn document(routes: &[Route]) -> Value {
             "securitySchemes": {"token": {"type": "http", "scheme": "bearer", "description": TOKEN}},
             "parameters": headers(),
             "responses": {"Problem": problem()},
-            "links": links::all(routes),
+            "links": links::list_links(routes),
             "schemas": schemas,
         },
     })

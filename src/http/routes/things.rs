@@ -56,7 +56,7 @@ fn usage_routes() -> Vec<Route> {
             .with_summary("setQuota", "Set what the owner may keep at most; for operators alone.")
             .with_body(RouteSchema::Arguments("v/ops/quota/set", &[], &[]))
             .with_answer(200, quota, schema_of::<Quota>()),
-        route("get", "/api/v1/why", RouteAccess::Holder("crud/read", ALL_AGENTS), turns::why)
+        route("get", "/api/v1/why", RouteAccess::Holder("crud/read", ALL_AGENTS), turns::list_path_uses)
             .with_value_reads()
             .with_summary("why", "Turns in which bytes of a path reached a model, tool results included.")
             .with_query(schema_of::<WhyQuery>())

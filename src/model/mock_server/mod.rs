@@ -149,7 +149,7 @@ impl Protocol {
         })
     }
 
-    fn overloaded(self) -> StatusCode {
+    fn overload_status(self) -> StatusCode {
         match self {
             Protocol::Anthropic => StatusCode::from_u16(529).unwrap_or(StatusCode::SERVICE_UNAVAILABLE),
             Protocol::OpenAi | Protocol::Responses | Protocol::Gemini | Protocol::Ollama => {
@@ -240,7 +240,7 @@ fn refuse(protocol: Protocol, fault: ScriptFault, retry_after: Option<Duration>)
         ScriptFault::Unauthorized => (StatusCode::UNAUTHORIZED, "authentication_error", "no such key"),
         ScriptFault::BadRequest => (StatusCode::BAD_REQUEST, "invalid_request_error", "bad request"),
         ScriptFault::Overloaded | ScriptFault::Hang | ScriptFault::CutStream | ScriptFault::BadJson => {
-            (protocol.overloaded(), "overloaded_error", "overloaded")
+            (protocol.overload_status(), "overloaded_error", "overloaded")
         }
     };
     let mut response = protocol.refusal(status, kind, message);

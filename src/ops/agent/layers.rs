@@ -31,7 +31,7 @@ impl TryFrom<Value> for AgentConfigLayers {
     fn try_from(given: Value) -> Result<Self, String> {
         let layers = if let Value::Array(several) = given { several } else { vec![given] };
         let layer = |layer| match layer {
-            Value::String(name) => StoredLayer::of(&name).map(|stored| ConfigLayer::Named(name, stored)),
+            Value::String(name) => StoredLayer::from_name(&name).map(|stored| ConfigLayer::Named(name, stored)),
             Value::Object(_) => Ok(ConfigLayer::Given(layer)),
             other => Err(format!("a configuration is a map, or the path or asset of one, got {other}")),
         };
@@ -46,7 +46,7 @@ enum StoredLayer {
 }
 
 impl StoredLayer {
-    fn of(name: &str) -> Result<Self, String> {
+    fn from_name(name: &str) -> Result<Self, String> {
         if let Ok(id) = asset_id(name) {
             return Ok(Self::Asset(id));
         }
@@ -133,7 +133,7 @@ fn fold_state(mut layer: Map<String, Value>) -> Map<String, Value> {
     layer
 }
 
-/// Refuses a `state` beside a configuration that has one, too: one of them would count for nothing.
+/// Refuses a `state` beside a configuration with its own `state`, because one of them would be ignored.
 pub(super) fn check_one_state(config: &Map<String, Value>, state: Option<&Value>) -> Result<(), OpError> {
     if state.is_none() || !config.contains_key("state") {
         return Ok(());

@@ -41,7 +41,7 @@ pub struct Pool {
 struct ConnectionRing(Vec<ServerConnection>, AtomicUsize);
 
 impl ConnectionRing {
-    fn next(&self) -> &ServerConnection {
+    fn next_connection(&self) -> &ServerConnection {
         &self.0[self.1.fetch_add(1, Ordering::Relaxed) % self.0.len()]
     }
 }
@@ -104,16 +104,18 @@ impl Pool {
     /// A server that restarted has dropped every connection of the pool, and each shows that only at its next use: such
     /// a call is made again at once, on a new connection.
     pub async fn run(&self, cmd: &Cmd, again: Repeatability) -> Result<Value, StoreError> {
-        let mut answers =
-            self.send_with_library(self.wires.next(), RoundTrip::One(cmd), cmd, again, self.patience).await?;
+        let mut answers = self
+            .send_with_library(self.wires.next_connection(), RoundTrip::One(cmd), cmd, again, self.patience)
+            .await?;
         Ok(answers.pop().unwrap_or(Value::Nil))
     }
 
     /// [`Pool::run`] for commands that may be repeated; doesn't wait for a failover.
     pub async fn run_now(&self, cmd: &Cmd) -> Result<Value, StoreError> {
         let patience = if self.can_fail_over { Patience::Once } else { self.patience };
-        let mut answers =
-            self.send_with_library(self.wires.next(), RoundTrip::One(cmd), cmd, Repeatability::Yes, patience).await?;
+        let mut answers = self
+            .send_with_library(self.wires.next_connection(), RoundTrip::One(cmd), cmd, Repeatability::Yes, patience)
+            .await?;
         Ok(answers.pop().unwrap_or(Value::Nil))
     }
 
@@ -126,8 +128,9 @@ impl Pool {
         let mut pipe = redis::pipe();
         pipe.add_command(mark).add_command(cmd.clone());
         pipe.cmd("WAIT").arg(self.wait_replicas).arg(millis(REPLICAS_TIMEOUT));
-        let answers =
-            self.send_with_library(waiting.next(), RoundTrip::Waiting(&pipe), cmd, again, self.patience).await?;
+        let answers = self
+            .send_with_library(waiting.next_connection(), RoundTrip::Waiting(&pipe), cmd, again, self.patience)
+            .await?;
         let mut answers = answers.into_iter();
         match (answers.next(), answers.next()) {
             (Some(answer), Some(Value::Int(have))) if have >= i64::from(self.wait_replicas) => Ok(answer),
@@ -173,7 +176,7 @@ impl Pool {
     /// Sends several commands at once, without waiting for a server that is away; each has its own answer. None may
     /// call a function.
     pub async fn run_each(&self, cmds: &[Cmd]) -> Vec<Result<Value, StoreError>> {
-        let wire = self.wires.next();
+        let wire = self.wires.next_connection();
         if self.is_cluster {
             // Each is sent to the node of its key; the driver groups commands of one node.
             let one = |cmd| async move {
@@ -209,7 +212,7 @@ impl Pool {
 
     /// Sends a command to every primary; returns the answers, each with the node's name if it is a cluster.
     pub async fn run_everywhere(&self, cmd: &Cmd) -> Result<Vec<(String, Result<Value, StoreError>)>, StoreError> {
-        self.run_everywhere_over(self.wires.next(), cmd, &mut self.patience.start()).await
+        self.run_everywhere_over(self.wires.next_connection(), cmd, &mut self.patience.start()).await
     }
 
     async fn run_everywhere_over(
@@ -242,7 +245,7 @@ impl Pool {
         let mut attempts = self.patience.start();
         let answers = self
             .send_with_retries(
-                self.wires.next(),
+                self.wires.next_connection(),
                 RoundTrip::One(cmd),
                 TargetNode::Node(node),
                 Repeatability::Yes,
@@ -254,14 +257,14 @@ impl Pool {
 
     /// Sends a command to every primary, without waiting; returns the answers of those that answer.
     pub async fn run_everywhere_now(&self, cmd: &Cmd) -> Vec<Value> {
-        let asked = self.wires.next().ask_all(cmd, |error| self.barrier.note(error));
+        let asked = self.wires.next_connection().ask_all(cmd, |error| self.barrier.note(error));
         let answers = Patience::Once.start().run(asked).await.inspect_err(|error| self.barrier.note(error));
         answers.unwrap_or_default().into_iter().filter_map(|(_, answer)| answer.ok()).collect()
     }
 
     /// Returns the answers of the Sentinels, if Sentinels name the primary.
     pub async fn sentinels(&self) -> Option<SentinelReport> {
-        self.wires.next().sentinels().await
+        self.wires.next_connection().sentinels().await
     }
 
     /// Checks that the servers answer; changes nothing on them.
@@ -271,7 +274,7 @@ impl Pool {
 
     /// Loads the library of this build on every primary that lacks it.
     pub async fn load_everywhere(&self) -> Result<(), StoreError> {
-        let (wire, mut attempts) = (self.wires.next(), self.patience.start());
+        let (wire, mut attempts) = (self.wires.next_connection(), self.patience.start());
         for (node, found) in self.run_everywhere_over(wire, &list_library_cmd(), &mut attempts).await? {
             if !has_library(&found?) {
                 self.load(wire, TargetNode::Node(&node), &mut attempts).await?;

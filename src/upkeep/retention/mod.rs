@@ -54,13 +54,13 @@ const FIRST: Duration = Duration::from_mins(1);
 /// Numbers of what was deleted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct RetentionCounts {
-    /// Deleted jobs.
+    /// Number of deleted jobs.
     pub jobs: u64,
-    /// Deleted turns.
+    /// Number of deleted turns.
     pub turns: u64,
     /// Whole sessions that were deleted.
     pub sessions: u64,
-    /// Deleted approvals.
+    /// Number of deleted approvals.
     pub approvals: u64,
     /// Deleted pages of removed agents' reads.
     pub reads: u64,

@@ -20,6 +20,7 @@ use crate::domain::load::{LoadChange as StateChange, LoadLevel};
 use crate::domain::session::TurnRecord;
 use crate::domain::time::Millis;
 use crate::domain::unknown_fields::UnknownFields;
+use crate::domain::visible::cut_at;
 use crate::store::{DocWrite, Edit, SessionFacts, StoreError, Window, decode, keys, steps};
 use crate::venue::Venue;
 use crate::venue::operation::Need;
@@ -90,17 +91,12 @@ pub async fn list(
         let is_record = key.matches('/').count() == 1;
         if is_record && let Some(bytes) = doc.value {
             let AgentRecord { id, status, config, .. } = decode(&key, &bytes)?;
-            let description = config.description.map(|text| truncate(&text, LISTED_TEXT_BYTES));
+            let description = config.description.map(|text| cut_at(&text, LISTED_TEXT_BYTES));
             agents.push(ListedAgent { id, status, description });
         }
         after = Some(if is_record { key } else { format!("g/{name}/~") });
     }
     Ok(agents)
-}
-
-/// Returns the beginning of a text, with an ellipsis if it is cut.
-fn truncate(text: &str, bytes: usize) -> String {
-    if text.len() <= bytes { text.to_owned() } else { format!("{}…", &text[..text.floor_char_boundary(bytes)]) }
 }
 
 /// Returns the version at which a write creates an absent agent: of several writes at once one succeeds.

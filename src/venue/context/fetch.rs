@@ -79,7 +79,7 @@ impl ContextReader<'_> {
                 }
             }
         };
-        let seen = reads.seen();
+        let seen = reads.found_reads();
         let version = seen.iter().find(|seen| Some(&seen.path) == name.as_ref()).and_then(|seen| seen.version);
         let mut origin = Origin { version, hash: None, reads: if is_operation { seen } else { Vec::new() } };
         let (content, allowed) = match found {

@@ -84,7 +84,7 @@ impl TryFrom<String> for Cursor {
 
 impl Cursor {
     /// Returns when the job at the cursor was accepted: so far back the list was read.
-    pub fn created(&self) -> Millis {
+    pub fn accepted_at(&self) -> Millis {
         created_at(&self.0)
     }
 

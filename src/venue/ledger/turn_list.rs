@@ -19,9 +19,9 @@ pub struct TurnFilter {
     pub statuses: Vec<JobStatus>,
     /// Session of the turn.
     pub session: Option<SessionId>,
-    /// Earliest beginning.
+    /// Earliest start of a listed turn.
     pub since: Option<Millis>,
-    /// Latest beginning.
+    /// Latest start of a listed turn.
     pub until: Option<Millis>,
     /// Text in the messages of the turn, in any case.
     pub text: Option<String>,

@@ -166,7 +166,7 @@ impl OperationDirectory for Catalog {
         self.resolve(path).map(|found| found.describe(path, self))
     }
 
-    fn all(&self) -> Vec<OperationInfo> {
+    fn list_operations(&self) -> Vec<OperationInfo> {
         self.operations().map(|found| found.describe(found.spec.path, self)).collect()
     }
 }

@@ -12,7 +12,7 @@ pub(super) async fn record_copies(call: &Invocation<'_>) {
         return;
     }
     let now = call.venue.now();
-    let copies = call.reads.seen().into_iter().filter_map(|seen| {
+    let copies = call.reads.found_reads().into_iter().filter_map(|seen| {
         let into = seen.into.clone()?;
         // Each pair of paths has one document, however often it is copied.
         let key = keys::outside_copy(&sha256_hex(format!("{}\n{into}", seen.path).as_bytes()));

@@ -17,7 +17,7 @@ use crate::domain::lattice::catalog::{RUN, catalog_path, is_stored_operation};
 use crate::domain::lattice::value::type_name;
 use crate::domain::lattice::{Namespace, Path};
 use crate::domain::limits::JOB_DEPTH;
-use crate::domain::schema::veiled_misfits;
+use crate::domain::schema::{arguments_error, veiled_misfits};
 use crate::domain::visible::quote_foreign;
 use crate::venue::Venue;
 use crate::venue::assets;
@@ -37,21 +37,21 @@ pub struct PinReader<'a> {
     pub workspace: &'a Workspace,
 }
 
-/// What a value that stands for an operation says of it.
+/// An operation as a stored value describes it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PinnedOperation {
-    /// The catalog path.
+    /// Catalogue path of the operation.
     pub path: String,
-    /// The name of its tool.
+    /// Name under which models are offered the tool.
     pub tool_name: Option<String>,
-    /// What it does, for models.
+    /// Description for models.
     pub description: Option<String>,
     /// JSON Schema of its arguments.
     pub input: Option<Value>,
 }
 
 impl PinnedOperation {
-    /// Reads a value that is stored under `asked`; `None`: it names no operation.
+    /// Reads the value that is stored under `asked`; `None` if it names no operation.
     fn read(catalog: &Catalog, asked: &str, value: &Value) -> Result<Option<Self>, OpError> {
         let text = |place: &str, given: &Value| match given {
             Value::Null => Ok(None),
@@ -91,31 +91,25 @@ fn misfit(asked: &str, place: &str, why: &str) -> OpError {
     OpError::Invalid(format!("`{}`: `{place}`: {why}", quote_foreign(asked)))
 }
 
-/// Refuses arguments that don't fit the schema that a pin says itself. No error shows a value: some may be filled in.
-///
-/// # Errors
-/// What doesn't fit, and where.
+/// Checks arguments against a pin's own schema. Errors never show a value, because some values are filled in by the
+/// runtime.
 pub fn check_arguments(asked: &str, schema: &Value, arguments: &Value) -> Result<(), OpError> {
     let nothing = json!({});
     let arguments = if arguments.is_null() { &nothing } else { arguments };
     let wrong = veiled_misfits(schema, arguments, 5);
     let wrong = wrong.map_err(|error| misfit(asked, "operation.input", &error.to_string()))?;
-    if wrong.is_empty() {
-        return Ok(());
-    }
-    let wrong: Vec<String> = wrong.iter().map(ToString::to_string).collect();
-    Err(OpError::Invalid(format!("arguments of `{}` are not valid: {}", quote_foreign(asked), wrong.join("; "))))
+    arguments_error(&quote_foreign(asked), &wrong).map_or(Ok(()), |error| Err(OpError::Invalid(error)))
 }
 
-/// Where a value lies that stands for an operation.
+/// Place of a value that stands for an operation.
 enum PinPlace {
     Path(Path),
     Asset(AssetId),
 }
 
 impl PinReader<'_> {
-    /// The operation that a call's path means: of what stands for one that one, to whoever may read it, when the arguments
-    /// fit what that says of them; any other path stays as it is.
+    /// Returns the operation of a path: if a value there stands for one that the reader may read, that operation, after a
+    /// check of the arguments against the value's schema; any other path stays as it is.
     pub async fn resolve_pin(&self, path: &str, arguments: &Value) -> Result<String, OpError> {
         let Some(found) = self.find(path).await? else { return Ok(path.to_owned()) };
         if let Some(schema) = &found.input {
@@ -124,7 +118,7 @@ impl PinReader<'_> {
         Ok(found.path)
     }
 
-    /// What a path stands for; `None`: nothing but itself.
+    /// Returns the operation for which the value at a path stands; `None` if the path is itself an operation.
     pub async fn find(&self, path: &str) -> Result<Option<PinnedOperation>, OpError> {
         let Some(place) = self.find_place(path)? else { return Ok(None) };
         let value = self.read_value(path, &place).await?;

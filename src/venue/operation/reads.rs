@@ -18,7 +18,7 @@ struct NotedRead {
     seen: SourceRead,
     /// Resource on which the read needs a capability.
     on: ResourcePath,
-    /// Whether something was there.
+    /// Whether the path had a value.
     found: bool,
 }
 
@@ -93,7 +93,7 @@ impl Reads {
     }
 
     /// Returns the reads that found something, each once.
-    pub fn seen(&self) -> Vec<SourceRead> {
+    pub fn found_reads(&self) -> Vec<SourceRead> {
         let mut seen: Vec<SourceRead> =
             self.lock().iter().filter(|look| look.found).map(|look| look.seen.clone()).collect();
         seen.sort();

@@ -134,13 +134,14 @@ pub fn url_resource(url: &Url) -> ResourcePath {
     ResourcePath::web(url.scheme(), &format!("{}{port}", url.host_str().unwrap_or_default()), url.path())
 }
 
-/// How errors name a URL: as it is called, as a resource, by its host. None of what is no URL of a host.
+/// Returns the forms in which errors name a URL: the URL, its resource and its host; empty if the text is no URL with a
+/// host.
 pub(crate) fn spellings(text: &str) -> Vec<String> {
     let Some(url) = Url::parse(text).ok().filter(Url::has_host) else { return Vec::new() };
     vec![url.to_string(), url_resource(&url).to_string(), url.host_str().unwrap_or_default().to_owned()]
 }
 
-/// A URL as a place that secrets can be bound to.
+/// Returns a URL as a place that secrets can be bound to.
 pub fn url_destination(url: &Url) -> Destination {
     let https = url.scheme() == "https";
     let port = url.port().unwrap_or(if https { 443 } else { 80 });

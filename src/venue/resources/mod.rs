@@ -65,7 +65,7 @@ pub struct ResourceAccess<'a> {
     pub prefix: &'a str,
     /// Key of the venue, under which ids disclose nothing about contents.
     pub key: &'a [u8],
-    /// Current time.
+    /// Time of the call on the venue's clock.
     pub now: Millis,
 }
 
@@ -193,17 +193,17 @@ impl ResourceProviders {
     }
 
     /// Returns all providers, the built-in ones first.
-    pub fn all(&self) -> impl Iterator<Item = &RegisteredProvider> {
+    pub fn list_providers(&self) -> impl Iterator<Item = &RegisteredProvider> {
         BUILT_IN.iter().chain(&self.0)
     }
 
     /// Finds the provider of a kind.
     pub fn find(&self, kind: &str) -> Option<&RegisteredProvider> {
-        self.all().find(|registered| registered.provider.kind() == kind)
+        self.list_providers().find(|registered| registered.provider.kind() == kind)
     }
 
     fn no_provider(&self, declared: NamedResource<'_>) -> String {
-        let kinds: Vec<&str> = self.all().map(|registered| registered.provider.kind()).collect();
+        let kinds: Vec<&str> = self.list_providers().map(|registered| registered.provider.kind()).collect();
         let named: Vec<_> = kinds.iter().map(|kind| format!("`{kind}`")).collect();
         let hint = nearest(declared.kind, &kinds).map_or_else(
             || format!(", there are {}; a resource of another name says which by `kind`", join_names(&named)),
@@ -363,7 +363,7 @@ mod tests {
 
     #[test]
     fn tools_have_short_names_and_schemas_that_say_what_they_take() {
-        for registered in ResourceProviders::default().all() {
+        for registered in ResourceProviders::default().list_providers() {
             let kind = registered.provider.kind();
             assert!(!registered.tools.is_empty(), "{kind}");
             for (tool, _) in &registered.tools {

@@ -24,7 +24,7 @@ pub struct PurgeCounts {
 /// server says which server it is; a repetition continues from there.
 pub async fn purge(venue: &Venue, owner: &Owner, namespace: &str, recursive: bool) -> Result<PurgeCounts, OpError> {
     let providers = &venue.catalog.resources;
-    let of_providers = providers.all().map(|registered| {
+    let of_providers = providers.list_providers().map(|registered| {
         let provider = &registered.provider;
         (provider.kind(), provider.areas(namespace, recursive))
     });
@@ -36,7 +36,7 @@ pub async fn purge(venue: &Venue, owner: &Owner, namespace: &str, recursive: boo
         }
         purged.counts.insert(kind.to_owned(), count);
     }
-    for registered in providers.all() {
+    for registered in providers.list_providers() {
         let kind = registered.provider.kind();
         if let Some(count) = registered.provider.purge(owner, namespace, recursive).await? {
             *purged.counts.entry(kind.to_owned()).or_default() += count;
@@ -68,7 +68,7 @@ pub async fn count_stored(
     let mut kept = BTreeMap::new();
     // What other servers store isn't known here.
     let own = ResourceProviders::default();
-    for kind in own.all().map(|registered| registered.provider.kind()).chain([SCRATCHPAD]) {
+    for kind in own.list_providers().map(|registered| registered.provider.kind()).chain([SCRATCHPAD]) {
         let prefix = if kind == FILES { files::prefix_below("", false) } else { kind_prefix(kind) };
         let mut documents = store.docs(owner, prefix.as_str());
         while let Some(page) = documents.keys().await? {

@@ -57,7 +57,7 @@ pub enum WorkspaceError {
         path: String,
         /// Version that the request expects.
         expected: u64,
-        /// Current version.
+        /// Version of the stored document.
         actual: u64,
     },
     /// The change breaks a rule of the document.

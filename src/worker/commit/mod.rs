@@ -243,7 +243,7 @@ async fn build_commit(
     let after = leased.run.after_commit(&decision.state, &decision.consume);
     let rest = |due| LeaseUse::Release { arrivals: leased.arrivals, due, backoff: false };
     let due = after.next_deadline(&agent.config.limits.budget());
-    let then = match after.next(worker.options.crash_limit) {
+    let then = match after.next_step(worker.options.crash_limit) {
         _ if leased.has_more_events => LeaseUse::Keep,
         NextStep::Rest => rest(due),
         NextStep::Await { news: false, until } => rest(Some(due.map_or(until, |due| due.min(until)))),

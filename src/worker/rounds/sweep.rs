@@ -173,7 +173,7 @@ async fn sweep_once(worker: &Arc<Worker>, owner: &Owner) -> OwnerSweep {
 
 /// Work that a look has left.
 struct RemainingWork {
-    /// There is more to do at once.
+    /// Whether another sweep finds more due sessions at once.
     more: bool,
     /// Time of the next look at the owner.
     next: Option<Millis>,
@@ -201,7 +201,7 @@ async fn sweep_owner(worker: &Arc<Worker>, owner: &Owner) -> Result<RemainingWor
     let leaves_sessions = swept.more && is_full && is_all(swept.outbox.len());
     let mut more = swept.more && !leaves_sessions;
     // Damaged items are reported by those who read them.
-    let at = |prefix| swept.first(prefix).and_then(|key| keys::sweep_time(key));
+    let at = |prefix| swept.first_document(prefix).and_then(|key| keys::sweep_time(key));
     let is_due = |prefix| at(prefix).is_some_and(|at| at <= now);
     let mut next = swept.next;
     if leaves_sessions {

@@ -34,7 +34,7 @@ pub(crate) struct ReadyCall<'a> {
     pub(crate) capabilities: Vec<Need>,
     /// Action when it is approved.
     pub(crate) target: ToolTarget,
-    /// Final arguments.
+    /// Arguments as the call will send them.
     pub(crate) arguments: &'a Value,
 }
 

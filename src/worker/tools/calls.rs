@@ -334,7 +334,7 @@ impl CallRound<'_> {
         let reads = Reads::default();
         let invocation = Invocation { named, ..self.invocation(index, call, &scoped, &reads) };
         let mut called = dispatch::invoke(&invocation, path, arguments.clone()).await;
-        // It names its queue with whatever became of the job.
+        // The answer of a publish names its queue, whatever the outcome of the job.
         if let (Ok(output), external::PUBLISH, Some(shown)) = (&mut called, path, call.injection.placeholder("queue")) {
             output.value["queue"] = shown.into();
         }
@@ -395,11 +395,11 @@ impl CallRound<'_> {
         match called {
             Ok(output) => Ok(CallOutcome {
                 started: output.started.map(|job| (job, agent())),
-                reads: reads.seen(),
+                reads: reads.found_reads(),
                 ..CallOutcome::from_text(Outcome::Ok, self.results.show(index, output.value, rest))
             }),
             // An error may reveal what was read.
-            Err(error) => Ok(CallOutcome { reads: reads.seen(), ..error_outcome(error)? }),
+            Err(error) => Ok(CallOutcome { reads: reads.found_reads(), ..error_outcome(error)? }),
         }
     }
 }

@@ -68,7 +68,7 @@ const CLOCK_AT: [&str; 7] = [
     "src/store/embedded/reclaim.rs",
     "src/store/embedded/clock.rs",
     "src/process/clock.rs",
-    "src/app",
+    "src/app.rs",
     "src/bus/nats/connect.rs",
     "src/cli/",
     "src/bench/",

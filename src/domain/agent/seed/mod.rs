@@ -51,8 +51,8 @@ pub(super) fn to_agent_file(map: &ConfigMap) -> Result<ConfigMap, DataError> {
     Ok(config)
 }
 
-/// `state.config` wins over the keys beside it, key by key; the entries of `state.context` come after
-/// those of `context`, unless they are among them.
+/// Merges `state` into a configuration. `state.config` wins over the keys beside it, key by key; the entries of
+/// `state.context` come after those of `context`, without those that are there already.
 fn with_state(config: ConfigMap, state: &Value) -> Result<ConfigMap, DataError> {
     let mut merged = Value::Object(config);
     merge::shallow(&mut merged, &state_config(state)?);
@@ -71,16 +71,13 @@ fn with_state(config: ConfigMap, state: &Value) -> Result<ConfigMap, DataError> 
     Ok(config)
 }
 
-/// Whether two entries are one, however they are spelt.
+/// Whether two context entries are equal in any of their spellings.
 fn is_same_entry(one: &Value, other: &Value) -> bool {
     let read = |entry: &Value| decode::into_type::<ContextEntry>(entry.clone()).ok();
     one == other || read(one).is_some_and(|one| read(other) == Some(one))
 }
 
-/// The entries in a `state`.
-///
-/// # Errors
-/// They are no list.
+/// Returns the entries of `state.context`; an error if that is no list.
 pub fn state_context(state: &Value) -> Result<Vec<Value>, DataError> {
     match state.get("context") {
         None => Ok(Vec::new()),
@@ -89,7 +86,7 @@ pub fn state_context(state: &Value) -> Result<Vec<Value>, DataError> {
     }
 }
 
-/// The configuration in a `state`, which may hold `context` besides.
+/// Returns the configuration in a `state`, which may also hold `context`.
 pub fn state_config(state: &Value) -> Result<ConfigMap, DataError> {
     let Some(map) = state.as_object() else {
         return invalid(format!("`state`: expected a map, got {}", type_name(state)));

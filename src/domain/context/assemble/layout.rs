@@ -256,7 +256,7 @@ impl<'i> Assembly<'i> {
         }
         let basis = self.basis();
         let now = UnplacedPrompt { basis, from: self.transcript.first_shown(), turn: self.turn(), pieces };
-        let prefix = StablePrefix::next(before, now, |turn| self.transcript.shows(turn));
+        let prefix = StablePrefix::for_next_prompt(before, now, |turn| self.transcript.shows(turn));
         let places = keys.into_iter().map(|(at, key)| (at, prefix.place_of(&key))).collect();
         (places, prefix)
     }

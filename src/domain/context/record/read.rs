@@ -188,7 +188,7 @@ impl<'m> RecordReader<'m> {
         for component in self.components_named("item") {
             items.extend(component.item(gone)?);
         }
-        let served = self.served(gone)?;
+        let served = self.read_served_events(gone)?;
         let layout = self.layout(gone)?;
         let attachments = match self.find("attachments") {
             None => Some(Vec::new()),
@@ -211,7 +211,7 @@ impl<'m> RecordReader<'m> {
         Ok(Layout::StableFirst(layout.value("layout", gone)?.flatten()))
     }
 
-    fn served(&self, gone: &mut Vec<String>) -> Result<ServedEvents, DamagedManifest> {
+    fn read_served_events(&self, gone: &mut Vec<String>) -> Result<ServedEvents, DamagedManifest> {
         let mut served = ServedEvents::default();
         if let Some(task) = self.find("task") {
             served.task = task.value("task", gone)?;

@@ -115,7 +115,7 @@ impl ManifestWriter<'_> {
         if !attachments.is_empty() {
             self.component("attachments".into(), &json(attachments));
         }
-        self.served(served);
+        self.write_served_events(served);
         if let (Some(first), Some(last)) = (transcript.first(), transcript.last()) {
             self.lines.push(format!("transcript {}", json(&(first.turn, last.turn, transcript.len()))));
         }
@@ -164,7 +164,7 @@ impl ManifestWriter<'_> {
         }
     }
 
-    fn served(&mut self, served: &ServedEvents) {
+    fn write_served_events(&mut self, served: &ServedEvents) {
         let ServedEvents { task, results, messages, pending, remind, goals, last } = served;
         if let Some(task) = task {
             self.component("task".into(), &json(task));

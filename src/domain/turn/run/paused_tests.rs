@@ -12,7 +12,7 @@ fn run(state: SessionState, inbox: &[PendingEvent]) -> SessionRun {
     SessionRun::new(1, state, inbox.to_vec(), false)
 }
 
-fn told(n: u8, to: u8, status: Option<JobStatus>) -> PendingEvent {
+fn message_to_job(n: u8, to: u8, status: Option<JobStatus>) -> PendingEvent {
     let mut pending = message(n);
     pending.event.payload = Payload::Message { input: json!("hi"), to: Some(job(to)) };
     pending.event.session_context.insert("k".into(), "its sender's".into());
@@ -33,8 +33,8 @@ fn no_turn_begins_for_a_paused_job() {
         (begun(), vec![task(2, PAUSED), task(1, JobStatus::Started)], true),
     ] {
         let run = run(state, &inbox);
-        assert_eq!(matches!(run.next(5), NextStep::Turn(_)), goes_on, "{:?}", keys(&inbox));
-        assert!(goes_on || (run.next(5) == NextStep::Rest && !run.has_answers(Millis(9))));
+        assert_eq!(matches!(run.next_step(5), NextStep::Turn(_)), goes_on, "{:?}", keys(&inbox));
+        assert!(goes_on || (run.next_step(5) == NextStep::Rest && !run.has_answers(Millis(9))));
     }
     let held = run(SessionState::default(), &[task(1, PAUSED), task(2, JobStatus::Pending)]);
     assert!(held.is_paused(Some(&job(1))) && !held.is_paused(Some(&job(2))) && !held.is_paused(None));
@@ -43,7 +43,9 @@ fn no_turn_begins_for_a_paused_job() {
 #[test]
 fn ended_tasks_do_not_wait_with_a_paused_one() {
     let inbox = [task(1, PAUSED), task(2, JobStatus::Cancelled)];
-    let NextStep::Settle(settled) = run(state(Some(1), false, &[]), &inbox).next(5) else { panic!("it has ended") };
+    let NextStep::Settle(settled) = run(state(Some(1), false, &[]), &inbox).next_step(5) else {
+        panic!("it has ended")
+    };
     assert_eq!(keys(&settled), ["k2"]);
 }
 
@@ -91,14 +93,17 @@ fn the_time_of_an_unstarted_job_counts_from_acceptance() {
 fn a_message_to_a_job_is_read_only_in_that_jobs_turns() {
     let open = Some(JobStatus::Started);
     let run = |inbox: &[PendingEvent]| run(SessionState::default(), inbox);
-    let mine = run(&[told(4, 1, open), told(5, 2, Some(JobStatus::Pending)), task(1, JobStatus::Started)]);
+    let mine =
+        run(&[message_to_job(4, 1, open), message_to_job(5, 2, Some(JobStatus::Pending)), task(1, JobStatus::Started)]);
     let plan = mine.plan();
     assert_eq!((keys(&plan.messages), plan.settled.len()), (vec!["k4"], 0), "another's waits for its turn");
     assert!(mine.mandate(&plan).session_context.is_empty(), "its sender's values are not the request's");
-    let held = run(&[told(4, 1, Some(PAUSED)), task(1, PAUSED)]);
-    assert_eq!(held.next(5), NextStep::Rest);
+    let held = run(&[message_to_job(4, 1, Some(PAUSED)), task(1, PAUSED)]);
+    assert_eq!(held.next_step(5), NextStep::Rest);
     for over in [None, Some(JobStatus::Complete)] {
-        let NextStep::Settle(settled) = run(&[told(4, 1, over)]).next(5) else { panic!("nobody reads it") };
+        let NextStep::Settle(settled) = run(&[message_to_job(4, 1, over)]).next_step(5) else {
+            panic!("nobody reads it")
+        };
         assert_eq!(keys(&settled), ["k4"]);
     }
 }

@@ -45,7 +45,7 @@ pub(super) fn keys(pending: &[PendingEvent]) -> Vec<&str> {
 
 #[test]
 fn an_empty_mailbox_rests() {
-    assert_eq!(SessionRun::default().next(5), NextStep::Rest);
+    assert_eq!(SessionRun::default().next_step(5), NextStep::Rest);
 }
 
 #[test]
@@ -65,23 +65,23 @@ fn the_oldest_task_is_served_with_messages_and_results() {
     assert_eq!(keys(&plan.results), ["k5"]);
     assert_eq!(keys(&plan.settled), ["k1", "k6"]);
     assert_eq!(plan.event_keys(), ["k4", "k5"]);
-    let NextStep::Settle(settled) = run.next(5) else { panic!("what has ended goes first") };
+    let NextStep::Settle(settled) = run.next_step(5) else { panic!("what has ended goes first") };
     assert_eq!(keys(&settled), ["k1", "k6"]);
 }
 
 #[test]
 fn a_parked_session_wakes_for_news_only() {
     let parked = |inbox| SessionRun::new(1, state(Some(1), true, &[2]), inbox, false);
-    assert_eq!(parked(vec![task(1, JobStatus::Started)]).next(5), NextStep::Rest);
-    assert!(matches!(parked(vec![task(1, JobStatus::Started), result(2)]).next(5), NextStep::Turn(_)));
-    assert!(matches!(parked(vec![task(1, JobStatus::Started), message(3)]).next(5), NextStep::Turn(_)));
+    assert_eq!(parked(vec![task(1, JobStatus::Started)]).next_step(5), NextStep::Rest);
+    assert!(matches!(parked(vec![task(1, JobStatus::Started), result(2)]).next_step(5), NextStep::Turn(_)));
+    assert!(matches!(parked(vec![task(1, JobStatus::Started), message(3)]).next_step(5), NextStep::Turn(_)));
 }
 
 #[test]
 fn events_that_need_no_model_are_settled_without_one() {
     let run =
         SessionRun { version: 1, state: state(None, false, &[]), inbox: vec![result(2), task(1, JobStatus::Failed)] };
-    let NextStep::Settle(settled) = run.next(5) else { panic!("expected to settle") };
+    let NextStep::Settle(settled) = run.next_step(5) else { panic!("expected to settle") };
     assert_eq!(keys(&settled), ["k2", "k1"]);
 }
 
@@ -117,7 +117,7 @@ fn a_task_ended_from_outside_leaves_nothing_to_the_next() {
 fn a_loose_run_continues_and_shows_each_message_once() {
     let shown = SessionState { shown: vec!["k4".into(), "k5".into()], ..SessionState::default() };
     let run = SessionRun::new(1, shown, vec![result(5), message(4)], false);
-    let NextStep::Turn(plan) = run.next(5) else { panic!("the run goes on") };
+    let NextStep::Turn(plan) = run.next_step(5) else { panic!("the run goes on") };
     assert_eq!(*plan, Plan::default());
 }
 
@@ -147,7 +147,7 @@ fn values_of_two_requests_never_meet_in_one_turn() {
     let run = SessionRun::new(1, SessionState::default(), vec![with(6, "b"), with(7, "a"), own], false);
     assert_eq!((keys(&run.plan().messages), value(&run)), (vec!["k6"], Some("b".into())));
     let parked = SessionRun::new(1, state(Some(1), true, &[2]), vec![with(6, "b"), task(1, JobStatus::Started)], false);
-    assert_eq!(parked.next(5), NextStep::Rest, "what waits is no reason for a turn");
+    assert_eq!(parked.next_step(5), NextStep::Rest, "what waits is no reason for a turn");
 }
 
 #[test]
@@ -182,7 +182,7 @@ fn events_of_different_authority_get_separate_turns() {
 
 #[test]
 fn an_unawaited_result_goes_last_and_keeps_turn_numbers() {
-    let run = |state, inbox: &[PendingEvent]| SessionRun::new(0, state, inbox.to_vec(), false).next(5);
+    let run = |state, inbox: &[PendingEvent]| SessionRun::new(0, state, inbox.to_vec(), false).next_step(5);
     let NextStep::Turn(plan) = run(SessionState::default(), &[result(5), task(1, JobStatus::Pending)]) else {
         panic!("the turn that began its job may have been lost")
     };
@@ -211,12 +211,12 @@ fn messages_that_kill_workers_are_dropped_after_the_dead_task() {
         vec![killer.clone(), message(5), task(1, JobStatus::Pending)],
         false,
     );
-    let NextStep::GiveUp(plan) = run.next(5) else { panic!("expected to give up") };
+    let NextStep::GiveUp(plan) = run.next_step(5) else { panic!("expected to give up") };
     assert_eq!((keys(&plan.messages), plan.task), (vec!["k4"], None));
-    assert!(matches!(run.next(6), NextStep::Turn(_)));
+    assert!(matches!(run.next_step(6), NextStep::Turn(_)));
     let dead = PendingEvent { crashes: 5, ..task(1, JobStatus::Failed) };
     let run = SessionRun::new(1, SessionState::default(), vec![killer, dead], false);
-    let NextStep::Settle(settled) = run.next(5) else { panic!("expected to settle") };
+    let NextStep::Settle(settled) = run.next_step(5) else { panic!("expected to settle") };
     assert_eq!(keys(&settled), ["k1"]);
 }
 

@@ -69,8 +69,9 @@ impl Sections {
                 if part.received { received.push(part) } else { own.push(part) }
             }
         }
-        let others =
-            [transcript(inputs, assembled), pending(inputs, assembled)].into_iter().chain(inbox(inputs, assembled));
+        let others = [transcript(inputs, assembled), pending_part(inputs, assembled)]
+            .into_iter()
+            .chain(inbox(inputs, assembled));
         own.extend(others.filter(|part| wanted.contains(&&part.key)));
         own.append(&mut received);
         let task = inputs.served.task.iter().flat_map(|task| inputs_of(&task.payload));
@@ -158,7 +159,7 @@ fn is_shown(assembled: &AssembledPrompt, key: &str) -> bool {
     assembled.shown.iter().any(|shown| shown.key == key)
 }
 
-fn pending(inputs: &Inputs, assembled: &AssembledPrompt) -> SectionPart {
+fn pending_part(inputs: &Inputs, assembled: &AssembledPrompt) -> SectionPart {
     let shown = inputs.served.results.iter().filter(|(key, _)| is_shown(assembled, key));
     let results = shown.filter_map(|(_, event)| match &event.payload {
         Payload::Result { job, result } => {

@@ -3,14 +3,14 @@
 use super::*;
 use crate::session::FailedModel;
 
-fn spent(calls: u32, input: u64) -> ModelUse {
+fn model_use(calls: u32, input: u64) -> ModelUse {
     ModelUse { calls, input, ..ModelUse::default() }
 }
 
 /// The agent's own model broke off, and was charged; the fallback answered.
 fn by_fallback() -> ModelCalls {
-    let mut calls = ModelCalls::of_model("scripted/x", spent(1, 10));
-    calls.add_call("scripted/y", spent(1, 20));
+    let mut calls = ModelCalls::of_model("scripted/x", model_use(1, 10));
+    calls.add_call("scripted/y", model_use(1, 20));
     let failed = vec![FailedModel { model: "scripted/x".into(), reason: "the reply ended in the middle".into() }];
     ModelCalls { answered: Some("scripted/y".into()), failed, ..calls }
 }
@@ -74,7 +74,7 @@ fn a_record_of_the_agents_own_model_says_nothing_more() {
     turn.step(inputs(&turn, Vec::new()), NOW);
     turn.add_model_calls(ModelCalls {
         answered: Some("scripted/x".into()),
-        ..ModelCalls::of_model("scripted/x", spent(1, 10))
+        ..ModelCalls::of_model("scripted/x", model_use(1, 10))
     });
     let reply = calls(&[("v_ops_lattice_read", json!({"path": "w/x"}))]);
     let Action::Record(recorded) = turn.step(Observation::Answered(Ok(reply)), NOW) else {

@@ -15,14 +15,14 @@ fn serving() -> TurnInput {
     setting("implicit", begun(1, 1, false), vec![task(1)])
 }
 
-fn last(code: ErrorCode) -> FinalTurn {
+fn final_turn(code: ErrorCode) -> FinalTurn {
     FinalTurn { code, reason: "it is used up".into() }
 }
 
 fn short(setting: TurnInput) -> (Turn, Action) {
     let (mut turn, _) = Turn::begin(setting, NOW);
     turn.step(inputs(&turn, Vec::new()), NOW);
-    let failure = ModelFailure::LimitReached(last(ErrorCode::BudgetExceeded));
+    let failure = ModelFailure::LimitReached(final_turn(ErrorCode::BudgetExceeded));
     let action = turn.step(Observation::Answered(Err(failure)), NOW);
     (turn, action)
 }
@@ -37,7 +37,7 @@ fn a_task_whose_budget_is_used_up_fails_and_says_so() {
 #[test]
 fn a_task_that_may_wind_down_gets_one_last_turn() {
     let (turn, action) = short(windy(serving()));
-    assert_eq!((action, turn.input().last.clone()), (Action::Gather, Some(last(ErrorCode::BudgetExceeded))));
+    assert_eq!((action, turn.input().last.clone()), (Action::Gather, Some(final_turn(ErrorCode::BudgetExceeded))));
     let done = Some((JobStatus::Complete, None));
     let failed = Some((JobStatus::Failed, Some(ErrorCode::BudgetExceeded)));
     let complete = || calls(&[("complete_task", json!({"result": 1}))]);
@@ -48,11 +48,11 @@ fn a_task_that_may_wind_down_gets_one_last_turn() {
         ("implicit", calls(&[("no_such_tool", json!({}))]), vec![ok()], failed),
     ] {
         let setting = setting(completion, begun(1, 1, false), vec![task(1)]);
-        let setting = TurnInput { last: Some(last(ErrorCode::BudgetExceeded)), ..setting };
+        let setting = TurnInput { last: Some(final_turn(ErrorCode::BudgetExceeded)), ..setting };
         assert_eq!(ended(&drive(setting, reply, outcomes)), expected, "{completion}");
     }
     // And it is not asked a third time.
-    let setting = TurnInput { last: Some(last(ErrorCode::BudgetExceeded)), ..windy(serving()) };
+    let setting = TurnInput { last: Some(final_turn(ErrorCode::BudgetExceeded)), ..windy(serving()) };
     let (_, action) = short(setting);
     assert!(matches!(action, Action::Commit(_)), "{action:?}");
 }
@@ -135,7 +135,7 @@ fn a_refused_text_is_told_what_does_not_fit() {
         let Some(ChatMessage::User { text, .. }) = decision.record.said.last() else { panic!("{:?}", decision.record) };
         assert!(text.starts_with(told) && ended(&decision).is_none(), "{text}");
     }
-    let last = TurnInput { last: Some(last(ErrorCode::LimitReached)), ..windy(typed()) };
+    let last = TurnInput { last: Some(final_turn(ErrorCode::LimitReached)), ..windy(typed()) };
     let decision = drive(last.clone(), text(r#"{"total": 3}"#), vec![]);
     assert_eq!(ended(&decision), Some((JobStatus::Complete, None)), "also in the last turn");
     let decision = drive(last, text("three"), vec![]);

@@ -67,12 +67,12 @@ fn a_reply_with_a_call_to_approve_waits_and_its_task_says_so() {
     let until = awaiting.first_expiry();
     // Nothing but an answer wakes it, and messages wait.
     let (run, _) = after(&setting, &decision, vec![task(1), message(5)]);
-    assert_eq!(run.next(5), NextStep::Await { news: false, until });
+    assert_eq!(run.next_step(5), NextStep::Await { news: false, until });
     let approval = awaiting.calls[0].approval.clone();
     let (run, _) = after(&setting, &decision, vec![pending(7, Payload::Decision { approval }), task(1)]);
-    assert_eq!(run.next(5), NextStep::Await { news: true, until });
+    assert_eq!(run.next_step(5), NextStep::Await { news: true, until });
     let (run, _) = after(&setting, &decision, vec![pending(7, Payload::Decision { approval: job(9) }), task(1)]);
-    assert!(matches!(run.next(5), NextStep::Settle(_)), "an answer that nobody awaits");
+    assert!(matches!(run.next_step(5), NextStep::Settle(_)), "an answer that nobody awaits");
 }
 
 #[test]
@@ -115,7 +115,7 @@ fn decided_calls_are_made_and_stand_in_the_turn_that_asked() {
     assert!(results(decision.amended_record.as_ref().unwrap())[0].starts_with("rejected by a person: no."));
     assert_eq!(decision.status, Some((job(1), JobStatus::Started)));
     let (run, _) = after(&setting, &decision, vec![task(1), message(5)]);
-    assert!(matches!(run.next(5), NextStep::Turn(_)), "the model is asked again");
+    assert!(matches!(run.next_step(5), NextStep::Turn(_)), "the model is asked again");
 }
 
 #[test]
@@ -123,7 +123,7 @@ fn a_task_that_ended_from_outside_withdraws_its_calls() {
     let (setting, first) = waiting();
     let (run, next) = after(&setting, &first, vec![message(5)]);
     let until = first.state.awaiting.as_ref().unwrap().first_expiry();
-    assert_eq!((run.is_withdrawn(), run.next(5)), (true, NextStep::Await { news: true, until }));
+    assert_eq!((run.is_withdrawn(), run.next_step(5)), (true, NextStep::Await { news: true, until }));
     let calls = first.state.awaiting.clone().unwrap().calls;
     let withdrawn = calls.into_iter().map(|call| (call, answer(ApprovalVerdict::Withdrawn))).collect();
     let (mut turn, _) = Turn::settle(next, first.record.clone(), withdrawn, &[]);

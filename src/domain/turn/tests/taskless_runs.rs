@@ -12,7 +12,7 @@ fn after(run: &SessionRun, decision: &Decision, arrived: Vec<PendingEvent>) -> S
 }
 
 fn loose(run: &SessionRun) -> TurnInput {
-    let NextStep::Turn(plan) = run.next(5) else { panic!("expected a turn, got {:?}", run.next(5)) };
+    let NextStep::Turn(plan) = run.next_step(5) else { panic!("expected a turn, got {:?}", run.next_step(5)) };
     let mandate = run.mandate(&plan);
     TurnInput { plan: *plan, state: run.state.clone(), mandate, ..setting("implicit", SessionState::default(), vec![]) }
 }
@@ -29,7 +29,7 @@ fn a_message_stays_in_the_mailbox_until_its_run_is_through() {
     let last = drive(setting, text("noted"), vec![]);
     assert_eq!(last.consume, ["k4", "k5"]);
     let run = after(&run, &last, vec![]);
-    assert_eq!((run.next(5), without_prefixes(run.state)), (NextStep::Rest, SessionState::default()));
+    assert_eq!((run.next_step(5), without_prefixes(run.state)), (NextStep::Rest, SessionState::default()));
 }
 
 #[test]
@@ -44,7 +44,7 @@ fn a_task_takes_over_from_a_loose_run() {
 fn turns_without_a_task_are_bounded() {
     let mut run = SessionRun::new(0, SessionState::default(), vec![message(4)], false);
     let mut turns = 0;
-    while let NextStep::Turn(_) = run.next(5) {
+    while let NextStep::Turn(_) = run.next_step(5) {
         turns += 1;
         assert!(turns <= 3, "the limit is 3 turns");
         let decision = drive(loose(&run), calls(&[(READ, json!({}))]), vec![ok()]);
@@ -57,13 +57,13 @@ fn turns_without_a_task_are_bounded() {
 fn children_do_not_keep_taskless_turns_going_forever() {
     let mut run = SessionRun::new(0, SessionState::default(), vec![message(4)], false);
     let mut turns = 0u8;
-    while let NextStep::Turn(_) = run.next(5) {
+    while let NextStep::Turn(_) = run.next_step(5) {
         turns += 1;
         assert!(turns <= 3, "the limit is 3 turns");
         let decision = drive(loose(&run), calls(&[("agent_request", json!({}))]), vec![started(10 + turns)]);
         run = after(&run, &decision, vec![result(10 + turns)]);
     }
-    assert!(matches!(run.next(5), NextStep::Settle(_)), "the last result is awaited by nobody");
+    assert!(matches!(run.next_step(5), NextStep::Settle(_)), "the last result is awaited by nobody");
 }
 
 #[test]

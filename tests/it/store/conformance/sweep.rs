@@ -49,11 +49,11 @@ pub async fn other_due_work_is_named_by_its_first_document(w: World) {
             &[DocWrite::index_entry(place(2)), DocWrite::index_entry(place(1)), DocWrite::index_entry(place(3))],
         )
         .await;
-        assert_eq!(w.sweep(at(1)).await.first(prefix), Some(&place(1)));
+        assert_eq!(w.sweep(at(1)).await.first_document(prefix), Some(&place(1)));
         w.write(at(2), &[DocWrite::delete(place(1))]).await;
         let swept = w.sweep(at(3)).await;
-        assert_eq!(swept.first(prefix), Some(&place(2)));
-        assert_eq!(swept.first("w/"), None);
+        assert_eq!(swept.first_document(prefix), Some(&place(2)));
+        assert_eq!(swept.first_document("w/"), None);
         w.write(at(4), &[DocWrite::delete(place(2)), DocWrite::delete(place(3))]).await;
         assert_eq!(w.sweep(at(5)).await.first, SweepResult::default().first, "{prefix}");
     }
