@@ -54,6 +54,7 @@ pub mod outbox;
 pub mod venue;
 pub mod upkeep;
 
+pub mod view;
 pub mod http;
 pub mod cli;
 pub mod bench;

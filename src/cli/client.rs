@@ -2,11 +2,13 @@
 
 use super::exit::{Exit, Failure};
 use crate::config::mask_url;
+use crate::domain::decode;
 use crate::domain::event::Submission;
 use crate::domain::ids::{EventId, Owner};
 use crate::http::VERSION_HEADER;
 use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderName, HeaderValue};
 use reqwest::{Method, RequestBuilder, Response, Url};
+use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use std::error::Error;
 use std::path::PathBuf;
@@ -268,6 +270,13 @@ const fn exit_code(status: u16) -> Exit {
 fn header(what: &str, text: &str) -> Result<HeaderValue, Failure> {
     HeaderValue::from_bytes(text.as_bytes())
         .map_err(|_| Failure::usage(format!("the {what} `{}` can't be sent in a header", text.escape_debug())))
+}
+
+/// Reads an answer as its type of [`crate::view`].
+pub(crate) fn read_view<T: DeserializeOwned>(answer: &Value) -> Result<T, Failure> {
+    decode::into_type(answer.clone()).map_err(|error| {
+        Failure::internal(format!("this build doesn't know such an answer: {error}; is the venue of another version?"))
+    })
 }
 
 /// Escapes one path segment or query value.

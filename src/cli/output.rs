@@ -1,9 +1,11 @@
 //! Data on stdout: readable lines for people, JSON for programs.
 
+use super::client::read_view;
 use super::escape;
 use super::exit::{Exit, Failure};
 use crate::domain::time::Millis;
 use clap::ValueEnum;
+use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use std::ffi::OsString;
 use std::io::{ErrorKind, IsTerminal, Write};
@@ -51,6 +53,20 @@ impl CommandOutput {
             Format::Json => write_json(&format_indented(page)),
             Format::Ndjson => items.iter().try_for_each(|item| write_json(&item.to_string())),
         }
+    }
+
+    /// Prints the items of `key` in `page` as text made of their types; JSON output has the whole page.
+    pub fn typed_page<T: DeserializeOwned>(
+        self,
+        page: &Value,
+        key: &str,
+        text: impl FnOnce(&[T]) -> String,
+    ) -> Result<(), Failure> {
+        let items: Vec<T> = match self.format {
+            Format::Text => read_view(&page[key])?,
+            Format::Json | Format::Ndjson => Vec::new(),
+        };
+        self.page(page, key, |_| text(&items))
     }
 
     /// Formats rows under their headings, in columns.

@@ -35,8 +35,10 @@ use crate::domain::secret::Destination;
 use crate::store::Lease;
 use crate::venue::Venue;
 use crate::venue::workspace::Workspace;
+use crate::view;
 use async_trait::async_trait;
 use schemars::JsonSchema;
+use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 use std::borrow::Cow;
@@ -280,6 +282,13 @@ pub struct OpOutput {
     pub value: Value,
     /// A child job that is still running: its result arrives as an event.
     pub started: Option<JobId>,
+}
+
+impl OpOutput {
+    /// Makes the result of an answer of [`crate::view`].
+    pub fn of(view: &impl Serialize) -> Self {
+        view::to_json(view).into()
+    }
 }
 
 impl From<Value> for OpOutput {

@@ -1,0 +1,1 @@
+//! Answers about agents and their configuration.

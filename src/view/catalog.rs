@@ -1,0 +1,1 @@
+//! Answers about the catalog of operations and tools.

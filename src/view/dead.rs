@@ -1,0 +1,1 @@
+//! Answers about dead letters, unreadable messages and redrives.

@@ -1,0 +1,1 @@
+//! Answers about jobs, and why they wait.

@@ -1,0 +1,1 @@
+//! Answers about lattice values: reads, lists, writes, searches.

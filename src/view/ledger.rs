@@ -1,0 +1,1 @@
+//! Answers about turns, their ledger and their experiments.

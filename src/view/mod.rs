@@ -1,0 +1,36 @@
+//! What the API answers: one type per answer. Operations and routes make them, the API description takes its schemas
+//! from them, and the command line reads them back.
+//!
+//! Answers go out with their keys in alphabetical order. Readers skip keys that they don't know, and lists and texts
+//! that a newer venue leaves out are empty, so that clients and venues of neighbouring builds understand each other.
+
+pub mod agent;
+pub mod approval;
+pub mod asset;
+pub mod audit;
+pub mod catalog;
+pub mod dead;
+pub mod job;
+pub mod lattice;
+pub mod ledger;
+pub mod outcome;
+pub mod policy;
+pub mod problem;
+pub mod queue;
+pub mod quota;
+pub mod resource;
+pub mod secret;
+pub mod session;
+pub mod spend;
+pub mod timer;
+pub mod token;
+pub mod venue;
+pub mod worker;
+
+use serde::Serialize;
+use serde_json::Value;
+
+/// Returns an answer as JSON.
+pub fn to_json(view: &impl Serialize) -> Value {
+    serde_json::to_value(view).expect("views have text keys only")
+}

@@ -1,0 +1,1 @@
+//! Answers about spending and its limits.

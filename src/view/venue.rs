@@ -1,0 +1,1 @@
+//! Answers about the venue itself: status, identity, owners.
