@@ -11,5 +11,6 @@ mod jobs;
 mod large_requests;
 mod lists;
 mod operations;
+mod recorded_answers;
 mod refusals;
 mod requests;
