@@ -3,15 +3,14 @@
 mod backends;
 mod introduce;
 mod listen;
+mod resource_kinds;
 
 use crate::bus::BusError;
 use crate::bus::nats::{BusOpenError, NatsBus};
 use crate::config::advice;
-use crate::config::{Config, ResourceKind, SettingFileError, StoreUrl};
+use crate::config::{Config, SettingFileError, StoreUrl};
 use crate::domain::format::FormatError;
 use crate::domain::identity::NameMismatch;
-use crate::domain::ids::secret::SecretName;
-use crate::domain::secret::PlainSecret;
 use crate::http;
 use crate::model::Model;
 use crate::model::endpoint::providers;
@@ -26,6 +25,7 @@ use crate::process::retry::RetryPolicy;
 use crate::process::shutdown::Shutdown;
 use crate::process::telemetry::Metrics;
 use crate::store::embedded::{EmbeddedStore, StoreOpenError};
+use crate::store::redis::ServersUrlError;
 use crate::store::{Store, StoreError};
 use crate::upkeep::audit::{journal, losses};
 use crate::upkeep::doctor;
@@ -37,17 +37,15 @@ use crate::venue::clocks::{self, ClockWatch};
 use crate::venue::context::PromptCache;
 use crate::venue::local_worker::LocalWorker;
 use crate::venue::outbound::HttpPolicy;
-use crate::venue::outbound::endpoint::{Credential, Endpoint, EndpointSettings};
 use crate::venue::outbound::proxy::ProxyRoute;
 use crate::venue::rates::{Meters, RateSettings};
 use crate::venue::registry::FleetCache;
-use crate::venue::resources::remote::{self, RemoteProvider};
-use crate::venue::resources::{ResourceProvider, ResourceProviders};
 use crate::venue::secrets::{self, KeyFileError, Vault};
 use crate::worker::{self, WorkerOptions};
 use backends::{OpenBus, store_name};
 pub use introduce::open_store_to_read;
 use introduce::{bus_owner, check_store_identity};
+pub use resource_kinds::ResourceKindError;
 use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -112,7 +110,7 @@ pub enum AppError {
     NoStore(PathBuf),
     /// A URL that no store can be at.
     #[error("`store.url`: {0}")]
-    StoreUrl(String),
+    StoreUrl(ServersUrlError),
     /// The store could not be opened.
     #[error("{error}{}", away_store(.error))]
     Store {
@@ -146,8 +144,8 @@ pub enum AppError {
     Kind {
         /// Kind of the resource.
         kind: String,
-        /// What is wrong.
-        problem: String,
+        /// Reason why it can't be set up.
+        problem: ResourceKindError,
     },
     /// The keys of trusted issuers.
     #[error(transparent)]
@@ -234,7 +232,7 @@ impl App {
         let catalog = ops::catalog_with(config.catalog.test, http_policy(config));
         let catalog = catalog
             .with_providers(providers(config.models.endpoints.keys().map(String::as_str)))
-            .with_resources(kinds(config)?);
+            .with_resources(resource_kinds::open_kinds(config)?);
         let secrets = vault(config, role, &*store).await?;
         let (name, boundaries) = (config.venue.name.clone(), config.grants.protected.clone());
         let (spend, quota) = (config.spend.clone(), config.quota);
@@ -431,37 +429,6 @@ async fn vault(config: &Config, role: Role, store: &dyn Store) -> Result<Vault, 
         return Ok(Vault::new(keys));
     }
     Ok(Vault::new(secrets::load_or_make(variable.as_deref(), file, dir, true)?))
-}
-
-/// The kinds of resources that the configuration adds.
-fn kinds(config: &Config) -> Result<ResourceProviders, AppError> {
-    let added = config.resources.kinds.iter().map(|(name, kind)| {
-        let provider = provider(config, name, kind);
-        provider.map_err(|problem| AppError::Kind { kind: name.clone(), problem })
-    });
-    Ok(ResourceProviders::new(added.collect::<Result<Vec<_>, _>>()?))
-}
-
-fn provider(config: &Config, name: &str, kind: &ResourceKind) -> Result<Box<dyn ResourceProvider>, String> {
-    let credential = |variable: &String| {
-        let value = std::env::var(variable);
-        let value =
-            value.map_err(|_| format!("its key is in the environment variable `{variable}`, which isn't set"))?;
-        let value = PlainSecret::new(value).map_err(|error| format!("its key, in `{variable}`: {error}"))?;
-        let shown = SecretName::new(name).map_err(|error| error.to_string())?;
-        Ok::<_, String>(Credential { header: kind.header.clone(), prefix: kind.prefix.clone(), value, shown })
-    };
-    let endpoint = Endpoint::new(EndpointSettings {
-        url: kind.url.clone(),
-        allow_private: kind.allow_private,
-        timeout: kind.timeout,
-        max_bytes: config.http_client.max_bytes,
-        proxy: ProxyRoute::new(&config.http_client.proxy, "http_client.proxy"),
-        credential: kind.key_env.as_ref().map(credential).transpose()?,
-        setting: format!("resources.kinds.{name}"),
-    })?;
-    let (about, verbs, mode) = (kind.about.clone(), kind.operations.clone(), kind.mode);
-    Ok(Box::new(RemoteProvider::new(remote::RemoteSettings { kind: name.to_owned(), about, verbs, mode }, endpoint)))
 }
 
 fn http_policy(config: &Config) -> HttpPolicy {

@@ -8,9 +8,28 @@ use crate::process::clock::Clock;
 use crate::process::retry::{AttemptFailure, retry};
 use crate::process::telemetry::Metrics;
 use crate::store::Store;
-use crate::venue::identity::{self, NameRule};
-use crate::venue::{self, store_format};
+use crate::venue;
+use crate::venue::identity::{self, NameCheckError, NameRule};
+use crate::venue::store_format::{self, FormatCheckError};
 use std::sync::Arc;
+
+impl From<FormatCheckError> for AppError {
+    fn from(error: FormatCheckError) -> Self {
+        match error {
+            FormatCheckError::Format(error) => error.into(),
+            FormatCheckError::Store(error) => error.into(),
+        }
+    }
+}
+
+impl From<NameCheckError> for AppError {
+    fn from(error: NameCheckError) -> Self {
+        match error {
+            NameCheckError::Mismatch(error) => error.into(),
+            NameCheckError::Store(error) => error.into(),
+        }
+    }
+}
 
 /// Checks that this build and its settings fit the store. Returns the store's key; `None` if it has none yet and
 /// nothing may be written.
@@ -23,7 +42,7 @@ pub(super) async fn check_store_identity(
     let (patience, place) = (role.patience(), format!("store `{}`", store_name(config)));
     let stays = matches!(role, Role::Up | Role::Worker | Role::Serve);
     let fits = || async { store_format::compare_format(store, clock.now(), stays).await.map_err(AttemptFailure::from) };
-    retry(patience, &place, fits).await??;
+    retry(patience, &place, fits).await?;
     let names = names(config);
     let then = match (stays, config.venue.adopt) {
         (true, true) => Some(NameRule::Adopt),
@@ -35,7 +54,7 @@ pub(super) async fn check_store_identity(
     if let Some(then) = then {
         let agrees =
             || async { identity::compare_names(store, clock.now(), &names, then).await.map_err(AttemptFailure::from) };
-        retry(patience, &place, agrees).await??;
+        retry(patience, &place, agrees).await?;
     }
     let key = || async {
         let key = if role == Role::Doctor {

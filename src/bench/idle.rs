@@ -118,12 +118,12 @@ pub async fn idle(
     });
     let config = AgentConfig::parse(&config).map_err(|e| BenchError::TimedOut(e.to_string()))?;
     let IdleFleet { owners, agents, sessions, time } = fleet;
-    let making = (0..owners * agents).map(|n| create_agent(venue, owner, &config, (n / agents, n % agents)));
+    let making = (0..owners * agents).map(|n| create_agent(venue, owner, &config, n / agents, n % agents));
     stream::iter(making).buffer_unordered(CREATIONS_AT_ONCE).try_collect::<()>().await?;
     let awake = usage::resident();
     let all = owners * agents * sessions;
     let sleeping = (0..all)
-        .map(|n| create_sleeping_session(venue, owner, (n / sessions / agents, n / sessions % agents, n % sessions)));
+        .map(|n| create_sleeping_session(venue, owner, n / sessions / agents, n / sessions % agents, n % sessions));
     stream::iter(sleeping).buffer_unordered(CREATIONS_AT_ONCE).try_collect::<()>().await?;
     tokio::time::sleep(SETTLING_PAUSE).await;
     let bytes_per_session = usage::resident().saturating_sub(awake).checked_div(all as u64);
@@ -152,22 +152,25 @@ pub async fn idle(
     })
 }
 
-/// Creates one agent of one owner.
+/// Creates the agent `number` of the owner `of`.
 async fn create_agent(
     venue: &Venue,
     owner: &Owner,
     config: &AgentConfig,
-    (of, number): (usize, usize),
+    of: usize,
+    number: usize,
 ) -> Result<(), BenchError> {
     agents::apply(venue, &idle_owner(owner, of), &agent(number), config, true, &Authority::without_limits()).await?;
     Ok(())
 }
 
-/// Creates one session with a pending event and lets it sleep.
+/// Creates the session `number` of an agent with a pending event and lets it sleep.
 async fn create_sleeping_session(
     venue: &Venue,
     owner: &Owner,
-    (of, of_agent, number): (usize, usize, usize),
+    of: usize,
+    of_agent: usize,
+    number: usize,
 ) -> Result<(), BenchError> {
     let session = format!("s{number}").parse().expect("a legal id");
     let session = SessionKey { agent: agent(of_agent), session };

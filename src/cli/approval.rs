@@ -1,10 +1,13 @@
 //! `trellis approvals`, `approve`, `reject` and `answer`: open approvals, and people's answers.
 
-use super::client::{Client, ServerArgs};
+use super::client::{Client, ServerArgs, read_view};
+use super::escape::escape_data;
 use super::exit::{Exit, Failure};
-use super::output::{field, format_plain, note, note_next, time};
+use super::output::{format_plain, note_empty, note_next};
 use super::{CliContext, input};
+use crate::domain::approval::QuestionKind;
 use crate::domain::ids::JobId;
+use crate::view::approval::{ApprovalPage, ApprovalView};
 use clap::Args;
 use serde_json::{Map, Value, json};
 
@@ -83,10 +86,10 @@ impl ApprovalsArgs {
     pub async fn run(self, context: &CliContext) -> Result<Exit, Failure> {
         let asked = json!({"all": self.all, "offset": self.offset});
         let page = Client::new(&self.server)?.run("v/ops/approval/list", &asked, None).await?;
-        context.out.page(&page, "items", |items| items.iter().map(format_approval).collect::<Vec<_>>().join("\n\n"))?;
-        if page["total"] == 0 {
-            note("nothing waits for a person");
-        }
+        context.out.typed_page::<ApprovalView>(&page, "items", |items| {
+            items.iter().map(format_approval).collect::<Vec<_>>().join("\n\n")
+        })?;
+        note_empty(&page, "nothing waits for a person");
         note_next(&page);
         Ok(Exit::Ok)
     }
@@ -133,81 +136,87 @@ impl AnswerArgs {
     }
 }
 
-fn approval_id(text: &str) -> Result<JobId, String> {
-    let illegal = || {
-        format!(
-            "`{}` is no id of an approval, expected 32 hexadecimal digits; `trellis approvals` lists what waits",
-            text.escape_debug()
-        )
-    };
-    JobId::new(text).map_err(|_| illegal())
+/// A text is no id of an approval.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "`{}` is no id of an approval, expected 32 hexadecimal digits; `trellis approvals` lists what waits",
+    .found.escape_debug()
+)]
+struct ApprovalIdError {
+    found: String,
+}
+
+fn approval_id(text: &str) -> Result<JobId, ApprovalIdError> {
+    JobId::new(text).map_err(|_| ApprovalIdError { found: text.to_owned() })
 }
 
 /// Looks up an approval by its id, on all pages of the list.
-async fn find_approval(client: &Client, id: &JobId) -> Result<Option<Value>, Failure> {
-    let mut offset = json!(0);
+async fn find_approval(client: &Client, id: &JobId) -> Result<Option<ApprovalView>, Failure> {
+    let mut offset = 0;
     loop {
-        let mut page = client.run("v/ops/approval/list", &json!({"all": true, "offset": offset}), None).await?;
-        let items = page["items"].as_array_mut().map(std::mem::take).unwrap_or_default();
-        let found = items.into_iter().find(|item| item["id"] == id.as_str());
-        if found.is_some() || page["next"].is_null() {
-            return Ok(found);
+        let answer = client.run("v/ops/approval/list", &json!({"all": true, "offset": offset}), None).await?;
+        let page: ApprovalPage = read_view(&answer)?;
+        let found = page.items.into_iter().find(|item| item.id == *id);
+        match page.next {
+            Some(next) if found.is_none() => offset = next,
+            Some(_) | None => return Ok(found),
         }
-        offset = page["next"].take();
     }
 }
 
 /// Converts an answer to the type of its question: yes or no, a list for checkboxes, else text.
-fn convert_answer(approval: Option<&Value>, id: &str, text: &str) -> Value {
-    let asks = approval.and_then(|approval| approval["questions"]["asks"].as_array());
-    let ask = asks.into_iter().flatten().find(|ask| ask["id"] == id);
-    match (ask.and_then(|ask| ask["type"].as_str()), text) {
-        (Some("approval"), "yes" | "true") => true.into(),
-        (Some("approval"), "no" | "false") => false.into(),
-        (Some("checkboxes"), "") => json!([]),
-        (Some("checkboxes"), list) => list.split(',').map(str::trim).collect(),
+fn convert_answer(approval: Option<&ApprovalView>, id: &str, text: &str) -> Value {
+    let questions = approval.and_then(|approval| approval.questions.as_ref());
+    let ask = questions.and_then(|questions| questions.asks.iter().find(|ask| ask.id == id));
+    match (ask.map(|ask| ask.kind), text) {
+        (Some(QuestionKind::Approval), "yes" | "true") => true.into(),
+        (Some(QuestionKind::Approval), "no" | "false") => false.into(),
+        (Some(QuestionKind::Checkboxes), "") => json!([]),
+        (Some(QuestionKind::Checkboxes), list) => list.split(',').map(str::trim).collect(),
         _ => text.into(),
     }
 }
 
 async fn send(context: &CliContext, server: &ServerArgs, verb: &str, asked: &Value) -> Result<Exit, Failure> {
     let answered = Client::new(server)?.run(&format!("v/ops/approval/{verb}"), asked, None).await?;
-    context.out.value(&answered, || format_approval(&answered))?;
+    context.out.typed_value::<ApprovalView>(&answered, format_approval)?;
     Ok(Exit::Ok)
 }
 
 /// Formats an approval, with all that its answer is about.
-fn format_approval(approval: &Value) -> String {
-    let (call, questions) = (&approval["call"], &approval["questions"]);
-    let asks = if call.is_null() {
-        format!("asks: {}", field(questions, "title"))
-    } else {
-        format!("calls {}", field(call, "operation"))
+fn format_approval(approval: &ApprovalView) -> String {
+    let (call, questions) = (approval.call.as_ref(), approval.questions.as_ref());
+    let asks = match call {
+        Some(call) => format!("calls {}", escape_data(&call.operation)),
+        None => format!("asks: {}", escape_data(questions.map_or("", |questions| questions.title.as_str()))),
     };
-    let mut lines = vec![format!("{}  {} {asks}", field(approval, "id"), field(approval, "agent"))];
+    let mut lines = vec![format!("{}  {} {asks}", approval.id, approval.agent)];
     let mut line =
         |name: &str, text: String| lines.push(format!("  {name:<10} {}", text.replace('\n', "\n             ")));
-    if !call["arguments"].is_null() {
-        line("arguments", format_plain(&call["arguments"]));
+    if let Some(call) = call.filter(|call| !call.arguments.is_null()) {
+        line("arguments", format_plain(&call.arguments));
     }
-    for scope in call["scopes"].as_array().into_iter().flatten() {
-        line("scope", format!("{} ({} bytes, {})", field(scope, "key"), field(scope, "bytes"), field(scope, "digest")));
+    for scope in call.into_iter().flat_map(|call| &call.scopes) {
+        let (key, digest) = (escape_data(&scope.key), escape_data(&scope.digest));
+        line("scope", format!("{key} ({} bytes, {digest})", scope.bytes));
     }
-    for ask in questions["asks"].as_array().into_iter().flatten() {
-        let choices: Vec<_> = ask["choices"].as_array().into_iter().flatten().map(format_plain).collect();
+    for ask in questions.into_iter().flat_map(|questions| &questions.asks) {
+        let choices: Vec<_> = ask.choices.iter().map(|choice| escape_data(choice)).collect();
         let choices = if choices.is_empty() { String::new() } else { format!(": {}", choices.join(", ")) };
-        let optional = if ask["required"] == false { ", optional" } else { "" };
-        line(&field(ask, "id"), format!("{} ({}{choices}{optional})", field(ask, "prompt"), field(ask, "type")));
+        let optional = if ask.required == Some(false) { ", optional" } else { "" };
+        let prompt = escape_data(&ask.prompt);
+        line(&escape_data(&ask.id), format!("{prompt} ({}{choices}{optional})", ask.kind.as_str()));
     }
-    if !approval["job"].is_null() {
-        line("job", field(approval, "job"));
+    if let Some(job) = &approval.job {
+        line("job", job.to_string());
     }
-    line("digest", field(approval, "digest"));
-    let answer = &approval["answer"];
-    if answer.is_null() {
-        line("expires", time(&approval["expires"]));
-    } else {
-        line("answer", format!("{} by {} at {}", field(answer, "verdict"), field(answer, "by"), time(&answer["at"])));
+    line("digest", escape_data(&approval.digest).into_owned());
+    match &approval.answer {
+        None => line("expires", approval.expires.rfc3339()),
+        Some(answer) => {
+            let verdict = escape_data(answer.verdict.as_deref().unwrap_or_default());
+            line("answer", format!("{verdict} by {} at {}", escape_data(&answer.by), answer.at.rfc3339()));
+        }
     }
     lines.join("\n")
 }
@@ -223,8 +232,11 @@ mod tests {
             {"id": "size", "type": "choice", "prompt": "Which size?", "choices": ["S", "L"], "required": false},
             {"id": "why", "type": "text", "prompt": "Why?", "required": true},
         ]);
-        let text =
-            format_approval(&json!({"id": "a1", "agent": "asker", "questions": {"title": "The order", "asks": asks}}));
+        let approval = json!({
+            "id": "0".repeat(32), "agent": "asker", "session": "s", "turn": 1, "index": 0, "tool": "human_ask",
+            "questions": {"title": "The order", "asks": asks}, "digest": "d", "asked": 1, "expires": 2,
+        });
+        let text = format_approval(&read_view(&approval).unwrap());
         for part in ["Which secret? (token)", "Which size? (choice: S, L, optional)", "Why? (text)"] {
             assert!(text.contains(part), "{part} in {text}");
         }

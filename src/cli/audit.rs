@@ -1,13 +1,17 @@
 //! `trellis audit`: accounts for everything that was accepted.
 
-use super::CliContext;
+use super::client::read_view;
 use super::exit::{Exit, Failure};
-use super::output::{Format, field, note};
+use super::output::{Format, note};
 use super::running::RunningArgs;
+use super::{CliContext, escape};
 use crate::app::Role;
+use crate::domain::audit::AuditTotals;
 use crate::process::host;
 use crate::upkeep::audit::{self, AuditError};
 use crate::venue::Venue;
+use crate::view;
+use crate::view::audit::{AuditView, RepairView};
 use clap::Args;
 use serde_json::{Value, json};
 
@@ -39,21 +43,8 @@ pub(crate) struct AuditArgs {
     running: RunningArgs,
 }
 
-/// Keys of the totals that are shown, in order.
-const SHOWN_TOTALS: [&str; 12] = [
-    "accepted",
-    "completed",
-    "failed",
-    "cancelled",
-    "rejected",
-    "pending",
-    "waiting",
-    "queued",
-    "unreadable",
-    "damaged",
-    "unknown",
-    "unaccounted",
-];
+/// Totals that are shown after a loss: the last of all.
+const TOTALS_AFTER_LOSS: usize = 2;
 
 impl AuditArgs {
     pub async fn run(self, context: &CliContext) -> Result<Exit, Failure> {
@@ -62,57 +53,81 @@ impl AuditArgs {
         // An audit of an unused venue must not create streams or keys.
         let running = self.running.server(context);
         let failed = |error: AuditError| Failure::new(Exit::Unreachable, error.to_string());
+        let to_json = |report: AuditView| view::to_json(&report);
         let untouched = async |venue: &Venue| {
             let owners = venue.store.owners(None, 1).await.map_err(|error| failed(error.into()))?;
-            if owners.is_empty() { audit::report(venue, false).await.map_err(failed) } else { Ok(Value::Null) }
+            if owners.is_empty() {
+                audit::report(venue, false).await.map(to_json).map_err(failed)
+            } else {
+                Ok(Value::Null)
+            }
         };
         let here = async |venue: &Venue| {
             if self.settle {
                 audit::settle(venue, &host::user()).await.map_err(failed)?;
             }
-            audit::report(venue, self.repair).await.map_err(failed)
+            audit::report(venue, self.repair).await.map(to_json).map_err(failed)
         };
-        let asked = ("v/ops/venue/audit", &input);
+        let operation = "v/ops/venue/audit";
         let mut shown = Value::Null;
         if !self.repair && !self.settle {
-            shown = running.clone().call_or_run_as(Role::Doctor, &config, asked, untouched).await?;
+            shown = running.clone().call_or_run_as(Role::Doctor, &config, operation, &input, untouched).await?;
         }
         if shown.is_null() {
-            shown = running.call_or_run_here(&config, asked, here).await?;
+            shown = running.call_or_run_here(&config, operation, &input, here).await?;
         }
-        let numbers = if self.after_loss { &SHOWN_TOTALS[SHOWN_TOTALS.len() - 2..] } else { &SHOWN_TOTALS[..] };
-        let line = |name: &&str| format!("{name} = {}", shown[*name].as_u64().unwrap_or_default());
-        context.out.value(&shown, || numbers.iter().map(line).collect::<Vec<_>>().join("\n"))?;
+        let report: AuditView = read_view(&shown)?;
+        let totals = list_totals(&report.totals);
+        let totals = if self.after_loss { &totals[totals.len() - TOTALS_AFTER_LOSS..] } else { &totals[..] };
+        let lines: Vec<_> = totals.iter().map(|(name, total)| format!("{name} = {total}")).collect();
+        context.out.value(&shown, || lines.join("\n"))?;
         if context.out.format == Format::Text {
-            note_details(&shown, self.after_loss);
+            note_details(&report, self.after_loss);
         }
-        let is_whole = shown["unaccounted"] == 0
-            && shown["damaged"].as_u64().unwrap_or_default() == 0
-            && shown["drift"].as_array().is_none_or(Vec::is_empty);
-        if is_whole {
+        let AuditTotals { unaccounted, damaged, drift, .. } = &report.totals;
+        if *unaccounted == 0 && *damaged == 0 && drift.is_empty() {
             return Ok(Exit::Ok);
         }
         Err(Failure::internal("not everything is accounted for, or records are damaged or have drifted"))
     }
 }
 
+/// Returns the totals that are shown, by name, in order.
+const fn list_totals(totals: &AuditTotals) -> [(&'static str, u64); 12] {
+    [
+        ("accepted", totals.accepted),
+        ("completed", totals.completed),
+        ("failed", totals.failed),
+        ("cancelled", totals.cancelled),
+        ("rejected", totals.rejected),
+        ("pending", totals.pending),
+        ("waiting", totals.waiting),
+        ("queued", totals.queued),
+        ("unreadable", totals.unreadable),
+        ("damaged", totals.damaged),
+        ("unknown", totals.unknown),
+        ("unaccounted", totals.unaccounted),
+    ]
+}
+
 /// Writes the details of the totals to stderr, line by line.
-fn note_details(shown: &Value, after_loss: bool) {
-    for repair in shown["repaired"].as_array().into_iter().flatten() {
-        let [owner, found, did] = ["owner", "found", "did"].map(|key| field(repair, key));
+fn note_details(report: &AuditView, after_loss: bool) {
+    for RepairView { owner, found, did } in report.repaired.iter().flatten() {
+        let [owner, found, did] = [owner, found, did].map(|text| escape::escape_data(text));
         note(&format!("repaired: {owner}: {found}; {did}"));
     }
-    let lines = [
-        ("set back", "setBack"),
-        ("lost", "lost"),
-        ("missing", "missing"),
-        ("queued", "queuedByOwner"),
-        ("damaged", "damagedRecords"),
-        ("unreadable", "unreadableSubjects"),
-        ("drift", "drift"),
+    let totals = &report.totals;
+    let details = [
+        ("set back", &totals.set_back),
+        ("lost", &totals.lost),
+        ("missing", &totals.missing),
+        ("queued", &totals.queued_by_owner),
+        ("damaged", &totals.damaged_records),
+        ("unreadable", &totals.unreadable_subjects),
+        ("drift", &totals.drift),
     ];
-    for (kind, key) in lines.into_iter().take(if after_loss { 3 } else { lines.len() }) {
-        for line in shown[key].as_array().into_iter().flatten().filter_map(Value::as_str) {
+    for (kind, lines) in details.into_iter().take(if after_loss { 3 } else { details.len() }) {
+        for line in lines {
             note(&format!("{kind}: {line}"));
         }
     }

@@ -1,13 +1,14 @@
 //! `trellis backup`: copies an embedded store while work goes on.
 
-use super::CliContext;
 use super::exit::{Exit, Failure};
-use super::output::field;
 use super::running::RunningArgs;
+use super::{CliContext, escape};
 use crate::domain::time::Millis;
 use crate::process::clock::Clock;
 use crate::upkeep::backup;
 use crate::venue::Venue;
+use crate::view;
+use crate::view::venue::BackupView;
 use clap::Args;
 use serde_json::json;
 
@@ -40,10 +41,14 @@ impl BackupArgs {
         let config = self.running.load(context)?;
         let name = self.name.unwrap_or_else(|| time_name(Clock::system().now()));
         let input = json!({"name": name});
-        let here = async |venue: &Venue| backup::make(venue, &name).await.map_err(|error| Failure::operation(&error));
-        let made = self.running.server(context).call_or_run_here(&config, ("v/ops/venue/backup", &input), here).await?;
-        let [path, records, bytes] = ["path", "records", "bytes"].map(|key| field(&made, key));
-        context.out.value(&made, || format!("{path}: {records} records, {bytes} bytes"))?;
+        let here = async |venue: &Venue| match backup::make(venue, &name).await {
+            Ok(made) => Ok(view::to_json(&made)),
+            Err(error) => Err(Failure::operation(&error)),
+        };
+        let made = self.running.server(context).call_or_run_here(&config, "v/ops/venue/backup", &input, here).await?;
+        context.out.typed_value(&made, |BackupView { path, records, bytes }: &BackupView| {
+            format!("{}: {records} records, {bytes} bytes", escape::escape_data(&path.display().to_string()))
+        })?;
         Ok(Exit::Ok)
     }
 }

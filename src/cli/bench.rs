@@ -116,7 +116,7 @@ impl FairnessArgs {
 /// Options of `bench idle`.
 #[derive(Debug, Clone, Copy, Args)]
 pub(crate) struct IdleArgs {
-    /// Owners
+    /// Owners, each with agents of its own
     #[arg(long, default_value_t = 100, value_name = "N")]
     owners: usize,
     /// Agents of each owner
@@ -159,7 +159,7 @@ pub(crate) struct SessionsArgs {
 /// Options of `bench turns` and `bench latency`.
 #[derive(Debug, Clone, Copy, Args)]
 pub(crate) struct BenchLoadArgs {
-    /// Tasks
+    /// Tasks of all agents together
     #[arg(long, default_value_t = 5000, value_name = "N")]
     tasks: usize,
     /// Agents that share them
@@ -263,7 +263,7 @@ impl Bench {
             written.map_err(|e| Failure::internal(format!("no rules for the model: {e}")))?;
             config.models.scripted = Some(scratch.rules());
         }
-        log::init(&config.log).map_err(Failure::internal)?;
+        log::init(&config.log).map_err(|error| Failure::internal(error.to_string()))?;
         let (name, load) = self.load();
         let plan = BenchPlan {
             tasks: load.tasks,

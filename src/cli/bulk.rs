@@ -1,15 +1,34 @@
 //! Operations on many jobs: `job cancel`, `job pause`, `job resume` and `dead redrive` with a filter, after a
 //! confirmation.
 
-use super::client::Client;
+use super::client::{Client, read_view};
 use super::confirm::confirm;
 use super::exit::{Exit, Failure};
 use super::filter::JobFilterArgs;
 use super::output::{CommandOutput, note, remark};
+use crate::view::job_list::BulkView;
+use crate::view::to_json;
 use clap::Args;
+use serde::Serialize;
 use serde_json::{Value, json};
 
 const OPERATION: &str = "v/ops/job/bulk";
+
+/// Action on many jobs.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct BulkAction {
+    /// Name of the action in a request.
+    pub name: &'static str,
+    /// Participle for the jobs that it was done to.
+    pub done: &'static str,
+}
+
+impl BulkAction {
+    pub const CANCEL: Self = Self { name: "cancel", done: "cancelled" };
+    pub const PAUSE: Self = Self { name: "pause", done: "paused" };
+    pub const RESUME: Self = Self { name: "resume", done: "resumed" };
+    pub const REDRIVE: Self = Self { name: "redrive", done: "driven again" };
+}
 
 /// Which jobs, where no id is named.
 #[derive(Debug, Args)]
@@ -40,51 +59,68 @@ impl BulkArgs {
         &self,
         client: &Client,
         out: CommandOutput,
-        (action, words): (&str, &str),
+        action: BulkAction,
         more: Value,
     ) -> Result<Exit, Failure> {
+        let BulkAction { name, done } = action;
         let mut asked = self.filter.arguments();
-        asked["action"] = action.into();
+        asked["action"] = name.into();
         if let (Some(asked), Value::Object(more)) = (asked.as_object_mut(), more) {
             asked.extend(more);
         }
         let mut trial = asked.clone();
         trial["dryRun"] = true.into();
         let counted = client.run(OPERATION, &trial, None).await?;
-        let many = counted["matched"].as_u64().unwrap_or(0);
+        let BulkView { matched: many, until, .. } = read_view(&counted)?;
         if many > 0 && !self.yes {
-            confirm(&format!("{many} jobs would be {words}"))?;
+            confirm(&format!("{many} jobs would be {done}"))?;
         }
-        asked["until"] = counted["until"].clone();
+        asked["until"] = json!(until);
         asked["expected"] = many.into();
-        let mut sums = json!({"matched": 0, "done": 0, "already": 0, "denied": 0, "failed": 0});
+        let mut sums = BulkSums::default();
         loop {
             let batch = client.run(OPERATION, &asked, None).await.map_err(|error| match asked["cursor"].as_str() {
                 Some(place) => Failure { text: format!("{}; `--cursor {place}` goes on", error.text), ..error },
                 None => error,
             })?;
-            if let Some(sums) = sums.as_object_mut() {
-                for (key, sum) in sums {
-                    *sum = (sum.as_u64().unwrap_or(0) + batch[key].as_u64().unwrap_or(0)).into();
-                }
+            let batch: BulkView = read_view(&batch)?;
+            sums.add(&batch);
+            for reason in batch.reasons.iter().flatten() {
+                note(&reason.error);
             }
-            for reason in batch["reasons"].as_array().into_iter().flatten() {
-                note(reason["error"].as_str().unwrap_or_default());
-            }
-            let Some(next) = batch["next"].as_str() else { break };
-            remark(&format!("{} of {many} {words}", sums["done"]));
+            let Some(next) = batch.next.as_ref().and_then(Value::as_str) else { break };
+            remark(&format!("{} of {many} {done}", sums.done));
             asked["cursor"] = next.into();
         }
-        out.value(&sums, || {
+        out.value(&to_json(&sums), || {
             let left = [
-                ("already", "had ended or were driven before"),
-                ("denied", "are not yours to do"),
-                ("failed", "could not be"),
+                (sums.already, "had ended or were driven before"),
+                (sums.denied, "are not yours to do"),
+                (sums.failed, "could not be"),
             ];
-            let left =
-                left.iter().filter(|(key, _)| sums[*key] != 0).map(|(key, why)| format!(", {} {why}", sums[*key]));
-            format!("{} {words}{}", sums["done"], left.collect::<String>())
+            let left = left.iter().filter(|(jobs, _)| *jobs > 0).map(|(jobs, why)| format!(", {jobs} {why}"));
+            format!("{} {done}{}", sums.done, left.collect::<String>())
         })?;
         Ok(Exit::Ok)
+    }
+}
+
+/// Numbers of jobs in all batches together.
+#[derive(Debug, Default, Serialize)]
+struct BulkSums {
+    matched: usize,
+    done: usize,
+    already: usize,
+    denied: usize,
+    failed: usize,
+}
+
+impl BulkSums {
+    fn add(&mut self, batch: &BulkView) {
+        self.matched += batch.matched;
+        self.done += batch.done;
+        self.already += batch.already.unwrap_or(0);
+        self.denied += batch.denied.unwrap_or(0);
+        self.failed += batch.failed.unwrap_or(0);
     }
 }

@@ -1,13 +1,15 @@
 //! `trellis chat`: sends a message and shows the agent's next reply.
 
-use super::client::{Client, ServerArgs};
+use super::client::{Client, ServerArgs, read_view};
+use super::escape::escape_data;
 use super::exit::{Exit, Failure};
-use super::output::{Format, field, remark};
+use super::output::{Format, remark};
 use super::submit::NO_AGENT;
 use super::wait::{WAIT_READ_PAUSES, WaitNotes};
 use super::{CliContext, input};
 use crate::domain::ids::{AgentId, SessionId};
 use crate::ingress;
+use crate::view::request::ChatReplyView;
 use clap::Args;
 use serde_json::{Value, json};
 use std::io::{BufRead, IsTerminal};
@@ -95,32 +97,33 @@ impl Chat {
             }
             let answer = client.run("v/ops/agent/chat", &body, Some(&id)).await;
             let answer = answer.map_err(|e| self.reword(e, session.as_ref()))?;
+            let reply: ChatReplyView = read_view(&answer)?;
             if session.is_none() {
-                *session = answer["sessionId"].as_str().and_then(|id| SessionId::new(id).ok());
-                remark(&format!("session {}; `--session` goes on with it", field(&answer, "sessionId")));
+                remark(&format!("session {}; `--session` goes on with it", reply.session_id));
+                *session = Some(reply.session_id.clone());
             }
-            if !answer["error"].is_null() {
+            if let Some(error) = &reply.error {
                 if context.out.format != Format::Text {
                     context.out.value(&answer, String::new)?;
                 }
-                let [code, error] = ["errorCode", "error"].map(|key| field(&answer, key));
+                let (code, error) = (reply.error_code.as_deref().unwrap_or_default(), escape_data(error));
                 let agent = &self.agent;
                 return Err(Failure::new(
                     Exit::JobFailed,
                     format!("agent `{agent}` has not replied ({code}): {error}"),
                 ));
             }
-            if !answer["response"].is_null() {
-                context.out.value(&answer, || field(&answer, "response"))?;
+            if let Some(response) = &reply.response {
+                context.out.value(&answer, || escape_data(response).into_owned())?;
                 return Ok(Exit::Ok);
             }
-            reasons.show(&answer);
+            reasons.show(reply.waiting.as_ref());
             if start.elapsed() >= self.timeout {
                 let text = format!(
                     "no reply within {}; the agent goes on, `trellis session show {} {}` shows what it says",
                     humantime::format_duration(self.timeout),
                     self.agent,
-                    field(&answer, "sessionId")
+                    reply.session_id
                 );
                 return Err(Failure::new(Exit::TimedOut, text));
             }

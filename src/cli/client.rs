@@ -6,6 +6,7 @@ use crate::domain::decode;
 use crate::domain::event::Submission;
 use crate::domain::ids::{EventId, Owner};
 use crate::http::VERSION_HEADER;
+use crate::view::audit::ReadinessView;
 use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderName, HeaderValue};
 use reqwest::{Method, RequestBuilder, Response, Url};
 use serde::de::DeserializeOwned;
@@ -116,7 +117,7 @@ impl Client {
             return Err(self.refusal(answer).await);
         }
         let said: Value = answer.json().await.unwrap_or_default();
-        if said["status"] == "ready" {
+        if read_view::<ReadinessView>(&said).is_ok_and(|ready| ready.is_ready()) {
             Ok(said)
         } else {
             Err(self.no_venue_failure("its `/readyz` says something else"))

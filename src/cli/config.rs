@@ -58,6 +58,6 @@ fn toml_to_json(toml: &str) -> Value {
     format!("x = {toml}")
         .parse::<toml::Table>()
         .ok()
-        .and_then(|table| serde_json::to_value(&table["x"]).ok())
+        .and_then(|table| serde_json::to_value(table.get("x")?).ok())
         .unwrap_or_else(|| toml.into())
 }

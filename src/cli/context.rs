@@ -1,11 +1,12 @@
 //! `trellis context`: previews an agent's next turn.
 
-use super::client::{Client, ServerArgs, encode};
+use super::client::{Client, ServerArgs, encode, read_view};
 use super::exit::{Exit, Failure};
 use super::submit::NO_AGENT;
 use super::turn::{ledger_text, prompt_text};
 use super::{CliContext, input};
 use crate::domain::ids::{AgentId, SessionId};
+use crate::view::ledger::ContextPreviewView;
 use clap::Args;
 use serde_json::{Value, json};
 
@@ -18,7 +19,7 @@ use serde_json::{Value, json};
     after_help = "Example:\n  trellis context helper --task '\"Say hello\"' --prompt\n  trellis context helper --session main"
 )]
 pub(crate) struct PreviewArgs {
-    /// The agent
+    /// Id of the agent
     agent: AgentId,
     /// Of this session: with its loads, its transcript and what is pending
     #[arg(long, value_name = "ID")]
@@ -65,13 +66,15 @@ impl PreviewArgs {
         let answer = client.post(&format!("agents/{}/context", encode(self.agent.as_str())), &body).await;
         let answer = answer.map_err(|e| e.with_advice_on("no agent `", NO_AGENT))?;
         let out = context.out;
-        if let Some(error) = answer["error"].as_str() {
+        let preview: ContextPreviewView = read_view(&answer)?;
+        if let Some(error) = &preview.error {
             super::output::note(&format!("the turn would fail: {error}"));
         }
         if self.prompt {
-            out.value(&answer["request"], || prompt_text(&answer["request"]))?;
+            let prompt = || preview.request.as_ref().map(prompt_text).unwrap_or_default();
+            out.value(&answer["request"], prompt)?;
         } else {
-            out.value(&answer, || ledger_text(out, &answer["ledger"]))?;
+            out.value(&answer, || ledger_text(out, &preview.ledger))?;
         }
         Ok(Exit::Ok)
     }

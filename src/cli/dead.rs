@@ -1,16 +1,17 @@
 //! `trellis dead list|show|redrive`: tasks that killed too many workers.
 
 use super::CliContext;
-use super::bulk::BulkArgs;
-use super::client::{Client, ServerArgs};
+use super::bulk::{BulkAction, BulkArgs};
+use super::client::{Client, ServerArgs, read_view};
+use super::escape::escape_data;
 use super::exit::{Exit, Failure};
-use super::output::time;
-use super::output::{Format, field, note, pretty, write_line};
+use super::output::{note, pretty};
 use crate::domain::ids::JobId;
+use crate::view::dead::{DeadLetterPage, DeadLetterView, RedriveView};
 use clap::Subcommand;
 use serde_json::json;
 
-/// Dead letters.
+/// Dead letters: tasks that were given up, and messages with an unreadable subject.
 #[derive(Debug, Subcommand)]
 pub(crate) enum DeadCommand {
     /// List dead tasks, the last to die first; and messages whose subject meant nothing: those of the owner, for
@@ -30,7 +31,7 @@ pub(crate) enum DeadCommand {
     /// Show a dead task with its input
     #[command(after_help = "Example:\n  trellis dead show 0123456789abcdef0123456789abcdef")]
     Show {
-        /// Its job
+        /// Id of the dead job
         id: JobId,
         /// Which server, and for whom
         #[command(flatten)]
@@ -43,9 +44,9 @@ pub(crate) enum DeadCommand {
         after_help = "Examples:\n  trellis dead redrive 0123456789abcdef0123456789abcdef\n  trellis dead redrive --agent helper --code LIMIT_REACHED,DEAD --since 1d"
     )]
     Redrive {
-        /// Its job
+        /// Id of the failed job
         id: Option<JobId>,
-        /// Which ones
+        /// Filter of the jobs, in the place of an id
         #[command(flatten)]
         many: Box<BulkArgs>,
         /// Which server, and for whom
@@ -60,18 +61,13 @@ impl DeadCommand {
             Self::List { offset, limit, server } => {
                 let asked = json!({"offset": offset, "limit": limit});
                 let page = Client::new(&server)?.run("v/ops/dead/list", &asked, None).await?;
-                context.out.page(&page, "items", |letters| {
-                    let rows: Vec<_> = letters
-                        .iter()
-                        .map(|letter| {
-                            let shown = |key| if key == "died" { time(&letter[key]) } else { field(letter, key) };
-                            ["job", "agent", "session", "died", "crashes", "redriven"].map(shown).into()
-                        })
-                        .collect();
+                let DeadLetterPage { items: letters, unreadable, .. } = read_view(&page)?;
+                context.out.page(&page, "items", |_| {
+                    let rows: Vec<_> = letters.iter().map(row).collect();
                     context.out.table(&["JOB", "AGENT", "SESSION", "DIED", "CRASHES", "REDRIVEN AS"], &rows)
                 })?;
-                for stray in page["unreadable"]["items"].as_array().into_iter().flatten() {
-                    note(&format!("unreadable: {}: {}", time(&stray["received"]), field(stray, "reason")));
+                for stray in &unreadable.items {
+                    note(&format!("unreadable: {}: {}", stray.received.rfc3339(), escape_data(&stray.reason)));
                 }
             }
             Self::Show { id, server } => {
@@ -80,20 +76,29 @@ impl DeadCommand {
             }
             Self::Redrive { id: None, many, server } => {
                 many.check(false)?;
-                return many.run(&Client::new(&server)?, context.out, ("redrive", "driven again"), json!({})).await;
+                return many.run(&Client::new(&server)?, context.out, BulkAction::REDRIVE, json!({})).await;
             }
             Self::Redrive { id: Some(id), many, server } => {
                 many.check(true)?;
                 let driven = Client::new(&server)?.run("v/ops/dead/redrive", &json!({"id": id}), None).await?;
-                if driven["duplicate"] == true {
+                let RedriveView { job, duplicate, .. } = read_view(&driven)?;
+                if duplicate {
                     note("it was driven again before");
                 }
-                match context.out.format {
-                    Format::Text => write_line(driven["job"].as_str().unwrap_or_default())?,
-                    Format::Json | Format::Ndjson => context.out.value(&driven, || pretty(&driven))?,
-                }
+                context.out.value(&driven, || job.to_string())?;
             }
         }
         Ok(Exit::Ok)
     }
+}
+
+fn row(letter: &DeadLetterView) -> Vec<String> {
+    vec![
+        letter.job.to_string(),
+        letter.agent.to_string(),
+        letter.session.to_string(),
+        letter.died.rfc3339(),
+        letter.crashes.to_string(),
+        letter.redriven.as_ref().map(ToString::to_string).unwrap_or_default(),
+    ]
 }

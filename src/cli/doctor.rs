@@ -1,14 +1,17 @@
 //! `trellis doctor`: checks the guarantees of the configured servers, and advises changes.
 
 use super::CliContext;
+use super::client::read_view;
 use super::exit::{Exit, Failure};
-use super::output::{CommandOutput, field};
+use super::output::CommandOutput;
 use super::running::RunningArgs;
 use crate::app::Role;
 use crate::upkeep::doctor;
 use crate::venue::Venue;
+use crate::view;
+use crate::view::audit::{DoctorView, GuaranteeView, SettingView};
 use clap::Args;
-use serde_json::{Value, json};
+use serde_json::json;
 
 /// Reads the settings of the configured store and queue and says which guarantees hold.
 ///
@@ -25,38 +28,39 @@ impl DoctorArgs {
     pub async fn run(self, context: &CliContext) -> Result<Exit, Failure> {
         let config = self.running.load(context)?;
         let here = async |venue: &Venue| match doctor::examine(venue).await {
-            Ok(found) => Ok(found.to_json()),
+            Ok(found) => Ok(view::to_json(&found.view())),
             Err(error) => Err(Failure::new(Exit::Unreachable, error.to_string())),
         };
         let found = self
             .running
             .server(context)
-            .call_or_run_as(Role::Doctor, &config, ("v/ops/venue/doctor", &json!({})), here)
+            .call_or_run_as(Role::Doctor, &config, "v/ops/venue/doctor", &json!({}), here)
             .await?;
-        context.out.value(&found, || text(context.out, &found))?;
-        let all = found["guarantees"].as_array().map_or(0, Vec::len);
-        match found["broken"].as_u64() {
-            Some(0) if found["unsettled"] == true => {
+        let report: DoctorView = read_view(&found)?;
+        context.out.value(&found, || text(context.out, &report))?;
+        match report.broken {
+            0 if report.unsettled => {
                 Err(Failure::internal("the store has lost changes; `trellis audit --settle` when that is dealt with"))
             }
-            Some(0) => Ok(Exit::Ok),
+            0 => Ok(Exit::Ok),
             broken => {
-                let broken = broken.unwrap_or_default();
+                let all = report.guarantees.len();
                 Err(Failure::internal(format!("{broken} of {all} guarantees do not hold with these settings")))
             }
         }
     }
 }
 
-fn rows(found: &Value, keys: [&str; 3]) -> Vec<Vec<String>> {
-    found.as_array().into_iter().flatten().map(|row| keys.map(|key| field(row, key)).into()).collect()
-}
-
-fn text(out: CommandOutput, found: &Value) -> String {
-    let settings = out.table(&["STATE", "SETTING", "VALUE"], &rows(&found["settings"], ["state", "name", "value"]));
-    let verdicts = rows(&found["guarantees"], ["verdict", "number", "text"]);
-    let text = format!("{settings}\n\n{}", out.table(&["VERDICT", "#", "GUARANTEE"], &verdicts));
-    let advice = found["advice"].as_array().into_iter().flatten().filter_map(Value::as_str);
-    let advice: Vec<_> = advice.map(|line| format!("- {line}")).collect();
+fn text(out: CommandOutput, report: &DoctorView) -> String {
+    let setting =
+        |SettingView { state, name, value, .. }: &SettingView| vec![state.clone(), name.clone(), value.clone()];
+    let settings: Vec<_> = report.settings.iter().map(setting).collect();
+    let guarantee = |GuaranteeView { verdict, number, text }: &GuaranteeView| {
+        vec![verdict.clone(), number.to_string(), text.clone()]
+    };
+    let guarantees: Vec<_> = report.guarantees.iter().map(guarantee).collect();
+    let settings = out.table(&["STATE", "SETTING", "VALUE"], &settings);
+    let text = format!("{settings}\n\n{}", out.table(&["VERDICT", "#", "GUARANTEE"], &guarantees));
+    let advice: Vec<_> = report.advice.iter().map(|line| format!("- {line}")).collect();
     if advice.is_empty() { text } else { format!("{text}\n\nTo change or check:\n{}", advice.join("\n")) }
 }

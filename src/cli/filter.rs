@@ -1,11 +1,12 @@
 //! Options of lists: filters by state, time and text.
 
-use super::client::Client;
+use super::client::{Client, read_view};
 use super::exit::Failure;
-use super::output::{remark, time as time_text};
+use super::output::remark;
 use crate::domain::ids::{AgentId, SessionId};
 use crate::domain::job::{ErrorCode, JobStatus};
 use crate::domain::time::Millis;
+use serde::Deserialize;
 use serde_json::Value;
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -22,7 +23,7 @@ pub(crate) struct Filter {
     /// Since then: a time as `2026-11-21T22:00:00Z`, a date, or how long ago, as `2h`
     #[arg(long, value_name = "TIME", value_parser = time)]
     since: Option<Millis>,
-    /// Until then
+    /// Until this time, written as for `--since`
     #[arg(long, value_name = "TIME", value_parser = time)]
     until: Option<Millis>,
     /// With this text; case does not matter
@@ -48,7 +49,7 @@ impl Filter {
     }
 
     /// Returns the filter as a query of the API.
-    pub(super) fn query(&self) -> Vec<(&'static str, String)> {
+    pub(crate) fn query(&self) -> Vec<(&'static str, String)> {
         let states: Vec<_> = self.state.iter().map(|status| status.as_str()).collect();
         let named = [
             ("status", (!states.is_empty()).then(|| states.join(","))),
@@ -77,12 +78,12 @@ pub(crate) struct JobFilterArgs {
 
 impl JobFilterArgs {
     /// Whether no filter is given.
-    pub(super) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.query().is_empty()
     }
 
     /// Returns the filter as arguments of an operation.
-    pub(super) fn arguments(&self) -> serde_json::Value {
+    pub(crate) fn arguments(&self) -> serde_json::Value {
         let mut said = self.filter.arguments();
         for (name, value) in self.place() {
             said[name] = value.into();
@@ -91,7 +92,7 @@ impl JobFilterArgs {
     }
 
     /// Returns the filter as a query of the API.
-    pub(super) fn query(&self) -> Vec<(&'static str, String)> {
+    pub(crate) fn query(&self) -> Vec<(&'static str, String)> {
         self.filter.query().into_iter().chain(self.place()).collect()
     }
 
@@ -101,9 +102,19 @@ impl JobFilterArgs {
     }
 }
 
+/// Where a page of a filtered list of any kind ends.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct FilteredPageEnd {
+    /// The `cursor` of the next page; `None` after the last.
+    next: Option<String>,
+    /// Time of the oldest record that was searched, in milliseconds since 1970.
+    looked_back_to: Option<Millis>,
+}
+
 /// Reads a filtered list until `limit` items are found or it ends: one answer of the API searches at most 1,000
 /// records.
-pub(super) async fn read_filtered(
+pub(crate) async fn read_filtered(
     client: &Client,
     path: &str,
     key: &str,
@@ -118,13 +129,13 @@ pub(super) async fn read_filtered(
         if let Some(Value::Array(found)) = page.get_mut(key).map(Value::take) {
             items.extend(found);
         }
-        let next = page["next"].as_str().map(str::to_owned).filter(|_| items.len() < limit);
-        let Some(next) = next else {
+        let FilteredPageEnd { next, looked_back_to } = read_view(&page)?;
+        let Some(next) = next.filter(|_| items.len() < limit) else {
             page[key] = items.into();
             return Ok(page);
         };
-        if !page["lookedBackTo"].is_null() {
-            remark(&format!("{} found, looked back to {}", items.len(), time_text(&page["lookedBackTo"])));
+        if let Some(at) = looked_back_to {
+            remark(&format!("{} found, looked back to {}", items.len(), at.rfc3339()));
         }
         query.retain(|(name, _)| *name != "cursor");
         query.push(("cursor", next));
@@ -132,30 +143,42 @@ pub(super) async fn read_filtered(
 }
 
 /// Appends a line that says how the list goes on.
-pub(super) fn append_next(text: String, shown: usize, next: &serde_json::Value) -> String {
-    match next.as_str() {
+pub(crate) fn append_next(text: String, shown: usize, next: Option<&str>) -> String {
+    match next {
         None => text,
         Some(next) if shown == 0 => format!("{text}\n… none so far; `--cursor {next}` looks on"),
         Some(next) => format!("{text}\n… `--cursor {next}` shows the next"),
     }
 }
 
-fn code(text: &str) -> Result<String, String> {
+/// Reason why the value of a filter is refused; the error of the argument parser shows the value.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+enum FilterValueError {
+    /// No error has such a code.
+    #[error("expected a code such as DEAD or LIMIT_REACHED")]
+    Code,
+    /// No job has such a status.
+    #[error("expected one of {}", JobStatus::ALL.map(JobStatus::as_str).join(", "))]
+    Status,
+    /// The text is neither a time nor an age.
+    #[error("expected a time as `2026-11-21T22:00:00Z`, a date, or how long ago, as `2h`")]
+    Time,
+}
+
+fn code(text: &str) -> Result<String, FilterValueError> {
     let code = text.to_ascii_uppercase();
-    ErrorCode::parse(&code).map(|_| code).ok_or_else(|| "expected a code such as DEAD or LIMIT_REACHED".to_owned())
+    ErrorCode::parse(&code).map(|_| code).ok_or(FilterValueError::Code)
 }
 
-fn status(text: &str) -> Result<JobStatus, String> {
-    let known = || JobStatus::ALL.map(JobStatus::as_str).join(", ");
-    JobStatus::parse(&text.to_ascii_uppercase()).ok_or_else(|| format!("expected one of {}", known()))
+fn status(text: &str) -> Result<JobStatus, FilterValueError> {
+    JobStatus::parse(&text.to_ascii_uppercase()).ok_or(FilterValueError::Status)
 }
 
-fn time(text: &str) -> Result<Millis, String> {
+fn time(text: &str) -> Result<Millis, FilterValueError> {
     if let Some(at) = Millis::parse(text) {
         return Ok(at);
     }
-    let ago = humantime::parse_duration(text)
-        .map_err(|_| "expected a time as `2026-11-21T22:00:00Z`, a date, or how long ago, as `2h`".to_owned())?;
+    let ago = humantime::parse_duration(text).map_err(|_| FilterValueError::Time)?;
     let at = SystemTime::now().checked_sub(ago).and_then(|at| at.duration_since(UNIX_EPOCH).ok());
     Ok(Millis(at.map_or(0, |since| u64::try_from(since.as_millis()).unwrap_or(u64::MAX))))
 }
@@ -170,8 +193,8 @@ mod tests {
         assert_eq!(time("1970-01-02"), Ok(Millis(86_400_000)));
         assert_eq!(time("1970-01-01T00:00:01Z"), Ok(Millis(1_000)));
         assert!(time("2h").unwrap() < time("1h").unwrap());
-        assert!(time("yesterday").unwrap_err().contains("how long ago"));
+        assert!(time("yesterday").unwrap_err().to_string().contains("how long ago"));
         assert_eq!(status("failed"), Ok(JobStatus::Failed));
-        assert!(status("done").unwrap_err().contains("COMPLETE"));
+        assert!(status("done").unwrap_err().to_string().contains("COMPLETE"));
     }
 }

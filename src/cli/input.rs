@@ -2,7 +2,8 @@
 
 use super::exit::Failure;
 use crate::config::files::{read_text_file, without_mark};
-use crate::domain::decode;
+use crate::domain::authority::grant::{self, GrantError};
+use crate::domain::decode::{self, DataError};
 use serde_json::Value;
 use std::io::Read;
 use std::path::Path;
@@ -74,26 +75,53 @@ fn is_whole_number(text: &str) -> bool {
         && (digits == "0" || !digits.starts_with('0'))
 }
 
+/// Reason why an argument `KEY=VALUE` is refused.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum PairArgumentError {
+    /// The argument has no `=`, or no key before it.
+    #[error("expected `KEY=VALUE`")]
+    Form,
+    /// The value is a whole number that JSON can't hold.
+    #[error("`{key}`: {error}")]
+    Number {
+        /// Key of the value.
+        key: String,
+        /// Reason why the number is refused.
+        error: DataError,
+    },
+}
+
 /// Parses `KEY=VALUE` of `--context`: the value is JSON if it parses, else text.
-pub(crate) fn pair(argument: &str) -> Result<(String, Value), String> {
+pub(crate) fn pair(argument: &str) -> Result<(String, Value), PairArgumentError> {
     match argument.split_once('=') {
         Some((key, value)) if !key.is_empty() => match decode::lenient_json(value.as_bytes()) {
             Ok(value) => Ok((key.to_owned(), value)),
-            Err(error) if is_whole_number(value) => Err(format!("`{key}`: {error}")),
+            Err(error) if is_whole_number(value) => Err(PairArgumentError::Number { key: key.to_owned(), error }),
             Err(_) => Ok((key.to_owned(), Value::String(value.to_owned()))),
         },
-        Some(_) | None => Err("expected `KEY=VALUE`".into()),
+        Some(_) | None => Err(PairArgumentError::Form),
     }
 }
 
+/// Reason why a `--grant` is refused.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum GrantArgumentError {
+    /// The capability is not JSON.
+    #[error("not JSON: {0}")]
+    Json(DataError),
+    /// The grant breaks a rule.
+    #[error(transparent)]
+    Grant(#[from] GrantError),
+}
+
 /// Parses a `--grant`: the name of a resource namespace, or a capability as JSON.
-pub(crate) fn grant(text: &str) -> Result<Value, String> {
+pub(crate) fn grant(text: &str) -> Result<Value, GrantArgumentError> {
     let value = if text.starts_with('{') {
-        decode::json(text.as_bytes()).map_err(|error| format!("not JSON: {error}"))?
+        decode::json(text.as_bytes()).map_err(GrantArgumentError::Json)?
     } else {
         Value::String(text.to_owned())
     };
-    crate::domain::authority::grant::parse(std::slice::from_ref(&value), &[]).map_err(|error| error.to_string())?;
+    grant::parse(std::slice::from_ref(&value), &[])?;
     Ok(value)
 }
 
@@ -120,7 +148,7 @@ mod tests {
             ("=b", Err("expected `KEY=VALUE`")),
         ] {
             let expected = expected.map(|(key, value)| (key.to_owned(), value)).map_err(str::to_owned);
-            assert_eq!(pair(given), expected, "{given}");
+            assert_eq!(pair(given).map_err(|error| error.to_string()), expected, "{given}");
         }
     }
 
@@ -141,7 +169,8 @@ mod tests {
         for number in ["123456789012345678901234567890", "-123456789012345678901234567890\n"] {
             let error = interpret(number, "the argument").unwrap_err();
             assert!(error.text.contains("64 bits") && error.text.contains("in quotes"), "{error}");
-            assert!(pair(&format!("a={number}")).unwrap_err().contains("64 bits"), "{number}");
+            let error = pair(&format!("a={number}")).unwrap_err();
+            assert!(error.to_string().contains("64 bits"), "{number}: {error}");
         }
         let error = interpret(r#"{"a": "#, "the argument").unwrap_err();
         assert!(error.text.starts_with("malformed JSON in the argument: EOF"), "{error}");

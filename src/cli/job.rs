@@ -1,13 +1,17 @@
 //! `trellis job …`: jobs and unknown outcomes.
 
-use super::bulk::BulkArgs;
-use super::client::{Client, ServerArgs};
+use super::bulk::{BulkAction, BulkArgs};
+use super::client::{Client, ServerArgs, read_view};
+use super::escape::escape_data;
 use super::exit::{Exit, Failure};
 use super::filter::{JobFilterArgs, append_next, read_filtered};
-use super::output::{CommandOutput, field, format_plain, time};
+use super::output::{CommandOutput, format_plain};
 use super::{CliContext, input, outcome, spend, wait, watch};
 use crate::domain::ids::{EventId, JobId};
 use crate::ingress;
+use crate::view::job::{JobView, RunningTurnView};
+use crate::view::job_list::JobListPage;
+use crate::view::request::JobMessageView;
 use clap::Subcommand;
 use serde_json::{Value, json};
 use std::time::Duration;
@@ -23,7 +27,7 @@ pub(crate) enum JobCommand {
     /// Show a job
     #[command(after_help = "Example:\n  trellis job get 0123456789abcdef0123456789abcdef --output json")]
     Get {
-        /// Its id
+        /// Id of the job
         id: JobId,
         /// Which server, and for whom
         #[command(flatten)]
@@ -43,7 +47,7 @@ pub(crate) enum JobCommand {
         /// With `--outcome`: those that are settled, too
         #[arg(long, requires = "outcome")]
         all: bool,
-        /// Which ones
+        /// Filter of the jobs
         #[command(flatten)]
         filter: JobFilterArgs,
         /// Jobs to skip, of the whole list
@@ -59,7 +63,7 @@ pub(crate) enum JobCommand {
     /// Wait for the end of a job and print its output
     #[command(after_help = "Example:\n  trellis job wait 0123456789abcdef0123456789abcdef --timeout 2m")]
     Wait {
-        /// Its id
+        /// Id of the job
         id: JobId,
         /// At most so long [default: until it has ended]
         #[arg(long, value_name = "DUR", value_parser = humantime::parse_duration)]
@@ -75,9 +79,9 @@ pub(crate) enum JobCommand {
         after_help = "Examples:\n  trellis job cancel 0123456789abcdef0123456789abcdef --reason 'not needed any more'\n  trellis job cancel --agent helper --state pending --since 2h\n  trellis job cancel --agent helper --yes"
     )]
     Cancel {
-        /// Its id
+        /// Id of the job
         id: Option<JobId>,
-        /// Which ones
+        /// Filter of the jobs, in the place of an id
         #[command(flatten)]
         many: Box<BulkArgs>,
         /// Why, for the record
@@ -94,9 +98,9 @@ pub(crate) enum JobCommand {
         after_help = "Examples:\n  trellis job pause 0123456789abcdef0123456789abcdef\n  trellis job pause --agent helper --yes"
     )]
     Pause {
-        /// Its id
+        /// Id of the job
         id: Option<JobId>,
-        /// Which ones
+        /// Filter of the jobs, in the place of an id
         #[command(flatten)]
         many: Box<BulkArgs>,
         /// Which server, and for whom
@@ -108,9 +112,9 @@ pub(crate) enum JobCommand {
         after_help = "Examples:\n  trellis job resume 0123456789abcdef0123456789abcdef\n  trellis job resume --agent helper --yes"
     )]
     Resume {
-        /// Its id
+        /// Id of the job
         id: Option<JobId>,
-        /// Which ones
+        /// Filter of the jobs, in the place of an id
         #[command(flatten)]
         many: Box<BulkArgs>,
         /// Which server, and for whom
@@ -120,7 +124,7 @@ pub(crate) enum JobCommand {
     /// Say something to an open job: its next turn reads it
     #[command(after_help = "Example:\n  trellis job message 0123456789abcdef0123456789abcdef 'only invoices of 2026'")]
     Message {
-        /// Its id
+        /// Id of the job
         id: JobId,
         /// What to say: text, JSON, `@file`, or `-` for stdin
         #[arg(allow_hyphen_values = true)]
@@ -145,7 +149,7 @@ pub(crate) enum JobCommand {
     /// Follow a job: status changes, and the text as it is written
     #[command(after_help = "Example:\n  trellis job watch 0123456789abcdef0123456789abcdef")]
     Watch {
-        /// Its id
+        /// Id of the job
         id: JobId,
         /// Which server, and for whom
         #[command(flatten)]
@@ -162,14 +166,14 @@ impl JobCommand {
                 if !filter.is_empty() {
                     return Err(Failure::usage("`--outcome` goes with `--all`, `--offset` and `--limit` alone"));
                 }
-                outcome::list(&Client::new(&server)?, out, all, (offset, limit)).await
+                outcome::list(&Client::new(&server)?, out, all, offset, limit).await
             }
             Self::List { filter, offset, limit, server, .. } => {
                 list(&Client::new(&server)?, out, filter.query(), offset, limit).await
             }
             Self::Wait { id, timeout, server } => {
-                let record = wait::wait_until_ended(&Client::new(&server)?, &id, timeout).await;
-                record.and_then(|record| wait::report(out, &record, timeout))
+                let report = wait::wait_until_ended(&Client::new(&server)?, &id, timeout).await;
+                report.and_then(|report| report.print(out, timeout))
             }
             Self::Cancel { id, many, reason, server } => {
                 many.check(id.is_some())?;
@@ -177,20 +181,20 @@ impl JobCommand {
                 let more = reason.as_ref().map_or_else(|| json!({}), |reason| json!({"reason": reason}));
                 match id {
                     Some(id) => cancel(&client, out, &id, reason).await,
-                    None => many.run(&client, out, ("cancel", "cancelled"), more).await,
+                    None => many.run(&client, out, BulkAction::CANCEL, more).await,
                 }
             }
             Self::Pause { id, many, server } => {
-                hold(&Client::new(&server)?, out, (id, &many), ["pause", "paused"]).await
+                pause_or_resume(&Client::new(&server)?, out, id, &many, BulkAction::PAUSE).await
             }
             Self::Resume { id, many, server } => {
-                hold(&Client::new(&server)?, out, (id, &many), ["resume", "resumed"]).await
+                pause_or_resume(&Client::new(&server)?, out, id, &many, BulkAction::RESUME).await
             }
             Self::Message { id, input, text, key, server } => {
                 let said = json!({"id": id, "message": input::value(&input, text)?});
                 let key = key.unwrap_or_else(ingress::fresh_id);
                 let answer = Client::new(&server)?.run("v/ops/job/message", &said, Some(&key)).await?;
-                out.value(&answer, || format!("{id} {}", field(&answer, "status")))?;
+                out.typed_value(&answer, |sent: &JobMessageView| format!("{id} {}", escape_data(&sent.status)))?;
                 Ok(Exit::Ok)
             }
             Self::Settle(settle) => settle.run(out).await,
@@ -202,7 +206,7 @@ impl JobCommand {
 
 async fn show(client: &Client, out: CommandOutput, id: &JobId) -> Result<Exit, Failure> {
     let record = client.get(&format!("jobs/{id}"), &[]).await?;
-    out.value(&record, || details(out, &record))?;
+    out.typed_value(&record, |job: &JobView| details(out, &record, job))?;
     Ok(Exit::Ok)
 }
 
@@ -221,76 +225,77 @@ async fn list(
     } else {
         read_filtered(client, "jobs", "items", query, limit).await?
     };
-    out.page(&page, "items", |items| {
-        let rows: Vec<Vec<String>> = items
-            .iter()
-            .map(|job| {
-                let end = if job["error"].is_null() { &job["output"] } else { &job["error"] };
-                vec![
-                    field(job, "id"),
-                    field(job, "status"),
-                    server(job),
-                    job["priority"].as_i64().unwrap_or(0).to_string(),
-                    time(&job["created"]),
-                    spend::tokens(&job["spend"]),
-                    spend::cost(&job["spend"]),
-                    summary(&job["input"]),
-                    summary(end),
-                ]
-            })
-            .collect();
+    let JobListPage { total, next, .. } = read_view(&page)?;
+    out.typed_page(&page, "items", |jobs: &[JobView]| {
+        let rows: Vec<Vec<String>> = jobs.iter().map(row).collect();
         let headings = ["JOB", "STATUS", "AGENT", "PRIORITY", "CREATED", "TOKENS", "COST", "INPUT", "OUTPUT"];
         let table = out.table(&headings, &rows);
         if filtered {
-            return append_next(table, items.len(), &page["next"]);
+            return append_next(table, jobs.len(), next.as_ref().and_then(Value::as_str));
         }
-        let total = page["total"].as_u64().unwrap_or(0);
-        let shown = offset + items.len();
-        let more = usize::try_from(total).unwrap_or(usize::MAX) > shown;
-        if more { format!("{table}\n… {total} in all; `--offset {shown}` shows the next") } else { table }
+        let (total, shown) = (total.unwrap_or(0), offset + jobs.len());
+        if total > shown { format!("{table}\n… {total} in all; `--offset {shown}` shows the next") } else { table }
     })?;
     Ok(Exit::Ok)
+}
+
+fn row(job: &JobView) -> Vec<String> {
+    let end = match &job.error {
+        Some(error) => summarize_text(error),
+        None => summary(job.output.as_ref()),
+    };
+    vec![
+        job.id.to_string(),
+        job.status.as_str().to_owned(),
+        server(job),
+        i64::from(job.priority.unwrap_or_default()).to_string(),
+        job.created.rfc3339(),
+        spend::tokens(job.spend.as_ref()),
+        spend::cost(job.spend.as_ref()),
+        summary(job.input.as_ref()),
+        end,
+    ]
 }
 
 async fn cancel(client: &Client, out: CommandOutput, id: &JobId, reason: Option<String>) -> Result<Exit, Failure> {
     let body = reason.map_or_else(|| json!({}), |reason| json!({"reason": reason}));
     let record = client.put(&format!("jobs/{id}/cancel"), &body).await?;
-    out.value(&record, || format!("{id} {}", field(&record, "status")))?;
+    out.typed_value(&record, |job: &JobView| format!("{id} {}", job.status.as_str()))?;
     Ok(Exit::Ok)
 }
 
-async fn hold(
+async fn pause_or_resume(
     client: &Client,
     out: CommandOutput,
-    (id, many): (Option<JobId>, &BulkArgs),
-    [verb, done]: [&str; 2],
+    id: Option<JobId>,
+    many: &BulkArgs,
+    action: BulkAction,
 ) -> Result<Exit, Failure> {
     many.check(id.is_some())?;
-    let Some(id) = id else { return many.run(client, out, (verb, done), json!({})).await };
-    let record = client.put(&format!("jobs/{id}/{verb}"), &json!({})).await?;
-    out.value(&record, || format!("{id} {}", field(&record, "status")))?;
+    let Some(id) = id else { return many.run(client, out, action, json!({})).await };
+    let record = client.put(&format!("jobs/{id}/{}", action.name), &json!({})).await?;
+    out.typed_value(&record, |job: &JobView| format!("{id} {}", job.status.as_str()))?;
     Ok(Exit::Ok)
 }
 
 /// Returns the agent, or the queue of external workers, that serves a job.
-fn server(job: &Value) -> String {
-    let queue = job["outbound"]["queue"].as_str();
-    queue.map_or_else(|| field(job, "agent"), |queue| format!("queue {queue}"))
+fn server(job: &JobView) -> String {
+    let agent = || job.agent.as_ref().map(ToString::to_string).unwrap_or_default();
+    job.outbound.as_ref().map_or_else(agent, |outbound| format!("queue {}", outbound.queue))
 }
 
-/// Formats a job, one line per field.
-fn details(out: CommandOutput, record: &Value) -> String {
+/// Formats a job, one line per field; fields that this build doesn't know are shown as they came.
+fn details(out: CommandOutput, record: &Value, job: &JobView) -> String {
     let Some(map) = record.as_object() else { return format_plain(record) };
     let width = map.keys().map(String::len).max().unwrap_or(0);
     let line = |(key, value): (&String, &Value)| {
         let text = match key.as_str() {
-            "created" | "updated" => time(value),
-            "spend" => spend::format_spend(value),
-            "waiting" => wait::text(record).unwrap_or_default(),
-            "running" => {
-                format!("turn {} on worker {} since {}", value["turn"], field(value, "worker"), time(&value["since"]))
-            }
-            "status" => out.status(&field(record, "status"), &field(record, "status")),
+            "created" => job.created.rfc3339(),
+            "updated" => job.updated.rfc3339(),
+            "spend" => job.spend.as_ref().map(spend::format_spend).unwrap_or_default(),
+            "waiting" => job.waiting.as_ref().map(wait::text).unwrap_or_default(),
+            "running" => job.running.as_ref().map(format_running).unwrap_or_default(),
+            "status" => out.status(job.status.as_str(), job.status.as_str()),
             _ => format_plain(value),
         };
         format!("{key:<width$}  {}", text.replace('\n', &format!("\n{:width$}  ", "")))
@@ -298,13 +303,22 @@ fn details(out: CommandOutput, record: &Value) -> String {
     map.iter().map(line).collect::<Vec<_>>().join("\n")
 }
 
+fn format_running(running: &RunningTurnView) -> String {
+    let RunningTurnView { turn, worker, since } = running;
+    format!("turn {turn} on worker {} since {}", escape_data(worker), since.rfc3339())
+}
+
 /// Returns the beginning of a value, in one line.
-fn summary(value: &Value) -> String {
-    let text = match value {
-        Value::Null => return String::new(),
-        Value::String(text) => text.clone(),
-        other => other.to_string(),
-    };
+fn summary(value: Option<&Value>) -> String {
+    match value {
+        None | Some(Value::Null) => String::new(),
+        Some(Value::String(text)) => summarize_text(text),
+        Some(other) => summarize_text(&other.to_string()),
+    }
+}
+
+/// Returns the beginning of a text, in one line.
+fn summarize_text(text: &str) -> String {
     let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
     match line.char_indices().nth(SUMMARY_CHARS) {
         Some((cut, _)) => format!("{}…", &line[..cut]),
@@ -318,9 +332,9 @@ mod tests {
 
     #[test]
     fn summaries_are_one_short_line() {
-        assert_eq!(summary(&json!("a\n b")), "a b");
-        assert_eq!(summary(&json!({"a": 1})), r#"{"a":1}"#);
-        assert_eq!(summary(&json!("ü".repeat(50))), format!("{}…", "ü".repeat(40)));
-        assert_eq!(summary(&Value::Null), "");
+        assert_eq!(summary(Some(&json!("a\n b"))), "a b");
+        assert_eq!(summary(Some(&json!({"a": 1}))), r#"{"a":1}"#);
+        assert_eq!(summary(Some(&json!("ü".repeat(50)))), format!("{}…", "ü".repeat(40)));
+        assert_eq!((summary(Some(&Value::Null)), summary(None)), (String::new(), String::new()));
     }
 }

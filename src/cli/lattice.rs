@@ -1,9 +1,11 @@
 //! `trellis lattice …`: reads and writes values of the lattice.
 
-use super::client::{Client, ServerArgs};
+use super::client::{Client, ServerArgs, read_view};
+use super::escape::escape_data;
 use super::exit::{Exit, Failure};
-use super::output::{field, format_plain, note};
+use super::output::{format_plain, note};
 use super::{CliContext, input};
+use crate::view::lattice::{KeysView, ResultView, ValueDeletedView, ValueView};
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 
@@ -13,7 +15,7 @@ pub(crate) enum Lattice {
     /// Print the value at a path
     #[command(after_help = "Example:\n  trellis lattice read w/vendors/acme")]
     Read {
-        /// Where
+        /// Path of the value
         #[command(flatten)]
         at: PathArgs,
         /// Refuse values over so many bytes
@@ -23,10 +25,10 @@ pub(crate) enum Lattice {
     /// Write a value at a path; siblings stay
     #[command(after_help = "Example:\n  trellis lattice write w/vendors/acme '{\"status\": \"approved\"}'")]
     Write {
-        /// Where
+        /// Path of the value
         #[command(flatten)]
         at: PathArgs,
-        /// What
+        /// Value to write
         #[command(flatten)]
         value: ValueArgs,
         /// Only if the path has this version (as `read --output json` shows it; of a collection its entries have versions); 0 =
@@ -37,17 +39,17 @@ pub(crate) enum Lattice {
     /// Append a value to the array at a path, which is made if need be
     #[command(after_help = "Example:\n  trellis lattice append w/log 'called the vendor'")]
     Append {
-        /// Where
+        /// Path of the value
         #[command(flatten)]
         at: PathArgs,
-        /// What
+        /// Value to write
         #[command(flatten)]
         value: ValueArgs,
     },
     /// Delete what is at a path; nothing there is no error
     #[command(after_help = "Example:\n  trellis lattice delete w/vendors/acme")]
     Delete {
-        /// Where
+        /// Path of the value
         #[command(flatten)]
         at: PathArgs,
     },
@@ -115,7 +117,7 @@ impl Lattice {
                 let body = json!({"path": at.path, "value": input::value(&value.value, value.text)?});
                 change(context, &at, "append", &body, "appended").await
             }
-            Self::Delete { at } => change(context, &at, "delete", &json!({"path": at.path}), "deleted").await,
+            Self::Delete { at } => delete(context, &at).await,
             Self::List { path, offset, limit, server } => {
                 let mut body = json!({});
                 if let Some(path) = &path {
@@ -143,9 +145,14 @@ async fn call(server: &ServerArgs, verb: &str, body: &Value) -> Result<Value, Fa
 
 async fn change(context: &CliContext, at: &PathArgs, verb: &str, body: &Value, done: &str) -> Result<Exit, Failure> {
     let answer = call(&at.server, verb, body).await?;
-    context.out.value(&answer, || match (done, &answer["deleted"]) {
-        ("deleted", Value::Bool(false)) => format!("{}: nothing was there", at.path),
-        _ => format!("{} {done}", at.path),
+    context.out.value(&answer, || format!("{} {done}", at.path))?;
+    Ok(Exit::Ok)
+}
+
+async fn delete(context: &CliContext, at: &PathArgs) -> Result<Exit, Failure> {
+    let answer = call(&at.server, "delete", &json!({"path": at.path})).await?;
+    context.out.typed_value::<ValueDeletedView>(&answer, |view| {
+        if view.deleted { format!("{} deleted", at.path) } else { format!("{}: nothing was there", at.path) }
     })?;
     Ok(Exit::Ok)
 }
@@ -154,17 +161,18 @@ async fn read(context: &CliContext, at: &PathArgs, max_size: Option<u64>) -> Res
     let mut body = json!({"path": at.path});
     set(&mut body, "maxSize", max_size);
     let answer = call(&at.server, "read", &body).await?;
-    if answer["exists"] != true {
+    let ValueView { exists, value, truncated, size, .. } = read_view(&answer)?;
+    if !exists {
         return Err(no_value_failure(&at.path));
     }
-    if answer["truncated"] == true {
+    if truncated == Some(true) {
         return Err(Failure::usage(format!(
             "the value at `{}` has {} bytes, more than asked for; read a part of it, or `trellis lattice inspect` it",
             at.path,
-            field(&answer, "size")
+            size.unwrap_or_default()
         )));
     }
-    context.out.value(&answer, || format_plain(&answer["value"]))?;
+    context.out.value(&answer, || format_plain(&value.unwrap_or_default()))?;
     Ok(Exit::Ok)
 }
 
@@ -173,29 +181,32 @@ fn no_value_failure(path: &str) -> Failure {
 }
 
 fn list(context: &CliContext, path: &str, answer: &Value) -> Result<Exit, Failure> {
-    if answer["exists"] != true {
+    let KeysView { exists, kind, count, offset, keys, .. } = read_view(answer)?;
+    if !exists {
         return Err(no_value_failure(path));
     }
-    if answer["keys"].is_null() {
-        let text = || match answer["count"].as_u64() {
-            Some(count) => format!("{} of {count}", field(answer, "type")),
-            None => field(answer, "type"),
+    let Some(keys) = keys else {
+        let kind = escape_data(&kind);
+        let text = || match count {
+            Some(count) => format!("{kind} of {count}"),
+            None => kind.to_string(),
         };
         context.out.value(answer, text)?;
         return Ok(Exit::Ok);
-    }
-    let shown = answer["keys"].as_array().map_or(0, Vec::len) as u64 + answer["offset"].as_u64().unwrap_or(0);
-    context.out.page(answer, "keys", |keys| keys.iter().map(format_plain).collect::<Vec<_>>().join("\n"))?;
-    match answer["count"].as_u64() {
+    };
+    let shown = keys.len() + offset.unwrap_or_default();
+    let keys: Vec<_> = keys.iter().map(|key| escape_data(key)).collect();
+    context.out.page(answer, "keys", |_| keys.join("\n"))?;
+    match count {
         Some(count) if count > shown => note(&format!("{count} keys in all; `--offset {shown}` shows the next")),
-        _ => {}
+        Some(_) | None => {}
     }
     Ok(Exit::Ok)
 }
 
 async fn inspect(context: &CliContext, server: &ServerArgs, paths: &[String], budget: u64) -> Result<Exit, Failure> {
     let answer = call(server, "inspect", &json!({"paths": paths, "budget": budget, "compact": false})).await?;
-    context.out.value(&answer, || match &answer["result"] {
+    context.out.typed_value::<ResultView>(&answer, |view| match &view.result {
         Value::Object(map) if map.len() == 1 => map.values().map(format_plain).collect(),
         Value::Object(map) => {
             map.iter().map(|(path, text)| format!("{path}:\n{}", format_plain(text))).collect::<Vec<_>>().join("\n\n")

@@ -22,7 +22,7 @@ use tokio::net::TcpListener;
 pub(crate) struct MockLlm {
     /// Rules file, or `echo`, or `never`
     rules: String,
-    /// Address
+    /// Address to listen on
     #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:8421")]
     listen: SocketAddr,
     /// File that gets one JSON line per call

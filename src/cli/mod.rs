@@ -21,6 +21,7 @@ mod doctor;
 mod escape;
 mod exit;
 mod filter;
+mod global;
 mod input;
 mod job;
 mod lattice;
@@ -51,14 +52,13 @@ mod watch;
 mod why;
 mod worker;
 
-use crate::config::{Config, LoadedConfig};
-use clap::{Args, Parser, Subcommand};
+use clap::{Parser, Subcommand};
 pub use exit::Exit;
 use exit::Failure;
-use output::{CommandOutput, Format};
+pub(crate) use global::CliContext;
+use global::Global;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
-use std::path::PathBuf;
 use tokio::runtime::Runtime;
 
 const ABOUT: &str = "Runs fleets of persistent AI agents from a queue.";
@@ -78,32 +78,12 @@ job goes on), 5 not found, 6 conflict, 7 denied, 8 backend unreachable.";
 #[command(name = "trellis", version, about = ABOUT, after_help = HELP_END, max_term_width = 100)]
 #[command(subcommand_required = true, arg_required_else_help = true)]
 pub(crate) struct Cli {
-    /// What to do.
+    /// Command to run.
     #[command(subcommand)]
     pub command: Command,
-    /// Of every command.
+    /// Options of every command.
     #[command(flatten)]
     pub global: Global,
-}
-
-/// Options of every command.
-#[derive(Debug, Clone, Args)]
-#[command(next_help_heading = "Options of every command")]
-pub(crate) struct Global {
-    /// Configuration file (TOML); `config/default.toml` documents every key
-    #[arg(long, global = true, value_name = "FILE", env = "TRELLIS_CONFIG")]
-    pub config: Option<PathBuf>,
-    /// Replace one setting, e.g. `--set worker.slots=4`
-    #[arg(long, global = true, value_name = "KEY=VALUE", value_parser = setting)]
-    pub set: Vec<(String, String)>,
-    /// Form of the data on stdout
-    #[arg(long, global = true, value_enum, value_name = "FORM", default_value_t)]
-    pub output: Format,
-}
-
-fn setting(text: &str) -> Result<(String, String), String> {
-    let (key, value) = text.split_once('=').ok_or("expected `key=value`, e.g. `worker.slots=4`")?;
-    Ok((key.trim().to_owned(), value.to_owned()))
 }
 
 /// Every command, in the order of the help.
@@ -195,29 +175,6 @@ pub(crate) enum Command {
     Completions(completions::Completions),
 }
 
-/// Global options and environment of a command.
-#[derive(Debug, Clone)]
-pub(crate) struct CliContext {
-    /// Output of the command's data.
-    pub out: CommandOutput,
-    global: Global,
-    env: BTreeMap<String, String>,
-}
-
-impl CliContext {
-    /// Loads the configuration of all layers; `flags` of the command come last.
-    pub fn load(&self, flags: Vec<(&str, String)>) -> Result<LoadedConfig, Failure> {
-        let set = &self.global.set;
-        let other = |(flag, value): &(&str, String)| set.iter().any(|(key, other)| key == flag && other != value);
-        if flags.iter().any(|flag| flag.0 == "store.url" && other(flag)) {
-            return Err(Failure::usage("`--data` and `--set store.url=…` name two stores; leave one out"));
-        }
-        let mut overrides = set.clone();
-        overrides.extend(flags.into_iter().map(|(key, value)| (key.to_owned(), value)));
-        Config::load(self.global.config.as_deref(), &self.env, &overrides).map_err(|e| Failure::usage(e.to_string()))
-    }
-}
-
 /// Parses the arguments, runs the command, and writes errors to stderr. It is neither generic nor `async`: else the
 /// compiler would compile all commands again for each crate that calls it.
 pub fn main(args: Vec<OsString>, env: BTreeMap<String, String>) -> Exit {
@@ -249,8 +206,7 @@ async fn parse_and_run(args: Vec<OsString>, env: BTreeMap<String, String>) -> Ex
             return exit;
         }
     };
-    let no_color = env.get("NO_COLOR").is_some_and(|value| !value.is_empty());
-    let context = CliContext { out: CommandOutput::new(cli.global.output, no_color), global: cli.global, env };
+    let context = CliContext::new(cli.global, env);
     // Boxed: the future is as large as that of the largest command.
     match Box::pin(run(&context, cli.command)).await {
         Ok(exit) => exit,

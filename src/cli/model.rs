@@ -2,14 +2,16 @@
 
 use super::CliContext;
 use super::exit::{Exit, Failure};
-use super::output::{CommandOutput, field, remark};
+use super::output::{CommandOutput, remark};
 use crate::app;
 use crate::domain::chat::ModelSettings;
 use crate::domain::decode;
 use crate::domain::media::MediaType;
 use crate::domain::wire::dialect::{DIALECTS, Dialect, ReasoningRequest, StructuredOutput, WireFormat};
 use crate::model::trial::{self, TrialFinding};
+use crate::view::to_json;
 use clap::{Args, Subcommand};
+use serde::Serialize;
 use serde_json::{Value, json};
 
 /// Models and their providers.
@@ -27,7 +29,7 @@ pub(crate) enum ModelCommand {
 #[command(after_help = "Examples:\n  trellis model try anthropic/claude-sonnet-4-5\n  \
                         trellis model try llamacpp/any --base-url http://127.0.0.1:8080/v1")]
 pub(crate) struct TryArgs {
-    /// The model
+    /// Provider and name of the model
     #[arg(value_name = "PROVIDER/NAME")]
     model: String,
     /// Another URL of the provider's protocol, up to and including its version; it is sent no key without `--key-env`
@@ -72,65 +74,108 @@ impl TryArgs {
         remark(&format!("calling `{}` …", settings.id()));
         let findings = trial::run(&*models, &settings, &[]).await;
         let findings = findings.map_err(|error| Failure::new(Exit::Unreachable, error.to_string()))?;
-        let shown = json!({"model": settings.id(), "findings": findings.iter().map(to_json).collect::<Vec<_>>()});
-        context.out.value(&shown, || table(context.out, &shown))?;
+        let shown = ModelTrial { model: settings.id(), findings: findings.iter().map(FeatureRow::from).collect() };
+        context.out.value(&to_json(&shown), || table(context.out, &shown.findings))?;
         Ok(Exit::Ok)
     }
 }
 
-fn to_json(finding: &TrialFinding) -> Value {
-    let works = match finding.works {
-        Some(true) => "yes",
-        Some(false) => "no",
-        None => "not seen",
-    };
-    json!({"feature": finding.feature, "works": works, "detail": finding.detail})
+/// What a model can do, as the command prints it.
+#[derive(Serialize)]
+struct ModelTrial {
+    /// The model, `provider/name`.
+    model: String,
+    findings: Vec<FeatureRow>,
 }
 
-fn table(out: CommandOutput, shown: &Value) -> String {
-    let findings = shown["findings"].as_array().into_iter().flatten();
-    let rows: Vec<_> = findings.map(|row| ["feature", "works", "detail"].map(|key| field(row, key)).into()).collect();
+/// A feature of a model.
+#[derive(Serialize)]
+struct FeatureRow {
+    feature: &'static str,
+    /// `yes`, `no` or `not seen`.
+    works: &'static str,
+    detail: String,
+}
+
+impl From<&TrialFinding> for FeatureRow {
+    fn from(finding: &TrialFinding) -> Self {
+        let works = match finding.works {
+            Some(true) => "yes",
+            Some(false) => "no",
+            None => "not seen",
+        };
+        Self { feature: finding.feature, works, detail: finding.detail.clone() }
+    }
+}
+
+fn table(out: CommandOutput, findings: &[FeatureRow]) -> String {
+    let cells = |row: &FeatureRow| vec![row.feature.to_owned(), row.works.to_owned(), row.detail.clone()];
+    let rows: Vec<_> = findings.iter().map(cells).collect();
     out.table(&["FEATURE", "WORKS", "SEEN"], &rows)
 }
 
 fn providers(context: &CliContext) -> Result<Exit, Failure> {
-    let rows: Vec<Value> = DIALECTS.iter().map(features).collect();
-    let columns =
-        ["provider", "format", "tools", "streaming", "structured", "reasoning", "caching", "images", "key", "url"];
-    context.out.value(&json!(rows), || {
-        let rows: Vec<_> = rows.iter().map(|row| columns.map(|key| field(row, key)).into()).collect();
+    let rows: Vec<ProviderRow> = DIALECTS.iter().map(ProviderRow::from).collect();
+    context.out.value(&to_json(&rows), || {
+        let cells: Vec<_> = rows.iter().map(ProviderRow::cells).collect();
         let headings =
             ["PROVIDER", "FORMAT", "TOOLS", "STREAMING", "OUTPUT", "REASONING", "CACHING", "IMAGES", "KEY", "URL"];
-        context.out.table(&headings, &rows)
+        context.out.table(&headings, &cells)
     })?;
     Ok(Exit::Ok)
 }
 
-/// Returns the supported features of a provider.
-fn features(dialect: &Dialect) -> Value {
-    let yes = |is: bool| if is { "yes" } else { "no" };
-    json!({
-        "provider": dialect.provider,
-        "format": match dialect.format {
-            WireFormat::OpenAiChat => "chat",
-            WireFormat::OpenAiResponses => "responses",
-            WireFormat::Anthropic => "messages",
-            WireFormat::Gemini => "gemini",
-        },
-        "tools": "yes",
-        "streaming": "yes",
-        "structured": match (dialect.structured, dialect.structured_with_tools) {
-            (StructuredOutput::Unsupported, _) => "no",
-            (StructuredOutput::JsonObject, _) => "json",
-            (StructuredOutput::Schema, true) => "yes",
-            (StructuredOutput::Schema, false) => "without tools",
-        },
-        "reasoning": yes(dialect.reasoning != ReasoningRequest::Unsupported),
-        "caching": yes(dialect.caches),
-        "images": images(dialect),
-        "key": dialect.key_env.unwrap_or("none"),
-        "url": dialect.base_url.unwrap_or("named by the configuration"),
-    })
+/// The supported features of a provider, as the command prints them.
+#[derive(Serialize)]
+struct ProviderRow {
+    provider: &'static str,
+    format: &'static str,
+    tools: &'static str,
+    streaming: &'static str,
+    structured: &'static str,
+    reasoning: &'static str,
+    caching: &'static str,
+    images: String,
+    /// Variable with the key.
+    key: &'static str,
+    url: &'static str,
+}
+
+impl From<&Dialect> for ProviderRow {
+    fn from(dialect: &Dialect) -> Self {
+        let yes = |is: bool| if is { "yes" } else { "no" };
+        Self {
+            provider: dialect.provider,
+            format: match dialect.format {
+                WireFormat::OpenAiChat => "chat",
+                WireFormat::OpenAiResponses => "responses",
+                WireFormat::Anthropic => "messages",
+                WireFormat::Gemini => "gemini",
+            },
+            tools: "yes",
+            streaming: "yes",
+            structured: match (dialect.structured, dialect.structured_with_tools) {
+                (StructuredOutput::Unsupported, _) => "no",
+                (StructuredOutput::JsonObject, _) => "json",
+                (StructuredOutput::Schema, true) => "yes",
+                (StructuredOutput::Schema, false) => "without tools",
+            },
+            reasoning: yes(dialect.reasoning != ReasoningRequest::Unsupported),
+            caching: yes(dialect.caches),
+            images: images(dialect),
+            key: dialect.key_env.unwrap_or("none"),
+            url: dialect.base_url.unwrap_or("named by the configuration"),
+        }
+    }
+}
+
+impl ProviderRow {
+    fn cells(&self) -> Vec<String> {
+        let Self { provider, format, tools, streaming, structured, reasoning, caching, images, key, url } = self;
+        [*provider, *format, *tools, *streaming, *structured, *reasoning, *caching, images.as_str(), *key, *url]
+            .map(str::to_owned)
+            .into()
+    }
 }
 
 /// Returns the types of pictures and files that a provider accepts, in short.
@@ -149,10 +194,9 @@ mod tests {
     #[test]
     fn the_guide_has_a_row_for_each_provider_as_the_codecs_know_it() {
         let guide = include_str!("../guide/models.md");
-        let columns = ["format", "tools", "streaming", "structured", "reasoning", "caching", "images"];
         let rows = DIALECTS.iter().map(|dialect| {
-            let row = features(dialect);
-            let cells = columns.map(|key| field(&row, key)).join(" | ");
+            // Without the provider, the key and the address.
+            let cells = ProviderRow::from(dialect).cells()[1..8].join(" | ");
             let key = dialect.key_env.map(|name| format!("`{name}`")).unwrap_or_default();
             format!("| `{}` | {cells} | {key} |", dialect.provider)
         });

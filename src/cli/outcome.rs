@@ -1,15 +1,18 @@
 //! `trellis job list --outcome unknown` and `job settle`: calls with an unknown outcome.
 
-use super::client::{Client, ServerArgs, encode};
+use super::client::{Client, ServerArgs, encode, read_view};
+use super::escape::escape_data;
 use super::exit::{Exit, Failure};
 use super::input;
-use super::output::{CommandOutput, Format, field, format_plain, note, note_next, time};
+use super::output::{CommandOutput, Format, format_plain, note_empty, note_next};
 use super::turn;
 use crate::domain::ids::JobId;
+use crate::view::job::JobView;
+use crate::view::ledger::TurnView;
+use crate::view::outcome::{CallPlaceView, OutcomePage, OutcomeView};
 use clap::Args;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
-use std::iter;
 
 /// What a person has found out.
 #[derive(Debug, Args)]
@@ -34,7 +37,7 @@ pub(crate) struct SettleArgs {
 }
 
 impl SettleArgs {
-    pub(super) async fn run(self, out: CommandOutput) -> Result<Exit, Failure> {
+    pub(crate) async fn run(self, out: CommandOutput) -> Result<Exit, Failure> {
         let mut said = json!({"done": !self.not_done, "tell": self.tell});
         if let Some(result) = self.done.filter(|result| !result.is_empty()) {
             said["result"] = input::value(&result, false)?;
@@ -43,92 +46,91 @@ impl SettleArgs {
             said["note"] = note.into();
         }
         let outcome = Client::new(&self.server)?.put(&format!("outcomes/{}", self.id), &said).await?;
-        out.value(&outcome, || details(&outcome, None))?;
+        out.typed_value(&outcome, |outcome: &OutcomeView| details(outcome, None))?;
         Ok(Exit::Ok)
     }
 }
 
 /// Prints a page of unknown outcomes.
-pub(super) async fn list(
+pub(crate) async fn list(
     client: &Client,
     out: CommandOutput,
     all: bool,
-    (offset, limit): (usize, usize),
+    offset: usize,
+    limit: usize,
 ) -> Result<Exit, Failure> {
     let query = [("all", all.to_string()), ("offset", offset.to_string()), ("limit", limit.to_string())];
     let page = client.get("outcomes", &query).await?;
-    let made = if out.format == Format::Text { read_arguments(client, &page["items"]).await } else { Vec::new() };
-    let made = made.into_iter().chain(iter::repeat(None));
-    let text = |items: &[Value]| {
-        let lines: Vec<_> = items.iter().zip(made).map(|(item, made)| details(item, made)).collect();
+    let OutcomePage { items: outcomes, .. } = read_view(&page)?;
+    let made = if out.format == Format::Text { read_arguments(client, &outcomes).await } else { Vec::new() };
+    out.page(&page, "items", |_| {
+        let lines: Vec<_> = outcomes.iter().zip(made).map(|(outcome, made)| details(outcome, made)).collect();
         lines.join("\n\n")
-    };
-    out.page(&page, "items", text)?;
-    if page["total"] == 0 {
-        note("no call has an unknown outcome");
-    }
+    })?;
+    note_empty(&page, "no call has an unknown outcome");
     note_next(&page);
     Ok(Exit::Ok)
 }
 
 /// Returns the arguments of each call in one line, from its turn or job; `None` if the server doesn't show that to this
 /// caller.
-async fn read_arguments(client: &Client, items: &Value) -> Vec<Option<String>> {
-    let mut turns: BTreeMap<String, Value> = BTreeMap::new();
+async fn read_arguments(client: &Client, outcomes: &[OutcomeView]) -> Vec<Option<String>> {
+    let mut answers: BTreeMap<String, Value> = BTreeMap::new();
     let mut made = Vec::new();
-    for outcome in items.as_array().into_iter().flatten() {
-        let call = &outcome["call"];
-        let path = match (call["agent"].as_str(), call["session"].as_str(), outcome["job"].as_str()) {
-            (Some(agent), Some(session), _) => {
-                format!("agents/{}/turns/{}/{}", encode(agent), encode(session), call["turn"])
+    for outcome in outcomes {
+        let path = match (&outcome.call, &outcome.job) {
+            (Some(CallPlaceView { agent, session, turn, .. }), _) => {
+                format!("agents/{}/turns/{}/{turn}", encode(agent.as_str()), encode(session.as_str()))
             }
-            (_, _, Some(job)) => format!("jobs/{}", encode(job)),
-            (_, _, None) => {
+            (None, Some(job)) => format!("jobs/{job}"),
+            (None, None) => {
                 made.push(None);
                 continue;
             }
         };
-        if !turns.contains_key(&path) {
-            let shown = client.get(&path, &[]).await.unwrap_or_default();
-            turns.insert(path.clone(), shown);
+        if !answers.contains_key(&path) {
+            let answer = client.get(&path, &[]).await.unwrap_or_default();
+            answers.insert(path.clone(), answer);
         }
-        let shown = &turns[&path];
-        made.push(match call["index"].as_u64().and_then(|index| usize::try_from(index).ok()) {
-            Some(index) => turn::call_arguments(&shown["record"], index),
-            None => Some(&shown["input"]).filter(|input| !input.is_null()).map(turn::format_short),
-        });
+        made.push(format_arguments(&answers[&path], outcome.call.as_ref()));
     }
     made
 }
 
+/// Formats the arguments of a call, or the input of a job, from the answer that has them.
+fn format_arguments(answer: &Value, call: Option<&CallPlaceView>) -> Option<String> {
+    let Some(call) = call else {
+        let JobView { input, .. } = read_view(answer).ok()?;
+        return input.as_ref().map(turn::format_short);
+    };
+    let TurnView { record, .. } = read_view(answer).ok()?;
+    turn::call_arguments(&record?, usize::try_from(call.index).ok()?)
+}
+
 /// Formats one call: its id, operation, arguments, turn and settlement.
-fn details(outcome: &Value, made: Option<String>) -> String {
-    let mut lines =
-        vec![format!("{}  {}  {}", field(outcome, "id"), field(outcome, "operation"), time(&outcome["at"]))];
-    let mut line =
-        |name: &str, text: String| lines.push(format!("  {name:<8} {}", text.replace('\n', "\n           ")));
-    if !outcome["job"].is_null() {
-        line("job", field(outcome, "job"));
+fn details(outcome: &OutcomeView, made: Option<String>) -> String {
+    let mut lines = vec![format!("{}  {}  {}", outcome.id, escape_data(&outcome.operation), outcome.at.rfc3339())];
+    let mut line = |name: &str, text: &str| lines.push(format!("  {name:<8} {}", text.replace('\n', "\n           ")));
+    if let Some(job) = &outcome.job {
+        line("job", job.as_str());
     }
-    if !outcome["caller"].is_null() {
-        line("caller", field(outcome, "caller"));
+    if let Some(caller) = &outcome.caller {
+        line("caller", &escape_data(caller));
     }
     if let Some(made) = made {
-        line("with", made);
+        line("with", &made);
     }
-    let call = &outcome["call"];
-    if !call.is_null() {
-        let [agent, session, turn] = ["agent", "session", "turn"].map(|name| field(call, name));
-        line("turn", format!("{agent}/{session}/{turn}, call {} (`{}`)", field(call, "index"), field(call, "tool")));
+    if let Some(CallPlaceView { agent, session, turn, index, tool }) = &outcome.call {
+        line("turn", &format!("{agent}/{session}/{turn}, call {index} (`{}`)", escape_data(tool)));
     }
-    let settled = &outcome["settled"];
-    if !settled.is_null() {
-        let done = if settled["done"] == true { "done" } else { "not done" };
-        line("settled", format!("{done}, by {} at {}", field(settled, "by"), time(&settled["at"])));
-        for name in ["result", "note"] {
-            if !settled[name].is_null() {
-                line(name, format_plain(&settled[name]));
-            }
+    if let Some(settled) = &outcome.settled {
+        let done = if settled.done { "done" } else { "not done" };
+        line("settled", &format!("{done}, by {} at {}", escape_data(&settled.by), settled.at.rfc3339()));
+        if let Some(result) = &settled.result {
+            line("result", &format_plain(result));
+        }
+        if let Some(note) = &settled.note {
+            line("note", &escape_data(note));
         }
     }
     lines.join("\n")

@@ -3,8 +3,8 @@
 use super::client::read_view;
 use super::escape;
 use super::exit::{Exit, Failure};
-use crate::domain::time::Millis;
 use clap::ValueEnum;
+use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use std::ffi::OsString;
@@ -69,6 +69,18 @@ impl CommandOutput {
         self.page(page, key, |_| text(&items))
     }
 
+    /// Prints one value as text made of its type; JSON output has the value as it came.
+    pub fn typed_value<T: DeserializeOwned>(
+        self,
+        value: &Value,
+        text: impl FnOnce(&T) -> String,
+    ) -> Result<(), Failure> {
+        match self.format {
+            Format::Text => write_line(&text(&read_view(value)?)),
+            Format::Json | Format::Ndjson => self.value(value, String::new),
+        }
+    }
+
     /// Formats rows under their headings, in columns.
     pub fn table(self, headings: &[&str], rows: &[Vec<String>]) -> String {
         let rows: Vec<Vec<_>> = rows.iter().map(|row| row.iter().map(|text| escape::cell(text)).collect()).collect();
@@ -127,7 +139,12 @@ pub(crate) fn format_plain(value: &Value) -> String {
 
 /// Returns the text of a field, or an empty one.
 pub(crate) fn field(value: &Value, key: &str) -> String {
-    match &value[key] {
+    format_line(&value[key])
+}
+
+/// Formats a text unchanged, null as nothing, any other value as JSON in one line.
+pub(crate) fn format_line(value: &Value) -> String {
+    match value {
         Value::Null => String::new(),
         Value::String(text) => escape::escape_data(text).into_owned(),
         other => compact(other),
@@ -173,10 +190,27 @@ pub(crate) fn remark(text: &str) {
     }
 }
 
+/// Where a page ends, whatever its items are.
+#[derive(Deserialize)]
+struct PageEnd {
+    /// Items in the whole list.
+    total: Option<u64>,
+    /// Offset or cursor of the next page.
+    next: Option<Value>,
+}
+
 /// Notes how a list with an `offset` goes on.
 pub(crate) fn note_next(page: &Value) {
-    if let Some(next) = page["next"].as_u64() {
-        note(&format!("{} in all; `--offset {next}` shows the next", page["total"]));
+    let Ok(PageEnd { total: Some(total), next: Some(next) }) = read_view(page) else { return };
+    if let Some(next) = next.as_u64() {
+        note(&format!("{total} in all; `--offset {next}` shows the next"));
+    }
+}
+
+/// Notes `text` if a list is empty.
+pub(crate) fn note_empty(page: &Value, text: &str) {
+    if matches!(read_view(page), Ok(PageEnd { total: Some(0), .. })) {
+        note(text);
     }
 }
 
@@ -214,11 +248,6 @@ pub(crate) fn requested_format(arguments: &[OsString]) -> Option<Format> {
     let apart =
         || texts.iter().zip(texts.iter().skip(1)).find_map(|(name, value)| (*name == "--output").then_some(*value));
     Format::from_str(joined.or_else(apart)?, false).ok().filter(|format| *format != Format::Text)
-}
-
-/// Formats milliseconds as a time, any other value unchanged.
-pub(crate) fn time(value: &Value) -> String {
-    value.as_u64().map_or_else(|| format_plain(value), |ms| Millis(ms).rfc3339())
 }
 
 #[cfg(test)]

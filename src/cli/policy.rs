@@ -1,11 +1,16 @@
 //! `trellis policy …`: roots, revocations and approvals of an owner.
 
-use super::client::{Client, ServerArgs};
+use super::client::{Client, ServerArgs, read_view};
 use super::exit::{Exit, Failure};
-use super::output::{field, note};
+use super::output::note;
 use super::{CliContext, escape, input};
+use crate::view::policy::{
+    CapabilityView, PolicyView, ReachedJobView, ReachedTimerView, RevocationReachView, RevocationView,
+};
 use clap::Subcommand;
 use serde_json::{Value, json};
+use std::error::Error;
+use std::fmt;
 
 /// What an owner's agents may do at most, and taking back what was granted.
 #[derive(Debug, Subcommand)]
@@ -88,92 +93,134 @@ impl PolicyCommand {
             Self::Approvals { caps, server } => (server, "approvals", json!({"caps": caps})),
             Self::Roots { caps, server } => (server, "roots", json!({"caps": caps})),
         };
-        let policy = Client::new(&server)?.run(&format!("v/ops/policy/{operation}"), &asked, None).await?;
-        context.out.value(&policy, || format_policy(&policy))?;
-        if operation == "revoke" {
-            note(&format!("revoked; `trellis policy restore {}` takes it back", field(&policy, "revoked")));
+        let answer = Client::new(&server)?.run(&format!("v/ops/policy/{operation}"), &asked, None).await?;
+        let policy: PolicyView = read_view(&answer)?;
+        context.out.value(&answer, || format_policy(&policy))?;
+        if let Some(revoked) = &policy.revoked {
+            note(&format!("revoked; `trellis policy restore {revoked}` takes it back"));
         }
         Ok(Exit::Ok)
     }
 }
 
+/// Reason why an argument is no list of capabilities.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct CapabilityListError {
+    fault: CapabilityListFault,
+    /// The argument may also be `null`, which the text says.
+    allows_null: bool,
+}
+
+impl fmt::Display for CapabilityListError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let text = self.fault.to_string();
+        f.write_str(&if self.allows_null { text.replace("; `", ", or `null` for no limit; `") } else { text })
+    }
+}
+
+impl Error for CapabilityListError {}
+
+/// Fault of an argument that is no list of capabilities.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+enum CapabilityListFault {
+    /// The argument can't be read as JSON.
+    #[error(transparent)]
+    Unreadable(Failure),
+    /// The JSON has another form.
+    #[error(
+        "expected a JSON list of `{{with, can}}`, e.g. `[{{\"with\": \"w\", \"can\": \"crud\"}}]`; `trellis policy \
+         show` prints what is set"
+    )]
+    Form,
+}
+
+impl From<CapabilityListFault> for CapabilityListError {
+    fn from(fault: CapabilityListFault) -> Self {
+        Self { fault, allows_null: false }
+    }
+}
+
 /// Parses a list of capabilities, `@file` or `-`.
-fn capabilities(text: &str) -> Result<Value, String> {
-    let expected = "a JSON list of `{with, can}`, e.g. `[{\"with\": \"w\", \"can\": \"crud\"}]`";
-    let value = input::value(text, false).map_err(|failure| failure.text)?;
+fn capabilities(text: &str) -> Result<Value, CapabilityListError> {
+    let value = input::value(text, false).map_err(CapabilityListFault::Unreadable)?;
     let is_capability = |cap: &Value| ["with", "can"].iter().all(|key| cap[*key].is_string());
     let fits = value.as_array().is_some_and(|caps| caps.iter().all(is_capability));
-    fits.then_some(value).ok_or_else(|| format!("expected {expected}; `trellis policy show` prints what is set"))
+    fits.then_some(value).ok_or_else(|| CapabilityListFault::Form.into())
 }
 
 /// Parses a list of capabilities, or `null` for no limit.
-fn roots(text: &str) -> Result<Value, String> {
+fn roots(text: &str) -> Result<Value, CapabilityListError> {
     if text.trim() == "null" {
         Ok(Value::Null)
     } else {
-        capabilities(text).map_err(|e| e.replace("; `", ", or `null` for no limit; `"))
+        capabilities(text).map_err(|error| CapabilityListError { allows_null: true, ..error })
     }
 }
 
-fn format_policy(policy: &Value) -> String {
+fn format_policy(policy: &PolicyView) -> String {
     let mut lines = Vec::new();
-    match policy["roots"].as_array() {
+    match policy.roots.as_deref() {
         None => lines.push("roots: no limit".to_owned()),
-        Some(caps) if caps.is_empty() => lines.push("roots: nothing".to_owned()),
-        Some(caps) => {
-            lines.extend(caps.iter().map(|cap| format!("root: {} on {}", field(cap, "can"), field(cap, "with"))));
-        }
+        Some([]) => lines.push("roots: nothing".to_owned()),
+        Some(caps) => lines.extend(caps.iter().map(|cap| format!("root: {}", format_capability(cap)))),
     }
-    for cap in policy["approvals"].as_array().into_iter().flatten() {
-        lines.push(format!("asks before: {} on {}", field(cap, "can"), field(cap, "with")));
-    }
-    for revocation in policy["revocations"].as_array().into_iter().flatten() {
-        let part = |key: &str, word: &str| match revocation[key].as_str() {
-            Some(text) => format!("  {word} {}", escape::escape_data(text)),
-            None => String::new(),
-        };
-        lines.push(format!(
-            "revoked {}{}{}{}  by {}{}",
-            field(revocation, "id"),
-            part("path", "path"),
-            part("holder", "holder"),
-            part("grant", "grant"),
-            field(revocation, "by"),
-            part("reason", "because"),
-        ));
-    }
-    for verb in ["stops", "narrows"] {
-        lines.extend(format_affected(verb, &policy[verb]));
+    lines.extend(policy.approvals.iter().map(|cap| format!("asks before: {}", format_capability(cap))));
+    lines.extend(policy.revocations.iter().map(format_revocation));
+    for (verb, reach) in [("stops", &policy.stops), ("narrows", &policy.narrows)] {
+        lines.extend(reach.iter().flat_map(|reach| format_affected(verb, reach)));
     }
     lines.join("\n")
 }
 
+fn format_capability(CapabilityView { with, can }: &CapabilityView) -> String {
+    format!("{} on {}", escape::escape_data(can), escape::escape_data(with))
+}
+
+fn format_revocation(revocation: &RevocationView) -> String {
+    let RevocationView { id, path, holder, grant, reason, by, .. } = revocation;
+    let part = |word: &str, text: &Option<String>| match text {
+        Some(text) => format!("  {word} {}", escape::escape_data(text)),
+        None => String::new(),
+    };
+    format!(
+        "revoked {}{}{}{}  by {}{}",
+        escape::escape_data(id),
+        part("path", path),
+        part("holder", holder),
+        part("grant", grant),
+        escape::escape_data(by),
+        part("because", reason),
+    )
+}
+
 /// Lists what a revocation affects, one line each.
-fn format_affected(verb: &str, found: &Value) -> Vec<String> {
-    if found.is_null() {
-        return Vec::new();
-    }
-    let list = |key: &str| found[key].as_array().cloned().unwrap_or_default();
-    let mut lines: Vec<String> = Vec::new();
-    lines.extend(list("agents").iter().map(|agent| format!("{verb} agent {}", agent.as_str().unwrap_or_default())));
-    let whose = |one: &Value| field(one, if one["op"].is_null() { "agentId" } else { "op" });
-    let of = |what: &str, one: &Value, key: &str| format!("{verb} {what} {} of {}", field(one, key), whose(one));
-    lines.extend(
-        list("timers").iter().map(|timer| format!("{}, next {}", of("timer", timer, "timer"), field(timer, "next"))),
-    );
-    lines.extend(list("jobs").iter().map(|job| {
-        let what = if job["parent"].is_null() { "job" } else { "child" };
-        format!("{}, {}", of(what, job, "job"), field(job, "status"))
+fn format_affected(verb: &str, reach: &RevocationReachView) -> Vec<String> {
+    let mut lines: Vec<String> = reach.agents.iter().map(|agent| format!("{verb} agent {agent}")).collect();
+    lines.extend(reach.timers.iter().map(|ReachedTimerView { timer, agent_id, next }| {
+        format!("{verb} timer {timer} of {agent_id}, next {}", next.as_deref().unwrap_or_default())
     }));
-    lines.extend(list("running").iter().map(|job| {
-        let (op, id) = (field(job, "op"), field(job, "job"));
-        format!("runs on: job {id} of {op}, which has begun; `trellis job cancel {id}` ends it")
+    lines.extend(reach.jobs.iter().map(|job| {
+        let what = if job.parent.is_none() { "job" } else { "child" };
+        format!("{verb} {what} {} of {}, {}", job.job, format_subject(job), job.status.as_str())
+    }));
+    lines.extend(reach.running.iter().map(|job| {
+        let id = &job.job;
+        format!("runs on: job {id} of {}, which has begun; `trellis job cancel {id}` ends it", format_subject(job))
     }));
     if lines.is_empty() {
         lines.push(format!("{verb} nothing that is there now"));
     }
-    if found["more"] == true {
+    if reach.more {
         lines.push(format!("{verb} more than is listed: older jobs that were not looked at, or what you may not read"));
     }
     lines
+}
+
+/// Names the operation that a job runs, or the agent that serves it.
+fn format_subject(job: &ReachedJobView) -> String {
+    match (&job.op, &job.agent_id) {
+        (Some(op), _) => escape::escape_data(op).into_owned(),
+        (None, Some(agent)) => agent.to_string(),
+        (None, None) => String::new(),
+    }
 }

@@ -12,12 +12,15 @@ use crate::domain::event::Submission;
 use crate::domain::ids::{AgentId, EventId, Owner, sha256_hex};
 use crate::domain::message::BusMessage;
 use crate::domain::message::{InboundKind, MessageAddress};
+use crate::domain::wait::WaitReason;
+use crate::view::job::WaitView;
+use crate::view::queue::SubmissionStatusView;
 use async_nats::jetstream::{self, context::PublishErrorKind};
 use async_nats::{
     Client, ConnectError, ConnectErrorKind, Event, HeaderMap, Request, RequestErrorKind, ServerAddr, Subscriber,
 };
 use futures::StreamExt;
-use serde_json::{Value, json};
+use serde_json::Value;
 use std::future::ready;
 use std::sync::Arc;
 use std::time::Duration;
@@ -149,20 +152,23 @@ impl Publisher {
         acked.map_err(|error| self.publish_failure(&subject, &error))
     }
 
-    /// Asks the workers for `status` and `waiting` of a submission; `None` if none answers.
-    pub async fn ask_status(&self, owner: &Owner, id: &EventId) -> Option<Value> {
+    /// Asks the workers why the job of a submission waits; `None` if it doesn't, and if the question isn't answered.
+    pub async fn ask_reason(&self, owner: &Owner, id: &EventId) -> Option<WaitView> {
         let mut headers = HeaderMap::new();
         if let Some(value) = &self.authorization {
             headers.insert(AUTHORIZATION_HEADER, value.as_str());
         }
         let request = Request::new().headers(headers).payload(id.to_string().into()).timeout(Some(QUESTION_TIME));
         match self.client.send_request(subject::question(&self.prefix, owner), request).await {
-            Ok(message) => decode::lenient_json(&message.payload).ok(),
-            Err(error) if error.kind() == RequestErrorKind::NoResponders => Some(json!({"waiting": {
-                "kind": "no-worker",
-                "reason": format!("no worker answers at NATS `{}`", self.server),
-                "advice": "start one with `trellis worker`; what was accepted is kept",
-            }})),
+            Ok(message) => {
+                let status = decode::lenient_json(&message.payload).and_then(decode::into_type::<SubmissionStatusView>);
+                status.ok()?.waiting
+            }
+            Err(error) if error.kind() == RequestErrorKind::NoResponders => {
+                let none = WaitReason::NoWorker { last: None };
+                let reason = format!("no worker answers at NATS `{}`", self.server);
+                Some(WaitView { reason, ..WaitView::from(&none) })
+            }
             Err(_) => None,
         }
     }
@@ -195,7 +201,8 @@ impl Publisher {
 pub(crate) async fn completion(
     publisher: &Publisher,
     answers: &mut Subscriber,
-    (owner, id): (&Owner, &EventId),
+    owner: &Owner,
+    id: &EventId,
     limit: Option<Duration>,
 ) -> Result<Option<Value>, Failure> {
     let deadline = limit.map(|limit| Instant::now() + limit);
@@ -209,9 +216,7 @@ pub(crate) async fn completion(
         if deadline.is_some_and(|at| Instant::now() >= at) {
             return Ok(None);
         }
-        if let Some(record) = publisher.ask_status(owner, id).await {
-            reasons.show(&record);
-        }
+        reasons.show(publisher.ask_reason(owner, id).await.as_ref());
     }
 }
 

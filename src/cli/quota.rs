@@ -2,10 +2,12 @@
 
 use super::CliContext;
 use super::client::{Client, ServerArgs};
+use super::escape::escape_data;
 use super::exit::{Exit, Failure};
-use super::output::{CommandOutput, field};
+use super::output::CommandOutput;
 use crate::domain::ids::Owner;
 use crate::domain::quota::QuotaKind;
+use crate::view::quota::QuotaView;
 use clap::{Args, Subcommand};
 use serde_json::{Map, Value};
 
@@ -21,7 +23,7 @@ use serde_json::{Map, Value};
 pub(crate) struct QuotaArgs {
     #[command(subcommand)]
     set: Option<QuotaCommand>,
-    /// Whose; your own without it
+    /// Owner whose quota is shown [default: `--owner`, else you]
     #[arg(value_name = "TENANT/USER")]
     of: Option<Owner>,
     /// Which server, and for whom
@@ -37,22 +39,22 @@ enum QuotaCommand {
         after_help = "Examples:\n  trellis quota set acme/ann --documents 100000\n  trellis quota set acme/ann --bytes default"
     )]
     Set {
-        /// Whose
+        /// Owner whose limits are set
         #[arg(value_name = "TENANT/USER")]
         of: Owner,
-        /// Documents
+        /// Documents that the owner may keep
         #[arg(long, value_name = "N")]
         documents: Option<String>,
-        /// Bytes
+        /// Bytes that the owner may keep
         #[arg(long, value_name = "N")]
         bytes: Option<String>,
-        /// Sessions
+        /// Sessions that the owner may keep
         #[arg(long, value_name = "N")]
         sessions: Option<String>,
         /// Records of jobs, ended ones included
         #[arg(long, value_name = "N")]
         jobs: Option<String>,
-        /// Which server
+        /// Server to ask
         #[command(flatten)]
         server: ServerArgs,
     },
@@ -74,7 +76,7 @@ impl QuotaArgs {
                 Client::new(&server)?.put("quota", &Value::Object(limits)).await?
             }
         };
-        context.out.value(&shown, || table(context.out, &shown))?;
+        context.out.typed_value(&shown, |quota: &QuotaView| table(context.out, quota))?;
         Ok(Exit::Ok)
     }
 }
@@ -87,13 +89,13 @@ fn limit(kind: QuotaKind, text: &str) -> Result<Value, Failure> {
     text.parse::<u64>().map(Value::from).map_err(bad)
 }
 
-fn table(out: CommandOutput, shown: &Value) -> String {
-    let row = |kind: &QuotaKind| {
-        let of = &shown[kind.as_str()];
-        let limit = if of["limit"].is_null() { "any".to_owned() } else { field(of, "limit") };
-        let set = if of["own"] == true { "an operator" } else { "the venue" };
-        vec![kind.as_str().to_owned(), field(of, "used"), limit, set.to_owned()]
+fn table(out: CommandOutput, quota: &QuotaView) -> String {
+    let row = |kind: QuotaKind| {
+        let of = quota.get(kind);
+        let limit = of.limit.map_or_else(|| "any".to_owned(), |limit| limit.to_string());
+        let set = if of.own { "an operator" } else { "the venue" };
+        vec![kind.as_str().to_owned(), of.used.to_string(), limit, set.to_owned()]
     };
-    let rows: Vec<_> = QuotaKind::ALL.iter().map(row).collect();
-    format!("{}\n\n{}", field(shown, "owner"), out.table(&["QUOTA", "USED", "LIMIT", "SET BY"], &rows))
+    let rows = QuotaKind::ALL.map(row);
+    format!("{}\n\n{}", escape_data(&quota.owner), out.table(&["QUOTA", "USED", "LIMIT", "SET BY"], &rows))
 }

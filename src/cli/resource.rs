@@ -2,10 +2,12 @@
 
 use super::CliContext;
 use super::client::{Client, ServerArgs};
+use super::escape::escape_data;
 use super::exit::{Exit, Failure};
-use super::output::{field, remark};
+use super::output::remark;
+use crate::view::resource::{ErasedRecordsView, ResourceListView, ResourcePurgeView};
 use clap::Subcommand;
-use serde_json::{Value, json};
+use serde_json::json;
 
 /// What agents keep under resource namespaces: memory, files, scratchpads.
 #[derive(Debug, Subcommand)]
@@ -46,7 +48,7 @@ impl ResourceCommand {
             Self::List { namespace, server } => {
                 let asked = namespace.map_or_else(|| json!({}), |namespace| json!({"namespace": namespace}));
                 let kept = Client::new(&server)?.run("v/ops/resource/list", &asked, None).await?;
-                context.out.value(&kept, || format_list(&kept))?;
+                context.out.typed_value::<ResourceListView>(&kept, format_list)?;
             }
             Self::Purge { namespace, recursive, yes, server } => {
                 if !yes {
@@ -56,9 +58,7 @@ impl ResourceCommand {
                 }
                 let asked = json!({"namespace": namespace, "recursive": recursive});
                 let purged = Client::new(&server)?.run("v/ops/resource/purge", &asked, None).await?;
-                context.out.value(&purged, || {
-                    [format_counts(&purged["purged"]), format_counts(&purged["erased"])].join("\n")
-                })?;
+                context.out.typed_value::<ResourcePurgeView>(&purged, format_purge)?;
                 remark("`trellis policy revoke --path r/NAMESPACE` keeps running turns from writing there anew");
             }
         }
@@ -66,13 +66,15 @@ impl ResourceCommand {
     }
 }
 
-fn format_list(kept: &Value) -> String {
-    let rows = kept["resources"].as_array().into_iter().flatten();
-    let rows = rows.map(|row| format!("{}  {}  {}", field(row, "namespace"), field(row, "kind"), row["count"]));
+fn format_list(kept: &ResourceListView) -> String {
+    let rows = kept.resources.iter();
+    let rows = rows.map(|row| format!("{}  {}  {}", escape_data(&row.namespace), escape_data(&row.kind), row.count));
     rows.collect::<Vec<_>>().join("\n")
 }
 
-fn format_counts(purged: &Value) -> String {
-    let counts = purged.as_object().into_iter().flatten();
-    counts.map(|(kind, count)| format!("{kind}  {count}")).collect::<Vec<_>>().join("\n")
+fn format_purge(purge: &ResourcePurgeView) -> String {
+    let ErasedRecordsView { turns, jobs, dead_letters, timers } = &purge.erased;
+    let erased = [("turns", turns), ("jobs", jobs), ("deadLetters", dead_letters), ("timers", timers)];
+    let counts = purge.purged.iter().map(|(kind, count)| (kind.as_str(), count)).chain(erased);
+    counts.map(|(kind, count)| format!("{}  {count}", escape_data(kind))).collect::<Vec<_>>().join("\n")
 }

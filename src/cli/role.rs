@@ -23,7 +23,7 @@ impl Slots {
 
 /// Runs a role until a signal ends it.
 pub(crate) async fn run(config: &Config, role: Role) -> Result<Exit, Failure> {
-    log::init(&config.log).map_err(Failure::internal)?;
+    log::init(&config.log).map_err(|error| Failure::internal(error.to_string()))?;
     app::run(config, role).await.map_err(|e| failure(&e))?;
     Ok(Exit::Ok)
 }

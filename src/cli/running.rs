@@ -95,10 +95,11 @@ impl RunningServer {
     pub async fn call_or_run_here(
         self,
         config: &Config,
-        (operation, input): (&str, &Value),
+        operation: &str,
+        input: &Value,
         here: impl AsyncFnOnce(&Venue) -> Result<Value, Failure>,
     ) -> Result<Value, Failure> {
-        self.call_or_run_as(Role::Command, config, (operation, input), here).await
+        self.call_or_run_as(Role::Command, config, operation, input, here).await
     }
 
     /// Asks the running server, or else opens the backends with this role and calls `here`.
@@ -106,7 +107,8 @@ impl RunningServer {
         self,
         role: Role,
         config: &Config,
-        (operation, input): (&str, &Value),
+        operation: &str,
+        input: &Value,
         here: impl AsyncFnOnce(&Venue) -> Result<Value, Failure>,
     ) -> Result<Value, Failure> {
         if let Some(answer) = self.ask(config, operation, input).await? {

@@ -1,16 +1,17 @@
 //! `trellis secret …`: stores secrets, and makes the keys that seal them.
 
-use super::client::{Client, ServerArgs, encode};
+use super::client::{Client, ServerArgs, encode, read_view};
 use super::exit::{Exit, Failure};
-use super::output::{field, format_plain, note};
+use super::output::note;
 use super::running::store_flag;
-use super::{CliContext, input, role};
+use super::{CliContext, escape, input, role};
 use crate::app::{App, Role};
 use crate::domain::limits::SECRET_BYTES_LEAST;
 use crate::process::telemetry::Metrics;
 use crate::venue::secrets::{self, KeyFileError, SecretError};
+use crate::view::secret::{SecretStoredView, SecretView};
 use clap::Subcommand;
-use serde_json::{Value, json};
+use serde_json::json;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use zeroize::Zeroizing;
@@ -48,7 +49,7 @@ pub(crate) enum SecretCommand {
     /// Delete a secret
     #[command(after_help = "Example:\n  trellis secret delete STRIPE_KEY")]
     Delete {
-        /// Its name
+        /// Name of the secret
         name: String,
         /// Which server, and for whom
         #[command(flatten)]
@@ -131,39 +132,35 @@ async fn set(
         Exit::Conflict if failure.text.contains("exists") => failure.with_advice(Exit::Conflict, "pass `--overwrite`"),
         _ => failure,
     })?;
-    context.out.value(&answer, || {
-        format!("secret {name} stored, version {}, for {}", field(&answer, "version"), format_hosts(&answer))
-    })?;
-    if answer["hosts"].as_array().is_none_or(Vec::is_empty) {
+    let SecretStoredView { version, hosts, .. } = read_view(&answer)?;
+    context.out.value(&answer, || format!("secret {name} stored, version {version}, for {}", format_hosts(&hosts)))?;
+    if hosts.is_empty() {
         note("it may go to no host yet: `--host` with `--overwrite` binds it");
     }
     Ok(Exit::Ok)
 }
 
-fn format_hosts(secret: &Value) -> String {
-    let hosts: Vec<_> = secret["hosts"].as_array().into_iter().flatten().map(format_plain).collect();
+fn format_hosts(hosts: &[String]) -> String {
+    let hosts: Vec<_> = hosts.iter().map(|host| escape::escape_data(host)).collect();
     if hosts.is_empty() { "no host".to_owned() } else { hosts.join(", ") }
 }
 
 async fn list(context: &CliContext, server: &ServerArgs) -> Result<Exit, Failure> {
     let answer = Client::new(server)?.run("v/ops/secret/list", &json!({}), None).await?;
-    context.out.page(&answer, "secrets", |all| {
-        let line = |secret: &Value| {
-            let line = format!(
-                "{}  version {}  for {}",
-                field(secret, "name"),
-                field(secret, "version"),
-                format_hosts(secret)
-            );
-            if secret["readable"] == false {
-                format!("{line}  CAN'T BE OPENED: sealed with key {}, which isn't here", field(secret, "key"))
-            } else {
-                line
-            }
-        };
-        all.iter().map(line).collect::<Vec<_>>().join("\n")
+    context.out.typed_page::<SecretView>(&answer, "secrets", |all| {
+        all.iter().map(format_secret).collect::<Vec<_>>().join("\n")
     })?;
     Ok(Exit::Ok)
+}
+
+fn format_secret(secret: &SecretView) -> String {
+    let SecretView { name, hosts, version, key, readable, .. } = secret;
+    let line = format!("{}  version {version}  for {}", escape::escape_data(name), format_hosts(hosts));
+    if *readable {
+        line
+    } else {
+        format!("{line}  CAN'T BE OPENED: sealed with key {}, which isn't here", escape::escape_data(key))
+    }
 }
 
 async fn rotate(context: &CliContext, data: Option<&Path>) -> Result<Exit, Failure> {

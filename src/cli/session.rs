@@ -1,13 +1,16 @@
 //! `trellis session list|show|fork`: sessions of an agent.
 
-use super::client::{Client, ServerArgs, encode};
+use super::client::{Client, ServerArgs, encode, read_view};
+use super::escape::escape_data;
 use super::exit::{Exit, Failure};
-use super::output::time;
-use super::output::{CommandOutput, field, format_plain};
+use super::output::{CommandOutput, format_line};
 use super::{CliContext, wait};
 use crate::domain::ids::{AgentId, SessionId};
+use crate::view::ledger::{TurnMessageView, TurnRecordView};
+use crate::view::session::{ForkedSessionView, SessionPage, SessionRowView, SessionTurnsPage};
 use clap::Subcommand;
 use serde_json::{Value, json};
+use std::fmt::Display;
 
 const NO_SESSION: &str = "`trellis agent list` shows the agents, `trellis session list AGENT` their sessions";
 
@@ -17,9 +20,9 @@ pub(crate) enum SessionCommand {
     /// List an agent's sessions
     #[command(after_help = "Example:\n  trellis session list helper --limit 20")]
     List {
-        /// The agent
+        /// Id of the agent
         agent: AgentId,
-        /// Those behind this one
+        /// Sessions behind this one
         #[arg(long, value_name = "SESSION")]
         after: Option<SessionId>,
         /// Sessions to show, at most 200
@@ -32,9 +35,9 @@ pub(crate) enum SessionCommand {
     /// Show the transcript of a session
     #[command(after_help = "Example:\n  trellis session show helper main")]
     Show {
-        /// The agent
+        /// Id of the agent
         agent: AgentId,
-        /// The session
+        /// Id of the session
         session: SessionId,
         /// Turns behind this one
         #[arg(long, value_name = "TURN", default_value_t = 0)]
@@ -52,7 +55,7 @@ pub(crate) enum SessionCommand {
     /// loaded by now it has loaded too. Prints the new session's id.
     #[command(after_help = "Example:\n  trellis session fork helper main --at 3 --to what-if")]
     Fork {
-        /// The agent
+        /// Id of the agent
         agent: AgentId,
         /// The session that is copied
         session: SessionId,
@@ -101,21 +104,27 @@ async fn list(
     let mut query = vec![("limit", limit.to_string())];
     query.extend(after.map(|after| ("after", after.to_string())));
     let page = client.get(&format!("agents/{}/sessions", encode(agent.as_str())), &query).await?;
-    out.page(&page, "sessions", |sessions| {
-        let columns = ["sessionId", "status", "turns", "tasks", "messages", "results"];
-        let rows: Vec<Vec<String>> =
-            sessions.iter().map(|session| columns.iter().map(|key| field(session, key)).collect()).collect();
+    let SessionPage { sessions, next, .. } = read_view(&page)?;
+    out.page(&page, "sessions", |_| {
+        let rows: Vec<_> = sessions.iter().map(row).collect();
         let table = out.table(&["SESSION", "STATUS", "TURNS", "TASKS", "MESSAGES", "RESULTS"], &rows);
-        append_next(table, &page)
+        append_next(table, next.as_ref())
     })?;
     Ok(Exit::Ok)
 }
 
+fn row(session: &SessionRowView) -> Vec<String> {
+    let counts = [session.tasks, session.messages, session.results].map(|count| count.to_string());
+    let mut cells = vec![session.session_id.to_string(), session.status.clone(), session.turns.to_string()];
+    cells.extend(counts);
+    cells
+}
+
 /// Appends a line that says how the list goes on.
-fn append_next(text: String, page: &Value) -> String {
-    match &page["next"] {
-        Value::Null => text,
-        next => format!("{text}\n… `--after {}` shows the next", format_plain(next)),
+fn append_next(text: String, next: Option<&impl Display>) -> String {
+    match next {
+        None => text,
+        Some(next) => format!("{text}\n… `--after {next}` shows the next"),
     }
 }
 
@@ -129,47 +138,47 @@ async fn show(
 ) -> Result<Exit, Failure> {
     let path = format!("agents/{}/sessions/{}", encode(agent.as_str()), encode(session.as_str()));
     let page = client.get(&path, &[("after", after.to_string()), ("limit", limit.to_string())]).await?;
-    out.page(&page, "turns", |turns| {
-        let waits = wait::text(&page).map(|text| out.dim(&format!("waits: {text}")));
+    let SessionTurnsPage { turns, next, waiting, .. } = read_view(&page)?;
+    out.page(&page, "turns", |_| {
+        let waits = waiting.map(|waiting| out.dim(&format!("waits: {}", wait::text(&waiting))));
         let text: Vec<String> = turns.iter().map(|turn| transcript(out, turn)).chain(waits).collect();
-        append_next(text.join("\n\n"), &page)
+        append_next(text.join("\n\n"), next.as_ref())
     })?;
     Ok(Exit::Ok)
 }
 
 /// Formats a turn for people.
-fn transcript(out: CommandOutput, turn: &Value) -> String {
-    let head = format!("turn {}, {}, {}", turn["turn"], time(&turn["start"]), field(turn, "model"));
+fn transcript(out: CommandOutput, turn: &TurnRecordView) -> String {
+    let head = format!("turn {}, {}, {}", turn.turn, turn.start.rfc3339(), escape_data(&turn.model));
     let mut lines = vec![out.dim(&head)];
     let mut say = |who: &str, text: &str| {
         lines.push(format!("{}: {}", out.bold(who), text.replace('\n', "\n  ")));
     };
-    for heard in turn["heard"].as_array().into_iter().flatten() {
-        say(if heard["job"].is_null() { "message" } else { "task" }, &field(heard, "text"));
+    for heard in &turn.heard {
+        say(if heard.job.is_none() { "message" } else { "task" }, &escape_data(&heard.text));
     }
-    for said in turn["said"].as_array().into_iter().flatten() {
-        let text = field(said, "text");
-        match said["role"].as_str() {
-            Some("assistant") => {
+    for said in &turn.said {
+        match said {
+            TurnMessageView::Assistant { text, calls, .. } => {
                 if !text.is_empty() {
-                    say("agent", &text);
+                    say("agent", &escape_data(text));
                 }
-                for call in said["calls"].as_array().into_iter().flatten() {
-                    say("calls", &format!("{} {}", field(call, "name"), field(call, "arguments")));
+                for call in calls {
+                    say("calls", &format!("{} {}", escape_data(&call.name), format_line(&call.arguments)));
                 }
             }
-            Some("tool") => say("result", &text),
-            Some(_) | None => say("said", &text),
+            TurnMessageView::Tool { text, .. } => say("result", &escape_data(text)),
+            TurnMessageView::User { text, .. } => say("said", &escape_data(text)),
         }
     }
-    for ended in turn["ended"].as_array().into_iter().flatten() {
-        say("ended", &format!("{} {}", format_plain(&ended[0]), format_plain(&ended[1])));
+    for (job, status) in &turn.ended {
+        say("ended", &format!("{job} {}", status.as_str()));
     }
     lines.join("\n")
 }
 
 async fn fork(client: &Client, out: CommandOutput, path: &str, body: &Value) -> Result<Exit, Failure> {
     let answer = client.post(path, body).await?;
-    out.value(&answer, || field(&answer, "sessionId"))?;
+    out.typed_value(&answer, |forked: &ForkedSessionView| forked.session_id.to_string())?;
     Ok(Exit::Ok)
 }

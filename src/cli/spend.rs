@@ -2,12 +2,14 @@
 
 use super::CliContext;
 use super::client::{Client, ServerArgs};
+use super::escape::escape_data;
 use super::exit::{Exit, Failure};
-use super::output::time;
-use super::output::{CommandOutput, field};
+use super::output::CommandOutput;
+use crate::domain::chat::TokenUsage;
 use crate::domain::ids::{AgentId, SessionId};
+use crate::domain::time::Millis;
+use crate::view::spend::{CapView, JobSpendView, ModelUseView, SpendTodayView};
 use clap::Args;
-use serde_json::Value;
 
 /// What was spent today, by model and session, and what the caps leave.
 ///
@@ -18,7 +20,7 @@ pub(crate) struct SpendArgs {
     /// The cap of a session of this agent, too
     #[arg(long, value_name = "AGENT", requires = "session")]
     agent: Option<AgentId>,
-    /// That session
+    /// Session whose cap is shown, of `--agent`
     #[arg(long, value_name = "SESSION", requires = "agent")]
     session: Option<SessionId>,
     /// The cap of the day of this user, in the place of your own
@@ -39,89 +41,88 @@ impl SpendArgs {
         query.extend(self.session.map(|session| ("sessionId", session.to_string())));
         query.extend(self.user.map(|user| ("user", user)));
         let shown = Client::new(&self.server)?.get("spend", &query).await?;
-        context.out.value(&shown, || report(context.out, &shown))?;
+        context.out.typed_value(&shown, |today: &SpendTodayView| report(context.out, today))?;
         Ok(Exit::Ok)
     }
 }
 
 /// Formats the report of a day.
-fn report(out: CommandOutput, shown: &Value) -> String {
+fn report(out: CommandOutput, today: &SpendTodayView) -> String {
     let head = format!(
         "{} on {} ({}): {}",
-        field(shown, "owner"),
-        field(shown, "day"),
-        field(shown, "zone"),
-        format_usage(&shown["spent"])
+        escape_data(&today.owner),
+        escape_data(&today.day),
+        escape_data(&today.zone),
+        format_usage(&today.spent)
     );
-    let list = |key: &str| shown[key].as_array().map_or(&[][..], Vec::as_slice);
     let mut parts = vec![head];
-    let amounts = |of: &Value| {
-        [
-            field(of, "calls"),
-            field(of, "input"),
-            field(of, "output"),
-            of["cost"].as_f64().map(dollars).unwrap_or_default(),
-        ]
-    };
-    let rows = |key: &str, name: fn(&Value) -> String| -> Vec<Vec<String>> {
-        list(key).iter().map(|of| std::iter::once(name(of)).chain(amounts(of)).collect()).collect()
-    };
-    let session = |of: &Value| format!("{}/{}", field(of, "agentId"), field(of, "sessionId"));
-    for (heading, rows) in [("MODEL", rows("models", |of| field(of, "model"))), ("SESSION", rows("sessions", session))]
-    {
+    let models: Vec<_> = today.models.iter().map(|of| amounts(of.model.clone(), &of.spent)).collect();
+    let session = |agent: &str, session: &str| format!("{agent}/{session}");
+    let sessions = today.sessions.iter().map(|of| amounts(session(&of.agent_id, &of.session_id), &of.spent));
+    for (heading, rows) in [("MODEL", models), ("SESSION", sessions.collect())] {
         if !rows.is_empty() {
             parts.push(out.table(&[heading, "CALLS", "IN", "OUT", "COST"], &rows));
         }
     }
-    let caps: Vec<_> = list("caps").iter().map(cap).collect();
+    let caps: Vec<_> = today.caps.iter().map(cap).collect();
     if !caps.is_empty() {
         parts.push(out.table(&["CAP", "TOKENS", "COST", "RESETS"], &caps));
     }
     parts.join("\n\n")
 }
 
+/// Returns the row of a use under a name.
+fn amounts(name: String, spent: &ModelUseView) -> Vec<String> {
+    let cost = spent.cost.map(dollars).unwrap_or_default();
+    vec![name, spent.calls.to_string(), spent.input.to_string(), spent.output.to_string(), cost]
+}
+
 /// Formats a cap: used and reserved amount, and the limit.
-fn cap(cap: &Value) -> Vec<String> {
-    let name = [field(cap, "of"), field(cap, "user"), field(cap, "model")].join(" ");
-    let name = name.split_whitespace().collect::<Vec<_>>().join(" ");
-    let reached = if cap["reached"] == true { " (reached)" } else { "" };
-    let tokens = |of: &Value| format!("{}+{} of {}", of["used"], of["held"], of["limit"]);
-    let money = |key: &str| cap["cost"][key].as_f64().map(dollars).unwrap_or_default();
-    let cost = || format!("{}+{} of {}", money("used"), money("held"), money("limit"));
-    let shown = |there: bool, text: &dyn Fn() -> String| if there { text() } else { String::new() };
+fn cap(cap: &CapView) -> Vec<String> {
+    let name = [Some(&cap.of), cap.user.as_ref(), cap.model.as_ref()].into_iter().flatten().map(String::as_str);
+    let name = name.flat_map(str::split_whitespace).collect::<Vec<_>>().join(" ");
+    let reached = if cap.reached { " (reached)" } else { "" };
+    let tokens = cap.tokens.map(|of| format!("{}+{} of {}", of.used, of.held, of.limit));
+    let cost = cap.cost.map(|of| format!("{}+{} of {}", dollars(of.used), dollars(of.held), dollars(of.limit)));
     vec![
-        format!("{}{reached}", name.trim_end()),
-        shown(!cap["tokens"].is_null(), &|| tokens(&cap["tokens"])),
-        shown(!cap["cost"].is_null(), &cost),
-        shown(!cap["resets"].is_null(), &|| time(&cap["resets"])),
+        format!("{name}{reached}"),
+        tokens.unwrap_or_default(),
+        cost.unwrap_or_default(),
+        cap.resets.map(Millis::rfc3339).unwrap_or_default(),
     ]
 }
 
 /// Formats calls, tokens and cost in words.
-fn format_usage(of: &Value) -> String {
-    let number = |key: &str| of[key].as_u64().unwrap_or_default();
-    let cost = match (of["cost"].as_f64(), number("unpriced")) {
+fn format_usage(spent: &ModelUseView) -> String {
+    let cost = match (spent.cost, spent.unpriced.unwrap_or_default()) {
         (None, _) => ", no price".to_owned(),
         (Some(cost), 0) => format!(", {}", dollars(cost)),
         (Some(cost), calls) => format!(", {} and {calls} calls without a price", dollars(cost)),
     };
-    let tokens = format_token_classes(of, |number| number.as_u64().unwrap_or_default().to_string());
-    let told = [("estimated", "estimated"), ("fallbacks", "answered by a fallback")];
-    let told = told.into_iter().filter(|(key, _)| number(key) > 0);
-    let notes = told.map(|(key, what)| format!(", {} {what}", number(key))).collect::<Vec<_>>().concat();
-    format!("{} calls, {tokens}{cost}{notes}", number("calls"))
+    let usage = TokenUsage {
+        input: spent.input,
+        output: spent.output,
+        cache_read: spent.cache_read.unwrap_or_default(),
+        cache_write: spent.cache_write.unwrap_or_default(),
+        reasoning: spent.reasoning.unwrap_or_default(),
+    };
+    let tokens = format_token_classes(usage, |number| number.to_string());
+    let told = [(spent.estimated, "estimated"), (spent.fallbacks, "answered by a fallback")];
+    let told = told.into_iter().filter_map(|(number, what)| Some((number.filter(|number| *number > 0)?, what)));
+    let notes = told.map(|(number, what)| format!(", {number} {what}")).collect::<Vec<_>>().concat();
+    format!("{} calls, {tokens}{cost}{notes}", spent.calls)
 }
 
 /// Formats tokens of prompts and replies by class, as `300 tokens in (120 from the cache), 20 out`.
-pub(crate) fn format_token_classes(usage: &Value, shown: impl Fn(&Value) -> String) -> String {
-    let classes = |classes: &[(&str, &str)]| {
-        let told = classes.iter().filter(|(key, _)| usage[key].as_u64().is_some_and(|tokens| tokens > 0));
-        let told: Vec<_> = told.map(|(key, what)| format!("{} {what}", shown(&usage[key]))).collect();
+pub(crate) fn format_token_classes(usage: TokenUsage, shown: impl Fn(u64) -> String) -> String {
+    let classes = |classes: &[(u64, &str)]| {
+        let told = classes.iter().filter(|(tokens, _)| *tokens > 0);
+        let told: Vec<_> = told.map(|(tokens, what)| format!("{} {what}", shown(*tokens))).collect();
         if told.is_empty() { String::new() } else { format!(" ({})", told.join(", ")) }
     };
-    let read = classes(&[("cacheRead", "from the cache"), ("cacheWrite", "written to it")]);
-    let written = classes(&[("reasoning", "of reasoning")]);
-    format!("{} tokens in{read}, {} out{written}", shown(&usage["input"]), shown(&usage["output"]))
+    let read = classes(&[(usage.cache_read, "from the cache"), (usage.cache_write, "written to it")]);
+    let written = classes(&[(usage.reasoning, "of reasoning")]);
+    format!("{} tokens in{read}, {} out{written}", shown(usage.input), shown(usage.output))
 }
 
 /// Formats dollars to a millionth.
@@ -130,41 +131,35 @@ fn dollars(cost: f64) -> String {
     format!("${}", text.trim_end_matches('0').trim_end_matches('.'))
 }
 
-/// Returns the sum of a job and the jobs under it; its own where only that is known.
-fn known_total(spend: &Value) -> &Value {
-    if spend["tree"].is_null() { &spend["own"] } else { &spend["tree"] }
+/// Formats tokens of prompts and replies of a job and the jobs under it; empty if unknown.
+pub(crate) fn tokens(spend: Option<&JobSpendView>) -> String {
+    let total = spend.and_then(JobSpendView::total);
+    total.map(|total| format!("{}+{}", total.input, total.output)).unwrap_or_default()
 }
 
-/// Formats tokens of prompts and replies; empty if unknown.
-pub(crate) fn tokens(spend: &Value) -> String {
-    let total = known_total(spend);
-    match (total["input"].as_u64(), total["output"].as_u64()) {
-        (Some(input), Some(output)) => format!("{input}+{output}"),
-        _ => String::new(),
-    }
-}
-
-/// Formats the cost; empty if unknown, with `>` if some calls have no price.
-pub(crate) fn cost(spend: &Value) -> String {
-    let total = known_total(spend);
-    let at_least = if total["unpriced"].is_null() && total["partial"] != true { "" } else { ">" };
-    total["cost"].as_f64().map(|cost| format!("{at_least}{}", dollars(cost))).unwrap_or_default()
+/// Formats the cost of a job and the jobs under it; empty if unknown, with `>` if some calls have no price.
+pub(crate) fn cost(spend: Option<&JobSpendView>) -> String {
+    let Some(total) = spend.and_then(JobSpendView::total) else { return String::new() };
+    let at_least = if total.unpriced.is_none() && total.partial != Some(true) { "" } else { ">" };
+    total.cost.map(|cost| format!("{at_least}{}", dollars(cost))).unwrap_or_default()
 }
 
 /// Formats the own usage of a job and that of its tree, in one line.
-pub(crate) fn format_spend(spend: &Value) -> String {
-    let own = (!spend["own"].is_null()).then(|| format_usage(&spend["own"]));
-    let tree = &spend["tree"];
-    let jobs = tree["jobs"].as_u64().unwrap_or_default();
-    let more = if tree["partial"] == true { "or more " } else { "" };
-    let below = (jobs > 0).then(|| format!("with {jobs} {more}jobs under it: {}", format_usage(tree)));
+pub(crate) fn format_spend(spend: &JobSpendView) -> String {
+    let own = spend.own.as_ref().map(format_usage);
+    let tree = spend.tree.as_ref().and_then(|tree| Some((tree, tree.jobs.filter(|jobs| *jobs > 0)?)));
+    let below = tree.map(|(tree, jobs)| {
+        let more = if tree.partial == Some(true) { "or more " } else { "" };
+        format!("with {jobs} {more}jobs under it: {}", format_usage(tree))
+    });
     own.into_iter().chain(below).collect::<Vec<_>>().join("; ")
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
+    use crate::domain::decode;
+    use serde_json::{Value, json};
 
     #[test]
     fn unknown_amounts_are_not_shown() {
@@ -199,7 +194,10 @@ mod tests {
                 ["3+2", "", "1 calls, 3 tokens in, 2 out, no price"],
             ),
         ] {
-            assert_eq!([tokens(&spend), cost(&spend), format_spend(&spend)], shown, "{spend}");
+            let view: Option<JobSpendView> = decode::into_type(spend.clone()).unwrap();
+            let view = view.as_ref();
+            let line = view.map(format_spend).unwrap_or_default();
+            assert_eq!([tokens(view), cost(view), line], shown, "{spend}");
         }
         assert_eq!(dollars(0.0), "$0");
     }
@@ -219,7 +217,8 @@ mod tests {
             ),
             (json!({"of": "model", "model": "openai", "reached": true}), ["model openai (reached)", "", "", ""]),
         ] {
-            assert_eq!(cap(&shown), expected, "{shown}");
+            let view: CapView = decode::into_type(shown.clone()).unwrap();
+            assert_eq!(cap(&view), expected, "{shown}");
         }
     }
 }

@@ -1,17 +1,22 @@
 //! `trellis submit`: submits a task to an agent.
 
-use super::client::{Client, ServerArgs, encode};
+use super::client::{Client, ServerArgs, encode, read_view};
 use super::exit::{Exit, Failure};
-use super::output::{field, note, remark};
-use super::{CliContext, attach, input, queue, wait};
+use super::output::remark;
+use super::wait::{self, JobReport};
+use super::{CliContext, attach, input, queue};
 use crate::domain::budget::Budget;
 use crate::domain::decode;
-use crate::domain::event::{OUTPUT_OMITTED, Submission};
-use crate::domain::ids::{AgentId, EventId, JobId, SessionId};
+use crate::domain::event::Submission;
+use crate::domain::ids::{AgentId, EventId, SessionId};
+use crate::domain::job::JobStatus;
 use crate::domain::limits::SUBMISSION_BYTES;
 use crate::domain::message::InboundKind;
 use crate::domain::priority::Priority;
 use crate::ingress;
+use crate::view::agent::ReceiptView;
+use crate::view::request::StartedRequestView;
+use crate::view::to_json;
 use clap::Args;
 use serde_json::{Value, json};
 use std::path::PathBuf;
@@ -26,7 +31,7 @@ pub(crate) const NO_AGENT: &str = "`trellis agent list` shows which there are, `
     after_help = "Examples:\n  trellis submit helper 'Say hello' --wait\n  trellis submit invoices @invoice.json --id inv-42 --wait=2m\n  trellis submit clerk 'What does it cost?' --attach receipt.png --wait\n  echo '{\"id\": 42}' | trellis submit invoices - --nats nats://127.0.0.1"
 )]
 pub(crate) struct Submit {
-    /// Which agent
+    /// Id of the agent
     agent: AgentId,
     /// The task: text, JSON, `@file`, or `-` for stdin
     #[arg(allow_hyphen_values = true)]
@@ -126,24 +131,27 @@ impl Submit {
                 ..Submission::default()
             };
             let answer = client.submit(&format!("agents/{}/tasks", encode(self.agent.as_str())), &submission, id).await;
-            answer.map(|answer| json!({"agentId": self.agent, "id": answer["job"], "job": answer["job"], "status": answer["status"]}))
+            answer.and_then(|answer| self.read_receipt(&answer))
         };
         let accepted = accepted.map_err(|e| e.with_advice_on("no agent `", NO_AGENT))?;
-        let job: JobId = accepted["id"]
-            .as_str()
-            .and_then(|id| id.parse().ok())
-            .ok_or_else(|| Failure::internal(format!("the server accepted the task without a job id: {accepted}")))?;
+        let StartedRequestView { job, .. } = read_view(&accepted)?;
         match self.wait {
             None => {
                 context.out.value(&accepted, || job.to_string())?;
                 remark(&format!("accepted; `trellis job wait {job}` waits for it"));
                 Ok(Exit::Ok)
             }
-            Some(limit) => {
-                let record = wait::wait_until_ended(&client, &job, limit).await?;
-                wait::report(context.out, &record, limit)
-            }
+            Some(limit) => wait::wait_until_ended(&client, &job, limit).await?.print(context.out, limit),
         }
+    }
+
+    /// Returns the receipt of a task in the form of an answer to a request.
+    fn read_receipt(&self, answer: &Value) -> Result<Value, Failure> {
+        let ReceiptView { job, status, .. } = read_view(answer)?;
+        let without = || Failure::internal(format!("the server accepted the task without a job id: {answer}"));
+        let job = job.ok_or_else(without)?;
+        let (id, status) = (Some(job.clone()), status.unwrap_or(JobStatus::Pending));
+        Ok(to_json(&StartedRequestView { id, status, ..StartedRequestView::of_agent(self.agent.clone(), job) }))
     }
 
     async fn submit_over_queue(
@@ -175,12 +183,8 @@ impl Submit {
             context.out.value(&answer, || id.to_string())?;
             return Ok(Exit::Ok);
         };
-        if let Some(record) = queue::completion(&publisher, &mut answers, (&owner, &id), limit).await? {
-            if let Some(bytes) = record[OUTPUT_OMITTED]["bytes"].as_u64() {
-                let job = field(&record, "job");
-                note(&format!("the output has {bytes} bytes, more than NATS takes; `trellis job get {job}` shows it"));
-            }
-            return wait::report(context.out, &record, limit);
+        if let Some(completion) = queue::completion(&publisher, &mut answers, &owner, &id, limit).await? {
+            return JobReport::from_completion(completion)?.print(context.out, limit);
         }
         let waiting = json!({"id": id, "agentId": self.agent, "status": "PENDING"});
         context.out.value(&waiting, || id.to_string())?;

@@ -1,13 +1,15 @@
 //! `trellis timer set|list|cancel`: tasks and messages at a time, once or repeatedly.
 
-use super::client::{Client, ServerArgs, encode};
+use super::client::{Client, ServerArgs, encode, read_view};
+use super::escape::escape_data;
 use super::exit::{Exit, Failure};
-use super::output::{field, format_plain, note, note_next};
+use super::output::{note, note_empty, note_next};
 use super::{CliContext, input};
 use crate::domain::ids::{AgentId, EventId, SessionId};
 use crate::domain::priority::Priority;
 use crate::domain::timer::TimerId;
 use crate::ingress;
+use crate::view::timer::{TimerSetView, TimerView};
 use clap::{Args, Subcommand, ValueEnum};
 use serde_json::{Value, json};
 
@@ -51,7 +53,7 @@ pub(crate) enum TimerCommand {
 /// Sets a timer.
 #[derive(Debug, Args)]
 pub(crate) struct SetTimerArgs {
-    /// Which agent
+    /// Id of the agent
     agent: AgentId,
     /// What it is given each time: text, JSON, `@file`, or `-` for stdin
     #[arg(allow_hyphen_values = true)]
@@ -64,7 +66,7 @@ pub(crate) struct SetTimerArgs {
     /// Time zone of `--cron`, and of `--at` without an offset [default: UTC]
     #[arg(long, value_name = "ZONE")]
     timezone: Option<String>,
-    /// What is sent
+    /// Kind of what is sent
     #[arg(long, value_enum, default_value_t = TimerKindArg::Task)]
     kind: TimerKindArg,
     /// What becomes of the times at which nothing ran: one event for all of them, each, or none
@@ -142,18 +144,18 @@ impl TimerCommand {
                 query.extend(agent.map(|agent| ("agentId", agent.to_string())));
                 let page = Client::new(&server)?.get("timers", &query).await?;
                 let headings = ["TIMER", "AGENT", "WHEN", "STATE", "NEXT", "LAST", "FIRED", "SKIPPED", "NAME"];
-                context.out.page(&page, "items", |items| {
-                    context.out.table(&headings, &items.iter().map(row).collect::<Vec<_>>())
+                context.out.typed_page::<TimerView>(&page, "items", |timers| {
+                    context.out.table(&headings, &timers.iter().map(row).collect::<Vec<_>>())
                 })?;
-                if page["total"] == 0 {
-                    note("no timers; `trellis timer set` makes one");
-                }
+                note_empty(&page, "no timers; `trellis timer set` makes one");
                 note_next(&page);
                 Ok(Exit::Ok)
             }
             Self::Cancel { id, server } => {
-                let timer = Client::new(&server)?.delete(&format!("timers/{id}")).await?;
-                context.out.value(&timer, || format!("timer {id} {}", field(&timer, "state")))?;
+                let cancelled = Client::new(&server)?.delete(&format!("timers/{id}")).await?;
+                context.out.typed_value::<TimerView>(&cancelled, |timer| {
+                    format!("timer {id} {}", escape_data(&timer.state))
+                })?;
                 Ok(Exit::Ok)
             }
         }
@@ -182,37 +184,38 @@ impl SetTimerArgs {
             map.retain(|key, value| key == "input" || !value.is_null());
         }
         let key = self.id.clone().unwrap_or_else(ingress::fresh_id);
-        let timer = Client::new(&self.server)?.run("v/ops/agent/trigger", &asked, Some(&key)).await?;
-        context.out.value(&timer, || field(&timer, "timer"))?;
+        let answer = Client::new(&self.server)?.run("v/ops/agent/trigger", &asked, Some(&key)).await?;
+        let TimerSetView { timer, next, .. } = read_view(&answer)?;
+        context.out.value(&answer, || timer.to_string())?;
         note(&format!(
             "fires next at {}; `trellis timer cancel {}` takes it back",
-            field(&timer, "next"),
-            encode(&field(&timer, "timer"))
+            escape_data(next.as_deref().unwrap_or_default()),
+            encode(timer.as_str())
         ));
         Ok(Exit::Ok)
     }
 }
 
-fn row(timer: &Value) -> Vec<String> {
-    let when = match (&timer["cron"], &timer["every"], &timer["at"]) {
-        (Value::String(cron), _, _) => format!("{cron} {}", field(timer, "timezone")),
-        (_, Value::String(every), _) => format!("every {every}"),
-        (_, _, at) => format!("at {}", format_plain(at)),
+fn row(timer: &TimerView) -> Vec<String> {
+    let when = match (&timer.cron, &timer.every, &timer.at) {
+        (Some(cron), _, _) => format!("{cron} {}", timer.timezone.as_deref().unwrap_or_default()),
+        (None, Some(every), _) => format!("every {every}"),
+        (None, None, at) => format!("at {}", at.as_deref().unwrap_or_default()),
     };
-    let said = |value: &Value| if value.is_null() { "-".to_owned() } else { format_plain(value) };
-    let state = match &timer["error"] {
-        Value::Null => field(timer, "state"),
-        error => format!("{}: {}", field(timer, "state"), format_plain(error)),
+    let state = match &timer.error {
+        None => timer.state.clone(),
+        Some(error) => format!("{}: {error}", timer.state),
     };
+    let or_dash = |text: Option<&str>| text.unwrap_or("-").to_owned();
     vec![
-        field(timer, "timer"),
-        field(timer, "agentId"),
+        timer.timer.to_string(),
+        timer.agent_id.to_string(),
         when,
         state,
-        said(&timer["next"]),
-        said(&timer["last"]["at"]),
-        field(timer, "fired"),
-        field(timer, "skipped"),
-        said(&timer["name"]),
+        or_dash(timer.next.as_deref()),
+        or_dash(timer.last.as_ref().map(|last| last.at.as_str())),
+        timer.fired.to_string(),
+        timer.skipped.to_string(),
+        or_dash(timer.name.as_deref()),
     ]
 }

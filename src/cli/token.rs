@@ -1,6 +1,6 @@
 //! `trellis token keygen|issue|show`: keys and tokens.
 
-use super::client::{Client, ServerArgs};
+use super::client::{Client, ServerArgs, read_view};
 use super::exit::{Exit, Failure};
 use super::output::{format_plain, note, write_line};
 use super::{CliContext, input};
@@ -12,9 +12,14 @@ use crate::http;
 use crate::process::clock::Clock;
 use crate::venue::auth::signing::SigningKey;
 use crate::venue::auth::{self, Auth, VerifiedToken};
+use crate::view;
+use crate::view::identity::VenueStatusView;
+use crate::view::policy::CapabilityView;
+use crate::view::token::{TokenKeyView, TokenVerdictView, TokenView, VerifiedTokenView};
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use clap::{Args, Subcommand};
+use serde::Serialize;
 use serde_json::{Value, json};
 use std::fs::{self, OpenOptions};
 use std::io::Write;
@@ -108,9 +113,14 @@ pub(crate) struct Issue {
     url: String,
 }
 
+/// A text is no capability; the error of the argument parser shows the text.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("expected `path:ability`, e.g. `w/vendor:crud/read`")]
+struct CapabilityArgumentError;
+
 /// Parses `PATH:ABILITY`; a path may have colons, an ability has none.
-fn capability(text: &str) -> Result<Value, String> {
-    let (with, can) = text.rsplit_once(':').ok_or("expected `path:ability`, e.g. `w/vendor:crud/read`")?;
+fn capability(text: &str) -> Result<Value, CapabilityArgumentError> {
+    let (with, can) = text.rsplit_once(':').ok_or(CapabilityArgumentError)?;
     Ok(json!({"with": with, "can": can}))
 }
 
@@ -134,17 +144,14 @@ impl Keygen {
         };
         let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&self.file);
         file.and_then(|mut file| writeln!(file, "{private}")).map_err(|error| failed(&self.file, error))?;
-        let mut public = key.public_jwk();
-        if !self.speaks_for.is_empty() {
-            public["trellis_owner"] = json!(self.speaks_for);
-        }
+        let public = key.public_jwk_for(&self.speaks_for);
         if let Some(path) = &self.jwks {
             let mut set: Value = match read_file(path, SETTINGS_FILE_BYTES) {
                 Ok(bytes) => serde_json::from_slice(&bytes).unwrap_or_default(),
                 Err(error) if error.kind() == std::io::ErrorKind::NotFound => json!({"keys": []}),
                 Err(error) => return Err(failed(path, error)),
             };
-            let keys = set["keys"].as_array_mut();
+            let keys = set.get_mut("keys").and_then(Value::as_array_mut);
             let keys = keys.ok_or_else(|| Failure::usage(format!("`{}` is no key set", path.display())))?;
             keys.push(public.clone());
             // Written in one step, because a server may be reading it.
@@ -153,9 +160,32 @@ impl Keygen {
             fs::write(&new, text).and_then(|()| fs::rename(&new, path)).map_err(|error| failed(path, error))?;
         }
         let did = key.did().to_string();
-        context.out.value(&json!({"did": did, "key": public}), || did.clone())?;
+        let made = TokenKeyView { did, key: public };
+        context.out.value(&view::to_json(&made), || made.did.clone())?;
         Ok(Exit::Ok)
     }
+}
+
+/// Claims of a new token; absent ones are left out.
+#[derive(Serialize)]
+struct NewClaims {
+    iss: String,
+    sub: String,
+    aud: String,
+    /// Time of its making, in seconds since 1970.
+    iat: u64,
+    /// Its end, in seconds since 1970.
+    exp: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    att: Option<Vec<Value>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    jti: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    name: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    email: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    prf: Option<Vec<String>>,
 }
 
 impl Issue {
@@ -174,27 +204,25 @@ impl Issue {
         let now = Clock::system().now().0 / 1000;
         let longest = proofs.first().map(|proof| proof.expires.0 / 1000);
         let expires = expiry_seconds(now, self.ttl, longest)?;
-        let mut claims = json!({
-            "iss": self.iss.unwrap_or_else(|| if own { did.clone() } else { "trellis".to_owned() }),
-            "sub": self.sub.unwrap_or(did),
-            "aud": aud,
-            "iat": now,
-            "exp": expires,
-        });
-        if self.no_att || !self.att.is_empty() {
-            claims["att"] = self.att.into();
-        }
-        let texts = [("jti", self.jti), ("name", self.name), ("email", self.email)];
-        for (claim, text) in texts.into_iter().filter_map(|(claim, text)| Some((claim, text?))) {
-            claims[claim] = text.into();
-        }
+        let mut claims = NewClaims {
+            iss: self.iss.unwrap_or_else(|| if own { did.clone() } else { "trellis".to_owned() }),
+            sub: self.sub.unwrap_or(did),
+            aud,
+            iat: now,
+            exp: expires,
+            att: (self.no_att || !self.att.is_empty()).then_some(self.att),
+            jti: self.jti,
+            name: self.name,
+            email: self.email,
+            prf: None,
+        };
         if let Some(proof) = proof {
             let void = |error| Failure::usage(format!("no venue would take this token with its `--proof`: {error}"));
-            let parsed = Claims::parse(claims.to_string().as_bytes()).map_err(void)?;
+            let parsed = Claims::parse(view::to_json(&claims).to_string().as_bytes()).map_err(void)?;
             check_narrowing(&parsed, &proofs, Millis(now * 1000)).map_err(void)?;
-            claims["prf"] = json!([proof]);
+            claims.prf = Some(vec![proof]);
         }
-        write_line(&key.sign(&claims).map_err(|e| Failure::usage(e.to_string()))?)?;
+        write_line(&key.sign(&view::to_json(&claims)).map_err(|e| Failure::usage(e.to_string()))?)?;
         Ok(Exit::Ok)
     }
 }
@@ -217,8 +245,9 @@ async fn audience(url: String) -> Result<String, Failure> {
     let client = Client::new(&ServerArgs { url, ..ServerArgs::default() })?;
     let status =
         client.get("status", &[]).await.map_err(|failure| failure.with_advice(Exit::Unreachable, "or give `--aud`"))?;
-    let did = status["did"].as_str().map(str::to_owned);
-    did.ok_or_else(|| Failure::new(Exit::Unreachable, "the server doesn't say its DID; give `--aud`"))
+    let status = read_view::<VenueStatusView>(&status);
+    let unknown = |_| Failure::new(Exit::Unreachable, "the server doesn't say its DID; give `--aud`");
+    Ok(status.map_err(unknown)?.did)
 }
 
 fn show(context: &CliContext, token: &str) -> Result<Exit, Failure> {
@@ -230,37 +259,48 @@ fn show(context: &CliContext, token: &str) -> Result<Exit, Failure> {
         return Err(Failure::usage("this is no token, expected `<header>.<claims>.<signature>`"));
     };
     let config = context.load(Vec::new())?.config;
-    let mut shown = json!({"header": header, "claims": claims, "verified": null});
+    let mut shown = TokenView { header, claims, verified: None };
+    let print = |shown: &TokenView, about: &Value| {
+        let text = || format!("{}\n{}", format_plain(&shown.header), format_plain(about));
+        context.out.value(&view::to_json(shown), text)
+    };
     if config.auth.mode == AuthMode::None {
-        context.out.value(&shown, || format!("{}\n{}", format_plain(&header), format_plain(&claims)))?;
+        print(&shown, &shown.claims)?;
         note("not verified: `auth.mode` is `none`; `--config` names the venue's configuration");
         return Ok(Exit::Ok);
     }
     let auth = Auth::open(&config.auth, &config.venue.name).map_err(|e| Failure::usage(e.to_string()))?;
     auth.audience_did(http::catalog::did(&format!("http://{}", config.http.listen)));
     let verified = auth.verify(token, Clock::system().now());
-    shown["verified"] = verification_json(&verified);
-    context.out.value(&shown, || format!("{}\n{}", format_plain(&header), format_plain(&shown["verified"])))?;
+    let verdict = verdict_view(&verified);
+    let about = view::to_json(&verdict);
+    shown.verified = Some(verdict);
+    print(&shown, &about)?;
     match verified {
         Ok(_) => Ok(Exit::Ok),
         Err(refused) => Err(Failure::new(Exit::Denied, refused.to_string())),
     }
 }
 
-fn verification_json(verified: &Result<VerifiedToken, TokenError>) -> Value {
-    match verified {
-        Err(refused) => json!({"refused": refused.to_string()}),
-        Ok(known) => json!({
-            "owner": known.owner,
-            "subject": known.subject.to_string(),
-            "kind": match known.subject { TokenSubject::Key(_) => "key", TokenSubject::Owner(_) => "owner" },
-            "capabilities": known.capabilities,
-            "claims": known.claims,
-            "operator": known.operator,
-            "grants": known.grants,
-            "expires": known.expires.rfc3339(),
-        }),
-    }
+fn verdict_view(verified: &Result<VerifiedToken, TokenError>) -> TokenVerdictView {
+    let known = match verified {
+        Err(refused) => return TokenVerdictView::Refused { refused: refused.to_string() },
+        Ok(known) => known,
+    };
+    let kind = match known.subject {
+        TokenSubject::Key(_) => "key",
+        TokenSubject::Owner(_) => "owner",
+    };
+    TokenVerdictView::Verified(Box::new(VerifiedTokenView {
+        owner: known.owner.to_string(),
+        subject: known.subject.to_string(),
+        kind: kind.to_owned(),
+        capabilities: known.capabilities.as_ref().map(|caps| caps.iter().map(CapabilityView::from).collect()),
+        claims: known.claims.clone(),
+        operator: known.operator,
+        grants: known.grants.clone(),
+        expires: known.expires.rfc3339(),
+    }))
 }
 
 #[cfg(test)]

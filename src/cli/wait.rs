@@ -1,13 +1,15 @@
 //! Waiting for the end of a job, and reporting it.
 
-use super::client::Client;
+use super::client::{Client, read_view};
 use super::escape;
 use super::exit::{Exit, Failure};
-use super::output::{CommandOutput, Format, field, format_plain, note, remark, time, write_line};
-use crate::domain::event::OUTPUT_OMITTED;
+use super::output::{CommandOutput, Format, format_plain, note, remark, write_line};
+use crate::domain::event::{Completion, OmittedOutput};
 use crate::domain::ids::JobId;
-use crate::domain::job::JobStatus;
+use crate::domain::job::{ErrorCode, JobStatus};
+use crate::domain::wait::WaitReason;
 use crate::process::retry::RetryPolicy;
+use crate::view::job::{JobView, WaitView, error_code_name};
 use serde_json::{Value, json};
 use std::time::Duration;
 use tokio::time::Instant;
@@ -23,8 +25,123 @@ pub(crate) const RECONNECT_RETRIES: RetryPolicy = RetryPolicy {
     ..RetryPolicy::CONNECT
 };
 
-/// Returns the record of a job when it has ended, or as it is after `limit` (`None`: no limit).
-pub(crate) async fn wait_until_ended(client: &Client, job: &JobId, limit: Option<Duration>) -> Result<Value, Failure> {
+/// What is told of an awaited job: its record, or its completion over the queue.
+#[derive(Debug)]
+pub(crate) struct JobReport {
+    /// The record or the completion as it came.
+    json: Value,
+    /// Id of the job, or of a submission that became none.
+    id: String,
+    status: JobStatus,
+    result: ReportedResult,
+    /// Reason why it waits.
+    waiting: Option<String>,
+    /// What can be done about a job that was cancelled.
+    advice: Option<String>,
+    /// Job as which it was driven again.
+    redriven_as: Option<JobId>,
+}
+
+/// Result of an awaited job, as far as there is one.
+#[derive(Debug)]
+struct ReportedResult {
+    output: Option<Value>,
+    /// Reference to an output that the completion doesn't hold.
+    omitted: Option<OmittedOutput>,
+    error: Option<String>,
+    error_code: Option<String>,
+}
+
+impl JobReport {
+    /// Reads a job's record.
+    pub fn from_record(json: Value) -> Result<Self, Failure> {
+        let record: JobView = read_view(&json)?;
+        Ok(Self {
+            json,
+            id: record.id.to_string(),
+            status: record.status,
+            result: ReportedResult {
+                output: record.output,
+                omitted: None,
+                error: record.error,
+                error_code: record.error_code,
+            },
+            waiting: record.waiting.map(|waiting| waiting.reason),
+            advice: record.advice,
+            redriven_as: record.redriven_as,
+        })
+    }
+
+    /// Reads a completion.
+    pub fn from_completion(json: Value) -> Result<Self, Failure> {
+        let Completion { id, job, output_omitted, result, .. } = read_view(&json)?;
+        Ok(Self {
+            json,
+            id: job.map_or_else(|| id.as_str().to_owned(), |job| job.to_string()),
+            status: result.status,
+            result: ReportedResult {
+                output: result.output,
+                omitted: output_omitted,
+                error: result.error,
+                error_code: result.error_code.and_then(error_code_name),
+            },
+            waiting: None,
+            advice: None,
+            redriven_as: None,
+        })
+    }
+
+    /// Returns the status of the job.
+    pub const fn status(&self) -> JobStatus {
+        self.status
+    }
+
+    /// Prints the output of a completed job, else why there is none; the exit code distinguishes them.
+    pub fn print(&self, out: CommandOutput, limit: Option<Duration>) -> Result<Exit, Failure> {
+        if out.format != Format::Text {
+            out.value(&self.json, String::new)?;
+        }
+        let (id, result) = (&self.id, &self.result);
+        if self.status == JobStatus::Complete {
+            if let Some(OmittedOutput { bytes, .. }) = &result.omitted {
+                note(&format!("the output has {bytes} bytes, more than NATS takes; `trellis job get {id}` shows it"));
+            } else if out.format == Format::Text {
+                write_line(&format_plain(result.output.as_ref().unwrap_or(&Value::Null)))?;
+            }
+            return Ok(Exit::Ok);
+        }
+        if self.status.is_terminal() {
+            let is_conflict = result.error_code.as_deref().and_then(ErrorCode::parse) == Some(ErrorCode::Conflict);
+            let exit = if is_conflict { Exit::Conflict } else { Exit::JobFailed };
+            return Err(Failure::new(exit, format!("job `{id}` {}", self.describe_failure())));
+        }
+        if out.format == Format::Text {
+            write_line(id)?;
+        }
+        let status = self.status.as_str();
+        let why = self.waiting.as_ref().map(|why| format!(" ({why})")).unwrap_or_default();
+        let after = format_limit(limit);
+        let text = format!("job `{id}` is still {status}{why} after {after}; it goes on: `trellis job wait {id}`");
+        Err(Failure::new(Exit::TimedOut, text))
+    }
+
+    fn describe_failure(&self) -> String {
+        let result = &self.result;
+        let code = result.error_code.as_ref().map(|code| format!(" ({code})")).unwrap_or_default();
+        let error = result.error.as_deref().filter(|error| !error.is_empty());
+        let error = error.map(|error| format!(": {}", escape::escape_data(error))).unwrap_or_default();
+        let advice = self.advice.as_ref().map(|advice| format!("; {advice}")).unwrap_or_default();
+        let again = self.redriven_as.as_ref().map(|job| format!("; it was driven again as job `{job}`"));
+        format!("{}{code}{error}{advice}{}", self.status.as_str(), again.unwrap_or_default())
+    }
+}
+
+/// Returns a job when it has ended, or as it is after `limit` (`None`: no limit).
+pub(crate) async fn wait_until_ended(
+    client: &Client,
+    job: &JobId,
+    limit: Option<Duration>,
+) -> Result<JobReport, Failure> {
     let deadline = limit.map(|limit| Instant::now() + limit);
     let mut away = RECONNECT_RETRIES.wait_times();
     let (mut reasons, mut look) = (WaitNotes::default(), WAIT_READ_PAUSES.0);
@@ -35,9 +152,10 @@ pub(crate) async fn wait_until_ended(client: &Client, job: &JobId, limit: Option
         match client.run("v/ops/job/result", &json!({"id": job, "wait": millis}), None).await {
             Ok(record) => {
                 away = RECONNECT_RETRIES.wait_times();
-                reasons.show(&record);
-                if is_ended(&record) || deadline.is_some_and(|at| Instant::now() >= at) {
-                    return Ok(record);
+                let JobView { status, waiting, .. } = read_view(&record)?;
+                reasons.show(waiting.as_ref());
+                if status.is_terminal() || deadline.is_some_and(|at| Instant::now() >= at) {
+                    return JobReport::from_record(record);
                 }
             }
             Err(failure) if failure.exit == Exit::Unreachable => {
@@ -58,12 +176,10 @@ pub(crate) async fn wait_until_ended(client: &Client, job: &JobId, limit: Option
 pub(crate) struct WaitNotes(Option<String>);
 
 impl WaitNotes {
-    /// Notes the reason in a record, unless it was the last one or ends within moments.
-    pub(crate) fn show(&mut self, record: &Value) {
-        if is_ended(record) || record["waiting"]["kind"] == "due" {
-            return;
-        }
-        let Some(text) = text(record) else { return };
+    /// Notes a reason, unless it was the last one or ends within moments.
+    pub(crate) fn show(&mut self, waiting: Option<&WaitView>) {
+        let Some(waiting) = waiting.filter(|waiting| waiting.kind != WaitReason::Due.kind()) else { return };
+        let text = text(waiting);
         if self.0.as_ref() != Some(&text) {
             note(&format!("waits: {text}"));
             self.0 = Some(text);
@@ -71,65 +187,12 @@ impl WaitNotes {
     }
 }
 
-fn reason(record: &Value) -> Option<String> {
-    record["waiting"]["reason"].as_str().map(str::to_owned)
-}
-
 /// Formats why a job, a session or an agent waits, until when, and what can be done.
-pub(crate) fn text(record: &Value) -> Option<String> {
-    let waiting = &record["waiting"];
-    let until = (!waiting["until"].is_null()).then(|| format!("; it goes on at {}", time(&waiting["until"])));
-    let advice = waiting["advice"].as_str().map(|advice| format!("; {advice}"));
-    let text = reason(record)? + &until.unwrap_or_default() + &advice.unwrap_or_default();
+pub(crate) fn text(waiting: &WaitView) -> String {
+    let until = waiting.until.map(|until| format!("; it goes on at {}", until.rfc3339())).unwrap_or_default();
+    let advice = waiting.advice.as_ref().map(|advice| format!("; {advice}")).unwrap_or_default();
     // The text may contain words of a provider, or of a person who suspended an agent.
-    Some(escape::cell(&text).into_owned())
-}
-
-/// Whether a job has ended.
-pub(crate) fn is_ended(record: &Value) -> bool {
-    record["status"].as_str().and_then(JobStatus::parse).is_some_and(JobStatus::is_terminal)
-}
-
-/// Prints the output of a completed job, else why there is none; the exit code distinguishes them.
-pub(crate) fn report(out: CommandOutput, record: &Value, limit: Option<Duration>) -> Result<Exit, Failure> {
-    if out.format != Format::Text {
-        out.value(record, String::new)?;
-    }
-    let id = if record["job"].is_null() { field(record, "id") } else { field(record, "job") };
-    match record["status"].as_str().and_then(JobStatus::parse) {
-        Some(JobStatus::Complete) => {
-            if out.format == Format::Text && record[OUTPUT_OMITTED].is_null() {
-                write_line(&format_plain(&record["output"]))?;
-            }
-            Ok(Exit::Ok)
-        }
-        Some(status) if status.is_terminal() => {
-            let exit = if record["errorCode"] == "CONFLICT" { Exit::Conflict } else { Exit::JobFailed };
-            Err(Failure::new(exit, format!("job `{id}` {status_text}", status_text = describe_failure(status, record))))
-        }
-        Some(_) | None => {
-            if out.format == Format::Text {
-                write_line(&id)?;
-            }
-            let status = field(record, "status");
-            let why = reason(record).map(|why| format!(" ({why})")).unwrap_or_default();
-            let after = format_limit(limit);
-            let text = format!("job `{id}` is still {status}{why} after {after}; it goes on: `trellis job wait {id}`");
-            Err(Failure::new(Exit::TimedOut, text))
-        }
-    }
-}
-
-fn describe_failure(status: JobStatus, record: &Value) -> String {
-    let error = field(record, "error");
-    let error = if error.is_empty() { String::new() } else { format!(": {error}") };
-    let advice = record["advice"].as_str().map(|advice| format!("; {advice}")).unwrap_or_default();
-    let again = record["redrivenAs"].as_str().map(|job| format!("; it was driven again as job `{job}`"));
-    let again = again.unwrap_or_default();
-    match record["errorCode"].as_str() {
-        Some(code) => format!("{} ({code}){error}{advice}{again}", status.as_str()),
-        None => format!("{}{error}{advice}{again}", status.as_str()),
-    }
+    escape::cell(&format!("{}{until}{advice}", waiting.reason)).into_owned()
 }
 
 /// Formats a limit in words.

@@ -1,25 +1,27 @@
 //! `trellis job watch`: shows status changes and live text.
 
-use super::client::Client;
+use super::client::{Client, read_view};
 use super::escape;
 use super::exit::{Exit, Failure};
-use super::output::{CommandOutput, Format, field, format_plain, pretty, remark, write, write_json, write_line};
+use super::output::{CommandOutput, Format, format_plain, pretty, remark, write, write_json, write_line};
 use super::sse::{SseEvent, SseParser};
-use super::wait::{self, RECONNECT_RETRIES, WaitNotes};
+use super::wait::{JobReport, RECONNECT_RETRIES, WaitNotes};
 use crate::domain::ids::JobId;
+use crate::domain::job::JobStatus;
+use crate::view::job::{JobView, LiveTextView, TurnProgressView};
 use futures::StreamExt;
 use serde_json::Value;
 
 /// Follows a job to its end.
 pub(crate) async fn follow(client: &Client, out: CommandOutput, job: &JobId) -> Result<Exit, Failure> {
-    let (status, reasons) = (String::new(), WaitNotes::default());
-    let mut shown = WatchOutput { out, status, reasons, is_mid_line: false, last_event: None };
+    let reasons = WaitNotes::default();
+    let mut shown = WatchOutput { out, status: None, reasons, is_mid_line: false, last_event: None };
     let mut away = RECONNECT_RETRIES.wait_times();
     loop {
         match stream(client, job, &mut shown).await {
-            Ok(Some(record)) => return shown.end(&record),
+            Ok(Some(report)) => return shown.end(&report),
             Ok(None) => {}
-            Err(failure) if failure.exit == Exit::Unreachable && !shown.status.is_empty() => {
+            Err(failure) if failure.exit == Exit::Unreachable && shown.status.is_some() => {
                 let Some(pause) = away.next_wait() else { return Err(failure) };
                 shown.end_line()?;
                 remark(&format!("waiting for the server: {failure}"));
@@ -29,12 +31,12 @@ pub(crate) async fn follow(client: &Client, out: CommandOutput, job: &JobId) -> 
             Err(failure) => return Err(failure),
         }
         // The server closed the stream; the job may have ended meanwhile.
-        let record = client.get(&format!("jobs/{job}"), &[]).await;
-        match record {
-            Ok(record) if wait::is_ended(&record) => {
+        let report = client.get(&format!("jobs/{job}"), &[]).await.and_then(JobReport::from_record);
+        match report {
+            Ok(report) if report.status().is_terminal() => {
                 // The rest of its text precedes its record.
                 let last = stream(client, job, &mut shown).await.ok().flatten();
-                return shown.end(&last.unwrap_or(record));
+                return shown.end(&last.unwrap_or(report));
             }
             Ok(_) => tokio::time::sleep(RECONNECT_RETRIES.first).await,
             Err(failure) if failure.exit == Exit::Unreachable => {
@@ -46,16 +48,16 @@ pub(crate) async fn follow(client: &Client, out: CommandOutput, job: &JobId) -> 
     }
 }
 
-/// Reads one stream; returns the record if the job has ended.
-async fn stream(client: &Client, job: &JobId, shown: &mut WatchOutput) -> Result<Option<Value>, Failure> {
+/// Reads one stream; returns the job if it has ended.
+async fn stream(client: &Client, job: &JobId, shown: &mut WatchOutput) -> Result<Option<JobReport>, Failure> {
     let response = client.stream(&format!("jobs/{job}/sse"), shown.last_event.as_deref()).await?;
     let mut bytes = response.bytes_stream();
     let mut parser = SseParser::default();
     while let Some(piece) = bytes.next().await {
         let piece = piece.map_err(|e| client.unreachable(&e))?;
         for event in parser.feed(&piece) {
-            if let Some(record) = shown.event(&event)? {
-                return Ok(Some(record));
+            if let Some(report) = shown.event(&event)? {
+                return Ok(Some(report));
             }
         }
     }
@@ -64,7 +66,8 @@ async fn stream(client: &Client, job: &JobId, shown: &mut WatchOutput) -> Result
 
 struct WatchOutput {
     out: CommandOutput,
-    status: String,
+    /// Status that was shown last.
+    status: Option<JobStatus>,
     reasons: WaitNotes,
     /// The cursor is behind streamed text, not at the start of a line.
     is_mid_line: bool,
@@ -73,26 +76,26 @@ struct WatchOutput {
 }
 
 impl WatchOutput {
-    /// Prints an event; returns the record if the job has ended.
-    fn event(&mut self, event: &SseEvent) -> Result<Option<Value>, Failure> {
+    /// Prints an event; returns the job if it has ended.
+    fn event(&mut self, event: &SseEvent) -> Result<Option<JobReport>, Failure> {
         let data: Value = serde_json::from_str(&event.data).unwrap_or_else(|_| event.data.clone().into());
         if event.name == "job-update" {
-            let status = field(&data, "status");
-            if wait::is_ended(&data) {
-                return Ok(Some(data));
+            let JobView { status, waiting, .. } = read_view(&data)?;
+            if status.is_terminal() {
+                return JobReport::from_record(data).map(Some);
             }
-            if status != self.status {
+            if self.status != Some(status) {
                 self.end_line()?;
                 self.json(&data)?;
                 if self.out.format == Format::Text {
-                    write_line(&self.out.status(&status, &status))?;
+                    write_line(&self.out.status(status.as_str(), status.as_str()))?;
                 }
-                self.status = status;
+                self.status = Some(status);
             }
-            if !data["waiting"].is_null() {
+            if waiting.is_some() {
                 self.end_line()?;
             }
-            self.reasons.show(&data);
+            self.reasons.show(waiting.as_ref());
             return Ok(None);
         }
         if event.id.is_some() {
@@ -106,10 +109,11 @@ impl WatchOutput {
             }
             return Ok(None);
         }
-        let text = data["text"].as_str().or(data.as_str()).unwrap_or_default();
+        let plain = || data.as_str().unwrap_or_default().to_owned();
+        let text = read_view(&data).map_or_else(|_| plain(), |LiveTextView { text }| text);
         if self.out.format == Format::Text && !text.is_empty() {
             // A model's text must not use this program's styles.
-            write(&escape::escape_data(text))?;
+            write(&escape::escape_data(&text))?;
             self.is_mid_line = !text.ends_with('\n');
         }
         Ok(None)
@@ -127,20 +131,19 @@ impl WatchOutput {
         if std::mem::take(&mut self.is_mid_line) { write_line("") } else { Ok(()) }
     }
 
-    fn end(mut self, record: &Value) -> Result<Exit, Failure> {
+    fn end(mut self, report: &JobReport) -> Result<Exit, Failure> {
         self.end_line()?;
-        let status = field(record, "status");
+        let status = report.status().as_str();
         if self.out.format == Format::Text {
-            write_line(&self.out.status(&status, &status))?;
+            write_line(&self.out.status(status, status))?;
         }
-        let reported = wait::report(self.out, record, None);
-        reported.map_err(|failure| failure.with_advice(Exit::Conflict, "use a new id for a new request"))
+        let printed = report.print(self.out, None);
+        printed.map_err(|failure| failure.with_advice(Exit::Conflict, "use a new id for a new request"))
     }
 }
 
 /// Formats the progress of a turn; that of an external worker is shown unchanged.
 fn progress(data: &Value) -> String {
-    let Some(calls) = data["calls"].as_array() else { return format_plain(data) };
-    let calls: Vec<_> = calls.iter().filter_map(Value::as_str).collect();
-    format!("turn {} calls {}", data["turn"], calls.join(", "))
+    let turn = |TurnProgressView { turn, calls }| format!("turn {turn} calls {}", calls.join(", "));
+    read_view(data).map_or_else(|_| format_plain(data), turn)
 }

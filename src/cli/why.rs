@@ -3,10 +3,10 @@
 use super::CliContext;
 use super::client::{Client, ServerArgs};
 use super::exit::{Exit, Failure};
-use super::output::{self, field};
+use super::output;
 use crate::domain::ids::AgentId;
+use crate::view::ledger::PathUseView;
 use clap::Args;
-use serde_json::Value;
 
 /// Lists the turns in which bytes of a path reached a model: as context, or as the result of a tool.
 ///
@@ -17,7 +17,7 @@ use serde_json::Value;
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  trellis why w/invoices/17 --agent clerk")]
 pub(crate) struct Why {
-    /// The path
+    /// Path of the value, e.g. `w/invoices/17`
     path: String,
     /// Of this agent only
     #[arg(long, value_name = "ID")]
@@ -34,7 +34,7 @@ impl Why {
         let page = Client::new(&self.server)?.get("why", &query).await?;
         let out = context.out;
         output::note_incomplete(&page);
-        out.page(&page, "turns", |turns| {
+        out.typed_page::<PathUseView>(&page, "turns", |turns| {
             if turns.is_empty() {
                 return format!("no turn has shown `{}` to a model", self.path);
             }
@@ -45,20 +45,21 @@ impl Why {
     }
 }
 
-fn row(turn: &Value) -> Vec<String> {
-    let name = match field(turn, "agent").as_str() {
-        "" => "outside".to_owned(),
-        agent => format!("{agent}/{}/{}", field(turn, "session"), turn["turn"]),
+fn row(reached: &PathUseView) -> Vec<String> {
+    let is_outside = reached.agent.is_empty();
+    let name = if is_outside {
+        "outside".to_owned()
+    } else {
+        format!("{}/{}/{}", reached.agent, reached.session, reached.turn)
     };
-    let version = turn["version"].as_u64().map(|version| format!("@{version}")).unwrap_or_default();
-    let into = turn["into"].as_str().map(|into| format!(" to {into}")).unwrap_or_default();
-    let is_outside = field(turn, "agent").is_empty();
-    let gone = if turn["removed"].is_null() || is_outside { "" } else { " (removed)" };
+    let version = reached.version.map(|version| format!("@{version}")).unwrap_or_default();
+    let into = reached.into.as_ref().map(|into| format!(" to {into}")).unwrap_or_default();
+    let gone = if reached.removed.is_none() || is_outside { "" } else { " (removed)" };
     vec![
         format!("{name}{gone}"),
-        field(turn, "via"),
-        format!("{}{version}{into}", field(turn, "source")),
-        field(turn, "through"),
-        turn["bytes"].to_string(),
+        reached.via.clone(),
+        format!("{}{version}{into}", reached.source),
+        reached.through.clone(),
+        reached.bytes.to_string(),
     ]
 }

@@ -1,7 +1,8 @@
 //! `trellis worker`: runs turns; `worker list|drain`: lists workers and stops some.
 
+use super::client::read_view;
 use super::exit::{Exit, Failure};
-use super::output::{CommandOutput, field, note, time};
+use super::output::{CommandOutput, note};
 use super::running::{self, RunningArgs, RunningServer};
 use super::wait::format_limit;
 use super::{CliContext, role};
@@ -11,8 +12,10 @@ use crate::domain::worker_registry::DrainTarget;
 use crate::process::clock::Clock;
 use crate::store::{Store, StoreError};
 use crate::venue::{Venue, registry};
+use crate::view;
+use crate::view::worker::{WorkerDrainView, WorkerView, WorkersView};
 use clap::{Args, Subcommand};
-use serde_json::{Value, json};
+use serde_json::json;
 use std::collections::BTreeMap;
 use std::time::Duration;
 use tokio::time::Instant;
@@ -95,11 +98,10 @@ impl RegistryAccess {
             input["host"] = host.as_str().into();
         }
         if let Some(told) = running.clone().ask(config, "v/ops/worker/drain", &input).await? {
-            let names = told["draining"].as_array().into_iter().flatten().filter_map(Value::as_str);
-            let names: Vec<_> = names.map(str::to_owned).collect();
-            let is_ending = names.iter().all(|name| told["here"] == **name);
+            let WorkerDrainView { draining, here } = read_view(&told)?;
+            let is_ending = draining.iter().all(|name| here.as_ref() == Some(name));
             let place = if is_ending { Self::EndingServer(running) } else { Self::Server(running) };
-            return Ok((place, names));
+            return Ok((place, draining));
         }
         let app = running::open(config).await?;
         match registry::drain(&app.venue, &whom, "trellis worker drain").await {
@@ -111,7 +113,7 @@ impl RegistryAccess {
         }
     }
 
-    async fn list(&self, config: &Config) -> Result<Value, Failure> {
+    async fn list(&self, config: &Config) -> Result<WorkersView, Failure> {
         match self {
             Self::Server(running) | Self::EndingServer(running) => {
                 let list = running.clone().ask(config, "v/ops/worker/list", &json!({})).await;
@@ -119,10 +121,10 @@ impl RegistryAccess {
                     && failure.exit == Exit::Unreachable
                     && running.has_stopped(config).await?
                 {
-                    return Ok(json!({"workers": []}));
+                    return Ok(WorkersView::default());
                 }
                 // The server held the store and has ended.
-                Ok(list?.unwrap_or_else(|| json!({"workers": []})))
+                list?.map_or_else(|| Ok(WorkersView::default()), |list| read_view(&list))
             }
             Self::Store(app) => list(&app.venue).await,
         }
@@ -153,9 +155,9 @@ impl WorkerCommand {
                 let config = running.load(context)?;
                 let list = match running.server(context).ask(&config, "v/ops/worker/list", &json!({})).await? {
                     Some(list) => list,
-                    None => list_stored(&*running::open_store(&config).await?).await?,
+                    None => view::to_json(&list_stored(&*running::open_store(&config).await?).await?),
                 };
-                context.out.value(&list, || text(context.out, &list))?;
+                context.out.typed_value(&list, |list: &WorkersView| text(context.out, &list.workers))?;
                 Ok(Exit::Ok)
             }
             Self::Drain(DrainArgs { workers, host, wait, running }) => {
@@ -171,15 +173,15 @@ impl WorkerCommand {
     }
 }
 
-async fn list(venue: &Venue) -> Result<Value, Failure> {
-    registry::workers_json(venue).await.map_err(|error| Failure::new(Exit::Unreachable, error.to_string()))
+async fn list(venue: &Venue) -> Result<WorkersView, Failure> {
+    registry::workers_view(venue).await.map_err(|error| Failure::new(Exit::Unreachable, error.to_string()))
 }
 
 /// Lists the workers without a look at the queue, which may be away.
-async fn list_stored(store: &dyn Store) -> Result<Value, Failure> {
+async fn list_stored(store: &dyn Store) -> Result<WorkersView, Failure> {
     let failed = |error: StoreError| Failure::new(Exit::Unreachable, error.to_string());
     let now = store.time().await.map_err(failed)?.unwrap_or_else(|| Clock::system().now());
-    registry::stored_workers_json(store, now).await.map_err(failed)
+    registry::stored_workers_view(store, now).await.map_err(failed)
 }
 
 /// Names the drained workers, and waits for their end if asked to.
@@ -213,16 +215,14 @@ async fn wait_until_stopped(
     let deadline = Instant::now() + limit;
     let mut said = BTreeMap::new();
     loop {
-        let list = place.list(config).await?;
-        let there =
-            |name: &&String| list["workers"].as_array()?.iter().find(|worker| worker["name"] == **name).cloned();
+        let WorkersView { workers } = place.list(config).await?;
         let mut left = Vec::new();
         for name in told {
-            let now = match there(&name) {
+            let now = match workers.iter().find(|worker| worker.name == *name) {
                 None => "has left".to_owned(),
                 Some(worker) => {
                     left.push(name.clone());
-                    progress(&worker)
+                    describe_progress(worker)
                 }
             };
             if said.insert(name.clone(), now.clone()).as_ref() != Some(&now) {
@@ -236,24 +236,23 @@ async fn wait_until_stopped(
     }
 }
 
-fn progress(worker: &Value) -> String {
-    match (worker["state"].as_str(), worker["busy"].as_u64().unwrap_or_default()) {
-        (Some("silent"), _) => {
+fn describe_progress(worker: &WorkerView) -> String {
+    match (worker.state.as_str(), worker.busy) {
+        ("silent", _) => {
             "says nothing any more: it was killed, or stands still; its sessions go on elsewhere".to_owned()
         }
-        (Some("leaving"), 0) => "is leaving".to_owned(),
-        (Some("leaving"), 1) => "is leaving: 1 session goes on to its commit".to_owned(),
-        (Some("leaving"), busy) => format!("is leaving: {busy} sessions go on to their commits"),
+        ("leaving", 0) => "is leaving".to_owned(),
+        ("leaving", 1) => "is leaving: 1 session goes on to its commit".to_owned(),
+        ("leaving", busy) => format!("is leaving: {busy} sessions go on to their commits"),
         (_, _) => "hasn't read it yet".to_owned(),
     }
 }
 
-fn text(out: CommandOutput, list: &Value) -> String {
-    let row = |worker: &Value| {
-        let [name, host, state, version] = ["name", "host", "state", "version"].map(|key| field(worker, key));
-        let slots = format!("{}/{}", field(worker, "busy"), field(worker, "slots"));
-        vec![name, host, state, slots, version, time(&worker["since"]), time(&worker["seen"])]
+fn text(out: CommandOutput, workers: &[WorkerView]) -> String {
+    let row = |worker: &WorkerView| {
+        let WorkerView { name, host, state, version, busy, slots, since, seen, .. } = worker.clone();
+        vec![name, host, state, format!("{busy}/{slots}"), version, since.rfc3339(), seen.rfc3339()]
     };
-    let rows: Vec<Vec<String>> = list["workers"].as_array().into_iter().flatten().map(row).collect();
+    let rows: Vec<_> = workers.iter().map(row).collect();
     out.table(&["WORKER", "HOST", "STATE", "BUSY", "VERSION", "SINCE", "SEEN"], &rows)
 }

@@ -30,6 +30,46 @@ pub struct ProxySettings {
     pub exceptions: String,
 }
 
+/// Reason why a setting names no proxy. It shows no part of a URL that may be a password.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ProxyError {
+    /// Name of the variable that has the URL; `None` if the setting has it.
+    pub variable: Option<String>,
+    /// Reason without the name of the variable.
+    pub fault: ProxyFault,
+}
+
+impl fmt::Display for ProxyError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.variable {
+            Some(name) => write!(f, "`{name}`: {}", self.fault),
+            None => self.fault.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for ProxyError {}
+
+/// Reason why a URL is no proxy.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ProxyFault {
+    /// The text is not a URL.
+    #[error("{reason}")]
+    Syntax {
+        /// Text of the parser.
+        reason: String,
+    },
+    /// The proxy speaks another protocol.
+    #[error("only proxies at `http://` and `https://` are spoken to")]
+    Scheme,
+    /// Something follows host and port, maybe the rest of a password.
+    #[error("a proxy has no path; `/`, `?`, `#` and `@` of a password are written `%2F`, `%3F`, `%23` and `%40`")]
+    Path,
+    /// The client would ignore the URL.
+    #[error("the client can't use it")]
+    Unusable,
+}
+
 impl fmt::Debug for ProxySettings {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let place = |url: &Option<Url>| url.as_ref().map(|url| mask_value("proxy", url.as_str()));
@@ -43,8 +83,8 @@ impl fmt::Debug for ProxySettings {
 
 impl ProxySettings {
     /// Parses `none`, `environment` (the variables `HTTPS_PROXY`, `HTTP_PROXY`, `ALL_PROXY` and `NO_PROXY`, in capitals
-    /// or not) or a URL. The error shows no part of a URL that may be a password.
-    pub fn parse(text: &str, exceptions: &str, variables: &BTreeMap<String, String>) -> Result<Self, String> {
+    /// or not) or a URL.
+    pub fn parse(text: &str, exceptions: &str, variables: &BTreeMap<String, String>) -> Result<Self, ProxyError> {
         let (http, https, others) = match text {
             "none" => return Ok(Self::default()),
             "environment" => {
@@ -53,12 +93,16 @@ impl ProxySettings {
                 let is_cgi = variables.contains_key(CGI);
                 let http = if is_cgi { one(&HTTP[1..]) } else { one(&HTTP) };
                 let read = |given: Option<(&str, &str)>| {
-                    given.map(|(name, text)| parse_variable(text).map_err(|why| format!("`{name}`: {why}"))).transpose()
+                    let parse = |(name, text): (&str, &str)| {
+                        let named = |fault| ProxyError { variable: Some(name.to_owned()), fault };
+                        parse_variable(text).map_err(named)
+                    };
+                    given.map(parse).transpose()
                 };
                 (read(http)?, read(one(&HTTPS))?, first_variable(&NO, variables).map_or("", |(_, text)| text))
             }
             url => {
-                let url = proxy_url(url)?;
+                let url = proxy_url(url).map_err(|fault| ProxyError { variable: None, fault })?;
                 (Some(url.clone()), Some(url), "")
             }
         };
@@ -98,24 +142,22 @@ fn first_variable<'v>(names: &[&'v str], variables: &'v BTreeMap<String, String>
 }
 
 /// Parses a proxy of the environment, which may lack the scheme.
-fn parse_variable(text: &str) -> Result<Url, String> {
+fn parse_variable(text: &str) -> Result<Url, ProxyFault> {
     if text.contains("://") { proxy_url(text) } else { proxy_url(&format!("http://{text}")) }
 }
 
-fn proxy_url(text: &str) -> Result<Url, String> {
-    let url = Url::parse(text).map_err(|error| error.to_string())?;
+fn proxy_url(text: &str) -> Result<Url, ProxyFault> {
+    let url = Url::parse(text).map_err(|error| ProxyFault::Syntax { reason: error.to_string() })?;
     if !matches!(url.scheme(), "http" | "https") {
-        return Err("only proxies at `http://` and `https://` are spoken to".to_owned());
+        return Err(ProxyFault::Scheme);
     }
     if !matches!(url.path(), "" | "/") || url.query().is_some() || url.fragment().is_some() {
-        return Err(
-            "a proxy has no path; `/`, `?`, `#` and `@` of a password are written `%2F`, `%3F`, `%23` and `%40`".into(),
-        );
+        return Err(ProxyFault::Path);
     }
     // The client would silently ignore a URL that it can't parse.
     let matcher = Matcher::builder().all(url.to_string()).build();
     match matcher.intercept(&Uri::from_static("http://example.com/")) {
         Some(_) => Ok(url),
-        None => Err("the client can't use it".to_owned()),
+        None => Err(ProxyFault::Unusable),
     }
 }

@@ -11,13 +11,30 @@ use std::fmt;
 /// Advice of the library about a duplicate key.
 const LIBRARY_ADVICE: &str = ", set DuplicateKeyPolicy in Options if acceptable";
 
-/// Parses YAML 1.2: only `true` and `false` are booleans, so that a country `no` stays a text. An error names line and
-/// column.
-pub fn parse(text: &str) -> Result<Value, String> {
+/// Reason why a text is no value in YAML.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum YamlError {
+    /// The text is not YAML.
+    #[error("{reason}")]
+    Syntax {
+        /// Text of the parser, with line and column.
+        reason: String,
+    },
+    /// A number may have been rounded from one beyond 64 bits.
+    #[error("{reason}")]
+    RoundedNumber {
+        /// Text with the number.
+        reason: String,
+    },
+}
+
+/// Parses YAML 1.2: only `true` and `false` are booleans, so that a country `no` stays a text.
+pub fn parse(text: &str) -> Result<Value, YamlError> {
     // Options of the library are of no use to the author of the text.
-    let words = |error: serde_saphyr::Error| error.to_string().replace(LIBRARY_ADVICE, "");
-    let value = serde_saphyr::from_str_with_options(text, options()).map_err(words)?;
-    decode::rounded_number(&value).map_or(Ok(value), Err)
+    let malformed =
+        |error: serde_saphyr::Error| YamlError::Syntax { reason: error.to_string().replace(LIBRARY_ADVICE, "") };
+    let value = serde_saphyr::from_str_with_options(text, options()).map_err(malformed)?;
+    decode::rounded_number(&value).map_or(Ok(value), |reason| Err(YamlError::RoundedNumber { reason }))
 }
 
 /// Returns the position of the key or element at the end of these steps; if a step is missing, of the last one found.
@@ -151,10 +168,10 @@ mod tests {
         for (text, line) in
             [("a: 1\nb: [1,\nc: }\n", "line "), ("a: 1\na: 2\n", "duplicate mapping key: a at line 2, column 1")]
         {
-            let error = parse(text).unwrap_err();
+            let error = parse(text).unwrap_err().to_string();
             assert!(error.contains(line) && !error.contains('\n'), "{error}");
         }
-        let rounded = parse("a: 123456789012345678901234567890").unwrap_err();
+        let rounded = parse("a: 123456789012345678901234567890").unwrap_err().to_string();
         assert!(rounded.contains("larger than 64 bits hold"), "{rounded}");
     }
 }

@@ -9,7 +9,7 @@ use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
 /// Record beside an asset's content; written once, as the content.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -133,9 +133,9 @@ pub struct AssetForm {
     /// What is said of it, such as `name`, `description`, `type`; without a content it is the content. Beside it a `content`
     /// that begins with 0x is bytes in hexadecimal digits.
     pub metadata: Option<Map<String, Value>>,
-    /// For people.
+    /// Name that people see.
     pub name: Option<String>,
-    /// Media type.
+    /// Media type of the content.
     pub content_type: Option<String>,
     /// What it is; shown in a context where the content can't be.
     pub description: Option<String>,
@@ -157,9 +157,9 @@ impl AssetForm {
         };
         let said = ["name", "description", "contentType"].map(&mut said);
         let [name, description, content_type] = said;
-        let about = (self.name.or(name), self.description.or(description));
+        let (name, description) = (self.name.or(name), self.description.or(description));
         let content_type = self.content_type.or(content_type);
-        let mut draft = Draft::new(bytes, content_type.as_deref().unwrap_or(default), about, now)?;
+        let mut draft = Draft::new(bytes, content_type.as_deref().unwrap_or(default), name, description, now)?;
         let size = serde_json::to_vec(&metadata).map_or(usize::MAX, |bytes| bytes.len());
         if size > ASSET_METADATA_BYTES {
             return Err(AssetError::Metadata(size));
@@ -199,7 +199,8 @@ impl Draft {
     pub fn new(
         bytes: Vec<u8>,
         content_type: &str,
-        (name, description): (Option<String>, Option<String>),
+        name: Option<String>,
+        description: Option<String>,
         now: Millis,
     ) -> Result<Self, AssetError> {
         if bytes.len() > ASSET_BYTES {
@@ -230,6 +231,14 @@ fn is_media_type(text: &str) -> bool {
         && parameters.bytes().all(|b| b == b' ' || b.is_ascii_graphic())
 }
 
+/// Content that is no text.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("the content is not UTF-8 from byte {at} on")]
+pub struct AssetTextError {
+    /// Position of the first byte that isn't UTF-8.
+    pub at: usize,
+}
+
 /// An asset with its content.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Asset {
@@ -242,9 +251,9 @@ pub struct Asset {
 }
 
 impl Asset {
-    /// Returns the content as text, or the position of the first byte that isn't UTF-8.
-    pub fn text(&self) -> Result<&str, usize> {
-        std::str::from_utf8(&self.bytes).map_err(|error| error.valid_up_to())
+    /// Returns the content as text.
+    pub fn text(&self) -> Result<&str, AssetTextError> {
+        std::str::from_utf8(&self.bytes).map_err(|error| AssetTextError { at: error.valid_up_to() })
     }
 
     /// Returns the text that a context shows: the content, else the description.
@@ -252,9 +261,9 @@ impl Asset {
         self.text().ok().or(self.record.description.as_deref())
     }
 
-    /// Returns the content as a value: parsed where its type is JSON, else as text. The error says why it is no text.
-    pub fn value(&self) -> Result<Value, String> {
-        let text = self.text().map_err(not_utf8_error)?;
+    /// Returns the content as a value: parsed where its type is JSON, else as text.
+    pub fn value(&self) -> Result<Value, AssetTextError> {
+        let text = self.text()?;
         let kind = self.record.content_type.split(';').next().unwrap_or_default().trim();
         if kind == "application/json" || kind.ends_with("+json") {
             // Content of a JSON type that isn't JSON is still text.
@@ -269,35 +278,10 @@ impl Asset {
     }
 }
 
-/// Returns the error text for content that is not UTF-8 from byte `at` on.
-pub fn not_utf8_error(at: usize) -> String {
-    format!("the content is not UTF-8 from byte {at} on")
-}
-
-/// Returns the record of an asset as callers see it.
-pub fn to_view(id: &AssetId, record: &AssetRecord) -> Value {
-    let mut shown = json!({"hash": id.as_str(), "path": format!("a/{id}")});
-    if let Some(name) = &record.name {
-        shown["name"] = name.as_str().into();
-    }
-    shown["contentType"] = record.content_type.as_str().into();
-    if let Some(description) = &record.description {
-        shown["description"] = description.as_str().into();
-    }
-    shown["size"] = record.size.into();
-    shown["created"] = json!(record.created);
-    if let Value::Object(shown) = &mut shown {
-        for (key, value) in record.metadata.iter().flatten() {
-            // Keys that the venue sets win over those of the metadata.
-            shown.entry(key).or_insert_with(|| value.clone());
-        }
-    }
-    shown
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::json;
 
     fn draft(asked: &Value) -> Result<Draft, String> {
         let form: AssetForm = decode::into_type(asked.clone()).unwrap();
@@ -341,8 +325,8 @@ mod tests {
             let Draft { bytes: found, record } = draft(&asked).unwrap();
             assert_eq!((found.as_slice(), record.content_type.as_str()), (bytes, kind), "{asked}");
             assert_eq!((record.name.as_deref(), record.description.as_deref()), (Some("n"), Some("d")));
-            let shown = to_view(&AssetId::of_content(&found), &record);
-            assert_eq!((&shown["type"], &shown["size"]), (&json!("invoice"), &json!(bytes.len())));
+            let kind = record.metadata.as_ref().and_then(|metadata| metadata.get("type"));
+            assert_eq!((kind, record.size), (Some(&json!("invoice")), bytes.len()));
         }
         let named = draft(&json!({"content": "x", "name": "n", "description": "d"})).unwrap().record;
         assert_eq!((named.name.as_deref(), named.description.as_deref()), (Some("n"), Some("d")));
@@ -371,13 +355,13 @@ mod tests {
     #[test]
     fn bytes_that_are_no_text_are_never_shown_as_text() {
         let asset = |bytes: &[u8], content_type: &str, description: Option<&str>| {
-            let about = (None, description.map(str::to_owned));
-            let draft = Draft::new(bytes.to_vec(), content_type, about, Millis(1)).unwrap();
+            let description = description.map(str::to_owned);
+            let draft = Draft::new(bytes.to_vec(), content_type, None, description, Millis(1)).unwrap();
             Asset { id: AssetId::of_content(bytes), record: draft.record, bytes: draft.bytes }
         };
         let broken = asset(b"abc\xff", "text/plain", Some("a picture"));
-        assert_eq!((broken.text(), broken.context_text()), (Err(3), Some("a picture")));
-        assert_eq!(broken.value(), Err("the content is not UTF-8 from byte 3 on".to_owned()));
+        assert_eq!((broken.text(), broken.context_text()), (Err(AssetTextError { at: 3 }), Some("a picture")));
+        assert_eq!(broken.value().unwrap_err().to_string(), "the content is not UTF-8 from byte 3 on");
         assert_eq!(asset(b"\xff", "image/png", None).context_text(), None);
         assert_eq!(asset(b"[1]", "application/json", None).value(), Ok(json!([1])));
         assert_eq!(asset(b"[1", "application/ld+json", None).value(), Ok(json!("[1")));

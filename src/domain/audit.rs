@@ -3,7 +3,8 @@
 use crate::ids::{JobId, SessionKey};
 use crate::job::JobStatus;
 use crate::time::Millis;
-use serde::Serialize;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
@@ -71,7 +72,7 @@ pub struct AuditFacts {
 }
 
 /// Totals of an audit, of one owner or of all.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct AuditTotals {
     /// Number of jobs accepted.
@@ -87,33 +88,46 @@ pub struct AuditTotals {
     /// Jobs that have not ended, and were found in a mailbox, an outbox or the queue.
     pub pending: u64,
     /// Events other than tasks that wait in mailboxes.
+    #[serde(default)]
     pub waiting: u64,
     /// Messages in the queue, without wakes: their requests are accepted and not yet jobs.
+    #[serde(default)]
     pub queued: u64,
     /// Queued messages by owner, the most first, with the time from which the oldest waits, in words; at most 100
     /// lines.
+    #[serde(default)]
     pub queued_by_owner: Vec<String>,
     /// Jobs whose end is in the queue and which the store has lost.
+    #[serde(default)]
     pub unknown: u64,
     /// Jobs that have not ended and are nowhere, or are unknown. Must be 0.
     pub unaccounted: u64,
     /// Times at which the store was found to be older than before, in words.
+    #[serde(default)]
     pub set_back: Vec<String>,
     /// Number of acknowledged changes that the store has lost and that aren't restored.
+    #[serde(default)]
     pub lost_total: u64,
     /// Acknowledged changes that were found missing, and what became of them, in words: sums by kind, then one by one.
+    #[serde(default)]
     pub lost: Vec<String>,
     /// Number of messages with a subject that means nothing, so that nobody received them; the newest are kept.
+    #[serde(default)]
     pub unreadable: u64,
     /// Subjects of the newest of them, in words.
+    #[serde(default)]
     pub unreadable_subjects: Vec<String>,
     /// Jobs and events that are missing, in words; at most 100 lines.
+    #[serde(default)]
     pub missing: Vec<String>,
     /// Number of records that can't be read, or that others need and that are gone. Must be 0.
+    #[serde(default)]
     pub damaged: u64,
     /// Those records, in words; at most 100 lines.
+    #[serde(default)]
     pub damaged_records: Vec<String>,
     /// Owners whose quotas count other amounts than they keep, in words; at most 100 lines.
+    #[serde(default)]
     pub drift: Vec<String>,
 }
 

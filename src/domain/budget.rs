@@ -37,7 +37,7 @@ pub struct Budget {
     #[schemars(extend("exclusiveMinimum" = 0))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cost: Option<f64>,
-    /// Model calls.
+    /// Number of model calls.
     #[schemars(range(min = 1))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub turns: Option<u32>,
@@ -47,6 +47,16 @@ pub struct Budget {
     pub wall_clock: Option<u64>,
 }
 
+/// A limit that is not more than 0.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+#[error("`{key}`: expected more than 0, got {found}")]
+pub struct BudgetError {
+    /// Key of the limit.
+    pub key: &'static str,
+    /// Number that was given.
+    pub found: f64,
+}
+
 impl Budget {
     /// Whether nothing is limited.
     pub fn is_empty(&self) -> bool {
@@ -54,13 +64,13 @@ impl Budget {
     }
 
     /// Checks that each limit is more than 0.
-    pub fn check(&self) -> Result<(), String> {
-        let bad = |key: &str, got: String| Err(format!("`{key}`: expected more than 0, got {got}"));
+    pub fn check(&self) -> Result<(), BudgetError> {
+        let bad = |key: &'static str, found: f64| Err(BudgetError { key, found });
         match self {
-            Self { tokens: Some(0), .. } => bad("tokens", "0".into()),
-            Self { turns: Some(0), .. } => bad("turns", "0".into()),
-            Self { wall_clock: Some(0), .. } => bad("wallClock", "0".into()),
-            Self { cost: Some(cost), .. } if !cost.is_finite() || *cost <= 0.0 => bad("cost", cost.to_string()),
+            Self { tokens: Some(0), .. } => bad("tokens", 0.0),
+            Self { turns: Some(0), .. } => bad("turns", 0.0),
+            Self { wall_clock: Some(0), .. } => bad("wallClock", 0.0),
+            Self { cost: Some(cost), .. } if !cost.is_finite() || *cost <= 0.0 => bad("cost", *cost),
             _ => Ok(()),
         }
     }
@@ -227,13 +237,13 @@ impl Account {
                 Ok(most) if most >= least => Ok(most),
                 Ok(_) | Err(_) => Err(HoldError::Held),
             },
-            Ok(_) => Err(self.spent_error("what is left is too little for another call".into())),
-            Err(reason) => Err(self.spent_error(reason)),
+            Ok(_) => Err(self.spent_error(&BudgetRoomError::Rest)),
+            Err(error) => Err(self.spent_error(&error)),
         }
     }
 
-    fn spent_error(&self, reason: String) -> HoldError {
-        HoldError::Spent { origin: self.origin, reason }
+    fn spent_error(&self, error: &BudgetRoomError) -> HoldError {
+        HoldError::Spent { origin: self.origin, reason: error.to_string() }
     }
 
     fn hold(&mut self, call: BudgetedCall<'_>, reply: u64) {
@@ -243,33 +253,69 @@ impl Account {
     }
 }
 
+/// Limit of a budget that a call doesn't fit into.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+pub(super) enum BudgetRoomError {
+    /// All model calls were made.
+    #[error("{limit} model calls were made")]
+    Turns {
+        /// Number of calls at most.
+        limit: u32,
+    },
+    /// The rest of the tokens doesn't hold the prompt.
+    #[error("{used} of {limit} tokens are used, the next call needs {needed}")]
+    Tokens {
+        /// Tokens that are used.
+        used: u64,
+        /// Tokens at most.
+        limit: u64,
+        /// Tokens of the prompt.
+        needed: u64,
+    },
+    /// The cost is limited and the price of the model is unknown.
+    #[error("the model has no `price`, so that its cost can't be limited")]
+    NoPrice,
+    /// The rest of the money doesn't pay for the prompt.
+    #[error("${:.6} of ${limit} are used, the next call needs ${:.6}", dollars(*used), dollars(*needed))]
+    Cost {
+        /// Billionths of a dollar that are used.
+        used: u64,
+        /// Dollars at most.
+        limit: f64,
+        /// Billionths of a dollar that the prompt costs.
+        needed: u64,
+    },
+    /// The rest holds the prompt and no reply.
+    #[error("what is left is too little for another call")]
+    Rest,
+}
+
 /// Returns the tokens that the reply of a call may have within limits of which `used` is used.
-pub(super) fn room(limits: &Budget, used: BudgetUse, call: BudgetedCall<'_>, wanted: u64) -> Result<u64, String> {
+pub(super) fn room(
+    limits: &Budget,
+    used: BudgetUse,
+    call: BudgetedCall<'_>,
+    wanted: u64,
+) -> Result<u64, BudgetRoomError> {
     let mut most = wanted;
     if let Some(limit) = limits.turns
         && used.turns >= limit
     {
-        return Err(format!("{limit} model calls were made"));
+        return Err(BudgetRoomError::Turns { limit });
     }
     if let Some(limit) = limits.tokens {
         let left = limit.saturating_sub(used.tokens);
-        let of = || format!("{} of {limit} tokens are used, the next call needs {}", used.tokens, call.prompt);
-        most = most.min(left.checked_sub(call.prompt).ok_or_else(of)?);
+        let error = BudgetRoomError::Tokens { used: used.tokens, limit, needed: call.prompt };
+        most = most.min(left.checked_sub(call.prompt).ok_or(error)?);
     }
     if let Some(most_dollars) = limits.cost {
         let Some(price) = call.price else {
-            return Err("the model has no `price`, so that its cost can't be limited".into());
+            return Err(BudgetRoomError::NoPrice);
         };
         let left = nano(most_dollars).saturating_sub(used.nano);
         let prompt = price.ceiling(call.prompt, 0);
-        let of = || {
-            format!(
-                "${:.6} of ${most_dollars} are used, the next call needs ${:.6}",
-                dollars(used.nano),
-                dollars(prompt)
-            )
-        };
-        let left = left.checked_sub(prompt).ok_or_else(of)?;
+        let error = BudgetRoomError::Cost { used: used.nano, limit: most_dollars, needed: prompt };
+        let left = left.checked_sub(prompt).ok_or(error)?;
         // A reply that costs nothing has no limit.
         let tokens = (u128::from(left) * 1_000).checked_div(per_token(price.output));
         most = tokens.map_or(most, |tokens| most.min(u64::try_from(tokens).unwrap_or(u64::MAX)));
@@ -381,7 +427,8 @@ impl Purse {
         accepted: Millis,
         agent: &Budget,
         request: &Budget,
-        (inherited, deadline): (&[String], Option<Millis>),
+        inherited: &[String],
+        deadline: Option<Millis>,
     ) -> Self {
         let own = [(LimitOrigin::Agent, "agent", agent), (LimitOrigin::Request, "request", request)];
         let at = |origin, at: Option<Millis>| at.map(|at| Deadline { at, origin });

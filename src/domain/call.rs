@@ -8,6 +8,7 @@ use crate::time::Millis;
 use crate::values::inject::Injection;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use std::fmt;
 
 /// One tool call of a reply, resolved.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -275,8 +276,8 @@ impl CallRefusal {
     }
 
     /// Makes a reason for arguments that don't fit.
-    pub fn arguments(text: impl Into<String>) -> Self {
-        Self::new(Outcome::Arguments, text)
+    pub fn arguments(text: impl fmt::Display) -> Self {
+        Self::new(Outcome::Arguments, text.to_string())
     }
 }
 

@@ -3,13 +3,16 @@
 mod headers;
 mod price;
 mod settings;
+mod settings_error;
 
-pub use headers::{HeaderText, ModelHeaders};
-pub use price::Price;
+pub use headers::{HeaderText, ModelHeaderError, ModelHeaders};
 pub(crate) use price::per_token;
+pub use price::{Price, PriceError};
 pub use settings::{Effort, ModelSettings, ToolChoice};
+pub use settings_error::{ModelPlaceError, ModelSettingFault, ModelSettingsError};
 
 use crate::media::Attachment;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::sync::Arc;
@@ -57,7 +60,7 @@ impl ModelRequest {
 }
 
 /// Type of the text that a model must write.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct OutputFormat {
     /// JSON Schema of a map.
@@ -87,7 +90,7 @@ mod shared {
 }
 
 /// One message of a conversation.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "role", rename_all = "lowercase")]
 pub enum ChatMessage {
     /// Text from the caller, or context.
@@ -112,7 +115,7 @@ pub enum ChatMessage {
     },
     /// The result of one call.
     Tool {
-        /// [`ToolCall::id`] of the call.
+        /// Id of the call, [`ToolCall::id`].
         call: String,
         /// Name of the tool.
         name: String,
@@ -135,7 +138,7 @@ impl ChatMessage {
 
 /// Reasoning of a model before its answer, in the pieces of its provider's wire format. They are signed or encrypted,
 /// so nothing of them is changed.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Reasoning {
     /// Model that wrote it, [`ModelSettings::reasoning_identity`]: no other one gets it.
     pub by: String,
@@ -144,7 +147,7 @@ pub struct Reasoning {
 }
 
 /// A tool as a model sees it.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ToolSpec {
     /// Name of 1 to 64 characters, `[A-Za-z0-9_-]`.
     pub name: String,
@@ -155,7 +158,7 @@ pub struct ToolSpec {
 }
 
 /// A call that a model asked for.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ToolCall {
     /// Id of the call, given by the provider or made from its position.
     pub id: String,
@@ -166,7 +169,7 @@ pub struct ToolCall {
 }
 
 /// Arguments of a call.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Arguments {
     /// Arguments that are JSON.
@@ -221,7 +224,7 @@ impl ToolCall {
 }
 
 /// Tokens of one call; absent numbers are 0.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct TokenUsage {
     /// Prompt tokens, those of the provider's cache included.

@@ -5,7 +5,6 @@ use crate::ids::{JobId, Owner, SessionKey};
 use crate::time::Millis;
 use crate::unknown_fields::UnknownFields;
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
 
 /// A worker that died while it served a session, as its expired lease names it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -91,30 +90,6 @@ pub struct DeadLetter {
     /// Fields that a newer build wrote.
     #[serde(flatten)]
     pub kept: UnknownFields,
-}
-
-impl DeadLetter {
-    /// Returns the record as callers see it; `input` says whether the task's input is in it.
-    pub fn to_json(&self, input: bool) -> Value {
-        let mut shown = json!({
-            "job": self.job, "agent": self.session.agent, "session": self.session.session,
-            "crashes": self.crashes, "received": self.event.received, "died": self.died, "error": self.error,
-        });
-        let attempts = self.attempts.iter().map(|Attempt { worker, epoch, turn, lapsed, job: _ }| {
-            json!({"worker": worker, "epoch": epoch, "turn": turn, "lapsed": lapsed})
-        });
-        shown["attempts"] = attempts.collect();
-        if let Some(caller) = &self.event.caller {
-            shown["caller"] = caller.clone().into();
-        }
-        if let Some(job) = &self.redriven {
-            shown["redriven"] = job.as_str().into();
-        }
-        if input && let crate::event::Payload::Task { input, .. } = &self.event.payload {
-            shown["input"] = input.clone();
-        }
-        shown
-    }
 }
 
 #[cfg(test)]

@@ -272,6 +272,9 @@ pub struct Completion {
     /// Session that served it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session: Option<SessionId>,
+    /// Reference to an output that `result` doesn't hold; absent where it holds it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub output_omitted: Option<OmittedOutput>,
     /// Result of the submission.
     #[serde(flatten)]
     pub result: JobResult,

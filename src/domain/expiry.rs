@@ -30,14 +30,22 @@ pub struct Ttl {
     time: Duration,
 }
 
-impl TryFrom<String> for Ttl {
-    type Error = String;
+/// A text that is no time to live.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("expected a duration from 1s to 100 years such as `30m`, `12h` or `7d`, got `{found}`")]
+pub struct TtlError {
+    /// Text that was given.
+    pub found: String,
+}
 
-    fn try_from(text: String) -> Result<Self, String> {
+impl TryFrom<String> for Ttl {
+    type Error = TtlError;
+
+    fn try_from(text: String) -> Result<Self, TtlError> {
         let time = humantime::parse_duration(&text).ok().filter(|time| RANGE.contains(time));
         match time {
             Some(time) => Ok(Self { text, time }),
-            None => Err(format!("expected a duration from 1s to 100 years such as `30m`, `12h` or `7d`, got `{text}`")),
+            None => Err(TtlError { found: text }),
         }
     }
 }
@@ -80,7 +88,7 @@ mod tests {
     use crate::ids::JobId;
     use crate::session::TaskProgress;
 
-    fn ttl(text: &str) -> Result<Ttl, String> {
+    fn ttl(text: &str) -> Result<Ttl, TtlError> {
         Ttl::try_from(text.to_owned())
     }
 
@@ -90,7 +98,7 @@ mod tests {
             assert_eq!(String::from(ttl(text).unwrap()), text);
         }
         for text in ["", "0s", "10ms", "30", "soon", "-1h", "101years"] {
-            let error = ttl(text).unwrap_err();
+            let error = ttl(text).unwrap_err().to_string();
             assert!(error.contains(&format!("such as `30m`, `12h` or `7d`, got `{text}`")), "{error}");
         }
     }

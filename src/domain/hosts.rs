@@ -8,11 +8,18 @@ pub struct HostRule {
     port: Option<u16>,
 }
 
+/// A text that is no pattern of hosts.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("expected hosts such as `api.example.com`, `*.example.com` or `10.0.0.7:8080`, got `{found}`")]
+pub struct HostRuleError {
+    /// Text that was given.
+    pub found: String,
+}
+
 impl HostRule {
     /// Reads one pattern.
-    pub fn parse(text: &str) -> Result<Self, String> {
-        let wrong =
-            || format!("expected hosts such as `api.example.com`, `*.example.com` or `10.0.0.7:8080`, got `{text}`");
+    pub fn parse(text: &str) -> Result<Self, HostRuleError> {
+        let wrong = || HostRuleError { found: text.to_owned() };
         let (host, port) = match text.rsplit_once(':') {
             Some((host, port)) if !port.ends_with(']') => (host, Some(port.parse::<u16>().map_err(|_| wrong())?)),
             Some(_) | None => (text, None),
@@ -25,7 +32,7 @@ impl HostRule {
     }
 
     /// Reads a list with commas between; an empty text is an empty list.
-    pub fn list(text: &str) -> Result<Vec<Self>, String> {
+    pub fn list(text: &str) -> Result<Vec<Self>, HostRuleError> {
         text.split(',').map(str::trim).filter(|part| !part.is_empty()).map(Self::parse).collect()
     }
 

@@ -13,7 +13,7 @@ use crate::job::watch::ExternalWatch;
 use crate::load::Load;
 use crate::priority::Priority;
 use crate::scope::DelegateContext;
-use crate::spend::{self, JobTreeUse, Tally};
+use crate::spend::{JobTreeUse, Tally};
 use crate::time::Millis;
 use crate::wait::{WaitCause, WaitReason};
 use schemars::JsonSchema;
@@ -35,7 +35,7 @@ pub enum JobStatus {
     Failed,
     /// Ended by a caller.
     Cancelled,
-    /// Not taken.
+    /// Refused at its admission; there is an error.
     Rejected,
     /// Held by an operator.
     Paused,
@@ -329,66 +329,6 @@ impl Job {
             self.waiting = Some(WaitNote { reason: wait.to_string(), until: None, cause: WaitCause::Other });
         }
         self.wait = Some(wait);
-    }
-
-    /// Returns the record as the HTTP API and the command line show it.
-    pub fn to_json(&self) -> Value {
-        let mut record = serde_json::json!({
-            "id": self.head.id,
-            "op": self.head.op.as_deref().unwrap_or("v/ops/agent/request"),
-            "status": self.status,
-            "created": self.head.created,
-            "updated": self.updated,
-            "input": self.head.input,
-        });
-        if self.head.op.is_none() {
-            record["agent"] = self.head.agent.as_str().into();
-            record["session"] = self.head.session.as_str().into();
-            record["event"] = self.head.event.as_str().into();
-        }
-        if let Some(caller) = &self.head.caller {
-            record["caller"] = caller.clone().into();
-        }
-        if let Some(parent) = self.head.parent.as_ref().and_then(|p| p.job.as_ref()) {
-            record["parent"] = parent.as_str().into();
-        }
-        if let Some(dead) = &self.head.redrive_of {
-            record["redriveOf"] = dead.as_str().into();
-        }
-        if !self.head.priority.is_normal() {
-            record["priority"] = i64::from(self.head.priority).into();
-        }
-        if !self.head.ignored.is_empty() {
-            record["ignored"] = serde_json::json!({"sessionContext": self.head.ignored});
-        }
-        let waits = !self.status.is_terminal() && self.status != JobStatus::Paused;
-        // An old note about a pause says nothing of a job that was resumed.
-        let noted = self.waiting.as_ref().filter(|note| waits && note.cause != WaitCause::Paused);
-        let noted = noted.map(WaitNote::to_reason);
-        if let Some(wait) = self.wait.as_ref().or(noted.as_ref()) {
-            record["waiting"] = wait.to_json();
-        }
-        if let Some(outbound) = &self.outbound {
-            record["outbound"] = outbound.to_json();
-        }
-        if let Some(spend) = spend::job_view(self.tally.as_ref(), self.tree.as_ref()) {
-            record["spend"] = spend;
-        }
-        if let Some(result) = &self.result {
-            if let Some(output) = &result.output {
-                record["output"] = output.clone();
-            }
-            if result.truncated {
-                record["truncated"] = true.into();
-            }
-            if let Some(error) = &result.error {
-                record["error"] = error.clone().into();
-            }
-            if let Some(code) = result.error_code {
-                record["errorCode"] = serde_json::to_value(code).unwrap_or_default();
-            }
-        }
-        record
     }
 }
 

@@ -2,7 +2,7 @@
 //! active goal. An inner level shadows an outer one.
 
 use crate::decode;
-use crate::lattice::Path;
+use crate::lattice::{Path, PathError};
 use crate::limits::CONTEXT_LABEL_BYTES;
 use crate::limits::{LOAD_BYTES, LOAD_BYTES_DEFAULT, LOADS};
 use crate::visible::check_line;
@@ -13,7 +13,7 @@ use serde_json::Value;
 /// A loaded path.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Load {
-    /// The path.
+    /// Lattice path of the value.
     pub path: String,
     /// Heading in the prompt; the path when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -66,6 +66,62 @@ impl LoadsByLevel {
     }
 }
 
+/// A heading that is not one short line.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("`label`: expected one line of 1 to {CONTEXT_LABEL_BYTES} bytes, got {label:?}")]
+pub struct LabelError {
+    /// Heading of the call.
+    pub label: String,
+}
+
+/// Why a path isn't loaded or unloaded.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum LoadError {
+    /// The call names no path.
+    #[error("`path`: expected a lattice path")]
+    NoPath,
+    /// The call names an illegal path.
+    #[error("`path`: {0}")]
+    Path(PathError),
+    /// An argument of the call has the wrong type or value.
+    #[error("`{key}`: expected {expected}, got {found}")]
+    Argument {
+        /// Name of the argument.
+        key: &'static str,
+        /// Description of what is expected.
+        expected: &'static str,
+        /// Value of the argument.
+        found: Value,
+    },
+    /// The call names the level of the goal, and no goal is open.
+    #[error("`level`: no subgoal is open")]
+    NoGoal,
+    /// The heading is not one short line.
+    #[error(transparent)]
+    Label(#[from] LabelError),
+    /// [`LOADS`] paths are loaded.
+    #[error("{LOADS} paths are loaded already; unload one first (context_unload)")]
+    Full,
+    /// The path to unload is not loaded.
+    #[error("`{path}` is not loaded; loaded: {}", list_paths(.loaded))]
+    NotLoaded {
+        /// Path of the call.
+        path: String,
+        /// Paths that are loaded.
+        loaded: Vec<String>,
+    },
+}
+
+impl LoadError {
+    fn argument(key: &'static str, expected: &'static str, found: &Value) -> Self {
+        Self::Argument { key, expected, found: found.clone() }
+    }
+}
+
+fn list_paths(paths: &[String]) -> String {
+    if paths.is_empty() { "nothing is".to_owned() } else { paths.join(", ") }
+}
+
 /// Change by a tool of the runtime that counts from the next turn on.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -80,7 +136,7 @@ pub enum LoadChange {
 
 impl Load {
     /// Makes a load; its budget is clamped to the limits.
-    pub fn new(path: &Path, label: Option<String>, budget: Option<usize>) -> Result<Self, String> {
+    pub fn new(path: &Path, label: Option<String>, budget: Option<usize>) -> Result<Self, LabelError> {
         if let Some(label) = &label {
             check_label(label)?;
         }
@@ -92,33 +148,33 @@ impl Load {
 impl LoadChange {
     /// Returns the change of a call of `context_load`, and the path that its caller must be allowed to read. With
     /// `goal` the default level is the active goal.
-    pub fn from_load_call(arguments: &Value, goal: bool) -> Result<(Path, Self), String> {
+    pub fn from_load_call(arguments: &Value, goal: bool) -> Result<(Path, Self), LoadError> {
         let path = parse_path(arguments)?;
         let label = match &arguments["label"] {
             Value::Null => None,
             Value::String(label) => Some(label.clone()),
-            other => return Err(format!("`label`: expected a string, got {other}")),
+            other => return Err(LoadError::argument("label", "a string", other)),
         };
         let budget = match &arguments["budget"] {
             Value::Null => None,
             given => match given.as_u64() {
                 Some(bytes) => Some(usize::try_from(bytes).unwrap_or(usize::MAX)),
-                None => return Err(format!("`budget`: expected a number of bytes, got {given}")),
+                None => return Err(LoadError::argument("budget", "a number of bytes", given)),
             },
         };
         let level = match &arguments["level"] {
             Value::Null if goal => LoadLevel::Frame,
             Value::Null => LoadLevel::Session,
-            Value::String(level) if level == "frame" && !goal => return Err("`level`: no subgoal is open".into()),
+            Value::String(level) if level == "frame" && !goal => return Err(LoadError::NoGoal),
             given => decode::into_type(given.clone())
-                .map_err(|_| format!("`level`: expected `session`, `agent` or `frame`, got {given}"))?,
+                .map_err(|_| LoadError::argument("level", "`session`, `agent` or `frame`", given))?,
         };
         let load = Load::new(&path, label, budget)?;
         Ok((path, Self::Load(level, load)))
     }
 
     /// Returns the change of a call of `context_unload`: at the innermost level that has the path.
-    pub fn from_unload_call(arguments: &Value, loads: &LoadsByLevel) -> Result<Self, String> {
+    pub fn from_unload_call(arguments: &Value, loads: &LoadsByLevel) -> Result<Self, LoadError> {
         let path = parse_path(arguments)?.to_string();
         let levels = [(LoadLevel::Frame, loads.frame.as_deref().unwrap_or_default())];
         let levels =
@@ -127,9 +183,8 @@ impl LoadChange {
         if let Some((level, _)) = levels.clone().find(has) {
             return Ok(Self::Unload(level, path));
         }
-        let loaded: Vec<_> = levels.flat_map(|(_, loads)| loads).map(|load| load.path.as_str()).collect();
-        let loaded = if loaded.is_empty() { "nothing is".to_owned() } else { loaded.join(", ") };
-        Err(format!("`{path}` is not loaded; loaded: {loaded}"))
+        let loaded = levels.flat_map(|(_, loads)| loads).map(|load| load.path.clone()).collect();
+        Err(LoadError::NotLoaded { path, loaded })
     }
 
     /// Applies the change to the loads of a level.
@@ -151,27 +206,27 @@ impl LoadChange {
 }
 
 /// Checks that one more path may be loaded.
-pub fn check_load_count(loads: &[Load], path: &Path) -> Result<(), String> {
+pub fn check_load_count(loads: &[Load], path: &Path) -> Result<(), LoadError> {
     let path = path.to_string();
     if loads.len() < LOADS || loads.iter().any(|load| load.path == path) {
         return Ok(());
     }
-    Err(format!("{LOADS} paths are loaded already; unload one first (context_unload)"))
+    Err(LoadError::Full)
 }
 
-fn parse_path(arguments: &Value) -> Result<Path, String> {
+fn parse_path(arguments: &Value) -> Result<Path, LoadError> {
     match &arguments["path"] {
-        Value::String(path) => Path::parse(path).map_err(|e| format!("`path`: {e}")),
-        Value::Null => Err("`path`: expected a lattice path".into()),
-        given => Err(format!("`path`: expected a string, got {given}")),
+        Value::String(path) => Path::parse(path).map_err(LoadError::Path),
+        Value::Null => Err(LoadError::NoPath),
+        given => Err(LoadError::argument("path", "a string", given)),
     }
 }
 
 /// Checks that a heading is one short line.
-pub fn check_label(label: &str) -> Result<(), String> {
+pub fn check_label(label: &str) -> Result<(), LabelError> {
     let bad = label.is_empty() || label.len() > CONTEXT_LABEL_BYTES || check_line(label).is_err();
     if bad {
-        return Err(format!("`label`: expected one line of 1 to {CONTEXT_LABEL_BYTES} bytes, got {label:?}"));
+        return Err(LabelError { label: label.to_owned() });
     }
     Ok(())
 }
@@ -209,7 +264,7 @@ mod tests {
             assert_eq!(change, LoadChange::Unload(level, "w/a".into()));
             loads.apply(&change);
         }
-        assert_eq!(unload(&loads).unwrap_err(), "`w/a` is not loaded; loaded: nothing is");
+        assert_eq!(unload(&loads).unwrap_err().to_string(), "`w/a` is not loaded; loaded: nothing is");
     }
 
     #[test]
@@ -225,12 +280,13 @@ mod tests {
             (json!({"path": "w/a", "level": "frame"}), "`level`: no subgoal is open"),
             (json!({"path": "w/a", "label": 7}), "`label`: expected a string, got 7"),
         ] {
-            assert_eq!(LoadChange::from_load_call(&arguments, false).unwrap_err(), expected);
+            assert_eq!(LoadChange::from_load_call(&arguments, false).unwrap_err().to_string(), expected);
         }
-        assert!(LoadChange::from_load_call(&json!({"path": "w/../s"}), false).unwrap_err().starts_with("`path`: "));
+        let error = LoadChange::from_load_call(&json!({"path": "w/../s"}), false).unwrap_err();
+        assert!(matches!(&error, LoadError::Path(_)) && error.to_string().starts_with("`path`: "), "{error}");
         let path = |n: usize| Path::parse(&format!("w/{n}")).unwrap();
         let full: Vec<_> = (0..LOADS).map(|n| Load::new(&path(n), None, None).unwrap()).collect();
         assert!(check_load_count(&full, &path(0)).is_ok());
-        assert!(check_load_count(&full, &path(LOADS)).unwrap_err().contains("unload one first"));
+        assert!(check_load_count(&full, &path(LOADS)).unwrap_err().to_string().contains("unload one first"));
     }
 }

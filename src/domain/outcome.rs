@@ -13,6 +13,7 @@
 use crate::ids::{EventId, JobId, Owner, SessionKey, VenueIdSubject};
 use crate::time::Millis;
 use crate::unknown_fields::UnknownFields;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::cmp::Ordering;
@@ -150,7 +151,7 @@ pub struct UnknownCall {
 }
 
 /// Finding of a person about a call.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct OutcomeSettlement {
     /// Whether the call took effect.
@@ -163,7 +164,8 @@ pub struct OutcomeSettlement {
     pub note: Option<String>,
     /// Name of the caller who settled it.
     pub by: String,
-    /// Time of the settlement.
+    /// Time of the settlement, in milliseconds since 1970.
+    #[schemars(with = "u64")]
     pub at: Millis,
 }
 

@@ -1,7 +1,7 @@
 //! Typed outputs: the schema of a task's result, from its agent's `outputs` or the request's own `responseSchema`.
 
 use crate::limits::SCHEMA_ERRORS;
-use crate::schema::find_misfits;
+use crate::schema::{SchemaError, find_misfits};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -28,6 +28,27 @@ pub struct OutputType {
     pub schema: Value,
 }
 
+/// Why a value can't be used as the schema of an output.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum OutputSchemaError {
+    /// The value is no map; holds the value.
+    #[error("expected a JSON Schema as a map, got {0}")]
+    NotAMap(Value),
+    /// The map is no schema, or is too large.
+    #[error(transparent)]
+    Schema(#[from] SchemaError),
+}
+
+/// A schema of `outputs` that can't be used.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("`outputs.{key}.schema`: {error}")]
+pub struct OutputsError {
+    /// Key of the type in `outputs`.
+    pub key: &'static str,
+    /// What is wrong with its schema.
+    pub error: OutputSchemaError,
+}
+
 impl Outputs {
     /// Whether no type is given.
     pub fn is_empty(&self) -> bool {
@@ -35,10 +56,10 @@ impl Outputs {
     }
 
     /// Checks that the schemas can be used.
-    pub fn check(&self) -> Result<(), String> {
+    pub fn check(&self) -> Result<(), OutputsError> {
         for (key, output) in [("complete", &self.complete), ("fail", &self.fail)] {
             if let Some(output) = output {
-                check(&output.schema).map_err(|error| format!("`outputs.{key}.schema`: {error}"))?;
+                check(&output.schema).map_err(|error| OutputsError { key, error })?;
             }
         }
         Ok(())
@@ -46,11 +67,12 @@ impl Outputs {
 }
 
 /// Checks that a value can be used as a schema.
-pub fn check(schema: &Value) -> Result<(), String> {
+pub fn check(schema: &Value) -> Result<(), OutputSchemaError> {
     if !schema.is_object() {
-        return Err(format!("expected a JSON Schema as a map, got {schema}"));
+        return Err(OutputSchemaError::NotAMap(schema.clone()));
     }
-    find_misfits(schema, &Value::Null, 1).map(|_| ()).map_err(|error| error.to_string())
+    find_misfits(schema, &Value::Null, 1)?;
+    Ok(())
 }
 
 /// Returns what is wrong with a value, for the model that gave it; `None` if it fits.
@@ -147,9 +169,10 @@ mod tests {
         let of = |schema: Value| Outputs { complete: Some(OutputType { schema }), fail: None }.check();
         assert_eq!(of(json!({"type": "string"})), Ok(()));
         assert_eq!(
-            of(json!("string")).unwrap_err(),
+            of(json!("string")).unwrap_err().to_string(),
             "`outputs.complete.schema`: expected a JSON Schema as a map, got \"string\""
         );
-        assert!(of(json!({"type": "text"})).unwrap_err().starts_with("`outputs.complete.schema`: not a JSON Schema: "));
+        let error = of(json!({"type": "text"})).unwrap_err().to_string();
+        assert!(error.starts_with("`outputs.complete.schema`: not a JSON Schema: "), "{error}");
     }
 }

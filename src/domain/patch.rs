@@ -31,11 +31,25 @@ pub fn merge(target: &mut Value, patch: Value) {
 #[serde(try_from = "Value")]
 pub struct Selector(Vec<String>);
 
-impl TryFrom<Value> for Selector {
-    type Error = String;
+/// Why a value selects no place.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum SelectorError {
+    /// The value has none of the forms.
+    #[error("expected a JSON pointer, a path or an array of keys, got `{0}`")]
+    Form(Value),
+    /// An element of the array is neither a key nor an index.
+    #[error("expected keys and indexes, got `{0}`")]
+    Key(Value),
+    /// A key of a JSON pointer has a wrong escape.
+    #[error("illegal JSON pointer key `{0}`: expected `0` or `1` after `~`")]
+    Escape(String),
+}
 
-    fn try_from(selector: Value) -> Result<Self, String> {
-        let keys: Result<Vec<String>, String> = match selector {
+impl TryFrom<Value> for Selector {
+    type Error = SelectorError;
+
+    fn try_from(selector: Value) -> Result<Self, SelectorError> {
+        let keys: Result<Vec<String>, SelectorError> = match selector {
             Value::String(text) if text.is_empty() => Ok(Vec::new()),
             Value::String(text) => match text.strip_prefix('/') {
                 Some(pointer) => pointer.split('/').map(unescape_key).collect(),
@@ -45,11 +59,11 @@ impl TryFrom<Value> for Selector {
                 let key = |key| match key {
                     Value::String(text) => Ok(text),
                     Value::Number(number) => Ok(number.to_string()),
-                    other => Err(format!("expected keys and indexes, got `{other}`")),
+                    other => Err(SelectorError::Key(other)),
                 };
                 keys.into_iter().map(key).collect()
             }
-            other => Err(format!("expected a JSON pointer, a path or an array of keys, got `{other}`")),
+            other => Err(SelectorError::Form(other)),
         };
         keys.map(Self)
     }
@@ -62,7 +76,7 @@ impl Selector {
     }
 }
 
-fn unescape_key(key: &str) -> Result<String, String> {
+fn unescape_key(key: &str) -> Result<String, SelectorError> {
     let mut out = String::with_capacity(key.len());
     let mut parts = key.split('~');
     out.push_str(parts.next().unwrap_or_default());
@@ -71,7 +85,7 @@ fn unescape_key(key: &str) -> Result<String, String> {
         out.push(match escape {
             "0" => '~',
             "1" => '/',
-            _ => return Err(format!("illegal JSON pointer key `{key}`: expected `0` or `1` after `~`")),
+            _ => return Err(SelectorError::Escape(key.to_owned())),
         });
         out.push_str(rest);
     }
@@ -143,7 +157,7 @@ mod tests {
             (json!(7), "got `7`"),
             (json!([{}]), "got `{}`"),
         ] {
-            assert!(Selector::try_from(selector.clone()).unwrap_err().contains(part), "{selector}");
+            assert!(Selector::try_from(selector.clone()).unwrap_err().to_string().contains(part), "{selector}");
         }
     }
 }

@@ -15,10 +15,22 @@ pub enum Priority {
     High,
 }
 
-/// A number that is no priority.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("expected -1 (behind the others), 0 or 1 (before them), got {0}")]
-pub struct PriorityError(i64);
+/// A number or a text that is no priority.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum PriorityError {
+    /// A number that is none of the three.
+    #[error("expected -1 (behind the others), 0 or 1 (before them), got {found}")]
+    Number {
+        /// Number that was given.
+        found: i64,
+    },
+    /// A text that is no number.
+    #[error("expected -1, 0 or 1, got `{found}`")]
+    Text {
+        /// Text that was given.
+        found: String,
+    },
+}
 
 impl TryFrom<i64> for Priority {
     type Error = PriorityError;
@@ -27,7 +39,7 @@ impl TryFrom<i64> for Priority {
             -1 => Ok(Self::Low),
             0 => Ok(Self::Normal),
             1 => Ok(Self::High),
-            other => Err(PriorityError(other)),
+            found => Err(PriorityError::Number { found }),
         }
     }
 }
@@ -43,10 +55,10 @@ impl From<Priority> for i64 {
 }
 
 impl std::str::FromStr for Priority {
-    type Err = String;
-    fn from_str(text: &str) -> Result<Self, String> {
-        let number: i64 = text.parse().map_err(|_| format!("expected -1, 0 or 1, got `{text}`"))?;
-        Self::try_from(number).map_err(|error| error.to_string())
+    type Err = PriorityError;
+    fn from_str(text: &str) -> Result<Self, PriorityError> {
+        let number: i64 = text.parse().map_err(|_| PriorityError::Text { found: text.to_owned() })?;
+        Self::try_from(number)
     }
 }
 
@@ -86,6 +98,8 @@ mod tests {
         }
         assert_eq!(serde_json::to_value(Priority::Low).unwrap(), json!(-1));
         let error = "5".parse::<Priority>().unwrap_err();
+        assert_eq!(error, PriorityError::Number { found: 5 });
+        let error = error.to_string();
         assert!(error.contains("-1 (behind the others), 0 or 1 (before them), got 5"), "{error}");
     }
 }

@@ -5,7 +5,10 @@
 //! how far ahead of now the booked calls reach when each takes its share of a minute (the generic cell rate algorithm).
 //! So a minute's worth may come at once, and nothing needs to be counted down.
 
+mod reserve;
 mod turns;
+
+pub use reserve::{OversizedCallError, reserve};
 
 use crate::chat::ModelSettings;
 use crate::time::Millis;
@@ -422,30 +425,6 @@ const fn micros(at: Millis) -> u64 {
 /// Returns the microseconds of a minute that an amount takes of a limit.
 const fn share(amount: u64, limit: u64) -> u64 {
     amount.saturating_mul(MINUTE) / limit
-}
-
-/// Returns the tokens that a call is booked with: of its prompt and its longest reply, or `guess` where the reply has
-/// no limit. An error if no minute has room for the call.
-pub fn reserve(
-    limits: &[RateLimit],
-    model: &ModelSettings,
-    prompt: u64,
-    reply: Option<u64>,
-    guess: u64,
-) -> Result<u64, String> {
-    let all = limits.iter().filter(|limit| limit.covers(model)).filter_map(|limit| Some((limit.tokens?, &limit.of)));
-    let tightest = all.min();
-    let takes = prompt.saturating_add(reply.unwrap_or_default());
-    match tightest {
-        Some((most, of)) if takes > most => Err(format!(
-            "the call takes up to {takes} tokens, {prompt} of its prompt and {} of its reply, and the rate limit of `{of}` \
-             is {most} tokens per minute: shorten its context (`contextBudget`) or its reply (`maxTokens`), or have the \
-             limit raised (`models.limits`)",
-            reply.unwrap_or_default()
-        )),
-        Some((most, _)) => Ok(prompt.saturating_add(reply.unwrap_or(guess)).min(most)),
-        None => Ok(prompt.saturating_add(reply.unwrap_or(guess))),
-    }
 }
 
 /// Books a call under all of its limits, or under none: then it gets a place among those that wait.

@@ -115,7 +115,7 @@ fn a_call_that_no_minute_has_room_for_is_refused() {
     let limits = RateLimit::list("openai:tokens=1000, openai/gpt:tokens=600, openai/o:requests=1").unwrap();
     let check = |name: &str, prompt, reply| {
         reserve(&limits, &ModelSettings::new("openai", name), prompt, reply, 500)
-            .map_err(|said| said.split(':').next().unwrap_or_default().to_owned())
+            .map_err(|error| error.to_string().split(':').next().unwrap_or_default().to_owned())
     };
     assert_eq!(check("gpt", 500, Some(100)), Ok(600));
     assert_eq!(check("gpt", 500, None), Ok(600), "a guess alone refuses nothing");

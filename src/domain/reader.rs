@@ -3,9 +3,7 @@
 
 use crate::authority::{Authority, ResourcePath};
 use crate::ids::AgentId;
-use crate::job::{Job, JobHead};
-use crate::session::WITHHELD;
-use serde_json::{Value, json};
+use crate::job::JobHead;
 
 /// Keys of a job's record that hold input or output.
 const CONTENT_KEYS: [&str; 4] = ["input", "output", "error", "waiting"];
@@ -63,18 +61,6 @@ impl JobReader {
     pub fn may_read_agent(&self, agent: &AgentId) -> bool {
         self.operator || self.authority.permits("crud/read", ResourcePath::agent(agent)).is_ok()
     }
-
-    /// Returns a job's record as the reader sees it.
-    pub fn record(&self, job: &Job) -> Value {
-        let mut record = job.to_json();
-        if self.visibility(&job.head) != JobVisibility::Whole
-            && let Some(map) = record.as_object_mut()
-        {
-            map.retain(|key, _| !is_content_key(key));
-            map.insert(HIDDEN_KEY.to_owned(), json!(WITHHELD));
-        }
-        record
-    }
 }
 
 #[cfg(test)]
@@ -82,32 +68,19 @@ mod tests {
     use super::*;
     use crate::authority::Capability;
     use crate::ids::JobId;
-    use crate::job::{JobResult, JobStatus};
     use crate::lattice::layout::Scope;
-    use crate::time::Millis;
+    use serde_json::json;
 
     const ID: &str = "0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f";
 
-    fn job(bound: Option<&[(&str, &str)]>) -> Job {
+    fn head(bound: Option<&[(&str, &str)]>) -> JobHead {
         let session = crate::invocation::session(&ID.parse().unwrap());
         let bound = bound.map(authority);
         let head = json!({
             "id": ID, "event": "e", "op": "v/ops/x", "agent": session.agent, "session": session.session,
             "input": "given", "created": 5, "principal": "ann", "bound": bound,
         });
-        let head: JobHead = serde_json::from_value(head).unwrap();
-        let result = Some(JobResult::complete(json!("came out")));
-        Job {
-            head,
-            status: JobStatus::Complete,
-            updated: Millis(6),
-            result,
-            waiting: None,
-            wait: None,
-            outbound: None,
-            tally: None,
-            tree: None,
-        }
+        serde_json::from_value(head).unwrap()
     }
 
     fn authority(caps: &[(&str, &str)]) -> Authority {
@@ -144,9 +117,9 @@ mod tests {
             (all(Some("bob")), Some(everything), JobVisibility::Whole),
             (all(None), Some(of_a), JobVisibility::Whole),
         ] {
-            assert_eq!(reader.visibility(&job(bound).head), expected, "{reader:?} {bound:?}");
+            assert_eq!(reader.visibility(&head(bound)), expected, "{reader:?} {bound:?}");
             let operator = JobReader { operator: true, ..reader };
-            assert_eq!(operator.visibility(&job(bound).head), JobVisibility::Whole);
+            assert_eq!(operator.visibility(&head(bound)), JobVisibility::Whole);
         }
     }
 
@@ -159,7 +132,7 @@ mod tests {
             (ResourcePath::job(&JobId::new(&"1".repeat(32)).unwrap()), JobVisibility::Whole),
         ] {
             let reader = JobReader { authority: asked.authority.clone().except_resource(gone), ..asked.clone() };
-            assert_eq!(reader.visibility(&job(Some(&[("w/a", "crud")])).head), expected);
+            assert_eq!(reader.visibility(&head(Some(&[("w/a", "crud")]))), expected);
         }
     }
 
@@ -167,19 +140,6 @@ mod tests {
     fn a_turn_reads_its_own_job() {
         let home = Scope { session: None, job: Some(JobId::new(ID).unwrap()) };
         let turn = JobReader { authority: authority(&[]).bind_home(&home), mark: None, operator: false };
-        assert_eq!(turn.visibility(&job(None).head), JobVisibility::Whole);
-    }
-
-    #[test]
-    fn omitted_parts_are_marked() {
-        let veiled = reader(&[("j", "crud/read")], None).record(&job(None));
-        assert_eq!((&veiled["status"], &veiled["op"]), (&json!("COMPLETE"), &json!("v/ops/x")));
-        assert_eq!(veiled["hidden"], WITHHELD);
-        assert!(!veiled.to_string().contains("given") && !veiled.to_string().contains("came out"), "{veiled}");
-        let whole = reader(&[], Some("ann")).record(&job(None));
-        assert_eq!(
-            (&whole["input"], &whole["output"], whole.get("hidden")),
-            (&json!("given"), &json!("came out"), None)
-        );
+        assert_eq!(turn.visibility(&head(None)), JobVisibility::Whole);
     }
 }

@@ -53,7 +53,7 @@ pub fn job_horizon(rules: RetentionRules, now: Millis) -> Option<Millis> {
 
 /// Facts of a job that retention needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct JobView {
+pub struct RetainedJob {
     /// Status of the job.
     pub status: JobStatus,
     /// Time of the last change of the status.
@@ -68,7 +68,7 @@ pub struct JobView {
 }
 
 /// Whether a job is purged.
-pub fn is_job_due(rules: RetentionRules, now: Millis, job: &JobView) -> bool {
+pub fn is_job_due(rules: RetentionRules, now: Millis, job: &RetainedJob) -> bool {
     job.status.is_terminal()
         && is_expired(rules.jobs, job.updated, now)
         && !job.dead
@@ -165,8 +165,8 @@ mod tests {
         Millis(NOW.0 - days * 86_400_000)
     }
 
-    fn job(status: JobStatus, ended: u64) -> JobView {
-        JobView { status, updated: days(ended), dead: false, is_charged: false, in_mailbox: false }
+    fn job(status: JobStatus, ended: u64) -> RetainedJob {
+        RetainedJob { status, updated: days(ended), dead: false, is_charged: false, in_mailbox: false }
     }
 
     #[test]
@@ -178,9 +178,11 @@ mod tests {
             assert!(!is_job_due(RetentionRules::NEVER, NOW, &job(status, 900)), "{status:?}");
         }
         let old = job(JobStatus::Failed, 900);
-        for stays in
-            [JobView { dead: true, ..old }, JobView { is_charged: true, ..old }, JobView { in_mailbox: true, ..old }]
-        {
+        for stays in [
+            RetainedJob { dead: true, ..old },
+            RetainedJob { is_charged: true, ..old },
+            RetainedJob { in_mailbox: true, ..old },
+        ] {
             assert!(!is_job_due(rules, NOW, &stays), "{stays:?}");
         }
         assert_eq!(job_horizon(rules, NOW), Some(days(30)));

@@ -87,14 +87,20 @@ fn sealed_text(owner: &Owner, agent: &AgentId, kind: InboundKind, body: &Value) 
     said.to_string()
 }
 
+/// Address of a submission in the queue, which its seal covers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SubmissionAddress<'a> {
+    /// Owner of the agent.
+    pub owner: &'a Owner,
+    /// Agent that gets the submission.
+    pub agent: &'a AgentId,
+    /// Kind of the message: a task or a message.
+    pub kind: InboundKind,
+}
+
 /// Seals a submission of the venue, to recognise it in the queue.
 #[must_use]
-pub fn seal_submission(
-    key: &[u8],
-    to: (&Owner, &AgentId, InboundKind),
-    id: &EventId,
-    submission: Submission,
-) -> Submission {
+pub fn seal_submission(key: &[u8], to: SubmissionAddress<'_>, id: &EventId, submission: Submission) -> Submission {
     let seal = hmac_hex(key, submission_text(to, id, &submission).as_bytes());
     Submission { seal: Some(seal), ..submission }
 }
@@ -103,7 +109,7 @@ pub fn seal_submission(
 #[must_use]
 pub fn submission_fits(
     key: &[u8],
-    to: (&Owner, &AgentId, InboundKind),
+    to: SubmissionAddress<'_>,
     id: &EventId,
     submission: &Submission,
     seal: &str,
@@ -113,11 +119,8 @@ pub fn submission_fits(
 
 /// Returns the text that a submission's seal covers. It contains the kind, so that a task can't be repeated as a
 /// message and take its id. Submissions of older builds, under ids of another form, have seals without it.
-fn submission_text(
-    (owner, agent, kind): (&Owner, &AgentId, InboundKind),
-    id: &EventId,
-    submission: &Submission,
-) -> String {
+fn submission_text(to: SubmissionAddress<'_>, id: &EventId, submission: &Submission) -> String {
+    let SubmissionAddress { owner, agent, kind } = to;
     let mut covered = json!(["submission", owner.token(), agent, id, submission]);
     if let (true, Value::Array(covered)) = (id.is_of_venue(), &mut covered) {
         covered.push(json!(kind));

@@ -17,8 +17,8 @@ use crate::scope::HandOffRecord;
 use crate::spend::{DayUse, Tally};
 use crate::time::Millis;
 use crate::unknown_fields::UnknownFields;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
 /// State that a session keeps from turn to turn, besides its turn records.
@@ -255,7 +255,7 @@ pub struct TurnRecord {
 }
 
 /// A model that gave no reply in a turn.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct FailedModel {
     /// Model as `provider/name`.
     pub model: String,
@@ -307,48 +307,6 @@ impl TurnRecord {
         }
     }
 
-    /// Returns the record without the fields of authority: they name what the runtime filled in, which no transcript
-    /// shows.
-    fn without_authority(&self) -> Value {
-        let mut turn = json!(self);
-        if let Some(map) = turn.as_object_mut() {
-            map.retain(|key, _| !["authority", "wider", "bound", "used", "dated"].contains(&key.as_str()));
-        }
-        // Only the model that reasoned may see its reasoning.
-        let said = turn.get_mut("said").and_then(Value::as_array_mut);
-        for message in said.into_iter().flatten().filter_map(Value::as_object_mut) {
-            message.shift_remove("reasoning");
-        }
-        // An access by index would add a `null` where no key is.
-        let calls = turn.get_mut("calls").and_then(Value::as_array_mut);
-        for call in calls.into_iter().flatten().filter_map(Value::as_object_mut) {
-            call.retain(|key, _| !["needs", "reads"].contains(&key.as_str()));
-        }
-        turn
-    }
-
-    /// Returns the record for readers, with arguments as the model wrote them.
-    pub fn to_view(&self) -> Value {
-        self.with_written_arguments(self.without_authority())
-    }
-
-    /// Returns the whole record, with arguments as the model wrote them.
-    pub fn to_record(&self) -> Value {
-        self.with_written_arguments(json!(self))
-    }
-
-    fn with_written_arguments(&self, mut turn: Value) -> Value {
-        let said = turn.get_mut("said").and_then(Value::as_array_mut);
-        for (said, message) in said.into_iter().flatten().zip(&self.said) {
-            let ChatMessage::Assistant { calls, .. } = message else { continue };
-            let shown = said.get_mut("calls").and_then(Value::as_array_mut);
-            for (shown, call) in shown.into_iter().flatten().zip(calls) {
-                shown["arguments"] = call.arguments.to_value();
-            }
-        }
-        turn
-    }
-
     /// Returns the record without its texts: times, use and calls stay.
     #[must_use]
     pub fn erase(self) -> Self {
@@ -380,7 +338,7 @@ impl TurnRecord {
 }
 
 /// A message of a caller.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct CallerMessage {
     /// Job of the message, if it is a task.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -393,7 +351,7 @@ pub struct CallerMessage {
 }
 
 /// A tool call of a turn.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct CallRecord {
     /// Name by which the model called the tool.
@@ -405,6 +363,7 @@ pub struct CallRecord {
     pub outcome: String,
     /// Start of the first attempt of the call, by any worker.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<u64>")]
     pub began: Option<Millis>,
     /// Decision of a person, if one was asked.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -3,13 +3,11 @@
 //! An unknown number is absent, and never 0: the cost of calls whose model has no price, and all use of jobs that older
 //! builds began.
 
-use super::budget::dollars;
 use super::chat::TokenUsage;
 use super::time::Millis;
 use crate::charge::Charge;
 use crate::chat::Price;
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
 /// Use of a number of calls.
@@ -92,26 +90,6 @@ impl ModelUse {
             estimated: self.estimated.saturating_sub(part.estimated),
         }
     }
-
-    /// Returns the use as people see it, in dollars. Without `cost` the cost is unknown; with `unpriced` it is that of
-    /// the other calls.
-    pub fn to_json(&self) -> Value {
-        let mut shown = json!({"calls": self.calls, "input": self.input, "output": self.output});
-        let classes = [("cacheRead", self.cache_read), ("cacheWrite", self.cache_write), ("reasoning", self.reasoning)];
-        for (class, tokens) in classes.into_iter().filter(|(_, tokens)| *tokens > 0) {
-            shown[class] = tokens.into();
-        }
-        if self.calls == 0 || self.unpriced < self.calls {
-            shown["cost"] = dollars(self.nano).into();
-        }
-        if self.unpriced > 0 {
-            shown["unpriced"] = self.unpriced.into();
-        }
-        if self.estimated > 0 {
-            shown["estimated"] = self.estimated.into();
-        }
-        shown
-    }
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
@@ -170,29 +148,6 @@ pub struct JobTreeUse {
     pub partial: bool,
 }
 
-/// Returns the use of a job and of those under it, as people see it; `None` = nothing is known.
-pub fn job_view(own: Option<&Tally>, tree: Option<&JobTreeUse>) -> Option<Value> {
-    let below = tree.filter(|tree| tree.jobs > 0);
-    if own.is_none() && below.is_none() {
-        return None;
-    }
-    let mut shown = json!({});
-    if let Some(own) = own {
-        shown["own"] = own.spent.to_json();
-        if own.fallbacks > 0 {
-            shown["own"]["fallbacks"] = own.fallbacks.into();
-        }
-    }
-    if let Some(tree) = tree {
-        shown["tree"] = tree.spent.to_json();
-        shown["tree"]["jobs"] = tree.jobs.into();
-        if tree.partial {
-            shown["tree"]["partial"] = true.into();
-        }
-    }
-    Some(shown)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -204,57 +159,17 @@ mod tests {
     }
 
     #[test]
-    fn unknown_amounts_are_absent_and_not_zero() {
-        let priced = call(1_000, 100, Some(PRICE));
-        for (spent, expected) in [
-            (ModelUse::default(), json!({"calls": 0, "input": 0, "output": 0, "cost": 0.0})),
-            (priced, json!({"calls": 1, "input": 1_000, "output": 100, "cost": 0.0045})),
-            (
-                ModelUse::of_charge(Charge { usage: TokenUsage::new(5, 6), is_estimate: true }, Some(PRICE)),
-                json!({"calls": 1, "input": 5, "output": 6, "cost": 0.000_105, "estimated": 1}),
-            ),
-            (call(5, 6, None), json!({"calls": 1, "input": 5, "output": 6, "unpriced": 1})),
-            (
-                priced.plus(call(5, 6, None)),
-                json!({"calls": 2, "input": 1_005, "output": 106, "cost": 0.0045, "unpriced": 1}),
-            ),
-        ] {
-            assert_eq!(spent.to_json(), expected);
-        }
-    }
-
-    #[test]
-    fn classes_of_tokens_are_shown_where_there_are_any_and_priced() {
+    fn classes_of_tokens_have_prices_of_their_own() {
         let usage = TokenUsage { input: 1_000, output: 100, cache_read: 800, cache_write: 100, reasoning: 40 };
         let price = Price { cache_read: Some(0.3), cache_write: Some(3.75), ..PRICE };
         let spent = ModelUse::of_call(usage, Some(price));
-        let expected = json!({
-            "calls": 1, "input": 1_000, "output": 100, "cacheRead": 800, "cacheWrite": 100, "reasoning": 40,
-            // 100 × 3 + 800 × 0.3 + 100 × 3.75 + 100 × 15
-            "cost": 0.002_415,
-        });
-        assert_eq!(spent.to_json(), expected);
+        assert_eq!(spent.nano, 2_415_000, "100 × 3 + 800 × 0.3 + 100 × 3.75 + 100 × 15");
         assert_eq!(
             ModelUse::of_call(usage, Some(PRICE)).nano,
             4_500_000,
             "a class without a price costs as the prompt"
         );
         assert_eq!(spent.plus(spent).cache_read, 1_600);
-    }
-
-    #[test]
-    fn a_job_shows_its_own_and_that_of_its_tree() {
-        let own = Tally { spent: call(1, 2, Some(PRICE)), started: true, fallbacks: 0 };
-        let tree = JobTreeUse { spent: own.spent.plus(call(3, 4, Some(PRICE))), jobs: 1, partial: false };
-        let both = job_view(Some(&own), Some(&tree)).unwrap();
-        assert_eq!(
-            (&both["own"]["input"], &both["tree"]["input"], &both["tree"]["jobs"]),
-            (&json!(1), &json!(4), &json!(1))
-        );
-        assert_eq!(both["tree"].get("partial"), None);
-        assert_eq!(job_view(None, Some(&tree)).unwrap().get("own"), None, "before its first commit");
-        assert_eq!(job_view(None, Some(&JobTreeUse::default())), None, "an old job says nothing");
-        assert_eq!(job_view(Some(&Tally::default()), None).unwrap()["own"]["calls"], 0);
     }
 
     #[test]

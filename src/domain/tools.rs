@@ -243,7 +243,10 @@ impl ToolTableBuilder<'_> {
         let names = binding_names(self.config, None, found);
         let names: Vec<&str> = names.iter().map(String::as_str).collect();
         let planned = self.config.tool_arg_injection.plan(&names, &found.input, self.values);
-        planned.map_or_else(GuardRule::Refuse, |planned| GuardRule::Inject(planned.injection))
+        planned.map_or_else(
+            |unknown| GuardRule::Refuse(unknown.to_string()),
+            |planned| GuardRule::Inject(planned.injection),
+        )
     }
 
     /// Whether a tool can have this name; if not, the reason is recorded under `what`.
@@ -278,7 +281,8 @@ impl ToolTableBuilder<'_> {
             .as_ref()
             .map_or(Cow::Borrowed(&found.input), |own| Cow::Owned(pinned::with_other_arguments(own, &found.input)));
         match self.config.tool_arg_injection.plan(&names, &whole, self.values) {
-            Err(reason) => {
+            Err(unknown) => {
+                let reason = unknown.to_string();
                 self.unbound.push((found.path.clone(), reason.clone()));
                 self.refused.push((found.requested_path.clone(), reason));
             }
@@ -313,14 +317,14 @@ impl ToolTableBuilder<'_> {
                 }
                 (tool.name.clone().unwrap_or_default(), ToolTarget::Latent(Vec::new()))
             }
-            Err(reason) => return self.refused.push((tool.name.clone().unwrap_or_default(), reason)),
+            Err(error) => return self.refused.push((tool.name.clone().unwrap_or_default(), error.to_string())),
         };
         self.names.push(name.clone());
         if !self.check_name(&name, &name) {
             return;
         }
         match self.config.tool_arg_injection.plan(&[name.as_str()], &schema, self.values) {
-            Err(reason) => self.refused.push((name, reason)),
+            Err(unknown) => self.refused.push((name, unknown.to_string())),
             Ok(planned) => {
                 self.reports.extend(planned.reports.into_iter().map(|report| (name.clone(), report)));
                 let reach = ToolContext { scopes: tool.scopes.clone(), input: tool.input.clone(), instanced: true };

@@ -323,50 +323,10 @@ impl WaitReason {
         }
     }
 
-    /// Returns the record: `kind`, `reason` in words, `until` in milliseconds since 1970, `advice`, and its data.
-    pub fn to_json(&self) -> Value {
-        let mut shown = json!({"kind": self.kind(), "reason": self.to_string()});
-        let mut put = |key: &str, value: Option<Value>| {
-            if let Some(value) = value {
-                shown[key] = value;
-            }
-        };
-        put("until", self.resume_time().map(|until| json!(until)));
-        put("advice", self.advice().map(Value::from));
-        match self {
-            Self::AgentLimit { agent, limit, .. } => {
-                put("agent", Some(json!(agent)));
-                put("limit", Some(json!(limit)));
-            }
-            Self::OwnerLimit { limit } => put("limit", Some(json!(limit))),
-            Self::QueueAway { since } => put("since", Some(json!(since))),
-            Self::SlotsTaken { slots } => put("limit", Some(json!(slots))),
-            Self::Suspended { agent, .. } => put("agent", Some(json!(agent))),
-            Self::Paused { by, .. } => put("by", by.as_ref().map(|by| json!(by))),
-            Self::Behind { job, wait } => {
-                put("job", Some(json!(job)));
-                put("waiting", wait.as_ref().map(|wait| wait.to_json()));
-            }
-            Self::Person { approvals } => put("approvals", Some(json!(approvals))),
-            Self::Child { job, agent, wait, .. } => {
-                put("job", Some(json!(job)));
-                put("agent", Some(json!(agent)));
-                put("waiting", wait.as_ref().map(|wait| wait.to_json()));
-            }
-            Self::ResultDue { job } => put("job", Some(json!(job))),
-            Self::Withheld { kind, root, .. } => {
-                put("waiting", (root != kind).then(|| json!({"kind": root, "reason": NOT_READABLE})));
-            }
-            Self::External { queue, .. } => put("queue", Some(json!(queue))),
-            Self::Noted { cause: WaitCause::BackingOff { tries }, .. } => put("tries", Some(json!(tries))),
-            Self::NotAdmitted
-            | Self::Due
-            | Self::NoWorker { .. }
-            | Self::OwnerShare
-            | Self::Timer { .. }
-            | Self::Noted { .. } => {}
-        }
-        shown
+    /// Returns kind and text of the reason at the end of a withheld chain; `None` where the chain has only one kind.
+    pub fn withheld_root(&self) -> Option<(&'static str, &'static str)> {
+        let Self::Withheld { kind, root, .. } = self else { return None };
+        (root != kind).then_some((*root, NOT_READABLE))
     }
 }
 

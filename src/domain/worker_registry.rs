@@ -4,8 +4,9 @@ use crate::ids::Owner;
 use crate::time::Millis;
 use crate::unknown_fields::UnknownFields;
 use crate::wait::WaitReason;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 /// Longest time between two heartbeats of a worker.
@@ -21,9 +22,10 @@ pub const AT_SHARE: usize = 64;
 const RECORD_KEPT: Duration = Duration::from_hours(24);
 
 /// An order to drain a worker.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct DrainOrder {
-    /// Time of the order.
+    /// Time of the order, in milliseconds since 1970.
+    #[schemars(with = "u64")]
     pub at: Millis,
     /// Name of the operator.
     pub by: String,
@@ -85,22 +87,14 @@ impl WorkerRecord {
         now.elapsed_since(self.seen) >= RECORD_KEPT
     }
 
-    /// Returns the record as operators see it.
-    pub fn to_json(&self, now: Millis) -> Value {
-        let state = match (self.is_live(now), self.leaving, &self.drain) {
+    /// Returns the state of the worker, in words for operators.
+    pub fn state(&self, now: Millis) -> &'static str {
+        match (self.is_live(now), self.leaving, &self.drain) {
             (false, ..) => "silent",
             (true, true, _) => "leaving",
             (true, false, Some(_)) => "told to leave",
             (true, false, None) => "works",
-        };
-        let mut shown = json!({
-            "name": self.name, "host": self.host, "version": self.version, "format": self.format, "slots": self.slots,
-            "busy": self.busy, "since": self.since, "seen": self.seen, "state": state,
-        });
-        if let Some(DrainOrder { at, by }) = &self.drain {
-            shown["drain"] = json!({"at": at, "by": by});
         }
-        shown
     }
 }
 
@@ -165,36 +159,72 @@ pub struct DrainTarget {
     pub host: Option<String>,
 }
 
+/// Reason why an order is for no worker.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum DrainTargetError {
+    /// No worker of a name is live.
+    #[error("no worker `{name}` lives; {}", describe_live(.live))]
+    NoWorker {
+        /// Name of the worker.
+        name: String,
+        /// Names of the live workers.
+        live: Vec<String>,
+    },
+    /// No worker of a machine is live.
+    #[error("no worker lives on `{host}`{}", describe_hosts(.hosts))]
+    NoHost {
+        /// Name of the machine.
+        host: String,
+        /// Names of the machines with live workers.
+        hosts: Vec<String>,
+    },
+    /// The order names nothing.
+    #[error("name a worker, or a host; {}", describe_live(.live))]
+    Empty {
+        /// Names of the live workers.
+        live: Vec<String>,
+    },
+}
+
+fn describe_live(names: &[String]) -> String {
+    if names.is_empty() { "no worker does".to_owned() } else { format!("those that do: {}", quote_each(names)) }
+}
+
+fn describe_hosts(names: &[String]) -> String {
+    if names.is_empty() {
+        ", and none elsewhere".to_owned()
+    } else {
+        format!("; there are some on {}", quote_each(names))
+    }
+}
+
+fn quote_each(names: &[String]) -> String {
+    names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ")
+}
+
+/// Returns names in order, each once.
+fn sorted_names<'n>(names: impl Iterator<Item = &'n String>) -> Vec<String> {
+    names.collect::<BTreeSet<_>>().into_iter().cloned().collect()
+}
+
 impl DrainTarget {
     /// Returns the names of the live workers among them; the error lists those that are live.
-    pub fn resolve(&self, all: &[WorkerRecord], now: Millis) -> Result<Vec<String>, String> {
+    pub fn resolve(&self, all: &[WorkerRecord], now: Millis) -> Result<Vec<String>, DrainTargetError> {
         let live: Vec<&WorkerRecord> = all.iter().filter(|worker| worker.is_live(now)).collect();
-        let listed = |mut names: Vec<&str>| {
-            names.sort_unstable();
-            names.dedup();
-            names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ")
-        };
-        let those = || {
-            let names = listed(live.iter().map(|worker| worker.name.as_str()).collect());
-            if names.is_empty() { "no worker does".to_owned() } else { format!("those that do: {names}") }
-        };
+        let live_names = || sorted_names(live.iter().map(|worker| &worker.name));
         if let Some(name) = self.names.iter().find(|name| !live.iter().any(|worker| worker.name == **name)) {
-            return Err(format!("no worker `{name}` lives; {}", those()));
+            return Err(DrainTargetError::NoWorker { name: name.clone(), live: live_names() });
         }
         let of_host = live.iter().filter(|worker| self.host.as_ref() == Some(&worker.host));
         let mut names: Vec<String> = of_host.map(|worker| worker.name.clone()).collect();
         if let Some(host) = self.host.as_ref().filter(|_| names.is_empty()) {
-            let hosts = listed(live.iter().map(|worker| worker.host.as_str()).collect());
-            return Err(if hosts.is_empty() {
-                format!("no worker lives on `{host}`, and none elsewhere")
-            } else {
-                format!("no worker lives on `{host}`; there are some on {hosts}")
-            });
+            let hosts = sorted_names(live.iter().map(|worker| &worker.host));
+            return Err(DrainTargetError::NoHost { host: host.clone(), hosts });
         }
         names.extend(self.names.iter().cloned());
         names.sort_unstable();
         names.dedup();
-        if names.is_empty() { Err(format!("name a worker, or a host; {}", those())) } else { Ok(names) }
+        if names.is_empty() { Err(DrainTargetError::Empty { live: live_names() }) } else { Ok(names) }
     }
 }
 
@@ -234,7 +264,7 @@ mod tests {
             let found = whom.resolve(&all, now);
             match expected {
                 Ok(names) => assert_eq!(found.unwrap(), names.to_vec()),
-                Err(text) => assert_eq!(found, Err(text.to_owned())),
+                Err(text) => assert_eq!(found.unwrap_err().to_string(), text),
             }
         };
         check(&["b-1"], None, Ok(&["b-1"]));
@@ -244,7 +274,7 @@ mod tests {
         check(&[], Some("c"), Err("no worker lives on `c`; there are some on `a`, `b`"));
         check(&[], None, Err("name a worker, or a host; those that do: `a-1`, `a-2`, `b-1`"));
         let none = DrainTarget { names: vec!["x".into()], host: None };
-        assert_eq!(none.resolve(&[], now), Err("no worker `x` lives; no worker does".to_owned()));
+        assert_eq!(none.resolve(&[], now).unwrap_err().to_string(), "no worker `x` lives; no worker does");
     }
 
     #[test]
@@ -252,7 +282,7 @@ mod tests {
         let mut shown = worker("a-1", "a", 60_000);
         let mut check = |change: fn(&mut WorkerRecord), now: u64, expected: &str| {
             change(&mut shown);
-            assert_eq!(shown.to_json(Millis(now))["state"], expected);
+            assert_eq!(shown.state(Millis(now)), expected);
         };
         check(|_| {}, 70_000, "works");
         check(|worker| worker.drain = Some(DrainOrder { at: Millis(1), by: "me".into() }), 70_000, "told to leave");

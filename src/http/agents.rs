@@ -8,12 +8,16 @@ use super::runs::operate;
 use crate::domain::agent::{AgentConfig, addresses, schema};
 use crate::domain::authority::ResourcePath;
 use crate::domain::event::Submission;
-use crate::domain::ids::{AgentId, EventId};
+use crate::domain::ids::{AgentId, EventId, JobId};
+use crate::domain::job::{Job, JobResult};
 use crate::domain::message::InboundKind;
+use crate::domain::seal::SubmissionAddress;
 use crate::ingress::{self, Arrival, SubmitReceipt};
-use crate::ops::agent::send::with_ignored;
 use crate::venue::agents::keys_needed;
 use crate::venue::agents::{self, ApplyOutcome};
+use crate::view::agent::{AppliedAgentView, ReceiptView};
+use crate::view::job::{IgnoredView, error_code_name};
+use crate::view::to_json;
 use axum::extract::{Path, State};
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
@@ -26,18 +30,15 @@ fn agent_id(text: &str) -> Result<AgentId, Problem> {
 /// `GET agents`: lists agents; terminated ones only with `includeTerminated=true`.
 pub(super) async fn list(State(api): State<Api>, who: RequestCaller, asked: QueryParams) -> Result<Response, Problem> {
     let all = asked.flag("includeTerminated")?;
-    let mut page = json!({});
+    let mut page = json!({"includeTerminated": all});
     if let Some(limit) = asked.number("limit")? {
         page["limit"] = limit.max(1).into();
     }
     if let Some(after) = asked.text("after") {
         page["after"] = after.into();
     }
-    let mut answer = operate(&api, &who, "v/ops/agent/list", page).await?.value;
-    if let Some(agents) = answer["agents"].as_array_mut() {
-        agents.retain(|agent| all || agent["status"] != "TERMINATED");
-    }
-    Ok(axum::Json(answer).into_response())
+    let output = operate(&api, &who, "v/ops/agent/list", page).await?;
+    Ok(axum::Json(output.value).into_response())
 }
 
 /// `GET agent-schema`: returns the JSON Schema of agent files.
@@ -87,14 +88,15 @@ pub(super) async fn apply(
         ApplyOutcome::Updated => (StatusCode::OK, "updated"),
         ApplyOutcome::Unchanged => (StatusCode::OK, "unchanged"),
     };
-    let body = json!({
-        "agentId": id,
-        "result": result,
-        "status": agents::current_status(&api.venue, who.owner(), (&id, record.status)).await?,
-        "configVersion": record.config_version,
-        "warnings": warnings,
-    });
-    Ok((status, axum::Json(body)).into_response())
+    let activity = agents::current_status(&api.venue, who.owner(), &id, record.status).await?;
+    let applied = AppliedAgentView {
+        agent_id: id,
+        result: result.to_owned(),
+        status: activity.to_owned(),
+        config_version: record.config_version,
+        warnings,
+    };
+    Ok((status, axum::Json(to_json(&applied))).into_response())
 }
 
 fn take_strict(body: &mut Value) -> Result<bool, Problem> {
@@ -120,11 +122,20 @@ pub(super) async fn task(
     };
     let now = wait_for(&api, &who, job, wait.unwrap_or_default()).await?;
     let mut answer = receipt(&submitted);
-    if let (Some(answer), Some(Value::Object(record))) = (answer.as_object_mut(), now.map(|job| job.to_json())) {
-        let keys = ["status", "output", "truncated", "error", "errorCode"];
-        answer.extend(record.into_iter().filter(|(key, _)| keys.contains(&key.as_str())));
+    if let Some(now) = now {
+        add_result(&mut answer, now);
     }
-    Ok(with_location(status(&submitted), job, &answer))
+    Ok(with_location(status(&submitted), job, &to_json(&answer)))
+}
+
+/// Adds the status of a task's job to its receipt, and its result once it has ended.
+fn add_result(receipt: &mut ReceiptView, job: Job) {
+    receipt.status = Some(job.status);
+    if let Some(JobResult { output, truncated, error, error_code, .. }) = job.result {
+        (receipt.output, receipt.error) = (output, error);
+        receipt.truncated = truncated.then_some(true);
+        receipt.error_code = error_code.and_then(error_code_name);
+    }
 }
 
 /// `POST agents/{id}/messages`: sends a message; 202, or 200 and `duplicate` for a repeated submission.
@@ -135,27 +146,30 @@ pub(super) async fn message(
     RawBody(body): RawBody,
 ) -> Result<Response, Problem> {
     let submitted = submit(&api, &who, &id, false, &body).await?;
-    Ok((status(&submitted), axum::Json(receipt(&submitted))).into_response())
+    Ok((status(&submitted), axum::Json(to_json(&receipt(&submitted)))).into_response())
 }
 
 const fn status(submitted: &SubmitReceipt) -> StatusCode {
     if submitted.duplicate { StatusCode::OK } else { StatusCode::ACCEPTED }
 }
 
-fn receipt(submitted: &SubmitReceipt) -> Value {
-    let mut receipt = json!({
-        "id": submitted.id,
-        "event": submitted.id,
-        "agent": submitted.session.agent,
-        "session": submitted.session.session,
-        "duplicate": submitted.duplicate,
-    });
-    if let Some(job) = &submitted.job {
-        // The id of a task's receipt is that of its job, as in other answers.
-        receipt["id"] = job.as_str().into();
-        receipt["job"] = job.as_str().into();
+fn receipt(submitted: &SubmitReceipt) -> ReceiptView {
+    // The id of a task's receipt is that of its job, as in other answers.
+    let id = submitted.job.as_ref().map_or_else(|| submitted.id.as_str(), JobId::as_str);
+    ReceiptView {
+        id: id.to_owned(),
+        event: submitted.id.as_str().to_owned(),
+        agent: submitted.session.agent.clone(),
+        session: submitted.session.session.clone(),
+        duplicate: submitted.duplicate,
+        job: submitted.job.clone(),
+        ignored: IgnoredView::of_keys(&submitted.ignored),
+        status: None,
+        output: None,
+        truncated: None,
+        error: None,
+        error_code: None,
     }
-    with_ignored(receipt, &submitted.ignored)
 }
 
 async fn submit(
@@ -169,7 +183,8 @@ async fn submit(
     let submission = ingress::parse(body)?;
     let agent = agent_id(agent)?;
     let named = who.key.as_ref().map(EventId::as_str);
-    let to = (who.owner(), &agent, if task { InboundKind::Task } else { InboundKind::Message });
+    let kind = if task { InboundKind::Task } else { InboundKind::Message };
+    let to = SubmissionAddress { owner: who.owner(), agent: &agent, kind };
     let (id, submission) = ingress::open_seal(&api.venue, to, named, ingress::fresh_id, submission)?;
     if api.options.auth.is_required() && !who.caller.operator {
         ingress::check_reply(who.owner(), &submission)?;

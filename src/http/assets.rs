@@ -113,12 +113,12 @@ pub(super) async fn put(
     let permitted = who.caller.authority.permits("asset/store", ResourcePath::whole_namespace(Namespace::Assets));
     permitted.map_err(|denied| OpError::Denied(denied.model_text("v/ops/asset/store")))?;
     let given = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
-    let about = (asked.text("name").map(str::to_owned), None);
-    let draft = Draft::new(body.to_vec(), given.unwrap_or("application/octet-stream"), about, api.venue.now());
+    let (name, kind) = (asked.text("name").map(str::to_owned), given.unwrap_or("application/octet-stream"));
+    let draft = Draft::new(body.to_vec(), kind, name, None, api.venue.now());
     let draft = draft.map_err(Problem::bad_request)?;
     let (_, _, existed) = assets::put(&api.venue, who.owner(), &draft).await?;
     let status = if existed { StatusCode::OK } else { StatusCode::CREATED };
-    Ok((status, [etag(&id)], axum::Json(json!(id.as_str()))).into_response())
+    Ok((status, [etag(&id)], axum::Json(id)).into_response())
 }
 
 fn missing_asset(id: &AssetId) -> Problem {

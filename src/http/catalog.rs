@@ -5,30 +5,33 @@ use super::problem::Problem;
 use crate::venue::operation::dispatch::find_operation;
 use crate::venue::operation::{Effect, RegisteredOperation};
 use crate::venue::tree::virtuals::describe;
+use crate::view::catalog::{OperationNodeView, OperationView};
+use crate::view::identity::{AccessView, DidView, VenueStatsView, VenueStatusView};
+use crate::view::to_json;
 use axum::extract::{Path, State};
 use axum::http::HeaderMap;
 use axum::response::{IntoResponse, Response};
-use serde_json::{Map, Value, json};
+use std::collections::BTreeMap;
 
 /// `GET status`: name, version, address and access mode of the venue.
 pub(super) async fn status(State(api): State<Api>, headers: HeaderMap) -> Result<Response, Problem> {
     let venue = &api.venue;
     // A client without a token finds here the name to make one for.
     let access = if api.options.auth.is_required() {
-        json!({"mode": "jwt"})
+        AccessView { mode: "jwt".to_owned(), owner: None }
     } else {
-        json!({"mode": "none", "owner": api.identify(&headers)?.caller.owner})
+        AccessView { mode: "none".to_owned(), owner: Some(api.identify(&headers)?.caller.owner.clone()) }
     };
-    Ok(axum::Json(json!({
-        "status": "OK",
-        "name": venue.name,
-        "version": env!("CARGO_PKG_VERSION"),
-        "url": api.options.url,
-        "did": api.did(),
-        "access": access,
-        "stats": {"operations": venue.catalog.operations().count()},
-    }))
-    .into_response())
+    let shown = VenueStatusView {
+        status: "OK".to_owned(),
+        name: venue.name.clone(),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        url: api.options.url.clone(),
+        did: api.did(),
+        access,
+        stats: VenueStatsView { operations: venue.catalog.operations().count() },
+    };
+    Ok(axum::Json(to_json(&shown)).into_response())
 }
 
 impl Api {
@@ -46,17 +49,18 @@ pub(crate) fn did(url: &str) -> String {
 
 /// `GET /.well-known/did.json`: returns the identity only, without keys: this version signs nothing.
 pub(super) async fn did_document(State(api): State<Api>) -> Response {
-    axum::Json(json!({"@context": "https://www.w3.org/ns/did/v1", "id": api.did()})).into_response()
+    let document = DidView { context: "https://www.w3.org/ns/did/v1".to_owned(), id: api.did() };
+    axum::Json(to_json(&document)).into_response()
 }
 
-fn info(path: &str, found: &RegisteredOperation) -> Value {
-    json!({
-        "name": path,
-        "asset": found.spec.path,
-        "description": found.spec.description,
-        "input": found.spec.input,
-        "readOnly": found.spec.effect == Effect::Read,
-    })
+fn info(path: &str, found: &RegisteredOperation) -> OperationView {
+    OperationView {
+        name: path.to_owned(),
+        asset: found.spec.path.to_owned(),
+        description: found.spec.description.clone(),
+        input: found.spec.input.clone(),
+        read_only: found.spec.effect == Effect::Read,
+    }
 }
 
 /// Iterates over every operation under its path, then over every alias.
@@ -68,26 +72,27 @@ fn operations_and_aliases(api: &Api) -> impl Iterator<Item = (&'static str, &Reg
 
 /// `GET operations`: lists operations and aliases.
 pub(super) async fn operations(State(api): State<Api>) -> Response {
-    axum::Json(operations_and_aliases(&api).map(|(path, found)| info(path, found)).collect::<Vec<_>>()).into_response()
+    let all: Vec<_> = operations_and_aliases(&api).map(|(path, found)| info(path, found)).collect();
+    axum::Json(to_json(&all)).into_response()
 }
 
 /// `GET operations/{name}`: describes one operation.
 pub(super) async fn operation(State(api): State<Api>, Path(name): Path<String>) -> Result<Response, Problem> {
     let found = find_operation(&api.venue.catalog, &name)?;
-    Ok(axum::Json(info(&name, found)).into_response())
+    Ok(axum::Json(to_json(&info(&name, found))).into_response())
 }
 
 /// `GET adapters/{name}/operations`: returns the metadata of a group's operations, by path.
 pub(super) async fn adapter(State(api): State<Api>, Path(name): Path<String>) -> Result<Response, Problem> {
     let prefix = format!("v/ops/{name}/");
-    let group: Map<String, Value> = operations_and_aliases(&api)
+    let group: BTreeMap<String, OperationNodeView> = operations_and_aliases(&api)
         .filter(|(path, _)| path.starts_with(&prefix))
         .map(|(path, found)| (path.to_owned(), describe(path, found)))
         .collect();
     if group.is_empty() {
         return Err(Problem::not_found(format!("no operations `{prefix}…`; `GET /api/v1/operations` lists all")));
     }
-    Ok(axum::Json(group).into_response())
+    Ok(axum::Json(to_json(&group)).into_response())
 }
 
 #[cfg(test)]

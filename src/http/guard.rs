@@ -181,7 +181,7 @@ async fn authorise_request(api: &Api, mut parts: Parts, access: RouteAccess) -> 
     if access == RouteAccess::Public {
         return Ok(parts);
     }
-    let caller = policy::apply_revocations(&*api.venue.store, api.identify(&parts.headers)?).await??;
+    let caller = policy::apply_revocations(&*api.venue.store, api.identify(&parts.headers)?).await?;
     match access {
         RouteAccess::Public | RouteAccess::AnyCaller => {}
         RouteAccess::Operator if caller.caller.operator => {}

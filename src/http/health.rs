@@ -5,13 +5,13 @@ use super::problem::Problem;
 use crate::domain::wait::WaitReason;
 use crate::venue::registry;
 use crate::venue::venue_owner;
-use crate::venue::workload::Work;
+use crate::venue::workload::WorkError;
+use crate::view::audit::{LivenessView, ReadinessView, WorkView};
 use axum::Router;
 use axum::extract::State;
 use axum::http::{Method, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
-use serde_json::{Value, json};
 use std::time::Duration;
 
 /// Time limit of the store's answer.
@@ -42,7 +42,7 @@ async fn not_found(method: Method, uri: Uri) -> Problem {
 
 /// `GET /livez`: answers 200 while the process serves.
 pub(super) async fn livez() -> Response {
-    axum::Json(json!({"status": "live"})).into_response()
+    axum::Json(LivenessView { status: "live".to_owned() }).into_response()
 }
 
 /// `GET /readyz`: answers 200 if work can be accepted, else what is missing.
@@ -67,12 +67,8 @@ pub(super) async fn readyz(State(api): State<Api>) -> Result<Response, Problem> 
 }
 
 /// Returns the answer of a process that takes work; while the queue is away it takes work that waits.
-fn readiness(api: &Api) -> Value {
-    let mut ready = json!({"status": "ready"});
-    if let Some(since) = api.venue.bus.outage() {
-        ready["queue"] = WaitReason::QueueAway { since }.to_string().into();
-    }
-    ready
+fn readiness(api: &Api) -> ReadinessView {
+    ReadinessView::new(api.venue.bus.outage().map(|since| WaitReason::QueueAway { since }.to_string()))
 }
 
 /// Returns why no worker would run what is accepted here; `None` also if the registry can't be read in time.
@@ -110,9 +106,20 @@ pub(super) async fn work(State(api): State<Api>) -> Result<Response, Problem> {
     Ok(axum::Json(measure_work(&api).await.map_err(unknown)?).into_response())
 }
 
-async fn measure_work(api: &Api) -> Result<Work, String> {
+/// Reason why work isn't counted.
+#[derive(Debug, thiserror::Error)]
+enum WorkCountError {
+    /// The store or the queue reports an error.
+    #[error(transparent)]
+    Work(#[from] WorkError),
+    /// The store or the queue doesn't answer in time.
+    #[error("store and queue didn't answer within {} s", .limit.as_secs())]
+    TimedOut { limit: Duration },
+}
+
+async fn measure_work(api: &Api) -> Result<WorkView, WorkCountError> {
     match tokio::time::timeout(COUNTS_TIME_LIMIT, api.venue.measure_work()).await {
-        Ok(measured) => measured.map_err(|error| error.to_string()),
-        Err(_) => Err(format!("store and queue didn't answer within {} s", COUNTS_TIME_LIMIT.as_secs())),
+        Ok(measured) => Ok(measured?),
+        Err(_) => Err(WorkCountError::TimedOut { limit: COUNTS_TIME_LIMIT }),
     }
 }

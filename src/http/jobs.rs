@@ -13,6 +13,9 @@ use crate::upkeep::retention::{self, DeletionOutcome};
 use crate::venue::job_view;
 use crate::venue::jobs::list::{self, Cursor, JobListFilter};
 use crate::venue::jobs::{self, CancelOutcome, waiting_message};
+use crate::view::job::JobView;
+use crate::view::job_list::JobListPage;
+use crate::view::to_json;
 use axum::extract::{Path, State};
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
@@ -36,7 +39,7 @@ const PAGE: u64 = 1_000;
 
 /// Returns a job record, with its address in `Location`.
 pub(super) fn created_response(status: StatusCode, job: &Job) -> Response {
-    with_location(status, &job.head.id, &job.to_json())
+    with_location(status, &job.head.id, &to_json(&JobView::from(job)))
 }
 
 /// Returns an answer about a job, with the job's address in `Location`.
@@ -120,15 +123,27 @@ async fn list_filtered(api: &Api, who: &RequestCaller, asked: &QueryParams) -> R
     let limit = asked.number("limit")?.unwrap_or(FILTERED_PAGE).clamp(1, PAGE);
     let size = usize::try_from(limit).unwrap_or(usize::MAX);
     let found = list::find(&api.venue, who.owner(), &filter, cursor.as_ref(), size).await?;
-    let next = found.next.as_ref().map(Cursor::as_str);
-    let back = found.next.as_ref().map(Cursor::accepted_at);
-    let items = items(who, &found.jobs, asked.flag("details")?);
-    Ok(axum::Json(json!({"items": items, "next": next, "lookedBackTo": back, "limit": limit})).into_response())
+    let page = JobListPage {
+        items: items(who, &found.jobs, asked.flag("details")?),
+        total: None,
+        offset: None,
+        limit: size,
+        next: found.next.as_ref().map(|next| next.as_str().into()),
+        looked_back_to: Some(to_json(&found.next.as_ref().map(Cursor::accepted_at))),
+    };
+    Ok(axum::Json(to_json(&page)).into_response())
 }
 
 fn items(who: &RequestCaller, jobs: &[Job], details: bool) -> Vec<Value> {
     let reader = who.caller.reader();
-    jobs.iter().map(|job| if details { reader.record(job) } else { job.head.id.as_str().into() }).collect()
+    let item = |job: &Job| if details { to_json(&JobView::for_reader(job, &reader)) } else { to_json(&job.head.id) };
+    jobs.iter().map(item).collect()
+}
+
+/// Returns the answer with a page of the whole list; `next` is the offset of the next page.
+fn list_answer(items: Vec<Value>, total: usize, offset: usize, limit: usize, next: Option<usize>) -> Response {
+    let (total, offset, next) = (Some(total), Some(offset), next.map(Value::from));
+    axum::Json(to_json(&JobListPage { items, total, offset, limit, next, looked_back_to: None })).into_response()
 }
 
 /// Lists the jobs of a caller who may not read all: those that it asked for or may read by name. A bounded number of
@@ -159,8 +174,7 @@ async fn list_visible(
     }
     let more = after.is_some() || offset + page.len() < total;
     let next = (more && !page.is_empty()).then_some(offset + page.len());
-    let answer = json!({"items": page, "total": total, "offset": offset, "limit": limit, "next": next});
-    Ok(axum::Json(answer).into_response())
+    Ok(list_answer(page, total, offset, limit, next))
 }
 
 /// `GET jobs`: lists ids, newest first, or records with `details=true`.
@@ -181,11 +195,9 @@ pub(super) async fn list(State(api): State<Api>, who: RequestCaller, asked: Quer
         (items(&who, &page.items, true), page.total, page.next)
     } else {
         let page = jobs::list_ids(&api.venue, who.owner(), offset, limit).await?;
-        (page.items.iter().map(|id| json!(id)).collect::<Vec<_>>(), page.total, page.next)
+        (page.items.iter().map(to_json).collect(), page.total, page.next)
     };
-    let next = (next < total).then_some(next);
-    let answer = json!({"items": items, "total": total, "offset": offset, "limit": limit, "next": next});
-    Ok(axum::Json(answer).into_response())
+    Ok(list_answer(items, total, offset, limit, (next < total).then_some(next)))
 }
 
 /// `GET jobs/{id}`: returns a job; with `wait`, when it has ended or the time is over.
@@ -199,10 +211,16 @@ pub(super) async fn get(
     check_sight(&api, &who, &id).await?;
     let job = wait_for(&api, &who, &id, asked.wait()?.unwrap_or_default()).await?;
     let job = job.ok_or_else(|| unknown_job(&id))?;
-    Ok(axum::Json(job_view::record_for(&api.venue, &who.caller, &job).await?).into_response())
+    let record = job_view::record_for(&api.venue, &who.caller, &job).await?;
+    Ok(axum::Json(to_json(&record)).into_response())
 }
 
-/// Why something is done.
+/// Returns the answer with a job's record as the caller sees it.
+fn record_answer(who: &RequestCaller, job: &Job) -> Response {
+    axum::Json(to_json(&JobView::for_reader(job, &who.caller.reader()))).into_response()
+}
+
+/// Body with the reason of a request, for the record.
 #[derive(Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Reason {
@@ -221,10 +239,8 @@ pub(super) async fn cancel(
     let reason = decode_body::<Reason>(body)?.reason;
     match jobs::cancel(&api.venue, who.owner(), &id, reason.as_deref()).await? {
         CancelOutcome::Unknown => Err(unknown_job(&id)),
-        CancelOutcome::Done(job) => Ok(axum::Json(who.caller.reader().record(&job)).into_response()),
-        CancelOutcome::Already(job) if job.status == JobStatus::Cancelled => {
-            Ok(axum::Json(who.caller.reader().record(&job)).into_response())
-        }
+        CancelOutcome::Done(job) => Ok(record_answer(&who, &job)),
+        CancelOutcome::Already(job) if job.status == JobStatus::Cancelled => Ok(record_answer(&who, &job)),
         CancelOutcome::Already(job) => {
             Err(Problem::conflict(format!("job `{id}` is {} and can't be cancelled any more", job.status.as_str())))
         }
@@ -249,7 +265,7 @@ pub(super) async fn delete(
         deleted = retention::delete(&api.venue, who.owner(), &job).await?;
     }
     let refused = match deleted {
-        DeletionOutcome::Done => return Ok(axum::Json(who.caller.reader().record(&job)).into_response()),
+        DeletionOutcome::Done => return Ok(record_answer(&who, &job)),
         DeletionOutcome::Open => format!("job `{id}` is {status}: cancel it before deleting it"),
         DeletionOutcome::Spending => {
             format!(

@@ -22,6 +22,7 @@ use crate::venue::operation::{Caller, Effect, OpError, OpOutput};
 use crate::venue::operation_jobs::{self, InvokedAdmission};
 use crate::venue::request_call::RequestCall;
 use crate::venue::workspace::Workspace;
+use crate::view::request::StartedRequestView;
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
@@ -146,7 +147,7 @@ pub(super) async fn invoke(
     }
     // Checked before an earlier run is mentioned: only callers who may run the operation may know of it.
     let is_quick = {
-        let call = permit_call(&api.venue, &who.caller, (path, path), order.input.clone()).await?;
+        let call = permit_call(&api.venue, &who.caller, path, path, order.input.clone()).await?;
         call.found.spec.effect == Effect::Read && call.parsed.destination().is_none()
     };
     let mut shown = order.input.clone();
@@ -222,9 +223,9 @@ async fn request(api: &Api, who: &RequestCaller, mut input: Value, wait: Duratio
         map.insert("timeout".into(), 0.into());
     }
     let output = operate(api, who, REQUEST, input).await?;
-    let id = output.value["job"].as_str().and_then(|id| JobId::new(id).ok());
+    let started: Option<StartedRequestView> = decode::into_type(output.value).ok();
     let missing = || Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "the accepted request has no job");
-    let id = id.ok_or_else(missing)?;
+    let id = started.ok_or_else(missing)?.job;
     let job = wait_for(api, who, &id, wait).await?.ok_or_else(missing)?;
     let status = if job.status.is_terminal() { StatusCode::OK } else { StatusCode::CREATED };
     Ok(created_response(status, &job))

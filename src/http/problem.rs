@@ -7,9 +7,11 @@ use crate::domain::visible::beginning;
 use crate::ingress::{SubmissionError, SubmitError};
 use crate::store::{Refusal, StoreError};
 use crate::venue::operation::OpError;
+use crate::venue::policy::RevocationCheckError;
+use crate::view;
+use crate::view::problem::{MisfitView, ProblemView};
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use serde_json::{Value, json};
 use std::fmt::Display;
 
 /// Media type of a problem.
@@ -123,6 +125,15 @@ impl From<StoreError> for Problem {
     }
 }
 
+impl From<RevocationCheckError> for Problem {
+    fn from(error: RevocationCheckError) -> Self {
+        match error {
+            RevocationCheckError::Token(error) => error.into(),
+            RevocationCheckError::Store(error) => error.into(),
+        }
+    }
+}
+
 impl From<OpError> for Problem {
     fn from(error: OpError) -> Self {
         match error {
@@ -188,28 +199,24 @@ impl From<SubmitError> for Problem {
 
 impl IntoResponse for Problem {
     fn into_response(self) -> Response {
-        // `about:blank`: the status says all there is to know, and `title` is its phrase.
-        let mut body = json!({
-            "type": "about:blank",
-            "title": self.status.canonical_reason().unwrap_or("Error"),
-            "status": self.status.as_u16(),
-            "detail": self.detail,
-            "error": self.detail,
-        });
         let mut left = FACTS_BYTES;
-        let facts = self.faults.iter().map(|wrong| json!(wrong)).take_while(|fact| {
-            let fits = left.checked_sub(fact.to_string().len());
+        let facts = self.faults.iter().map(MisfitView::from).take_while(|fact| {
+            let fits = left.checked_sub(view::to_json(fact).to_string().len());
             left = fits.unwrap_or_default();
             fits.is_some()
         });
-        let facts: Vec<Value> = facts.collect();
-        if !facts.is_empty() {
-            body["errors"] = facts.into();
-        }
-        if let Some(code) = self.code {
-            body["code"] = code.into();
-        }
-        let mut response = (self.status, body.to_string()).into_response();
+        let facts: Vec<MisfitView> = facts.collect();
+        let body = ProblemView {
+            // The status says all there is to know, and `title` is its phrase.
+            r#type: "about:blank".to_owned(),
+            title: self.status.canonical_reason().unwrap_or("Error").to_owned(),
+            status: self.status.as_u16(),
+            error: self.detail.clone(),
+            detail: self.detail,
+            errors: (!facts.is_empty()).then_some(facts),
+            code: self.code.map(str::to_owned),
+        };
+        let mut response = (self.status, view::to_json(&body).to_string()).into_response();
         let headers = response.headers_mut();
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(PROBLEM_JSON));
         if let Some(seconds) = self.retry_after {

@@ -56,7 +56,7 @@ pub(super) async fn begin_call(
     if !is_once(find_operation(&api.venue.catalog, path)?.spec.effect) {
         return Ok(None);
     }
-    let call = permit_call(&api.venue, &who.caller, (path, path), input.clone()).await?;
+    let call = permit_call(&api.venue, &who.caller, path, path, input.clone()).await?;
     if !is_once(call.found.spec.effect) {
         return Ok(None);
     }

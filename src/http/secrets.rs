@@ -4,15 +4,26 @@ use super::Api;
 use super::extract::{JsonBody, RequestCaller};
 use super::problem::Problem;
 use super::runs::operate;
+use crate::domain::decode;
+use crate::venue::operation::OpOutput;
+use crate::view::secret::{SecretDeletedView, SecretNamesView, SecretsView};
 use axum::extract::{Path, State};
+use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
-use serde_json::{Value, json};
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value, json};
 
 /// `GET secrets`: returns `{items: [name]}`.
 pub(super) async fn list(State(api): State<Api>, who: RequestCaller) -> Result<Response, Problem> {
-    let output = operate(&api, &who, "v/ops/secret/list", json!({})).await?;
-    let names: Vec<&Value> = output.value["secrets"].as_array().into_iter().flatten().map(|s| &s["name"]).collect();
-    Ok(axum::Json(json!({"items": names})).into_response())
+    let output = operate(&api, &who, "v/ops/secret/list", Map::new().into()).await?;
+    let SecretsView { secrets } = read_output(output)?;
+    let items = secrets.into_iter().map(|secret| secret.name).collect();
+    Ok(axum::Json(SecretNamesView { items }).into_response())
+}
+
+/// Reads the output of an operation as its type.
+fn read_output<T: DeserializeOwned>(output: OpOutput) -> Result<T, Problem> {
+    decode::into_type(output.value).map_err(|error| Problem::new(StatusCode::INTERNAL_SERVER_ERROR, error))
 }
 
 /// `PUT secrets/{name}` with `{value, hosts?}`: stores a secret; it replaces one that exists, unless `overwrite` is
@@ -39,8 +50,9 @@ pub(super) async fn delete(
     Path(name): Path<String>,
 ) -> Result<Response, Problem> {
     let output = operate(&api, &who, "v/ops/secret/delete", json!({"name": name})).await?;
-    if output.value["deleted"] != true {
+    let answer: SecretDeletedView = read_output(output)?;
+    if !answer.deleted {
         return Err(Problem::not_found(format!("no secret `{name}`")));
     }
-    Ok(axum::Json(output.value).into_response())
+    Ok(axum::Json(answer).into_response())
 }

@@ -14,14 +14,17 @@ use crate::domain::reader::{JobReader, JobVisibility};
 use crate::domain::time::Millis;
 use crate::domain::wait::WaitReason;
 use crate::store::StoreError;
-use crate::venue::{jobs, policy, waits};
+use crate::venue::policy::{self, RevocationCheckError};
+use crate::venue::{jobs, waits};
+use crate::view::job::{JobView, LiveTextView};
+use crate::view::to_json;
 use axum::extract::{Path, State};
 use axum::http::HeaderMap;
 use axum::response::sse::{Event, KeepAlive};
 use axum::response::{IntoResponse, Response, Sse};
 use futures::stream::{self, BoxStream};
 use futures::{Stream, StreamExt};
-use serde_json::{Value, json};
+use serde_json::Value;
 use std::convert::Infallible;
 use std::time::Duration;
 use tokio::time::Instant;
@@ -128,7 +131,7 @@ struct JobStream {
 
 /// The final record, while text that was written before it is on its way.
 struct LastRecord {
-    record: Value,
+    record: JobView,
     /// Sequence number of the job's last piece; `None`: there is none, or it is unknown.
     last_text: Option<u64>,
     deadline: Instant,
@@ -158,7 +161,7 @@ impl JobStream {
         while !self.is_ended && self.check_caller().await {
             if let Some(last) = self.last.take_if(|last| last.is_due(self.last_sent, self.is_new)) {
                 self.is_ended = true;
-                return Some(event("job-update", &last.record));
+                return Some(event("job-update", &to_json(&last.record)));
             }
             let closing = self.api.closing.clone();
             let wake = self.last.as_ref().map_or(self.next_check, |last| last.deadline);
@@ -173,14 +176,14 @@ impl JobStream {
                         && let Some(record) = self.read_record().await
                     {
                         self.held_text = Some(text);
-                        return Some(event("job-update", &record));
+                        return Some(event("job-update", &to_json(&record)));
                     }
                     self.pause = Duration::ZERO;
                     return Some(self.send(&text));
                 }
                 () = tokio::time::sleep_until(wake) => {
                     if self.last.is_none() && let Some(record) = self.read_record().await {
-                        return Some(event("job-update", &record));
+                        return Some(event("job-update", &to_json(&record)));
                     }
                 }
             }
@@ -201,7 +204,11 @@ impl JobStream {
         }
         let venue = &self.api.venue;
         let checked = async {
-            let Ok(known) = policy::apply_revocations(&*venue.store, known).await? else { return Ok(false) };
+            let known = match policy::apply_revocations(&*venue.store, known).await {
+                Ok(known) => known,
+                Err(RevocationCheckError::Token(_)) => return Ok(false),
+                Err(RevocationCheckError::Store(error)) => return Err(error),
+            };
             let head = jobs::head(venue, &self.owner, &self.job).await?;
             Ok::<_, StoreError>(head.is_none_or(|head| known.caller.reader().visibility(&head) == self.seen))
         };
@@ -215,7 +222,7 @@ impl JobStream {
     }
 
     /// Returns the record if it has changed since the last read; a final record waits in `last`.
-    async fn read_record(&mut self) -> Option<Value> {
+    async fn read_record(&mut self) -> Option<JobView> {
         self.pause = (self.pause * 3 / 2).clamp(JOB_READ_PAUSES.0, JOB_READ_PAUSES.1);
         self.next_check = Instant::now() + self.pause;
         let state = jobs::read_state(&self.api.venue, &self.owner, &self.job).await;
@@ -251,7 +258,7 @@ impl JobStream {
         self.last_status = now;
         self.wait.clone_from(&job.wait);
         self.pause = Duration::ZERO;
-        let record = self.reader.record(&job);
+        let record = JobView::for_reader(&job, &self.reader);
         if !job.status.is_terminal() {
             job.head.input = Value::Null;
             self.last_job = Some(job);
@@ -287,7 +294,10 @@ fn text_event(piece: &LivePiece) -> Event {
     let said = serde_json::from_slice::<Value>(&piece.body).unwrap_or_default();
     let (name, data) = match said.get("progress") {
         Some(progress) => ("progress", progress.clone()),
-        None => ("token", json!({"text": said["text"].as_str().unwrap_or_default()})),
+        None => {
+            let text = said["text"].as_str().unwrap_or_default().to_owned();
+            ("token", to_json(&LiveTextView { text }))
+        }
     };
     event(name, &data).id(piece.sequence.to_string())
 }

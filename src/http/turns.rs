@@ -5,19 +5,22 @@ use super::extract::{JsonBody, QueryParams, RequestCaller, decode_body};
 use super::problem::Problem;
 use crate::domain::ids::{AgentId, SessionId, SessionKey};
 use crate::domain::values::protected_keys;
-use crate::ops::agent::send::with_ignored;
 use crate::venue::agents;
 use crate::venue::context::preview::{self, Preview};
 use crate::venue::ledger::experiment::{Experiment, TurnFacts, assemble_prompt};
-use crate::venue::ledger::path_uses::{self, PathUse, TraceResult};
+use crate::venue::ledger::path_uses::{self, TraceResult};
 use crate::venue::ledger::prompt_detail::PromptDetail;
 use crate::venue::ledger::show::{self, ReplayError};
-use crate::venue::ledger::turn_list::{TurnFilter, find};
+use crate::venue::ledger::turn_list::{TurnFilter, TurnPageRange, find};
 use crate::venue::ledger::{self, PastTurn};
 use crate::venue::operation::OpError;
+use crate::view::job::IgnoredView;
+use crate::view::ledger::{
+    ContextPreviewView, LedgerView, ModelRequestView, PathUseView, TurnListPage, TurnRecordView, TurnRowView, WhyView,
+};
+use crate::view::to_json;
 use axum::extract::{Path, State};
 use axum::response::{IntoResponse, Response};
-use serde_json::json;
 use std::sync::Arc;
 
 /// Turns of a list by default, and at most.
@@ -37,9 +40,7 @@ fn parse_limit(asked: &QueryParams) -> Result<usize, Problem> {
     Ok(asked.min(most))
 }
 
-/// `GET agents/{id}/turns`: lists turns, newest first, of one `session` or of all, filtered. `next` is the `cursor` of
-/// the
-/// next page.
+/// `GET agents/{id}/turns`: lists turns, newest first, of one `session` or of all, filtered.
 pub(super) async fn list(
     State(api): State<Api>,
     who: RequestCaller,
@@ -54,18 +55,17 @@ pub(super) async fn list(
         until: asked.time("until")?,
         text: asked.text("q").map(str::to_owned),
     };
-    let (cursor, limit) = (asked.text("cursor"), parse_limit(&asked)?);
-    let found =
-        find(&*api.venue.store, (who.owner(), &who.caller.reading_authority()), &agent, &filter, cursor, limit).await?;
-    let shown = found.turns.iter().map(|(session, record)| {
-        let mut shown = record.to_view();
-        shown["name"] = format!("{agent}/{session}/{}", record.turn).into();
-        shown["session"] = session.as_str().into();
-        shown
+    let range = TurnPageRange { after: asked.text("cursor"), limit: parse_limit(&asked)? };
+    let reader = who.caller.reading_authority();
+    let found = find(&*api.venue.store, who.owner(), &reader, &agent, &filter, range).await?;
+    let turns = found.turns.iter().map(|(session, record)| TurnRowView {
+        record: TurnRecordView::for_transcript(record),
+        name: format!("{agent}/{session}/{}", record.turn),
+        session: session.clone(),
     });
-    let back = found.searched_since(&filter);
-    let turns: Vec<_> = shown.collect();
-    Ok(axum::Json(json!({"turns": turns, "next": found.next, "lookedBackTo": back})).into_response())
+    let (turns, looked_back_to) = (turns.collect(), found.searched_since(&filter));
+    let page = TurnListPage { turns, next: found.next, looked_back_to };
+    Ok(axum::Json(to_json(&page)).into_response())
 }
 
 async fn load_turn(
@@ -99,18 +99,20 @@ pub(super) async fn get(
     let prompt = asked.flag("prompt")?;
     let (session, past) = load_turn(&api, &who, &id, &session, turn).await?;
     let reader = who.caller.reading_authority();
-    let mut shown = show::turn_json(&session, &past, prompt.then_some(&*reader));
-    if let Some(detail) = PromptDetail::for_turn(&api.venue, who.owner(), &past).await? {
-        detail.add_to(&mut shown["ledger"]);
+    let mut shown = show::turn_view(&session, &past, prompt.then_some(&*reader));
+    let detail = PromptDetail::for_turn(&api.venue, who.owner(), &past).await?;
+    if let (Some(ledger), Some(detail)) = (&mut shown.ledger, detail) {
+        detail.add_to(ledger);
     }
-    Ok(axum::Json(shown).into_response())
+    Ok(axum::Json(to_json(&shown)).into_response())
 }
 
 /// Loads what an experiment needs of a turn beside its record.
 async fn turn_facts(
     api: &Api,
     who: &RequestCaller,
-    (session, past): (&SessionKey, &PastTurn),
+    session: &SessionKey,
+    past: &PastTurn,
     experiment: &Experiment,
 ) -> Result<TurnFacts, Problem> {
     let mut facts = TurnFacts::default();
@@ -122,8 +124,8 @@ async fn turn_facts(
     if !experiment.without.is_empty() {
         let _permit = api.venue.prompts.trails.acquire().await;
         let all = agents_from(api, who, Some(&session.agent)).await?;
-        let turn = (session, past.turn);
-        let found = path_uses::trace_copies(&*api.venue.store, (who.owner(), &all), &experiment.without, turn).await?;
+        let (store, paths) = (&*api.venue.store, &experiment.without);
+        let found = path_uses::trace_copies(store, who.owner(), &all, paths, session, past.turn).await?;
         (facts.copies, facts.incomplete) = (found.places, found.incomplete);
     }
     Ok(facts)
@@ -146,13 +148,13 @@ pub(super) async fn replay(
     let experiment: Experiment = decode_body(body)?;
     experiment.check().map_err(Problem::bad_request)?;
     let (session, past) = load_turn(&api, &who, &id, &session, turn).await?;
-    let facts = turn_facts(&api, &who, (&session, &past), &experiment).await?;
+    let facts = turn_facts(&api, &who, &session, &past, &experiment).await?;
     let (venue, reader) = (Arc::clone(&api.venue), who.caller.reading_authority().into_owned());
     // On a blocking thread: it searches the whole prompt for each path.
-    let work = move || show::replay(&session, (&past, &reader), (&experiment, &facts), &venue.catalog);
+    let work = move || show::replay(&session, &past, &reader, &experiment, &facts, &venue.catalog);
     let stopped = |error| Problem::new(axum::http::StatusCode::INTERNAL_SERVER_ERROR, error);
     match tokio::task::spawn_blocking(work).await.map_err(stopped)? {
-        Ok(replayed) => Ok(axum::Json(replayed).into_response()),
+        Ok(replayed) => Ok(axum::Json(to_json(&replayed)).into_response()),
         Err(error @ ReplayError::NoPart { .. }) => Err(Problem::not_found(error)),
         Err(error @ ReplayError::Withheld(_)) => Err(Problem::forbidden(error)),
         Err(error @ ReplayError::Illegal(_)) => Err(Problem::bad_request(error)),
@@ -191,18 +193,8 @@ pub(super) async fn list_path_uses(
     let found = turns.len();
     turns.retain(|reached| reached.may_be_named_to(&who.caller.reading_authority()));
     let hidden = found - turns.len();
-    Ok(axum::Json(WhyAnswer { path, turns, hidden, incomplete }).into_response())
-}
-
-/// Answer of `why`.
-#[derive(serde::Serialize)]
-struct WhyAnswer {
-    path: String,
-    turns: Vec<PathUse>,
-    /// Number of turns that the caller may not read.
-    hidden: usize,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    incomplete: Vec<String>,
+    let turns = turns.into_iter().map(PathUseView::from).collect();
+    Ok(axum::Json(to_json(&WhyView { path, turns, hidden, incomplete })).into_response())
 }
 
 /// `POST agents/{id}/context`: previews the next turn of a session, by default the first of a new one.
@@ -219,15 +211,19 @@ pub(super) async fn context(
     let caller = Some(who.caller.name.clone());
     let asked = Preview { envelope: who.caller.request_envelope(), caller, ..asked };
     let inputs = preview::inputs(&api.venue, who.owner(), &agent, asked).await.map_err(OpError::from)?;
-    let answer = match assemble_prompt(&inputs) {
+    let ignored = IgnoredView::of_keys(&ignored);
+    let preview = match assemble_prompt(&inputs) {
         Ok(assembled) => {
-            let mut ledger = show::ledger_json(&assembled.ledger);
-            PromptDetail::for_prompt(&api.venue, who.owner(), (&inputs, &assembled), (None, None))
-                .await?
-                .add_to(&mut ledger);
-            json!({"ledger": ledger, "request": assembled.request})
+            let detail = PromptDetail::for_prompt(&api.venue, who.owner(), &inputs, &assembled, None, None).await?;
+            let mut ledger = LedgerView::from(&assembled.ledger);
+            detail.add_to(&mut ledger);
+            let request = Some(ModelRequestView::from(&assembled.request));
+            ContextPreviewView { ledger, request, error: None, ignored }
         }
-        Err(refused) => json!({"ledger": show::ledger_json(&refused.ledger), "error": refused.error.to_string()}),
+        Err(refused) => {
+            let error = Some(refused.error.to_string());
+            ContextPreviewView { ledger: LedgerView::from(&refused.ledger), request: None, error, ignored }
+        }
     };
-    Ok(axum::Json(with_ignored(answer, &ignored)).into_response())
+    Ok(axum::Json(to_json(&preview)).into_response())
 }

@@ -5,8 +5,11 @@ use crate::domain::decode::DataError;
 use crate::domain::ids::{IdError, JobId};
 use crate::domain::job::ErrorCode;
 use crate::domain::limits::SESSION_CONTEXT_BYTES;
+use crate::domain::resource::scratchpad::BucketsError;
+use crate::domain::turn::options::{LoadsError, OutputTargetError};
 use crate::domain::values::entities::EntityIdsRequired;
 use crate::domain::values::protected_keys;
+use crate::store::StoreError;
 
 /// Why a submission can't become an admission.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -60,13 +63,13 @@ pub enum SubmissionError {
     ResponseSchema(String),
     /// Paths to show break a rule.
     #[error("`loads`: {0}")]
-    Loads(String),
+    Loads(LoadsError),
     /// The output may not go to the path, or the path is given for a message.
     #[error("`outputPath`: {0}")]
-    OutputPath(String),
+    OutputPath(Box<OutputTargetError>),
     /// Names of buckets break a rule.
     #[error("`contextIds`: {0}")]
-    ContextIds(String),
+    ContextIds(BucketsError),
     /// The job takes no message, or none in this way.
     #[error("job `{job}` {why}")]
     NotOpen {
@@ -89,6 +92,17 @@ pub enum SubmissionError {
         "`{0}` is set by the venue, leave it out; authority is named by `context` and by the `Authorization` header"
     )]
     Forged(&'static str),
+}
+
+/// Why the admission of a submission is not prepared.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum PreparationError {
+    /// The submission is refused.
+    #[error(transparent)]
+    Submission(#[from] SubmissionError),
+    /// The store failed.
+    #[error(transparent)]
+    Store(#[from] StoreError),
 }
 
 impl SubmissionError {

@@ -1,10 +1,9 @@
 //! Messages to a job: they go to the job's session, and become a part of its request.
 
-use super::{Arrival, SubmissionError};
+use super::{Arrival, PreparationError, SubmissionError};
 use crate::domain::event::Submission;
 use crate::domain::ids::JobId;
 use crate::domain::job::Job;
-use crate::store::StoreError;
 use crate::venue::Venue;
 use crate::venue::jobs;
 
@@ -25,17 +24,13 @@ pub fn check_accepts_message(job: &Job) -> Result<(), SubmissionError> {
 }
 
 /// Returns a message to a job as one to the job's session.
-pub(super) async fn as_job_message(
-    venue: &Venue,
-    arrival: &Arrival,
-    to: &JobId,
-) -> Result<Result<Arrival, SubmissionError>, StoreError> {
-    let not = |why: &str| Ok(Err(SubmissionError::NotOpen { job: to.clone(), why: why.to_owned() }));
+pub(super) async fn as_job_message(venue: &Venue, arrival: &Arrival, to: &JobId) -> Result<Arrival, PreparationError> {
+    let not = |why: &str| Err(SubmissionError::NotOpen { job: to.clone(), why: why.to_owned() }.into());
     if arrival.task {
         return not("can be named by a message, not by a task");
     }
     let Some(job) = jobs::get(venue, &arrival.owner, to).await? else {
-        return Ok(Err(SubmissionError::NoJob(to.clone())));
+        return Err(SubmissionError::NoJob(to.clone()).into());
     };
     if job.head.op.is_none() && job.head.agent != arrival.agent {
         return not("is another agent's");
@@ -44,5 +39,6 @@ pub(super) async fn as_job_message(
         return not("has another session: leave `sessionId` out");
     }
     let submission = Submission { session_id: Some(job.head.session.clone()), ..arrival.submission.clone() };
-    Ok(check_accepts_message(&job).map(|()| Arrival { submission, ..arrival.clone() }))
+    check_accepts_message(&job)?;
+    Ok(Arrival { submission, ..arrival.clone() })
 }

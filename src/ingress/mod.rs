@@ -17,12 +17,11 @@ use crate::domain::event::{
 use crate::domain::ids::{AgentId, EventId, JobId, Owner, SessionId, SessionKey, VenueIdSubject, sha256_hex};
 use crate::domain::job::{JobHead, TaskRequest};
 use crate::domain::limits::{MESSAGE_DEPTH, SESSION_CONTEXT_BYTES, SUBMISSION_BYTES};
-use crate::domain::message::InboundKind;
 use crate::domain::outputs;
 use crate::domain::principal::Principal;
 use crate::domain::priority::Priority;
 use crate::domain::resource::scratchpad;
-use crate::domain::seal;
+use crate::domain::seal::{self, SubmissionAddress};
 use crate::domain::time::Millis;
 use crate::domain::turn::options;
 use crate::domain::values::entities;
@@ -32,7 +31,7 @@ use crate::venue::Venue;
 use crate::venue::agents;
 use crate::venue::local_worker::HandoverOutcome;
 use bytes::Bytes;
-pub use error::SubmissionError;
+pub use error::{PreparationError, SubmissionError};
 pub use job_messages::check_accepts_message;
 pub use replace::admit;
 
@@ -93,18 +92,18 @@ pub fn ignored_keys(arrival: &Arrival) -> Vec<String> {
 }
 
 /// Checks that a message names entities, if its agent requires them. For a task the check is made for its job.
-pub async fn check_entities(venue: &Venue, arrival: &Arrival) -> Result<Result<(), SubmissionError>, StoreError> {
+pub async fn check_entities(venue: &Venue, arrival: &Arrival) -> Result<(), PreparationError> {
     if arrival.task {
-        return Ok(Ok(()));
+        return Ok(());
     }
     // A missing agent is refused elsewhere.
-    let Some((agent, _)) = agents::get(venue, &arrival.owner, &arrival.agent).await? else { return Ok(Ok(())) };
+    let Some((agent, _)) = agents::get(venue, &arrival.owner, &arrival.agent).await? else { return Ok(()) };
     let config = agent.config;
     if !config.entity_ids_required {
-        return Ok(Ok(()));
+        return Ok(());
     }
     let named = entities::ids(&config.entity_ids_key, &arrival.submission.session_context);
-    Ok(named.map(drop).map_err(SubmissionError::from))
+    named.map(drop).map_err(|error| SubmissionError::from(error).into())
 }
 
 /// Checks that the budget of a submission can be kept.
@@ -113,7 +112,7 @@ fn check_budget(arrival: &Arrival) -> Result<(), SubmissionError> {
     if !arrival.task && !budget.is_empty() {
         return Err(SubmissionError::Budget("a message has none, give it to a task".into()));
     }
-    budget.check().map_err(SubmissionError::Budget)
+    budget.check().map_err(|error| SubmissionError::Budget(error.to_string()))
 }
 
 /// Checks that the priority of a submission is allowed.
@@ -131,7 +130,7 @@ fn check_response(arrival: &Arrival) -> Result<(), SubmissionError> {
         Some(_) if !arrival.task => {
             Err(SubmissionError::ResponseSchema("a message has no output, give it to a task".into()))
         }
-        Some(schema) => outputs::check(schema).map_err(SubmissionError::ResponseSchema),
+        Some(schema) => outputs::check(schema).map_err(|error| SubmissionError::ResponseSchema(error.to_string())),
     }
 }
 
@@ -172,6 +171,15 @@ pub enum SubmitError {
     /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
+}
+
+impl From<PreparationError> for SubmitError {
+    fn from(error: PreparationError) -> Self {
+        match error {
+            PreparationError::Submission(error) => Self::Submission(error),
+            PreparationError::Store(error) => Self::Store(error),
+        }
+    }
 }
 
 /// Parses the body of a submission.
@@ -224,7 +232,8 @@ pub fn admission(venue: &Venue, arrival: &Arrival) -> Result<Admit, SubmissionEr
     let input = submission.input.clone();
     let envelope = submission.envelope.clone().narrow_to_grants(grants);
     if let Some(path) = &submission.output_path {
-        options::check_output(path, arrival.task, &envelope.bound).map_err(SubmissionError::OutputPath)?;
+        options::check_output(path, arrival.task, &envelope.bound)
+            .map_err(|error| SubmissionError::OutputPath(Box::new(error)))?;
     }
     // A session of its own has no earlier task.
     let asks_way = job.as_ref().is_some_and(|job| session != new_session_id(job));
@@ -273,7 +282,7 @@ pub async fn check_room(venue: &Venue) -> Result<(), StoreError> {
 }
 
 /// Makes the admission of a submission, after all checks of its agent and its job.
-pub async fn prepare_admission(venue: &Venue, arrival: &Arrival) -> Result<Result<Admit, SubmissionError>, StoreError> {
+pub async fn prepare_admission(venue: &Venue, arrival: &Arrival) -> Result<Admit, PreparationError> {
     // What a turn has begun is admitted whatever the quota: its job exists already, and its caller waits for it.
     let is_new = arrival.submission.parent.is_none();
     let quota = if is_new { Some(venue.quota().await) } else { None };
@@ -287,22 +296,23 @@ pub async fn prepare_admission(venue: &Venue, arrival: &Arrival) -> Result<Resul
         check_room(venue).await?;
     }
     if let Some(to) = &arrival.submission.job {
-        return Ok(job_messages::as_job_message(venue, arrival, to)
-            .await?
-            .and_then(|arrival| admission(venue, &arrival))
-            .map(within));
+        let arrival = job_messages::as_job_message(venue, arrival, to).await?;
+        return Ok(within(admission(venue, &arrival)?));
     }
-    let admission = admission(venue, arrival).map(within);
-    Ok(match check_entities(venue, arrival).await? {
-        Ok(()) => admission,
-        Err(error) => admission.and(Err(error)),
-    })
+    let admission = admission(venue, arrival);
+    match (admission, check_entities(venue, arrival).await) {
+        // An error of the store comes first, because the caller tries again.
+        (_, Err(error @ PreparationError::Store(_))) => Err(error),
+        (Err(error), _) => Err(error.into()),
+        (Ok(admit), checked) => checked.map(|()| within(admit)),
+    }
 }
 
 /// Makes the admission of the result of a job that an agent waits for.
 pub fn result_admission(
     venue_key: &[u8],
-    (owner, agent): (&Owner, &AgentId),
+    owner: &Owner,
+    agent: &AgentId,
     body: ResultBody,
     received: Millis,
     sequence: u64,
@@ -402,7 +412,7 @@ pub async fn submit(venue: &Venue, arrival: &Arrival) -> Result<SubmitReceipt, S
     if bytes > SUBMISSION_BYTES {
         return Err(SubmissionError::TooLarge { bytes, limit: SUBMISSION_BYTES }.into());
     }
-    let request = prepare_admission(venue, arrival).await??;
+    let request = prepare_admission(venue, arrival).await?;
     let session = request.session.clone();
     let job = request.event.as_ref().and_then(|event| event.open.as_ref()).map(|open| open.job.clone());
     let (intake, is_asked) = match venue.local.admit(request).await {
@@ -433,7 +443,7 @@ pub async fn submit(venue: &Venue, arrival: &Arrival) -> Result<SubmitReceipt, S
 /// counts only under its seal. `named` is the id as it arrived; without one `place` makes it.
 pub fn open_seal(
     venue: &Venue,
-    to: (&Owner, &AgentId, InboundKind),
+    to: SubmissionAddress<'_>,
     named: Option<&str>,
     place: impl FnOnce() -> EventId,
     mut submission: Submission,

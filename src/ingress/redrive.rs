@@ -76,11 +76,11 @@ pub async fn redrive(venue: &Venue, owner: &Owner, id: &JobId) -> Result<(JobId,
     let Some((letter, version)) = get(venue, owner, id).await? else {
         let Some(job) = jobs::get(venue, owner, id).await? else { return Err(RedriveError::Unknown(id.clone())) };
         let session = SessionKey { agent: job.head.agent.clone(), session: job.head.session.clone() };
-        let submitted = ingress::submit(venue, &redrive_arrival(venue, owner, (id, &session), &task_of(&job)?)).await?;
+        let submitted = ingress::submit(venue, &redrive_arrival(venue, owner, id, &session, &task_of(&job)?)).await?;
         let next = submitted.job.unwrap_or_else(|| JobId::derive(&venue.key, owner, &submitted.id));
         return Ok((next, submitted.duplicate));
     };
-    let arrival = redrive_arrival(venue, owner, (id, &letter.session), &letter.event);
+    let arrival = redrive_arrival(venue, owner, id, &letter.session, &letter.event);
     let submitted = ingress::submit(venue, &arrival).await?;
     let job = submitted.job.unwrap_or_else(|| JobId::derive(&venue.key, owner, &arrival.id));
     if letter.redriven.is_none() {
@@ -92,7 +92,7 @@ pub async fn redrive(venue: &Venue, owner: &Owner, id: &JobId) -> Result<(JobId,
 }
 
 /// Returns the submission that redrives a task. A caller that waited for it has its answer already.
-fn redrive_arrival(venue: &Venue, owner: &Owner, (job, session): (&JobId, &SessionKey), event: &Event) -> Arrival {
+fn redrive_arrival(venue: &Venue, owner: &Owner, job: &JobId, session: &SessionKey, event: &Event) -> Arrival {
     let Event { caller, reply_to, session_context, context_ids, envelope, budget, handed, response_schema, .. } = event;
     // What was revoked from the failed job is revoked from the new one.
     let failed = Trail { grants: vec![job.to_string()], ..Trail::default() };

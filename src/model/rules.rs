@@ -36,7 +36,7 @@ use crate::domain::chat::{Arguments, Reply, TokenUsage, ToolCall};
 use crate::domain::decode;
 use crate::domain::nearest::nearest;
 use crate::model::facts::{RequestFacts, tokens};
-use crate::model::rules_error::{RulesError, RulesPlace};
+use crate::model::rules_error::{RuleReplyError, RulesError, RulesPlace};
 use crate::model::template::{TemplateError, check_text, check_value, fill_text, fill_value};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -260,7 +260,7 @@ impl ScriptRule {
             check_table(usage, &place.key("usage"), &USAGE_KEYS)?;
         }
         let rule = ScriptRule { when: read(&place.key("when"), when)?, then: read(&place.key("then"), then)? };
-        rule.then.check().map_err(|reason| invalid(&place, reason))?;
+        rule.then.check().map_err(|error| invalid(&place, error.to_string()))?;
         Ok(rule)
     }
 
@@ -311,27 +311,27 @@ impl LastRole {
 }
 
 impl RuleReply {
-    fn check(&self) -> Result<(), String> {
+    fn check(&self) -> Result<(), RuleReplyError> {
         if self.text.is_empty() && self.calls.is_empty() && self.fault.is_none() {
-            return Err("expected `text`, `calls` or `fault`, got none of them".into());
+            return Err(RuleReplyError::Empty);
         }
         if self.fault == Some(ScriptFault::BadJson) && self.calls.is_empty() {
-            return Err("`fault = \"bad_json\"` needs `calls`".into());
+            return Err(RuleReplyError::BadJsonWithoutCalls);
         }
         if self.times.is_some() && self.fault.is_none() {
-            return Err("`times` needs a `fault`".into());
+            return Err(RuleReplyError::TimesWithoutFault);
         }
         if self.retry_after_ms.is_some()
             && !matches!(self.fault, Some(ScriptFault::RateLimit | ScriptFault::Overloaded))
         {
-            return Err("`retry_after_ms` needs `fault = \"rate_limit\"` or `\"overloaded\"`".into());
+            return Err(RuleReplyError::RetryWithoutFault);
         }
-        check_text(&self.text).map_err(|error| error.to_string())?;
+        check_text(&self.text)?;
         for call in &self.calls {
             if !call.arguments.is_object() {
-                return Err(format!("`arguments` of `{}`: expected a table", call.tool));
+                return Err(RuleReplyError::Arguments { tool: call.tool.clone() });
             }
-            check_value(&call.arguments).map_err(|error| error.to_string())?;
+            check_value(&call.arguments)?;
         }
         Ok(())
     }

@@ -1,6 +1,7 @@
 //! Errors of a rules file, with their position.
 
 use crate::config::position::{FilePosition, locate};
+use crate::model::template::TemplateError;
 use std::fmt;
 
 /// Reason why a rules file can't be used.
@@ -30,6 +31,32 @@ pub enum RulesError {
         reason: String,
         /// Line and column of the value, or of the part that has it; `None` if unknown.
         position: Option<FilePosition>,
+    },
+}
+
+/// Reason why the answer of a rule has no meaning.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum RuleReplyError {
+    /// The answer is neither a reply nor a fault.
+    #[error("expected `text`, `calls` or `fault`, got none of them")]
+    Empty,
+    /// The fault spoils the arguments of a call, and there is no call.
+    #[error("`fault = \"bad_json\"` needs `calls`")]
+    BadJsonWithoutCalls,
+    /// The number of faults is given without a fault.
+    #[error("`times` needs a `fault`")]
+    TimesWithoutFault,
+    /// A pause is given without a fault that has one.
+    #[error("`retry_after_ms` needs `fault = \"rate_limit\"` or `\"overloaded\"`")]
+    RetryWithoutFault,
+    /// A template is illegal.
+    #[error(transparent)]
+    Template(#[from] TemplateError),
+    /// The arguments of a call are no table.
+    #[error("`arguments` of `{tool}`: expected a table")]
+    Arguments {
+        /// Name of the tool.
+        tool: String,
     },
 }
 

@@ -7,6 +7,7 @@ use crate::domain::lattice::Namespace;
 use crate::domain::limits::LIST_PAGE;
 use crate::venue::approvals;
 use crate::venue::operation::{Effect, Invocation, Need, OpError, OpOutput, Operation, RegisteredOperation, operation};
+use crate::view::approval::ApprovalPage;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Map, Value};
@@ -25,12 +26,13 @@ pub fn operations() -> Vec<RegisteredOperation> {
 /// Answers an approval; the capability is checked when its job is known.
 async fn decide<T: Operation>(
     call: &Invocation<'_>,
-    (id, digest): (JobId, Option<String>),
+    id: &JobId,
+    digest: Option<&str>,
     verdict: ApprovalVerdict,
 ) -> Result<OpOutput, OpError> {
     call.refuse_agents::<T>("people")?;
-    let decided = approvals::decide(call.venue, call.caller, &id, verdict, digest.as_deref()).await?;
-    Ok(approvals::view_for(call.caller, &decided).into())
+    let decided = approvals::decide(call.venue, call.caller, id, verdict, digest).await?;
+    Ok(OpOutput::of(&approvals::view_for(call.caller, &decided)))
 }
 
 /// What agents are waiting for: calls to approve and questions to answer, the newest first.
@@ -57,7 +59,8 @@ impl Operation for ListApprovals {
         call.refuse_agents::<Self>("people")?;
         let (offset, limit) = (self.offset, self.limit.unwrap_or(LIST_PAGE).clamp(1, LIST_PAGE));
         let page = approvals::list(call.venue, &call.caller.owner, self.all, offset, limit).await?;
-        Ok(page.to_json(offset, |approval| approvals::view_for(call.caller, approval)).into())
+        let items = page.items.iter().map(|approval| approvals::view_for(call.caller, approval)).collect();
+        Ok(OpOutput::of(&ApprovalPage { items, total: page.total, offset, next: page.next_offset(offset) }))
     }
 }
 
@@ -85,7 +88,7 @@ impl Operation for ApproveCall {
 
     async fn run(self, call: &Invocation<'_>) -> Result<OpOutput, OpError> {
         let Self { id, digest, arguments, scopes } = self;
-        decide::<Self>(call, (id, digest), ApprovalVerdict::Approved { arguments, scopes }).await
+        decide::<Self>(call, &id, digest.as_deref(), ApprovalVerdict::Approved { arguments, scopes }).await
     }
 }
 
@@ -109,7 +112,8 @@ impl Operation for RejectCall {
     }
 
     async fn run(self, call: &Invocation<'_>) -> Result<OpOutput, OpError> {
-        decide::<Self>(call, (self.id, self.digest), ApprovalVerdict::Rejected { reason: self.reason }).await
+        let verdict = ApprovalVerdict::Rejected { reason: self.reason };
+        decide::<Self>(call, &self.id, self.digest.as_deref(), verdict).await
     }
 }
 
@@ -133,7 +137,8 @@ impl Operation for AnswerQuestions {
     }
 
     async fn run(self, call: &Invocation<'_>) -> Result<OpOutput, OpError> {
-        decide::<Self>(call, (self.id, self.digest), ApprovalVerdict::Answered { answers: self.answers }).await
+        let verdict = ApprovalVerdict::Answered { answers: self.answers };
+        decide::<Self>(call, &self.id, self.digest.as_deref(), verdict).await
     }
 }
 
@@ -183,6 +188,6 @@ impl Operation for Respond {
                 return Err(OpError::Invalid("`answers`: a rejection has none, leave them out".into()));
             }
         };
-        decide::<Self>(call, (self.id, None), verdict).await
+        decide::<Self>(call, &self.id, None, verdict).await
     }
 }

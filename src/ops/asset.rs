@@ -1,18 +1,22 @@
 //! `v/ops/asset/*`: immutable content under `a/<hash>`, and pins of it under `o/`.
 
 use super::lattice::{change_tree, need};
-use crate::domain::asset::{AssetError, AssetForm, AssetRecord, not_utf8_error, to_view};
+use crate::domain::asset::{AssetError, AssetForm, AssetRecord};
 use crate::domain::authority::ResourcePath;
-use crate::domain::ids::AssetId;
-use crate::domain::lattice::{Namespace, Path};
+use crate::domain::ids::{AssetId, IdError};
+use crate::domain::lattice::{Namespace, Path, PathError};
 use crate::domain::limits::READ_BYTES;
 use crate::venue::assets;
 use crate::venue::operation::{Effect, Invocation, Need, OpError, OpOutput, Operation, RegisteredOperation, operation};
 use crate::venue::tree::value_at;
 use crate::venue::workspace::WriteOp;
+use crate::view;
+use crate::view::asset::{
+    AssetContentView, AssetFoundView, AssetItemView, AssetPage, AssetStoredView, AssetView, PinView, PinnedView,
+};
 use schemars::JsonSchema;
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 /// Default and greatest number of assets of a page.
 const PAGE: usize = 1_000;
@@ -39,14 +43,25 @@ enum AssetReference {
     Pin(Path),
 }
 
-impl TryFrom<String> for AssetReference {
-    type Error = String;
+/// Why a text names no asset.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+enum AssetReferenceError {
+    /// The path of a pin is illegal.
+    #[error(transparent)]
+    Pin(#[from] PathError),
+    /// The id of an asset is illegal.
+    #[error(transparent)]
+    Asset(#[from] IdError),
+}
 
-    fn try_from(text: String) -> Result<Self, String> {
+impl TryFrom<String> for AssetReference {
+    type Error = AssetReferenceError;
+
+    fn try_from(text: String) -> Result<Self, AssetReferenceError> {
         if text.strip_prefix('/').unwrap_or(&text).starts_with("o/") {
-            return Path::parse(&text).map(Self::Pin).map_err(|e| e.to_string());
+            return Ok(Self::Pin(Path::parse(&text)?));
         }
-        asset_id(&text).map(Self::Asset).map_err(|e| e.to_string())
+        Ok(Self::Asset(AssetId::from_name(&text)?))
     }
 }
 
@@ -104,11 +119,8 @@ impl Operation for StoreAsset {
     async fn run(self, call: &Invocation<'_>) -> Result<OpOutput, OpError> {
         let draft = self.0.draft(call.venue.now()).map_err(|e| invalid(&e))?;
         let (id, record, existed) = assets::put(call.venue, &call.caller.owner, &draft).await?;
-        let mut answer = to_view(&id, &record);
-        answer["id"] = id.as_str().into();
-        answer["stored"] = true.into();
-        answer["existed"] = existed.into();
-        Ok(answer.into())
+        let asset = AssetView::new(&id, &record);
+        Ok(OpOutput::of(&AssetStoredView { asset, id, stored: true, existed }))
     }
 }
 
@@ -129,12 +141,15 @@ impl Operation for GetAsset {
     }
 
     async fn run(self, call: &Invocation<'_>) -> Result<OpOutput, OpError> {
-        let absent = || Ok(json!({"exists": false}).into());
-        let Some(id) = self.id.resolve(call).await? else { return absent() };
-        let Some(record) = assets::get(call.venue, &call.caller.owner, &id).await? else { return absent() };
-        let mut answer = to_view(&id, &record);
-        answer["exists"] = true.into();
-        Ok(answer.into())
+        let asset = match self.id.resolve(call).await? {
+            Some(id) => {
+                let record = assets::get(call.venue, &call.caller.owner, &id).await?;
+                record.map(|record| AssetView::new(&id, &record))
+            }
+            None => None,
+        };
+        let exists = asset.is_some();
+        Ok(OpOutput::of(&AssetFoundView { asset, exists }))
     }
 }
 
@@ -169,13 +184,13 @@ impl ListAssets {
     }
 
     /// Returns a page of the assets that pass the filter. All are read, because the answer has their number.
-    async fn list_filtered(&self, call: &Invocation<'_>, limit: usize) -> Result<Value, OpError> {
+    async fn list_filtered(&self, call: &Invocation<'_>, limit: usize) -> Result<AssetPage, OpError> {
         let (mut items, mut total, mut looked) = (Vec::new(), 0, 0);
         loop {
             let page = assets::list(call.venue, &call.caller.owner, looked, PAGE).await?;
             for (id, record) in page.items.iter().filter(|(_, record)| self.passes_filter(record)) {
                 if total >= self.offset && items.len() < limit {
-                    items.push(to_view(id, record));
+                    items.push(AssetItemView::Asset(AssetView::new(id, record)));
                 }
                 total += 1;
             }
@@ -185,7 +200,7 @@ impl ListAssets {
             }
         }
         let next = Some(self.offset + items.len()).filter(|next| *next < total && !items.is_empty());
-        Ok(json!({"items": items, "total": total, "offset": self.offset, "limit": limit, "next": next}))
+        Ok(AssetPage { items, total, offset: self.offset, limit, next })
     }
 }
 
@@ -200,12 +215,12 @@ impl Operation for ListAssets {
     async fn run(self, call: &Invocation<'_>) -> Result<OpOutput, OpError> {
         let (offset, limit) = (self.offset, self.limit.unwrap_or(PAGE).min(PAGE));
         if self.of_type.is_some() || self.kind.is_some() {
-            return self.list_filtered(call, limit).await.map(Into::into);
+            return Ok(OpOutput::of(&self.list_filtered(call, limit).await?));
         }
         let page = assets::list(call.venue, &call.caller.owner, offset, limit).await?;
-        let items: Vec<_> = page.items.iter().map(|(id, record)| to_view(id, record)).collect();
-        Ok(json!({"items": items, "total": page.total, "offset": offset, "limit": limit, "next": page.next_offset(offset)})
-            .into())
+        let (total, next) = (page.total, page.next_offset(offset));
+        let items = page.items.iter().map(|(id, record)| AssetItemView::Asset(AssetView::new(id, record))).collect();
+        Ok(OpOutput::of(&AssetPage { items, total, offset, limit, next }))
     }
 }
 
@@ -237,28 +252,33 @@ impl Operation for GetContent {
     }
 
     async fn run(self, call: &Invocation<'_>) -> Result<OpOutput, OpError> {
-        let (owner, absent) = (&call.caller.owner, || Ok(json!({"exists": false}).into()));
+        let (owner, absent) = (&call.caller.owner, || Ok(OpOutput::of(&AssetContentView::default())));
         let Some(id) = self.id.resolve(call).await? else { return absent() };
         let Some(record) = assets::get(call.venue, owner, &id).await? else { return absent() };
-        let mut answer =
-            json!({"exists": true, "hash": id.as_str(), "contentType": record.content_type, "size": record.size});
+        let mut answer = AssetContentView {
+            exists: true,
+            hash: Some(id.clone()),
+            content_type: Some(record.content_type),
+            size: Some(record.size),
+            ..AssetContentView::default()
+        };
         if record.size > self.max_size.unwrap_or(READ_BYTES) {
-            answer["truncated"] = true.into();
-            return Ok(answer.into());
+            answer.truncated = Some(true);
+            return Ok(OpOutput::of(&answer));
         }
         let Some(asset) = assets::read_content(call.venue, owner, &id).await? else { return absent() };
         match (self.encoding, asset.text()) {
-            (Some(Encoding::Base64), _) => answer["contentBase64"] = asset.base64().into(),
-            (_, Ok(text)) => answer["content"] = text.into(),
-            (Some(Encoding::Utf8), Err(at)) => {
-                return Err(OpError::Invalid(format!("{}; ask for `encoding` `base64`", not_utf8_error(at))));
+            (Some(Encoding::Base64), _) => answer.content_base64 = Some(asset.base64()),
+            (_, Ok(text)) => answer.content = Some(text.to_owned()),
+            (Some(Encoding::Utf8), Err(error)) => {
+                return Err(OpError::Invalid(format!("{error}; ask for `encoding` `base64`")));
             }
-            (None, Err(at)) => {
-                answer["contentBase64"] = asset.base64().into();
-                answer["note"] = not_utf8_error(at).into();
+            (None, Err(error)) => {
+                answer.content_base64 = Some(asset.base64());
+                answer.note = Some(error.to_string());
             }
         }
-        Ok(answer.into())
+        Ok(OpOutput::of(&answer))
     }
 }
 
@@ -296,15 +316,18 @@ impl Operation for PinValue {
     async fn run(self, call: &Invocation<'_>) -> Result<OpOutput, OpError> {
         let (from, to) = (&self.path, self.pin_path()?);
         let id = asset_to_pin(call, from).await?;
-        let mut value = json!({"asset": format!("a/{id}"), "from": from.to_string()});
         let operation = Some(from).filter(|from| from.namespace() == Namespace::Venue);
-        if let Some(found) = operation.and_then(|from| call.venue.catalog.resolve(&from.to_string())) {
-            value["operation"] = found.spec.path.into();
-        }
+        let operation = operation.and_then(|from| call.venue.catalog.resolve(&from.to_string()));
+        let asset = format!("a/{id}");
+        let pin = PinView {
+            asset: asset.clone(),
+            from: from.to_string(),
+            operation: operation.map(|found| found.spec.path.to_owned()),
+        };
         let path = to.to_string();
-        call.reads.note_copies(&[path.clone(), format!("a/{id}")]);
-        change_tree(call, WriteOp::Write { path: to, value, expect: None }).await?;
-        Ok(json!({"path": path, "hash": id.as_str(), "asset": format!("a/{id}")}).into())
+        call.reads.note_copies(&[path.clone(), asset.clone()]);
+        change_tree(call, WriteOp::Write { path: to, value: view::to_json(&pin), expect: None }).await?;
+        Ok(OpOutput::of(&PinnedView { path, hash: id, asset }))
     }
 }
 

@@ -4,9 +4,9 @@ use crate::domain::ids::did::DidKey;
 use crate::venue::operation::{
     Effect, Invocation, Need, OpError, OpOutput, Operation, RegisteredOperation, Site, operation,
 };
+use crate::view::identity::CallerView;
 use schemars::JsonSchema;
 use serde::Deserialize;
-use serde_json::json;
 
 /// Returns the operations of this group.
 pub fn operations() -> Vec<RegisteredOperation> {
@@ -28,17 +28,13 @@ impl Operation for WhoAmI {
 
     async fn run(self, call: &Invocation<'_>) -> Result<OpOutput, OpError> {
         let caller = call.caller;
-        let mut answer = json!({
-            "caller": caller.name,
-            "owner": caller.owner,
-            "operator": caller.operator,
-            // Every call that reaches an operation has an owner that the venue has authenticated.
-            "authenticated": true,
-            "internal": matches!(call.site, Site::Turn(_)),
-        });
-        if let Some(key) = DidKey::from_owner(&caller.owner) {
-            answer["did"] = key.to_string().into();
-        }
-        Ok(answer.into())
+        Ok(OpOutput::of(&CallerView {
+            caller: caller.name.clone(),
+            owner: caller.owner.clone(),
+            operator: caller.operator,
+            authenticated: true,
+            internal: matches!(call.site, Site::Turn(_)),
+            did: DidKey::from_owner(&caller.owner).map(|key| key.to_string()),
+        }))
     }
 }

@@ -3,19 +3,19 @@
 //! They are effects under ids that are a function of the turn, fenced by its lease: a turn that is run again starts
 //! nothing twice.
 
-use crate::domain::ids::{AgentId, EventId, JobId, SessionKey};
-use crate::domain::job::{Job, JobStatus};
+use crate::domain::ids::{AgentId, EventId, SessionKey};
 use crate::domain::limits::{RUN_CHILDREN, SESSION_CHILDREN};
 use crate::domain::lineage::Lineage;
 use crate::domain::message::BusMessage;
 use crate::domain::quota::QuotaUsage;
-use crate::domain::scope::ScopedSection;
+use crate::domain::scope::{HandOffRecord, ScopedSection};
 use crate::outbox;
 use crate::store::{Checkpoint, LeaseCheck, NewJob, keys};
 use crate::venue::Venue;
 use crate::venue::agents::sessions;
 use crate::venue::operation::{Invocation, OpError, OpOutput, TurnSite};
-use serde_json::{Value, json};
+use crate::view::request::StartedRequestView;
+use crate::view::to_json;
 use std::time::Duration;
 
 /// Longest wait of one call.
@@ -31,19 +31,15 @@ pub(crate) fn call_id(venue: &Venue, site: &TurnSite<'_>) -> EventId {
     EventId::of_venue(&venue.key, site.id_of_call())
 }
 
-/// Returns the result of a call whose child is still running; `whose` names the child.
-pub(crate) fn still_running(site: &TurnSite<'_>, mut whose: Value, job: JobId) -> OpOutput {
-    whose["job"] = json!(job);
-    whose["status"] = JobStatus::Started.as_str().into();
-    OpOutput { value: with_handed(whose, site), started: Some(job) }
+/// Returns the result of a call whose child is still running.
+pub(crate) fn still_running(site: &TurnSite<'_>, started: StartedRequestView) -> OpOutput {
+    let started = StartedRequestView { scoped: handed_records(site), ..started };
+    OpOutput { value: to_json(&started), started: Some(started.job) }
 }
 
-/// Returns an answer with the sections of the caller's context that went with a call, and why others didn't.
-pub(crate) fn with_handed(mut answer: Value, site: &TurnSite<'_>) -> Value {
-    if !site.handed.is_empty() {
-        answer["scoped"] = json!(site.handed.iter().map(ScopedSection::to_record).collect::<Vec<_>>());
-    }
-    answer
+/// Returns the sections of the caller's context that went with a call, and why others didn't; `None` without any.
+pub(crate) fn handed_records(site: &TurnSite<'_>) -> Option<Vec<HandOffRecord>> {
+    (!site.handed.is_empty()).then(|| site.handed.iter().map(ScopedSection::to_record).collect())
 }
 
 /// Checks that the turn may send something to an agent under this lineage; `None` is an agent without a name. Refused
@@ -112,15 +108,4 @@ pub(crate) async fn check_room(
         return Ok(venue.check_room(owner, adds).await?);
     }
     Err(refused.into())
-}
-
-/// Returns an ended job as its turn sees it.
-pub(crate) fn ended_answer(job: &Job) -> Value {
-    let mut value = job.to_json();
-    if let Some(map) = value.as_object_mut() {
-        for key in ["op", "input", "event", "created", "updated", "caller", "parent", "agent", "session", "spend"] {
-            map.shift_remove(key);
-        }
-    }
-    value
 }

@@ -3,16 +3,15 @@
 use crate::domain::authority::ResourcePath;
 use crate::domain::ids::JobId;
 use crate::domain::lattice::Namespace;
-use crate::domain::reader::{HIDDEN_KEY, JobVisibility};
-use crate::domain::session::WITHHELD;
+use crate::domain::reader::JobVisibility;
 use crate::ingress::redrive::{RedriveError, redrive};
 use crate::venue::dead_letters;
 use crate::venue::jobs;
 use crate::venue::operation::{Effect, Invocation, Need, OpError, OpOutput, Operation, RegisteredOperation, operation};
 use crate::venue::strays::{self, StrayOwner};
+use crate::view::dead::{DeadLetterPage, DeadLetterView, RedriveView, UnreadablePage};
 use schemars::JsonSchema;
 use serde::Deserialize;
-use serde_json::json;
 
 /// Unreadable messages that are listed with the dead letters.
 const STRAYS: usize = 50;
@@ -45,24 +44,26 @@ impl Operation for ListDeadLetters {
         let (venue, owner) = (call.venue, &call.caller.owner);
         let (offset, limit) = (self.offset, self.limit.unwrap_or(50).min(PAGE));
         let page = dead_letters::list(venue, owner, offset, limit).await?;
-        let items: Vec<_> = page.items.iter().map(|letter| letter.to_json(false)).collect();
         let whose = match call.require_operator::<Self>("") {
             Ok(()) => StrayOwner::OneOrNone(owner),
             Err(_) => StrayOwner::One(owner),
         };
         let (strays, unreadable) = strays::list(venue, whose, STRAYS).await?;
-        Ok(json!({
-            "items": items, "total": page.total, "offset": offset, "limit": limit, "next": page.next_offset(offset),
-            "unreadable": {"total": unreadable, "items": strays},
-        })
-        .into())
+        Ok(OpOutput::of(&DeadLetterPage {
+            items: page.items.iter().map(DeadLetterView::from).collect(),
+            total: page.total,
+            offset,
+            limit,
+            next: page.next_offset(offset),
+            unreadable: UnreadablePage { total: unreadable, items: strays },
+        }))
     }
 }
 
 /// A dead task with its input.
 #[derive(Deserialize, JsonSchema)]
 struct ShowDeadLetter {
-    /// the job
+    /// id of the dead job
     id: JobId,
 }
 
@@ -80,18 +81,15 @@ impl Operation for ShowDeadLetter {
         let (letter, _) = found.ok_or_else(|| OpError::NotFound(RedriveError::Unknown(id.clone()).to_string()))?;
         let head = jobs::head(venue, owner, &id).await?;
         let whole = head.is_some_and(|head| call.caller.reader().visibility(&head) == JobVisibility::Whole);
-        let mut shown = letter.to_json(whole);
-        if !whole {
-            shown[HIDDEN_KEY] = WITHHELD.into();
-        }
-        Ok(shown.into())
+        let shown = if whole { DeadLetterView::with_input(&letter) } else { DeadLetterView::hidden(&letter) };
+        Ok(OpOutput::of(&shown))
     }
 }
 
 /// Drive a task that failed again, whatever its code: as a new job in the same session. Twice is once.
 #[derive(Deserialize, JsonSchema)]
 struct RedriveTask {
-    /// the job
+    /// id of the failed job
     id: JobId,
 }
 
@@ -112,6 +110,6 @@ impl Operation for RedriveTask {
                     OpError::Conflict(error.to_string())
                 }
             })?;
-        Ok(json!({"job": job, "redriveOf": self.id, "duplicate": already}).into())
+        Ok(OpOutput::of(&RedriveView { job, redrive_of: self.id, duplicate: already }))
     }
 }

@@ -26,12 +26,26 @@ pub fn operations() -> Vec<RegisteredOperation> {
 #[serde(try_from = "String")]
 struct TargetUrl(Url);
 
-impl TryFrom<String> for TargetUrl {
-    type Error = String;
+/// Why a URL can't be called.
+#[derive(Debug, thiserror::Error)]
+enum TargetUrlError {
+    /// The text is no URL.
+    #[error("expected a URL, {reason}")]
+    Syntax {
+        /// Text of the parser.
+        reason: String,
+    },
+    /// The URL breaks a rule.
+    #[error(transparent)]
+    Rule(#[from] OpError),
+}
 
-    fn try_from(text: String) -> Result<Self, String> {
-        let url = Url::parse(&text).map_err(|error| format!("expected a URL, {error}"))?;
-        check_url(&url).map_err(|error| error.to_string())?;
+impl TryFrom<String> for TargetUrl {
+    type Error = TargetUrlError;
+
+    fn try_from(text: String) -> Result<Self, TargetUrlError> {
+        let url = Url::parse(&text).map_err(|error| TargetUrlError::Syntax { reason: error.to_string() })?;
+        check_url(&url)?;
         Ok(Self(url))
     }
 }
@@ -125,7 +139,7 @@ async fn send_request(call: &Invocation<'_>, ability: &'static str, ask: Outgoin
     let ask = OutgoingRequest { timeout: Some(time), ..ask };
     // A capability for one URL doesn't cover the target of its redirect.
     let permitted = |url: &Url| call.permit(ability, url_resource(url));
-    call.venue.catalog.hosts.send(ask, &permitted).await.map(Into::into)
+    Ok(OpOutput::of(&call.venue.catalog.hosts.send(ask, &permitted).await?))
 }
 
 /// Get a URL of a host that this venue allows. Returns status, headers, and the body: JSON parsed, text as `body`, bytes as
@@ -145,7 +159,7 @@ struct HttpGet {
     method: Option<String>,
     /// s/NAME: sent as the header `Authorization: Bearer`
     bearer_secret: Option<String>,
-    /// ms
+    /// milliseconds that the call may take
     #[schemars(range(min = 1))]
     timeout: Option<u64>,
 }
@@ -209,7 +223,7 @@ struct HttpPost {
     #[schemars(extend("x-secret" = true))]
     body: Option<Value>,
     content_type: Option<String>,
-    /// ms
+    /// milliseconds that the call may take
     #[schemars(range(min = 1))]
     timeout: Option<u64>,
 }

@@ -24,7 +24,7 @@ pub fn operations() -> Vec<RegisteredOperation> {
 #[derive(Deserialize, JsonSchema)]
 pub(crate) struct AskPerson {
     pub(crate) title: String,
-    /// more about it
+    /// explanation that stands behind the title
     pub(crate) description: Option<String>,
     #[schemars(length(min = 1, max = QUESTIONS))]
     pub(crate) asks: Vec<Question>,
@@ -37,6 +37,16 @@ pub(crate) struct AskPerson {
     pub(crate) timeout: Option<u64>,
     /// the owner whose people answer: no one else can
     pub(crate) user: Option<String>,
+}
+
+/// A question to people who don't answer for the owner.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("`user`: the people of `{owner}` answer, and no one else; leave it out")]
+pub(crate) struct OtherPeopleError {
+    /// Owner of the agent.
+    pub(crate) owner: Owner,
+    /// User whom the call names.
+    pub(crate) user: String,
 }
 
 impl AskPerson {
@@ -52,11 +62,11 @@ impl AskPerson {
     }
 
     /// Refuses a question to anybody except the owner's people.
-    pub(crate) fn check_user(&self, owner: &Owner) -> Result<(), String> {
+    pub(crate) fn check_user(&self, owner: &Owner) -> Result<(), OtherPeopleError> {
         let did = DidKey::from_owner(owner).map(|key| key.to_string());
         match self.user.as_deref() {
             Some(user) if user != owner.to_string() && Some(user) != did.as_deref() => {
-                Err(format!("`user`: the people of `{owner}` answer, and no one else; leave it out"))
+                Err(OtherPeopleError { owner: owner.clone(), user: user.to_owned() })
             }
             Some(_) | None => Ok(()),
         }

@@ -111,6 +111,6 @@ impl Operation for ReadJob {
                 waiting_message::missing_reason(call.venue, &call.caller.owner, &self.id).await,
             ));
         };
-        Ok(job_view::record_for(call.venue, call.caller, &job).await?.into())
+        Ok(OpOutput::of(&job_view::record_for(call.venue, call.caller, &job).await?))
     }
 }

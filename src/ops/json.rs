@@ -8,9 +8,10 @@ use crate::domain::lattice::value::set;
 use crate::domain::patch::{Selector, merge};
 use crate::venue::operation::{Effect, Invocation, Need, OpError, OpOutput, Operation, RegisteredOperation, operation};
 use crate::venue::tree::value_at;
+use crate::view::lattice::{MadeValueView, ResultView, ValueView};
 use schemars::JsonSchema;
 use serde::Deserialize;
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
 /// Most cases of one choice.
 const CASES: usize = 1000;
@@ -54,7 +55,7 @@ impl Operation for Merge {
     async fn run(self, _call: &Invocation<'_>) -> Result<OpOutput, OpError> {
         let mut merged = Value::Object(Map::new());
         self.values.into_iter().for_each(|value| merge(&mut merged, value));
-        Ok(json!({"value": merged}).into())
+        Ok(OpOutput::of(&MadeValueView { value: merged }))
     }
 }
 
@@ -92,8 +93,8 @@ impl Operation for Pick {
         let select = match (select, key, cases, default) {
             (Some(select), None, None, None) => select,
             (None, Some(key), Some(mut cases), default) if value.is_none() && path.is_none() => {
-                let chosen = cases.get_mut(&key).map(Value::take).or(default).unwrap_or_default();
-                return Ok(json!({"result": chosen}).into());
+                let result = cases.get_mut(&key).map(Value::take).or(default).unwrap_or_default();
+                return Ok(OpOutput::of(&ResultView { result }));
             }
             _ => {
                 let forms = "expected `select` with one of `value` and `path`, or `key` with `cases`";
@@ -101,10 +102,8 @@ impl Operation for Pick {
             }
         };
         let value = call_value(call, value, path.as_ref()).await?;
-        Ok(match value.as_ref().and_then(|value| select.select(value)) {
-            Some(found) => json!({"exists": true, "value": found}).into(),
-            None => json!({"exists": false}).into(),
-        })
+        let value = value.as_ref().and_then(|value| select.select(value)).cloned();
+        Ok(OpOutput::of(&ValueView { exists: value.is_some(), value, ..ValueView::default() }))
     }
 }
 
@@ -136,8 +135,8 @@ impl Operation for Choose {
 
     async fn run(self, _call: &Invocation<'_>) -> Result<OpOutput, OpError> {
         let holds = |case: &Case| !matches!(case.when, Value::Null | Value::Bool(false));
-        let chosen = self.cases.into_iter().find(holds).map_or(self.default, |case| case.then);
-        Ok(json!({"result": chosen}).into())
+        let result = self.cases.into_iter().find(holds).map_or(self.default, |case| case.then);
+        Ok(OpOutput::of(&ResultView { result }))
     }
 }
 
@@ -173,6 +172,6 @@ impl Operation for Assoc {
         let keys: Vec<String> = keys.into_iter().map(text).collect();
         let mut target = Value::Object(self.target);
         set(&mut target, &keys, self.value).map_err(|error| OpError::Invalid(error.to_string()))?;
-        Ok(json!({"result": target}).into())
+        Ok(OpOutput::of(&ResultView { result: target }))
     }
 }

@@ -14,11 +14,16 @@ use crate::venue::operation::{
 };
 use crate::venue::tree::{shared, value_at, virtuals};
 use crate::venue::workspace::{TreePage, WriteOp, page_of_value};
+use crate::view;
+use crate::view::lattice::{
+    CountView, GroupView, KeysView, ResultView, ValueCopiedView, ValueView, ValueWrittenView, ValuesView,
+};
 use schemars::JsonSchema;
 use serde::de::Error;
 use serde::{Deserialize, Deserializer};
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 use slice::SliceValue;
+use std::collections::HashMap;
 
 /// Covia's names of these operations.
 pub const ALIASES: [(&str, &str); 10] = [
@@ -70,11 +75,6 @@ fn paths_of<'a>(path: Option<&'a Path>, paths: Option<&'a Vec<Path>>) -> Result<
     }
 }
 
-/// Returns the answer if nothing is at the path.
-fn absent_answer() -> OpOutput {
-    json!({"exists": false}).into()
-}
-
 /// Returns a page of what is under `path`; of the tree only the page is read.
 async fn page_at(
     call: &Invocation<'_>,
@@ -120,13 +120,10 @@ pub(super) async fn change_tree(call: &Invocation<'_>, op: WriteOp) -> Result<Va
 async fn copy_kept(call: &Invocation<'_>, from: &Path, path: Path) -> Result<Value, OpError> {
     let found = virtuals::get(call, from).await?;
     call.reads.note_copy(from, None, &path, found.is_some());
-    let Some(value) = found else { return Ok(json!({"copied": false, "exists": false})) };
-    let mut answer = Box::pin(change_tree(call, WriteOp::Write { path, value, expect: None })).await?;
-    if let Value::Object(map) = &mut answer {
-        map.shift_remove("written");
-        map.shift_insert(0, "copied".to_owned(), true.into());
-    }
-    Ok(answer)
+    let Some(value) = found else { return Ok(view::to_json(&ValueCopiedView::without_source())) };
+    let answer = Box::pin(change_tree(call, WriteOp::Write { path, value, expect: None })).await?;
+    let written: ValueWrittenView = decode::into_type(answer).map_err(|error| OpError::Failed(error.to_string()))?;
+    Ok(view::to_json(&ValueCopiedView::from(written)))
 }
 
 /// Read the value at a path, or (`paths`) the values at several. A value over maxSize bytes is not returned but its size.
@@ -150,31 +147,32 @@ impl Operation for ReadValue {
 
     async fn run(self, call: &Invocation<'_>) -> Result<OpOutput, OpError> {
         if let Some(path) = &self.path {
-            return self.read_one(call, path).await.map(Into::into);
+            return Ok(OpOutput::of(&self.read_one(call, path).await?));
         }
         let mut values = Map::new();
         for path in self.paths.iter().flatten() {
-            values.insert(path.to_string(), self.read_one(call, path).await?);
+            values.insert(path.to_string(), view::to_json(&self.read_one(call, path).await?));
         }
-        Ok(json!({"values": values}).into())
+        Ok(OpOutput::of(&ValuesView { values }))
     }
 }
 
 impl ReadValue {
-    async fn read_one(&self, call: &Invocation<'_>, path: &Path) -> Result<Value, OpError> {
-        let Some(value) = value_at(call, path).await? else { return Ok(json!({"exists": false})) };
+    async fn read_one(&self, call: &Invocation<'_>, path: &Path) -> Result<ValueView, OpError> {
+        let Some(value) = value_at(call, path).await? else { return Ok(ValueView::default()) };
+        let shown = ValueView { exists: true, ..ValueView::default() };
         let size = serde_json::to_vec(&value).map_or(0, |b| b.len());
         if size > self.max_size.unwrap_or(READ_BYTES) {
-            return Ok(json!({"exists": true, "value": null, "truncated": true, "size": size, "valueBytes": size}));
+            let (value, size) = (Some(Value::Null), Some(size));
+            return Ok(ValueView { value, truncated: Some(true), size, value_bytes: size, ..shown });
         }
-        let mut answer = json!({"exists": true, "value": value});
-        if path.namespace().is_writable() && !path.segments().is_empty() {
+        let version = if path.namespace().is_writable() && !path.segments().is_empty() {
             // A value in parts has no version that `expect` could name.
-            if let Some(version) = call.workspace.version(path).await? {
-                answer["version"] = version.into();
-            }
-        }
-        Ok(answer)
+            call.workspace.version(path).await?
+        } else {
+            None
+        };
+        Ok(ValueView { value: Some(value), version, ..shown })
     }
 }
 
@@ -278,24 +276,26 @@ impl Operation for ListKeys {
 
     async fn run(self, call: &Invocation<'_>) -> Result<OpOutput, OpError> {
         let Some(path) = &self.path else {
-            let keys: Vec<_> = Namespace::ALL.iter().map(|n| n.prefix()).collect();
-            return Ok(json!({"exists": true, "type": "map", "count": keys.len(), "keys": keys, "offset": 0}).into());
+            let keys: Vec<_> = Namespace::ALL.iter().map(|n| n.prefix().to_owned()).collect();
+            let (count, offset) = (Some(keys.len()), Some(0));
+            let (kind, paths, keys) = ("map".to_owned(), None, Some(keys));
+            return Ok(OpOutput::of(&KeysView { exists: true, kind, count, offset, paths, keys }));
         };
         let Some(page) = page_at(call, path, self.offset, self.limit.unwrap_or(1000), false).await? else {
-            return Ok(json!({"exists": false, "type": "null"}).into());
+            return Ok(OpOutput::of(&KeysView { kind: "null".to_owned(), ..KeysView::default() }));
         };
-        let mut answer = json!({"exists": true, "type": page.kind});
+        let mut shown = KeysView { exists: true, kind: page.kind.to_owned(), ..KeysView::default() };
         if let Some(count) = page.count {
-            answer["count"] = count.into();
-            answer["offset"] = self.offset.into();
+            shown.count = Some(count);
+            shown.offset = Some(self.offset);
             if page.kind == "map" {
                 if page.items.iter().any(|(key, _)| key.contains('/')) {
-                    answer["paths"] = page.items.iter().map(|(key, _)| path.child(key).to_string()).collect();
+                    shown.paths = Some(page.items.iter().map(|(key, _)| path.child(key).to_string()).collect());
                 }
-                answer["keys"] = page.items.into_iter().map(|(key, _)| key).collect();
+                shown.keys = Some(page.items.into_iter().map(|(key, _)| key).collect());
             }
         }
-        Ok(answer.into())
+        Ok(OpOutput::of(&shown))
     }
 }
 
@@ -313,7 +313,7 @@ struct InspectValues {
 /// Reads a list of paths, or a text as the only path.
 fn one_or_more<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Vec<Path>>, D::Error> {
     let given = match Option::<Value>::deserialize(from)? {
-        Some(Value::String(path)) => Some(json!([path])),
+        Some(Value::String(path)) => Some(Value::from(vec![path])),
         given => given,
     };
     given.map(decode::into_type).transpose().map_err(D::Error::custom)
@@ -342,7 +342,7 @@ impl Operation for InspectValues {
             Some(_) => rendered.into_iter().next().map(|(_, text)| text).unwrap_or_default(),
             None => rendered.into(),
         };
-        Ok(json!({"result": result}).into())
+        Ok(OpOutput::of(&ResultView { result }))
     }
 }
 
@@ -367,8 +367,7 @@ impl Operation for Count {
             None | Some(1) => page_at(call, &self.path, 0, 0, false).await?.map(|page| page.count.unwrap_or(1)),
             Some(depth) => value_at(call, &self.path).await?.map(|value| values_at_depth(&value, depth).len()),
         };
-        let Some(count) = count else { return Ok(absent_answer()) };
-        Ok(json!({"exists": true, "count": count}).into())
+        Ok(OpOutput::of(&CountView { exists: count.is_some(), count, groups: None }))
     }
 }
 
@@ -393,23 +392,28 @@ impl Operation for Aggregate {
     }
 
     async fn run(self, call: &Invocation<'_>) -> Result<OpOutput, OpError> {
-        let Some(value) = value_at(call, &self.path).await? else { return Ok(absent_answer()) };
+        let Some(value) = value_at(call, &self.path).await? else { return Ok(OpOutput::of(&CountView::default())) };
         let entries = values_at_depth(&value, self.depth.unwrap_or(1));
         let count = if entries.is_empty() && !value.is_object() && !value.is_array() { 1 } else { entries.len() };
-        let mut answer = json!({"exists": true, "count": count});
-        if let Some(field) = self.group_by {
-            let mut groups: Map<String, Value> = Map::new();
-            for entry in entries {
-                let key = match field.select(entry) {
-                    None | Some(Value::Null) => "null".to_owned(),
-                    Some(Value::String(text)) => text.clone(),
-                    Some(other) => other.to_string(),
-                };
-                let group = groups.entry(key).or_insert_with(|| json!({"count": 0}));
-                group["count"] = (group["count"].as_u64().unwrap_or(0) + 1).into();
-            }
-            answer["groups"] = groups.into();
-        }
-        Ok(answer.into())
+        let groups = self.group_by.map(|field| count_groups(&field, &entries));
+        Ok(OpOutput::of(&CountView { exists: true, count: Some(count), groups }))
     }
+}
+
+/// Counts entries by the text of a field. The groups are in the order of their first entries.
+fn count_groups(field: &Selector, entries: &[&Value]) -> Map<String, Value> {
+    let (mut places, mut groups) = (HashMap::new(), Vec::<(String, GroupView)>::new());
+    for entry in entries {
+        let key = match field.select(entry) {
+            None | Some(Value::Null) => "null".to_owned(),
+            Some(Value::String(text)) => text.clone(),
+            Some(other) => other.to_string(),
+        };
+        let place = *places.entry(key.clone()).or_insert(groups.len());
+        if place == groups.len() {
+            groups.push((key, GroupView::default()));
+        }
+        groups[place].1.count += 1;
+    }
+    groups.into_iter().map(|(key, group)| (key, view::to_json(&group))).collect()
 }

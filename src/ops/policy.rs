@@ -2,16 +2,17 @@
 //! them.
 
 use crate::domain::authority::ResourcePath;
-use crate::domain::authority::capability::{Capability, RESOURCES};
+use crate::domain::authority::capability::{Capability, CapabilityError, RESOURCES};
 use crate::domain::authority::policy::{MAX_REVOCATIONS, Policy, Revocation};
 use crate::domain::bounds::{REVOKED_NAME_BYTES, cut_reason};
-use crate::domain::lattice::{Namespace, Path};
+use crate::domain::lattice::{Namespace, Path, PathError};
 use crate::venue::operation::{Effect, Invocation, Need, OpError, OpOutput, Operation, RegisteredOperation, operation};
 use crate::venue::policy;
 use crate::venue::revocation_reach;
+use crate::view::policy::PolicyView;
 use schemars::JsonSchema;
 use serde::Deserialize;
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
 /// Returns the operations of this group.
 pub fn operations() -> Vec<RegisteredOperation> {
@@ -49,7 +50,8 @@ impl Operation for ShowPolicy {
 
     async fn run(self, call: &Invocation<'_>) -> Result<OpOutput, OpError> {
         for_people::<Self>(call)?;
-        Ok(policy_json(&policy::load(&*call.venue.store, &call.caller.owner).await?.0).into())
+        let (policy, _) = policy::load(&*call.venue.store, &call.caller.owner).await?;
+        Ok(OpOutput::of(&PolicyView::from(&policy)))
     }
 }
 
@@ -80,24 +82,40 @@ struct RevokeGrant {
 #[serde(try_from = "Value")]
 struct RevokedPath(Option<ResourcePath>);
 
-impl TryFrom<Value> for RevokedPath {
-    type Error = String;
+/// Why a path can't be revoked.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+enum RevokedPathError {
+    /// The text is no path outside the tree.
+    #[error(transparent)]
+    Capability(#[from] CapabilityError),
+    /// The value is no path.
+    #[error(transparent)]
+    Path(#[from] PathError),
+    /// A session or a job has the path for itself.
+    #[error(
+        "`{0}` can't be revoked: what a session or a job keeps for itself is always its own; revoke its `holder` or its \
+         `grant`"
+    )]
+    Own(Path),
+}
 
-    fn try_from(given: Value) -> Result<Self, String> {
-        if given == json!("") {
+impl TryFrom<Value> for RevokedPath {
+    type Error = RevokedPathError;
+
+    fn try_from(given: Value) -> Result<Self, RevokedPathError> {
+        if given == "" {
             return Ok(Self(None));
         }
         if let Value::String(text) = &given
             && (text.split('/').next() == Some(RESOURCES) || text.contains("://"))
         {
             let cap = Capability { with: text.clone(), can: "*".into() };
-            return cap.check().map(|()| Self(Some(ResourcePath::from_capability(&cap))));
+            cap.check()?;
+            return Ok(Self(Some(ResourcePath::from_capability(&cap))));
         }
-        let path = Path::from_json(&given).map_err(|error| error.to_string())?;
+        let path = Path::from_json(&given)?;
         if matches!(path.namespace(), Namespace::Session | Namespace::Job) {
-            return Err(format!(
-                "`{path}` can't be revoked: what a session or a job keeps for itself is always its own; revoke its `holder` or its `grant`"
-            ));
+            return Err(RevokedPathError::Own(path));
         }
         Ok(Self(Some(ResourcePath::from(&path))))
     }
@@ -140,9 +158,8 @@ impl Operation for RevokeGrant {
         }
         let revoked = policy::revoke(call.venue, &call.caller.owner, revocation.clone()).await?;
         let policy = revoked.ok_or_else(full)?;
-        let mut told = revocation_answer(call, &policy, &revocation).await?;
-        told["everyOwner"] = everywhere.into();
-        Ok(told.into())
+        let told = describe_revocation(call, &policy, &revocation).await?;
+        Ok(OpOutput::of(&PolicyView { every_owner: Some(everywhere), ..told }))
     }
 }
 
@@ -165,7 +182,7 @@ impl Operation for RestoreGrant {
         for_operators::<Self>(call)?;
         let restored = policy::restore(call.venue, &call.caller.owner, &self.id, call.caller.operator).await?;
         let policy = restored.ok_or_else(|| OpError::NotFound(format!("no revocation `{}`", self.id)))?;
-        Ok(policy_json(&policy).into())
+        Ok(OpOutput::of(&PolicyView::from(&policy)))
     }
 }
 
@@ -173,12 +190,12 @@ impl Operation for RestoreGrant {
 #[derive(Deserialize, JsonSchema)]
 struct SetRoots {
     #[serde(deserialize_with = "Deserialize::deserialize")]
-    #[schemars(with = "Maps", extend("nullable" = true, "type" = ["array", "null"]))]
+    #[schemars(with = "CapabilityMaps", extend("nullable" = true, "type" = ["array", "null"]))]
     caps: Option<Vec<Capability>>,
 }
 
 /// Capabilities, as schemas for models show them.
-type Maps = Vec<Map<String, Value>>;
+type CapabilityMaps = Vec<Map<String, Value>>;
 
 impl Operation for SetRoots {
     const PATH: &'static str = "v/ops/policy/roots";
@@ -192,14 +209,14 @@ impl Operation for SetRoots {
         for_operators::<Self>(call)?;
         check(self.caps.as_deref().unwrap_or_default())?;
         let roots = policy::set_roots(call.venue, &call.caller.owner, self.caps).await?;
-        Ok(policy_json(&roots.unwrap_or_default()).into())
+        Ok(OpOutput::of(&PolicyView::from(&roots.unwrap_or_default())))
     }
 }
 
 /// Set what calls wait for a person: all that need any of it.
 #[derive(Deserialize, JsonSchema)]
 struct SetRequiredApprovals {
-    #[schemars(with = "Maps")]
+    #[schemars(with = "CapabilityMaps")]
     caps: Vec<Capability>,
 }
 
@@ -215,7 +232,7 @@ impl Operation for SetRequiredApprovals {
         for_operators::<Self>(call)?;
         check(&self.caps)?;
         let policy = policy::set_approvals(call.venue, &call.caller.owner, self.caps).await?;
-        Ok(policy_json(&policy.unwrap_or_default()).into())
+        Ok(OpOutput::of(&PolicyView::from(&policy.unwrap_or_default())))
     }
 }
 
@@ -228,25 +245,22 @@ fn is_of_own_token(call: &Invocation<'_>, revocation: &Revocation) -> bool {
 
 /// Returns the policy, and what the revocation reaches: all of that stops if everything is revoked, and may do less if
 /// the revocation names a path.
-async fn revocation_answer(call: &Invocation<'_>, policy: &Policy, revocation: &Revocation) -> Result<Value, OpError> {
-    let mut answer = policy_json(policy);
-    answer["revoked"] = revocation.id.as_str().into();
+async fn describe_revocation(
+    call: &Invocation<'_>,
+    policy: &Policy,
+    revocation: &Revocation,
+) -> Result<PolicyView, OpError> {
+    let mut answer = PolicyView { revoked: Some(revocation.id.clone()), ..PolicyView::from(policy) };
     if revocation.has_subject() {
         let reached = revocation_reach::find_reach(call.venue, &call.caller.owner, revocation).await?;
-        let reached = reached.visible_to(&call.caller.authority).to_json();
-        answer[if revocation.revokes_everything() { "stops" } else { "narrows" }] = reached;
-    }
-    Ok(answer)
-}
-
-fn policy_json(policy: &Policy) -> Value {
-    let mut revocations = json!(policy.revocations);
-    for (shown, revocation) in revocations.as_array_mut().into_iter().flatten().zip(&policy.revocations) {
-        if let Some(path) = &revocation.path {
-            shown["path"] = path.to_string().into();
+        let reached = Some(reached.visible_to(&call.caller.authority).view());
+        if revocation.revokes_everything() {
+            answer.stops = reached;
+        } else {
+            answer.narrows = reached;
         }
     }
-    json!({"roots": policy.roots, "approvals": policy.approvals, "revocations": revocations})
+    Ok(answer)
 }
 
 fn check(caps: &[Capability]) -> Result<(), OpError> {

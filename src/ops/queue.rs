@@ -6,8 +6,8 @@ use crate::domain::authority::ResourcePath;
 use crate::domain::external as rules;
 use crate::domain::external::PUBLISH;
 use crate::domain::ids::{JobId, QueueName};
+use crate::domain::job::JobHead;
 use crate::domain::job::watch::{ExternalTimes, ExternalWatch};
-use crate::domain::job::{Job, JobHead};
 use crate::domain::limits::{
     CHILD_WAIT, OUTBOUND_BYTES, OUTBOUND_DEADLINE, OUTBOUND_DEADLINE_MAX, OUTBOUND_HEARTBEAT, OUTBOUND_START,
     QUEUE_NAME_BYTES,
@@ -21,6 +21,7 @@ use crate::venue::jobs;
 use crate::venue::operation::{
     Effect, Invocation, Need, OpError, OpOutput, Operation, RegisteredOperation, Site, TurnSite, operation,
 };
+use crate::view::request::{EndedRequestView, StartedRequestView};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -84,20 +85,10 @@ impl Operation for Publish {
         let job = start_job(call, site, &self).await?;
         let done = jobs::wait(call.venue, &call.caller.owner, &job, millis(self.wait, CHILD_WAIT)).await?;
         Ok(match done.filter(|job| job.status.is_terminal()) {
-            Some(done) => queue_answer(&self.queue, &done).into(),
-            None => child::still_running(site, json!({"queue": self.queue}), job),
+            Some(done) => OpOutput::of(&EndedRequestView::of_queue(self.queue, &done)),
+            None => child::still_running(site, StartedRequestView::of_queue(self.queue, job)),
         })
     }
-}
-
-fn queue_answer(queue: &QueueName, job: &Job) -> Value {
-    let mut value = child::ended_answer(job);
-    value["job"] = value["id"].clone();
-    value["queue"] = json!(queue);
-    if let Some(map) = value.as_object_mut() {
-        map.shift_remove("outbound");
-    }
-    value
 }
 
 /// Opens the job and publishes its message. The watch is stored before the message can be published.

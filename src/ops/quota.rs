@@ -26,7 +26,7 @@ impl Operation for ShowQuota {
     }
 
     async fn run(self, call: &Invocation<'_>) -> Result<OpOutput, OpError> {
-        Ok(quotas::usage_json(call.venue, &call.caller.owner).await?.into())
+        Ok(OpOutput::of(&quotas::usage(call.venue, &call.caller.owner).await?))
     }
 }
 
@@ -80,6 +80,6 @@ impl Operation for SetQuota {
         call.require_operator::<Self>("")?;
         let owner = &call.caller.owner;
         quotas::set_limits(call.venue, owner, &self.limits()).await?;
-        Ok(quotas::usage_json(call.venue, owner).await?.into())
+        Ok(OpOutput::of(&quotas::usage(call.venue, owner).await?))
     }
 }

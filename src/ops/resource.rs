@@ -6,9 +6,9 @@ use crate::domain::authority::grant::check_namespace;
 use crate::venue::erase::{self, Erasure};
 use crate::venue::operation::{Effect, Invocation, Need, OpError, OpOutput, Operation, RegisteredOperation, operation};
 use crate::venue::resources::purge;
+use crate::view::resource::{ErasedRecordsView, ResourceCountView, ResourceListView, ResourcePurgeView};
 use schemars::JsonSchema;
 use serde::Deserialize;
-use serde_json::{Value, json};
 
 /// Returns the operations of this group. Their capabilities aren't on `r/…`, which only requests are granted: an
 /// operator acts on everything of the owner.
@@ -21,12 +21,20 @@ pub fn operations() -> Vec<RegisteredOperation> {
 #[serde(try_from = "String")]
 struct NamespaceName(String);
 
-impl TryFrom<String> for NamespaceName {
-    type Error = String;
+/// A text that names no namespace of resources.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{rule}")]
+struct NamespaceNameError {
+    /// First rule that the name breaks.
+    rule: &'static str,
+}
 
-    fn try_from(text: String) -> Result<Self, String> {
+impl TryFrom<String> for NamespaceName {
+    type Error = NamespaceNameError;
+
+    fn try_from(text: String) -> Result<Self, NamespaceNameError> {
         let name = text.strip_prefix("r/").unwrap_or(&text);
-        check_namespace(name).map_err(ToString::to_string)?;
+        check_namespace(name).map_err(|rule| NamespaceNameError { rule })?;
         Ok(Self(name.to_owned()))
     }
 }
@@ -51,10 +59,8 @@ impl Operation for ListResources {
         call.require_operator::<Self>("")?;
         let under = self.namespace.as_ref().map(|NamespaceName(name)| name.as_str());
         let kept = purge::count_stored(&*call.venue.store, &call.caller.owner, under).await?;
-        let shown = kept
-            .into_iter()
-            .map(|((namespace, kind), count)| json!({"namespace": namespace, "kind": kind, "count": count}));
-        Ok(json!({"resources": shown.collect::<Vec<Value>>()}).into())
+        let rows = kept.into_iter().map(|((namespace, kind), count)| ResourceCountView { namespace, kind, count });
+        Ok(OpOutput::of(&ResourceListView { resources: rows.collect() }))
     }
 }
 
@@ -84,16 +90,17 @@ impl Operation for PurgeNamespace {
         let (owner, recursive) = (&call.caller.owner, *recursive);
         let purge::PurgeCounts { counts, not_asked } = purge::purge(call.venue, owner, namespace, recursive).await?;
         let erased = erase::erase(call.venue, owner, Erasure { namespace, recursive }).await?;
-        let mut done = json!({
-            "namespace": namespace, "recursive": recursive, "purged": counts,
-            "erased": {
-                "turns": erased.turns, "jobs": erased.jobs,
-                "deadLetters": erased.dead, "timers": erased.timers,
+        Ok(OpOutput::of(&ResourcePurgeView {
+            namespace: namespace.clone(),
+            recursive,
+            purged: counts,
+            erased: ErasedRecordsView {
+                turns: erased.turns,
+                jobs: erased.jobs,
+                dead_letters: erased.dead,
+                timers: erased.timers,
             },
-        });
-        if !not_asked.is_empty() {
-            done["notPurged"] = not_asked.into();
-        }
-        Ok(done.into())
+            not_purged: Some(not_asked).filter(|kinds| !kinds.is_empty()),
+        }))
     }
 }

@@ -12,9 +12,12 @@ use crate::venue::operation::{
     Effect, Invocation, Need, OpError, OpOutput, Operation, RegisteredOperation, Site, operation,
 };
 use crate::venue::timers;
+use crate::view::scheduler::{
+    ScheduleCancellationView, ScheduleTriggerView, ScheduledPage, ScheduledRowView, ScheduledView,
+};
 use schemars::JsonSchema;
 use serde::Deserialize;
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
 const REQUEST: &str = "v/ops/agent/request";
 const MESSAGE: &str = "v/ops/agent/message";
@@ -84,7 +87,7 @@ impl Operation for ScheduleOperation {
 
     async fn run(self, call: &Invocation<'_>) -> Result<OpOutput, OpError> {
         let timer = timer::set_timer(call, &self.trigger()?.request(call)?).await?;
-        Ok(json!({"handle": timer.id, "time": timer.next}).into())
+        Ok(OpOutput::of(&ScheduledView { handle: timer.id, time: timer.next }))
     }
 }
 
@@ -95,12 +98,12 @@ struct ListScheduled {
     offset: usize,
 }
 
-fn event_json(timer: &Timer) -> Value {
+fn row_view(timer: Timer) -> ScheduledRowView {
     let op = match timer.kind {
         TimerKind::Task => REQUEST,
         TimerKind::Message => MESSAGE,
     };
-    json!({"handle": timer.id, "op": op, "time": timer.next, "agentId": timer.agent})
+    ScheduledRowView { handle: timer.id, op: op.to_owned(), time: timer.next, agent_id: timer.agent }
 }
 
 impl Operation for ListScheduled {
@@ -112,9 +115,9 @@ impl Operation for ListScheduled {
     }
 
     async fn run(self, call: &Invocation<'_>) -> Result<OpOutput, OpError> {
-        let page = timers::list(call.venue, &call.caller.owner, (None, false), self.offset, LIST_PAGE).await?;
-        let events: Vec<_> = page.items.iter().map(event_json).collect();
-        Ok(json!({"events": events, "next": page.next_offset(self.offset)}).into())
+        let page = timers::list(call.venue, &call.caller.owner, None, false, self.offset, LIST_PAGE).await?;
+        let next = page.next_offset(self.offset);
+        Ok(OpOutput::of(&ScheduledPage { events: page.items.into_iter().map(row_view).collect(), next }))
     }
 }
 
@@ -144,9 +147,9 @@ impl Operation for CancelScheduled {
             Ok(_) => {
                 let now = timers::get(venue, owner, &id).await?.0;
                 let is_cancelled = now.is_none_or(|timer| timer.phase == TimerPhase::Cancelled);
-                Ok(json!({"cancelled": was_to_come && is_cancelled}).into())
+                Ok(OpOutput::of(&ScheduleCancellationView { cancelled: was_to_come && is_cancelled }))
             }
-            Err(OpError::NotFound(_)) => Ok(json!({"cancelled": false}).into()),
+            Err(OpError::NotFound(_)) => Ok(OpOutput::of(&ScheduleCancellationView { cancelled: false })),
             Err(error) => Err(error),
         }
     }
@@ -175,10 +178,10 @@ impl Operation for TriggerScheduled {
             return Err(OpError::Conflict("no agent brings forward what was set for later".into()));
         }
         let Some(timer) = timers::get(venue, owner, &self.handle).await?.0 else {
-            return Ok(json!({"triggered": false}).into());
+            return Ok(OpOutput::of(&ScheduleTriggerView { triggered: false }));
         };
         call.permit("agent/trigger", ResourcePath::agent(&timer.agent))?;
         let fired = ingress::timers::fire_one_early(venue, owner, &self.handle).await?;
-        Ok(json!({"triggered": fired}).into())
+        Ok(OpOutput::of(&ScheduleTriggerView { triggered: fired }))
     }
 }

@@ -10,9 +10,10 @@ use crate::domain::schema::coerce::coerce;
 use crate::domain::schema::find_misfits;
 use crate::domain::schema::infer::infer;
 use crate::venue::operation::{Effect, Invocation, Need, OpError, OpOutput, Operation, RegisteredOperation, operation};
+use crate::view::lattice::{InferredSchemaView, MadeValueView, SchemaCheckView, ValidationView};
 use schemars::JsonSchema;
-use serde::Deserialize;
-use serde_json::{Value, json};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 /// Default number of listed misfits.
 const ERRORS: usize = 20;
@@ -27,16 +28,18 @@ pub fn operations() -> Vec<RegisteredOperation> {
 }
 
 /// Runs pure work on the value of a call. It can take a second, so it runs on a thread for blocking work.
-async fn run_on_value(
+async fn run_on_value<A: Serialize + Send + 'static>(
     call: &Invocation<'_>,
-    (value, path): (Option<Value>, Option<Path>),
-    work: impl FnOnce(Value) -> Result<Value, OpError> + Send + 'static,
+    value: Option<Value>,
+    path: Option<Path>,
+    work: impl FnOnce(Value) -> Result<A, OpError> + Send + 'static,
 ) -> Result<OpOutput, OpError> {
     let value = call_value(call, value, path.as_ref()).await?;
     let value = value
         .ok_or_else(|| OpError::NotFound(path.map(|path| format!("nothing is at \"{path}\"")).unwrap_or_default()))?;
     let work = tokio::task::spawn_blocking(move || work(value));
-    work.await.map_err(|error| OpError::Failed(error.to_string()))?.map(Into::into)
+    let answer = work.await.map_err(|error| OpError::Failed(error.to_string()))??;
+    Ok(OpOutput::of(&answer))
 }
 
 /// Returns a schema that may be JSON in a text, as models often write it.
@@ -84,13 +87,9 @@ impl Operation for Validate {
             let value = if is_given { read_value(&schema, value)? } else { value };
             let found = find_misfits(&schema, &value, limit);
             let (errors, more) = found.map_err(|error| OpError::Invalid(error.to_string()))?;
-            let mut answer = json!({"valid": errors.is_empty(), "errors": errors});
-            if more {
-                answer["truncated"] = true.into();
-            }
-            Ok(answer)
+            Ok(ValidationView { valid: errors.is_empty(), errors, truncated: more.then_some(true) })
         };
-        run_on_value(call, (self.value, self.path), validate).await
+        run_on_value(call, self.value, self.path, validate).await
     }
 }
 
@@ -125,9 +124,9 @@ impl Operation for Infer {
                     return Err(OpError::Invalid("`each` expected an array or a map of samples".to_owned()));
                 }
             };
-            Ok(json!({"schema": schema}))
+            Ok(InferredSchemaView { schema })
         };
-        run_on_value(call, (self.value, self.path), found).await
+        run_on_value(call, self.value, self.path, found).await
     }
 }
 
@@ -156,9 +155,9 @@ impl Operation for Coerce {
         let work = move |value| {
             let value = if is_given { read_value(&schema, value)? } else { value };
             find_misfits(&schema, &Value::Null, 0).map_err(|error| OpError::Invalid(format!("`schema`: {error}")))?;
-            Ok(json!({"value": coerce(&schema, value)}))
+            Ok(MadeValueView { value: coerce(&schema, value) })
         };
-        run_on_value(call, (self.value, self.path), work).await
+        run_on_value(call, self.value, self.path, work).await
     }
 }
 
@@ -178,9 +177,9 @@ impl Operation for CheckSchema {
 
     async fn run(self, call: &Invocation<'_>) -> Result<OpOutput, OpError> {
         let check = |schema: Value| match find_misfits(&schema, &Value::Null, 0) {
-            Ok(_) => Ok(json!({"valid": true})),
-            Err(error) => Ok(json!({"valid": false, "error": error.to_string()})),
+            Ok(_) => Ok(SchemaCheckView { valid: true, error: None }),
+            Err(error) => Ok(SchemaCheckView { valid: false, error: Some(error.to_string()) }),
         };
-        run_on_value(call, (Some(read_schema(self.schema)), None), check).await
+        run_on_value(call, Some(read_schema(self.schema)), None, check).await
     }
 }

@@ -6,9 +6,9 @@ use crate::domain::lattice::Namespace;
 use crate::domain::secret::{Binding, PlainSecret};
 use crate::venue::operation::{Effect, Invocation, Need, OpError, OpOutput, Operation, RegisteredOperation, operation};
 use crate::venue::secrets::{self, SetSecret};
+use crate::view::secret::{SecretDeletedView, SecretStoredView, SecretView, SecretsView};
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer};
-use serde_json::{Value, json};
 
 /// Returns the operations of this group.
 pub fn operations() -> Vec<RegisteredOperation> {
@@ -56,10 +56,13 @@ impl Operation for StoreSecret {
         let (venue, owner) = (call.venue, &call.caller.owner);
         let set = SetSecret { name, value, hosts, overwrite, within: venue.quota().await };
         let (stamp, existed) = venue.secrets.set(&*venue.store, venue.now(), owner, &set).await?;
-        Ok(json!({
-            "name": set.name, "stored": true, "existed": existed, "version": stamp.version, "hosts": stamp.hosts
-        })
-        .into())
+        Ok(OpOutput::of(&SecretStoredView {
+            name: set.name.to_string(),
+            stored: true,
+            existed,
+            version: stamp.version,
+            hosts: stamp.hosts.hosts().to_vec(),
+        }))
     }
 }
 
@@ -78,13 +81,16 @@ impl Operation for ListSecrets {
     async fn run(self, call: &Invocation<'_>) -> Result<OpOutput, OpError> {
         let all = secrets::list_stamps(&*call.venue.store, &call.caller.owner).await?;
         let known = call.venue.secrets.keys().ids();
-        let shown = all.iter().map(|(name, stamp, key)| {
-            json!({
-                "name": name, "hosts": stamp.hosts, "version": stamp.version, "created": stamp.created,
-                "updated": stamp.updated, "key": key, "readable": known.contains(key)
-            })
+        let shown = all.iter().map(|(name, stamp, key)| SecretView {
+            name: name.to_string(),
+            hosts: stamp.hosts.hosts().to_vec(),
+            version: stamp.version,
+            created: stamp.created,
+            updated: stamp.updated,
+            key: key.to_string(),
+            readable: known.contains(key),
         });
-        Ok(json!({"secrets": shown.collect::<Vec<Value>>()}).into())
+        Ok(OpOutput::of(&SecretsView { secrets: shown.collect() }))
     }
 }
 
@@ -107,7 +113,7 @@ impl Operation for DeleteSecret {
     async fn run(self, call: &Invocation<'_>) -> Result<OpOutput, OpError> {
         let venue = call.venue;
         let deleted = secrets::delete(&*venue.store, venue.now(), &call.caller.owner, &self.name).await?;
-        Ok(json!({"deleted": deleted}).into())
+        Ok(OpOutput::of(&SecretDeletedView { deleted }))
     }
 }
 

@@ -5,6 +5,7 @@ use crate::domain::ids::{AgentId, SessionId, SessionKey};
 use crate::domain::lattice::Namespace;
 use crate::venue::operation::{Effect, Invocation, Need, OpError, OpOutput, Operation, RegisteredOperation, operation};
 use crate::venue::spending;
+use crate::view::spend::SpendTodayView;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -45,14 +46,14 @@ impl Operation for SpentToday {
         let (venue, caller) = (call.venue, call.caller);
         let session = self.agent_id.zip(self.session_id).map(|(agent, session)| SessionKey { agent, session });
         let sees_all = caller.operator && !caller.is_agent();
-        let mut shown = spending::today_json(venue, &caller.owner, self.limit.unwrap_or(SESSIONS.0)).await?;
+        let today = spending::today(venue, &caller.owner, self.limit.unwrap_or(SESSIONS.0)).await?;
         let request = caller.request_envelope();
         let own = request.user(&caller.owner);
         let user = self.user.as_deref().unwrap_or(&own);
         if user != own && !sees_all {
             return Err(OpError::Denied(format!("what user `{user}` has spent only operators of the venue see")));
         }
-        shown["caps"] = spending::caps_json(venue, (&caller.owner, user), session.as_ref(), sees_all).await?.into();
-        Ok(shown.into())
+        let caps = spending::caps(venue, &caller.owner, user, session.as_ref(), sees_all).await?;
+        Ok(OpOutput::of(&SpendTodayView { caps, ..today }))
     }
 }

@@ -12,7 +12,6 @@ use crate::domain::ids::{AgentId, SessionId, sha256_hex};
 use crate::domain::lattice::Namespace;
 use crate::domain::limits::{LIST_PAGE, TIMER_EVERY, TIMER_FARTHEST, TIMER_GRACE, TIMER_NAME_BYTES};
 use crate::domain::priority::Priority;
-use crate::domain::time::Millis;
 use crate::domain::timer::{
     CatchUpPolicy, OverlapPolicy, Schedule, Timer, TimerId, TimerKind, TimerOrigin, TimerRequest, parse_duration,
     parse_instant,
@@ -25,6 +24,7 @@ use crate::venue::operation::{
     Caller, Effect, Invocation, Need, OpError, OpOutput, Operation, RegisteredOperation, Site, TurnSite, operation,
 };
 use crate::venue::timers;
+use crate::view::timer::{TimerPage, TimerSetView, TimerView, TimersFiredView, TriggerView};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
@@ -113,7 +113,8 @@ impl Operation for Trigger {
     async fn run(self, call: &Invocation<'_>) -> Result<OpOutput, OpError> {
         if self.is_now() {
             let wait = quiet_time(self.wait.as_ref())?;
-            return fire_now(call, &self.agent_id, wait).await.map(Into::into);
+            let fired = fire_now(call, &self.agent_id, wait).await?;
+            return Ok(OpOutput::of(&TriggerView::FiredNow(fired)));
         }
         if self.wait.is_some() || self.force.is_some() {
             return Err(OpError::Invalid(
@@ -123,7 +124,8 @@ impl Operation for Trigger {
         if self.input.is_none() {
             return Err(OpError::Invalid("expected `input`, what is sent at that time".into()));
         }
-        Ok(receipt(&set_timer(call, &self.request(call)?).await?).into())
+        let timer = set_timer(call, &self.request(call)?).await?;
+        Ok(OpOutput::of(&TriggerView::Set(TimerSetView::from(&timer))))
     }
 }
 
@@ -184,11 +186,27 @@ impl Trigger {
     }
 }
 
-fn check_name(name: &str) -> Result<(), String> {
+/// Why a name of a timer is refused.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+enum TimerNameError {
+    /// The name is empty or too long; holds its bytes.
+    #[error("expected 1 to {TIMER_NAME_BYTES} bytes, got {0}")]
+    Length(usize),
+    /// The name isn't one line of visible characters.
+    #[error("expected one line that can be read, got {name:?}: {rule}")]
+    Line {
+        /// Name that was given.
+        name: String,
+        /// Rule that the name breaks.
+        rule: &'static str,
+    },
+}
+
+fn check_name(name: &str) -> Result<(), TimerNameError> {
     if name.is_empty() || name.len() > TIMER_NAME_BYTES {
-        return Err(format!("expected 1 to {TIMER_NAME_BYTES} bytes, got {}", name.len()));
+        return Err(TimerNameError::Length(name.len()));
     }
-    check_line(name).map_err(|rule| format!("expected one line that can be read, got {name:?}: {rule}"))
+    check_line(name).map_err(|rule| TimerNameError::Line { name: name.to_owned(), rule })
 }
 
 /// Returns how long a caller waits until an agent is quiet.
@@ -203,7 +221,7 @@ fn quiet_time(wait: Option<&Value>) -> Result<Duration, OpError> {
 }
 
 /// Fires the agent's timers now and wakes its sessions; returns when the agent is quiet, or after `wait`.
-async fn fire_now(call: &Invocation<'_>, agent: &AgentId, wait: Duration) -> Result<Value, OpError> {
+async fn fire_now(call: &Invocation<'_>, agent: &AgentId, wait: Duration) -> Result<TimersFiredView, OpError> {
     let (venue, owner) = (call.venue, &call.caller.owner);
     if let Site::Turn(_) = &call.site {
         // The pause before a timer of a turn keeps the turn from setting the next one at once.
@@ -216,17 +234,13 @@ async fn fire_now(call: &Invocation<'_>, agent: &AgentId, wait: Duration) -> Res
     let woken = agents::wake(venue, owner, agent).await?;
     let deadline = venue.clock.steady() + wait;
     loop {
-        let status = agents::current_status(venue, owner, (agent, record.status)).await?;
+        let status = agents::current_status(venue, owner, agent, record.status).await?;
         let is_quiet = status != "RUNNING" && agents::is_idle(venue, owner, agent).await?;
         if is_quiet || venue.clock.steady() >= deadline {
-            return Ok(json!({"agentId": agent, "status": status, "fired": fired, "woken": woken}));
+            return Ok(TimersFiredView { agent_id: agent.clone(), status: status.to_owned(), fired, woken });
         }
         tokio::time::sleep(QUIET_POLL).await;
     }
-}
-
-fn receipt(timer: &Timer) -> Value {
-    json!({"timer": timer.id, "agentId": timer.agent, "next": timer.next.map(Millis::rfc3339)})
 }
 
 /// Sets a timer; in a turn only while the turn holds its lease.
@@ -299,9 +313,10 @@ fn parse_schedule(
         }
         Ok(length)
     };
+    let duration = || parse_duration(named).map_err(|error| invalid(error.to_string()));
     match *key {
         "at" => {
-            let at = parse_instant(named, timezone).map_err(invalid)?;
+            let at = parse_instant(named, timezone).map_err(|error| invalid(error.to_string()))?;
             if now.elapsed_since(at) > TIMER_GRACE {
                 let (at, now) = (at.rfc3339(), now.rfc3339());
                 return Err(invalid(format!("{at} has passed, it is {now}; name a time in the future")));
@@ -309,9 +324,9 @@ fn parse_schedule(
             within(at.elapsed_since(now), Duration::ZERO)?;
             Ok(Schedule::At(at.max(now.plus(once))))
         }
-        "after" => Ok(Schedule::At(now.plus(within(parse_duration(named).map_err(invalid)?, once)?))),
+        "after" => Ok(Schedule::At(now.plus(within(duration()?, once)?))),
         "every" => {
-            let every = within(parse_duration(named).map_err(invalid)?, again)?;
+            let every = within(duration()?, again)?;
             Ok(Schedule::Every { every: u64::try_from(every.as_millis()).unwrap_or(u64::MAX), start: now })
         }
         _ => {
@@ -319,7 +334,7 @@ fn parse_schedule(
                 expression: named.as_str().unwrap_or_default().to_owned(),
                 timezone: timezone.map(str::to_owned),
             };
-            cron.parse().map_err(OpError::Invalid)?;
+            cron.parse().map_err(|error| OpError::Invalid(error.to_string()))?;
             Ok(cron)
         }
     }
@@ -350,7 +365,8 @@ impl Operation for ScheduleWake {
     }
 
     async fn run(self, call: &Invocation<'_>) -> Result<OpOutput, OpError> {
-        Ok(receipt(&set_timer(call, &self.request(call)?).await?).into())
+        let timer = set_timer(call, &self.request(call)?).await?;
+        Ok(OpOutput::of(&TimerSetView::from(&timer)))
     }
 }
 
@@ -416,9 +432,10 @@ impl Operation for ListTimers {
 
     async fn run(self, call: &Invocation<'_>) -> Result<OpOutput, OpError> {
         let (offset, limit) = (self.offset, self.limit.unwrap_or(LIST_PAGE).clamp(1, LIST_PAGE));
-        let which = (self.agent_id.as_ref(), self.all);
-        let page = timers::list(call.venue, &call.caller.owner, which, offset, limit).await?;
-        Ok(page.to_json(offset, Timer::to_json).into())
+        let (owner, agent) = (&call.caller.owner, self.agent_id.as_ref());
+        let page = timers::list(call.venue, owner, agent, self.all, offset, limit).await?;
+        let items = page.items.iter().map(TimerView::from).collect();
+        Ok(OpOutput::of(&TimerPage { items, total: page.total, offset, next: page.next_offset(offset) }))
     }
 }
 
@@ -455,6 +472,6 @@ impl Operation for CancelTimer {
             call.permit("agent/trigger", ResourcePath::agent(&known.agent))?;
         }
         let timer = timers::cancel(call.venue, owner, &id).await?.ok_or_else(missing)?;
-        Ok(timer.to_json().into())
+        Ok(OpOutput::of(&TimerView::from(&timer)))
     }
 }

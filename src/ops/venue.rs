@@ -41,7 +41,7 @@ impl Operation for AuditVenue {
             audit::report(call.venue, self.repair).await
         };
         match report.await {
-            Ok(report) => Ok(report.into()),
+            Ok(report) => Ok(OpOutput::of(&report)),
             Err(AuditError::Store(error)) => Err(OpError::Store(error)),
             Err(AuditError::Bus(error)) => Err(OpError::Failed(error.to_string())),
         }
@@ -63,7 +63,7 @@ impl Operation for ExamineVenue {
     async fn run(self, call: &Invocation<'_>) -> Result<OpOutput, OpError> {
         call.require_operator::<Self>("")?;
         let found = doctor::examine(call.venue).await;
-        Ok(found.map_err(|error| OpError::Failed(error.to_string()))?.to_json().into())
+        Ok(OpOutput::of(&found.map_err(|error| OpError::Failed(error.to_string()))?.view()))
     }
 }
 
@@ -85,6 +85,6 @@ impl Operation for BackupVenue {
 
     async fn run(self, call: &Invocation<'_>) -> Result<OpOutput, OpError> {
         call.require_operator::<Self>("")?;
-        Ok(backup::make(call.venue, &self.name).await?.into())
+        Ok(OpOutput::of(&backup::make(call.venue, &self.name).await?))
     }
 }

@@ -4,9 +4,9 @@ use crate::domain::authority::ResourcePath;
 use crate::domain::worker_registry::DrainTarget;
 use crate::venue::operation::{Effect, Invocation, Need, OpError, OpOutput, Operation, RegisteredOperation, operation};
 use crate::venue::registry;
+use crate::view::worker::WorkerDrainView;
 use schemars::JsonSchema;
 use serde::Deserialize;
-use serde_json::json;
 
 /// Returns the operations of this group.
 pub fn operations() -> Vec<RegisteredOperation> {
@@ -27,14 +27,14 @@ impl Operation for ListWorkers {
 
     async fn run(self, call: &Invocation<'_>) -> Result<OpOutput, OpError> {
         call.require_operator::<Self>("")?;
-        Ok(registry::workers_json(call.venue).await?.into())
+        Ok(OpOutput::of(&registry::workers_view(call.venue).await?))
     }
 }
 
 /// Tell workers to leave, as SIGTERM does: they take nothing new, end or hand back what they have, and end.
 #[derive(Deserialize, JsonSchema)]
 struct DrainWorkers {
-    /// their names
+    /// names of the workers
     #[serde(default)]
     workers: Vec<String>,
     /// all on this machine
@@ -55,6 +55,6 @@ impl Operation for DrainWorkers {
         let told = registry::drain(call.venue, &whom, &call.caller.name).await?;
         // A local worker ends this process, so that a caller who waits for the end must ask elsewhere.
         let here = call.venue.local.name().filter(|name| told.contains(name));
-        Ok(json!({"draining": told, "here": here}).into())
+        Ok(OpOutput::of(&WorkerDrainView { draining: told, here }))
     }
 }

@@ -7,7 +7,7 @@ use crate::domain::event::{Completion, OUTPUT_OMITTED, OmittedOutput, ResultBody
 use crate::domain::ids::{AgentId, EventId, JobId, Owner, VenueIdSubject};
 use crate::domain::job::{JobHead, JobResult};
 use crate::domain::message::{BusMessage, InboundKind, MessageAddress};
-use crate::domain::seal;
+use crate::domain::seal::{self, SubmissionAddress};
 use crate::process::telemetry::Metrics;
 use crate::store::policies;
 use crate::store::{OutboxEntry, Store, StoreError, keys};
@@ -88,6 +88,7 @@ fn completion_body(head: &JobHead, result: &JobResult) -> Value {
         job: Some(head.id.clone()),
         agent: head.agent.clone(),
         session: Some(head.session.clone()),
+        output_omitted: None,
         result: result.clone(),
     };
     serde_json::to_value(completion).expect("completions serialise")
@@ -99,18 +100,32 @@ pub fn repeat_completion(venue_key: &[u8], head: &JobHead, result: &JobResult, r
     BusMessage { to: MessageAddress::Reply(reply_to), id: Some(id), body: completion_body(head, result) }
 }
 
-/// Returns the terminal answer to a submission that was refused before it became a job. `place` is the submission's
-/// own: each gets an answer, and a redelivery of one gets no second.
-pub fn refusal_messages(
-    venue_key: &[u8],
-    (owner, agent): (&Owner, &AgentId),
-    id: &EventId,
-    place: &EventId,
-    reply_to: Option<&str>,
-    result: &JobResult,
-) -> Vec<BusMessage> {
-    let completion =
-        Completion { id: id.clone(), job: None, agent: agent.clone(), session: None, result: result.clone() };
+/// A submission that was refused before it became a job.
+#[derive(Debug, Clone, Copy)]
+pub struct RefusedSubmission<'a> {
+    /// Owner of the agent.
+    pub owner: &'a Owner,
+    /// Agent that it was sent to.
+    pub agent: &'a AgentId,
+    /// Id that the answer names.
+    pub id: &'a EventId,
+    /// Id of its place in the stream. Each place gets one answer, whatever the id of the submission.
+    pub place: &'a EventId,
+    /// Inbox that it asks to be answered at.
+    pub reply_to: Option<&'a str>,
+}
+
+/// Returns the terminal answer to a refused submission; a redelivery of it gets no second one.
+pub fn refusal_messages(venue_key: &[u8], refused: RefusedSubmission<'_>, result: &JobResult) -> Vec<BusMessage> {
+    let RefusedSubmission { owner, agent, id, place, reply_to } = refused;
+    let completion = Completion {
+        id: id.clone(),
+        job: None,
+        agent: agent.clone(),
+        session: None,
+        output_omitted: None,
+        result: result.clone(),
+    };
     let body = serde_json::to_value(&completion).expect("completions serialise");
     let out = MessageAddress::Out { owner: owner.clone(), agent: agent.clone(), job: id.to_string() };
     let dedupe = Some(EventId::of_venue(venue_key, VenueIdSubject::Refused { owner, agent, place }).to_string());
@@ -315,8 +330,8 @@ fn reseal(key: &[u8], mut message: BusMessage) -> BusMessage {
         && let Some(id) = message.id.as_deref().and_then(|id| EventId::from_stored(id).ok())
         && let Ok(submission) = decode::into_type::<Submission>(message.body.clone())
     {
-        let submission =
-            seal::seal_submission(key, (owner, agent, *kind), &id, Submission { seal: None, ..submission });
+        let to = SubmissionAddress { owner, agent, kind: *kind };
+        let submission = seal::seal_submission(key, to, &id, Submission { seal: None, ..submission });
         message.body = serde_json::to_value(submission).expect("submissions serialise");
     }
     message

@@ -22,10 +22,27 @@ const LIBRARIES: &str = "async_nats=error,fjall=warn,lsm_tree=warn";
 /// Most characters of one field: the longest own texts have a quarter of it.
 const FIELD_CHARS: usize = 4_000;
 
-/// Sends log lines to stderr, once per process. Fails if the filter is illegal or a subscriber exists.
-pub fn init(log: &LogConfig) -> Result<(), String> {
+/// Reason why log lines go nowhere.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum LogInitError {
+    /// The setting `log.level` is no filter.
+    #[error("illegal `log.level`: {reason}")]
+    Filter {
+        /// Text of the library.
+        reason: String,
+    },
+    /// The process has a subscriber of events already.
+    #[error("{reason}")]
+    Subscriber {
+        /// Text of the library.
+        reason: String,
+    },
+}
+
+/// Sends log lines to stderr, once per process.
+pub fn init(log: &LogConfig) -> Result<(), LogInitError> {
     let filter = EnvFilter::builder().parse(filter(&log.level));
-    let filter = filter.map_err(|error| format!("illegal `log.level`: {error}"))?;
+    let filter = filter.map_err(|error| LogInitError::Filter { reason: error.to_string() })?;
     let base = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
     let done = match log.format {
         LogFormat::Text => {
@@ -34,7 +51,7 @@ pub fn init(log: &LogConfig) -> Result<(), String> {
         }
         LogFormat::Json => base.event_format(JsonLines).try_init(),
     };
-    done.map_err(|error| error.to_string())
+    done.map_err(|error| LogInitError::Subscriber { reason: error.to_string() })
 }
 
 /// Converts `log.level` to a filter: a level alone applies to Trellis, libraries have to be named.

@@ -36,6 +36,35 @@ impl Steps {
     }
 }
 
+/// Keys with a prefix, in one direction.
+#[derive(Debug, Clone, Copy)]
+pub struct KeyRange<'a> {
+    /// Prefix of the keys.
+    pub prefix: &'a str,
+    /// Key that the range begins behind, in its direction; `None` for the first one.
+    pub after: Option<&'a str>,
+    /// Whether the last key comes first.
+    pub reverse: bool,
+}
+
+impl<'a> KeyRange<'a> {
+    /// Returns the keys with a prefix, the first one first.
+    pub const fn ascending(prefix: &'a str) -> Self {
+        Self { prefix, after: None, reverse: false }
+    }
+
+    /// Returns the keys with a prefix, the last one first.
+    pub const fn descending(prefix: &'a str) -> Self {
+        Self { prefix, after: None, reverse: true }
+    }
+
+    /// Begins behind a key, in the direction of the range.
+    #[must_use]
+    pub const fn start_after(self, key: &'a str) -> Self {
+        Self { after: Some(key), ..self }
+    }
+}
+
 /// The result of a bounded scan.
 #[derive(Debug)]
 pub struct BoundedScan {
@@ -50,12 +79,11 @@ pub struct BoundedScan {
 pub async fn scan(
     store: &dyn Store,
     owner: &Owner,
-    prefix: &str,
-    after: Option<&str>,
-    reverse: bool,
+    range: KeyRange<'_>,
     limit: usize,
     bytes: usize,
 ) -> Result<BoundedScan, StoreError> {
+    let KeyRange { prefix, after, reverse } = range;
     let mut steps = Steps::with_budget(bytes);
     let mut docs: Vec<(DocKey, Doc)> = Vec::new();
     while docs.len() < limit && (steps.bytes_left > 0 || docs.is_empty()) {

@@ -3,13 +3,13 @@
 use crate::store::{BackupFacts, BackupOutcome};
 use crate::venue::Venue;
 use crate::venue::failure::OpError;
-use serde_json::{Value, json};
+use crate::view::venue::BackupView;
 
 /// Most characters of a backup's name.
 const NAME: usize = 64;
 
-/// Makes a backup of this name; returns its path and size for people.
-pub async fn make(venue: &Venue, name: &str) -> Result<Value, OpError> {
+/// Makes a backup of this name; returns its path and size.
+pub async fn make(venue: &Venue, name: &str) -> Result<BackupView, OpError> {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
     // The name is that of a folder; an unfinished backup begins with a dot.
     if name.is_empty() || name.len() > NAME || name.starts_with('.') || !name.chars().all(is_plain) {
@@ -18,9 +18,7 @@ pub async fn make(venue: &Venue, name: &str) -> Result<Value, OpError> {
         )));
     }
     match venue.store.backup(name).await? {
-        BackupOutcome::Made(BackupFacts { path, records, bytes }) => {
-            Ok(json!({"path": path, "records": records, "bytes": bytes}))
-        }
+        BackupOutcome::Made(BackupFacts { path, records, bytes }) => Ok(BackupView { path, records, bytes }),
         BackupOutcome::Exists(path) => {
             Err(OpError::Conflict(format!("there is a backup `{}`: give another name, or delete it", path.display())))
         }

@@ -4,7 +4,7 @@ use crate::domain::quota::QuotaKind;
 use crate::store::{BackendSetting, StoreError};
 use crate::upkeep::audit::{self, AuditError};
 use crate::venue::{Venue, clocks};
-use serde_json::{Value, json};
+use crate::view::audit::{DoctorView, GuaranteeView, SettingView};
 use std::collections::BTreeMap;
 use std::error::Error;
 use std::time::Duration;
@@ -215,19 +215,27 @@ impl Examination {
         breaking_settings(self.settings.iter().cloned())
     }
 
-    /// Returns the JSON for HTTP and for `--output json`.
-    pub fn to_json(&self) -> Value {
-        json!({
-            "settings": self.settings.iter().map(|(s, reach)| json!({
-                "name": s.name, "value": s.value, "state": setting_state(s), "problem": s.problem, "guarantees": reach,
-            })).collect::<Value>(),
-            "guarantees": self.verdicts.iter().map(|(n, text, verdict)| json!({
-                "number": n, "text": text, "verdict": verdict.as_str(),
-            })).collect::<Value>(),
-            "broken": self.count_broken(),
-            "unsettled": self.unsettled,
-            "advice": self.advice(true),
-        })
+    /// Returns the answer of `trellis doctor`.
+    pub fn view(&self) -> DoctorView {
+        let settings = self.settings.iter().map(|(setting, reach)| SettingView {
+            name: setting.name.clone(),
+            value: setting.value.clone(),
+            state: setting_state(setting).to_owned(),
+            problem: setting.problem.clone(),
+            guarantees: reach.to_vec(),
+        });
+        let guarantees = self.verdicts.iter().map(|(number, text, verdict)| GuaranteeView {
+            number: *number,
+            text: (*text).to_owned(),
+            verdict: verdict.as_str().to_owned(),
+        });
+        DoctorView {
+            settings: settings.collect(),
+            guarantees: guarantees.collect(),
+            broken: self.count_broken(),
+            unsettled: self.unsettled,
+            advice: self.advice(true),
+        }
     }
 }
 

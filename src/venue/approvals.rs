@@ -20,8 +20,8 @@ use crate::venue::agents::sessions;
 use crate::venue::jobs::{self, ListPage};
 use crate::venue::operation::{Caller, OpError, dispatch};
 use crate::venue::registry;
+use crate::view::approval::ApprovalView;
 use bytes::Bytes;
-use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::time::Duration;
 
@@ -152,21 +152,11 @@ pub fn creation_writes(approval: &Approval) -> [DocWrite; 2] {
 
 /// Shows an approval to a caller. If the asking turn may do more than the caller, the question is shown only to a
 /// caller who may answer it.
-pub fn view_for(caller: &Caller, approval: &Approval) -> Value {
-    let mut shown = json!(approval);
+pub fn view_for(caller: &Caller, approval: &Approval) -> ApprovalView {
+    let shown = ApprovalView::from(approval);
     let may_answer = || caller.authority.permits("job/approve", required_resource(approval)).is_ok();
-    let hidden = !caller.reading_authority().covers_reading(&approval.under) && !may_answer();
-    if let Some(map) = shown.as_object_mut() {
-        map.shift_remove("under");
-        if hidden {
-            map.retain(|key, _| !["call", "questions", "tool"].contains(&key.as_str()));
-            if let Some(answer) = &approval.answer {
-                map.insert("answer".to_owned(), json!({"by": answer.by, "at": answer.at}));
-            }
-            map.insert("hidden".to_owned(), WITHHELD.into());
-        }
-    }
-    shown
+    let is_visible = caller.reading_authority().covers_reading(&approval.under) || may_answer();
+    if is_visible { shown } else { shown.without_subject(WITHHELD) }
 }
 
 /// Returns the resource on which an answer needs `job/approve`.
@@ -253,7 +243,7 @@ pub async fn answer_or_close(
         let closed = Approval { answer: Some(by_venue(verdict.clone())), ..approval };
         Ok(Edit::write(answer_writes(&closed, version), closed.answer))
     };
-    venue.store.edit(venue.now(), owner, ("approval", id), attempt).await
+    venue.store.edit(venue.now(), owner, "approval", id, attempt).await
 }
 
 /// Returns the writes of an answer to an approval of this version.
@@ -301,7 +291,7 @@ pub async fn decide(
             }
         }
     };
-    let decided = venue.store.edit(venue.now(), owner, ("approval", id), attempt).await?;
+    let decided = venue.store.edit(venue.now(), owner, "approval", id, attempt).await?;
     let told = deliver_answer(venue, owner, &decided).await?;
     if let Some(answer) = &decided.answer
         && let Err(error) = clear_mark(venue, owner, answer_mark_key(id, answer)).await

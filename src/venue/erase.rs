@@ -202,7 +202,7 @@ async fn erase_prompts(
             let before = last.take().filter(|(of, _)| of == session).map(|(_, base)| base);
             let Ok(base) = BaseManifest::read(before.as_ref(), turn, stored) else { continue };
             if places.contains(place) {
-                erase_parts(venue, owner, (key, base.period), stored, &base.manifest.contents_of(is_source)).await?;
+                erase_parts(venue, owner, key, base.period, stored, &base.manifest.contents_of(is_source)).await?;
             }
             last = Some((session.to_owned(), base));
         }
@@ -213,7 +213,8 @@ async fn erase_prompts(
 async fn erase_parts(
     venue: &Venue,
     owner: &Owner,
-    (key, period): (&str, Period),
+    key: &str,
+    period: Period,
     stored: &str,
     lines: &BTreeSet<&str>,
 ) -> Result<(), StoreError> {

@@ -99,7 +99,7 @@ pub async fn watch(venue: &Venue, owner: &Owner, watch: ExternalWatch) -> Result
         }
         Ok(Edit::write(watch_writes(known.watch.as_ref(), known.version, &watch), watch.clone()))
     };
-    venue.store.edit(venue.now(), owner, ("job", &watch.job), attempt).await
+    venue.store.edit(venue.now(), owner, "job", &watch.job, attempt).await
 }
 
 /// Handles the result of an attempt to publish the message of a job.
@@ -231,7 +231,7 @@ async fn record_start(venue: &Venue, owner: &Owner, job: &JobId) -> Result<bool,
         }
         Ok(Edit::write(writes, true))
     };
-    venue.store.edit(venue.now(), owner, ("job", job), attempt).await
+    venue.store.edit(venue.now(), owner, "job", job, attempt).await
 }
 
 /// Records an answer that changed nothing.
@@ -249,7 +249,7 @@ async fn record_ignored(
         let write = DocWrite::json(keys::outbound(job), &watch.add_ignored(ignored));
         Ok(Edit::write([write.at_version(known.version)], ()))
     };
-    venue.store.edit(venue.now(), owner, ("job", job), attempt).await
+    venue.store.edit(venue.now(), owner, "job", job, attempt).await
 }
 
 async fn send_progress(venue: &Venue, to: &LiveSubject, piece: Option<Value>) {

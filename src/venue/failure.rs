@@ -1,5 +1,6 @@
 //! Errors of operations and of what they call.
 
+use crate::domain::authority::DenialError;
 use crate::domain::decode::DataError;
 use crate::store::StoreError;
 use crate::venue::secrets::SecretError;
@@ -69,6 +70,12 @@ impl From<WorkspaceError> for OpError {
             | WorkspaceError::Change(_)
             | WorkspaceError::Refused(_) => Self::Invalid(error.to_string()),
         }
+    }
+}
+
+impl From<DenialError> for OpError {
+    fn from(error: DenialError) -> Self {
+        Self::Denied(error.to_string())
     }
 }
 

@@ -6,7 +6,7 @@ use crate::domain::reader::JobVisibility;
 use crate::store::StoreError;
 use crate::venue::operation::Caller;
 use crate::venue::{Venue, approvals, dead_letters, outcomes, waits};
-use serde_json::{Value, json};
+use crate::view::job::{JobView, RunningTurnView};
 
 /// Advice about a task that was cancelled.
 const CANCELLED_ADVICE: &str =
@@ -14,40 +14,35 @@ const CANCELLED_ADVICE: &str =
 
 /// Returns a job's record with why it waits. A job that waits for a person has its approvals; an operation of unknown
 /// outcome has its settlement.
-pub async fn record_for(venue: &Venue, caller: &Caller, job: &Job) -> Result<Value, StoreError> {
+pub async fn record_for(venue: &Venue, caller: &Caller, job: &Job) -> Result<JobView, StoreError> {
     let owner = &caller.owner;
     let mut job = job.clone();
     let reader = caller.reader();
     waits::explain(venue, owner, &reader, &mut job).await?;
-    let mut record = reader.record(&job);
+    let mut record = JobView::for_reader(&job, &reader);
     if job.status == JobStatus::InputRequired {
         let session = SessionKey { agent: job.head.agent.clone(), session: job.head.session.clone() };
         let mut waiting =
             approvals::list_unanswered(venue, owner, &approvals::list_awaited(venue, owner, &session).await?).await?;
         waiting.retain(|approval| approval.job.as_ref() == Some(&job.head.id));
         waiting.sort_by_key(|approval| std::cmp::Reverse((approval.asked, approval.index)));
-        record["approvals"] = waiting.iter().map(|approval| approvals::view_for(caller, approval)).collect();
+        record.approvals = Some(waiting.iter().map(|approval| approvals::view_for(caller, approval)).collect());
     }
     if caller.reader().visibility(&job.head) == JobVisibility::Whole
         && let Some(running) = waits::running_turn(venue, owner, &job).await?
     {
-        record["running"] = json!({"turn": running.turn, "worker": running.worker, "since": running.since});
+        record.running = Some(RunningTurnView { turn: running.turn, worker: running.worker, since: running.since });
     }
     let is_task = job.head.op.is_none();
-    if is_task
-        && job.status == JobStatus::Failed
-        && let Some(again) = dead_letters::redriven_job(venue, owner, &job.head.id).await?
-    {
-        record["redrivenAs"] = json!(again);
+    if is_task && job.status == JobStatus::Failed {
+        record.redriven_as = dead_letters::redriven_job(venue, owner, &job.head.id).await?;
     }
     if is_task && job.status == JobStatus::Cancelled {
-        record["advice"] = CANCELLED_ADVICE.into();
+        record.advice = Some(CANCELLED_ADVICE.to_owned());
     }
     let code = job.result.as_ref().and_then(|result| result.error_code);
-    if code == Some(ErrorCode::OutcomeUnknown)
-        && let Some(settled) = outcomes::get(venue, owner, &job.head.id).await?.and_then(|outcome| outcome.settled)
-    {
-        record["settled"] = json!(settled);
+    if code == Some(ErrorCode::OutcomeUnknown) {
+        record.settled = outcomes::get(venue, owner, &job.head.id).await?.and_then(|outcome| outcome.settled);
     }
     Ok(record)
 }

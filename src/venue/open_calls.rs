@@ -60,7 +60,7 @@ pub async fn sweep(venue: &Venue, owner: &Owner) -> Result<(), StoreError> {
             if due > venue.now() {
                 return Ok(());
             }
-            match check_record(venue, owner, &id, (&key, &doc)).await {
+            match check_record(venue, owner, &id, &key, &doc).await {
                 Ok(()) => {}
                 Err(error) if error.is_transient() => return Err(error),
                 // A damaged record doesn't keep others from being checked.
@@ -71,7 +71,7 @@ pub async fn sweep(venue: &Venue, owner: &Owner) -> Result<(), StoreError> {
     Ok(())
 }
 
-async fn check_record(venue: &Venue, owner: &Owner, id: &JobId, (key, doc): (&str, &Doc)) -> Result<(), StoreError> {
+async fn check_record(venue: &Venue, owner: &Owner, id: &JobId, key: &str, doc: &Doc) -> Result<(), StoreError> {
     let open = match doc.decode::<OpenCall>(key) {
         Ok(Some(open)) => open,
         // An unreadable record shows only that a call has begun.

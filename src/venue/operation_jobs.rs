@@ -310,7 +310,7 @@ pub async fn acquire(
             }
         })
     };
-    venue.store.edit(venue.now(), owner, ("job", job), attempt).await
+    venue.store.edit(venue.now(), owner, "job", job, attempt).await
 }
 
 /// Re-reads the operation; `None` if its lease is lost.
@@ -387,7 +387,7 @@ async fn try_end(venue: &Venue, owner: &Owner, held: &LeasedOperation, result: &
     };
     // Mostly nothing has changed, and the first write succeeds.
     let has_ended =
-        written == WriteOutcome::Done || venue.store.edit(now, owner, ("job", &held.invoked.job), attempt).await?;
+        written == WriteOutcome::Done || venue.store.edit(now, owner, "job", &held.invoked.job, attempt).await?;
     if has_ended {
         count_outcome(venue, result);
     }
@@ -425,17 +425,17 @@ pub async fn run(venue: &Venue, owner: &Owner, held: &LeasedOperation) -> Result
     let OperationCaller { name, operator, authority, envelope, principal, token_owner } = held.invoked.asker.clone();
     let caller = Caller { owner: owner.clone(), name, authority, operator, envelope, principal };
     let known = AuthenticatedCaller { caller, may_override: false, token_owner };
-    let mut caller = match policy::apply_revocations(&*venue.store, known).await? {
+    let denied = |text: String| Ok(RunOutcome::Ended(JobResult::failure(ErrorCode::CapDenied, text)));
+    let mut caller = match policy::apply_revocations(&*venue.store, known).await {
         Ok(known) => known.caller,
-        Err(refused) => return Ok(RunOutcome::Ended(JobResult::failure(ErrorCode::CapDenied, refused.to_string()))),
+        Err(policy::RevocationCheckError::Store(error)) => return Err(error),
+        Err(error) => return denied(error.to_string()),
     };
     let (policy, _) = policy::load_in_force(&*venue.store, owner).await?;
     let mut trail = held.head.under.clone();
     trail.grants.push(held.invoked.job.to_string());
     for revocation in policy.revocations.iter().filter(|revocation| revocation.applies_to(&trail)) {
-        let Some(path) = &revocation.path else {
-            return Ok(RunOutcome::Ended(JobResult::failure(ErrorCode::CapDenied, revocation.refusal())));
-        };
+        let Some(path) = &revocation.path else { return denied(revocation.refusal()) };
         caller.authority = caller.authority.except_resource(path);
     }
     let op = held.head.op.as_deref().unwrap_or_default();

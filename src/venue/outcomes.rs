@@ -90,7 +90,7 @@ pub async fn settle(
             }
         }
     };
-    let outcome = venue.store.edit(venue.now(), owner, ("unknown outcome", id), attempt).await?;
+    let outcome = venue.store.edit(venue.now(), owner, "unknown outcome", id, attempt).await?;
     tracing::info!(
         %owner, outcome = %id, operation = outcome.operation, by = caller.name, done = settlement.done,
         "an unknown outcome was settled"

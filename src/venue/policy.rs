@@ -85,24 +85,35 @@ pub async fn operator_revocations(store: &dyn Store) -> Result<Vec<Revocation>, 
     Ok(load(store, &venue_owner()).await?.0.revocations)
 }
 
+/// Why the revocations of a caller can't be applied.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum RevocationCheckError {
+    /// Everything that the caller has is revoked.
+    #[error(transparent)]
+    Token(#[from] TokenError),
+    /// The store failed.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
 /// Returns a caller without what its own owner, and the owner that it acts for, have revoked from it by its name or by
 /// the id of a grant. [`TokenError::Revoked`] if everything is revoked. A caller without a token has no grant that
 /// could be revoked.
 pub async fn apply_revocations(
     store: &dyn Store,
     mut known: AuthenticatedCaller,
-) -> Result<Result<AuthenticatedCaller, TokenError>, StoreError> {
-    let Some(own) = known.token_owner.clone() else { return Ok(Ok(known)) };
+) -> Result<AuthenticatedCaller, RevocationCheckError> {
+    let Some(own) = known.token_owner.clone() else { return Ok(known) };
     let other = (known.caller.owner != own).then(|| known.caller.owner.clone());
     for owner in std::iter::once(own).chain(other) {
         let (policy, _) = load(store, &owner).await?;
         let caller = &mut known.caller;
         for revocation in policy.caller_revocations(&caller.name, &caller.envelope) {
-            let Some(path) = &revocation.path else { return Ok(Err(TokenError::Revoked)) };
+            let Some(path) = &revocation.path else { return Err(TokenError::Revoked.into()) };
             caller.authority = caller.authority.clone().except_resource(path);
         }
     }
-    Ok(Ok(known))
+    Ok(known)
 }
 
 /// Returns the part of a commit that holds only at this version of the policy.
@@ -187,5 +198,5 @@ async fn change(
         let copy = DocWrite::json(keys::POLICY_COPY, &policy);
         Ok(Edit::write([DocWrite::json(keys::POLICY, &policy).at_version(version), copy], Some(policy)))
     };
-    venue.store.edit(venue.now(), owner, ("the policy of", owner), attempt).await
+    venue.store.edit(venue.now(), owner, "the policy of", owner, attempt).await
 }

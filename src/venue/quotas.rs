@@ -4,22 +4,24 @@ use crate::domain::ids::Owner;
 use crate::domain::quota::{OwnLimits, QuotaKind};
 use crate::store::{DocWrite, Edit, OwnerUsage, StoreError, keys};
 use crate::venue::Venue;
-use serde_json::{Value, json};
+use crate::view::quota::{QuotaUseView, QuotaView};
 
-/// Returns what is used of each limit. `limit` is absent if any number may be kept; `own` says that operators have set
-/// it.
-pub async fn usage_json(venue: &Venue, owner: &Owner) -> Result<Value, StoreError> {
+/// Returns what is used of each limit.
+pub async fn usage(venue: &Venue, owner: &Owner) -> Result<QuotaView, StoreError> {
     let OwnerUsage { used, operator_quota: own } = venue.store.usage(owner).await?;
     let quota = venue.quota().await.with_own(own);
-    let mut shown = json!({"owner": owner.to_string()});
-    for kind in QuotaKind::ALL {
-        let mut one = json!({"used": used.get(kind), "own": own.get(kind).is_some()});
-        if quota.get(kind) > 0 {
-            one["limit"] = quota.get(kind).into();
-        }
-        shown[kind.as_str()] = one;
-    }
-    Ok(shown)
+    let of = |kind: QuotaKind| {
+        // A limit of 0 means any number.
+        let limit = Some(quota.get(kind)).filter(|limit| *limit > 0);
+        QuotaUseView { used: used.get(kind), own: own.get(kind).is_some(), limit }
+    };
+    Ok(QuotaView {
+        owner: owner.to_string(),
+        documents: of(QuotaKind::Documents),
+        bytes: of(QuotaKind::Bytes),
+        sessions: of(QuotaKind::Sessions),
+        jobs: of(QuotaKind::Jobs),
+    })
 }
 
 /// Sets limits of an owner; `None` restores the venue's.
@@ -34,5 +36,5 @@ pub async fn set_limits(venue: &Venue, owner: &Owner, limits: &[(QuotaKind, Opti
         let write = if is_default { DocWrite::delete(keys::QUOTA) } else { DocWrite::put(keys::QUOTA, own.encode()) };
         Ok(Edit::write([write.at_version(doc.version)], ()))
     };
-    venue.store.edit(venue.now(), owner, ("the quota of", owner), attempt).await
+    venue.store.edit(venue.now(), owner, "the quota of", owner, attempt).await
 }

@@ -34,6 +34,17 @@ pub struct BookedCall {
     call: RatedCall,
 }
 
+/// Why a call isn't booked.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum BookingError {
+    /// The limits have no room for the call now.
+    #[error("{}", .0.reason)]
+    OverLimit(RateWait),
+    /// The store failed.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
 /// Books a call of a model, of at most so many tokens, under the name `id`.
 ///
 /// After it: the call counts until it is settled, or lost with its worker. A crash before it, or an error: nothing
@@ -44,20 +55,21 @@ pub async fn book(
     model: &ModelSettings,
     id: String,
     tokens: u64,
-) -> Result<Result<BookedCall, RateWait>, StoreError> {
+) -> Result<BookedCall, BookingError> {
     let limits: Vec<_> = rates.limits.iter().filter(|limit| limit.covers(model)).cloned().collect();
     let now = venue.now();
     let call = RatedCall { id, tokens, until: now.plus(rates.hold) };
     let booked = change_meters(venue, &limits, MeterStep::Book(call.clone())).await;
     let place = BookedCall { limits, call };
     match booked {
-        Ok(booked) => Ok(booked.map(|_nobody| place)),
-        Err(error) => {
+        Ok(_nobody) => Ok(place),
+        Err(BookingError::OverLimit(wait)) => Err(BookingError::OverLimit(wait)),
+        Err(BookingError::Store(error)) => {
             // The call may be booked all the same, but isn't made.
             if let Err(error) = settle(venue, place, 0).await {
                 tracing::debug!(%error, "a model call that is not made may count until it is lost");
             }
-            Err(error)
+            Err(error.into())
         }
     }
 }
@@ -72,7 +84,8 @@ pub async fn renew_booking(venue: &Venue, booked: &BookedCall, hold: Duration) -
     loop {
         tokio::time::sleep((hold / 3).max(SHORTEST)).await;
         let until = venue.now().plus(hold);
-        if let Err(error) = change_meters(venue, &limits, MeterStep::Renew { id: id.clone(), until }).await {
+        let renewed = change_meters(venue, &limits, MeterStep::Renew { id: id.clone(), until }).await;
+        if let Err(BookingError::Store(error)) = renewed {
             tracing::debug!(id, %error, "the place of a model call is not renewed; others may take it");
         }
     }
@@ -83,9 +96,13 @@ pub async fn settle(venue: &Venue, booked: BookedCall, used: u64) -> Result<(), 
     let BookedCall { limits, call } = booked;
     let limits: Vec<_> = limits.into_iter().filter(RateLimit::is_held_while_running).collect();
     let id = call.id.clone();
-    let Ok(told) = change_meters(venue, &limits, MeterStep::Settle { call, used }).await? else {
-        tracing::debug!(id, "a model call is not settled: others were always faster; it counts as it was booked");
-        return Ok(());
+    let told = match change_meters(venue, &limits, MeterStep::Settle { call, used }).await {
+        Ok(told) => told,
+        Err(BookingError::OverLimit(_)) => {
+            tracing::debug!(id, "a model call is not settled: others were always faster; it counts as it was booked");
+            return Ok(());
+        }
+        Err(BookingError::Store(error)) => return Err(error),
     };
     for id in told {
         if let Some((owner, session)) = parse_call_id(&id) {
@@ -159,12 +176,8 @@ impl GroupEdit for Metering {
 
 /// Changes all meters or none, together with the changes of other calls of the same provider. If other processes were
 /// always faster, the call has to wait.
-async fn change_meters(
-    venue: &Venue,
-    limits: &[RateLimit],
-    step: MeterStep,
-) -> Result<Result<Vec<String>, RateWait>, StoreError> {
-    let Some(first) = limits.first() else { return Ok(Ok(Vec::new())) };
+async fn change_meters(venue: &Venue, limits: &[RateLimit], step: MeterStep) -> Result<Vec<String>, BookingError> {
+    let Some(first) = limits.first() else { return Ok(Vec::new()) };
     let provider = first.of.split('/').next().unwrap_or_default();
     let (now, meters): (_, Vec<_>) = (venue.now(), limits.iter().map(|limit| keys::rate(&limit.of)).collect());
     let owner = venue_owner();
@@ -175,9 +188,10 @@ async fn change_meters(
     match own_records::change_or_reset::<Meter, _, _>(venue, &meters, change).await {
         Err(StoreError::Contended { .. }) => {
             let (reason, cause) = ("many calls begin at once".into(), WaitCause::ProviderLimit);
-            Ok(Err(RateWait { until: now.plus(PAUSE), reason, told: false, cause }))
+            Err(BookingError::OverLimit(RateWait { until: now.plus(PAUSE), reason, told: false, cause }))
         }
-        changed => changed,
+        Err(error) => Err(error.into()),
+        Ok(changed) => changed.map_err(BookingError::OverLimit),
     }
 }
 

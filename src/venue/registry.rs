@@ -8,8 +8,8 @@ use crate::domain::time::Millis;
 use crate::domain::worker_registry::{DrainOrder, DrainTarget, FleetState, WorkerRecord};
 use crate::store::{DocWrite, Edit, Store, StoreError, keys};
 use crate::venue::failure::OpError;
+use crate::view::worker::{WorkerView, WorkersView};
 use parking_lot::Mutex;
-use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -43,7 +43,7 @@ pub async fn register(venue: &Venue, me: &WorkerRecord) -> Result<Option<DrainOr
         let now = WorkerRecord { drain: drain.clone(), kept, ..me.clone() };
         Ok::<_, StoreError>(Edit::write([DocWrite::json(key.as_str(), &now).at_version(version)], drain))
     };
-    let signed = venue.store.edit(venue.now(), &owner, ("worker", &me.name), attempt).await;
+    let signed = venue.store.edit(venue.now(), &owner, "worker", &me.name, attempt).await;
     venue.fleet.clear();
     signed
 }
@@ -64,7 +64,7 @@ pub async fn unregister(venue: &Venue, me: &WorkerRecord) -> Result<(), StoreErr
         }
         Ok::<_, StoreError>(Edit::write([DocWrite::delete(key.as_str()).at_version(version)], ()))
     };
-    let struck = venue.store.edit(venue.now(), &owner, ("worker", &me.name), attempt).await;
+    let struck = venue.store.edit(venue.now(), &owner, "worker", &me.name, attempt).await;
     venue.fleet.clear();
     struck
 }
@@ -107,18 +107,18 @@ pub async fn fleet_state(venue: &Venue) -> Result<Arc<FleetState>, StoreError> {
     Ok(fleet)
 }
 
-/// Returns the registry as operators see it.
-pub async fn workers_json(venue: &Venue) -> Result<Value, StoreError> {
-    Ok(to_json(&list_workers(venue).await?, venue.now()))
+/// Returns the registry as operators see it. Deletes records that are past their retention.
+pub async fn workers_view(venue: &Venue) -> Result<WorkersView, StoreError> {
+    Ok(make_view(&list_workers(venue).await?, venue.now()))
 }
 
-/// Returns the same from a store alone, and changes nothing.
-pub async fn stored_workers_json(store: &dyn Store, now: Millis) -> Result<Value, StoreError> {
-    Ok(to_json(&read_workers(store, now).await?.0, now))
+/// Returns the registry like [`workers_view`] from a store alone, and changes nothing.
+pub async fn stored_workers_view(store: &dyn Store, now: Millis) -> Result<WorkersView, StoreError> {
+    Ok(make_view(&read_workers(store, now).await?.0, now))
 }
 
-fn to_json(workers: &[WorkerRecord], now: Millis) -> Value {
-    json!({"workers": workers.iter().map(|worker| worker.to_json(now)).collect::<Vec<_>>()})
+fn make_view(workers: &[WorkerRecord], now: Millis) -> WorkersView {
+    WorkersView { workers: workers.iter().map(|worker| WorkerView::new(worker, now)).collect() }
 }
 
 /// Orders workers to drain: each takes nothing new, finishes or hands back what it has, and ends, as with SIGTERM.
@@ -126,7 +126,8 @@ fn to_json(workers: &[WorkerRecord], now: Millis) -> Value {
 ///
 /// After it: they read the order with their next sweep. Repeated, the first order stands.
 pub async fn drain(venue: &Venue, whom: &DrainTarget, by: &str) -> Result<Vec<String>, OpError> {
-    let names = whom.resolve(&list_workers(venue).await?, venue.now()).map_err(OpError::NotFound)?;
+    let names = whom.resolve(&list_workers(venue).await?, venue.now());
+    let names = names.map_err(|error| OpError::NotFound(error.to_string()))?;
     let owner = venue_owner();
     for name in &names {
         let key = keys::worker(name);
@@ -145,7 +146,7 @@ pub async fn drain(venue: &Venue, whom: &DrainTarget, by: &str) -> Result<Vec<St
             };
             Ok::<_, StoreError>(Edit::write(writes, ()))
         };
-        venue.store.edit(venue.now(), &owner, ("worker", name), attempt).await?;
+        venue.store.edit(venue.now(), &owner, "worker", name, attempt).await?;
     }
     Ok(names)
 }

@@ -13,7 +13,7 @@ use crate::venue::Venue;
 use crate::venue::agents;
 use crate::venue::jobs::list::{JobListFilter, find};
 use crate::venue::timers;
-use serde_json::{Value, json};
+use crate::view::policy::{ReachedJobView, ReachedTimerView, RevocationReachView};
 
 /// What descends from a holder or a grant.
 #[derive(Debug, Default)]
@@ -111,26 +111,30 @@ impl RevocationReach {
     }
 
     /// Returns the reach for callers, at most [`REVOKED_LISTED`] of each.
-    pub fn to_json(&self) -> Value {
+    pub fn view(&self) -> RevocationReachView {
         let full = self.counts().into_iter().any(|n| n > REVOKED_LISTED);
-        let timer = |timer: &ReachedTimer| json!({"timer": timer.timer, "agentId": timer.agent, "next": timer.next.map(Millis::rfc3339)});
-        let job = |job: &Job| {
-            let mut shown = json!({"job": job.head.id, "status": job.status});
-            match &job.head.op {
-                Some(op) => shown["op"] = op.as_str().into(),
-                None => shown["agentId"] = job.head.agent.as_str().into(),
-            }
-            if let Some(parent) = job.head.parent.as_ref().and_then(|parent| parent.job.as_ref()) {
-                shown["parent"] = parent.as_str().into();
-            }
-            shown
+        let timer = |timer: &ReachedTimer| ReachedTimerView {
+            timer: timer.timer.clone(),
+            agent_id: timer.agent.clone(),
+            next: timer.next.map(Millis::rfc3339),
         };
-        json!({
-            "agents": self.agents.iter().take(REVOKED_LISTED).collect::<Vec<_>>(),
-            "timers": self.timers.iter().take(REVOKED_LISTED).map(timer).collect::<Vec<_>>(),
-            "jobs": self.jobs.iter().take(REVOKED_LISTED).map(job).collect::<Vec<_>>(),
-            "running": self.running.iter().take(REVOKED_LISTED).map(job).collect::<Vec<_>>(),
-            "more": self.more || full,
-        })
+        RevocationReachView {
+            agents: self.agents.iter().take(REVOKED_LISTED).cloned().collect(),
+            timers: self.timers.iter().take(REVOKED_LISTED).map(timer).collect(),
+            jobs: self.jobs.iter().take(REVOKED_LISTED).map(job_view).collect(),
+            running: self.running.iter().take(REVOKED_LISTED).map(job_view).collect(),
+            more: self.more || full,
+        }
+    }
+}
+
+fn job_view(job: &Job) -> ReachedJobView {
+    let head = &job.head;
+    ReachedJobView {
+        job: head.id.clone(),
+        status: job.status,
+        op: head.op.as_ref().map(|op| op.as_str().to_owned()),
+        agent_id: head.op.is_none().then(|| head.agent.clone()),
+        parent: head.parent.as_ref().and_then(|parent| parent.job.clone()),
     }
 }

@@ -11,15 +11,16 @@ use crate::domain::spend::ModelUse;
 use crate::store::{StoreError, decode, keys, steps};
 use crate::venue::agents;
 use crate::venue::{Venue, venue_owner};
-use serde_json::{Value, json};
+use crate::view::spend::{CapCostView, CapTokensView, CapView, ModelSpendView, SessionSpendView, SpendTodayView};
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-/// Returns what an owner has spent today, by the commits of its sessions; of the first [`LIST_LOOKS`] of them.
-pub async fn today_json(venue: &Venue, owner: &Owner, limit: usize) -> Result<Value, StoreError> {
+/// Returns what an owner has spent today, by the commits of its sessions, without its caps. It reads the first
+/// [`LIST_LOOKS`] sessions and lists at most `limit` of them.
+pub async fn today(venue: &Venue, owner: &Owner, limit: usize) -> Result<SpendTodayView, StoreError> {
     let day = venue.spend.zone.day(venue.now());
     let prefix = keys::session_days(&day.date);
-    let found = steps::scan(&*venue.store, owner, &prefix, None, false, LIST_LOOKS, LIST_BYTES).await?;
+    let found = steps::scan(&*venue.store, owner, steps::KeyRange::ascending(&prefix), LIST_LOOKS, LIST_BYTES).await?;
     let mut models: BTreeMap<String, ModelUse> = BTreeMap::new();
     let mut sessions: BTreeMap<String, (SessionKey, ModelUse)> = BTreeMap::new();
     let mut all = ModelUse::default();
@@ -35,31 +36,35 @@ pub async fn today_json(venue: &Venue, owner: &Owner, limit: usize) -> Result<Va
     }
     let mut most: Vec<_> = sessions.into_values().collect();
     most.sort_by_key(|(_, spent)| Reverse((spent.nano, spent.input + spent.output)));
-    let with = |mut shown: Value, names: &[(&str, &str)]| {
-        for (key, name) in names {
-            shown[*key] = (*name).into();
-        }
-        shown
-    };
-    let by_model = models.iter().map(|(model, spent)| with(spent.to_json(), &[("model", model)]));
-    let by_session = most.iter().take(limit).map(|(session, spent)| {
-        with(spent.to_json(), &[("agentId", session.agent.as_str()), ("sessionId", session.session.as_str())])
+    let by_model = models.into_iter().map(|(model, spent)| ModelSpendView { spent: (&spent).into(), model });
+    let by_session = most.iter().take(limit).map(|(session, spent)| SessionSpendView {
+        spent: spent.into(),
+        agent_id: session.agent.to_string(),
+        session_id: session.session.to_string(),
     });
-    Ok(json!({
-        "owner": owner.to_string(), "day": day.date, "zone": day.zone, "resets": day.ends,
-        "spent": all.to_json(), "models": by_model.collect::<Vec<_>>(),
-        "sessions": by_session.collect::<Vec<_>>(), "sessionsInAll": most.len(), "partial": !found.ended,
-    }))
+    Ok(SpendTodayView {
+        owner: owner.to_string(),
+        day: day.date,
+        zone: day.zone,
+        resets: day.ends,
+        spent: (&all).into(),
+        models: by_model.collect(),
+        sessions: by_session.collect(),
+        sessions_in_all: most.len(),
+        partial: !found.ended,
+        caps: Vec::new(),
+    })
 }
 
 /// Returns the caps of an owner's day, of a user's day, of a session and of the models, with what is used of them. Only
 /// operators see how much all owners together have used of a model.
-pub async fn caps_json(
+pub async fn caps(
     venue: &Venue,
-    (owner, user): (&Owner, &str),
+    owner: &Owner,
+    user: &str,
     session: Option<&SessionKey>,
     sees_all: bool,
-) -> Result<Vec<Value>, StoreError> {
+) -> Result<Vec<CapView>, StoreError> {
     let mut shown = Vec::new();
     if let Some(session) = session {
         let agent = agents::get(venue, owner, &session.agent).await?;
@@ -68,56 +73,60 @@ pub async fn caps_json(
         if let Some(cap) = venue.spend.session_cap(own) {
             let ttl = config.as_ref().and_then(|config| config.session.ttl.as_ref());
             let since = agents::sessions::last_expired_turn(venue, owner, session, ttl).await?;
-            shown.push(cap_json(venue, owner, (&keys::session_cap(session), since), &cap, true).await?);
+            shown.push(cap_view(venue, owner, &keys::session_cap(session), since, &cap, true).await?);
         }
     }
     if let Some(cap) = venue.spend.owner_cap(owner, venue.now()) {
         let date = cap.day.as_ref().map(|day| day.date.clone()).unwrap_or_default();
-        shown.push(cap_json(venue, owner, (&keys::owner_cap(&date), 0), &cap, true).await?);
+        shown.push(cap_view(venue, owner, &keys::owner_cap(&date), 0, &cap, true).await?);
     }
     if let Some(cap) = venue.spend.user_cap(user, venue.now()) {
         let date = cap.day.as_ref().map(|day| day.date.clone()).unwrap_or_default();
-        shown.push(cap_json(venue, owner, (&keys::user_cap(&date, user), 0), &cap, true).await?);
+        shown.push(cap_view(venue, owner, &keys::user_cap(&date, user), 0, &cap, true).await?);
     }
     for cap in venue.spend.model_caps(venue.now()) {
         let (CapScope::Model(name), Some(day)) = (&cap.of, &cap.day) else { continue };
-        shown.push(cap_json(venue, &venue_owner(), (&keys::model_cap(&day.date, name), 0), &cap, sees_all).await?);
+        shown.push(cap_view(venue, &venue_owner(), &keys::model_cap(&day.date, name), 0, &cap, sees_all).await?);
     }
     Ok(shown)
 }
 
-/// Returns one cap with its account, which begins after turn `since` of the session.
-async fn cap_json(
+/// Returns one cap with its account, which begins after turn `since` of the session. Without `whole` the amounts are
+/// left out.
+async fn cap_view(
     venue: &Venue,
     owner: &Owner,
-    (key, since): (&str, u64),
+    key: &str,
+    since: u64,
     cap: &Cap,
     whole: bool,
-) -> Result<Value, StoreError> {
+) -> Result<CapView, StoreError> {
     let book = venue.store.get::<CapUse>(owner, key).await?.unwrap_or_default().for_conversation(since);
     let (spent, taken) = (book.spent, book.spent_and_held());
-    let mut shown = match &cap.of {
-        CapScope::Session => json!({"of": "session"}),
-        CapScope::Owner => json!({"of": "owner"}),
-        CapScope::User(user) => json!({"of": "user", "user": user}),
-        CapScope::Model(name) => json!({"of": "model", "model": name}),
+    let (of, user, model) = match &cap.of {
+        CapScope::Session => ("session", None, None),
+        CapScope::Owner => ("owner", None, None),
+        CapScope::User(user) => ("user", Some(user.clone()), None),
+        CapScope::Model(name) => ("model", None, Some(name.clone())),
     };
-    if let Some(day) = &cap.day {
-        shown["resets"] = json!(day.ends);
-    }
-    let tokens = cap.limits.tokens.is_some_and(|limit| spent.tokens >= limit);
-    let cost = cap.limits.cost.is_some_and(|limit| dollars(spent.nano) >= limit);
-    shown["reached"] = (tokens || cost).into();
-    if whole {
-        shown["calls"] = spent.turns.into();
-        if let Some(limit) = cap.limits.tokens {
-            let held = taken.tokens - spent.tokens;
-            shown["tokens"] = json!({"limit": limit, "used": spent.tokens, "held": held});
-        }
-        if let Some(limit) = cap.limits.cost {
-            let held = dollars(taken.nano.saturating_sub(spent.nano));
-            shown["cost"] = json!({"limit": limit, "used": dollars(spent.nano), "held": held});
-        }
-    }
-    Ok(shown)
+    let tokens = cap.limits.tokens.map(|limit| {
+        let held = taken.tokens - spent.tokens;
+        CapTokensView { limit, used: spent.tokens, held }
+    });
+    let cost = cap.limits.cost.map(|limit| {
+        let held = dollars(taken.nano.saturating_sub(spent.nano));
+        CapCostView { limit, used: dollars(spent.nano), held }
+    });
+    let is_reached =
+        tokens.is_some_and(|tokens| tokens.used >= tokens.limit) || cost.is_some_and(|cost| cost.used >= cost.limit);
+    Ok(CapView {
+        of: of.to_owned(),
+        user,
+        model,
+        resets: cap.day.as_ref().map(|day| day.ends),
+        reached: is_reached,
+        calls: whole.then_some(spent.turns),
+        tokens: tokens.filter(|_| whole),
+        cost: cost.filter(|_| whole),
+    })
 }

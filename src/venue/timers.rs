@@ -21,7 +21,8 @@ pub async fn get(venue: &Venue, owner: &Owner, id: &TimerId) -> Result<(Option<T
 pub async fn list(
     venue: &Venue,
     owner: &Owner,
-    (agent, all): (Option<&AgentId>, bool),
+    agent: Option<&AgentId>,
+    all: bool,
     offset: usize,
     limit: usize,
 ) -> Result<ListPage<Timer>, StoreError> {
@@ -79,7 +80,7 @@ pub async fn erase(venue: &Venue, owner: &Owner, id: &TimerId) -> Result<(), Sto
         let (known, version) = get(venue, owner, id).await?;
         Ok(known.map_or(Edit::without_writes(()), |known| Edit::write(deletion_writes(&known, version), ())))
     };
-    venue.store.edit(venue.now(), owner, ("timer", id), attempt).await
+    venue.store.edit(venue.now(), owner, "timer", id, attempt).await
 }
 
 /// Returns the writes that delete the timer of this version with its entries in the indexes.
@@ -95,7 +96,8 @@ pub(crate) fn deletion_writes(timer: &Timer, version: u64) -> [DocWrite; 3] {
 pub async fn fail_all(
     venue: &Venue,
     owner: &Owner,
-    (agent, created): (&AgentId, Millis),
+    agent: &AgentId,
+    created: Millis,
     error: &str,
 ) -> Result<(), StoreError> {
     let prefix = keys::agent_timers(agent);
@@ -127,7 +129,7 @@ async fn end_timer(
         let timer = known.clone().end(phase.clone(), venue.now());
         Ok(Edit::write(replacement_writes(Some(&known), version, &timer), (Some(timer), true)))
     };
-    let (timer, changed) = venue.store.edit(venue.now(), owner, ("timer", id), attempt).await?;
+    let (timer, changed) = venue.store.edit(venue.now(), owner, "timer", id, attempt).await?;
     if let Some(timer) = timer.as_ref().filter(|_| changed) {
         arm(venue, owner, timer).await;
     }

@@ -3,24 +3,11 @@
 use super::Venue;
 use crate::bus::BusError;
 use crate::store::StoreError;
-use schemars::JsonSchema;
-use serde::Serialize;
+use crate::view::audit::WorkView;
 use std::time::Duration;
 
 /// Age of a measurement up to which it is used again.
 const MEASURED_FOR: Duration = Duration::from_secs(5);
-
-/// Amount of work that waits or runs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct Work {
-    /// Number of messages and busy sessions together.
-    pub work: i64,
-    /// Messages that wait in the queue.
-    pub messages: i64,
-    /// Seconds since the oldest of them was published.
-    pub oldest_seconds: i64,
-}
 
 /// Why the amount of work isn't known.
 #[derive(Debug, thiserror::Error)]
@@ -35,7 +22,7 @@ pub enum WorkError {
 
 impl Venue {
     /// Counts the work that waits and the work that runs, and sets the metrics.
-    pub async fn measure_work(&self) -> Result<Work, WorkError> {
+    pub async fn measure_work(&self) -> Result<WorkView, WorkError> {
         let (now, metrics) = (self.clock.steady(), &self.metrics);
         let is_fresh = metrics.work_measured.lock().is_some_and(|last| now < last + MEASURED_FOR);
         if !is_fresh {
@@ -49,6 +36,6 @@ impl Venue {
             *metrics.work_measured.lock() = Some(now);
         }
         let (work, messages) = (metrics.work.get(), metrics.queue_messages.get());
-        Ok(Work { work, messages, oldest_seconds: metrics.queue_oldest.get() })
+        Ok(WorkView { work, messages, oldest_seconds: metrics.queue_oldest.get() })
     }
 }

@@ -1,1 +1,283 @@
 //! Answers about agents and their configuration.
+
+use crate::domain::authority::Capability;
+use crate::domain::ids::{AgentId, JobId, SessionId};
+use crate::domain::job::JobStatus;
+use crate::domain::time::Millis;
+use crate::view::job::{IgnoredView, WaitView};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+/// A page of an owner's agents, by name.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct AgentPage {
+    /// Agents of the page.
+    #[serde(default)]
+    pub agents: Vec<AgentRowView>,
+    /// `after` of the next page; null where this page isn't full.
+    pub next: Option<AgentId>,
+}
+
+/// An agent in a list.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct AgentRowView {
+    /// Name of the agent.
+    pub agent_id: AgentId,
+    /// Whether it runs now, and whether it takes work.
+    #[schemars(extend("enum" = ["SLEEPING", "RUNNING", "SUSPENDED", "TERMINATED"]))]
+    pub status: String,
+    /// The beginning of its description; null without one.
+    pub description: Option<String>,
+}
+
+/// What an agent is and does, and why it waits.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct AgentView {
+    /// What the agent is and does.
+    #[serde(flatten)]
+    pub agent: AgentRecordView,
+    /// Why it waits; null while none of its sessions does.
+    pub waiting: Option<WaitView>,
+    /// True where it has more sessions than were searched for one that waits; absent else.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub waiting_partial: Option<bool>,
+}
+
+/// What an agent is and does.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct AgentRecordView {
+    /// Name of the agent.
+    pub agent_id: AgentId,
+    /// Whether it runs now, and whether it takes work.
+    #[schemars(extend("enum" = ["SLEEPING", "RUNNING", "SUSPENDED", "TERMINATED"]))]
+    pub status: String,
+    /// Its configuration, as an agent file has it.
+    #[schemars(with = "Map<String, Value>")]
+    pub config: Value,
+    /// Capabilities `{with, can}` of whoever configured it; null where nothing limits them.
+    pub creator_caps: Option<Vec<Capability>>,
+    /// Version of the configuration, from 1.
+    pub config_version: u64,
+    /// Turns of its first 1,000 sessions.
+    pub timeline_length: u64,
+    /// Tasks in the mailboxes of its first 1,000 sessions.
+    pub tasks: usize,
+    /// Sessions, at most 1,000.
+    pub sessions: usize,
+    /// Milliseconds since 1970.
+    #[schemars(with = "u64")]
+    pub created: Millis,
+    /// Milliseconds since 1970.
+    #[schemars(with = "u64")]
+    pub updated: Millis,
+    /// Why it is suspended; null else.
+    pub error: Option<String>,
+}
+
+/// An agent after its configuration was applied as a whole.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct AppliedAgentView {
+    /// Name of the agent.
+    pub agent_id: AgentId,
+    /// What has changed.
+    #[schemars(extend("enum" = ["created", "updated", "unchanged"]))]
+    pub result: String,
+    /// Whether it runs now, and whether it takes work.
+    #[schemars(extend("enum" = ["SLEEPING", "RUNNING", "SUSPENDED", "TERMINATED"]))]
+    pub status: String,
+    /// Version of the configuration, from 1.
+    pub config_version: u64,
+    /// Providers, operations and abilities that the configuration names and the venue doesn't know, and keys of models
+    /// that are missing.
+    pub warnings: Vec<String>,
+}
+
+/// An agent that was asked to be created.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct CreatedAgentView {
+    /// Name of the agent.
+    pub agent_id: AgentId,
+    /// Whether it runs now, and whether it takes work.
+    #[schemars(extend("enum" = ["SLEEPING", "RUNNING", "SUSPENDED", "TERMINATED"]))]
+    pub status: String,
+    /// Whether the agent was created now.
+    pub created: bool,
+    /// Whether it existed and has another configuration now.
+    pub updated: bool,
+    /// Version of the configuration, from 1.
+    pub config_version: u64,
+    /// Providers, operations and abilities that the configuration names and the venue doesn't know, and keys of models
+    /// that are missing.
+    #[serde(default)]
+    pub warnings: Vec<String>,
+}
+
+/// What the creation of an agent would warn of.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct AgentDryRunView {
+    /// Name of the agent.
+    pub agent_id: AgentId,
+    /// Always true: nothing was changed.
+    pub dry_run: bool,
+    /// The configuration with all of its layers.
+    #[schemars(with = "Map<String, Value>")]
+    pub config: Value,
+    /// Providers, operations and abilities that the configuration names and the venue doesn't know, and keys of models
+    /// that are missing.
+    #[serde(default)]
+    pub warnings: Vec<String>,
+}
+
+/// An agent after keys of its configuration were changed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct UpdatedAgentView {
+    /// Name of the agent.
+    pub agent_id: AgentId,
+    /// Whether it runs now, and whether it takes work.
+    #[schemars(extend("enum" = ["SLEEPING", "RUNNING", "SUSPENDED", "TERMINATED"]))]
+    pub status: String,
+    /// Version of the configuration, from 1.
+    pub config_version: u64,
+    /// Whether the configuration is another one now.
+    pub updated: bool,
+    /// Why it is suspended; absent else.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+    /// Providers, operations and abilities that the configuration names and the venue doesn't know, and keys of models
+    /// that are missing.
+    #[serde(default)]
+    pub warnings: Vec<String>,
+}
+
+/// An agent after it was suspended or resumed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct AgentSwitchView {
+    /// Name of the agent.
+    pub agent_id: AgentId,
+    /// Whether it runs now, and whether it takes work.
+    #[schemars(extend("enum" = ["SLEEPING", "RUNNING", "SUSPENDED", "TERMINATED"]))]
+    pub status: String,
+    /// Version of the configuration, from 1.
+    pub config_version: u64,
+    /// False where it was so before.
+    pub changed: bool,
+    /// Why it is suspended; absent else.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+}
+
+/// An agent that has ended, or was removed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct AgentEndView {
+    /// Name of the agent.
+    pub agent_id: AgentId,
+    /// `TERMINATED`, unless it was created anew meanwhile.
+    pub status: String,
+    /// Version of the configuration, from 1; absent of a removed agent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub config_version: Option<u64>,
+    /// True where its sessions and documents were deleted and its name is free; absent else.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub removed: Option<bool>,
+    /// Unfinished tasks that were cancelled.
+    pub cancelled: usize,
+    /// Why it was suspended; absent of an agent that has ended.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+}
+
+/// An agent with the configuration and state of another.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ForkedAgentView {
+    /// Name of the new agent.
+    pub agent_id: AgentId,
+    /// Whether it runs now, and whether it takes work.
+    #[schemars(extend("enum" = ["SLEEPING", "RUNNING", "SUSPENDED", "TERMINATED"]))]
+    pub status: String,
+    /// Version of the configuration, from 1.
+    pub config_version: u64,
+    /// The agent that was forked.
+    pub from: AgentId,
+    /// Why it is suspended; absent else.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+    /// The same as `from`, under Covia's name.
+    pub forked_from: AgentId,
+    /// False where it replaced the configuration and state of an agent of that name.
+    pub created: bool,
+}
+
+/// A task of an agent after it was asked to be cancelled.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct CancelledTaskView {
+    /// Agent of the task.
+    pub agent_id: AgentId,
+    /// Job of the task.
+    pub task_id: JobId,
+    /// Status of the job.
+    pub status: JobStatus,
+    /// False where the job had ended before.
+    pub cancelled: bool,
+}
+
+/// A task that was ended for its agent.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct EndedTaskView {
+    /// Agent of the task.
+    pub agent_id: AgentId,
+    /// Job of the task.
+    pub task_id: JobId,
+    /// Status of the job.
+    pub status: JobStatus,
+}
+
+/// Receipt of a task or a message that was accepted.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ReceiptView {
+    /// The job of a task; of a message its event.
+    pub id: String,
+    /// The id that the producer gave, or got.
+    pub event: String,
+    /// Agent that it was sent to.
+    pub agent: AgentId,
+    /// Session that serves it.
+    pub session: SessionId,
+    /// Whether the same submission was accepted before.
+    pub duplicate: bool,
+    /// Job of the task; absent of a message.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub job: Option<JobId>,
+    /// What counts for nothing; absent where there is nothing of that kind.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ignored: Option<IgnoredView>,
+    /// Status of the job; absent of a message.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub status: Option<JobStatus>,
+    /// Output of a complete job; absent else.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub output: Option<Value>,
+    /// True where the output is a text that the model's limit of tokens cut off; absent else.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub truncated: Option<bool>,
+    /// Why the job ended without an output; absent else.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+    /// Code of the error; absent without one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error_code: Option<String>,
+}

@@ -1,8 +1,8 @@
 //! What the API answers: one type per answer. Operations and routes make them, the API description takes its schemas
 //! from them, and the command line reads them back.
 //!
-//! Answers go out with their keys in alphabetical order. Readers skip keys that they don't know, and lists and texts
-//! that a newer venue leaves out are empty, so that clients and venues of neighbouring builds understand each other.
+//! Keys go out in the order in which a type declares its fields. Readers skip keys that they don't know, so that clients
+//! and venues of neighbouring builds understand each other.
 
 pub mod agent;
 pub mod approval;
@@ -10,7 +10,10 @@ pub mod asset;
 pub mod audit;
 pub mod catalog;
 pub mod dead;
+pub mod http;
+pub mod identity;
 pub mod job;
+pub mod job_list;
 pub mod lattice;
 pub mod ledger;
 pub mod outcome;
@@ -18,12 +21,15 @@ pub mod policy;
 pub mod problem;
 pub mod queue;
 pub mod quota;
+pub mod request;
 pub mod resource;
+pub mod scheduler;
 pub mod secret;
 pub mod session;
 pub mod spend;
 pub mod timer;
 pub mod token;
+pub mod tree;
 pub mod venue;
 pub mod worker;
 

@@ -2,7 +2,7 @@
 
 mod expiry;
 
-use super::lease::{LeasedSession, RunStop, keeper, outage, quarantine, record_cache};
+use super::lease::{LeasedSession, RunStop, keeper, outage, records};
 use crate::bus::Acknowledge;
 use crate::domain::agent::{AgentRecord, AgentStatus};
 use crate::domain::ids::JobId;
@@ -11,10 +11,12 @@ use crate::domain::time::Millis;
 use crate::domain::turn::run::{NextStep, PendingEvent};
 use crate::store::{Grant, LeaseUse, StoreError};
 use crate::venue::jobs;
+use crate::worker::commit;
 use crate::worker::stage::Stage;
+use crate::worker::state::Worker;
+use crate::worker::state::quarantine::QUARANTINE_DELAY;
 use crate::worker::tools::answers;
 use crate::worker::turn::{self, TurnStart};
-use crate::worker::{Worker, commit};
 use std::time::Duration;
 
 /// Crashes from which on an event runs in the quarantine slot, one at a time.
@@ -75,7 +77,8 @@ pub(crate) async fn run(worker: &Worker, grant: Grant, asked: Duration, settle: 
     }
     // An expired session is not cached: its state is empty and its old turns stay in the store until the commit.
     if matches!(ended, SessionEnd::Idle) && !leased.is_expired {
-        worker.session_cache.insert(leased, worker.venue.history.changes());
+        let (owner, session, cached) = leased.into_cached(worker.venue.history.changes());
+        worker.session_cache.insert(owner, session, cached);
     }
     ended
 }
@@ -120,8 +123,7 @@ async fn turns(worker: &Worker, leased: &mut LeasedSession) -> SessionEnd {
 /// count as another crash.
 async fn wait_without_lease(worker: &Worker, leased: &LeasedSession) -> SessionEnd {
     let now = worker.venue.now();
-    let then =
-        LeaseUse::Release { arrivals: u64::MAX, due: Some(now.plus(quarantine::QUARANTINE_DELAY)), backoff: false };
+    let then = LeaseUse::Release { arrivals: u64::MAX, due: Some(now.plus(QUARANTINE_DELAY)), backoff: false };
     match leased.release(worker, now, then).await {
         Ok(_) => SessionEnd::Idle,
         Err(RunStop::Lost) => SessionEnd::LeaseLost,
@@ -133,7 +135,7 @@ async fn wait_without_lease(worker: &Worker, leased: &LeasedSession) -> SessionE
 async fn step(worker: &Worker, leased: &mut LeasedSession) -> Result<bool, RunStop> {
     let owner = leased.lease.owner.clone();
     let agent = leased.lease.session.agent.clone();
-    let Some(record) = record_cache::agent(worker, &owner, &agent, leased.versions.gate).await? else {
+    let Some(record) = records::load_agent(worker, &owner, &agent, leased.versions.gate).await? else {
         tracing::warn!(%owner, %agent, "agent is gone; its session waits");
         return release_until(worker, leased, None).await;
     };

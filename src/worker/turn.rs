@@ -2,14 +2,15 @@
 
 use super::context;
 use super::lease::transcript;
-use super::lease::{LeasedSession, RunStop, keeper, record_cache, waits};
+use super::lease::{LeasedSession, RunStop, keeper, records, waits};
 use super::model::fallback::{self, FallbackResult};
 use super::model::media;
 use super::model::record;
 use super::stage::Stage;
+use super::state::Worker;
 use super::tools::{answers, calls, recorded_calls};
 use super::turn_base::TurnBase;
-use super::{Worker, commit, live_text};
+use super::{commit, live_text};
 use crate::domain::agent::AgentRecord;
 use crate::domain::approval::{ApprovalAnswer, AwaitingCall};
 use crate::domain::authority::Authority;
@@ -19,7 +20,7 @@ use crate::domain::job::ErrorCode;
 use crate::domain::rate::RateWait;
 use crate::domain::time::Millis;
 use crate::domain::turn::run::{Plan, SessionRun};
-use crate::domain::turn::{Action, FinalTurn, RecordedReply, Turn, TurnInput};
+use crate::domain::turn::{Action, FinalTurn, NextTurn, RecordedReply, Turn, TurnInput};
 use crate::venue::context::begin_turn;
 use crate::venue::operation::dispatch;
 use serde_json::Value;
@@ -123,14 +124,14 @@ pub(super) async fn run(
     start: TurnStart,
 ) -> Result<bool, RunStop> {
     let owner: Owner = leased.lease.owner.clone();
-    let (policy, version) = record_cache::policy(worker, &owner, leased.versions.policy).await?;
+    let (policy, version) = records::load_policy(worker, &owner, leased.versions.policy).await?;
     let start = start.with_checkpoint(worker, leased).restrict(&policy, leased, agent);
     let (plan, before) = start.plan(&leased.run);
-    let before = before.cloned();
+    let bounds = TurnBounds { authority: before.cloned(), last: start.final_reason() };
     let bare = plan.anonymous_agent(agent).map(Box::new);
     let agent = bare.as_deref().unwrap_or(agent);
     let job = plan.job().cloned();
-    let setting = setting(worker, leased, agent, plan, &policy, (before, start.final_reason())).await?;
+    let setting = setting(worker, leased, agent, plan, &policy, bounds).await?;
     leased.cancelled = leased.stops.serve(job.as_ref());
     let _served = job.as_ref().map(|job| worker.tasks.serve(&owner, job, &leased.cancelled));
     let (setting, workspace, pinned) = Box::pin(begin_turn(&worker.venue, agent, setting, leased.is_expired)).await?;
@@ -169,15 +170,15 @@ pub(super) async fn run(
             Action::Call(planned) => {
                 let tools: Vec<_> = planned.iter().map(|(_, call)| call.tool.as_str()).collect();
                 live_text::calls(worker, job.as_ref(), turn.input().turn, &tools).await;
-                Box::pin(calls::make_calls(worker, leased, &ground, meant, &turn, &planned, approved)).await?
+                let requested = calls::RequestedCalls { planned: &planned, approved };
+                Box::pin(calls::make_calls(worker, leased, &ground, meant, &turn, requested)).await?
             }
             Action::Suspend { reason } => {
                 waits::remember_calls(worker, leased, &turn).await?;
                 return Box::pin(waits::suspend(worker, leased, agent, &reason)).await;
             }
             Action::Wait { reason } => {
-                let known = (deadline(&turn), &turn);
-                return Box::pin(waits::release_unavailable(worker, leased, &reason, known)).await;
+                return Box::pin(waits::release_unavailable(worker, leased, &turn, &reason, deadline(&turn))).await;
             }
             Action::Commit(decision) => {
                 return Box::pin(commit::commit(worker, leased, &ground, agent, &turn, *decision)).await;
@@ -203,18 +204,27 @@ fn deadline(turn: &Turn) -> Option<Millis> {
     turn.input().purse.deadline.filter(|_| turn.input().last.is_none()).map(|deadline| deadline.at)
 }
 
-/// Builds the input of the turn. Its authority is the present one, narrowed to that of the checkpoint if there is one.
+/// Bounds of a turn that was begun before: under another lease, or before a person's answer.
+struct TurnBounds {
+    /// Authority that it was begun with.
+    authority: Option<Authority>,
+    /// Reason why it is the last of its task.
+    last: Option<FinalTurn>,
+}
+
+/// Builds the input of the turn. Its authority is the present one, narrowed to that of the bounds if there is one.
 async fn setting(
     worker: &Worker,
     leased: &mut LeasedSession,
     agent: &AgentRecord,
     plan: Plan,
     policy: &Policy,
-    (before, last): (Option<Authority>, Option<FinalTurn>),
+    bounds: TurnBounds,
 ) -> Result<Box<TurnInput>, RunStop> {
-    let place = (&leased.lease.owner, &leased.lease.session);
-    let mut setting = Box::new(TurnInput::for_next_turn(place, agent, &leased.run, plan, policy, worker.venue.day()));
-    if let Some(before) = &before {
+    let (start, date) = worker.venue.day();
+    let next = NextTurn { owner: &leased.lease.owner, session: &leased.lease.session, start, date };
+    let mut setting = Box::new(TurnInput::for_next_turn(next, agent, &leased.run, plan, policy));
+    if let Some(before) = &bounds.authority {
         setting.authority = setting.authority.limit_to(before);
     }
     if let Some((today, counted)) = waits::earlier_counts(leased, setting.plan.job()) {
@@ -223,7 +233,7 @@ async fn setting(
     if let Some(turn) = setting.state.goals.top().map(|frame| frame.turn) {
         setting.opener = transcript::load_turn(worker, leased, turn).await?.map(Box::new);
     }
-    setting.last = last.or(setting.last);
+    setting.last = bounds.last.or(setting.last);
     Ok(setting)
 }
 

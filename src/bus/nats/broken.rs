@@ -17,8 +17,8 @@ use async_nats::jetstream::response::Response;
 use async_nats::jetstream::stream::{RawMessage, Stream};
 use async_nats::jetstream::{ErrorCode, stream::DeleteMessageErrorKind};
 use async_trait::async_trait;
-use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use base64::{DecodeError, Engine};
 use parking_lot::Mutex;
 use serde::Deserialize;
 use std::collections::{BTreeMap, BTreeSet};
@@ -37,6 +37,9 @@ const LOOK_TIME: Duration = Duration::from_secs(1);
 
 /// Losses of the connection that start a search.
 const LOSSES: u64 = 2;
+
+/// First line of all headers.
+const HEADERS_VERSION: &str = "NATS/1.0";
 
 /// State of the search for broken messages.
 #[derive(Default)]
@@ -57,12 +60,26 @@ struct SearchState {
     cut_short: bool,
 }
 
+/// Reason why the driver can't parse the headers of a stored message.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(super) enum StoredHeadersError {
+    /// The server's text of the headers is not Base64.
+    #[error("its headers can't be read: {0}")]
+    NotBase64(DecodeError),
+    #[error("its headers are not UTF-8")]
+    NotUtf8,
+    #[error("its headers begin with `{}`, expected `{HEADERS_VERSION}`", quote_foreign(.first_line))]
+    Version { first_line: String },
+    #[error("`{}` is no header, expected `Name: value`", quote_foreign(.line))]
+    NoHeader { line: String },
+}
+
 /// A message as the stream stores it.
 pub(super) struct StoredMessage {
     pub(super) sequence: u64,
     subject: String,
     /// The headers, or what is wrong with them.
-    pub(super) headers: Result<HeaderMap, String>,
+    pub(super) headers: Result<HeaderMap, StoredHeadersError>,
     body: Vec<u8>,
     pub(super) published: Millis,
 }
@@ -155,9 +172,9 @@ impl NatsBus {
                 ahead -= 1;
             }
             let is_new = self.with_seen(name, |seen| seen.insert(sequence));
-            if let (true, Err(reason)) = (is_new, &stored.headers) {
+            if let (true, Err(error)) = (is_new, &stored.headers) {
                 tracing::warn!(
-                    subject = %stored.subject, sequence, reason,
+                    subject = %stored.subject, sequence, reason = error.to_string(),
                     "NATS at `{}`: a message breaks the connection of whoever is given it, it is taken out", self.name
                 );
                 if !self.put_aside(self.to_unreadable(inbound, stored)) {
@@ -183,7 +200,7 @@ impl NatsBus {
         UndecodedMessage {
             owner: subject::owner_of(self.prefix(), &subject),
             subject,
-            reason: headers.err().unwrap_or_default(),
+            reason: headers.err().map(|error| error.to_string()).unwrap_or_default(),
             has_unknown_kind: false,
             id: None,
             body: body.into(),
@@ -210,7 +227,7 @@ impl From<RawMessage> for StoredMessage {
         let headers = match message.headers.as_ref().map(|text| STANDARD.decode(text)) {
             None => Ok(HeaderMap::new()),
             Some(Ok(bytes)) => parse_headers(&bytes),
-            Some(Err(error)) => Err(format!("its headers can't be read: {error}")),
+            Some(Err(error)) => Err(StoredHeadersError::NotBase64(error)),
         };
         let published = u64::try_from(message.time.unix_timestamp_nanos() / 1_000_000).unwrap_or_default();
         Self {
@@ -236,20 +253,19 @@ impl StoredMessage {
 }
 
 /// Parses headers as async-nats 0.51 does (`Connection::try_read_op`); the server removes a status after the version.
-fn parse_headers(bytes: &[u8]) -> Result<HeaderMap, String> {
-    const VERSION: &str = "NATS/1.0";
-    let text = std::str::from_utf8(bytes).map_err(|_| "its headers are not UTF-8".to_owned())?;
+fn parse_headers(bytes: &[u8]) -> Result<HeaderMap, StoredHeadersError> {
+    let text = std::str::from_utf8(bytes).map_err(|_| StoredHeadersError::NotUtf8)?;
     let mut lines = text.lines().peekable();
     let version = lines.next().unwrap_or_default();
-    if version.trim_end() != VERSION {
-        return Err(format!("its headers begin with `{}`, expected `{VERSION}`", quote_foreign(version)));
+    if version.trim_end() != HEADERS_VERSION {
+        return Err(StoredHeadersError::Version { first_line: version.to_owned() });
     }
     let mut headers = HeaderMap::new();
     while let Some(line) = lines.next() {
         if line.is_empty() {
             continue;
         }
-        let illegal = || format!("`{}` is no header, expected `Name: value`", quote_foreign(line));
+        let illegal = || StoredHeadersError::NoHeader { line: line.to_owned() };
         let (name, value) = line.split_once(':').ok_or_else(illegal)?;
         let name = HeaderName::from_str(name).map_err(|_| illegal())?;
         let mut value = value.trim_start().to_owned();
@@ -314,10 +330,11 @@ mod tests {
         ] {
             match (parse_headers(text.as_bytes()), expected) {
                 (Ok(headers), Ok(id)) => assert_eq!(producer_id(&headers).as_deref(), id, "{text:?}"),
-                (Err(reason), Err(expected)) => assert!(reason.starts_with(expected), "{text:?}: {reason}"),
+                (Err(error), Err(expected)) => assert!(error.to_string().starts_with(expected), "{text:?}: {error}"),
                 (got, _) => panic!("{text:?}: {got:?}"),
             }
         }
-        assert_eq!(parse_headers(b"NATS/1.0\r\na: \xff\r\n\r\n").unwrap_err(), "its headers are not UTF-8");
+        let error = parse_headers(b"NATS/1.0\r\na: \xff\r\n\r\n").unwrap_err();
+        assert_eq!(error.to_string(), "its headers are not UTF-8");
     }
 }

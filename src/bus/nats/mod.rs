@@ -321,7 +321,7 @@ impl Bus for NatsBus {
 
     async fn publish(&self, message: &BusMessage) -> Result<(), BusError> {
         let line = self.connected_line().await?;
-        let headers = header_map(message).map_err(|reason| self.refused_error(reason))?;
+        let headers = header_map(message).map_err(|error| self.refused_error(error.to_string()))?;
         let body = match subject::worker_body(self.prefix(), message) {
             Some(body) => serde_json::to_vec(&body),
             None => serde_json::to_vec(&message.body),
@@ -418,11 +418,18 @@ fn claim_due(due: &Mutex<Instant>, every: Duration) -> bool {
     yes
 }
 
-fn header_map(message: &BusMessage) -> Result<HeaderMap, String> {
+/// A message id that no header can hold.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("illegal message id `{}`: control characters are not allowed", .id.escape_debug())]
+struct MessageIdError {
+    id: String,
+}
+
+fn header_map(message: &BusMessage) -> Result<HeaderMap, MessageIdError> {
     let mut map = HeaderMap::new();
     for (name, value) in headers(message) {
         if value.chars().any(char::is_control) {
-            return Err(format!("illegal message id `{}`: control characters are not allowed", value.escape_debug()));
+            return Err(MessageIdError { id: value });
         }
         map.insert(name, value);
     }

@@ -1,6 +1,6 @@
 //! What a server reports only on its monitoring port: how often it syncs its files.
 
-use crate::domain::decode;
+use crate::domain::decode::{self, DataError};
 use crate::store::BackendSetting;
 use serde::Deserialize;
 use std::time::Duration;
@@ -20,6 +20,20 @@ const SYNC_INTERVAL: &str = "nats sync_interval";
 const UNKNOWN_VALUE: &str = "not shown to clients";
 
 const ALONE: &str = "with one replica an acknowledged submission survives a power failure only with `sync_interval: always` (config/nats.conf has it)";
+
+/// Reason why the monitoring port doesn't say what is asked.
+#[derive(Debug, thiserror::Error)]
+enum MonitorError {
+    /// The port can't be asked.
+    #[error(transparent)]
+    Request(#[from] reqwest::Error),
+    /// The answer has more bytes than are read.
+    #[error("its answer is too long")]
+    TooLong,
+    /// The answer isn't one of `/jsz`.
+    #[error("not what NATS answers: {0}")]
+    Foreign(DataError),
+}
 
 /// The needed part of the answer of `/jsz`.
 #[derive(Debug, Deserialize)]
@@ -77,17 +91,17 @@ fn check_interval(found: &JszConfig, replicas: usize) -> BackendSetting {
     BackendSetting { name: SYNC_INTERVAL.to_owned(), value, problem }
 }
 
-async fn fetch(monitor: &str) -> Result<Jsz, String> {
-    let client = reqwest::Client::builder().timeout(TIMEOUT).no_proxy().build().map_err(|error| error.to_string())?;
-    let mut answer = client.get(format!("{monitor}/jsz")).send().await.map_err(|error| error.to_string())?;
+async fn fetch(monitor: &str) -> Result<Jsz, MonitorError> {
+    let client = reqwest::Client::builder().timeout(TIMEOUT).no_proxy().build()?;
+    let mut answer = client.get(format!("{monitor}/jsz")).send().await?;
     let mut body = Vec::new();
-    while let Some(piece) = answer.chunk().await.map_err(|error| error.to_string())? {
+    while let Some(piece) = answer.chunk().await? {
         body.extend_from_slice(&piece);
         if body.len() > ANSWER_BYTES {
-            return Err("its answer is too long".to_owned());
+            return Err(MonitorError::TooLong);
         }
     }
-    decode::from_json(&body).map_err(|error| format!("not what NATS answers: {error}"))
+    decode::from_json(&body).map_err(MonitorError::Foreign)
 }
 
 #[cfg(test)]

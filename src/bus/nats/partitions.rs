@@ -86,7 +86,7 @@ impl NatsBus {
         if wanted == 1 && there == 0 && !matches!(mapping, ServerMapping::Other(_)) {
             return None;
         }
-        Some(setting(self.prefix(), (wanted, there), &mapping))
+        Some(setting(self.prefix(), wanted, there, &mapping))
     }
 
     /// Publishes probes of some owners, and compares the subjects on which they arrive.
@@ -128,7 +128,7 @@ impl NatsBus {
 }
 
 /// Returns the setting for the configured number of partitions and the number of existing streams.
-fn setting(prefix: &str, (wanted, there): (usize, usize), mapping: &ServerMapping) -> BackendSetting {
+fn setting(prefix: &str, wanted: usize, there: usize, mapping: &ServerMapping) -> BackendSetting {
     let by_server = match mapping {
         ServerMapping::None => "the server spreads nothing".to_owned(),
         ServerMapping::Same => "the server spreads as Trellis does".to_owned(),
@@ -182,7 +182,7 @@ mod tests {
             (2, 2, ServerMapping::None, "the server spreads nothing", "{{partition(2,1,2)}}"),
             (2, 2, ServerMapping::Unknown("x".into()), "whether the server spreads is unknown: x", ""),
         ] {
-            let setting = setting("p", (wanted, there), &mapping);
+            let setting = setting("p", wanted, there, &mapping);
             let said = setting.problem.unwrap_or_default();
             assert_eq!(setting.value, format!("{there} streams beside `P`; {value}"));
             assert!(said.contains(problem) && said.is_empty() == problem.is_empty(), "{value}: {said}");

@@ -233,7 +233,7 @@ impl NatsBus {
     fn deliveries(&self, all: &[InboundStream], pulling: &mut PullState) -> Vec<Delivery> {
         let taken = pulling.pulls.iter_mut().zip(all);
         let deliveries = taken.flat_map(|(pull, inbound)| {
-            pull.taken.drain(..).filter_map(|message| delivery(self.prefix(), inbound, message).ok())
+            pull.taken.drain(..).filter_map(|message| delivery(self.prefix(), inbound, message))
         });
         deliveries.collect()
     }
@@ -336,7 +336,7 @@ impl NatsBus {
         let mut left = max;
         for (pull, inbound) in pulling.pulls.iter_mut().zip(all) {
             let (readable, unreadable): (VecDeque<_>, VecDeque<_>) =
-                pull.taken.drain(..).partition(|message| delivery(self.prefix(), inbound, message.clone()).is_ok());
+                pull.taken.drain(..).partition(|message| delivery(self.prefix(), inbound, message.clone()).is_some());
             pull.taken = readable;
             for message in unreadable {
                 match to_unreadable(self.prefix(), inbound, message.clone()) {
@@ -380,7 +380,7 @@ fn describe_failure(stream: &str, error: &str) -> String {
 /// Returns a message that can't be delivered, with the reason.
 fn to_unreadable(prefix: &str, inbound: &InboundStream, message: jetstream::Message) -> Option<UndecodedMessage> {
     let error = subject::parse_inbound(prefix, &message.subject).err()?;
-    let (sequence, published) = place_and_time(inbound, &message).ok()?;
+    let (sequence, published) = place_and_time(inbound, &message)?;
     Some(UndecodedMessage {
         subject: message.subject.to_string(),
         reason: error.to_string(),
@@ -394,16 +394,16 @@ fn to_unreadable(prefix: &str, inbound: &InboundStream, message: jetstream::Mess
     })
 }
 
-/// Returns place and publication time of a message.
-fn place_and_time(inbound: &InboundStream, message: &jetstream::Message) -> Result<(u64, Millis), String> {
-    let info = message.info().map_err(|error| format!("no acknowledgement subject: {error}"))?;
+/// Returns place and publication time of a message; `None` if it has no acknowledgement subject.
+fn place_and_time(inbound: &InboundStream, message: &jetstream::Message) -> Option<(u64, Millis)> {
+    let info = message.info().ok()?;
     let published = u64::try_from(info.published.unix_timestamp_nanos() / 1_000_000).unwrap_or_default();
-    Ok((inbound.message_place(info.stream_sequence), Millis(published)))
+    Some((inbound.message_place(info.stream_sequence), Millis(published)))
 }
 
-/// Converts a message to a delivery, or returns what is wrong with it.
-fn delivery(prefix: &str, inbound: &InboundStream, message: jetstream::Message) -> Result<Delivery, String> {
-    let (owner, agent, kind) = subject::parse_inbound(prefix, &message.subject).map_err(|error| error.to_string())?;
+/// Converts a message to a delivery; `None` if it is unreadable, see [`to_unreadable`].
+fn delivery(prefix: &str, inbound: &InboundStream, message: jetstream::Message) -> Option<Delivery> {
+    let (owner, agent, kind) = subject::parse_inbound(prefix, &message.subject).ok()?;
     let (sequence, published) = place_and_time(inbound, &message)?;
     let delivered = message.info().map_or(1, |info| u64::try_from(info.delivered).unwrap_or(1));
     let id = message.headers.as_ref().and_then(producer_id);
@@ -411,7 +411,7 @@ fn delivery(prefix: &str, inbound: &InboundStream, message: jetstream::Message) 
     let authorization = token.map(|value| value.as_str().to_owned());
     let body = message.payload.clone();
     let settle = Arc::new(NatsAck(message));
-    Ok(Delivery { owner, agent, kind, id, authorization, body, sequence, delivered, published, settle })
+    Some(Delivery { owner, agent, kind, id, authorization, body, sequence, delivered, published, settle })
 }
 
 /// Returns the producer's event id, [`ID_HEADER`]. `Nats-Msg-Id` isn't used, because all owners share the ids that a

@@ -1,26 +1,27 @@
 //! `trellis agent apply`: creates and updates agents from files.
 
-use super::super::client::{Client, encode};
+use super::super::client::{Client, encode, read_view};
 use super::super::exit::{Exit, Failure};
 use super::super::output::{CommandOutput, Format, write_line};
 use super::diff::{KeyChange, diff};
 use super::files::{AgentFile, AgentFiles, read_all, without_owners};
-use super::warn;
+use super::warnings::warn;
 use crate::domain::agent::AgentConfig;
 use crate::domain::ids::AgentId;
+use crate::view::agent::{AgentDryRunView, AgentRecordView, CreatedAgentView};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 /// Options of `agent apply`.
 #[derive(Clone, Copy)]
-pub(super) struct ApplyOptions {
-    pub(super) dry_run: bool,
-    pub(super) strict: bool,
+pub(crate) struct ApplyOptions {
+    pub(crate) dry_run: bool,
+    pub(crate) strict: bool,
 }
 
 /// Applies each agent of the files, one after the other, and shows what changes.
-pub(super) async fn apply(
+pub(crate) async fn apply(
     client: &Client,
     out: CommandOutput,
     files: &[PathBuf],
@@ -39,7 +40,7 @@ pub(super) async fn apply(
                 if done > 0 && !dry_run { format!(" ({done} of {} are applied)", agents.len()) } else { String::new() };
             Failure::new(failure.exit, format!("agent `{id}` of `{}`{rest}: {failure}", file.path.display()))
         })?;
-        warn(&answer.json);
+        warn(id, &answer.warnings);
         if out.format == Format::Text {
             show(id, &answer, dry_run)?;
         }
@@ -82,7 +83,10 @@ async fn check_all(client: &Client, agents: &AgentFiles, strict: bool) -> Result
 struct AppliedAgent {
     result: &'static str,
     changes: Vec<KeyChange>,
-    version: Value,
+    warnings: Vec<String>,
+    /// Version of the configuration; `None` of a dry run.
+    version: Option<u64>,
+    /// The venue's answer with `result` and `changes`.
     json: Value,
 }
 
@@ -103,42 +107,44 @@ async fn apply_agent(
     dry_run: bool,
 ) -> Result<AppliedAgent, Failure> {
     let before = match client.get(&format!("agents/{}", encode(id.as_str())), &[]).await {
-        Ok(info) => Some(info),
+        Ok(info) => Some(read_view::<AgentRecordView>(&info)?),
         Err(failure) if failure.exit == Exit::NotFound => None,
         Err(failure) => return Err(failure),
     };
+    let checked = if dry.is_null() { None } else { Some(read_view::<AgentDryRunView>(&dry)?) };
+    let (dry_config, dry_warnings) = checked.map(|checked| (checked.config, checked.warnings)).unwrap_or_default();
     let after = match &file.config {
         Some(config) => json!(AgentConfig::parse(&without_owners(config)).map_err(|e| Failure::usage(e.to_string()))?),
         // The venue has read the stored configuration that the file names.
-        None => dry["config"].clone(),
+        None => dry_config,
     };
-    let changes = before.as_ref().map(|info| changes(info, &after)).unwrap_or_default();
-    let (result, mut json) = if dry_run {
+    let changes = before.as_ref().map(|agent| changes(agent, &after)).unwrap_or_default();
+    let (result, warnings, version, mut json) = if dry_run {
         let result = match &before {
             None => "created",
             Some(_) if changes.is_empty() => "unchanged",
             Some(_) => "updated",
         };
-        (result, dry)
+        (result, dry_warnings, None, dry)
     } else {
         let answer = create(client, id, file, json!({"overwrite": true})).await?;
-        let result = match (&answer["created"], &answer["updated"]) {
-            (Value::Bool(true), _) => "created",
-            (_, Value::Bool(true)) => "updated",
-            _ => "unchanged",
+        let CreatedAgentView { created, updated, config_version, warnings, .. } = read_view(&answer)?;
+        let result = match (created, updated) {
+            (true, _) => "created",
+            (false, true) => "updated",
+            (false, false) => "unchanged",
         };
-        (result, answer)
+        (result, warnings, Some(config_version), answer)
     };
     json["result"] = result.into();
     json["changes"] = changes.iter().map(KeyChange::json).collect();
-    let version = json["configVersion"].clone();
-    Ok(AppliedAgent { result, changes, version, json })
+    Ok(AppliedAgent { result, changes, warnings, version, json })
 }
 
 /// Returns the keys that change. A terminated agent begins again.
-fn changes(info: &Value, after: &Value) -> Vec<KeyChange> {
-    let mut changes = diff(&info["config"], after);
-    if info["status"] == "TERMINATED" {
+fn changes(agent: &AgentRecordView, after: &Value) -> Vec<KeyChange> {
+    let mut changes = diff(&agent.config, after);
+    if agent.status == "TERMINATED" {
         changes.extend(diff(&json!({"status": "TERMINATED"}), &json!({"status": "SLEEPING"})));
     }
     changes
@@ -148,7 +154,7 @@ fn show(id: &AgentId, answer: &AppliedAgent, dry_run: bool) -> Result<(), Failur
     let head = match (dry_run, answer.result) {
         (true, "unchanged") => format!("{id} would stay unchanged"),
         (true, result) => format!("{id} would be {result}"),
-        (false, result) => format!("{id} {result}, configuration {}", answer.version),
+        (false, result) => format!("{id} {result}, configuration {}", answer.version.unwrap_or_default()),
     };
     write_line(&head)?;
     answer.changes.iter().try_for_each(|change| write_line(&change.line()))

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 /// A changed key: its dotted path, and its values before and after; `null` if absent.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct KeyChange {
+pub(crate) struct KeyChange {
     path: String,
     before: Value,
     after: Value,
@@ -12,19 +12,19 @@ pub(super) struct KeyChange {
 
 impl KeyChange {
     /// Formats the change as one line.
-    pub(super) fn line(&self) -> String {
+    pub(crate) fn line(&self) -> String {
         let shown = |value: &Value| if value.is_null() { "(none)".to_owned() } else { value.to_string() };
         format!("  {}: {} -> {}", self.path, shown(&self.before), shown(&self.after))
     }
 
     /// Returns the change as JSON.
-    pub(super) fn json(&self) -> Value {
+    pub(crate) fn json(&self) -> Value {
         json!({"key": self.path, "before": self.before, "after": self.after})
     }
 }
 
 /// Returns every key that differs; maps are compared key by key, lists as a whole.
-pub(super) fn diff(before: &Value, after: &Value) -> Vec<KeyChange> {
+pub(crate) fn diff(before: &Value, after: &Value) -> Vec<KeyChange> {
     let mut changes = Vec::new();
     compare("", before, after, &mut changes);
     changes

@@ -3,30 +3,84 @@
 use super::super::exit::Failure;
 use super::super::input;
 use super::layers::{self, Written};
-use crate::config::position::locate;
-use crate::config::yaml;
+use crate::config::position::{FilePosition, locate};
+use crate::config::yaml::{self, YamlError};
 use crate::domain::agent::{AgentConfig, addresses};
-use crate::domain::decode::{self, DataError};
-use crate::domain::ids::AgentId;
+use crate::domain::decode::{self, DataError, TomlError};
+use crate::domain::ids::{AgentId, IdError};
 use crate::venue::resources;
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 /// Agent files by the id of their agent.
-pub(super) type AgentFiles = BTreeMap<AgentId, AgentFile>;
+pub(crate) type AgentFiles = BTreeMap<AgentId, AgentFile>;
 
 /// The content of an agent file.
-pub(super) struct AgentFile {
-    pub(super) path: PathBuf,
+pub(crate) struct AgentFile {
+    pub(crate) path: PathBuf,
     /// Arguments of `agent/create`: `config`, `definition` and `state`.
-    pub(super) given: Map<String, Value>,
+    pub(crate) given: Map<String, Value>,
     /// The whole configuration; `None` if the file names a stored one, such as a template.
-    pub(super) config: Option<Value>,
+    pub(crate) config: Option<Value>,
+}
+
+/// Reason why an agent file is refused.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum AgentFileError {
+    /// Nothing has the path.
+    #[error("there is no such file or folder")]
+    Missing,
+    /// The name ends otherwise than those of agent files.
+    #[error("expected a file that ends in `.toml`, `.json` or `.yaml`")]
+    Extension,
+    /// The file can't be read.
+    #[error(transparent)]
+    Unreadable(#[from] Failure),
+    /// The text is not JSON.
+    #[error("malformed JSON: {0}")]
+    Json(DataError),
+    /// The text is not YAML.
+    #[error("malformed YAML: {0}")]
+    Yaml(YamlError),
+    /// The text is not TOML.
+    #[error("malformed TOML: {0}")]
+    Toml(TomlError),
+    /// The id of the agent breaks a rule.
+    #[error(transparent)]
+    Id(#[from] IdError),
+    /// A value breaks a rule, at a position that is unknown.
+    #[error(transparent)]
+    Data(DataError),
+    /// A value breaks a rule.
+    #[error("{error} ({position})")]
+    DataAt {
+        /// Rule with the place of the value.
+        error: DataError,
+        /// Position of the value in the file.
+        position: FilePosition,
+    },
+    /// The file has no whole configuration.
+    #[error(
+        "it names what the venue keeps, such as a template: expected the configuration itself, as `trellis agent get` \
+         shows it after `trellis agent apply`"
+    )]
+    NoConfig,
+}
+
+/// Reason why a file doesn't say which agent it is for.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+enum AgentFileIdError {
+    /// Two keys name different agents.
+    #[error("`{key}`: `{id}` is another agent than that of `id`")]
+    OtherAgent { key: &'static str, id: String },
+    /// The id isn't a text.
+    #[error("`{key}`: expected text, got `{found}`")]
+    NoText { key: &'static str, found: Value },
 }
 
 /// Reads every agent of the files and folders; returns all errors together.
-pub(super) fn read_all(files: &[PathBuf]) -> Result<AgentFiles, Failure> {
+pub(crate) fn read_all(files: &[PathBuf]) -> Result<AgentFiles, Failure> {
     let mut agents = AgentFiles::new();
     let mut errors = Vec::new();
     for file in list_files(files)? {
@@ -79,17 +133,13 @@ fn kind(path: &Path) -> Option<AgentFileFormat> {
 }
 
 /// Reads and checks the configuration of an agent file.
-pub(crate) fn read_config(path: &Path) -> Result<Value, String> {
+pub(crate) fn read_config(path: &Path) -> Result<Value, AgentFileError> {
     let (_, file) = read(path)?;
-    file.config.ok_or_else(|| {
-        "it names what the venue keeps, such as a template: expected the configuration itself, as `trellis agent get` \
-         shows it after `trellis agent apply`"
-            .to_owned()
-    })
+    file.config.ok_or(AgentFileError::NoConfig)
 }
 
 /// Replaces addresses by plain paths: the venue checks whose they are.
-pub(super) fn without_owners(config: &Value) -> Value {
+pub(crate) fn without_owners(config: &Value) -> Value {
     let mut plain = config.clone();
     // Without an owner, no address belongs to another.
     if addresses::localise(None, &mut plain).is_err() {
@@ -99,64 +149,62 @@ pub(super) fn without_owners(config: &Value) -> Value {
 }
 
 /// Reads the id and the content of an agent file.
-fn read(path: &Path) -> Result<(AgentId, AgentFile), String> {
-    let kind = kind(path).ok_or_else(|| {
-        if path.exists() {
-            "expected a file that ends in `.toml`, `.json` or `.yaml`"
-        } else {
-            "there is no such file or folder"
-        }
-    })?;
-    let text = input::file(path).map_err(|failure| failure.text)?;
+fn read(path: &Path) -> Result<(AgentId, AgentFile), AgentFileError> {
+    let kind =
+        kind(path).ok_or_else(|| if path.exists() { AgentFileError::Extension } else { AgentFileError::Missing })?;
+    let text = input::file(path)?;
     let mut content = parse(kind, &text)?;
-    let wrong = |wrong: &DataError| with_position(kind, &text, wrong);
-    let id = match take_id(&mut content).map_err(|error| wrong(&error.into()))? {
+    let wrong = |error: DataError| with_position(kind, &text, error);
+    let id = match take_id(&mut content).map_err(|error| wrong(error.to_string().into()))? {
         Some(id) => id,
         None => path.file_stem().unwrap_or_default().to_string_lossy().into_owned(),
     };
-    let id = AgentId::new(id).map_err(|e| e.to_string())?;
+    let id = AgentId::new(id)?;
     let path = path.to_owned();
-    let config = match layers::split(content).map_err(|error| wrong(&error.into()))? {
+    let config = match layers::split(content).map_err(|error| wrong(error.to_string().into()))? {
         Written::Config(config) => config,
         Written::Layers(given) => return Ok((id, AgentFile { path, given, config: None })),
     };
-    let checked = AgentConfig::parse(&without_owners(&config)).map_err(|error| wrong(&error))?;
+    let checked = AgentConfig::parse(&without_owners(&config)).map_err(wrong)?;
     // The venue checks kinds of resources that it has besides.
-    resources::check_own(&checked).map_err(|error| wrong(&error.into()))?;
+    resources::check_own(&checked).map_err(|error| wrong(error.to_string().into()))?;
     let given = Map::from_iter([("config".to_owned(), config.clone())]);
     Ok((id, AgentFile { path, given, config: Some(config) }))
 }
 
 /// Takes the id of the agent from a file: `id`, or `agentId` as in `agent/create`.
-fn take_id(content: &mut Value) -> Result<Option<String>, String> {
+fn take_id(content: &mut Value) -> Result<Option<String>, AgentFileIdError> {
     let mut found: Option<String> = None;
     for key in ["id", "agentId"] {
         match content.as_object_mut().and_then(|map| map.shift_remove(key)) {
             None => {}
             Some(Value::String(id)) if found.as_ref().is_none_or(|other| *other == id) => found = Some(id),
-            Some(Value::String(id)) => return Err(format!("`{key}`: `{id}` is another agent than that of `id`")),
-            Some(other) => return Err(format!("`{key}`: expected text, got `{other}`")),
+            Some(Value::String(id)) => return Err(AgentFileIdError::OtherAgent { key, id }),
+            Some(found) => return Err(AgentFileIdError::NoText { key, found }),
         }
     }
     Ok(found)
 }
 
-/// Formats an error with its position in the file, if known.
-fn with_position(kind: AgentFileFormat, text: &str, wrong: &DataError) -> String {
-    let steps = wrong.steps();
+/// Adds the position in the file to an error, if known.
+fn with_position(kind: AgentFileFormat, text: &str, error: DataError) -> AgentFileError {
+    let steps = error.steps();
     let steps: Vec<&str> = steps.iter().map(String::as_str).collect();
     let found = match kind {
         AgentFileFormat::Toml | AgentFileFormat::Json => locate(text, &steps),
         AgentFileFormat::Yaml => yaml::locate(text, &steps),
     };
-    found.map_or_else(|| wrong.to_string(), |place| format!("{wrong} ({place})"))
+    match found {
+        Some(position) => AgentFileError::DataAt { error, position },
+        None => AgentFileError::Data(error),
+    }
 }
 
-fn parse(kind: AgentFileFormat, text: &str) -> Result<Value, String> {
+fn parse(kind: AgentFileFormat, text: &str) -> Result<Value, AgentFileError> {
     match kind {
-        AgentFileFormat::Json => decode::json(text.as_bytes()).map_err(|e| format!("malformed JSON: {e}")),
-        AgentFileFormat::Yaml => yaml::parse(text).map_err(|e| format!("malformed YAML: {e}")),
-        AgentFileFormat::Toml => decode::toml(text).map_err(|e| format!("malformed TOML: {e}")),
+        AgentFileFormat::Json => decode::json(text.as_bytes()).map_err(AgentFileError::Json),
+        AgentFileFormat::Yaml => yaml::parse(text).map_err(AgentFileError::Yaml),
+        AgentFileFormat::Toml => decode::toml(text).map_err(AgentFileError::Toml),
     }
 }
 
@@ -165,7 +213,7 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    fn file(name: &str, text: &str) -> Result<(AgentId, Value), String> {
+    fn file(name: &str, text: &str) -> Result<(AgentId, Value), AgentFileError> {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join(name);
         std::fs::write(&path, text).unwrap();
@@ -233,7 +281,7 @@ mod tests {
         let (id, config) = file("x.yaml", text).unwrap();
         let read = AgentConfig::parse(&config).unwrap();
         assert_eq!((id.as_str(), read.system_prompt.as_str()), ("helper", "Help.\nSay no.\n"));
-        assert!(file("x.yml", "a: 1\na: 2").unwrap_err().contains("duplicate mapping key: a"));
+        assert!(file("x.yml", "a: 1\na: 2").unwrap_err().to_string().contains("duplicate mapping key: a"));
         assert!(file("x.yml", "model: scripted/echo\nsystemPrompt: no").is_ok(), "no boolean");
     }
 
@@ -264,8 +312,9 @@ mod tests {
             ("a.yml", "systemPromt: 1", "unknown key `systemPromt`, did you mean `systemPrompt` (line 1, column 1)"),
             ("a.toml", "", "missing field `model`"),
         ] {
-            assert_eq!(file(name, text).unwrap_err(), expected);
+            assert_eq!(file(name, text).unwrap_err().to_string(), expected);
         }
-        assert!(file("a.toml", "x = \n").unwrap_err().starts_with("malformed TOML: TOML parse error at line 1"));
+        let error = file("a.toml", "x = \n").unwrap_err().to_string();
+        assert!(error.starts_with("malformed TOML: TOML parse error at line 1"), "{error}");
     }
 }

@@ -7,15 +7,25 @@ use serde_json::{Map, Value, json};
 const BESIDE: [&str; 3] = ["definition", "state", "name"];
 
 /// The content of an agent file.
-pub(super) enum Written {
+pub(crate) enum Written {
     /// A whole configuration, which is checked without the venue.
     Config(Value),
     /// Arguments of `agent/create`, whose stored layers the venue reads.
     Layers(Map<String, Value>),
 }
 
+/// A key stands beside `config` that `agent/create` doesn't accept there.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "`{key}`: what stands beside `config` counts for nothing: put it into the list, \
+     `config: [\"v/…\", {{\"{key}\": …}}]`"
+)]
+pub(crate) struct AgentLayersError {
+    pub(crate) key: String,
+}
+
 /// Converts the content of a file, and decides whether it is a whole configuration.
-pub(super) fn split(content: Value) -> Result<Written, String> {
+pub(crate) fn split(content: Value) -> Result<Written, AgentLayersError> {
     let mut map = match content {
         Value::Object(map) => map,
         layers @ (Value::String(_) | Value::Array(_)) => Map::from_iter([("config".to_owned(), layers)]),
@@ -32,10 +42,7 @@ pub(super) fn split(content: Value) -> Result<Written, String> {
         return Ok(Written::Layers(create_arguments(layers, None, state)));
     }
     if let Some(key) = map.keys().find(|key| *key != "config" && !BESIDE.contains(&key.as_str())) {
-        return Err(format!(
-            "`{key}`: what stands beside `config` counts for nothing: put it into the list, \
-             `config: [\"v/…\", {{\"{key}\": …}}]`"
-        ));
+        return Err(AgentLayersError { key: key.clone() });
     }
     let (config, definition) = (map.shift_remove("config"), map.shift_remove("definition"));
     if let (Some(Value::Object(mut config)), None, false) =

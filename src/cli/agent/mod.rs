@@ -4,20 +4,24 @@ mod apply;
 mod diff;
 mod files;
 mod layers;
+mod warnings;
 
-use super::client::{Client, ServerArgs, encode};
+use super::client::{Client, ServerArgs, encode, read_view};
 use super::confirm::confirm;
+use super::escape::escape_data;
 use super::exit::{Exit, Failure};
-use super::output::{CommandOutput, field, note, pretty};
+use super::output::{CommandOutput, note, pretty};
 use super::submit::NO_AGENT;
 use super::{CliContext, input};
 use crate::domain::agent::schema;
 use crate::domain::ids::AgentId;
+use crate::view::agent::{AgentEndView, AgentPage, AgentRowView, AgentSwitchView, UpdatedAgentView};
 use apply::ApplyOptions;
 use clap::Subcommand;
 pub(crate) use files::read_config;
 use serde_json::{Value, json};
 use std::path::PathBuf;
+use warnings::warn;
 
 /// Agents: durable records with a configuration.
 #[derive(Debug, Subcommand)]
@@ -49,7 +53,7 @@ pub(crate) enum Agent {
     /// maps are named with dots. Applies from the next turn.
     #[command(after_help = "Example:\n  trellis agent update helper limits.turns=5 description=null")]
     Update {
-        /// Its id
+        /// Id of the agent
         id: AgentId,
         /// What to change
         #[arg(required = true, value_name = "KEY=VALUE", value_parser = input::pair)]
@@ -67,7 +71,7 @@ pub(crate) enum Agent {
     /// Stop an agent from running; it takes work, and nothing that waits is lost
     #[command(after_help = "Example:\n  trellis agent suspend helper --reason 'the model is being changed'")]
     Suspend {
-        /// Its id
+        /// Id of the agent
         id: AgentId,
         /// Why, for the record
         #[arg(long, value_name = "TEXT")]
@@ -79,7 +83,7 @@ pub(crate) enum Agent {
     /// Let a suspended agent run again, with everything that has waited
     #[command(after_help = "Example:\n  trellis agent resume helper")]
     Resume {
-        /// Its id
+        /// Id of the agent
         id: AgentId,
         /// Which server, and for whom
         #[command(flatten)]
@@ -107,7 +111,7 @@ pub(crate) enum Agent {
     /// Its name, turns and sessions are kept. With `--remove` they are deleted, and the name is free.
     #[command(after_help = "Example:\n  trellis agent delete helper --remove --yes")]
     Delete {
-        /// Its id
+        /// Id of the agent
         id: AgentId,
         /// Also delete its sessions and documents and free the name
         #[arg(long)]
@@ -122,7 +126,7 @@ pub(crate) enum Agent {
     /// Show an agent: status, configuration, open tasks
     #[command(after_help = "Example:\n  trellis agent get helper")]
     Get {
-        /// Its id
+        /// Id of the agent
         id: AgentId,
         /// Which server, and for whom
         #[command(flatten)]
@@ -131,7 +135,7 @@ pub(crate) enum Agent {
     /// Print the JSON Schema of agent files, for editors
     #[command(after_help = "Example:\n  trellis agent schema > agent.schema.json")]
     Schema,
-    /// List agents
+    /// List agents, ordered by name
     #[command(after_help = "Example:\n  trellis agent list --output ndjson")]
     List {
         /// Those behind this one, by name
@@ -169,22 +173,31 @@ impl Agent {
                 input["state"] = json!({"config": nest_keys(deep)});
                 input["expect"] = expect.map_or(Value::Null, Value::from);
                 input["strict"] = strict.then_some(true).into();
-                run(&Client::new(&server)?, context.out, "update", input, |answer| {
-                    let what = if answer["updated"] == true { "updated" } else { "unchanged" };
-                    format!("{id} {what}, configuration {}", answer["configVersion"])
-                })
-                .await
+                let answer = run(&Client::new(&server)?, "update", input).await?;
+                let updated: UpdatedAgentView = read_view(&answer)?;
+                warn(&id, &updated.warnings);
+                context.out.value(&answer, || {
+                    let what = if updated.updated { "updated" } else { "unchanged" };
+                    format!("{id} {what}, configuration {}", updated.config_version)
+                })?;
+                Ok(Exit::Ok)
             }
             Self::Suspend { id, reason, server } => {
                 let input = json!({"agentId": id, "reason": reason});
-                run(&Client::new(&server)?, context.out, "suspend", input, status_line).await
+                let answer = run(&Client::new(&server)?, "suspend", input).await?;
+                context.out.typed_value::<AgentSwitchView>(&answer, status_line)?;
+                Ok(Exit::Ok)
             }
             Self::Resume { id, server } => {
-                run(&Client::new(&server)?, context.out, "resume", json!({"agentId": id}), status_line).await
+                let answer = run(&Client::new(&server)?, "resume", json!({"agentId": id})).await?;
+                context.out.typed_value::<AgentSwitchView>(&answer, status_line)?;
+                Ok(Exit::Ok)
             }
             Self::Fork { id, to, timeline, overwrite, server } => {
                 let input = json!({"agentId": id, "to": to, "timeline": timeline, "overwrite": overwrite});
-                run(&Client::new(&server)?, context.out, "fork", input, |_| format!("{to} is a fork of {id}")).await
+                let answer = run(&Client::new(&server)?, "fork", input).await?;
+                context.out.value(&answer, || format!("{to} is a fork of {id}"))?;
+                Ok(Exit::Ok)
             }
             Self::Delete { id, remove, yes, server } => {
                 if !yes {
@@ -192,11 +205,12 @@ impl Agent {
                     confirm(&format!("agent `{id}` would be {end}, and its unfinished tasks cancelled"))?;
                 }
                 let input = json!({"agentId": id, "remove": remove});
-                run(&Client::new(&server)?, context.out, "delete", input, |answer| {
+                let answer = run(&Client::new(&server)?, "delete", input).await?;
+                context.out.typed_value(&answer, |end: &AgentEndView| {
                     let what = if remove { "removed" } else { "TERMINATED" };
-                    format!("{id} {what}, {} unfinished tasks cancelled", answer["cancelled"])
-                })
-                .await
+                    format!("{id} {what}, {} unfinished tasks cancelled", end.cancelled)
+                })?;
+                Ok(Exit::Ok)
             }
         }
     }
@@ -205,48 +219,32 @@ impl Agent {
 async fn list(client: &Client, out: CommandOutput, after: Option<AgentId>) -> Result<Exit, Failure> {
     let asked = after.map_or_else(|| json!({}), |after| json!({"after": after}));
     let page = client.run("v/ops/agent/list", &asked, None).await?;
-    out.page(&page, "agents", |agents| {
-        let rows: Vec<_> = agents
-            .iter()
-            .map(|agent| vec![field(agent, "agentId"), field(agent, "status"), field(agent, "description")])
-            .collect();
+    let AgentPage { agents, next } = read_view(&page)?;
+    out.page(&page, "agents", |_| {
+        let row = |agent: &AgentRowView| {
+            vec![agent.agent_id.to_string(), agent.status.clone(), agent.description.clone().unwrap_or_default()]
+        };
+        let rows: Vec<_> = agents.iter().map(row).collect();
         out.table(&["AGENT", "STATUS", "DESCRIPTION"], &rows)
     })?;
-    if let Some(next) = page["next"].as_str() {
+    if let Some(next) = next {
         note(&format!("there are more; `--after {next}` shows the next"));
     }
     Ok(Exit::Ok)
 }
 
 /// Runs `v/ops/agent/<verb>`; keys without a value are left out.
-async fn run(
-    client: &Client,
-    out: CommandOutput,
-    verb: &str,
-    mut input: Value,
-    text: impl FnOnce(&Value) -> String,
-) -> Result<Exit, Failure> {
+async fn run(client: &Client, verb: &str, mut input: Value) -> Result<Value, Failure> {
     if let Some(map) = input.as_object_mut() {
         map.retain(|_, value| !value.is_null());
     }
     let answer = client.run(&format!("v/ops/agent/{verb}"), &input, None).await;
-    let answer = answer.map_err(|e| e.with_advice_on("no agent `", NO_AGENT))?;
-    warn(&answer);
-    out.value(&answer, || text(&answer))?;
-    Ok(Exit::Ok)
+    answer.map_err(|e| e.with_advice_on("no agent `", NO_AGENT))
 }
 
-/// Notes the venue's warnings about a configuration on stderr.
-fn warn(answer: &Value) {
-    for warning in answer["warnings"].as_array().into_iter().flatten().filter_map(Value::as_str) {
-        note(&format!("warning: agent `{}`: {warning}", field(answer, "agentId")));
-    }
-}
-
-fn status_line(answer: &Value) -> String {
-    let error = field(answer, "error");
-    let why = if error.is_empty() { String::new() } else { format!(": {error}") };
-    format!("{} {}{why}", field(answer, "agentId"), field(answer, "status"))
+fn status_line(agent: &AgentSwitchView) -> String {
+    let why = agent.error.as_ref().map(|error| format!(": {}", escape_data(error))).unwrap_or_default();
+    format!("{} {}{why}", escape_data(agent.agent_id.as_str()), escape_data(&agent.status))
 }
 
 /// Converts `a.b=1` to `{a: {b: 1}}`.

@@ -14,11 +14,11 @@ struct CallLine {
 
 /// All calls so far, in the order of the log.
 #[derive(Debug, Clone, Default)]
-pub(super) struct LoggedCalls(Vec<CallLine>);
+pub(crate) struct LoggedCalls(Vec<CallLine>);
 
 impl LoggedCalls {
     /// Reads the log; an incomplete last line is left out.
-    pub(super) fn read(path: &Path) -> Self {
+    pub(crate) fn read(path: &Path) -> Self {
         Self::parse(&std::fs::read_to_string(path).unwrap_or_default())
     }
 
@@ -27,7 +27,7 @@ impl LoggedCalls {
     }
 
     /// Returns the number of lines, which shows whether anything happened.
-    pub(super) fn lines(&self) -> usize {
+    pub(crate) fn lines(&self) -> usize {
         self.0.len()
     }
 
@@ -36,12 +36,12 @@ impl LoggedCalls {
     }
 
     /// Counts the calls that were begun.
-    pub(super) fn count_started(&self) -> usize {
+    pub(crate) fn count_started(&self) -> usize {
         self.turns("started").count()
     }
 
     /// Returns the turns with an unfinished call of this process.
-    pub(super) fn running_turns(&self, pid: u32) -> BTreeSet<String> {
+    pub(crate) fn running_turns(&self, pid: u32) -> BTreeSet<String> {
         let mut open: BTreeSet<String> = BTreeSet::new();
         for line in self.0.iter().filter(|line| line.pid == pid) {
             if line.event == "started" {
@@ -54,12 +54,12 @@ impl LoggedCalls {
     }
 
     /// Returns the turns for which this process got a reply.
-    pub(super) fn replied_turns(&self, pid: u32) -> BTreeSet<String> {
+    pub(crate) fn replied_turns(&self, pid: u32) -> BTreeSet<String> {
         self.turns("replied").filter(|line| line.pid == pid).map(|line| line.turn.clone()).collect()
     }
 
     /// Returns the turns that called more than once.
-    pub(super) fn repeated_turns(&self) -> BTreeSet<String> {
+    pub(crate) fn repeated_turns(&self) -> BTreeSet<String> {
         let mut asked: BTreeMap<&str, u32> = BTreeMap::new();
         for line in self.turns("started") {
             *asked.entry(&line.turn).or_default() += 1;

@@ -25,20 +25,20 @@ use std::sync::Arc;
 const LIST_LIMIT: usize = 1_000;
 
 /// All records in the store.
-pub(super) struct StoreContents {
+pub(crate) struct StoreContents {
     /// Committed turns, oldest first.
-    pub(super) turns: Vec<DemoTurn>,
+    pub(crate) turns: Vec<DemoTurn>,
     /// Restored prompts of the clerk's turns, by [`Turn::place`].
-    pub(super) seen: BTreeMap<String, RestoredRecord>,
+    pub(crate) seen: BTreeMap<String, RestoredRecord>,
     /// All jobs, ended and open.
-    pub(super) jobs: Vec<Job>,
+    pub(crate) jobs: Vec<Job>,
     /// Result of the audit.
-    pub(super) books: AuditTotals,
+    pub(crate) books: AuditTotals,
 }
 
 impl StoreContents {
     /// Opens the store in this process, reads it and closes it again.
-    pub(super) async fn read(folder: &DemoFolder) -> Result<Self, Failure> {
+    pub(crate) async fn read(folder: &DemoFolder) -> Result<Self, Failure> {
         let settings = [
             ("store.url".to_owned(), format!("embedded:{}", folder.data().display())),
             ("bus.url".to_owned(), "embedded".to_owned()),
@@ -57,12 +57,9 @@ impl StoreContents {
         let mut turns = Vec::new();
         for name in [CLERK_AGENT, HELPER_AGENT] {
             let agent = AgentId::new(name).expect("a legal agent id");
-            for shown in agents::timeline(venue, (&owner, &Authority::without_limits()), &agent, 0, LIST_LIMIT)
-                .await
-                .map_err(store)?
-            {
-                turns.push(DemoTurn::parse(name, shown)?);
-            }
+            let reader = Authority::without_limits();
+            let timeline = agents::timeline(venue, &owner, &reader, &agent, 0, LIST_LIMIT).await.map_err(store)?;
+            turns.extend(timeline.into_iter().map(|turn| DemoTurn::new(name, turn)));
         }
         let mut seen = BTreeMap::new();
         for turn in turns.iter().filter(|turn| turn.agent == CLERK_AGENT) {

@@ -11,9 +11,9 @@ const TROUBLE: &str = include_str!("../../../config/examples/demo-trouble-rules.
 const SEED: &str = include_str!("../../../config/examples/seed.json");
 
 /// Name of the agent that gets the tasks.
-pub(super) const CLERK_AGENT: &str = "accounts-payable";
+pub(crate) const CLERK_AGENT: &str = "accounts-payable";
 /// Name of the agent that the clerk asks.
-pub(super) const HELPER_AGENT: &str = "vendor-enrichment";
+pub(crate) const HELPER_AGENT: &str = "vendor-enrichment";
 
 const AGENTS: [(&str, &str); 2] = [
     (CLERK_AGENT, include_str!("../../../config/examples/accounts-payable.toml")),
@@ -24,14 +24,14 @@ const AGENTS: [(&str, &str); 2] = [
 const DELAY: &str = "delay_ms = 200";
 
 /// A temporary folder, deleted when dropped unless it is kept.
-pub(super) struct DemoFolder {
+pub(crate) struct DemoFolder {
     path: PathBuf,
     is_kept: bool,
 }
 
 impl DemoFolder {
     /// Creates a folder with the rules file; `delay` is the time that the model takes to answer.
-    pub(super) fn make(delay: Duration) -> Result<Self, Failure> {
+    pub(crate) fn make(delay: Duration) -> Result<Self, Failure> {
         let name = format!("trellis-demo-{}", &uuid::Uuid::new_v4().simple().to_string()[..8]);
         let path = std::env::temp_dir().join(name);
         let cannot = |e: std::io::Error| Failure::internal(format!("folder `{}` can't be made: {e}", path.display()));
@@ -43,27 +43,27 @@ impl DemoFolder {
     }
 
     /// Returns the path of the folder.
-    pub(super) fn path(&self) -> &Path {
+    pub(crate) fn path(&self) -> &Path {
         &self.path
     }
 
     /// Returns the folder of the embedded store.
-    pub(super) fn data(&self) -> PathBuf {
+    pub(crate) fn data(&self) -> PathBuf {
         self.path.join("data")
     }
 
     /// Returns the rules file of the scripted model.
-    pub(super) fn rules(&self) -> PathBuf {
+    pub(crate) fn rules(&self) -> PathBuf {
         self.path.join("rules.toml")
     }
 
     /// Returns the log of model calls.
-    pub(super) fn calls(&self) -> PathBuf {
+    pub(crate) fn calls(&self) -> PathBuf {
         self.path.join("calls.jsonl")
     }
 
     /// Keeps the folder when this value is dropped.
-    pub(super) fn keep(&mut self) {
+    pub(crate) fn keep(&mut self) {
         self.is_kept = true;
     }
 }
@@ -83,13 +83,13 @@ impl Drop for DemoFolder {
 }
 
 /// Returns the initial values of the workspace, by path.
-pub(super) fn seed() -> Result<Map<String, Value>, Failure> {
+pub(crate) fn seed() -> Result<Map<String, Value>, Failure> {
     decode::from_json(SEED.as_bytes())
         .map_err(|e| Failure::internal(format!("the built-in workspace is malformed: {e}")))
 }
 
 /// Returns the agents with their configurations.
-pub(super) fn agents() -> Result<Vec<(&'static str, Value)>, Failure> {
+pub(crate) fn agents() -> Result<Vec<(&'static str, Value)>, Failure> {
     let parse = |(name, text): (&'static str, &str)| {
         let config = decode::toml(text)
             .map_err(|e| Failure::internal(format!("the built-in agent `{name}` is malformed: {e}")))?;

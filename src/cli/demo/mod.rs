@@ -6,24 +6,31 @@
 mod calls;
 mod disk;
 mod folder;
+mod kill;
 mod printer;
 mod process;
 mod report;
+mod times;
 mod trouble;
 mod turns;
 
 use super::CliContext;
+use super::client::read_view;
 use super::exit::{Exit, Failure};
 use super::output::{Format, note};
+use crate::domain::job::JobStatus;
+use crate::view::job::JobView;
+use crate::view::request::StartedRequestView;
 use calls::LoggedCalls;
 use clap::Args;
 use disk::StoreContents;
 use folder::{CLERK_AGENT, DemoFolder};
+use kill::Kill;
 use printer::Printer;
 use process::DemoServer;
 use serde_json::json;
-use std::collections::BTreeSet;
 use std::time::Duration;
+use times::{PARAGRAPH_PAUSE, READ_PAUSE, TASKS_TIME_LIMIT};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::{Instant, sleep};
 use turns::{HEADING, TurnPrinter};
@@ -39,14 +46,8 @@ const CALLS_TO_CUT: usize = 2;
 /// Time without log lines after which replies are recorded and all sessions wait for the model.
 const QUIET_TIME: Duration = Duration::from_millis(80);
 
-/// Longest time for all tasks, which take some seconds.
-const TASKS_TIME_LIMIT: Duration = Duration::from_mins(3);
-const READ_PAUSE: Duration = Duration::from_millis(30);
 /// Reads of the calls' log between two reads of the turns, which take long on a busy machine.
 const LOG_READS: usize = 20;
-/// Pause for reading a paragraph.
-const PARAGRAPH_PAUSE: Duration = Duration::from_secs(2);
-
 /// Seeds a workspace, creates two agents, submits six tasks, shows every turn as it is committed,
 /// kills the server with SIGKILL in the middle of turns, and starts it again. Then shows what goes
 /// wrong in a fleet: a typed output that is refused, a busy provider, a cancelled call, and a task that
@@ -63,22 +64,6 @@ pub(crate) struct Demo {
     /// No pauses for a reader, and a faster model
     #[arg(long)]
     fast: bool,
-}
-
-/// State at the time of the kill.
-struct Kill {
-    /// Id of the killed process.
-    pid: u32,
-    /// Turns whose model call was running.
-    interrupted: BTreeSet<String>,
-    /// Turns that had received their reply.
-    with_reply: BTreeSet<String>,
-    /// Turns that were on disk.
-    committed: BTreeSet<String>,
-    /// Tasks that had begun and not ended.
-    started: usize,
-    /// Tasks that had ended.
-    ended: usize,
 }
 
 impl Demo {
@@ -151,7 +136,8 @@ async fn tell(folder: &DemoFolder, printer: &Printer) -> Result<report::DemoResu
     let (last, trouble) = trouble::tell(second, folder, printer).await?;
     last.stop().await?;
     let disk = StoreContents::read(folder).await?;
-    report::tell(printer, &ledger, &kill, &calls, &tree, &disk, trouble).await
+    let (ledger, kill, calls, tree, disk) = (&ledger, &kill, &calls, &tree, &disk);
+    report::tell(printer, report::DemoEvidence { ledger, kill, calls, tree, disk, trouble }).await
 }
 
 /// Step 1: starts a server and creates a workspace and two agents.
@@ -184,8 +170,9 @@ async fn submit(up: &DemoServer, printer: &Printer) -> Result<(), Failure> {
         let input = json!({"invoice": id, "vendor": invoice["vendor"]});
         let key = format!("invoice-{id}").parse().map_err(|e| Failure::internal(format!("{e}")))?;
         let body = json!({"agentId": CLERK_AGENT, "input": input, "timeout": 0});
-        let job = up.client.run("v/ops/agent/request", &body, Some(&key)).await?;
-        let short: String = super::output::field(&job, "id").chars().take(8).collect();
+        let answer = up.client.run("v/ops/agent/request", &body, Some(&key)).await?;
+        let StartedRequestView { job, .. } = read_view(&answer)?;
+        let short: String = job.as_str().chars().take(8).collect();
         printer.line(&format!("   {id:<12} {:<52}  is job {short}…", input.to_string()))?;
     }
     Ok(())
@@ -229,12 +216,12 @@ async fn kill(
     up.kill().await?;
     let calls = LoggedCalls::read(&calls);
     let disk = StoreContents::read(folder).await?;
-    let records: Vec<_> = disk.jobs.iter().map(crate::domain::job::Job::to_json).collect();
+    let records: Vec<_> = disk.jobs.iter().map(JobView::from).collect();
     ledger.record_jobs(&records);
     let committed = disk.turns.iter().map(turns::DemoTurn::place).collect();
     ledger.show(disk.turns, printer)?;
     let ended = disk.jobs.iter().filter(|job| job.status.is_terminal()).count();
-    let started = disk.jobs.iter().filter(|job| job.status == crate::domain::job::JobStatus::Started).count();
+    let started = disk.jobs.iter().filter(|job| job.status == JobStatus::Started).count();
     let kill = Kill {
         pid,
         interrupted: calls.running_turns(pid),
@@ -269,7 +256,7 @@ async fn wait_until_done(up: &DemoServer, ledger: &mut TurnPrinter, printer: &Pr
     let start = Instant::now();
     loop {
         ledger.update(&up.client, printer).await?;
-        let open = |status: &String| matches!(status.as_str(), "PENDING" | "STARTED");
+        let open = |status: &JobStatus| matches!(status, JobStatus::Pending | JobStatus::Started);
         if !ledger.statuses.iter().any(open) {
             // Shows turns that were committed between the two reads of the last update.
             return ledger.update(&up.client, printer).await;
@@ -283,6 +270,7 @@ fn patience(start: Instant, ledger: &TurnPrinter) -> Result<(), Failure> {
     if start.elapsed() < TASKS_TIME_LIMIT {
         return Ok(());
     }
-    let (turns, jobs) = (ledger.len(), ledger.statuses.join(", "));
+    let statuses: Vec<_> = ledger.statuses.iter().map(|status| status.as_str()).collect();
+    let (turns, jobs) = (ledger.len(), statuses.join(", "));
     Err(Failure::internal(format!("no progress within {TASKS_TIME_LIMIT:?}: {turns} turns, tasks {jobs}")))
 }

@@ -6,40 +6,40 @@ use std::cell::Cell;
 use std::time::Duration;
 
 /// Width of the output in columns.
-pub(super) const WIDTH: usize = 100;
+pub(crate) const WIDTH: usize = 100;
 
 /// Output of the demo: stdout for text, nothing for JSON.
-pub(super) struct Printer {
-    pub(super) out: CommandOutput,
+pub(crate) struct Printer {
+    pub(crate) out: CommandOutput,
     fast: bool,
     steps: Cell<u32>,
 }
 
 impl Printer {
     /// Makes a printer; `fast`: without pauses for a reader.
-    pub(super) const fn new(out: CommandOutput, fast: bool) -> Self {
+    pub(crate) const fn new(out: CommandOutput, fast: bool) -> Self {
         Self { out, fast, steps: Cell::new(0) }
     }
 
     /// Prints the numbered heading of the next step.
-    pub(super) fn caption(&self, text: &str) -> Result<(), Failure> {
+    pub(crate) fn caption(&self, text: &str) -> Result<(), Failure> {
         self.steps.set(self.steps.get() + 1);
         self.line("")?;
         self.line(&self.out.bold(&format!("{}. {text}", self.steps.get())))
     }
 
     /// Prints a line unchanged.
-    pub(super) fn line(&self, text: &str) -> Result<(), Failure> {
+    pub(crate) fn line(&self, text: &str) -> Result<(), Failure> {
         if self.out.format == Format::Text { write_line(text) } else { Ok(()) }
     }
 
     /// Prints an indented paragraph.
-    pub(super) fn text(&self, text: &str) -> Result<(), Failure> {
+    pub(crate) fn text(&self, text: &str) -> Result<(), Failure> {
         wrap(text, WIDTH - 3).iter().try_for_each(|line| self.line(&format!("   {line}")))
     }
 
     /// Prints a paragraph beside its name.
-    pub(super) fn entry(&self, name: &str, text: &str) -> Result<(), Failure> {
+    pub(crate) fn entry(&self, name: &str, text: &str) -> Result<(), Failure> {
         let lines = wrap(text, WIDTH - 16);
         lines.iter().enumerate().try_for_each(|(at, line)| {
             let name = self.out.dim(&format!("{:<12}", if at == 0 { name } else { "" }));
@@ -48,7 +48,7 @@ impl Printer {
     }
 
     /// Pauses so that the text can be read.
-    pub(super) async fn pause(&self, time: Duration) {
+    pub(crate) async fn pause(&self, time: Duration) {
         if !self.fast && self.out.format == Format::Text {
             tokio::time::sleep(time).await;
         }
@@ -56,7 +56,7 @@ impl Printer {
 }
 
 /// Wraps a text to lines of at most `width` characters, between words where possible.
-pub(super) fn wrap(text: &str, width: usize) -> Vec<String> {
+pub(crate) fn wrap(text: &str, width: usize) -> Vec<String> {
     let mut lines = vec![String::new()];
     for word in text.split_whitespace() {
         let last = lines.last_mut().expect("there is always a line");
@@ -73,7 +73,7 @@ pub(super) fn wrap(text: &str, width: usize) -> Vec<String> {
 }
 
 /// Cuts a text to one line of at most `width` characters.
-pub(super) fn fit_line(text: &str, width: usize) -> String {
+pub(crate) fn fit_line(text: &str, width: usize) -> String {
     let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
     match line.char_indices().nth(width) {
         Some(_) => line.chars().take(width.saturating_sub(1)).chain(['…']).collect(),

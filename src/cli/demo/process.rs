@@ -3,7 +3,6 @@
 use super::super::client::{Client, ServerArgs};
 use super::super::exit::Failure;
 use super::folder::DemoFolder;
-use super::trouble::CRASH_LIMIT;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
@@ -20,19 +19,19 @@ const CHECK_PAUSE: Duration = Duration::from_millis(20);
 const LISTENING_TEXT: &str = "HTTP API on ";
 
 /// A running server; dropping it kills it.
-pub(super) struct DemoServer {
+pub(crate) struct DemoServer {
     child: Child,
     /// Process id of the server.
-    pub(super) pid: u32,
+    pub(crate) pid: u32,
     /// URL of its API.
-    pub(super) url: String,
+    pub(crate) url: String,
     /// HTTP client of the server.
-    pub(super) client: Client,
+    pub(crate) client: Client,
 }
 
 impl DemoServer {
     /// Starts this binary on the folder and waits until it is ready; `name` is that of its log file.
-    pub(super) async fn start(folder: &DemoFolder, name: &str) -> Result<Self, Failure> {
+    pub(crate) async fn start(folder: &DemoFolder, name: &str) -> Result<Self, Failure> {
         let log = folder.path().join(format!("{name}.log"));
         let cannot = |e: std::io::Error| Failure::internal(format!("`trellis up` can't be started: {e}"));
         let mut child = command(folder, &log).map_err(cannot)?.spawn().map_err(cannot)?;
@@ -53,12 +52,12 @@ impl DemoServer {
     }
 
     /// Sends SIGKILL, after which the process can do nothing more.
-    pub(super) async fn kill(mut self) -> Result<(), Failure> {
+    pub(crate) async fn kill(mut self) -> Result<(), Failure> {
         self.child.kill().await.map_err(|e| Failure::internal(format!("process {} can't be killed: {e}", self.pid)))
     }
 
     /// Sends SIGTERM and waits for the end of the process.
-    pub(super) async fn stop(mut self) -> Result<(), Failure> {
+    pub(crate) async fn stop(mut self) -> Result<(), Failure> {
         // By the shell's own `kill`: where there is a terminal, there is a shell.
         let sent = Command::new("sh").arg("-c").arg(format!("kill -TERM {}", self.pid)).status().await;
         sent.map_err(|e| Failure::internal(format!("process {} can't be stopped: {e}", self.pid)))?;
@@ -85,8 +84,11 @@ fn command(folder: &DemoFolder, log: &Path) -> std::io::Result<Command> {
     Ok(command)
 }
 
+/// Crash limit in the demo: the third worker doesn't serve the task any more.
+pub(crate) const CRASH_LIMIT: u32 = 2;
+
 /// Settings of the demo's server besides its folder.
-pub(super) fn settings(folder: &DemoFolder) -> [(&'static str, String); 3] {
+pub(crate) fn settings(folder: &DemoFolder) -> [(&'static str, String); 3] {
     let path = |path: PathBuf| path.display().to_string();
     [
         ("models.scripted", path(folder.rules())),

@@ -1,20 +1,26 @@
 //! The end of the demo: decisions, repeated model calls, one turn in detail, the audit.
 
-use super::super::client::Client;
+use super::super::client::{Client, read_view};
 use super::super::exit::Failure;
 use super::super::output::field;
 use super::calls::LoggedCalls;
 use super::disk::StoreContents;
 use super::folder::{self, CLERK_AGENT, DemoFolder, HELPER_AGENT};
+use super::kill::Kill;
 use super::printer::{Printer, WIDTH, fit_line, wrap};
-use super::trouble::Trouble;
+use super::process;
+use super::times::PARAGRAPH_PAUSE;
+use super::trouble::{Trouble, TroubleSummary};
 use super::turns::{DemoTurn, TurnPrinter};
-use super::{Kill, PARAGRAPH_PAUSE, process};
-use crate::domain::chat::{Arguments, ChatMessage};
+use crate::domain::audit::AuditTotals;
 use crate::domain::context::assemble::assemble;
 use crate::domain::context::ledger::Row;
 use crate::domain::context::record::RestoredRecord;
 use crate::domain::job::{Job, JobStatus};
+use crate::view::lattice::ValueView;
+use crate::view::ledger::TurnMessageView;
+use crate::view::to_json;
+use serde::Serialize;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -24,25 +30,63 @@ const REASON_COLUMN: usize = 55;
 const ENTRY_COLUMN: usize = 16;
 
 /// Result of the demo.
-pub(super) struct DemoResult {
+pub(crate) struct DemoResult {
     /// Summary for JSON output.
-    pub(super) summary: Value,
+    pub(crate) summary: Value,
     /// What was lost, doubled or is missing.
-    pub(super) problems: Vec<String>,
+    pub(crate) problems: Vec<String>,
+}
+
+/// Summary of the demo.
+#[derive(Serialize)]
+struct DemoSummary<'a> {
+    decisions: &'a Value,
+    ledger: &'a [Value],
+    kill: KillSummary<'a>,
+    calls: CallSummary<'a>,
+    /// Number of committed turns.
+    turns: usize,
+    trouble: &'a TroubleSummary,
+    audit: &'a AuditTotals,
+    problems: &'a [String],
+}
+
+/// State at the time of the kill.
+#[derive(Serialize)]
+struct KillSummary<'a> {
+    /// Id of the killed process.
+    pid: u32,
+    /// Turns whose model call was running.
+    cut: &'a BTreeSet<String>,
+    /// Turns that were on disk.
+    committed: usize,
+    /// Tasks that had ended.
+    ended: usize,
+}
+
+/// Counts of model calls.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct CallSummary<'a> {
+    made: usize,
+    repeated: &'a BTreeSet<String>,
+    repeated_without_reason: &'a [String],
+    replies_reused: &'a [String],
 }
 
 /// Values that the agents wrote.
-pub(super) struct WorkspaceValues {
+pub(crate) struct WorkspaceValues {
     decisions: Value,
     ledger: Vec<Value>,
 }
 
 impl WorkspaceValues {
     /// Reads the values over HTTP.
-    pub(super) async fn read(client: &Client) -> Result<Self, Failure> {
+    pub(crate) async fn read(client: &Client) -> Result<Self, Failure> {
         let read = async |path: &str| {
-            let mut answer = client.run("v/ops/lattice/read", &json!({"path": path}), None).await?;
-            Ok::<_, Failure>(answer["value"].take())
+            let answer = client.run("v/ops/lattice/read", &json!({"path": path}), None).await?;
+            let ValueView { value, .. } = read_view(&answer)?;
+            Ok::<_, Failure>(value.unwrap_or_default())
         };
         let ledger = read("w/ledger").await?;
         let ledger = ledger.as_array().cloned().unwrap_or_default();
@@ -90,16 +134,19 @@ impl ModelCallCounts {
     }
 }
 
+/// What the report is computed from.
+pub(crate) struct DemoEvidence<'a> {
+    pub(crate) ledger: &'a TurnPrinter,
+    pub(crate) kill: &'a Kill,
+    pub(crate) calls: &'a LoggedCalls,
+    pub(crate) tree: &'a WorkspaceValues,
+    pub(crate) disk: &'a StoreContents,
+    pub(crate) trouble: Trouble,
+}
+
 /// Prints the rest of the demo.
-pub(super) async fn tell(
-    printer: &Printer,
-    ledger: &TurnPrinter,
-    kill: &Kill,
-    calls: &LoggedCalls,
-    tree: &WorkspaceValues,
-    disk: &StoreContents,
-    trouble: Trouble,
-) -> Result<DemoResult, Failure> {
+pub(crate) async fn tell(printer: &Printer, evidence: DemoEvidence<'_>) -> Result<DemoResult, Failure> {
+    let DemoEvidence { ledger, kill, calls, tree, disk, trouble } = evidence;
     let asked = ModelCallCounts::count(calls, kill);
     printer.caption("Nothing is lost, and nothing is done twice")?;
     printer.entry("model calls", &asked.describe(kill, ledger))?;
@@ -126,17 +173,22 @@ pub(super) async fn tell(
         printer.out.status("problem", "   Something is wrong; see below.")
     };
     printer.line(&verdict)?;
-    let summary = json!({
-        "decisions": tree.decisions,
-        "ledger": tree.ledger,
-        "kill": {"pid": kill.pid, "cut": kill.interrupted, "committed": kill.committed.len(), "ended": kill.ended},
-        "calls": {"made": asked.count, "repeated": asked.repeated, "repeatedWithoutReason": asked.unexplained, "repliesReused": asked.reused},
-        "turns": disk.turns.len(),
-        "trouble": trouble.summary,
-        "audit": b,
-        "problems": problems,
-    });
-    Ok(DemoResult { summary, problems })
+    let summary = DemoSummary {
+        decisions: &tree.decisions,
+        ledger: &tree.ledger,
+        kill: KillSummary { pid: kill.pid, cut: &kill.interrupted, committed: kill.committed.len(), ended: kill.ended },
+        calls: CallSummary {
+            made: asked.count,
+            repeated: &asked.repeated,
+            repeated_without_reason: &asked.unexplained,
+            replies_reused: &asked.reused,
+        },
+        turns: disk.turns.len(),
+        trouble: &trouble.summary,
+        audit: b,
+        problems: &problems,
+    };
+    Ok(DemoResult { summary: to_json(&summary), problems })
 }
 
 /// Describes the turns, by their numbers in each session.
@@ -160,7 +212,7 @@ fn count_seeded_lines() -> Result<usize, Failure> {
 }
 
 /// Prints the decisions of the agents.
-pub(super) fn decisions(printer: &Printer, tree: &WorkspaceValues) -> Result<(), Failure> {
+pub(crate) fn decisions(printer: &Printer, tree: &WorkspaceValues) -> Result<(), Failure> {
     printer.caption("What came of it: w/decisions")?;
     let heading = format!("   {:<8}  {:<18}  {:>9}  {:<9}  BECAUSE", "INVOICE", "VENDOR", "EUR", "DECISION");
     printer.line(&printer.out.dim(&heading))?;
@@ -234,20 +286,20 @@ fn print_messages(printer: &Printer, turn: &DemoTurn) -> Result<(), Failure> {
     let mut name = |name: &'static str| if std::mem::replace(&mut named, name) == name { "" } else { name };
     for message in &turn.record.said {
         match message {
-            ChatMessage::User { .. } => {}
-            ChatMessage::Assistant { text, calls, .. } => {
+            TurnMessageView::User { .. } => {}
+            TurnMessageView::Assistant { text, calls, .. } => {
                 if !text.is_empty() {
                     printer.entry("it said", &fit_line(text, width))?;
                 }
                 for call in calls {
                     let arguments = match &call.arguments {
-                        Arguments::Json(value) => value.to_string(),
-                        Arguments::Malformed(text) => text.clone(),
+                        Value::String(malformed) => malformed.clone(),
+                        value => value.to_string(),
                     };
                     printer.entry(name("it called"), &fit_line(&format!("{} {arguments}", call.name), width))?;
                 }
             }
-            ChatMessage::Tool { name: tool, text, .. } => {
+            TurnMessageView::Tool { name: tool, text, .. } => {
                 printer.entry(name("result"), &fit_line(&format!("{tool} {text}"), width))?;
             }
         }
@@ -293,7 +345,7 @@ fn problems(
 }
 
 /// Prints how to continue with a folder that was kept.
-pub(super) fn print_next_steps(printer: &Printer, folder: &DemoFolder) -> Result<(), Failure> {
+pub(crate) fn print_next_steps(printer: &Printer, folder: &DemoFolder) -> Result<(), Failure> {
     let program = std::env::current_exe().unwrap_or_else(|_| "trellis".into());
     let here = std::env::current_dir().unwrap_or_default();
     let program = program.strip_prefix(here).unwrap_or(&program).display();

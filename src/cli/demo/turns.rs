@@ -1,69 +1,59 @@
 //! Committed turns from the timeline, each shown in one line.
 
-use super::super::client::Client;
+use super::super::client::{Client, read_view};
 use super::super::exit::Failure;
 use super::super::output::field;
 use super::folder::{CLERK_AGENT, HELPER_AGENT};
 use super::printer::{Printer, WIDTH, fit_line};
-use crate::domain::chat::ChatMessage;
 use crate::domain::ids::{AgentId, SessionId, SessionKey};
-use crate::domain::session::TurnRecord;
-use serde_json::{Value, json};
+use crate::domain::job::JobStatus;
+use crate::view::job::JobView;
+use crate::view::job_list::JobListPage;
+use crate::view::lattice::ValueView;
+use crate::view::ledger::TurnRecordView;
+use crate::view::tree::TimelineTurnView;
+use serde_json::json;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Columns before the words of a turn.
 const INDENT: usize = 20;
 
 /// Heading over the lines of turns.
-pub(super) const HEADING: &str = "     TIME  INVOICE   AGENT              TURN  TOKENS IN+OUT  CALLED";
+pub(crate) const HEADING: &str = "     TIME  INVOICE   AGENT              TURN  TOKENS IN+OUT  CALLED";
 
 /// A turn with its agent and session.
 #[derive(Debug, Clone)]
-pub(super) struct DemoTurn {
-    pub(super) agent: &'static str,
-    pub(super) session: String,
-    pub(super) record: TurnRecord,
+pub(crate) struct DemoTurn {
+    pub(crate) agent: &'static str,
+    pub(crate) session: String,
+    pub(crate) record: TurnRecordView,
 }
 
 impl DemoTurn {
-    /// Parses an element of `g/<agent>/timeline`.
-    pub(super) fn parse(agent: &'static str, mut shown: Value) -> Result<Self, Failure> {
-        let session = field(&shown, "session");
-        // The timeline has arguments as the model wrote them, the record tags them as JSON.
-        for said in shown.get_mut("said").and_then(Value::as_array_mut).into_iter().flatten() {
-            let calls = said.get_mut("calls").and_then(Value::as_array_mut).into_iter().flatten();
-            for arguments in calls.filter_map(|call| call.get_mut("arguments")) {
-                *arguments = json!({"json": arguments.take()});
-            }
-        }
-        let record = serde_json::from_value(shown);
-        let record = record.map_err(|e| Failure::internal(format!("a turn of `{agent}` is malformed: {e}")))?;
-        Ok(Self { agent, session, record })
+    /// Makes a turn of an element of `g/<agent>/timeline`.
+    pub(crate) fn new(agent: &'static str, turn: TimelineTurnView) -> Self {
+        Self { agent, session: turn.session.unwrap_or_default(), record: turn.record }
     }
 
     /// Returns the session of the turn.
-    pub(super) fn key(&self) -> Result<SessionKey, Failure> {
+    pub(crate) fn key(&self) -> Result<SessionKey, Failure> {
         let illegal = |error| Failure::internal(format!("a turn of `{}` is malformed: {error}", self.agent));
         let agent = AgentId::new(self.agent).map_err(illegal)?;
         Ok(SessionKey { agent, session: SessionId::new(self.session.as_str()).map_err(illegal)? })
     }
 
     /// Returns the name of the turn in the log of model calls.
-    pub(super) fn place(&self) -> String {
+    pub(crate) fn place(&self) -> String {
         format!("local/me/{}/{}/{}", self.agent, self.session, self.record.turn)
     }
 
     /// Returns the text of the model.
-    pub(super) fn text(&self) -> &str {
-        let said = self.record.said.iter().find_map(|message| match message {
-            ChatMessage::Assistant { text, .. } => Some(text.as_str()),
-            ChatMessage::User { .. } | ChatMessage::Tool { .. } => None,
-        });
-        said.unwrap_or_default()
+    pub(crate) fn text(&self) -> &str {
+        self.record.reply().map(|(text, _)| text).unwrap_or_default()
     }
 
     /// Returns what it called, e.g. `read ×3`, with every outcome that isn't `ok`.
-    pub(super) fn describe_calls(&self) -> String {
+    pub(crate) fn describe_calls(&self) -> String {
         let mut calls: Vec<(String, u32)> = Vec::new();
         for call in &self.record.calls {
             let name = call.operation.rsplit('/').next().unwrap_or_default();
@@ -79,50 +69,58 @@ impl DemoTurn {
     }
 }
 
+/// Reads the timeline of an agent over HTTP.
+pub(crate) async fn read_timeline(client: &Client, agent: &str) -> Result<Vec<TimelineTurnView>, Failure> {
+    let path = json!({"path": format!("g/{agent}/timeline")});
+    let answer = client.run("v/ops/lattice/read", &path, None).await?;
+    let ValueView { value, .. } = read_view(&answer)?;
+    value.filter(|value| !value.is_null()).map_or_else(|| Ok(Vec::new()), |value| read_view(&value))
+}
+
 /// Turns that were shown so far.
 #[derive(Debug, Default)]
-pub(super) struct TurnPrinter {
+pub(crate) struct TurnPrinter {
     seen: BTreeSet<String>,
     /// Invoice by `agent/session`.
     invoices: BTreeMap<String, String>,
     /// Statuses of the jobs at the last read.
-    pub(super) statuses: Vec<String>,
+    pub(crate) statuses: Vec<JobStatus>,
     /// Start of the first turn in milliseconds.
     start: Option<u64>,
 }
 
 impl TurnPrinter {
     /// Returns the number of turns that were shown.
-    pub(super) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.seen.len()
     }
 
     /// Reads the turns and jobs of the server and shows new turns.
-    pub(super) async fn update(&mut self, client: &Client, printer: &Printer) -> Result<(), Failure> {
+    pub(crate) async fn update(&mut self, client: &Client, printer: &Printer) -> Result<(), Failure> {
         let mut turns = Vec::new();
         for agent in [CLERK_AGENT, HELPER_AGENT] {
-            let path = json!({"path": format!("g/{agent}/timeline")});
-            let mut answer = client.run("v/ops/lattice/read", &path, None).await?;
-            for shown in answer["value"].as_array_mut().map(std::mem::take).unwrap_or_default() {
-                turns.push(DemoTurn::parse(agent, shown)?);
-            }
+            let timeline = read_timeline(client, agent).await?;
+            turns.extend(timeline.into_iter().map(|turn| DemoTurn::new(agent, turn)));
         }
         let page = client.get("jobs", &[("details", "true".to_owned())]).await?;
-        self.record_jobs(page["items"].as_array().map_or(&[][..], Vec::as_slice));
+        let JobListPage { items, .. } = read_view(&page)?;
+        let jobs: Vec<JobView> = items.iter().map(read_view).collect::<Result<_, _>>()?;
+        self.record_jobs(&jobs);
         self.show(turns, printer)
     }
 
     /// Records statuses, and which session works on which invoice.
-    pub(super) fn record_jobs(&mut self, jobs: &[Value]) {
-        self.statuses = jobs.iter().map(|job| field(job, "status")).collect();
+    pub(crate) fn record_jobs(&mut self, jobs: &[JobView]) {
+        self.statuses = jobs.iter().map(|job| job.status).collect();
         for job in jobs {
-            let session = format!("{}/{}", field(job, "agent"), field(job, "session"));
-            self.invoices.insert(session, field(&job["input"], "invoice"));
+            if let (Some(agent), Some(session), Some(input)) = (&job.agent, &job.session, &job.input) {
+                self.invoices.insert(format!("{agent}/{session}"), field(input, "invoice"));
+            }
         }
     }
 
     /// Shows new turns, in the order in which they ended.
-    pub(super) fn show(&mut self, mut turns: Vec<DemoTurn>, printer: &Printer) -> Result<(), Failure> {
+    pub(crate) fn show(&mut self, mut turns: Vec<DemoTurn>, printer: &Printer) -> Result<(), Failure> {
         turns.sort_by_key(|turn| turn.record.end);
         let first = turns.iter().map(|turn| turn.record.start.0).min();
         self.start = self.start.or(first);
@@ -156,12 +154,12 @@ impl TurnPrinter {
     }
 
     /// Returns the invoice that a session works on.
-    pub(super) fn invoice(&self, agent: &str, session: &str) -> &str {
+    pub(crate) fn invoice(&self, agent: &str, session: &str) -> &str {
         self.invoices.get(&format!("{agent}/{session}")).map_or("?", String::as_str)
     }
 
     /// Describes a turn, given its name in the log of model calls.
-    pub(super) fn describe_turn(&self, place: &str) -> String {
+    pub(crate) fn describe_turn(&self, place: &str) -> String {
         let parts: Vec<&str> = place.split('/').collect();
         match parts.as_slice() {
             [.., agent, session, turn] => format!("{} turn {turn} of {agent}", self.invoice(agent, session)),

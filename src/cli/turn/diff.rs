@@ -1,8 +1,12 @@
 //! Differences of two prompts: parts of the ledger, and lines of the text.
 
+use super::super::client::read_view;
+use super::super::escape::escape_data;
 use super::super::exit::{Exit, Failure};
-use super::super::output::{CommandOutput, field};
+use super::super::output::CommandOutput;
 use super::table::prompt;
+use crate::view::ledger::{LedgerRowView, LedgerView, TurnView};
+use serde::Serialize;
 use serde_json::{Value, json};
 
 /// Unchanged lines shown around a change.
@@ -10,24 +14,38 @@ const CONTEXT_LINES: usize = 2;
 /// Lines at most that are compared one by one; changes of more lines are shown as a replacement.
 const COMPARED_LINES_MAX: usize = 4_000;
 
-pub(super) fn show(out: CommandOutput, before: &Value, after: &Value) -> Result<Exit, Failure> {
-    let rows = changed_parts(&before["ledger"], &after["ledger"]);
-    let lines = match (&before["request"], &after["request"]) {
-        (Value::Object(_), Value::Object(_)) => Some(changes(&prompt(&before["request"]), &prompt(&after["request"]))),
+/// A part that differs between two prompts.
+#[derive(Debug, PartialEq, Serialize)]
+pub(crate) struct ChangedPart {
+    key: String,
+    /// Part of the earlier prompt, if it had one of this key.
+    before: Option<LedgerRowView>,
+    /// Part of the later prompt, if it has one of this key.
+    after: Option<LedgerRowView>,
+}
+
+pub(crate) fn show(out: CommandOutput, before: &Value, after: &Value) -> Result<Exit, Failure> {
+    let (before, after): (TurnView, TurnView) = (read_view(before)?, read_view(after)?);
+    let rows = |turn: &TurnView| turn.ledger.as_ref().map(|ledger| ledger.rows.clone()).unwrap_or_default();
+    let parts = changed_parts(&rows(&before), &rows(&after));
+    let lines = match (before.request(), after.request()) {
+        (Some(before), Some(after)) => Some(changes(&prompt(before), &prompt(after))),
         _ => None,
     };
+    let hash = |ledger: &LedgerView| ledger.prompt.clone();
     let value = json!({
-        "before": before["name"], "after": after["name"],
-        "same": before["ledger"]["prompt"] == after["ledger"]["prompt"],
-        "parts": rows, "lines": lines,
+        "before": before.name, "after": after.name,
+        "same": before.ledger.as_ref().map(hash) == after.ledger.as_ref().map(hash),
+        "parts": parts, "lines": lines,
     });
-    out.value(&value, || text(out, before, after, &rows, lines.as_deref()))?;
+    out.value(&value, || text(out, [&before.name, &after.name], &parts, lines.as_deref()))?;
     Ok(Exit::Ok)
 }
 
-fn text(out: CommandOutput, before: &Value, after: &Value, rows: &[Value], lines: Option<&[String]>) -> String {
-    let head = out.bold(&format!("{} → {}", field(before, "name"), field(after, "name")));
-    let parts = table(out, rows);
+fn text(out: CommandOutput, names: [&String; 2], parts: &[ChangedPart], lines: Option<&[String]>) -> String {
+    let [before, after] = names.map(|name| escape_data(name));
+    let head = out.bold(&format!("{before} → {after}"));
+    let parts = table(out, parts);
     let lines = match lines {
         None => "the text of one of them can't be built again".to_owned(),
         Some([]) => "the prompts are equal".to_owned(),
@@ -37,40 +55,37 @@ fn text(out: CommandOutput, before: &Value, after: &Value, rows: &[Value], lines
 }
 
 /// Formats the parts that differ as a table.
-pub(super) fn table(out: CommandOutput, rows: &[Value]) -> String {
-    if rows.is_empty() {
+pub(crate) fn table(out: CommandOutput, parts: &[ChangedPart]) -> String {
+    if parts.is_empty() {
         return "no part has another size or status".to_owned();
     }
-    let cells = |row: &Value| {
-        let side = |row: &Value| match row {
-            Value::Null => "–".to_owned(),
-            row => format!("{} {}", row["rendered"], field(row, "status")),
+    let cells = |part: &ChangedPart| {
+        let side = |row: Option<&LedgerRowView>| {
+            row.map_or_else(|| "–".to_owned(), |row| format!("{} {}", row.rendered, row.status.as_str()))
         };
-        vec![field(row, "key"), side(&row["before"]), side(&row["after"])]
+        vec![part.key.clone(), side(part.before.as_ref()), side(part.after.as_ref())]
     };
-    out.table(&["PART", "BEFORE", "AFTER"], &rows.iter().map(cells).collect::<Vec<_>>())
+    out.table(&["PART", "BEFORE", "AFTER"], &parts.iter().map(cells).collect::<Vec<_>>())
 }
 
-/// Returns the parts that differ: `{key, before, after}`, absent ones null.
-pub(super) fn changed_parts(before: &Value, after: &Value) -> Vec<Value> {
-    let of = |ledger: &Value| ledger["rows"].as_array().cloned().unwrap_or_default();
-    let (before, after) = (of(before), of(after));
-    let find = |rows: &[Value], key: &Value| rows.iter().find(|row| row["key"] == *key).cloned();
+/// Returns the parts that differ.
+pub(crate) fn changed_parts(before: &[LedgerRowView], after: &[LedgerRowView]) -> Vec<ChangedPart> {
+    let find = |rows: &[LedgerRowView], key: &str| rows.iter().find(|row| row.key == key).cloned();
     let mut changed = Vec::new();
-    for row in &before {
-        let other = find(&after, &row["key"]);
+    for row in before {
+        let other = find(after, &row.key);
         if other.as_ref() != Some(row) {
-            changed.push(json!({"key": row["key"], "before": row, "after": other}));
+            changed.push(ChangedPart { key: row.key.clone(), before: Some(row.clone()), after: other });
         }
     }
-    for row in after.iter().filter(|row| find(&before, &row["key"]).is_none()) {
-        changed.push(json!({"key": row["key"], "before": null, "after": row}));
+    for row in after.iter().filter(|row| find(before, &row.key).is_none()) {
+        changed.push(ChangedPart { key: row.key.clone(), before: None, after: Some(row.clone()) });
     }
     changed
 }
 
 /// Returns changed lines (`-`, `+`) with some lines around them (two spaces); `…` stands for other lines.
-pub(super) fn changes(before: &str, after: &str) -> Vec<String> {
+pub(crate) fn changes(before: &str, after: &str) -> Vec<String> {
     let (a, b): (Vec<&str>, Vec<&str>) = (before.lines().collect(), after.lines().collect());
     let head = a.iter().zip(&b).take_while(|(a, b)| a == b).count();
     let tail = a[head..].iter().rev().zip(b[head..].iter().rev()).take_while(|(a, b)| a == b).count();
@@ -133,6 +148,7 @@ fn steps<'t>(a: &[&'t str], b: &[&'t str]) -> Vec<(char, &'t str)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::domain::context::ledger::Row;
 
     #[test]
     fn changed_lines_are_shown_with_some_around_them() {
@@ -150,12 +166,8 @@ mod tests {
 
     #[test]
     fn parts_that_differ_are_named() {
-        let ledger = |rows: Value| json!({"rows": rows});
-        let row = |key: &str, rendered: u32| json!({"key": key, "rendered": rendered, "status": "full"});
-        let found = changed_parts(
-            &ledger(json!([row("a", 1), row("b", 2), row("c", 3)])),
-            &ledger(json!([row("a", 1), row("b", 5), row("d", 4)])),
-        );
+        let row = |key: &str, rendered: usize| LedgerRowView::from(&Row::new_fixed(key, rendered));
+        let found = changed_parts(&[row("a", 1), row("b", 2), row("c", 3)], &[row("a", 1), row("b", 5), row("d", 4)]);
         let out = CommandOutput::new(super::super::super::output::Format::Text, true);
         assert_eq!(
             table(out, &found),

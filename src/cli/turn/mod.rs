@@ -5,13 +5,14 @@ mod replay;
 mod table;
 
 use super::CliContext;
-use super::client::{Client, ServerArgs, encode};
+use super::client::{Client, ServerArgs, encode, read_view};
+use super::escape::escape_data;
 use super::exit::{Exit, Failure};
 use super::filter::{Filter, append_next, read_filtered};
-use super::output::time;
-use super::output::{CommandOutput, field};
+use super::output::CommandOutput;
 use super::submit::NO_AGENT;
-use crate::domain::ids::AgentId;
+use crate::domain::ids::{AgentId, IdError};
+use crate::view::ledger::{TurnListPage, TurnRowView, TurnView};
 use clap::Subcommand;
 use serde_json::Value;
 use std::fmt;
@@ -31,12 +32,12 @@ pub(crate) enum TurnCommand {
     /// that ended a job so.
     #[command(after_help = "Example:\n  trellis turn list helper --since 2h --text invoice")]
     List {
-        /// The agent
+        /// Id of the agent
         agent: AgentId,
         /// Of this session only
         #[arg(long, value_name = "ID")]
         session: Option<String>,
-        /// Which ones
+        /// Filter of the turns
         #[command(flatten)]
         filter: Filter,
         /// Turns to show
@@ -101,11 +102,25 @@ pub(crate) struct TurnName {
     turn: u64,
 }
 
-impl FromStr for TurnName {
-    type Err = String;
+/// Reason why a text names no turn.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum TurnNameError {
+    /// The text has other parts.
+    #[error("expected `AGENT/SESSION/TURN`, e.g. `helper/main/3`, got `{found}`")]
+    Form {
+        /// Text as it was given.
+        found: String,
+    },
+    /// The id of the agent breaks a rule.
+    #[error(transparent)]
+    Agent(#[from] IdError),
+}
 
-    fn from_str(text: &str) -> Result<Self, String> {
-        let bad = || format!("expected `AGENT/SESSION/TURN`, e.g. `helper/main/3`, got `{text}`");
+impl FromStr for TurnName {
+    type Err = TurnNameError;
+
+    fn from_str(text: &str) -> Result<Self, TurnNameError> {
+        let bad = || TurnNameError::Form { found: text.to_owned() };
         let (rest, turn) = text.rsplit_once('/').ok_or_else(bad)?;
         let turn = turn.parse().ok().filter(|turn| *turn > 0).ok_or_else(bad)?;
         let (agent, session) = match rest.split_once('/') {
@@ -115,7 +130,7 @@ impl FromStr for TurnName {
             Some(_) => return Err(bad()),
             None => (rest, None),
         };
-        Ok(Self { agent: AgentId::new(agent).map_err(|e| e.to_string())?, session, turn })
+        Ok(Self { agent: AgentId::new(agent)?, session, turn })
     }
 }
 
@@ -135,11 +150,10 @@ impl TurnName {
         if let Some(session) = &self.session {
             return Ok(format!("agents/{agent}/turns/{}/{}", encode(session), self.turn));
         }
-        let page = client.get(&format!("agents/{agent}/turns"), &[("limit", SEARCHED_TURNS.to_owned())]).await?;
-        let turns = page["turns"].as_array().map_or(&[][..], Vec::as_slice);
-        let found: Vec<&Value> = turns.iter().filter(|turn| turn["turn"] == self.turn).collect();
+        let turns = newest_turns(client, &self.agent).await?;
+        let found: Vec<_> = turns.iter().filter(|turn| turn.record.turn == self.turn).collect();
         match found.as_slice() {
-            [one] => Ok(format!("agents/{agent}/turns/{}/{}", encode(&field(one, "session")), self.turn)),
+            [one] => Ok(format!("agents/{agent}/turns/{}/{}", encode(one.session.as_str()), self.turn)),
             [] => Err(Failure::new(
                 Exit::NotFound,
                 format!(
@@ -148,7 +162,7 @@ impl TurnName {
                 ),
             )),
             many => {
-                let listed: Vec<_> = many.iter().take(5).map(|turn| format!("`{}`", field(turn, "name"))).collect();
+                let listed: Vec<_> = many.iter().take(5).map(|turn| format!("`{}`", escape_data(&turn.name))).collect();
                 Err(Failure::usage(format!(
                     "several sessions have a turn {}: name one of {}",
                     self.turn,
@@ -164,6 +178,13 @@ impl TurnName {
     }
 }
 
+/// Returns the newest turns of an agent, at most [`SEARCHED_TURNS`].
+async fn newest_turns(client: &Client, agent: &AgentId) -> Result<Vec<TurnRowView>, Failure> {
+    let path = format!("agents/{}/turns", encode(agent.as_str()));
+    let page: TurnListPage = read_view(&client.get(&path, &[("limit", SEARCHED_TURNS.to_owned())]).await?)?;
+    Ok(page.turns)
+}
+
 impl TurnCommand {
     pub async fn run(self, context: &CliContext) -> Result<Exit, Failure> {
         let out = context.out;
@@ -171,7 +192,7 @@ impl TurnCommand {
             Self::List { agent, session, filter, limit, server } => {
                 let mut query = filter.query();
                 query.extend(session.map(|session| ("session", session)));
-                list(&Client::new(&server)?, out, &agent, (query, limit)).await
+                list(&Client::new(&server)?, out, &agent, query, limit).await
             }
             Self::Show { turn, prompt, server } => show(&Client::new(&server)?, out, &turn, prompt).await,
             Self::Diff { before, after, server } => {
@@ -191,44 +212,47 @@ async fn list(
     client: &Client,
     out: CommandOutput,
     agent: &AgentId,
-    (query, limit): (Vec<(&'static str, String)>, usize),
+    query: Vec<(&'static str, String)>,
+    limit: usize,
 ) -> Result<Exit, Failure> {
     let page =
         read_filtered(client, &format!("agents/{}/turns", encode(agent.as_str())), "turns", query, limit).await?;
-    out.page(&page, "turns", |turns| {
+    out.typed_page::<TurnRowView>(&page, "turns", |turns| {
         let rows: Vec<_> = turns.iter().map(row).collect();
         let table = out.table(&["TURN", "BEGAN", "MODEL", "TOKENS IN", "OUT", "CALLS", "ENDED"], &rows);
-        append_next(table, turns.len(), &page["next"])
+        append_next(table, turns.len(), page["next"].as_str())
     })?;
     Ok(Exit::Ok)
 }
 
-fn row(turn: &Value) -> Vec<String> {
-    let calls: Vec<_> = turn["calls"].as_array().into_iter().flatten().map(|call| field(call, "tool")).collect();
-    let ended = turn["ended"].as_array().into_iter().flatten().filter_map(|ended| ended[1].as_str());
+fn row(turn: &TurnRowView) -> Vec<String> {
+    let record = &turn.record;
+    let calls: Vec<_> = record.calls.iter().map(|call| call.tool.as_str()).collect();
+    let ended: Vec<_> = record.ended.iter().map(|(_, status)| status.as_str()).collect();
     vec![
-        field(turn, "name"),
-        time(&turn["start"]),
-        field(turn, "model"),
-        turn["usage"]["input"].to_string(),
-        turn["usage"]["output"].to_string(),
+        turn.name.clone(),
+        record.start.rfc3339(),
+        record.model.clone(),
+        record.usage.input.to_string(),
+        record.usage.output.to_string(),
         calls.join(", "),
-        ended.collect::<Vec<_>>().join(", "),
+        ended.join(", "),
     ]
 }
 
 async fn show(client: &Client, out: CommandOutput, name: &TurnName, prompt: bool) -> Result<Exit, Failure> {
     let turn = name.get(client, prompt).await?;
     if !prompt {
-        out.value(&turn, || table::turn(out, &turn))?;
+        out.typed_value(&turn, |turn: &TurnView| table::turn(out, turn))?;
         return Ok(Exit::Ok);
     }
-    if turn["request"].is_null() {
-        let gone: Vec<_> = turn["erased"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+    let view: TurnView = read_view(&turn)?;
+    let Some(request) = view.request() else {
+        let gone = view.erased.unwrap_or_default();
         let why = if gone.is_empty() { "it had none".to_owned() } else { format!("erased: {}", gone.join(", ")) };
         return Err(Failure::new(Exit::Conflict, format!("the prompt of turn `{name}` can't be shown: {why}")));
-    }
-    out.value(&turn["request"], || table::prompt(&turn["request"]))?;
+    };
+    out.value(&turn["request"], || table::prompt(request))?;
     Ok(Exit::Ok)
 }
 
@@ -242,7 +266,8 @@ mod tests {
             assert_eq!(text.parse::<TurnName>().map(|name| name.to_string()), Ok(text.to_owned()));
         }
         for text in ["helper", "helper/main", "helper/main/0", "a/b/c/1", "helper//1", ""] {
-            assert!(text.parse::<TurnName>().unwrap_err().contains("expected `AGENT/SESSION/TURN`"), "{text}");
+            let error = text.parse::<TurnName>().unwrap_err().to_string();
+            assert!(error.contains("expected `AGENT/SESSION/TURN`"), "{text}: {error}");
         }
     }
 }

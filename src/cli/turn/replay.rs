@@ -1,15 +1,18 @@
 //! `trellis turn replay`: builds past prompts again, unchanged or with changes.
 
-use super::super::client::{Client, encode};
+use super::super::client::{Client, encode, read_view};
+use super::super::escape::escape_data;
 use super::super::exit::{Exit, Failure};
-use super::super::output::{CommandOutput, field, write_line};
+use super::super::output::{CommandOutput, write_line};
 use super::super::{CliContext, agent, output, role};
-use super::{SEARCHED_TURNS, TurnName, diff, table};
+use super::{TurnName, diff, newest_turns, table};
 use crate::app;
 use crate::domain::chat::ModelRequest;
 use crate::domain::decode;
 use crate::domain::ids::AgentId;
 use crate::model::LiveText;
+use crate::view::ledger::ReplayView;
+use crate::view::to_json;
 use clap::Args;
 use serde_json::{Map, Value, json};
 use std::path::PathBuf;
@@ -65,7 +68,7 @@ impl ExperimentArgs {
     }
 }
 
-pub(super) async fn run(
+pub(crate) async fn run(
     context: &CliContext,
     client: &Client,
     turns: &[String],
@@ -75,11 +78,12 @@ pub(super) async fn run(
     let body = change.body()?;
     let addresses = addresses(client, turns, all).await?;
     let single = addresses.len() == 1 && !all;
-    let mut answers = Vec::new();
+    let (mut answers, mut replays): (Vec<Value>, Vec<ReplayView>) = (Vec::new(), Vec::new());
     for address in &addresses {
         match client.post(&format!("{address}/replay"), &body).await {
             Ok(answer) => {
                 output::note_incomplete(&answer);
+                replays.push(read_view(&answer)?);
                 answers.push(answer);
             }
             // Of many turns, some have no prompt or are erased: that is reported, and not counted as a difference.
@@ -94,22 +98,22 @@ pub(super) async fn run(
     }
     let out = context.out;
     let experiment = body.as_object().is_some_and(|body| !body.is_empty());
-    if single && let [answer] = answers.as_slice() {
-        out.value(answer, || if experiment { format_comparison(out, answer) } else { format_verdict(answer) })?;
+    if single && let ([answer], [replay]) = (answers.as_slice(), replays.as_slice()) {
+        out.value(answer, || if experiment { format_comparison(out, replay) } else { format_verdict(replay) })?;
     } else {
         let page = json!({"replayed": answers});
-        out.page(&page, "replayed", |answers| answers.iter().map(format_verdict).collect::<Vec<_>>().join("\n"))?;
+        out.page(&page, "replayed", |_| replays.iter().map(format_verdict).collect::<Vec<_>>().join("\n"))?;
     }
     if change.ask {
-        for answer in &answers {
-            call_model(context, answer).await?;
+        for replay in &replays {
+            call_model(context, replay).await?;
         }
     }
-    let different = answers.iter().filter(|answer| answer["same"] != true).count();
+    let different = replays.iter().filter(|replay| !replay.same).count();
     if experiment || different == 0 {
         return Ok(Exit::Ok);
     }
-    Err(Failure::internal(format!("{different} of {} prompts come out otherwise than recorded", answers.len())))
+    Err(Failure::internal(format!("{different} of {} prompts come out otherwise than recorded", replays.len())))
 }
 
 async fn addresses(client: &Client, turns: &[String], all: bool) -> Result<Vec<String>, Failure> {
@@ -117,48 +121,42 @@ async fn addresses(client: &Client, turns: &[String], all: bool) -> Result<Vec<S
     for text in turns {
         if all {
             let agent = AgentId::new(text.as_str()).map_err(|e| Failure::usage(e.to_string()))?;
-            let agent = encode(agent.as_str());
-            let page = client.get(&format!("agents/{agent}/turns"), &[("limit", SEARCHED_TURNS.to_owned())]).await?;
-            let turns = page["turns"].as_array().cloned().unwrap_or_default();
-            addresses.extend(
-                turns
-                    .iter()
-                    .map(|turn| format!("agents/{agent}/turns/{}/{}", encode(&field(turn, "session")), turn["turn"])),
-            );
+            for turn in newest_turns(client, &agent).await? {
+                let (agent, session) = (encode(agent.as_str()), encode(turn.session.as_str()));
+                addresses.push(format!("agents/{agent}/turns/{session}/{}", turn.record.turn));
+            }
         } else {
-            let name: TurnName = text.parse().map_err(Failure::usage)?;
+            let name = text.parse::<TurnName>().map_err(|error| Failure::usage(error.to_string()))?;
             addresses.push(name.address(client).await?);
         }
     }
     Ok(addresses)
 }
 
-fn format_verdict(answer: &Value) -> String {
-    let word = if answer["same"] == true { "same" } else { "DIFFERENT" };
-    format!(
-        "{}  {word}  recorded {}  now {}",
-        field(answer, "name"),
-        field(answer, "recorded"),
-        field(answer, "replayed")
-    )
+fn format_verdict(replay: &ReplayView) -> String {
+    let word = if replay.same { "same" } else { "DIFFERENT" };
+    let (name, recorded, now) =
+        (escape_data(&replay.name), escape_data(&replay.recorded), escape_data(&replay.replayed));
+    format!("{name}  {word}  recorded {recorded}  now {now}")
 }
 
-fn format_comparison(out: CommandOutput, answer: &Value) -> String {
-    let rows = diff::changed_parts(&answer["before"], &answer["ledger"]);
-    let error =
-        answer["error"].as_str().map(|_| format!("\n\nno prompt: {}", field(answer, "error"))).unwrap_or_default();
+fn format_comparison(out: CommandOutput, replay: &ReplayView) -> String {
+    let parts = diff::changed_parts(&replay.before.rows, &replay.ledger.rows);
+    let error = replay.error.as_ref().map(|error| format!("\n\nno prompt: {}", escape_data(error)));
     format!(
-        "{}\n\n{}\n\n{}{error}",
-        format_verdict(answer),
-        diff::table(out, &rows),
-        table::ledger_text(out, &answer["ledger"])
+        "{}\n\n{}\n\n{}{}",
+        format_verdict(replay),
+        diff::table(out, &parts),
+        table::ledger_text(out, &replay.ledger),
+        error.unwrap_or_default()
     )
 }
 
 /// Calls the model in this process, with the models of this configuration.
-async fn call_model(context: &CliContext, answer: &Value) -> Result<(), Failure> {
-    let request: ModelRequest = serde_json::from_value(answer["request"].clone()).map_err(|_| {
-        Failure::new(Exit::Conflict, format!("turn `{}` has no prompt to ask with", field(answer, "name")))
+async fn call_model(context: &CliContext, replay: &ReplayView) -> Result<(), Failure> {
+    let request = replay.request.as_ref().and_then(|request| decode::into_type(to_json(request)).ok());
+    let request: ModelRequest = request.ok_or_else(|| {
+        Failure::new(Exit::Conflict, format!("turn `{}` has no prompt to ask with", escape_data(&replay.name)))
     })?;
     let loaded = context.load(Vec::new())?;
     let model = app::models(&loaded.config).map_err(|e| role::failure(&e))?;

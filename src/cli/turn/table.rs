@@ -1,16 +1,23 @@
 //! Formats a turn's ledger as tables, and its prompt as text.
 
-use super::super::output::time;
-use super::super::output::{CommandOutput, compact, field, format_plain};
+use super::super::escape::escape_data;
+use super::super::output::{CommandOutput, compact};
 use super::super::spend::format_token_classes;
+use crate::domain::chat::ChatMessage;
+use crate::domain::scope::HandOffRecord;
+use crate::domain::session::CallRecord;
+use crate::view::ledger::{
+    LedgerRowView, LedgerView, ModelRequestView, SentRequestView, TurnMessageView, TurnRecordView, TurnView,
+    UsedValueView,
+};
 use serde_json::Value;
 
 /// Characters of the budget bar.
 const BAR_CHARS: usize = 40;
 
 /// Formats a number like `12,345`.
-fn group_digits(value: &Value) -> String {
-    let digits = value.as_u64().unwrap_or(0).to_string();
+fn group_digits(number: u64) -> String {
+    let digits = number.to_string();
     let mut text = String::new();
     for (at, digit) in digits.chars().enumerate() {
         if at > 0 && (digits.len() - at).is_multiple_of(3) {
@@ -21,30 +28,24 @@ fn group_digits(value: &Value) -> String {
     text
 }
 
-fn list(value: &Value) -> &[Value] {
-    value.as_array().map_or(&[], Vec::as_slice)
+/// Formats a number of bytes or tokens like `12,345`.
+fn group_size(size: usize) -> String {
+    group_digits(size as u64)
+}
+
+/// Formats texts as a list, with escapes.
+fn join_data<'t>(texts: impl IntoIterator<Item = &'t String>) -> String {
+    texts.into_iter().map(|text| escape_data(text)).collect::<Vec<_>>().join(", ")
 }
 
 /// Formats a section that was handed on with a call.
-fn format_handed_section(section: &Value) -> String {
-    let key = field(section, "key");
-    match (section["missing"].as_str(), section["of"].as_u64()) {
-        (Some(_), _) => format!("{key} (nothing: {})", field(section, "missing")),
-        (None, Some(_)) => {
-            format!("{key} ({} of {} bytes)", group_digits(&section["bytes"]), group_digits(&section["of"]))
-        }
-        (None, None) => key,
+fn format_handed_section(section: &HandOffRecord) -> String {
+    let key = escape_data(&section.key);
+    match (&section.missing, section.of) {
+        (Some(missing), _) => format!("{key} (nothing: {})", escape_data(missing)),
+        (None, Some(of)) => format!("{key} ({} of {} bytes)", group_size(section.bytes), group_size(of)),
+        (None, None) => key.into_owned(),
     }
-}
-
-/// Returns the message with the model's reply; `None` if the turn has none.
-fn reply_message(record: &Value) -> Option<&Value> {
-    list(&record["said"]).iter().find(|said| said["role"] == "assistant")
-}
-
-/// Returns the text of the model's reply.
-fn reply(record: &Value) -> Option<String> {
-    Some(field(reply_message(record)?, "text")).filter(|text| !text.is_empty())
 }
 
 /// Most characters of a line with the arguments of a call, or with its result.
@@ -52,10 +53,19 @@ const LINE_CHARACTERS: usize = 300;
 
 /// Formats a value in one line of at most [`LINE_CHARACTERS`].
 pub(crate) fn format_short(value: &Value) -> String {
-    let line = match value.as_str() {
-        Some(text) => format_plain(&text.split_whitespace().collect::<Vec<_>>().join(" ").into()),
-        None => compact(value),
-    };
+    match value.as_str() {
+        Some(text) => format_short_text(text),
+        None => shorten(compact(value)),
+    }
+}
+
+/// Formats a text in one line of at most [`LINE_CHARACTERS`].
+fn format_short_text(text: &str) -> String {
+    let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    shorten(escape_data(&line).into_owned())
+}
+
+fn shorten(line: String) -> String {
     match line.char_indices().nth(LINE_CHARACTERS) {
         Some((end, _)) => format!("{}… ({} bytes)", &line[..end], line.len()),
         None => line,
@@ -63,142 +73,146 @@ pub(crate) fn format_short(value: &Value) -> String {
 }
 
 /// Returns the arguments of a call as the model gave them, in one line; `None` if the record lacks the reply.
-pub(crate) fn call_arguments(record: &Value, index: usize) -> Option<String> {
-    reply_message(record)?["calls"].get(index).map(|call| format_short(&call["arguments"]))
+pub(crate) fn call_arguments(record: &TurnRecordView, index: usize) -> Option<String> {
+    record.reply()?.1.get(index).map(|call| format_short(&call.arguments))
 }
 
 /// Returns the result of a call, or the reason why it was not made, in one line.
-fn call_result(record: &Value, index: usize) -> Option<String> {
-    let mut results = list(&record["said"]).iter().filter(|said| said["role"] == "tool");
-    let found = match reply_message(record).and_then(|reply| reply["calls"].get(index)) {
-        Some(call) => results.find(|result| result["call"] == call["id"]),
+fn call_result(record: &TurnRecordView, index: usize) -> Option<String> {
+    let mut results = record.said.iter().filter_map(|message| match message {
+        TurnMessageView::Tool { call, text, .. } => Some((call, text)),
+        TurnMessageView::User { .. } | TurnMessageView::Assistant { .. } => None,
+    });
+    let found = match record.reply().and_then(|(_, calls)| calls.get(index)) {
+        Some(call) => results.find(|(id, _)| **id == call.id),
         None => results.nth(index),
     };
-    found.map(|result| format_short(&result["text"])).filter(|text| !text.is_empty())
+    found.map(|(_, text)| format_short_text(text)).filter(|text| !text.is_empty())
 }
 
-/// A whole turn.
-pub(super) fn turn(out: CommandOutput, turn: &Value) -> String {
-    let record = &turn["record"];
-    let mut lines = vec![out.bold(&format!("turn {}", field(turn, "name")))];
-    if !record.is_null() {
-        let took = record["end"].as_u64().unwrap_or(0).saturating_sub(record["start"].as_u64().unwrap_or(0));
-        let by = record["worker"].as_str().map(|worker| format!(", on worker {worker}")).unwrap_or_default();
-        lines.push(format!("began     {} and took {took} ms{by}", time(&record["start"])));
-        let usage = &record["usage"];
-        let counted = format_token_classes(usage, group_digits);
-        lines.push(format!("model     {}: {counted}", field(record, "model")));
-        for failed in list(&record["failedModels"]) {
-            lines.push(format!("failed    {}: {}", field(failed, "model"), field(failed, "reason")));
-        }
-        if let Some(job) = record["job"].as_str() {
-            let ended = list(&record["ended"]).iter().find(|pair| pair[0] == *job).and_then(|pair| pair[1].as_str());
-            lines.push(format!(
-                "task      job {job}{}",
-                ended.map(|status| format!(", ended {status}")).unwrap_or_default()
-            ));
-        }
-        for (index, call) in list(&record["calls"]).iter().enumerate() {
-            let handed: Vec<_> = list(&call["scoped"]).iter().map(format_handed_section).collect();
-            let handed = if handed.is_empty() { String::new() } else { format!(", with {}", handed.join(", ")) };
-            let began = (!call["began"].is_null()).then(|| format!(", first made {}", time(&call["began"])));
-            let began = began.unwrap_or_default();
-            lines.push(format!("called    {}: {}{handed}{began}", field(call, "tool"), field(call, "outcome")));
-            lines.extend(call_arguments(record, index).map(|arguments| format!("          with      {arguments}")));
-            if let Some(how) = call["decided"]["how"].as_str() {
-                let decided = &call["decided"];
-                let (by, at) = (field(decided, "by"), time(&decided["at"]));
-                lines.push(format!("          {how} by {by} {at}, approval {}", field(decided, "approval")));
-            }
-            if !call["note"].is_null() {
-                lines.push(format!("          {}", format_short(&call["note"])));
-            }
-            lines.extend(call_result(record, index).map(|result| format!("          result    {result}")));
-        }
-        if !record["settles"].is_null() {
-            lines.push(format!("settles   calls of turn {}, which shows with what they were made", record["settles"]));
-        }
-        if let Some(reply) = reply(record) {
-            lines.push(format!("replied   {}", reply.replace('\n', "\n          ")));
-        }
+/// Formats a whole turn.
+pub(crate) fn turn(out: CommandOutput, turn: &TurnView) -> String {
+    let mut lines = vec![out.bold(&format!("turn {}", escape_data(&turn.name)))];
+    if let Some(record) = &turn.record {
+        lines.extend(record_lines(record));
     }
-    match &turn["ledger"] {
-        Value::Null => lines.push("This turn ended before there was a prompt.".into()),
-        ledger => lines.push(format!("\n{}", ledger_text(out, ledger))),
+    match &turn.ledger {
+        None => lines.push("This turn ended before there was a prompt.".into()),
+        Some(ledger) => lines.push(format!("\n{}", ledger_text(out, ledger))),
     }
-    let gone: Vec<_> = list(&turn["erased"]).iter().map(format_plain).collect();
+    let gone = join_data(turn.erased.iter().flatten());
     if !gone.is_empty() {
-        lines.push(format!("erased    {}: the prompt can't be built again", gone.join(", ")));
+        lines.push(format!("erased    {gone}: the prompt can't be built again"));
     }
     lines.join("\n")
 }
 
+/// Formats what a turn did.
+fn record_lines(record: &TurnRecordView) -> Vec<String> {
+    let took = record.end.0.saturating_sub(record.start.0);
+    let by = if record.worker.is_empty() { String::new() } else { format!(", on worker {}", record.worker) };
+    let usage = format_token_classes(record.usage, group_digits);
+    let mut lines = vec![
+        format!("began     {} and took {took} ms{by}", record.start.rfc3339()),
+        format!("model     {}: {usage}", escape_data(&record.model)),
+    ];
+    for failed in &record.failed_models {
+        lines.push(format!("failed    {}: {}", escape_data(&failed.model), escape_data(&failed.reason)));
+    }
+    if let Some(job) = &record.job {
+        let ended = record.ended.iter().find(|(ended, _)| ended == job);
+        let ended = ended.map(|(_, status)| format!(", ended {}", status.as_str())).unwrap_or_default();
+        lines.push(format!("task      job {job}{ended}"));
+    }
+    for (index, call) in record.calls.iter().enumerate() {
+        lines.extend(call_lines(record, index, call));
+    }
+    if let Some(settled) = record.settles {
+        lines.push(format!("settles   calls of turn {settled}, which shows with what they were made"));
+    }
+    if let Some((text, _)) = record.reply().filter(|(text, _)| !text.is_empty()) {
+        lines.push(format!("replied   {}", escape_data(text).replace('\n', "\n          ")));
+    }
+    lines
+}
+
+/// Formats a call: its outcome, arguments, decision and result.
+fn call_lines(record: &TurnRecordView, index: usize, call: &CallRecord) -> Vec<String> {
+    let handed: Vec<_> = call.scoped.iter().map(format_handed_section).collect();
+    let handed = if handed.is_empty() { String::new() } else { format!(", with {}", handed.join(", ")) };
+    let began = call.began.map(|began| format!(", first made {}", began.rfc3339())).unwrap_or_default();
+    let (tool, outcome) = (escape_data(&call.tool), escape_data(&call.outcome));
+    let mut lines = vec![format!("called    {tool}: {outcome}{handed}{began}")];
+    lines.extend(call_arguments(record, index).map(|arguments| format!("          with      {arguments}")));
+    if let Some(decided) = &call.decided {
+        let (how, by, at) = (&decided.how, escape_data(&decided.by), decided.at.rfc3339());
+        lines.push(format!("          {how} by {by} {at}, approval {}", decided.approval));
+    }
+    lines.extend(call.note.as_ref().map(|note| format!("          {}", format_short_text(note))));
+    lines.extend(call_result(record, index).map(|result| format!("          result    {result}")));
+    lines
+}
+
 /// Formats a ledger: the budget, every part, tools, placeholders, hashes.
-pub(crate) fn ledger_text(out: CommandOutput, ledger: &Value) -> String {
-    let (used, bytes) = (ledger["used"].as_u64().unwrap_or(0), ledger["budget"]["bytes"].as_u64().unwrap_or(1).max(1));
-    let filled = usize::try_from(used.saturating_mul(BAR_CHARS as u64) / bytes)
-        .unwrap_or(BAR_CHARS)
-        .clamp(usize::from(used > 0), BAR_CHARS);
+pub(crate) fn ledger_text(out: CommandOutput, ledger: &LedgerView) -> String {
+    let filled = ledger.used.saturating_mul(BAR_CHARS) / ledger.budget.bytes.max(1);
+    let filled = filled.clamp(usize::from(ledger.used > 0), BAR_CHARS);
     let bar = format!("[{}{}]", "#".repeat(filled), "-".repeat(BAR_CHARS - filled));
     let mut lines = vec![
-        format!("context   {bar} {}%", ledger["percent"]),
+        format!("context   {bar} {}%", ledger.percent),
         format!(
             "          {} of {} bytes used, about {} tokens; {} left",
-            group_digits(&ledger["used"]),
-            group_digits(&ledger["budget"]["bytes"]),
-            group_digits(&ledger["tokens"]),
-            group_digits(&ledger["left"])
+            group_size(ledger.used),
+            group_size(ledger.budget.bytes),
+            group_size(ledger.tokens),
+            group_size(ledger.left)
         ),
         String::new(),
         parts_table(out, ledger),
         String::new(),
     ];
-    lines.extend(format_sent_size(&ledger["sent"]));
-    let tools: Vec<_> = list(&ledger["tools"]).iter().map(format_plain).collect();
-    lines.push(format!(
-        "tools     {} offered: {}",
-        tools.len(),
-        if tools.is_empty() { "none".into() } else { tools.join(", ") }
-    ));
-    for pair in list(&ledger["refused"]) {
-        lines.push(format!("          not {}: {}", format_item(pair, 0), format_item(pair, 1)));
+    lines.extend(ledger.sent.as_ref().map(format_sent_size));
+    let tools = if ledger.tools.is_empty() { "none".to_owned() } else { join_data(&ledger.tools) };
+    lines.push(format!("tools     {} offered: {tools}", ledger.tools.len()));
+    for (operation, reason) in &ledger.refused {
+        lines.push(format!("          not {}: {}", escape_data(operation), escape_data(reason)));
     }
-    for pair in list(&ledger["reports"]) {
-        lines.push(format!("bindings  {}: {}", format_item(pair, 0), format_item(pair, 1)));
+    for (place, reason) in &ledger.reports {
+        lines.push(format!("bindings  {}: {}", escape_data(place), escape_data(reason)));
     }
-    let tier = |value: &Value| {
-        let source = value["source"].as_str().map(|source| format!(": {source}{}", version(value))).unwrap_or_default();
-        format!("{} ({}{source})", field(value, "key"), field(value, "tier"))
-    };
-    let used: Vec<_> = list(&ledger["values"]).iter().map(tier).collect();
-    for (name, texts) in [
-        ("filled in", used),
-        ("no value", list(&ledger["unresolved"]).iter().map(format_plain).collect()),
-        ("cut", list(&ledger["cut"]).iter().map(format_plain).collect()),
-    ] {
+    let used: Vec<_> = ledger.values.iter().flatten().map(format_used_value).collect();
+    for (name, texts) in
+        [("filled in", used.join(", ")), ("no value", join_data(&ledger.unresolved)), ("cut", join_data(&ledger.cut))]
+    {
         if !texts.is_empty() {
-            lines.push(format!("{name:<9} {}", texts.join(", ")));
+            lines.push(format!("{name:<9} {texts}"));
         }
     }
-    lines.push(format!("prefix    {}  system prompt and tools, kept by a provider's cache", field(ledger, "prefix")));
-    let prompt = field(ledger, "prompt");
-    lines.push(format!(
-        "prompt    {}",
-        if prompt.is_empty() { "none: the turn failed before the model was asked" } else { &prompt }
-    ));
+    let prefix = escape_data(&ledger.prefix);
+    lines.push(format!("prefix    {prefix}  system prompt and tools, kept by a provider's cache"));
+    let prompt = escape_data(&ledger.prompt);
+    let prompt = if prompt.is_empty() { "none: the turn failed before the model was asked" } else { &prompt };
+    lines.push(format!("prompt    {prompt}"));
     lines.join("\n")
 }
 
+/// Formats a placeholder with its tier and source.
+fn format_used_value(used: &UsedValueView) -> String {
+    let version = format_version(used.version, used.hash.as_deref());
+    let source = used.source.as_ref().map(|source| format!(": {source}{version}")).unwrap_or_default();
+    format!("{} ({}{source})", escape_data(&used.key), used.tier.as_str())
+}
+
 /// Formats the parts, all sizes in bytes: ROOM of the budget, TEXT in the prompt, SENT in the body of the request.
-fn parts_table(out: CommandOutput, ledger: &Value) -> String {
-    let parts = list(&ledger["rows"]);
-    let sum = |key: &str| parts.iter().filter_map(|row| row[key].as_u64()).sum::<u64>();
-    let mut rows: Vec<_> = parts.iter().map(row).collect();
+fn parts_table(out: CommandOutput, ledger: &LedgerView) -> String {
+    let mut rows: Vec<_> = ledger.rows.iter().map(row).collect();
+    let rendered: usize = ledger.rows.iter().map(|row| row.rendered).sum();
+    let sent: usize = ledger.rows.iter().filter_map(|row| row.sent).sum();
+    let is_sent = ledger.sent.as_ref().is_some_and(|sent| sent.bytes.is_some());
     let mut total = vec![String::new(); COLUMNS.len()];
     "total".clone_into(&mut total[0]);
-    total[TEXT_COLUMN] = group_digits(&sum("rendered").into());
-    total[TEXT_COLUMN + 1] =
-        if ledger["sent"]["bytes"].is_null() { "–".to_owned() } else { group_digits(&sum("sent").into()) };
+    total[TEXT_COLUMN] = group_size(rendered);
+    total[TEXT_COLUMN + 1] = if is_sent { group_size(sent) } else { "–".to_owned() };
     rows.push(total);
     out.table(&COLUMNS, &rows)
 }
@@ -210,32 +224,26 @@ const COLUMNS: [&str; 9] =
 const TEXT_COLUMN: usize = 5;
 
 /// Formats the size and format of the request's body.
-fn format_sent_size(sent: &Value) -> Option<String> {
-    if sent.is_null() {
-        return None;
+fn format_sent_size(sent: &SentRequestView) -> String {
+    let model = escape_data(&sent.model);
+    if let Some(error) = &sent.error {
+        return format!("sent      nothing to {model}: {error}");
     }
-    let model = field(sent, "model");
-    if let Some(error) = sent["error"].as_str() {
-        return Some(format!("sent      nothing to {model}: {error}"));
-    }
-    let (bytes, format) = (group_digits(&sent["bytes"]), field(sent, "format"));
-    Some(if sent["made"] == true {
+    let bytes = group_size(sent.bytes.unwrap_or_default());
+    let format = escape_data(sent.format.as_deref().unwrap_or_default());
+    if sent.made == Some(true) {
         format!("sent      {bytes} bytes to {model} as {format}")
     } else {
         format!("sent      nothing: {model} is no service; SENT is what {format} would take, {bytes} bytes")
-    })
-}
-
-fn format_item(pair: &Value, at: usize) -> String {
-    format_plain(&pair[at])
+    }
 }
 
 /// Characters of a hash in a table.
 const HASH_CHARS: usize = 8;
 
 /// Formats `@VERSION`, else the beginning of a hash: `#0a1b2c3d`.
-fn version(of: &Value) -> String {
-    match (of["version"].as_u64(), of["hash"].as_str()) {
+fn format_version(version: Option<u64>, hash: Option<&str>) -> String {
+    match (version, hash) {
         (Some(version), _) => format!("@{version}"),
         (None, Some(hash)) => format!("#{}", hash.get(..HASH_CHARS).unwrap_or(hash)),
         (None, None) => String::new(),
@@ -243,48 +251,48 @@ fn version(of: &Value) -> String {
 }
 
 /// Formats source and version, and what an operation has read for it.
-fn origin(row: &Value) -> String {
-    let reads: Vec<_> = list(&row["reads"]).iter().map(|seen| field(seen, "path") + &version(seen)).collect();
+fn origin(row: &LedgerRowView) -> String {
+    let reads: Vec<_> = row.reads.iter().map(|seen| seen.path.clone() + &format_version(seen.version, None)).collect();
     let reads = if reads.is_empty() { String::new() } else { format!(" reading {}", reads.join(", ")) };
-    format!("{}{}{reads}", field(row, "source"), version(row))
+    let source = row.source.as_deref().unwrap_or_default();
+    format!("{source}{}{reads}", format_version(row.version, row.hash.as_deref()))
 }
 
-fn row(row: &Value) -> Vec<String> {
+fn row(row: &LedgerRowView) -> Vec<String> {
     vec![
-        field(row, "key"),
+        row.key.clone(),
         origin(row),
-        field(row, "allowed"),
-        group_digits(&row["asked"]),
-        group_digits(&row["given"]),
-        group_digits(&row["rendered"]),
-        if row["sent"].is_null() { "–".to_owned() } else { group_digits(&row["sent"]) },
-        field(row, "status"),
-        field(row, "reason"),
+        row.allowed.clone().unwrap_or_default(),
+        group_size(row.asked),
+        group_size(row.given),
+        group_size(row.rendered),
+        row.sent.map_or_else(|| "–".to_owned(), group_size),
+        row.status.as_str().to_owned(),
+        row.reason.clone().unwrap_or_default(),
     ]
 }
 
 /// Formats a model request, each message under a line with its role.
-pub(crate) fn prompt(request: &Value) -> String {
-    let mut parts = vec![format!("=== system ===\n{}", field(request, "system"))];
-    for message in list(&request["messages"]) {
-        let role = match field(message, "role").as_str() {
-            "tool" => format!("result of {}", field(message, "name")),
-            role => role.to_owned(),
+pub(crate) fn prompt(request: &ModelRequestView) -> String {
+    let mut parts = vec![format!("=== system ===\n{}", escape_data(&request.system))];
+    for message in &request.messages {
+        let (role, text, calls) = match message {
+            ChatMessage::User { text, .. } => ("user".to_owned(), text, &[][..]),
+            ChatMessage::Assistant { text, calls, .. } => ("assistant".to_owned(), text, calls.as_slice()),
+            ChatMessage::Tool { name, text, .. } => (format!("result of {}", escape_data(name)), text, &[][..]),
         };
-        let mut text = field(message, "text");
-        for call in list(&message["calls"]) {
-            let arguments = &call["arguments"];
-            let arguments = if arguments["json"].is_null() { &arguments["malformed"] } else { &arguments["json"] };
-            let line = format!("[calls {} {}]", field(call, "name"), compact(arguments));
+        let mut text = escape_data(text).into_owned();
+        for call in calls {
+            let line = format!("[calls {} {}]", escape_data(&call.name), compact(&call.arguments.to_value()));
             text = if text.is_empty() { line } else { format!("{text}\n{line}") };
         }
         parts.push(format!("=== {role} ===\n{text}"));
     }
-    let tools: Vec<_> = list(&request["tools"])
-        .iter()
-        .map(|tool| format!("{} {}\n  {}", field(tool, "name"), compact(&tool["schema"]), field(tool, "description")))
-        .collect();
-    parts.push(format!("=== tools ===\n{}", tools.join("\n")));
+    let tools = request.tools.iter().map(|tool| {
+        let (name, description) = (escape_data(&tool.name), escape_data(&tool.description));
+        format!("{name} {}\n  {description}", compact(&tool.schema))
+    });
+    parts.push(format!("=== tools ===\n{}", tools.collect::<Vec<_>>().join("\n")));
     parts.join("\n\n")
 }
 
@@ -292,7 +300,10 @@ pub(crate) fn prompt(request: &Value) -> String {
 mod tests {
     use super::super::super::output::Format;
     use super::*;
+    use crate::domain::decode;
     use serde_json::json;
+
+    const JOB: &str = "0123456789abcdef0123456789abcdef";
 
     #[test]
     fn a_turn_is_shown_as_a_readable_table() {
@@ -302,11 +313,13 @@ mod tests {
                 "hash": "0123456789abcdef"})
         };
         let shown = json!({
-            "name": "helper/main/2", "record": {
-                "start": 0, "end": 12, "model": "scripted/x", "usage": {"input": 1234, "output": 5}, "job": "j1",
+            "name": "helper/main/2", "agent": "helper", "session": "main", "turn": 2, "record": {
+                "turn": 2, "configVersion": 1, "start": 0, "end": 12, "job": JOB,
+                "model": "scripted/x", "usage": {"input": 1234, "output": 5},
                 "failedModels": [{"model": "openai/y", "reason": "503: overloaded"}],
-                "ended": [["j1", "COMPLETE"]], "calls": [
-                    {"tool": "lattice_read", "outcome": "ok"}, {"tool": "http_post", "outcome": "denied"}
+                "ended": [[JOB, "COMPLETE"]], "calls": [
+                    {"tool": "lattice_read", "operation": "v/ops/lattice/read", "outcome": "ok"},
+                    {"tool": "http_post", "operation": "v/ops/http/post", "outcome": "denied"},
                 ],
                 "said": [
                     {"role": "assistant", "calls": [
@@ -335,7 +348,7 @@ turn helper/main/2
 began     1970-01-01T00:00:00.000Z and took 12 ms
 model     scripted/x: 1,234 tokens in, 5 out
 failed    openai/y: 503: overloaded
-task      job j1, ended COMPLETE
+task      job JOB, ended COMPLETE
 called    lattice_read: ok
           with      {\"path\":\"w/x\"}
           result    {\"value\":1}
@@ -359,21 +372,24 @@ filled in user.name (user: v/context/users/u)
 no value  city
 prefix    aa  system prompt and tools, kept by a provider's cache
 prompt    bb";
-        assert_eq!(turn(out, &shown), expected.replace("LONG", &"x".repeat(263)));
+        let shown: TurnView = decode::into_type(shown).unwrap();
+        assert_eq!(turn(out, &shown), expected.replace("JOB", JOB).replace("LONG", &"x".repeat(263)));
     }
 
     #[test]
     fn a_prompt_has_a_line_for_each_role() {
         let request = json!({
+            "model": {"provider": "scripted", "name": "x"}, "turn": "local/me/helper/main/1",
             "system": "Be brief.", "messages": [
                 {"role": "user", "text": "hi"},
-                {"role": "assistant", "calls": [{"name": "read", "arguments": {"json": {"path": "w/x"}}}]},
-                {"role": "tool", "name": "read", "text": "1"},
+                {"role": "assistant", "calls": [{"id": "c", "name": "read", "arguments": {"json": {"path": "w/x"}}}]},
+                {"role": "tool", "call": "c", "name": "read", "text": "1"},
             ],
             "tools": [{"name": "read", "description": "Reads.", "schema": {"type": "object"}}],
         });
         let expected = "=== system ===\nBe brief.\n\n=== user ===\nhi\n\n=== assistant ===\n[calls read {\"path\":\"w/x\"}]\n\n\
             === result of read ===\n1\n\n=== tools ===\nread {\"type\":\"object\"}\n  Reads.";
+        let request: ModelRequestView = decode::into_type(request).unwrap();
         assert_eq!(prompt(&request), expected);
     }
 }

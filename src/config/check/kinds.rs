@@ -23,7 +23,7 @@ pub(super) fn read(l: &mut ConfigLayers) -> ResourcesConfig {
             errors.push((format!("{}{name}{leaf}", KINDS.prefix, leaf = with_dot(leaf)), origin, problem));
         };
         if let Err(problem) = check_kind(name) {
-            wrong("", problem);
+            wrong("", problem.to_string());
         } else if kinds.len() == REMOTE_KINDS {
             wrong("", format!("expected at most {REMOTE_KINDS} kinds"));
         }

@@ -11,8 +11,8 @@ pub(super) fn read(l: &mut ConfigLayers, section: &str) -> ProxySettings {
     let exceptions =
         parse(l, &format!("{section}.no_proxy"), EXCEPTIONS, |text| check_exceptions(text).then(|| text.to_owned()));
     let Some(given) = urls::read_url(l, &format!("{section}.proxy")) else { return ProxySettings::default() };
-    ProxySettings::parse(&given.text, &exceptions, &l.variables).unwrap_or_else(|why| {
-        given.refuse(l, EXPECTED, Some(&why));
+    ProxySettings::parse(&given.text, &exceptions, &l.variables).unwrap_or_else(|error| {
+        given.refuse(l, EXPECTED, Some(&error.to_string()));
         ProxySettings::default()
     })
 }

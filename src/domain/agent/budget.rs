@@ -2,6 +2,7 @@
 
 use crate::limits::{CONTEXT_BYTES_RANGE, CONTEXT_TOKENS_RANGE};
 use serde::{Deserialize, Serialize};
+use std::ops::RangeInclusive;
 
 /// `contextBudget` of an agent; the stricter of two given limits counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -15,15 +16,26 @@ pub struct ContextBudget {
     pub tokens: Option<usize>,
 }
 
+/// A size limit of prompts that is out of its range.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("`contextBudget.{key}`: expected {} to {}, got {found}", .range.start(), .range.end())]
+pub struct ContextBudgetError {
+    /// Key of the limit.
+    pub key: &'static str,
+    /// Range of the limit.
+    pub range: RangeInclusive<usize>,
+    /// Number that was given.
+    pub found: usize,
+}
+
 impl ContextBudget {
     /// Checks that both limits are within their ranges.
-    pub fn check(&self) -> Result<(), String> {
-        for (name, given, range) in
+    pub fn check(&self) -> Result<(), ContextBudgetError> {
+        for (key, given, range) in
             [("bytes", self.bytes, CONTEXT_BYTES_RANGE), ("tokens", self.tokens, CONTEXT_TOKENS_RANGE)]
         {
-            if let Some(given) = given.filter(|given| !range.contains(given)) {
-                let (least, most) = (range.start(), range.end());
-                return Err(format!("`contextBudget.{name}`: expected {least} to {most}, got {given}"));
+            if let Some(found) = given.filter(|given| !range.contains(given)) {
+                return Err(ContextBudgetError { key, range, found });
             }
         }
         Ok(())

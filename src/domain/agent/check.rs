@@ -2,21 +2,134 @@
 
 use super::tool::{EntryTarget, ToolEntry};
 use super::{AgentConfig, AgentRecord, LoopKind, PromptStyle};
-use crate::agent::entry::check_entries;
+use crate::agent::budget::ContextBudgetError;
+use crate::agent::entry::{ContextEntriesError, check_entries};
 use crate::agent::tool::GOAL_TOOLS;
 use crate::agent::tool::configured_tool_names;
+use crate::authority::capability::CapabilityError;
 use crate::bounds::{AGENT_BYTES, OversizedDocument};
-use crate::chat::{ModelRequest, ModelSettings};
+use crate::budget::BudgetError;
+use crate::chat::{ModelPlaceError, ModelRequest, ModelSettings, ModelSettingsError};
 use crate::decode::DataError;
-use crate::outputs;
-use crate::wire;
+use crate::outputs::{self, OutputsError};
+use crate::resource::ResourcesError;
 use crate::wire::dialect::{COMPATIBLE, find_dialect};
-use crate::wire::schema::project;
+use crate::wire::schema::{ProjectionError, project};
+use crate::wire::{self, EncodeError};
 use serde_json::Value;
+
+/// Rule that a configuration breaks; the text begins with the key.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+enum AgentConfigError {
+    /// A number that must be more than 0 is 0.
+    #[error("`{key}`: expected at least {least}, got 0")]
+    Zero {
+        /// Key of the number.
+        key: &'static str,
+        /// Least number, with its unit.
+        least: &'static str,
+    },
+    /// The longest wait between retries is shorter than the first.
+    #[error("`retry.max`: expected at least `retry.first` ({first}), got {max}")]
+    RetryMax {
+        /// Seconds of the first wait.
+        first: u64,
+        /// Seconds of the longest wait.
+        max: u64,
+    },
+    /// A limit of a task is illegal.
+    #[error("`limits`: {0}")]
+    Limits(BudgetError),
+    /// A limit of a session is illegal.
+    #[error("`limits.session`: {0}")]
+    SessionLimits(BudgetError),
+    /// A setting of a model is illegal for every provider.
+    #[error(transparent)]
+    Model(#[from] ModelSettingsError),
+    /// A setting of a model is illegal for its provider.
+    #[error("{0}")]
+    Encoding(Box<ModelPlaceError<EncodeError>>),
+    /// A limit in money needs a price that is missing.
+    #[error(
+        "`{key}`: {} needs a `price`, as `{{input, output}}` in dollars per million tokens",
+        describe_model(.model.as_deref())
+    )]
+    NoPrice {
+        /// Key of the limit.
+        key: &'static str,
+        /// Model as `provider/name`, if there are several.
+        model: Option<String>,
+    },
+    /// The key of the entities is empty.
+    #[error("`entityIdsKey`: expected a key, got an empty text")]
+    EntityIdsKey,
+    /// A capability is illegal.
+    #[error("`{key}[{at}]`: {error}")]
+    Capability {
+        /// Key of the list.
+        key: &'static str,
+        /// Index in the list.
+        at: usize,
+        /// Rule that the capability breaks.
+        error: CapabilityError,
+    },
+    /// A schema of an output is illegal.
+    #[error(transparent)]
+    Outputs(#[from] OutputsError),
+    /// A goal tree has the prompt of a plain loop.
+    #[error("`prompt`: expected `full` with `loop = \"goalTree\"`, got `plain`")]
+    GoalPrompt,
+    /// A plain loop has a tool of a goal tree.
+    #[error("`tools[{at}]`: `{name}` needs `loop = \"goalTree\"`")]
+    GoalTool {
+        /// Index of the tool.
+        at: usize,
+        /// Name of the tool.
+        name: String,
+    },
+    /// A schema can't be sent to a provider.
+    #[error("`{place}` can't be offered to a model of `{provider}`: {error}")]
+    Schema {
+        /// Place of the schema in the configuration.
+        place: String,
+        /// Name of the provider.
+        provider: String,
+        /// Part of the schema that has no equivalent.
+        error: Box<ProjectionError>,
+    },
+    /// A tool is about entities, and requests need not name any.
+    #[error("`tools[{at}].entities` needs `entityIdsRequired = true`: else no request names any")]
+    Entities {
+        /// Index of the tool.
+        at: usize,
+    },
+    /// Sections need approval for a tool that hands none on.
+    #[error(
+        "`tools[{at}].scopes.approval`: a tool without `operation` and `delegate` hands nothing on; set `approval` of \
+         the tool"
+    )]
+    ScopesApproval {
+        /// Index of the tool.
+        at: usize,
+    },
+    /// A size limit of prompts is out of range.
+    #[error(transparent)]
+    ContextBudget(#[from] ContextBudgetError),
+    /// The list of context entries is illegal.
+    #[error(transparent)]
+    Context(#[from] ContextEntriesError),
+    /// The declaration of a resource is illegal.
+    #[error(transparent)]
+    Resources(#[from] ResourcesError),
+}
+
+fn describe_model(id: Option<&str>) -> String {
+    id.map_or_else(|| "the model".to_owned(), |id| format!("`{id}`"))
+}
 
 /// Checks that the provider of a model takes its settings: a request with them can be encoded. A provider that only the
 /// venue's configuration knows is checked as an endpoint of Chat Completions.
-fn check_model(model: &ModelSettings) -> Result<(), String> {
+fn check_model(model: &ModelSettings) -> Result<(), EncodeError> {
     let dialect = find_dialect(&model.provider).unwrap_or(COMPATIBLE);
     let request = ModelRequest {
         model: model.without_fallback(),
@@ -27,88 +140,83 @@ fn check_model(model: &ModelSettings) -> Result<(), String> {
         stable: 0,
         output: None,
     };
-    wire::encode(&request, &dialect, "").map(|_| ()).map_err(|error| error.to_string())
+    wire::encode(&request, &dialect, "").map(|_| ())
 }
 
 impl AgentConfig {
     pub(super) fn check(&self) -> Result<(), DataError> {
-        let bad = |text: String| Err(text.into());
-        if self.concurrency == Some(0) {
-            return bad("`concurrency`: expected at least 1, got 0".into());
-        }
-        if self.mailbox == 0 {
-            return bad("`mailbox`: expected at least 1, got 0".into());
-        }
-        if self.limits.turns == 0 {
-            return bad("`limits.turns`: expected at least 1, got 0".into());
-        }
-        if self.limits.tool_timeout == Some(0) {
-            return bad("`limits.toolTimeout`: expected at least 1 second, got 0".into());
-        }
-        if self.retry.attempts == Some(0) {
-            return bad("`retry.attempts`: expected at least 1, got 0".into());
-        }
-        if self.retry.first == Some(0) {
-            return bad("`retry.first`: expected at least 1 second, got 0".into());
-        }
-        if let (Some(first), Some(max)) = (self.retry.first, self.retry.max)
-            && first > max
-        {
-            return bad(format!("`retry.max`: expected at least `retry.first` ({first}), got {max}"));
-        }
-        let budget = self.limits.budget();
-        budget.check().or_else(|error| bad(format!("`limits`: {error}")))?;
-        self.limits.session.check().or_else(|error| bad(format!("`limits.session`: {error}")))?;
-        self.model.check().or_else(bad)?;
-        self.model.check_each(check_model).or_else(bad)?;
-        let unpriced = self.model.in_order().find(|model| model.price.is_none());
-        if let (Some(model), Some(key)) = (unpriced, self.limits.in_money()) {
-            let which =
-                if self.model.fallback.is_empty() { "the model".to_owned() } else { format!("`{}`", model.id()) };
-            return bad(format!(
-                "`{key}`: {which} needs a `price`, as `{{input, output}}` in dollars per million tokens"
-            ));
-        }
+        self.check_rules().map_err(|error| error.to_string().into())
+    }
+
+    fn check_rules(&self) -> Result<(), AgentConfigError> {
+        self.check_numbers()?;
+        self.limits.budget().check().map_err(AgentConfigError::Limits)?;
+        self.limits.session.check().map_err(AgentConfigError::SessionLimits)?;
+        self.model.check()?;
+        self.model.check_each(check_model).map_err(|error| AgentConfigError::Encoding(Box::new(error)))?;
+        self.check_prices()?;
         if self.entity_ids_key.is_empty() {
-            return bad("`entityIdsKey`: expected a key, got an empty text".into());
+            return Err(AgentConfigError::EntityIdsKey);
         }
         for (key, list) in [("caps", &self.caps), ("delegable", &self.delegable)] {
             for (at, cap) in list.iter().flatten().enumerate() {
-                cap.check().or_else(|rule| bad(format!("`{key}[{at}]`: {rule}")))?;
+                cap.check().map_err(|error| AgentConfigError::Capability { key, at, error })?;
             }
         }
-        self.outputs.check().or_else(bad)?;
-        self.check_goal_tools().or_else(bad)?;
-        self.check_schemas().or_else(bad)?;
-        self.check_entities().or_else(bad)?;
-        self.check_scopes().or_else(bad)?;
-        self.context_budget.check().or_else(bad)?;
-        check_entries(&self.context).or_else(bad)?;
-        self.resources.check(&configured_tool_names(self)).or_else(bad)?;
+        self.outputs.check()?;
+        self.check_goal_tools()?;
+        self.check_schemas()?;
+        self.check_entities()?;
+        self.check_scopes()?;
+        self.context_budget.check()?;
+        check_entries(&self.context)?;
+        self.resources.check(&configured_tool_names(self))?;
         Ok(())
     }
 
-    fn check_entities(&self) -> Result<(), String> {
+    /// Checks the numbers that limit the agent's work, and the waits between retries.
+    fn check_numbers(&self) -> Result<(), AgentConfigError> {
+        let numbers = [
+            ("concurrency", "1", self.concurrency == Some(0)),
+            ("mailbox", "1", self.mailbox == 0),
+            ("limits.turns", "1", self.limits.turns == 0),
+            ("limits.toolTimeout", "1 second", self.limits.tool_timeout == Some(0)),
+            ("retry.attempts", "1", self.retry.attempts == Some(0)),
+            ("retry.first", "1 second", self.retry.first == Some(0)),
+        ];
+        if let Some((key, least, _)) = numbers.into_iter().find(|(_, _, is_zero)| *is_zero) {
+            return Err(AgentConfigError::Zero { key, least });
+        }
+        match (self.retry.first, self.retry.max) {
+            (Some(first), Some(max)) if first > max => Err(AgentConfigError::RetryMax { first, max }),
+            _ => Ok(()),
+        }
+    }
+
+    /// Checks that each model has a price if a limit is in money.
+    fn check_prices(&self) -> Result<(), AgentConfigError> {
+        let unpriced = self.model.in_order().find(|model| model.price.is_none());
+        let (Some(model), Some(key)) = (unpriced, self.limits.in_money()) else { return Ok(()) };
+        let model = (!self.model.fallback.is_empty()).then(|| model.id());
+        Err(AgentConfigError::NoPrice { key, model })
+    }
+
+    fn check_entities(&self) -> Result<(), AgentConfigError> {
         let scoped = self.tools.iter().position(|entry| !entry.entities().is_empty());
         match scoped.filter(|_| !self.entity_ids_required) {
-            Some(at) => {
-                Err(format!("`tools[{at}].entities` needs `entityIdsRequired = true`: else no request names any"))
-            }
+            Some(at) => Err(AgentConfigError::Entities { at }),
             None => Ok(()),
         }
     }
 
     /// Checks that approvals of sections belong to tools that hand sections on: any other call would ask nobody.
-    fn check_scopes(&self) -> Result<(), String> {
+    fn check_scopes(&self) -> Result<(), AgentConfigError> {
         for (at, entry) in self.tools.iter().enumerate() {
             if let ToolEntry::Named(tool) = entry
                 && tool.target() == Ok(EntryTarget::Latent)
                 && tool.scopes.as_ref().is_some_and(|scopes| !scopes.approval().is_none())
             {
-                return Err(format!(
-                    "`tools[{at}].scopes.approval`: a tool without `operation` and `delegate` hands nothing on; set \
-                     `approval` of the tool"
-                ));
+                return Err(AgentConfigError::ScopesApproval { at });
             }
         }
         Ok(())
@@ -116,15 +224,17 @@ impl AgentConfig {
 
     /// Checks that the agent's own schemas can be sent to its models. The schemas of outputs are the input of the tools
     /// that end a task.
-    fn check_schemas(&self) -> Result<(), String> {
+    fn check_schemas(&self) -> Result<(), AgentConfigError> {
         self.model.in_order().try_for_each(|model| self.check_schemas_for(&model.provider))
     }
 
-    fn check_schemas_for(&self, provider: &str) -> Result<(), String> {
+    fn check_schemas_for(&self, provider: &str) -> Result<(), AgentConfigError> {
         let subset = find_dialect(provider).unwrap_or(COMPATIBLE).schema;
         let check = |place: String, schema: &Value| match project(schema, subset) {
             Ok(_) => Ok(()),
-            Err(reason) => Err(format!("`{place}` can't be offered to a model of `{provider}`: {reason}")),
+            Err(error) => {
+                Err(AgentConfigError::Schema { place, provider: provider.to_owned(), error: Box::new(error) })
+            }
         };
         for (at, entry) in self.tools.iter().enumerate() {
             if let ToolEntry::Named(tool) = entry
@@ -141,12 +251,10 @@ impl AgentConfig {
         Ok(())
     }
 
-    fn check_goal_tools(&self) -> Result<(), String> {
+    fn check_goal_tools(&self) -> Result<(), AgentConfigError> {
         if self.looping == LoopKind::GoalTree {
             return match self.prompt {
-                Some(PromptStyle::Plain) => {
-                    Err("`prompt`: expected `full` with `loop = \"goalTree\"`, got `plain`".into())
-                }
+                Some(PromptStyle::Plain) => Err(AgentConfigError::GoalPrompt),
                 Some(PromptStyle::Full) | None => Ok(()),
             };
         }
@@ -154,7 +262,7 @@ impl AgentConfig {
             if let ToolEntry::Path(name) = entry
                 && GOAL_TOOLS.contains(&name.as_str())
             {
-                return Err(format!("`tools[{at}]`: `{name}` needs `loop = \"goalTree\"`"));
+                return Err(AgentConfigError::GoalTool { at, name: name.clone() });
             }
         }
         Ok(())

@@ -1,13 +1,13 @@
 //! Context entries: sections of a prompt that a configuration or an agent's state names.
 
 use crate::authority::ResourcePath;
-use crate::decode;
-use crate::ids::{AssetId, JobId};
-use crate::lattice::Path;
+use crate::decode::{self, DataError};
+use crate::ids::{AssetId, IdError, JobId};
 use crate::lattice::value::get as navigate;
+use crate::lattice::{Path, PathError};
 use crate::limits::{CONTEXT_ENTRIES, ENTRY_BYTES};
-use crate::load::check_label;
-use crate::scope::check_instance;
+use crate::load::{LabelError, check_label};
+use crate::scope::{InstanceNameError, check_instance};
 use crate::values::placeholder;
 use crate::visible::quote_foreign;
 use serde::{Deserialize, Serialize};
@@ -101,6 +101,80 @@ pub enum EntrySource {
     Asset(AssetId),
 }
 
+/// Reason why a context entry is refused.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ContextEntryError {
+    /// The value has another form than an entry.
+    #[error(transparent)]
+    Data(#[from] DataError),
+    /// The value is an item of a conversation: it has a type, and keys that no entry has.
+    #[error(
+        "{error}; write an item of type `{kind}` as `{{label: \"{kind}\", text: …}}`, a value as its JSON",
+        kind = quote_foreign(.item)
+    )]
+    Item {
+        /// First key that no entry has, or value that none has.
+        error: DataError,
+        /// Type of the item.
+        item: String,
+    },
+    /// The id of the job is illegal.
+    #[error("`job`: {0}")]
+    Job(IdError),
+    /// The path of the value is illegal.
+    #[error("`ref`: {0}")]
+    Reference(PathError),
+    /// The entry names no source.
+    #[error("expected one of `op`, `job`, `text` and `ref`")]
+    NoSource,
+    /// The path of the value has a placeholder.
+    #[error(
+        "the placeholder `{key}` is not filled in a path; write `{{\"op\": \"v/ops/lattice/read\", \"input\": \
+         {{\"path\": …}}}}`, in whose input it is"
+    )]
+    Placeholder {
+        /// Key of the placeholder.
+        key: String,
+    },
+    /// The entry has an input and no operation.
+    #[error("`input` belongs to `op`")]
+    InputOwner,
+    /// The entry has a place in an output and no job.
+    #[error("`path` belongs to `job`; the path of a value is its `ref`")]
+    PathOwner,
+    /// The entry asks for no bytes, or for too many.
+    #[error("`budget`: expected 1 to {ENTRY_BYTES} bytes, got {found}")]
+    Budget {
+        /// Bytes that the entry asks for.
+        found: usize,
+    },
+    /// The name of the instance is illegal.
+    #[error(transparent)]
+    Instance(#[from] InstanceNameError),
+    /// The heading is illegal.
+    #[error(transparent)]
+    Label(#[from] LabelError),
+}
+
+/// Reason why a list of context entries is refused.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ContextEntriesError {
+    /// The list is too long.
+    #[error("`context`: expected at most {CONTEXT_ENTRIES} entries, got {found}")]
+    TooMany {
+        /// Number of entries.
+        found: usize,
+    },
+    /// An entry is refused.
+    #[error("`context[{at}]`: {error}")]
+    Entry {
+        /// Index of the entry.
+        at: usize,
+        /// Rule that the entry breaks.
+        error: ContextEntryError,
+    },
+}
+
 /// Returns the part of a job's output that an entry names. Covia separates keys by dots, and begins with `output` where
 /// the whole is meant; a key that exists as it is written counts first.
 pub fn job_part<'v>(output: &'v Value, within: &[String]) -> Option<&'v Value> {
@@ -114,18 +188,16 @@ pub fn job_part<'v>(output: &'v Value, within: &[String]) -> Option<&'v Value> {
 }
 
 impl TryFrom<Value> for ContextEntry {
-    type Error = String;
+    type Error = ContextEntryError;
 
-    fn try_from(value: Value) -> Result<Self, String> {
+    fn try_from(value: Value) -> Result<Self, ContextEntryError> {
         match value {
             Value::String(text) => Ok(Self::Short(text)),
             other => {
-                let kind = other.get("type").and_then(Value::as_str).map(quote_foreign);
-                decode::into_type(other).map(Self::Full).map_err(|wrong| match kind {
-                    None => wrong.to_string(),
-                    Some(kind) => format!(
-                        "{wrong}; write an item of type `{kind}` as `{{label: \"{kind}\", text: …}}`, a value as its JSON"
-                    ),
+                let item = other.get("type").and_then(Value::as_str).map(str::to_owned);
+                decode::into_type(other).map(Self::Full).map_err(|error| match item {
+                    None => ContextEntryError::Data(error),
+                    Some(item) => ContextEntryError::Item { error, item },
                 })
             }
         }
@@ -134,7 +206,7 @@ impl TryFrom<Value> for ContextEntry {
 
 impl ContextEntry {
     /// Returns the source of the content, or what is wrong with the entry.
-    pub fn source(&self) -> Result<EntrySource, String> {
+    pub fn source(&self) -> Result<EntrySource, ContextEntryError> {
         let full = match self {
             Self::Short(text) => return Ok(reference(text).unwrap_or_else(|| EntrySource::Text(text.clone()))),
             Self::Full(full) => full,
@@ -145,41 +217,39 @@ impl ContextEntry {
         }
         if let Some(job) = &full.job {
             let within = full.path.as_deref().unwrap_or_default().split('/').filter(|s| !s.is_empty());
-            let job = JobId::new(job).map_err(|e| format!("`job`: {e}"))?;
+            let job = JobId::new(job).map_err(ContextEntryError::Job)?;
             return Ok(EntrySource::Job { job, within: within.map(str::to_owned).collect() });
         }
         match (&full.text, &full.reference) {
             (Some(text), _) => Ok(EntrySource::Text(text.clone())),
             (None, Some(path)) => match asset(path) {
                 Some(asset) => Ok(EntrySource::Asset(asset)),
-                None => Path::parse(path).map(EntrySource::Path).map_err(|e| format!("`ref`: {e}")),
+                None => Path::parse(path).map(EntrySource::Path).map_err(ContextEntryError::Reference),
             },
-            (None, None) => Err("expected one of `op`, `job`, `text` and `ref`".into()),
+            (None, None) => Err(ContextEntryError::NoSource),
         }
     }
 
     /// Checks that the source and the options fit together and are within their limits.
-    pub fn check(&self) -> Result<(), String> {
+    pub fn check(&self) -> Result<(), ContextEntryError> {
         if let EntrySource::Path(path) = self.source()?
             && let Some(key) = placeholder::keys(&path.to_string()).first()
         {
-            return Err(format!(
-                "the placeholder `{key}` is not filled in a path; write `{{\"op\": \"v/ops/lattice/read\", \"input\": \
-                 {{\"path\": …}}}}`, in whose input it is"
-            ));
+            return Err(ContextEntryError::Placeholder { key: (*key).to_owned() });
         }
         let Self::Full(full) = self else { return Ok(()) };
         if full.op.is_none() && full.input.is_some() {
-            return Err("`input` belongs to `op`".into());
+            return Err(ContextEntryError::InputOwner);
         }
         if full.job.is_none() && full.path.is_some() {
-            return Err("`path` belongs to `job`; the path of a value is its `ref`".into());
+            return Err(ContextEntryError::PathOwner);
         }
-        if let Some(budget) = full.budget.filter(|budget| !(1..=ENTRY_BYTES).contains(budget)) {
-            return Err(format!("`budget`: expected 1 to {ENTRY_BYTES} bytes, got {budget}"));
+        if let Some(found) = full.budget.filter(|budget| !(1..=ENTRY_BYTES).contains(budget)) {
+            return Err(ContextEntryError::Budget { found });
         }
         full.instance.as_deref().map_or(Ok(()), check_instance)?;
-        full.label.as_deref().map_or(Ok(()), check_label)
+        full.label.as_deref().map_or(Ok(()), check_label)?;
+        Ok(())
     }
 
     /// Returns the heading in the prompt; `None` for literal text without one.
@@ -233,12 +303,12 @@ impl EntrySource {
 }
 
 /// Checks each entry of a list; an error begins with the place of the entry.
-pub fn check_entries(entries: &[ContextEntry]) -> Result<(), String> {
+pub fn check_entries(entries: &[ContextEntry]) -> Result<(), ContextEntriesError> {
     if entries.len() > CONTEXT_ENTRIES {
-        return Err(format!("`context`: expected at most {CONTEXT_ENTRIES} entries, got {}", entries.len()));
+        return Err(ContextEntriesError::TooMany { found: entries.len() });
     }
     for (at, entry) in entries.iter().enumerate() {
-        entry.check().map_err(|error| format!("`context[{at}]`: {error}"))?;
+        entry.check().map_err(|error| ContextEntriesError::Entry { at, error })?;
     }
     Ok(())
 }
@@ -300,7 +370,7 @@ mod tests {
             let checked = entry(json.clone()).check();
             assert_eq!(checked.is_err(), is_path, "{json}");
             let expected = "the placeholder `doc` is not filled in a path; write `{\"op\"";
-            assert!(checked.is_ok() || checked.unwrap_err().starts_with(expected), "{json}");
+            assert!(checked.is_ok() || checked.unwrap_err().to_string().starts_with(expected), "{json}");
         }
     }
 
@@ -341,7 +411,7 @@ mod tests {
             ),
             (json!({"text": "t", "ref": "w/a"}), Ok(EntrySource::Text("t".into()))),
             (json!({"type": "state", "_instance": "①", "text": "Hello"}), Ok(EntrySource::Text("Hello".into()))),
-            (json!({"label": "A"}), Err("expected one of `op`, `job`, `text` and `ref`".into())),
+            (json!({"label": "A"}), Err(ContextEntryError::NoSource)),
         ] {
             assert_eq!(entry(json.clone()).source(), source, "{json}");
         }
@@ -365,12 +435,13 @@ mod tests {
             (json!({"text": "t", "input": {}}), "`input` belongs to `op`"),
             (json!({"ref": "w/a", "path": "b"}), "`path` belongs to `job`; the path of a value is its `ref`"),
         ] {
-            assert_eq!(entry(json.clone()).check().unwrap_err(), expected, "{json}");
+            assert_eq!(entry(json.clone()).check().unwrap_err().to_string(), expected, "{json}");
         }
-        assert!(entry(json!({"ref": "w/../s"})).check().unwrap_err().starts_with("`ref`: "));
-        assert!(entry(json!({"job": "x"})).check().unwrap_err().starts_with("`job`: "));
+        assert!(entry(json!({"ref": "w/../s"})).check().unwrap_err().to_string().starts_with("`ref`: "));
+        assert!(entry(json!({"job": "x"})).check().unwrap_err().to_string().starts_with("`job`: "));
+        assert_eq!(ContextEntryError::NoSource.to_string(), "expected one of `op`, `job`, `text` and `ref`");
         let many = vec![entry(json!("x")); CONTEXT_ENTRIES + 1];
-        assert_eq!(check_entries(&many).unwrap_err(), "`context`: expected at most 200 entries, got 201");
+        assert_eq!(check_entries(&many).unwrap_err().to_string(), "`context`: expected at most 200 entries, got 201");
         for (json, expected) in [
             (json!({"rfe": "w/x"}), "unknown field `rfe`"),
             (json!({"text": "t", "budget": -1}), "`budget`: expected a whole number of at least 0, got number -1"),

@@ -2,11 +2,11 @@
 
 use super::AgentConfig;
 use crate::consent::Consent;
-use crate::decode;
-use crate::ids::AgentId;
-use crate::lattice::Path;
+use crate::decode::{self, DataError};
+use crate::ids::{AgentId, IdError};
 use crate::lattice::catalog::is_stored_operation;
-use crate::schema::find_misfits;
+use crate::lattice::{OutputPathError, Path};
+use crate::schema::{SchemaError, find_misfits};
 use crate::scope::{Delegate, Scopes};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -126,14 +126,57 @@ pub enum EntryTarget {
     Latent,
 }
 
-impl TryFrom<Value> for ToolEntry {
-    type Error = String;
+/// Reason why an entry of `tools` is refused.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ToolEntryError {
+    /// The value has another form than an entry.
+    #[error(transparent)]
+    Data(#[from] DataError),
+    /// The entry names an operation and a delegate.
+    #[error("expected one of `operation` and `delegate`, got both")]
+    TwoTargets,
+    /// The name of the delegate is illegal.
+    #[error("`delegate`: {0}")]
+    Delegate(IdError),
+    /// An operation has a schema of its own.
+    #[error("`input` belongs to a tool without an operation; an operation has its own")]
+    Input,
+    /// The schema of the arguments is illegal.
+    #[error("`input`: {0}")]
+    Schema(SchemaError),
+    /// A text is missing that nothing else gives.
+    #[error("`{key}`: {tool} needs one")]
+    Missing {
+        /// Key of the text.
+        key: &'static str,
+        /// Kind of the tool, in words.
+        tool: &'static str,
+    },
+    /// A tool without a delegate waits for one.
+    #[error("`wait` belongs to `delegate`")]
+    Wait,
+    /// A tool without a delegate has a path for its output.
+    #[error("`outputPath` belongs to `delegate`")]
+    OutputPathOwner,
+    /// The path of the output is illegal.
+    #[error("`outputPath`: {0}")]
+    OutputPath(OutputPathError),
+    /// A tool without an operation is about entities.
+    #[error("`entities` belongs to an `operation`; an agent asks for its own by `entityIdsRequired`")]
+    EntitiesOwner,
+    /// The name of an entity is blank.
+    #[error("`entities`: expected non-empty strings")]
+    BlankEntity,
+}
 
-    fn try_from(value: Value) -> Result<Self, String> {
+impl TryFrom<Value> for ToolEntry {
+    type Error = ToolEntryError;
+
+    fn try_from(value: Value) -> Result<Self, ToolEntryError> {
         match value {
             Value::String(path) => Ok(Self::Path(path)),
             other => {
-                let tool: NamedTool = decode::into_type(other).map_err(|wrong| wrong.to_string())?;
+                let tool: NamedTool = decode::into_type(other)?;
                 tool.check()?;
                 Ok(Self::Named(Box::new(tool)))
             }
@@ -160,12 +203,12 @@ impl ToolEntry {
 }
 
 impl NamedTool {
-    fn check(&self) -> Result<(), String> {
+    fn check(&self) -> Result<(), ToolEntryError> {
         let runs = self.target()?;
         let what = match &runs {
             EntryTarget::Operation(_) => {
                 if self.input.is_some() {
-                    return Err("`input` belongs to a tool without an operation; an operation has its own".into());
+                    return Err(ToolEntryError::Input);
                 }
                 None
             }
@@ -173,44 +216,44 @@ impl NamedTool {
             EntryTarget::Delegate(_) => Some("an anonymous delegate"),
             EntryTarget::Latent => Some("a tool without `operation` and `delegate`"),
         };
-        if let Some(what) = what {
+        if let Some(tool) = what {
             for (key, given) in [("name", &self.name), ("description", &self.description)] {
                 if given.as_ref().is_none_or(String::is_empty) {
-                    return Err(format!("`{key}`: {what} needs one"));
+                    return Err(ToolEntryError::Missing { key, tool });
                 }
             }
         }
         if self.wait.is_some() && !matches!(runs, EntryTarget::Delegate(_)) {
-            return Err("`wait` belongs to `delegate`".into());
+            return Err(ToolEntryError::Wait);
         }
         if let Some(path) = &self.output_path {
             if !matches!(runs, EntryTarget::Delegate(_)) {
-                return Err("`outputPath` belongs to `delegate`".into());
+                return Err(ToolEntryError::OutputPathOwner);
             }
-            Path::parse_output(path).map_err(|error| format!("`outputPath`: {error}"))?;
+            Path::parse_output(path).map_err(ToolEntryError::OutputPath)?;
         }
         if !self.entities.is_empty() && !matches!(runs, EntryTarget::Operation(_)) {
-            return Err("`entities` belongs to an `operation`; an agent asks for its own by `entityIdsRequired`".into());
+            return Err(ToolEntryError::EntitiesOwner);
         }
         if self.entities.iter().any(|entity| entity.trim().is_empty()) {
-            return Err("`entities`: expected non-empty strings".into());
+            return Err(ToolEntryError::BlankEntity);
         }
         if let Some(schema) = &self.input {
-            find_misfits(schema, &Value::Null, 0).map_err(|error| format!("`input`: {error}"))?;
+            find_misfits(schema, &Value::Null, 0).map_err(ToolEntryError::Schema)?;
         }
         Ok(())
     }
 
     /// Returns the target of the calls, or why the entry makes no sense.
-    pub fn target(&self) -> Result<EntryTarget, String> {
+    pub fn target(&self) -> Result<EntryTarget, ToolEntryError> {
         match (&self.operation, self.delegate.as_deref()) {
-            (Some(_), Some(_)) => Err("expected one of `operation` and `delegate`, got both".into()),
+            (Some(_), Some(_)) => Err(ToolEntryError::TwoTargets),
             (Some(path), None) => Ok(EntryTarget::Operation(path.clone())),
             (None, None) => Ok(EntryTarget::Latent),
             (None, Some(who)) => {
                 let agent = match who {
                     ANONYMOUS => None,
-                    who => Some(AgentId::new(who).map_err(|error| format!("`delegate`: {error}"))?),
+                    who => Some(AgentId::new(who).map_err(ToolEntryError::Delegate)?),
                 };
                 let prompt = self.description.clone().filter(|_| agent.is_none()).unwrap_or_default();
                 Ok(EntryTarget::Delegate(Delegate {

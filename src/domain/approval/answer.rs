@@ -6,6 +6,7 @@ use crate::ids::JobId;
 use crate::ids::secret::SecretName;
 use crate::secret::reference;
 use crate::time::Millis;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
@@ -98,7 +99,7 @@ pub enum ApprovalVerdict {
 }
 
 /// Decision on a call, as readers of its turn see it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct DecidedCall {
     /// Id of the approval.
     pub approval: JobId,
@@ -107,6 +108,7 @@ pub struct DecidedCall {
     /// Name of the caller who answered; the venue's when time ran out.
     pub by: String,
     /// Time of the answer.
+    #[schemars(with = "u64")]
     pub at: Millis,
 }
 
@@ -305,23 +307,51 @@ fn answer_form(ask: &Question) -> String {
     }
 }
 
+/// Reason why the questions of `human/ask` are refused.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum QuestionsError {
+    /// A question has no id.
+    #[error("`asks[{at}].id`: expected a name, got an empty text")]
+    EmptyId {
+        /// Index of the question.
+        at: usize,
+    },
+    /// Two questions have one id.
+    #[error("`asks[{at}].id`: `{id}` is taken by another question")]
+    TakenId {
+        /// Index of the later question.
+        at: usize,
+        /// Id of both questions.
+        id: String,
+    },
+    /// A question of a type with choices has none.
+    #[error("`asks[{at}].choices`: expected at least one")]
+    NoChoices {
+        /// Index of the question.
+        at: usize,
+    },
+    /// A question of another type has choices.
+    #[error("`asks[{at}].choices`: are for the types `choice` and `checkboxes`")]
+    NeedlessChoices {
+        /// Index of the question.
+        at: usize,
+    },
+}
+
 /// Checks the questions of `human/ask`: unique ids, and choices where the type needs them.
-pub fn check_questions(asks: &[Question]) -> Result<(), String> {
+pub fn check_questions(asks: &[Question]) -> Result<(), QuestionsError> {
     for (at, ask) in asks.iter().enumerate() {
         if ask.id.is_empty() {
-            return Err(format!("`asks[{at}].id`: expected a name, got an empty text"));
+            return Err(QuestionsError::EmptyId { at });
         }
         if asks[..at].iter().any(|other| other.id == ask.id) {
-            return Err(format!("`asks[{at}].id`: `{}` is taken by another question", ask.id));
+            return Err(QuestionsError::TakenId { at, id: ask.id.clone() });
         }
         let has_choices = matches!(ask.kind, QuestionKind::Choice | QuestionKind::Checkboxes);
-        if has_choices == ask.choices.is_empty() {
-            let rule = if ask.choices.is_empty() {
-                "expected at least one"
-            } else {
-                "are for the types `choice` and `checkboxes`"
-            };
-            return Err(format!("`asks[{at}].choices`: {rule}"));
+        match (has_choices, ask.choices.is_empty()) {
+            (true, true) => return Err(QuestionsError::NoChoices { at }),
+            (false, false) => return Err(QuestionsError::NeedlessChoices { at }),
+            (true, false) | (false, true) => {}
         }
     }
     Ok(())

@@ -18,7 +18,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 pub use answer::{
-    AnswerBody, AnswerError, ApprovalAnswer, ApprovalVerdict, DecidedCall, GivenAnswer, Ruling, check_questions,
+    AnswerBody, AnswerError, ApprovalAnswer, ApprovalVerdict, DecidedCall, GivenAnswer, QuestionsError, Ruling,
+    check_questions,
 };
 
 /// A question to a person, with its answer.
@@ -86,7 +87,7 @@ pub enum ApprovalSubject {
 }
 
 /// A section of the caller's context that goes with a call.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct CallSection {
     /// Key of the section, e.g. `context/plan`.
     pub key: String,
@@ -105,7 +106,7 @@ pub struct Question {
     /// What kind of answer it takes.
     #[serde(rename = "type")]
     pub kind: QuestionKind,
-    /// The question.
+    /// Text of the question.
     pub prompt: String,
     /// Of the kinds `choice` and `checkboxes`: what can be chosen.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -119,7 +120,7 @@ pub struct Question {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum QuestionKind {
-    /// Any text.
+    /// Text of any form.
     Text,
     /// One of the choices.
     Choice,
@@ -129,6 +130,19 @@ pub enum QuestionKind {
     Approval,
     /// The name of a secret that holds it, `s/NAME`: no answer holds a value.
     Token,
+}
+
+impl QuestionKind {
+    /// Returns the word that questions have for it.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Text => "text",
+            Self::Choice => "choice",
+            Self::Checkboxes => "checkboxes",
+            Self::Approval => "approval",
+            Self::Token => "token",
+        }
+    }
 }
 
 /// Position of a call, which tells it from every other call of a session.

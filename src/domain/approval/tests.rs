@@ -120,7 +120,7 @@ fn every_question_is_answered_with_what_it_asks_for() {
         (vec![question("a", QuestionKind::Choice, &[])], "expected at least one"),
         (vec![question("a", QuestionKind::Text, &["x"])], "are for the types `choice` and `checkboxes`"),
     ] {
-        assert!(check_questions(&asks).unwrap_err().contains(wrong));
+        assert!(check_questions(&asks).unwrap_err().to_string().contains(wrong));
     }
 }
 

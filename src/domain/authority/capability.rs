@@ -1,6 +1,7 @@
 //! One capability: an ability on everything under a path.
 
 use crate::visible::{self, first_hidden};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use unicode_normalization::is_nfc;
@@ -19,13 +20,70 @@ const MAX_WITH: usize = 2048;
 const MAX_CAN: usize = 256;
 
 /// `{with: path, can: ability}`: permission for an ability on everything under a path.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Capability {
     /// A path prefix by whole segments; `""` covers everything.
     pub with: String,
     /// An ability; `*` covers all, `crud` covers `crud/read`, …
     pub can: String,
+}
+
+/// Reason why a capability is refused.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum CapabilityError {
+    /// The ability is too long.
+    #[error("`can`: expected at most {MAX_CAN} bytes, got {} in `{}`", .can.len(), readable(.can))]
+    LongAbility {
+        /// Ability as it was given.
+        can: String,
+    },
+    /// The ability breaks the rules of abilities.
+    #[error("`can`: expected an ability such as `crud/read`, or `*`, got `{}`", readable(.can))]
+    Ability {
+        /// Ability as it was given.
+        can: String,
+    },
+    /// The path breaks the rules of paths.
+    #[error("`with` `{}`: {fault}", readable(.with))]
+    Target {
+        /// Path as it was given.
+        with: String,
+        /// Rule that the path breaks.
+        fault: CapabilityTargetError,
+    },
+}
+
+/// Rule that the path of a capability breaks.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum CapabilityTargetError {
+    /// The path is too long.
+    #[error("expected at most {MAX_WITH} bytes, got {found}")]
+    TooLong {
+        /// Bytes of the path.
+        found: usize,
+    },
+    /// The path has control characters.
+    #[error("control characters are not allowed")]
+    Control,
+    /// The path has characters that can't be seen.
+    #[error("{}", visible::RULE)]
+    Hidden,
+    /// The path is in another normalisation form.
+    #[error("expected Unicode normalisation form C")]
+    Unnormalised,
+    /// The address has no scheme or no host.
+    #[error("expected a host after the scheme")]
+    NoHost,
+    /// The path has an empty segment.
+    #[error("empty segment")]
+    EmptySegment,
+    /// The path has a segment that no name may have.
+    #[error("segment `{segment}` is not allowed")]
+    Segment {
+        /// Segment of the path.
+        segment: String,
+    },
 }
 
 impl fmt::Display for Capability {
@@ -37,7 +95,7 @@ impl fmt::Display for Capability {
 
 impl Capability {
     /// Checks the rules of paths and abilities.
-    pub fn check(&self) -> Result<(), String> {
+    pub fn check(&self) -> Result<(), CapabilityError> {
         let ability = |segment: &str| {
             !segment.is_empty()
                 && segment.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | ':'))
@@ -45,14 +103,12 @@ impl Capability {
                 && segment != ".."
         };
         if self.can.len() > MAX_CAN {
-            let bytes = self.can.len();
-            return Err(format!("`can`: expected at most {MAX_CAN} bytes, got {bytes} in `{}`", readable(&self.can)));
+            return Err(CapabilityError::LongAbility { can: self.can.clone() });
         }
         if self.can != "*" && !self.can.split('/').all(ability) {
-            let got = readable(&self.can);
-            return Err(format!("`can`: expected an ability such as `crud/read`, or `*`, got `{got}`"));
+            return Err(CapabilityError::Ability { can: self.can.clone() });
         }
-        check_with(&self.with).map_err(|rule| format!("`with` `{}`: {rule}", readable(&self.with)))
+        check_with(&self.with).map_err(|fault| CapabilityError::Target { with: self.with.clone(), fault })
     }
 
     /// Whether it permits everything that `other` permits.
@@ -85,23 +141,23 @@ pub fn is_of_resources(name: &str) -> bool {
     covers(RESOURCES, name)
 }
 
-fn check_with(with: &str) -> Result<(), String> {
+fn check_with(with: &str) -> Result<(), CapabilityTargetError> {
     if with.len() > MAX_WITH {
-        return Err(format!("expected at most {MAX_WITH} bytes, got {}", with.len()));
+        return Err(CapabilityTargetError::TooLong { found: with.len() });
     }
     if with.chars().any(char::is_control) {
-        return Err("control characters are not allowed".into());
+        return Err(CapabilityTargetError::Control);
     }
     if first_hidden(with).is_some() {
-        return Err(visible::RULE.into());
+        return Err(CapabilityTargetError::Hidden);
     }
     if !is_nfc(with) {
-        return Err("expected Unicode normalisation form C".into());
+        return Err(CapabilityTargetError::Unnormalised);
     }
     let (scheme, rest) = with.split_once("://").map_or((None, with), |(scheme, rest)| (Some(scheme), rest));
     let is_scheme = |scheme: &str| !scheme.is_empty() && scheme.chars().all(|c| c.is_ascii_alphanumeric());
     if scheme.is_some_and(|scheme| rest.is_empty() || !is_scheme(scheme)) {
-        return Err("expected a host after the scheme".into());
+        return Err(CapabilityTargetError::NoHost);
     }
     let rest = rest.strip_suffix('/').unwrap_or(rest);
     if rest.is_empty() {
@@ -109,8 +165,8 @@ fn check_with(with: &str) -> Result<(), String> {
     }
     match rest.split('/').find(|segment| segment.is_empty() || matches!(*segment, "." | ".." | "*")) {
         None => Ok(()),
-        Some("") => Err("empty segment".into()),
-        Some(segment) => Err(format!("segment `{segment}` is not allowed")),
+        Some("") => Err(CapabilityTargetError::EmptySegment),
+        Some(segment) => Err(CapabilityTargetError::Segment { segment: segment.to_owned() }),
     }
 }
 
@@ -217,7 +273,7 @@ mod tests {
             ("w/a", "crud/*", Some("expected an ability")),
             ("w/a", "crud read", Some("expected an ability")),
         ] {
-            let found = cap(with, can).check().err();
+            let found = cap(with, can).check().err().map(|error| error.to_string());
             assert_eq!(found.is_some(), rule.is_some(), "{with:?} {can:?} {found:?}");
             assert!(found.unwrap_or_default().contains(rule.unwrap_or_default()), "{with:?} {can:?}");
         }

@@ -1,8 +1,8 @@
 //! Grants of a request, checked at intake: before a job exists and before any model call.
 
 use super::Authority;
-use super::capability::{Capability, RESOURCES, covers, is_of_resources, overlaps, readable};
-use crate::decode;
+use super::capability::{Capability, CapabilityError, RESOURCES, covers, is_of_resources, overlaps, readable};
+use crate::decode::{self, DataError};
 use crate::visible::{self, first_hidden};
 use serde_json::Value;
 use unicode_normalization::is_nfc;
@@ -20,7 +20,76 @@ pub struct GrantError {
     /// Text of the grant, cut to 160 bytes.
     pub element: String,
     /// Rule that the grant breaks.
-    pub rule: String,
+    pub rule: GrantRuleError,
+}
+
+/// Rule that a grant breaks.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum GrantRuleError {
+    /// The request names too many grants.
+    #[error("expected at most {MAX_GRANTS}")]
+    Number,
+    /// The grant is neither a text nor a map.
+    #[error("expected a string or `{{with, can}}`")]
+    Kind,
+    /// The map has another form than a capability.
+    #[error(transparent)]
+    Data(#[from] DataError),
+    /// The capability breaks a rule of its own.
+    #[error(transparent)]
+    Capability(#[from] CapabilityError),
+    /// The namespace breaks a rule of namespaces.
+    #[error("{0}")]
+    Namespace(&'static str),
+    /// The namespace is protected, or contains one that is.
+    #[error(transparent)]
+    Protected(#[from] ProtectedNamespaceError),
+}
+
+/// Relation of a granted namespace to a protected one by which it is refused.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ProtectedNamespaceError {
+    /// The granted namespace is the protected one.
+    #[error("namespace `{protected}` is protected")]
+    Same {
+        /// Namespace that is protected.
+        protected: String,
+    },
+    /// The granted namespace contains the protected one.
+    #[error("it contains the protected namespace `{protected}`")]
+    Above {
+        /// Namespace that is protected.
+        protected: String,
+    },
+    /// The granted namespace is not deep enough below the protected one.
+    #[error("expected at least {min} segments below the protected `{protected}`, got {found}")]
+    JustBelow {
+        /// Namespace that is protected.
+        protected: String,
+        /// Number of segments below it that a grant needs.
+        min: usize,
+        /// Number of segments below it that the grant has.
+        found: usize,
+    },
+}
+
+/// Reason why the text of a boundary is refused.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum BoundaryError {
+    /// The namespace breaks a rule of namespaces.
+    #[error("`{namespace}`: {rule}")]
+    Namespace {
+        /// Namespace as it was given.
+        namespace: String,
+        /// Rule that the namespace breaks.
+        rule: &'static str,
+    },
+    /// A key is unknown, or its number is none.
+    #[error("expected `min=N`, `boundary` or `ancestor`, got `{found}`")]
+    Key {
+        /// Key as it was given.
+        found: String,
+    },
 }
 
 /// A grant that its parent doesn't hold.
@@ -46,10 +115,11 @@ pub struct Boundary {
 
 impl Boundary {
     /// Reads `NAMESPACE[:KEY…]` with the keys `min=N`, `boundary`, `ancestor`.
-    pub fn parse(text: &str) -> Result<Self, String> {
+    pub fn parse(text: &str) -> Result<Self, BoundaryError> {
         let mut parts = text.split(':');
         let namespace = parts.next().unwrap_or_default();
-        check_namespace(namespace).map_err(|rule| format!("`{namespace}`: {rule}"))?;
+        check_namespace(namespace)
+            .map_err(|rule| BoundaryError::Namespace { namespace: namespace.to_owned(), rule })?;
         let mut boundary =
             Self { namespace: namespace.to_owned(), min_descendants: 1, allow_boundary: false, allow_ancestor: false };
         for part in parts {
@@ -57,27 +127,28 @@ impl Boundary {
                 ("boundary", _) => boundary.allow_boundary = true,
                 ("ancestor", _) => boundary.allow_ancestor = true,
                 (_, Some(Ok(min))) => boundary.min_descendants = min,
-                _ => return Err(format!("expected `min=N`, `boundary` or `ancestor`, got `{part}`")),
+                _ => return Err(BoundaryError::Key { found: part.to_owned() }),
             }
         }
         Ok(boundary)
     }
 
     /// Checks a granted namespace against this boundary.
-    fn check(&self, namespace: &str) -> Result<(), String> {
-        let protected = &self.namespace;
-        if namespace == protected {
-            return if self.allow_boundary { Ok(()) } else { Err(format!("namespace `{protected}` is protected")) };
+    fn check(&self, namespace: &str) -> Result<(), ProtectedNamespaceError> {
+        let protected = || self.namespace.clone();
+        if *namespace == self.namespace {
+            let refused = || ProtectedNamespaceError::Same { protected: protected() };
+            return if self.allow_boundary { Ok(()) } else { Err(refused()) };
         }
-        if covers(namespace, protected) {
-            let rule = || format!("it contains the protected namespace `{protected}`");
-            return if self.allow_ancestor { Ok(()) } else { Err(rule()) };
+        if covers(namespace, &self.namespace) {
+            let refused = || ProtectedNamespaceError::Above { protected: protected() };
+            return if self.allow_ancestor { Ok(()) } else { Err(refused()) };
         }
-        let below = namespace.strip_prefix(protected.as_str()).and_then(|rest| rest.strip_prefix('/'));
+        let below = namespace.strip_prefix(self.namespace.as_str()).and_then(|rest| rest.strip_prefix('/'));
         let depth = below.map_or(usize::MAX, |rest| rest.split('/').count());
         if depth < self.min_descendants {
             let min = self.min_descendants;
-            return Err(format!("expected at least {min} segments below the protected `{protected}`, got {depth}"));
+            return Err(ProtectedNamespaceError::JustBelow { protected: protected(), min, found: depth });
         }
         Ok(())
     }
@@ -116,42 +187,45 @@ fn readable_element(value: &Value) -> String {
 /// Returns the grants of a request: capability objects, or strings that name resource namespaces. Duplicates are
 /// removed and the order is kept; one bad element refuses all.
 pub fn parse(grants: &[Value], boundaries: &[Boundary]) -> Result<Vec<Capability>, GrantError> {
-    let fail = |element: &Value, rule: &str| GrantError { element: readable_element(element), rule: rule.to_owned() };
     if grants.len() > MAX_GRANTS {
         let element = format!("list of {} elements", grants.len());
-        return Err(GrantError { element, rule: format!("expected at most {MAX_GRANTS}") });
+        return Err(GrantError { element, rule: GrantRuleError::Number });
     }
     let mut caps: Vec<Capability> = Vec::new();
     for grant in grants {
-        let cap = match grant {
-            Value::String(text) => {
-                check_namespace(text).map_err(|rule| fail(grant, rule))?;
-                Capability { with: format!("{RESOURCES}/{text}"), can: "*".into() }
-            }
-            Value::Object(_) => {
-                let cap: Capability = decode::into_type(grant.clone()).map_err(|e| fail(grant, &e.to_string()))?;
-                cap.check().map_err(|rule| fail(grant, &rule))?;
-                cap
-            }
-            Value::Null | Value::Bool(_) | Value::Number(_) | Value::Array(_) => {
-                return Err(fail(grant, "expected a string or `{with, can}`"));
-            }
-        };
-        if is_of_resources(&cap.with) {
-            let with = cap.with.trim_end_matches('/');
-            let namespace = with.strip_prefix(RESOURCES).unwrap_or(with).trim_start_matches('/');
-            if matches!(grant, Value::Object(_)) && !namespace.is_empty() {
-                check_namespace(namespace).map_err(|rule| fail(grant, rule))?;
-            }
-            for boundary in boundaries {
-                boundary.check(namespace).map_err(|rule| fail(grant, &rule))?;
-            }
-        }
+        let cap =
+            parse_grant(grant, boundaries).map_err(|rule| GrantError { element: readable_element(grant), rule })?;
         if !caps.contains(&cap) {
             caps.push(cap);
         }
     }
     Ok(caps)
+}
+
+fn parse_grant(grant: &Value, boundaries: &[Boundary]) -> Result<Capability, GrantRuleError> {
+    let cap = match grant {
+        Value::String(text) => {
+            check_namespace(text).map_err(GrantRuleError::Namespace)?;
+            Capability { with: format!("{RESOURCES}/{text}"), can: "*".into() }
+        }
+        Value::Object(_) => {
+            let cap: Capability = decode::into_type(grant.clone())?;
+            cap.check()?;
+            cap
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::Array(_) => return Err(GrantRuleError::Kind),
+    };
+    if is_of_resources(&cap.with) {
+        let with = cap.with.trim_end_matches('/');
+        let namespace = with.strip_prefix(RESOURCES).unwrap_or(with).trim_start_matches('/');
+        if matches!(grant, Value::Object(_)) && !namespace.is_empty() {
+            check_namespace(namespace).map_err(GrantRuleError::Namespace)?;
+        }
+        for boundary in boundaries {
+            boundary.check(namespace)?;
+        }
+    }
+    Ok(cap)
 }
 
 /// Returns the authority of a child of `parent` when the call names grants: each must be within the parent's.
@@ -198,7 +272,7 @@ mod tests {
             (json!({"with": "w/../s", "can": "*"}), "segment `..`"),
         ] {
             let error = parse(&[json!("app/ok"), grant.clone()], &[]).unwrap_err();
-            assert!(error.rule.contains(rule), "{grant}: {error}");
+            assert!(error.rule.to_string().contains(rule), "{grant}: {error}");
             assert!(error.to_string().starts_with("GRANT_INVALID: grant "), "{error}");
         }
     }
@@ -225,13 +299,13 @@ mod tests {
             ("app/user:ancestor", "app", None),
         ] {
             for element in [json!(grant), json!({"with": format!("r/{grant}/"), "can": "crud/read"})] {
-                let found = parse(&[element], &boundary(rule)).err().map(|error| error.rule);
+                let found = parse(&[element], &boundary(rule)).err().map(|error| error.rule.to_string());
                 assert_eq!(found.is_some(), refused.is_some(), "{rule} {grant} {found:?}");
                 assert!(found.unwrap_or_default().contains(refused.unwrap_or_default()), "{rule} {grant}");
             }
         }
         let all = parse(&[json!({"with": "r", "can": "*"})], &boundary("app/user"));
-        assert!(all.unwrap_err().rule.contains("contains the protected"), "all resources");
+        assert!(all.unwrap_err().rule.to_string().contains("contains the protected"), "all resources");
         for text in ["", "/a", "app:min=x", "app:maximum=1"] {
             assert!(Boundary::parse(text).is_err(), "{text}");
         }

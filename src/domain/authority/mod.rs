@@ -4,6 +4,7 @@
 pub mod ability;
 pub mod capability;
 mod cover;
+mod denial;
 pub mod envelope;
 pub mod grant;
 mod holder;
@@ -18,6 +19,7 @@ use crate::ids::SessionKey;
 use crate::lattice::layout::Scope;
 pub use capability::Capability;
 use capability::{covers, overlaps};
+pub use denial::DenialError;
 use holder::Permission;
 pub use holder::{HIDDEN, Holder};
 pub use own_names::Disclosure;

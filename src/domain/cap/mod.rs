@@ -11,19 +11,17 @@ mod day;
 mod settings;
 
 pub use day::{Day, Zone};
-pub use settings::{CapPolicy, Ceiling, SpendSettings, parse_prices};
+pub use settings::{CapPolicy, Ceiling, SpendSettings, SpendSettingsError, parse_prices};
 
 use super::budget::{
-    Allotment, Budget, BudgetUse, BudgetedCall, Hold, HoldError, LimitOrigin, REPLY_LEAST, REPLY_MOST, room,
-    spend_lapsed_holds, spent_and_held,
+    Allotment, Budget, BudgetRoomError, BudgetUse, BudgetedCall, Hold, HoldError, LimitOrigin, REPLY_LEAST, REPLY_MOST,
+    room, spend_lapsed_holds, spent_and_held,
 };
 use super::limits::BUDGET_HOLD;
 use super::time::Millis;
 use super::unknown_fields::UnknownFields;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-
-const TOO_LITTLE: &str = "what is left is too little for another call";
 
 /// Scope of a cap, which also says where its book is stored.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -86,7 +84,7 @@ pub struct CapAccount {
 
 impl Cap {
     /// Returns the error for a call that doesn't fit.
-    fn reached_error(&self, call: BudgetedCall<'_>, least: u64, why: &str) -> HoldError {
+    fn reached_error(&self, call: BudgetedCall<'_>, least: u64, why: &BudgetRoomError) -> HoldError {
         let fits = room(&self.limits, BudgetUse::default(), call, least).is_ok_and(|most| most >= least);
         let resets = match &self.day {
             Some(day) if fits => format!("; it resets at {} ({})", day.ends.rfc3339(), day.zone),
@@ -94,7 +92,7 @@ impl Cap {
             None => "; a session's cap never resets, a new session has its own".to_owned(),
         };
         // What other owners have used stays private.
-        let why = if matches!(self.of, CapScope::Model(_)) { TOO_LITTLE } else { why };
+        let why = if matches!(self.of, CapScope::Model(_)) { &BudgetRoomError::Rest } else { why };
         HoldError::Capped {
             reason: format!("{} is reached: {why}{resets}", self.name),
             resets: self.day.as_ref().map(|day| day.ends).filter(|_| fits),
@@ -127,12 +125,12 @@ impl CapAccount {
         let least = wanted.min(REPLY_LEAST);
         let alone = room(limits, book.spent, call, wanted).map_err(|why| self.cap.reached_error(call, least, &why))?;
         if alone < least {
-            return Err(self.cap.reached_error(call, least, TOO_LITTLE));
+            return Err(self.cap.reached_error(call, least, &BudgetRoomError::Rest));
         }
         match room(limits, book.spent_and_held(), call, wanted) {
             Ok(most) if most >= wanted => Ok(wanted),
             Ok(_) if self.cap.whole && alone < wanted && book.spent != BudgetUse::default() => {
-                Err(self.cap.reached_error(call, least, TOO_LITTLE))
+                Err(self.cap.reached_error(call, least, &BudgetRoomError::Rest))
             }
             Ok(most) if most >= least && book.held.is_empty() => Ok(most),
             Ok(_) | Err(_) => Err(HoldError::Held),

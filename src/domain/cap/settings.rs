@@ -1,7 +1,7 @@
 //! The venue's settings of caps, and the caps that apply to a call.
 
 use super::{Cap, CapScope, Zone};
-use crate::budget::Budget;
+use crate::budget::{Budget, BudgetError};
 use crate::chat::ModelSettings;
 use crate::chat::Price;
 use crate::ids::{Owner, OwnerPart};
@@ -52,6 +52,20 @@ pub struct SpendSettings {
     pub reached: CapPolicy,
 }
 
+/// A cap in money without the prices that it needs.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum SpendSettingsError {
+    /// The cost of a model is capped and its price is missing.
+    #[error("`spend.models` caps the cost of `{model}`, which has no price in `spend.prices`")]
+    UnpricedModel {
+        /// Model as `provider/name`.
+        model: String,
+    },
+    /// The cost of calls is capped and no model has a price.
+    #[error("a cap in money needs the prices of the models in `spend.prices`; there are none")]
+    NoPrices,
+}
+
 impl Ceiling {
     /// Whether there is no cap.
     pub fn is_none(&self) -> bool {
@@ -59,7 +73,7 @@ impl Ceiling {
     }
 
     /// Checks that each limit is more than 0.
-    pub fn check(&self) -> Result<(), String> {
+    pub fn check(&self) -> Result<(), BudgetError> {
         self.budget().check()
     }
 
@@ -237,7 +251,8 @@ impl SpendSettings {
     /// Returns the caps that apply to a call for a user of an owner.
     pub fn caps_of_call(
         &self,
-        (owner, user): (&Owner, &str),
+        owner: &Owner,
+        user: &str,
         model: &ModelSettings,
         agents: Ceiling,
         now: Millis,
@@ -255,25 +270,25 @@ impl SpendSettings {
         if self.venue_price(model).is_some() {
             return None;
         }
-        let caps = self.caps_of_call((owner, ""), model, Ceiling::default(), Millis(0));
+        let caps = self.caps_of_call(owner, "", model, Ceiling::default(), Millis(0));
         let cap = caps.iter().find(|cap| cap.limits.cost.is_some())?;
         let id = model.id();
         Some(format!("{} is in money, and model `{id}` has no price in `spend.prices`: it is not called", cap.name))
     }
 
     /// Checks that the venue has a price for each model whose cost is capped.
-    pub fn check(&self) -> Result<(), String> {
+    pub fn check(&self) -> Result<(), SpendSettingsError> {
         let in_money = |ceiling: &Ceiling| ceiling.cost.is_some();
         let missing = self.models.iter().find(|(name, ceiling)| {
             in_money(ceiling) && name.contains('/') && !self.prices.iter().any(|(priced, _)| priced == name)
         });
         if let Some((name, _)) = missing {
-            return Err(format!("`spend.models` caps the cost of `{name}`, which has no price in `spend.prices`"));
+            return Err(SpendSettingsError::UnpricedModel { model: name.clone() });
         }
         let mut all = [&self.session, &self.owner, &self.user].into_iter();
         let mut named = self.owners.iter().chain(&self.models).map(|(_, ceiling)| ceiling);
         if self.prices.is_empty() && (all.any(in_money) || named.any(in_money)) {
-            return Err("a cap in money needs the prices of the models in `spend.prices`; there are none".into());
+            return Err(SpendSettingsError::NoPrices);
         }
         Ok(())
     }

@@ -105,29 +105,69 @@ impl<'de> Deserialize<'de> for HeaderText {
     }
 }
 
-/// Checks that the headers can be sent. An error shows no value.
-pub(super) fn check(headers: &ModelHeaders) -> Result<(), String> {
+/// Reason why the headers of a model can't be sent; it holds no value of a header.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ModelHeaderError {
+    /// The model has too many headers.
+    #[error("`model.headers`: expected at most {HEADERS} headers, got {found}")]
+    TooMany {
+        /// Number of headers.
+        found: usize,
+    },
+    /// The name has illegal characters or is too long.
+    #[error("`model.headers`: `{}` is not a header name", .beginning.escape_debug())]
+    NotAName {
+        /// At most 100 characters of the name.
+        beginning: String,
+    },
+    /// The venue's connection sends this header.
+    #[error("`model.headers.{name}`: it belongs to the connection, which the venue makes")]
+    Connection {
+        /// Name of the header.
+        name: String,
+    },
+    /// The wire format or the key uses this header.
+    #[error("`model.headers.{name}`: Trellis writes this header itself; a key belongs in `key`")]
+    Reserved {
+        /// Name of the header.
+        name: String,
+    },
+    /// Two names differ only in their case.
+    #[error("`model.headers.{name}`: another header has this name in other case")]
+    Duplicate {
+        /// Name of the second header.
+        name: String,
+    },
+    /// The text, or the prefix of a secret, is too long or not printable.
+    #[error("`model.headers.{name}`: expected at most {TEXT_BYTES} printable ASCII characters")]
+    Value {
+        /// Name of the header.
+        name: String,
+    },
+}
+
+/// Checks that the headers can be sent.
+pub(super) fn check(headers: &ModelHeaders) -> Result<(), ModelHeaderError> {
     if headers.len() > HEADERS {
-        return Err(format!("`model.headers`: expected at most {HEADERS} headers, got {}", headers.len()));
+        return Err(ModelHeaderError::TooMany { found: headers.len() });
     }
     let mut seen = Vec::new();
     for (name, text) in headers {
         if !is_name(name) || name.len() > NAME_BYTES {
-            let shown: String = name.chars().take(NAME_BYTES).collect();
-            return Err(format!("`model.headers`: `{}` is not a header name", shown.escape_debug()));
+            return Err(ModelHeaderError::NotAName { beginning: name.chars().take(NAME_BYTES).collect() });
         }
-        let lower = name.to_ascii_lowercase();
+        let (lower, name) = (name.to_ascii_lowercase(), name.clone());
         if is_of_connection(&lower) {
-            return Err(format!("`model.headers.{name}`: it belongs to the connection, which the venue makes"));
+            return Err(ModelHeaderError::Connection { name });
         }
         if RESERVED_NAMES.contains(&lower.as_str()) {
-            return Err(format!("`model.headers.{name}`: Trellis writes this header itself; a key belongs in `key`"));
+            return Err(ModelHeaderError::Reserved { name });
         }
         if seen.contains(&lower) {
-            return Err(format!("`model.headers.{name}`: another header has this name in other case"));
+            return Err(ModelHeaderError::Duplicate { name });
         }
         if !is_value(text.plain_part()) || text.plain_part().len() > TEXT_BYTES {
-            return Err(format!("`model.headers.{name}`: expected at most {TEXT_BYTES} printable ASCII characters"));
+            return Err(ModelHeaderError::Value { name });
         }
         seen.push(lower);
     }
@@ -140,7 +180,7 @@ mod tests {
 
     fn checked(headers: &Value) -> Result<Value, String> {
         let headers: ModelHeaders = serde_json::from_value(headers.clone()).map_err(|error| error.to_string())?;
-        check(&headers)?;
+        check(&headers).map_err(|error| error.to_string())?;
         Ok(json!(headers))
     }
 

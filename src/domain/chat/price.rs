@@ -19,6 +19,16 @@ pub struct Price {
     pub cache_write: Option<f64>,
 }
 
+/// A price that isn't from 0 to a million dollars.
+#[derive(Debug, Clone, Copy, PartialEq, thiserror::Error)]
+#[error("`{key}`: expected dollars per million tokens, got {found}")]
+pub struct PriceError {
+    /// Key of the price, as `cacheRead`.
+    pub key: &'static str,
+    /// Number that was given.
+    pub found: f64,
+}
+
 impl Price {
     /// Makes a price without prices of the cache.
     pub const fn new(input: f64, output: f64) -> Self {
@@ -26,12 +36,12 @@ impl Price {
     }
 
     /// Checks that each price is from 0 to a million dollars.
-    pub fn check(&self) -> Result<(), String> {
+    pub fn check(&self) -> Result<(), PriceError> {
         let classes = [("cacheRead", self.cache_read), ("cacheWrite", self.cache_write)];
         let classes = classes.into_iter().filter_map(|(key, price)| Some((key, price?)));
         for (key, price) in [("input", self.input), ("output", self.output)].into_iter().chain(classes) {
             if !price.is_finite() || !(0.0..=1e6).contains(&price) {
-                return Err(format!("`{key}`: expected dollars per million tokens, got {price}"));
+                return Err(PriceError { key, found: price });
             }
         }
         Ok(())

@@ -2,12 +2,13 @@
 
 use super::Price;
 use super::headers::{self, HeaderText, ModelHeaders};
+use super::settings_error::{ModelPlaceError, ModelSettingFault, ModelSettingsError};
 use crate::ids::secret::SecretName;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 /// Number of stop texts at most: the fewest that a provider takes.
-const STOP_TEXTS: usize = 4;
+pub(super) const STOP_TEXTS: usize = 4;
 
 /// Number of fallback models at most: a turn that finds all of them slow waits for each.
 pub const FALLBACK_MODELS: usize = 4;
@@ -240,54 +241,49 @@ impl ModelSettings {
     }
 
     /// Runs a check on each of the models in order; an error of a fallback names its place.
-    pub fn check_each(&self, check: impl Fn(&Self) -> Result<(), String>) -> Result<(), String> {
-        let named = |at: usize, error: String| error.replace("`model.", &format!("`{}.", Self::key_at(at)));
-        self.in_order().enumerate().try_for_each(|(at, model)| check(model).map_err(|error| named(at, error)))
+    pub fn check_each<E>(&self, check: impl Fn(&Self) -> Result<(), E>) -> Result<(), ModelPlaceError<E>> {
+        let mut models = self.in_order().enumerate();
+        models.try_for_each(|(at, model)| check(model).map_err(|error| ModelPlaceError { at, error }))
     }
 
     /// Checks the settings that every provider limits; limits of a single provider are checked when a request is
     /// encoded for it.
-    pub fn check(&self) -> Result<(), String> {
+    pub fn check(&self) -> Result<(), ModelSettingsError> {
         if self.fallback.len() > FALLBACK_MODELS {
-            let found = self.fallback.len();
-            return Err(format!("`model.fallback`: expected at most {FALLBACK_MODELS} models, got {found}"));
+            return Err(ModelSettingsError::TooManyFallbacks { found: self.fallback.len() });
         }
         if let Some(at) = self.fallback.iter().position(|model| !model.fallback.is_empty()) {
-            return Err(format!(
-                "`model.fallback[{at}].fallback`: a fallback has none of its own, list all models in `model.fallback`"
-            ));
+            return Err(ModelSettingsError::NestedFallback { at });
         }
-        self.check_each(Self::check_alone)
+        Ok(self.check_each(Self::check_alone)?)
     }
 
-    fn check_alone(&self) -> Result<(), String> {
-        let within = |key: &str, number: Option<f64>, most: f64| match number {
-            Some(number) if !(0.0..=most).contains(&number) => {
-                Err(format!("`model.{key}`: expected a number from 0 to {most}, got {number}"))
-            }
+    fn check_alone(&self) -> Result<(), ModelSettingFault> {
+        let within = |key: &'static str, number: Option<f64>, most: f64| match number {
+            Some(found) if !(0.0..=most).contains(&found) => Err(ModelSettingFault::Range { key, most, found }),
             Some(_) | None => Ok(()),
         };
         within("temperature", self.temperature, 2.0)?;
         within("topP", self.top_p, 1.0)?;
         if self.stop.len() > STOP_TEXTS {
-            return Err(format!("`model.stop`: expected at most {STOP_TEXTS} texts, got {}", self.stop.len()));
+            return Err(ModelSettingFault::TooManyStops { found: self.stop.len() });
         }
         if let Some(at) = self.stop.iter().position(|text| text.trim().is_empty()) {
-            return Err(format!("`model.stop[{at}]`: expected a text that is not blank"));
+            return Err(ModelSettingFault::BlankStop { at });
         }
-        headers::check(&self.headers)?;
+        headers::check(&self.headers).map_err(ModelSettingFault::Header)?;
         if let Some(ToolChoice::Tool(name)) = &self.tool_choice
             && name.is_empty()
         {
-            return Err("`model.toolChoice.tool`: expected the name of a tool, got an empty text".into());
+            return Err(ModelSettingFault::UnnamedTool);
         }
         if let (Some(window), reply) = (self.context_window, self.max_tokens.unwrap_or(0))
             && window <= reply
         {
-            return Err(format!("`model.contextWindow`: expected more than `model.maxTokens` ({reply}), got {window}"));
+            return Err(ModelSettingFault::SmallWindow { reply, window });
         }
         match &self.price {
-            Some(price) => price.check().map_err(|error| format!("`model.price`: {error}")),
+            Some(price) => price.check().map_err(ModelSettingFault::Price),
             None => Ok(()),
         }
     }

@@ -288,12 +288,8 @@ impl<'i> Assembly<'i> {
                     content => {
                         let lines = item.attachments.len() * LINE_BYTES;
                         let left = self.budget.saturating_sub(self.used).saturating_sub(lines);
-                        offer_bytes(
-                            &header,
-                            self.asked_bytes(item),
-                            content,
-                            (left, left.saturating_sub(header.len() + GAP)),
-                        )
+                        let room = left.saturating_sub(header.len() + GAP);
+                        offer_bytes(&header, self.asked_bytes(item), content, left, room)
                     }
                 };
                 let wants = header.len() + GAP + shown.wants;
@@ -306,7 +302,7 @@ impl<'i> Assembly<'i> {
                 };
                 let text =
                     shown.text.map(|body| PartText::new(header, body).with_attachments(item.attachments.clone()));
-                self.place_text(at, required, (text, wants), row)
+                self.place_text(at, required, text, wants, row)
             }
             PromptPart::Event(section, _, event) => {
                 let required = self.must_show(at);
@@ -329,7 +325,7 @@ impl<'i> Assembly<'i> {
                 let text = shown.text.map(|body| {
                     PartText::new(header, ForeignText::continue_line(body.into_owned())).with_attachments(assets)
                 });
-                self.place_text(at, required, (text, wants), Row { key, source, ..shown.row })
+                self.place_text(at, required, text, wants, Row { key, source, ..shown.row })
             }
         }
     }
@@ -358,7 +354,8 @@ impl<'i> Assembly<'i> {
         &mut self,
         at: usize,
         required: bool,
-        (text, wants): (Option<PartText<'i>>, usize),
+        text: Option<PartText<'i>>,
+        wants: usize,
         row: Row,
     ) -> Result<(), Box<RefusedPrompt>> {
         if text.is_none() && required {
@@ -407,7 +404,7 @@ impl<'i> Assembly<'i> {
             return Err(Box::new(RefusedPrompt { error, ledger: self.refused_ledger() }));
         }
         let wants = note.len() + GAP;
-        self.place_text(at, false, (fits.then(|| PartText::from_venue(note)), wants), row)
+        self.place_text(at, false, fits.then(|| PartText::from_venue(note)), wants, row)
     }
 
     /// Removes loads from the prompt, the newest first, until enough room is free. The measure is the wanted bytes

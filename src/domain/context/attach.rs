@@ -109,6 +109,24 @@ pub(super) fn missing_attachment(inputs: &Inputs) -> Option<(String, String)> {
     None
 }
 
+/// Why a prompt doesn't show an attachment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+enum AttachmentRoomError {
+    /// The attachment is not among those that were looked up, or leaves with others of earlier turns.
+    #[error("{TOO_OLD}")]
+    TooOld,
+    /// The prompt shows [`ATTACHMENTS`] others.
+    #[error("a request shows {ATTACHMENTS} attachments at most")]
+    TooMany,
+    /// The shown attachments would have more than [`ATTACHMENTS_BYTES`].
+    #[error("a request shows {ATTACHMENTS_BYTES} bytes of attachments at most")]
+    TooLarge,
+    /// The attachment doesn't fit into the budget; holds its tokens.
+    // Numbers that change from turn to turn would change the stable part of the prompt.
+    #[error("no room: it takes about {0} tokens of the budget; raise `contextBudget`")]
+    NoRoom(usize),
+}
+
 /// The decision on each attachment of a prompt.
 #[derive(Debug, Default)]
 pub(super) struct AttachmentPlan {
@@ -164,12 +182,17 @@ impl AttachmentPlan {
         let first = if first == 0 { 0 } else { step.min(earlier.len().saturating_sub(1)).max(first) };
         for (at, asset) in newest_first() {
             let withheld =
-                if at < first { Some(TOO_OLD.to_owned()) } else { self.offer_asset(asset, taken, room).err() };
+                if at < first { Some(AttachmentRoomError::TooOld) } else { self.offer_asset(asset, taken, room).err() };
             self.withhold(asset, withheld);
         }
     }
 
-    fn offer_asset(&mut self, asset: &AssetId, taken: &mut ShownAttachments, room: usize) -> Result<(), String> {
+    fn offer_asset(
+        &mut self,
+        asset: &AssetId,
+        taken: &mut ShownAttachments,
+        room: usize,
+    ) -> Result<(), AttachmentRoomError> {
         if taken.assets.contains(asset) {
             return Ok(());
         }
@@ -179,22 +202,25 @@ impl AttachmentPlan {
         Ok(())
     }
 
-    fn check_asset_room(&self, asset: &AssetId, taken: &ShownAttachments, room: usize) -> Result<(), String> {
-        let Some(attachment) = self.known.get(asset) else { return Err(TOO_OLD.to_owned()) };
+    fn check_asset_room(
+        &self,
+        asset: &AssetId,
+        taken: &ShownAttachments,
+        room: usize,
+    ) -> Result<(), AttachmentRoomError> {
+        let Some(attachment) = self.known.get(asset) else { return Err(AttachmentRoomError::TooOld) };
         if attachment.withheld.is_some() {
             return Ok(());
         }
         if taken.assets.len() >= ATTACHMENTS {
-            return Err(format!("a request shows {ATTACHMENTS} attachments at most"));
+            return Err(AttachmentRoomError::TooMany);
         }
         if taken.bytes + attachment.size > ATTACHMENTS_BYTES {
-            return Err(format!("a request shows {ATTACHMENTS_BYTES} bytes of attachments at most"));
+            return Err(AttachmentRoomError::TooLarge);
         }
         let weight = self.weight_of(attachment);
         if taken.weight.saturating_add(weight) > room {
-            // Numbers that change from turn to turn would change the stable part of the prompt.
-            let tokens = attachment.tokens;
-            return Err(format!("no room: it takes about {tokens} tokens of the budget; raise `contextBudget`"));
+            return Err(AttachmentRoomError::NoRoom(attachment.tokens));
         }
         Ok(())
     }
@@ -212,10 +238,10 @@ impl AttachmentPlan {
         attachment.tokens.saturating_mul(self.budget.ratio as usize) / 1_000
     }
 
-    fn withhold(&mut self, asset: &AssetId, reason: Option<String>) {
-        let Some(reason) = reason else { return };
+    fn withhold(&mut self, asset: &AssetId, error: Option<AttachmentRoomError>) {
+        let Some(error) = error else { return };
         let known = self.known.remove(asset).unwrap_or_else(|| Attachment::of_asset(asset.clone()));
-        let known = if known.is_shown() { known.withhold(reason) } else { known };
+        let known = if known.is_shown() { known.withhold(error.to_string()) } else { known };
         self.known.insert(asset.clone(), known);
     }
 

@@ -3,6 +3,7 @@
 use crate::agent::budget::ContextBudget;
 use crate::chat::ModelSettings;
 use crate::limits::CONTEXT_BYTES;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Default of the characters per token, in thousandths, until a model reports its usage.
@@ -15,7 +16,7 @@ const PLAUSIBLE_RATIOS: std::ops::RangeInclusive<u64> = 1_000..=8_000;
 const NEWEST_WEIGHT: u64 = 4;
 
 /// The budget of one prompt.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PromptBudget {
     /// Most bytes of the prompt.
@@ -123,7 +124,7 @@ mod tests {
 
     #[test]
     fn budgets_outside_the_limits_are_refused() {
-        let error = |bytes, tokens| ContextBudget { bytes, tokens }.check().unwrap_err();
+        let error = |bytes, tokens| ContextBudget { bytes, tokens }.check().unwrap_err().to_string();
         assert_eq!(error(Some(0), None), "`contextBudget.bytes`: expected 4096 to 4000000, got 0");
         assert_eq!(error(None, Some(2_000_000)), "`contextBudget.tokens`: expected 1024 to 1000000, got 2000000");
     }

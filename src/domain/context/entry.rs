@@ -2,9 +2,20 @@
 
 use super::item::{HandOffTags, Section, StoredBy};
 use crate::agent::AgentState;
-use crate::agent::entry::{ContextEntry, EntrySource};
-use crate::lattice::Path;
+use crate::agent::entry::{ContextEntry, ContextEntryError, EntrySource};
+use crate::lattice::{Path, PathError};
 use crate::load::Load;
+
+/// Reason why a piece of context has no source.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ContextReadError {
+    /// The entry is refused.
+    #[error(transparent)]
+    Entry(#[from] ContextEntryError),
+    /// The path of the load is illegal.
+    #[error(transparent)]
+    Load(#[from] PathError),
+}
 
 /// One piece of context that a turn must fetch.
 #[derive(Debug, Clone, PartialEq)]
@@ -16,7 +27,7 @@ pub struct ContextRead {
     /// Heading in the prompt.
     pub label: Option<String>,
     /// Source to fetch from, or the reason why there is none.
-    pub source: Result<EntrySource, String>,
+    pub source: Result<EntrySource, ContextReadError>,
     /// Bytes asked for.
     pub asked: Option<usize>,
     /// Priority; parts with higher ones get their bytes first.
@@ -70,7 +81,8 @@ fn entry_read(at: usize, entry: &ContextEntry) -> ContextRead {
         );
     }
     let tags = HandOffTags { instance, ..HandOffTags::default() };
-    ContextRead { section: Section::Context, key, label, source: entry.source(), asked, priority, required, tags }
+    let source = entry.source().map_err(ContextReadError::Entry);
+    ContextRead { section: Section::Context, key, label, source, asked, priority, required, tags }
 }
 
 fn load_read(load: &Load) -> ContextRead {
@@ -78,7 +90,7 @@ fn load_read(load: &Load) -> ContextRead {
         section: Section::Loads,
         key: format!("loads/{}", load.path),
         label: Some(load.label.clone().unwrap_or_else(|| load.path.clone())),
-        source: Path::parse(&load.path).map(EntrySource::Path).map_err(|e| e.to_string()),
+        source: Path::parse(&load.path).map(EntrySource::Path).map_err(ContextReadError::Load),
         asked: Some(load.budget),
         priority: Section::Loads.priority(),
         required: false,

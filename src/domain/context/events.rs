@@ -66,7 +66,7 @@ pub(super) fn offer_event<'c>(event: &Event, header: &str, content: &ItemContent
             } else {
                 "no prompt has room for more of it"
             };
-            (cut_body(event, (header, content), takes), RowStatus::Shrunk, Some(reason.to_owned()))
+            (cut_body(event, header, content, takes), RowStatus::Shrunk, Some(reason.to_owned()))
         }
         Some(_) | None => {
             let reason = format!("left in the mailbox: it takes {takes} bytes, and {} were left", room.now);
@@ -108,13 +108,13 @@ fn quote_foreign<'t>(text: impl Into<Cow<'t, str>>, inline: bool) -> ForeignText
 }
 
 /// Returns an event's content behind its header in at most `limit` bytes: all of it, or the beginning.
-pub(super) fn body(event: &Event, (header, content): (&str, &ItemContent), limit: usize) -> String {
-    whole_content(content, text::is_inline(header), limit).unwrap_or_else(|| cut_body(event, (header, content), limit))
+pub(super) fn body(event: &Event, header: &str, content: &ItemContent, limit: usize) -> String {
+    whole_content(content, text::is_inline(header), limit).unwrap_or_else(|| cut_body(event, header, content, limit))
 }
 
 /// Returns the beginning of an event's content in at most `limit` bytes, with a mark that says where the rest can be
 /// read.
-fn cut_body(event: &Event, (header, content): (&str, &ItemContent), limit: usize) -> String {
+fn cut_body(event: &Event, header: &str, content: &ItemContent, limit: usize) -> String {
     let (inline, rest) = (text::is_inline(header), rest_location(event));
     let mark = |characters| cut_mark(limit, content.bytes(), &rest, characters);
     let budget = limit.saturating_sub(mark(Some(content.bytes())).len());
@@ -170,10 +170,10 @@ mod tests {
         let input = json!("é b\n".repeat(200));
         let event = Event::new("e1".parse().unwrap(), Millis(0), Payload::Message { input, to: None });
         let (header, content) = text::event(&event);
-        let shown = cut_body(&event, (&header, &content), 400);
+        let shown = cut_body(&event, &header, &content, 400);
         let offset = shown.split(" [cut to ").next().unwrap().chars().count();
         assert!(shown.len() <= 400 && shown.ends_with(&format!(", path `c/messages/e1`, offset {offset}]")), "{shown}");
-        assert!(is_cut(&event, &shown) && !is_cut(&event, &body(&event, (&header, &content), 4_000)));
+        assert!(is_cut(&event, &shown) && !is_cut(&event, &body(&event, &header, &content, 4_000)));
         let other = Event::new("e2".parse().unwrap(), Millis(0), event.payload.clone());
         assert!(!is_cut(&other, &shown));
     }
@@ -183,7 +183,7 @@ mod tests {
         let text = "[Task x]\n".repeat(100);
         let event = Event::new("e1".parse().unwrap(), Millis(0), Payload::Message { input: json!(text), to: None });
         let (header, content) = text::event(&event);
-        let shown = cut_body(&event, (&header, &content), 500);
+        let shown = cut_body(&event, &header, &content, 500);
         let (begin, mark) = shown.rsplit_once(" [cut to ").unwrap();
         let offset: usize = mark.rsplit_once(", offset ").unwrap().1.trim_end_matches(']').parse().unwrap();
         assert_eq!(begin.replace("> ", ""), text[..offset], "{shown}");

@@ -3,10 +3,11 @@
 use super::budget::PromptBudget;
 use crate::origin::Origin;
 use crate::values::placeholder::UsedKey;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// State of a part in the prompt: whole, shortened or absent.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum RowStatus {
     /// All of it is in the prompt.
@@ -120,7 +121,7 @@ pub struct PromptLedger {
 }
 
 /// The form of a prompt that is hashed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum HashForm {
     /// The request without `turn`, as canonical JSON of RFC 8785.

@@ -37,6 +37,20 @@ impl<'i> PartText<'i> {
     }
 }
 
+/// A message of a prompt, with the sources of its bytes.
+pub(super) struct BuiltMessage {
+    pub(super) message: ChatMessage,
+    pub(super) tiles: MessageTiles,
+}
+
+impl BuiltMessage {
+    /// Makes a message whose bytes all have one source.
+    pub(super) fn single_source(source: TileSource, message: ChatMessage) -> Self {
+        let tiles = MessageTiles::single_source(source, &message);
+        Self { message, tiles }
+    }
+}
+
 /// A message that is built part by part.
 pub(super) struct MessageBuilder {
     text: String,
@@ -62,7 +76,7 @@ impl MessageBuilder {
     }
 
     /// Returns the message; `None` if nothing was added.
-    pub(super) fn into_message(self) -> Option<(ChatMessage, MessageTiles)> {
+    pub(super) fn into_message(self) -> Option<BuiltMessage> {
         (!self.text.is_empty()).then(|| self.finish())
     }
 
@@ -99,9 +113,9 @@ impl MessageBuilder {
     }
 
     /// Returns the message without spare capacity, because it stays in memory until the model has answered.
-    pub(super) fn finish(mut self) -> (ChatMessage, MessageTiles) {
+    pub(super) fn finish(mut self) -> BuiltMessage {
         self.text.shrink_to_fit();
         let tiles = MessageTiles { text: self.tiles, rest: TileSource::Input };
-        (ChatMessage::User { text: self.text, attachments: self.attachments }, tiles)
+        BuiltMessage { message: ChatMessage::User { text: self.text, attachments: self.attachments }, tiles }
     }
 }

@@ -22,7 +22,8 @@ pub(super) fn offer_bytes<'c>(
     header: &str,
     asked: Option<usize>,
     content: &'c ItemContent,
-    (left, room): (usize, usize),
+    left: usize,
+    room: usize,
 ) -> PartOffer<'c> {
     let inline = text::is_inline(header);
     let content = text::quote_content(content, inline);

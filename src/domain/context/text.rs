@@ -178,7 +178,7 @@ pub fn event(event: &Event) -> (String, ItemContent) {
 /// Writes an event for the transcript if no prompt has shown it.
 pub fn whole_event(event: &Event) -> String {
     let (header, content) = self::event(event);
-    let text = format!("{header}{}", events::body(event, (&header, &content), TOOL_RESULT_BYTES));
+    let text = format!("{header}{}", events::body(event, &header, &content, TOOL_RESULT_BYTES));
     match event.payload {
         Payload::Result { .. } => format!("{PENDING}\n{text}"),
         Payload::Message { .. } | Payload::Task { .. } | Payload::Decision { .. } => text,
@@ -317,7 +317,8 @@ pub fn completion_rules(
     completion: CompletionRule,
     tools: &[&str],
     inner: bool,
-    (remind, last): (bool, bool),
+    remind: bool,
+    last: bool,
 ) -> String {
     let has = |name: &str| tools.contains(&name);
     let own = if inner { has("complete") } else { has("complete") && !has("complete_task") };
@@ -338,7 +339,7 @@ pub fn completion_rules(
             format!("Call {complete} to complete {what}; call {fail} if it can't be done.")
         }
     };
-    for line in reminders(completion, (remind && !inner, last)).into_iter().flatten() {
+    for line in reminders(completion, remind && !inner, last).into_iter().flatten() {
         how.push('\n');
         how.push_str(line);
     }
@@ -346,7 +347,7 @@ pub fn completion_rules(
 }
 
 /// Returns the notes on a task that did not end: that it is still open, and that this turn is the last.
-pub fn reminders(completion: CompletionRule, (remind, last): (bool, bool)) -> [Option<&'static str>; 2] {
+pub fn reminders(completion: CompletionRule, remind: bool, last: bool) -> [Option<&'static str>; 2] {
     let open = match completion {
         CompletionRule::Implicit => "This task is still open: your reply was empty.",
         CompletionRule::Explicit => "This task is still open: text alone does not complete it.",

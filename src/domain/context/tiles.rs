@@ -125,7 +125,7 @@ impl PromptRows {
                 rows.push(Row::new_fixed(&source_key(*source), *bytes));
             }
         }
-        let of = request_rows(request, tiles, &places, (system, tools), &attachments);
+        let of = request_rows(request, tiles, &places, system, tools, &attachments);
         Self { rows, request_rows: of }
     }
 
@@ -180,7 +180,8 @@ fn request_rows(
     request: &ModelRequest,
     tiles: &[MessageTiles],
     places: &BTreeMap<TileSource, usize>,
-    (system, tools): (usize, usize),
+    system: usize,
+    tools: usize,
     attachments: &BTreeMap<&str, usize>,
 ) -> RequestRows {
     let row = |source: &TileSource| places.get(source).copied().unwrap_or(system);

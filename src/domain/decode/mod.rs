@@ -121,7 +121,7 @@ fn float_refusal(literal: &str) -> Option<String> {
 }
 
 /// Why a TOML text can't be read.
-#[derive(Debug, Clone, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum TomlError {
     /// The text is not TOML.
     #[error("{}", syntax_text(.0))]

@@ -3,8 +3,9 @@
 use crate::limits::{VALUE_DEPTH, VALUE_PARTS};
 use crate::nearest::did_you_mean;
 use crate::visible::{beginning, is_secret_name};
-use serde::Serialize;
+use schemars::JsonSchema;
 use serde::de::{self, Expected, Unexpected};
+use serde::{Deserialize, Serialize};
 use std::fmt;
 
 /// Most characters of a key that an error shows.
@@ -35,8 +36,9 @@ pub(super) enum PathStep {
 }
 
 /// The kind of rule that data breaks.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
+#[schemars(inline)]
 pub enum Code {
     /// The data can't be read at all.
     Syntax,

@@ -15,7 +15,7 @@ use crate::event::Mandate;
 use crate::ids::JobId;
 use crate::limits::{FRAME_DEPTH, GOAL_BYTES, SEGMENTS, SUMMARY_BYTES};
 use crate::load::{Load, LoadChange, LoadLevel};
-use crate::outputs;
+use crate::outputs::{self, OutputSchemaError};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -99,6 +99,15 @@ pub struct Segment {
     pub bound: Authority,
 }
 
+/// Authority under which a summary and the turns that it replaces were written.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct SummaryAuthority {
+    /// Authority of the turn that wrote the summary.
+    pub authority: Authority,
+    /// Upper bound of what the request of that turn may do.
+    pub bound: Authority,
+}
+
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
 const fn is_zero(n: &u32) -> bool {
     *n == 0
@@ -118,6 +127,26 @@ impl LiveTurns {
     }
 }
 
+/// Why a goal isn't opened.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum GoalError {
+    /// The description is blank.
+    #[error("`description`: expected what the goal is, got an empty text")]
+    NoDescription,
+    /// The description is too long; holds its bytes.
+    #[error("`description`: expected at most {GOAL_BYTES} bytes, got {0}; put the data into the tree")]
+    LongDescription(usize),
+    /// The schema of the result is too long; holds its bytes.
+    #[error("`responseSchema`: expected at most {GOAL_BYTES} bytes, got {0}")]
+    LongSchema(usize),
+    /// The schema of the result can't be used.
+    #[error("`responseSchema`: {0}")]
+    Schema(OutputSchemaError),
+    /// The active frame is [`FRAME_DEPTH`] deep.
+    #[error("goals are at most {FRAME_DEPTH} deep: reach this one without further subgoals")]
+    TooDeep,
+}
+
 /// A goal as a call of `subgoal` names it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Goal {
@@ -129,24 +158,20 @@ pub struct Goal {
 
 impl Goal {
     /// Reads a goal from the arguments of a call.
-    pub fn parse(arguments: &Value) -> Result<Self, String> {
+    pub fn parse(arguments: &Value) -> Result<Self, GoalError> {
         let description = arguments["description"].as_str().unwrap_or_default().trim();
         match description.len() {
-            0 => return Err("`description`: expected what the goal is, got an empty text".into()),
-            bytes if bytes > GOAL_BYTES => {
-                return Err(format!(
-                    "`description`: expected at most {GOAL_BYTES} bytes, got {bytes}; put the data into the tree"
-                ));
-            }
+            0 => return Err(GoalError::NoDescription),
+            bytes if bytes > GOAL_BYTES => return Err(GoalError::LongDescription(bytes)),
             _ => {}
         }
         let output = Some(&arguments["responseSchema"]).filter(|schema| !schema.is_null()).cloned();
         if let Some(schema) = &output {
             let bytes = schema.to_string().len();
             if bytes > GOAL_BYTES {
-                return Err(format!("`responseSchema`: expected at most {GOAL_BYTES} bytes, got {bytes}"));
+                return Err(GoalError::LongSchema(bytes));
             }
-            outputs::check(schema).map_err(|error| format!("`responseSchema`: {error}"))?;
+            outputs::check(schema).map_err(GoalError::Schema)?;
         }
         Ok(Self { description: description.to_owned(), output })
     }
@@ -188,11 +213,8 @@ impl GoalStack {
     }
 
     /// Checks that one more frame may be opened inside the active one.
-    pub fn check_depth(&self) -> Result<(), String> {
-        if self.path().len() < FRAME_DEPTH {
-            return Ok(());
-        }
-        Err(format!("goals are at most {FRAME_DEPTH} deep: reach this one without further subgoals"))
+    pub fn check_depth(&self) -> Result<(), GoalError> {
+        if self.path().len() < FRAME_DEPTH { Ok(()) } else { Err(GoalError::TooDeep) }
     }
 
     /// Ends the frames if a turn serves another request than theirs.
@@ -267,14 +289,14 @@ impl GoalStack {
 
     /// Compacts the session's conversation up to the turn `to` while no goal is open. `live` are the turns without a
     /// summary, which are counted only where turns are compacted.
-    pub fn archive(&mut self, to: u64, live: LiveTurns, summary: &str, under: (Authority, Authority)) {
+    pub fn archive(&mut self, to: u64, live: LiveTurns, summary: &str, under: SummaryAuthority) {
         self.live = live;
         self.compact(to, summary, under);
     }
 
-    /// Compacts the live turns of the active frame up to the turn `to`; the summary was written under `authority` for a
-    /// request of this `bound`.
-    pub fn compact(&mut self, to: u64, summary: &str, (authority, bound): (Authority, Authority)) {
+    /// Compacts the live turns of the active frame up to the turn `to`.
+    pub fn compact(&mut self, to: u64, summary: &str, under: SummaryAuthority) {
+        let SummaryAuthority { authority, bound } = under;
         let frame = self.active_id();
         let LiveTurns { turns, items } = std::mem::take(self.live_mut());
         self.segments.push(Segment { frame, to, turns, items, summary: summary.to_owned(), authority, bound });

@@ -10,8 +10,8 @@ use crate::limits::OUTBOUND_ORPHAN;
 use crate::limits::OUTBOUND_START;
 use crate::time::Millis;
 use crate::unknown_fields::UnknownFields;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
 use std::time::Duration;
 
 /// Times that a job of an external worker may take.
@@ -78,9 +78,10 @@ pub struct ExternalWatch {
 }
 
 /// An answer of a worker that had no effect.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct IgnoredAnswer {
-    /// Time at which the answer was processed.
+    /// Time at which the answer was processed, in milliseconds since 1970.
+    #[schemars(with = "u64")]
     pub at: Millis,
     /// Id of its message: a second delivery is not counted as another answer.
     pub message: String,
@@ -187,24 +188,6 @@ impl ExternalWatch {
             self.ignored.drain(..over);
         }
         self
-    }
-
-    /// Returns the watch as a job's record shows it.
-    pub fn to_json(&self) -> Value {
-        let mut shown = json!({
-            "queue": self.queue,
-            "startBy": self.start_by,
-            "heartbeatSeconds": self.heartbeat_seconds,
-            "deadline": self.deadline,
-        });
-        if let (Some(started), Some(heartbeat)) = (self.started, self.heartbeat) {
-            shown["started"] = json!(started);
-            shown["heartbeat"] = json!(heartbeat);
-        }
-        if !self.ignored.is_empty() {
-            shown["ignored"] = json!(self.ignored);
-        }
-        shown
     }
 }
 

@@ -6,4 +6,4 @@ pub mod address;
 pub mod path;
 pub mod value;
 
-pub use path::{Namespace, Path, PathError};
+pub use path::{Namespace, OutputPathError, Path, PathError, PathRule};

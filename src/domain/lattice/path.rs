@@ -103,7 +103,60 @@ pub struct PathError {
     /// The refused path, cut to a readable length.
     pub path: String,
     /// The rule that it breaks.
-    pub rule: String,
+    pub rule: PathRule,
+}
+
+/// The rule that a path breaks.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum PathRule {
+    /// The path is longer than [`MAX_PATH_BYTES`]; holds its bytes.
+    #[error("expected at most {MAX_PATH_BYTES} bytes, got {0}")]
+    TooLong(usize),
+    /// The path has more than [`MAX_SEGMENTS`] segments; holds their number.
+    #[error("expected at most {MAX_SEGMENTS} segments, got {0}")]
+    TooManySegments(usize),
+    /// The path has no segment.
+    #[error("the path is empty")]
+    Empty,
+    /// No namespace has the first segment as its prefix.
+    #[error("unknown namespace `{0}`, expected one of {known}", known = list_prefixes())]
+    UnknownNamespace(String),
+    /// The value is neither a text nor a list of keys.
+    #[error("expected a string or an array of strings")]
+    NotAPath,
+    /// A segment is empty.
+    #[error("empty segment")]
+    EmptySegment,
+    /// A segment is `.` or `..`.
+    #[error("segment `{0}` is not allowed")]
+    DotSegment(String),
+    /// A segment has a control character.
+    #[error("control characters are not allowed")]
+    ControlCharacter,
+    /// A segment has an invisible character.
+    #[error("{}", visible::RULE)]
+    HiddenCharacter,
+    /// A segment is longer than [`MAX_SEGMENT_BYTES`]; holds its bytes.
+    #[error("a segment has {0} bytes, expected at most {MAX_SEGMENT_BYTES}")]
+    SegmentTooLong(usize),
+    /// A segment is not in Unicode normalisation form C.
+    #[error("expected Unicode normalisation form C")]
+    NotNormalised,
+}
+
+/// Why a path can't be that of an output.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum OutputPathError {
+    /// The text is no path.
+    #[error(transparent)]
+    Illegal(#[from] PathError),
+    /// The path lies elsewhere.
+    #[error("expected a path below `w/` or `o/`, got `{0}`")]
+    Elsewhere(Path),
+}
+
+fn list_prefixes() -> String {
+    Namespace::ALL.iter().map(|namespace| format!("{}/", namespace.prefix())).collect::<Vec<_>>().join(" ")
 }
 
 /// A legal lattice path: a namespace and the segments below it.
@@ -115,25 +168,25 @@ pub struct Path {
 
 impl Path {
     /// Parses the path of an output: below `w/` or `o/`, which mean the same to all agents.
-    pub fn parse_output(text: &str) -> Result<Self, String> {
-        let path = Self::parse(text).map_err(|error| error.to_string())?;
+    pub fn parse_output(text: &str) -> Result<Self, OutputPathError> {
+        let path = Self::parse(text)?;
         if matches!(path.namespace(), Namespace::Workspace | Namespace::Pins) && !path.segments().is_empty() {
             return Ok(path);
         }
-        Err(format!("expected a path below `w/` or `o/`, got `{path}`"))
+        Err(OutputPathError::Elsewhere(path))
     }
 
     /// Parses `w/records/123`; one leading and one trailing slash are dropped. `\/` is a slash inside a key, as in the
     /// printed form of a path.
     pub fn parse(text: &str) -> Result<Self, PathError> {
-        let fail = |rule: String| PathError { path: text.chars().take(120).collect(), rule };
+        let fail = |rule: PathRule| PathError { path: text.chars().take(120).collect(), rule };
         if text.len() > MAX_PATH_BYTES {
-            return Err(fail(format!("expected at most {MAX_PATH_BYTES} bytes, got {}", text.len())));
+            return Err(fail(PathRule::TooLong(text.len())));
         }
         let inner = text.strip_prefix('/').unwrap_or(text);
         let inner = inner.strip_suffix('/').filter(|rest| !ends_escaping(rest)).unwrap_or(inner);
         if inner.is_empty() {
-            return Err(fail("the path is empty".into()));
+            return Err(fail(PathRule::Empty));
         }
         Self::from_segments(split(inner)).map_err(|e| fail(e.rule))
     }
@@ -141,21 +194,19 @@ impl Path {
     /// Makes a path of its segments, the namespace prefix first; a key may contain `/`.
     pub fn from_segments(mut segments: Vec<String>) -> Result<Self, PathError> {
         let shown: String = segments.join("/").chars().take(120).collect();
-        let fail = |rule: String| PathError { path: shown.clone(), rule };
+        let fail = |rule: PathRule| PathError { path: shown.clone(), rule };
         if segments.len() > MAX_SEGMENTS {
-            return Err(fail(format!("expected at most {MAX_SEGMENTS} segments, got {}", segments.len())));
+            return Err(fail(PathRule::TooManySegments(segments.len())));
         }
         for segment in &segments {
             check_segment(segment).map_err(fail)?;
         }
         if segments.is_empty() {
-            return Err(fail("the path is empty".into()));
+            return Err(fail(PathRule::Empty));
         }
         let first = segments.remove(0);
-        let namespace = Namespace::ALL.into_iter().find(|n| n.prefix() == first).ok_or_else(|| {
-            let known: Vec<_> = Namespace::ALL.iter().map(|n| format!("{}/", n.prefix())).collect();
-            fail(format!("unknown namespace `{first}`, expected one of {}", known.join(" ")))
-        })?;
+        let namespace = Namespace::ALL.into_iter().find(|n| n.prefix() == first);
+        let namespace = namespace.ok_or_else(|| fail(PathRule::UnknownNamespace(first)))?;
         Ok(Self { namespace, segments })
     }
 
@@ -222,25 +273,22 @@ pub fn keys_schema(_: &mut SchemaGenerator) -> Schema {
 }
 
 fn not_a_path(value: &Value) -> PathError {
-    PathError {
-        path: value.to_string().chars().take(120).collect(),
-        rule: "expected a string or an array of strings".into(),
-    }
+    PathError { path: value.to_string().chars().take(120).collect(), rule: PathRule::NotAPath }
 }
 
-fn check_segment(segment: &str) -> Result<(), String> {
+fn check_segment(segment: &str) -> Result<(), PathRule> {
     if segment.is_empty() {
-        Err("empty segment".into())
+        Err(PathRule::EmptySegment)
     } else if segment == "." || segment == ".." {
-        Err(format!("segment `{segment}` is not allowed"))
+        Err(PathRule::DotSegment(segment.to_owned()))
     } else if segment.chars().any(char::is_control) {
-        Err("control characters are not allowed".into())
+        Err(PathRule::ControlCharacter)
     } else if first_hidden(segment).is_some() {
-        Err(visible::RULE.into())
+        Err(PathRule::HiddenCharacter)
     } else if segment.len() > MAX_SEGMENT_BYTES {
-        Err(format!("a segment has {} bytes, expected at most {MAX_SEGMENT_BYTES}", segment.len()))
+        Err(PathRule::SegmentTooLong(segment.len()))
     } else if !is_nfc(segment) {
-        Err("expected Unicode normalisation form C".into())
+        Err(PathRule::NotNormalised)
     } else {
         Ok(())
     }
@@ -331,12 +379,13 @@ mod tests {
             ("w/a\u{2028}b", visible::RULE),
             ("x/a", "unknown namespace `x`, expected one of w/ o/ n/ c/ t/ g/ j/ s/ a/ v/"),
         ] {
-            assert_eq!(Path::parse(text).unwrap_err().rule, rule, "{text:?}");
+            assert_eq!(Path::parse(text).unwrap_err().rule.to_string(), rule, "{text:?}");
         }
         let long = format!("w/{}", "x".repeat(257));
-        assert!(Path::parse(&long).unwrap_err().rule.contains("expected at most 256"));
-        assert!(Path::parse(&["w"; 33].join("/")).unwrap_err().rule.contains("32 segments"));
-        assert!(Path::parse(&format!("w/{}", "x/".repeat(1100))).unwrap_err().rule.contains("2048 bytes"));
+        let rule = |text: &str| Path::parse(text).unwrap_err().rule.to_string();
+        assert!(rule(&long).contains("expected at most 256"));
+        assert!(rule(&["w"; 33].join("/")).contains("32 segments"));
+        assert!(rule(&format!("w/{}", "x/".repeat(1100))).contains("2048 bytes"));
     }
 
     #[test]

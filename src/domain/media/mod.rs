@@ -12,6 +12,7 @@ use crate::foreign::fit_name;
 use crate::ids::AssetId;
 use crate::limits::ATTACHMENTS_READ;
 use crate::lines;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::fmt;
@@ -29,7 +30,7 @@ pub const NAME_CHARS: usize = 60;
 const REASON_CHARS: usize = 200;
 
 /// Type of a content by its first bytes, as a header names it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 pub enum MediaType {
     /// PNG image, still or animated.
     #[serde(rename = "image/png")]
@@ -97,7 +98,7 @@ impl fmt::Debug for AttachedBytes {
 }
 
 /// A picture or a file beside a text.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Attachment {
     /// Asset that holds its content.

@@ -1,6 +1,6 @@
 //! Files: text assets under the granted namespaces; the name of a file begins with its namespace.
 
-use super::{Ability, HeldNamespaces, hash};
+use super::{Ability, HeldNamespaces, NamespaceError, hash};
 use crate::authority::capability::covers;
 use crate::authority::grant::check_namespace;
 use crate::ids::encode_token;
@@ -28,9 +28,40 @@ pub struct File {
     pub by: String,
 }
 
+/// Why files can't be configured, found or written as asked.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum FilesError {
+    /// The configuration has a setting; holds its name.
+    #[error("unknown field `{0}`, `files` has no settings")]
+    Setting(String),
+    /// The path breaks this rule of namespaces.
+    #[error("`path`: {0}")]
+    Path(&'static str),
+    /// The namespace of the file may not be used.
+    #[error(transparent)]
+    Namespace(#[from] NamespaceError),
+    /// The content is larger than [`FILE_BYTES`]; holds its bytes.
+    #[error("`content` has {0} bytes, expected at most {FILE_BYTES}; split the file")]
+    TooLarge(usize),
+    /// The file has another content than the call expects.
+    #[error("`{path}` has changed: expected {}, there is {}", describe_hash(.expected), describe_hash(.actual))]
+    Changed {
+        /// Name of the file.
+        path: String,
+        /// Hash that the call expects; empty for no file.
+        expected: String,
+        /// Hash of the file; empty for no file.
+        actual: String,
+    },
+}
+
+fn describe_hash(hash: &str) -> String {
+    if hash.is_empty() { "no file".to_owned() } else { format!("`{hash}`") }
+}
+
 /// Checks the settings of files in an agent's configuration: there are none.
-pub fn check_settings(settings: &Map<String, Value>) -> Result<(), String> {
-    settings.keys().next().map_or(Ok(()), |key| Err(format!("unknown field `{key}`, `files` has no settings")))
+pub fn check_settings(settings: &Map<String, Value>) -> Result<(), FilesError> {
+    settings.keys().next().map_or(Ok(()), |key| Err(FilesError::Setting(key.clone())))
 }
 
 /// Returns the key of a file's document.
@@ -62,17 +93,17 @@ pub fn prefix_below(namespace: &str, contents: bool) -> String {
 
 /// Returns the full name of a file. A path that begins with a granted namespace is a full name; any other belongs to
 /// the only granted namespace.
-pub fn full_name(held: &HeldNamespaces, tool: &str, ability: Ability, path: &str) -> Result<String, String> {
+pub fn full_name(held: &HeldNamespaces, tool: &str, ability: Ability, path: &str) -> Result<String, FilesError> {
     let path = path.strip_prefix("r/").unwrap_or(path).trim_end_matches('/');
-    check_namespace(path).map_err(|rule| format!("`path`: {rule}"))?;
+    check_namespace(path).map_err(FilesError::Path)?;
     let below_one = |granted: &String| granted.is_empty() || (covers(granted, path) && granted != path);
     let full = if held.with_ability(ability).iter().any(below_one) {
         path.to_owned()
     } else {
         format!("{}/{path}", held.only_namespace(tool, ability, "path")?)
     };
-    check_namespace(&full).map_err(|rule| format!("`path`: {rule}"))?;
-    held.check(tool, ability, &full)?;
+    check_namespace(&full).map_err(FilesError::Path)?;
+    held.check(tool, ability, &full).map_err(NamespaceError::from)?;
     Ok(full)
 }
 
@@ -84,14 +115,14 @@ pub fn new_record(
     there: Option<&File>,
     by: &str,
     now: Millis,
-) -> Result<File, String> {
+) -> Result<File, FilesError> {
     if text.len() > FILE_BYTES {
-        return Err(format!("`content` has {} bytes, expected at most {FILE_BYTES}; split the file", text.len()));
+        return Err(FilesError::TooLarge(text.len()));
     }
     let actual = there.map_or("", |file| file.hash.as_str());
     if let Some(expected) = expect.filter(|expected| *expected != actual) {
-        let named = |hash: &str| if hash.is_empty() { "no file".to_owned() } else { format!("`{hash}`") };
-        return Err(format!("`{path}` has changed: expected {}, there is {}", named(expected), named(actual)));
+        let (path, expected, actual) = (path.to_owned(), expected.to_owned(), actual.to_owned());
+        return Err(FilesError::Changed { path, expected, actual });
     }
     Ok(File { path: path.to_owned(), hash: hash(text), bytes: text.len(), updated: now, by: by.to_owned() })
 }
@@ -149,7 +180,7 @@ mod tests {
             let found = full_name(&held(grants), "files_read", ability, path);
             match (&found, expected) {
                 (Ok(full), Ok(expected)) => assert_eq!(full, expected),
-                (Err(error), Err(part)) => assert!(error.contains(part), "{path}: {error}"),
+                (Err(error), Err(part)) => assert!(error.to_string().contains(part), "{path}: {error}"),
                 _ => panic!("{path}: {found:?}"),
             }
         }
@@ -181,10 +212,10 @@ mod tests {
         assert_eq!((first.bytes, first.hash.len()), (3, 64));
         assert!(new_record("p", "two", Some(&first.hash), Some(&first), "clerk", Millis(2)).is_ok());
         assert!(new_record("p", "two", None, Some(&first), "clerk", Millis(2)).is_ok());
-        let error = new_record("p", "two", Some(""), Some(&first), "clerk", Millis(2)).unwrap_err();
+        let error = new_record("p", "two", Some(""), Some(&first), "clerk", Millis(2)).unwrap_err().to_string();
         assert!(error.starts_with("`p` has changed: expected no file, there is `"), "{error}");
         let error = new_record("p", &"x".repeat(FILE_BYTES + 1), None, None, "clerk", Millis(2)).unwrap_err();
-        assert!(error.contains("expected at most 262144"), "{error}");
+        assert!(error.to_string().contains("expected at most 262144"), "{error}");
     }
 
     #[test]

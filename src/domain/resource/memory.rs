@@ -2,7 +2,7 @@
 
 mod settings;
 
-use super::{Ability, HeldNamespaces, indent};
+use super::{Ability, HeldNamespaces, NamespaceError, indent};
 use crate::authority::capability::readable;
 use crate::authority::grant::check_namespace;
 use crate::foreign::fit_name;
@@ -11,7 +11,7 @@ use crate::time::Millis;
 use crate::visible::check_line;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-pub use settings::{MemorySettings, Preload, WritePolicy};
+pub use settings::{MemorySettings, MemorySettingsError, Preload, WritePolicy};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
@@ -105,36 +105,81 @@ pub struct MemoryAuthor {
     pub job: Option<String>,
 }
 
+/// Why an entry can't be written or read as asked.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum MemoryError {
+    /// A topic is too long; holds its bytes.
+    #[error("a topic has at most {MEMORY_TOPIC_BYTES} bytes in one line, got {0}")]
+    LongTopic(usize),
+    /// A topic breaks a rule of names.
+    #[error("illegal topic {topic:?}: {rule}")]
+    IllegalTopic {
+        /// Topic of the entry.
+        topic: String,
+        /// Rule that it breaks.
+        rule: &'static str,
+    },
+    /// The entry has too many topics; holds their number.
+    #[error("an entry has at most {MEMORY_TOPICS} topics, got {0}")]
+    TooManyTopics(usize),
+    /// The content is blank.
+    #[error("`content` is empty, say what is to be remembered")]
+    NoContent,
+    /// The content is too long; holds its bytes.
+    #[error("`content` has {0} bytes, expected at most {MEMORY_CONTENT_BYTES}; write what is longer into a file")]
+    LongContent(usize),
+    /// The scope breaks this rule of namespaces.
+    #[error("`scope`: {0}")]
+    IllegalScope(&'static str),
+    /// The scope may not be used.
+    #[error(transparent)]
+    Namespace(#[from] NamespaceError),
+    /// The scope lies below a granted one, where the agent's policy forbids to write; holds the scope.
+    #[error(
+        "`scope`: `{}` lies below what is granted, and `writePolicy.descendants` of this memory is false",
+        readable(.0)
+    )]
+    BelowGrant(String),
+    /// The key is empty or too long; holds its bytes.
+    #[error("`key`: expected 1 to {MEMORY_TOPIC_BYTES} bytes in one line, got {0}")]
+    KeyLength(usize),
+    /// The key breaks a rule of names.
+    #[error("`key`: illegal name {key:?}: {rule}")]
+    IllegalKey {
+        /// Key of the entry.
+        key: String,
+        /// Rule that it breaks.
+        rule: &'static str,
+    },
+}
+
 /// Returns topics as they are stored: lower case, trimmed, each once, in their order; `general` if there are none.
-pub fn normalise_topics(given: &[String]) -> Result<Vec<String>, String> {
+pub fn normalise_topics(given: &[String]) -> Result<Vec<String>, MemoryError> {
     let mut kept: Vec<String> = Vec::new();
     for topic in given {
         let topic = topic.split_whitespace().collect::<Vec<_>>().join(" ").to_lowercase();
         if topic.len() > MEMORY_TOPIC_BYTES {
-            return Err(format!("a topic has at most {MEMORY_TOPIC_BYTES} bytes in one line, got {}", topic.len()));
+            return Err(MemoryError::LongTopic(topic.len()));
         }
-        check_line(&topic).map_err(|rule| format!("illegal topic {topic:?}: {rule}"))?;
+        check_line(&topic).map_err(|rule| MemoryError::IllegalTopic { topic: topic.clone(), rule })?;
         if !topic.is_empty() && !kept.contains(&topic) {
             kept.push(topic);
         }
     }
     if kept.len() > MEMORY_TOPICS {
-        return Err(format!("an entry has at most {MEMORY_TOPICS} topics, got {}", kept.len()));
+        return Err(MemoryError::TooManyTopics(kept.len()));
     }
     Ok(if kept.is_empty() { vec![GENERAL.to_owned()] } else { kept })
 }
 
 /// Returns a content as it is stored, without space around it.
-pub fn check_content(given: &str) -> Result<String, String> {
+pub fn check_content(given: &str) -> Result<String, MemoryError> {
     let kept = given.trim();
     if kept.is_empty() {
-        return Err("`content` is empty, say what is to be remembered".into());
+        return Err(MemoryError::NoContent);
     }
     if kept.len() > MEMORY_CONTENT_BYTES {
-        return Err(format!(
-            "`content` has {} bytes, expected at most {MEMORY_CONTENT_BYTES}; write what is longer into a file",
-            kept.len()
-        ));
+        return Err(MemoryError::LongContent(kept.len()));
     }
     Ok(kept.to_owned())
 }
@@ -160,18 +205,15 @@ pub fn write_scope(
     tool: &str,
     named: Option<&str>,
     policy: WritePolicy,
-) -> Result<String, String> {
+) -> Result<String, MemoryError> {
     let scope = match named {
         None => held.only_namespace(tool, Ability::Write, "scope")?,
         Some(named) => named.strip_prefix("r/").unwrap_or(named),
     };
-    check_namespace(scope).map_err(|rule| format!("`scope`: {rule}"))?;
-    held.check(tool, Ability::Write, scope)?;
+    check_namespace(scope).map_err(MemoryError::IllegalScope)?;
+    held.check(tool, Ability::Write, scope).map_err(NamespaceError::from)?;
     if !policy.descendants && !held.with_ability(Ability::Write).iter().any(|granted| granted == scope) {
-        return Err(format!(
-            "`scope`: `{}` lies below what is granted, and `writePolicy.descendants` of this memory is false",
-            readable(scope)
-        ));
+        return Err(MemoryError::BelowGrant(scope.to_owned()));
     }
     Ok(scope.to_owned())
 }
@@ -206,21 +248,31 @@ impl MemoryQuery {
     }
 }
 
-/// Returns the valid entries that match, the last changed first: at most `limit`, and the number of all.
+/// Entries that match a query.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FoundEntries<'e> {
+    /// The first entries, up to a limit.
+    pub entries: Vec<&'e MemoryEntry>,
+    /// Number of all entries that match.
+    pub count: usize,
+}
+
+/// Returns at most `limit` of the valid entries that match, the last changed first.
 pub fn select<'e>(
     entries: impl IntoIterator<Item = &'e MemoryEntry>,
     wanted: &MemoryQuery,
     limit: usize,
-) -> (Vec<&'e MemoryEntry>, usize) {
-    let mut found: Vec<&MemoryEntry> = entries.into_iter().filter(|entry| wanted.takes(entry)).collect();
-    found.sort_by(|a, b| (b.updated, &b.scope, &b.id).cmp(&(a.updated, &a.scope, &a.id)));
-    let count = found.len();
-    found.truncate(limit);
-    (found, count)
+) -> FoundEntries<'e> {
+    let mut entries: Vec<&MemoryEntry> = entries.into_iter().filter(|entry| wanted.takes(entry)).collect();
+    entries.sort_by(|a, b| (b.updated, &b.scope, &b.id).cmp(&(a.updated, &a.scope, &a.id)));
+    let count = entries.len();
+    entries.truncate(limit);
+    FoundEntries { entries, count }
 }
 
 /// Returns entries as a tool shows them.
-pub fn entries_view((entries, count): (Vec<&MemoryEntry>, usize)) -> Value {
+pub fn entries_view(found: FoundEntries<'_>) -> Value {
+    let FoundEntries { entries, count } = found;
     let more = count - entries.len();
     let mut shown = json!({"entries": entries.into_iter().map(entry_view).collect::<Vec<_>>()});
     if more > 0 {
@@ -248,12 +300,12 @@ pub fn entry_view(entry: &MemoryEntry) -> Value {
 }
 
 /// Checks the key that an entry is put under, and returns it trimmed.
-pub fn check_key(given: &str) -> Result<String, String> {
+pub fn check_key(given: &str) -> Result<String, MemoryError> {
     let kept = given.trim();
     if kept.is_empty() || kept.len() > MEMORY_TOPIC_BYTES {
-        return Err(format!("`key`: expected 1 to {MEMORY_TOPIC_BYTES} bytes in one line, got {}", kept.len()));
+        return Err(MemoryError::KeyLength(kept.len()));
     }
-    check_line(kept).map_err(|rule| format!("`key`: illegal name {kept:?}: {rule}"))?;
+    check_line(kept).map_err(|rule| MemoryError::IllegalKey { key: kept.to_owned(), rule })?;
     Ok(kept.to_owned())
 }
 
@@ -336,7 +388,7 @@ fn preload(entries: &[MemoryEntry], preload: &Preload, read: &str) -> Option<Str
     let topics = if preload.all { Vec::new() } else { preload.topics.clone() };
     let wanted = MemoryQuery { topics, ..MemoryQuery::default() };
     let of_kind = |entry: &&MemoryEntry| preload.kinds.is_empty() || preload.kinds.contains(&entry.kind);
-    let (found, count) = select(entries.iter().filter(of_kind), &wanted, preload.limit());
+    let FoundEntries { entries: found, count } = select(entries.iter().filter(of_kind), &wanted, preload.limit());
     let mut lines: Vec<String> = Vec::new();
     let mut left = preload.chars();
     for entry in &found {

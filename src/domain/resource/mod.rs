@@ -7,7 +7,7 @@ pub mod scratchpad;
 
 use crate::authority::capability::{RESOURCES, covers, readable};
 use crate::authority::envelope::{AccessMode, Envelope};
-use crate::authority::{Authority, CapabilityDenied};
+use crate::authority::{Authority, CapabilityDenied, DenialError};
 use crate::foreign::is_break;
 use crate::ids::{encode_token, sha256_hex};
 use crate::limits::RESOURCES as MOST;
@@ -51,6 +51,66 @@ pub struct NamedResource<'c> {
     pub resource: &'c DeclaredResource,
 }
 
+/// Why the declarations of resources are refused.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ResourcesError {
+    /// There are too many; holds their number.
+    #[error("`resources`: expected at most {MOST}, got {0}")]
+    TooMany(usize),
+    /// The name or the kind of a resource is illegal.
+    #[error(
+        "`resources.{name}`: expected a name of letters, digits, `_` and `-` that begins with a letter and has at most \
+         {NAME_BYTES} characters, got `{}`",
+        readable(.found)
+    )]
+    IllegalName {
+        /// Name of the resource.
+        name: String,
+        /// The illegal name or kind.
+        found: String,
+    },
+    /// Another tool of the agent begins as those of the resource.
+    #[error("`resources.{name}`: the tool `{tool}` lies among its own, which begin with `{prefix}`; rename one")]
+    ToolWithPrefix {
+        /// Name of the resource.
+        name: String,
+        /// Name of the tool.
+        tool: String,
+        /// Prefix of the resource's tools.
+        prefix: String,
+    },
+    /// The tools of another resource begin as those of the resource.
+    #[error("`resources.{name}`: its tools begin with `{prefix}` as those of `{other}` do; rename one")]
+    SamePrefix {
+        /// Name of the resource.
+        name: String,
+        /// Prefix of the tools of both.
+        prefix: String,
+        /// Name of the other resource.
+        other: String,
+    },
+}
+
+/// Why a call may not use a namespace.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum NamespaceError {
+    /// The namespace was not granted, or was revoked.
+    #[error(transparent)]
+    Denied(#[from] DenialError),
+    /// The call names no namespace, and several were granted, or all.
+    #[error("name the `{key}`: {} are granted, and none of them is meant by itself", list_quoted(.granted))]
+    Ambiguous {
+        /// Argument that names the namespace.
+        key: &'static str,
+        /// Namespaces that were granted.
+        granted: Vec<String>,
+    },
+}
+
+fn list_quoted(names: &[String]) -> String {
+    names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ")
+}
+
 /// Whether a name matches `^[a-zA-Z][a-zA-Z0-9_-]*$` and is at most [`NAME_BYTES`] long.
 fn is_legal_name(name: &str) -> bool {
     name.len() <= NAME_BYTES
@@ -85,31 +145,21 @@ impl Resources {
     }
 
     /// Checks the declarations; `tools` are the names of the agent's other tools.
-    pub fn check(&self, tools: &[String]) -> Result<(), String> {
+    pub fn check(&self, tools: &[String]) -> Result<(), ResourcesError> {
         if self.0.len() > MOST {
-            return Err(format!("`resources`: expected at most {MOST}, got {}", self.0.len()));
+            return Err(ResourcesError::TooMany(self.0.len()));
         }
         let mut prefixes: BTreeMap<String, &str> = BTreeMap::new();
         for NamedResource { name, kind, .. } in self.declarations() {
-            for text in [name, kind] {
-                if !is_legal_name(text) {
-                    return Err(format!(
-                        "`resources.{name}`: expected a name of letters, digits, `_` and `-` that begins with a \
-                         letter and has at most {NAME_BYTES} characters, got `{}`",
-                        readable(text)
-                    ));
-                }
+            if let Some(found) = [name, kind].into_iter().find(|text| !is_legal_name(text)) {
+                return Err(ResourcesError::IllegalName { name: name.to_owned(), found: found.to_owned() });
             }
             let prefix = prefix(name);
             if let Some(tool) = tools.iter().find(|tool| tool.starts_with(&prefix)) {
-                return Err(format!(
-                    "`resources.{name}`: the tool `{tool}` lies among its own, which begin with `{prefix}`; rename one"
-                ));
+                return Err(ResourcesError::ToolWithPrefix { name: name.to_owned(), tool: tool.clone(), prefix });
             }
             if let Some(other) = prefixes.insert(prefix.clone(), name) {
-                return Err(format!(
-                    "`resources.{name}`: its tools begin with `{prefix}` as those of `{other}` do; rename one"
-                ));
+                return Err(ResourcesError::SamePrefix { name: name.to_owned(), prefix, other: other.to_owned() });
             }
         }
         Ok(())
@@ -230,41 +280,38 @@ impl HeldNamespaces {
             && !self.except.iter().any(|gone| covers(gone, namespace))
     }
 
-    /// Checks a use as [`HeldNamespaces::allows`] does; the error is the text of the denial.
-    pub fn check(&self, tool: &str, ability: Ability, namespace: &str) -> Result<(), String> {
+    /// Checks a use of a namespace by a tool as [`HeldNamespaces::allows`] does.
+    pub fn check(&self, tool: &str, ability: Ability, namespace: &str) -> Result<(), DenialError> {
         if self.allows(ability, namespace) { Ok(()) } else { Err(self.denial(tool, ability, namespace)) }
     }
 
-    /// Checks that any namespace was granted; the error is the text of the denial.
-    pub fn check_any(&self, tool: &str, ability: Ability) -> Result<(), String> {
+    /// Checks that any namespace was granted for a tool.
+    pub fn check_any(&self, tool: &str, ability: Ability) -> Result<(), DenialError> {
         if self.with_ability(ability).is_empty() { Err(self.denial(tool, ability, "")) } else { Ok(()) }
     }
 
-    fn denial(&self, tool: &str, ability: Ability, namespace: &str) -> String {
+    fn denial(&self, tool: &str, ability: Ability, namespace: &str) -> DenialError {
         let on = self.with_ability(ability);
         let revoked = self.except.iter().any(|gone| covers(gone, namespace));
         let held = on.iter().map(|held| crate::authority::Capability {
             with: format!("{RESOURCES}/{held}"),
             can: ability.as_str().into(),
         });
-        CapabilityDenied {
+        let denied = CapabilityDenied {
             ability: ability.as_str().into(),
             resource: crate::authority::ResourcePath::namespace(namespace),
             held: held.collect(),
             revoked,
-        }
-        .model_text(tool)
+        };
+        DenialError::new(tool, denied)
     }
 
     /// Returns the namespace of a write that names none: the only one that is granted.
-    pub fn only_namespace(&self, tool: &str, ability: Ability, key: &str) -> Result<&str, String> {
+    pub fn only_namespace(&self, tool: &str, ability: Ability, key: &'static str) -> Result<&str, NamespaceError> {
         match self.with_ability(ability) {
-            [] => Err(self.denial(tool, ability, "")),
+            [] => Err(self.denial(tool, ability, "").into()),
             [one] if !one.is_empty() => Ok(one),
-            many => {
-                let named: Vec<_> = many.iter().map(|held| format!("`{held}`")).collect();
-                Err(format!("name the `{key}`: {} are granted, and none of them is meant by itself", named.join(", ")))
-            }
+            many => Err(NamespaceError::Ambiguous { key, granted: many.to_vec() }),
         }
     }
 
@@ -347,7 +394,8 @@ mod tests {
             let tools: Vec<_> = tools.into_iter().map(str::to_owned).collect();
             let found = resources(value.clone()).check(&tools).err();
             assert_eq!(found.is_some(), expected.is_some(), "{value}: {found:?}");
-            assert!(found.unwrap_or_default().contains(expected.unwrap_or_default()), "{value}");
+            let text = found.map(|error| error.to_string()).unwrap_or_default();
+            assert!(text.contains(expected.unwrap_or_default()), "{value}: {text}");
         }
         let value = json!({"notes": {"kind": "memory", "mode": "read", "autoScan": false}});
         let notes = resources(value.clone());
@@ -391,17 +439,18 @@ mod tests {
         let some = held(&[("r/a", "*")], &["r/a/x"]);
         assert!(some.allows(Ability::Write, "a") && some.allows(Ability::Write, "a/y"));
         assert!(!some.allows(Ability::Read, "a/x") && !some.allows(Ability::Read, "a/x/y"));
-        let denial = some.check("memory_write", Ability::Write, "a/x").unwrap_err();
+        let denial = some.check("memory_write", Ability::Write, "a/x").unwrap_err().to_string();
         assert!(denial.contains("memory_write requires write on r/a/x, which was revoked"), "{denial}");
         assert!(held(&[("r/a/x", "*")], &["r/a"]).is_empty(), "revoked as a whole");
-        let denial = held(&[], &[]).check("memory_read", Ability::Read, "").unwrap_err();
+        let denial = held(&[], &[]).check("memory_read", Ability::Read, "").unwrap_err().to_string();
         assert!(denial.contains("requires read on r. Your capabilities are: (none)"), "{denial}");
     }
 
     #[test]
     fn a_write_that_names_no_place_means_the_only_one() {
         assert_eq!(held(&[("r/a", "*")], &[]).only_namespace("t", Ability::Write, "scope"), Ok("a"));
-        let many = held(&[("r/a", "*"), ("r/b", "*")], &[]).only_namespace("t", Ability::Write, "scope").unwrap_err();
+        let many = held(&[("r/a", "*"), ("r/b", "*")], &[]);
+        let many = many.only_namespace("t", Ability::Write, "scope").unwrap_err().to_string();
         assert!(many.starts_with("name the `scope`: `a`, `b` are granted"), "{many}");
         assert!(held(&[("r/a", "read")], &[]).only_namespace("t", Ability::Write, "scope").is_err());
         assert!(

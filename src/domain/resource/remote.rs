@@ -8,7 +8,7 @@
 //! alone, those of a configuration's author in `settings`. Answers are not trusted: an item of a namespace that wasn't
 //! asked for is left out.
 
-use super::{Ability, HeldNamespaces, covers, is_legal_name};
+use super::{Ability, HeldNamespaces, NamespaceError, covers, is_legal_name};
 use crate::authority::grant::check_namespace;
 use crate::ids::Owner;
 use crate::limits::{REMOTE_ITEMS, REMOTE_SAID_BYTES};
@@ -115,20 +115,39 @@ impl RemoteOperation {
     }
 }
 
+/// Why a venue's configuration can't name a kind so.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum RemoteKindError {
+    /// The venue has a kind of this name itself.
+    #[error("`{0}` is a kind of its own, name this one otherwise")]
+    BuiltIn(String),
+    /// The name is illegal.
+    #[error("expected a name of letters, digits, `_` and `-` that begins with a letter and has at most 40 characters")]
+    Illegal(String),
+}
+
 /// Checks the name of a kind that a venue's configuration adds.
-pub fn check_kind(name: &str) -> Result<(), String> {
+pub fn check_kind(name: &str) -> Result<(), RemoteKindError> {
     if ["memory", "files", "scratchpad"].contains(&name) {
-        return Err(format!("`{name}` is a kind of its own, name this one otherwise"));
+        return Err(RemoteKindError::BuiltIn(name.to_owned()));
     }
-    if is_legal_name(name) {
-        return Ok(());
-    }
-    Err("expected a name of letters, digits, `_` and `-` that begins with a letter and has at most 40 characters"
-        .into())
+    if is_legal_name(name) { Ok(()) } else { Err(RemoteKindError::Illegal(name.to_owned())) }
+}
+
+/// A list that names no operation of an agent, or an unknown one.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("some of `{}` with commas between, and not `purge` alone", list_operations())]
+pub struct RemoteOperationsError {
+    /// The list as it is written.
+    pub found: String,
+}
+
+fn list_operations() -> String {
+    RemoteOperation::ALL.map(RemoteOperation::as_str).join("`, `")
 }
 
 /// Reads the operations of a provider from a list with commas between.
-pub fn parse_operations(text: &str) -> Result<Vec<RemoteOperation>, String> {
+pub fn parse_operations(text: &str) -> Result<Vec<RemoteOperation>, RemoteOperationsError> {
     let names = text.split(',').map(str::trim).filter(|name| !name.is_empty());
     let mut found = names
         .map(|name| RemoteOperation::from_name(name).ok_or_else(|| name.to_owned()))
@@ -139,11 +158,19 @@ pub fn parse_operations(text: &str) -> Result<Vec<RemoteOperation>, String> {
     }
     match found {
         Ok(verbs) if verbs.iter().any(|verb| verb.is_tool() || *verb == RemoteOperation::Context) => Ok(verbs),
-        _ => {
-            let all: Vec<_> = RemoteOperation::ALL.iter().map(|verb| verb.as_str()).collect();
-            Err(format!("some of `{}` with commas between, and not `purge` alone", all.join("`, `")))
-        }
+        _ => Err(RemoteOperationsError { found: text.to_owned() }),
     }
+}
+
+/// Why a call of a provider has no namespace.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum RemoteNamespaceError {
+    /// The named namespace breaks this rule.
+    #[error("`namespace`: {0}")]
+    Illegal(&'static str),
+    /// The namespace may not be used.
+    #[error(transparent)]
+    Namespace(#[from] NamespaceError),
 }
 
 /// Returns the namespaces of a call: the named one, else all granted ones; for a write the only one.
@@ -152,17 +179,20 @@ pub fn namespaces_for(
     tool: &str,
     verb: RemoteOperation,
     named: Option<&str>,
-) -> Result<Vec<String>, String> {
+) -> Result<Vec<String>, RemoteNamespaceError> {
     let ability = verb.ability();
     if let Some(named) = named {
         let named = named.strip_prefix("r/").unwrap_or(named);
-        check_namespace(named).map_err(|rule| format!("`namespace`: {rule}"))?;
-        held.check(tool, ability, named)?;
+        check_namespace(named).map_err(RemoteNamespaceError::Illegal)?;
+        held.check(tool, ability, named).map_err(NamespaceError::from)?;
         return Ok(vec![named.to_owned()]);
     }
     match ability {
-        Ability::Read => held.check_any(tool, ability).map(|()| held.with_ability(ability).to_vec()),
-        Ability::Write => held.only_namespace(tool, ability, "namespace").map(|one| vec![one.to_owned()]),
+        Ability::Read => {
+            held.check_any(tool, ability).map_err(NamespaceError::from)?;
+            Ok(held.with_ability(ability).to_vec())
+        }
+        Ability::Write => Ok(vec![held.only_namespace(tool, ability, "namespace")?.to_owned()]),
     }
 }
 
@@ -212,12 +242,24 @@ pub fn message(asked: &RemoteRequest<'_>) -> Value {
     })
 }
 
+/// Part of a provider's answer that has another form.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum RemoteAnswerError {
+    /// The answer is no map.
+    #[error("expected a map with `items`")]
+    NotAMap,
+    /// `items` is missing, or is no list.
+    #[error("expected `items`, a list of maps")]
+    NoItems,
+    /// The answer is no section of the context.
+    #[error("expected a map with `text` or `items`")]
+    NoSection,
+}
+
 /// Returns the items of a provider's answer that belong to the namespaces of the call and may be read.
-pub fn answer_items(answer: Value, held: &HeldNamespaces, namespaces: &[String]) -> Result<Value, String> {
-    let Value::Object(mut answer) = answer else { return Err("expected a map with `items`".into()) };
-    let Some(Value::Array(items)) = answer.shift_remove("items") else {
-        return Err("expected `items`, a list of maps".into());
-    };
+pub fn answer_items(answer: Value, held: &HeldNamespaces, namespaces: &[String]) -> Result<Value, RemoteAnswerError> {
+    let Value::Object(mut answer) = answer else { return Err(RemoteAnswerError::NotAMap) };
+    let Some(Value::Array(items)) = answer.shift_remove("items") else { return Err(RemoteAnswerError::NoItems) };
     let given = items.len();
     let mut kept: Vec<Value> = items.into_iter().filter_map(|item| check_item(item, held, namespaces)).collect();
     let left_out = given - kept.len();
@@ -257,7 +299,11 @@ fn check_item(item: Value, held: &HeldNamespaces, namespaces: &[String]) -> Opti
 }
 
 /// Returns a provider's section for the context: `text`, or items as [`answer_items`] returns them; `None` for nothing.
-pub fn context_section(answer: Value, held: &HeldNamespaces, namespaces: &[String]) -> Result<Option<Value>, String> {
+pub fn context_section(
+    answer: Value,
+    held: &HeldNamespaces,
+    namespaces: &[String],
+) -> Result<Option<Value>, RemoteAnswerError> {
     match (answer.get("text"), answer.get("items")) {
         (Some(Value::String(text)), None) if text.trim().is_empty() => Ok(None),
         (Some(Value::String(_)), None) => Ok(answer.get("text").cloned()),
@@ -266,7 +312,7 @@ pub fn context_section(answer: Value, held: &HeldNamespaces, namespaces: &[Strin
             Ok(Some(found).filter(|found| found["items"] != json!([])))
         }
         (None | Some(Value::Null), None) if answer.is_object() => Ok(None),
-        _ => Err("expected a map with `text` or `items`".into()),
+        _ => Err(RemoteAnswerError::NoSection),
     }
 }
 

@@ -36,17 +36,33 @@ impl Note {
     }
 }
 
+/// Why the buckets of a request are refused.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum BucketsError {
+    /// A name breaks a rule of namespaces.
+    #[error("`{}`: {rule}", .name.escape_debug())]
+    IllegalName {
+        /// Name of the bucket.
+        name: String,
+        /// Rule that it breaks.
+        rule: &'static str,
+    },
+    /// There are more than [`CONTEXT_IDS`]; holds their number.
+    #[error("expected at most {CONTEXT_IDS}, got {0}")]
+    TooMany(usize),
+}
+
 /// Returns the buckets of a request in stored form: legal names, each once.
-pub fn check_buckets(named: &[String]) -> Result<Vec<String>, String> {
+pub fn check_buckets(named: &[String]) -> Result<Vec<String>, BucketsError> {
     let mut kept: Vec<String> = Vec::new();
     for bucket in named {
-        check_namespace(bucket).map_err(|rule| format!("`{}`: {rule}", bucket.escape_debug()))?;
+        check_namespace(bucket).map_err(|rule| BucketsError::IllegalName { name: bucket.clone(), rule })?;
         if !kept.contains(bucket) {
             kept.push(bucket.clone());
         }
     }
     if kept.len() > CONTEXT_IDS {
-        return Err(format!("expected at most {CONTEXT_IDS}, got {}", kept.len()));
+        return Err(BucketsError::TooMany(kept.len()));
     }
     Ok(kept)
 }
@@ -74,10 +90,10 @@ mod tests {
     fn buckets_have_names_and_are_kept_once() {
         let named = |list: &[&str]| check_buckets(&list.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>());
         assert_eq!(named(&["alpha", "b/c", "alpha"]).unwrap(), ["alpha", "b/c"]);
-        assert_eq!(named(&["a b"]).unwrap_err(), "`a b`: whitespace in a segment is not allowed");
-        assert_eq!(named(&["alpha", ""]).unwrap_err(), "``: it is empty");
+        assert_eq!(named(&["a b"]).unwrap_err().to_string(), "`a b`: whitespace in a segment is not allowed");
+        assert_eq!(named(&["alpha", ""]).unwrap_err().to_string(), "``: it is empty");
         let many: Vec<_> = (0..=CONTEXT_IDS).map(|n| format!("b{n}")).collect();
-        assert_eq!(check_buckets(&many).unwrap_err(), "expected at most 16, got 17");
+        assert_eq!(check_buckets(&many).unwrap_err().to_string(), "expected at most 16, got 17");
     }
 
     #[test]

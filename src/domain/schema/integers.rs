@@ -4,15 +4,20 @@
 
 use serde_json::{Number, Value};
 
+/// A number that no integer type here can hold.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("at `{pointer}`: expected a whole number from {} to {}", i64::MIN, u64::MAX)]
+pub struct IntegerRangeError {
+    /// JSON pointer of the number.
+    pub pointer: String,
+}
+
 /// Converts whole numbers of `value` to integers wherever `schema` requires an integer.
-///
-/// # Errors
-/// Returns the JSON pointer of a number that is too large for an integer, with the expected range.
-pub fn make_whole(schema: &Value, value: &mut Value) -> Result<(), String> {
+pub fn make_whole(schema: &Value, value: &mut Value) -> Result<(), IntegerRangeError> {
     make_whole_at("", schema, value)
 }
 
-fn make_whole_at(place: &str, schema: &Value, value: &mut Value) -> Result<(), String> {
+fn make_whole_at(place: &str, schema: &Value, value: &mut Value) -> Result<(), IntegerRangeError> {
     for key in ["anyOf", "oneOf", "allOf"] {
         for part in schema[key].as_array().into_iter().flatten() {
             make_whole_at(place, part, value)?;
@@ -21,9 +26,8 @@ fn make_whole_at(place: &str, schema: &Value, value: &mut Value) -> Result<(), S
     match value {
         Value::Number(number) if wants_integer(schema) => {
             if let Some(float) = number.as_f64().filter(|_| !number.is_i64() && !number.is_u64()) {
-                *number = integer_from_float(float).ok_or_else(|| {
-                    format!("at `{place}`: expected a whole number from {} to {}", i64::MIN, u64::MAX)
-                })?;
+                let out_of_range = || IntegerRangeError { pointer: place.to_owned() };
+                *number = integer_from_float(float).ok_or_else(out_of_range)?;
             }
         }
         Value::Object(map) => {
@@ -90,7 +94,7 @@ mod tests {
             assert_eq!(value.to_string(), expected.to_string(), "{given}");
         }
         for (given, place) in [(json!({"n": 1e20}), "/n"), (json!({"list": [1, -1e30]}), "/list/1")] {
-            let error = make_whole(&schema, &mut given.clone()).unwrap_err();
+            let error = make_whole(&schema, &mut given.clone()).unwrap_err().to_string();
             assert!(
                 error.starts_with(&format!("at `{place}`: expected a whole number from -9223372036854775808 to")),
                 "{error}"

@@ -13,7 +13,7 @@ use serde_json::Value;
 use std::fmt;
 
 pub use cost::{SchemaCostError, cost};
-pub use integers::{integer_from_float, make_whole};
+pub use integers::{IntegerRangeError, integer_from_float, make_whole};
 
 /// Why a schema can't be used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -38,7 +38,7 @@ pub enum SchemaError {
 }
 
 /// One way in which a value doesn't fit.
-#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct SchemaMisfit {
     /// JSON pointer into the value; empty for the whole value.

@@ -22,13 +22,14 @@ pub(crate) mod empty;
 #[cfg(test)]
 mod tests;
 
-use crate::authority::{Authority, ResourcePath};
+use crate::authority::{Authority, DenialError, ResourcePath};
 use crate::consent::Consent;
 use crate::decode;
 use crate::ids::{AgentId, sha256_hex};
 use crate::limits::SESSION_CHILDREN;
 use crate::origin::SourceRead;
 use crate::visible;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
@@ -72,50 +73,119 @@ pub enum Scopes {
 }
 
 impl TryFrom<Value> for Scopes {
-    type Error = String;
+    type Error = ScopesError;
 
-    fn try_from(value: Value) -> Result<Self, String> {
-        let Value::Object(map) = &value else {
-            return Err("`scopes`: expected `{const: [names]}` or `{enum: [names]}`".into());
-        };
+    fn try_from(value: Value) -> Result<Self, ScopesError> {
+        let Value::Object(map) = &value else { return Err(ScopesError::NotAMap) };
         let known = ["const", "enum", "approval", "type", "items"];
         if let Some(key) = map.keys().find(|key| !known.contains(&key.as_str())) {
-            let key = visible::quote_foreign(key);
-            return Err(format!("`scopes`: unknown key `{key}`, expected `const`, or `enum` and `approval`"));
+            return Err(ScopesError::UnknownKey(key.clone()));
         }
         let approval = map.get("approval").map_or(Ok(Consent::None), |given| {
-            let wrong = |_| format!("`scopes.approval`: expected \"none\" or \"ask\", got {given}");
-            decode::into_type(given.clone()).map_err(wrong)
+            decode::into_type(given.clone()).map_err(|_| ScopesError::Approval(given.clone()))
         })?;
         // Covia writes it as the JSON Schema of the argument.
         let choice = map.get("enum").or_else(|| map.get("items").and_then(|items| items.get("enum")));
         match (map.get("const"), choice) {
             (Some(list), None) if approval.is_none() => Ok(Self::Const { names: parse_names("const", list)? }),
-            (Some(_), None) => {
-                Err("`scopes.approval`: the model asks for nothing here; set `approval` of the tool".into())
-            }
+            (Some(_), None) => Err(ScopesError::ApprovalOfConst),
             (None, Some(list)) => match parse_names("enum", list)? {
-                names if names.is_empty() => Err("`scopes.enum`: expected at least one section".into()),
+                names if names.is_empty() => Err(ScopesError::NoSections),
                 names => Ok(Self::Enum { names, approval }),
             },
-            (Some(_), Some(_)) | (None, None) => Err("`scopes`: expected one of `const` and `enum`".into()),
+            (Some(_), Some(_)) | (None, None) => Err(ScopesError::NotOneList),
         }
     }
 }
 
-fn parse_names(key: &str, list: &Value) -> Result<Vec<String>, String> {
-    let Value::Array(list) = list else {
-        return Err(format!("`scopes.{key}`: expected a list of sections, got {list}"));
-    };
+/// Why the sections of a tool's calls are refused.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ScopesError {
+    /// The value is no map.
+    #[error("`scopes`: expected `{{const: [names]}}` or `{{enum: [names]}}`")]
+    NotAMap,
+    /// The map has an unknown key; holds the key.
+    #[error("`scopes`: unknown key `{}`, expected `const`, or `enum` and `approval`", visible::quote_foreign(.0))]
+    UnknownKey(String),
+    /// The map has both lists, or none.
+    #[error("`scopes`: expected one of `const` and `enum`")]
+    NotOneList,
+    /// `approval` has another value; holds the value.
+    #[error("`scopes.approval`: expected \"none\" or \"ask\", got {0}")]
+    Approval(Value),
+    /// `approval` stands beside `const`.
+    #[error("`scopes.approval`: the model asks for nothing here; set `approval` of the tool")]
+    ApprovalOfConst,
+    /// `enum` is empty.
+    #[error("`scopes.enum`: expected at least one section")]
+    NoSections,
+    /// The value of a list is none.
+    #[error("`scopes.{key}`: expected a list of sections, got {found}")]
+    NotAList {
+        /// `const` or `enum`.
+        key: &'static str,
+        /// Value of the list.
+        found: Value,
+    },
+    /// A list has too many sections.
+    #[error("`scopes.{key}`: expected at most {NAMES_MAX} sections, got {found}")]
+    TooMany {
+        /// `const` or `enum`.
+        key: &'static str,
+        /// Number of sections.
+        found: usize,
+    },
+    /// An element of a list is no text.
+    #[error("`scopes.{key}`: expected names of sections, got {found}")]
+    NotAText {
+        /// `const` or `enum`.
+        key: &'static str,
+        /// Element that is no text.
+        found: Value,
+    },
+    /// A section can't be handed on.
+    #[error("`scopes.{key}`: {error}")]
+    Section {
+        /// `const` or `enum`.
+        key: &'static str,
+        /// What is wrong with the section.
+        error: SectionNameError,
+    },
+}
+
+/// Why a section can't be handed on.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum SectionNameError {
+    /// The section defines an agent, or is a secret; holds its name.
+    #[error("section `{0}` can't be handed on")]
+    Private(String),
+    /// No section has this name.
+    #[error(
+        "no section `{0}`, expected one of {known}, `context/<label>`, `loads/<path>`, `resource/<name>`",
+        known = quote_names(&NAMES)
+    )]
+    Unknown(String),
+}
+
+/// A text that can't name an instance.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("`instance`: expected one line of 1 to {INSTANCE_BYTES} bytes, got {name:?}")]
+pub struct InstanceNameError {
+    /// Text that was given.
+    pub name: String,
+}
+
+fn parse_names(key: &'static str, list: &Value) -> Result<Vec<String>, ScopesError> {
+    let Value::Array(list) = list else { return Err(ScopesError::NotAList { key, found: list.clone() }) };
     if list.len() > NAMES_MAX {
-        return Err(format!("`scopes.{key}`: expected at most {NAMES_MAX} sections, got {}", list.len()));
+        return Err(ScopesError::TooMany { key, found: list.len() });
     }
     let mut names: Vec<String> = Vec::new();
     for name in list {
         let Some(name) = name.as_str() else {
-            return Err(format!("`scopes.{key}`: expected names of sections, got {name}"));
+            return Err(ScopesError::NotAText { key, found: name.clone() });
         };
-        check_name(name).map_err(|error| format!("`scopes.{key}`: {error}"))?;
+        check_name(name).map_err(|error| ScopesError::Section { key, error })?;
         if !names.iter().any(|known| known == name) {
             names.push(name.to_owned());
         }
@@ -124,21 +194,15 @@ fn parse_names(key: &str, list: &Value) -> Result<Vec<String>, String> {
 }
 
 /// Checks that a section may be handed on: those that define an agent, and secrets, may not.
-fn check_name(name: &str) -> Result<(), String> {
+fn check_name(name: &str) -> Result<(), SectionNameError> {
     let never = ["system", "tools", "map", "capabilities", "caps"].contains(&name)
         || is_secret(name)
         || name.strip_prefix("loads/").is_some_and(is_secret);
     if never {
-        return Err(format!("section `{name}` can't be handed on"));
+        return Err(SectionNameError::Private(name.to_owned()));
     }
     let grouped = GROUPS.iter().any(|group| name.strip_prefix(group).is_some_and(|rest| !rest.is_empty()));
-    if grouped || NAMES.contains(&name) {
-        return Ok(());
-    }
-    Err(format!(
-        "no section `{name}`, expected one of {}, `context/<label>`, `loads/<path>`, `resource/<name>`",
-        quote_names(&NAMES)
-    ))
+    if grouped || NAMES.contains(&name) { Ok(()) } else { Err(SectionNameError::Unknown(name.to_owned())) }
 }
 
 /// Whether a name is under `s/`.
@@ -155,9 +219,9 @@ pub(crate) fn quote_names<T: AsRef<str>>(names: &[T]) -> String {
 }
 
 /// Checks that a text can name an instance.
-pub fn check_instance(name: &str) -> Result<(), String> {
+pub fn check_instance(name: &str) -> Result<(), InstanceNameError> {
     if name.is_empty() || name.len() > INSTANCE_BYTES || name.contains(char::is_control) {
-        return Err(format!("`instance`: expected one line of 1 to {INSTANCE_BYTES} bytes, got {name:?}"));
+        return Err(InstanceNameError { name: name.to_owned() });
     }
     Ok(())
 }
@@ -267,7 +331,7 @@ pub struct ScopedSection {
 }
 
 /// Facts of a section that was handed on, without its content.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct HandOffRecord {
     /// Key of the section.
@@ -285,27 +349,43 @@ pub struct HandOffRecord {
     pub missing: Option<String>,
 }
 
+/// Why a section may not be handed on.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum HandOffError {
+    /// Reading it needs a capability that is missing.
+    #[error(transparent)]
+    Denied(#[from] DenialError),
+    /// What a received section came from was revoked.
+    #[error("Capability denied: section `{key}` came from {resource}, which was revoked.")]
+    Revoked {
+        /// Key of the section.
+        key: String,
+        /// The revoked resource.
+        resource: ResourcePath,
+    },
+    /// The section shows turns that had more authority; holds its key.
+    #[error("Capability denied: section `{0}` shows turns that were allowed to do more than you are now.")]
+    Exceeded(String),
+}
+
 impl ScopedSection {
-    /// Checks that a holder of `authority` may hand it on; the error is the text of the denial. For a received section
-    /// only later revocations count: its giver was checked for the rest.
-    pub fn check_authority(&self, authority: &Authority) -> Result<(), String> {
-        let what = || format!("section `{}`", self.key);
+    /// Checks that a holder of `authority` may hand it on. For a received section only later revocations count: its
+    /// giver was checked for the rest.
+    pub fn check_authority(&self, authority: &Authority) -> Result<(), HandOffError> {
         for (ability, resource) in &self.needs {
             if self.received && !authority.is_revoked(resource) {
                 continue;
             }
-            authority.permits(ability, resource).map_err(|denied| denied.model_text(&what()))?;
+            let permitted = authority.permits(ability, resource);
+            permitted.map_err(|denied| DenialError::new(&format!("section `{}`", self.key), denied))?;
             if self.received {
-                return Err(format!("Capability denied: {} came from {resource}, which was revoked.", what()));
+                return Err(HandOffError::Revoked { key: self.key.clone(), resource: resource.clone() });
             }
         }
         let is_new = |under: &Authority| authority.revocations().iter().any(|gone| !under.revocations().contains(gone));
         let lost = |under: &Authority| if self.received { is_new(under) } else { !authority.covers(under) };
         if self.under.as_ref().is_some_and(lost) {
-            return Err(format!(
-                "Capability denied: {} shows turns that were allowed to do more than you are now.",
-                what()
-            ));
+            return Err(HandOffError::Exceeded(self.key.clone()));
         }
         Ok(())
     }

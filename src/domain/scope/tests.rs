@@ -100,7 +100,7 @@ fn a_section_is_handed_on_by_who_may_still_read_it() {
     ] {
         match (scoped.check_authority(&authority), expected) {
             (Ok(()), None) => {}
-            (Err(text), Some(part)) => assert!(text.contains(part), "{text}"),
+            (Err(error), Some(part)) => assert!(error.to_string().contains(part), "{error}"),
             (found, expected) => panic!("expected {expected:?}, got {found:?}"),
         }
     }

@@ -1,6 +1,6 @@
 //! Allowed destinations of a secret: the hosts that it was bound to when it was set.
 
-use crate::hosts::HostRule;
+use crate::hosts::{HostRule, HostRuleError};
 use serde::{Deserialize, Serialize};
 
 /// Number of hosts of one secret at most.
@@ -32,20 +32,43 @@ impl Destination {
     }
 }
 
+/// Reason why hosts bind no secret.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum BindingError {
+    /// The list of hosts is too long.
+    #[error("expected at most {limit} hosts, got {found}")]
+    TooMany {
+        /// Number of hosts that were given.
+        found: usize,
+        /// Number of hosts at most.
+        limit: usize,
+    },
+    /// A text of the list is no pattern of hosts.
+    #[error(transparent)]
+    Rule(#[from] HostRuleError),
+    /// A pattern matches every host, or every name of a top-level domain.
+    #[error(
+        "`{host}` is no binding: expected the hosts that the secret is for, such as `api.example.com` or \
+         `*.example.com`"
+    )]
+    Broad {
+        /// Pattern that was given.
+        host: String,
+    },
+}
+
 impl Binding {
     /// Reads host rules. A rule for every host, or for every name of a top-level domain, binds to nothing and is
     /// refused.
-    pub fn parse(hosts: &[String]) -> Result<Self, String> {
+    pub fn parse(hosts: &[String]) -> Result<Self, BindingError> {
         if hosts.len() > HOSTS {
-            return Err(format!("expected at most {HOSTS} hosts, got {}", hosts.len()));
+            return Err(BindingError::TooMany { found: hosts.len(), limit: HOSTS });
         }
         let mut binding = Self::default();
         for host in hosts {
             let rule = HostRule::parse(host)?;
             if rule.is_broad() {
-                return Err(format!(
-                    "`{host}` is no binding: expected the hosts that the secret is for, such as `api.example.com` or `*.example.com`"
-                ));
+                return Err(BindingError::Broad { host: host.clone() });
             }
             if !binding.rules.contains(&rule) {
                 binding.hosts.push(host.to_ascii_lowercase());
@@ -69,8 +92,8 @@ impl Binding {
 }
 
 impl TryFrom<Vec<String>> for Binding {
-    type Error = String;
-    fn try_from(hosts: Vec<String>) -> Result<Self, String> {
+    type Error = BindingError;
+    fn try_from(hosts: Vec<String>) -> Result<Self, BindingError> {
         Self::parse(&hosts)
     }
 }
@@ -85,7 +108,7 @@ impl From<Binding> for Vec<String> {
 mod tests {
     use super::*;
 
-    fn bound(hosts: &[&str]) -> Result<Binding, String> {
+    fn bound(hosts: &[&str]) -> Result<Binding, BindingError> {
         Binding::parse(&hosts.iter().map(|host| (*host).to_owned()).collect::<Vec<_>>())
     }
 

@@ -11,11 +11,11 @@ mod needle;
 pub mod record;
 pub mod reference;
 
-pub use binding::{Binding, Destination};
+pub use binding::{Binding, BindingError, Destination};
 pub use keys::{Key, KeyError, KeyId, KeyRing, UnsealError};
 pub use mask::Mask;
 pub use record::{SecretFacts, SecretRecord};
-pub use reference::SecretReference;
+pub use reference::{SecretReference, SecretReferenceError};
 
 use crate::limits::{SECRET_BYTES, SECRET_BYTES_LEAST};
 use serde::Deserialize;

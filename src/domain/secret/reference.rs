@@ -22,6 +22,37 @@ pub struct SecretReference {
     pub prefix: String,
 }
 
+/// A value that has the key of a reference and is none.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("expected `{{\"{KEY}\": \"s/NAME\"}}`, with `{PREFIX}` or not, got {found}")]
+pub struct SecretReferenceError {
+    /// Part of the value that is wrong.
+    pub found: ReferenceFault,
+}
+
+/// Part of a value by which it is no reference to a secret.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ReferenceFault {
+    /// The value is no map.
+    #[error("no map")]
+    NoMap,
+    /// The map has a key that no reference has.
+    #[error("the key `{key}`")]
+    Key {
+        /// Name of the key.
+        key: String,
+    },
+    /// The path is no text.
+    #[error("no text in it")]
+    NoText,
+    /// The path is a text, but not that of a secret.
+    #[error("another text")]
+    Path,
+    /// The prefix is no text.
+    #[error("a prefix that is no text")]
+    Prefix,
+}
+
 /// Returns the schema of a text that may also be a reference.
 pub fn text_schema() -> Value {
     json!({
@@ -46,18 +77,18 @@ impl SecretReference {
     }
 
     /// Reads a value that [`find_references`] returned.
-    pub fn parse(value: &Value) -> Result<Self, String> {
-        let expected = |got: &str| format!("expected `{{\"{KEY}\": \"s/NAME\"}}`, with `{PREFIX}` or not, got {got}");
-        let map = value.as_object().ok_or_else(|| expected("no map"))?;
+    pub fn parse(value: &Value) -> Result<Self, SecretReferenceError> {
+        let fault = |found: ReferenceFault| SecretReferenceError { found };
+        let map = value.as_object().ok_or_else(|| fault(ReferenceFault::NoMap))?;
         if let Some(key) = map.keys().find(|key| ![KEY, PREFIX].contains(&key.as_str())) {
-            return Err(expected(&format!("the key `{key}`")));
+            return Err(fault(ReferenceFault::Key { key: key.clone() }));
         }
-        let path = map.get(KEY).and_then(Value::as_str).ok_or_else(|| expected("no text in it"))?;
-        let name = SecretName::from_path(path).map_err(|_| expected("another text"))?;
+        let path = map.get(KEY).and_then(Value::as_str).ok_or_else(|| fault(ReferenceFault::NoText))?;
+        let name = SecretName::from_path(path).map_err(|_| fault(ReferenceFault::Path))?;
         match map.get(PREFIX) {
             None => Ok(Self { name, prefix: String::new() }),
             Some(Value::String(prefix)) => Ok(Self { name, prefix: prefix.clone() }),
-            Some(_) => Err(expected("a prefix that is no text")),
+            Some(_) => Err(fault(ReferenceFault::Prefix)),
         }
     }
 }
@@ -155,7 +186,7 @@ mod tests {
             (json!({KEY: "s/A", "suffix": ""}), "got the key `suffix`"),
             (json!("s/A"), "got no map"),
         ] {
-            let error = parse(value).unwrap_err();
+            let error = parse(value).unwrap_err().to_string();
             assert!(error.ends_with(got), "{error}");
         }
     }

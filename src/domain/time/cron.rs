@@ -30,12 +30,58 @@ const NICKNAMES: [(&str, &str); 6] = [
 /// Number of candidates after which a search gives up: changes of the clock in more years than a leap day is away.
 const LOOKS: usize = 64;
 
+/// A name that is no time zone's.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("`timezone`: no time zone `{name}`, expected an IANA name such as `Europe/Berlin`, or `UTC`")]
+pub struct TimeZoneError {
+    /// Name that was given.
+    pub name: String,
+}
+
+/// Reason why a text is no cron expression.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum CronError {
+    /// The time zone is unknown.
+    #[error(transparent)]
+    Zone(#[from] TimeZoneError),
+    /// The expression has another number of fields.
+    #[error(
+        "`cron`: expected 5 fields (minute, hour, day of month, month, day of week), got {found} in `{expression}`; \
+         for seconds use `every`, the time zone goes into `timezone`"
+    )]
+    FieldCount {
+        /// Expression that was given, or that a short name stands for.
+        expression: String,
+        /// Number of its fields.
+        found: usize,
+    },
+    /// A field is illegal by itself.
+    #[error("`cron`: {name} `{field}`: {reason}")]
+    Field {
+        /// Name of the field.
+        name: &'static str,
+        /// Text of the field.
+        field: String,
+        /// Reason in the words of the library.
+        reason: String,
+    },
+    /// The fields are legal, but not together.
+    #[error("`cron`: {reason}")]
+    Fields {
+        /// Expression that was given, or that a short name stands for.
+        expression: String,
+        /// Reason in the words of the library.
+        reason: String,
+    },
+    /// The expression names a day that doesn't come.
+    #[error("`cron`: there is no such day in the next four years, it would never fire")]
+    NoDay,
+}
+
 /// Returns the time zone of a name; UTC without one.
-pub fn zone(name: Option<&str>) -> Result<TimeZone, String> {
+pub fn zone(name: Option<&str>) -> Result<TimeZone, TimeZoneError> {
     let Some(name) = name else { return Ok(TimeZone::UTC) };
-    ZONES.get(name).map_err(|_| {
-        format!("`timezone`: no time zone `{name}`, expected an IANA name such as `Europe/Berlin`, or `UTC`")
-    })
+    ZONES.get(name).map_err(|_| TimeZoneError { name: name.to_owned() })
 }
 
 /// A cron expression in a time zone.
@@ -50,24 +96,25 @@ pub struct Cron {
 impl Cron {
     /// Parses `minute hour day-of-month month day-of-week`, or a short name such as `@daily`. The error names the
     /// field.
-    pub fn parse(expression: &str, timezone: Option<&str>) -> Result<Self, String> {
+    pub fn parse(expression: &str, timezone: Option<&str>) -> Result<Self, CronError> {
         let zone = zone(timezone)?;
         let known = NICKNAMES.iter().find(|(name, _)| *name == expression.trim());
         let expression = known.map_or(expression, |(_, meant)| meant);
         let fields: Vec<&str> = expression.split_whitespace().collect();
         if fields.len() != FIELDS.len() {
-            return Err(format!(
-                "`cron`: expected 5 fields (minute, hour, day of month, month, day of week), got {} in `{expression}`; \
-                 for seconds use `every`, the time zone goes into `timezone`",
-                fields.len()
-            ));
+            return Err(CronError::FieldCount { expression: expression.to_owned(), found: fields.len() });
         }
         for (at, (field, name)) in fields.iter().zip(FIELDS).enumerate() {
             let mut alone = ["*"; 5];
             alone[at] = field;
-            tab(&alone).map_err(|why| format!("`cron`: {name} `{field}`: {why}"))?;
+            tab(&alone).map_err(|error| CronError::Field {
+                name,
+                field: (*field).to_owned(),
+                reason: library_reason(&error),
+            })?;
         }
-        let tab = tab(&fields).map_err(|why| format!("`cron`: {why}"))?;
+        let tab = tab(&fields)
+            .map_err(|error| CronError::Fields { expression: expression.to_owned(), reason: library_reason(&error) })?;
         Ok(Self { tab, zone, every_hour: fields[1] == "*" })
     }
 
@@ -129,12 +176,14 @@ fn change_after(zone: &TimeZone, at: Timestamp) -> Option<Timestamp> {
     zone.following(at).next().map(|change| change.timestamp())
 }
 
-fn tab(fields: &[&str]) -> Result<Crontab, String> {
+fn tab(fields: &[&str]) -> Result<Crontab, cronexpr::Error> {
     let mut options = ParseOptions::default();
     options.fallback_timezone_option = FallbackTimezoneOption::UTC;
-    cronexpr::parse_crontab_with(&fields.join(" "), options).map_err(|error| {
-        // The text of the error shows the expression with a mark, then the reason.
-        let text = error.to_string();
-        text.rsplit_once("^ ").map_or(text.clone(), |(_, why)| why.to_owned())
-    })
+    cronexpr::parse_crontab_with(&fields.join(" "), options)
+}
+
+/// Returns the reason of an error, whose text shows the expression with a mark before it.
+fn library_reason(error: &cronexpr::Error) -> String {
+    let text = error.to_string();
+    text.rsplit_once("^ ").map_or(text.clone(), |(_, why)| why.to_owned())
 }

@@ -16,18 +16,17 @@ mod schedule;
 mod tests;
 
 pub use due::DueTimes;
-pub use schedule::{Schedule, parse_duration, parse_instant};
+pub use schedule::{Schedule, TimerDurationError, TimerInstantError, parse_duration, parse_instant};
 
 use crate::authority::envelope::Envelope;
 use crate::event::Submission;
 use crate::ids::{AgentId, EventId, IdError, JobId, Owner, SessionId, VenueIdSubject, sha256_hex};
 use crate::limits::{TIMER_BACKOFF, TIMER_KEPT};
 use crate::time::Millis;
+use crate::time::cron::CronError;
 use crate::unknown_fields::UnknownFields;
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize};
-use serde_json::{Value, json};
-use std::time::Duration;
 
 /// Ability that a token needs so that its timers outlive it; its issuer grants it.
 pub const KEEP_ABILITY: &str = "timer/keep";
@@ -96,7 +95,7 @@ pub enum TimerKind {
     /// A task: each time a job.
     #[default]
     Task,
-    /// A message.
+    /// A message: read by the agent, without a job.
     Message,
 }
 
@@ -285,7 +284,7 @@ pub enum DeliveryResult {
 
 impl Timer {
     /// Makes the document of a requested timer; its generation is one above `before`.
-    pub fn new(wanted: TimerRequest, before: u64, agent_created: Millis, now: Millis) -> Result<Self, String> {
+    pub fn new(wanted: TimerRequest, before: u64, agent_created: Millis, now: Millis) -> Result<Self, CronError> {
         let TimerRequest { id, name, origin, asked, place, agent, kind, submission, schedule, catch_up, overlap } =
             wanted;
         let times = schedule.parse()?;
@@ -293,7 +292,7 @@ impl Timer {
             Schedule::At(at) => Some(*at),
             Schedule::Every { .. } | Schedule::Cron { .. } => times.next_after(now),
         };
-        let due = next.ok_or("`cron`: there is no such day in the next four years, it would never fire")?;
+        let due = next.ok_or(CronError::NoDay)?;
         Ok(Self {
             id,
             name,
@@ -412,58 +411,5 @@ impl Timer {
     #[must_use]
     pub fn end(self, phase: TimerPhase, now: Millis) -> Self {
         Self { phase, next: None, due: now.plus(TIMER_KEPT), ..self }
-    }
-
-    /// Returns the timer as callers see it; times in RFC 3339.
-    pub fn to_json(&self) -> Value {
-        let mut shown = json!({
-            "timer": self.id,
-            "name": self.name,
-            "agentId": self.agent,
-            "kind": self.kind,
-            "input": self.submission.input,
-            "sessionId": self.submission.session_id,
-            "state": "active",
-            "next": self.next.map(Millis::rfc3339),
-            "last": self.last.as_ref().map(|sent| json!({
-                "at": sent.at.rfc3339(), "id": sent.event, "job": sent.job, "sessionId": sent.session,
-            })),
-            "fired": self.fired,
-            "skipped": self.skipped,
-            "catchUp": self.catch_up,
-            "overlap": self.overlap,
-            "created": self.created.rfc3339(),
-            "by": self.submission.caller,
-        });
-        if !self.submission.priority.is_normal() {
-            shown["priority"] = i64::from(self.submission.priority).into();
-        }
-        match &self.schedule {
-            Schedule::At(at) => shown["at"] = at.rfc3339().into(),
-            Schedule::Every { every, .. } => {
-                shown["every"] = humantime::format_duration(Duration::from_millis(*every)).to_string().into();
-            }
-            Schedule::Cron { expression, timezone } => {
-                shown["cron"] = expression.as_str().into();
-                shown["timezone"] = timezone.as_deref().unwrap_or("UTC").into();
-            }
-        }
-        match &self.phase {
-            TimerPhase::Active if self.tries > 0 => {
-                shown["waits"] =
-                    format!("the mailbox is full; tried {} times, again at {}", self.tries, self.due.rfc3339()).into();
-            }
-            TimerPhase::Active => {}
-            TimerPhase::Fired => shown["state"] = "fired".into(),
-            TimerPhase::Cancelled => shown["state"] = "cancelled".into(),
-            TimerPhase::Failed { error } => {
-                shown["state"] = "failed".into();
-                shown["error"] = error.as_str().into();
-            }
-        }
-        if let Some(map) = shown.as_object_mut() {
-            map.retain(|_, value| !value.is_null());
-        }
-        shown
     }
 }

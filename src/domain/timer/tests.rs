@@ -3,6 +3,8 @@
 use super::*;
 use crate::authority::envelope::Envelope;
 use crate::time::cron::Cron;
+use serde_json::json;
+use std::time::Duration;
 
 fn at(text: &str) -> Millis {
     parse_instant(&json!(text), None).unwrap()
@@ -63,7 +65,7 @@ fn a_time_zone_behind_a_time_counts_or_is_refused() {
     ] {
         match (parse_instant(&json!(named), timezone), expected) {
             (Ok(found), Ok(expected)) => assert_eq!(found, at(expected), "{named}"),
-            (Err(why), Err(part)) => assert!(why.contains(part), "{named}: {why}"),
+            (Err(why), Err(part)) => assert!(why.to_string().contains(part), "{named}: {why}"),
             (found, _) => panic!("{named}: {found:?}"),
         }
     }
@@ -126,7 +128,7 @@ fn a_bad_expression_is_refused_with_the_name_of_the_field() {
         ("@often", None, &["expected 5 fields"]),
         ("0 9 * * *", Some("Europe/Berlim"), &["`timezone`", "Europe/Berlim", "IANA"]),
     ] {
-        let error = Cron::parse(expression, zone).unwrap_err();
+        let error = Cron::parse(expression, zone).unwrap_err().to_string();
         assert!(parts.iter().all(|part| error.contains(part)), "`{expression}`: {error}");
         assert!(!error.contains('\n'), "{error}");
     }
@@ -148,7 +150,7 @@ fn times_and_durations_as_people_name_them() {
     }
     assert_eq!(parse_duration(&json!("5m")), Ok(Duration::from_mins(5)));
     assert_eq!(parse_duration(&json!(250)), Ok(Duration::from_millis(250)));
-    assert!(parse_duration(&json!("soon")).unwrap_err().contains("such as `90s`"));
+    assert!(parse_duration(&json!("soon")).unwrap_err().to_string().contains("such as `90s`"));
 }
 
 #[test]
@@ -345,6 +347,4 @@ fn a_fire_is_named_by_timer_generation_and_planned_time() {
     assert!(event.as_str().starts_with(&format!("venue:timer-{}-1-10-", timer.id)), "{event}");
     let text = serde_json::to_string(&timer).unwrap();
     assert_eq!(serde_json::from_str::<Timer>(&text).unwrap(), timer, "{text}");
-    assert_eq!(timer.to_json()["every"], "10s");
-    assert_eq!(timer.to_json()["next"], "1970-01-01T00:00:10.000Z");
 }

@@ -1,7 +1,8 @@
 //! From verified links to a bearer and its capabilities: every link may only narrow the one above it.
 
 use super::att::GrantedElement;
-use super::{Claims, SpeaksFor, TokenError, TokenSubject};
+use super::error::{ClaimRule, TokenError};
+use super::{Claims, SpeaksFor, TokenSubject};
 use crate::authority::Capability;
 use crate::ids::Owner;
 use crate::ids::did::DidKey;
@@ -126,7 +127,7 @@ fn root_subject(root: &Link) -> Result<TokenSubject, TokenError> {
         // A UCAN has no subject: it is about the key that signs it.
         (None, Signer::Key(key)) => TokenSubject::Key(key.clone()),
         (None, Signer::Issuer(_)) => {
-            return Err(TokenError::Claim { claim: "sub", rule: "it is missing".to_owned() });
+            return Err(TokenError::Claim { claim: "sub", rule: ClaimRule::Missing });
         }
     };
     let speaks = match (&root.signer, &subject) {

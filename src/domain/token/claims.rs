@@ -1,6 +1,6 @@
 //! The claims of one token, before any check of a chain.
 
-use super::TokenError;
+use super::error::{ClaimRule, TEXT_BYTES, TokenError, TokenSubjectError};
 use crate::authority::Capability;
 use crate::decode;
 use crate::ids::Owner;
@@ -10,9 +10,6 @@ use crate::visible::quote_foreign;
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 use std::fmt;
-
-/// Bytes of a name or an id in a token at most.
-const TEXT_BYTES: usize = 256;
 
 /// Subject of a token.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -25,16 +22,12 @@ pub enum TokenSubject {
 
 impl TokenSubject {
     /// Reads `did:key:…` or `tenant/user`.
-    pub fn parse(text: &str) -> Result<Self, String> {
+    pub fn parse(text: &str) -> Result<Self, TokenSubjectError> {
         if text.starts_with("did:") {
-            return DidKey::parse(text).map(Self::Key).ok_or_else(|| {
-                format!(
-                    "expected `tenant/user` or the `did:key:z6Mk…` of an Ed25519 key, got `{}`",
-                    quote_foreign(text)
-                )
-            });
+            let unknown = || TokenSubjectError::Key { found: text.to_owned() };
+            return DidKey::parse(text).map(Self::Key).ok_or_else(unknown);
         }
-        text.parse().map(Self::Owner).map_err(|error| quote_foreign(&format!("{error}")))
+        Ok(Self::Owner(text.parse()?))
     }
 
     /// Returns the owner of the subject's data.
@@ -138,11 +131,9 @@ impl Claims {
     pub fn parse(json: &[u8]) -> Result<Self, TokenError> {
         let raw: RawClaims =
             decode::from_json(json).map_err(|e| TokenError::Malformed(quote_foreign(&e.to_string())))?;
-        let missing = |claim| TokenError::Claim { claim, rule: "it is missing".to_owned() };
-        let att = raw.att.map(decode::into_type).transpose().map_err(|error| {
-            let rule = format!("expected a list of {{\"with\": …, \"can\": …}}: {}", quote_foreign(&error.to_string()));
-            TokenError::Claim { claim: "att", rule }
-        })?;
+        let missing = |claim| TokenError::Claim { claim, rule: ClaimRule::Missing };
+        let att = raw.att.map(decode::into_type).transpose();
+        let att = att.map_err(|error| TokenError::Claim { claim: "att", rule: ClaimRule::List(error) })?;
         let meta = raw.user_meta.unwrap_or_default();
         let user_id = raw.user_id.map(|id| match id {
             UserId::Number(number) => number.to_string(),
@@ -151,12 +142,12 @@ impl Claims {
         let mut proofs = raw.prf.into_iter();
         let proof = proofs.next();
         if proofs.next().is_some() {
-            return Err(TokenError::Claim { claim: "prf", rule: "expected one token, got several".to_owned() });
+            return Err(TokenError::Claim { claim: "prf", rule: ClaimRule::SeveralProofs });
         }
         let subject = raw.sub.map(|text| TokenSubject::parse(&text)).transpose();
         Ok(Self {
             issuer: check_text("iss", raw.iss)?.ok_or_else(|| missing("iss"))?,
-            subject: subject.map_err(|rule| TokenError::Claim { claim: "sub", rule })?,
+            subject: subject.map_err(|error| TokenError::Claim { claim: "sub", rule: ClaimRule::Subject(error) })?,
             audience: match raw.aud {
                 Audience::None => Vec::new(),
                 Audience::One(one) => vec![one],
@@ -180,8 +171,7 @@ fn parse_time(claim: &'static str, seconds: Option<f64>) -> Result<Option<Millis
     const LAST: f64 = 253_402_300_800.0;
     let Some(seconds) = seconds else { return Ok(None) };
     if !(0.0..LAST).contains(&seconds) {
-        let rule = "expected seconds since 1970, before the year 10000".to_owned();
-        return Err(TokenError::Claim { claim, rule });
+        return Err(TokenError::Claim { claim, rule: ClaimRule::Time });
     }
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "the range is checked")]
     let millis = (seconds * 1000.0) as u64;
@@ -192,11 +182,11 @@ fn parse_time(claim: &'static str, seconds: Option<f64>) -> Result<Option<Millis
 fn check_text(claim: &'static str, given: Option<String>) -> Result<Option<String>, TokenError> {
     let Some(text) = given else { return Ok(None) };
     let rule = if text.is_empty() {
-        "expected at least one character".to_owned()
+        ClaimRule::Empty
     } else if text.len() > TEXT_BYTES {
-        format!("expected at most {TEXT_BYTES} bytes, got {}", text.len())
+        ClaimRule::TooLong { found: text.len() }
     } else if text.chars().any(char::is_control) {
-        "control characters are not allowed".to_owned()
+        ClaimRule::Control
     } else {
         return Ok(Some(text));
     };

@@ -1,7 +1,8 @@
 //! Owners that an issuer's key may speak for.
 
 use crate::ids::did::TENANT;
-use crate::ids::{Owner, OwnerPart};
+use crate::ids::{IdError, Owner, OwnerPart};
+use crate::visible::quote_foreign;
 
 /// Owners by whole names: a tenant with all its users, or one user.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -13,6 +14,16 @@ struct Prefix {
     user: Option<OwnerPart>,
 }
 
+/// A name of owners that is illegal.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("`{}`: {error}", quote_foreign(.name))]
+pub struct SpeaksForError {
+    /// Name as it was given.
+    pub name: String,
+    /// Rule that its tenant or its user breaks.
+    pub error: IdError,
+}
+
 impl SpeaksFor {
     /// Returns the set of every owner that isn't a key of its own.
     pub const fn everybody() -> Self {
@@ -20,14 +31,14 @@ impl SpeaksFor {
     }
 
     /// Returns the set of these owners, each `tenant` or `tenant/user`; an illegal name is the error.
-    pub fn only<'t>(names: impl IntoIterator<Item = &'t str>) -> Result<Self, String> {
+    pub fn only<'t>(names: impl IntoIterator<Item = &'t str>) -> Result<Self, SpeaksForError> {
         let prefix = |name: &str| {
-            let bad = |error| format!("`{}`: {error}", crate::visible::quote_foreign(name));
+            let bad = |error| SpeaksForError { name: name.to_owned(), error };
             let (tenant, user) = name.split_once('/').map_or((name, None), |(tenant, user)| (tenant, Some(user)));
             let tenant = OwnerPart::new(tenant).map_err(bad)?;
             Ok(Prefix { tenant, user: user.map(OwnerPart::new).transpose().map_err(bad)? })
         };
-        names.into_iter().map(prefix).collect::<Result<_, String>>().map(|prefixes| Self(Some(prefixes)))
+        names.into_iter().map(prefix).collect::<Result<_, SpeaksForError>>().map(|prefixes| Self(Some(prefixes)))
     }
 
     /// Whether `owner` is one of them. An owner that is a key never is: it speaks for itself.
@@ -59,7 +70,7 @@ mod tests {
             assert_eq!((some.covers(&owner), all.covers(&owner)), (by_some, by_all), "{owner}");
         }
         assert!(!SpeaksFor::only([]).unwrap().covers(&"acme/ann".parse().unwrap()));
-        assert!(SpeaksFor::only(["a/b/c"]).unwrap_err().contains("`/` is not allowed"));
+        assert!(SpeaksFor::only(["a/b/c"]).unwrap_err().to_string().contains("`/` is not allowed"));
         assert!(SpeaksFor::only([""]).is_err());
     }
 }

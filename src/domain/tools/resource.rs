@@ -20,7 +20,7 @@ impl ToolTableBuilder<'_> {
         let ToolSpec { name, description, schema } = &tool.spec;
         self.names.push(name.clone());
         match self.config.tool_arg_injection.plan(&[name], schema, self.values) {
-            Err(reason) => self.refused.push((name.clone(), reason)),
+            Err(unknown) => self.refused.push((name.clone(), unknown.to_string())),
             Ok(planned) => {
                 self.reports.extend(planned.reports.into_iter().map(|report| (name.clone(), report)));
                 let (name, description, target) = (name.clone(), description.clone(), tool.target.clone());

@@ -14,6 +14,7 @@ use crate::context::attach;
 use crate::context::record::LedgerWrite;
 use crate::context::text;
 use crate::event::{Event, Mandate, Payload};
+use crate::goal::SummaryAuthority;
 use crate::ids::JobId;
 use crate::job::{ErrorCode, JobResult, JobStatus};
 use crate::limits::FOUND_TOOLS;
@@ -151,7 +152,8 @@ fn advance_goals(
 ) {
     if let Some(summary) = endings::compaction_summary(setting, recorded, outcomes) {
         // The results of this turn's calls are not compacted, because the model has not seen them yet.
-        let under = (setting.authority.clone().without_home(), setting.mandate.envelope.bound.clone());
+        let authority = setting.authority.clone().without_home();
+        let under = SummaryAuthority { authority, bound: setting.mandate.envelope.bound.clone() };
         state.goals.compact(setting.turn - 1, &summary, under);
     }
     count_turn(setting, state, record);

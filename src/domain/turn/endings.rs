@@ -61,7 +61,7 @@ pub fn call_outcome(setting: &TurnInput, target: &ToolTarget, arguments: &Value)
             check_typed_result(setting.output(), &outputs::value(setting.output(), arguments), "the task is completed")
         }
         (ToolTarget::CompleteGoal, None) => {
-            Ok(compaction_text(setting).unwrap_or_else(|_| "there is nothing to complete".into()))
+            Ok(compaction_text(setting).unwrap_or_else(|| "there is nothing to complete".into()))
         }
         (ToolTarget::FailGoal, Some(_)) => Ok("the goal is failed".to_owned()),
         (ToolTarget::FailGoal, None) if open => check_failure(setting, arguments),
@@ -71,9 +71,10 @@ pub fn call_outcome(setting: &TurnInput, target: &ToolTarget, arguments: &Value)
         (ToolTarget::Subgoal, _) => {
             parse_goal(setting, arguments).map(|_| "opened; as long as this stands here, it has not ended".to_owned())
         }
-        (ToolTarget::Compact, _) => parse_summary(arguments)
-            .map_err(CallRefusal::arguments)
-            .and_then(|_| compaction_text(setting).map_err(|why| CallRefusal::new(Outcome::Error, why))),
+        (ToolTarget::Compact, _) => parse_summary(arguments).map_err(CallRefusal::arguments).and_then(|_| {
+            let nothing = || CallRefusal::new(Outcome::Error, "there are no turns to compact yet");
+            compaction_text(setting).ok_or_else(nothing)
+        }),
         (
             ToolTarget::Operation(_)
             | ToolTarget::Resource { .. }
@@ -124,25 +125,35 @@ fn check_failure(setting: &TurnInput, arguments: &Value) -> Result<String, CallR
 }
 
 fn parse_goal(setting: &TurnInput, arguments: &Value) -> Result<Goal, CallRefusal> {
-    setting.state.goals.check_depth().map_err(|deep| CallRefusal::new(Outcome::Limit, deep))?;
+    setting.state.goals.check_depth().map_err(|deep| CallRefusal::new(Outcome::Limit, deep.to_string()))?;
     Goal::parse(arguments).map_err(CallRefusal::arguments)
 }
 
-fn parse_summary(arguments: &Value) -> Result<&str, String> {
+/// Why a text can't be the summary of turns.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+enum SummaryError {
+    /// The text is empty.
+    #[error("`summary`: expected what is to be known of the turns so far, got nothing")]
+    Missing,
+    /// The text is too long; holds its bytes.
+    #[error("`summary`: expected at most {SUMMARY_BYTES} bytes, got {0}")]
+    TooLong(usize),
+}
+
+fn parse_summary(arguments: &Value) -> Result<&str, SummaryError> {
     let summary = arguments["summary"].as_str().unwrap_or_default();
     match summary.len() {
-        0 => Err("`summary`: expected what is to be known of the turns so far, got nothing".into()),
-        bytes if bytes > SUMMARY_BYTES => {
-            Err(format!("`summary`: expected at most {SUMMARY_BYTES} bytes, got {bytes}"))
-        }
+        0 => Err(SummaryError::Missing),
+        bytes if bytes > SUMMARY_BYTES => Err(SummaryError::TooLong(bytes)),
         _ => Ok(summary),
     }
 }
 
-fn compaction_text(setting: &TurnInput) -> Result<String, String> {
+/// Returns the result of a compaction; `None` if there is nothing to compact.
+fn compaction_text(setting: &TurnInput) -> Option<String> {
     match setting.state.goals.live_turns().turns {
-        0 => Err("there are no turns to compact yet".to_owned()),
-        turns => Ok(format!("{turns} turns are compacted; from the next turn on the summary stands for them")),
+        0 => None,
+        turns => Some(format!("{turns} turns are compacted; from the next turn on the summary stands for them")),
     }
 }
 

@@ -52,7 +52,7 @@ pub use outcome::{ApprovalRequest, CallOutcome};
 pub use recorded_reply::RecordedReply;
 use serde_json::Value;
 use std::sync::Arc;
-pub use turn_input::{FinalTurn, TurnInput, limit_code};
+pub use turn_input::{FinalTurn, NextTurn, TurnInput, limit_code};
 
 /// The next action of the worker.
 #[derive(Debug, Clone, PartialEq)]

@@ -1,10 +1,10 @@
 //! Options of a request about its session and its output: paths to show, and where the output is written.
 
-use crate::authority::Authority;
-use crate::decode;
-use crate::lattice::Path;
+use crate::authority::{Authority, DenialError};
+use crate::decode::{self, DataError};
+use crate::lattice::{OutputPathError, Path, PathError};
 use crate::limits::LOADS;
-use crate::load::{Load, check_load_count};
+use crate::load::{LabelError, Load, check_load_count};
 use crate::session::SessionState;
 use crate::turn::run::Plan;
 use serde::Deserialize;
@@ -23,50 +23,103 @@ struct LoadOptions {
 #[serde(try_from = "Map<String, Value>")]
 pub struct NamedLoads(pub Vec<Load>);
 
-impl TryFrom<Map<String, Value>> for NamedLoads {
-    type Error = String;
+/// Why a session can't show the loads of a request.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum LoadsError {
+    /// There are more than [`LOADS`]; holds their number.
+    #[error("expected at most {LOADS} paths, got {0}")]
+    TooMany(usize),
+    /// A path is illegal.
+    #[error(transparent)]
+    Path(#[from] PathError),
+    /// The options of a path can't be read.
+    #[error("`{path}`: {error}")]
+    Options {
+        /// Path of the load.
+        path: String,
+        /// What is wrong with its options.
+        error: DataError,
+    },
+    /// The heading of a path is not one short line.
+    #[error("`{path}`: {error}")]
+    Heading {
+        /// Path of the load.
+        path: String,
+        /// What is wrong with its heading.
+        error: LabelError,
+    },
+    /// A heading is not one short line.
+    #[error(transparent)]
+    Label(#[from] LabelError),
+    /// A load isn't as the venue would write it; holds its path.
+    #[error("`{0}`: expected a path as it is written and a budget within its limits")]
+    NotNormal(String),
+}
 
-    fn try_from(named: Map<String, Value>) -> Result<Self, String> {
+/// Why the output of a request can't be written to a path.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum OutputTargetError {
+    /// The request is a message.
+    #[error("a message has no output, give it to a task")]
+    NoTask,
+    /// The path is not one of an output.
+    #[error(transparent)]
+    Path(#[from] OutputPathError),
+    /// The request may not write there.
+    #[error(transparent)]
+    Denied(#[from] DenialError),
+}
+
+impl TryFrom<Map<String, Value>> for NamedLoads {
+    type Error = LoadsError;
+
+    fn try_from(named: Map<String, Value>) -> Result<Self, LoadsError> {
         check_count(named.len())?;
         let one = |(path, how): (String, Value)| {
-            let parsed = Path::parse(&path).map_err(|error| error.to_string())?;
-            let LoadOptions { label, budget } = match how {
-                Value::Null | Value::Bool(true) => LoadOptions::default(),
-                how => decode::into_type(how).map_err(|error| format!("`{path}`: {error}"))?,
+            let parsed = Path::parse(&path)?;
+            let options = match how {
+                Value::Null | Value::Bool(true) => Ok(LoadOptions::default()),
+                how => decode::into_type(how),
             };
-            Load::new(&parsed, label, budget).map_err(|error| format!("`{path}`: {error}"))
+            match options {
+                Ok(LoadOptions { label, budget }) => {
+                    Load::new(&parsed, label, budget).map_err(|error| LoadsError::Heading { path, error })
+                }
+                Err(error) => Err(LoadsError::Options { path, error }),
+            }
         };
         named.into_iter().map(one).collect::<Result<_, _>>().map(Self)
     }
 }
 
 /// Checks that a session can show these loads.
-pub fn check_loads(loads: &[Load]) -> Result<(), String> {
+pub fn check_loads(loads: &[Load]) -> Result<(), LoadsError> {
     check_count(loads.len())?;
     for load in loads {
-        let path = Path::parse(&load.path).map_err(|error| error.to_string())?;
+        let path = Path::parse(&load.path)?;
         let again = Load::new(&path, load.label.clone(), Some(load.budget))?;
         if again != *load {
-            return Err(format!("`{}`: expected a path as it is written and a budget within its limits", load.path));
+            return Err(LoadsError::NotNormal(load.path.clone()));
         }
     }
     Ok(())
 }
 
-fn check_count(loads: usize) -> Result<(), String> {
+fn check_count(loads: usize) -> Result<(), LoadsError> {
     if loads > LOADS {
-        return Err(format!("expected at most {LOADS} paths, got {loads}"));
+        return Err(LoadsError::TooMany(loads));
     }
     Ok(())
 }
 
 /// Checks that a request with at most the authority `bound` can write its output to a path.
-pub fn check_output(text: &str, task: bool, bound: &Authority) -> Result<(), String> {
+pub fn check_output(text: &str, task: bool, bound: &Authority) -> Result<(), OutputTargetError> {
     if !task {
-        return Err("a message has no output, give it to a task".into());
+        return Err(OutputTargetError::NoTask);
     }
     let path = Path::parse_output(text)?;
-    bound.permits("crud/write", &path).map_err(|denied| denied.model_text("the request"))
+    bound.permits("crud/write", &path).map_err(|denied| DenialError::new("the request", denied))?;
+    Ok(())
 }
 
 /// Adds the loads of the requests that a turn begins to the session. If there is no room for all, the first ones are
@@ -106,7 +159,7 @@ mod tests {
             assert!(loads(&wrong).unwrap_err().to_string().contains(part), "{wrong}");
         }
         let many: Vec<_> = (0..=LOADS).map(|n| Load { path: format!("w/{n}"), label: None, budget: 500 }).collect();
-        assert!(check_loads(&many).unwrap_err().contains("at most"));
+        assert!(check_loads(&many).unwrap_err().to_string().contains("at most"));
         let forged = Load { path: "w/a".into(), label: None, budget: 1 << 30 };
         assert!(check_loads(&[forged]).is_err());
     }

@@ -91,8 +91,8 @@ fn plan_call(call: &mut ToolCall, tools: &ToolTable, sections: &Sections) -> Pla
             let said = take_scope_choice(path, &mut arguments);
             let chosen = reserved.map_or_else(|| sections.choose(&call.name, &reach, &said), Err);
             let planned = chosen.and_then(|chosen| {
-                check_input(&call.name, &reach, &arguments, &injection).map_err(CallRefusal::arguments)?;
-                let what = resolve(target, (arguments, written), tools, &mut injection, &chosen)?;
+                check_input(&call.name, &reach, &arguments, &injection)?;
+                let what = resolve(target, arguments, written, tools, &mut injection, &chosen)?;
                 Ok((what, chosen))
             });
             match planned {
@@ -133,7 +133,8 @@ fn unreadable_error(text: &str, tool: &str, tools: &ToolTable) -> String {
 
 fn resolve(
     target: ToolTarget,
-    (arguments, written): (Value, &mut Value),
+    arguments: Value,
+    written: &mut Value,
     tools: &ToolTable,
     injection: &mut Injection,
     chosen: &ChosenSections,
@@ -155,7 +156,7 @@ fn resolve(
 }
 
 /// Checks the arguments of a call against the schema in the tool's entry or pin.
-fn check_input(tool: &str, reach: &ToolContext, arguments: &Value, injection: &Injection) -> Result<(), String> {
+fn check_input(tool: &str, reach: &ToolContext, arguments: &Value, injection: &Injection) -> Result<(), CallRefusal> {
     let Some(schema) = &reach.input else { return Ok(()) };
     let nothing = json!({});
     let arguments = if arguments.is_null() { &nothing } else { arguments };
@@ -165,6 +166,6 @@ fn check_input(tool: &str, reach: &ToolContext, arguments: &Value, injection: &I
     } else {
         find_misfits(&reduced, arguments, SCHEMA_ERRORS).map(|(found, _)| found)
     };
-    let found = found.map_err(|error| format!("the schema of `{tool}`: {error}"))?;
-    arguments_error(tool, &found).map_or(Ok(()), Err)
+    let found = found.map_err(|error| CallRefusal::arguments(format!("the schema of `{tool}`: {error}")))?;
+    arguments_error(tool, &found).map_or(Ok(()), |text| Err(CallRefusal::arguments(text)))
 }

@@ -221,8 +221,8 @@ impl SessionRun {
         if let Some(begun) = self.state.task.as_ref().filter(|progress| progress.job == *job) {
             return begun.deadline;
         }
-        let above = (&[][..], task.event.envelope.deadline);
-        Purse::for_task(job, task.event.received, limits, &task.event.budget, above).deadline
+        let event = &task.event;
+        Purse::for_task(job, event.received, limits, &event.budget, &[], event.envelope.deadline).deadline
     }
 
     /// Returns the time at which the session must be checked again: the earliest deadline of its open tasks.

@@ -82,16 +82,29 @@ impl FinalTurn {
     }
 }
 
+/// The turn that a session has next.
+#[derive(Debug, Clone)]
+pub struct NextTurn<'a> {
+    /// Owner of the session.
+    pub owner: &'a Owner,
+    /// Key of the session.
+    pub session: &'a SessionKey,
+    /// Time at which the turn begins.
+    pub start: Millis,
+    /// Date of the venue at that time.
+    pub date: String,
+}
+
 impl TurnInput {
-    /// Makes the setting of the session's next turn, at `start`, that serves `plan`; its authority is the current one.
+    /// Makes the setting of a turn that serves `plan`; its authority is the current one.
     pub fn for_next_turn(
-        (owner, session): (&Owner, &SessionKey),
+        next: NextTurn<'_>,
         agent: &AgentRecord,
         run: &SessionRun,
         plan: Plan,
         policy: &Policy,
-        (start, date): (Millis, String),
     ) -> Self {
+        let NextTurn { owner, session, start, date } = next;
         let home = Scope { session: Some(session.clone()), job: plan.job().cloned() };
         let mut mandate = run.mandate(&plan);
         // Jobs that the turn starts also stop if the agent's own request is revoked.
@@ -166,10 +179,10 @@ impl TurnInput {
 
 /// Returns the accounts and the deadline of a turn: those of its task, or else those of its request.
 fn purse(plan: &Plan, config: &AgentConfig, envelope: &Envelope) -> Purse {
-    let above = (envelope.accounts.as_slice(), envelope.deadline);
     match plan.task.as_ref().and_then(|task| Some((task, task.event.job()?))) {
         Some((task, job)) => {
-            Purse::for_task(job, task.event.received, &config.limits.budget(), &task.event.budget, above)
+            let (agent, request) = (config.limits.budget(), &task.event.budget);
+            Purse::for_task(job, task.event.received, &agent, request, &envelope.accounts, envelope.deadline)
         }
         None => Purse {
             inherited: envelope.accounts.clone(),

@@ -63,7 +63,7 @@ pub(super) fn decide_verdict(
         return TurnVerdict::Ended(invalid_output(wrong));
     }
     if recorded.calls.is_empty() && ending.is_none() {
-        return text_verdict(setting, state, recorded, (used >= limit, limit));
+        return text_verdict(setting, state, recorded, used >= limit, limit);
     }
     if used >= limit {
         return match (open, setting.config.limits.wind_down) {
@@ -88,7 +88,8 @@ fn text_verdict(
     setting: &TurnInput,
     state: &SessionState,
     recorded: &RecordedReply,
-    (at_limit, limit): (bool, u32),
+    at_limit: bool,
+    limit: u32,
 ) -> TurnVerdict {
     let text = &recorded.reply.text;
     let progress = state.task.as_ref();

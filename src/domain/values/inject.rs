@@ -2,7 +2,6 @@
 
 use crate::lattice::catalog::catalog_path;
 use crate::lattice::value::type_name;
-use crate::nearest::did_you_mean;
 use crate::values::auto;
 use crate::values::mapping::{MappingError, RowSource, check_key};
 use crate::values::{Resolver, Tier};
@@ -11,10 +10,13 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use std::collections::{BTreeMap, BTreeSet};
 
+mod argument;
 mod reduce;
 mod refusal;
 #[cfg(test)]
 mod tests;
+
+pub use argument::{UnknownArgumentError, accepts};
 
 /// Number of bindings of one configuration at most: each turn reads every one.
 const BINDINGS: usize = 256;
@@ -166,8 +168,8 @@ impl Bindings {
                 let Value::String(key) = key else {
                     return Err(wrong(place, format!("expected a key, got {}", type_name(&key))));
                 };
-                RowSource::parse_written(&key).map_err(|reason| wrong(place.clone(), reason))?;
-                check_key(&argument).map_err(|reason| wrong(place.clone(), reason))?;
+                RowSource::parse_written(&key).map_err(|error| wrong(place.clone(), error.to_string()))?;
+                check_key(&argument).map_err(|error| wrong(place.clone(), error.to_string()))?;
                 all.tool_mut(&tool).insert(argument, key);
             }
         }
@@ -308,7 +310,12 @@ impl Bindings {
 
     /// Returns the injection for a tool with these `names`. A bound argument that the tool doesn't have is an error,
     /// because a binding without effect would deceive its author.
-    pub fn plan(&self, names: &[&str], schema: &Value, values: &Resolver) -> Result<InjectionPlan, String> {
+    pub fn plan(
+        &self,
+        names: &[&str],
+        schema: &Value,
+        values: &Resolver,
+    ) -> Result<InjectionPlan, UnknownArgumentError> {
         let mut planned = InjectionPlan::default();
         let keys = if self.is_auto(names) { values.auto_keys() } else { Vec::new() };
         let found = auto::match_arguments(schema, &keys);
@@ -319,7 +326,7 @@ impl Bindings {
             }
         }
         for (argument, keys) in &bound {
-            planned.reports.extend(accepts(schema, argument)?);
+            planned.reports.extend(accepts(schema, argument)?.map(|unknown| unknown.to_string()));
             let auto = found.matched.iter().find(|(name, _)| name == argument).map(|(_, key)| key.as_str());
             planned.injection.bind(values, argument, keys, auto);
         }
@@ -337,35 +344,6 @@ impl Bindings {
 pub fn is_same_tool(bound: &str, name: &str) -> bool {
     let is_path = |text: &str| text.contains(['/', ':']);
     bound == name || (is_path(bound) && is_path(name) && catalog_path(bound) == catalog_path(name))
-}
-
-/// Checks that a tool has an argument of this name; returns a report if its schema allows any.
-pub fn accepts(schema: &Value, argument: &str) -> Result<Option<String>, String> {
-    let mut known = Vec::new();
-    let is_open = collect_properties(schema, &mut known);
-    if known.contains(&argument) {
-        return Ok(None);
-    }
-    let hint = did_you_mean(argument, &known);
-    let text = format!(
-        "`toolArgInjection` binds argument `{}`, which the operation doesn't name{hint}",
-        quote_foreign(argument)
-    );
-    if is_open || known.is_empty() { Ok(Some(text)) } else { Err(text) }
-}
-
-/// Collects the arguments that a schema names, also inside `allOf`, `anyOf` and `oneOf`. Returns whether the schema
-/// allows others, too; an absent `additionalProperties` doesn't.
-fn collect_properties<'s>(schema: &'s Value, known: &mut Vec<&'s str>) -> bool {
-    let Value::Object(map) = schema else { return *schema == Value::Bool(true) };
-    known.extend(map.get("properties").and_then(Value::as_object).into_iter().flat_map(Map::keys).map(String::as_str));
-    let mut is_open = map.contains_key("$ref")
-        || map.contains_key("patternProperties")
-        || map.get("additionalProperties").is_some_and(|more| *more != Value::Bool(false));
-    for part in ["allOf", "anyOf", "oneOf"].iter().filter_map(|key| map.get(*key)?.as_array()).flatten() {
-        is_open |= collect_properties(part, known);
-    }
-    is_open
 }
 
 /// Returns the arguments that a schema marks with `"x-trusted": true`: a model's value never counts for them.

@@ -4,19 +4,20 @@ use crate::decode;
 use crate::lattice::value::type_name;
 use crate::nearest::did_you_mean;
 use crate::values::{Tier, Values};
-use crate::visible::{self, first_hidden};
+use crate::visible::{first_hidden, quote_foreign};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use std::fmt;
+
+mod error;
+
+pub use error::{MappingKeyError, RowSourceError};
 
 /// Number of rows of one configuration at most: each turn reads every one.
 const ROWS: usize = 256;
 
 /// Bytes of a key at most.
 pub const KEY_BYTES: usize = 128;
-
-/// Beginnings of sources, for suggestions.
-const FORMS: [&str; 8] = ["session.", "user.", "agent.", "project.", "_global", "_auto", "CONSTANT:", "LLM"];
 
 /// Source of a row's value.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -49,19 +50,17 @@ impl RowSource {
     }
 
     /// Parses a source that an author wrote; a misspelt name of a tier is an error.
-    pub fn parse_written(text: &str) -> Result<Self, String> {
+    pub fn parse_written(text: &str) -> Result<Self, RowSourceError> {
         if let Some((first, rest)) = text.split_once('.')
             && let Some(tier) = TIERS.iter().find(|tier| is_misspelt(first, tier))
         {
-            return Err(format!(
-                "unknown tier `{first}`, did you mean `{tier}.{rest}`; a key of that name is `session.{text}`"
-            ));
+            return Err(RowSourceError::Tier { first: first.to_owned(), rest: rest.to_owned(), nearest: *tier });
         }
         Self::parse(text)
     }
 
     /// Parses a source in its stored form.
-    pub fn parse(text: &str) -> Result<Self, String> {
+    pub fn parse(text: &str) -> Result<Self, RowSourceError> {
         if let Some(constant) = text.strip_prefix("CONSTANT:") {
             let value =
                 decode::lenient_json(constant.as_bytes()).unwrap_or_else(|_| Value::String(constant.to_owned()));
@@ -74,18 +73,18 @@ impl RowSource {
             _ => {}
         }
         if text.starts_with('_') || text.contains(':') || text.eq_ignore_ascii_case("llm") {
-            return Err(unknown_source(text));
+            return Err(RowSourceError::Unknown(text.to_owned()));
         }
         for (prefix, tier) in
             [("session", Tier::Session), ("user", Tier::User), ("agent", Tier::Agent), ("project", Tier::Project)]
         {
             if let Some(key) = text.strip_prefix(prefix).and_then(|rest| rest.strip_prefix('.')) {
-                check_key(key).map_err(|error| format!("`{text}`: {error}"))?;
+                check_key(key).map_err(|error| RowSourceError::TierKey { text: text.to_owned(), error })?;
                 return Ok(Self::From(tier, key.to_owned()));
             }
             let (first, rest) = text.split_once('.').unwrap_or((text, ""));
             if !rest.is_empty() && first.eq_ignore_ascii_case(prefix) {
-                return Err(unknown_source(text));
+                return Err(RowSourceError::Unknown(text.to_owned()));
             }
         }
         check_key(text)?;
@@ -104,20 +103,10 @@ fn is_misspelt(text: &str, tier: &str) -> bool {
     text != tier && !plural && is_near && strsim::osa_distance(&text.to_lowercase(), tier) == 1
 }
 
-fn unknown_source(text: &str) -> String {
-    let begin = text.find(['.', ':']).map_or(text, |at| &text[..=at]);
-    let hint = did_you_mean(begin, &FORMS);
-    let shown: String = text.chars().take(80).collect();
-    format!(
-        "unknown source `{shown}`, expected `session.k`, `user.k`, `agent.k`, `project.k`, `_global`, `_auto`, \
-         `CONSTANT:x`, `LLM` or a key{hint}"
-    )
-}
-
 impl TryFrom<String> for RowSource {
-    type Error = String;
+    type Error = RowSourceError;
 
-    fn try_from(text: String) -> Result<Self, String> {
+    fn try_from(text: String) -> Result<Self, RowSourceError> {
         Self::parse(&text)
     }
 }
@@ -250,15 +239,15 @@ impl ContextMapping {
 }
 
 /// Checks a key of a row or a binding.
-pub(super) fn check_key(key: &str) -> Result<(), String> {
+pub(super) fn check_key(key: &str) -> Result<(), MappingKeyError> {
     if key.is_empty() {
-        Err("expected a key, got an empty text".into())
+        Err(MappingKeyError::Empty)
     } else if key.len() > KEY_BYTES {
-        Err(format!("a key has {} bytes, expected at most {KEY_BYTES}", key.len()))
+        Err(MappingKeyError::TooLong(key.len()))
     } else if key.chars().any(|c| c.is_control() || c.is_whitespace() || "{}$".contains(c)) {
-        Err(format!("illegal key `{}`: spaces, control characters and `{{}}$` are not allowed", key.escape_debug()))
+        Err(MappingKeyError::Illegal(key.to_owned()))
     } else if first_hidden(key).is_some() {
-        Err(format!("illegal key `{}`: {}", key.escape_debug(), visible::RULE))
+        Err(MappingKeyError::Hidden(key.to_owned()))
     } else {
         Ok(())
     }
@@ -278,16 +267,16 @@ fn parse_row(place: &str, row: &Value) -> Result<MappingRow, MappingError> {
         Some(Value::String(key)) => key,
         Some(other) => return Err(mapping_error(at(), format!("expected a text, got {}", type_name(other)))),
     };
-    check_key(key).map_err(|reason| mapping_error(at(), reason))?;
+    check_key(key).map_err(|error| mapping_error(at(), error.to_string()))?;
     Ok(MappingRow { key: key.clone(), source: source(place, map)?, fallback: fallback(map) })
 }
 
 fn parse_keyed_row(place: &str, key: &str, value: &Value) -> Result<MappingRow, MappingError> {
-    check_key(key).map_err(|reason| mapping_error(place, reason))?;
+    check_key(key).map_err(|error| mapping_error(place, error.to_string()))?;
     let key = key.to_owned();
     match value {
         Value::String(text) => {
-            let source = RowSource::parse_written(text).map_err(|reason| mapping_error(place, reason))?;
+            let source = RowSource::parse_written(text).map_err(|error| mapping_error(place, error.to_string()))?;
             Ok(MappingRow { key, source, fallback: None })
         }
         Value::Object(map) => {
@@ -304,7 +293,9 @@ fn source(place: &str, map: &Map<String, Value>) -> Result<RowSource, MappingErr
     let at = || format!("{place}.source");
     match map.get("source") {
         None => Err(mapping_error(place, "expected `source`; a constant map is written `CONSTANT:{…}`")),
-        Some(Value::String(text)) => RowSource::parse_written(text).map_err(|reason| mapping_error(at(), reason)),
+        Some(Value::String(text)) => {
+            RowSource::parse_written(text).map_err(|error| mapping_error(at(), error.to_string()))
+        }
         Some(other) => Err(mapping_error(at(), format!("expected a text, got {}", type_name(other)))),
     }
 }
@@ -316,7 +307,7 @@ fn fallback(map: &Map<String, Value>) -> Option<Value> {
 fn check_keys(place: &str, map: &Map<String, Value>, known: &[&str]) -> Result<(), MappingError> {
     let Some(key) = map.keys().find(|key| !known.contains(&key.as_str())) else { return Ok(()) };
     let hint = did_you_mean(key, known);
-    Err(mapping_error(place, format!("unknown key `{}`{hint}", visible::quote_foreign(key))))
+    Err(mapping_error(place, format!("unknown key `{}`{hint}", quote_foreign(key))))
 }
 
 /// Returns the list form, which is also the stored form.
@@ -374,7 +365,7 @@ mod tests {
             ("a b", "illegal key `a b`"),
             ("${k}", "illegal key"),
         ] {
-            let error = RowSource::parse(text).unwrap_err();
+            let error = RowSource::parse(text).unwrap_err().to_string();
             assert!(error.contains(hint), "{text}: {error}");
         }
     }
@@ -393,7 +384,7 @@ mod tests {
             ("product.id", None),
             ("sesion", None),
         ] {
-            let error = RowSource::parse_written(text).err();
+            let error = RowSource::parse_written(text).err().map(|error| error.to_string());
             assert_eq!(error.is_some(), hint.is_some(), "{text}: {error:?}");
             assert!(error.unwrap_or_default().contains(hint.unwrap_or_default()), "{text}");
         }

@@ -22,6 +22,7 @@ pub mod entities;
 pub mod protected_keys;
 
 use crate::lattice::value::get as walk;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
@@ -32,7 +33,7 @@ pub use resolver::Resolver;
 pub type Values = Map<String, Value>;
 
 /// Source of a value.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Tier {
     /// Values of the request.
@@ -71,7 +72,7 @@ impl Tier {
 
 /// Returns the path of a key's value, for a user; `at` is its place below the tier's root where the dots of the key
 /// don't give it. `None` if the tier has no path.
-fn path_of_key(key: &str, (tier, at): (Tier, Option<&str>), user: &str) -> Option<String> {
+fn path_of_key(key: &str, tier: Tier, at: Option<&str>, user: &str) -> Option<String> {
     let root = tier.root(user)?;
     Some(at.map_or_else(|| format!("{root}/{}", key.replace('.', "/")), |at| format!("{root}/{at}")))
 }

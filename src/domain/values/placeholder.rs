@@ -49,7 +49,7 @@ pub struct UsedKey {
 impl UsedKey {
     /// Returns the path of the value, for a user; `None` if the tier has no path.
     pub fn path(&self, user: &str) -> Option<String> {
-        path_of_key(&self.key, (self.tier, self.at.as_deref()), user)
+        path_of_key(&self.key, self.tier, self.at.as_deref(), user)
     }
 }
 
@@ -184,7 +184,7 @@ impl InsertedText {
 
     /// Returns the path of a key's value, for a user; `None` if the tier has no path.
     pub fn path(&self, key: &str, user: &str) -> Option<String> {
-        path_of_key(key, (self.tier, self.at.as_deref()), user)
+        path_of_key(key, self.tier, self.at.as_deref(), user)
     }
 
     /// Makes the text of a value: text as it is, other values as JSON; a long map or list is summarised.

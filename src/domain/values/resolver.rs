@@ -34,7 +34,7 @@ impl FoundValue {
         Self { value, tier, place: Vec::new() }
     }
 
-    fn new((value, tier, place): (&Value, Tier, Vec<String>)) -> Self {
+    fn new(value: &Value, tier: Tier, place: Vec<String>) -> Self {
         Self { value: value.clone(), tier, place }
     }
 
@@ -78,7 +78,8 @@ impl Resolver {
             }
             owner = candidate.rsplit_once('.').map(|(parent, _)| parent);
         }
-        self.tiers.find_from(Tier::Session, key).map(FoundValue::new)
+        let found = self.tiers.find_from(Tier::Session, key);
+        found.map(|(value, tier, place)| FoundValue::new(value, tier, place))
     }
 
     /// Returns the value of a key with rows: values first, in the order of precedence, then fallbacks.
@@ -110,7 +111,7 @@ impl Resolver {
             RowSource::Auto => find_from(Tier::Session, key).or_else(|| self.tiers.find_alias(key)),
             RowSource::Llm => None,
         };
-        found.map(FoundValue::new)
+        found.map(|(value, tier, place)| FoundValue::new(value, tier, place))
     }
 
     /// Returns the keys that may be injected by the name of an argument, and have a value.

@@ -56,7 +56,7 @@ pub enum EncodeError {
         /// Name of the provider.
         provider: String,
         /// The part of the schema without an equivalent, with its place.
-        reason: String,
+        reason: schema::ProjectionError,
     },
     /// `extra` names a key that Trellis writes itself.
     #[error("`model.extra.{key}`: Trellis writes this key itself; use the setting of the agent")]

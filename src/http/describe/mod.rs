@@ -3,7 +3,6 @@
 //! It uses `schemars` and the list: `utoipa` would describe each route a second time, in an attribute beside its
 //! handler, and add twice as many crates; the operations' arguments need `schemars` anyway.
 
-pub(super) mod answers;
 mod links;
 mod place;
 mod portable;
@@ -19,12 +18,13 @@ use crate::domain::limits::SECRET_BYTES_LEAST;
 use crate::domain::patch::merge;
 use crate::ops;
 use crate::venue::operation::Catalog;
+use crate::view::problem::ProblemView;
 use portable::make_portable;
 use refine::refine_schema;
 use schemars::SchemaGenerator;
 use schemars::generate::SchemaSettings;
 use serde_json::{Map, Value, json};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::LazyLock;
 
 /// Largest number that is accepted.
@@ -39,6 +39,9 @@ pub(super) fn query_names(about: &RouteDescription) -> Vec<String> {
     let schema = DescriptionWriter::new().inline_schema(query);
     schema["properties"].as_object().into_iter().flatten().map(|(name, _)| name.clone()).collect()
 }
+
+/// Where references point to schemas of the document.
+const SCHEMAS: &str = "#/components/schemas/";
 
 /// Makes the description of these routes.
 pub(super) fn document(routes: &[Route]) -> Value {
@@ -60,7 +63,9 @@ pub(super) fn document(routes: &[Route]) -> Value {
     for schema in schemas.values_mut() {
         make_portable(schema);
     }
-    json!({
+    let names = public_names(&schemas);
+    schemas = schemas.into_iter().map(|(name, schema)| (names.get(&name).cloned().unwrap_or(name), schema)).collect();
+    let mut document = json!({
         "openapi": "3.1.0",
         "info": {"title": "Trellis", "version": "1", "description": INTRODUCTION, "license": license()},
         "servers": [{"url": "/", "description": "The venue that sent this document."}],
@@ -74,7 +79,18 @@ pub(super) fn document(routes: &[Route]) -> Value {
             "links": links::list_links(routes),
             "schemas": schemas,
         },
-    })
+    });
+    change_references(&mut document, &|reference| {
+        let name = reference.strip_prefix(SCHEMAS)?;
+        names.get(name).map(|public| format!("{SCHEMAS}{public}"))
+    });
+    document
+}
+
+/// Returns public names of schemas by the names of their types: `Job` of `JobView`, where no other type has that name.
+fn public_names(schemas: &Map<String, Value>) -> BTreeMap<String, String> {
+    let short = schemas.keys().filter_map(|name| Some((name.clone(), name.strip_suffix("View")?.to_owned())));
+    short.filter(|(_, public)| !schemas.contains_key(public)).collect()
 }
 
 const INTRODUCTION: &str = "Covia's REST API in front of Trellis. Errors are RFC 9457 problem details of at most 4 KB with an `error` string of at most 1024 bytes; only what is no HTTP request that can be read (a line or headers over the limits, forbidden characters in them) is answered by the server itself, without a body. A parameter of the query that is not described here is refused. Without authentication only loopback hosts and origins are served.";
@@ -115,7 +131,7 @@ fn problem() -> Value {
     json!({
         "description": "What went wrong.",
         "headers": {"Retry-After": about},
-        "content": {PROBLEM_JSON: {"schema": {"$ref": "#/components/schemas/Problem"}}},
+        "content": {PROBLEM_JSON: {"schema": {"$ref": "#/components/schemas/ProblemView"}}},
     })
 }
 
@@ -145,7 +161,7 @@ impl DescriptionWriter {
             settings.meta_schema = None;
         });
         let mut types = settings.into_generator();
-        types.subschema_for::<answers::Problem>();
+        types.subschema_for::<ProblemView>();
         Self { types, schemas: Map::new(), catalog: &CATALOG }
     }
 
@@ -303,14 +319,21 @@ fn add_name_patterns(properties: &mut Value) {
 
 /// Changes references into the schema to references into the document.
 fn move_references(schema: &mut Value) {
+    change_references(schema, &|reference| Some(reference.replace("#/$defs/", SCHEMAS)));
+}
+
+/// Puts the reference that `change` returns in place of each `$ref` for which it returns one.
+fn change_references(schema: &mut Value, change: &dyn Fn(&str) -> Option<String>) {
     match schema {
         Value::Object(map) => {
-            if let Some(Value::String(reference)) = map.get_mut("$ref") {
-                *reference = reference.replace("#/$defs/", "#/components/schemas/");
+            if let Some(Value::String(reference)) = map.get_mut("$ref")
+                && let Some(changed) = change(reference)
+            {
+                *reference = changed;
             }
-            map.values_mut().for_each(move_references);
+            map.values_mut().for_each(|value| change_references(value, change));
         }
-        Value::Array(items) => items.iter_mut().for_each(move_references),
+        Value::Array(items) => items.iter_mut().for_each(|item| change_references(item, change)),
         _ => {}
     }
 }

@@ -204,7 +204,7 @@ pub(in crate::http) struct AssetContentQuery {
 
 #[derive(JsonSchema)]
 pub(in crate::http) struct AssetsQuery {
-    /// First asset.
+    /// Assets to skip.
     offset: Option<u64>,
     /// Assets of the page.
     limit: Option<u64>,

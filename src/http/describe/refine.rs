@@ -74,7 +74,7 @@ fn operation_rules(operation: &str, types: &mut SchemaGenerator) -> Value {
                 "code": {"items": {"enum": codes(types)}},
                 "cursor": {"pattern": CURSOR},
             },
-            "oneOf": BatchAction::ALL.map(action_schema),
+            "oneOf": BatchAction::ALL.map(|(name, action)| action_schema(name, action)),
             "anyOf": [
                 {"required": ["expected"]}, {"required": ["cursor"]},
                 {"required": ["dryRun"], "properties": {"dryRun": {"const": true}}},
@@ -90,7 +90,7 @@ fn operation_rules(operation: &str, types: &mut SchemaGenerator) -> Value {
 }
 
 /// Returns the schema of a batch request with one action: the statuses that it is for.
-fn action_schema((name, action): (&str, BatchAction)) -> Value {
+fn action_schema(name: &str, action: BatchAction) -> Value {
     let states = JobStatus::ALL.into_iter().filter(|status| action.accepts(*status)).map(JobStatus::as_str);
     let states: Vec<_> = states.collect();
     json!({

@@ -2,10 +2,16 @@
 
 use super::{ALL_AGENTS, ALL_ASSETS, Route, RouteAccess, operation_route, route};
 use crate::http::approvals::Answer;
-use crate::http::describe::answers::{Approval, Approvals, Deleted, Names, Page, Quota, SecretStored, Timer, Timers};
 use crate::http::describe::queries::{AssetContentQuery, AssetsQuery, WhyQuery};
 use crate::http::route::{ArgumentNames, RouteSchema, schema_of};
 use crate::http::{approvals, assets, secrets, turns};
+use crate::view::approval::{ApprovalPage, ApprovalView};
+use crate::view::asset::AssetPage;
+use crate::view::ledger::WhyView;
+use crate::view::quota::QuotaView;
+use crate::view::secret::{SecretDeletedView, SecretNamesView, SecretStoredView};
+use crate::view::spend::SpendTodayView;
+use crate::view::timer::{TimerPage, TimerView};
 
 const TIMER: ArgumentNames = &[("id", "timer")];
 
@@ -17,11 +23,11 @@ fn waiting_routes() -> Vec<Route> {
     vec![
         operation_route("get", "/api/v1/timers", RouteAccess::AnyCaller, "v/ops/timer/list", &[])
             .with_summary("listTimers", "Timers, the next to fire first.")
-            .with_answer(200, "The timers.", schema_of::<Timers>())
+            .with_answer(200, "The timers.", schema_of::<TimerPage>())
             .with_refusals(&[400]),
         operation_route("delete", "/api/v1/timers/{id}", RouteAccess::AnyCaller, "v/ops/timer/cancel", TIMER)
             .with_summary("cancelTimer", "Cancel a timer; what it has sent goes on.")
-            .with_answer(200, "The timer as it is now.", schema_of::<Timer>())
+            .with_answer(200, "The timer as it is now.", schema_of::<TimerView>())
             .with_refusals(&[404]),
         operation_route("get", "/api/v1/approvals", RouteAccess::AnyCaller, "v/ops/approval/list", &[])
             .with_value_reads()
@@ -29,38 +35,37 @@ fn waiting_routes() -> Vec<Route> {
                 "listApprovals",
                 "What agents wait for: calls to approve and questions to answer, the newest first.",
             )
-            .with_answer(200, "The approvals.", schema_of::<Approvals>()),
+            .with_answer(200, "The approvals.", schema_of::<ApprovalPage>()),
         route("post", "/api/v1/approvals/{id}", RouteAccess::AnyCaller, approvals::answer)
             .with_summary(
                 "answerApproval",
                 "Answer an approval: `approve`, `reject` or `answers`. An answer counts once.",
             )
             .with_body(schema_of::<Answer>())
-            .with_answer(200, "The approval with its answer.", schema_of::<Approval>())
+            .with_answer(200, "The approval with its answer.", schema_of::<ApprovalView>())
             .with_refusals(&[400, 404, 409]),
     ]
 }
 
 fn usage_routes() -> Vec<Route> {
-    let quota = "`documents`, `bytes`, `sessions` and `jobs`, each with what is `used`, the `limit` (absent: any number) and whether an operator has set it (`own`).";
     vec![
         operation_route("get", "/api/v1/spend", RouteAccess::AnyCaller, "v/ops/spend/today", &[])
             .with_value_reads()
             .with_summary("showSpend", "What was spent today, by model and session, and what the caps leave.")
-            .with_answer(200, "`day`, `zone`, `resets`, `spent`, `models`, `sessions` and `caps`; a cap of a model says to operators alone how much of it is used.", RouteSchema::Map)
+            .with_answer(200, "The day so far, and its caps.", schema_of::<SpendTodayView>())
             .with_refusals(&[400]),
         operation_route("get", "/api/v1/quota", RouteAccess::AnyCaller, "v/ops/quota/show", &[])
             .with_summary("showQuota", "What the owner keeps, and what it may keep at most.")
-            .with_answer(200, quota, schema_of::<Quota>()),
+            .with_answer(200, "Each limit with its use.", schema_of::<QuotaView>()),
         operation_route("put", "/api/v1/quota", RouteAccess::AnyCaller, "v/ops/quota/set", &[])
             .with_summary("setQuota", "Set what the owner may keep at most; for operators alone.")
             .with_body(RouteSchema::Arguments("v/ops/quota/set", &[], &[]))
-            .with_answer(200, quota, schema_of::<Quota>()),
+            .with_answer(200, "Each limit with its use.", schema_of::<QuotaView>()),
         route("get", "/api/v1/why", RouteAccess::Holder("crud/read", ALL_AGENTS), turns::list_path_uses)
             .with_value_reads()
             .with_summary("why", "Turns in which bytes of a path reached a model, tool results included.")
             .with_query(schema_of::<WhyQuery>())
-            .with_answer(200, "`turns`: agent, session, turn, via, source and bytes; `incomplete`: what was not looked through.", RouteSchema::Map)
+            .with_answer(200, "The turns, and what was not searched.", schema_of::<WhyView>())
             .with_refusals(&[400, 404]),
     ]
 }
@@ -75,7 +80,7 @@ fn storage_routes() -> Vec<Route> {
         route("get", "/api/v1/assets", RouteAccess::Holder("crud/read", ALL_ASSETS), assets::list)
             .with_summary("listAssets", "Assets by hash, page by page: their hashes, with `details=true` what is known of them.")
             .with_query(schema_of::<AssetsQuery>())
-            .with_answer(200, "A page.", schema_of::<Page>()),
+            .with_answer(200, "A page.", schema_of::<AssetPage>()),
         stores(route("post", "/api/v1/assets", RouteAccess::Holder("asset/store", ALL_ASSETS), assets::store)
             .with_summary("storeAsset", "Store immutable content: the operation `v/ops/asset/store`.")
             .with_body(RouteSchema::Arguments("v/ops/asset/store", &[], &[]))
@@ -92,15 +97,15 @@ fn storage_routes() -> Vec<Route> {
             .with_refusals(&[400, 413])),
         route("get", "/api/v1/secrets", RouteAccess::AnyCaller, secrets::list)
             .with_summary("listSecrets", "Names of secrets; no route gives a value.")
-            .with_answer(200, "The names, sorted.", schema_of::<Names>()),
+            .with_answer(200, "The names, sorted.", schema_of::<SecretNamesView>()),
         route("put", "/api/v1/secrets/{name}", RouteAccess::AnyCaller, secrets::store)
             .with_summary("storeSecret", "Store a secret, in the stead of one that exists unless `overwrite` is false. Without `hosts` it may go where it could before, a new one nowhere.")
             .with_body(RouteSchema::Arguments("v/ops/secret/set", &[("name", "name")], &[]))
-            .with_answer(200, "It is stored.", schema_of::<SecretStored>())
+            .with_answer(200, "It is stored.", schema_of::<SecretStoredView>())
             .with_refusals(&[400]),
         route("delete", "/api/v1/secrets/{name}", RouteAccess::AnyCaller, secrets::delete)
             .with_summary("deleteSecret", "Delete a secret.")
-            .with_answer(200, "It is gone.", schema_of::<Deleted>())
+            .with_answer(200, "It is gone.", schema_of::<SecretDeletedView>())
             .with_refusals(&[404]),
     ]
 }

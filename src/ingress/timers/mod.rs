@@ -38,7 +38,8 @@ pub async fn set(venue: &Venue, owner: &Owner, wanted: &TimerRequest) -> Result<
             return Err(OpError::Conflict(format!("agent `{agent}` is terminated, it takes no timers")));
         }
         let before = known.as_ref().map_or(0, |timer| timer.generation);
-        let timer = Timer::new(wanted.clone(), before, record.created, now).map_err(OpError::Invalid)?;
+        let timer = Timer::new(wanted.clone(), before, record.created, now)
+            .map_err(|error| OpError::Invalid(error.to_string()))?;
         check_timer(venue, owner, &timer, now)?;
         if record.config.entity_ids_required {
             let named = entities::ids(&record.config.entity_ids_key, &timer.submission.session_context);
@@ -51,7 +52,7 @@ pub async fn set(venue: &Venue, owner: &Owner, wanted: &TimerRequest) -> Result<
         }
         Ok(Edit::write(replacement_writes(known.as_ref(), version, &timer), (timer, true)).with_quota(quota))
     };
-    let (timer, changed) = venue.store.edit(venue.now(), owner, ("timer", &wanted.id), attempt).await?;
+    let (timer, changed) = venue.store.edit(venue.now(), owner, "timer", &wanted.id, attempt).await?;
     if changed {
         arm(venue, owner, &timer).await;
     }

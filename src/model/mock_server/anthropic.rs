@@ -1,12 +1,13 @@
 //! The wire format of Anthropic's Messages.
 
+use super::error::MockRequestError;
 use super::openai::arguments_text;
 use super::{MockRequest, read_messages, read_text, request, sse, string, tool_name};
 use crate::domain::chat::{Arguments, ChatMessage, Reply, TokenUsage, ToolCall};
 use crate::model::scripted::chunks;
 use serde_json::{Value, json};
 
-pub(super) fn read(body: &Value) -> Result<MockRequest, String> {
+pub(super) fn read(body: &Value) -> Result<MockRequest, MockRequestError> {
     let mut messages = Vec::new();
     for message in read_messages(body)? {
         let content = message.get("content");
@@ -32,7 +33,7 @@ pub(super) fn read(body: &Value) -> Result<MockRequest, String> {
                 });
                 messages.push(ChatMessage::assistant(text, calls.collect()));
             }
-            other => return Err(format!("unknown role {other:?}")),
+            other => return Err(MockRequestError::unknown_role(other)),
         }
     }
     Ok(MockRequest {

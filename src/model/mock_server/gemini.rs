@@ -1,25 +1,26 @@
 //! The wire format of Gemini's contents.
 
-use super::{MockRequest, read_text, request, sse, string, tool_name};
+use super::error::MockRequestError;
+use super::{MockRequest, read_list, read_text, request, sse, string, tool_name};
 use crate::domain::chat::{Arguments, ChatMessage, Reply, TokenUsage, ToolCall};
 use crate::model::scripted::chunks;
 use serde_json::{Value, json};
 
 /// Adds to the body what other protocols have in it. `call` is the last part of the path, `MODEL:METHOD`.
-pub(super) fn complete(body: &mut Value, call: &str) -> Result<(), String> {
+pub(super) fn complete(body: &mut Value, call: &str) -> Result<(), MockRequestError> {
     let (model, stream) = match call.rsplit_once(':') {
         Some((model, "streamGenerateContent")) => (model, true),
         Some((model, "generateContent")) => (model, false),
-        _ => return Err(format!("expected `MODEL:generateContent`, got `{call}`")),
+        _ => return Err(MockRequestError::UnknownMethod { call: call.to_owned() }),
     };
-    let body = body.as_object_mut().ok_or("expected an object")?;
+    let body = body.as_object_mut().ok_or(MockRequestError::NotAnObject)?;
     body.insert("model".into(), model.into());
     body.insert("stream".into(), stream.into());
     Ok(())
 }
 
-pub(super) fn read(body: &Value) -> Result<MockRequest, String> {
-    let contents = body.get("contents").and_then(Value::as_array).ok_or("expected a list `contents`")?;
+pub(super) fn read(body: &Value) -> Result<MockRequest, MockRequestError> {
+    let contents = read_list(body, "contents")?;
     let mut messages = Vec::new();
     for content in contents {
         let parts = content.get("parts").and_then(Value::as_array).map_or(&[][..], Vec::as_slice);

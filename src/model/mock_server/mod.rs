@@ -13,6 +13,7 @@
 //! carries the agent.
 
 mod anthropic;
+mod error;
 mod gemini;
 mod ollama;
 mod openai;
@@ -27,6 +28,7 @@ use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
+use error::MockRequestError;
 use futures::Stream;
 use serde_json::{Value, json};
 use std::collections::VecDeque;
@@ -99,7 +101,7 @@ enum MockFrame {
 }
 
 impl Protocol {
-    fn read(self, body: &Value) -> Result<MockRequest, String> {
+    fn read(self, body: &Value) -> Result<MockRequest, MockRequestError> {
         match self {
             Protocol::OpenAi => openai::read(body),
             Protocol::Responses => responses::read(body),
@@ -187,15 +189,19 @@ async fn answer(protocol: Protocol, served: State<MockState>, body: Bytes) -> Re
     answer_parsed(protocol, served, parse_body(&body)).await
 }
 
-fn parse_body(body: &Bytes) -> Result<Value, String> {
-    serde_json::from_slice(body).map_err(|error| error.to_string())
+fn parse_body(body: &Bytes) -> Result<Value, MockRequestError> {
+    serde_json::from_slice(body).map_err(|error| MockRequestError::NotJson { reason: error.to_string() })
 }
 
-async fn answer_parsed(protocol: Protocol, State(served): State<MockState>, body: Result<Value, String>) -> Response {
+async fn answer_parsed(
+    protocol: Protocol,
+    State(served): State<MockState>,
+    body: Result<Value, MockRequestError>,
+) -> Response {
     let invalid = |message: &str| protocol.refusal(StatusCode::BAD_REQUEST, "invalid_request_error", message);
     let asked = match body.and_then(|body| protocol.read(&body)) {
         Ok(asked) => asked,
-        Err(reason) => return invalid(&reason),
+        Err(error) => return invalid(&error.to_string()),
     };
     let taken = match served.script.take(&asked.request).await {
         Ok(taken) => taken,
@@ -298,8 +304,13 @@ fn stream_frames(
 }
 
 /// Makes a request of the parts that all protocols share.
-fn request(provider: &str, body: &Value, system: String, messages: Vec<ChatMessage>) -> Result<ModelRequest, String> {
-    let name = body.get("model").and_then(Value::as_str).ok_or("expected `model`, got none")?;
+fn request(
+    provider: &str,
+    body: &Value,
+    system: String,
+    messages: Vec<ChatMessage>,
+) -> Result<ModelRequest, MockRequestError> {
+    let name = body.get("model").and_then(Value::as_str).ok_or(MockRequestError::NoModel)?;
     Ok(ModelRequest {
         model: ModelSettings::new(provider, name),
         system,
@@ -311,8 +322,12 @@ fn request(provider: &str, body: &Value, system: String, messages: Vec<ChatMessa
     })
 }
 
-fn read_messages(body: &Value) -> Result<&Vec<Value>, String> {
-    body.get("messages").and_then(Value::as_array).ok_or_else(|| "expected a list `messages`".to_owned())
+fn read_messages(body: &Value) -> Result<&Vec<Value>, MockRequestError> {
+    read_list(body, "messages")
+}
+
+fn read_list<'b>(body: &'b Value, key: &'static str) -> Result<&'b Vec<Value>, MockRequestError> {
+    body.get(key).and_then(Value::as_array).ok_or(MockRequestError::NoList { key })
 }
 
 /// Returns a text, or the joined texts of a list of parts.

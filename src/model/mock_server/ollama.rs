@@ -1,11 +1,12 @@
 //! The wire format of Ollama's chats: one JSON object per line.
 
+use super::error::MockRequestError;
 use super::{MockRequest, read_messages, read_text, request, string};
 use crate::domain::chat::{Arguments, ChatMessage, Reply, ToolCall};
 use crate::model::scripted::chunks;
 use serde_json::{Value, json};
 
-pub(super) fn read(body: &Value) -> Result<MockRequest, String> {
+pub(super) fn read(body: &Value) -> Result<MockRequest, MockRequestError> {
     let mut system = String::new();
     let mut messages = Vec::new();
     // Calls have no ids: a result answers the oldest open call.
@@ -26,7 +27,7 @@ pub(super) fn read(body: &Value) -> Result<MockRequest, String> {
                 let name = message.get("tool_name").and_then(Value::as_str).map_or(called, str::to_owned);
                 messages.push(ChatMessage::Tool { call, name, text });
             }
-            other => return Err(format!("unknown role {other:?}")),
+            other => return Err(MockRequestError::unknown_role(other)),
         }
     }
     Ok(MockRequest {

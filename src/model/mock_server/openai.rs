@@ -1,11 +1,12 @@
 //! The wire format of `OpenAI` Chat Completions.
 
+use super::error::MockRequestError;
 use super::{MockRequest, read_messages, read_text, request, sse, string, tool_name};
 use crate::domain::chat::{Arguments, ChatMessage, Reply, TokenUsage, ToolCall};
 use crate::model::scripted::chunks;
 use serde_json::{Value, json};
 
-pub(super) fn read(body: &Value) -> Result<MockRequest, String> {
+pub(super) fn read(body: &Value) -> Result<MockRequest, MockRequestError> {
     let mut system = String::new();
     let mut messages = Vec::new();
     for message in read_messages(body)? {
@@ -21,7 +22,7 @@ pub(super) fn read(body: &Value) -> Result<MockRequest, String> {
                 let call = string(message, "/tool_call_id");
                 messages.push(ChatMessage::Tool { name: tool_name(&messages, &call), call, text });
             }
-            other => return Err(format!("unknown role {other:?}")),
+            other => return Err(MockRequestError::unknown_role(other)),
         }
     }
     Ok(MockRequest {

@@ -1,5 +1,6 @@
 //! The wire format of OpenAI Responses.
 
+use super::error::MockRequestError;
 use super::openai::arguments_text;
 use super::{MockRequest, read_text, request, sse, string, tool_name};
 use crate::domain::chat::{Arguments, ChatMessage, Reply, TokenUsage, ToolCall};
@@ -7,12 +8,12 @@ use crate::domain::decode;
 use crate::model::scripted::chunks;
 use serde_json::{Value, json};
 
-pub(super) fn read(body: &Value) -> Result<MockRequest, String> {
+pub(super) fn read(body: &Value) -> Result<MockRequest, MockRequestError> {
     let mut messages = Vec::new();
     match body.get("input") {
         Some(Value::String(text)) => messages.push(ChatMessage::user(text.clone())),
         Some(Value::Array(items)) => items.iter().try_for_each(|item| read_item(&mut messages, item))?,
-        _ => return Err("expected `input`, a text or a list".into()),
+        _ => return Err(MockRequestError::NoInput),
     }
     Ok(MockRequest {
         request: request("openai_resp", body, string(body, "/instructions"), messages)?,
@@ -21,7 +22,7 @@ pub(super) fn read(body: &Value) -> Result<MockRequest, String> {
     })
 }
 
-fn read_item(messages: &mut Vec<ChatMessage>, item: &Value) -> Result<(), String> {
+fn read_item(messages: &mut Vec<ChatMessage>, item: &Value) -> Result<(), MockRequestError> {
     let kind = item.get("type").and_then(Value::as_str).unwrap_or("message");
     match (kind, item.get("role").and_then(Value::as_str)) {
         ("message", Some("assistant")) => {
@@ -46,7 +47,9 @@ fn read_item(messages: &mut Vec<ChatMessage>, item: &Value) -> Result<(), String
             messages.push(ChatMessage::Tool { call, name, text });
         }
         ("reasoning", _) => {}
-        (kind, role) => return Err(format!("unknown item {kind:?} of role {role:?}")),
+        (kind, role) => {
+            return Err(MockRequestError::UnknownItem { kind: kind.to_owned(), role: role.map(str::to_owned) });
+        }
     }
     Ok(())
 }

@@ -4,7 +4,7 @@ use crate::domain::agent::merge;
 use crate::domain::authority::ResourcePath;
 use crate::domain::decode;
 use crate::domain::ids::AssetId;
-use crate::domain::lattice::{Namespace, Path};
+use crate::domain::lattice::{Namespace, Path, PathError};
 use crate::domain::limits::CONFIG_LAYERS;
 use crate::ops::asset::asset_id;
 use crate::venue::agents;
@@ -25,15 +25,31 @@ enum ConfigLayer {
     Named(String, StoredLayer),
 }
 
-impl TryFrom<Value> for AgentConfigLayers {
-    type Error = String;
+/// Why a layer of a configuration is refused.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(super) enum ConfigLayerError {
+    /// The layer is neither a map nor a text; holds the value.
+    #[error("a configuration is a map, or the path or asset of one, got {0}")]
+    Form(Value),
+    /// The text is no name of a stored map.
+    #[error("a configuration is a map, or the path or asset of one, got `{name}`: {error}")]
+    Name {
+        /// Text that was given.
+        name: String,
+        /// Why the text is no path.
+        error: PathError,
+    },
+}
 
-    fn try_from(given: Value) -> Result<Self, String> {
+impl TryFrom<Value> for AgentConfigLayers {
+    type Error = ConfigLayerError;
+
+    fn try_from(given: Value) -> Result<Self, ConfigLayerError> {
         let layers = if let Value::Array(several) = given { several } else { vec![given] };
         let layer = |layer| match layer {
             Value::String(name) => StoredLayer::from_name(&name).map(|stored| ConfigLayer::Named(name, stored)),
             Value::Object(_) => Ok(ConfigLayer::Given(layer)),
-            other => Err(format!("a configuration is a map, or the path or asset of one, got {other}")),
+            other => Err(ConfigLayerError::Form(other)),
         };
         layers.into_iter().map(layer).collect::<Result<_, _>>().map(Self)
     }
@@ -46,13 +62,12 @@ enum StoredLayer {
 }
 
 impl StoredLayer {
-    fn from_name(name: &str) -> Result<Self, String> {
+    fn from_name(name: &str) -> Result<Self, ConfigLayerError> {
         if let Ok(id) = asset_id(name) {
             return Ok(Self::Asset(id));
         }
         let path = Path::parse(name);
-        path.map(Self::Path)
-            .map_err(|error| format!("a configuration is a map, or the path or asset of one, got `{name}`: {error}"))
+        path.map(Self::Path).map_err(|error| ConfigLayerError::Name { name: name.to_owned(), error })
     }
 
     fn need(&self) -> Need {

@@ -14,9 +14,10 @@ use crate::venue::jobs::{self, CancelOutcome};
 use crate::venue::operation::{
     Effect, Invocation, Need, OpError, OpOutput, Operation, RegisteredOperation, Site, operation,
 };
+use crate::view::agent::{AgentEndView, AgentSwitchView, CancelledTaskView, ForkedAgentView, UpdatedAgentView};
 use schemars::JsonSchema;
 use serde::Deserialize;
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
 /// Returns the operations of this group.
 pub(super) fn operations() -> Vec<RegisteredOperation> {
@@ -104,11 +105,11 @@ impl Operation for Update {
         call.reads.note_copies(&[format!("g/{id}/config")]);
         let (record, updated) =
             lifecycle::update(venue, owner, id, &patch, editor_of(call, &call.caller.trail())).await?;
-        let mut answer = agent_answer(call, &record, "updated", updated).await?;
+        let status = status_of(call, &record).await?;
         let mut warnings = config_warnings::warnings(venue, owner, &record.config);
         warnings.extend(config_warnings::missing_keys(venue, owner, &record.config).await?);
-        answer["warnings"] = warnings.into();
-        Ok(answer.into())
+        let AgentRecord { id: agent_id, config_version, error, .. } = record;
+        Ok(OpOutput::of(&UpdatedAgentView { agent_id, status, config_version, updated, error, warnings }))
     }
 }
 
@@ -131,7 +132,7 @@ impl Operation for Suspend {
     async fn run(self, call: &Invocation<'_>) -> Result<OpOutput, OpError> {
         let reason = self.reason.unwrap_or_else(|| format!("suspended by {}", call.caller.name));
         let (record, changed) = lifecycle::suspend(call.venue, &call.caller.owner, &self.agent_id, &reason).await?;
-        agent_answer(call, &record, "changed", changed).await.map(Into::into)
+        switch_answer(call, record, changed).await
     }
 }
 
@@ -158,7 +159,7 @@ impl Operation for Resume {
         let trail = call.caller.trail();
         let by = editor_of(call, &trail);
         let (record, changed) = lifecycle::resume(call.venue, &call.caller.owner, &self.agent_id, by).await?;
-        agent_answer(call, &record, "changed", changed).await.map(Into::into)
+        switch_answer(call, record, changed).await
     }
 }
 
@@ -184,10 +185,20 @@ impl Operation for DeleteAgent {
         let (venue, owner, id) = (call.venue, &call.caller.owner, &self.agent_id);
         if self.remove {
             let cancelled = deletion::remove(venue, owner, id, editor_of(call, &call.caller.trail())).await?;
-            return Ok(json!({"agentId": id, "status": "TERMINATED", "removed": true, "cancelled": cancelled}).into());
+            return Ok(OpOutput::of(&AgentEndView {
+                agent_id: self.agent_id,
+                status: "TERMINATED".to_owned(),
+                config_version: None,
+                removed: Some(true),
+                cancelled,
+                error: None,
+            }));
         }
         let (record, cancelled) = deletion::terminate(venue, owner, id).await?;
-        agent_answer(call, &record, "cancelled", cancelled).await.map(Into::into)
+        let status = status_of(call, &record).await?;
+        let AgentRecord { id: agent_id, config_version, error, .. } = record;
+        let config_version = Some(config_version);
+        Ok(OpOutput::of(&AgentEndView { agent_id, status, config_version, removed: None, cancelled, error }))
     }
 }
 
@@ -239,17 +250,25 @@ impl Operation for ForkAgent {
 
     async fn run(mut self, call: &Invocation<'_>) -> Result<OpOutput, OpError> {
         check_hides_nothing(call)?;
-        let how = Fork { timeline: self.timeline || self.include_timeline, overwrite: self.overwrite };
         let config = layers::merge_layers(call, [std::mem::take(&mut self.config)]).await?.unwrap_or_default();
         let (from, to) = self.fork_names()?;
         call.reads.note_kept(ResourcePath::agent(from), format!("g/{from}/config"));
         call.reads.note_copies(&[format!("g/{to}/config")]);
         let trail = call.caller.trail();
         let by = editor_of(call, &trail);
-        let (record, created) = lifecycle::fork(call.venue, &call.caller.owner, (from, to), &config, how, by).await?;
-        let mut answer = agent_answer(call, &record, "from", from).await?;
-        (answer["forkedFrom"], answer["created"]) = (from.as_str().into(), created.into());
-        Ok(answer.into())
+        let timeline = self.timeline || self.include_timeline;
+        let how = Fork { config: &config, timeline, overwrite: self.overwrite };
+        let (record, created) = lifecycle::fork(call.venue, &call.caller.owner, from, to, how, by).await?;
+        let status = status_of(call, &record).await?;
+        Ok(OpOutput::of(&ForkedAgentView {
+            agent_id: record.id,
+            status,
+            config_version: record.config_version,
+            from: from.clone(),
+            error: record.error,
+            forked_from: from.clone(),
+            created,
+        }))
     }
 }
 
@@ -280,24 +299,18 @@ impl Operation for CancelTask {
             CancelOutcome::Already(job) => (job, false),
             CancelOutcome::Unknown => return Err(missing()),
         };
-        Ok(json!({"agentId": agent, "taskId": id, "status": job.status.as_str(), "cancelled": cancelled}).into())
+        Ok(OpOutput::of(&CancelledTaskView { agent_id: agent, task_id: id, status: job.status, cancelled }))
     }
 }
 
-async fn agent_answer(
-    call: &Invocation<'_>,
-    record: &AgentRecord,
-    key: &str,
-    value: impl serde::Serialize + Send,
-) -> Result<Value, OpError> {
-    let mut answer = json!({
-        "agentId": record.id,
-        "status": current_status(call.venue, &call.caller.owner, (&record.id, record.status)).await?,
-        "configVersion": record.config_version,
-    });
-    answer[key] = json!(value);
-    if let Some(error) = &record.error {
-        answer["error"] = error.as_str().into();
-    }
-    Ok(answer)
+async fn status_of(call: &Invocation<'_>, record: &AgentRecord) -> Result<String, OpError> {
+    let status = current_status(call.venue, &call.caller.owner, &record.id, record.status).await?;
+    Ok(status.to_owned())
+}
+
+/// Returns the answer about an agent that was suspended or resumed.
+async fn switch_answer(call: &Invocation<'_>, record: AgentRecord, changed: bool) -> Result<OpOutput, OpError> {
+    let status = status_of(call, &record).await?;
+    let AgentRecord { id: agent_id, config_version, error, .. } = record;
+    Ok(OpOutput::of(&AgentSwitchView { agent_id, status, config_version, changed, error }))
 }

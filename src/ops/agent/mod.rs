@@ -19,6 +19,9 @@ use crate::venue::operation::{
     Effect, Invocation, Need, OpError, OpOutput, Operation, RegisteredOperation, Site, operation,
 };
 use crate::venue::waits;
+use crate::view::agent::{AgentDryRunView, AgentPage, AgentRowView, AgentView, CreatedAgentView};
+use crate::view::job::WaitView;
+use crate::view::to_json;
 use layers::AgentConfigLayers;
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -62,14 +65,14 @@ impl Operation for DescribeAgent {
 
     async fn run(self, call: &Invocation<'_>) -> Result<OpOutput, OpError> {
         let info = agents::info(call.venue, &call.caller.owner, &self.agent_id).await?;
-        let mut info = info.ok_or_else(|| no_agent(&self.agent_id))?;
+        let agent = info.ok_or_else(|| no_agent(&self.agent_id))?;
         let reader = call.caller.reader();
         let waiting = waits::agent_reason(call.venue, &call.caller.owner, &reader, &self.agent_id).await?;
-        info["waiting"] = waiting.reason.map_or(Value::Null, |wait| wait.to_json());
-        if waiting.is_partial {
-            info["waitingPartial"] = true.into();
-        }
-        Ok(info.into())
+        Ok(OpOutput::of(&AgentView {
+            waiting: waiting.reason.as_ref().map(WaitView::from),
+            waiting_partial: waiting.is_partial.then_some(true),
+            agent,
+        }))
     }
 }
 
@@ -98,13 +101,16 @@ impl Operation for ListAgents {
         let agents = agents::list(call.venue, &call.caller.owner, self.after.as_ref(), limit).await?;
         let statuses = agents::statuses(call.venue, &call.caller.owner, &agents).await?;
         let next = agents.last().filter(|_| agents.len() == limit).map(|agent| agent.id.clone());
-        let shown: Vec<_> = agents
-            .iter()
+        let shown = agents
+            .into_iter()
             .zip(statuses)
             .filter(|(agent, _)| self.include_terminated != Some(false) || agent.status != AgentStatus::Terminated)
-            .map(|(a, status)| json!({"agentId": a.id, "status": status, "description": a.description}))
-            .collect();
-        Ok(json!({"agents": shown, "next": next}).into())
+            .map(|(agent, status)| AgentRowView {
+                agent_id: agent.id,
+                status: status.to_owned(),
+                description: agent.description,
+            });
+        Ok(OpOutput::of(&AgentPage { agents: shown.collect(), next }))
     }
 }
 
@@ -161,7 +167,8 @@ impl Operation for CreateAgent {
         let mut warnings = warnings.map_err(|error| OpError::Invalid(format!("`config`: {error}")))?;
         warnings.extend(agents::config_warnings::missing_keys(call.venue, &call.caller.owner, &config).await?);
         if dry_run {
-            return Ok(json!({"agentId": id, "dryRun": true, "config": config, "warnings": warnings}).into());
+            let config = to_json(&config);
+            return Ok(OpOutput::of(&AgentDryRunView { agent_id: id, dry_run: true, config, warnings }));
         }
         if overwrite && matches!(call.site, Site::Turn(_)) {
             // Otherwise an agent could remove an approval that people require.
@@ -174,15 +181,15 @@ impl Operation for CreateAgent {
         }
         let (record, applied) =
             agents::apply(call.venue, &call.caller.owner, &id, &config, overwrite, call.caller).await?;
-        Ok(json!({
-            "agentId": id,
-            "status": agents::current_status(call.venue, &call.caller.owner, (&id, record.status)).await?,
-            "created": applied == agents::ApplyOutcome::Created,
-            "updated": applied == agents::ApplyOutcome::Updated,
-            "configVersion": record.config_version,
-            "warnings": warnings,
-        })
-        .into())
+        let status = agents::current_status(call.venue, &call.caller.owner, &id, record.status).await?;
+        Ok(OpOutput::of(&CreatedAgentView {
+            agent_id: id,
+            status: status.to_owned(),
+            created: applied == agents::ApplyOutcome::Created,
+            updated: applied == agents::ApplyOutcome::Updated,
+            config_version: record.config_version,
+            warnings,
+        }))
     }
 }
 
@@ -208,15 +215,15 @@ fn names_model(config: Option<&Map<String, Value>>, state: Option<&Value>) -> bo
 /// made anew with a configuration that its caller may not use.
 async fn unchanged_answer(call: &Invocation<'_>, record: &AgentRecord) -> Result<OpOutput, OpError> {
     let (venue, owner) = (call.venue, &call.caller.owner);
-    Ok(json!({
-        "agentId": record.id,
-        "status": agents::current_status(venue, owner, (&record.id, record.status)).await?,
-        "created": false,
-        "updated": false,
-        "configVersion": record.config_version,
-        "warnings": [],
-    })
-    .into())
+    let status = agents::current_status(venue, owner, &record.id, record.status).await?;
+    Ok(OpOutput::of(&CreatedAgentView {
+        agent_id: record.id.clone(),
+        status: status.to_owned(),
+        created: false,
+        updated: false,
+        config_version: record.config_version,
+        warnings: Vec::new(),
+    }))
 }
 
 /// Returns the requested configuration, if its caller may use the keys that it names.

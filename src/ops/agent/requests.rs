@@ -1,11 +1,7 @@
 //! Requests, messages and chats, from a turn or from outside.
 
 use super::find_existing;
-use super::send::{
-    build_submission, child_answer, deliver, event_id, handed_sections, request_needs, start_child, submit,
-    with_ignored,
-};
-use super::sessions::with_waiting;
+use super::send::{build_submission, deliver, event_id, handed_sections, request_needs, start_child, submit};
 use crate::domain::authority::ResourcePath;
 use crate::domain::budget::Budget;
 use crate::domain::chat::ChatMessage;
@@ -26,6 +22,8 @@ use crate::venue::operation::{
     Effect, Invocation, Need, OpError, OpOutput, Operation, RegisteredOperation, Site, operation,
 };
 use crate::venue::{jobs, waits};
+use crate::view::job::{IgnoredView, WaitView, error_code_name};
+use crate::view::request::{ChatReplyView, EndedRequestView, SentMessageView, StartedRequestView};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
@@ -221,14 +219,14 @@ async fn await_answer(call: &Invocation<'_>, agent: AgentId, job: JobId, wait: D
     if ended.is_some() {
         call.reads.note_kept(ResourcePath::job(&job), format!("j/{job}/output"));
     }
-    match (&call.site, ended) {
-        (_, Some(done)) => Ok(child_answer(&agent, &done).into()),
-        (Site::Turn(site), None) => Ok(still_running(site, json!({"agentId": agent}), job)),
+    Ok(match (&call.site, ended) {
+        (_, Some(done)) => OpOutput::of(&EndedRequestView::of_agent(agent, &done)),
+        (Site::Turn(site), None) => still_running(site, StartedRequestView::of_agent(agent, job)),
         (Site::Api { .. }, None) => {
-            let started = json!({"agentId": agent, "id": job, "job": job, "status": "STARTED"});
-            Ok(with_ignored(started, &ignored).into())
+            let (id, ignored) = (Some(job.clone()), IgnoredView::of_keys(&ignored));
+            OpOutput::of(&StartedRequestView { id, ignored, ..StartedRequestView::of_agent(agent, job) })
         }
-    }
+    })
 }
 
 impl Operation for MessageAgent {
@@ -242,7 +240,8 @@ impl Operation for MessageAgent {
     async fn run(mut self, call: &Invocation<'_>) -> Result<OpOutput, OpError> {
         let submission = self.submission(call)?;
         let ignored = deliver(call, &self.agent_id, event_id(call), submission).await?;
-        Ok(with_ignored(json!({"agentId": self.agent_id, "delivered": true}), &ignored).into())
+        let ignored = IgnoredView::of_keys(&ignored);
+        Ok(OpOutput::of(&SentMessageView { agent_id: self.agent_id, delivered: true, ignored }))
     }
 }
 
@@ -287,24 +286,30 @@ impl Operation for ChatAgent {
         let key = chat_session(call, &agent, &event, submission.session_id.as_ref()).await?;
         let session = key.session.clone();
         let submission = Submission { session_id: Some(session.clone()), ..submission };
-        let ignored = deliver(call, &agent, event.clone(), submission).await?;
+        let ignored = IgnoredView::of_keys(&deliver(call, &agent, event.clone(), submission).await?);
         let deadline = call.venue.clock.steady() + millis(self.timeout, DEFAULT_TIMEOUT);
+        let mut answer = ChatReplyView {
+            agent_id: agent,
+            session_id: session,
+            response: None,
+            answered: Vec::new(),
+            error: None,
+            error_code: None,
+            waiting: None,
+            ignored,
+        };
         loop {
             if let Some(reply) = reply_to(call, &key, &event).await? {
-                let mut answer =
-                    json!({"agentId": agent, "sessionId": session, "response": reply.text, "answered": [event]});
-                if let Some(code) = reply.failed {
-                    answer["error"] = reply.error().into();
-                    answer["errorCode"] = json!(code);
-                }
-                return Ok(with_ignored(answer, &ignored).into());
+                answer.error = reply.failed.map(|_| reply.error().to_owned());
+                answer.error_code = reply.failed.and_then(error_code_name);
+                (answer.response, answer.answered) = (Some(reply.text), vec![event.as_str().to_owned()]);
+                return Ok(OpOutput::of(&answer));
             }
             if call.venue.clock.steady() >= deadline {
-                let answer = json!({"agentId": agent, "sessionId": session, "response": null, "answered": []});
                 let (owner, reader) = (&call.caller.owner, call.caller.reader());
                 let waiting = waits::session_reason(call.venue, owner, &reader, &key).await?;
-                let answer = with_waiting(answer, waiting.map(|wait| wait.to_json()));
-                return Ok(with_ignored(answer, &ignored).into());
+                answer.waiting = waiting.as_ref().map(WaitView::from);
+                return Ok(OpOutput::of(&answer));
             }
             tokio::time::sleep(CHAT_POLL).await;
         }
@@ -328,7 +333,8 @@ impl ChatReply {
 
 async fn reply_to(call: &Invocation<'_>, session: &SessionKey, event: &EventId) -> Result<Option<ChatReply>, OpError> {
     let (owner, turns) = (&call.caller.owner, keys::turns(session));
-    let newest = steps::scan(&*call.venue.store, owner, &turns, None, true, 20, LIST_BYTES).await?.docs;
+    let range = steps::KeyRange::descending(&turns);
+    let newest = steps::scan(&*call.venue.store, owner, range, 20, LIST_BYTES).await?.docs;
     let mut text = None;
     // Newest first: the loop keeps the earliest text at or after the turn that consumed the event.
     for (_, doc) in newest {

@@ -10,20 +10,20 @@ use crate::domain::authority::{ResourcePath, grant};
 use crate::domain::decode;
 use crate::domain::event::{Submission, new_session_id};
 use crate::domain::ids::{AgentId, EventId, JobId};
-use crate::domain::job::Job;
 use crate::domain::lattice::Path;
 use crate::domain::lattice::address::to_plain_path;
 use crate::domain::limits::{CHILD_WAIT, MESSAGE_DEPTH, SUBMISSION_BYTES};
 use crate::domain::message::{BusMessage, InboundKind, MessageAddress};
 use crate::domain::principal::Principal;
 use crate::domain::scope::{Delegate, DelegateContext, ScopedSection};
-use crate::domain::seal;
-use crate::ingress::{self, Arrival, SubmitError};
-use crate::ops::child::{self, MAX_TIMEOUT, call_id, still_running, with_handed};
+use crate::domain::seal::{self, SubmissionAddress};
+use crate::ingress::{self, Arrival, PreparationError, SubmitError};
+use crate::ops::child::{self, MAX_TIMEOUT, call_id, handed_records, still_running};
 use crate::store::{NewJob, Refusal, StoreError};
 use crate::venue::jobs;
 use crate::venue::operation::{Caller, Invocation, OpError, OpOutput, Site, TurnSite};
-use serde_json::{Value, json};
+use crate::view::request::{EndedRequestView, StartedRequestView};
+use serde_json::Value;
 use std::time::Duration;
 
 /// Calls a delegate: starts a child job with the sections of the caller's context that it is handed.
@@ -37,7 +37,8 @@ pub(crate) async fn delegate(call: &Invocation<'_>, to: &Delegate, arguments: Va
         let (ability, resource) = request_needs(&agent);
         call.permit(ability, resource)?;
     }
-    let left_at = to.output_path.as_deref().map(Path::parse_output).transpose().map_err(OpError::Invalid)?;
+    let left_at = to.output_path.as_deref().map(Path::parse_output).transpose();
+    let left_at = left_at.map_err(|error| OpError::Invalid(error.to_string()))?;
     if let Some(path) = &left_at {
         call.permit("crud/write", path)?;
     }
@@ -60,24 +61,16 @@ pub(crate) async fn delegate(call: &Invocation<'_>, to: &Delegate, arguments: Va
     let done = jobs::wait(call.venue, &call.caller.owner, &job, wait).await?;
     if let Some(done) = done.filter(|job| job.status.is_terminal()) {
         call.reads.note_kept(ResourcePath::job(&job), format!("j/{job}/output"));
-        let answer = child_answer(&agent, &done);
         let nothing_went = site.handed.iter().all(|section| section.missing.is_some());
-        return Ok(if nothing_went { with_handed(answer, site) } else { answer }.into());
+        let scoped = handed_records(site).filter(|_| nothing_went);
+        return Ok(OpOutput::of(&EndedRequestView { scoped, ..EndedRequestView::of_agent(agent, &done) }));
     }
-    Ok(still_running(site, json!({"agentId": agent}), job))
+    Ok(still_running(site, StartedRequestView::of_agent(agent, job)))
 }
 
 /// Returns the sections of the turn's context that a child of a call gets.
 pub(super) fn handed_sections(site: &TurnSite<'_>) -> DelegateContext {
     DelegateContext { scoped: site.handed.iter().filter_map(ScopedSection::for_receiver).collect(), anonymous: None }
-}
-
-/// Returns an answer with the ignored keys of a `sessionContext`.
-pub(crate) fn with_ignored(mut answer: Value, ignored: &[String]) -> Value {
-    if !ignored.is_empty() {
-        answer["ignored"] = json!({"sessionContext": ignored});
-    }
-    answer
 }
 
 /// Returns ability and resource that a request to an agent needs.
@@ -121,14 +114,6 @@ fn delegated_envelope(
     envelope
         .hand_on(name.clone(), authority, site.delegable, named.as_deref(), call.workspace.scope())
         .map_err(|error| OpError::Denied(error.to_string()))
-}
-
-pub(super) fn child_answer(agent: &AgentId, job: &Job) -> Value {
-    let mut value = child::ended_answer(job);
-    value["agentId"] = agent.as_str().into();
-    value["job"] = value["id"].clone();
-    value["sessionId"] = job.head.session.as_str().into();
-    value
 }
 
 pub(super) async fn start_child(
@@ -175,7 +160,8 @@ async fn send_effect(
     let admit = ingress::admission(call.venue, arrival).map_err(|error| OpError::Invalid(error.to_string()))?;
     let adds = admit.event.as_ref().map(|event| event.added_usage(false)).unwrap_or_default();
     let Arrival { owner, agent, id, submission, .. } = arrival;
-    let sealed = seal::seal_submission(&call.venue.key, (owner, agent, kind), id, submission.clone());
+    let to = SubmissionAddress { owner, agent, kind };
+    let sealed = seal::seal_submission(&call.venue.key, to, id, submission.clone());
     let bytes = serde_json::to_vec(&sealed).map_or(0, |b| b.len());
     if bytes > SUBMISSION_BYTES {
         let error = ingress::SubmissionError::TooLarge { bytes, limit: SUBMISSION_BYTES };
@@ -251,7 +237,10 @@ pub(crate) async fn deliver(
         by: Principal::ANYBODY,
         may_override: false,
     };
-    ingress::check_entities(call.venue, &arrival).await?.map_err(|error| OpError::Invalid(error.to_string()))?;
+    ingress::check_entities(call.venue, &arrival).await.map_err(|error| match error {
+        PreparationError::Submission(error) => OpError::Invalid(error.to_string()),
+        PreparationError::Store(error) => OpError::Store(error),
+    })?;
     send_effect(call, site, &arrival, InboundKind::Message, Vec::new()).await?;
     Ok(ingress::ignored_keys(&arrival))
 }

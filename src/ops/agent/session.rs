@@ -3,11 +3,12 @@
 
 use super::{check_hides_nothing, find_existing};
 use crate::domain::agent::AgentRecord;
-use crate::domain::authority::{Authority, ResourcePath};
+use crate::domain::authority::ResourcePath;
 use crate::domain::chat::{ChatMessage, ModelRequest};
 use crate::domain::context::inputs::Inputs;
 use crate::domain::context::ledger::{PromptLedger, Row, RowStatus};
 use crate::domain::decode;
+use crate::domain::goal::SummaryAuthority;
 use crate::domain::ids::{AgentId, SessionId, SessionKey};
 use crate::domain::lattice::layout::Scope;
 use crate::domain::lines;
@@ -18,9 +19,12 @@ use crate::venue::context::preview::{self, Preview, PreviewError};
 use crate::venue::ledger::experiment::assemble_prompt;
 use crate::venue::operation::{Effect, Invocation, Need, OpError, OpOutput, Operation, RegisteredOperation, operation};
 use crate::venue::policy;
+use crate::view::session::{
+    CompactedSessionView, DeletedSessionView, ReloadedContextView, RenamedSessionView, UnreadSectionView,
+};
 use schemars::JsonSchema;
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 /// Returns the operations of this group.
 pub(super) fn operations() -> Vec<RegisteredOperation> {
@@ -72,7 +76,8 @@ impl Operation for RenameSession {
     async fn run(self, call: &Invocation<'_>) -> Result<OpOutput, OpError> {
         let key = session_of(call, self.agent_id, self.session_id).await?;
         amend::rename(call.venue, &call.caller.owner, &key, self.title.as_deref()).await?;
-        Ok(json!({"agentId": key.agent, "sessionId": key.session, "title": self.title}).into())
+        let SessionKey { agent: agent_id, session: session_id } = key;
+        Ok(OpOutput::of(&RenamedSessionView { agent_id, session_id, title: self.title }))
     }
 }
 
@@ -98,11 +103,10 @@ impl Operation for CompactSession {
     async fn run(self, call: &Invocation<'_>) -> Result<OpOutput, OpError> {
         let under = summary_authority(call, &find_existing(call, &self.agent_id).await?).await?;
         let key = SessionKey { agent: self.agent_id, session: self.session_id };
-        let archived = amend::compact(call.venue, &call.caller.owner, &key, &self.summary, under).await?;
-        Ok(json!({
-            "agentId": key.agent, "sessionId": key.session, "compacted": archived > 0, "archivedTurns": archived
-        })
-        .into())
+        let archived_turns = amend::compact(call.venue, &call.caller.owner, &key, &self.summary, under).await?;
+        let SessionKey { agent: agent_id, session: session_id } = key;
+        let compacted = archived_turns > 0;
+        Ok(OpOutput::of(&CompactedSessionView { agent_id, session_id, compacted, archived_turns }))
     }
 }
 
@@ -126,10 +130,8 @@ impl Operation for ReloadContext {
     async fn run(self, call: &Invocation<'_>) -> Result<OpOutput, OpError> {
         let key = session_of(call, self.agent_id, self.session_id).await?;
         let (frames, unread) = reload_context(call, &key).await?;
-        Ok(json!({
-            "agentId": key.agent, "sessionId": key.session, "reloaded": true, "frames": frames, "unread": unread
-        })
-        .into())
+        let SessionKey { agent: agent_id, session: session_id } = key;
+        Ok(OpOutput::of(&ReloadedContextView { agent_id, session_id, reloaded: true, frames, unread }))
     }
 }
 
@@ -153,7 +155,8 @@ impl Operation for DeleteSession {
     async fn run(self, call: &Invocation<'_>) -> Result<OpOutput, OpError> {
         let key = session_of(call, self.agent_id, self.session_id).await?;
         let deleted = amend::delete(call.venue, &call.caller.owner, &key).await?;
-        Ok(json!({"agentId": key.agent, "sessionId": key.session, "deleted": deleted}).into())
+        let SessionKey { agent: agent_id, session: session_id } = key;
+        Ok(OpOutput::of(&DeletedSessionView { agent_id, session_id, deleted }))
     }
 }
 
@@ -204,10 +207,11 @@ fn note_prompt(call: &Invocation<'_>, agent: &AgentId, inputs: &Inputs, ledger: 
 }
 
 /// Returns what a turn of the agent for this caller could see, and so what its summary may stand for.
-async fn summary_authority(call: &Invocation<'_>, agent: &AgentRecord) -> Result<(Authority, Authority), OpError> {
+async fn summary_authority(call: &Invocation<'_>, agent: &AgentRecord) -> Result<SummaryAuthority, OpError> {
     let (policy, _) = policy::load(&*call.venue.store, &call.caller.owner).await?;
     let envelope = call.caller.request_envelope();
-    Ok((agent.authority(&policy, &envelope, &Scope::default()).without_home(), envelope.bound))
+    let authority = agent.authority(&policy, &envelope, &Scope::default()).without_home();
+    Ok(SummaryAuthority { authority, bound: envelope.bound })
 }
 
 async fn preview_inputs(call: &Invocation<'_>, agent: &AgentId, asked: Preview) -> Result<Inputs, OpError> {
@@ -217,14 +221,17 @@ async fn preview_inputs(call: &Invocation<'_>, agent: &AgentId, asked: Preview) 
 }
 
 /// Returns the number of open frames of a session, and the sections of its context that can't be read.
-async fn reload_context(call: &Invocation<'_>, key: &SessionKey) -> Result<(usize, Vec<Value>), OpError> {
+async fn reload_context(call: &Invocation<'_>, key: &SessionKey) -> Result<(usize, Vec<UnreadSectionView>), OpError> {
     let asked = Preview { session: Some(key.session.clone()), ..Preview::default() };
     let inputs = preview_inputs(call, &key.agent, asked).await?;
     let (Ok(ledger) | Err(ledger)) = assemble_prompt(&inputs).map(|made| made.ledger).map_err(|refused| refused.ledger);
     let is_unread = |row: &&Row| matches!(row.status, RowStatus::Missing | RowStatus::Denied | RowStatus::Failed);
-    let unread = ledger.rows.iter().filter(is_unread);
-    let unread = unread.map(|row| json!({"key": row.key, "status": row.status.as_str(), "reason": row.reason}));
-    let unread: Vec<Value> = unread.collect();
+    let unread = ledger.rows.iter().filter(is_unread).map(|row| UnreadSectionView {
+        key: row.key.clone(),
+        status: row.status.as_str().to_owned(),
+        reason: row.reason.clone(),
+    });
+    let unread: Vec<_> = unread.collect();
     let facts = sessions::find(call.venue, &call.caller.owner, key).await?;
     let state = facts.and_then(|facts| decode::read_stored::<SessionState>(&facts.state?).ok()).unwrap_or_default();
     Ok((1 + state.goals.frames.len(), unread))

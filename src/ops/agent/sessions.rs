@@ -9,9 +9,10 @@ use crate::venue::agents::sessions;
 use crate::venue::agents::transcript::{self, TranscriptRange};
 use crate::venue::operation::{Effect, Invocation, Need, OpError, OpOutput, Operation, RegisteredOperation, operation};
 use crate::venue::waits;
+use crate::view::job::WaitView;
+use crate::view::session::{ForkedSessionView, MissingConversationView, SessionPage, SessionTurnsPage};
 use schemars::JsonSchema;
 use serde::Deserialize;
-use serde_json::{Value, json};
 
 /// Returns the operations of this group.
 pub(super) fn operations() -> Vec<RegisteredOperation> {
@@ -47,25 +48,25 @@ impl Operation for ListSessions {
     async fn run(self, call: &Invocation<'_>) -> Result<OpOutput, OpError> {
         let Self { agent_id: agent, mut after, limit, offset } = self;
         let ttl = session_ttl(call, &agent).await?;
-        let of = (&agent, ttl.as_ref());
+        let (owner, ttl) = (&call.caller.owner, ttl.as_ref());
         if offset.is_some() && after.is_some() {
             return Err(OpError::Invalid("expected one of `after` and `offset`".into()));
         }
         let mut left = offset.unwrap_or(0);
         while left > 0 {
             let step = left.min(SESSIONS_PAGE);
-            let (passed, next) = sessions::list(call.venue, &call.caller.owner, of, after.as_ref(), step).await?;
+            let (passed, next) = sessions::list(call.venue, owner, &agent, ttl, after.as_ref(), step).await?;
             left -= passed.len();
             after = next;
             if after.is_none() {
-                let none = json!({"agentId": agent, "sessions": [], "count": 0, "offset": offset, "next": null});
-                return Ok(none.into());
+                let none = SessionPage { agent_id: agent, sessions: Vec::new(), count: 0, offset, next: None };
+                return Ok(OpOutput::of(&none));
             }
         }
         let limit = limit.unwrap_or(SESSIONS_PAGE).clamp(1, SESSIONS_PAGE);
-        let (sessions, next) = sessions::list(call.venue, &call.caller.owner, of, after.as_ref(), limit).await?;
+        let (sessions, next) = sessions::list(call.venue, owner, &agent, ttl, after.as_ref(), limit).await?;
         let count = sessions.len();
-        Ok(json!({"agentId": agent, "sessions": sessions, "count": count, "offset": offset, "next": next}).into())
+        Ok(OpOutput::of(&SessionPage { agent_id: agent, sessions, count, offset, next }))
     }
 }
 
@@ -102,16 +103,8 @@ impl Operation for ReadSession {
 
     async fn run(self, call: &Invocation<'_>) -> Result<OpOutput, OpError> {
         let by_turns = self.after.is_some() || self.limit.is_some();
-        if by_turns { self.turns_json(call).await } else { self.messages_json(call).await }.map(Into::into)
+        if by_turns { self.read_turns(call).await } else { self.read_messages(call).await }
     }
-}
-
-/// Returns an answer with the reason for which its session waits, if it does.
-pub(super) fn with_waiting(mut answer: Value, waiting: Option<Value>) -> Value {
-    if let Some(waiting) = waiting {
-        answer["waiting"] = waiting;
-    }
-    answer
 }
 
 /// Notes that a conversation was read, because it contains what its models have seen.
@@ -121,7 +114,7 @@ fn note_read(call: &Invocation<'_>, key: &SessionKey) {
 
 impl ReadSession {
     /// Returns the newest messages of a session, as chat clients show them.
-    async fn messages_json(self, call: &Invocation<'_>) -> Result<Value, OpError> {
+    async fn read_messages(self, call: &Invocation<'_>) -> Result<OpOutput, OpError> {
         let agent = self.agent_id;
         let ttl = session_ttl(call, &agent).await?;
         let (venue, owner) = (call.venue, &call.caller.owner);
@@ -129,8 +122,10 @@ impl ReadSession {
             Some(session) => Some(session),
             None => transcript::newest_session(venue, owner, &agent).await?,
         };
-        let mut answer = json!({"agentId": agent, "found": false, "sessionId": session, "messages": []});
-        let Some(session) = session else { return Ok(answer) };
+        let missing = |agent_id, session_id| {
+            OpOutput::of(&MissingConversationView { agent_id, found: false, session_id, messages: Vec::new() })
+        };
+        let Some(session) = session else { return Ok(missing(agent, None)) };
         let wanted = TranscriptRange {
             ttl: ttl.as_ref(),
             turns: self.max_turns.unwrap_or(TURNS_PAGE),
@@ -139,15 +134,11 @@ impl ReadSession {
         };
         let key = SessionKey { agent, session };
         note_read(call, &key);
-        let read = transcript::read(venue, (owner, &call.caller.reading_authority()), &key, wanted).await?;
-        if let (Some(Value::Object(read)), Value::Object(answer)) = (read, &mut answer) {
-            answer.insert("found".into(), true.into());
-            answer.extend(read);
-        }
-        Ok(answer)
+        let read = transcript::read(venue, owner, &call.caller.reading_authority(), &key, wanted).await?;
+        Ok(read.map_or_else(|| missing(key.agent, Some(key.session)), |read| OpOutput::of(&read)))
     }
 
-    async fn turns_json(self, call: &Invocation<'_>) -> Result<Value, OpError> {
+    async fn read_turns(self, call: &Invocation<'_>) -> Result<OpOutput, OpError> {
         let session = self.session_id.ok_or_else(|| OpError::Invalid("expected `sessionId`".into()))?;
         let key = SessionKey { agent: self.agent_id, session };
         let ttl = session_ttl(call, &key.agent).await?;
@@ -160,14 +151,14 @@ impl ReadSession {
         };
         let after = self.after.unwrap_or(0).max(over);
         note_read(call, &key);
-        let (turns, next) =
-            sessions::read(venue, (owner, &call.caller.reading_authority()), &key, after, limit).await?;
+        let (turns, next) = sessions::read(venue, owner, &call.caller.reading_authority(), &key, after, limit).await?;
         if turns.is_empty() && after == 0 && sessions::find(venue, owner, &key).await?.is_none() {
             return Err(OpError::NotFound(format!("no session `{key}`: nothing was ever sent to it")));
         }
         let waiting = waits::session_reason(venue, owner, &call.caller.reader(), &key).await?;
-        let answer = json!({"agentId": key.agent, "sessionId": key.session, "turns": turns, "next": next});
-        Ok(with_waiting(answer, waiting.map(|wait| wait.to_json())))
+        let waiting = waiting.as_ref().map(WaitView::from);
+        let SessionKey { agent: agent_id, session: session_id } = key;
+        Ok(OpOutput::of(&SessionTurnsPage { agent_id, session_id, turns, next, waiting }))
     }
 }
 
@@ -178,7 +169,7 @@ impl ReadSession {
 struct ForkSession {
     agent_id: AgentId,
     session_id: SessionId,
-    /// a turn
+    /// number of the last turn that is copied
     #[schemars(range(min = 1))]
     at: u64,
     to: Option<SessionId>,
@@ -195,6 +186,11 @@ impl Operation for ForkSession {
     async fn run(self, call: &Invocation<'_>) -> Result<OpOutput, OpError> {
         let from = SessionKey { agent: self.agent_id, session: self.session_id };
         let forked = sessions::fork(call.venue, &call.caller.owner, &from, self.at, self.to).await?;
-        Ok(json!({"agentId": forked.agent, "sessionId": forked.session, "from": from.session, "turns": self.at}).into())
+        Ok(OpOutput::of(&ForkedSessionView {
+            agent_id: forked.agent,
+            session_id: forked.session,
+            from: from.session,
+            turns: self.at,
+        }))
     }
 }

@@ -10,9 +10,10 @@ use crate::venue::jobs;
 use crate::venue::operation::{
     Effect, Invocation, Need, OpError, OpOutput, Operation, RegisteredOperation, Site, operation,
 };
+use crate::view::agent::EndedTaskView;
 use schemars::JsonSchema;
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 /// Returns the operations of this group.
 pub(super) fn operations() -> Vec<RegisteredOperation> {
@@ -60,8 +61,8 @@ async fn end_task(call: &Invocation<'_>, job: &Job, result: &JobResult) -> Resul
     let children = jobs::cancel_children(venue, owner, id, result.status).await?;
     match jobs::end(venue, owner, job, result, children).await? {
         FinishOutcome::Done => {
-            let status = result.status.as_str();
-            Ok(json!({"agentId": job.head.agent, "taskId": id, "status": status}).into())
+            let (agent_id, task_id) = (job.head.agent.clone(), id.clone());
+            Ok(OpOutput::of(&EndedTaskView { agent_id, task_id, status: result.status }))
         }
         FinishOutcome::Already(status) => {
             Err(OpError::Conflict(format!("task `{id}` has ended before: it is {}", status.as_str())))

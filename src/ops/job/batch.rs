@@ -7,6 +7,7 @@
 use crate::domain::authority::ResourcePath;
 use crate::domain::ids::{JobId, Owner};
 use crate::domain::job::{Job, JobStatus};
+use crate::domain::time::Millis;
 use crate::ingress::redrive::redrive;
 use crate::store::StoreError;
 use crate::venue::Venue;
@@ -15,9 +16,10 @@ use crate::venue::jobs::list::{self, Cursor, JobListFilter};
 use crate::venue::jobs::pausing::{self, PauseOutcome};
 use crate::venue::jobs::{CancelOutcome, cancel};
 use crate::venue::operation::Caller;
+use crate::view::job_list::{BulkFailureView, BulkView};
+use crate::view::to_json;
 use schemars::JsonSchema;
 use serde::Deserialize;
-use serde_json::{Value, json};
 
 /// Most jobs of one batch.
 pub const BATCH: usize = 100;
@@ -26,7 +28,7 @@ const COUNTED: usize = 500;
 /// Most jobs for which an answer says why they failed.
 const REASONS: usize = 20;
 
-/// What is done with them.
+/// Action on each job of a batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 #[schemars(inline, description = "")]
@@ -94,14 +96,21 @@ pub struct BatchResult {
 }
 
 impl BatchResult {
-    /// Returns the answer for callers.
-    pub fn to_json(&self) -> Value {
+    /// Returns the answer for callers; jobs accepted after `until` were left alone.
+    pub fn to_view(&self, until: Millis) -> BulkView {
         let reasons = self.failed.iter().take(REASONS);
-        let reasons: Vec<_> = reasons.map(|(id, error)| json!({"id": id, "error": error})).collect();
-        json!({
-            "matched": self.matched, "done": self.done, "already": self.already, "denied": self.denied,
-            "failed": self.failed.len(), "reasons": reasons, "next": self.next.as_ref().map(Cursor::as_str),
-        })
+        let reasons = reasons.map(|(id, error)| BulkFailureView { id: id.clone(), error: error.clone() });
+        BulkView {
+            matched: self.matched,
+            done: self.done,
+            already: Some(self.already),
+            denied: Some(self.denied),
+            failed: Some(self.failed.len()),
+            reasons: Some(reasons.collect()),
+            next: Some(to_json(&self.next.as_ref().map(Cursor::as_str))),
+            until,
+            dry_run: None,
+        }
     }
 }
 
@@ -145,17 +154,25 @@ pub async fn count_jobs(
     }
 }
 
-/// Acts on the next batch after the cursor.
-pub async fn run_batch(
-    venue: &Venue,
-    caller: &Caller,
-    action: BatchAction,
-    filter: &JobListFilter,
-    after: Option<&Cursor>,
-    limit: usize,
-    reason: Option<&str>,
-) -> Result<BatchResult, StoreError> {
+/// One batch of the jobs that pass a filter.
+#[derive(Debug)]
+pub struct JobBatch<'a> {
+    /// Action on each job.
+    pub action: BatchAction,
+    /// Filter of the jobs, narrowed to states of the action.
+    pub filter: &'a JobListFilter,
+    /// Cursor of the batch before; `None` for the first.
+    pub after: Option<&'a Cursor>,
+    /// Number of jobs to read, at most [`BATCH`].
+    pub limit: usize,
+    /// Reason of a cancellation, for the record.
+    pub reason: Option<&'a str>,
+}
+
+/// Acts on the jobs of a batch.
+pub async fn run_batch(venue: &Venue, caller: &Caller, asked: &JobBatch<'_>) -> Result<BatchResult, StoreError> {
     let owner = &caller.owner;
+    let JobBatch { action, filter, after, limit, reason } = *asked;
     let found = list::find(venue, owner, filter, after, limit.clamp(1, BATCH)).await?;
     let ids = eligible_jobs(venue, owner, action, found.jobs).await?;
     let mut batch = BatchResult { matched: ids.len(), next: found.next, ..BatchResult::default() };

@@ -1,6 +1,6 @@
 //! `v/ops/job/bulk`: many jobs at once.
 
-use super::batch::{self, BATCH, BatchAction};
+use super::batch::{self, BATCH, BatchAction, JobBatch};
 use crate::domain::authority::ResourcePath;
 use crate::domain::ids::{AgentId, SessionId};
 use crate::domain::job::{ErrorCode, JobStatus};
@@ -9,10 +9,10 @@ use crate::domain::reader::JobReader;
 use crate::domain::time::Millis;
 use crate::venue::jobs::list::{Cursor, JobListFilter};
 use crate::venue::operation::{Effect, Invocation, Need, OpError, OpOutput, Operation};
+use crate::view::job_list::BulkView;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde::de::{Deserializer, IntoDeserializer};
-use serde_json::json;
 
 /// Cancel, pause or resume the open jobs, or drive the failed ones again, that a filter takes. First ask with `dryRun` how many there are,
 /// then say that number as `expected`; `next` is the `cursor` of the following batch.
@@ -100,8 +100,8 @@ impl Operation for BulkJobs {
         // Jobs that arrive while it runs are left alone.
         let until = *filter.until.get_or_insert_with(|| venue.now());
         if self.dry_run {
-            let many = batch::count_jobs(venue, owner, self.action, &filter, usize::MAX - 1).await?;
-            return Ok(json!({"matched": many, "done": 0, "until": until, "dryRun": true}).into());
+            let matched = batch::count_jobs(venue, owner, self.action, &filter, usize::MAX - 1).await?;
+            return Ok(OpOutput::of(&BulkView { matched, until, dry_run: Some(true), ..BulkView::default() }));
         }
         match (&self.cursor, self.expected) {
             (Some(_), _) => {}
@@ -118,10 +118,14 @@ impl Operation for BulkJobs {
                 }
             }
         }
-        let (by, limit) = (call.caller, self.limit.unwrap_or(BATCH));
-        let (after, reason) = (self.cursor.as_ref(), self.reason.as_deref());
-        let mut answer = batch::run_batch(venue, by, self.action, &filter, after, limit, reason).await?.to_json();
-        answer["until"] = json!(until);
-        Ok(answer.into())
+        let asked = JobBatch {
+            action: self.action,
+            filter: &filter,
+            after: self.cursor.as_ref(),
+            limit: self.limit.unwrap_or(BATCH),
+            reason: self.reason.as_deref(),
+        };
+        let done = batch::run_batch(venue, call.caller, &asked).await?;
+        Ok(OpOutput::of(&done.to_view(until)))
     }
 }

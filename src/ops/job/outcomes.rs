@@ -7,6 +7,7 @@ use crate::domain::limits::LIST_PAGE;
 use crate::domain::outcome::{OutcomeSettlement, UnknownOutcome};
 use crate::venue::operation::{Effect, Invocation, Need, OpError, OpOutput, Operation, Site, dispatch};
 use crate::venue::outcomes;
+use crate::view::outcome::{OutcomePage, OutcomeView};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -35,7 +36,8 @@ impl Operation for ListOutcomes {
         call.refuse_agents::<Self>("people")?;
         let (offset, limit) = (self.offset, self.limit.unwrap_or(LIST_PAGE).clamp(1, LIST_PAGE));
         let page = outcomes::list(call.venue, &call.caller.owner, self.all, offset, limit).await?;
-        Ok(page.to_json(offset, |outcome| outcome).into())
+        let (items, next) = (page.items.iter().map(OutcomeView::from).collect(), page.next_offset(offset));
+        Ok(OpOutput::of(&OutcomePage { items, total: page.total, offset, next }))
     }
 }
 
@@ -73,7 +75,7 @@ impl Operation for SettleOutcome {
         if tell {
             tell_agent(call, &outcome).await?;
         }
-        Ok(json!(outcome).into())
+        Ok(OpOutput::of(&OutcomeView::from(&outcome)))
     }
 }
 

@@ -12,9 +12,10 @@ use crate::venue::job_view;
 use crate::venue::jobs;
 use crate::venue::jobs::pausing::{self, PauseOutcome};
 use crate::venue::operation::{Effect, Invocation, Need, OpError, OpOutput, Operation};
+use crate::view::request::JobMessageView;
 use schemars::JsonSchema;
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 fn no_job(id: &JobId) -> OpError {
     OpError::NotFound(format!("no job `{id}`"))
@@ -23,7 +24,7 @@ fn no_job(id: &JobId) -> OpError {
 /// Returns the answer of pausing or resuming a job.
 async fn pause_answer(call: &Invocation<'_>, id: &JobId, held: PauseOutcome) -> Result<OpOutput, OpError> {
     match held {
-        PauseOutcome::Done(job) => Ok(job_view::record_for(call.venue, call.caller, &job).await?.into()),
+        PauseOutcome::Done(job) => Ok(OpOutput::of(&job_view::record_for(call.venue, call.caller, &job).await?)),
         PauseOutcome::Refused(why) => Err(OpError::Conflict(why)),
         PauseOutcome::Unknown => Err(no_job(id)),
     }
@@ -110,6 +111,11 @@ impl Operation for MessageJob {
             mail.filter(|entry| entry.kind == EventKind::Message).count()
         };
         let depth = facts.as_ref().map_or(0, is_for);
-        Ok(json!({"job": id, "event": event, "status": "queued", "queueDepth": depth}).into())
+        Ok(OpOutput::of(&JobMessageView {
+            job: id,
+            event: event.as_str().to_owned(),
+            status: "queued".to_owned(),
+            queue_depth: depth,
+        }))
     }
 }

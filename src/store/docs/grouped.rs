@@ -46,7 +46,12 @@ pub struct EditBatcher<A: GroupEdit> {
 /// Edits that wait for the next write, by owner and lane. Every lane in the map has a task that empties it.
 struct EditLanes<A: GroupEdit>(Mutex<HashMap<LaneKey, Vec<PendingEdit<A>>>>);
 
-type LaneKey = (Owner, String);
+/// A lane of an owner.
+#[derive(Clone, PartialEq, Eq, Hash)]
+struct LaneKey {
+    owner: Owner,
+    lane: String,
+}
 
 /// An edit, and the channel for its result.
 struct PendingEdit<A: GroupEdit> {
@@ -85,7 +90,7 @@ impl<A: GroupEdit> EditBatcher<A> {
         edit: A,
     ) -> Result<A::Answer, StoreError> {
         let (done, answer) = oneshot::channel();
-        let lane: LaneKey = (owner.clone(), lane.to_owned());
+        let lane = LaneKey { owner: owner.clone(), lane: lane.to_owned() };
         if self.lanes.join(&lane, PendingEdit { edit, now, done }) {
             let (lanes, store) = (Arc::clone(&self.lanes), Arc::clone(store));
             // A separate task, because the first caller may leave before the others have their results.
@@ -174,7 +179,7 @@ impl<A: GroupEdit> LaneTask<'_, A> {
         store: &dyn Store,
         group: &mut Vec<PendingEdit<A>>,
     ) -> Result<Vec<Result<A::Answer, StoreError>>, StoreError> {
-        let (owner, lane) = self.lane;
+        let LaneKey { owner, lane } = self.lane;
         for tried in 0..EDIT_ATTEMPTS {
             if tried > 0 {
                 pause_before(tried).await;

@@ -173,15 +173,16 @@ impl dyn Store + '_ {
     }
 
     /// Runs `attempt` and writes what it decides, again when a document was changed meanwhile, at most
-    /// [`EDIT_ATTEMPTS`] times; then nothing was written, and [`StoreError::Contended`] names `what` (a kind and a
-    /// name).
+    /// [`EDIT_ATTEMPTS`] times; then nothing was written, and [`StoreError::Contended`] names the edited thing by `kind`
+    /// and `name`.
     ///
     /// After it the writes of the last attempt are durable. After a crash before it none of them is.
     pub async fn edit<T, E: From<StoreError>, F: Future<Output = Result<Edit<T>, E>>>(
         &self,
         now: Millis,
         owner: &Owner,
-        what: (&'static str, &(dyn Display + Sync)),
+        kind: &'static str,
+        name: &(dyn Display + Sync),
         attempt: impl Fn() -> F,
     ) -> Result<T, E> {
         for tried in 0..EDIT_ATTEMPTS {
@@ -194,7 +195,6 @@ impl dyn Store + '_ {
                 return Ok(answer);
             }
         }
-        let (kind, name) = what;
         Err(StoreError::Contended { what: format!("{kind} `{name}`") }.into())
     }
 

@@ -101,11 +101,13 @@ impl Listing for DocumentList<'_> {
             let ended = docs.len() < limit;
             return Ok((docs, ended));
         };
-        let found = steps::scan(*store, owner, prefix, after, *reverse, limit, bytes).await?;
+        let range = steps::KeyRange { prefix, after, reverse: *reverse };
+        let found = steps::scan(*store, owner, range, limit, bytes).await?;
         Ok((found.docs, found.ended))
     }
 
-    fn place((key, _): &(DocKey, Doc)) -> DocKey {
+    fn place(entry: &Self::Item) -> DocKey {
+        let (key, _) = entry;
         key.clone()
     }
 }

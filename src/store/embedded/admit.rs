@@ -68,7 +68,7 @@ fn admit_event(
         return Ok(Intake::Refused(refusal));
     }
     if let Some(quota) = &event.quota
-        && let Err(over) = counts::check_quota(tx, &slot.owner, quota, &event.added_usage(!slot.is_known()))?
+        && let Some(over) = counts::exceeded_quota(tx, &slot.owner, quota, &event.added_usage(!slot.is_known()))?
     {
         return Ok(Intake::Refused(Refusal::Quota(over)));
     }

@@ -65,16 +65,16 @@ fn operator_quota(view: &impl View, owner: &str) -> Result<OwnLimits, StoreFault
     OwnLimits::decode(&line).ok_or_else(|| StoreFault::Record(format!("document `{}` is damaged", keys::QUOTA)))
 }
 
-/// Checks whether an owner may keep `adds` more. A quota that operators set for the owner takes precedence over
-/// `quota`.
-pub(super) fn check_quota(
+/// Returns the limit that has no room for `adds` more; `None` if all fit. A quota that operators set for the owner
+/// takes precedence over `quota`.
+pub(super) fn exceeded_quota(
     view: &impl View,
     owner: &str,
     quota: &Quota,
     adds: &QuotaUsage,
-) -> Result<Result<(), QuotaExceeded>, StoreFault> {
+) -> Result<Option<QuotaExceeded>, StoreFault> {
     let quota = quota.with_own(operator_quota(view, owner)?);
-    Ok(if quota.is_none() { Ok(()) } else { quota.check_room(&usage(view, owner)?, adds) })
+    Ok(if quota.is_none() { None } else { quota.check_room(&usage(view, owner)?, adds).err() })
 }
 
 /// Returns the usage that writes add to the stored documents.

@@ -8,23 +8,33 @@ use super::tx::{StoreFault, Tx};
 use super::{counts, docs};
 use crate::domain::ids::{JobId, Owner, SessionKey};
 use crate::domain::job::JobStatus;
-use crate::domain::quota::{Quota, QuotaExceeded};
+use crate::domain::quota::Quota;
 use crate::domain::time::Millis;
 use crate::store::{
     DocEffect, DocWrite, EventKind, FinishOutcome, JobFinish, NewJob, OutboxEntry, ParkOutcome, WriteOutcome,
 };
 use std::ops::ControlFlow;
 
+/// A job that ends outside its turn, as [`crate::store::Store::finish`] has it.
+pub(super) struct FinishRequest {
+    /// Session that may hold the job's task.
+    pub(super) session: SessionKey,
+    /// Terminal status and result.
+    pub(super) finish: JobFinish,
+    /// Job to create, should it be unknown.
+    pub(super) open: Option<NewJob>,
+    /// Messages to publish.
+    pub(super) outbox: Vec<OutboxEntry>,
+}
+
 /// Implements [`crate::store::Store::finish`] for the writer.
 pub(super) fn finish(
     tx: &mut Tx<'_>,
     now: Millis,
     owner: &Owner,
-    session: &SessionKey,
-    finish: &JobFinish,
-    open: Option<&NewJob>,
-    messages: &[OutboxEntry],
+    request: &FinishRequest,
 ) -> Result<FinishOutcome, StoreFault> {
+    let FinishRequest { session, finish, open, outbox: messages } = request;
     let mut slot = LoadedSession::load(tx, owner, session)?;
     match docs::job_status(tx, &slot.owner, &finish.job)? {
         Some(ended) if ended.is_terminal() => return Ok(FinishOutcome::Already(ended)),
@@ -92,16 +102,16 @@ pub(super) fn write_within(
     owner: &Owner,
     writes: &[DocWrite],
     quota: &Quota,
-) -> Result<Result<WriteOutcome, QuotaExceeded>, StoreFault> {
+) -> Result<WriteOutcome, StoreFault> {
     let token = owner.token();
     // Conflicting writes aren't counted: they are decided again on newer documents.
     if docs::conflicts(tx, &token, writes)?.is_empty() {
         let adds = counts::writes_usage(tx, &token, writes)?;
-        if let Err(over) = counts::check_quota(tx, &token, quota, &adds)? {
-            return Ok(Err(over));
+        if let Some(over) = counts::exceeded_quota(tx, &token, quota, &adds)? {
+            return Err(StoreFault::Over(over));
         }
     }
-    write(tx, now, owner, writes).map(Ok)
+    write(tx, now, owner, writes)
 }
 
 /// Implements [`crate::store::DocumentStore::write`] for the writer.

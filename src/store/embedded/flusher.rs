@@ -78,7 +78,8 @@ impl Flusher {
         db: Db,
         store: Arc<str>,
         durable: Arc<RwLock<Arc<DurableState>>>,
-        (head, health): (StoreHead, Arc<Health>),
+        head: StoreHead,
+        health: Arc<Health>,
         landed: impl Fn() + Send + 'static,
     ) -> std::io::Result<Self> {
         let (groups, received) = channel::<Group>();

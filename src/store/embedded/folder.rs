@@ -46,7 +46,7 @@ impl StoreFolder {
         let fsyncs = Arc::clone(&db.fsyncs);
         let durable = Arc::new(RwLock::new(Arc::new(DurableState::snapshot(&db))));
         let (requests, jobs) = Requests::channel(Arc::clone(name));
-        let writer = StoreWriter::new(db.clone(), index, durable.clone(), (head, Arc::clone(&health)), &requests);
+        let writer = StoreWriter::new(db.clone(), index, durable.clone(), head, Arc::clone(&health), &requests);
         let thread = writer.and_then(|writer| {
             std::thread::Builder::new().name("trellis-store".into()).spawn(move || writer.run(jobs))
         });

@@ -12,9 +12,9 @@ use std::ops::Bound;
 
 /// Records in memory, by keyspace and key.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Maps([BTreeMap<Vec<u8>, Slice>; Space::COUNT]);
+pub(crate) struct KeyspaceMaps([BTreeMap<Vec<u8>, Slice>; Space::COUNT]);
 
-impl Maps {
+impl KeyspaceMaps {
     /// Returns the value at `key`.
     pub(super) fn get(&self, space: Space, key: &[u8]) -> Option<Slice> {
         self.0[space as usize].get(key).cloned()
@@ -45,14 +45,22 @@ impl Maps {
 
 /// A copy of all records in memory at one moment.
 #[derive(Debug, Clone)]
-pub struct MemorySnapshot(Maps);
+pub struct MemorySnapshot(KeyspaceMaps);
 
-/// All records and the index, under one lock.
-pub(super) struct MemoryStore(RwLock<(DurableState, Index)>);
+/// The store in memory, under one lock.
+pub(super) struct MemoryStore(RwLock<IndexedRecords>);
+
+/// All records with their index.
+struct IndexedRecords {
+    /// Always [`DurableState::Memory`].
+    records: DurableState,
+    index: Index,
+}
 
 impl Default for MemoryStore {
     fn default() -> Self {
-        Self(RwLock::new((DurableState::Memory(Maps::default()), Index::default())))
+        let records = DurableState::Memory(KeyspaceMaps::default());
+        Self(RwLock::new(IndexedRecords { records, index: Index::default() }))
     }
 }
 
@@ -60,7 +68,9 @@ impl MemoryStore {
     /// Applies a request, all or nothing.
     pub(super) fn apply<T>(&self, request: impl FnOnce(&mut Tx<'_>) -> Result<T, StoreFault>) -> Result<T, StoreFault> {
         let mut held = self.0.write();
-        let (DurableState::Memory(maps), index) = &mut *held else { unreachable!("it is in memory") };
+        let IndexedRecords { records: DurableState::Memory(maps), index } = &mut *held else {
+            unreachable!("it is in memory")
+        };
         let mut tx = Tx::new(TxBase::Memory(maps), index, [None, None]);
         let done = request(&mut tx).and_then(|value| counts::store_changes(&mut tx).map(|()| value));
         let touched = tx.is_index_touched();
@@ -81,12 +91,12 @@ impl MemoryStore {
 
     /// Reads one consistent state.
     pub(super) fn query<T>(&self, read: impl FnOnce(&DurableState) -> Result<T, StoreFault>) -> Result<T, StoreFault> {
-        read(&self.0.read().0)
+        read(&self.0.read().records)
     }
 
     /// Returns a copy of all records.
     pub(super) fn snapshot(&self) -> MemorySnapshot {
-        match &self.0.read().0 {
+        match &self.0.read().records {
             DurableState::Memory(maps) => MemorySnapshot(maps.clone()),
             DurableState::Folder(..) => unreachable!("it is in memory"),
         }
@@ -95,15 +105,15 @@ impl MemoryStore {
     /// Replaces all records by those of a copy.
     pub(super) fn restore(&self, image: &MemorySnapshot) -> Result<(), StoreFault> {
         let mut held = self.0.write();
-        held.0 = DurableState::Memory(image.0.clone());
+        held.records = DurableState::Memory(image.0.clone());
         rebuild_index(&mut held)
     }
 }
 
 /// Rebuilds the index from the records.
-fn rebuild_index((state, index): &mut (DurableState, Index)) -> Result<(), StoreFault> {
-    let mut fresh = Index::load(state)?;
-    fresh.copy_sweep_times(index);
-    *index = fresh;
+fn rebuild_index(held: &mut IndexedRecords) -> Result<(), StoreFault> {
+    let mut fresh = Index::load(&held.records)?;
+    fresh.copy_sweep_times(&held.index);
+    held.index = fresh;
     Ok(())
 }

@@ -56,6 +56,7 @@ use crate::domain::quota::{Quota, QuotaUsage};
 use crate::domain::time::Millis;
 use async_trait::async_trait;
 use clock::SeenClock;
+use finish::FinishRequest;
 use folder::StoreFolder;
 use memory::MemoryStore;
 use parking_lot::Mutex;
@@ -248,9 +249,10 @@ impl Store for EmbeddedStore {
         open: Option<&NewJob>,
         outbox: &[OutboxEntry],
     ) -> Result<FinishOutcome, StoreError> {
-        let (owner, session, finish) = (owner.clone(), session.clone(), finish.clone());
-        let (open, outbox) = (open.cloned(), outbox.to_vec());
-        self.call(move |tx| finish::finish(tx, now, &owner, &session, &finish, open.as_ref(), &outbox)).await
+        let (session, finish) = (session.clone(), finish.clone());
+        let request = FinishRequest { session, finish, open: open.cloned(), outbox: outbox.to_vec() };
+        let owner = owner.clone();
+        self.call(move |tx| finish::finish(tx, now, &owner, &request)).await
     }
 
     async fn set_job_paused(
@@ -275,7 +277,7 @@ impl Store for EmbeddedStore {
     ) -> Result<SetSessionOutcome, StoreError> {
         let (owner, session, seat, checks) = (owner.clone(), session.clone(), seat.cloned(), checks.to_vec());
         let seat = move |tx: &mut Tx<'_>| session_changes::set(tx, now, &owner, &session, seat.as_ref(), &checks);
-        self.call(seat).await?.map_err(StoreError::Over)
+        self.call(seat).await
     }
 
     async fn amend(
@@ -370,7 +372,7 @@ impl DocumentStore for EmbeddedStore {
         quota: &Quota,
     ) -> Result<WriteOutcome, StoreError> {
         let (owner, writes, quota) = (owner.clone(), writes.to_vec(), *quota);
-        self.call(move |tx| finish::write_within(tx, now, &owner, &writes, &quota)).await?.map_err(StoreError::Over)
+        self.call(move |tx| finish::write_within(tx, now, &owner, &writes, &quota)).await
     }
 }
 

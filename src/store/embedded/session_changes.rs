@@ -6,7 +6,7 @@ use super::tx::{StoreFault, Tx, View};
 use super::{counts, docs};
 use crate::domain::ids::{Owner, SessionKey};
 use crate::domain::lease::{StateAmendment, StateChange};
-use crate::domain::quota::{QuotaExceeded, QuotaUsage};
+use crate::domain::quota::QuotaUsage;
 use crate::domain::time::Millis;
 use crate::store::{Amend, AmendOutcome, Amendment, DocEffect, DocWrite, SessionSnapshot, SetSessionOutcome};
 
@@ -18,34 +18,34 @@ pub(super) fn set(
     session: &SessionKey,
     seat: Option<&SessionSnapshot>,
     checks: &[DocWrite],
-) -> Result<Result<SetSessionOutcome, QuotaExceeded>, StoreFault> {
+) -> Result<SetSessionOutcome, StoreFault> {
     let mut slot = LoadedSession::load(tx, owner, session)?;
     if let Some(until) = slot.record.live_until(now) {
-        return Ok(Ok(SetSessionOutcome::Held(until)));
+        return Ok(SetSessionOutcome::Held(until));
     }
     if !docs::conflicts(tx, &slot.owner, checks)?.is_empty() {
         let is_gone = seat.is_none() && !slot.is_known();
-        return Ok(Ok(if is_gone { SetSessionOutcome::Done } else { SetSessionOutcome::Changed }));
+        return Ok(if is_gone { SetSessionOutcome::Done } else { SetSessionOutcome::Changed });
     }
     let Some(seat) = seat else {
         slot.erase(tx)?;
-        return Ok(Ok(SetSessionOutcome::Done));
+        return Ok(SetSessionOutcome::Done);
     };
     let is_same = tx.get(Space::Core, &slot.part(STATE))?.is_some_and(|state| *state == *seat.state);
     if !slot.record.is_vacant(seat.version, is_same) {
-        return Ok(Ok(SetSessionOutcome::Taken));
+        return Ok(SetSessionOutcome::Taken);
     }
     let adds = QuotaUsage { sessions: 1, bytes: seat.state.len() as u64, ..QuotaUsage::default() };
     if let Some(quota) = seat.quota.as_ref().filter(|_| !slot.is_known())
-        && let Err(over) = counts::check_quota(tx, &slot.owner, quota, &adds)?
+        && let Some(over) = counts::exceeded_quota(tx, &slot.owner, quota, &adds)?
     {
-        return Ok(Err(over));
+        return Err(StoreFault::Over(over));
     }
     tx.register(&slot.owner)?;
     slot.set_state(tx, &seat.state)?;
     slot.record.restore(now, seat.version);
     slot.save(tx)?;
-    Ok(Ok(SetSessionOutcome::Done))
+    Ok(SetSessionOutcome::Done)
 }
 
 /// Implements [`crate::store::Store::amend`] for the writer.

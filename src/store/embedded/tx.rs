@@ -3,8 +3,9 @@
 use super::counts::UsageChange;
 use super::index::Index;
 use super::layout::{self, Space};
-use super::memory::Maps;
+use super::memory::KeyspaceMaps;
 use super::writes::Writes;
+use crate::domain::quota::QuotaExceeded;
 use crate::store::StoreError;
 use fjall::{Database, Guard, Keyspace, KeyspaceCreateOptions, Readable, Slice, Snapshot, UserKey};
 use std::sync::{Arc, atomic::AtomicU64};
@@ -19,6 +20,9 @@ pub(crate) enum StoreFault {
     /// A record that can't be decoded, or an invalid request.
     #[error("{0}")]
     Record(String),
+    /// The owner's quota has no room for the request.
+    #[error("{0}")]
+    Over(QuotaExceeded),
 }
 
 impl StoreFault {
@@ -28,6 +32,7 @@ impl StoreFault {
         match self {
             Self::Database(e) => StoreError::Unavailable { store, reason: e.to_string() },
             Self::Record(reason) => StoreError::Corrupt { store, reason },
+            Self::Over(over) => StoreError::Over(over),
         }
     }
 }
@@ -88,7 +93,7 @@ pub(crate) enum DurableState {
     /// The state after the last group.
     Folder(Db, Snapshot),
     /// The records in memory, under their lock.
-    Memory(Maps),
+    Memory(KeyspaceMaps),
 }
 
 /// A record with its key.
@@ -153,7 +158,7 @@ pub(crate) enum TxBase<'a> {
     /// The database in a folder.
     Folder(&'a Db),
     /// The records in memory.
-    Memory(&'a Maps),
+    Memory(&'a KeyspaceMaps),
 }
 
 /// One request on the writer thread: reads see its own writes, then those of earlier requests that the database doesn't

@@ -44,7 +44,8 @@ impl StoreWriter {
         db: Db,
         index: Index,
         durable: Arc<RwLock<Arc<DurableState>>>,
-        (head, health): (StoreHead, Arc<Health>),
+        head: StoreHead,
+        health: Arc<Health>,
         requests: &Requests,
     ) -> std::io::Result<Self> {
         let store = Arc::clone(&requests.store);
@@ -56,7 +57,7 @@ impl StoreWriter {
                 let _ = jobs.try_send(Box::new(|_: &mut Self| {}));
             }
         };
-        let flusher = Flusher::start(db.clone(), Arc::clone(&store), durable, (head, Arc::clone(&health)), nudge)?;
+        let flusher = Flusher::start(db.clone(), Arc::clone(&store), durable, head, Arc::clone(&health), nudge)?;
         Ok(Self { db, index, store, writes: Writes::default(), answers: Vec::new(), urgent: 0, flusher, health })
     }
 

@@ -50,9 +50,9 @@ use keyspace::{Keyspace, lex_range};
 use libraries::LibraryReports;
 pub use options::{RedisOptions, ServerOrInjected};
 use registry::RegisteredOwners;
-pub use servers::{RedisTls, Servers, URL_FORM};
+pub use servers::{RedisTls, Servers, ServersUrlError, URL_FORM};
 use std::{sync::Arc, time::Duration};
-use worker_share::WorkerShare;
+use worker_share::{DueQuery, WorkerShare};
 
 /// Backoff of a session whose grant this build can't decode: another build may.
 const UNREADABLE_BACKOFF: Duration = Duration::from_secs(5);
@@ -350,7 +350,8 @@ impl Store for RedisStore {
     ) -> Result<DueOwners, StoreError> {
         let mut args = Args::new("due", &self.keys.workers());
         args.clock(self.clock, now);
-        let due = match self.looks.due(&self.pool, &self.keys, args, (now, worker, horizon, limit)).await {
+        let query = DueQuery { now, worker, horizon, limit };
+        let due = match self.looks.due(&self.pool, &self.keys, args, query).await {
             Err(error) if !error.is_transient() => {
                 self.mend_lists().await?;
                 return Err(error);

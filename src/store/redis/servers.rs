@@ -2,7 +2,8 @@
 
 use redis::io::tcp::TcpSettings;
 use redis::{
-    Client, ClientTlsConfig, ConnectionInfo, IntoConnectionInfo, RedisConnectionInfo, RedisResult, TlsCertificates,
+    Client, ClientTlsConfig, ConnectionInfo, IntoConnectionInfo, RedisConnectionInfo, RedisError, RedisResult,
+    TlsCertificates,
 };
 
 /// A server, some nodes of a cluster, or Sentinels that know the primary; all servers have the same user and password.
@@ -55,13 +56,79 @@ const SENTINEL_LOGIN: &str = "?sentinel_";
 pub const URL_FORM: &str = "`redis://host:port`, `redis+cluster://host:port,host:port` or \
                         `redis+sentinel://host:port,host:port/primary` (`rediss…` for TLS), with `user:password@` before it";
 
+/// Reason why a URL names no servers. No error holds a user or a password.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ServersUrlError {
+    /// The URL has none of the known schemes.
+    #[error("expected {URL_FORM}")]
+    Scheme,
+    /// Something follows the database, or the hosts if there is none.
+    #[error(
+        "expected nothing behind host, port and database of `{places}`, but for the login of sentinels, which begins \
+         with `?sentinel_username=` or `?sentinel_password=`"
+    )]
+    TextBehind {
+        /// Hosts and database, without what follows: it may be a misspelled login.
+        places: String,
+    },
+    /// A further server has a login of its own.
+    #[error(
+        "all servers have the same user and password: expected them before the first host alone, and `%40` where they \
+         have an `@`"
+    )]
+    SeveralLogins,
+    /// The URL of a cluster has a path.
+    #[error("a cluster has no databases: expected nothing behind the hosts in `{places}`")]
+    ClusterDatabase {
+        /// Hosts with what follows.
+        places: String,
+    },
+    /// The URL of Sentinels doesn't name the primary.
+    #[error("expected what the sentinels call the primary behind the hosts, got `{places}`")]
+    NoPrimary {
+        /// Hosts with what follows.
+        places: String,
+    },
+    /// The name of the primary has other characters.
+    #[error("expected letters, digits, `.`, `-` and `_` as what the sentinels call the primary behind `{hosts}`")]
+    PrimaryName {
+        /// Hosts of the Sentinels.
+        hosts: String,
+    },
+    /// The driver refuses the address of a server.
+    #[error("`{place}`: {reason}; expected {URL_FORM}")]
+    Address {
+        /// Host and port as given.
+        place: String,
+        /// Text of the driver.
+        reason: String,
+    },
+    /// The login of the Sentinels has another parameter.
+    #[error(
+        "expected `sentinel_username=…&sentinel_password=…` and nothing else behind `?`, and `%26` where they have an \
+         `&`"
+    )]
+    SentinelParameter,
+    /// The login of the Sentinels has no password.
+    #[error("`sentinel_password` is missing behind `?`")]
+    NoSentinelPassword,
+    /// The login of the Sentinels has characters that must be escaped.
+    #[error(
+        "expected `%40`, `%2F`, `%3F`, `%23` and `%3A` where `sentinel_username` or `sentinel_password` have an `@`, \
+         `/`, `?`, `#` or `:`, and `%25` for a `%`"
+    )]
+    UnescapedSentinelLogin,
+    /// The driver refuses the login of the Sentinels; its text could contain the password.
+    #[error("`sentinel_username` or `sentinel_password` can't be read")]
+    UnreadableSentinelLogin,
+}
+
 impl Servers {
     /// Parses `redis[s]://[user:password@]host:port[/db]`, `redis[s]+cluster://[user:password@]host:port,host:port`, or
     /// `redis[s]+sentinel://[user:password@]host:port,host:port/primary[/db][?sentinel_username=…&sentinel_password=…]`.
-    /// The error says what is wrong, without credentials.
-    pub fn parse(url: &str) -> Result<Self, String> {
+    pub fn parse(url: &str) -> Result<Self, ServersUrlError> {
         let scheme = SCHEMES.iter().find_map(|scheme| Some((scheme, url.strip_prefix(scheme.0)?)));
-        let (&(scheme, form, is_tls), rest) = scheme.ok_or_else(|| format!("expected {URL_FORM}"))?;
+        let (&(scheme, form, is_tls), rest) = scheme.ok_or(ServersUrlError::Scheme)?;
         let (rest, login) = match rest.split_once(SENTINEL_LOGIN).filter(|_| form == ServerKind::Sentinel) {
             Some((rest, login)) => (rest, sentinel_login(login)?),
             None => (rest, RedisConnectionInfo::default()),
@@ -71,17 +138,10 @@ impl Servers {
             None => ("", rest),
         };
         if let Some(end) = places.find(['?', '#', '&']) {
-            // This part may be a misspelled login.
-            let places = &places[..end];
-            return Err(format!(
-                "expected nothing behind host, port and database of `{places}`, but for the login of sentinels, which \
-                 begins with `?sentinel_username=` or `?sentinel_password=`"
-            ));
+            return Err(ServersUrlError::TextBehind { places: places[..end].to_owned() });
         }
         if form != ServerKind::One && credentials.trim_end_matches('@').contains('@') {
-            return Err("all servers have the same user and password: expected them before the first host alone, and \
-                        `%40` where they have an `@`"
-                .to_owned());
+            return Err(ServersUrlError::SeveralLogins);
         }
         let one = if is_tls { "rediss://" } else { "redis://" };
         let (list, primary, db) = match form {
@@ -89,7 +149,7 @@ impl Servers {
             ServerKind::Cluster => {
                 let places = places.trim_end_matches('/');
                 if places.contains('/') {
-                    return Err(format!("a cluster has no databases: expected nothing behind the hosts in `{places}`"));
+                    return Err(ServersUrlError::ClusterDatabase { places: places.to_owned() });
                 }
                 (places.split(',').map(str::to_owned).collect(), None, "")
             }
@@ -97,14 +157,10 @@ impl Servers {
                 let (hosts, rest) = places.split_once('/').unwrap_or((places, ""));
                 let (name, db) = rest.split_once('/').unwrap_or((rest, ""));
                 if name.is_empty() {
-                    return Err(format!(
-                        "expected what the sentinels call the primary behind the hosts, got `{places}`"
-                    ));
+                    return Err(ServersUrlError::NoPrimary { places: places.to_owned() });
                 }
                 if !name.chars().all(|c| c.is_ascii_alphanumeric() || ".-_".contains(c)) {
-                    return Err(format!(
-                        "expected letters, digits, `.`, `-` and `_` as what the sentinels call the primary behind `{hosts}`"
-                    ));
+                    return Err(ServersUrlError::PrimaryName { hosts: hosts.to_owned() });
                 }
                 let primary = SentinelPrimary { name: name.to_owned(), login };
                 (hosts.split(',').map(with_sentinel_port).collect(), Some(primary), db)
@@ -113,10 +169,11 @@ impl Servers {
         let node = |place: &String| {
             let info = format!("{one}{credentials}{place}{}{db}", if db.is_empty() { "" } else { "/" });
             let info = info.into_connection_info();
-            let info = info.map_err(|error| format!("`{place}`: {error}; expected {URL_FORM}"))?;
-            Ok(info.set_tcp_settings(tcp_settings()))
+            let refused =
+                |error: RedisError| ServersUrlError::Address { place: place.clone(), reason: error.to_string() };
+            Ok(info.map_err(refused)?.set_tcp_settings(tcp_settings()))
         };
-        let nodes = list.iter().map(node).collect::<Result<Vec<_>, String>>()?;
+        let nodes = list.iter().map(node).collect::<Result<Vec<_>, ServersUrlError>>()?;
         let shown: Vec<String> = nodes.iter().map(|node| node.addr().to_string()).collect();
         let behind = primary.as_ref().map(|primary| format!("/{}", primary.name)).unwrap_or_default();
         let shown = format!("{scheme}{}{behind}", shown.join(","));
@@ -125,33 +182,22 @@ impl Servers {
 }
 
 /// Parses what follows [`SENTINEL_LOGIN`], decoded like the part of a URL before its host.
-fn sentinel_login(text: &str) -> Result<RedisConnectionInfo, String> {
+fn sentinel_login(text: &str) -> Result<RedisConnectionInfo, ServersUrlError> {
     let (mut user, mut password) = ("", None);
     for (n, part) in text.split('&').enumerate() {
         let name = if n == 0 { Some(part) } else { part.strip_prefix(&SENTINEL_LOGIN[1..]) };
         match name.and_then(|name| name.split_once('=')) {
             Some(("username", given)) => user = given,
             Some(("password", given)) => password = Some(given),
-            _ => {
-                return Err(
-                    "expected `sentinel_username=…&sentinel_password=…` and nothing else behind `?`, and `%26` \
-                            where they have an `&`"
-                        .to_owned(),
-                );
-            }
+            _ => return Err(ServersUrlError::SentinelParameter),
         }
     }
-    let password = password.filter(|text| !text.is_empty()).ok_or("`sentinel_password` is missing behind `?`")?;
+    let password = password.filter(|text| !text.is_empty()).ok_or(ServersUrlError::NoSentinelPassword)?;
     if [user, password].iter().any(|text| text.contains(['@', '/', '?', '#'])) || user.contains(':') {
-        return Err(
-            "expected `%40`, `%2F`, `%3F`, `%23` and `%3A` where `sentinel_username` or `sentinel_password` have an \
-                    `@`, `/`, `?`, `#` or `:`, and `%25` for a `%`"
-                .to_owned(),
-        );
+        return Err(ServersUrlError::UnescapedSentinelLogin);
     }
     let info = format!("redis://{user}:{password}@sentinel").into_connection_info();
-    // The driver's error could contain the password.
-    let info = info.map_err(|_| "`sentinel_username` or `sentinel_password` can't be read".to_owned())?;
+    let info = info.map_err(|_| ServersUrlError::UnreadableSentinelLogin)?;
     Ok(info.redis_settings().clone())
 }
 
@@ -272,7 +318,7 @@ mod tests {
                 "a cluster has no databases: expected nothing behind the hosts in `a:1/3`",
             ),
         ] {
-            let error = Servers::parse(url).err().unwrap();
+            let error = Servers::parse(url).err().unwrap().to_string();
             assert!(error.contains(said) && !error.contains("secret"), "{url}: {error}");
         }
     }

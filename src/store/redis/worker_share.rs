@@ -26,6 +26,18 @@ struct KnownWorkers {
     share: Share,
 }
 
+/// The owners that a worker asks for in one sweep.
+pub struct DueQuery<'w> {
+    /// Time of the venue; the server's time counts where the server answers.
+    pub now: Millis,
+    /// Name of the worker.
+    pub worker: &'w str,
+    /// Time from now within which an owner must be due.
+    pub horizon: Duration,
+    /// Most owners of a shard.
+    pub limit: u32,
+}
+
 impl WorkerShare {
     /// Returns the worker's share among live workers; `None`: they aren't known, and the last known ones count.
     fn share(&self, shards: Shards, live: Option<Vec<String>>, worker: &str) -> Share {
@@ -50,8 +62,9 @@ impl WorkerShare {
         pool: &Pool,
         keys: &Keyspace,
         beat: Args,
-        (now, worker, horizon, limit): (Millis, &str, Duration, u32),
+        query: DueQuery<'_>,
     ) -> Result<DueOwners, StoreError> {
+        let DueQuery { now, worker, horizon, limit } = query;
         let (now, live) = match report_alive(pool, beat, worker, horizon).await {
             Ok((now, live)) => (now, Some(live)),
             // The node of a cluster with the list of workers is away; the shards of the other nodes are read.

@@ -23,7 +23,7 @@ use crate::store::{EventKind, SessionFacts, StoreError, keys};
 use crate::venue::policy;
 use crate::venue::strays::{self, StrayOwner};
 use crate::venue::{Venue, is_reserved};
-use serde_json::{Value, json};
+use crate::view::audit::AuditView;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
@@ -45,7 +45,7 @@ use records::{JobRecords, read_all_jobs, read_jobs};
 
 pub use generation::{StoreSetBack, advance_mark, set_backs};
 pub use losses::{is_unsettled, settle};
-pub use repair::{Repair, repair};
+pub use repair::repair;
 pub use watch::AuditWatch;
 
 /// Why an audit fails.
@@ -60,20 +60,24 @@ pub enum AuditError {
 }
 
 /// Returns the answer of `trellis audit`: the totals, and with `repair` what was repaired before.
-pub async fn report(venue: &Venue, repair: bool) -> Result<Value, AuditError> {
+pub async fn report(venue: &Venue, repair: bool) -> Result<AuditView, AuditError> {
     let repaired = if repair { Some(self::repair(venue).await?) } else { None };
-    let mut shown = json!(audit_all(venue).await?);
-    if let Some(repaired) = &repaired {
-        shown["repaired"] = json!(repaired);
-    }
-    Ok(shown)
+    Ok(AuditView { totals: audit_all(venue).await?, repaired })
+}
+
+/// Result of the work on records of one owner, which don't stop the work on other owners.
+enum OwnerOutcome<T> {
+    /// The work is done.
+    Done(T),
+    /// A record is damaged.
+    Damaged(StoreError),
 }
 
 /// Separates the error of one owner's damaged record from an error that would meet every owner.
-fn split_error<T>(outcome: Result<T, AuditError>) -> Result<Result<T, StoreError>, AuditError> {
+fn split_error<T>(outcome: Result<T, AuditError>) -> Result<OwnerOutcome<T>, AuditError> {
     match outcome {
-        Ok(done) => Ok(Ok(done)),
-        Err(AuditError::Store(error)) if !error.is_transient() => Ok(Err(error)),
+        Ok(done) => Ok(OwnerOutcome::Done(done)),
+        Err(AuditError::Store(error)) if !error.is_transient() => Ok(OwnerOutcome::Damaged(error)),
         Err(error) => Err(error),
     }
 }
@@ -87,12 +91,16 @@ pub async fn audit_all(venue: &Venue) -> Result<AuditTotals, AuditError> {
         for owner in page.iter().filter(|owner| !is_reserved(owner)) {
             // What can't be read of one owner is named, and doesn't hide the totals of others.
             match split_error(balance_owner(venue, owner, &mut queue).await)? {
-                Ok(own) => books.add(own),
-                Err(error) => books.add_damaged([format!("the books of `{owner}` can't be closed: {error}")]),
+                OwnerOutcome::Done(own) => books.add(own),
+                OwnerOutcome::Damaged(error) => {
+                    books.add_damaged([format!("the books of `{owner}` can't be closed: {error}")]);
+                }
             }
             match split_error(counts::find_drift(venue, owner, false).await.map_err(AuditError::from))? {
-                Ok(drift) => books.drift.extend(drift.map(|drift| format!("{owner}: {drift}"))),
-                Err(error) => books.add_damaged([format!("what `{owner}` keeps can't be counted: {error}")]),
+                OwnerOutcome::Done(drift) => books.drift.extend(drift.map(|drift| format!("{owner}: {drift}"))),
+                OwnerOutcome::Damaged(error) => {
+                    books.add_damaged([format!("what `{owner}` keeps can't be counted: {error}")]);
+                }
             }
         }
     }
@@ -314,7 +322,8 @@ async fn missing_needed(
     for page in wanted.chunks(PAGE) {
         for (key, doc) in page.iter().zip(records::read_page(venue, owner, page).await?) {
             let line = needed.get(key).map(String::as_str).unwrap_or_default();
-            match doc.map(|doc| doc.value.map(|bytes| is_readable(key, &bytes))) {
+            let doc = doc.map_err(RecordReadError::from);
+            match doc.map(|doc| doc.value.map(|bytes| check_readable(key, &bytes))) {
                 Ok(Some(Ok(()))) => {}
                 Ok(None) => drop(gone.insert(format!("{line} of `{owner}` is gone"))),
                 Ok(Some(Err(error))) | Err(error) => {
@@ -326,15 +335,29 @@ async fn missing_needed(
     Ok(gone)
 }
 
+/// Why a record that sessions need can't be read.
+#[derive(Debug, thiserror::Error)]
+enum RecordReadError {
+    /// The store can't read it.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// It isn't the JSON of such a record.
+    #[error(transparent)]
+    Data(#[from] serde_json::Error),
+    /// It isn't the gate of an agent.
+    #[error("it is no gate")]
+    NoGate,
+}
+
 /// Checks that a record which sessions need can be decoded.
-fn is_readable(key: &str, bytes: &[u8]) -> Result<(), String> {
+fn check_readable(key: &str, bytes: &[u8]) -> Result<(), RecordReadError> {
     if key.ends_with("/gate") {
-        return keys::Gate::decode(bytes).map(drop).ok_or_else(|| "it is no gate".to_owned());
+        return keys::Gate::decode(bytes).map(drop).ok_or(RecordReadError::NoGate);
     }
     let read = if key.starts_with(keys::APPROVALS) {
         decode::read_stored::<Approval>(bytes).map(drop)
     } else {
         decode::read_stored::<AgentRecord>(bytes).map(drop)
     };
-    read.map_err(|error| error.to_string())
+    Ok(read?)
 }

@@ -8,6 +8,7 @@ use crate::domain::limits::LIST_BYTES;
 use crate::store::{Doc, DocKey, StoreError, keys, steps};
 use crate::venue::Venue;
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Display;
 
 /// Jobs that were read, and those that can't be.
 #[derive(Default)]
@@ -53,7 +54,7 @@ pub(super) async fn read_page(
     venue: &Venue,
     owner: &Owner,
     keys: &[DocKey],
-) -> Result<Vec<Result<Doc, String>>, StoreError> {
+) -> Result<Vec<Result<Doc, StoreError>>, StoreError> {
     match venue.store.read(owner, keys).await {
         Ok(docs) => Ok(docs.into_iter().map(Ok).collect()),
         Err(error) if error.is_transient() => Err(error),
@@ -61,14 +62,13 @@ pub(super) async fn read_page(
     }
 }
 
-/// Reads documents one by one; one that can't be read is an error as a text.
-async fn read_each(venue: &Venue, owner: &Owner, keys: &[DocKey]) -> Result<Vec<Result<Doc, String>>, StoreError> {
+/// Reads documents one by one; the error of each that can't be read stands in its place.
+async fn read_each(venue: &Venue, owner: &Owner, keys: &[DocKey]) -> Result<Vec<Result<Doc, StoreError>>, StoreError> {
     let mut read = Vec::with_capacity(keys.len());
     for key in keys {
         read.push(match venue.store.doc(owner, key).await {
-            Ok(doc) => Ok(doc),
             Err(error) if error.is_transient() => return Err(error),
-            Err(error) => Err(error.to_string()),
+            doc => doc,
         });
     }
     Ok(read)
@@ -88,22 +88,23 @@ impl JobRecords {
         venue: &Venue,
         owner: &Owner,
         id: &JobId,
-        head: &Result<Doc, String>,
-        status: &Result<Doc, String>,
+        head: &Result<Doc, StoreError>,
+        status: &Result<Doc, StoreError>,
     ) -> Result<(), StoreError> {
+        let damage = |error: &dyn Display| format!("the record of job {id} of `{owner}` can't be read: {error}");
         let value = head.as_ref().map(|doc| doc.value.as_ref());
         let read = match value {
-            Ok(Some(bytes)) => decode::read_stored::<JobHead>(bytes).map_err(|error| error.to_string()),
+            Ok(Some(bytes)) => decode::read_stored::<JobHead>(bytes).map_err(|error| damage(&error)),
             Ok(None) => {
                 self.gone.insert(id.clone());
                 return Ok(());
             }
-            Err(error) => Err(error.clone()),
+            Err(error) => Err(damage(error)),
         };
         let head = match read {
             Ok(head) => head,
-            Err(error) => {
-                self.damaged.insert(format!("the record of job {id} of `{owner}` can't be read: {error}"));
+            Err(line) => {
+                self.damaged.insert(line);
                 return Ok(());
             }
         };
@@ -174,7 +175,7 @@ pub(super) async fn damaged_results(
                     Ok(_) => continue,
                     Err(error) => error.to_string(),
                 },
-                Err(error) => error.clone(),
+                Err(error) => error.to_string(),
             };
             damaged.insert(format!("the result of job {id} of `{owner}` can't be read: {error}"));
         }

@@ -1,6 +1,6 @@
 //! `trellis audit --repair`: what is lost for good gets an end; what is only on its way is left alone.
 
-use super::{AuditError, LOOK_PAUSE, LOOKS, QueueListing, counts, read_facts, split_error};
+use super::{AuditError, LOOK_PAUSE, LOOKS, OwnerOutcome, QueueListing, counts, read_facts, split_error};
 use crate::domain::audit::{Finding, find};
 use crate::domain::event::ResultBody;
 use crate::domain::ids::{EventId, JobId, Owner, SessionKey, VenueIdSubject};
@@ -15,38 +15,26 @@ use crate::venue::agents::sessions;
 use crate::venue::jobs;
 use crate::venue::policy;
 use crate::venue::{Venue, is_reserved};
+use crate::view::audit::RepairView;
 use bytes::Bytes;
-use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 /// Age below which a record may be on its way: far above the pause between two sweeps, and any lease.
 pub const AGE: Duration = Duration::from_mins(10);
 
-/// A finding that was repaired.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Repair {
-    /// Name of the owner.
-    pub owner: String,
-    /// Text of what was wrong.
-    pub found: String,
-    /// Text of what was done.
-    pub did: String,
-}
-
 /// Repairs what can be repaired safely, for every owner. A repetition repairs what a crash has left.
-pub async fn repair(venue: &Venue) -> Result<Vec<Repair>, AuditError> {
+pub async fn repair(venue: &Venue) -> Result<Vec<RepairView>, AuditError> {
     let mut repaired = Vec::new();
     let mut owners = venue.store.all_owners();
     while let Some(page) = owners.next().await? {
         for owner in page.iter().filter(|owner| !is_reserved(owner)) {
             let mut done = Vec::new();
             // One owner's damaged record must not block the repair of others; the audit names it.
-            if let Err(error) = split_error(repair_owner(venue, owner, &mut done).await)? {
+            if let OwnerOutcome::Damaged(error) = split_error(repair_owner(venue, owner, &mut done).await)? {
                 tracing::warn!(%owner, %error, "not repaired");
             }
-            repaired.extend(done.into_iter().map(|(found, did)| Repair { owner: owner.to_string(), found, did }));
+            repaired.extend(done.into_iter().map(|(found, did)| RepairView { owner: owner.to_string(), found, did }));
         }
     }
     Ok(repaired)
@@ -59,7 +47,7 @@ pub(super) async fn repair_lost(
     venue: &Venue,
     owner: &Owner,
     age: Duration,
-    repaired: &mut Vec<Repair>,
+    repaired: &mut Vec<RepairView>,
 ) -> Result<(), AuditError> {
     let mut sessions: BTreeMap<SessionKey, u64> = BTreeMap::new();
     for finding in confirmed_findings(venue, owner, age).await? {
@@ -70,14 +58,14 @@ pub(super) async fn repair_lost(
         };
         // A finding that can't be repaired must not block others.
         match split_error(repair_finding(venue, owner, finding).await)? {
-            Ok(None) => {}
-            Ok(Some((found, did))) => {
-                repaired.push(Repair { owner: owner.to_string(), found, did });
+            OwnerOutcome::Done(None) => {}
+            OwnerOutcome::Done(Some((found, did))) => {
+                repaired.push(RepairView { owner: owner.to_string(), found, did });
                 if let Some(session) = lost {
                     *sessions.entry(session).or_default() += 1;
                 }
             }
-            Err(error) => tracing::warn!(%owner, %error, "not repaired"),
+            OwnerOutcome::Damaged(error) => tracing::warn!(%owner, %error, "not repaired"),
         }
     }
     for (session, tasks) in sessions {
@@ -114,8 +102,8 @@ async fn confirmed_findings(venue: &Venue, owner: &Owner, age: Duration) -> Resu
 async fn repair_owner(venue: &Venue, owner: &Owner, done: &mut Vec<RepairTexts>) -> Result<(), AuditError> {
     for finding in confirmed_findings(venue, owner, AGE).await? {
         match split_error(repair_finding(venue, owner, finding).await)? {
-            Ok(mended) => done.extend(mended),
-            Err(error) => tracing::warn!(%owner, %error, "not repaired"),
+            OwnerOutcome::Done(mended) => done.extend(mended),
+            OwnerOutcome::Damaged(error) => tracing::warn!(%owner, %error, "not repaired"),
         }
     }
     done.extend(repair_policy(venue, owner).await?);
@@ -237,7 +225,7 @@ async fn repair_lost_result(
     let events = vec![EventId::of_venue(&venue.key, VenueIdSubject::Result(id))];
     venue.store.forget(venue.now(), owner, &ForgetRequest { events, ..ForgetRequest::default() }).await?;
     let body = ResultBody { session_id: session.session.clone(), job: id.clone(), result, output_omitted: None };
-    let admit = ingress::result_admission(&venue.key, (owner, &session.agent), body, venue.now(), 0);
+    let admit = ingress::result_admission(&venue.key, owner, &session.agent, body, venue.now(), 0);
     venue.store.admit(venue.now(), &admit).await?;
     venue.wake(owner, session).await;
     let found = format!("session {session} waits for the result of job {id}, which has ended or is gone");

@@ -11,7 +11,7 @@
 //!                                               └──neither open nor new─┘
 //! ```
 
-use super::repair::{Repair, repair_lost, repair_policy};
+use super::repair::{repair_lost, repair_policy};
 use super::{AuditError, PAGE, is_result_moving, list_in_transit, read_jobs, watched_jobs};
 use crate::domain::audit::JobFacts;
 use crate::domain::decode;
@@ -26,6 +26,7 @@ use crate::store::{Doc, EventKind, SessionFacts, StoreError, keys};
 use crate::upkeep::owner_scan::PacedOwnerScan;
 use crate::venue::agents::sessions;
 use crate::venue::{Venue, is_reserved};
+use crate::view::audit::RepairView;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::Duration;
 
@@ -106,7 +107,7 @@ impl AuditWatch {
         &mut self,
         venue: &Venue,
         share: &Share,
-        repaired: &mut Vec<Repair>,
+        repaired: &mut Vec<RepairView>,
     ) -> Result<(), AuditError> {
         if self.share.as_ref() != Some(share) {
             self.open.retain(|owner, _| share.holds(owner));
@@ -126,7 +127,7 @@ impl AuditWatch {
         &mut self,
         venue: &Venue,
         is_meant: impl Fn(&OwnerWatch) -> bool,
-        repaired: &mut Vec<Repair>,
+        repaired: &mut Vec<RepairView>,
     ) -> Result<(), AuditError> {
         let meant = self.open.iter().filter(|(_, open)| is_meant(open)).map(|(owner, _)| owner.clone());
         let behind = self.behind.take();

@@ -4,7 +4,7 @@ use super::decode_readable;
 use crate::bus::CompletedJob;
 use crate::domain::ids::{EventId, JobId, Owner, SessionKey, VenueIdSubject};
 use crate::domain::job::{ErrorCode, Job, JobHead, JobResult, JobStatus};
-use crate::domain::retention::{JobView, RetentionRules, is_job_due};
+use crate::domain::retention::{RetainedJob, RetentionRules, is_job_due};
 use crate::domain::time::Millis;
 use crate::domain::timer::Timer;
 use crate::store::{Doc, DocKey, ForgetRequest, SessionFacts, StoreError, keys};
@@ -20,7 +20,7 @@ pub(super) struct JobRemains {
     pub(super) documents: Vec<DocKey>,
     /// Events whose ids are new again after the deletion.
     pub(super) events: Vec<EventId>,
-    view: JobView,
+    facts: RetainedJob,
 }
 
 /// Result of a deletion.
@@ -43,12 +43,12 @@ pub async fn delete(venue: &Venue, owner: &Owner, job: &Job) -> Result<DeletionO
     if !job.status.is_terminal() {
         return Ok(DeletionOutcome::Open);
     }
-    let JobRemains { mut documents, events, view } =
-        read_remains(venue, owner, &job.head, (job.status, job.updated), job.result.as_ref()).await?;
-    if view.is_charged {
+    let JobRemains { mut documents, events, facts } =
+        read_remains(venue, owner, &job.head, job.status, job.updated, job.result.as_ref()).await?;
+    if facts.is_charged {
         return Ok(DeletionOutcome::Spending);
     }
-    if view.in_mailbox || (job.head.op.is_none() && is_served(venue, owner, &job.head).await?) {
+    if facts.in_mailbox || (job.head.op.is_none() && is_served(venue, owner, &job.head).await?) {
         return Ok(DeletionOutcome::InMailbox);
     }
     documents.extend(jobs::list_entry(venue, owner, &job.head).await?);
@@ -88,28 +88,29 @@ pub(super) async fn remains_if_expired(
 ) -> Result<Option<JobRemains>, StoreError> {
     let now = venue.now();
     let Some((status, updated)) = status.status() else { return Ok(None) };
-    if !is_job_due(rules, now, &bare_view(status, updated)) {
+    if !is_job_due(rules, now, &bare_facts(status, updated)) {
         return Ok(None);
     }
     let result = decode_readable::<JobResult>(&keys::job_result(&head.id), result);
-    let remains = read_remains(venue, owner, head, (status, updated), result.as_ref()).await?;
-    let goes = is_job_due(rules, now, &remains.view);
+    let remains = read_remains(venue, owner, head, status, updated, result.as_ref()).await?;
+    let goes = is_job_due(rules, now, &remains.facts);
     if goes {
         delete_completion(venue, owner, head, updated).await;
     }
     Ok(Some(remains).filter(|_| goes))
 }
 
-/// Returns the view of a job of which only the status is known.
-const fn bare_view(status: JobStatus, updated: Millis) -> JobView {
-    JobView { status, updated, dead: false, is_charged: false, in_mailbox: false }
+/// Returns the facts of a job of which only the status is known.
+const fn bare_facts(status: JobStatus, updated: Millis) -> RetainedJob {
+    RetainedJob { status, updated, dead: false, is_charged: false, in_mailbox: false }
 }
 
 async fn read_remains(
     venue: &Venue,
     owner: &Owner,
     head: &JobHead,
-    (status, updated): (JobStatus, Millis),
+    status: JobStatus,
+    updated: Millis,
     result: Option<&JobResult>,
 ) -> Result<JobRemains, StoreError> {
     let id = &head.id;
@@ -130,7 +131,7 @@ async fn read_remains(
     Ok(JobRemains {
         documents,
         events,
-        view: JobView { dead, is_charged: pays, in_mailbox, ..bare_view(status, updated) },
+        facts: RetainedJob { dead, is_charged: pays, in_mailbox, ..bare_facts(status, updated) },
     })
 }
 

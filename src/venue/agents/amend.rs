@@ -3,9 +3,8 @@
 
 use super::lifecycle::LifecycleError;
 use super::sessions::find;
-use crate::domain::authority::Authority;
 use crate::domain::decode;
-use crate::domain::goal::LiveTurns;
+use crate::domain::goal::{LiveTurns, SummaryAuthority};
 use crate::domain::ids::{Owner, SessionKey};
 use crate::domain::lattice::Namespace;
 use crate::domain::lattice::layout::{self, Scope};
@@ -59,13 +58,13 @@ pub async fn rename(venue: &Venue, owner: &Owner, key: &SessionKey, title: Optio
 }
 
 /// Lets a summary stand for all turns of a session's conversation, and returns their number. The turns stay in the
-/// store. `under` is the authority under which the summary and those turns were written, and the bound of the request.
+/// store.
 pub async fn compact(
     venue: &Venue,
     owner: &Owner,
     key: &SessionKey,
     summary: &str,
-    under: (Authority, Authority),
+    under: SummaryAuthority,
 ) -> Result<u32, LifecycleError> {
     let bytes = summary.len();
     if summary.trim().is_empty() || bytes > SUMMARY_BYTES {
@@ -171,7 +170,7 @@ async fn delete_with(
         }
         let then = Amendment::Remove { arrivals: seen.arrivals };
         let pages = reads.collect(venue, owner, key, seen.version).await?;
-        let documents = collect_documents(venue, owner, key, (&mut *reads, &pages)).await?;
+        let documents = collect_documents(venue, owner, key, reads, &pages).await?;
         let mut writes: Vec<_> = documents.into_iter().map(DocWrite::delete).collect();
         // The timer is cancelled in the same write: after it, a new session of this name may have set one.
         let wake = timers::cancel_writes(venue, owner, &TimerId::from_text(&format!("wake/{}", key.token()))).await?;
@@ -239,7 +238,7 @@ impl SessionReads {
         }
         self.written = self.written.max(pages.len());
         self.is_written = true;
-        path_uses::write_kept(&*venue.store, owner, venue.now(), (pages, &[])).await
+        path_uses::write_kept(&*venue.store, owner, venue.now(), pages, &[]).await
     }
 
     /// Rewrites the pages so that they hold only the reads of turns that are gone.
@@ -253,7 +252,7 @@ impl SessionReads {
         let mut pages = self.pages(key);
         let surplus = pages.len()..self.written;
         pages.extend(surplus.map(|number| DocWrite::delete(keys::session_reads(key, self.at, number))));
-        path_uses::write_kept(&*venue.store, owner, venue.now(), (&pages, &[])).await
+        path_uses::write_kept(&*venue.store, owner, venue.now(), &pages, &[]).await
     }
 }
 
@@ -263,7 +262,8 @@ async fn collect_documents(
     venue: &Venue,
     owner: &Owner,
     key: &SessionKey,
-    (reads, pages): (&mut SessionReads, &[DocWrite]),
+    reads: &mut SessionReads,
+    pages: &[DocWrite],
 ) -> Result<Vec<DocKey>, StoreError> {
     let mut found = vec![keys::session_cap(key), keys::session_wait(key)];
     let scope = Scope { session: Some(key.clone()), job: None };

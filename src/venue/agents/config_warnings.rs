@@ -8,6 +8,23 @@ use crate::domain::tools::unknown_names::KnownNames;
 use crate::store::{StoreError, keys};
 use crate::venue::Venue;
 
+/// Why a configuration is refused. Each line is a fault of one of its parts.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ConfigFaultsError {
+    /// Bindings can't be kept.
+    #[error("{}", .lines.join("; "))]
+    Bindings {
+        /// Faults of the bindings.
+        lines: Vec<String>,
+    },
+    /// There are warnings, and the caller is strict.
+    #[error("{}; without `strict` these are warnings", .lines.join("; "))]
+    Strict {
+        /// The warnings.
+        lines: Vec<String>,
+    },
+}
+
 /// Returns one line for each warning.
 pub fn warnings(venue: &Venue, owner: &Owner, config: &AgentConfig) -> Vec<String> {
     let mut found =
@@ -46,14 +63,19 @@ fn binding_faults(venue: &Venue, config: &AgentConfig) -> BindingFaults {
 
 /// Returns the [`warnings`] of a configuration. A binding that can't be kept is an error; with `strict` so is a
 /// warning.
-pub fn check(venue: &Venue, owner: &Owner, config: &AgentConfig, strict: bool) -> Result<Vec<String>, String> {
+pub fn check(
+    venue: &Venue,
+    owner: &Owner,
+    config: &AgentConfig,
+    strict: bool,
+) -> Result<Vec<String>, ConfigFaultsError> {
     let errors = binding_faults(venue, config).errors;
     if !errors.is_empty() {
-        return Err(errors.join("; "));
+        return Err(ConfigFaultsError::Bindings { lines: errors });
     }
     let warnings = warnings(venue, owner, config);
     if strict && !warnings.is_empty() {
-        return Err(format!("{}; without `strict` these are warnings", warnings.join("; ")));
+        return Err(ConfigFaultsError::Strict { lines: warnings });
     }
     Ok(warnings)
 }

@@ -123,7 +123,7 @@ pub(super) async fn finish_deletion(
     let mark = venue.store.doc(owner, &keys::deletion_mark(id)).await?;
     if let Some(DeletionMark { end, .. }) = mark.value.as_ref().and_then(|bytes| DeletionMark::decode(bytes)) {
         let deletion = Deletion { record: known.0, end, version: mark.version };
-        match continue_deletion(venue, owner, &deletion, (usize::MAX, LET_GO)).await {
+        match continue_deletion(venue, owner, &deletion, usize::MAX, LET_GO).await {
             Ok(_) => {}
             Err(LifecycleError::Store(error)) => return Err(error),
             Err(_) => return Err(contended()),
@@ -150,7 +150,7 @@ pub async fn sweep(venue: &Venue, owner: &Owner) -> Result<bool, StoreError> {
         if mark.since.plus(TAKEOVER_AGE) > venue.now() {
             continue;
         }
-        match resume_deletion(venue, owner, &id, (mark, doc.version)).await {
+        match resume_deletion(venue, owner, &id, mark, doc.version).await {
             Ok(left) => more |= left,
             // A worker still holds a session; the next sweep continues.
             Err(LifecycleError::Busy(_)) => {}
@@ -166,7 +166,8 @@ async fn resume_deletion(
     venue: &Venue,
     owner: &Owner,
     id: &AgentId,
-    (mark, version): (DeletionMark, u64),
+    mark: DeletionMark,
+    version: u64,
 ) -> Result<bool, LifecycleError> {
     let record = get(venue, owner, id).await?.map(|(record, _)| record);
     // The agent was created anew or is gone.
@@ -174,7 +175,7 @@ async fn resume_deletion(
         delete_mark(venue, owner, id, version).await?;
         return Ok(false);
     };
-    continue_deletion(venue, owner, &Deletion { record, end: mark.end, version }, (TASKS, Duration::ZERO)).await
+    continue_deletion(venue, owner, &Deletion { record, end: mark.end, version }, TASKS, Duration::ZERO).await
 }
 
 /// Continues a deletion: cancels at most `most` tasks, and waits up to `patience` for held sessions. Returns whether
@@ -183,7 +184,8 @@ async fn continue_deletion(
     venue: &Venue,
     owner: &Owner,
     deletion: &Deletion,
-    (most, patience): (usize, Duration),
+    most: usize,
+    patience: Duration,
 ) -> Result<bool, LifecycleError> {
     let id = &deletion.record.id;
     let cancelled = cancel_work(venue, owner, deletion, most).await?;
@@ -225,7 +227,7 @@ async fn begin_deletion(venue: &Venue, owner: &Owner, id: &AgentId, end: AgentEn
         wanted.push(DocWrite::put(key.as_str(), DeletionMark { since: now, end }.encode()).at_version(known.version));
         Ok(Edit::write(wanted, Deletion { record: after, end, version: known.version + 1 }))
     };
-    venue.store.edit(now, owner, ("agent", id), attempt).await
+    venue.store.edit(now, owner, "agent", id, attempt).await
 }
 
 /// Deletes the mark of a finished deletion, unless the deletion has begun again.
@@ -241,7 +243,7 @@ async fn delete_mark(venue: &Venue, owner: &Owner, id: &AgentId, version: u64) -
 async fn cancel_work(venue: &Venue, owner: &Owner, deletion: &Deletion, most: usize) -> Result<usize, StoreError> {
     let AgentRecord { id, created, .. } = &deletion.record;
     let reason = format!("agent `{id}` was deleted");
-    crate::venue::timers::fail_all(venue, owner, (id, *created), &reason).await?;
+    crate::venue::timers::fail_all(venue, owner, id, *created, &reason).await?;
     let mut cancelled = 0;
     let mut sessions = venue.store.all_sessions(owner, Some(id));
     while let Some(page) = sessions.next().await? {
@@ -290,7 +292,7 @@ async fn keep_reads(venue: &Venue, owner: &Owner, deletion: &Deletion) -> Result
         return Ok(());
     }
     let pages = path_uses::kept_writes(path_uses::all_uses(store, owner, id).await?, venue.now(), key);
-    Ok(path_uses::write_kept(store, owner, venue.now(), (&pages, &[deletion.check()])).await?)
+    Ok(path_uses::write_kept(store, owner, venue.now(), &pages, &[deletion.check()]).await?)
 }
 
 /// Deletes all sessions of the agent; `false` if another process has finished the deletion.

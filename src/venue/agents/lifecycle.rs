@@ -124,7 +124,7 @@ async fn change(
         // An owner at the quota can stop and resume an agent, but not enlarge it.
         Ok(if is_larger { edit.with_quota(venue.quota().await) } else { edit })
     };
-    venue.store.edit(venue.now(), owner, ("agent", id), attempt).await
+    venue.store.edit(venue.now(), owner, "agent", id, attempt).await
 }
 
 /// Changes of an update.
@@ -254,23 +254,25 @@ pub async fn resume(
 }
 
 /// Options of a fork.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct Fork {
+#[derive(Debug, Clone, Copy)]
+pub struct Fork<'a> {
+    /// Keys of the configuration that the new agent has instead of those of the old one.
+    pub config: &'a Map<String, Value>,
     /// Whether sessions with their turns are copied; only to a new agent.
     pub timeline: bool,
     /// Whether an existing agent of the new name gets this configuration and state; its sessions stay.
     pub overwrite: bool,
 }
 
-/// Creates `to` with the configuration and state of `from`, with the keys of `config` replaced, and without pending
+/// Creates `to` with the configuration and state of `from`, with the keys of `how.config` replaced, and without pending
 /// work. Returns the record, and whether it is new.
 /// The new agent is bounded by the caller and by what bounds the old one.
 pub async fn fork(
     venue: &Venue,
     owner: &Owner,
-    (from, to): (&AgentId, &AgentId),
-    config: &Map<String, Value>,
-    how: Fork,
+    from: &AgentId,
+    to: &AgentId,
+    how: Fork<'_>,
     by: AgentEditor<'_>,
 ) -> Result<(AgentRecord, bool), LifecycleError> {
     let Some((source, _)) = get(venue, owner, from).await? else { return Err(LifecycleError::Unknown(from.clone())) };
@@ -280,10 +282,11 @@ pub async fn fork(
     if how.timeline && how.overwrite {
         return Err(LifecycleError::Config("`timeline` is copied to a new agent only, leave `overwrite` out".into()));
     }
-    let config = if config.is_empty() {
+    let config = if how.config.is_empty() {
         source.config.clone()
     } else {
-        let config = apply_patch(venue, owner, &source.config, &Patch { config: config.clone(), ..Patch::default() })?;
+        let config =
+            apply_patch(venue, owner, &source.config, &Patch { config: how.config.clone(), ..Patch::default() })?;
         config_warnings::check(venue, owner, &config, false)
             .map_err(|e| LifecycleError::Config(format!("`config`: {e}")))?;
         config
@@ -313,7 +316,7 @@ async fn put_fork(
     venue: &Venue,
     owner: &Owner,
     new: AgentRecord,
-    how: Fork,
+    how: Fork<'_>,
     by: AgentEditor<'_>,
     copied: Option<(&mut CopyClaim<'_>, &AgentId)>,
 ) -> Result<(AgentRecord, bool), LifecycleError> {
@@ -342,5 +345,5 @@ async fn put_fork(
         wanted.extend(unmarked);
         Ok(Edit::write(wanted, (record, created)).with_quota(venue.quota().await))
     };
-    venue.store.edit(venue.now(), owner, ("agent", &new.id), attempt).await
+    venue.store.edit(venue.now(), owner, "agent", &new.id, attempt).await
 }

@@ -24,8 +24,12 @@ use crate::domain::visible::cut_at;
 use crate::store::{DocWrite, Edit, SessionFacts, StoreError, Window, decode, keys, steps};
 use crate::venue::Venue;
 use crate::venue::operation::Need;
+use crate::view::agent::AgentRecordView;
+use crate::view::ledger::TurnRecordView;
+use crate::view::to_json;
+use crate::view::tree::TimelineTurnView;
 use futures::{StreamExt, TryStreamExt, stream};
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
 /// Sessions that are read for the status of an agent.
 const SESSIONS: usize = 1_000;
@@ -141,7 +145,7 @@ pub async fn apply(
         wanted.extend(unmarked);
         Ok(Edit::write(wanted, (record, applied)).with_quota(venue.quota().await))
     };
-    venue.store.edit(now, owner, ("agent", id), attempt).await
+    venue.store.edit(now, owner, "agent", id, attempt).await
 }
 
 fn matches_config(record: &AgentRecord, config: &AgentConfig, maker: &MakerAuthority) -> bool {
@@ -203,36 +207,35 @@ fn new_record(id: &AgentId, config: &AgentConfig, maker: &MakerAuthority, now: M
     }
 }
 
-/// Returns the answer of `agent/info` and of `GET agents/{id}`; `None` if there is no such agent.
-pub async fn info(venue: &Venue, owner: &Owner, id: &AgentId) -> Result<Option<Value>, StoreError> {
+/// Returns what an agent is and does; `None` if there is no such agent.
+pub async fn info(venue: &Venue, owner: &Owner, id: &AgentId) -> Result<Option<AgentRecordView>, StoreError> {
     let Some((record, _)) = get(venue, owner, id).await? else { return Ok(None) };
     let sessions = venue.store.sessions(owner, Some(id), None, SESSIONS).await?;
-    let tasks: usize = sessions.iter().map(open_tasks).sum();
-    let turns: u64 = sessions.iter().map(|s| s.version).sum();
-    Ok(Some(json!({
-        "agentId": id,
-        "status": status(record.status, &sessions, venue.now()),
-        "config": record.config,
-        "creatorCaps": record.creator.capabilities(),
-        "configVersion": record.config_version,
-        "timelineLength": turns,
-        "tasks": tasks,
-        "sessions": sessions.len(),
-        "created": record.created,
-        "updated": record.updated,
-        "error": record.error,
-    })))
+    Ok(Some(AgentRecordView {
+        agent_id: record.id,
+        status: status(record.status, &sessions, venue.now()).to_owned(),
+        config: to_json(&record.config),
+        creator_caps: record.creator.capabilities(),
+        config_version: record.config_version,
+        timeline_length: sessions.iter().map(|s| s.version).sum(),
+        tasks: sessions.iter().map(open_tasks).sum(),
+        sessions: sessions.len(),
+        created: record.created,
+        updated: record.updated,
+        error: record.error,
+    }))
 }
 
 /// Returns the turn records of an agent with their `session`, as `reader` may see them, in the order in which the turns
 /// began: at most `limit` after the first `skip`.
 pub async fn timeline(
     venue: &Venue,
-    (owner, reader): (&Owner, &Authority),
+    owner: &Owner,
+    reader: &Authority,
     id: &AgentId,
     skip: usize,
     limit: usize,
-) -> Result<Vec<Value>, StoreError> {
+) -> Result<Vec<TimelineTurnView>, StoreError> {
     let window = Window { reverse: false, skip, limit, values: false };
     let page = venue.store.page(owner, &keys::timeline(id), window).await?;
     let turns: Vec<_> = page.docs.iter().filter_map(|(key, _)| keys::timeline_turn(id, key)).collect();
@@ -242,9 +245,8 @@ pub async fn timeline(
     for ((session, key), mut doc) in turns.iter().zip(docs) {
         let Some(bytes) = doc.pop().and_then(|doc| doc.value) else { continue };
         let record: TurnRecord = decode(key, &bytes)?;
-        let mut record = record.visible_to(reader).to_view();
-        record["session"] = decode_token(session).into();
-        shown.push(record);
+        let record = TurnRecordView::for_transcript(&record.visible_to(reader));
+        shown.push(TimelineTurnView { record, session: decode_token(session) });
     }
     Ok(shown)
 }
@@ -255,7 +257,7 @@ fn open_tasks(session: &SessionFacts) -> usize {
 
 /// Returns the [`status`] of each of these agents of an owner.
 pub async fn statuses(venue: &Venue, owner: &Owner, agents: &[ListedAgent]) -> Result<Vec<&'static str>, StoreError> {
-    let looks: Vec<_> = agents.iter().map(|listed| current_status(venue, owner, (&listed.id, listed.status))).collect();
+    let looks: Vec<_> = agents.iter().map(|listed| current_status(venue, owner, &listed.id, listed.status)).collect();
     stream::iter(looks).buffered(CONCURRENT_READS).try_collect().await
 }
 
@@ -263,7 +265,8 @@ pub async fn statuses(venue: &Venue, owner: &Owner, agents: &[ListedAgent]) -> R
 pub async fn current_status(
     venue: &Venue,
     owner: &Owner,
-    (id, agent): (&AgentId, AgentStatus),
+    id: &AgentId,
+    agent: AgentStatus,
 ) -> Result<&'static str, StoreError> {
     let sessions = match agent {
         AgentStatus::Active => venue.store.sessions(owner, Some(id), None, SESSIONS).await?,

@@ -11,20 +11,22 @@ use crate::domain::session::{SessionState, TurnRecord};
 use crate::domain::time::Millis;
 use crate::store::{EventKind, SessionFacts, StoreError, decode as document, keys, steps};
 use crate::venue::Venue;
-use serde_json::{Value, json};
+use crate::view::ledger::TurnRecordView;
+use crate::view::session::SessionRowView;
 
 /// Sessions that one step of a list reads.
 const LIST_STEP: usize = 20;
 
-/// Returns a page of an agent's sessions by id after `after`, and the cursor of the next page.
+/// Returns a page of an agent's sessions by id after `after`, and the cursor of the next page. The sessions live for
+/// `ttl`.
 pub async fn list(
     venue: &Venue,
     owner: &Owner,
-    agent: (&AgentId, Option<&Ttl>),
+    agent: &AgentId,
+    ttl: Option<&Ttl>,
     after: Option<&SessionId>,
     limit: usize,
-) -> Result<(Vec<Value>, Option<SessionId>), StoreError> {
-    let (agent, ttl) = agent;
+) -> Result<(Vec<SessionRowView>, Option<SessionId>), StoreError> {
     let after = after.map(|session| SessionKey { agent: agent.clone(), session: session.clone() });
     let mut found = Vec::new();
     // States may be large, so only a few are in memory at a time.
@@ -50,7 +52,7 @@ pub(super) fn begins_after(session: &SessionFacts, state: &SessionState, ttl: Op
 }
 
 /// Returns the row of a session in a list.
-pub(in crate::venue) fn session_row(session: &SessionFacts, ttl: Option<&Ttl>, now: Millis) -> Value {
+pub(in crate::venue) fn session_row(session: &SessionFacts, ttl: Option<&Ttl>, now: Millis) -> SessionRowView {
     let state = state(session);
     let since = begins_after(session, &state, ttl, now);
     let expired = since > state.since;
@@ -61,19 +63,20 @@ pub(in crate::venue) fn session_row(session: &SessionFacts, ttl: Option<&Ttl>, n
         true => "IDLE",
         false => "WAITING",
     };
-    json!({
-        "sessionId": session.key.session,
-        "title": state.title.filter(|_| !expired),
-        "status": status,
-        "turns": session.version,
-        "turnCount": session.version - since,
-        "expired": expired,
-        "updated": session.touched,
-        "tasks": waiting(EventKind::Task),
-        "messages": waiting(EventKind::Message),
-        "results": waiting(EventKind::Result),
-        "due": session.due,
-    })
+    SessionRowView {
+        session_id: session.key.session.clone(),
+        title: state.title.filter(|_| !expired),
+        status: status.to_owned(),
+        turns: session.version,
+        turn_count: session.version - since,
+        expired,
+        updated: session.touched,
+        tasks: waiting(EventKind::Task),
+        messages: waiting(EventKind::Message),
+        results: waiting(EventKind::Result),
+        due: session.due,
+        loads: None,
+    }
 }
 
 /// Returns the last turn before the session's current conversation, for an agent whose sessions live for `ttl`.
@@ -96,15 +99,17 @@ pub async fn find(venue: &Venue, owner: &Owner, key: &SessionKey) -> Result<Opti
 /// and the turn after which the next page begins.
 pub async fn read(
     venue: &Venue,
-    (owner, reader): (&Owner, &Authority),
+    owner: &Owner,
+    reader: &Authority,
     key: &SessionKey,
     after: u64,
     limit: usize,
-) -> Result<(Vec<Value>, Option<u64>), StoreError> {
+) -> Result<(Vec<TurnRecordView>, Option<u64>), StoreError> {
     // Turns above the session's version are left by an interrupted copy and aren't its own.
     let own = find(venue, owner, key).await?.map_or(0, |facts| facts.version);
-    let begin = keys::turn(key, after);
-    let page = steps::scan(&*venue.store, owner, &keys::turns(key), Some(&begin), false, limit, LIST_BYTES).await?;
+    let (prefix, begin) = (keys::turns(key), keys::turn(key, after));
+    let range = steps::KeyRange::ascending(&prefix).start_after(&begin);
+    let page = steps::scan(&*venue.store, owner, range, limit, LIST_BYTES).await?;
     let (mut turns, mut last, mut full) = (Vec::with_capacity(page.docs.len()), after, !page.ended);
     for (place, doc) in page.docs {
         let record: TurnRecord = document(&place, &doc.value.unwrap_or_default())?;
@@ -113,7 +118,7 @@ pub async fn read(
             break;
         }
         last = record.turn;
-        turns.push(record.visible_to(reader).to_view());
+        turns.push(TurnRecordView::for_transcript(&record.visible_to(reader)));
     }
     Ok((turns, full.then_some(last)))
 }

@@ -2,15 +2,16 @@
 
 use super::sessions::{begins_after, find, state};
 use crate::domain::authority::Authority;
-use crate::domain::chat::ChatMessage;
+use crate::domain::chat::{ChatMessage, ToolCall};
 use crate::domain::expiry::Ttl;
 use crate::domain::goal::Segment;
 use crate::domain::ids::{AgentId, Owner, SessionId, SessionKey};
 use crate::domain::limits::{LIST_BYTES, TURNS_PAGE};
 use crate::domain::session::{SessionState, TurnRecord, WITHHELD};
+use crate::domain::time::Millis;
 use crate::store::{StoreError, decode, keys, steps};
 use crate::venue::Venue;
-use serde_json::{Value, json};
+use crate::view::session::{ConversationCallView, ConversationMessageView, ConversationRole, ConversationView};
 
 /// Range of a conversation.
 #[derive(Debug, Clone, Copy)]
@@ -35,14 +36,14 @@ pub async fn newest_session(venue: &Venue, owner: &Owner, agent: &AgentId) -> Re
     Ok(newest.map(|(_, session)| session))
 }
 
-/// Returns a session's conversation as `reader` may see it: `messages`, oldest first, and whether there is more. `None`
-/// if nothing was ever sent to it.
+/// Returns a session's conversation as `reader` may see it; `None` if nothing was ever sent to it.
 pub async fn read(
     venue: &Venue,
-    (owner, reader): (&Owner, &Authority),
+    owner: &Owner,
+    reader: &Authority,
     key: &SessionKey,
     wanted: TranscriptRange<'_>,
-) -> Result<Option<Value>, StoreError> {
+) -> Result<Option<ConversationView>, StoreError> {
     let Some(facts) = find(venue, owner, key).await? else { return Ok(None) };
     let state = state(&facts);
     let since = begins_after(&facts, &state, wanted.ttl, venue.now());
@@ -53,20 +54,21 @@ pub async fn read(
     let since = if wanted.archived { 0 } else { since };
     let from = segments.iter().map(|segment| segment.to).max().unwrap_or(0).max(since);
     let limit = wanted.turns.clamp(1, TURNS_PAGE);
-    let end = keys::turn(key, facts.version + 1);
-    let page = steps::scan(&*venue.store, owner, &keys::turns(key), Some(&end), true, limit, LIST_BYTES).await?;
+    let (prefix, end) = (keys::turns(key), keys::turn(key, facts.version + 1));
+    let range = steps::KeyRange::descending(&prefix).start_after(&end);
+    let page = steps::scan(&*venue.store, owner, range, limit, LIST_BYTES).await?;
     let mut records = Vec::with_capacity(page.docs.len());
     for (place, doc) in page.docs {
         let record: TurnRecord = decode(&place, &doc.value.unwrap_or_default())?;
         records.push(record);
     }
     let oldest = records.last().map_or(0, |record| record.turn);
-    let mut said: Vec<Value> = Vec::new();
+    let mut said: Vec<ConversationMessageView> = Vec::new();
     let mut left = wanted.chars;
     let mut cut = !page.ended && oldest > from + 1;
     'turns: for record in records.into_iter().filter(|record| record.turn > from) {
         for message in messages(&record.visible_to(reader)).into_iter().rev() {
-            let chars = message["content"].as_str().map_or(0, |text| text.chars().count());
+            let chars = message.content.chars().count();
             if chars > left {
                 cut = true;
                 break 'turns;
@@ -79,50 +81,74 @@ pub async fn read(
         said.extend(segments.iter().rev().map(|segment| summary(segment, reader)));
     }
     said.reverse();
-    Ok(Some(json!({
-        "title": title, "updated": facts.touched, "turnCount": facts.version - since, "expired": expired,
-        "messages": said, "truncated": cut
-    })))
+    Ok(Some(ConversationView {
+        agent_id: key.agent.clone(),
+        found: true,
+        session_id: key.session.clone(),
+        messages: said,
+        title,
+        updated: facts.touched,
+        turn_count: facts.version - since,
+        expired,
+        truncated: cut,
+    }))
+}
+
+/// Returns a message with what every message has.
+const fn plain_message(
+    role: ConversationRole,
+    content: String,
+    turn: u64,
+    ts: Option<Millis>,
+) -> ConversationMessageView {
+    ConversationMessageView {
+        role,
+        content,
+        turns: None,
+        turn,
+        ts,
+        job: None,
+        tool_calls: Vec::new(),
+        id: None,
+        name: None,
+        hidden: None,
+    }
 }
 
 /// Returns a summary as a message; without its text if the reader may not read it.
-fn summary(segment: &Segment, reader: &Authority) -> Value {
-    let readable = reader.covers_reading(&segment.authority);
-    let text = if readable { segment.summary.as_str() } else { WITHHELD };
-    let mut shown = json!({"role": "summary", "content": text, "turns": segment.turns, "turn": segment.to});
-    if !readable {
-        shown["hidden"] = true.into();
+fn summary(segment: &Segment, reader: &Authority) -> ConversationMessageView {
+    let is_readable = reader.covers_reading(&segment.authority);
+    let text = if is_readable { segment.summary.as_str() } else { WITHHELD };
+    ConversationMessageView {
+        turns: Some(segment.turns),
+        hidden: (!is_readable).then_some(true),
+        ..plain_message(ConversationRole::Summary, text.to_owned(), segment.to, None)
     }
-    shown
 }
 
 /// Returns the messages of a turn, in order.
-fn messages(record: &TurnRecord) -> Vec<Value> {
-    let place = |role: &str, text: &str, at: u64| json!({"role": role, "content": text, "turn": record.turn, "ts": at});
-    let heard = record.heard.iter().map(|heard| {
-        let mut message = place("user", &heard.text, record.start.0);
-        if let Some(job) = &heard.job {
-            message["job"] = job.as_str().into();
-        }
-        message
+fn messages(record: &TurnRecord) -> Vec<ConversationMessageView> {
+    let place =
+        |role: ConversationRole, text: &str, at: Millis| plain_message(role, text.to_owned(), record.turn, Some(at));
+    let heard = record.heard.iter().map(|heard| ConversationMessageView {
+        job: heard.job.clone(),
+        ..place(ConversationRole::User, &heard.text, record.start)
     });
     let said = record.said.iter().map(|message| match message {
-        ChatMessage::User { text, .. } => place("user", text, record.start.0),
-        ChatMessage::Assistant { text, calls, .. } => {
-            let mut message = place("assistant", text, record.end.0);
-            if !calls.is_empty() {
-                let calls = calls
-                    .iter()
-                    .map(|call| json!({"id": call.id, "name": call.name, "arguments": call.arguments.to_value()}));
-                message["toolCalls"] = calls.collect();
-            }
-            message
-        }
-        ChatMessage::Tool { call, name, text } => {
-            let mut message = place("tool", text, record.end.0);
-            (message["id"], message["name"]) = (call.as_str().into(), name.as_str().into());
-            message
-        }
+        ChatMessage::User { text, .. } => place(ConversationRole::User, text, record.start),
+        ChatMessage::Assistant { text, calls, .. } => ConversationMessageView {
+            tool_calls: calls.iter().map(call_view).collect(),
+            ..place(ConversationRole::Assistant, text, record.end)
+        },
+        ChatMessage::Tool { call, name, text } => ConversationMessageView {
+            id: Some(call.clone()),
+            name: Some(name.clone()),
+            ..place(ConversationRole::Tool, text, record.end)
+        },
     });
     heard.chain(said).collect()
+}
+
+fn call_view(call: &ToolCall) -> ConversationCallView {
+    ConversationCallView { id: call.id.clone(), name: call.name.clone(), arguments: call.arguments.to_value() }
 }

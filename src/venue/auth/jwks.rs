@@ -1,14 +1,15 @@
 //! `auth.jwks`: the keys of trusted issuers, which are read again when the file changes.
 
 use crate::config::files::read_file;
-use crate::domain::decode;
-use crate::domain::token::SpeaksFor;
+use crate::domain::decode::{self, DataError};
+use crate::domain::token::{SpeaksFor, SpeaksForError};
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use parking_lot::{Mutex, RwLock};
 use serde::Deserialize;
 use serde_json::Value;
 use std::fs::{self, Metadata};
+use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
@@ -29,7 +30,61 @@ pub struct JwksError {
     /// Path of the file.
     pub path: PathBuf,
     /// What is wrong with the file.
-    pub problem: String,
+    pub problem: KeySetError,
+}
+
+/// What is wrong with the file of a key set.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum KeySetError {
+    /// The system starts no thread to watch the file.
+    #[error("no thread to watch it: {reason}")]
+    NoThread {
+        /// Text of the system.
+        reason: String,
+    },
+    /// The file can't be read.
+    #[error("can't be read: {reason}")]
+    Unreadable {
+        /// Text of the system, or the limit that the file breaks.
+        reason: String,
+    },
+    /// The file is a folder, a pipe or a device.
+    #[error("can't be read: expected a regular file")]
+    Irregular,
+    /// The file is no JSON of a key set.
+    #[error("expected `{{\"keys\": [...]}}`: {0}")]
+    Form(DataError),
+    /// A key can't be used.
+    #[error("`keys[{at}]`: {error}")]
+    Key {
+        /// Place of the key in the set.
+        at: usize,
+        /// Rule that the key breaks.
+        error: IssuerKeyError,
+    },
+    /// Two keys have the same names; holds the place of the second.
+    #[error("`keys[{0}]`: another key has the same `kid` and `trellis_issuer`")]
+    Duplicate(usize),
+}
+
+/// Why a key of a set can't be used.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum IssuerKeyError {
+    /// The key has another form.
+    #[error(transparent)]
+    Form(#[from] DataError),
+    /// The key is a private one.
+    #[error("it has `d` and so is a private key; only public keys belong here")]
+    Private,
+    /// The key names an owner that can't be.
+    #[error("`trellis_owner` {0}")]
+    Owner(#[from] SpeaksForError),
+    /// The key has no name.
+    #[error("expected `kid`, by which tokens name it")]
+    NoKid,
+    /// The key has no bytes of an Ed25519 key.
+    #[error("expected `x` to be the 32 bytes of an Ed25519 key in base64url")]
+    NoPoint,
 }
 
 /// A key set in a file. Requests read no file: a thread checks every second whether the file has changed, and reads it
@@ -49,9 +104,9 @@ struct WatchedFile {
 /// The file as it was read last.
 #[derive(Debug)]
 struct LastRead {
-    stamp: Result<FileStamp, String>,
+    stamp: Result<FileStamp, KeySetError>,
     /// The content, or why it couldn't be read.
-    bytes: Result<Vec<u8>, String>,
+    bytes: Result<Vec<u8>, KeySetError>,
     unsettled: u32,
 }
 
@@ -78,7 +133,7 @@ impl Jwks {
         let keys = Self::read_once(path)?;
         let watched = Arc::downgrade(&keys.file);
         let thread = std::thread::Builder::new().name("trellis-keys".into()).spawn(move || watch(&watched));
-        let problem = |error| format!("no thread to watch it: {error}");
+        let problem = |error: io::Error| KeySetError::NoThread { reason: error.to_string() };
         thread.map_err(|error| JwksError { path: path.to_owned(), problem: problem(error) })?;
         Ok(keys)
     }
@@ -140,6 +195,7 @@ impl WatchedFile {
                 *self.keys.write() = keys;
             }
             Err(problem) => {
+                let problem = problem.to_string();
                 tracing::error!(path = %self.path.display(), problem, "key set not taken; the keys before stay");
             }
         }
@@ -147,13 +203,17 @@ impl WatchedFile {
     }
 }
 
-fn metadata(path: &Path) -> Result<Metadata, String> {
-    let metadata = fs::metadata(path).map_err(|error| format!("can't be read: {error}"))?;
-    // A pipe or a device would block its reader.
-    if metadata.is_file() { Ok(metadata) } else { Err("can't be read: expected a regular file".into()) }
+fn unreadable(error: &io::Error) -> KeySetError {
+    KeySetError::Unreadable { reason: error.to_string() }
 }
 
-fn stamp(path: &Path) -> Result<FileStamp, String> {
+fn metadata(path: &Path) -> Result<Metadata, KeySetError> {
+    let metadata = fs::metadata(path).map_err(|error| unreadable(&error))?;
+    // A pipe or a device would block its reader.
+    if metadata.is_file() { Ok(metadata) } else { Err(KeySetError::Irregular) }
+}
+
+fn stamp(path: &Path) -> Result<FileStamp, KeySetError> {
     metadata(path).map(|found| FileStamp {
         inode: (found.dev(), found.ino()),
         size: found.size(),
@@ -162,8 +222,8 @@ fn stamp(path: &Path) -> Result<FileStamp, String> {
     })
 }
 
-fn read(path: &Path) -> Result<Vec<u8>, String> {
-    read_file(path, FILE_BYTES).map_err(|error| format!("can't be read: {error}"))
+fn read(path: &Path) -> Result<Vec<u8>, KeySetError> {
+    read_file(path, FILE_BYTES).map_err(|error| unreadable(&error))
 }
 
 #[derive(Deserialize)]
@@ -187,41 +247,37 @@ enum OwnerClaim {
     Many(Vec<String>),
 }
 
-fn parse(bytes: &[u8]) -> Result<Vec<IssuerKey>, String> {
-    let set: JwkSet = decode::from_json(bytes).map_err(|error| format!("expected `{{\"keys\": [...]}}`: {error}"))?;
+fn parse(bytes: &[u8]) -> Result<Vec<IssuerKey>, KeySetError> {
+    let set: JwkSet = decode::from_json(bytes).map_err(KeySetError::Form)?;
     let mut keys: Vec<IssuerKey> = Vec::new();
     // Keys of other types sign other kinds of tokens.
     let usable = |jwk: &&Value| jwk["kty"] == "OKP" && jwk["crv"] == "Ed25519" && jwk["use"] != "enc";
     for (at, jwk) in set.keys.iter().enumerate().filter(|(_, jwk)| usable(jwk)) {
-        let key = issuer_key(jwk).map_err(|problem| format!("`keys[{at}]`: {problem}"))?;
+        let key = issuer_key(jwk).map_err(|error| KeySetError::Key { at, error })?;
         if keys.iter().any(|other| other.kid == key.kid && other.issuer == key.issuer) {
-            return Err(format!("`keys[{at}]`: another key has the same `kid` and `trellis_issuer`"));
+            return Err(KeySetError::Duplicate(at));
         }
         keys.push(key);
     }
     Ok(keys)
 }
 
-fn issuer_key(jwk: &Value) -> Result<IssuerKey, String> {
-    let jwk = decode::into_type::<PublicJwk>(jwk.clone()).map_err(|error| error.to_string())?;
+fn issuer_key(jwk: &Value) -> Result<IssuerKey, IssuerKeyError> {
+    let jwk = decode::into_type::<PublicJwk>(jwk.clone())?;
     if jwk.d.is_some() {
-        return Err("it has `d` and so is a private key; only public keys belong here".to_owned());
+        return Err(IssuerKeyError::Private);
     }
     let key = URL_SAFE_NO_PAD.decode(&jwk.x).ok().and_then(|bytes| bytes.try_into().ok());
     let speaks = match &jwk.trellis_owner {
         None => SpeaksFor::everybody(),
-        Some(OwnerClaim::One(one)) => {
-            SpeaksFor::only([one.as_str()]).map_err(|error| format!("`trellis_owner` {error}"))?
-        }
-        Some(OwnerClaim::Many(many)) => {
-            SpeaksFor::only(many.iter().map(String::as_str)).map_err(|error| format!("`trellis_owner` {error}"))?
-        }
+        Some(OwnerClaim::One(one)) => SpeaksFor::only([one.as_str()])?,
+        Some(OwnerClaim::Many(many)) => SpeaksFor::only(many.iter().map(String::as_str))?,
     };
     Ok(IssuerKey {
-        kid: jwk.kid.filter(|kid| !kid.is_empty()).ok_or("expected `kid`, by which tokens name it")?,
+        kid: jwk.kid.filter(|kid| !kid.is_empty()).ok_or(IssuerKeyError::NoKid)?,
         issuer: jwk.trellis_issuer,
         speaks,
-        key: key.ok_or("expected `x` to be the 32 bytes of an Ed25519 key in base64url")?,
+        key: key.ok_or(IssuerKeyError::NoPoint)?,
     })
 }
 
@@ -233,7 +289,7 @@ mod tests {
     const X: &str = "O2onvM62pC1io6jQKm8Nc2UyFXcd4kOmOsBIoYtZ2ik";
 
     fn refused(keys: &Value) -> String {
-        parse(json!({"keys": keys}).to_string().as_bytes()).map(|_| ()).unwrap_err()
+        parse(json!({"keys": keys}).to_string().as_bytes()).map(|_| ()).unwrap_err().to_string()
     }
 
     #[test]
@@ -256,7 +312,7 @@ mod tests {
             let problem = refused(&keys);
             assert!(problem.contains(part), "{problem}");
         }
-        assert!(parse(b"[]").map(|_| ()).unwrap_err().contains("expected `{\"keys\""));
+        assert!(parse(b"[]").map(|_| ()).unwrap_err().to_string().contains("expected `{\"keys\""));
     }
 
     #[test]
@@ -300,10 +356,11 @@ mod tests {
         for (at, problem) in
             [(Path::new("/dev/zero"), "expected a regular file"), (dir.path(), "expected a regular file")]
         {
-            assert!(Jwks::open(at).unwrap_err().problem.contains(problem), "{}", at.display());
+            assert!(Jwks::open(at).unwrap_err().problem.to_string().contains(problem), "{}", at.display());
         }
         fs::write(&path, " ".repeat(2 << 20)).unwrap();
-        assert!(Jwks::open(&path).unwrap_err().problem.contains("expected at most 1048576 bytes, got more"));
+        let problem = Jwks::open(&path).unwrap_err().problem.to_string();
+        assert!(problem.contains("expected at most 1048576 bytes, got more"), "{problem}");
     }
 
     #[test]

@@ -377,7 +377,7 @@ fn a_subject_with_control_characters_or_of_the_venue_is_refused() {
     for sub in ["acme/an\u{0}n", "acme/ann\r\nX: y", "acme/\u{85}", "acme/a b", "acme/..", "acme", "acme/ann/x"] {
         let refused = site.verify(&site.issuer.sign(&ann(json!({"sub": sub}))).unwrap()).unwrap_err();
         let TokenError::Claim { claim: "sub", rule } = refused else { panic!("{sub:?}: {refused}") };
-        assert!(!rule.chars().any(char::is_control), "{rule:?}");
+        assert!(!rule.to_string().chars().any(char::is_control), "{rule}");
     }
     let venue = site.verify(&site.issuer.sign(&ann(json!({"sub": "acme/_venue"}))).unwrap());
     assert_eq!(venue.unwrap_err(), TokenError::Subject);

@@ -2,11 +2,10 @@
 //! an item that says why; only a store without an answer stops the turn.
 
 use crate::domain::agent::entry::{EntrySource, job_part};
-use crate::domain::asset::not_utf8_error;
 use crate::domain::authority::capability::overlaps;
 use crate::domain::authority::{HIDDEN, ResourcePath};
 use crate::domain::canonical::canonical;
-use crate::domain::context::entry::ContextRead;
+use crate::domain::context::entry::{ContextRead, ContextReadError};
 use crate::domain::context::fill;
 use crate::domain::context::item::{Absence, ItemContent, PromptItem, Section, limit_items};
 use crate::domain::decode;
@@ -56,7 +55,7 @@ impl ContextReader<'_> {
         let mut attachments: Vec<_> = picture.iter().map(|(asset, _)| asset.clone()).collect();
         let found = match (picture, source) {
             (Some((_, text)), _) => Ok(text.into()),
-            (None, Err(reason)) => Err((Absence::Failed, reason)),
+            (None, Err(error)) => Err((Absence::Failed, error.to_string())),
             (None, Ok(EntrySource::Text(text))) => Ok(Value::String(text)),
             (None, Ok(EntrySource::Path(path))) if let Some(reason) = self.hidden_reason(&path, section) => {
                 Err((Absence::Denied, reason))
@@ -150,7 +149,7 @@ impl ContextReader<'_> {
     /// or one that may not be read.
     async fn find_picture(
         &self,
-        source: &Result<EntrySource, String>,
+        source: &Result<EntrySource, ContextReadError>,
     ) -> Result<Option<(AssetId, String)>, StoreError> {
         let asset = match source {
             Ok(EntrySource::Asset(asset)) => asset.clone(),
@@ -188,10 +187,9 @@ impl ContextReader<'_> {
         };
         Ok(match (found.text(), found.record.description.as_deref()) {
             (Ok(text), _) | (Err(_), Some(text)) => Ok(text.into()),
-            (Err(at), None) => {
-                let kind = &found.record.content_type;
-                let reason =
-                    format!("{} ({kind}, {} bytes), and it has no description", not_utf8_error(at), found.bytes.len());
+            (Err(error), None) => {
+                let (kind, bytes) = (&found.record.content_type, found.bytes.len());
+                let reason = format!("{error} ({kind}, {bytes} bytes), and it has no description");
                 Err((Absence::Failed, reason))
             }
         })

@@ -8,7 +8,7 @@ use crate::domain::context::inputs::Inputs;
 use crate::domain::event::{Event, NAME, Payload, new_session_id};
 use crate::domain::ids::{AgentId, EventId, JobId, Owner, SessionId, SessionKey};
 use crate::domain::turn::run::{PendingEvent, SessionRun};
-use crate::domain::turn::{Turn, TurnInput};
+use crate::domain::turn::{NextTurn, Turn, TurnInput};
 use crate::domain::values::Values;
 use crate::store::StoreError;
 use crate::venue::Venue;
@@ -90,7 +90,9 @@ async fn next_inputs(venue: &Venue, owner: &Owner, id: &AgentId, asked: Preview)
     let (policy, _) = policy::load(&*venue.store, owner).await?;
     let (plan, _) = run.plan_under_policy(&policy, &agent, &key);
     let agent = plan.anonymous_agent(&agent).unwrap_or(agent);
-    let setting = Box::new(TurnInput::for_next_turn((owner, &key), &agent, &run, plan, &policy, venue.day()));
+    let (start, date) = venue.day();
+    let next = NextTurn { owner, session: &key, start, date };
+    let setting = Box::new(TurnInput::for_next_turn(next, &agent, &run, plan, &policy));
     if !reader.covers_reading(&setting.mandate.envelope.bound) {
         return Err(PreviewError::Withheld(key));
     }

@@ -31,7 +31,8 @@ impl Transcript {
         // Turns above the session's version are left by an interrupted fork and aren't its own.
         let end = keys::turn(session, version + 1);
         let turns = keys::turns(session);
-        let found = steps::scan(store, owner, &turns, Some(&end), true, TRANSCRIPT, TRANSCRIPT_BYTES).await?.docs;
+        let range = steps::KeyRange::descending(&turns).start_after(&end);
+        let found = steps::scan(store, owner, range, TRANSCRIPT, TRANSCRIPT_BYTES).await?.docs;
         let mut transcript = Self::default();
         for (key, doc) in found.into_iter().rev() {
             let Some(bytes) = doc.value else { continue };

@@ -74,11 +74,19 @@ pub fn contains(value: &Value, text: &str) -> bool {
 #[serde(try_from = "String")]
 pub struct Cursor(String);
 
-impl TryFrom<String> for Cursor {
-    type Error = String;
+/// A text that is no cursor of a list.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("expected the `next` of a batch, got `{found}`")]
+pub struct CursorError {
+    /// Text that was given.
+    pub found: String,
+}
 
-    fn try_from(text: String) -> Result<Self, String> {
-        Self::parse(&text).ok_or_else(|| format!("expected the `next` of a batch, got `{text}`"))
+impl TryFrom<String> for Cursor {
+    type Error = CursorError;
+
+    fn try_from(text: String) -> Result<Self, CursorError> {
+        Self::parse(&text).ok_or(CursorError { found: text })
     }
 }
 

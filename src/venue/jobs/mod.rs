@@ -23,10 +23,9 @@ use crate::venue::Venue;
 use bytes::Bytes;
 use futures::FutureExt;
 use futures::future::{BoxFuture, pending};
-use serde::Serialize;
 use serde::de::DeserializeOwned;
+use serde_json::json;
 use serde_json::value::RawValue;
-use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
@@ -234,12 +233,6 @@ impl<T> ListPage<T> {
     /// Returns the offset of the next page, if this one begins at `offset`; `None` if this is the last.
     pub fn next_offset(&self, offset: usize) -> Option<usize> {
         (offset < self.next && self.next < self.total).then_some(self.next)
-    }
-
-    /// Returns the page as operations answer it; it begins at `offset`.
-    pub fn to_json<'p, S: Serialize>(&'p self, offset: usize, item: impl FnMut(&'p T) -> S) -> Value {
-        let items: Vec<S> = self.items.iter().map(item).collect();
-        json!({"items": items, "total": self.total, "offset": offset, "next": self.next_offset(offset)})
     }
 }
 

@@ -108,7 +108,7 @@ fn item_for(read: ContextRead, recorded: &[PromptItem]) -> PromptItem {
         Ok(_) | Err(_) => None,
     };
     let (content, allowed) = match (&read.source, known, text) {
-        (Err(reason), ..) => (ItemContent::Absent(Absence::Failed, reason.clone()), None),
+        (Err(error), ..) => (ItemContent::Absent(Absence::Failed, error.to_string()), None),
         (Ok(_), _, Some(Value::String(text))) => (ItemContent::Text(text), None),
         (Ok(_), Some(item), _) => (item.content.clone(), item.allowed.clone()),
         (Ok(_), None, _) => (ItemContent::Absent(Absence::Missing, "it was not read in this turn".into()), None),

@@ -5,6 +5,7 @@ use super::{leave_out, replace};
 use crate::domain::agent::AgentConfig;
 use crate::domain::context::assemble::{AssembledPrompt, RefusedPrompt, assemble};
 use crate::domain::context::inputs::Inputs;
+use crate::domain::decode::DataError;
 use crate::domain::tools::OperationDirectory;
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -18,11 +19,24 @@ pub(super) const CONVERSATION_COPIES: usize = 1_000;
 const EXPERIMENT_PATHS: usize = 20;
 
 /// Why an experiment can't be applied to a turn.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ExperimentError {
-    /// The experiment is invalid.
-    Illegal(String),
+    /// There are too many paths.
+    #[error("`{field}`: expected at most {EXPERIMENT_PATHS} paths, got {count}; name a path above several of them")]
+    TooManyPaths {
+        /// Field that lists them.
+        field: &'static str,
+        /// Number of paths.
+        count: usize,
+    },
+    /// The configuration is invalid.
+    #[error("`config`: {0}")]
+    Config(DataError),
+    /// The model has no provider or no name; holds its text.
+    #[error("`model`: expected `provider/name`, got `{0}`")]
+    Model(String),
     /// No part of the prompt came from this path.
+    #[error("no part of the prompt came from `{0}`")]
     NoPart(String),
 }
 
@@ -77,12 +91,10 @@ impl Experiment {
     }
 
     /// Checks that the experiment names no more paths than it may: for each the whole turn is searched.
-    pub fn check(&self) -> Result<(), String> {
+    pub fn check(&self) -> Result<(), ExperimentError> {
         for (field, count) in [("without", self.without.len()), ("with", self.with.len())] {
             if count > EXPERIMENT_PATHS {
-                return Err(format!(
-                    "`{field}`: expected at most {EXPERIMENT_PATHS} paths, got {count}; name a path above several of them"
-                ));
+                return Err(ExperimentError::TooManyPaths { field, count });
             }
         }
         Ok(())
@@ -95,7 +107,7 @@ impl Experiment {
         catalog: &impl OperationDirectory,
         facts: &TurnFacts,
     ) -> Result<ChangedInputs, ExperimentError> {
-        self.check().map_err(ExperimentError::Illegal)?;
+        self.check()?;
         let (mut inputs, mut incomplete) = (inputs, facts.incomplete.clone());
         let mut note = |path: &str, effect: PathEffect| {
             incomplete.extend(effect.is_cut.then(|| {
@@ -104,15 +116,14 @@ impl Experiment {
             if effect.found { Ok(()) } else { Err(ExperimentError::NoPart(path.to_owned())) }
         };
         if let Some(config) = &self.config {
-            let config =
-                AgentConfig::parse(config).map_err(|error| ExperimentError::Illegal(format!("`config`: {error}")))?;
+            let config = AgentConfig::parse(config).map_err(ExperimentError::Config)?;
             configure(&mut inputs, facts.config.as_ref(), &config, catalog);
         }
         if let Some(model) = &self.model {
             let (provider, name) = model
                 .split_once('/')
                 .filter(|(provider, name)| !provider.is_empty() && !name.is_empty())
-                .ok_or_else(|| ExperimentError::Illegal(format!("`model`: expected `provider/name`, got `{model}`")))?;
+                .ok_or_else(|| ExperimentError::Model(model.clone()))?;
             provider.clone_into(&mut inputs.frame.model.provider);
             name.clone_into(&mut inputs.frame.model.name);
         }
@@ -150,7 +161,9 @@ mod tests {
             let experiment = Experiment { without: paths(without).collect(), with, ..Experiment::default() };
             let applied = experiment.apply(inputs(), &ops::catalog(false), &TurnFacts::default());
             match (applied, expected) {
-                (Err(ExperimentError::Illegal(text)), Some(expected)) => assert!(text.starts_with(expected), "{text}"),
+                (Err(error @ ExperimentError::TooManyPaths { .. }), Some(expected)) => {
+                    assert!(error.to_string().starts_with(expected), "{error}");
+                }
                 (Err(ExperimentError::NoPart(_)), None) => {}
                 (found, expected) => panic!("expected {expected:?}, got {found:?}"),
             }

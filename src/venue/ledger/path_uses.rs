@@ -12,6 +12,7 @@ use crate::domain::origin::{SourceRead, full_path};
 use crate::domain::session::TurnRecord;
 use crate::domain::time::Millis;
 use crate::store::{DocWrite, Store, StoreError, keys};
+use crate::view::ledger::PathUseView;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -69,6 +70,13 @@ impl PathUse {
         let (agent, session) = (String::new(), String::new());
         let via = COPY.to_owned();
         Self { agent, session, turn: 0, via, source: path, version, through, into, bytes: 0, removed: Some(at) }
+    }
+}
+
+impl From<PathUse> for PathUseView {
+    fn from(reached: PathUse) -> Self {
+        let PathUse { agent, session, turn, via, source, version, through, into, bytes, removed } = reached;
+        Self { agent, session, turn, via, source, version, through, into, bytes, removed }
     }
 }
 
@@ -168,9 +176,11 @@ pub async fn trace(
 /// Returns the places to which the bytes of these paths went before a turn of a session.
 pub async fn trace_copies(
     store: &dyn Store,
-    (owner, agents): (&Owner, &[AgentId]),
+    owner: &Owner,
+    agents: &[AgentId],
     paths: &[String],
-    (session, turn): (&SessionKey, u64),
+    session: &SessionKey,
+    turn: u64,
 ) -> Result<CopyTrace, StoreError> {
     let known = KnownUses::load(store, owner, agents).await?;
     let (paths, session) = (paths.to_vec(), session.clone());
@@ -396,7 +406,8 @@ pub async fn write_kept(
     store: &dyn Store,
     owner: &Owner,
     now: Millis,
-    (pages, checks): (&[DocWrite], &[DocWrite]),
+    pages: &[DocWrite],
+    checks: &[DocWrite],
 ) -> Result<(), StoreError> {
     for pages in pages.rchunks(KEPT_PAGES) {
         store.write(now, owner, &[pages, checks].concat()).await?;

@@ -18,7 +18,7 @@ use crate::domain::wire::dialect::{COMPATIBLE, Dialect, find_dialect};
 use crate::domain::wire::{self, EncodeError};
 use crate::store::StoreError;
 use crate::venue::{Venue, assets};
-use serde_json::{Value, json};
+use crate::view::ledger::{LedgerRowView, LedgerView, SentRequestView, UsedValueView};
 
 /// Provider of scripted models, which are no network service: nothing is sent to them.
 const SCRIPTED: &str = "scripted";
@@ -33,19 +33,19 @@ const UNLIMITED: &str = "unlimited";
 #[derive(Debug, Clone, PartialEq)]
 pub struct PromptDetail {
     /// Rows that together have every byte.
-    rows: Vec<Value>,
+    rows: Vec<LedgerRowView>,
     /// Model, wire format and bytes of the request.
-    sent: Value,
+    sent: SentRequestView,
     /// Placeholders that were filled in, each with its source.
-    values: Vec<Value>,
+    values: Vec<UsedValueView>,
 }
 
 impl PromptDetail {
     /// Adds the details to a ledger as callers see it.
-    pub fn add_to(self, ledger: &mut Value) {
-        ledger["rows"] = self.rows.into();
-        ledger["sent"] = self.sent;
-        ledger["values"] = self.values.into();
+    pub fn add_to(self, ledger: &mut LedgerView) {
+        ledger.rows = self.rows;
+        ledger.sent = Some(self.sent);
+        ledger.values = Some(self.values);
     }
 
     /// Returns the details of a past turn's prompt; `None` if the prompt can't be assembled as it was.
@@ -57,7 +57,7 @@ impl PromptDetail {
         }
         let record = past.record.as_ref();
         let (model, version) = (record.map(|record| record.model.as_str()), record.map(|record| record.config_version));
-        Self::for_prompt(venue, owner, (inputs, &assembled), (model, version)).await.map(Some)
+        Self::for_prompt(venue, owner, inputs, &assembled, model, version).await.map(Some)
     }
 
     /// Returns the details of a prompt for a model `provider/name`, by default the agent's first, and a version of its
@@ -65,33 +65,51 @@ impl PromptDetail {
     pub async fn for_prompt(
         venue: &Venue,
         owner: &Owner,
-        (inputs, assembled): (&Inputs, &AssembledPrompt),
-        (model, version): (Option<&str>, Option<u64>),
+        inputs: &Inputs,
+        assembled: &AssembledPrompt,
+        model: Option<&str>,
+        version: Option<u64>,
     ) -> Result<Self, StoreError> {
         let PromptRows { rows, request_rows: of } = assembled.prompt_rows();
         let mut request = assembled.request.clone();
         request.model = model_settings(&assembled.request.model, model);
         let sources = PromptSources { owner, inputs, version };
         let texts = row_texts(&assembled.request, &rows, &of);
-        let mut shown: Vec<Value> = rows.iter().zip(&texts).map(|(row, text)| sources.row_json(row, text)).collect();
+        let mut shown: Vec<_> = rows.iter().zip(&texts).map(|(row, text)| sources.row_view(row, text)).collect();
         let (id, provider) = (request.model.id(), request.model.provider.clone());
         let dialect = find_dialect(&provider).unwrap_or(COMPATIBLE);
-        let sent = match sent_bytes(venue, owner, request, (dialect, of), rows.len()).await? {
+        let sent = match sent_bytes(venue, owner, request, dialect, of, rows.len()).await {
             Ok(RequestBytes { of_rows, added, all }) => {
                 for (row, bytes) in shown.iter_mut().zip(of_rows) {
-                    row["sent"] = bytes.into();
+                    row.sent = Some(bytes);
                 }
-                shown.push(json!({
-                    "key": WIRE, "source": format!("format of {provider}"), "allowed": NOT_NEEDED,
-                    "asked": 0, "given": 0, "rendered": 0, "sent": added, "status": "full",
-                    "hash": sha256_hex(dialect.format.as_str().as_bytes()),
-                }));
-                let is_made = provider != SCRIPTED;
-                json!({"model": id, "format": dialect.format.as_str(), "bytes": all, "made": is_made})
+                shown.push(wire_row(&provider, &dialect, added));
+                SentRequestView {
+                    model: id,
+                    format: Some(dialect.format.as_str().to_owned()),
+                    bytes: Some(all),
+                    made: Some(provider != SCRIPTED),
+                    error: None,
+                }
             }
-            Err(error) => json!({"model": id, "error": error.to_string()}),
+            Err(RequestBytesError::Store(error)) => return Err(error),
+            Err(RequestBytesError::Encode(error)) => {
+                let error = Some(error.to_string());
+                SentRequestView { model: id, format: None, bytes: None, made: None, error }
+            }
         };
         Ok(Self { rows: shown, sent, values: sources.values(assembled) })
+    }
+}
+
+/// Returns the row of the bytes that the wire format of a provider adds.
+fn wire_row(provider: &str, dialect: &Dialect, added: usize) -> LedgerRowView {
+    LedgerRowView {
+        source: Some(format!("format of {provider}")),
+        allowed: Some(NOT_NEEDED.to_owned()),
+        hash: Some(sha256_hex(dialect.format.as_str().as_bytes())),
+        sent: Some(added),
+        ..LedgerRowView::from(&Row::new_fixed(WIRE, 0))
     }
 }
 
@@ -109,15 +127,27 @@ struct RequestBytes {
     all: usize,
 }
 
+/// Why the bytes of a request are not counted.
+#[derive(Debug, thiserror::Error)]
+enum RequestBytesError {
+    /// The wire format has no place for a part of the request.
+    #[error(transparent)]
+    Encode(#[from] EncodeError),
+    /// The store failed.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
 /// Encodes a request with its attachments and counts the bytes of its rows. It reserves the memory for the attachments,
 /// and runs on a thread for blocking work.
 async fn sent_bytes(
     venue: &Venue,
     owner: &Owner,
     mut request: ModelRequest,
-    (dialect, of): (Dialect, RequestRows),
+    dialect: Dialect,
+    of: RequestRows,
     rows: usize,
-) -> Result<Result<RequestBytes, EncodeError>, StoreError> {
+) -> Result<RequestBytes, RequestBytesError> {
     let attached: usize = request.shown_attachments().map(|attachment| attachment.size).sum();
     let permit = if attached > 0 { venue.prompts.reserve_look(attached).await } else { None };
     load_attachments(venue, owner, &mut request).await?;
@@ -126,13 +156,13 @@ async fn sent_bytes(
         let of_rows = (0..rows).map(|at| body.bytes_of(Some(at))).collect();
         // The permit is held as long as the bytes are, even if the caller is gone.
         drop(permit);
-        Ok(RequestBytes { of_rows, added: body.bytes_of(None), all: body.bytes.len() })
+        Ok::<_, EncodeError>(RequestBytes { of_rows, added: body.bytes_of(None), all: body.bytes.len() })
     };
     let stopped = |error: tokio::task::JoinError| StoreError::Unavailable {
         store: "ledger".to_owned(),
         reason: format!("a request was not encoded: {error}"),
     };
-    tokio::task::spawn_blocking(encode).await.map_err(stopped)
+    Ok(tokio::task::spawn_blocking(encode).await.map_err(stopped)??)
 }
 
 /// Reads the attachments that a request shows.
@@ -175,14 +205,12 @@ struct PromptSources<'i> {
 }
 
 impl PromptSources<'_> {
-    fn row_json(&self, row: &Row, text: &str) -> Value {
-        let mut shown = json!(row);
-        let (source, version) = self.source(row);
-        if shown["source"].is_null() {
-            shown["source"] = source.into();
-            if let Some(version) = version {
-                shown["version"] = version.into();
-            }
+    fn row_view(&self, row: &Row, text: &str) -> LedgerRowView {
+        let mut shown = LedgerRowView::from(row);
+        if shown.source.is_none() {
+            let (source, version) = self.source(row);
+            shown.source = Some(source);
+            shown.version = version.or(shown.version);
         }
         let hash = match row.key.as_str() {
             "tools" => Some(self.inputs.tools.hash.clone()),
@@ -190,13 +218,8 @@ impl PromptSources<'_> {
             key if key.starts_with("transcript") || !matches!(row.status, RowStatus::Full | RowStatus::Shrunk) => None,
             _ => (!text.is_empty()).then(|| sha256_hex(text.as_bytes())),
         };
-        if let (Some(hash), true) = (hash, shown["hash"].is_null()) {
-            shown["hash"] = hash.into();
-        }
-        if shown["allowed"].is_null() {
-            shown["allowed"] = self.capability(row).into();
-        }
-        shown
+        let allowed = shown.allowed.unwrap_or_else(|| self.capability(row).to_owned());
+        LedgerRowView { hash: shown.hash.or(hash), allowed: Some(allowed), ..shown }
     }
 
     /// Returns the capability of a row that names none.
@@ -236,7 +259,7 @@ impl PromptSources<'_> {
     }
 
     /// Returns the placeholders with the path of their tier, and a hash of what they inserted.
-    fn values(&self, assembled: &AssembledPrompt) -> Vec<Value> {
+    fn values(&self, assembled: &AssembledPrompt) -> Vec<UsedValueView> {
         let user = self.owner.user().as_str();
         let source = |tier: Tier| match tier {
             Tier::Session => "request".to_owned(),
@@ -244,15 +267,13 @@ impl PromptSources<'_> {
             Tier::Agent | Tier::Fallback => format!("g/{}", self.inputs.frame.agent),
         };
         let values = assembled.ledger.values.iter().map(|used| {
-            let mut shown = json!(used);
-            shown["source"] = source(used.tier).into();
-            if let (Tier::Agent | Tier::Fallback, Some(version)) = (used.tier, self.version) {
-                shown["version"] = version.into();
+            let is_configured = matches!(used.tier, Tier::Agent | Tier::Fallback);
+            UsedValueView {
+                source: Some(source(used.tier)),
+                version: self.version.filter(|_| is_configured),
+                hash: self.inputs.values.get(&used.key).map(|given| sha256_hex(given.text.as_bytes())),
+                ..UsedValueView::from(used)
             }
-            if let Some(given) = self.inputs.values.get(&used.key) {
-                shown["hash"] = sha256_hex(given.text.as_bytes()).into();
-            }
-            shown
         });
         values.collect()
     }

@@ -8,9 +8,8 @@ use crate::domain::context::digest::fields_hash;
 use crate::domain::context::ledger::{HashForm, PromptLedger};
 use crate::domain::context::record::RestoredRecord;
 use crate::domain::ids::SessionKey;
-use crate::domain::session::TurnRecord;
 use crate::domain::tools::OperationDirectory;
-use serde_json::{Value, json};
+use crate::view::ledger::{AssembledRequestView, LedgerView, ModelRequestView, ReplayView, TurnRecordView, TurnView};
 
 /// Why a prompt can't be assembled again.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -35,47 +34,41 @@ pub enum ReplayError {
     #[error("the prompt of turn `{0}` is not shown: what was said in it ran under authority that you do not hold")]
     Withheld(String),
     /// The experiment is invalid.
-    #[error("{0}")]
-    Illegal(String),
+    #[error(transparent)]
+    Illegal(ExperimentError),
 }
 
 fn turn_name(session: &SessionKey, turn: u64) -> String {
     format!("{session}/{turn}")
 }
 
-/// Returns a ledger as JSON, with the values that follow from it.
-pub fn ledger_json(ledger: &PromptLedger) -> Value {
-    let mut shown = json!(ledger);
-    shown["left"] = ledger.bytes_left().into();
-    shown["percent"] = ledger.percent().into();
-    shown["tokens"] = ledger.budget.tokens(ledger.used).into();
-    shown
-}
-
 /// Returns a turn with its record and its ledger; with its exact model request if `reader` is given and may see it.
-pub fn turn_json(session: &SessionKey, past: &PastTurn, reader: Option<&Authority>) -> Value {
-    let mut shown = json!({
-        "name": turn_name(session, past.turn),
-        "agent": session.agent,
-        "session": session.session,
-        "turn": past.turn,
-        "record": past.record.as_ref().map(TurnRecord::to_record),
-        "ledger": past.seen.as_ref().map(|seen| ledger_json(&seen.ledger)),
-    });
+pub fn turn_view(session: &SessionKey, past: &PastTurn, reader: Option<&Authority>) -> TurnView {
+    let (mut erased, mut request, mut withheld) = (None, None, None);
     match past.seen.as_ref().map(|seen| &seen.inputs) {
-        Some(Err(gone)) => shown["erased"] = json!(gone),
+        Some(Err(gone)) => erased = Some(gone.clone()),
         Some(Ok(inputs)) if reader.is_some_and(|reader| may_read(reader, inputs)) => {
-            shown["request"] = assemble_prompt(inputs).map_or(Value::Null, |assembled| json!(assembled.request));
+            let assembled = assemble_prompt(inputs).ok();
+            let assembled = assembled.map(|assembled| ModelRequestView::from(&assembled.request));
+            request = Some(AssembledRequestView(assembled));
         }
         Some(Ok(_)) if reader.is_some() => {
-            shown["withheld"] = ReplayError::Withheld(turn_name(session, past.turn)).to_string().into();
+            withheld = Some(ReplayError::Withheld(turn_name(session, past.turn)).to_string());
         }
         Some(Ok(_)) | None => {}
     }
-    if past.hidden {
-        shown["hidden"] = true.into();
+    TurnView {
+        name: turn_name(session, past.turn),
+        agent: session.agent.clone(),
+        session: session.session.clone(),
+        turn: past.turn,
+        record: past.record.as_ref().map(TurnRecordView::from),
+        ledger: past.seen.as_ref().map(|seen| LedgerView::from(&seen.ledger)),
+        erased,
+        request,
+        withheld,
+        hidden: past.hidden,
     }
-    shown
 }
 
 /// Returns the parts of a prompt that have a source, as a text.
@@ -92,10 +85,12 @@ fn describe_parts(ledger: &PromptLedger) -> String {
 /// Assembles the turn's prompt again for a reader, with the changes of an experiment.
 pub fn replay(
     session: &SessionKey,
-    (past, reader): (&PastTurn, &Authority),
-    (experiment, facts): (&Experiment, &TurnFacts),
+    past: &PastTurn,
+    reader: &Authority,
+    experiment: &Experiment,
+    facts: &TurnFacts,
     catalog: &impl OperationDirectory,
-) -> Result<Value, ReplayError> {
+) -> Result<ReplayView, ReplayError> {
     let name = turn_name(session, past.turn);
     if past.hidden {
         return Err(ReplayError::Withheld(name));
@@ -103,10 +98,10 @@ pub fn replay(
     let Some(RestoredRecord { inputs, ledger: recorded }) = &past.seen else { return Err(ReplayError::NoPrompt(name)) };
     let inputs = inputs.clone().map_err(|gone| ReplayError::Erased(gone.join(", ")))?;
     let changed = experiment.apply(inputs, catalog, facts).map_err(|error| match error {
-        ExperimentError::Illegal(text) => ReplayError::Illegal(text),
         ExperimentError::NoPart(path) => {
             ReplayError::NoPart { turn: name.clone(), path, has: describe_parts(recorded) }
         }
+        illegal => ReplayError::Illegal(illegal),
     })?;
     let ChangedInputs { inputs, incomplete } = changed;
     // Checked after the changes: another configuration may show other turns.
@@ -120,23 +115,20 @@ pub fn replay(
                 ledger.prompt = fields_hash(&request, &inputs.tools);
                 ledger.form = HashForm::Fields;
             }
-            (ledger, json!(request), None)
+            (ledger, Some(ModelRequestView::from(&request)), None)
         }
-        Err(refused) => (refused.ledger, Value::Null, Some(refused.error.to_string())),
+        Err(refused) => (refused.ledger, None, Some(refused.error.to_string())),
     };
-    let mut shown = json!({
-        "name": name,
-        "experiment": !experiment.is_replay(),
-        "recorded": recorded.prompt,
-        "replayed": now.prompt,
-        "same": recorded.prompt == now.prompt,
-        "error": error,
-        "before": ledger_json(recorded),
-        "ledger": ledger_json(&now),
-        "request": request,
-    });
-    if !incomplete.is_empty() {
-        shown["incomplete"] = incomplete.into();
-    }
-    Ok(shown)
+    Ok(ReplayView {
+        name,
+        experiment: !experiment.is_replay(),
+        recorded: recorded.prompt.clone(),
+        replayed: now.prompt.clone(),
+        same: recorded.prompt == now.prompt,
+        error,
+        before: LedgerView::from(recorded),
+        ledger: LedgerView::from(&now),
+        request,
+        incomplete,
+    })
 }

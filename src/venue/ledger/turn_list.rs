@@ -69,22 +69,31 @@ impl TurnPage {
     }
 }
 
+/// Range of a list of turns that one page has.
+#[derive(Debug, Clone, Copy)]
+pub struct TurnPageRange<'a> {
+    /// Cursor: the `next` of the page before, with the same filter.
+    pub after: Option<&'a str>,
+    /// Turns of the page at most.
+    pub limit: usize,
+}
+
 /// Returns the turns of an agent after the cursor that pass the filter, as `reader` may see them, newest first: at most
 /// `limit`, and at most [`LIST_BYTES`]. It reads at most [`LIST_LOOKS`] turns. Turns of one session are ordered by
-/// number, else by their beginning. `after` is the `next` of the page before, with the same filter.
+/// number, else by their beginning.
 pub async fn find(
     store: &dyn Store,
-    (owner, reader): (&Owner, &Authority),
+    owner: &Owner,
+    reader: &Authority,
     agent: &AgentId,
     filter: &TurnFilter,
-    after: Option<&str>,
-    limit: usize,
+    range: TurnPageRange<'_>,
 ) -> Result<TurnPage, StoreError> {
-    let session = filter.session.as_ref();
-    let session = session.map(|session| SessionKey { agent: agent.clone(), session: session.clone() });
-    let prefix = session.as_ref().map_or_else(|| keys::timeline(agent), keys::turns);
+    let TurnPageRange { after, limit } = range;
+    let timeline = TimelineKeys::new(agent, filter.session.as_ref());
+    let prefix = timeline.prefix.as_str();
     let mut place = after.map(|after| format!("{prefix}{after}"));
-    if let (None, None, Some(until)) = (&place, &session, filter.until) {
+    if let (None, None, Some(until)) = (&place, &timeline.session, filter.until) {
         place = Some(format!("{prefix}{:016}", until.0.saturating_add(1)));
     }
     let mut found = TurnPage::default();
@@ -93,7 +102,7 @@ pub async fn find(
     while left > 0 && looked_at < LIST_LOOK_BYTES {
         let step = STEP.min(left);
         let TimelineStep { records, count, last, ended } =
-            read_step(store, owner, agent, session.as_ref(), &prefix, place.as_deref(), step).await?;
+            timeline.read_step(store, owner, place.as_deref(), step).await?;
         left -= count.min(left);
         for (key, session, record, bytes) in records {
             // Withheld parts must not be searched.
@@ -107,7 +116,7 @@ pub async fn find(
                 found.turns.push((session, record));
             }
             if found.turns.len() >= limit || taken > LIST_BYTES {
-                found.next = key.strip_prefix(&prefix).map(str::to_owned);
+                found.next = key.strip_prefix(prefix).map(str::to_owned);
                 return Ok(found);
             }
         }
@@ -116,7 +125,7 @@ pub async fn find(
         }
         place = last.or(place);
     }
-    found.next = place.filter(|_| limit > 0).and_then(|key| Some(key.strip_prefix(&prefix)?.to_owned()));
+    found.next = place.filter(|_| limit > 0).and_then(|key| Some(key.strip_prefix(prefix)?.to_owned()));
     Ok(found)
 }
 
@@ -132,41 +141,57 @@ struct TimelineStep {
     ended: bool,
 }
 
-/// Reads at most `step` entries, and records of at most [`LIST_BYTES`].
-async fn read_step(
-    store: &dyn Store,
-    owner: &Owner,
-    agent: &AgentId,
-    session: Option<&SessionKey>,
-    prefix: &str,
-    place: Option<&str>,
-    step: usize,
-) -> Result<TimelineStep, StoreError> {
-    let mut records = Vec::new();
-    if let Some(session) = session {
-        let page = steps::scan(store, owner, prefix, place, true, step, LIST_BYTES).await?;
-        let (count, last) = (page.docs.len(), page.docs.last().map(|(key, _)| key.clone()));
-        for (key, doc) in page.docs {
-            if let Some(bytes) = doc.value {
-                let record = decode(&key, &bytes)?;
-                records.push((key, session.session.clone(), record, bytes.len()));
+/// Keys of the timeline of an agent, or of the turns of one session.
+struct TimelineKeys<'a> {
+    agent: &'a AgentId,
+    session: Option<SessionKey>,
+    /// Prefix of all of them.
+    prefix: String,
+}
+
+impl<'a> TimelineKeys<'a> {
+    fn new(agent: &'a AgentId, session: Option<&SessionId>) -> Self {
+        let session = session.map(|session| SessionKey { agent: agent.clone(), session: session.clone() });
+        let prefix = session.as_ref().map_or_else(|| keys::timeline(agent), keys::turns);
+        Self { agent, session, prefix }
+    }
+
+    /// Reads at most `step` entries, and records of at most [`LIST_BYTES`].
+    async fn read_step(
+        &self,
+        store: &dyn Store,
+        owner: &Owner,
+        place: Option<&str>,
+        step: usize,
+    ) -> Result<TimelineStep, StoreError> {
+        let Self { agent, session, prefix } = self;
+        let mut records = Vec::new();
+        if let Some(session) = session {
+            let range = steps::KeyRange { prefix, after: place, reverse: true };
+            let page = steps::scan(store, owner, range, step, LIST_BYTES).await?;
+            let (count, last) = (page.docs.len(), page.docs.last().map(|(key, _)| key.clone()));
+            for (key, doc) in page.docs {
+                if let Some(bytes) = doc.value {
+                    let record = decode(&key, &bytes)?;
+                    records.push((key, session.session.clone(), record, bytes.len()));
+                }
+            }
+            return Ok(TimelineStep { records, count, last, ended: page.ended });
+        }
+        let mut page = store.scan(owner, prefix, place, true, step).await?;
+        let turn = |key: &str| keys::timeline_turn(agent, key).map_or_else(String::new, |(_, turn)| turn);
+        let turns: Vec<[DocKey; 1]> = page.iter().map(|(key, _)| [turn(key)]).collect();
+        let (docs, _) = steps::read(store, owner, &turns, LIST_BYTES).await?;
+        let ended = page.len() < step && docs.len() == page.len();
+        page.truncate(docs.len());
+        let (count, last) = (page.len(), page.last().map(|(key, _)| key.clone()));
+        for (((key, _), [turn]), mut doc) in page.into_iter().zip(&turns).zip(docs) {
+            let Some((token, _)) = keys::timeline_turn(agent, &key) else { continue };
+            let session = decode_token(token).and_then(|id| SessionId::new(id).ok());
+            if let (Some(session), Some(bytes)) = (session, doc.pop().and_then(|doc| doc.value)) {
+                records.push((key, session, decode(turn, &bytes)?, bytes.len()));
             }
         }
-        return Ok(TimelineStep { records, count, last, ended: page.ended });
+        Ok(TimelineStep { records, count, last, ended })
     }
-    let mut page = store.scan(owner, prefix, place, true, step).await?;
-    let turn = |key: &str| keys::timeline_turn(agent, key).map_or_else(String::new, |(_, turn)| turn);
-    let turns: Vec<[DocKey; 1]> = page.iter().map(|(key, _)| [turn(key)]).collect();
-    let (docs, _) = steps::read(store, owner, &turns, LIST_BYTES).await?;
-    let ended = page.len() < step && docs.len() == page.len();
-    page.truncate(docs.len());
-    let (count, last) = (page.len(), page.last().map(|(key, _)| key.clone()));
-    for (((key, _), [turn]), mut doc) in page.into_iter().zip(&turns).zip(docs) {
-        let Some((token, _)) = keys::timeline_turn(agent, &key) else { continue };
-        let session = decode_token(token).and_then(|id| SessionId::new(id).ok());
-        if let (Some(session), Some(bytes)) = (session, doc.pop().and_then(|doc| doc.value)) {
-            records.push((key, session, decode(turn, &bytes)?, bytes.len()));
-        }
-    }
-    Ok(TimelineStep { records, count, last, ended })
 }

@@ -111,7 +111,7 @@ pub fn resolve_call<'c>(
         validate_arguments(found.spec.path, &found.validator, &arguments, mask || hide::has_hidden(&found.spec.input))?;
         make_whole(&found.spec.input, &mut arguments).map_err(|wrong| OpError::Arguments {
             path: found.spec.path,
-            wrong: vec![DataError::root(Code::Rule, wrong)],
+            wrong: vec![DataError::root(Code::Rule, wrong.to_string())],
         })?;
         reference::spell_out(&found.spec.input, &mut arguments);
         if found.spec.path != RUN {
@@ -144,11 +144,12 @@ pub struct PermittedCall<'c> {
     needs: Vec<Need>,
 }
 
-/// Resolves a call, and checks that it is valid and that its caller may make it.
+/// Resolves a call, and checks that it is valid and that its caller may make it. A refusal shows `named`.
 pub async fn permit_call<'c>(
     venue: &'c Venue,
     caller: &Caller,
-    (named, path): (&str, &str),
+    named: &str,
+    path: &str,
     arguments: Value,
 ) -> Result<PermittedCall<'c>, OpError> {
     let mut arguments = arguments;
@@ -182,7 +183,7 @@ pub async fn invoke(call: &Invocation<'_>, path: &str, arguments: Value) -> Resu
         PinReader { venue: call.venue, owner: &caller.owner, authority: &caller.authority, workspace: call.workspace };
     let path = &pins.resolve_pin(path, &arguments).await?;
     pins.resolve_inner(path, &mut arguments).await?;
-    let permitted = permit_call(call.venue, call.caller, (call.named, path), arguments).await?;
+    let permitted = permit_call(call.venue, call.caller, call.named, path, arguments).await?;
     let PermittedCall { found, mut parsed, inner, needs } = permitted;
     let call = &Invocation { named: inner.as_deref().unwrap_or(call.named), ..call.clone() };
     // From here on the arguments contain secrets: they are shown to nobody, and the result is masked.

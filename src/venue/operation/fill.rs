@@ -17,7 +17,7 @@ pub async fn fill_secrets(call: &Invocation<'_>, parsed: &mut dyn ParsedCall) ->
     let Some(to) = parsed.destination() else { return Ok(mask) };
     let mut opened = BTreeMap::new();
     for place in parsed.secrets().into_iter().flat_map(reference::references_mut) {
-        let asked = SecretReference::parse(place).map_err(OpError::Invalid)?;
+        let asked = SecretReference::parse(place).map_err(|error| OpError::Invalid(error.to_string()))?;
         if !opened.contains_key(&asked.name) {
             let secret = open_secret(call, &asked.name, &to).await?;
             mask.add(&secret.name, &secret.value);

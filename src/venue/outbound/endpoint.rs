@@ -4,9 +4,9 @@
 use super::proxy::ProxyRoute;
 use super::send::{HttpSender, OutgoingRequest};
 use super::{HttpPolicy, url_destination};
-use crate::config::url::parse_callable;
+use crate::config::url::{CallableUrlError, parse_callable};
 use crate::domain::decode;
-use crate::domain::hosts::HostRule;
+use crate::domain::hosts::{HostRule, HostRuleError};
 use crate::domain::ids::secret::SecretName;
 use crate::domain::secret::{Mask, PlainSecret};
 use crate::venue::failure::OpError;
@@ -68,18 +68,36 @@ pub struct EndpointAnswer {
     pub body: Value,
 }
 
+/// Why a server can't be called with its settings. The texts show no credential.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum EndpointError {
+    /// The URL can't be called.
+    #[error(transparent)]
+    Url(#[from] CallableUrlError),
+    /// The URL has a host that no rule can name.
+    #[error(transparent)]
+    Host(#[from] HostRuleError),
+    /// The header has an illegal name; holds it.
+    #[error("`{0}` is no header")]
+    HeaderName(String),
+    /// The key has characters that a header can't have.
+    #[error("the key has characters that no header may have")]
+    KeyCharacters,
+}
+
 impl Endpoint {
     /// Makes a client. Errors are for the person who configures it, and show no credential.
-    pub fn new(place: EndpointSettings) -> Result<Self, String> {
+    pub fn new(place: EndpointSettings) -> Result<Self, EndpointError> {
         let url = parse_callable(&place.url)?;
         let to = url_destination(&url);
         let rule = HostRule::parse(&format!("{}:{}", to.host, to.port))?;
         let mut headers = HeaderMap::new();
         let mut mask = Mask::default();
         if let Some(Credential { header, prefix, value, shown }) = &place.credential {
-            let name = HeaderName::from_bytes(header.as_bytes()).map_err(|_| format!("`{header}` is no header"))?;
+            let name = HeaderName::from_bytes(header.as_bytes());
+            let name = name.map_err(|_| EndpointError::HeaderName(header.clone()))?;
             let text = HeaderValue::from_str(&format!("{prefix}{}", value.reveal()));
-            let mut text = text.map_err(|_| "the key has characters that no header may have".to_owned())?;
+            let mut text = text.map_err(|_| EndpointError::KeyCharacters)?;
             text.set_sensitive(true);
             headers.insert(name, text);
             mask.add(shown, value);
@@ -124,13 +142,13 @@ impl Endpoint {
             repeatable,
             shown: Some(self.host.clone()),
         };
-        let mut answer = self.sender.send(ask, &|_| Ok(())).await?;
-        let body = match answer["body"].take() {
+        let answer = self.sender.send(ask, &|_| Ok(())).await?;
+        let status = answer.status;
+        let body = match answer.body.unwrap_or_default() {
             // The body is decoded whatever content type it declares.
             Value::String(text) => decode::lenient_json(text.as_bytes()).unwrap_or(Value::String(text)),
             body => body,
         };
-        let status = answer["status"].as_u64().and_then(|status| u16::try_from(status).ok()).unwrap_or_default();
         Ok(EndpointAnswer { status, body: if self.mask.is_empty() { body } else { self.mask.value(body) } })
     }
 }

@@ -150,5 +150,5 @@ pub fn url_destination(url: &Url) -> Destination {
 
 /// Checks the rules of a URL that don't depend on the policy.
 pub fn check_url(url: &Url) -> Result<(), OpError> {
-    check(url).map_err(OpError::Invalid)
+    check(url).map_err(|error| OpError::Invalid(error.to_string()))
 }

@@ -6,12 +6,13 @@ use super::{HttpPolicy, check_url, error_causes};
 use crate::domain::decode;
 use crate::domain::headers::is_of_connection;
 use crate::venue::failure::OpError;
+use crate::view::http::HostAnswerView;
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use bytes::{Bytes, BytesMut};
 use reqwest::header::{self, HeaderMap, HeaderName, HeaderValue};
 use reqwest::{Client, ClientBuilder, Method, Response, StatusCode, Url, redirect};
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 use std::error::Error;
 use std::sync::OnceLock;
 use std::time::Duration;
@@ -104,7 +105,7 @@ impl HttpSender {
 
     /// Makes the call. If it must not be repeated, any failure after the request left is [`OpError::OutcomeUnknown`];
     /// an earlier failure (policy, name, connection, TLS, proxy) keeps its own error.
-    pub(crate) async fn send(&self, ask: OutgoingRequest, permitted: UrlCheck<'_>) -> Result<Value, OpError> {
+    pub(crate) async fn send(&self, ask: OutgoingRequest, permitted: UrlCheck<'_>) -> Result<HostAnswerView, OpError> {
         let limit = ask.timeout.unwrap_or(self.policy.timeout).min(self.policy.timeout);
         let (place, repeatable) = (ask.place(), ask.repeatable);
         let departure = Departure::default();
@@ -125,7 +126,7 @@ impl HttpSender {
         mut ask: OutgoingRequest,
         permitted: UrlCheck<'_>,
         departure: &Departure,
-    ) -> Result<Value, OpError> {
+    ) -> Result<HostAnswerView, OpError> {
         for _ in 0..=self.policy.redirects {
             self.policy.check(&ask.url)?;
             if self.policy.proxy.carries(&ask.url) {
@@ -177,7 +178,7 @@ impl HttpSender {
         }
     }
 
-    async fn read_answer(&self, url: Url, mut response: Response) -> Result<Value, OpError> {
+    async fn read_answer(&self, url: Url, mut response: Response) -> Result<HostAnswerView, OpError> {
         let limit = self.policy.max_bytes;
         let too_large = || OpError::Upstream(format!("the answer has more than {limit} bytes"));
         if response.content_length().is_some_and(|length| length > limit as u64) {
@@ -199,12 +200,12 @@ impl HttpSender {
             }
             body.extend_from_slice(&chunk);
         }
-        Ok(answer_json(&url, response.status(), response.headers(), &body))
+        Ok(host_answer(&url, response.status(), response.headers(), &body))
     }
 }
 
 /// Returns the answer for a caller. Cookies are the server's credentials for a browser and are left out.
-fn answer_json(url: &Url, status: StatusCode, headers: &HeaderMap, body: &[u8]) -> Value {
+fn host_answer(url: &Url, status: StatusCode, headers: &HeaderMap, body: &[u8]) -> HostAnswerView {
     let mut named: Map<String, Value> = Map::new();
     for (name, value) in headers.iter().filter(|(name, _)| **name != header::SET_COOKIE) {
         let text = String::from_utf8_lossy(value.as_bytes());
@@ -216,15 +217,21 @@ fn answer_json(url: &Url, status: StatusCode, headers: &HeaderMap, body: &[u8]) 
     }
     let kind = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
     let kind = kind.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
-    let mut answer = json!({"status": status.as_u16(), "url": url.as_str(), "headers": named, "size": body.len()});
-    match std::str::from_utf8(body) {
+    let (text, base64) = match std::str::from_utf8(body) {
         Ok(text) if kind == "application/json" || kind.ends_with("+json") => {
-            answer["body"] = decode::lenient_json(body).unwrap_or_else(|_| text.into());
+            (Some(decode::lenient_json(body).unwrap_or_else(|_| text.into())), None)
         }
-        Ok(text) => answer["body"] = text.into(),
-        Err(_) => answer["bodyBase64"] = BASE64_STANDARD.encode(body).into(),
+        Ok(text) => (Some(text.into()), None),
+        Err(_) => (None, Some(BASE64_STANDARD.encode(body))),
+    };
+    HostAnswerView {
+        status: status.as_u16(),
+        url: url.as_str().to_owned(),
+        headers: named,
+        size: body.len(),
+        body: text,
+        body_base64: base64,
     }
-    answer
 }
 
 /// Returns the target of a redirect.

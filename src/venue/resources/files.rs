@@ -1,9 +1,9 @@
 //! Files: one document with the facts of a file, and one with its content, whose key contains the hash.
 
-use super::{PurgeArea, ResourceCall, ResourceProvider, Tool};
+use super::{ProviderSettingsError, PurgeArea, ResourceCall, ResourceProvider, Tool};
 use crate::domain::limits::{FILE_READ_BYTES, FILES_LISTED};
 use crate::domain::resource::files::{
-    self as rules, File, KIND, check_settings, content_prefix, full_name, prefix_below, range, record_key,
+    self as rules, File, FilesError, KIND, check_settings, content_prefix, full_name, prefix_below, range, record_key,
     record_prefix, to_json,
 };
 use crate::domain::resource::{Ability, hash};
@@ -64,8 +64,8 @@ impl ResourceProvider for FilesProvider {
         ]
     }
 
-    fn check(&self, settings: &Map<String, Value>) -> Result<(), String> {
-        check_settings(settings)
+    fn check(&self, settings: &Map<String, Value>) -> Result<(), ProviderSettingsError> {
+        Ok(check_settings(settings)?)
     }
 
     async fn call(&self, call: &ResourceCall<'_>, tool: &str, arguments: &Value) -> Result<Value, OpError> {
@@ -125,12 +125,16 @@ fn folder(call: &ResourceCall<'_>, wanted: &str) -> Result<String, OpError> {
     if held.with_ability(Ability::Read).iter().any(|namespace| namespace == bare) {
         return Ok(bare.to_owned());
     }
-    full_name(held, call.name, Ability::Read, wanted).map_err(OpError::Denied)
+    full_name(held, call.name, Ability::Read, wanted).map_err(|error| denial(&error))
+}
+
+fn denial(error: &FilesError) -> OpError {
+    OpError::Denied(error.to_string())
 }
 
 async fn read(call: &ResourceCall<'_>, arguments: &Value) -> Result<Value, OpError> {
     let asked = arguments["path"].as_str().unwrap_or_default();
-    let path = full_name(call.access.held, call.name, Ability::Read, asked).map_err(OpError::Denied)?;
+    let path = full_name(call.access.held, call.name, Ability::Read, asked).map_err(|error| denial(&error))?;
     call.note_use(Ability::Read, &path).await;
     let missing = || OpError::NotFound(format!("no file `{path}`"));
     let file: File = call.access.workspace.document(&record_key(&path)).await?.ok_or_else(missing)?;
@@ -142,7 +146,7 @@ async fn read(call: &ResourceCall<'_>, arguments: &Value) -> Result<Value, OpErr
 
 async fn write(call: &ResourceCall<'_>, arguments: &Value) -> Result<Value, OpError> {
     let asked = arguments["path"].as_str().unwrap_or_default();
-    let path = full_name(call.access.held, call.name, Ability::Write, asked).map_err(OpError::Denied)?;
+    let path = full_name(call.access.held, call.name, Ability::Write, asked).map_err(|error| denial(&error))?;
     call.note_use(Ability::Write, &path).await;
     let write = WriteFile {
         path,
@@ -168,7 +172,7 @@ impl DocChange for WriteFile {
         let Self { path, text, expect, by, now } = self;
         let there: Option<File> = docs.get(&record_key(path)).await?;
         let new = rules::new_record(path, text, expect.as_deref(), there.as_ref(), by, *now);
-        let new = new.map_err(WorkspaceError::Refused)?;
+        let new = new.map_err(|error| WorkspaceError::Refused(error.to_string()))?;
         if let Some(old) = there.as_ref().filter(|old| old.hash != new.hash) {
             docs.delete(&rules::content_key(path, &old.hash)).await?;
         }

@@ -1,12 +1,12 @@
 //! Memory: one document per entry, whose key is a function of scope and content. The same content is the same document,
 //! so that of two turns that write it at once the later one finds it.
 
-use super::{PurgeArea, ResourceAccess, ResourceCall, ResourceProvider, Tool};
+use super::{ProviderSettingsError, PurgeArea, ResourceAccess, ResourceCall, ResourceProvider, Tool};
 use crate::domain::context::item::ItemContent;
 use crate::domain::ids::hmac_hex;
 use crate::domain::limits::{INPUT_BYTES, MEMORY_ENTRIES, MEMORY_LIMIT, MEMORY_READ, MEMORY_SEARCH};
 use crate::domain::resource::memory::{
-    self as rules, KIND, MemoryEntry, MemoryKind, MemoryQuery, MemorySettings, MemoryStatus, MemoryWrite,
+    self as rules, KIND, MemoryEntry, MemoryError, MemoryKind, MemoryQuery, MemorySettings, MemoryStatus, MemoryWrite,
     check_content, check_key, entries_view, nearest, normalise_topics, readable_scopes, replace_entry, select,
     supersede, write_scope,
 };
@@ -111,8 +111,9 @@ impl ResourceProvider for MemoryProvider {
         ]
     }
 
-    fn check(&self, settings: &Map<String, Value>) -> Result<(), String> {
-        MemorySettings::parse(settings).map(drop)
+    fn check(&self, settings: &Map<String, Value>) -> Result<(), ProviderSettingsError> {
+        MemorySettings::parse(settings)?;
+        Ok(())
     }
 
     async fn call(&self, call: &ResourceCall<'_>, tool: &str, arguments: &Value) -> Result<Value, OpError> {
@@ -138,7 +139,7 @@ impl ResourceProvider for MemoryProvider {
             }
             "get" => {
                 call.note_reads().await?;
-                let key = check_key(arguments["key"].as_str().unwrap_or_default()).map_err(OpError::Invalid)?;
+                let key = parse_key(arguments)?;
                 let entries = read_entries(&call.access).await?;
                 Ok(match nearest(&entries, &key) {
                     Some(entry) => json!({"found": true, "entry": rules::entry_view(entry)}),
@@ -146,7 +147,7 @@ impl ResourceProvider for MemoryProvider {
                 })
             }
             "put" => {
-                let key = check_key(arguments["key"].as_str().unwrap_or_default()).map_err(OpError::Invalid)?;
+                let key = parse_key(arguments)?;
                 let scope = named_write_scope(call, arguments)?;
                 let new = new_entry(call, arguments, &scope)?;
                 let id = keyed_id(&call.access, &scope, &key);
@@ -160,8 +161,7 @@ impl ResourceProvider for MemoryProvider {
                     let text = format!("`{}` is kept under a key: put `{key}` again instead", old.id);
                     return Err(OpError::Invalid(text));
                 }
-                let content =
-                    check_content(arguments["content"].as_str().unwrap_or_default()).map_err(OpError::Invalid)?;
+                let content = parse_content(arguments)?;
                 let id = entry_id(&call.access, &old.scope, &content);
                 let source = call.source.clone();
                 let correct = CorrectEntry { scope: old.scope, old: old.id, id, content, source, now: call.access.now };
@@ -215,10 +215,15 @@ async fn read_entries(access: &ResourceAccess<'_>) -> Result<Vec<MemoryEntry>, S
     Ok(entries)
 }
 
+fn invalid_argument(error: &MemoryError) -> OpError {
+    OpError::Invalid(error.to_string())
+}
+
 /// Returns the scope that a write names.
 fn named_write_scope(call: &ResourceCall<'_>, arguments: &Value) -> Result<String, OpError> {
     let policy = parse_settings(&call.access).write_policy;
-    write_scope(call.access.held, call.name, arguments["scope"].as_str(), policy).map_err(OpError::Denied)
+    write_scope(call.access.held, call.name, arguments["scope"].as_str(), policy)
+        .map_err(|error| OpError::Denied(error.to_string()))
 }
 
 async fn forget_scope(call: &ResourceCall<'_>, arguments: &Value) -> Result<Value, OpError> {
@@ -242,7 +247,15 @@ fn texts(value: &Value) -> Vec<String> {
 
 fn parse_topics(arguments: &Value) -> Result<Vec<String>, OpError> {
     let named = texts(&arguments["topics"]);
-    if named.is_empty() { Ok(Vec::new()) } else { normalise_topics(&named).map_err(OpError::Invalid) }
+    if named.is_empty() { Ok(Vec::new()) } else { normalise_topics(&named).map_err(|error| invalid_argument(&error)) }
+}
+
+fn parse_key(arguments: &Value) -> Result<String, OpError> {
+    check_key(arguments["key"].as_str().unwrap_or_default()).map_err(|error| invalid_argument(&error))
+}
+
+fn parse_content(arguments: &Value) -> Result<String, OpError> {
+    check_content(arguments["content"].as_str().unwrap_or_default()).map_err(|error| invalid_argument(&error))
 }
 
 fn parse_kind(value: &Value) -> Option<MemoryKind> {
@@ -274,13 +287,13 @@ fn keyed_id(access: &ResourceAccess<'_>, scope: &str, key: &str) -> String {
 }
 
 fn new_entry(call: &ResourceCall<'_>, arguments: &Value, scope: &str) -> Result<MemoryEntry, OpError> {
-    let content = check_content(arguments["content"].as_str().unwrap_or_default()).map_err(OpError::Invalid)?;
+    let content = parse_content(arguments)?;
     Ok(MemoryEntry {
         id: entry_id(&call.access, scope, &content),
         scope: scope.to_owned(),
         key: None,
         content,
-        topics: normalise_topics(&texts(&arguments["topics"])).map_err(OpError::Invalid)?,
+        topics: normalise_topics(&texts(&arguments["topics"])).map_err(|error| invalid_argument(&error))?,
         kind: parse_kind(&arguments["type"]).unwrap_or_default(),
         source: call.source.clone(),
         status: MemoryStatus::Active,
@@ -302,12 +315,12 @@ fn changeable_scopes(held: &HeldNamespaces) -> Vec<String> {
 /// Finds the entry under a key: in `scope`, or in the nearest scope that has it.
 async fn find_keyed(call: &ResourceCall<'_>, given: &str, scope: Option<&str>) -> Result<MemoryEntry, OpError> {
     let held = call.access.held;
-    held.check_any(call.name, Ability::Write).map_err(OpError::Denied)?;
-    let name = check_key(given).map_err(OpError::Invalid)?;
+    held.check_any(call.name, Ability::Write)?;
+    let name = check_key(given).map_err(|error| invalid_argument(&error))?;
     for one in changeable_scopes(held).iter().rev().filter(|one| scope.is_none_or(|scope| scope == one.as_str())) {
         let place = document_key(one, &keyed_id(&call.access, one, &name));
         if let Some(found) = call.access.workspace.document::<MemoryEntry>(&place).await? {
-            held.check(call.name, Ability::Write, one).map_err(OpError::Denied)?;
+            held.check(call.name, Ability::Write, one)?;
             call.note_use(Ability::Write, one).await;
             return Ok(found);
         }
@@ -318,13 +331,13 @@ async fn find_keyed(call: &ResourceCall<'_>, given: &str, scope: Option<&str>) -
 /// Finds the entry that a change names: one that can be read or written, in a scope that can be written.
 async fn find_entry(call: &ResourceCall<'_>, arguments: &Value) -> Result<MemoryEntry, OpError> {
     let held = call.access.held;
-    held.check_any(call.name, Ability::Write).map_err(OpError::Denied)?;
+    held.check_any(call.name, Ability::Write)?;
     let id = arguments["id"].as_str().unwrap_or_default();
     let scopes = changeable_scopes(held);
     let legal = id.len() == ID_DIGITS && id.bytes().all(|b| b.is_ascii_hexdigit());
     for scope in scopes.iter().filter(|_| legal) {
         if let Some(found) = call.access.workspace.document::<MemoryEntry>(&document_key(scope, id)).await? {
-            held.check(call.name, Ability::Write, scope).map_err(OpError::Denied)?;
+            held.check(call.name, Ability::Write, scope)?;
             call.note_use(Ability::Write, scope).await;
             return Ok(found);
         }

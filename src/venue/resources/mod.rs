@@ -8,6 +8,7 @@
 //! A declaration grants nothing. Every call and every section is checked against the current grants, and what a call
 //! has used is checked again when its turn commits.
 
+mod error;
 pub mod files;
 pub mod memory;
 pub mod purge;
@@ -21,18 +22,17 @@ use crate::domain::call::ToolTarget;
 use crate::domain::chat::ToolSpec;
 use crate::domain::context::item::{Absence, HandOffTags, ItemContent, PromptItem, Section};
 use crate::domain::ids::Owner;
-use crate::domain::nearest::nearest;
 use crate::domain::origin::Origin;
 use crate::domain::resource::memory::MemoryAuthor;
 use crate::domain::resource::{Ability, HeldNamespaces, NamedResource, NamespaceUse, mode, prefix};
 use crate::domain::time::Millis;
 use crate::domain::tools::ResourceTool;
-use crate::domain::visible::quote_foreign;
 use crate::store::StoreError;
 use crate::venue::Venue;
 use crate::venue::failure::OpError;
 use crate::venue::workspace::Workspace;
 use async_trait::async_trait;
+pub use error::{DeclaredResourceError, ProviderSettingsError};
 use futures::future::join_all;
 use serde_json::{Map, Value};
 use std::sync::LazyLock;
@@ -117,7 +117,7 @@ pub trait ResourceProvider: Send + Sync {
     fn tools(&self) -> Vec<Tool>;
 
     /// Checks the settings of a declaration.
-    fn check(&self, settings: &Map<String, Value>) -> Result<(), String>;
+    fn check(&self, settings: &Map<String, Value>) -> Result<(), ProviderSettingsError>;
 
     /// Runs a tool with valid arguments. Writes go through the workspace and are durable with the turn's commit. The
     /// provider notes each namespace that the answer depends on, by [`ResourceCall::note_use`].
@@ -150,7 +150,7 @@ impl ResourceCall<'_> {
     /// Notes that the call reads everything that is granted. Refuses it if nothing is.
     pub async fn note_reads(&self) -> Result<(), OpError> {
         let held = self.access.held;
-        held.check_any(self.name, Ability::Read).map_err(OpError::Denied)?;
+        held.check_any(self.name, Ability::Read)?;
         for namespace in held.with_ability(Ability::Read) {
             self.note_use(Ability::Read, namespace).await;
         }
@@ -202,22 +202,16 @@ impl ResourceProviders {
         self.list_providers().find(|registered| registered.provider.kind() == kind)
     }
 
-    fn no_provider(&self, declared: NamedResource<'_>) -> String {
-        let kinds: Vec<&str> = self.list_providers().map(|registered| registered.provider.kind()).collect();
-        let named: Vec<_> = kinds.iter().map(|kind| format!("`{kind}`")).collect();
-        let hint = nearest(declared.kind, &kinds).map_or_else(
-            || format!(", there are {}; a resource of another name says which by `kind`", join_names(&named)),
-            |kind| format!(", did you mean `{kind}`"),
-        );
-        format!(
-            "`resources.{}`: nothing provides the kind `{}`{hint}",
-            quote_foreign(declared.name),
-            quote_foreign(declared.kind)
-        )
+    fn no_provider(&self, declared: NamedResource<'_>) -> DeclaredResourceError {
+        DeclaredResourceError::NoProvider {
+            name: declared.name.to_owned(),
+            kind: declared.kind.to_owned(),
+            known: self.list_providers().map(|registered| registered.provider.kind().to_owned()).collect(),
+        }
     }
 
     /// Checks an agent's resources: each kind must have a provider that accepts the settings.
-    pub fn check(&self, config: &AgentConfig) -> Result<(), String> {
+    pub fn check(&self, config: &AgentConfig) -> Result<(), DeclaredResourceError> {
         for declared in config.resources.declarations() {
             let found = self.find(declared.kind).ok_or_else(|| self.no_provider(declared))?;
             check_settings(declared, found)?;
@@ -272,21 +266,13 @@ impl ResourceProviders {
     }
 }
 
-fn check_settings(declared: NamedResource<'_>, found: &RegisteredProvider) -> Result<(), String> {
+fn check_settings(declared: NamedResource<'_>, found: &RegisteredProvider) -> Result<(), DeclaredResourceError> {
     let checked = found.provider.check(&declared.resource.settings);
-    checked.map_err(|error| format!("`resources.{}`: {error}", declared.name))
-}
-
-/// Returns a list of names such as "`a`, `b` and `c`".
-fn join_names(named: &[String]) -> String {
-    match named.split_last() {
-        Some((last, rest)) if !rest.is_empty() => format!("{} and {last}", rest.join(", ")),
-        _ => named.join(""),
-    }
+    checked.map_err(|error| DeclaredResourceError::Settings { name: declared.name.to_owned(), error })
 }
 
 /// Checks resources like [`ResourceProviders::check`] where the venue isn't known: only the built-in kinds.
-pub fn check_own(config: &AgentConfig) -> Result<(), String> {
+pub fn check_own(config: &AgentConfig) -> Result<(), DeclaredResourceError> {
     let own = ResourceProviders::default();
     let mut known = config.resources.declarations().filter_map(|declared| Some((declared, own.find(declared.kind)?)));
     known.try_for_each(|(declared, found)| check_settings(declared, found))
@@ -316,7 +302,7 @@ async fn context_content(
 ) -> Result<Option<ItemContent>, StoreError> {
     let providers = &venue.catalog.resources;
     let Some(found) = providers.find(declared.kind) else {
-        return Ok(Some(ItemContent::Absent(Absence::Failed, providers.no_provider(declared))));
+        return Ok(Some(ItemContent::Absent(Absence::Failed, providers.no_provider(declared).to_string())));
     };
     if held.with_ability(Ability::Read).is_empty() {
         let reason = "no grant of this request names a resource namespace that can be read";
@@ -387,7 +373,7 @@ mod tests {
             (json!({"files": {"root": "x"}}), "`resources.files`: unknown field `root`"),
         ] {
             let error = check(resources).unwrap_err();
-            assert!(error.contains(expected), "{error}");
+            assert!(error.to_string().contains(expected), "{error}");
         }
     }
 

@@ -1,7 +1,7 @@
 //! A resource kind that another server provides: each call is a message to it, and each answer is checked before it
 //! counts. The server writes at once, under an idempotency key that is a function of the call.
 
-use super::{ResourceAccess, ResourceCall, ResourceProvider, Tool};
+use super::{ProviderSettingsError, ResourceAccess, ResourceCall, ResourceProvider, Tool};
 use crate::domain::authority::envelope::AccessMode;
 use crate::domain::context::item::{Absence, ItemContent};
 use crate::domain::ids::Owner;
@@ -128,7 +128,7 @@ impl ResourceProvider for RemoteProvider {
     }
 
     /// The server checks its settings; only `preload` is also read by the venue.
-    fn check(&self, _settings: &Map<String, Value>) -> Result<(), String> {
+    fn check(&self, _settings: &Map<String, Value>) -> Result<(), ProviderSettingsError> {
         Ok(())
     }
 
@@ -137,8 +137,8 @@ impl ResourceProvider for RemoteProvider {
         let kind = &self.settings.kind;
         let verb = verb.ok_or_else(|| OpError::NotFound(format!("the resource kind `{kind}` has no tool `{tool}`")))?;
         let ResourceAccess { held, settings, resource, workspace, .. } = call.access;
-        let namespaces =
-            namespaces_for(held, call.name, verb, arguments["namespace"].as_str()).map_err(OpError::Denied)?;
+        let namespaces = namespaces_for(held, call.name, verb, arguments["namespace"].as_str())
+            .map_err(|error| OpError::Denied(error.to_string()))?;
         for namespace in &namespaces {
             call.note_use(verb.ability(), namespace).await;
         }
@@ -156,7 +156,7 @@ impl ResourceProvider for RemoteProvider {
         match verb.ability() {
             Ability::Read => {
                 let answer = self.ask(&asked, None).await?;
-                answer_items(answer, held, &namespaces).map_err(|problem| self.unusable_answer(&problem))
+                answer_items(answer, held, &namespaces).map_err(|problem| self.unusable_answer(&problem.to_string()))
             }
             Ability::Write => {
                 let answer = self.ask(&asked, Some(&call.key)).await?;
@@ -184,7 +184,8 @@ impl ResourceProvider for RemoteProvider {
             arguments: &json!({}),
         };
         let answer = self.ask(&asked, None).await.and_then(|answer| {
-            context_section(answer, access.held, namespaces).map_err(|problem| self.unusable_answer(&problem))
+            context_section(answer, access.held, namespaces)
+                .map_err(|problem| self.unusable_answer(&problem.to_string()))
         });
         Ok(match answer {
             Ok(text) => text.map(|text| ItemContent::from_value(text, INPUT_BYTES)),

@@ -126,7 +126,7 @@ impl Vault {
             let write = DocWrite::json(key.as_str(), &record).at_version(version);
             Ok(Edit::write([write], (stamp, existed)).with_quota(asked.within))
         };
-        store.edit(now, owner, ("secret", &asked.name), attempt).await
+        store.edit(now, owner, "secret", &asked.name, attempt).await
     }
 
     /// Opens a secret for one call.
@@ -212,5 +212,5 @@ pub async fn delete(store: &dyn Store, now: Millis, owner: &Owner, name: &Secret
         }
         Ok(Edit::write([DocWrite::delete(key.as_str()).at_version(doc.version)], true))
     };
-    store.edit(now, owner, ("secret", name), attempt).await
+    store.edit(now, owner, "secret", name, attempt).await
 }

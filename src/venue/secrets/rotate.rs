@@ -66,5 +66,5 @@ async fn reseal(
         let sealed = vault.seal(owner, name, &value, record.stamp)?;
         Ok(Edit::write([DocWrite::json(key.as_str(), &sealed).at_version(version)], true))
     };
-    store.edit(now, owner, ("secret", name), attempt).await
+    store.edit(now, owner, "secret", name, attempt).await
 }

@@ -1,5 +1,6 @@
 //! Values below `g/<agent>`: its record, turns and sessions, and its own notes and scratch documents.
 
+use crate::domain::agent::AgentState;
 use crate::domain::ids::{AgentId, SessionId, SessionKey};
 use crate::domain::lattice::layout::Scope;
 use crate::domain::lattice::value::{get as navigate, index_of};
@@ -7,7 +8,10 @@ use crate::domain::lattice::{Namespace, Path};
 use crate::domain::limits::LIST_PAGE;
 use crate::venue::agents::{self, sessions};
 use crate::venue::operation::{Invocation, OpError, Site};
-use serde_json::{Map, Value, json};
+use crate::view::session::SessionRowView;
+use crate::view::to_json;
+use crate::view::tree::AgentStateView;
+use serde_json::{Map, Value};
 
 /// Turns shown under `g/<agent>/timeline`.
 const TURNS: usize = 1_000;
@@ -30,10 +34,9 @@ pub(super) async fn get(call: &Invocation<'_>, id: &AgentId, keys: &[String]) ->
         ["timeline", ..] => timeline(call, id, &keys[1..]).await,
         ["state", ..] => {
             let Some((record, _)) = agents::get(venue, owner, id).await? else { return Ok(None) };
-            let state = json!({
-                "config": record.config, "context": record.state.context, "loads": record.state.loads,
-            });
-            Ok(navigate(&state, &keys[1..]).cloned())
+            let AgentState { context, loads } = record.state;
+            let state = AgentStateView { config: to_json(&record.config), context, loads };
+            Ok(navigate(&to_json(&state), &keys[1..]).cloned())
         }
         ["sessions"] => all_sessions(call, id).await,
         ["sessions", session, "c", ..] => {
@@ -43,7 +46,7 @@ pub(super) async fn get(call: &Invocation<'_>, id: &AgentId, keys: &[String]) ->
         ["sessions", session, ..] => {
             let Ok(session) = SessionId::new(*session) else { return Ok(None) };
             let found = one_session(call, SessionKey { agent: id.clone(), session }).await?;
-            Ok(found.and_then(|value| navigate(&value, &keys[2..]).cloned()))
+            Ok(found.and_then(|shown| navigate(&to_json(&shown), &keys[2..]).cloned()))
         }
         ["n", ..] => {
             if agents::get(venue, owner, id).await?.is_none() {
@@ -54,7 +57,7 @@ pub(super) async fn get(call: &Invocation<'_>, id: &AgentId, keys: &[String]) ->
         }
         _ => {
             let info = agents::info(venue, owner, id).await?;
-            Ok(info.and_then(|value| navigate(&value, keys).cloned()))
+            Ok(info.and_then(|agent| navigate(&to_json(&agent), keys).cloned()))
         }
     }
 }
@@ -64,12 +67,12 @@ async fn timeline(call: &Invocation<'_>, id: &AgentId, rest: &[String]) -> Resul
     let (owner, reader) = (&call.caller.owner, call.caller.reading_authority());
     let Some((place, rest)) = rest.split_first() else {
         let known = agents::get(call.venue, owner, id).await?.is_some();
-        let turns = agents::timeline(call.venue, (owner, &reader), id, 0, TURNS).await?;
-        return Ok(known.then(|| turns.into()));
+        let turns = agents::timeline(call.venue, owner, &reader, id, 0, TURNS).await?;
+        return Ok(known.then(|| to_json(&turns)));
     };
     let Some(place) = index_of(place).filter(|place| *place < TURNS_REACHED) else { return Ok(None) };
-    let turns = agents::timeline(call.venue, (owner, &reader), id, place, 1).await?;
-    Ok(turns.first().and_then(|turn| navigate(turn, rest)).cloned())
+    let turns = agents::timeline(call.venue, owner, &reader, id, place, 1).await?;
+    Ok(turns.first().and_then(|turn| navigate(&to_json(turn), rest).cloned()))
 }
 
 /// Returns the sessions of an agent by id: the first [`LIST_PAGE`].
@@ -77,20 +80,18 @@ async fn all_sessions(call: &Invocation<'_>, id: &AgentId) -> Result<Option<Valu
     let (venue, owner) = (call.venue, &call.caller.owner);
     let Some((record, _)) = agents::get(venue, owner, id).await? else { return Ok(None) };
     let ttl = record.config.session.ttl.as_ref();
-    let (found, _) = sessions::list(venue, owner, (id, ttl), None, LIST_PAGE).await?;
-    let by_id =
-        found.into_iter().map(|session| (session["sessionId"].as_str().unwrap_or_default().to_owned(), session));
+    let (found, _) = sessions::list(venue, owner, id, ttl, None, LIST_PAGE).await?;
+    let by_id = found.iter().map(|session| (session.session_id.to_string(), to_json(session)));
     Ok(Some(by_id.collect::<Map<_, _>>().into()))
 }
 
 /// Returns a session as lists show it, with the paths that it has loaded.
-async fn one_session(call: &Invocation<'_>, key: SessionKey) -> Result<Option<Value>, OpError> {
+async fn one_session(call: &Invocation<'_>, key: SessionKey) -> Result<Option<SessionRowView>, OpError> {
     let (venue, owner) = (call.venue, &call.caller.owner);
     let Some((record, _)) = agents::get(venue, owner, &key.agent).await? else { return Ok(None) };
     let Some(facts) = sessions::find(venue, owner, &key).await? else { return Ok(None) };
-    let mut shown = sessions::session_row(&facts, record.config.session.ttl.as_ref(), venue.now());
-    shown["loads"] = json!(sessions::state(&facts).loads);
-    Ok(Some(shown))
+    let row = sessions::session_row(&facts, record.config.session.ttl.as_ref(), venue.now());
+    Ok(Some(SessionRowView { loads: Some(sessions::state(&facts).loads), ..row }))
 }
 
 /// Returns an agent's own documents. People and the agent may read them, and other agents with a capability that names

@@ -14,6 +14,8 @@ use crate::store::{DocWrite, Edit, Store, StoreError, decode, keys, steps};
 use crate::venue::operation::{Invocation, OpError, Site};
 use crate::venue::tenant_owner;
 use crate::venue::workspace::WriteOp;
+use crate::view::lattice::{ValueAppendedView, ValueDeletedView, ValueWrittenView};
+use crate::view::to_json;
 use bytes::Bytes;
 use serde_json::{Map, Value, json};
 
@@ -100,8 +102,8 @@ async fn read_document(call: &Invocation<'_>, key: &str) -> Result<Option<Value>
 async fn all_users(call: &Invocation<'_>) -> Result<Value, OpError> {
     let owner = tenant_owner(&call.caller.owner);
     let mut users = Map::new();
-    let (store, prefix) = (&*call.venue.store, keys::USER_VALUES);
-    let found = steps::scan(store, &owner, prefix, None, false, LISTED, READ_WHOLE_BYTES).await?;
+    let (store, range) = (&*call.venue.store, steps::KeyRange::ascending(keys::USER_VALUES));
+    let found = steps::scan(store, &owner, range, LISTED, READ_WHOLE_BYTES).await?;
     if !found.ended && found.docs.len() < LISTED {
         let size = READ_WHOLE_BYTES >> 20;
         let text =
@@ -128,17 +130,14 @@ pub async fn change(call: &Invocation<'_>, op: WriteOp) -> Result<Value, OpError
     let quota = call.venue.quota().await;
     let attempt = || async {
         let (before, version) = store.get_versioned(&owner, &key).await?;
-        let (after, mut answer) = apply(&op, before.as_ref(), &rest, &target)?;
-        if let WriteOp::Write { .. } = op {
-            answer["version"] = (version + 1).into();
-        }
+        let (after, answer) = apply(&op, before.as_ref(), version, &rest, &target)?;
         let write = match after {
             None => DocWrite::delete(key.as_str()),
             Some(values) => DocWrite::put(key.as_str(), encode(&values, &target)?),
         };
         Ok(Edit::write([write.at_version(version)], answer).with_quota(quota))
     };
-    store.edit(call.venue.now(), &owner, ("the value", &target), attempt).await
+    store.edit(call.venue.now(), &owner, "the value", &target, attempt).await
 }
 
 /// Returns the document of a path, and the rest of the path inside it.
@@ -158,10 +157,11 @@ fn split_path(path: &Path) -> Result<(String, Vec<String>), OpError> {
     }
 }
 
-/// Returns the document after a change, `None` if it is deleted, and the answer.
+/// Returns the document after a change, `None` if it is deleted, and the answer; `version` is that before the change.
 fn apply(
     op: &WriteOp,
     before: Option<&Value>,
+    version: u64,
     rest: &[String],
     target: &Path,
 ) -> Result<(Option<Value>, Value), OpError> {
@@ -174,16 +174,18 @@ fn apply(
         WriteOp::Write { value, .. } => {
             let existed = set(&mut values, rest, normalise(value.clone())).map_err(invalid)?;
             let existed = if rest.is_empty() { before.is_some() } else { existed };
-            Ok((Some(values), json!({"written": true, "existed": existed})))
+            Ok((Some(values), to_json(&ValueWrittenView { written: true, version: version + 1, existed })))
         }
         WriteOp::Append { value, .. } => {
-            let index = append(&mut values, rest, normalise(value.clone())).map_err(invalid)?;
-            Ok((Some(values), json!({"appended": true, "index": index, "newSize": index + 1})))
+            let index = append(&mut values, rest, normalise(value.clone())).map_err(invalid)? as u64;
+            Ok((Some(values), to_json(&ValueAppendedView { appended: true, index, new_size: index + 1 })))
         }
-        WriteOp::Delete { .. } if rest.is_empty() => Ok((None, json!({"deleted": before.is_some()}))),
+        WriteOp::Delete { .. } if rest.is_empty() => {
+            Ok((None, to_json(&ValueDeletedView { deleted: before.is_some() })))
+        }
         WriteOp::Delete { .. } => {
             let deleted = remove(&mut values, rest);
-            Ok((Some(values), json!({"deleted": deleted})))
+            Ok((Some(values), to_json(&ValueDeletedView { deleted })))
         }
         WriteOp::Copy { .. } => Err(OpError::Invalid(format!("nothing can be copied to `{target}`; write it"))),
     }

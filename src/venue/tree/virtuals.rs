@@ -1,7 +1,7 @@
 //! Records of the venue that it shows as part of the tree: agents, jobs, assets, the catalogue.
 
 use super::{agent, shared};
-use crate::domain::asset::{Asset, to_view};
+use crate::domain::asset::{Asset, AssetRecord};
 use crate::domain::ids::AssetId;
 use crate::domain::ids::{AgentId, JobId};
 use crate::domain::lattice::value::get as navigate;
@@ -14,7 +14,12 @@ use crate::venue::assets;
 use crate::venue::jobs;
 use crate::venue::operation::{Invocation, OpError, RegisteredOperation};
 use crate::venue::secrets;
-use serde_json::{Map, Value, json};
+use crate::view::asset::AssetView;
+use crate::view::catalog::{OperationCallView, OperationNodeView};
+use crate::view::job::JobView;
+use crate::view::to_json;
+use crate::view::tree::{AgentNodeView, JobNodeView, VenueAgentsView, VenueInfoView, VenueNodeView};
+use serde_json::{Map, Value};
 
 /// Assets shown under `a/`.
 const ASSETS: usize = 1_000;
@@ -30,8 +35,10 @@ pub async fn get(call: &Invocation<'_>, path: &Path) -> Result<Option<Value>, Op
     };
     match (path.namespace(), first) {
         (Namespace::Agents, None) => {
-            let agents = agents::list(call.venue, owner, None, LIST_PAGE).await?;
-            Ok(Some(agents.into_iter().map(|a| (a.id.to_string(), json!({"description": a.description}))).collect()))
+            let agents = agents::list(call.venue, owner, None, LIST_PAGE).await?.into_iter();
+            let nodes =
+                agents.map(|agent| (agent.id.to_string(), to_json(&AgentNodeView { description: agent.description })));
+            Ok(Some(nodes.collect()))
         }
         (Namespace::Agents, Some(name)) => match AgentId::new(name) {
             Err(_) => Ok(None),
@@ -40,14 +47,15 @@ pub async fn get(call: &Invocation<'_>, path: &Path) -> Result<Option<Value>, Op
         (Namespace::Jobs, None) => {
             let listed = jobs::list_ids(call.venue, owner, 0, JOBS).await?;
             let jobs = jobs::statuses(call.venue, owner, &listed.items).await?;
-            Ok(Some(jobs.into_iter().map(|(id, status)| (id.to_string(), json!({"status": status}))).collect()))
+            let nodes = jobs.into_iter().map(|(id, status)| (id.to_string(), to_json(&JobNodeView { status })));
+            Ok(Some(nodes.collect()))
         }
         (Namespace::Jobs, Some(id)) => match JobId::new(id) {
             Err(_) => Ok(None),
             Ok(id) => {
-                let job =
-                    jobs::read_for_people(call.venue, owner, &id).await?.map(|job| call.caller.reader().record(&job));
-                Ok(job.and_then(|value| {
+                let job = jobs::read_for_people(call.venue, owner, &id).await?;
+                let record = job.map(|job| to_json(&JobView::for_reader(&job, &call.caller.reader())));
+                Ok(record.and_then(|value| {
                     let hidden =
                         || value.get(HIDDEN_KEY).filter(|_| rest.first().is_some_and(|key| is_content_key(key)));
                     navigate(&value, rest).or_else(hidden).cloned()
@@ -56,14 +64,14 @@ pub async fn get(call: &Invocation<'_>, path: &Path) -> Result<Option<Value>, Op
         },
         (Namespace::Venue, Some(shared::CONTEXT)) => shared::get(call, rest).await,
         (Namespace::Venue, None) => {
-            let mut all = venue_value(call);
+            let mut venue = venue_node(call);
             // These values need a capability of their own.
             if shared::may_read(call).is_ok() {
-                all[shared::CONTEXT] = shared::get(call, &[]).await?.unwrap_or_default();
+                venue.context = shared::get(call, &[]).await?;
             }
-            Ok(Some(all))
+            Ok(Some(to_json(&venue)))
         }
-        (Namespace::Venue, Some(_)) => Ok(navigate(&venue_value(call), path.segments()).cloned()),
+        (Namespace::Venue, Some(_)) => Ok(navigate(&to_json(&venue_node(call)), path.segments()).cloned()),
         (Namespace::Assets, _) => asset_value(call, path.segments()).await,
         (Namespace::Secrets, None) => {
             let names = secrets::list_names(&*call.venue.store, owner).await?;
@@ -81,27 +89,29 @@ pub async fn get(call: &Invocation<'_>, path: &Path) -> Result<Option<Value>, Op
 }
 
 /// Returns `v/`: the catalogue by group, templates of agents, and facts of the venue.
-fn venue_value(call: &Invocation<'_>) -> Value {
+fn venue_node(call: &Invocation<'_>) -> VenueNodeView {
     let mut ops = Map::new();
     let catalog = &call.venue.catalog;
     let aliases = catalog.aliases().filter_map(|(alias, _)| Some((alias, catalog.resolve(alias)?)));
     for (path, found) in catalog.operations().map(|found| (found.spec.path, found)).chain(aliases) {
         let mut names = path.trim_start_matches("v/ops/").split('/');
         if let (Some(group), Some(name)) = (names.next(), names.next()) {
-            let group = ops.entry(group).or_insert_with(|| json!({}));
-            group[name] = describe(path, found);
+            let group = ops.entry(group).or_insert_with(|| Value::Object(Map::new()));
+            group[name] = to_json(&describe(path, found));
         }
     }
-    json!({"ops": ops, "agents": {"templates": &*TEMPLATES}, "info": {"name": call.venue.name, "version": env!("CARGO_PKG_VERSION")}})
+    let info = VenueInfoView { name: call.venue.name.clone(), version: env!("CARGO_PKG_VERSION").to_owned() };
+    VenueNodeView { ops, agents: VenueAgentsView { templates: TEMPLATES.clone() }, info, context: None }
 }
 
-/// Returns an operation's metadata, as `v/ops/…` and `GET operations` show it.
-pub fn describe(path: &str, found: &RegisteredOperation) -> Value {
-    json!({
-        "name": path,
-        "description": found.spec.description,
-        "operation": {"adapter": found.spec.path.trim_start_matches("v/ops/").replace('/', ":"), "input": found.spec.input},
-    })
+/// Returns an operation's metadata, as `v/ops/…` and `GET adapters/{name}/operations` show it.
+pub fn describe(path: &str, found: &RegisteredOperation) -> OperationNodeView {
+    let adapter = found.spec.path.trim_start_matches("v/ops/").replace('/', ":");
+    OperationNodeView {
+        name: path.to_owned(),
+        description: found.spec.description.clone(),
+        operation: OperationCallView { adapter, input: found.spec.input.clone() },
+    }
 }
 
 /// Returns the value at `a/<hash>` (the record), `a/<hash>/content` (the text, or the value of JSON), and below.
@@ -109,7 +119,8 @@ async fn asset_value(call: &Invocation<'_>, segments: &[String]) -> Result<Optio
     let owner = &call.caller.owner;
     let Some((name, rest)) = segments.split_first() else {
         let found = assets::list(call.venue, owner, 0, ASSETS).await?.items;
-        return Ok(Some(found.iter().map(|(id, record)| (id.to_string(), to_view(id, record))).collect()));
+        let node = |(id, record): &(AssetId, AssetRecord)| (id.to_string(), to_json(&AssetView::new(id, record)));
+        return Ok(Some(found.iter().map(node).collect()));
     };
     let Ok(id) = AssetId::new(name) else { return Ok(None) };
     if let Some((first, rest)) = rest.split_first()
@@ -122,6 +133,6 @@ async fn asset_value(call: &Invocation<'_>, segments: &[String]) -> Result<Optio
         })?;
         return Ok(navigate(&value, rest).cloned());
     }
-    let record = assets::get(call.venue, owner, &id).await?.map(|record| to_view(&id, &record));
+    let record = assets::get(call.venue, owner, &id).await?.map(|record| to_json(&AssetView::new(&id, &record)));
     Ok(record.and_then(|value| navigate(&value, rest).cloned()))
 }

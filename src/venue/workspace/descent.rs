@@ -91,7 +91,8 @@ impl Workspace {
         &self,
         overlay: &Overlay,
         collection: &Collection,
-        (generation, len): (u64, u64),
+        generation: u64,
+        len: u64,
         segment: &str,
     ) -> Result<Option<(ValueSlot, u64)>, StoreError> {
         let Some(index) = index_of(segment).map(|index| index as u64).filter(|index| *index < len) else {

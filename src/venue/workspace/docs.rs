@@ -53,7 +53,7 @@ impl Docs<'_> {
 
     /// Returns the number of documents under a prefix, and the key of the first.
     pub async fn count(&self, prefix: &str) -> Result<(usize, Option<DocKey>), StoreError> {
-        let (count, first) = self.overlay.page(self.tree, prefix, (0, 1)).await?;
+        let (count, first) = self.overlay.page(self.tree, prefix, 0, 1).await?;
         Ok((count, first.into_iter().next()))
     }
 }

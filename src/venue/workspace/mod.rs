@@ -154,7 +154,7 @@ impl Workspace {
             let result = self.perform(&mut overlay, op).await?;
             Ok(Edit::write(overlay.into_writes(), result).with_quota(self.quota))
         };
-        self.store.edit(now, &self.owner, ("the value", op.target()), attempt).await
+        self.store.edit(now, &self.owner, "the value", op.target(), attempt).await
     }
 
     /// Returns the document writes of this turn so far.
@@ -164,7 +164,7 @@ impl Workspace {
 
     /// Applies all operations again to the current tree. Returns the new result of each call; an operation that is no
     /// longer possible yields its error, and the others are kept.
-    pub async fn rebase(&self) -> Result<Vec<(u32, Result<Value, String>)>, StoreError> {
+    pub async fn rebase(&self) -> Result<Vec<(u32, Result<Value, WorkspaceError>)>, StoreError> {
         let mut state = self.state.lock().await;
         let mut overlay = Overlay::default();
         let mut results = Vec::with_capacity(state.operations.len());
@@ -176,7 +176,7 @@ impl Workspace {
                     results.push((*call, Ok(result)));
                 }
                 Err(WorkspaceError::Store(error)) => return Err(error),
-                Err(refused) => results.push((*call, Err(refused.to_string()))),
+                Err(refused) => results.push((*call, Err(refused))),
             }
         }
         state.overlay = overlay;

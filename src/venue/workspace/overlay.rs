@@ -53,7 +53,7 @@ impl Overlay {
         limit: usize,
         bytes: usize,
     ) -> Result<Option<BTreeMap<DocKey, Bytes>>, StoreError> {
-        let found = steps::scan(&*tree.store, &tree.owner, prefix, None, false, limit, bytes).await?;
+        let found = steps::scan(&*tree.store, &tree.owner, steps::KeyRange::ascending(prefix), limit, bytes).await?;
         let whole = found.ended || found.docs.len() >= limit;
         let docs = self.with_pending(prefix, found.docs);
         Ok(Some(docs).filter(|docs| whole && docs.values().map(Bytes::len).sum::<usize>() <= bytes))
@@ -82,7 +82,8 @@ impl Overlay {
         &self,
         tree: &Workspace,
         prefix: &str,
-        (skip, limit): (usize, usize),
+        skip: usize,
+        limit: usize,
     ) -> Result<(usize, Vec<DocKey>), StoreError> {
         let changed = self.changed_under(tree, prefix).await?;
         let (passed, taken) = changed.committed_window(skip, limit);

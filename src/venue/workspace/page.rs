@@ -46,7 +46,7 @@ impl Workspace {
             CollectionShape::Leaf { value } => page_of_value(value, offset, limit),
             CollectionShape::Map => {
                 let limit = limit.min(READ_DOCUMENTS);
-                let (count, keys) = overlay.page(self, &prefix, (offset, limit)).await?;
+                let (count, keys) = overlay.page(self, &prefix, offset, limit).await?;
                 let docs = if values {
                     overlay.fetch_within(self, &keys, READ_BYTES).await?
                 } else {
@@ -55,9 +55,10 @@ impl Workspace {
                 let (mut items, mut left) = (Vec::with_capacity(docs.len()), READ_WHOLE_BYTES);
                 for (key, bytes) in docs {
                     let name = decode_token(&key[prefix.len()..]).unwrap_or_default();
-                    let of = (generation, name.as_str());
                     let value = match bytes {
-                        Some(bytes) => self.read_entry_within(overlay, &collection, of, &bytes, &mut left).await?,
+                        Some(bytes) => {
+                            self.read_entry_within(overlay, &collection, generation, &name, &bytes, &mut left).await?
+                        }
                         None => Value::Null,
                     };
                     items.push((name, value));
@@ -65,9 +66,8 @@ impl Workspace {
                 TreePage { kind: "map", count: Some(count), items }
             }
             CollectionShape::Array { len } => {
-                let elements = (offset as u64, limit as u64, len);
                 let items = if values {
-                    self.page_elements(overlay, &collection, generation, elements).await?
+                    self.page_elements(overlay, &collection, generation, offset as u64, limit as u64, len).await?
                 } else {
                     Vec::new()
                 };
@@ -82,7 +82,9 @@ impl Workspace {
         overlay: &Overlay,
         collection: &Collection,
         generation: u64,
-        (offset, limit, len): (u64, u64, u64),
+        offset: u64,
+        limit: u64,
+        len: u64,
     ) -> Result<Vec<(String, Value)>, StoreError> {
         let end = offset.saturating_add(limit.min(READ_DOCUMENTS as u64 * CHUNK)).min(len);
         let first = offset / CHUNK;
@@ -107,7 +109,7 @@ impl Workspace {
     ) -> Result<Option<TreePage>, WorkspaceError> {
         let Some(base) = base_key(path.namespace(), &self.scope) else { return Ok(None) };
         let prefix = format!("{base}/");
-        let (count, keys) = overlay.page(self, &prefix, (offset, limit.min(READ_DOCUMENTS))).await?;
+        let (count, keys) = overlay.page(self, &prefix, offset, limit.min(READ_DOCUMENTS)).await?;
         let mut items = Vec::with_capacity(keys.len());
         let mut read = 0;
         for key in keys {

@@ -34,7 +34,7 @@ impl Workspace {
             (None, Some(root), _) => (!root.shape.is_in_parts()).then_some(at.version),
             (Some(_), _, Some(entry)) => entry.value.is_some().then_some(entry.shown_version()),
             (Some(index), &Some(Root { generation, shape: CollectionShape::Array { len } }), None) => {
-                let chunk = self.find_chunk(&state.overlay, &at.collection, (generation, len), index).await?;
+                let chunk = self.find_chunk(&state.overlay, &at.collection, generation, len, index).await?;
                 chunk.filter(|(slot, _)| slot.value.is_some()).map(|(slot, _)| slot.shown_version())
             }
             (_, None, _) | (Some(_), Some(_), None) => None,
@@ -59,7 +59,7 @@ impl Workspace {
                 Ok(value::take(value, inner).map(|found| (version, found)))
             }
             CollectionShape::Array { len } => {
-                let found = self.find_chunk(overlay, &at.collection, (root.generation, len), first).await?;
+                let found = self.find_chunk(overlay, &at.collection, root.generation, len, first).await?;
                 let Some((slot, index)) = found else { return Ok(None) };
                 let version = slot.shown_version();
                 let Some(Value::Array(mut chunk)) = slot.value else { return Ok(None) };
@@ -98,7 +98,7 @@ impl Workspace {
                 for (key, bytes) in self.read_all_below(overlay, &prefix, left).await? {
                     let name = decode_token(&key[prefix.len()..]).unwrap_or_default();
                     let value =
-                        self.read_entry_within(overlay, collection, (root.generation, &name), &bytes, left).await?;
+                        self.read_entry_within(overlay, collection, root.generation, &name, &bytes, left).await?;
                     map.insert(name, value);
                 }
                 Ok(Value::Object(map))
@@ -118,7 +118,8 @@ impl Workspace {
         &self,
         overlay: &Overlay,
         collection: &Collection,
-        (generation, name): (u64, &str),
+        generation: u64,
+        name: &str,
         bytes: &[u8],
         left: &mut usize,
     ) -> Result<Value, WorkspaceError> {

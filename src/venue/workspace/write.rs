@@ -8,8 +8,10 @@ use crate::domain::lattice::Path;
 use crate::domain::lattice::layout::{CHUNK, Collection, CollectionShape, Root, is_large, version_base};
 use crate::domain::lattice::value::{self, ChangeError, index_of, type_name};
 use crate::store::decode;
+use crate::view::lattice::{ValueAppendedView, ValueCopiedView, ValueDeletedView, ValueWrittenView};
+use crate::view::to_json;
 use bytes::Bytes;
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
 /// One change, which can be made again on a newer version.
 #[derive(Debug, Clone, PartialEq)]
@@ -85,18 +87,21 @@ impl Workspace {
             WriteOp::Write { path, value, expect } => {
                 let value = value::normalise(value.clone());
                 let (version, existed) = self.write(overlay, path, value, *expect).await?;
-                Ok(json!({"written": true, "version": version, "existed": existed}))
+                Ok(to_json(&ValueWrittenView { written: true, version, existed }))
             }
-            WriteOp::Delete { path } => Ok(json!({"deleted": self.delete(overlay, path).await?})),
+            WriteOp::Delete { path } => {
+                let deleted = self.delete(overlay, path).await?;
+                Ok(to_json(&ValueDeletedView { deleted }))
+            }
             WriteOp::Append { path, value } => {
                 let index = self.append(overlay, path, value::normalise(value.clone())).await?;
-                Ok(json!({"appended": true, "index": index, "newSize": index + 1}))
+                Ok(to_json(&ValueAppendedView { appended: true, index, new_size: index + 1 }))
             }
             WriteOp::Copy { from, to } => match self.get_in(overlay, from).await? {
-                None => Ok(json!({"copied": false, "exists": false})),
+                None => Ok(to_json(&ValueCopiedView::without_source())),
                 Some((_, value)) => {
                     let (version, existed) = self.write(overlay, to, value, None).await?;
-                    Ok(json!({"copied": true, "version": version, "existed": existed}))
+                    Ok(to_json(&ValueCopiedView::from(ValueWrittenView { written: true, version, existed })))
                 }
             },
         }
@@ -125,7 +130,7 @@ impl Workspace {
         };
         // A caller who names the version of the whole keeps it in one document.
         let parts = parts.filter(|_| expect.is_none() && !inner.is_empty());
-        let version = put_entry(overlay, path, (slot.key, slot.version), parts, new)?;
+        let version = put_entry(overlay, path, slot.key, slot.version, parts, new)?;
         Ok((version, existed))
     }
 
@@ -167,7 +172,7 @@ impl Workspace {
                 .value
                 .unwrap_or_else(|| if inner.is_empty() { Value::Array(vec![]) } else { Value::Object(Map::new()) });
             let index = value::append(&mut doc, &inner, item)?;
-            put_entry(overlay, path, (slot.key, slot.version), parts, doc)?;
+            put_entry(overlay, path, slot.key, slot.version, parts, doc)?;
             return Ok(index as u64);
         }
         let (generation, len) = match at.root {
@@ -197,7 +202,7 @@ impl Workspace {
         let (collection, rest) = (&at.collection, at.rest);
         let (first, inner) = rest.split_first().ok_or_else(|| ChangeError::TooShort { path: collection.root_key() })?;
         if let Some(Root { generation, shape: CollectionShape::Array { len } }) = at.root {
-            let found = self.find_chunk(overlay, collection, (generation, len), first).await?;
+            let found = self.find_chunk(overlay, collection, generation, len, first).await?;
             let (slot, index) = found.ok_or_else(|| {
                 let len = usize::try_from(len).unwrap_or(usize::MAX);
                 ChangeError::OutOfRange { index: first.clone(), len }
@@ -262,7 +267,8 @@ fn replace_collection(
 fn put_entry(
     overlay: &mut Overlay,
     path: &Path,
-    (key, version): (String, u64),
+    key: String,
+    version: u64,
     parts: Option<Collection>,
     value: Value,
 ) -> Result<u64, WorkspaceError> {

@@ -3,6 +3,7 @@
 
 mod messages;
 mod output;
+mod prompt_record;
 mod recheck;
 mod unknown_outcomes;
 
@@ -32,12 +33,12 @@ use crate::venue::jobs;
 use crate::venue::policy;
 use crate::venue::resources::scratchpad;
 use crate::venue::workspace::WorkspaceError;
-use crate::worker::Worker;
-use crate::worker::context::prompt_records;
-use crate::worker::lease::{LeasedSession, RunStop, record_cache, waits};
-use crate::worker::outbox::CommitMessages;
+use crate::worker::lease::{LeasedSession, RunStop, records, waits};
+use crate::worker::state::Worker;
+use crate::worker::state::relay::CommitMessages;
 use crate::worker::turn_base::TurnBase;
 use bytes::Bytes;
+use serde_json::Value;
 use std::time::Duration;
 
 /// Pause after too many consecutive conflicts.
@@ -66,13 +67,13 @@ pub(crate) async fn commit(
         discard(worker, leased, ground).await?;
     }
     messages::keep_cut_messages(ground, turn, &decision).await?;
-    let (known, _) = record_cache::policy(worker, &leased.lease.owner, ground.policy).await?;
+    let (known, _) = records::load_policy(worker, &leased.lease.owner, ground.policy).await?;
     refuse_if_stopped(ground, agent, &known, turn, &mut decision).await;
     put_notes(worker, ground, turn, &mut decision).await?;
     output::write_output(ground, turn, &mut decision).await?;
     let mut policy = ground.policy;
     for _ in 0..=COMMIT_CONFLICTS {
-        let (mut commit, mut told) = build_commit(worker, leased, (ground, agent), &decision).await?;
+        let (mut commit, mut told) = build_commit(worker, leased, ground, agent, &decision).await?;
         commit.writes.push(policy::version_check(policy));
         let _alone = leased.stops.lock_renewal().await;
         match worker.venue.store.commit(worker.venue.now(), &leased.lease, &commit).await? {
@@ -184,7 +185,7 @@ async fn recheck_authority(
 }
 
 /// Replaces the results of writes that ended otherwise on the newer version.
-fn update_results(record: &mut TurnRecord, results: &[(u32, Result<serde_json::Value, String>)], config: &AgentConfig) {
+fn update_results(record: &mut TurnRecord, results: &[(u32, Result<Value, WorkspaceError>)], config: &AgentConfig) {
     let mut shown: Vec<&mut String> = record
         .said
         .iter_mut()
@@ -208,7 +209,8 @@ fn update_results(record: &mut TurnRecord, results: &[(u32, Result<serde_json::V
 async fn build_commit(
     worker: &Worker,
     leased: &LeasedSession,
-    (ground, agent): (&TurnBase, &AgentRecord),
+    ground: &TurnBase,
+    agent: &AgentRecord,
     decision: &Decision,
 ) -> Result<(Commit, CommitMessages), RunStop> {
     let session = &leased.lease.session;
@@ -225,7 +227,7 @@ async fn build_commit(
     writes.extend(unknown_outcomes::outcome_listings(worker, leased, decision.results_record()).await?);
     writes.extend(agents::state_writes(&worker.venue, &leased.lease.owner, &session.agent, &decision.agent).await?);
     if let Some(ledger) = &decision.ledger {
-        writes.extend(prompt_records::record_writes(worker.venue.now(), session, record.turn, ledger));
+        writes.extend(prompt_record::record_writes(worker.venue.now(), session, record.turn, ledger));
     }
     let mut told = CommitMessages::default();
     let mut finish = Vec::new();

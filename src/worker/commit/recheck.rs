@@ -13,9 +13,9 @@ pub(crate) fn denied_calls(calls: &[(u32, PlannedCall)], record: &TurnRecord, no
     let check = |(index, call): &(u32, PlannedCall)| {
         let made = deferred_call(record, *index)?;
         if let Some(denied) = call.scoped.iter().find_map(|scoped| scoped.check_authority(now).err()) {
-            return Some((*index, denied));
+            return Some((*index, denied.to_string()));
         }
-        // For a resource, the namespaces that were used are checked by [`lost`].
+        // For a resource, the namespaces that were used are checked by `denied_resource_uses`.
         if let Ok(ResolvedCall { target: ToolTarget::Resource { .. }, .. }) = &call.what {
             return None;
         }
@@ -42,7 +42,8 @@ pub(crate) fn denied_resource_uses(
     let denied = |(index, used): &(u32, NamespaceUse)| {
         deferred_call(record, *index)?;
         let (_, call) = calls.iter().find(|(at, _)| at == index)?;
-        Some((*index, held.check(&call.tool, used.ability, &used.namespace).err()?))
+        let denied = held.check(&call.tool, used.ability, &used.namespace).err()?;
+        Some((*index, denied.to_string()))
     };
     used.iter().filter_map(denied).collect()
 }

@@ -6,11 +6,11 @@ use crate::domain::session::TurnRecord;
 use crate::process::telemetry::Metrics;
 use crate::store::{Commit, DocWrite, keys};
 use crate::venue::outcomes;
-use crate::worker::Worker;
 use crate::worker::lease::{LeasedSession, RunStop};
+use crate::worker::state::Worker;
 
 /// Returns the writes of outcomes that aren't listed yet: an amended turn may have listed some before.
-pub(super) async fn outcome_listings(
+pub(crate) async fn outcome_listings(
     worker: &Worker,
     leased: &LeasedSession,
     record: &TurnRecord,
@@ -46,7 +46,7 @@ pub(super) async fn outcome_listings(
 }
 
 /// Counts the unknown outcomes that a commit lists.
-pub(super) fn count_outcomes(metrics: &Metrics, commit: &Commit) {
+pub(crate) fn count_outcomes(metrics: &Metrics, commit: &Commit) {
     for _ in commit.writes.iter().filter(|write| write.key.starts_with(keys::OUTCOMES)) {
         metrics.count_unknown_outcome("call");
     }

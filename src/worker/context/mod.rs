@@ -1,10 +1,10 @@
 //! Stage 4: reads the inputs of a turn's prompt from the store and the turn's workspace, and prepares the writer of its
 //! record. It writes nothing.
 
-pub(super) mod prompt_records;
+mod prompt_records;
 
-use super::Worker;
 use super::lease::{LeasedSession, RunStop, transcript};
+use super::state::Worker;
 use super::turn_base::TurnBase;
 use crate::domain::agent::AgentRecord;
 use crate::domain::turn::{Observation, Turn};

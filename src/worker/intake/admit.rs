@@ -1,21 +1,21 @@
 //! Admission: the store takes the event and grants the lease in one step; a refused event is answered.
 
-use super::REDELIVERY_DELAY;
-use super::refuse::{parse_reply_to, refusal, refuse};
-use super::slots::{AdmissionSlot, SlotWait};
-use crate::bus::{Acknowledge, Delivery};
+use super::refuse::{refusal, refuse};
+use super::reply_subject::parse_reply_to;
+use super::settle::{REDELIVERY_DELAY, settle};
+use crate::bus::Delivery;
 use crate::domain::decode;
 use crate::domain::job::{ErrorCode, Job, JobHead, JobResult, JobStatus};
 use crate::ingress;
 use crate::outbox;
 use crate::store::{Admit, FinishOutcome, Intake, JobFinish, LeaseOutcome, NewJob, Refusal, StoreError};
 use crate::venue::jobs;
-use crate::worker::Worker;
 use crate::worker::lease::outage::{pause, return_grant};
 use crate::worker::session;
 use crate::worker::stage::Stage;
+use crate::worker::state::Worker;
+use crate::worker::state::slots::{AdmissionSlot, SlotWait};
 use bytes::Bytes;
-use std::sync::Arc;
 
 /// Bytes of a message that stays in the queue while its session waits: the store has it by then, and a larger one would
 /// fill the queue.
@@ -111,22 +111,6 @@ async fn answer_duplicate(worker: &Worker, delivery: &Delivery, admit: &Admit) {
     };
     if let Err(error) = answered {
         tracing::warn!(%job, error, "duplicate not answered; its job can be read");
-    }
-}
-
-/// Settles a message, or what stands for it, by the end of its session's run.
-pub(super) async fn settle(worker: &Worker, settle: &Arc<dyn Acknowledge>, end: session::SessionEnd) {
-    match end {
-        // In the background, so that the slot doesn't wait for the queue.
-        session::SessionEnd::Idle => {
-            let settle = Arc::clone(settle);
-            worker.shutdown.spawn_turn("acknowledgement", async move { settle.ack().await });
-        }
-        session::SessionEnd::LeaseLost => settle.nak(REDELIVERY_DELAY).await,
-        session::SessionEnd::Failed(error) => {
-            tracing::warn!(%error, "session given up for now");
-            settle.nak(pause(&error)).await;
-        }
     }
 }
 

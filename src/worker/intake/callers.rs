@@ -14,8 +14,8 @@ use crate::ingress;
 use crate::store::StoreError;
 use crate::venue::auth::caller::AuthenticatedCaller;
 use crate::venue::operation::Caller;
-use crate::venue::policy;
-use crate::worker::Worker;
+use crate::venue::policy::{self, RevocationCheckError};
+use crate::worker::state::Worker;
 
 /// Reason why a delivery is refused.
 pub(crate) enum SenderRefusal {
@@ -55,8 +55,10 @@ async fn verify(
     let Some(verified) = worker.options.auth.verify_header(header, at) else { return Ok(None) };
     let known = verified.map_err(refused)?.caller(Some(owner.clone()));
     let known = known.map_err(|error| SenderRefusal::Refused(ErrorCode::CapDenied, format!("CAP_DENIED: {error}")))?;
-    let held = policy::apply_revocations(&*worker.venue.store, known).await.map_err(SenderRefusal::RetryLater)?;
-    held.map(Some).map_err(refused)
+    policy::apply_revocations(&*worker.venue.store, known).await.map(Some).map_err(|error| match error {
+        RevocationCheckError::Token(error) => refused(error),
+        RevocationCheckError::Store(error) => SenderRefusal::RetryLater(error),
+    })
 }
 
 /// Returns the person who sent a decision: the subject of the token, else the owner.

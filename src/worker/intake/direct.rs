@@ -4,7 +4,7 @@ use super::due_sessions;
 use crate::domain::chat::ModelSettings;
 use crate::store::{Admit, StoreError};
 use crate::venue::local_worker::{DirectWorker, HandoverOutcome};
-use crate::worker::Worker;
+use crate::worker::state::Worker;
 use async_trait::async_trait;
 use std::sync::Arc;
 use tokio::sync::oneshot;

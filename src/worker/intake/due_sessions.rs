@@ -1,15 +1,15 @@
 //! Due sessions without a message here: they waited for a slot, or the store named them.
 
-use super::admit::settle;
-use super::slots::{AdmissionSlot, SlotWait, WaitingWork};
+use super::settle::settle;
 use crate::bus::Acknowledge;
 use crate::domain::ids::{Owner, SessionKey};
 use crate::ingress;
 use crate::store::{AdmissionOutcome, Admit, Grant, Intake, LeaseOutcome, StoreError};
-use crate::worker::Worker;
 use crate::worker::lease::outage::return_grant;
 use crate::worker::session::{self, SessionEnd};
 use crate::worker::stage::Stage;
+use crate::worker::state::Worker;
+use crate::worker::state::slots::{AdmissionSlot, SlotWait, WaitingWork};
 use async_trait::async_trait;
 use futures::{StreamExt, stream};
 use std::sync::Arc;

@@ -1,8 +1,8 @@
 //! Orders about jobs and approvals over the queue: cancel, pause, resume, decide.
 
-use super::REDELIVERY_DELAY;
 use super::callers::{self, SenderRefusal};
 use super::refuse::{forgery_refusal, parse_body, parse_sealed, refusal, refuse, refuse_sender};
+use super::settle::REDELIVERY_DELAY;
 use crate::bus::Delivery;
 use crate::domain::approval::AnswerBody;
 use crate::domain::authority::ResourcePath;
@@ -15,7 +15,7 @@ use crate::venue::approvals;
 use crate::venue::jobs;
 use crate::venue::jobs::pausing::{self, PauseOutcome};
 use crate::venue::operation::OpError;
-use crate::worker::Worker;
+use crate::worker::state::Worker;
 use serde::Deserialize;
 use serde_json::Value;
 

@@ -8,10 +8,12 @@ use crate::domain::job::JobStatus;
 use crate::domain::reader::JobVisibility;
 use crate::domain::wait::WaitReason;
 use crate::venue::{jobs, waits};
-use crate::worker::{RECEIVE_PAUSE, Worker};
+use crate::view::job::{JobView, WaitView};
+use crate::view::queue::SubmissionStatusView;
+use crate::view::to_json;
+use crate::worker::state::{RECEIVE_PAUSE, Worker};
 use bytes::Bytes;
 use futures::StreamExt;
-use serde_json::{Value, json};
 use std::sync::Arc;
 
 /// Prefix of a reply subject of another account of the server.
@@ -33,7 +35,7 @@ async fn listen(worker: &Worker) {
             while let Some(question) = questions.next().await {
                 let Some(answer) = answer(worker, &question).await else { continue };
                 let reply = LiveSubject::Reply(question.reply);
-                if let Err(error) = worker.venue.bus.signal(&reply, Bytes::from(answer.to_string())).await {
+                if let Err(error) = worker.venue.bus.signal(&reply, Bytes::from(to_json(&answer).to_string())).await {
                     tracing::debug!(%error, "question not answered; it is asked again");
                 }
             }
@@ -43,7 +45,7 @@ async fn listen(worker: &Worker) {
 }
 
 /// Returns the status of a submission's job and why it waits; `None`: no answer is sent.
-async fn answer(worker: &Worker, question: &JobQuestion) -> Option<Value> {
+async fn answer(worker: &Worker, question: &JobQuestion) -> Option<SubmissionStatusView> {
     let (venue, owner) = (&*worker.venue, &question.owner);
     let (caller, is_verified) = verify_asker(worker, question).await.ok()?;
     let (tenant, user) = (owner.tenant().token(), owner.user().token());
@@ -55,12 +57,13 @@ async fn answer(worker: &Worker, question: &JobQuestion) -> Option<Value> {
     let id = EventId::new(std::str::from_utf8(&question.body).ok()?).ok()?;
     let id = JobId::derive(&venue.key, owner, &id);
     let Some(mut job) = jobs::read_for_people(venue, owner, &id).await.ok()? else {
-        return Some(json!({"status": JobStatus::Pending.as_str(), "waiting": WaitReason::NotAdmitted.to_json()}));
+        let waiting = Some(WaitView::from(&WaitReason::NotAdmitted));
+        return Some(SubmissionStatusView { job: None, status: JobStatus::Pending, waiting });
     };
     if caller.reader().visibility(&job.head) == JobVisibility::Nothing {
         return None;
     }
     waits::explain(venue, owner, &caller.reader(), &mut job).await.ok()?;
-    let record = caller.reader().record(&job);
-    Some(json!({"job": id, "status": record["status"], "waiting": record["waiting"]}))
+    let JobView { status, waiting, .. } = JobView::for_reader(&job, &caller.reader());
+    Some(SubmissionStatusView { job: Some(id), status, waiting })
 }

@@ -1,13 +1,13 @@
 //! Receives messages from the queue. Those whose owner has a slot run in it; the others are admitted behind them, a few
 //! at a time.
 
-use super::due_sessions;
-use super::handle;
-use super::slots::{AdmissionSlot, READ_AHEAD};
+use super::deliveries::handle;
+use super::{due_sessions, stray};
 use crate::bus::{Delivery, WhenEmpty};
 use crate::domain::message::InboundKind;
 use crate::process::retry::LogPace;
-use crate::worker::{RECEIVE_PAUSE, Worker};
+use crate::worker::state::slots::{AdmissionSlot, READ_AHEAD};
+use crate::worker::state::{RECEIVE_PAUSE, Worker};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
@@ -54,7 +54,7 @@ pub(in crate::worker) async fn run(worker: &Arc<Worker>) {
                 tokio::time::sleep(RECEIVE_PAUSE).await;
             }
             Ok(deliveries) => {
-                super::stray::collect(worker);
+                stray::collect(worker);
                 more = !deliveries.is_empty();
                 serve(worker, deliveries, &later).await;
                 // Long-held slots may make room for owners that hold none.

@@ -1,18 +1,19 @@
 //! Refusals: the terminal answer, sent where its sender may receive one.
 
 use super::callers::SenderRefusal;
-use super::{REDELIVERY_DELAY, stray};
+use super::reply_subject::allowed_reply_subject;
+use super::settle::REDELIVERY_DELAY;
+use super::stray;
 use crate::bus::Delivery;
 use crate::domain::decode::{self, DataError};
-use crate::domain::event::{is_own_reply_subject, is_reply_allowed};
 use crate::domain::ids::{EventId, Owner, VenueIdSubject};
 use crate::domain::job::{ErrorCode, JobResult, JobStatus};
 use crate::domain::limits::MESSAGE_DEPTH;
 use crate::domain::seal::{self, SealOrigin};
 use crate::domain::visible::cut_error;
-use crate::outbox;
-use crate::worker::Worker;
+use crate::outbox::{self, RefusedSubmission};
 use crate::worker::lease::outage::pause;
+use crate::worker::state::Worker;
 use serde_json::Value;
 
 /// A refusal of a message.
@@ -80,20 +81,6 @@ pub(super) fn derive_event_id(venue_key: &[u8], delivery: &Delivery) -> EventId 
     EventId::of_venue(venue_key, VenueIdSubject::Place { published, sequence })
 }
 
-/// Returns where the answer to a refused message goes, if its sender may name that subject. An unknown owner gets only
-/// a shared inbox, and only where no tokens are required.
-pub(super) fn allowed_reply_subject(worker: &Worker, owner: Option<&Owner>, body: &[u8]) -> Option<String> {
-    let allowed = if worker.options.auth.is_required() { is_own_reply_subject } else { is_reply_allowed };
-    let (tenant, user) = owner.map(|owner| (owner.tenant().token(), owner.user().token())).unwrap_or_default();
-    parse_reply_to(body).filter(|subject| allowed(subject, &tenant, &user))
-}
-
-/// Parses `replyTo` of a body, even of one that is refused.
-pub(super) fn parse_reply_to(body: &[u8]) -> Option<String> {
-    let value = decode::message_json(body, MESSAGE_DEPTH).ok()?;
-    value.get("replyTo")?.as_str().map(str::to_owned)
-}
-
 /// Publishes the terminal answer, then acknowledges, so that no refusal is lost and none is retried. A message that may
 /// be of a newer build is left to that build.
 pub(super) async fn refuse(worker: &Worker, delivery: &Delivery, refused: impl Into<MessageRefusal>) {
@@ -114,7 +101,9 @@ pub(super) async fn refuse(worker: &Worker, delivery: &Delivery, refused: impl I
     );
     let owner: &Owner = &delivery.owner;
     let reply_to = allowed_reply_subject(worker, Some(owner), &delivery.body);
-    let answers = outbox::refusal_messages(key, (owner, &delivery.agent), &id, &place, reply_to.as_deref(), &result);
+    let refused =
+        RefusedSubmission { owner, agent: &delivery.agent, id: &id, place: &place, reply_to: reply_to.as_deref() };
+    let answers = outbox::refusal_messages(key, refused, &result);
     for answer in answers {
         if let Err(error) = worker.venue.bus.publish(&answer).await {
             tracing::warn!(%error, "refusal not published yet");

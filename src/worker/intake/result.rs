@@ -2,8 +2,8 @@
 
 use super::admit::admit_and_run;
 use super::refuse::{derive_event_id, forgery_refusal, parse_body, parse_sealed, refusal, refuse};
-use super::slots::AdmissionSlot;
-use super::{REDELIVERY_DELAY, stray};
+use super::settle::REDELIVERY_DELAY;
+use super::stray;
 use crate::bus::Delivery;
 use crate::domain::decode;
 use crate::domain::event::ResultBody;
@@ -14,7 +14,8 @@ use crate::ingress;
 use crate::store::StoreError;
 use crate::venue::external::{self, AnswerOutcome};
 use crate::venue::jobs;
-use crate::worker::Worker;
+use crate::worker::state::Worker;
+use crate::worker::state::slots::AdmissionSlot;
 
 /// A verified result, by its sender.
 enum JobReport {
@@ -66,7 +67,7 @@ async fn restore_output(worker: &Worker, delivery: &Delivery, body: ResultBody) 
 /// Admits a result to the session that waits for it.
 async fn take_result(worker: &Worker, delivery: &Delivery, body: ResultBody, seat: Option<&AdmissionSlot>) {
     let Delivery { owner, agent, published, sequence, .. } = delivery;
-    let admit = ingress::result_admission(&worker.venue.key, (owner, agent), body, *published, *sequence);
+    let admit = ingress::result_admission(&worker.venue.key, owner, agent, body, *published, *sequence);
     admit_and_run(worker, delivery, admit, "result", seat).await;
 }
 

@@ -1,7 +1,7 @@
 //! Strays: messages that can't be delivered. Each is answered if it names an address, and kept as a dead letter.
 
-use super::REDELIVERY_DELAY;
-use super::refuse::allowed_reply_subject;
+use super::reply_subject::allowed_reply_subject;
+use super::settle::REDELIVERY_DELAY;
 use crate::bus::{Acknowledge, Delivery, UndecodedMessage};
 use crate::domain::dead::UnreadableMessage;
 use crate::domain::decode;
@@ -12,9 +12,9 @@ use crate::domain::limits::{MESSAGE_DEPTH, UNREADABLE_BYTES};
 use crate::domain::message::{BusMessage, MessageAddress};
 use crate::domain::secret::hide::HIDDEN;
 use crate::domain::time::Millis;
-use crate::outbox;
+use crate::outbox::{self, RefusedSubmission};
 use crate::venue::{store_format, strays};
-use crate::worker::Worker;
+use crate::worker::state::Worker;
 use bytes::Bytes;
 use std::sync::Arc;
 
@@ -129,9 +129,11 @@ fn answers(key: &[u8], reply_to: Option<String>, unread: &StrayFacts<'_>, owner:
     let named = unread.subject.rsplit('.').nth(1).and_then(|token| AgentId::new(token).ok());
     let agent = named.unwrap_or_else(|| AgentId::new("unknown").expect("a legal id"));
     if let Some(owner) = owner {
-        return outbox::refusal_messages(key, (owner, &agent), &id, &place, reply_to.as_deref(), &result);
+        let reply_to = reply_to.as_deref();
+        let refused = RefusedSubmission { owner, agent: &agent, id: &id, place: &place, reply_to };
+        return outbox::refusal_messages(key, refused, &result);
     }
-    let completion = Completion { id, job: None, agent, session: None, result };
+    let completion = Completion { id, job: None, agent, session: None, output_omitted: None, result };
     let body = serde_json::to_value(&completion).expect("completions serialise");
     reply_to
         .into_iter()

@@ -3,35 +3,48 @@
 use super::admit::admit_and_run;
 use super::callers::{self, SenderRefusal};
 use super::refuse::{MessageRefusal, derive_event_id, refusal, refuse, refuse_sender};
-use super::slots::AdmissionSlot;
-use super::{REDELIVERY_DELAY, run_due};
+use super::settle::REDELIVERY_DELAY;
+use super::wakes::run_due;
 use crate::bus::Delivery;
 use crate::domain::ids::{EventId, JobId, SessionKey};
 use crate::domain::job::{ErrorCode, Job, JobResult};
 use crate::domain::message::InboundKind;
-use crate::ingress::{self, Arrival, SubmissionError};
+use crate::domain::seal::SubmissionAddress;
+use crate::ingress::{self, Arrival, PreparationError, SubmissionError};
 use crate::store::{Admit, StoreError};
 use crate::venue::jobs;
-use crate::worker::Worker;
+use crate::worker::state::Worker;
+use crate::worker::state::slots::AdmissionSlot;
 use std::sync::Arc;
 
-/// Prepares the admission of a submission whose sender is verified, or returns its refusal.
-async fn prepare_admission(worker: &Worker, delivery: &Delivery) -> Result<Result<Admit, MessageRefusal>, StoreError> {
+/// Why a submission isn't admitted.
+enum AdmissionError {
+    /// The submission is refused.
+    Refused(MessageRefusal),
+    /// The store failed; a redelivery may help.
+    Store(StoreError),
+}
+
+impl From<StoreError> for AdmissionError {
+    fn from(error: StoreError) -> Self {
+        Self::Store(error)
+    }
+}
+
+/// Prepares the admission of a submission whose sender is verified.
+async fn prepare_admission(worker: &Worker, delivery: &Delivery) -> Result<Admit, AdmissionError> {
     let venue = &worker.venue;
     let parsed = ingress::parse(&delivery.body).and_then(|said| {
-        let (to, named, sealed) =
-            ((&delivery.owner, &delivery.agent, delivery.kind), delivery.id.as_deref(), said.seal.is_some());
+        let to = SubmissionAddress { owner: &delivery.owner, agent: &delivery.agent, kind: delivery.kind };
+        let (named, sealed) = (delivery.id.as_deref(), said.seal.is_some());
         let place = || derive_event_id(&venue.key, delivery);
         ingress::open_seal(venue, to, named, place, said).map(|(id, said)| (id, said, sealed))
     });
-    let (id, said, sealed) = match parsed {
-        Ok(parsed) => parsed,
-        Err(error) => return Ok(Err(admission_refusal(&error))),
-    };
+    let (id, said, sealed) = parsed.map_err(|error| AdmissionError::Refused(admission_refusal(&error)))?;
     let (submission, by, may_override) = match callers::identify_sender(worker, delivery, sealed, said).await {
         Ok(identified) => identified,
-        Err(SenderRefusal::Refused(code, text)) => return Ok(Err(refusal(code, text))),
-        Err(SenderRefusal::RetryLater(error)) => return Err(error),
+        Err(SenderRefusal::Refused(code, text)) => return Err(AdmissionError::Refused(refusal(code, text))),
+        Err(SenderRefusal::RetryLater(error)) => return Err(error.into()),
     };
     let arrival = Arrival {
         owner: delivery.owner.clone(),
@@ -44,14 +57,15 @@ async fn prepare_admission(worker: &Worker, delivery: &Delivery) -> Result<Resul
         by,
         may_override,
     };
-    match ingress::prepare_admission(venue, &arrival).await? {
-        Ok(admit) => Ok(Ok(admit)),
-        Err(error) => {
+    match ingress::prepare_admission(venue, &arrival).await {
+        Ok(admit) => Ok(admit),
+        Err(PreparationError::Store(error)) => Err(error.into()),
+        Err(PreparationError::Submission(error)) => {
             let refused = admission_refusal(&error);
             if sealed && arrival.task {
                 end_refused_job(worker, &arrival, &refused.result).await?;
             }
-            Ok(Err(refused))
+            Err(AdmissionError::Refused(refused))
         }
     }
 }
@@ -73,16 +87,15 @@ async fn end_refused_job(worker: &Worker, arrival: &Arrival, refused: &JobResult
 }
 
 pub(super) async fn handle_submission(worker: &Arc<Worker>, delivery: &Delivery, seat: Option<&AdmissionSlot>) {
-    let admission = match prepare_admission(worker, delivery).await {
-        Ok(admission) => admission,
-        Err(error) => return refuse_sender(worker, delivery, SenderRefusal::RetryLater(error)).await,
-    };
-    match admission {
+    match prepare_admission(worker, delivery).await {
         Ok(admit) => {
             let kind = if delivery.kind == InboundKind::Task { "task" } else { "message" };
             admit_and_run(worker, delivery, admit, kind, seat).await;
         }
-        Err(refused) => {
+        Err(AdmissionError::Store(error)) => {
+            refuse_sender(worker, delivery, SenderRefusal::RetryLater(error)).await;
+        }
+        Err(AdmissionError::Refused(refused)) => {
             // Accepted before by a key that is no longer valid: the task goes on.
             match known_session(worker, delivery, &refused.result).await {
                 Ok(Some(session)) => run_due(worker, delivery, session, seat, false).await,

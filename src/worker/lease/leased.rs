@@ -1,8 +1,8 @@
 //! A leased session, as its holder knows it.
 
-use super::keeper::StopSignals;
-use super::session_cache::SessionHistory;
+use super::stop_signals::StopSignals;
 use crate::domain::dead::Attempt;
+use crate::domain::ids::{Owner, SessionKey};
 use crate::domain::limits::{GRANT_BYTES, GRANT_EVENTS};
 use crate::domain::session::SessionState;
 use crate::domain::time::Millis;
@@ -13,8 +13,9 @@ use crate::store::{
     corrupt,
 };
 use crate::venue::context::{decode_inbox, decode_state, decode_stored};
-use crate::worker::Worker;
-use crate::worker::outbox::CommitMessages;
+use crate::worker::state::Worker;
+use crate::worker::state::cache::sessions::{CachedSession, SessionHistory};
+use crate::worker::state::relay::CommitMessages;
 use bytes::Bytes;
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -46,7 +47,7 @@ pub(crate) struct LeasedSession {
     /// The session was past its time to live: its state is empty, and so is the store after the commit.
     pub(crate) is_expired: bool,
     /// Backoff after a failure of the model.
-    pub(crate) pause: Option<std::time::Duration>,
+    pub(crate) pause: Option<Duration>,
     pub(crate) stops: StopSignals,
     /// Cancelled when the task of the running turn is.
     pub(crate) cancelled: CancellationToken,
@@ -131,6 +132,21 @@ impl LeasedSession {
         }
     }
 
+    /// Returns the released session as an entry of the cache. `generations`: number of generations of the store seen
+    /// before.
+    pub(crate) fn into_cached(self, generations: u64) -> (Owner, SessionKey, CachedSession) {
+        let Self { lease, run, last_commit, state, versions, history, .. } = self;
+        let cached = CachedSession {
+            version: run.version,
+            last_commit,
+            state,
+            erasures: versions.erasures,
+            generations,
+            session_history: history,
+        };
+        (lease.owner, lease.session, cached)
+    }
+
     /// Releases the lease without a commit, and queues wakes for the sessions that waited for it.
     pub(crate) async fn release(&self, worker: &Worker, now: Millis, then: LeaseUse) -> Result<Continuation, RunStop> {
         let lease = &self.lease;
@@ -156,25 +172,43 @@ fn has_more(mailbox: &[MailboxEntry]) -> bool {
 mod tests {
     use super::*;
     use crate::venue::context::Transcript;
+    use crate::worker::state::cache::sessions::SessionCache;
 
-    #[test]
-    fn reads_from_before_an_erasure_are_repeated() {
-        let session = crate::domain::ids::SessionKey { agent: "a".parse().unwrap(), session: "s".parse().unwrap() };
-        let grant = Grant {
+    fn grant() -> Grant {
+        let session = SessionKey { agent: "a".parse().unwrap(), session: "s".parse().unwrap() };
+        Grant {
             lease: Lease { owner: "t/u".parse().unwrap(), session, epoch: 1 },
             until: Millis(0),
             versions: Versions { gate: 1, policy: 1, erasures: 3 },
             version: 1,
-            last_commit: None,
+            last_commit: Some((1, 1)),
             state: None,
             checkpoint: None,
             calls: Vec::new(),
             mailbox: Vec::new(),
             arrivals: 0,
             attempts: Vec::new(),
-        };
+        }
+    }
+
+    fn opened() -> LeasedSession {
         let past = SessionHistory { transcript: Some(Transcript::default()), ..SessionHistory::default() };
-        let mut leased = LeasedSession::open(grant, past, Duration::ZERO).unwrap();
+        LeasedSession::open(grant(), past, Duration::ZERO).unwrap()
+    }
+
+    #[test]
+    fn the_next_grant_finds_a_session_as_it_was_left() {
+        let cache = SessionCache::default();
+        let (owner, session, cached) = opened().into_cached(7);
+        cache.insert(owner, session, cached);
+        let mut next = grant();
+        next.lease.epoch += 1;
+        assert!(cache.take(&next, 7, Duration::ZERO).transcript.is_some());
+    }
+
+    #[test]
+    fn reads_from_before_an_erasure_are_repeated() {
+        let mut leased = opened();
         let held = |erasures| Continuation::Held {
             mailbox: Vec::new(),
             arrivals: 0,

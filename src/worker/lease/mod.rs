@@ -2,13 +2,12 @@
 //! session. [`session`](super::session) runs the turns under it.
 
 mod leased;
+mod stop_signals;
 
 pub(super) mod control;
 pub(super) mod keeper;
-pub(super) mod record_cache;
-pub(super) mod session_cache;
+pub(super) mod records;
 pub(super) mod outage;
-pub(super) mod quarantine;
 pub(super) mod transcript;
 pub(super) mod waits;
 

@@ -4,7 +4,7 @@ use super::LeasedSession;
 use crate::domain::session::TurnRecord;
 use crate::store::{StoreError, decode, keys};
 use crate::venue::context::Transcript;
-use crate::worker::Worker;
+use crate::worker::state::Worker;
 
 /// Returns the session's turns; read once, then kept up to date.
 pub(crate) async fn load_transcript<'l>(

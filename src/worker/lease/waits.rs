@@ -14,7 +14,7 @@ use crate::domain::wait::WaitCause;
 use crate::process::retry::RetryPolicy;
 use crate::store::{Checkpoint, DocWrite, LeaseCheck, LeaseUse, keys};
 use crate::venue::agents;
-use crate::worker::Worker;
+use crate::worker::state::Worker;
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
@@ -66,8 +66,9 @@ pub(crate) async fn remember_calls(worker: &Worker, leased: &LeasedSession, turn
     if turn.model_calls().is_free() {
         return Ok(());
     }
-    let before = failures(leased, turn.input().plan.job()).map(|before| (before.count, before.since));
-    record_failure(worker, leased, turn, before.unwrap_or((0, worker.venue.now()))).await
+    let before = failures(leased, turn.input().plan.job());
+    let (count, since) = before.map_or((0, worker.venue.now()), |before| (before.count, before.since));
+    record_failure(worker, leased, turn, count, since).await
 }
 
 /// Stores the calls, and what session and task have spent: if the task is cancelled meanwhile, there is no commit.
@@ -75,7 +76,8 @@ async fn record_failure(
     worker: &Worker,
     leased: &LeasedSession,
     turn: &Turn,
-    (count, since): (u32, Millis),
+    count: u32,
+    since: Millis,
 ) -> Result<(), RunStop> {
     let (today, tally) = turn.usage_so_far(worker.venue.now());
     let mut writes: Vec<_> = today.iter().map(|today| session_day(&leased.lease.session, today)).collect();
@@ -102,7 +104,8 @@ pub(crate) fn session_day(session: &SessionKey, today: &DayUse) -> DocWrite {
 pub(crate) fn retry_pause(
     worker: &Worker,
     leased: &LeasedSession,
-    (retry, job): (&Retry, Option<&JobId>),
+    retry: &Retry,
+    job: Option<&JobId>,
     asked: Option<Duration>,
 ) -> Option<Duration> {
     let policy = retry_policy(retry, worker.options.retry);
@@ -125,15 +128,16 @@ pub(crate) fn retry_pause(
 pub(crate) async fn release_unavailable(
     worker: &Worker,
     leased: &mut LeasedSession,
+    turn: &Turn,
     reason: &str,
-    (deadline, turn): (Option<Millis>, &Turn),
+    deadline: Option<Millis>,
 ) -> Result<bool, RunStop> {
     let now = worker.venue.now();
     let before = failures(leased, turn.input().plan.job()).filter(|before| before.count > 0);
     let (count, since) = before.map_or((1, now), |before| (before.count + 1, before.since));
     let pause = leased.pause.take().unwrap_or(worker.options.retry.max);
     tracing::info!(session = %leased.lease.session, reason, failures = count, "model unavailable; waiting {pause:?}");
-    record_failure(worker, leased, turn, (count, since)).await?;
+    record_failure(worker, leased, turn, count, since).await?;
     let wait = RateWait {
         until: now.plus(pause),
         reason: format!("{reason} (try {count})"),

@@ -10,7 +10,8 @@ use crate::model::{LiveText, ModelError};
 use crate::venue::secrets::{OpenedSecret, SecretError};
 use crate::worker::lease::waits::retry_pause;
 use crate::worker::lease::{LeasedSession, RunStop, keeper};
-use crate::worker::{Worker, live_text};
+use crate::worker::live_text;
+use crate::worker::state::Worker;
 use std::sync::Arc;
 use tokio::sync::mpsc::UnboundedReceiver;
 
@@ -23,11 +24,12 @@ pub(crate) async fn model(
     retry: &Retry,
     meter: &Arc<CallMeter>,
 ) -> Result<Observation, RunStop> {
-    let secrets = match open_secrets(worker, &leased.lease.owner, request).await? {
+    let secrets = match open_secrets(worker, &leased.lease.owner, request).await {
         Ok(secrets) => secrets,
-        Err(failure) => {
+        Err(ModelSecretError { error: SecretError::Store(error), .. }) => return Err(RunStop::Store(error)),
+        Err(error) => {
             worker.venue.metrics.count_model_call("refused");
-            return Ok(Observation::Answered(Err(failure)));
+            return Ok(Observation::Answered(Err(ModelFailure::Unusable { reason: error.to_string() })));
         }
     };
     // The reads and reservations before may have taken longer than the lease.
@@ -69,7 +71,7 @@ pub(crate) async fn model(
         ModelError::Transient { retry_after, .. } => {
             worker.venue.metrics.count_model_call("unavailable");
             // A provider that asks for a longer pause than all tries may take counts as failed.
-            let wait = retry_pause(worker, leased, (retry, job), retry_after);
+            let wait = retry_pause(worker, leased, retry, job, retry_after);
             let until = retry_after.filter(|_| wait.is_none()).map(|asked| worker.venue.now().plus(asked).rfc3339());
             let until = until.map(|until| format!("; it asks not to be called before {until}")).unwrap_or_default();
             leased.pause = wait;
@@ -79,25 +81,33 @@ pub(crate) async fn model(
     Ok(Observation::Answered(Err(failure)))
 }
 
+/// A secret of a model that can't be opened.
+#[derive(Debug, thiserror::Error)]
+#[error("model `{model}` has no {what}: {error}")]
+struct ModelSecretError {
+    /// Id of the model.
+    model: String,
+    /// What the secret is for: `key` or `header`.
+    what: &'static str,
+    /// Why the secret can't be opened.
+    error: SecretError,
+}
+
 /// Opens each secret that the model's settings name, once.
 async fn open_secrets(
     worker: &Worker,
     owner: &Owner,
     request: &ModelRequest,
-) -> Result<Result<Vec<OpenedSecret>, ModelFailure>, RunStop> {
+) -> Result<Vec<OpenedSecret>, ModelSecretError> {
     let mut secrets = Vec::new();
     for name in request.model.secrets() {
-        match worker.venue.secrets.open(&*worker.venue.store, owner, name).await {
-            Ok(secret) => secrets.push(secret),
-            Err(SecretError::Store(error)) => return Err(RunStop::Store(error)),
-            Err(error) => {
-                let what = if request.model.key.as_ref() == Some(name) { "key" } else { "header" };
-                let reason = format!("model `{}` has no {what}: {error}", request.model.id());
-                return Ok(Err(ModelFailure::Unusable { reason }));
-            }
-        }
+        let opened = worker.venue.secrets.open(&*worker.venue.store, owner, name).await;
+        secrets.push(opened.map_err(|error| {
+            let what = if request.model.key.as_ref() == Some(name) { "key" } else { "header" };
+            ModelSecretError { model: request.model.id(), what, error }
+        })?);
     }
-    Ok(Ok(secrets))
+    Ok(secrets)
 }
 
 /// Sends pieces of the reply to watchers of the job; lost pieces are not sent again.

@@ -3,14 +3,14 @@
 //! Each turn begins with the first model. Nothing about the others is stored between turns, so the worker that
 //! continues after a crash begins with the first again: no reply had been received.
 
-use super::origin;
+use super::origin::{self, OriginCheckError};
 use super::spend::{self, ModelCallResult};
 use crate::domain::chat::{ModelRequest, ModelSettings};
 use crate::domain::rate::RateWait;
 use crate::domain::turn::fallback::{ModelCalls, ModelWithoutReply, NoReplyReason, join_failures};
 use crate::domain::turn::{ModelFailure, Observation, Turn};
-use crate::worker::Worker;
 use crate::worker::lease::{LeasedSession, RunStop, keeper};
+use crate::worker::state::Worker;
 use std::time::Duration;
 
 /// Result of a turn's model call.
@@ -37,9 +37,10 @@ pub(crate) async fn call_models(
     turn: &Turn,
     mut request: ModelRequest,
 ) -> Result<FallbackResult, RunStop> {
-    let mut counted = match origin::check(worker, turn.input()).await? {
+    let mut counted = match origin::check(worker, turn.input()).await {
         Ok(counted) => counted,
-        Err(last) => {
+        Err(OriginCheckError::Store(error)) => return Err(error.into()),
+        Err(OriginCheckError::Exhausted(last)) => {
             let short = Observation::Answered(Err(ModelFailure::LimitReached(last)));
             return Ok(FallbackResult::Finished(Box::new(short), ModelCalls::default()));
         }

@@ -6,8 +6,8 @@ use crate::domain::chat::ModelRequest;
 use crate::domain::media::{AttachedBytes, Attachment};
 use crate::domain::turn::Turn;
 use crate::venue::assets;
-use crate::worker::Worker;
 use crate::worker::lease::{LeasedSession, RunStop};
+use crate::worker::state::Worker;
 use tokio::sync::OwnedSemaphorePermit;
 
 /// Reads the attachments of a request. Dropping the permit frees their memory; an unreadable one is marked as withheld.

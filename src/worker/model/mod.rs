@@ -9,6 +9,3 @@ mod call;
 mod origin;
 mod spend;
 mod wallet;
-
-pub(super) use origin::OriginCounts;
-pub(super) use wallet::Payments;

@@ -3,8 +3,8 @@
 use crate::domain::turn::{Observation, RecordedReply};
 use crate::store::{Checkpoint, LeaseCheck};
 use crate::venue::jobs;
-use crate::worker::Worker;
 use crate::worker::lease::{LeasedSession, RunStop};
+use crate::worker::state::Worker;
 use bytes::Bytes;
 
 /// Stores the reply with its whole prompt: parts that others stored may be purged before the turn is continued.

@@ -2,7 +2,7 @@
 //! after.
 
 use super::origin::OriginCount;
-use super::wallet::Wallet;
+use super::wallet::{PaymentError, Wallet};
 use super::{call, origin};
 use crate::domain::budget::{self, BudgetedCall, HoldError, LimitOrigin};
 use crate::domain::charge::Charge;
@@ -14,9 +14,9 @@ use crate::domain::turn::{FinalTurn, ModelFailure, Observation, Turn, limit_code
 use crate::domain::wait::WaitCause;
 use crate::model::meter::CallMeter;
 use crate::store::StoreError;
-use crate::venue::rates::{self, BookedCall};
-use crate::worker::Worker;
+use crate::venue::rates::{self, BookedCall, BookingError};
 use crate::worker::lease::{LeasedSession, RunStop, keeper};
+use crate::worker::state::Worker;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -35,6 +35,36 @@ pub(crate) enum ModelCallResult {
     OverLimit(NoReplyReason),
     /// Other turns have reserved what the call needs; it is made later.
     AwaitsBudget(RateWait),
+}
+
+/// Why nothing is reserved for a call, which is then not made.
+enum ReservationError {
+    /// The limits don't allow the call now; holds its result.
+    NotMade(Box<ModelCallResult>),
+    /// The store failed.
+    Store(StoreError),
+}
+
+impl From<ModelCallResult> for ReservationError {
+    fn from(instead: ModelCallResult) -> Self {
+        Self::NotMade(Box::new(instead))
+    }
+}
+
+impl From<StoreError> for ReservationError {
+    fn from(error: StoreError) -> Self {
+        Self::Store(error)
+    }
+}
+
+impl ReservationError {
+    /// Returns the result of the call.
+    fn into_result(self) -> Result<ModelCallResult, RunStop> {
+        match self {
+            Self::NotMade(instead) => Ok(*instead),
+            Self::Store(error) => Err(error.into()),
+        }
+    }
 }
 
 /// Refuses a call before it is made.
@@ -59,14 +89,14 @@ pub(crate) async fn call_model(
     let (price, prompt) =
         (request.model.price, budget::tokens(turn.prompt_bytes(), worker.venue.prompts.ratio(&request.model)));
     let wallet = Wallet::for_turn(worker, setting, &request.model);
-    let cut = match hold(worker, &wallet, turn, request, prompt).await? {
+    let cut = match hold(worker, &wallet, turn, request, prompt).await {
         Ok(cut) => cut,
-        Err(instead) => return Ok(instead),
+        Err(error) => return error.into_result(),
     };
     let id = rates::call_id(&setting.owner, &setting.session, setting.turn);
-    let booked = match book(worker, &wallet, request, id, prompt).await? {
+    let booked = match book(worker, &wallet, request, id, prompt).await {
         Ok(booked) => booked,
-        Err(instead) => return Ok(instead),
+        Err(error) => return error.into_result(),
     };
     let meter = Arc::new(CallMeter::default());
     let observed = tokio::select! {
@@ -137,70 +167,70 @@ async fn settle_unmade_call(worker: &Worker, wallet: &Wallet<'_>, booked: Booked
     }
 }
 
-/// Reserves tokens of the model's rate limits. If it can't, returns the result of the call; its money is then no longer
-/// reserved.
+/// Reserves tokens of the model's rate limits. After an error the call's money is no longer reserved.
 async fn book(
     worker: &Worker,
     wallet: &Wallet<'_>,
     request: &ModelRequest,
     id: String,
     prompt: u64,
-) -> Result<Result<BookedCall, ModelCallResult>, StoreError> {
+) -> Result<BookedCall, ReservationError> {
     let (rates, reply) = (&worker.options.rates, request.model.max_tokens.map(u64::from));
-    let booked = match rate::reserve(&rates.limits, &request.model, prompt, reply, DEFAULT_REPLY_TOKENS) {
-        Ok(tokens) => {
-            let booked = rates::book(&worker.venue, rates, &request.model, id, tokens).await;
-            booked.map(|booked| booked.map_err(|wait| ModelCallResult::OverLimit(NoReplyReason::RetryLater(wait))))
-        }
-        Err(reason) => Ok(Err(refuse_call(ModelFailure::Permanent { reason }))),
-    };
-    if !matches!(booked, Ok(Ok(_))) {
+    let booked: Result<BookedCall, ReservationError> =
+        match rate::reserve(&rates.limits, &request.model, prompt, reply, DEFAULT_REPLY_TOKENS) {
+            Ok(tokens) => match rates::book(&worker.venue, rates, &request.model, id, tokens).await {
+                Ok(booked) => Ok(booked),
+                Err(BookingError::OverLimit(wait)) => {
+                    Err(ModelCallResult::OverLimit(NoReplyReason::RetryLater(wait)).into())
+                }
+                Err(BookingError::Store(error)) => Err(error.into()),
+            },
+            Err(error) => Err(refuse_call(ModelFailure::Permanent { reason: error.to_string() }).into()),
+        };
+    if booked.is_err() {
         wallet.settle(None).await;
     }
     booked
 }
 
-/// Reserves the cost of the call in all its accounts. Returns which limit cut the reply to how many tokens, if one did;
-/// an error if the call can't be made.
+/// Reserves the cost of the call in all its accounts. Returns which limit cut the reply to how many tokens, if one did.
 async fn hold(
     worker: &Worker,
     wallet: &Wallet<'_>,
     turn: &Turn,
     request: &mut ModelRequest,
     prompt: u64,
-) -> Result<Result<Option<(LimitOrigin, u64)>, ModelCallResult>, StoreError> {
+) -> Result<Option<(LimitOrigin, u64)>, ReservationError> {
     let (setting, now) = (turn.input(), worker.venue.now());
     let (reply, price) = (request.model.max_tokens, request.model.price);
     let call = BudgetedCall { session: &setting.session.token(), prompt, reply, price, now };
     let wait = |until, reason| RateWait { until, reason, told: false, cause: WaitCause::SpendingLimit };
     let short = |code, reason| refuse_call(ModelFailure::LimitReached(FinalTurn { code, reason }));
-    Ok(match wallet.hold(call, setting.last.is_some()).await? {
-        Ok(None) => Ok(None),
+    let refused = match wallet.hold(call, setting.last.is_some()).await {
+        Ok(None) => return Ok(None),
         Ok(Some(given)) => {
             request.model.max_tokens = Some(u32::try_from(given.reply).unwrap_or(u32::MAX));
-            Ok(given.cut_by.map(|origin| (origin, given.reply)))
+            return Ok(given.cut_by.map(|origin| (origin, given.reply)));
         }
-        Err(HoldError::Spent { origin, reason }) => {
-            Err(short(limit_code(origin), format!("the budget is used up: {reason}")))
-        }
-        Err(HoldError::Capped { reason, resets }) => {
-            Err(match resets.filter(|_| worker.venue.spend.waits_for_next_day()) {
-                // A cap may be raised before its period ends.
-                Some(resets) => ModelCallResult::OverLimit(NoReplyReason::RetryLater(wait(
-                    resets.min(now.plus(CAP_CHECK_PAUSE)),
-                    reason,
-                ))),
-                None => short(limit_code(LimitOrigin::Cap), reason),
-            })
-        }
-        Err(HoldError::Held) => {
+        Err(PaymentError::Store(error)) => return Err(error.into()),
+        Err(PaymentError::Short(refused)) => refused,
+    };
+    let instead = match refused {
+        HoldError::Spent { origin, reason } => short(limit_code(origin), format!("the budget is used up: {reason}")),
+        HoldError::Capped { reason, resets } => match resets.filter(|_| worker.venue.spend.waits_for_next_day()) {
+            // A cap may be raised before its period ends.
+            Some(resets) => ModelCallResult::OverLimit(NoReplyReason::RetryLater(wait(
+                resets.min(now.plus(CAP_CHECK_PAUSE)),
+                reason,
+            ))),
+            None => short(limit_code(LimitOrigin::Cap), reason),
+        },
+        HoldError::Held => {
             let of = if wallet.has_budget() { "of its budget or of a cap" } else { "of a cap" };
-            Err(ModelCallResult::AwaitsBudget(wait(
-                now.plus(RESERVATION_PAUSE),
-                format!("other turns hold the rest {of}"),
-            )))
+            ModelCallResult::AwaitsBudget(wait(now.plus(RESERVATION_PAUSE), format!("other turns hold the rest {of}")))
         }
-    })
+    };
+    Err(instead.into())
 }
 
 /// Calls the model, until the deadline of the task.

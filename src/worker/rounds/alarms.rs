@@ -3,7 +3,7 @@
 use crate::bus::RingingAlarm;
 use crate::ingress::timers::{self, AlarmOutcome};
 use crate::process::retry::LogPace;
-use crate::worker::{RECEIVE_PAUSE, Worker};
+use crate::worker::state::{RECEIVE_PAUSE, Worker};
 use futures::StreamExt;
 use std::sync::Arc;
 use std::time::Duration;

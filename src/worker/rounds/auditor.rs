@@ -4,7 +4,7 @@
 use crate::store::{DocWrite, StoreError, WriteOutcome, keys};
 use crate::upkeep::audit::{self, AuditError, AuditWatch};
 use crate::venue::venue_owner;
-use crate::worker::Worker;
+use crate::worker::state::Worker;
 use std::sync::Arc;
 
 /// Audits at the configured interval, until the process ends.

@@ -1,7 +1,7 @@
 //! Compares the clock of this process with those of the store and the queue, once per sweep.
 
 use crate::venue::clocks::ClockWatch;
-use crate::worker::Worker;
+use crate::worker::state::Worker;
 use std::sync::Arc;
 
 /// Compares the clocks before the worker takes anything.

@@ -7,7 +7,7 @@ use crate::domain::worker_registry::{AT_SHARE, HEARTBEAT, WorkerRecord};
 use crate::process::host;
 use crate::store::StoreError;
 use crate::venue::registry;
-use crate::worker::Worker;
+use crate::worker::state::Worker;
 use std::sync::Arc;
 use std::time::Duration;
 

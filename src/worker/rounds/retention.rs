@@ -1,7 +1,7 @@
 //! Retention: forgets expired things in the background, at a slow pace.
 
 use crate::upkeep::retention::{Janitor, PACE};
-use crate::worker::Worker;
+use crate::worker::state::Worker;
 use std::sync::Arc;
 
 /// Applies retention to this worker's shards until the process ends.

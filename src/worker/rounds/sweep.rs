@@ -11,7 +11,8 @@ use crate::venue::approvals;
 use crate::venue::external;
 use crate::venue::open_calls;
 use crate::worker::intake::due_sessions::{self, REPEAT_DELAY};
-use crate::worker::{Worker, operations};
+use crate::worker::operations;
+use crate::worker::state::Worker;
 use futures::future::join_all;
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -104,7 +105,7 @@ async fn sweep_shards(worker: &Arc<Worker>) -> Result<(bool, SweepTimes), StoreE
         Err(error) => tracing::debug!(%error, "whether there are several owners isn't known"),
     }
     let due = venue.store.due_owners(venue.now(), &worker.options.name, horizon(worker), OWNERS_PER_SHARD).await?;
-    *worker.share.lock() = Some(due.share);
+    worker.set_share(due.share);
     let (began, mut soon) = (venue.clock.steady(), SweepTimes::new());
     let (now, later): (Vec<_>, Vec<_>) = due.owners.into_iter().partition(|(_, wait)| wait.is_zero());
     soon.extend(later.into_iter().map(|(owner, wait)| (began + wait, owner)));

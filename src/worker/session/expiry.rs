@@ -2,8 +2,8 @@
 
 use crate::domain::agent::AgentConfig;
 use crate::venue::context::Transcript;
-use crate::worker::Worker;
 use crate::worker::lease::{LeasedSession, RunStop, transcript};
+use crate::worker::state::Worker;
 
 /// Empties the session if its time to live was over when the event to serve arrived.
 pub(crate) async fn empty_expired(

@@ -1,12 +1,13 @@
 //! Calls that wait for approval: the question before a call, and the answers given since.
 
-use super::calls::CallRound;
+use super::round::CallRound;
 use crate::domain::approval::{
-    Approval, ApprovalAnswer, ApprovalSubject, ApprovalVerdict, AwaitingCall, CallPlace, CallSection, check_questions,
+    Approval, ApprovalAnswer, ApprovalSubject, ApprovalVerdict, AwaitingCall, CallPlace, CallSection, QuestionsError,
+    check_questions,
 };
 use crate::domain::call::ToolTarget;
 use crate::domain::call::{Outcome, PlannedCall, ResolvedCall};
-use crate::domain::decode;
+use crate::domain::decode::{self, DataError};
 use crate::domain::limits::APPROVAL_TIME_MAX;
 use crate::domain::session::TurnRecord;
 use crate::domain::tools::consent;
@@ -16,9 +17,9 @@ use crate::ops::human;
 use crate::store::StoreError;
 use crate::venue::approvals;
 use crate::venue::operation::{Need, dispatch};
-use crate::worker::Worker;
 use crate::worker::lease::transcript;
 use crate::worker::lease::{LeasedSession, RunStop};
+use crate::worker::state::Worker;
 use serde_json::{Map, Value};
 use std::time::Duration;
 
@@ -104,8 +105,22 @@ fn bound_arguments(round: &CallRound<'_>, made: &ReadyCall<'_>) -> Map<String, V
     }
 }
 
-fn questions(round: &CallRound<'_>, arguments: &Value) -> Result<(ApprovalSubject, Duration), String> {
-    let asked: human::AskPerson = decode::into_type(arguments.clone()).map_err(|e| e.to_string())?;
+/// Why the questions of a call can't be put to a person.
+#[derive(Debug, thiserror::Error)]
+enum AskPersonError {
+    /// The arguments have another form.
+    #[error(transparent)]
+    Arguments(#[from] DataError),
+    /// The call names somebody who doesn't answer.
+    #[error(transparent)]
+    User(#[from] human::OtherPeopleError),
+    /// A question breaks a rule.
+    #[error(transparent)]
+    Questions(#[from] QuestionsError),
+}
+
+fn questions(round: &CallRound<'_>, arguments: &Value) -> Result<(ApprovalSubject, Duration), AskPersonError> {
+    let asked: human::AskPerson = decode::into_type(arguments.clone())?;
     asked.check_user(&round.setting().owner)?;
     check_questions(&asked.asks)?;
     let usual = round.worker.options.approval_time;

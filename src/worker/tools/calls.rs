@@ -1,67 +1,46 @@
 //! Stage 6: makes the tool calls of a reply, each at most as often as its operation allows.
 
 use super::answers::{self, ReadyCall};
+use super::errors::error_outcome;
 use super::recorded_calls::recorded_call_outcomes;
 use super::results::CallResults;
+use super::round::CallRound;
 use super::{delegates, harness, resources};
 use crate::domain::agent::AgentRecord;
+use crate::domain::authority::HIDDEN;
 use crate::domain::authority::envelope::Envelope;
-use crate::domain::authority::{Capability, HIDDEN};
 use crate::domain::call::ToolTarget;
-use crate::domain::call::{CallEffect, call_effect, operation_effect};
-use crate::domain::call::{Outcome, PlannedCall, ReplyTurn, ResolvedCall};
+use crate::domain::call::{Outcome, PlannedCall, ResolvedCall};
+use crate::domain::call::{call_effect, operation_effect};
 use crate::domain::context::result::{ResultRest, ResultRoom};
 use crate::domain::external;
 use crate::domain::ids::{AgentId, QueueName};
 use crate::domain::job::Parent;
 use crate::domain::lattice::address::localise;
 use crate::domain::lattice::catalog::RUN;
-use crate::domain::load::{LoadChange, LoadsByLevel};
+use crate::domain::load::LoadsByLevel;
 use crate::domain::principal::Principal;
 use crate::domain::scope;
 use crate::domain::scope::ScopedSection;
 use crate::domain::turn::endings;
-use crate::domain::turn::{CallOutcome, Observation, Turn, TurnInput};
-use crate::domain::visible::cut_error;
-use crate::store::StoreError;
+use crate::domain::turn::{CallOutcome, Observation, Turn};
 use crate::venue::operation::pin::PinReader;
-use crate::venue::operation::{
-    Caller, Catalog, Effect, Invocation, Need, OpError, OpOutput, Reads, Site, TurnSite, dispatch,
-};
+use crate::venue::operation::{Caller, Catalog, Effect, Invocation, OpError, Reads, dispatch};
 use crate::venue::outbound;
-use crate::venue::workspace::Workspace;
-use crate::worker::Worker;
-use crate::worker::lease::{LeasedSession, RunStop, keeper, record_cache};
+use crate::worker::lease::{LeasedSession, RunStop, keeper, records};
+use crate::worker::state::Worker;
 use crate::worker::turn_base::TurnBase;
 use futures::future::join_all;
 use parking_lot::Mutex;
-use serde_json::{Map, Value};
-use std::collections::BTreeMap;
-use std::time::Duration;
+use serde_json::Value;
 
-/// Values that all calls of one reply share.
-pub(crate) struct CallRound<'a> {
-    pub(crate) worker: &'a Worker,
-    pub(super) leased: &'a LeasedSession,
-    ground: &'a TurnBase,
-    setting: &'a TurnInput,
-    pub(crate) agent: &'a AgentRecord,
-    /// Results of this round, and the bytes left for them.
-    pub(super) results: CallResults,
-    pub(crate) caller: Caller,
-    parent: Parent,
-    turn: u64,
-    /// The turn whose reply has the calls.
-    pub(super) reply_turn: ReplyTurn,
-    children: usize,
-    /// Indices of calls that start something elsewhere, and what.
-    causes: Vec<(u32, CallEffect)>,
-    /// Loads by level, as changed by the calls before.
-    pub(super) loads: Mutex<LoadsByLevel>,
-    /// Outcomes of calls that can't be undone, should the turn be cancelled.
-    pub(super) known: Mutex<BTreeMap<u32, CallOutcome>>,
-    /// Capabilities that need approval; `None` when these calls are approved.
-    consents: Option<&'a [Capability]>,
+/// The calls of a reply.
+#[derive(Clone, Copy)]
+pub(crate) struct RequestedCalls<'a> {
+    /// Calls, each with its index in the reply.
+    pub(crate) planned: &'a [(u32, PlannedCall)],
+    /// Whether a person has approved them.
+    pub(crate) approved: bool,
 }
 
 /// Makes the calls of a reply. Calls on the workspace run in the order of the reply, so that each sees the writes of
@@ -72,11 +51,11 @@ pub(crate) async fn make_calls(
     ground: &TurnBase,
     agent: &AgentRecord,
     turn: &Turn,
-    planned: &[(u32, PlannedCall)],
-    approved: bool,
+    calls: RequestedCalls<'_>,
 ) -> Result<Observation, RunStop> {
+    let RequestedCalls { planned, approved } = calls;
     let setting = turn.input();
-    let (policy, _) = record_cache::policy(worker, &setting.owner, leased.versions.policy).await?;
+    let (policy, _) = records::load_policy(worker, &setting.owner, leased.versions.policy).await?;
     let authority = agent.authority(&policy, &setting.mandate.envelope, ground.workspace.scope());
     let authority = authority.limit_to(&setting.authority);
     let mut request = Envelope { lineage: setting.mandate.lineage(), ..setting.mandate.envelope.clone() };
@@ -143,34 +122,6 @@ fn is_workspace_call(catalog: &Catalog, call: &PlannedCall) -> bool {
 }
 
 impl CallRound<'_> {
-    pub(crate) const fn workspace(&self) -> &Workspace {
-        &self.ground.workspace
-    }
-
-    pub(crate) const fn setting(&self) -> &TurnInput {
-        self.setting
-    }
-
-    /// Returns the entities of the request, if the agent uses them.
-    pub(crate) fn entities(&self) -> Option<Vec<String>> {
-        self.setting.config.entities(&self.setting.mandate.session_context)
-    }
-
-    /// Returns the number of the turn.
-    pub(crate) const fn turn(&self) -> u64 {
-        self.turn
-    }
-
-    /// Returns the capabilities that need approval; `None` when these calls are approved.
-    pub(crate) const fn consents(&self) -> Option<&[Capability]> {
-        self.consents
-    }
-
-    /// Applies a change of the loads, which later calls of the reply see.
-    pub(crate) fn change(&self, change: &LoadChange) {
-        self.loads.lock().apply(change);
-    }
-
     async fn make_all(&self, planned: &[(u32, PlannedCall)]) -> Result<Vec<CallOutcome>, RunStop> {
         let catalog = &self.worker.venue.catalog;
         let ordered = async {
@@ -206,7 +157,7 @@ impl CallRound<'_> {
         // Sections are handed on as they were shown, if the authority still allows to read them.
         let lost = call.scoped.iter().find_map(|scoped| scoped.check_authority(&self.caller.authority).err());
         let outcome = match &call.what {
-            Ok(_) if let Some(denied) = &lost => CallOutcome::from_text(Outcome::Denied, denied),
+            Ok(_) if let Some(denied) = &lost => CallOutcome::from_text(Outcome::Denied, denied.to_string()),
             Err(unmade) => unmade.into(),
             Ok(ResolvedCall {
                 target:
@@ -306,28 +257,24 @@ impl CallRound<'_> {
         }
         let made = match found.spec.effect {
             Effect::Once => {
-                let made = self.invoke(index, call, (named, found.spec.path), &arguments);
+                let made = self.invoke(index, call, named, found.spec.path, &arguments);
                 self.make_once(index, call, found.spec.path, &used, made).await?
             }
             Effect::Idempotent => {
-                let made = self.invoke(index, call, (named, found.spec.path), &arguments);
+                let made = self.invoke(index, call, named, found.spec.path, &arguments);
                 keeper::while_leased(self.worker, self.leased, made).await??.with_outward_effect()
             }
-            Effect::Read | Effect::Buffered => self.invoke(index, call, (named, found.spec.path), &arguments).await?,
+            Effect::Read | Effect::Buffered => self.invoke(index, call, named, found.spec.path, &arguments).await?,
         };
         Ok(made.with_needs(used))
-    }
-
-    /// Returns the capabilities that meet these needs.
-    pub(crate) fn used_capabilities(&self, needs: &[Need]) -> Vec<Capability> {
-        needs.iter().filter_map(|need| self.caller.authority.recorded_use(need.ability, &need.resource)).collect()
     }
 
     async fn invoke(
         &self,
         index: u32,
         call: &PlannedCall,
-        (named, path): (&str, &str),
+        named: &str,
+        path: &str,
         arguments: &Value,
     ) -> Result<CallOutcome, RunStop> {
         let scoped = scope::contents_by_key(&call.scoped);
@@ -340,97 +287,11 @@ impl CallRound<'_> {
         }
         let is_read = self.worker.venue.catalog.resolve(path).is_some_and(|found| found.spec.effect == Effect::Read);
         let rest = |result: &Value| ResultRest::for_result(Some(path), arguments, result, is_read);
-        let made = self.result_outcome(index, called, &reads, (|| server(path, arguments), rest))?;
+        let made = self.result_outcome(index, called, &reads, || server(path, arguments), rest)?;
         // Its result may show the sections beside its arguments.
         let beside = call.scoped.iter().flat_map(ScopedSection::reads_with_source);
         Ok(CallOutcome { reads: made.reads.iter().cloned().chain(beside).collect(), ..made })
     }
-
-    /// Returns the invocation that operations receive.
-    pub(crate) fn invocation<'a>(
-        &'a self,
-        index: u32,
-        call: &'a PlannedCall,
-        scoped: &'a Map<String, Value>,
-        reads: &'a Reads,
-    ) -> Invocation<'a> {
-        // Children that earlier calls start count, in whatever order the calls are made.
-        let before = || self.causes.iter().filter(|(at, _)| *at < index);
-        let children = before().filter(|(_, causes)| *causes == CallEffect::Child).count();
-        let started = usize::try_from(self.setting.state.children).unwrap_or(usize::MAX);
-        Invocation {
-            named: &call.tool,
-            venue: &self.worker.venue,
-            caller: &self.caller,
-            workspace: &self.ground.workspace,
-            scoped,
-            site: Site::Turn(TurnSite {
-                lease: &self.leased.lease,
-                turn: self.turn,
-                call: index,
-                instance: call.instance.as_deref(),
-                start: self.reply_turn.start,
-                handed: &call.scoped,
-                mandate: &self.setting.mandate,
-                parent: &self.parent,
-                children: self.children + children,
-                run_children: started.saturating_add(before().count()),
-                delegable: self.setting.config.delegable.as_deref(),
-                time: self.setting.config.limits.tool_timeout.map(Duration::from_secs),
-                hides_values: self.setting.config.hides_values(),
-            }),
-            reads,
-        }
-    }
-
-    /// Makes the outcome of an operation's result. `agent`: the agent that serves a child job; `rest`: where the rest
-    /// of a large result is.
-    pub(crate) fn result_outcome(
-        &self,
-        index: u32,
-        called: Result<OpOutput, OpError>,
-        reads: &Reads,
-        (agent, rest): (impl FnOnce() -> AgentId, impl FnOnce(&Value) -> ResultRest),
-    ) -> Result<CallOutcome, RunStop> {
-        match called {
-            Ok(output) => Ok(CallOutcome {
-                started: output.started.map(|job| (job, agent())),
-                reads: reads.found_reads(),
-                ..CallOutcome::from_text(Outcome::Ok, self.results.show(index, output.value, rest))
-            }),
-            // An error may reveal what was read.
-            Err(error) => Ok(CallOutcome { reads: reads.found_reads(), ..error_outcome(error)? }),
-        }
-    }
-}
-
-/// Makes the outcome of an error, or stops the turn.
-pub(crate) fn error_outcome(error: OpError) -> Result<CallOutcome, RunStop> {
-    match error {
-        OpError::Fenced => Err(RunStop::Lost),
-        // The contended write changed nothing, and the model can read what earlier writes left: a turn that began anew
-        // couldn't know either.
-        OpError::Store(error @ StoreError::Contended { .. }) => Ok(failed_outcome(Outcome::Error, &error)),
-        // A retry would not repair a damaged value.
-        OpError::Store(error) if error.is_transient() => Err(RunStop::Store(error)),
-        OpError::Store(error @ (StoreError::Over(_) | StoreError::Oversized(_))) => {
-            Ok(failed_outcome(Outcome::Limit, &error))
-        }
-        OpError::Store(error) => Ok(failed_outcome(Outcome::Error, &error)),
-        OpError::Denied(_) => Ok(CallOutcome::from_text(Outcome::Denied, cut_error(error.to_string()))),
-        OpError::Invalid(_) | OpError::Arguments { .. } => Ok(failed_outcome(Outcome::Arguments, &error)),
-        OpError::Limit(_) => Ok(failed_outcome(Outcome::Limit, &error)),
-        OpError::OutcomeUnknown(_) => Ok(CallOutcome::from_text(Outcome::OutcomeUnknown, cut_error(error.to_string()))),
-        OpError::NotFound(_)
-        | OpError::Conflict(_)
-        | OpError::Failed(_)
-        | OpError::Upstream(_)
-        | OpError::Timeout(_) => Ok(failed_outcome(Outcome::Error, &error)),
-    }
-}
-
-fn failed_outcome(outcome: Outcome, error: &dyn std::fmt::Display) -> CallOutcome {
-    CallOutcome::from_text(outcome, cut_error(format!("error: {error}")))
 }
 
 /// Returns the agent that serves the child job of a call.

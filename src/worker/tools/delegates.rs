@@ -1,7 +1,7 @@
 //! Tools without an operation: delegates, and calls whose arguments are their result.
 
 use super::answers::{self, ReadyCall};
-use super::calls::CallRound;
+use super::round::CallRound;
 use crate::domain::call::ToolTarget;
 use crate::domain::call::{Outcome, PlannedCall};
 use crate::domain::context::result::ResultRest;
@@ -43,7 +43,7 @@ pub(crate) async fn delegate(
     let started = send::delegate(&round.invocation(index, call, &NO_SECTIONS, &reads), to, arguments).await;
     let served = || to.agent.clone().unwrap_or_else(|| round.setting().session.agent.clone());
     let rest = |result: &Value| ResultRest::for_result(None, &Value::Null, result, false);
-    let made = round.result_outcome(index, started, &reads, (served, rest))?;
+    let made = round.result_outcome(index, started, &reads, served, rest)?;
     Ok(made.with_outward_effect().with_needs(used))
 }
 

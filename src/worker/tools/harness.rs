@@ -1,6 +1,6 @@
 //! Tools of the harness, by which an agent changes its own context.
 
-use super::calls::CallRound;
+use super::round::CallRound;
 use crate::domain::agent::tool::tool_name;
 use crate::domain::call::Outcome;
 use crate::domain::call::ToolTarget;
@@ -29,7 +29,7 @@ pub(crate) fn load(round: &CallRound<'_>, arguments: &Value) -> CallOutcome {
     }
     let (path, change) = match LoadChange::from_load_call(&arguments, round.setting().state.goals.top().is_some()) {
         Ok(found) => found,
-        Err(error) => return argument_error(&error),
+        Err(error) => return argument_error(&error.to_string()),
     };
     if let Err(denied) = round.caller.authority.permits("crud/read", &path) {
         return CallOutcome::from_text(Outcome::Denied, denied.model_text("context_load"));
@@ -55,7 +55,7 @@ pub(crate) fn unload(round: &CallRound<'_>, arguments: &Value) -> CallOutcome {
     let change = LoadChange::from_unload_call(&arguments, &round.loads.lock());
     match change {
         Ok(change) => apply_change(round, change, "unloaded from the next turn on"),
-        Err(error) => argument_error(&error),
+        Err(error) => argument_error(&error.to_string()),
     }
 }
 

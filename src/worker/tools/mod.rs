@@ -8,4 +8,7 @@ pub(super) mod recorded_calls;
 mod delegates;
 mod harness;
 mod resources;
+
+mod round;
 mod results;
+mod errors;

@@ -1,7 +1,7 @@
 //! Calls that take effect at once: what is recorded before and after each, so that none is made twice and none is
 //! forgotten, whatever happens to the session.
 
-use super::calls::CallRound;
+use super::round::CallRound;
 use crate::domain::authority::Capability;
 use crate::domain::call::{Outcome, PlannedCall, ResolvedCall, ToolTarget};
 use crate::domain::decode;

@@ -1,8 +1,9 @@
 //! Stage 6 for resources: each call is made with the grants and the mode of its moment.
 
 use super::answers::{self, ReadyCall};
-use super::calls::{CallRound, error_outcome};
+use super::errors::error_outcome;
 use super::recorded_calls::BegunCall;
+use super::round::CallRound;
 use crate::domain::authority::ResourcePath;
 use crate::domain::authority::envelope::AccessMode;
 use crate::domain::call::ToolTarget;

@@ -168,7 +168,7 @@ async fn an_origin_has_an_hours_turns(on: On) {
         assert!(text.contains("request `t1` has caused") && text.contains("at most 5"), "{text}");
     }
     assert!(
-        timers::list(&venue.venue, &venue.owner, (None, false), 0, 100).await.unwrap().items.is_empty(),
+        timers::list(&venue.venue, &venue.owner, None, false, 0, 100).await.unwrap().items.is_empty(),
         "it is over"
     );
     // Another request isn't touched by it, and counts are forgotten when their hour is over.

@@ -11,7 +11,7 @@ use trellis::domain::limits::LOADS;
 use trellis::domain::load::Load;
 use trellis::domain::message::{BusMessage, InboundKind, MessageAddress};
 use trellis::domain::principal::Principal;
-use trellis::domain::seal;
+use trellis::domain::seal::{self, SubmissionAddress};
 use trellis::ingress::{self, Arrival};
 use trellis::venue::jobs;
 
@@ -127,7 +127,7 @@ async fn a_child_whose_task_is_refused_ends() {
     let job = ingress::submit(&venue.venue, &arrival).await.unwrap().job.unwrap();
     let load = |n| Load { path: format!("w/{n}"), label: None, budget: 500 };
     let wrong = Submission { loads: (0..=LOADS).map(load).collect(), ..Submission::default() };
-    let to = (&owner, &arrival.agent, InboundKind::Task);
+    let to = SubmissionAddress { owner: &owner, agent: &arrival.agent, kind: InboundKind::Task };
     let publish = async |key: &[u8]| {
         let body = serde_json::to_value(seal::seal_submission(key, to, &id, wrong.clone())).unwrap();
         let to = MessageAddress::In { owner: owner.clone(), agent: arrival.agent.clone(), kind: InboundKind::Task };

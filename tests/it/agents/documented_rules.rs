@@ -98,9 +98,8 @@ async fn overwrite_keeps_sessions_tasks_timeline_status_and_error() {
     let queued = venue.submit("kept", "t3", json!("three")).await.job.unwrap();
     let session = first.head.session.to_string();
     let id = "kept".parse().unwrap();
-    let timeline = async || {
-        agents::timeline(&venue.venue, (&venue.owner, &Authority::without_limits()), &id, 0, 100).await.unwrap()
-    };
+    let timeline =
+        async || agents::timeline(&venue.venue, &venue.owner, &Authority::without_limits(), &id, 0, 100).await.unwrap();
     // Not when they are due, nor whether one is being looked at: a worker may be about it at any time.
     let sessions = async || {
         let listed = call(&venue, "sessions", json!({"agentId": "kept"})).await;

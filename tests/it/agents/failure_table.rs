@@ -1,6 +1,6 @@
 //! The table of failures (`agents.md`), row by row: what goes wrong, and what then.
 
-use crate::support::venue::TestVenue;
+use crate::support::venue::{TestVenue, job_record};
 use serde_json::{Value, json};
 use std::time::Duration;
 use trellis::domain::agent::AgentStatus;
@@ -123,7 +123,7 @@ async fn a_waiting_agent_holds_no_slot_and_says_why() {
     let waiting = venue.submit("patient", "t1", json!("first")).await.job.unwrap();
     let seen = once(&venue, &waiting, |job| job.waiting.is_some()).await;
     assert_eq!(seen.status, JobStatus::Started);
-    let shown = seen.to_json();
+    let shown = job_record(&seen);
     assert!(shown["waiting"]["reason"].as_str().unwrap().contains("429"), "{shown}");
     // The one slot of the agent is free meanwhile.
     let other = venue.run("patient", "t2", json!("second")).await;

@@ -11,6 +11,7 @@ use trellis::domain::job::{ErrorCode, Job, JobStatus};
 use trellis::venue::agents;
 use trellis::venue::jobs;
 use trellis::venue::ledger;
+use trellis::view::ledger::TurnRecordView;
 
 const RULES: &str = r#"
 [[rule]]
@@ -161,10 +162,11 @@ async fn the_transcript_shows_arguments_as_the_model_wrote_them() {
     let key = SessionKey { agent: "looper".parse().unwrap(), session: job.head.session.clone() };
     let (store, owner, reader) = (&*venue.venue.store, &venue.owner, Authority::without_limits());
     let past = ledger::load(store, owner, &key, 1).await.unwrap().unwrap();
-    let list = agents::timeline(&venue.venue, (owner, &reader), &key.agent, 0, 10).await.unwrap();
-    let turn = ledger::show::turn_json(&key, &past, None);
-    for record in [&past.record.as_ref().unwrap().to_view(), &turn["record"], &list[0]] {
-        assert_eq!(record["said"][0]["calls"][0]["arguments"], json!({"path": "w/x"}), "{record}");
+    let list = agents::timeline(&venue.venue, owner, &reader, &key.agent, 0, 10).await.unwrap();
+    let turn = ledger::show::turn_view(&key, &past, None);
+    let listed = TurnRecordView::for_transcript(past.record.as_ref().unwrap());
+    for record in [&listed, turn.record.as_ref().unwrap(), &list[0].record] {
+        assert_eq!(record.reply().unwrap().1[0].arguments, json!({"path": "w/x"}), "{record:?}");
     }
 }
 

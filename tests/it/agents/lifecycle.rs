@@ -2,7 +2,7 @@
 
 use crate::support::operate::{on, operate};
 use crate::support::redis::RedisServer;
-use crate::support::venue::TestVenue;
+use crate::support::venue::{TestVenue, job_record};
 use serde_json::{Map, Value, json};
 use std::collections::HashMap;
 use trellis::domain::authority::trail::Trail;
@@ -56,8 +56,8 @@ async fn a_suspended_agent_takes_work_and_loses_none_of_it() {
         tasks.push(venue.submit("a", id, json!(id)).await.job.unwrap());
     }
     assert_eq!(info(&venue, "a").await["tasks"], 3);
-    let waiting = jobs::read_for_people(&venue.venue, &venue.owner, &tasks[0]).await.unwrap().unwrap().to_json();
-    let waiting = &waiting["waiting"];
+    let waiting = jobs::read_for_people(&venue.venue, &venue.owner, &tasks[0]).await.unwrap().unwrap();
+    let waiting = &job_record(&waiting)["waiting"];
     assert_eq!(
         (&waiting["kind"], &waiting["reason"]),
         (&json!("suspended"), &json!("agent `a` is suspended: repairs"))
@@ -353,12 +353,13 @@ async fn an_agent_changes_no_agent_that_asks_people() {
     let (asks, free): (AgentId, AgentId) = ("asks".parse().unwrap(), "free".parse().unwrap());
     let patch = Patch { config: json!({"tools": []}).as_object().unwrap().clone(), ..Patch::default() };
     suspend(v, owner, &asks, "a person looks at it").await.unwrap();
-    let over = Fork { overwrite: true, ..Fork::default() };
+    let unchanged = Map::new();
+    let over = Fork { config: &unchanged, timeline: false, overwrite: true };
     for refused in [
         update(v, owner, &asks, &patch, agent).await.map(drop),
         resume(v, owner, &asks, agent).await.map(drop),
         remove(v, owner, &asks, agent).await.map(drop),
-        fork(v, owner, (&free, &asks), &Map::new(), over, agent).await.map(drop),
+        fork(v, owner, &free, &asks, over, agent).await.map(drop),
     ] {
         let refused = refused.unwrap_err().to_string();
         assert!(refused.contains("agent `asks` asks people"), "{refused}");

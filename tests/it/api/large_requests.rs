@@ -40,7 +40,7 @@ async fn run(api: &Server, owner: &str, operation: &str, input: Value) -> u16 {
 
 async fn a_request_is_large_by_what_it_brings_or_reads(on: On) {
     let Some((venue, _dir, api)) = site(on).await else { return };
-    let draft = Draft::new(vec![b'x'; 4 * ENTRY], "text/plain", (None, None), venue.venue.now()).unwrap();
+    let draft = Draft::new(vec![b'x'; 4 * ENTRY], "text/plain", None, None, venue.venue.now()).unwrap();
     let (asset, _, _) = assets::put(&venue.venue, &venue.owner, &draft).await.unwrap();
     let content = format!("/api/v1/assets/{asset}/content");
     let metrics = &venue.venue.metrics;

@@ -16,7 +16,7 @@ use trellis::model::endpoint::{ModelEndpoint, ProviderOptions};
 use trellis::model::registry::{ModelOptions, Models};
 use trellis::model::{LiveText, Model};
 use trellis::process::clock::Clock;
-use trellis::venue::rates::{self, RateSettings};
+use trellis::venue::rates::{self, BookingError, RateSettings};
 
 /// Makes an agent of that scripted model and gives it a task: what the agent is suspended with.
 fn refused(up: &Up, agent: &str, model: &str) -> String {
@@ -214,7 +214,10 @@ async fn only_a_killed_workers_model_slot_is_free_after_its_lease() {
         let limits = RateLimit::list("scripted:concurrency=1").unwrap();
         let rates = RateSettings { limits, hold: Duration::from_secs(1) };
         let model = ModelSettings::new("scripted", "echo");
-        let book = async |id: &str| rates::book(&venue.venue, &rates, &model, id.to_owned(), 1).await.unwrap();
+        let book = async |id: &str| match rates::book(&venue.venue, &rates, &model, id.to_owned(), 1).await {
+            Err(error @ BookingError::Store(_)) => panic!("{error}"),
+            booked => booked,
+        };
         let living = book("a").await.unwrap();
         let look = async {
             for _ in 0..5 {

@@ -70,7 +70,7 @@ impl Site {
     }
 
     async fn store(&self, owner: &Owner, bytes: Vec<u8>, kind: &str) -> AssetId {
-        let draft = Draft::new(bytes, kind, (Some("a.png".into()), None), self.venue.venue.now()).unwrap();
+        let draft = Draft::new(bytes, kind, Some("a.png".into()), None, self.venue.venue.now()).unwrap();
         assets::put(&self.venue.venue, owner, &draft).await.unwrap().0
     }
 

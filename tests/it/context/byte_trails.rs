@@ -188,7 +188,7 @@ async fn a_copy_leads_on_in_every_agent_and_from_outside(on: On) {
     let session = SessionKey { agent: "reader".parse().unwrap(), session: "s".parse().unwrap() };
     let all = agents::all_ids(&site.venue.venue, &site.venue.owner).await.unwrap();
     let (store, paths) = (&*site.venue.venue.store, ["w/secret".to_owned()]);
-    let found = path_uses::trace_copies(store, (&site.venue.owner, &all), &paths, (&session, 1)).await.unwrap();
+    let found = path_uses::trace_copies(store, &site.venue.owner, &all, &paths, &session, 1).await.unwrap();
     assert!(found.incomplete.is_empty(), "{found:?}");
     let facts = TurnFacts { copies: found.places, ..TurnFacts::default() };
     let text =

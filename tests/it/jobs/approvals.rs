@@ -151,6 +151,7 @@ async fn a_call_waits_for_approval_without_model_calls() {
     assert_eq!(status(&venue, &job).await, JobStatus::InputRequired);
     let record = jobs::get(&venue.venue, &venue.owner, &job).await.unwrap().unwrap();
     let shown = trellis::venue::job_view::record_for(&venue.venue, &boss(&venue.owner), &record).await.unwrap();
+    let shown = trellis::view::to_json(&shown);
     assert_eq!(shown["approvals"][0]["call"]["operation"], "v/ops/lattice/append");
     assert_eq!(shown["approvals"][0]["call"]["arguments"], json!({"path": "w/paid", "value": 100}));
     assert_eq!(shown["approvals"][0]["digest"], asked.digest);

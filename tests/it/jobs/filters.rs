@@ -117,6 +117,7 @@ async fn turns_are_found_by_state_session_time_and_text() {
         venue.ended(id).await;
     }
     let agent = "a".parse().unwrap();
+    let (store, all_authority) = (&*venue.venue.store, Authority::without_limits());
     let all = turns::TurnFilter::default();
     let text = |text: &str| turns::TurnFilter { text: Some(text.into()), ..turns::TurnFilter::default() };
     let of =
@@ -131,19 +132,14 @@ async fn turns_are_found_by_state_session_time_and_text() {
         (turns::TurnFilter { since: Some(Millis(u64::MAX)), ..all.clone() }, 0),
         (turns::TurnFilter { until: Some(Millis(1)), ..all.clone() }, 0),
     ] {
-        let found =
-            turns::find(&*venue.venue.store, (&venue.owner, &Authority::without_limits()), &agent, &filter, None, 10)
-                .await
-                .unwrap();
+        let range = turns::TurnPageRange { after: None, limit: 10 };
+        let found = turns::find(store, &venue.owner, &all_authority, &agent, &filter, range).await.unwrap();
         assert_eq!((found.turns.len(), found.next), (expected, None), "{filter:?}");
     }
-    let first = turns::find(&*venue.venue.store, (&venue.owner, &Authority::without_limits()), &agent, &all, None, 1)
-        .await
-        .unwrap();
-    let next = first.next.unwrap();
-    let second =
-        turns::find(&*venue.venue.store, (&venue.owner, &Authority::without_limits()), &agent, &all, Some(&next), 1)
-            .await
-            .unwrap();
+    let range = turns::TurnPageRange { after: None, limit: 1 };
+    let first = turns::find(store, &venue.owner, &all_authority, &agent, &all, range).await.unwrap();
+    let range = turns::TurnPageRange { after: first.next.as_deref(), limit: 1 };
+    assert!(range.after.is_some());
+    let second = turns::find(store, &venue.owner, &all_authority, &agent, &all, range).await.unwrap();
     assert_ne!(first.turns[0].0, second.turns[0].0);
 }

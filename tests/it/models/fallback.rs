@@ -4,7 +4,7 @@
 use crate::support::both_stores::{On, on_both};
 use crate::support::model_server::ModelServer;
 use crate::support::raw_reply::RawReply;
-use crate::support::venue::TestVenue;
+use crate::support::venue::{TestVenue, job_record};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -99,13 +99,14 @@ async fn the_next_model_answers_where_one_can_not(on: On) {
             assert!(found.reason.contains(reason), "{name}: {}", found.reason);
         }
         assert_eq!(venue.record(name).await.status, AgentStatus::Active, "{name}");
-        let shown = jobs::read_for_people(&venue.venue, &venue.owner, &job.head.id).await.unwrap().unwrap().to_json();
+        let shown = jobs::read_for_people(&venue.venue, &venue.owner, &job.head.id).await.unwrap().unwrap();
+        let shown = job_record(&shown);
         let used = if answers == "spare" { (json!(7), json!(1)) } else { (json!(5), Value::Null) };
         let own = &shown["spend"]["own"];
         assert_eq!((own["input"].clone(), own["fallbacks"].clone()), used, "{name}: {shown}");
     }
-    let spent = trellis::venue::spending::today_json(&venue.venue, &venue.owner, 10).await.unwrap();
-    let text = spent.to_string();
+    let spent = trellis::venue::spending::today(&venue.venue, &venue.owner, 10).await.unwrap();
+    let text = trellis::view::to_json(&spent).to_string();
     assert!(text.contains("scripted/spare") && !text.contains("scripted/down"), "{text}");
 }
 

@@ -4,7 +4,7 @@
 use crate::support::both_stores::{On, on_both};
 use crate::support::model_server::ModelServer;
 use crate::support::raw_reply::{Framing, Piece, RawReply};
-use crate::support::venue::TestVenue;
+use crate::support::venue::{TestVenue, job_record};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -73,8 +73,8 @@ async fn counted(venue: &TestVenue) -> u64 {
 }
 
 async fn own(venue: &TestVenue, job: &Job) -> Value {
-    jobs::read_for_people(&venue.venue, &venue.owner, &job.head.id).await.unwrap().unwrap().to_json()["spend"]["own"]
-        .clone()
+    let job = jobs::read_for_people(&venue.venue, &venue.owner, &job.head.id).await.unwrap().unwrap();
+    job_record(&job)["spend"]["own"].clone()
 }
 
 fn event(delta: &Value, finish: Option<&str>) -> String {

@@ -25,6 +25,7 @@ use trellis::venue::agents;
 use trellis::venue::jobs;
 use trellis::venue::spending;
 use trellis::venue::venue_owner;
+use trellis::view::spend::CapTokensView;
 
 const RULES: &str = r#"
 [[rule]]
@@ -121,19 +122,19 @@ async fn an_owner_s_day_ends_at_midnight_of_its_zone(on: On) {
     assert_eq!(in_session(&venue, "a", "s", "other").await.status, JobStatus::Complete);
     venue.owner = "local/me".parse().unwrap();
     // What was spent is shown, with what the cap leaves.
-    let shown = spending::today_json(&venue.venue, &venue.owner, 1).await.unwrap();
-    assert_eq!((&shown["day"], &shown["spent"]["calls"]), (&json!("2026-11-22"), &json!(made)));
-    assert_eq!((shown["sessionsInAll"].as_u64(), shown["sessions"].as_array().unwrap().len()), (Some(made as u64), 1));
-    let used = shown["spent"]["input"].as_u64().unwrap() + shown["spent"]["output"].as_u64().unwrap();
-    let caps = spending::caps_json(&venue.venue, (&venue.owner, "local/me"), None, false).await.unwrap();
-    assert_eq!(caps[0]["tokens"], json!({"limit": 12_000, "used": used, "held": 0}), "{caps:?}");
+    let shown = spending::today(&venue.venue, &venue.owner, 1).await.unwrap();
+    assert_eq!((shown.day.as_str(), shown.spent.calls as usize), ("2026-11-22", made));
+    assert_eq!((shown.sessions_in_all, shown.sessions.len()), (made, 1));
+    let used = shown.spent.input + shown.spent.output;
+    let caps = spending::caps(&venue.venue, &venue.owner, "local/me", None, false).await.unwrap();
+    assert_eq!(caps[0].tokens, Some(CapTokensView { limit: 12_000, used, held: 0 }), "{caps:?}");
     // An hour before midnight nothing has changed; just after it there is room again.
     venue.venue.clock.advance(Duration::from_hours(12));
     why(&in_session(&venue, "a", "late", "late").await);
     venue.venue.clock.advance(Duration::from_hours(1));
     assert_eq!(in_session(&venue, "a", "new", "new").await.status, JobStatus::Complete);
     assert_eq!(book(&venue, &venue.owner, keys::owner_cap("2026-11-23")).await.unwrap().spent.turns, 1);
-    assert_eq!(spending::today_json(&venue.venue, &venue.owner, 9).await.unwrap()["spent"]["calls"], 1);
+    assert_eq!(spending::today(&venue.venue, &venue.owner, 9).await.unwrap().spent.calls, 1);
     // The books of old days are not kept for ever.
     venue.venue.clock.advance(Duration::from_hours(24 * 40));
     Janitor::new(RetentionRules::NEVER).tidy_share(&venue.venue, &Share::default()).await.unwrap();
@@ -206,10 +207,10 @@ async fn a_fleet_never_passes_a_cap(on: On) {
     assert_eq!(asked, made, "nobody is asked who isn't paid");
     assert!(most > 1, "calls run beside each other");
     // How much all have used together only operators see.
-    let caps = spending::caps_json(&venue.venue, (&venue.owner, "local/me"), None, false).await.unwrap();
-    assert_eq!((&caps[0]["model"], caps[0].get("tokens")), (&json!("scripted"), None));
-    let caps = spending::caps_json(&venue.venue, (&venue.owner, "local/me"), None, true).await.unwrap();
-    assert_eq!(caps[0]["tokens"]["used"], used);
+    let caps = spending::caps(&venue.venue, &venue.owner, "local/me", None, false).await.unwrap();
+    assert_eq!((caps[0].model.as_deref(), caps[0].tokens), (Some("scripted"), None));
+    let caps = spending::caps(&venue.venue, &venue.owner, "local/me", None, true).await.unwrap();
+    assert_eq!(caps[0].tokens.unwrap().used, used);
     venue.venue.clock.advance(Duration::from_hours(24 * 42));
     Janitor::new(RetentionRules::NEVER).tidy_share(&venue.venue, &Share::default()).await.unwrap();
     assert_eq!(venue.venue.store.scan(&venue_owner(), keys::MODEL_CAPS, None, false, 9).await.unwrap(), []);
@@ -240,8 +241,8 @@ async fn a_session_has_the_lower_cap_of_venue_and_agent() {
     venue.venue.clock.advance(Duration::from_hours(48));
     why(&in_session(&venue, "a", "s1", "three").await);
     let session: SessionKey = SessionKey { agent: "a".parse().unwrap(), session: "s1".parse().unwrap() };
-    let caps = spending::caps_json(&venue.venue, (&venue.owner, "local/me"), Some(&session), false).await.unwrap();
-    assert_eq!((&caps[0]["of"], &caps[0]["tokens"]["limit"]), (&json!("session"), &json!(9_000)));
+    let caps = spending::caps(&venue.venue, &venue.owner, "local/me", Some(&session), false).await.unwrap();
+    assert_eq!((caps[0].of.as_str(), caps[0].tokens.unwrap().limit), ("session", 9_000));
     // Deleted, its book goes with it.
     assert!(agents::amend::delete(&venue.venue, &venue.owner, &session).await.unwrap());
     assert_eq!(book(&venue, &venue.owner, keys::session_cap(&session)).await, None);
@@ -318,11 +319,9 @@ async fn a_money_cap_uses_the_venues_price_and_names_a_missing_one() {
     assert!(made > 0 && (text.contains("of $0.01 are used") || text.contains("too little")), "{made} {text}");
     let book = book(&venue, &venue.owner, keys::owner_cap("2026-11-22")).await.unwrap();
     assert!(book.spent.nano > 0 && book.spent.nano <= 10_000_000, "{book:?}");
-    let shown = spending::today_json(&venue.venue, &venue.owner, 5).await.unwrap();
-    assert_eq!(shown["models"][0]["model"], "scripted/rules");
-    assert!(
-        (shown["spent"]["cost"].as_f64().unwrap() - trellis::domain::budget::dollars(book.spent.nano)).abs() < 1e-9
-    );
+    let shown = spending::today(&venue.venue, &venue.owner, 5).await.unwrap();
+    assert_eq!(shown.models[0].model, "scripted/rules");
+    assert!((shown.spent.cost.unwrap() - trellis::domain::budget::dollars(book.spent.nano)).abs() < 1e-9);
 }
 
 /// One task, whose worker dies at the n-th write; another ends it. Whether it died, and what is in the books.

@@ -2,7 +2,7 @@
 //! for jobs of older versions.
 
 use crate::support::redis::RedisServer;
-use crate::support::venue::TestVenue;
+use crate::support::venue::{TestVenue, job_record};
 use serde_json::{Value, json};
 use std::time::Duration;
 use trellis::domain::ids::JobId;
@@ -56,7 +56,8 @@ async fn agents(venue: &TestVenue) {
 }
 
 async fn shown(venue: &TestVenue, id: &JobId) -> Value {
-    jobs::read_for_people(&venue.venue, &venue.owner, id).await.unwrap().unwrap().to_json()["spend"].take()
+    let job = jobs::read_for_people(&venue.venue, &venue.owner, id).await.unwrap().unwrap();
+    job_record(&job)["spend"].take()
 }
 
 /// A boss with two workers, each of whom has a helper whose model has no price.
@@ -75,7 +76,7 @@ async fn a_tree_adds_up(venue: TestVenue) {
     assert_eq!(shown(&venue, &boss.head.id).await, whole_tree());
     let spend = |jobs: &[Job], agent: &str| {
         let of = |job: &&Job| job.head.agent.as_str() == agent;
-        jobs.iter().filter(of).map(|job| job.to_json()["spend"].take()).collect::<Vec<_>>()
+        jobs.iter().filter(of).map(|job| job_record(job)["spend"].take()).collect::<Vec<_>>()
     };
     let list = jobs::list(&venue.venue, &venue.owner, 0, 10).await.unwrap().items;
     let filter = JobListFilter { agent: Some("boss".parse().unwrap()), ..JobListFilter::default() };

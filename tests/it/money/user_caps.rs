@@ -4,7 +4,7 @@ use crate::money::caps::ended;
 use crate::support::both_stores::{On, on_both};
 use crate::support::http::Server;
 use crate::support::operate::operate;
-use crate::support::venue::TestVenue;
+use crate::support::venue::{TestVenue, job_record};
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::Duration;
@@ -128,7 +128,7 @@ async fn agents_calls_for_a_user_count_to_that_user(on: On) {
     for (job, user) in [(of_ann, "ann"), (nameless, "local/me")] {
         let job = ended(&venue, &job).await;
         assert_eq!(job.status, JobStatus::Complete);
-        let tree = job.to_json()["spend"]["tree"].clone();
+        let tree = job_record(&job)["spend"]["tree"].clone();
         let spent = book(&venue, user).await.spent;
         assert_eq!((tree["calls"].as_u64(), spent.turns), (Some(3), 3), "two turns, and one of the child: {tree}");
         assert_eq!(tree["input"].as_u64().unwrap() + tree["output"].as_u64().unwrap(), spent.tokens);

@@ -10,7 +10,7 @@ use trellis::domain::identity::VenueNames;
 use trellis::domain::time::Millis;
 use trellis::store::Store;
 use trellis::store::embedded::EmbeddedStore;
-use trellis::venue::identity::{NameRule, compare_names};
+use trellis::venue::identity::{NameCheckError, NameRule, compare_names};
 
 fn block_on<T>(future: impl Future<Output = T>) -> T {
     tokio::runtime::Runtime::new().unwrap().block_on(future)
@@ -81,7 +81,10 @@ fn an_embedded_store_keeps_its_name() {
 async fn names_on(store: Arc<dyn Store>) {
     let names = |venue: &str| VenueNames { venue: venue.to_owned(), bus_prefix: Some("p".to_owned()) };
     let (a, b) = (names("a"), names("b"));
-    let agree = async |names: &VenueNames, rule| compare_names(&*store, Millis(1), names, rule).await.unwrap();
+    let agree = async |names: &VenueNames, rule| match compare_names(&*store, Millis(1), names, rule).await {
+        Err(NameCheckError::Store(error)) => panic!("{error}"),
+        compared => compared,
+    };
     assert!(agree(&b, NameRule::Compare).await.is_ok(), "who looks first leaves none");
     assert!(agree(&a, NameRule::Register).await.is_ok());
     assert!(agree(&b, NameRule::Register).await.is_err());

@@ -16,9 +16,10 @@ use trellis::domain::time::Millis;
 use trellis::ingress::{self, Arrival};
 use trellis::process::clock::Clock;
 use trellis::store::{DocEffect, DocWrite, EventKind, Expect, SessionFacts, SessionSnapshot, SetSessionOutcome, keys};
-use trellis::upkeep::audit::{self, AuditWatch, Repair};
+use trellis::upkeep::audit::{self, AuditWatch};
 use trellis::venue::jobs;
 use trellis::venue::operation::Caller;
+use trellis::view::audit::RepairView;
 
 const START: Millis = Millis(1_767_225_600_000);
 const LATER: Duration = Duration::from_mins(11);
@@ -31,7 +32,7 @@ async fn venue() -> (TestVenue, tempfile::TempDir) {
     (venue, dir)
 }
 
-async fn repair(venue: &TestVenue) -> Vec<Repair> {
+async fn repair(venue: &TestVenue) -> Vec<RepairView> {
     audit::repair(&venue.venue).await.unwrap()
 }
 

@@ -155,7 +155,8 @@ async fn sessions_run_up_to_the_concurrency_and_wait_in_order() {
     }
     let turns = trellis::venue::agents::timeline(
         &venue.venue,
-        (&venue.owner, &Authority::without_limits()),
+        &venue.owner,
+        &Authority::without_limits(),
         &"a".parse().unwrap(),
         0,
         100,
@@ -163,7 +164,7 @@ async fn sessions_run_up_to_the_concurrency_and_wait_in_order() {
     .await
     .unwrap();
     for turn in turns {
-        spans.push((turn["start"].as_u64().unwrap(), turn["end"].as_u64().unwrap()));
+        spans.push((turn.record.start.0, turn.record.end.0));
     }
     // One at a time: the store's own cases hold the order of those who wait.
     assert!(spans.windows(2).all(|pair| pair[0].1 <= pair[1].0), "{spans:?}");

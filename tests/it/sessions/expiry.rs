@@ -136,9 +136,9 @@ async fn an_event_after_expiry_finds_an_empty_session(mut venue: TestVenue) {
 
 /// What is used of the session's cap, and how its task ended.
 async fn spent(venue: &TestVenue) -> u64 {
-    let caps = spending::caps_json(&venue.venue, (&venue.owner, "local/me"), Some(&key("s")), false).await.unwrap();
-    assert_eq!((&caps[0]["of"], &caps[0]["tokens"]["limit"]), (&json!("session"), &json!(9_000)));
-    caps[0]["tokens"]["used"].as_u64().unwrap()
+    let caps = spending::caps(&venue.venue, &venue.owner, "local/me", Some(&key("s")), false).await.unwrap();
+    assert_eq!((caps[0].of.as_str(), caps[0].tokens.unwrap().limit), ("session", 9_000));
+    caps[0].tokens.unwrap().used
 }
 
 /// Asks until the cap is reached; how many tasks have ended before.

@@ -11,6 +11,7 @@ use trellis::store::{DocEffect, DocWrite, Expect, keys};
 use trellis::venue::agents::lifecycle::LifecycleError;
 use trellis::venue::agents::sessions;
 use trellis::venue::ledger;
+use trellis::view::ledger::TurnRecordView;
 
 fn key(session: &str) -> SessionKey {
     SessionKey { agent: "a".parse().unwrap(), session: session.parse().unwrap() }
@@ -37,8 +38,8 @@ async fn say(venue: &TestVenue, session: &str, text: &str) {
     venue.ended(&job).await;
 }
 
-fn heard(turns: &[Value]) -> Vec<String> {
-    turns.iter().map(|turn| turn["heard"][0]["text"].as_str().unwrap().to_owned()).collect()
+fn heard(turns: &[TurnRecordView]) -> Vec<String> {
+    turns.iter().map(|turn| turn.heard[0].text.clone()).collect()
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -46,15 +47,15 @@ async fn sessions_are_listed_and_read_page_by_page() {
     let (venue, _dir) = talked().await;
     say(&venue, "other", "x").await;
     let (v, owner, agent) = (&venue.venue, &venue.owner, &key("main").agent);
-    let (page, next) = sessions::list(v, owner, (agent, None), None, 1).await.unwrap();
-    assert_eq!((page.len(), &page[0]["sessionId"], &page[0]["turns"]), (1, &json!("main"), &json!(3)));
-    let (page, next) = sessions::list(v, owner, (agent, None), next.as_ref(), 1).await.unwrap();
-    assert_eq!((&page[0]["sessionId"], next.clone().unwrap().as_str()), (&json!("other"), "other"));
-    assert_eq!(sessions::list(v, owner, (agent, None), next.as_ref(), 1).await.unwrap(), (Vec::new(), None));
-    let (turns, next) = sessions::read(v, (owner, &Authority::without_limits()), &key("main"), 0, 2).await.unwrap();
+    let (page, next) = sessions::list(v, owner, agent, None, None, 1).await.unwrap();
+    assert_eq!((page.len(), page[0].session_id.as_str(), page[0].turns), (1, "main", 3));
+    let (page, next) = sessions::list(v, owner, agent, None, next.as_ref(), 1).await.unwrap();
+    assert_eq!((page[0].session_id.as_str(), next.clone().unwrap().as_str()), ("other", "other"));
+    assert_eq!(sessions::list(v, owner, agent, None, next.as_ref(), 1).await.unwrap(), (Vec::new(), None));
+    let (turns, next) = sessions::read(v, owner, &Authority::without_limits(), &key("main"), 0, 2).await.unwrap();
     assert_eq!((turns.len(), next), (2, Some(2)));
     assert!(heard(&turns)[0].contains("one"), "{turns:?}");
-    let (turns, next) = sessions::read(v, (owner, &Authority::without_limits()), &key("main"), 2, 2).await.unwrap();
+    let (turns, next) = sessions::read(v, owner, &Authority::without_limits(), &key("main"), 2, 2).await.unwrap();
     assert_eq!((turns.len(), next), (1, None));
 }
 
@@ -72,10 +73,9 @@ async fn a_fork_has_the_turns_up_to_one_and_goes_on_by_itself() {
     let past = ledger::load(&*v.store, owner, &key("what-if"), 3).await.unwrap().unwrap();
     let prompt = format!("{:?}", past.seen.unwrap().inputs.unwrap().transcript);
     assert!(prompt.contains("one") && prompt.contains("two") && !prompt.contains("three"), "{prompt}");
-    let timeline =
-        trellis::venue::agents::timeline(v, (owner, &Authority::without_limits()), &key("main").agent, 0, 100)
-            .await
-            .unwrap();
+    let timeline = trellis::venue::agents::timeline(v, owner, &Authority::without_limits(), &key("main").agent, 0, 100)
+        .await
+        .unwrap();
     assert_eq!(timeline.len(), 7);
 }
 
@@ -134,7 +134,7 @@ async fn one_of_concurrent_forks_to_a_name_succeeds(venue: TestVenue) {
         for error in done.into_iter().filter_map(Result::err) {
             assert!(matches!(error, LifecycleError::Taken(_)), "{error}");
         }
-        let (turns, _) = sessions::read(v, (owner, &all), &key(&name), 0, 100).await.unwrap();
+        let (turns, _) = sessions::read(v, owner, &all, &key(&name), 0, 100).await.unwrap();
         assert_eq!(turns.len() as u64, won[0]);
         assert_eq!(venue.turns("a", &name).await.len() as u64, won[0], "and no document that nobody sees");
     }
@@ -142,7 +142,7 @@ async fn one_of_concurrent_forks_to_a_name_succeeds(venue: TestVenue) {
         let name = format!("mix{round}");
         let forks = (0..3).map(|_| sessions::fork(v, owner, &main, 3, Some(name.parse().unwrap())));
         let (forked, ()) = futures::future::join(futures::future::join_all(forks), say(&venue, &name, "mine")).await;
-        let turns = sessions::read(v, (owner, &all), &key(&name), 0, 100).await.unwrap().0;
+        let turns = sessions::read(v, owner, &all, &key(&name), 0, 100).await.unwrap().0;
         let heard = heard(&turns);
         match forked.iter().filter(|forked| forked.is_ok()).count() {
             0 => assert!(heard.len() == 1 && heard[0].contains("mine"), "{heard:?}"),
@@ -151,9 +151,9 @@ async fn one_of_concurrent_forks_to_a_name_succeeds(venue: TestVenue) {
         assert_eq!(venue.turns("a", &name).await.len(), turns.len());
     }
     let agent = key("main").agent;
-    let timeline = trellis::venue::agents::timeline(v, (owner, &all), &agent, 0, 1_000).await.unwrap();
-    let (known, _) = sessions::list(v, owner, (&agent, None), None, 100).await.unwrap();
-    let turns: u64 = known.iter().map(|session| session["turns"].as_u64().unwrap()).sum();
+    let timeline = trellis::venue::agents::timeline(v, owner, &all, &agent, 0, 1_000).await.unwrap();
+    let (known, _) = sessions::list(v, owner, &agent, None, None, 100).await.unwrap();
+    let turns: u64 = known.iter().map(|session| session.turns).sum();
     assert_eq!(timeline.len() as u64, turns, "nor a place in the timeline");
 }
 
@@ -189,9 +189,9 @@ async fn a_fork_that_died_reserves_its_name_only_for_a_while() {
     let fork = || sessions::fork(v, owner, &main, 2, Some("branch".parse().unwrap()));
     assert!(matches!(fork().await, Err(LifecycleError::Taken(_))));
     let reader = Authority::without_limits();
-    assert!(sessions::read(v, (owner, &reader), &key("branch"), 0, 9).await.unwrap().0.is_empty());
+    assert!(sessions::read(v, owner, &reader, &key("branch"), 0, 9).await.unwrap().0.is_empty());
     v.store.write(v.now(), owner, &[claim(Millis(v.now().0 - 121_000))]).await.unwrap();
     fork().await.unwrap();
-    let (turns, next) = sessions::read(v, (owner, &reader), &key("branch"), 0, 9).await.unwrap();
+    let (turns, next) = sessions::read(v, owner, &reader, &key("branch"), 0, 9).await.unwrap();
     assert_eq!((turns.len(), next), (2, None), "what the dead one has left is none of its own");
 }

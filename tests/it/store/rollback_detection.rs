@@ -56,7 +56,7 @@ async fn the_audit_names_what_a_store_lost_whose_log_was_cut() {
     assert!(audit::advance_mark(&second.venue).await.unwrap().is_some());
     assert_eq!(audit::advance_mark(&second.venue).await.unwrap(), None);
     assert_eq!(audit::audit_all(&second.venue).await.unwrap().set_back.len(), 1);
-    let found = doctor::examine(&second.venue).await.unwrap().to_json().to_string();
+    let found = trellis::view::to_json(&doctor::examine(&second.venue).await.unwrap().view()).to_string();
     assert!(found.contains("store history") && found.contains("(epoch 1)"), "{found}");
     // What somebody deletes isn't lost.
     let job = jobs::get(&second.venue, &second.owner, &ids[0]).await.unwrap().unwrap();

@@ -40,6 +40,8 @@ use trellis::venue::rates::RateSettings;
 use trellis::venue::secrets::Vault;
 use trellis::venue::workspace::{Workspace, WriteOp};
 use trellis::venue::{Venue, load_or_make_key};
+use trellis::view::job::JobView;
+use trellis::view::to_json;
 use trellis::worker::{self, WorkerOptions};
 
 /// A venue with a folder for its rules and its log of model calls.
@@ -316,6 +318,11 @@ impl Drop for TestVenue {
         self.shutdown.cancel_token().cancel();
         self.shutdown.end_token().cancel();
     }
+}
+
+/// A job's record, for a reader who sees all of it.
+pub fn job_record(job: &Job) -> Value {
+    to_json(&JobView::from(job))
 }
 
 /// Every job of an owner, page by page.

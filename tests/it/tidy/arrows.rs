@@ -4,25 +4,29 @@ use super::{Source, report, sources};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Each module with those that it may use. All stand below it, so that no circle can be.
-const USES: [(&str, &[&str]); 16] = [
+const USES: [(&str, &[&str]); 17] = [
     ("domain", &[]),
     ("config", &["domain"]),
+    ("view", &["domain"]),
     ("process", &["domain", "config"]),
     ("store", &["domain", "process"]),
     ("bus", &["domain", "config", "process", "store"]),
     ("outbox", &["domain", "process", "store", "bus"]),
-    ("venue", &["domain", "config", "process", "store", "bus", "outbox"]),
+    ("venue", &["domain", "view", "config", "process", "store", "bus", "outbox"]),
     ("model", &["domain", "config", "venue"]),
     ("ingress", &["domain", "store", "bus", "venue"]),
-    ("upkeep", &["domain", "process", "store", "bus", "outbox", "venue", "ingress"]),
-    ("ops", &["domain", "store", "outbox", "venue", "model", "ingress", "upkeep"]),
-    ("worker", &["domain", "process", "store", "bus", "outbox", "venue", "model", "ingress", "upkeep", "ops"]),
-    ("http", &["domain", "process", "store", "bus", "venue", "ingress", "upkeep", "ops"]),
+    ("upkeep", &["domain", "view", "process", "store", "bus", "outbox", "venue", "ingress"]),
+    ("ops", &["domain", "view", "store", "outbox", "venue", "model", "ingress", "upkeep"]),
+    ("worker", &["domain", "view", "process", "store", "bus", "outbox", "venue", "model", "ingress", "upkeep", "ops"]),
+    ("http", &["domain", "view", "process", "store", "bus", "venue", "ingress", "upkeep", "ops"]),
     ("app", &["domain", "config", "process", "store", "bus", "venue", "model", "upkeep", "ops", "worker", "http"]),
     ("bench", &["domain", "process", "store", "bus", "venue", "ingress", "upkeep", "ops", "http"]),
     (
         "cli",
-        &["domain", "config", "process", "store", "bus", "venue", "model", "ingress", "upkeep", "http", "app", "bench"],
+        &[
+            "domain", "view", "config", "process", "store", "bus", "venue", "model", "ingress", "upkeep", "http",
+            "app", "bench",
+        ],
     ),
 ];
 

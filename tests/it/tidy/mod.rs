@@ -94,7 +94,7 @@ const PARSES: [(&str, &str); 15] = [
 ];
 
 /// Types that serde reads through a buffer that takes lists for structs, and why no stranger's list gets there.
-const BUFFERED: [(&str, &str); 28] = [
+const BUFFERED: [(&str, &str); 29] = [
     ("src/domain/decode/place.rs", "only written"),
     ("src/domain/context/ledger.rs", "rows of a ledger are written by the venue alone"),
     ("src/venue/auth/jwks.rs", "a text or a list of texts"),
@@ -123,6 +123,7 @@ const BUFFERED: [(&str, &str); 28] = [
     ("src/domain/rate.rs", "stored"),
     ("src/domain/worker_registry.rs", "stored"),
     ("src/domain/session.rs", "stored"),
+    ("src/view/", "answers of a venue, which only its client reads"),
 ];
 
 struct Source {

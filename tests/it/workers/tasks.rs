@@ -256,7 +256,7 @@ async fn a_cancel_drops_a_hanging_model_call() {
     assert_eq!(statuses, ["RUNNING", "SLEEPING"]);
     for (record, status) in listed.iter().zip(statuses) {
         let info = agents::info(&venue.venue, &venue.owner, &record.id).await.unwrap().unwrap();
-        assert_eq!(info["status"], status, "{}", record.id);
+        assert_eq!(info.status, status, "{}", record.id);
     }
     let cancelled = jobs::cancel(&venue.venue, &venue.owner, &id, Some("enough")).await.unwrap();
     assert!(matches!(cancelled, CancelOutcome::Done(_)));

@@ -50,7 +50,7 @@ fn take_property(entry: &mut Map<String, Value>, name: &str, mut property: Value
     }
     if name == SCOPES {
         let read = |given: &Value| Scopes::try_from(given.clone());
-        let scopes = read(&property)?;
+        let scopes = read(&property).map_err(|error| error.to_string())?;
         return put(entry, ["scopes", SCOPES], property, |known| read(known).is_ok_and(|known| known == scopes));
     }
     if name == INSTANCE {

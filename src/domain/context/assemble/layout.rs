@@ -16,7 +16,7 @@ use crate::context::inputs::{Layout, ShownEvent};
 use crate::context::item::Section;
 use crate::context::ledger::{HashForm, PromptLedger, Row};
 use crate::context::map;
-use crate::context::message::{MessageBuilder, PartText};
+use crate::context::message::{BuiltMessage, MessageBuilder, PartText};
 use crate::context::text;
 use crate::context::tiles::{MessageTiles, TileSource};
 use crate::context::transcript::{Exchange, TaskPlace};
@@ -44,22 +44,20 @@ struct PromptMessages {
 }
 
 impl PromptMessages {
-    fn push(&mut self, (message, tiles): (ChatMessage, MessageTiles)) {
-        self.all.push(message);
-        self.tiles.push(tiles);
+    fn push(&mut self, built: BuiltMessage) {
+        self.all.push(built.message);
+        self.tiles.push(built.tiles);
     }
 
     fn push_user(&mut self, source: TileSource, text: impl Into<String>, assets: Vec<AssetId>) {
         let attachments = assets.into_iter().map(Attachment::of_asset).collect();
         let message = ChatMessage::User { text: text.into(), attachments };
-        let tiles = MessageTiles::single_source(source, &message);
-        self.push((message, tiles));
+        self.push(BuiltMessage::single_source(source, message));
     }
 
     fn push_conversation(&mut self, source: TileSource, message: ChatMessage) {
         self.conversation.push(self.all.len());
-        let tiles = MessageTiles::single_source(source, &message);
-        self.push((message, tiles));
+        self.push(BuiltMessage::single_source(source, message));
     }
 
     /// Adds a message of reference data, unless there are no texts. Each text comes with its index among the parts.

@@ -26,8 +26,8 @@ pub fn tail(inputs: &Inputs) -> PromptTail {
         Some(Event { payload: Payload::Task { job, input }, caller, .. }) => {
             let tools = inputs.tools.names();
             let how = |what, remind| {
-                let notes = (remind, served.last);
-                text::completion_rules(what, inputs.frame.completion, &tools, served.goals.goal.is_some(), notes)
+                let (completion, inner) = (inputs.frame.completion, served.goals.goal.is_some());
+                text::completion_rules(what, completion, &tools, inner, remind, served.last)
             };
             match inputs.layout {
                 Layout::MapFirst => Some(text::task(job, caller.as_deref(), input, &how("it", served.remind))),
@@ -38,9 +38,9 @@ pub fn tail(inputs: &Inputs) -> PromptTail {
                     // The refusal of an earlier text has said what it lacks.
                     match inputs.output() {
                         output if is_plain && inputs.frame.completion == CompletionRule::Implicit => {
-                            let notes = (served.remind && output.is_none(), served.last);
-                            let lines: Vec<_> =
-                                text::reminders(CompletionRule::Implicit, notes).into_iter().flatten().collect();
+                            let remind = served.remind && output.is_none();
+                            let lines = text::reminders(CompletionRule::Implicit, remind, served.last);
+                            let lines: Vec<_> = lines.into_iter().flatten().collect();
                             (!lines.is_empty()).then(|| lines.join("\n"))
                         }
                         Some(_) => Some(format!("{} {}", text::TYPED, how("the task above", false))),

@@ -2,7 +2,7 @@
 
 use super::MemoryKind;
 use crate::authority::grant::check_namespace;
-use crate::decode;
+use crate::decode::{self, DataError};
 use crate::limits::{
     MEMORY_PRELOAD, MEMORY_PRELOAD_CHARS, MEMORY_PRELOAD_CHARS_MOST, MEMORY_PRELOAD_MOST, MEMORY_TOPIC_BYTES,
 };
@@ -11,6 +11,38 @@ use serde_json::{Map, Value};
 
 /// Topic that agntz always loads.
 const CORE: &str = "core";
+
+/// Why the settings of a memory are refused.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum MemorySettingsError {
+    /// The settings have another form.
+    #[error(transparent)]
+    Data(#[from] DataError),
+    /// `namespace` is neither a text nor a list of texts; holds the value.
+    #[error("`namespace`: expected a namespace or a list of them, got {0}")]
+    Branches(Value),
+    /// A namespace breaks this rule.
+    #[error("`namespace`: {0}")]
+    Branch(&'static str),
+    /// A number is zero.
+    #[error("expected at least 1, got 0")]
+    Zero,
+    /// `preload` has none of the forms; holds the value.
+    #[error("`preload`: expected a list of topics, or `all`, or {{core, topics, limit, maxChars, types}}, got {0}")]
+    Preload(Value),
+    /// `preload` names an empty list of kinds.
+    #[error("`types`: expected at least one, got none")]
+    NoTypes,
+    /// The promotion is unknown; holds its name.
+    #[error(
+        "`writePolicy.ancestorPromotion`: expected `none`, got `{0}`: a grant writes into its own scope and below it, \
+         never above"
+    )]
+    Promotion(String),
+    /// A tag is empty or too long; holds its bytes.
+    #[error("`tags`: expected 1 to {MEMORY_TOPIC_BYTES} bytes each, got {0}")]
+    TagLength(usize),
+}
 
 /// Settings of an agent's memory.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
@@ -52,14 +84,14 @@ impl Default for MemorySettings {
 pub struct Branches(pub Vec<String>);
 
 impl TryFrom<Value> for Branches {
-    type Error = String;
+    type Error = MemorySettingsError;
 
-    fn try_from(value: Value) -> Result<Self, String> {
+    fn try_from(value: Value) -> Result<Self, MemorySettingsError> {
         let given = if value.is_string() { Value::Array(vec![value]) } else { value };
-        let wrong = |_| format!("`namespace`: expected a namespace or a list of them, got {given}");
+        let wrong = |_| MemorySettingsError::Branches(given.clone());
         let branches: Vec<String> = decode::into_type(given.clone()).map_err(wrong)?;
         for branch in &branches {
-            check_namespace(branch).map_err(|rule| format!("`namespace`: {rule}"))?;
+            check_namespace(branch).map_err(MemorySettingsError::Branch)?;
         }
         Ok(Self(branches))
     }
@@ -144,10 +176,10 @@ enum AllTopics {
 struct PositiveNumber(usize);
 
 impl TryFrom<usize> for PositiveNumber {
-    type Error = String;
+    type Error = MemorySettingsError;
 
-    fn try_from(given: usize) -> Result<Self, String> {
-        if given == 0 { Err("expected at least 1, got 0".to_owned()) } else { Ok(Self(given)) }
+    fn try_from(given: usize) -> Result<Self, MemorySettingsError> {
+        if given == 0 { Err(MemorySettingsError::Zero) } else { Ok(Self(given)) }
     }
 }
 
@@ -164,15 +196,15 @@ struct PreloadMap {
 }
 
 impl TryFrom<Value> for Preload {
-    type Error = String;
+    type Error = MemorySettingsError;
 
-    fn try_from(value: Value) -> Result<Self, String> {
+    fn try_from(value: Value) -> Result<Self, MemorySettingsError> {
         match value {
             Value::Bool(core) => Ok(Self::select_topics(core, None)),
             Value::Object(_) => {
-                let full: PreloadMap = decode::into_type(value).map_err(|wrong| wrong.to_string())?;
+                let full: PreloadMap = decode::into_type(value)?;
                 if full.types.as_ref().is_some_and(Vec::is_empty) {
-                    return Err("`types`: expected at least one, got none".to_owned());
+                    return Err(MemorySettingsError::NoTypes);
                 }
                 let preload = Self::select_topics(full.core, full.topics);
                 let (limit, chars) =
@@ -181,14 +213,9 @@ impl TryFrom<Value> for Preload {
                 Ok(Self { kinds, limit, chars, ..preload })
             }
             other => {
-                let wrong = |_| {
-                    format!(
-                        "`preload`: expected a list of topics, or `all`, or {{core, topics, limit, maxChars, types}}, \
-                         got {other}"
-                    )
-                };
+                let topics = decode::into_type(other.clone()).map_err(|_| MemorySettingsError::Preload(other))?;
                 // The short form includes the core topic.
-                decode::into_type(other.clone()).map(|topics| Self::select_topics(true, Some(topics))).map_err(wrong)
+                Ok(Self::select_topics(true, Some(topics)))
             }
         }
     }
@@ -219,27 +246,21 @@ pub enum Promotion {
 }
 
 impl TryFrom<String> for Promotion {
-    type Error = String;
+    type Error = MemorySettingsError;
 
-    fn try_from(text: String) -> Result<Self, String> {
-        match text.as_str() {
-            "none" => Ok(Self::None),
-            other => Err(format!(
-                "`writePolicy.ancestorPromotion`: expected `none`, got `{other}`: a grant writes into its own scope and \
-                 below it, never above"
-            )),
-        }
+    fn try_from(text: String) -> Result<Self, MemorySettingsError> {
+        if text == "none" { Ok(Self::None) } else { Err(MemorySettingsError::Promotion(text)) }
     }
 }
 
 impl MemorySettings {
     /// Reads the settings of a resource.
-    pub fn parse(settings: &Map<String, Value>) -> Result<Self, String> {
-        let mut read: Self = decode::into_type(Value::Object(settings.clone())).map_err(|wrong| wrong.to_string())?;
+    pub fn parse(settings: &Map<String, Value>) -> Result<Self, MemorySettingsError> {
+        let mut read: Self = decode::into_type(Value::Object(settings.clone()))?;
         read.preload.limit = read.preload.limit.or(read.preload_limit.map(|PositiveNumber(limit)| limit));
         match read.tags.iter().find(|tag| tag.is_empty() || tag.len() > MEMORY_TOPIC_BYTES) {
             None => Ok(read),
-            Some(tag) => Err(format!("`tags`: expected 1 to {MEMORY_TOPIC_BYTES} bytes each, got {}", tag.len())),
+            Some(tag) => Err(MemorySettingsError::TagLength(tag.len())),
         }
     }
 }
@@ -249,7 +270,7 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    fn settings(value: &Value) -> Result<MemorySettings, String> {
+    fn settings(value: &Value) -> Result<MemorySettings, MemorySettingsError> {
         MemorySettings::parse(value.as_object().unwrap())
     }
 
@@ -300,7 +321,7 @@ mod tests {
             (json!({"writePolicy": {"ancestorPromotion": "parent"}}), "expected `none`, got `parent`: a grant writes"),
             (json!({"writePolicy": {"up": true}}), "unknown field `up`"),
         ] {
-            let error = settings(&value).unwrap_err();
+            let error = settings(&value).unwrap_err().to_string();
             assert!(error.contains(expected), "{value}: {error}");
         }
     }

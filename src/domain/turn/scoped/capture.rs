@@ -232,7 +232,7 @@ fn handed_item(scoped: &ScopedSection, authority: &Authority) -> PromptItem {
     let ScopedSection { key, source, needs, received: _, under, reads, content, bytes: _, of: _, missing, empty: _ } =
         scoped;
     let content = match (scoped.check_authority(authority), missing, content) {
-        (Err(reason), _, _) => ItemContent::Absent(Absence::Denied, reason),
+        (Err(error), _, _) => ItemContent::Absent(Absence::Denied, error.to_string()),
         (Ok(()), Some(reason), _) => ItemContent::Absent(Absence::Missing, reason.clone()),
         (Ok(()), None, Value::String(text)) => ItemContent::Text(text.clone()),
         (Ok(()), None, value) => ItemContent::Value(value.clone()),

@@ -48,13 +48,39 @@ fn remove_underscored(arguments: &mut Value) -> Map<String, Value> {
     names.into_iter().filter_map(|name| map.shift_remove_entry(&name)).collect()
 }
 
+/// Why a call can't name these sections or this instance.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+enum ScopeChoiceError {
+    /// The sections are no list of texts.
+    #[error("`{SCOPES}` of `{tool}`: expected a list of sections, got {found}")]
+    NotAList {
+        /// Name of the tool.
+        tool: String,
+        /// Value of the argument, or the element that is no text.
+        found: Value,
+    },
+    /// The turn has no instances; holds the name of the tool.
+    #[error("`{INSTANCE}` of `{0}`: this turn has no instances, leave it out")]
+    NoInstances(String),
+    /// The turn has no such instance.
+    #[error("`{INSTANCE}` of `{tool}`: no instance {found}, expected one of {}", quote_names(.known))]
+    UnknownInstance {
+        /// Name of the tool.
+        tool: String,
+        /// Value of the argument.
+        found: Value,
+        /// Instances of the turn.
+        known: Vec<String>,
+    },
+}
+
 impl ScopeChoice {
     fn instance(&self) -> Option<&Value> {
         self.taken.get(INSTANCE).filter(|instance| !instance.is_null())
     }
 
-    fn scopes(&self, tool: &str) -> Result<Vec<String>, String> {
-        let wrong = |given: &Value| format!("`{SCOPES}` of `{tool}`: expected a list of sections, got {given}");
+    fn scopes(&self, tool: &str) -> Result<Vec<String>, ScopeChoiceError> {
+        let wrong = |given: &Value| ScopeChoiceError::NotAList { tool: tool.to_owned(), found: given.clone() };
         let list = match self.taken.get(SCOPES) {
             None | Some(Value::Null) => return Ok(Vec::new()),
             Some(Value::Array(list)) => list,
@@ -98,14 +124,16 @@ impl Sections {
         Ok(ChosenSections { requested: asked, instance, scoped })
     }
 
-    fn instance(&self, tool: &str, said: &ScopeChoice) -> Result<Option<String>, String> {
+    fn instance(&self, tool: &str, said: &ScopeChoice) -> Result<Option<String>, ScopeChoiceError> {
         let Some(given) = said.instance() else { return Ok(None) };
         if self.instances.is_empty() {
-            return Err(format!("`{INSTANCE}` of `{tool}`: this turn has no instances, leave it out"));
+            return Err(ScopeChoiceError::NoInstances(tool.to_owned()));
         }
         let known = given.as_str().filter(|name| self.instances.iter().any(|known| known == name));
-        let unknown = || {
-            format!("`{INSTANCE}` of `{tool}`: no instance {given}, expected one of {}", quote_names(&self.instances))
+        let unknown = || ScopeChoiceError::UnknownInstance {
+            tool: tool.to_owned(),
+            found: given.clone(),
+            known: self.instances.clone(),
         };
         known.map(|name| Some(name.to_owned())).ok_or_else(unknown)
     }

@@ -10,8 +10,14 @@ const CACHE_LOOKBACK_BLOCKS: usize = 15;
 /// Key in a recorded thinking block: which parts of the answer stood before the block. Absent if it stood first.
 pub(super) const POSITION_KEY: &str = "behind";
 
-/// Index of a message, and index of a block in it.
-type BlockAddress = (usize, usize);
+/// Place of a block. Addresses are in the order of the request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct BlockAddress {
+    /// Index of the message.
+    message: usize,
+    /// Index of the block in its message.
+    block: usize,
+}
 
 /// The messages of a request while they are built.
 #[derive(Debug, Default)]
@@ -53,7 +59,7 @@ impl BlockMessages {
         }
         let message = self.sent.len() - 1;
         self.sent[message].1.push(block);
-        (message, self.sent[message].1.len() - 1)
+        BlockAddress { message, block: self.sent[message].1.len() - 1 }
     }
 
     /// Marks where the provider's cache may end: behind the first message, at the stable end, and once between them.
@@ -62,18 +68,21 @@ impl BlockMessages {
         let Some(place) = stable else { return };
         let Some(end) = self.places.get(place.message).and_then(|parts| parts.get(place.part)).copied() else { return };
         let first = self.places.first().and_then(|parts| parts.last()).copied().filter(|first| *first < end);
-        let addresses =
-            self.sent.iter().enumerate().flat_map(|(at, (_, blocks))| (0..blocks.len()).map(move |block| (at, block)));
+        let addresses = self
+            .sent
+            .iter()
+            .enumerate()
+            .flat_map(|(message, (_, blocks))| (0..blocks.len()).map(move |block| BlockAddress { message, block }));
         let before: Vec<BlockAddress> = addresses.take_while(|address| *address < end).collect();
         let between = before.iter().rev().skip(CACHE_LOOKBACK_BLOCKS).find(|address| !self.is_thinking(**address));
         let between = between.copied().filter(|between| first.is_some_and(|first| first < *between));
-        for (message, block) in [first, between, Some(end)].into_iter().flatten() {
+        for BlockAddress { message, block } in [first, between, Some(end)].into_iter().flatten() {
             mark_cache_end(&mut self.sent[message].1[block]);
         }
     }
 
-    fn is_thinking(&self, (message, block): BlockAddress) -> bool {
-        matches!(self.sent[message].1[block]["type"].as_str(), Some("thinking" | "redacted_thinking"))
+    fn is_thinking(&self, address: BlockAddress) -> bool {
+        matches!(self.sent[address.message].1[address.block]["type"].as_str(), Some("thinking" | "redacted_thinking"))
     }
 
     /// Returns the messages as a list of JSON.

@@ -104,7 +104,7 @@ fn grow_block(reply: &mut ReplyBuilder, index: Option<u64>, delta: &Value) -> Re
 }
 
 /// Whether the last piece of reasoning is a thinking block, which may grow.
-fn is_thinking(reply: &mut ReplyBuilder) -> bool {
+fn is_thinking(reply: &ReplyBuilder) -> bool {
     reply.reasoning().last().is_some_and(|item| item["type"] == "thinking")
 }
 

@@ -53,6 +53,31 @@ impl SentMedia<'_> {
     }
 }
 
+/// Reason why an attachment isn't sent; its line shows the text.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+enum UnsentAttachment<'r> {
+    /// The attachment is withheld for this reason.
+    #[error("{0}")]
+    Withheld(&'r str),
+    #[error("its content was not loaded")]
+    NotLoaded,
+    /// The request shows the same asset already.
+    #[error("it stands above")]
+    Repeated,
+    /// The request has as many attachments, or as many bytes of them, as it may.
+    #[error("the request has no room for it")]
+    NoRoom,
+    /// The text is blank.
+    #[error("it is empty")]
+    Blank,
+    /// The bytes are not UTF-8.
+    #[error("it is no text")]
+    NotText,
+    /// The provider doesn't take files of this type; the text of the dialect.
+    #[error("{0}")]
+    MediaType(String),
+}
+
 impl<'r> Projection<'r, '_> {
     /// Sends attachments, each behind a line that names it. If one can't be sent, the line says why.
     pub(super) fn push_attachments(&mut self, attachments: &'r [Attachment]) {
@@ -64,34 +89,34 @@ impl<'r> Projection<'r, '_> {
                     self.push_user_text(attachment.line(None).into());
                     self.push_user_part(part);
                 }
-                Err(reason) => self.push_user_text(attachment.line(Some(&reason)).into()),
+                Err(reason) => self.push_user_text(attachment.line(Some(&reason.to_string())).into()),
             }
         }
     }
 
     /// Returns the part that shows an attachment, or the reason why it can't be sent.
-    fn attachment_part(&self, attachment: &'r Attachment) -> Result<SentPart<'r>, Cow<'r, str>> {
+    fn attachment_part(&self, attachment: &'r Attachment) -> Result<SentPart<'r>, UnsentAttachment<'r>> {
         if let Some(reason) = &attachment.withheld {
-            return Err(reason.into());
+            return Err(UnsentAttachment::Withheld(reason));
         }
         let (Some(media), Some(bytes)) = (attachment.media, attachment.bytes.get()) else {
-            return Err("its content was not loaded".into());
+            return Err(UnsentAttachment::NotLoaded);
         };
         if self.attached.contains(&attachment.asset) {
-            return Err("it stands above".into());
+            return Err(UnsentAttachment::Repeated);
         }
         if self.attached.len() >= ATTACHMENTS || self.attached_bytes + bytes.len() > ATTACHMENTS_BYTES {
-            return Err("the request has no room for it".into());
+            return Err(UnsentAttachment::NoRoom);
         }
         match media {
             MediaType::Text => match std::str::from_utf8(bytes) {
                 Ok(text) if !text.trim().is_empty() => Ok(SentPart::Text(ForeignText::text(text).into_cow())),
-                Ok(_) => Err("it is empty".into()),
-                Err(_) => Err("it is no text".into()),
+                Ok(_) => Err(UnsentAttachment::Blank),
+                Err(_) => Err(UnsentAttachment::NotText),
             },
             MediaType::Png | MediaType::Jpeg | MediaType::Webp | MediaType::Gif | MediaType::Pdf => {
                 if let Some(reason) = self.dialect.media_refusal(media) {
-                    return Err(reason.into());
+                    return Err(UnsentAttachment::MediaType(reason));
                 }
                 let name = file_name(attachment.name.as_deref(), media);
                 Ok(SentPart::Media(SentMedia { media, name, bytes }))

@@ -1,12 +1,13 @@
 //! Merges the alternatives of a schema into one map, because the arguments of a call may have no combinators at the
 //! top.
 
+use super::error::{ProjectionError, ProjectionFault};
 use super::notes;
 use super::source::{FlatSchema, SchemaSource, choices};
 use serde_json::{Map, Value, json};
 
 /// Most levels of alternatives inside alternatives.
-const DEPTH_MAX: usize = 16;
+pub(super) const DEPTH_MAX: usize = 16;
 /// Keywords that add a condition to a map.
 const CONDITIONS: [&str; 5] = ["if", "then", "else", "not", "dependentSchemas"];
 
@@ -16,7 +17,7 @@ pub(super) fn widen(
     source: &mut SchemaSource<'_>,
     flat: FlatSchema,
     place: &str,
-) -> Result<Option<FlatSchema>, String> {
+) -> Result<Option<FlatSchema>, ProjectionError> {
     widen_at(source, flat, place, 0)
 }
 
@@ -25,12 +26,12 @@ fn widen_at(
     mut flat: FlatSchema,
     place: &str,
     depth: usize,
-) -> Result<Option<FlatSchema>, String> {
+) -> Result<Option<FlatSchema>, ProjectionError> {
     if !flat.takes_maps() {
         return Ok(None);
     }
     if depth > DEPTH_MAX {
-        return Err(format!("at `{place}`: more than {DEPTH_MAX} alternatives inside one another"));
+        return Err(ProjectionFault::NestedAlternatives.at(place));
     }
     let mut groups = std::mem::take(&mut flat.groups);
     if let Some(values) = choices(&flat.fields) {
@@ -77,7 +78,7 @@ fn add_conditions(
     flat: &mut FlatSchema,
     place: &str,
     depth: usize,
-) -> Result<(), String> {
+) -> Result<(), ProjectionError> {
     if let Some(note) = notes::keywords_note(&flat.fields, &CONDITIONS) {
         notes::add(&mut flat.fields, &note);
     }

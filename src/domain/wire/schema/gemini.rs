@@ -4,6 +4,7 @@
 //! properties, lists have `items`, and a declaration is at most [`LEVELS_MAX`] maps and lists deep. Everything else
 //! becomes a note in the description, or JSON text.
 
+use super::error::ProjectionError;
 use super::keys::{PropertyNames, string_items};
 use super::notes;
 use super::plain::parse_count;
@@ -39,7 +40,7 @@ pub(super) fn project(
     source: SchemaSource<'_>,
     names: &PropertyNames,
     flat: &FlatSchema,
-) -> Result<ProjectedSchema, String> {
+) -> Result<ProjectedSchema, ProjectionError> {
     let mut writer = GeminiWriter { source, names };
     let mut written = writer.write_map(&flat.fields, "#", Depth { levels: 1, nesting: 1 })?;
     let described = notes::description_or_title(&flat.fields).to_owned();
@@ -66,7 +67,7 @@ struct GeminiWriter<'s> {
 }
 
 impl GeminiWriter<'_> {
-    fn write(&mut self, node: &Value, place: &str, depth: Depth) -> Result<GeminiSchema, String> {
+    fn write(&mut self, node: &Value, place: &str, depth: Depth) -> Result<GeminiSchema, ProjectionError> {
         if depth.nesting > NESTING_MAX || self.source.is_spent() {
             let described = node.as_object().map(notes::description_or_title).unwrap_or_default();
             return Ok(json_text(&BTreeSet::from(JsonKind::ANY), described, Some(node)));
@@ -75,7 +76,7 @@ impl GeminiWriter<'_> {
         self.write_flat(flat, place, depth)
     }
 
-    fn write_flat(&mut self, mut flat: FlatSchema, place: &str, depth: Depth) -> Result<GeminiSchema, String> {
+    fn write_flat(&mut self, mut flat: FlatSchema, place: &str, depth: Depth) -> Result<GeminiSchema, ProjectionError> {
         if flat.groups.is_empty() {
             return self.write_kinds(&flat, place, depth);
         }
@@ -113,7 +114,7 @@ impl GeminiWriter<'_> {
     }
 
     /// Writes a schema without alternatives, one type after the other.
-    fn write_kinds(&mut self, flat: &FlatSchema, place: &str, depth: Depth) -> Result<GeminiSchema, String> {
+    fn write_kinds(&mut self, flat: &FlatSchema, place: &str, depth: Depth) -> Result<GeminiSchema, ProjectionError> {
         let mut kinds = flat.kinds();
         let described = notes::description_or_title(&flat.fields);
         if kinds.is_empty() || flat.is_never {
@@ -151,7 +152,7 @@ impl GeminiWriter<'_> {
         fields: &Map<String, Value>,
         place: &str,
         depth: Depth,
-    ) -> Result<GeminiSchema, String> {
+    ) -> Result<GeminiSchema, ProjectionError> {
         let properties = fields.get("properties").and_then(Value::as_object);
         let text = || json_text(&[JsonKind::Object].into(), "", Some(&Value::Object(fields.clone())));
         let is_empty = properties.is_none_or(Map::is_empty) && !fields.contains_key("required");
@@ -167,7 +168,12 @@ impl GeminiWriter<'_> {
     }
 
     /// Writes `properties` and the keywords of maps, without the type.
-    fn write_map(&mut self, fields: &Map<String, Value>, place: &str, depth: Depth) -> Result<GeminiSchema, String> {
+    fn write_map(
+        &mut self,
+        fields: &Map<String, Value>,
+        place: &str,
+        depth: Depth,
+    ) -> Result<GeminiSchema, ProjectionError> {
         let names = self.names;
         let mut written = GeminiSchema::default();
         let mut properties = Map::new();
@@ -175,7 +181,7 @@ impl GeminiWriter<'_> {
         for (ours, schema) in given.into_iter().flatten().filter(|(_, schema)| **schema != Value::Bool(false)) {
             let place = format!("{place}/properties/{ours}");
             let inner = self.write(schema, &place, Depth { nesting: depth.nesting + 1, ..depth })?;
-            add_property(&mut properties, &mut written.renames, (ours, names.sent_name(ours)), inner);
+            add_property(&mut properties, &mut written.renames, ours, names.sent_name(ours), inner);
         }
         let required: BTreeSet<String> = fields
             .get("required")
@@ -185,7 +191,7 @@ impl GeminiWriter<'_> {
         for ours in &required {
             if !properties.contains_key(names.sent_name(ours)) {
                 let any = json_text(&BTreeSet::from(JsonKind::ANY), "", None);
-                add_property(&mut properties, &mut written.renames, (ours, names.sent_name(ours)), any);
+                add_property(&mut properties, &mut written.renames, ours, names.sent_name(ours), any);
             }
         }
         let further = FurtherFields::new(fields).description(!properties.is_empty());
@@ -207,7 +213,12 @@ impl GeminiWriter<'_> {
         Ok(written)
     }
 
-    fn write_array(&mut self, fields: &Map<String, Value>, place: &str, depth: Depth) -> Result<GeminiSchema, String> {
+    fn write_array(
+        &mut self,
+        fields: &Map<String, Value>,
+        place: &str,
+        depth: Depth,
+    ) -> Result<GeminiSchema, ProjectionError> {
         if depth.levels >= LEVELS_MAX {
             return Ok(json_text(&[JsonKind::Array].into(), "", Some(&Value::Object(fields.clone()))));
         }
@@ -263,7 +274,8 @@ fn add_keyword_note(schema: &mut Map<String, Value>, fields: &Map<String, Value>
 fn add_property(
     properties: &mut Map<String, Value>,
     renames: &mut Renames,
-    (ours, sent): (&str, &str),
+    ours: &str,
+    sent: &str,
     mut inner: GeminiSchema,
 ) {
     if ours != sent {

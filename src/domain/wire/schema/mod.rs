@@ -6,6 +6,7 @@
 //! text, and [`Renames::restore`] reads it.
 
 mod arguments;
+mod error;
 mod gemini;
 mod keys;
 mod notes;
@@ -16,6 +17,7 @@ mod source;
 pub(crate) mod tests;
 mod union;
 
+pub use error::{ProjectionError, ProjectionFault};
 pub use renames::{JsonKind, Renames};
 
 use super::dialect::SchemaSubset;
@@ -37,19 +39,18 @@ pub struct ProjectedSchema {
     pub renames: Renames,
 }
 
-/// Projects a schema to a subset. An error is the reason with its place.
-pub fn project(schema: &Value, subset: SchemaSubset) -> Result<ProjectedSchema, String> {
-    decode::check(schema).map_err(|wrong| format!("at `#`: {wrong}"))?;
+/// Projects a schema to a subset.
+pub fn project(schema: &Value, subset: SchemaSubset) -> Result<ProjectedSchema, ProjectionError> {
+    decode::check(schema).map_err(|error| ProjectionFault::Data(Box::new(error)).at("#"))?;
     let bytes = size(schema);
     if bytes > SCHEMA_BYTES {
-        return Err(format!("at `#`: the schema has {bytes} bytes, expected at most {SCHEMA_BYTES}"));
+        return Err(ProjectionFault::TooLarge { bytes }.at("#"));
     }
     let mut source = SchemaSource::new(schema);
     let flat = source.flatten(schema, "#")?;
     let kinds = flat.fields.get("type").cloned();
     let Some(flat) = arguments::widen(&mut source, flat, "#")? else {
-        let found = kinds.map_or_else(String::new, |kinds| format!(", got `\"type\": {kinds}`"));
-        return Err(format!("at `#`: arguments are a map, expected a schema that a map fits{found}"));
+        return Err(ProjectionFault::NoMap { kinds: kinds.map(Box::new) }.at("#"));
     };
     let names = keys::PropertyNames::new(schema, subset);
     let projected = match subset {
@@ -58,9 +59,7 @@ pub fn project(schema: &Value, subset: SchemaSubset) -> Result<ProjectedSchema, 
     };
     let bytes = size(&projected.schema);
     if bytes > SENT_BYTES_MAX {
-        return Err(format!(
-            "at `#`: with its references written out it has {bytes} bytes, expected at most {SENT_BYTES_MAX}"
-        ));
+        return Err(ProjectionFault::TooLargeProjected { bytes }.at("#"));
     }
     Ok(projected)
 }

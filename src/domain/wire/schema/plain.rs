@@ -5,6 +5,7 @@
 //! them; a `type` stands in the alternatives and not beside them (the last three: Moonshot). Conditions are stated in
 //! the description, because a condition without one of its keywords would be stricter.
 
+use super::error::ProjectionError;
 use super::keys::{PropertyNames, string_items};
 use super::notes;
 use super::renames::Renames;
@@ -40,7 +41,7 @@ pub(super) fn project(
     source: SchemaSource<'_>,
     names: &PropertyNames,
     flat: FlatSchema,
-) -> Result<ProjectedSchema, String> {
+) -> Result<ProjectedSchema, ProjectionError> {
     let mut writer = PlainWriter { source, names, defs: Vec::new() };
     let mut fields = flat.fields;
     let mut top = Map::new();
@@ -69,7 +70,7 @@ struct PlainWriter<'s> {
 impl PlainWriter<'_> {
     /// Writes a schema below the top. Names are mapped back by their place, so they change only where the place is
     /// unique: not in alternatives and not in `$defs`. Both providers check only the names at the top.
-    fn write(&mut self, node: &Value, place: &str, is_mapped: bool) -> Result<(Value, Renames), String> {
+    fn write(&mut self, node: &Value, place: &str, is_mapped: bool) -> Result<(Value, Renames), ProjectionError> {
         let fields = match node {
             Value::Bool(false) => return Ok((json!({"not": {}}), Renames::default())),
             Value::Object(fields) => fields,
@@ -103,7 +104,7 @@ impl PlainWriter<'_> {
         out: &mut Map<String, Value>,
         place: &str,
         is_mapped: bool,
-    ) -> Result<Renames, String> {
+    ) -> Result<Renames, ProjectionError> {
         let names = self.names;
         let sent = |ours: &str| if is_mapped { names.sent_name(ours).to_owned() } else { ours.to_owned() };
         let mut renames = Renames::default();
@@ -166,7 +167,7 @@ impl PlainWriter<'_> {
         schemas: &Map<String, Value>,
         place: &str,
         key: &str,
-    ) -> Result<Map<String, Value>, String> {
+    ) -> Result<Map<String, Value>, ProjectionError> {
         let mut written = Map::new();
         for (name, schema) in schemas {
             let (schema, _) = self.write(schema, &format!("{place}/{key}/{name}"), false)?;
@@ -175,7 +176,7 @@ impl PlainWriter<'_> {
         Ok(written)
     }
 
-    fn write_list(&mut self, schemas: &[Value], place: &str, key: &str) -> Result<Value, String> {
+    fn write_list(&mut self, schemas: &[Value], place: &str, key: &str) -> Result<Value, ProjectionError> {
         let mut written = Vec::new();
         for (at, schema) in schemas.iter().enumerate() {
             written.push(self.write(schema, &format!("{place}/{key}/{at}"), false)?.0);
@@ -190,7 +191,7 @@ impl PlainWriter<'_> {
         out: &mut Map<String, Value>,
         place: &str,
         is_mapped: bool,
-    ) -> Result<Option<Renames>, String> {
+    ) -> Result<Option<Renames>, ProjectionError> {
         let tuple = match (fields.get("prefixItems"), fields.get("items")) {
             (Some(Value::Array(tuple)), _) | (_, Some(Value::Array(tuple))) => Some(tuple),
             (_, _) => None,
@@ -226,7 +227,7 @@ impl PlainWriter<'_> {
         fields: &Map<String, Value>,
         out: &mut Map<String, Value>,
         place: &str,
-    ) -> Result<(), String> {
+    ) -> Result<(), ProjectionError> {
         let mut groups = Vec::new();
         for key in ["anyOf", "oneOf"] {
             if let Some(Value::Array(list)) = fields.get(key).filter(|_| is_list(fields, key)) {
@@ -253,7 +254,7 @@ impl PlainWriter<'_> {
     }
 
     /// Returns the name in `$defs` of a reference's target.
-    fn def_name(&mut self, reference: &str, place: &str) -> Result<String, String> {
+    fn def_name(&mut self, reference: &str, place: &str) -> Result<String, ProjectionError> {
         if let Some((_, name)) = self.defs.iter().find(|(known, _)| known == reference) {
             return Ok(name.clone());
         }
@@ -272,7 +273,7 @@ impl PlainWriter<'_> {
     }
 
     /// Writes `$defs`: all targets of references, and the targets of references in them.
-    fn write_defs(&mut self) -> Result<Map<String, Value>, String> {
+    fn write_defs(&mut self) -> Result<Map<String, Value>, ProjectionError> {
         let mut written = Map::new();
         while let Some((reference, name)) = self.defs.get(written.len()).cloned() {
             let target = self.source.target(&reference, &reference)?;

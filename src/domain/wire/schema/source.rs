@@ -1,16 +1,17 @@
 //! The given schema: follows its references and joins its keywords about one value.
 
+use super::error::{ProjectionError, ProjectionFault};
 use super::renames::JsonKind;
 use crate::schema::cost::percent_decoded;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeSet;
 
 /// Most references and parts of `allOf` inside one another for one value.
-const CHAIN_MAX: usize = 32;
+pub(super) const CHAIN_MAX: usize = 32;
 /// Most bytes that written-out references may take. In a subset without references, the rest is described instead.
 const SPENT_MAX: usize = 96 * 1024;
 /// Most bytes that reading a schema may copy; a schema that needs more is refused.
-const SPENT_LIMIT: usize = 2 * 1024 * 1024;
+pub(super) const SPENT_LIMIT: usize = 2 * 1024 * 1024;
 /// Least cost of a step, in bytes.
 const STEP_BYTES: usize = 16;
 
@@ -45,34 +46,31 @@ impl<'s> SchemaSource<'s> {
     }
 
     /// Adds copied bytes and one step to the cost.
-    pub fn charge(&mut self, place: &str, bytes: usize) -> Result<(), String> {
+    pub fn charge(&mut self, place: &str, bytes: usize) -> Result<(), ProjectionError> {
         self.spent += bytes + STEP_BYTES;
         if self.spent > SPENT_LIMIT {
-            return Err(format!("at `{place}`: its references multiply to more than {SPENT_LIMIT} bytes"));
+            return Err(ProjectionFault::TooCostly.at(place));
         }
         Ok(())
     }
 
     /// Returns the target of a reference.
-    pub fn target(&self, reference: &str, place: &str) -> Result<&'s Value, String> {
+    pub fn target(&self, reference: &str, place: &str) -> Result<&'s Value, ProjectionError> {
         let pointer = reference.strip_prefix('#').filter(|rest| rest.is_empty() || rest.starts_with('/'));
-        let pointer = pointer.ok_or_else(|| {
-            format!("at `{place}`: the reference `{reference}` can't be followed, expected one into the same schema")
-        })?;
-        let found = percent_decoded(pointer).and_then(|pointer| self.root.pointer(&pointer));
-        found.ok_or_else(|| format!("at `{place}`: the reference `{reference}` leads to nothing"))
+        let foreign = || ProjectionFault::ForeignReference { reference: reference.to_owned() }.at(place);
+        let missing = || ProjectionFault::MissingTarget { reference: reference.to_owned() }.at(place);
+        let found = percent_decoded(pointer.ok_or_else(foreign)?).and_then(|pointer| self.root.pointer(&pointer));
+        found.ok_or_else(missing)
     }
 
     /// Joins a schema with everything that it refers to.
-    pub fn flatten(&mut self, node: &Value, place: &str) -> Result<FlatSchema, String> {
+    pub fn flatten(&mut self, node: &Value, place: &str) -> Result<FlatSchema, ProjectionError> {
         self.flatten_at(node, place, 0)
     }
 
-    fn flatten_at(&mut self, node: &Value, place: &str, depth: usize) -> Result<FlatSchema, String> {
+    fn flatten_at(&mut self, node: &Value, place: &str, depth: usize) -> Result<FlatSchema, ProjectionError> {
         if depth > CHAIN_MAX {
-            return Err(format!(
-                "at `{place}`: more than {CHAIN_MAX} schemas of one value: does a reference lead back to itself?"
-            ));
+            return Err(ProjectionFault::LongChain.at(place));
         }
         self.charge(place, 0)?;
         let Value::Object(map) = node else {

@@ -10,7 +10,7 @@ use trellis::domain::event::Submission;
 use trellis::domain::ids::{EventId, SessionKey};
 use trellis::domain::job::JobStatus;
 use trellis::domain::message::{BusMessage, InboundKind, MessageAddress};
-use trellis::domain::seal;
+use trellis::domain::seal::{self, SubmissionAddress};
 use trellis::outbox;
 use trellis::store::{DocEffect, DocWrite, Expect, OutboxEntry, keys};
 
@@ -131,7 +131,8 @@ async fn a_child_that_is_too_deep_leaves_the_outbox_under_the_seal() {
         let (owner, id) = (&venue.owner, EventId::new("child").unwrap());
         let agent = "plain".parse().unwrap();
         let task = Submission { input: nested(300), caller: Some("agent:boss".into()), ..Submission::default() };
-        let sealed = seal::seal_submission(&venue.venue.key, (owner, &agent, InboundKind::Task), &id, task);
+        let to = SubmissionAddress { owner, agent: &agent, kind: InboundKind::Task };
+        let sealed = seal::seal_submission(&venue.venue.key, to, &id, task);
         let to = MessageAddress::In { owner: owner.clone(), agent, kind: InboundKind::Task };
         let message = BusMessage { to, id: Some("child".into()), body: serde_json::to_value(sealed).unwrap() };
         let entries: Vec<OutboxEntry> = vec![outbox::make_entry("child".into(), &message)];

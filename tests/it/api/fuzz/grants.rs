@@ -5,7 +5,7 @@ use super::paths::is_clean;
 use super::{Target, Verdict};
 use crate::support::operate::on;
 use serde_json::{Value, json};
-use trellis::domain::authority::grant::{self, Boundary};
+use trellis::domain::authority::grant::{self, Boundary, BoundaryError};
 use trellis::domain::authority::{Authority, Capability, capability};
 
 /// Abilities that are asked.
@@ -47,15 +47,15 @@ fn check(input: &str, random: &mut Random) -> Result<Verdict, String> {
     let (Some(grants), Some(parent), Some(boundaries)) = (list("grants"), list("parent"), list("boundaries")) else {
         return Ok(refused("no lists"));
     };
-    let boundaries: Result<Vec<Boundary>, String> =
+    let boundaries: Result<Vec<Boundary>, BoundaryError> =
         boundaries.iter().map(|text| Boundary::parse(text.as_str().unwrap_or("?:?"))).collect();
     let boundaries = match boundaries {
         Ok(boundaries) => boundaries,
-        Err(rule) => return Ok(refused(&rule)),
+        Err(error) => return Ok(refused(&error.to_string())),
     };
     let caps = match grant::parse(&grants, &boundaries) {
         Ok(caps) => caps,
-        Err(error) => return Ok(refused(&error.rule)),
+        Err(error) => return Ok(refused(&error.rule.to_string())),
     };
     caps.iter().try_for_each(|cap| rules_are_kept(cap, &boundaries))?;
     let printed: Vec<Value> = caps.iter().map(|cap| json!(cap)).collect();

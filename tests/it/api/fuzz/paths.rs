@@ -58,7 +58,7 @@ fn check(input: &str, _: &mut Random) -> Result<Verdict, String> {
     let parsed = keys.as_ref().map_or_else(|| Path::parse(input), Path::from_json);
     let path = match parsed {
         Ok(path) => path,
-        Err(error) => return Ok(Verdict::Refused(error.rule)),
+        Err(error) => return Ok(Verdict::Refused(error.rule.to_string())),
     };
     let segments = path.segments();
     if let Some(bad) = segments.iter().find(|segment| !is_clean(segment) || segment.len() > 256) {

@@ -8,7 +8,7 @@ use trellis::domain::event::Submission;
 use trellis::domain::ids::{EventId, JobId, SessionKey, VenueIdSubject, sha256_hex};
 use trellis::domain::job::JobStatus;
 use trellis::domain::message::InboundKind;
-use trellis::domain::seal;
+use trellis::domain::seal::{self, SubmissionAddress};
 use trellis::domain::timer::{TimerId, TimerPhase};
 use trellis::venue::approvals;
 use trellis::venue::jobs;
@@ -132,7 +132,8 @@ async fn in_the_queue_an_id_of_the_venue_counts_under_its_seal_alone() {
     let another = EventId::of_venue(&venue.key, VenueIdSubject::Redrive(&JobId::new(&"0f".repeat(16)).unwrap()));
     let sealed = |inbox: &str| {
         let submission = Submission { input: json!("x"), reply_to: Some(inbox.into()), ..Submission::default() };
-        json!(seal::seal_submission(&venue.key, (owner, &"clerk".parse().unwrap(), InboundKind::Task), &id, submission))
+        let to = SubmissionAddress { owner, agent: &"clerk".parse().unwrap(), kind: InboundKind::Task };
+        json!(seal::seal_submission(&venue.key, to, &id, submission))
     };
     let changed = |inbox: &str| {
         let mut body = sealed(inbox);

@@ -284,7 +284,7 @@ async fn a_kind_is_checked_on_apply_and_bounds_delegation() {
     assert_eq!(own.check(&parsed), Ok(()));
     let other = json!({"model": model, "resources": {"crm": {}}});
     let error = own.check(&trellis::domain::agent::AgentConfig::parse(&other).unwrap()).unwrap_err();
-    assert!(error.contains("there are `memory`, `files` and `rag`; a resource"), "{error}");
+    assert!(error.to_string().contains("there are `memory`, `files` and `rag`; a resource"), "{error}");
     let envelope = trellis::domain::authority::envelope::Envelope::default();
     assert_eq!(own.clamp_envelope(envelope, &parsed).mode("rag", AccessMode::ReadWrite), AccessMode::Read);
 }

@@ -175,7 +175,7 @@ async fn dead_letters_and_timers_of_an_erased_namespace_are_deleted() {
     }
     let erased = operate(&site, true, "purge", json!({"namespace": "app/user/a"})).await.unwrap();
     assert_eq!(erased["erased"], json!({"turns": 0, "jobs": 0, "deadLetters": 1, "timers": 1}));
-    let left = timers::list(venue, owner, (None, true), 0, 1_000).await.unwrap().items;
+    let left = timers::list(venue, owner, None, true, 0, 1_000).await.unwrap().items;
     assert_eq!(left.iter().map(|timer| timer.id.clone()).collect::<Vec<_>>(), [TimerId::from_text("app/user/b")]);
     let left = dead_letters::list(venue, owner, 0, 9).await.unwrap().items;
     assert_eq!(left.iter().map(|letter| letter.job.as_str()).collect::<Vec<_>>(), [format!("{:032x}", 2)]);

@@ -7,7 +7,7 @@ mod revocations;
 mod times;
 
 use crate::support::both_stores::On;
-use crate::support::venue::TestVenue;
+use crate::support::venue::{TestVenue, job_record};
 use crate::support::{nats, redis};
 use async_nats::jetstream::{self, AckKind, consumer::PullConsumer, consumer::pull};
 use futures::StreamExt;
@@ -243,5 +243,5 @@ fn output(job: &Job) -> Value {
 }
 
 fn code(job: &Job) -> Value {
-    job.to_json()["errorCode"].clone()
+    job_record(job)["errorCode"].clone()
 }

@@ -2,7 +2,7 @@
 
 use super::{Office, RULES, code, output};
 use crate::support::operate::{boss, operate};
-use crate::support::venue::TestVenue;
+use crate::support::venue::{TestVenue, job_record};
 use serde_json::{Value, json};
 use std::time::Duration;
 use trellis::domain::event::Submission;
@@ -35,7 +35,7 @@ async fn a_job_message_has_every_field_its_worker_needs() {
     assert_eq!(body["token"].as_str().unwrap().len(), 64);
     let id = format!("{}-{}", taken.job, body["created"]);
     assert_eq!(taken.id.as_deref(), Some(id.as_str()), "a repetition is dropped by the stream");
-    let shown = office.job(&taken.job).await.to_json();
+    let shown = job_record(&office.job(&taken.job).await);
     assert_eq!((&shown["status"], &shown["input"]["input"]), (&json!("PENDING"), &json!({"page": 7})));
     assert!(!shown.to_string().contains(body["token"].as_str().unwrap()), "the token is nowhere else");
 }
@@ -119,7 +119,7 @@ async fn a_job_waits_for_a_full_stream_and_is_delivered_later() {
     one_at_most(&office).await;
     let clerks = office.order("t1", json!({})).await;
     let id = office.published().await;
-    let shown = office.becomes(&id, "waiting", waits).await.to_json();
+    let shown = job_record(&office.becomes(&id, "waiting", waits).await);
     assert_eq!(shown["status"], "PENDING");
     let reason = shown["waiting"]["reason"].as_str().unwrap();
     assert!(reason.contains("not published yet") && reason.contains("no room"), "{reason}");

@@ -43,7 +43,7 @@ async fn bad_input_is_refused_with_the_reason() {
         let refused = refused.map_or_else(|error| error.to_string(), |set| format!("{set} for `{part}`"));
         assert!(refused.contains(part) && !refused.contains("for `"), "{refused}");
     }
-    assert!(timers::list(&venue.venue, &venue.owner, (None, true), 0, 1_000).await.unwrap().items.is_empty());
+    assert!(timers::list(&venue.venue, &venue.owner, None, true, 0, 1_000).await.unwrap().items.is_empty());
 }
 
 #[tokio::test]
@@ -64,7 +64,7 @@ async fn a_timer_needs_the_rights_of_its_request() {
         let set = call_as(&venue.venue, &holding(cans), None, TRIGGER, input(kind)).await;
         assert_eq!(set.is_ok(), allowed, "{cans:?} {kind}: {set:?}");
     }
-    let id = timers::list(&venue.venue, &venue.owner, (None, false), 0, 1_000).await.unwrap().items.remove(0).id;
+    let id = timers::list(&venue.venue, &venue.owner, None, false, 0, 1_000).await.unwrap().items.remove(0).id;
     let cancel = json!({"timer": id});
     let reader = holding(&["crud/read", "agent/request"]);
     assert!(call_as(&venue.venue, &reader, None, "v/ops/timer/cancel", cancel.clone()).await.is_err());
@@ -149,7 +149,7 @@ async fn a_turn_wakes_itself_and_triggers_others_once() {
     let session = done.head.session.to_string();
     let said = json!(venue.turns("a", &session).await[0].said).to_string();
     assert_eq!(said.matches("expected at least 10s").count(), 2, "a turn's timers are not so fast: {said}");
-    let set = timers::list(&venue.venue, &venue.owner, (None, true), 0, 1_000).await.unwrap().items;
+    let set = timers::list(&venue.venue, &venue.owner, None, true, 0, 1_000).await.unwrap().items;
     let [trigger, wake] = set.as_slice() else { panic!("expected two timers, got {set:#?}") };
     assert_eq!((&wake.name, wake.submission.session_id.as_ref()), (&Some("wake".into()), Some(&done.head.session)));
     assert_eq!(wake.next, Some(START.plus(Duration::from_hours(1))), "the second replaces the first");

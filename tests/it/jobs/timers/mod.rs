@@ -78,7 +78,7 @@ async fn check_indexes(venue: &TestVenue) {
         let found = venue.venue.store.scan(&venue.owner, prefix, None, false, 1_000).await.unwrap();
         found.into_iter().map(|(key, _)| key).collect::<Vec<_>>()
     };
-    let all = timers::list(&venue.venue, &venue.owner, (None, true), 0, 1_000).await.unwrap().items;
+    let all = timers::list(&venue.venue, &venue.owner, None, true, 0, 1_000).await.unwrap().items;
     let mut due: Vec<_> = all.iter().map(|timer| keys::timer_due(timer.due, &timer.id)).collect();
     due.sort();
     assert_eq!(scan(keys::TIMERS_DUE).await, due);

@@ -127,7 +127,7 @@ async fn approvals_of_a_session_begun_anew_are_asked_for_anew(on: On) {
 async fn the_wake_of_a_session_begun_anew_is_set(on: On) {
     let Some((_site, venue, _dir)) = anew(on).await else { return };
     let active = async || {
-        let list = timers::list(&venue.venue, &venue.owner, (None, false), 0, 10).await.unwrap().items;
+        let list = timers::list(&venue.venue, &venue.owner, None, false, 0, 10).await.unwrap().items;
         list.iter().map(|timer| timer.submission.input.clone()).collect::<Vec<_>>()
     };
     for (id, input) in [("t1", "hello"), ("t2", "hello"), ("t3", "wake first")] {

@@ -129,8 +129,8 @@ async fn without_a_worker_it_says_so_and_names_the_last_one(on: On) {
     venue.venue.clock.advance(2 * HEARTBEAT);
     let waits = record(&venue, &job).await["waiting"].clone();
     assert!(waits["reason"].as_str().unwrap().contains("`w-1` gave the last sign of life at 2026-01-01"), "{waits}");
-    let list = trellis::venue::registry::workers_json(&venue.venue).await.unwrap();
-    assert_eq!(list["workers"][0]["state"], "silent");
+    let list = trellis::venue::registry::workers_view(&venue.venue).await.unwrap();
+    assert_eq!(list.workers[0].state, "silent");
 }
 
 async fn an_agent_at_its_limit_says_how_many(on: On) {
@@ -138,8 +138,7 @@ async fn an_agent_at_its_limit_says_how_many(on: On) {
     venue.worker();
     let first = submit(&venue, "stuck", "t1").await;
     until_started(&venue, &first).await;
-    let busy =
-        async || trellis::venue::registry::workers_json(&venue.venue).await.unwrap()["workers"][0]["busy"].clone();
+    let busy = async || trellis::venue::registry::workers_view(&venue.venue).await.unwrap().workers[0].busy;
     for _ in 0..TRIES {
         if busy().await == 1 {
             break;

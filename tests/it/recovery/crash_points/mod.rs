@@ -10,6 +10,7 @@ mod scenarios;
 
 use crate::support::redis::RedisServer;
 use crate::support::redis_cluster::{self, RedisCluster};
+use crate::support::venue::job_record;
 use crate::support::watched_store::Watched;
 use dying_worker::{Life, Line, Log, Trace, Voice};
 use equal_runs::same;
@@ -351,7 +352,7 @@ impl Run {
         let job = |job: Job| {
             let result = serde_json::to_value(&job.result).unwrap();
             // How far a cancelled one comes depends on the moment, and so does how long a prompt is.
-            let spend = job.to_json()["spend"].take();
+            let spend = job_record(&job)["spend"].take();
             let replies = ["own", "tree"].map(|part| (&spend[part]["calls"], &spend[part]["output"]));
             let spend = if self.scenario.cancel.is_some() { Value::Null } else { json!(replies) };
             (job.head.event.to_string(), json!({"status": job.status, "result": result, "spend": spend}))

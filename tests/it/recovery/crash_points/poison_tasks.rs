@@ -4,6 +4,7 @@ use super::*;
 use trellis::domain::dead::DeadLetter;
 use trellis::ingress::redrive::redrive;
 use trellis::venue::dead_letters;
+use trellis::view::dead::DeadLetterView;
 
 /// Five workers die in a row at the first call of this method; the sixth lives.
 async fn poison(run: &Run, method: &'static str) -> Value {
@@ -44,14 +45,13 @@ async fn kept(run: &Run, venue: &Arc<Venue>) -> DeadLetter {
     assert_eq!((total, letter.crashes, letter.redriven.clone()), (1, 5, None));
     let told = "its worker died 5 times while serving it: `victim 0`, `victim 1`, `victim 2`, `victim 3`, `victim 4`";
     assert_eq!(letter.error, told);
-    let shown = letter.to_json(false);
-    let attempts = shown["attempts"].as_array().unwrap();
-    for (n, attempt) in attempts.iter().enumerate() {
-        assert_eq!((&attempt["worker"], &attempt["turn"]), (&json!(format!("victim {n}")), &json!(1)));
-        assert!(attempt["lapsed"].as_u64() <= shown["died"].as_u64(), "{shown}");
+    let shown = DeadLetterView::from(letter);
+    for (n, attempt) in shown.attempts.iter().enumerate() {
+        assert_eq!((&attempt.worker, attempt.turn), (&format!("victim {n}"), 1));
+        assert!(attempt.lapsed <= shown.died, "{shown:?}");
     }
-    let epochs: Vec<_> = attempts.iter().map(|attempt| attempt["epoch"].as_u64()).collect();
-    assert!(epochs.len() == 5 && epochs.is_sorted(), "{shown}");
+    let epochs: Vec<_> = shown.attempts.iter().map(|attempt| attempt.epoch).collect();
+    assert!(epochs.len() == 5 && epochs.is_sorted(), "{shown:?}");
     letter.clone()
 }
 
@@ -70,7 +70,7 @@ async fn redriven(run: &Run, venue: &Arc<Venue>) {
         run.clock.advance(Duration::from_millis(40));
         let now = jobs::get(venue, &run.owner, &job).await.unwrap().unwrap();
         if now.status.is_terminal() {
-            assert_eq!(now.to_json()["redriveOf"], letter.job.as_str());
+            assert_eq!(now.head.redrive_of.as_ref(), Some(&letter.job));
             assert_eq!(now.status.as_str(), "COMPLETE", "{:?}", now.result);
             return;
         }

@@ -15,8 +15,9 @@ use trellis::domain::shard::Share;
 use trellis::process::clock::Clock;
 use trellis::store::redis::{RedisOptions, RedisStore, ServerOrInjected};
 use trellis::store::{DocEffect, DocWrite, EventKind, Expect, SessionSnapshot, SetSessionOutcome, Store, keys};
-use trellis::upkeep::audit::{self, AuditWatch, Repair};
+use trellis::upkeep::audit::{self, AuditWatch};
 use trellis::venue::{jobs, policy};
+use trellis::view::audit::RepairView;
 
 const ECHO: &str = "[[rule]]\nthen = { text = \"done {{input}}\" }\n";
 
@@ -27,7 +28,7 @@ on_both! {
     a_lost_or_damaged_policy_stays_in_force_and_is_repaired
 }
 
-async fn look(venue: &TestVenue) -> Vec<Repair> {
+async fn look(venue: &TestVenue) -> Vec<RepairView> {
     let mut repaired = Vec::new();
     AuditWatch::default().check_share(&venue.venue, &Share::default(), &mut repaired).await.unwrap();
     repaired

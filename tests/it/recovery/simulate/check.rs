@@ -32,7 +32,7 @@ pub async fn moving(fleet: &Fleet) -> Option<String> {
     let sessions = fleet.store.inner.sessions(owner, None, None, MANY).await.unwrap();
     let full: Vec<_> = sessions.iter().filter(|s| !s.mailbox.is_empty()).map(|s| s.key.to_string()).collect();
     let held: Vec<_> = sessions.iter().filter(|s| s.lease_until.is_some()).map(|s| s.key.to_string()).collect();
-    let wakes = timers::list(venue, owner, (None, false), 0, 1_000).await.unwrap().items.len();
+    let wakes = timers::list(venue, owner, None, false, 0, 1_000).await.unwrap().items.len();
     let open: Vec<_> = all_jobs(venue, owner).await.into_iter().filter(|job| !job.status.is_terminal()).collect();
     let open: Vec<_> = open.iter().map(|job| format!("{} {:?}", job.head.event, job.status)).collect();
     let rests = outbox.len() + waiting + full.len() + held.len() + wakes + open.len() == 0;

@@ -25,7 +25,7 @@ pub async fn moving(life: &Life) -> Option<String> {
     let transit = venue.bus.in_transit().await.unwrap();
     let sessions = venue.store.sessions(owner, None, None, MANY).await.unwrap();
     let full: Vec<_> = sessions.iter().filter(|s| !s.mailbox.is_empty()).map(|s| s.key.to_string()).collect();
-    let wakes = timers::list(venue, owner, (None, false), 0, 1_000).await.unwrap().items.len();
+    let wakes = timers::list(venue, owner, None, false, 0, 1_000).await.unwrap().items.len();
     let rests = outbox.len() + transit.len() + full.len() + wakes == 0;
     (!rests).then(|| format!("outbox {outbox:?}, queue {transit:?}, mailboxes {full:?}, {wakes} timers"))
 }

@@ -112,7 +112,7 @@ impl Life {
 
     /// All timers that are kept.
     pub async fn timers(&self) -> Vec<Timer> {
-        timers::list(&self.door.venue, &self.door.owner, (None, true), 0, 1_000).await.unwrap().items
+        timers::list(&self.door.venue, &self.door.owner, None, true, 0, 1_000).await.unwrap().items
     }
 
     /// Events that have a job.

@@ -6,7 +6,9 @@ use trellis::domain::limits::LIST_BYTES;
 use trellis::domain::quota::Quota;
 use trellis::store::{EDIT_ATTEMPTS, Edit, StoreError};
 
-const WHAT: (&str, &(dyn std::fmt::Display + Sync)) = ("the number", &"n");
+/// Kind and name of the edited documents.
+const KIND: &str = "the number";
+const NAME: &str = "n";
 
 pub async fn edits_at_once_all_count(w: World) {
     let store = &*w.store;
@@ -15,7 +17,7 @@ pub async fn edits_at_once_all_count(w: World) {
         let number = number.unwrap_or_default() + 1;
         Ok(Edit::write([DocWrite::json("w/n", &number).at_version(version)], number))
     };
-    let add = |_| store.edit::<_, StoreError, _>(T0, &w.owner, WHAT, attempt);
+    let add = |_| store.edit::<_, StoreError, _>(T0, &w.owner, KIND, &NAME, attempt);
     let seen: Result<Vec<u64>, _> = futures::future::join_all((0..10).map(add)).await.into_iter().collect();
     let mut seen = seen.unwrap();
     seen.sort_unstable();
@@ -31,7 +33,7 @@ pub async fn an_edit_that_others_always_outrun_is_given_up(w: World) {
         w.write(T0, &[put("w/n", "theirs")]).await;
         Ok(Edit::write([DocWrite::put("w/n", "mine").at_version(version), DocWrite::put("w/other", "mine")], ()))
     };
-    let error = store.edit(T0, &w.owner, WHAT, attempt).await.unwrap_err();
+    let error = store.edit(T0, &w.owner, KIND, &NAME, attempt).await.unwrap_err();
     assert!(matches!(error, StoreError::Contended { .. }) && error.is_transient(), "{error:?}");
     assert_eq!(error.to_string(), "the number `n` is being changed by others; try again");
     assert_eq!(attempts.into_inner(), EDIT_ATTEMPTS);
@@ -41,7 +43,7 @@ pub async fn an_edit_that_others_always_outrun_is_given_up(w: World) {
 pub async fn an_edit_decides_what_is_written_and_within_what(w: World) {
     let store = &*w.store;
     let edit = async |decide: &dyn Fn(u8) -> Result<Edit<u8>, StoreError>, name| {
-        store.edit(T0, &w.owner, WHAT, || async move { decide(name) }).await
+        store.edit(T0, &w.owner, KIND, &NAME, || async move { decide(name) }).await
     };
     assert_eq!(edit(&|name| Ok(Edit::without_writes(name)), 1).await.unwrap(), 1);
     assert_eq!(w.doc("w/a").await.version, 0);

@@ -35,7 +35,7 @@ fn inexpressible_schemas_are_refused_with_their_place() {
         (deep, "at `#`: "),
     ] {
         for subset in SUBSETS {
-            let error = project(&schema, subset).unwrap_err();
+            let error = project(&schema, subset).unwrap_err().to_string();
             assert!(error.contains(part), "{subset:?}: expected `{part}` in: {error}");
         }
     }
@@ -101,14 +101,14 @@ fn references_that_multiply_are_described() {
     for subset in SUBSETS {
         match project(&schema, subset) {
             Ok(projected) => assert!(projected.schema.to_string().len() < 300_000),
-            Err(error) => assert!(error.contains("bytes"), "{error}"),
+            Err(error) => assert!(error.to_string().contains("bytes"), "{error}"),
         }
     }
     let wide: Map<String, Value> = (0..4_000).map(|at| (format!("f{at}"), json!({"type": "string"}))).collect();
     let wide = json!({"type": "object", "properties": {"a": {"type": "object", "properties": wide}}});
     for subset in SUBSETS {
         if let Err(error) = project(&wide, subset) {
-            assert!(error.contains("expected at most"), "{error}");
+            assert!(error.to_string().contains("expected at most"), "{error}");
         }
     }
 }

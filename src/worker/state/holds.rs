@@ -9,29 +9,29 @@ use std::time::Duration;
 
 /// Slots that are held, under the key that names each.
 #[derive(Debug)]
-pub(super) struct HoldTable<K> {
+pub(crate) struct HoldTable<K> {
     clock: Clock,
     /// Owner of each slot and its start, on [`Clock::steady`].
     begun: HashMap<K, (Duration, Owner)>,
 }
 
 impl<K: Eq + Hash> HoldTable<K> {
-    pub(super) fn new(clock: Clock) -> Self {
+    pub(crate) fn new(clock: Clock) -> Self {
         Self { clock, begun: HashMap::new() }
     }
 
     /// Records that an owner begins to hold a slot.
-    pub(super) fn begin(&mut self, key: K, owner: Owner) {
+    pub(crate) fn begin(&mut self, key: K, owner: Owner) {
         self.begun.insert(key, (self.clock.steady(), owner));
     }
 
     /// Records that a slot is released.
-    pub(super) fn end(&mut self, key: &K) {
+    pub(crate) fn end(&mut self, key: &K) {
         self.begun.remove(key);
     }
 
     /// Counts the slots held longer than `LONG_HOLD`.
-    pub(super) fn count_long(&self) -> LongHoldCounts {
+    pub(crate) fn count_long(&self) -> LongHoldCounts {
         let now = self.clock.steady();
         let mut counts = LongHoldCounts::default();
         for (begun, owner) in self.begun.values() {
@@ -46,14 +46,14 @@ impl<K: Eq + Hash> HoldTable<K> {
 
 /// Slots held longer than `LONG_HOLD`: of all tenants together and of each.
 #[derive(Debug, Default)]
-pub(super) struct LongHoldCounts {
+pub(crate) struct LongHoldCounts {
     all: usize,
     tenants: HashMap<OwnerPart, usize>,
 }
 
 impl LongHoldCounts {
     /// Returns the counts of all tenants and of this one.
-    pub(super) fn counts_for(&self, tenant: &OwnerPart) -> LongHolds {
+    pub(crate) fn counts_for(&self, tenant: &OwnerPart) -> LongHolds {
         LongHolds { all: self.all, tenant: self.tenants.get(tenant).copied().unwrap_or_default() }
     }
 }

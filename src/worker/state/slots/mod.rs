@@ -11,18 +11,18 @@
 //! number of slots. Messages of waiting sessions stay unacknowledged, at most as many as wait, so that the queue's
 //! length shows the load to an autoscaler.
 
-mod table;
+mod lines;
 
 use crate::bus::{Acknowledge, WhenEmpty};
 use crate::domain::ids::{Owner, OwnerPart, SessionKey};
 use crate::domain::share::{PlaceShares, TakenPlaces, first_with_fewest};
 use crate::process::clock::Clock;
 use crate::venue::census::OwnerCensus;
-use crate::worker::holds::LongHoldCounts;
+use crate::worker::state::holds::LongHoldCounts;
+use lines::{LinePlace, SlotLines, TenantSlots};
 use parking_lot::Mutex;
 use std::sync::Arc;
 use std::time::Duration;
-use table::{LinePlace, SlotLines, TenantSlots};
 use tokio::sync::Notify;
 
 /// Waiting sessions that are remembered, of one owner and of all; the others are read from the store later.
@@ -41,7 +41,7 @@ const UNACKNOWLEDGED_MAX: usize = 200;
 
 /// Messages received at once while several owners are known: reading past the messages of one owner costs little more
 /// than reading one.
-pub(super) const READ_AHEAD: usize = 256;
+pub(crate) const READ_AHEAD: usize = 256;
 
 /// Pause between two reads of the queue while no slot is free.
 const READ_PAUSE: Duration = Duration::from_millis(100);
@@ -182,8 +182,7 @@ impl SlotTable {
     }
 
     /// Returns the next request to the queue, as soon as one is useful. While no slot is free it doesn't wait for
-    /// messages:
-    /// new ones are for workers that have a slot. `more`: the last request returned messages.
+    /// messages: new ones are for workers that have a slot. `more`: the last request returned messages.
     pub(crate) async fn next_queue_request(&self, more: bool) -> QueueRequest {
         let mut look = std::pin::pin!(tokio::time::sleep(READ_PAUSE));
         let mut look_alone = std::pin::pin!(tokio::time::sleep(READ_PAUSE_ALONE));
@@ -230,8 +229,8 @@ impl SlotTable {
         AdmissionSlot { seats: Arc::clone(self), number, owner }
     }
 
-    /// Remembers a session without a slot. Returns whether its message stays unacknowledged, until [`Seats::release`]
-    /// returns it.
+    /// Remembers a session without a slot. Returns whether its message stays unacknowledged, until
+    /// [`SlotTable::release`] returns it.
     pub(crate) fn enqueue_waiting(&self, owner: &Owner, session: &SessionKey, why: &SlotWait<'_>) -> bool {
         self.note_owner(owner);
         let mut table = self.table.lock();
@@ -306,8 +305,8 @@ impl SlotTable {
     }
 
     /// Returns how many sessions to ask the store for when a slot of the owner was released, until
-    /// [`Seats::finish_lookup`]: it has room, none of its remembered sessions waits, and more may be due. `None`: not
-    /// now; the sweep finds those of an owner that has nothing here.
+    /// [`SlotTable::finish_lookup`]: it has room, none of its remembered sessions waits, and more may be due. `None`:
+    /// not now; the sweep finds those of an owner that has nothing here.
     pub(crate) fn sessions_to_fetch(&self, owner: &Owner) -> Option<usize> {
         let mut table = self.table.lock();
         let room = self.count_room(&table, owner);

@@ -4,7 +4,6 @@
 //! between turns (the state is that of the last commit), and no turns were erased. Entries expire, because retention
 //! deletes turns.
 
-use super::leased::LeasedSession;
 use crate::domain::context::record::manifest::BaseManifest;
 use crate::domain::ids::{Owner, SessionKey};
 use crate::store::Grant;
@@ -38,23 +37,27 @@ pub(crate) struct SessionHistory {
 
 /// A cached session, as it was when its lease was released.
 #[derive(Debug)]
-struct CachedSession {
-    version: u64,
-    last_commit: Option<(u64, u64)>,
-    state: Option<Bytes>,
-    erasures: u64,
+pub(crate) struct CachedSession {
+    /// Number of its turns.
+    pub(crate) version: u64,
+    /// Epoch and turn of the last commit.
+    pub(crate) last_commit: Option<(u64, u64)>,
+    /// State of the session, as stored.
+    pub(crate) state: Option<Bytes>,
+    /// Version of the erasures of turns.
+    pub(crate) erasures: u64,
     /// Number of generations of the store seen before.
-    history: u64,
-    session_history: SessionHistory,
+    pub(crate) generations: u64,
+    pub(crate) session_history: SessionHistory,
 }
 
 impl CachedSession {
-    fn is_valid_for(&self, grant: &Grant, history: u64, now: Duration) -> bool {
+    fn is_valid_for(&self, grant: &Grant, generations: u64, now: Duration) -> bool {
         self.version == grant.version
             && self.last_commit == grant.last_commit
             && self.state == grant.state
             && self.erasures == grant.versions.erasures
-            && self.history == history
+            && self.generations == generations
             && now.saturating_sub(self.session_history.leased_at) < ENTRY_AGE_MAX
     }
 }
@@ -81,27 +84,18 @@ impl Default for SessionCache {
 }
 
 impl SessionCache {
-    /// Caches a session whose lease was released.
-    pub(crate) fn insert(&self, leased: LeasedSession, history: u64) {
-        let LeasedSession { lease, run, last_commit: last, state, versions: ground, history: past, .. } = leased;
-        if past.transcript.is_none() && past.base.is_none() {
-            return;
+    /// Caches a session whose lease was released, if anything of it was read.
+    pub(crate) fn insert(&self, owner: Owner, session: SessionKey, cached: CachedSession) {
+        let SessionHistory { transcript, base, .. } = &cached.session_history;
+        if transcript.is_some() || base.is_some() {
+            self.0.insert((owner, session), Arc::new(cached));
         }
-        let left = CachedSession {
-            version: run.version,
-            last_commit: last,
-            state,
-            erasures: ground.erasures,
-            history,
-            session_history: past,
-        };
-        self.0.insert((lease.owner, lease.session), Arc::new(left));
     }
 
     /// Removes and returns what is still valid of a session that was granted at `now`.
-    pub(crate) fn take(&self, grant: &Grant, history: u64, now: Duration) -> SessionHistory {
+    pub(crate) fn take(&self, grant: &Grant, generations: u64, now: Duration) -> SessionHistory {
         let (_, left) = self.0.remove(&(grant.lease.owner.clone(), grant.lease.session.clone())).unzip();
-        let left = left.and_then(Arc::into_inner).filter(|left| left.is_valid_for(grant, history, now));
+        let left = left.and_then(Arc::into_inner).filter(|left| left.is_valid_for(grant, generations, now));
         left.map_or_else(|| SessionHistory { leased_at: now, ..SessionHistory::default() }, |left| left.session_history)
     }
 }
@@ -136,7 +130,15 @@ mod tests {
         let is_kept = |change: fn(&mut Grant), now: Duration| {
             let (memory, mut next) = (SessionCache::default(), grant());
             let past = SessionHistory { transcript: Some(Transcript::default()), base: None, leased_at: MINUTE };
-            memory.insert(LeasedSession::open(next.clone(), past, now).unwrap(), 1);
+            let released = CachedSession {
+                version: next.version,
+                last_commit: next.last_commit,
+                state: next.state.clone(),
+                erasures: next.versions.erasures,
+                generations: 1,
+                session_history: past,
+            };
+            memory.insert(next.lease.owner.clone(), next.lease.session.clone(), released);
             next.lease.epoch += 1;
             change(&mut next);
             let found = memory.take(&next, 1, now);

@@ -4,43 +4,43 @@ use crate::bus::Acknowledge;
 use crate::domain::ids::{Owner, OwnerPart, SessionKey};
 use crate::domain::share::TakenPlaces;
 use crate::process::clock::Clock;
-use crate::worker::holds::{HoldTable, LongHoldCounts};
+use crate::worker::state::holds::{HoldTable, LongHoldCounts};
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
 /// Slots that are taken, and sessions that wait for one.
 #[derive(Debug)]
-pub(super) struct SlotLines {
-    pub(super) taken: usize,
+pub(crate) struct SlotLines {
+    pub(crate) taken: usize,
     /// Waiting sessions of all owners.
-    pub(super) waiting: usize,
-    pub(super) unacknowledged_count: usize,
-    pub(super) tenants: HashMap<OwnerPart, TenantSlots>,
+    pub(crate) waiting: usize,
+    pub(crate) unacknowledged_count: usize,
+    pub(crate) tenants: HashMap<OwnerPart, TenantSlots>,
     /// Tenants with waiting sessions, in the order of their turns.
-    pub(super) tenant_order: VecDeque<OwnerPart>,
-    pub(super) holds: HoldTable<u64>,
+    pub(crate) tenant_order: VecDeque<OwnerPart>,
+    pub(crate) holds: HoldTable<u64>,
     /// Number of the next slot that is taken.
-    pub(super) next_number: u64,
+    pub(crate) next_number: u64,
 }
 
 /// Slots of one tenant and its users.
 #[derive(Debug, Default)]
-pub(super) struct TenantSlots {
-    pub(super) taken: usize,
-    pub(super) users: HashMap<OwnerPart, OwnerSlots>,
+pub(crate) struct TenantSlots {
+    pub(crate) taken: usize,
+    pub(crate) users: HashMap<OwnerPart, OwnerSlots>,
     /// Users with waiting sessions, in the order of their turns.
-    pub(super) turns: VecDeque<OwnerPart>,
+    pub(crate) turns: VecDeque<OwnerPart>,
 }
 
 impl TenantSlots {
-    pub(super) fn count_taken_by(&self, user: &OwnerPart) -> usize {
+    pub(crate) fn count_taken_by(&self, user: &OwnerPart) -> usize {
         self.users.get(user).map_or(0, |slots| slots.taken)
     }
 }
 
 impl SlotLines {
     /// Makes an empty table.
-    pub(super) fn new(clock: Clock) -> Self {
+    pub(crate) fn new(clock: Clock) -> Self {
         let (tenants, turns) = (HashMap::new(), VecDeque::new());
         Self {
             taken: 0,
@@ -53,23 +53,23 @@ impl SlotLines {
         }
     }
 
-    pub(super) fn find(&self, owner: &Owner) -> Option<&OwnerSlots> {
+    pub(crate) fn find(&self, owner: &Owner) -> Option<&OwnerSlots> {
         self.tenants.get(owner.tenant())?.users.get(owner.user())
     }
 
-    pub(super) fn find_mut(&mut self, owner: &Owner) -> Option<&mut OwnerSlots> {
+    pub(crate) fn find_mut(&mut self, owner: &Owner) -> Option<&mut OwnerSlots> {
         self.tenants.get_mut(owner.tenant())?.users.get_mut(owner.user())
     }
 
-    pub(super) fn tenant_mut(&mut self, owner: &Owner) -> &mut TenantSlots {
+    pub(crate) fn tenant_mut(&mut self, owner: &Owner) -> &mut TenantSlots {
         self.tenants.entry(owner.tenant().clone()).or_default()
     }
 
-    pub(super) fn owner_mut(&mut self, owner: &Owner) -> &mut OwnerSlots {
+    pub(crate) fn owner_mut(&mut self, owner: &Owner) -> &mut OwnerSlots {
         self.tenant_mut(owner).users.entry(owner.user().clone()).or_default()
     }
 
-    pub(super) fn count_taken(&self, owner: &Owner, long: &LongHoldCounts) -> TakenPlaces {
+    pub(crate) fn count_taken(&self, owner: &Owner, long: &LongHoldCounts) -> TakenPlaces {
         let tenant = self.tenants.get(owner.tenant());
         let user = tenant.map_or(0, |tenant| tenant.count_taken_by(owner.user()));
         let of_tenant = tenant.map_or(0, |tenant| tenant.taken);
@@ -77,12 +77,12 @@ impl SlotLines {
     }
 
     /// Counts long-held slots; only where none of `slots` is free, else zero.
-    pub(super) fn long_holds(&self, slots: usize) -> LongHoldCounts {
+    pub(crate) fn long_holds(&self, slots: usize) -> LongHoldCounts {
         if self.taken < slots { LongHoldCounts::default() } else { self.holds.count_long() }
     }
 
     /// Puts an owner at the end of the line when its first session begins to wait.
-    pub(super) fn queue_owner(&mut self, owner: &Owner) {
+    pub(crate) fn queue_owner(&mut self, owner: &Owner) {
         let tenant = self.tenant_mut(owner);
         tenant.turns.push_back(owner.user().clone());
         if tenant.turns.len() == 1 {
@@ -91,7 +91,7 @@ impl SlotLines {
     }
 
     /// Takes the oldest waiting session of a user; a user and a tenant with more go to the end of their lines.
-    pub(super) fn take_waiting(&mut self, LinePlace { tenant, user }: LinePlace) -> Option<(Owner, SessionKey)> {
+    pub(crate) fn take_waiting(&mut self, LinePlace { tenant, user }: LinePlace) -> Option<(Owner, SessionKey)> {
         let of_tenant = self.tenant_order.remove(tenant)?;
         let slots = self.tenants.get_mut(&of_tenant)?;
         let of_user = slots.turns.remove(user)?;
@@ -110,7 +110,7 @@ impl SlotLines {
     }
 
     /// Removes the entry of an owner without slots and without waiting sessions.
-    pub(super) fn remove_if_empty(&mut self, owner: &Owner) {
+    pub(crate) fn remove_if_empty(&mut self, owner: &Owner) {
         let Some(tenant) = self.tenants.get_mut(owner.tenant()) else { return };
         if tenant.users.get(owner.user()).is_some_and(OwnerSlots::is_unused) {
             tenant.users.remove(owner.user());
@@ -123,35 +123,35 @@ impl SlotLines {
 
 /// Position in the line of tenants, and in the line of that tenant's users.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct LinePlace {
-    pub(super) tenant: usize,
-    pub(super) user: usize,
+pub(crate) struct LinePlace {
+    pub(crate) tenant: usize,
+    pub(crate) user: usize,
 }
 
 /// Slots and waiting sessions of one owner.
 #[derive(Default)]
-pub(super) struct OwnerSlots {
-    pub(super) taken: usize,
-    pub(super) waiting: VecDeque<SessionKey>,
+pub(crate) struct OwnerSlots {
+    pub(crate) taken: usize,
+    pub(crate) waiting: VecDeque<SessionKey>,
     /// More sessions than these may be due in the store.
-    pub(super) has_more_due: bool,
+    pub(crate) has_more_due: bool,
     /// A lookup in the store is under way.
-    pub(super) is_lookup_running: bool,
+    pub(crate) is_lookup_running: bool,
     /// More became due since the lookup began.
-    pub(super) due_during_lookup: bool,
+    pub(crate) due_during_lookup: bool,
     /// Wakes sent to other workers since no session waited.
-    pub(super) wakes_sent: usize,
+    pub(crate) wakes_sent: usize,
     /// Unacknowledged messages of sessions that wait or waited here.
-    pub(super) unacknowledged: Vec<Arc<dyn Acknowledge>>,
+    pub(crate) unacknowledged: Vec<Arc<dyn Acknowledge>>,
 }
 
 impl OwnerSlots {
     /// Records that more sessions may be due in the store than wait here.
-    pub(super) fn note_more_due(&mut self) {
+    pub(crate) fn note_more_due(&mut self) {
         (self.has_more_due, self.due_during_lookup) = (true, self.is_lookup_running);
     }
 
-    pub(super) fn is_unused(&self) -> bool {
+    pub(crate) fn is_unused(&self) -> bool {
         self.taken == 0
             && self.waiting.is_empty()
             && !self.has_more_due

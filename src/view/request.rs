@@ -1,0 +1,186 @@
+//! Answers to those who give work to agents and external workers: requests, messages, chats.
+
+use super::job::{IgnoredView, JobView, WaitView};
+use crate::domain::ids::{AgentId, JobId, QueueName, SessionId};
+use crate::domain::job::{Job, JobStatus};
+use crate::domain::priority::Priority;
+use crate::domain::scope::HandOffRecord;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+/// A job that was started and has not ended.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct StartedRequestView {
+    /// Agent that serves it; absent of an external worker's job.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub agent_id: Option<AgentId>,
+    /// Queue that its external worker takes it from; absent of an agent's job.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub queue: Option<QueueName>,
+    /// The same as `job`; absent where a turn has started it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub id: Option<JobId>,
+    /// Id of the job.
+    pub job: JobId,
+    /// Always `STARTED`: the job is open.
+    pub status: JobStatus,
+    /// Parts of the request that had no effect.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ignored: Option<IgnoredView>,
+    /// Sections of the context of the turn that went with it, and why others didn't; absent without any.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<Vec<Map<String, Value>>>")]
+    pub scoped: Option<Vec<HandOffRecord>>,
+}
+
+impl StartedRequestView {
+    /// Makes the view of an agent's job.
+    pub fn of_agent(agent: AgentId, job: JobId) -> Self {
+        let (agent_id, status) = (Some(agent), JobStatus::Started);
+        Self { agent_id, queue: None, id: None, job, status, ignored: None, scoped: None }
+    }
+
+    /// Makes the view of an external worker's job.
+    pub fn of_queue(queue: QueueName, job: JobId) -> Self {
+        let (queue, status) = (Some(queue), JobStatus::Started);
+        Self { agent_id: None, queue, id: None, job, status, ignored: None, scoped: None }
+    }
+}
+
+/// A job that was started and has ended, for whoever started it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct EndedRequestView {
+    /// Id of the job.
+    pub id: JobId,
+    /// Status of the job.
+    pub status: JobStatus,
+    /// The failed job that it drives again.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub redrive_of: Option<JobId>,
+    /// Absent is 0.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<i8>", extend("enum" = [-1, 1]))]
+    pub priority: Option<Priority>,
+    /// Parts of the request that had no effect.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ignored: Option<IgnoredView>,
+    /// Output of a complete job.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub output: Option<Value>,
+    /// The output is a text that the model's limit of tokens cut off.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub truncated: Option<bool>,
+    /// Why it ended without an output.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+    /// Code of the error.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error_code: Option<String>,
+    /// Agent that served it; absent of an external worker's job.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub agent_id: Option<AgentId>,
+    /// The same as `id`.
+    pub job: JobId,
+    /// Queue of its external worker; absent of an agent's job.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub queue: Option<QueueName>,
+    /// Session that served it; absent of an external worker's job.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub session_id: Option<SessionId>,
+    /// Why no section of the context of the turn went with it; absent where one did.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<Vec<Map<String, Value>>>")]
+    pub scoped: Option<Vec<HandOffRecord>>,
+}
+
+impl EndedRequestView {
+    /// Makes the view of an agent's job.
+    pub fn of_agent(agent: AgentId, job: &Job) -> Self {
+        Self { agent_id: Some(agent), session_id: Some(job.head.session.clone()), ..Self::new(job) }
+    }
+
+    /// Makes the view of an external worker's job.
+    pub fn of_queue(queue: QueueName, job: &Job) -> Self {
+        Self { queue: Some(queue), ..Self::new(job) }
+    }
+
+    fn new(job: &Job) -> Self {
+        let JobView { id, status, redrive_of, priority, ignored, output, truncated, error, error_code, .. } =
+            JobView::from(job);
+        let (job, agent_id, queue, session_id, scoped) = (id.clone(), None, None, None, None);
+        Self {
+            id,
+            status,
+            redrive_of,
+            priority,
+            ignored,
+            output,
+            truncated,
+            error,
+            error_code,
+            agent_id,
+            job,
+            queue,
+            session_id,
+            scoped,
+        }
+    }
+}
+
+/// A message that was sent to an agent.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct SentMessageView {
+    /// Id of the agent.
+    pub agent_id: AgentId,
+    /// Always true: the message was sent.
+    pub delivered: bool,
+    /// Parts of the message that had no effect.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ignored: Option<IgnoredView>,
+}
+
+/// A message to a job.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct JobMessageView {
+    /// Id of the job.
+    pub job: JobId,
+    /// Id of the message.
+    pub event: String,
+    /// It is queued.
+    #[schemars(extend("const" = "queued"))]
+    pub status: String,
+    /// Messages to the job that no turn has read.
+    pub queue_depth: usize,
+}
+
+/// The reply of an agent to a message.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ChatReplyView {
+    /// Id of the agent.
+    pub agent_id: AgentId,
+    /// Session of the conversation.
+    pub session_id: SessionId,
+    /// The agent's next text after the message; null if there is none so far.
+    pub response: Option<String>,
+    /// Ids of the messages that it answers.
+    #[serde(default)]
+    pub answered: Vec<String>,
+    /// Why the turn of the message has no reply.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+    /// Code of the error.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error_code: Option<String>,
+    /// Without a reply: why the session waits; absent while it runs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub waiting: Option<WaitView>,
+    /// Parts of the message that had no effect.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ignored: Option<IgnoredView>,
+}
