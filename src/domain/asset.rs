@@ -15,10 +15,10 @@ use serde_json::{Map, Value};
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct AssetRecord {
-    /// Name for people.
+    /// Text for people.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// Media type of the content.
+    /// Media type (MIME).
     pub content_type: String,
     /// Description that a context shows where the content can't be shown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -133,9 +133,9 @@ pub struct AssetForm {
     /// What is said of it, such as `name`, `description`, `type`; without a content it is the content. Beside it a `content`
     /// that begins with 0x is bytes in hexadecimal digits.
     pub metadata: Option<Map<String, Value>>,
-    /// Name that people see.
+    /// Text for people.
     pub name: Option<String>,
-    /// Media type of the content.
+    /// Media type (MIME).
     pub content_type: Option<String>,
     /// What it is; shown in a context where the content can't be.
     pub description: Option<String>,

@@ -37,7 +37,7 @@ pub struct Budget {
     #[schemars(extend("exclusiveMinimum" = 0))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cost: Option<f64>,
-    /// Number of model calls.
+    /// Model calls in all.
     #[schemars(range(min = 1))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub turns: Option<u32>,
@@ -111,7 +111,7 @@ pub struct BudgetUse {
     pub tokens: u64,
     /// Cost in billionths of a dollar.
     pub nano: u64,
-    /// Number of model calls.
+    /// Model calls in all.
     pub turns: u32,
 }
 

@@ -292,12 +292,9 @@ async fn last_place(api: &Api, job: &JobId) -> Option<u64> {
 /// Makes the event of a piece: text or progress.
 fn text_event(piece: &LivePiece) -> Event {
     let said = serde_json::from_slice::<Value>(&piece.body).unwrap_or_default();
-    let (name, data) = match said.get("progress") {
-        Some(progress) => ("progress", progress.clone()),
-        None => {
-            let text = said["text"].as_str().unwrap_or_default().to_owned();
-            ("token", to_json(&LiveTextView { text }))
-        }
+    let (name, data) = if let Some(progress) = said.get("progress") { ("progress", progress.clone()) } else {
+        let text = said["text"].as_str().unwrap_or_default().to_owned();
+        ("token", to_json(&LiveTextView { text }))
     };
     event(name, &data).id(piece.sequence.to_string())
 }

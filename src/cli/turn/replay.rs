@@ -153,10 +153,10 @@ fn format_comparison(out: CommandOutput, replay: &ReplayView) -> String {
 }
 
 /// Calls the model in this process, with the models of this configuration.
-async fn call_model(context: &CliContext, replay: &ReplayView) -> Result<(), Failure> {
-    let request = replay.request.as_ref().and_then(|request| decode::into_type(to_json(request)).ok());
+async fn call_model(context: &CliContext, asked: &ReplayView) -> Result<(), Failure> {
+    let request = asked.request.as_ref().and_then(|request| decode::into_type(to_json(request)).ok());
     let request: ModelRequest = request.ok_or_else(|| {
-        Failure::new(Exit::Conflict, format!("turn `{}` has no prompt to ask with", escape_data(&replay.name)))
+        Failure::new(Exit::Conflict, format!("turn `{}` has no prompt to ask with", escape_data(&asked.name)))
     })?;
     let loaded = context.load(Vec::new())?;
     let model = app::models(&loaded.config).map_err(|e| role::failure(&e))?;

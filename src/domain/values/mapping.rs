@@ -54,7 +54,7 @@ impl RowSource {
         if let Some((first, rest)) = text.split_once('.')
             && let Some(tier) = TIERS.iter().find(|tier| is_misspelt(first, tier))
         {
-            return Err(RowSourceError::Tier { first: first.to_owned(), rest: rest.to_owned(), nearest: *tier });
+            return Err(RowSourceError::Tier { first: first.to_owned(), rest: rest.to_owned(), nearest: tier });
         }
         Self::parse(text)
     }

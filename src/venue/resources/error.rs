@@ -40,7 +40,7 @@ pub enum DeclaredResourceError {
         /// Name of the resource.
         name: String,
         /// Rule that the settings break.
-        error: ProviderSettingsError,
+        error: Box<ProviderSettingsError>,
     },
 }
 
@@ -55,9 +55,9 @@ fn kind_hint(kind: &str, known: &[String]) -> String {
 
 /// Returns a list of names such as "`a`, `b` and `c`".
 fn join_names(names: &[String]) -> String {
-    let named: Vec<_> = names.iter().map(|name| format!("`{name}`")).collect();
-    match named.split_last() {
+    let quoted: Vec<_> = names.iter().map(|name| format!("`{name}`")).collect();
+    match quoted.split_last() {
         Some((last, rest)) if !rest.is_empty() => format!("{} and {last}", rest.join(", ")),
-        _ => named.join(""),
+        _ => quoted.join(""),
     }
 }

@@ -268,7 +268,7 @@ impl ResourceProviders {
 
 fn check_settings(declared: NamedResource<'_>, found: &RegisteredProvider) -> Result<(), DeclaredResourceError> {
     let checked = found.provider.check(&declared.resource.settings);
-    checked.map_err(|error| DeclaredResourceError::Settings { name: declared.name.to_owned(), error })
+    checked.map_err(|error| DeclaredResourceError::Settings { name: declared.name.to_owned(), error: Box::new(error) })
 }
 
 /// Checks resources like [`ResourceProviders::check`] where the venue isn't known: only the built-in kinds.

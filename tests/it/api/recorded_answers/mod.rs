@@ -237,7 +237,7 @@ impl Story {
                 }
             }
             "outcome" => {
-                drop(self.names.insert(name.to_owned(), items[0]["id"].as_str().unwrap_or_default().to_owned()))
+                drop(self.names.insert(name.to_owned(), items[0]["id"].as_str().unwrap_or_default().to_owned()));
             }
             _ => {}
         }
